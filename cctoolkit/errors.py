@@ -38,7 +38,9 @@ class CaptureFormatError(CCToolkitError):
         self.expected = expected
         super().__init__(f"{self.path}: byte {offset}: {expected}")
 
-    def __reduce__(self) -> tuple[type, tuple[str, int, str]]:  # three arguments, one message: pickle needs help
+    def __reduce__(
+        self,
+    ) -> tuple[type, tuple[str, int, str]]:  # three arguments, one message: pickle needs help
         return type(self), (self.path, self.offset, self.expected)
 
 

@@ -1,0 +1,42 @@
+"""Loads from memory addresses for the decoding kernels: unaligned, of either byte order.
+
+A kernel takes the address of its buffer once and then reads ``be16(p + 12)`` as a protocol description
+does. Passing the array itself to a helper would leave its reference counting in the loop (measured: four
+times slower). Nothing here checks bounds: the caller has compared ``p`` with the end of the captured bytes.
+Everything is int64, so that no sum of a signed and an unsigned number turns into a float.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+__all__ = ["be16", "be32", "be64", "le16", "le32", "le64", "u8"]
+
+
+def _loader(bits: int, big_endian: bool) -> Callable[[int], int]:
+    @intrinsic
+    def load(typingctx: Any, address: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            pointer = builder.inttoptr(args[0], ir.IntType(bits).as_pointer())
+            value = builder.load(pointer, align=1)
+            if big_endian:
+                value = builder.bswap(value)
+            return builder.zext(value, ir.IntType(64)) if bits < 64 else value
+
+        return types.int64(types.int64), codegen
+
+    return load
+
+
+u8 = _loader(8, False)
+be16 = _loader(16, True)
+be32 = _loader(32, True)
+be64 = _loader(64, True)
+le16 = _loader(16, False)
+le32 = _loader(32, False)
+le64 = _loader(64, False)

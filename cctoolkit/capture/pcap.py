@@ -1,0 +1,99 @@
+"""The pcap file format: its header, and the kernel that finds the frames.
+
+Format: draft-ietf-opsawg-pcap. Also read: the nanosecond magic, the older versions 2.0 to 2.3 (whose captured
+and original length may stand in the other order), and the 24-byte record headers of the "modified" format.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+
+from ._load import be32, le32
+
+__all__ = ["MAX_FRAME_BYTES", "PcapHeader", "frame_pcap", "parse_pcap_header"]
+
+#: A record that claims to have captured more is damage, not a packet (libpcap's MAXIMUM_SNAPLEN).
+MAX_FRAME_BYTES = 262_144
+
+_MAGIC_USEC = 0xA1B2C3D4
+_MAGIC_NSEC = 0xA1B23C4D
+_MAGIC_MODIFIED = 0xA1B2CD34
+
+HEADER_BYTES = 24
+
+
+@dataclass(frozen=True)
+class PcapHeader:
+    """What the 24 bytes at the start of a pcap file say."""
+
+    big_endian: bool
+    ns_per_tick: int
+    record_header_bytes: int
+    version: tuple[int, int]
+    snaplen: int
+    link_type: int
+
+
+def parse_pcap_header(head: bytes) -> PcapHeader | None:
+    """Parse a file header; None when the magic number is not pcap's or the header is cut."""
+    if len(head) < HEADER_BYTES:
+        return None
+    for order, big_endian in (("<", False), (">", True)):
+        magic, major, minor, _, _, snaplen, link_type = struct.unpack(f"{order}IHHIIII", head[:HEADER_BYTES])
+        if magic in (_MAGIC_USEC, _MAGIC_NSEC, _MAGIC_MODIFIED):
+            return PcapHeader(
+                big_endian=big_endian,
+                ns_per_tick=1 if magic == _MAGIC_NSEC else 1000,
+                record_header_bytes=24 if magic == _MAGIC_MODIFIED else 16,
+                version=(major, minor),
+                snaplen=snaplen,
+                link_type=link_type & 0xFFFF,  # the upper bits hold the length of a frame check sequence
+            )
+    return None
+
+
+@numba.njit(cache=True, nogil=True, boundscheck=False)
+def frame_pcap(
+    data, start, big_endian, header_bytes, ns_per_tick, swap_lengths, n_max, offset, caplen, wirelen, ts_ns
+):
+    """Find up to `n_max` whole frames in `data` from `start` on.
+
+    `swap_lengths` is 0 (never), 1 (always: versions before 2.3) or 2 (when the captured length is the larger:
+    version 2.3).
+
+    Returns
+    -------
+    n : int
+        Frames found; their position, lengths and time are in the arrays.
+    position : int
+        Where the next record starts.
+    damaged : bool
+        The record there claims an impossible length.
+    """
+    base = np.int64(data.ctypes.data)
+    end = np.int64(data.size)
+    p = np.int64(start)
+    n = 0
+    while n < n_max and end - p >= header_bytes:
+        q = base + p
+        if big_endian:
+            seconds, fraction, captured, original = be32(q), be32(q + 4), be32(q + 8), be32(q + 12)
+        else:
+            seconds, fraction, captured, original = le32(q), le32(q + 4), le32(q + 8), le32(q + 12)
+        if swap_lengths == 1 or (swap_lengths == 2 and captured > original):
+            captured, original = original, captured
+        if captured > MAX_FRAME_BYTES:
+            return n, p, True
+        if end - p - header_bytes < captured:
+            break
+        offset[n] = p + header_bytes
+        caplen[n] = captured
+        wirelen[n] = original
+        ts_ns[n] = seconds * 1_000_000_000 + fraction * ns_per_tick
+        n += 1
+        p += header_bytes + captured
+    return n, p, False

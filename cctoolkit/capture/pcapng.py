@@ -1,0 +1,226 @@
+"""The pcapng file format: sections and interfaces in Python, packet blocks in a kernel.
+
+Format: draft-ietf-opsawg-pcapng. A file may hold several sections, each with its own byte order and
+interfaces; each interface has its own link type and clock. Blocks that carry no packets are skipped.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+
+from ._load import be16, be32, le16, le32
+from .pcap import MAX_FRAME_BYTES
+
+__all__ = ["Interface", "Section", "frame_pcapng"]
+
+SECTION_HEADER = 0x0A0D0D0A
+INTERFACE_DESCRIPTION = 1
+INTERFACE_STATISTICS = 5
+_OBSOLETE_PACKET = 2
+_SIMPLE_PACKET = 3
+_ENHANCED_PACKET = 6
+_BYTE_ORDER_MAGIC = 0x1A2B3C4D
+
+#: A block that claims to be longer is damage (a packet block holds at most MAX_FRAME_BYTES and options).
+MAX_BLOCK_BYTES = 16 << 20
+
+_OPT_END = 0
+_OPT_TSRESOL = 9
+_OPT_TSOFFSET = 14
+_OPT_IFDROP = 5
+
+#: Columns of the interface table the kernel reads.
+_LINK, _SNAPLEN, _TICKS, _SHIFT, _MULTIPLY, _DIVIDE, _OFFSET_S = range(7)
+
+
+@dataclass(frozen=True)
+class Interface:
+    """One interface description block.
+
+    Attributes
+    ----------
+    link_type : int
+    snaplen : int
+        0 means no limit.
+    ticks_per_s : int
+        From ``if_tsresol``; 10**6 by default.
+    offset_s : int
+        From ``if_tsoffset``.
+    """
+
+    link_type: int
+    snaplen: int
+    ticks_per_s: int = 1_000_000
+    offset_s: int = 0
+
+    def row(self, link: int) -> list[int]:
+        """This interface for the kernel: ``ns = ((ticks mod ticks_per_s) >> shift) * multiply // divide``.
+
+        The shift keeps the product inside 64 bits for binary resolutions finer than 2**-33 s.
+        """
+        ticks = self.ticks_per_s
+        shift = 0
+        if ticks & (ticks - 1) == 0:
+            shift = max(0, ticks.bit_length() - 1 - 33)
+            multiply, divide = 1_000_000_000, ticks >> shift
+        elif ticks <= 1_000_000_000:
+            multiply, divide = 1_000_000_000 // ticks, 1
+        else:
+            multiply, divide = 1, ticks // 1_000_000_000
+        return [link, self.snaplen, ticks, shift, multiply, divide, self.offset_s]
+
+
+def _options(body: bytes, order: str) -> dict[int, bytes]:
+    """The options at the end of a block, as far as they are whole."""
+    found: dict[int, bytes] = {}
+    p = 0
+    while p + 4 <= len(body):
+        code, size = struct.unpack_from(f"{order}HH", body, p)
+        if code == _OPT_END or p + 4 + size > len(body):
+            break
+        found[code] = body[p + 4 : p + 4 + size]
+        p += 4 + (size + 3) // 4 * 4
+    return found
+
+
+class Section:
+    """One section: its byte order and the interfaces described so far."""
+
+    def __init__(self, big_endian: bool) -> None:
+        self.big_endian = big_endian
+        self.interfaces: list[Interface] = []
+        self.dropped: dict[int, int] = {}  # interface -> packets the capturing machine reports as lost
+
+    @property
+    def _order(self) -> str:
+        return ">" if self.big_endian else "<"
+
+    @staticmethod
+    def byte_order(head: bytes) -> bool | None:
+        """From the 12 first bytes of a section header block: True for big endian, None if it is none."""
+        if len(head) < 12 or head[:4] != b"\x0a\x0d\x0d\x0a":
+            return None
+        if head[8:12] == struct.pack(">I", _BYTE_ORDER_MAGIC):
+            return True
+        if head[8:12] == struct.pack("<I", _BYTE_ORDER_MAGIC):
+            return False
+        return None
+
+    def add_interface(self, body: bytes) -> Interface | None:
+        """Take an interface description block's body (between its lengths); None when it is cut."""
+        if len(body) < 8:
+            return None
+        link_type, _, snaplen = struct.unpack_from(f"{self._order}HHI", body)
+        options = _options(body[8:], self._order)
+        ticks = 1_000_000
+        if options.get(_OPT_TSRESOL):
+            resolution = options[_OPT_TSRESOL][0]
+            exponent = resolution & 0x7F
+            # finer than the kernel's 64 bits hold would be a clock of attoseconds: read as the coarsest that fits
+            ticks = 2 ** min(exponent, 62) if resolution & 0x80 else 10 ** min(exponent, 18)
+        offset_s = 0
+        if len(options.get(_OPT_TSOFFSET, b"")) == 8:
+            (offset_s,) = struct.unpack(f"{self._order}q", options[_OPT_TSOFFSET])
+        interface = Interface(link_type, snaplen, ticks, offset_s)
+        self.interfaces.append(interface)
+        return interface
+
+    def add_statistics(self, body: bytes) -> None:
+        """Take an interface statistics block's body: only the number of dropped packets is kept."""
+        if len(body) < 12:
+            return
+        (interface,) = struct.unpack_from(f"{self._order}I", body)
+        value = _options(body[12:], self._order).get(_OPT_IFDROP, b"")
+        if len(value) == 8:
+            (self.dropped[interface],) = struct.unpack(f"{self._order}Q", value)
+
+
+@numba.njit(cache=True, nogil=True, boundscheck=False)
+def frame_pcapng(
+    data, start, big_endian, interfaces, last_ts_ns, n_max, offset, caplen, wirelen, ts_ns, link
+):
+    """Find up to `n_max` whole frames in `data` from `start` on.
+
+    Simple packet blocks have no time: they get `last_ts_ns`, the time of the packet before.
+
+    Returns
+    -------
+    n : int
+        Frames found; their position, lengths, time and link code are in the arrays.
+    position : int
+        Where the next block starts.
+    status : int
+        0: more data are needed (or `n_max` was reached); 1: the block there is for Python (a section, an interface,
+        statistics); 2: the block there is damaged.
+    simple : int
+        How many of the frames have no time of their own.
+    """
+    base = np.int64(data.ctypes.data)
+    end = np.int64(data.size)
+    p = np.int64(start)
+    n_interfaces = interfaces.shape[0]
+    n = 0
+    simple = 0
+    last = np.int64(last_ts_ns)
+    while n < n_max and end - p >= 12:
+        q = base + p
+        if big_endian:
+            kind, size = be32(q), be32(q + 4)
+        else:
+            kind, size = le32(q), le32(q + 4)
+        if kind == SECTION_HEADER or kind == INTERFACE_DESCRIPTION or kind == INTERFACE_STATISTICS:
+            return n, p, 1, simple
+        if size < 12 or size % 4 != 0 or size > MAX_BLOCK_BYTES:
+            return n, p, 2, simple
+        if end - p < size:
+            break
+        trailer = be32(q + size - 4) if big_endian else le32(q + size - 4)
+        if trailer != size:
+            return n, p, 2, simple
+        if kind == _ENHANCED_PACKET or kind == _OBSOLETE_PACKET:
+            if size < 32:
+                return n, p, 2, simple
+            if big_endian:
+                interface = be32(q + 8) if kind == _ENHANCED_PACKET else be16(q + 8)
+                ticks = be32(q + 12) << 32 | be32(q + 16)
+                captured = be32(q + 20)
+                original = be32(q + 24)
+            else:
+                interface = le32(q + 8) if kind == _ENHANCED_PACKET else le16(q + 8)
+                ticks = le32(q + 12) << 32 | le32(q + 16)
+                captured = le32(q + 20)
+                original = le32(q + 24)
+            if captured > size - 32 or captured > MAX_FRAME_BYTES or interface >= n_interfaces:
+                return n, p, 2, simple
+            per_s = interfaces[interface, _TICKS]
+            seconds = ticks // per_s
+            fraction = (ticks - seconds * per_s) >> interfaces[interface, _SHIFT]
+            fraction = fraction * interfaces[interface, _MULTIPLY] // interfaces[interface, _DIVIDE]
+            last = (seconds + interfaces[interface, _OFFSET_S]) * 1_000_000_000 + fraction
+            offset[n] = p + 28
+        elif kind == _SIMPLE_PACKET:
+            if size < 16 or n_interfaces == 0:
+                return n, p, 2, simple
+            interface = np.int64(0)
+            original = be32(q + 8) if big_endian else le32(q + 8)
+            captured = min(original, size - 16)
+            if interfaces[0, _SNAPLEN] > 0:
+                captured = min(captured, interfaces[0, _SNAPLEN])
+            if captured > MAX_FRAME_BYTES:
+                return n, p, 2, simple
+            offset[n] = p + 12
+            simple += 1
+        else:
+            p += size
+            continue
+        caplen[n] = captured
+        wirelen[n] = original
+        ts_ns[n] = last
+        link[n] = interfaces[interface, _LINK]
+        n += 1
+        p += size
+    return n, p, 0, simple

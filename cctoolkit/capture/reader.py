@@ -1,0 +1,406 @@
+"""Captures in: `read_capture` for a whole file, `iter_capture` for one of any size.
+
+Bytes flow through in blocks small enough for the processor's cache: a framing kernel (:mod:`pcap`,
+:mod:`pcapng`) finds a few thousand frames, :mod:`headers` decodes them into rows, :mod:`flow_ids` numbers
+their flows.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import warnings
+from collections.abc import Iterator
+from typing import IO, Literal
+
+import numpy as np
+
+from ..errors import CaptureFormatError, ParameterError, TruncatedCaptureWarning
+from ..schema import PACKETS
+from . import pcapng
+from .flow_ids import FlowIds
+from .headers import COUNTS, FlowKeyColumns, PacketColumns, decode_headers, link_code, link_name
+from .model import Capture, CaptureMeta
+from .pcap import HEADER_BYTES, MAX_FRAME_BYTES, PcapHeader, frame_pcap, parse_pcap_header
+from .source import ByteSource, open_source
+
+__all__ = ["iter_capture", "read_capture"]
+
+_BLOCK_FRAMES = 4096  # frames, keys and rows of a block together stay in the second-level cache
+_GROW_ROWS = 1 << 20
+_FIRST_ROWS = 1 << 14
+
+
+class _Frames:
+    """Scratch arrays for one block of frames."""
+
+    def __init__(self) -> None:
+        self.offset, self.caplen, self.wirelen, self.ts_ns, self.link = np.zeros((5, _BLOCK_FRAMES), np.int64)
+        self.n = 0
+
+
+class _PcapFramer:
+    """Finds the frames of a pcap file, block by block."""
+
+    format = "pcap"
+
+    def __init__(self, source: ByteSource, header: PcapHeader, meta: CaptureMeta) -> None:
+        self._source = source
+        self._header = header
+        self._swap_lengths = 0
+        if header.version < (2, 3):
+            self._swap_lengths = 1
+        elif header.version == (2, 3):
+            self._swap_lengths = 2
+        source.start += HEADER_BYTES
+        meta.link_types.append(link_name(header.link_type))
+        meta.snaplen = header.snaplen
+        self._link = link_code(header.link_type)
+
+    def next_block(self, frames: _Frames, limit: int) -> str | None:
+        """Fill `frames` with up to `limit` frames (none at the end); return what is wrong with the file, if anything."""
+        source, header = self._source, self._header
+        frames.link[:] = self._link
+        while True:
+            frames.n, position, damaged = frame_pcap(
+                source.data,
+                source.start,
+                header.big_endian,
+                header.record_header_bytes,
+                header.ns_per_tick,
+                self._swap_lengths,
+                limit,
+                frames.offset,
+                frames.caplen,
+                frames.wirelen,
+                frames.ts_ns,
+            )
+            source.start = position
+            if frames.n:
+                return None
+            if damaged:
+                return f"a record claims more than {MAX_FRAME_BYTES} captured bytes"
+            if not source.more():
+                if source.available:
+                    return f"the last record is cut: {source.available} bytes of it are there"
+                return None
+
+
+class _PcapngFramer:
+    """Finds the frames of a pcapng file, block by block."""
+
+    format = "pcapng"
+
+    def __init__(self, source: ByteSource, section: pcapng.Section, meta: CaptureMeta) -> None:
+        self._source = source
+        self._section = section
+        self._meta = meta
+        self._interfaces = np.empty((0, 7), np.int64)
+        self._last_ts_ns = 0
+        self._without_time = 0
+
+    def next_block(self, frames: _Frames, limit: int) -> str | None:
+        """As :meth:`_PcapFramer.next_block`."""
+        source = self._source
+        while True:
+            frames.n, position, status, simple = pcapng.frame_pcapng(
+                source.data,
+                source.start,
+                self._section.big_endian,
+                self._interfaces,
+                self._last_ts_ns,
+                limit,
+                frames.offset,
+                frames.caplen,
+                frames.wirelen,
+                frames.ts_ns,
+                frames.link,
+            )
+            source.start = position
+            self._without_time += simple
+            if frames.n:
+                self._last_ts_ns = int(frames.ts_ns[frames.n - 1])
+                return None
+            if status == 2:
+                return "a block's lengths contradict each other"
+            if status == 1:
+                problem = self._take_block()
+                if problem:
+                    return problem
+            elif not source.more():
+                self._finish()
+                if source.available:
+                    return f"the last block is cut: {source.available} bytes of it are there"
+                return None
+
+    def _take_block(self) -> str | None:
+        """Read one section header, interface description or statistics block; return what is wrong with it."""
+        source = self._source
+        head = source.peek(12)
+        big_endian = pcapng.Section.byte_order(head)
+        if head[:4] == b"\x0a\x0d\x0d\x0a" and big_endian is None:
+            return "a section header without byte-order magic"
+        order = self._section.big_endian if big_endian is None else big_endian
+        size = int.from_bytes(head[4:8], "big" if order else "little")
+        if size < 12 or size % 4 or size > pcapng.MAX_BLOCK_BYTES:
+            return f"a block claims to be {size} bytes long"
+        if not source.need(size):
+            return f"the last block is cut: {source.available} bytes of it are there"
+        body = source.peek(size)[8:-4]
+        source.start += size
+        if big_endian is not None:
+            self._section = pcapng.Section(big_endian)
+            self._interfaces = np.empty((0, 7), np.int64)
+        elif int.from_bytes(head[:4], "big" if order else "little") == pcapng.INTERFACE_DESCRIPTION:
+            interface = self._section.add_interface(body)
+            if interface is None:
+                return "an interface description is cut"
+            row = np.array([interface.row(link_code(interface.link_type))], np.int64)
+            self._interfaces = np.concatenate([self._interfaces, row])
+            name = link_name(interface.link_type)
+            meta = self._meta
+            if name not in meta.link_types:
+                meta.link_types.append(name)
+            first = len(self._section.interfaces) == 1 and meta.snaplen == 0
+            unlimited = interface.snaplen == 0 or (meta.snaplen == 0 and not first)
+            meta.snaplen = 0 if unlimited else max(meta.snaplen, interface.snaplen)
+        else:
+            before = sum(self._section.dropped.values())
+            self._section.add_statistics(body)
+            if self._section.dropped:
+                self._meta.dropped = (self._meta.dropped or 0) + sum(self._section.dropped.values()) - before
+        return None
+
+    def _finish(self) -> None:
+        if self._without_time:
+            self._meta.notes.append(
+                f"{self._without_time} packets have no time (simple packet blocks): each has the time of the one before"
+            )
+
+
+def _open_framer(source: ByteSource, meta: CaptureMeta) -> _PcapFramer | _PcapngFramer:
+    """Recognise the format by its first bytes."""
+    head = source.peek(HEADER_BYTES)
+    header = parse_pcap_header(head)
+    if header is not None:
+        return _PcapFramer(source, header, meta)
+    big_endian = pcapng.Section.byte_order(head)
+    if big_endian is not None:
+        return _PcapngFramer(source, pcapng.Section(big_endian), meta)
+    if source.damage and not head:
+        raise CaptureFormatError(source.path, 0, source.damage)
+    found = f"found {head[:4].hex(' ')}" if head else "the file is empty"
+    if 0 < len(head) < HEADER_BYTES:
+        found += f" and {len(head)} bytes in all"
+    raise CaptureFormatError(source.path, 0, f"expected a pcap or pcapng header, {found}")
+
+
+class _Rows:
+    """Growing columns, and the scratch of one block.
+
+    Growing is by realloc, which the operating system does for large arrays without copying.
+    """
+
+    def __init__(self, frame_numbers: bool) -> None:
+        self.columns = {name: np.empty(_FIRST_ROWS, dtype) for name, dtype in PACKETS.items()}
+        self.frame = np.empty(_FIRST_ROWS if frame_numbers else 0, np.uint32)
+        self.n = 0
+        self._sacks: list[np.ndarray] = []
+        self._sack_scratch = np.empty((4 * _BLOCK_FRAMES, 3), np.int64)
+        self._keys = FlowKeyColumns(*np.empty((6, _BLOCK_FRAMES), np.int64))
+
+    def reserve(self, more: int) -> None:
+        capacity = len(self.columns["ts_ns"])
+        if self.n + more <= capacity:
+            return
+        capacity = max(self.n + more, capacity + min(capacity, _GROW_ROWS))
+        for column in self.columns.values():
+            column.resize(capacity, refcheck=False)
+        if self.frame.size:
+            self.frame.resize(capacity, refcheck=False)
+
+    def decode(
+        self,
+        data: np.ndarray,
+        frames: _Frames,
+        inner: bool,
+        first_frame: int,
+        flows: FlowIds,
+        counts: np.ndarray,
+    ) -> None:
+        """Decode one block of frames behind the rows that are there."""
+        self.reserve(frames.n)
+        out = PacketColumns(**self.columns)
+        rows, n_sacks = decode_headers(
+            data,
+            frames.offset,
+            frames.caplen,
+            frames.wirelen,
+            frames.ts_ns,
+            frames.link,
+            frames.n,
+            inner,
+            first_frame,
+            out,
+            self.n,
+            self._keys,
+            self.frame,
+            self._sack_scratch,
+            counts,
+        )
+        flows.assign(self._keys, rows, out, self.n)
+        self.n += rows
+        if n_sacks:
+            self._sacks.append(self._sack_scratch[:n_sacks].copy())
+
+    def take(self) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """The columns cut to length, and the SACK blocks."""
+        columns = self.columns
+        for name, column in columns.items():
+            columns[name] = column[: self.n]
+        if self.frame.size:
+            columns["frame"] = self.frame[: self.n]
+        sacks = np.concatenate(self._sacks) if self._sacks else np.empty((0, 3), np.int64)
+        return columns, sacks
+
+
+def _parts(
+    path: str | os.PathLike[str] | IO[bytes],
+    packets: int | None,
+    tunnel: str,
+    flow_timeout_s: float | None,
+    frame_numbers: bool,
+) -> Iterator[Capture]:
+    """Parts of `packets` rows each (the last has fewer); one part of all rows, if None. Always at least one part."""
+    if tunnel not in ("outer", "inner"):
+        raise ParameterError(f"tunnel: {tunnel!r} is neither 'outer' nor 'inner'")
+    if flow_timeout_s is not None and not flow_timeout_s > 0:
+        raise ParameterError(f"flow_timeout_s: {flow_timeout_s} is not positive (None: flows never time out)")
+    if packets is not None and packets < 1:
+        raise ParameterError(f"packets: {packets} is not a positive number")
+
+    with open_source(path) as source:
+        meta = CaptureMeta(path=source.path, compression=source.compression)
+        framer = _open_framer(source, meta)
+        meta.format = framer.format
+        flows = FlowIds(flow_timeout_s, retire=packets is not None)
+        frames = _Frames()
+        counts = np.zeros(len(COUNTS), np.int64)
+        seen = 0
+        yielded = False
+        while True:
+            rows = _Rows(frame_numbers)
+            part_meta = [0, 0, 0]  # frames, wire bytes, captured bytes
+            counts[:] = 0
+            problem = None
+            while packets is None or rows.n < packets:
+                limit = _BLOCK_FRAMES if packets is None else min(_BLOCK_FRAMES, packets - rows.n)
+                problem = framer.next_block(frames, limit)
+                n = frames.n
+                if n == 0:
+                    break
+                rows.decode(source.data, frames, tunnel == "inner", seen + part_meta[0] + 1, flows, counts)
+                part_meta[0] += n
+                part_meta[1] += int(frames.wirelen[:n].sum())
+                part_meta[2] += int(frames.caplen[:n].sum())
+            last = frames.n == 0
+            if last and yielded and part_meta[0] == 0 and not problem and not source.damage:
+                return
+            if last and (source.damage or problem):
+                _warn_damage(source, meta, seen + part_meta[0], problem)
+            seen += part_meta[0]
+            columns, sacks = rows.take()
+            ts = columns["ts_ns"]
+            this = copy.deepcopy(meta)
+            this.frames, this.wire_bytes, this.captured_bytes = part_meta
+            this.packets = len(ts)
+            if len(ts):
+                this.first_ts_ns, this.last_ts_ns = int(ts.min()), int(ts.max())
+            this.counts = {name: int(count) for name, count in zip(COUNTS, counts, strict=True)}
+            if this.counts["other_link_type"]:
+                this.notes.append(
+                    f"{this.counts['other_link_type']} frames have a link type that is not decoded ({', '.join(this.link_types)})"
+                )
+            yield Capture(columns, flows.keys(), this, sacks)
+            yielded = True
+            if last:
+                return
+            flows.next_part()
+
+
+def _warn_damage(source: ByteSource, meta: CaptureMeta, whole: int, problem: str | None) -> None:
+    """Say once that the file is cut or damaged; what was whole before is kept."""
+    reason = source.damage or problem
+    meta.truncated = True
+    meta.notes.append(
+        f"the file is cut or damaged at byte {source.position} ({reason}); the {whole} whole frames before are kept"
+    )
+    warnings.warn(
+        f"{source.path}: byte {source.position}: {reason}; the {whole} whole frames before are kept",
+        TruncatedCaptureWarning,
+        stacklevel=4,
+    )
+
+
+def read_capture(
+    path: str | os.PathLike[str] | IO[bytes],
+    *,
+    tunnel: Literal["outer", "inner"] = "outer",
+    flow_timeout_s: float | None = 600.0,
+    frame_numbers: bool = False,
+) -> Capture:
+    """Read a whole capture: pcap or pcapng, plain or compressed with gzip, xz or zstd.
+
+    Parameters
+    ----------
+    path : path, ``"-"`` or binary file object
+        ``"-"`` is standard input. Format and compression are recognised by content.
+    tunnel : {"outer", "inner"}
+        Which transport a packet is when UDP carries another packet (VXLAN, Geneve, GTP-U, Teredo, GRE-in-UDP,
+        MPLS-in-UDP): the UDP (default) or the one inside. GRE, IP-in-IP, MPLS and VLANs are always walked through.
+    flow_timeout_s : float or None
+        A 5-tuple silent for longer starts a new flow. None: never.
+    frame_numbers : bool
+        Add a column ``frame`` to the packets: the number of the frame in the file, from 1, as Wireshark shows it.
+
+    Returns
+    -------
+    Capture
+        About 45 bytes of memory a packet.
+
+    Raises
+    ------
+    CaptureFormatError
+        No capture: names file, byte offset and what was expected.
+
+    Warns
+    -----
+    TruncatedCaptureWarning
+        The file is cut or damaged in the middle; all whole packets before are there.
+
+    Examples
+    --------
+    >>> cap = read_capture("trace.pcap.gz")                                         # doctest: +SKIP
+    >>> cap.flows.nlargest(10, "bytes_fwd")                                         # doctest: +SKIP
+    """
+    (capture,) = _parts(path, None, tunnel, flow_timeout_s, frame_numbers)
+    return capture
+
+
+def iter_capture(
+    path: str | os.PathLike[str] | IO[bytes],
+    packets: int = 2_000_000,
+    *,
+    tunnel: Literal["outer", "inner"] = "outer",
+    flow_timeout_s: float | None = 600.0,
+    frame_numbers: bool = False,
+) -> Iterator[Capture]:
+    """Read a capture of any size in parts of `packets` packets.
+
+    Flow numbers go on from part to part and do not depend on the size of the parts. Memory holds one part and
+    the flows that have not timed out. ``part.flows`` and ``part.keys`` are those of the flows seen in the part;
+    ``part.meta`` counts the part alone. A capture without packets gives one empty part.
+
+    Parameters, errors and warnings are those of :func:`read_capture`.
+    """
+    return _parts(path, packets, tunnel, flow_timeout_s, frame_numbers)
