@@ -1,0 +1,27 @@
+"""Figures: functions that return a plotly Figure and never show it.
+
+They have one look, thin large series without losing extremes, and draw text that comes from a capture
+harmlessly. Times on the axes are seconds since the capture's first packet.
+"""
+
+from __future__ import annotations
+
+from .cdfs import rtt_cdf
+from .delays import rtt
+from .rates import throughput
+from .sequence import bytes_in_flight, time_sequence
+from .source import Names
+from .stacking import stack
+from .thinning import thin, thin_rows
+
+__all__ = [
+    "Names",
+    "bytes_in_flight",
+    "rtt",
+    "rtt_cdf",
+    "stack",
+    "thin",
+    "thin_rows",
+    "throughput",
+    "time_sequence",
+]

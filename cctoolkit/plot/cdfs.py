@@ -1,0 +1,94 @@
+"""Distributions: what share of the samples is below a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from .source import Names, pick_flows
+from .style import BLACK, COLOURS, figure, line_of, note
+from .thinning import thin
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+__all__ = ["completion_cdf", "rtt_cdf"]
+
+_STEPS = 800  # points of a curve: more than a screen's height has
+
+
+def rtt_cdf(
+    samples: pd.DataFrame,
+    cap: Any = None,
+    *,
+    flows: Iterable[int] | None = None,
+    most: int = len(COLOURS) - 1,
+    log_x: bool | None = None,
+) -> go.Figure:
+    """Cumulative distribution of round-trip times: all samples in black, then flow by flow.
+
+    Parameters
+    ----------
+    samples, cap, flows
+        As in :func:`cctoolkit.plot.rtt`. Data to the initiator is dotted.
+    most : int
+        Without `flows`, so many flows with the most samples.
+    log_x : bool, optional
+        Logarithmic RTT axis; without it, when the samples span more than two decades.
+
+    Raises
+    ------
+    ParameterError
+        A flow in `flows` has no samples and is in no table given by `cap` either.
+    """
+    names = Names(cap)
+    counts = samples["flow_id"].value_counts()
+    picked = [f for f in pick_flows(counts, flows, most, known=names.has) if f in counts.index]
+    rtt_ms = samples["rtt_ns"].to_numpy() / 1e6
+    flow_id, direction = samples["flow_id"].to_numpy(), samples["direction"].to_numpy()
+    fig = figure(
+        "Distribution of round-trip times", yaxis_title_text="share of samples", yaxis_range=[0, 1.02]
+    )
+    _value_axis(fig, "RTT (ms)", rtt_ms, log_x)
+    if not rtt_ms.size:
+        return note(fig, "no RTT samples")
+    _add_cdf(fig, rtt_ms, "all samples", "all samples", "ms", color=BLACK, width=2.5)
+    for rank, flow in enumerate(picked):
+        for side in (0, 1):
+            mine = rtt_ms[(flow_id == flow) & (direction == side)]
+            look = line_of(rank) | {"width": 1.5} | ({"dash": "dot"} if side else {})
+            _add_cdf(fig, mine, names.short(flow, side), names.long(flow, side), "ms", **look)
+    return fig
+
+
+def _add_cdf(fig: go.Figure, values: np.ndarray, name: str, hover: str, unit: str, **line: Any) -> None:
+    import plotly.graph_objects as go
+
+    if not values.size:
+        return
+    x = np.sort(values)
+    share = np.arange(1, x.size + 1) / x.size
+    share, x = thin(share, x, _STEPS)  # equal steps of share, so the tails stay whatever the axis
+    fig.add_trace(
+        go.Scatter(
+            x=np.concatenate([x[:1], x]),
+            y=np.concatenate([[0.0], share]),
+            name=f"{name} ({values.size:,})",
+            mode="lines",
+            line={"shape": "hv"} | line,
+            hovertemplate=f"%{{y:.1%}} at or below %{{x:.4g}} {unit}<extra>{hover}</extra>",
+        )
+    )
+
+
+def _value_axis(fig: go.Figure, title: str, values: np.ndarray, log_x: bool | None) -> None:
+    positive = values[values > 0]
+    if log_x is None:
+        low, high = np.quantile(positive, [0.01, 0.99]) if positive.size else (1.0, 1.0)
+        log_x = bool(high > 100 * low)
+    fig.update_xaxes(
+        title_text=title, type="log" if log_x else "linear", rangemode="normal" if log_x else "tozero"
+    )

@@ -1,0 +1,100 @@
+"""Round-trip times and queueing delays over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from .source import Names, pick_flows, seconds_since, start_of
+from .style import COLOURS, POINTS, figure, line_of, note, small
+from .thinning import thin_rows
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+__all__ = ["queue_delay", "rtt"]
+
+
+def rtt(
+    samples: pd.DataFrame,
+    cap: Any = None,
+    *,
+    flows: Iterable[int] | None = None,
+    most: int = len(COLOURS),
+    between_s: tuple[float, float] | None = None,
+    points: int = POINTS,
+) -> go.Figure:
+    """Round-trip times over time: a dot a sample, a colour a flow, filled where the initiator sent the data.
+
+    A sample is the time from the tap to the receiver of the data and back, so the two directions of one flow
+    measure the two sides of the tap and must not be mixed.
+
+    Parameters
+    ----------
+    samples : DataFrame
+        :data:`~cctoolkit.schema.RTT_SAMPLES`, from :func:`cctoolkit.rtt_samples`.
+    cap : Capture or flows DataFrame, optional
+        Names the flows; a Capture also says where 0 s is (else the first sample).
+    flows : iterable of int, optional
+        Which flows, in the order of the colours; without it the `most` with the most samples.
+    between_s : (float, float), optional
+        Draw these seconds only.
+    points : int
+        At most so many dots in all, shared by the flows; extremes stay (:func:`thin_rows`).
+
+    Raises
+    ------
+    ParameterError
+        A flow in `flows` has no samples and is in no table given by `cap` either.
+    """
+    import plotly.graph_objects as go
+
+    names = Names(cap)
+    counts = samples["flow_id"].value_counts()
+    picked = [f for f in pick_flows(counts, flows, most, known=names.has) if f in counts.index]
+    fig = figure(
+        _title("Round-trip time", len(picked), len(counts))
+        + small("filled: data from the initiator; open: to it"),
+        xaxis_title_text="time since the capture's start (s)",
+        yaxis_title_text="RTT (ms)",
+        yaxis_rangemode="tozero",
+    )
+    if not picked:
+        return note(fig, "no RTT samples")
+    ts_ns = samples["ts_ns"].to_numpy()
+    time_s = seconds_since(ts_ns, start_of(cap, ts_ns))
+    flow_id, direction = samples["flow_id"].to_numpy(), samples["direction"].to_numpy()
+    inside = np.ones(len(samples), np.bool_)
+    if between_s is not None:
+        inside = (time_s >= between_s[0]) & (time_s <= between_s[1])
+    series = [
+        (rank, flow, side, np.flatnonzero((flow_id == flow) & (direction == side)))
+        for rank, flow in enumerate(picked)
+        for side in (0, 1)
+    ]
+    series = [one for one in series if one[3].size]
+    for rank, flow, side, rows in series:
+        rows = rows[inside[rows]]
+        rows = rows[np.argsort(time_s[rows], kind="stable")]
+        rtt_ms = samples["rtt_ns"].to_numpy()[rows] / 1e6
+        few = thin_rows(time_s[rows], rtt_ms, points=max(points // len(series), 40))
+        colour = line_of(rank)["color"]
+        fig.add_trace(
+            go.Scatter(
+                x=time_s[rows][few],
+                y=rtt_ms[few],
+                name=names.short(flow, side),
+                legendgroup=f"flow {flow}",
+                mode="markers",
+                marker={"size": 4, "color": colour, "symbol": "circle" if side == 0 else "circle-open"},
+                hovertemplate=f"%{{x:.6f}} s<br>%{{y:.3f}} ms<extra>{names.long(flow, side)}</extra>",
+            )
+        )
+    return fig
+
+
+def _title(what: str, drawn: int, there: int) -> str:
+    return what if drawn == there else f"{what} ({drawn} of {there:,} flows)"

@@ -1,0 +1,484 @@
+"""The time-sequence graph of one flow, and what was in flight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numba
+import numpy as np
+
+from ..capture.model import Capture, columns_of
+from ..errors import ParameterError
+from ..flows import _DIRECTION, _FLOW
+from ..flows import _update as _update_flow
+from .source import Names, seconds_since, start_of
+from .style import BLACK, BLUE, GREEN, ORANGE, POINTS, PURPLE, SKY, VERMILLION, figure, note, small
+from .thinning import thin_rows
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+__all__ = ["Sequence", "bytes_in_flight", "sequence_of", "time_sequence"]
+
+_FIN, _SYN, _RST, _ACK = 1, 2, 4, 16
+
+#: What :func:`_unwrap` says of a packet.
+OTHER, SEGMENT, PURE_ACK = 0, 1, 2
+
+
+@numba.njit(cache=True, nogil=True, boundscheck=False)
+def _unwrap(seq, ack, tcp_flags, payload_bytes, from_sender, kind, start, end, high, acked):
+    """Sequence numbers of one direction without wrap, relative to the first one seen.
+
+    Each number is taken as the one nearest to the highest sent so far (less than 2**31 away), which is
+    what the receiver's window arithmetic does too. A reset carries no usable number and is left out.
+    Returns the number that became 0.
+    """
+    base = np.int64(-1)
+    top = np.int64(0)
+    floor = np.int64(-1)
+    for i in range(seq.size):
+        flags = tcp_flags[i]
+        if flags != 0 and not flags & _RST:
+            if from_sender[i]:
+                if base < 0:
+                    base = np.int64(seq[i])
+                near = (np.int64(seq[i]) - base - top) & 0xFFFFFFFF
+                kind[i] = SEGMENT
+                start[i] = top + near - ((near >> 31) << 32)
+                end[i] = start[i] + np.int64(payload_bytes[i]) + ((flags & _SYN) >> 1) + (flags & _FIN)
+                top = max(top, end[i])
+            elif flags & _ACK:
+                if base < 0:
+                    base = np.int64(ack[i])
+                near = (np.int64(ack[i]) - base - top) & 0xFFFFFFFF
+                kind[i] = PURE_ACK
+                end[i] = top + near - ((near >> 31) << 32)
+                start[i] = end[i]
+                floor = max(floor, end[i])
+        high[i] = top
+        acked[i] = floor
+    return base
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """One direction of a TCP flow in sequence space; all arrays have one entry a TCP packet of the flow.
+
+    Attributes
+    ----------
+    flow_id, direction : int
+    base : int
+        The sequence number on the wire that is 0 here.
+    row : int64 array
+        Row of the packets table.
+    time_s : float64 array
+        Since the capture's start, ascending.
+    segment, ack : bool arrays
+        Sent in this direction; or an acknowledgement of it, from the other. Resets are neither.
+    start, end : int64 arrays
+        First byte and the one after the last of a segment (SYN and FIN count one); for an
+        acknowledgement both are its number.
+    high, acked : int64 arrays
+        After the packet: highest ``end`` sent, highest acknowledged (-1 before any).
+    edge : int64 array
+        Right edge of the receive window an acknowledgement announces, else -1.
+    scaled : bool
+        Both SYNs with window scale were seen, so ``edge`` is in bytes; else the window is as on the wire.
+    syn, fin : bool arrays
+    """
+
+    flow_id: int
+    direction: int
+    base: int
+    row: np.ndarray
+    time_s: np.ndarray
+    segment: np.ndarray
+    ack: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    high: np.ndarray
+    acked: np.ndarray
+    edge: np.ndarray
+    scaled: bool
+    syn: np.ndarray
+    fin: np.ndarray
+
+
+def sequence_of(cap: Any, flow_id: int, direction: int | None = None) -> Sequence:
+    """Unwrap one direction of a TCP flow.
+
+    Parameters
+    ----------
+    cap : Capture or packets table
+    flow_id : int
+    direction : {0, 1}, optional
+        Of the data. Without it the direction that carried more payload.
+
+    Raises
+    ------
+    ParameterError
+        No such flow, or it has no TCP packets.
+    """
+    columns = columns_of(cap)
+    rows = np.flatnonzero(columns["flow_id"] == flow_id)
+    if not rows.size:
+        raise ParameterError(f"flow_id={flow_id}: there is no such flow here")
+    rows = rows[columns["tcp_flags"][rows] != 0]
+    if not rows.size:
+        raise ParameterError(
+            f"flow_id={flow_id} is not TCP (or its TCP headers were cut): it has no sequence numbers"
+        )
+    side = columns["direction"][rows]
+    payload = columns["payload_bytes"][rows]
+    if direction is None:
+        direction = int(payload[side == 1].sum() > payload[side == 0].sum())
+    if direction not in (0, 1):
+        raise ParameterError(f"direction={direction!r}: 0 (from the initiator) or 1 (to it)")
+    n = rows.size
+    kind = np.zeros(n, np.uint8)
+    start, end, high, acked = (np.zeros(n, np.int64) for _ in range(4))
+    flags = columns["tcp_flags"][rows]
+    base = _unwrap(
+        columns["seq"][rows],
+        columns["ack"][rows],
+        flags,
+        payload,
+        side == direction,
+        kind,
+        start,
+        end,
+        high,
+        acked,
+    )
+    ack = kind == PURE_ACK
+    scale = _window_scale(cap, flow_id, direction)
+    window = columns["window"][rows].astype(np.int64)
+    if scale is not None:
+        window = np.where(flags & _SYN, window, window << scale)  # a SYN's own window is never scaled
+    time_s = seconds_since(columns["ts_ns"][rows], start_of(cap, columns["ts_ns"]))
+    order = np.argsort(time_s, kind="stable")  # several capture queues can hand packets over out of order
+    return Sequence(
+        flow_id=int(flow_id),
+        direction=direction,
+        base=max(int(base), 0),
+        row=rows[order],
+        time_s=time_s[order],
+        segment=(kind == SEGMENT)[order],
+        ack=ack[order],
+        start=start[order],
+        end=end[order],
+        high=high[order],
+        acked=acked[order],
+        edge=np.where(ack, end + window, -1)[order],
+        scaled=scale is not None,
+        syn=((flags & _SYN) != 0)[order],
+        fin=((flags & _FIN) != 0)[order],
+    )
+
+
+def _window_scale(cap: Any, flow_id: int, direction: int) -> int | None:
+    """Shift of the windows that the receiver of `direction` announces; None when it was not seen.
+
+    RFC 7323, section 2.2: scaling is on only when both SYNs carry the option.
+    """
+    if not isinstance(cap, Capture):
+        return None
+    scales = cap.keys.window_scale[np.searchsorted(cap.keys.flow_id, flow_id)]
+    return None if 255 in scales else min(int(scales[1 - direction]), 14)
+
+
+@numba.njit(nogil=True)  # not cached: a cached copy would not notice that the rules in flows.py have changed
+def _count_one_by_one(
+    ts_ns,
+    flow_id,
+    direction,
+    seq,
+    ack,
+    tcp_flags,
+    payload_bytes,
+    wire_bytes,
+    window,
+    directions,
+    flows,
+    side,
+    marks,
+):
+    own = directions[side]
+    for i in range(ts_ns.size):
+        j = i + 1
+        retransmits, out_of_order = own.retransmits, own.out_of_order
+        _update_flow(
+            ts_ns[i:j],
+            flow_id[i:j],
+            direction[i:j],
+            seq[i:j],
+            ack[i:j],
+            tcp_flags[i:j],
+            payload_bytes[i:j],
+            wire_bytes[i:j],
+            window[i:j],
+            directions,
+            flows,
+        )
+        marks[i, 0] = own.retransmits != retransmits
+        marks[i, 1] = own.out_of_order != out_of_order
+
+
+def _marks(cap: Any, seq: Sequence) -> tuple[np.ndarray, np.ndarray]:
+    """Which packets of `seq` are retransmissions and which are out of order.
+
+    The flow goes through the very kernel of the flows table, a packet at a time, and what its counters do
+    tells which packet it was: graph and table cannot disagree.
+    """
+    columns = columns_of(cap)
+    rows = np.sort(seq.row)
+    marks = np.zeros((rows.size, 2), np.bool_)
+    names = (
+        "ts_ns",
+        "flow_id",
+        "direction",
+        "seq",
+        "ack",
+        "tcp_flags",
+        "payload_bytes",
+        "wire_bytes",
+        "window",
+    )
+    one_flow = {name: columns[name][rows] for name in names}
+    one_flow["flow_id"] = np.zeros_like(one_flow["flow_id"])
+    _count_one_by_one(*one_flow.values(), np.zeros(2, _DIRECTION), np.zeros(1, _FLOW), seq.direction, marks)
+    marks = marks[np.searchsorted(rows, seq.row)]
+    return marks[:, 0], marks[:, 1]
+
+
+def _bars(x: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Vertical bars as one line that is lifted (NaN) after each."""
+    gap = np.full(x.size, np.nan)
+    return np.column_stack([x, x, gap]).ravel(), np.column_stack([low, high, gap]).ravel()
+
+
+def _shown(name: str, drawn: int, total: int) -> str:
+    return f"{name} ({total:,})" if drawn == total else f"{name} ({drawn:,} of {total:,} drawn)"
+
+
+def _between(seq: Sequence, between_s: tuple[float, float] | None) -> slice:
+    """The packets inside the times, and one on either side so that lines reach the frame."""
+    if between_s is None:
+        return slice(None)
+    left, right = np.searchsorted(seq.time_s, between_s, side="left")
+    return slice(max(int(left) - 1, 0), int(right) + 1)
+
+
+def time_sequence(
+    cap: Any,
+    flow_id: int,
+    direction: int | None = None,
+    *,
+    between_s: tuple[float, float] | None = None,
+    points: int = POINTS,
+) -> go.Figure:
+    """The time-sequence graph of one TCP flow, as tcptrace draws it.
+
+    Every segment is a bar from its first to its last byte, the staircase below is what has been
+    acknowledged, the one above the right edge of the receive window. Retransmitted and out-of-order
+    segments (by the rules of :mod:`cctoolkit.flows`) and SACK blocks have colours of their own. Sequence
+    numbers are relative to the first one seen, without wrap.
+
+    Parameters
+    ----------
+    cap : Capture or packets table
+        A packets table without the rest has no SACK blocks and no window scale; the figure says so.
+    flow_id : int
+    direction : {0, 1}, optional
+        Of the data. Without it the direction that carried more payload.
+    between_s : (float, float), optional
+        Draw these seconds only, in full detail; what is a retransmission is still decided on the whole flow.
+    points : int
+        At most so many bars of a kind, and points of a line; extremes stay (:func:`thin_rows`).
+
+    Raises
+    ------
+    ParameterError
+        No such flow, or it is not TCP.
+    """
+    import plotly.graph_objects as go
+
+    names = Names(cap)
+    seq = sequence_of(cap, flow_id, direction)
+    view = _between(seq, between_s)
+    retransmit, out_of_order = _marks(cap, seq)
+    arrow = "from" if seq.direction == 0 else "to"
+    fig = figure(
+        f"Time-sequence graph, data {arrow} the initiator" + small(names.long(flow_id)),
+        height=560,
+        xaxis_title_text="time since the capture's start (s)",
+        yaxis_title_text="sequence number, relative (bytes)",
+    )
+
+    def line(name: str, kept: np.ndarray, y: np.ndarray, **style: Any) -> None:
+        x, y = seq.time_s[view][kept[view]], y[view][kept[view]]
+        rows = thin_rows(x, y, points=points)
+        if rows.size:
+            fig.add_trace(
+                go.Scatter(
+                    x=x[rows],
+                    y=y[rows],
+                    name=name,
+                    mode="lines",
+                    line={"shape": "hv", "width": 1.3} | style,
+                    hovertemplate=f"%{{x:.6f}} s<br>{name} %{{y:,}}<extra></extra>",
+                )
+            )
+
+    def bars(
+        name: str, x: np.ndarray, low: np.ndarray, high: np.ndarray, colour: str, tick: float, width: float
+    ) -> None:
+        rows = thin_rows(x, low, high, points=points)
+        if rows.size:
+            bar_x, bar_y = _bars(x[rows], low[rows], high[rows])
+            fig.add_trace(
+                go.Scatter(
+                    x=bar_x,
+                    y=bar_y,
+                    customdata=np.repeat((high - low)[rows], 3),
+                    name=_shown(name, rows.size, x.size),
+                    mode="lines+markers",
+                    line={"color": colour, "width": width},
+                    marker={
+                        "symbol": "line-ew-open",
+                        "size": tick,
+                        "color": colour,
+                        "line": {"color": colour, "width": width},
+                    },
+                    hovertemplate=f"%{{x:.6f}} s<br>{name}, edge %{{y:,}}<br>%{{customdata:,}} bytes<extra></extra>",
+                )
+            )
+
+    line(
+        "receive window" if seq.scaled else "receive window (scale unknown)",
+        seq.edge >= 0,
+        seq.edge,
+        color=SKY,
+        dash="solid" if seq.scaled else "dot",
+    )
+    line("acknowledged", seq.ack, np.maximum(seq.acked, 0), color=GREEN)
+    marked = retransmit | out_of_order
+    bars("SACK blocks", *_sack_blocks(cap, seq, view), PURPLE, 4, 1.6)
+    for name, which, colour, tick, width in (
+        ("segments", seq.segment & (seq.end > seq.start) & ~marked, BLUE, 4, 1),
+        ("out of order", out_of_order, ORANGE, 8, 2.2),
+        ("retransmissions", retransmit, VERMILLION, 8, 2.2),
+    ):
+        rows = np.flatnonzero(which[view])
+        bars(name, seq.time_s[view][rows], seq.start[view][rows], seq.end[view][rows], colour, tick, width)
+    for name, which, symbol in (("SYN", seq.syn, "triangle-up"), ("FIN", seq.fin, "square")):
+        rows = np.flatnonzero((which & seq.segment)[view])
+        rows = rows[thin_rows(seq.time_s[view][rows], seq.start[view][rows], points=points)]
+        if rows.size:
+            fig.add_trace(
+                go.Scatter(
+                    x=seq.time_s[view][rows],
+                    y=seq.start[view][rows],
+                    name=name,
+                    mode="markers",
+                    marker={"symbol": symbol, "size": 8, "color": BLACK},
+                    hovertemplate=f"%{{x:.6f}} s<br>{name} %{{y:,}}<extra></extra>",
+                )
+            )
+    low, high = _drawn_range(seq, view)
+    fig.update_yaxes(
+        range=[low, high]
+    )  # a wide open window would press the segments flat; zoom out to see it
+    if not seq.segment.any():
+        note(fig, "no segment was seen in this direction: only its acknowledgements")
+    return fig
+
+
+def _drawn_range(seq: Sequence, view: slice) -> tuple[float, float]:
+    """Sequence range of the segments and acknowledgements in view, with some air."""
+    used = (seq.segment | seq.ack)[view]
+    if not used.any():
+        return 0.0, 1.0
+    low, high = int(seq.start[view][used].min()), int(seq.end[view][used].max())
+    air = 0.05 * max(high - low, 20)
+    return low - air, high + air
+
+
+def _sack_blocks(cap: Any, seq: Sequence, view: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Times, left and right edges of the SACK blocks that acknowledge this direction."""
+    if not isinstance(cap, Capture):
+        return np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64)
+    by_row = np.argsort(seq.row)
+    packet = cap.sacks["packet"].to_numpy()
+    at = np.minimum(np.searchsorted(seq.row, packet, sorter=by_row), seq.row.size - 1)
+    place = by_row[at]
+    inside = np.zeros(seq.row.size, np.bool_)
+    inside[view] = True
+    mine = (seq.row[place] == packet) & seq.ack[place] & inside[place]
+    place = place[mine]
+    near = seq.high[place]
+    left, right = (
+        near
+        + (((cap.sacks[side].to_numpy()[mine].astype(np.int64) - seq.base - near) + 2**31) % 2**32 - 2**31)
+        for side in ("left", "right")
+    )
+    return seq.time_s[place], left, right
+
+
+def bytes_in_flight(
+    cap: Any,
+    flow_id: int,
+    direction: int | None = None,
+    *,
+    between_s: tuple[float, float] | None = None,
+    points: int = POINTS,
+) -> go.Figure:
+    """Bytes sent and not yet acknowledged, packet by packet, and the receive window that bounds them.
+
+    In flight is the highest sequence number sent less the highest acknowledged, as seen at the tap: near the
+    sender it is what the sender has outstanding, near the receiver next to nothing. SACKed bytes still count.
+
+    Parameters
+    ----------
+    cap, flow_id, direction, between_s, points
+        As in :func:`time_sequence`.
+
+    Raises
+    ------
+    ParameterError
+        No such flow, or it is not TCP.
+    """
+    import plotly.graph_objects as go
+
+    seq = sequence_of(cap, flow_id, direction)
+    view = _between(seq, between_s)
+    fig = figure(
+        "Bytes in flight" + small(Names(cap).long(flow_id)),
+        xaxis_title_text="time since the capture's start (s)",
+        yaxis_title_text="in flight (bytes)",
+    )
+    if not seq.segment.any() or not seq.ack.any():
+        return note(fig, "only one direction of this flow was seen: what is in flight is unknown")
+    known = seq.acked >= 0
+    flight = np.where(known, np.maximum(seq.high - seq.acked, 0), seq.high)
+    room = seq.edge - np.maximum(seq.acked, 0)
+    for name, kept, y, colour in (
+        ("receive window" if seq.scaled else "receive window (scale unknown)", seq.edge >= 0, room, SKY),
+        ("in flight", seq.segment | seq.ack, flight, BLUE),
+    ):
+        x, y = seq.time_s[view][kept[view]], y[view][kept[view]]
+        rows = thin_rows(x, y, points=points)
+        fig.add_trace(
+            go.Scatter(
+                x=x[rows],
+                y=y[rows],
+                name=name,
+                mode="lines",
+                line={"shape": "hv", "width": 1.5, "color": colour},
+                hovertemplate=f"%{{x:.6f}} s<br>{name} %{{y:,}} bytes<extra></extra>",
+            )
+        )
+    top = float(flight[view].max()) if flight[view].size else 1.0
+    return fig.update_yaxes(range=[-0.03 * max(top, 20), 1.1 * max(top, 20)])

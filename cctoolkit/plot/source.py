@@ -1,0 +1,117 @@
+"""What the figures read: packets as arrays, flows by name, time from the capture's start."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ..capture.model import Capture, FlowKeys, protocol_name
+from ..errors import ParameterError
+from .style import escape
+
+__all__ = ["Names", "pick_flows", "seconds_since", "start_of"]
+
+
+def start_of(cap: Any, ts_ns: np.ndarray) -> int:
+    """The time that is 0 s on the axes: of the capture's first packet, else the least of `ts_ns`."""
+    if isinstance(cap, Capture) and len(cap):
+        return cap.meta.first_ts_ns
+    return int(ts_ns.min()) if len(ts_ns) else 0
+
+
+def seconds_since(ts_ns: np.ndarray, start_ns: int) -> np.ndarray:
+    """Nanoseconds as seconds since `start_ns`, subtracted before the float loses digits."""
+    return (np.asarray(ts_ns, np.int64) - np.int64(start_ns)) / 1e9
+
+
+def pick_flows(
+    sizes: Mapping[int, float] | pd.Series,
+    flows: Iterable[int] | int | None,
+    most: int,
+    known: Callable[[int], bool] = lambda flow: False,
+) -> list[int]:
+    """The flows to draw: those asked for, in that order, else the `most` largest, largest first.
+
+    Raises
+    ------
+    ParameterError
+        A flow asked for is neither among `sizes` nor `known`.
+    """
+    sizes = pd.Series(sizes, dtype=np.float64)
+    if flows is None:
+        return [int(f) for f in sizes.nlargest(most).index]
+    picked = [int(f) for f in np.atleast_1d(np.asarray(flows if np.isscalar(flows) else list(flows)))]  # type: ignore[arg-type]
+    for flow in picked:
+        if flow not in sizes.index and not known(flow):
+            raise ParameterError(f"flows: there is no flow {flow} here")
+    return picked
+
+
+class Names:
+    """Names of flows for legends and hover texts.
+
+    Parameters
+    ----------
+    source : Capture, flows DataFrame or None
+        Where the addresses are; without them a flow is named by its number.
+    """
+
+    def __init__(self, source: Any = None) -> None:
+        self._keys: FlowKeys | None = source.keys if isinstance(source, Capture) else None
+        self._table = (
+            source.set_index("flow_id") if isinstance(source, pd.DataFrame) and "src" in source else None
+        )
+
+    def _ends(self, flow_id: int) -> tuple[str, int, str, int, int] | None:
+        if self._keys is not None:
+            ids = self._keys.flow_id
+            row = int(np.searchsorted(ids, flow_id))
+            if row < len(ids) and ids[row] == flow_id:
+                size = 4 if self._keys.ip_version[row] == 4 else 16
+                src, dst = (
+                    str(ipaddress.ip_address(bytes(side[row][:size])))
+                    for side in (self._keys.src, self._keys.dst)
+                )
+                return (
+                    src,
+                    int(self._keys.sport[row]),
+                    dst,
+                    int(self._keys.dport[row]),
+                    int(self._keys.protocol[row]),
+                )
+        if self._table is not None and flow_id in self._table.index:
+            flow: Any = self._table.loc[flow_id]
+            return flow["src"], int(flow["sport"]), flow["dst"], int(flow["dport"]), int(flow["protocol"])
+        return None
+
+    def has(self, flow_id: int) -> bool:
+        """Whether the source knows this flow."""
+        return self._ends(flow_id) is not None
+
+    def short(self, flow_id: int, direction: int = 0) -> str:
+        """Fit for a legend: long addresses lose their middle; the arrow points with `direction`."""
+        return self._name(
+            flow_id, direction, lambda host: host if len(host) <= 17 else f"{host[:8]}…{host[-8:]}"
+        )
+
+    def long(self, flow_id: int, direction: int = 0) -> str:
+        """The whole 5-tuple."""
+        ends = self._ends(flow_id)
+        protocol = "" if ends is None else " " + protocol_name(ends[4])
+        return self._name(flow_id, direction, str) + protocol
+
+    def _name(self, flow_id: int, direction: int, shorten: Callable[[str], str]) -> str:
+        ends = self._ends(flow_id)
+        if ends is None:
+            return f"flow {flow_id}" + ("" if direction == 0 else " ←")
+        src, sport, dst, dport, _ = ends
+        arrow = "→" if direction == 0 else "←"
+        return escape(f"{flow_id}: {_end(shorten(src), sport)} {arrow} {_end(shorten(dst), dport)}")
+
+
+def _end(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

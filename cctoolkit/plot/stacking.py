@@ -1,0 +1,90 @@
+"""Several figures over one time axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..errors import ParameterError
+from .style import LEGEND, figure
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+__all__ = ["stack"]
+
+_HEAD_PX = 80  # above each figure, for its title and legend
+_FOOT_PX = 55  # below the last, for the time
+
+
+def stack(*figures: go.Figure, heights: Sequence[float] | None = None) -> go.Figure:
+    """Put figures one above another over one x axis: zoom into one and all follow.
+
+    Parameters
+    ----------
+    *figures : Figure
+        Over the same x (time), from this package; their panels, notes and legends come along. A flow that is
+        in several figures is in the legend once, and a click there hides it in all.
+    heights : sequence of float, optional
+        In pixels, one a figure, without the figure's title; by default the figures' own.
+
+    Raises
+    ------
+    ParameterError
+        No figures, or not one height for each.
+    """
+    if not figures:
+        raise ParameterError("stack needs at least one figure")
+    if heights is None:
+        heights = [fig.layout.height - fig.layout.margin.t - fig.layout.margin.b for fig in figures]
+    if len(heights) != len(figures):
+        raise ParameterError(f"heights has {len(heights)} values for {len(figures)} figures")
+    inner = sum(heights) + _HEAD_PX * (len(figures) - 1)
+    out = figure(height=int(inner) + _HEAD_PX + _FOOT_PX, margin_t=_HEAD_PX, margin_b=_FOOT_PX)
+    top, axes = float(inner), 0
+    named: set[str] = set()  # flows that are in the legend already
+    for k, (fig, height) in enumerate(zip(figures, heights, strict=True)):
+        low, share = (top - height) / inner, height / inner
+        layout = fig.layout.to_plotly_json()
+        olds = [key.removeprefix("yaxis") for key in layout if key.startswith("yaxis")]
+        news = {old: str(axes + i) if axes + i > 1 else "" for i, old in enumerate(olds, 1)}
+        axes += len(olds)
+        for old, new in news.items():
+            axis = layout[f"yaxis{old}"]
+            domain = [low + y * share for y in axis.get("domain", (0, 1))]
+            moved = axis | {"anchor": "x", "domain": domain}
+            if "overlaying" in axis:
+                moved["overlaying"] = "y" + news[axis["overlaying"].removeprefix("y")]
+            out.layout[f"yaxis{new}"] = moved
+        legend = f"legend{k + 1}" if k else "legend"
+        own = LEGEND | layout.get("legend", {})
+        out.layout[legend] = own | {"y": low + own["y"] * share}
+        for trace in fig.data:
+            moved = trace.to_plotly_json()
+            moved |= {
+                "xaxis": "x",
+                "yaxis": "y" + news[(trace.yaxis or "y").removeprefix("y")],
+                "legend": legend,
+            }
+            if trace.legendgroup:
+                moved |= {"legend": "legend", "showlegend": trace.legendgroup not in named}
+            out.add_trace(moved)
+        named |= {trace.legendgroup for trace in fig.data if trace.legendgroup}
+        for remark in layout.get("annotations", ()):
+            out.add_annotation(remark | {"y": low + remark["y"] * share})
+        out.add_annotation(
+            text=layout["title"].get("text", "").replace("<br>", " · "),
+            x=0,
+            y=top / inner,
+            xref="paper",
+            yref="paper",
+            xanchor="left",
+            yanchor="bottom",
+            yshift=_HEAD_PX - 38,
+            showarrow=False,
+            font_size=15,
+        )
+        top -= height + _HEAD_PX
+    return out.update_xaxes(
+        anchor=f"y{axes}" if axes > 1 else "y", title_text=figures[-1].layout.xaxis.title.text
+    )

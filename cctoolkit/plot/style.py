@@ -1,0 +1,110 @@
+"""One look for all figures: colours everyone can tell apart, readable type, harmless text."""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+__all__ = ["COLOURS", "GREY", "POINTS", "escape", "figure", "line_of", "note", "small"]
+
+#: The palette of Okabe and Ito ("Color universal design", 2008) in an order that keeps neighbours apart;
+#: its yellow is left out, for it cannot be read on white.
+BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#000000",
+)
+COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK)
+GREY = "#767676"
+
+#: Points drawn of one series. A screen has fewer columns than a quarter of it.
+POINTS = 4000
+
+_DASHES = ("solid", "dash", "dot", "dashdot")
+
+
+def escape(text: object) -> str:
+    """Text from a capture, such that plotly draws it as it is: no markup, no template, no formula."""
+    return html.escape(str(text), quote=False).replace("{", "&#123;").replace("$", "&#36;")
+
+
+#: Beside or above what it explains, in rows as wide as the figure.
+LEGEND: dict[str, Any] = {
+    "orientation": "h",
+    "traceorder": "normal",
+    "x": 0,
+    "xanchor": "left",
+    "y": 1,
+    "yanchor": "bottom",
+    "font": {"size": 12},
+    "itemsizing": "constant",
+}
+
+
+def figure(title: str = "", height: int = 420, **layout: Any) -> go.Figure:
+    """An empty figure in the common look; `layout` goes to ``update_layout``."""
+    import plotly.graph_objects as go
+
+    axis = {
+        "showline": True,
+        "linecolor": "#444",
+        "ticks": "outside",
+        "tickcolor": "#444",
+        "gridcolor": "#e6e6e6",
+        "zeroline": False,
+        "automargin": True,
+        "title": {"standoff": 8, "font": {"size": 13}},
+    }
+    fig = go.Figure()
+    fig.update_layout(
+        template={
+            "layout": {
+                "font": {"family": "Helvetica, Arial, sans-serif", "size": 13, "color": "#222"},
+                "colorway": COLOURS,
+                "paper_bgcolor": "white",
+                "plot_bgcolor": "white",
+                "xaxis": axis,
+                "yaxis": axis,
+                "hoverlabel": {"bgcolor": "white", "font": {"size": 12}, "namelength": -1, "align": "left"},
+                "hovermode": "closest",
+                "legend": LEGEND,
+                "title": {
+                    "font": {"size": 15},
+                    "x": 0,
+                    "xref": "paper",
+                    "xanchor": "left",
+                    "y": 1,
+                    "yref": "container",
+                    "yanchor": "top",
+                    "pad": {"t": 12},
+                },
+            }
+        },
+        title_text=title,
+        height=height,
+        margin={"l": 70, "r": 20, "t": 90, "b": 55},
+    )
+    return fig.update_layout(**layout)
+
+
+def small(text: str) -> str:
+    """A second line for a title."""
+    return f'<br><span style="font-size:12px">{text}</span>'
+
+
+def note(fig: go.Figure, text: str, **where: Any) -> go.Figure:
+    """Write in the middle of `fig` why there is nothing to see."""
+    place: dict[str, Any] = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5} | where
+    return fig.add_annotation(text=text, showarrow=False, font={"size": 14, "color": GREY}, **place)
+
+
+def line_of(rank: int) -> dict[str, str]:
+    """Colour and dash of the flow at place `rank`: 28 of them before one comes again."""
+    return {"color": COLOURS[rank % len(COLOURS)], "dash": _DASHES[rank // len(COLOURS) % len(_DASHES)]}
