@@ -18,7 +18,7 @@ _WHERE = {
 }
 _MODULES = ("capture", "errors", "schema")
 
-__all__ = list(_WHERE) + list(_MODULES)  # noqa: RUF005  # the names stand once, above
+__all__ = list(_WHERE) + list(_MODULES)  # the names stand once, above
 
 if TYPE_CHECKING:
     from . import errors as errors

@@ -1,4 +1,4 @@
-"""Loads from memory addresses for the decoding kernels: unaligned, of either byte order.
+"""Loads from memory addresses for the decoding kernels, unaligned and of either byte order; and prefetches.
 
 A kernel takes the address of its buffer once and then reads ``be16(p + 12)`` as a protocol description
 does. Passing the array itself to a helper would leave its reference counting in the loop (measured: four
@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-__all__ = ["be16", "be32", "be64", "le16", "le32", "le64", "u8"]
+__all__ = ["be16", "be32", "be64", "le16", "le32", "le64", "prefetch", "u8"]
 
 
 def _loader(bits: int, big_endian: bool) -> Callable[[int], int]:
@@ -40,3 +40,20 @@ be64 = _loader(64, True)
 le16 = _loader(16, False)
 le32 = _loader(32, False)
 le64 = _loader(64, False)
+
+
+@intrinsic
+def prefetch(typingctx: Any, address: Any) -> Any:
+    """Ask for the cache line at an address, which need not be valid; nothing waits for it."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        byte_pointer = ir.IntType(8).as_pointer()
+        i32 = ir.IntType(32)
+        pointer = builder.inttoptr(args[0], byte_pointer)
+        function = builder.module.declare_intrinsic(
+            "llvm.prefetch", [byte_pointer], ir.FunctionType(ir.VoidType(), [byte_pointer, i32, i32, i32])
+        )
+        builder.call(function, [pointer, i32(0), i32(3), i32(1)])  # read, keep, data
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen

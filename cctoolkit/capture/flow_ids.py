@@ -20,20 +20,24 @@ import os
 import numba
 import numpy as np
 
+from ._load import prefetch
 from .headers import FlowKeyColumns, PacketColumns
 from .model import FlowKeys
 
 __all__ = ["FlowIds"]
 
 # A flow's record is one cache line of eight words: the 5-tuple in canonical order (the smaller end first) …
-_A_HI, _A_LO, _B_HI, _B_LO, _PORTS = range(5)
-_LAST_TS = 5
-_ID_STATE = 6  # flow_id << 32 | state bits
-_ISN_PART = 7  # the initiator's initial sequence number << 32 | part in which the flow was last seen
 _WORDS = 8
+_RECORD = np.uint64(_WORDS)  # numbers that index are unsigned: it spares numba the check for negative ones
+_A_HI, _A_LO, _B_HI, _B_LO, _PORTS = np.arange(5, dtype=np.uint64)
+_LAST_TS = np.uint64(5)
+_ID_STATE = np.uint64(6)  # flow_id << 32 | state bits
+_ISN_PART = np.uint64(
+    7
+)  # the initiator's initial sequence number << 32 | part in which the flow was last seen
 
 # … and these are its state bits.
-_INITIATOR_IS_A = 1
+_INITIATOR_IS_B = 1
 _FIN = 2
 _RST = 4
 _SYN = 8  # the initiator's SYN was seen
@@ -44,6 +48,8 @@ _FIN_FLAG, _SYN_FLAG, _RST_FLAG, _ACK_FLAG = 1, 2, 4, 16
 #: Retire idle flows only when there are this many records: a smaller table is not worth the scan.
 _RETIRE_RECORDS = 1 << 20
 
+_GROUP = 64  # rows whose cache lines are on their way at a time
+_SWAPPED_BIT = 48  # in a key's ports word: the row goes from b to a
 _NO_SYN_OPTIONS = 0xFF00  # no MSS, no window scale, no SACK permitted, as headers.py packs them
 
 
@@ -59,117 +65,192 @@ def _hash(a_hi, a_lo, b_hi, b_lo, ports, seed):
 
 
 @numba.njit(cache=True, nogil=True, boundscheck=False)
-def _assign(keys, n, out, row0, seed, timeout_ns, part, index, records, syn_options, touched, state):
+def _assign(keys, n, out, row0, seed, timeout_ns, part, index, words, syn_options, touched, hashes, state):
     """Give `n` rows their flow and direction.
 
-    `index` maps a hash to a record as ``upper 32 bits of the hash << 32 | record + 1`` (0 = free), probed
-    linearly. `state` is [records, next flow_id, flows touched in this part].
+    Parameters
+    ----------
+    keys : FlowKeyColumns
+        Of the rows; put into canonical order in place.
+    out : PacketColumns
+        The rows, from `row0` on.
+    index : uint64 array
+        Maps a hash to a record as ``upper 32 bits of the hash << 32 | record + 1`` (0 = free), probed linearly.
+    words : int64 array
+        The records, one after the other.
+    touched, hashes : arrays
+        Numbers of the records seen in this part, and scratch for `n` hashes.
+    state : int64 array
+        Number of records, next flow_id, number of `touched`.
+
+    The table does not fit a cache, so a row's two lines of it are asked for well before the row is looked up:
+    rows go through in groups, first for the index, then for the records, then for good.
     """
     k_src_hi, k_src_lo, k_dst_hi, k_dst_lo = keys.src_hi, keys.src_lo, keys.dst_hi, keys.dst_lo
     k_ports, k_syn = keys.ports_protocol, keys.syn_options
     ts_ns, seq, tcp_flags, flow_id, direction = out.ts_ns, out.seq, out.tcp_flags, out.flow_id, out.direction
+    index_address = np.int64(index.ctypes.data)
+    words_address = np.int64(words.ctypes.data)
     mask = np.uint64(index.size - 1)
     low = np.uint64(0xFFFFFFFF)
     free = np.uint64(0)
+    one = np.uint64(1)
     n_records, next_id, n_touched = state[0], state[1], state[2]
-    for i in range(n):
-        row = np.uint64(row0 + i)
-        s_hi, s_lo, d_hi, d_lo, ports = k_src_hi[i], k_src_lo[i], k_dst_hi[i], k_dst_lo[i], k_ports[i]
-        sport = ports >> 32
-        dport = ports >> 16 & 0xFFFF
-        if s_lo != d_lo:
-            source_is_a = s_lo < d_lo
-        elif s_hi != d_hi:
-            source_is_a = s_hi < d_hi
-        else:
-            source_is_a = sport <= dport
-        if source_is_a:
-            a_hi, a_lo, b_hi, b_lo = s_hi, s_lo, d_hi, d_lo
-        else:
-            a_hi, a_lo, b_hi, b_lo = d_hi, d_lo, s_hi, s_lo
-            ports = dport << 32 | sport << 16 | ports & 0xFFFF
+    for group in range(0, n, _GROUP):
+        group_end = min(group + _GROUP, n)
+        for i in range(group, group_end):
+            s_hi, s_lo, d_hi, d_lo, ports = k_src_hi[i], k_src_lo[i], k_dst_hi[i], k_dst_lo[i], k_ports[i]
+            if s_lo != d_lo:
+                swap = s_lo > d_lo
+            elif s_hi != d_hi:
+                swap = s_hi > d_hi
+            else:
+                swap = ports >> 32 > ports >> 16 & 0xFFFF
+            # selected, not branched to: which end is smaller is a coin toss
+            a_hi, a_lo = d_hi if swap else s_hi, d_lo if swap else s_lo
+            b_hi, b_lo = s_hi if swap else d_hi, s_lo if swap else d_lo
+            reversed_ports = (ports >> 16 & 0xFFFF) << 32 | ports >> 32 << 16 | ports & 0xFFFF
+            ports = reversed_ports if swap else ports
+            k_src_hi[i], k_src_lo[i], k_dst_hi[i], k_dst_lo[i] = a_hi, a_lo, b_hi, b_lo
+            k_ports[i] = ports | np.int64(swap) << _SWAPPED_BIT
+            h = _hash(a_hi, a_lo, b_hi, b_lo, ports, seed)
+            hashes[i] = h
+            prefetch(index_address + np.int64((h & mask) << np.uint64(3)))
+        for i in range(group, group_end):
+            prefetch(words_address + (np.int64(index[hashes[i] & mask] & low) - 1) * (8 * _WORDS))
 
-        h = _hash(a_hi, a_lo, b_hi, b_lo, ports, seed)
-        tag = h & ~low
-        slot = h & mask
-        r = np.int64(-1)
-        while index[slot] != free:
-            if index[slot] & ~low == tag:
-                candidate = np.int64(index[slot] & low) - 1
-                if (
-                    records[candidate, _A_LO] == a_lo
-                    and records[candidate, _B_LO] == b_lo
-                    and records[candidate, _PORTS] == ports
-                    and records[candidate, _A_HI] == a_hi
-                    and records[candidate, _B_HI] == b_hi
-                ):
-                    r = candidate
-                    break
-            slot = slot + np.uint64(1) & mask
+        for i in range(group, group_end):
+            row = np.uint64(row0 + i)
+            swapped = k_ports[i] >> _SWAPPED_BIT
+            ports = k_ports[i] & ~(1 << _SWAPPED_BIT)
+            h = hashes[i]
+            tag = h & ~low
+            slot = h & mask
+            at = free  # of the record, in words; 0 with `known` false
+            known = False
+            while index[slot] != free:
+                if index[slot] & ~low == tag:
+                    at = ((index[slot] & low) - one) * _RECORD
+                    if (
+                        words[at + _A_LO] == k_src_lo[i]
+                        and words[at + _B_LO] == k_dst_lo[i]
+                        and words[at + _PORTS] == ports
+                        and words[at + _A_HI] == k_src_hi[i]
+                        and words[at + _B_HI] == k_dst_hi[i]
+                    ):
+                        known = True
+                        break
+                slot = slot + one & mask
 
-        now = ts_ns[row]
-        flags = np.int64(tcp_flags[row])
-        is_syn = flags & (_SYN_FLAG | _ACK_FLAG | _RST_FLAG) == _SYN_FLAG
-        is_syn_ack = flags & (_SYN_FLAG | _ACK_FLAG | _RST_FLAG) == _SYN_FLAG | _ACK_FLAG
-        bits = np.int64(0)
-        new = r < 0
-        if not new:
-            bits = records[r, _ID_STATE] & 0xFFFFFFFF
-            if now - records[r, _LAST_TS] > timeout_ns:
-                new = True
-            elif is_syn:
-                if bits & _FIN:
-                    new = True
-                elif bits & _SYN:
-                    if source_is_a == (bits & _INITIATOR_IS_A != 0):
-                        new = records[r, _ISN_PART] >> 32 & 0xFFFFFFFF != np.int64(seq[row])
-                    else:  # a simultaneous open (RFC 9293, 3.5), unless this flow is over
-                        new = bits & _RST != 0
-                else:
-                    new = bits & _SYN_ACK == 0  # a SYN right behind its SYN-ACK was captured out of order
+            now = ts_ns[row]
+            flags = np.int64(tcp_flags[row])
+            opening = flags & (_SYN_FLAG | _ACK_FLAG | _RST_FLAG)
+            id_state = np.int64(0)
+            if known:
+                id_state = words[at + _ID_STATE]
+                if now - words[at + _LAST_TS] > timeout_ns:
+                    known = False
+                elif opening == _SYN_FLAG:
+                    if id_state & _FIN:
+                        known = False
+                    elif id_state & _SYN:
+                        if swapped == id_state & _INITIATOR_IS_B:
+                            known = words[at + _ISN_PART] >> 32 & 0xFFFFFFFF == np.int64(seq[row])
+                        else:  # a simultaneous open (RFC 9293, 3.5), unless this flow is over
+                            known = id_state & _RST == 0
+                    else:
+                        known = (
+                            id_state & _SYN_ACK != 0
+                        )  # a SYN right behind its SYN-ACK was captured out of order
 
-        if new:
-            # a 5-tuple used again gets a record of its own; the index forgets the old one, the part's keys do not
-            r = n_records
-            n_records += 1
-            index[slot] = tag | np.uint64(r + 1)
-            records[r, _A_HI] = a_hi
-            records[r, _A_LO] = a_lo
-            records[r, _B_HI] = b_hi
-            records[r, _B_LO] = b_lo
-            records[r, _PORTS] = ports
-            records[r, _LAST_TS] = now
-            records[r, _ISN_PART] = 0
-            syn_options[r, 0] = _NO_SYN_OPTIONS
-            syn_options[r, 1] = _NO_SYN_OPTIONS
-            bits = np.int64(_INITIATOR_IS_A if source_is_a != is_syn_ack else 0)
-            this_id = next_id
-            next_id += 1
-        else:
-            this_id = records[r, _ID_STATE] >> 32 & 0xFFFFFFFF
-            if now > records[r, _LAST_TS]:
-                records[r, _LAST_TS] = now
+            if known:
+                if now > words[at + _LAST_TS]:
+                    words[at + _LAST_TS] = now
+            else:
+                # a 5-tuple used again gets a record of its own; the index forgets the old one, the part's keys do not
+                at = np.uint64(n_records) * _RECORD
+                syn_options[n_records, 0] = _NO_SYN_OPTIONS
+                syn_options[n_records, 1] = _NO_SYN_OPTIONS
+                n_records += 1
+                index[slot] = tag | np.uint64(n_records)
+                words[at + _A_HI] = k_src_hi[i]
+                words[at + _A_LO] = k_src_lo[i]
+                words[at + _B_HI] = k_dst_hi[i]
+                words[at + _B_LO] = k_dst_lo[i]
+                words[at + _PORTS] = ports
+                words[at + _LAST_TS] = now
+                words[at + _ISN_PART] = 0
+                initiator = 1 - swapped if opening == _SYN_FLAG | _ACK_FLAG else swapped
+                id_state = next_id << 32 | initiator
+                next_id += 1
 
-        way = 0 if source_is_a == (bits & _INITIATOR_IS_A != 0) else 1
-        if flags & _SYN_FLAG:
-            syn_options[r, way] = k_syn[i]
-            if is_syn and way == 0:
-                records[r, _ISN_PART] = np.int64(seq[row]) << 32 | records[r, _ISN_PART] & 0xFFFFFFFF
-                bits |= _SYN
-            elif is_syn_ack:
-                bits |= _SYN_ACK
-        if flags & _FIN_FLAG:
-            bits |= _FIN
-        if flags & _RST_FLAG:
-            bits |= _RST
-        records[r, _ID_STATE] = this_id << 32 | bits
-        if records[r, _ISN_PART] & 0xFFFFFFFF != part:
-            records[r, _ISN_PART] = records[r, _ISN_PART] & ~0xFFFFFFFF | part
-            touched[n_touched] = r
-            n_touched += 1
-        flow_id[row] = this_id
-        direction[row] = way
+            way = swapped ^ id_state & _INITIATOR_IS_B
+            if flags & (_SYN_FLAG | _FIN_FLAG | _RST_FLAG):
+                if flags & _SYN_FLAG:
+                    syn_options[at // _RECORD, np.uint64(way)] = k_syn[i]
+                    if opening == _SYN_FLAG and way == 0:
+                        words[at + _ISN_PART] = np.int64(seq[row]) << 32 | words[at + _ISN_PART] & 0xFFFFFFFF
+                        id_state |= _SYN
+                    elif opening == _SYN_FLAG | _ACK_FLAG:
+                        id_state |= _SYN_ACK
+                if flags & _FIN_FLAG:
+                    id_state |= _FIN
+                if flags & _RST_FLAG:
+                    id_state |= _RST
+            words[at + _ID_STATE] = id_state
+            if words[at + _ISN_PART] & 0xFFFFFFFF != part:
+                words[at + _ISN_PART] = words[at + _ISN_PART] & ~0xFFFFFFFF | part
+                touched[n_touched] = at // _RECORD
+                n_touched += 1
+            flow_id[row] = id_state >> 32
+            direction[row] = way
     state[0], state[1], state[2] = n_records, next_id, n_touched
+
+
+@numba.njit(cache=True, nogil=True, boundscheck=False)
+def _gather_keys(
+    records,
+    numbers,
+    flow_id,
+    ip_version,
+    protocol,
+    sport,
+    dport,
+    src,
+    dst,
+    saw_syn,
+    syn_options,
+    mss,
+    scale,
+    sack_ok,
+):
+    """The records' keys as the arrays of a :class:`FlowKeys`."""
+    for i in range(numbers.size):
+        r = numbers[i]
+        id_state = records[r, _ID_STATE]
+        flow_id[i] = id_state >> 32
+        saw_syn[i] = id_state & _SYN != 0
+        ports = records[r, _PORTS]
+        ip_version[i] = ports & 0xFF
+        protocol[i] = ports >> 8 & 0xFF
+        b_first = id_state & _INITIATOR_IS_B
+        sport[i] = ports >> 16 & 0xFFFF if b_first else ports >> 32
+        dport[i] = ports >> 32 if b_first else ports >> 16 & 0xFFFF
+        for a_end in range(2):
+            hi, lo = (
+                (records[r, _A_HI], records[r, _A_LO]) if a_end else (records[r, _B_HI], records[r, _B_LO])
+            )
+            end = src if a_end != b_first else dst
+            if ports & 0xFF == 4:
+                hi, lo = lo << 32, 0
+            for byte in range(8):
+                end[i, byte] = hi >> (56 - 8 * byte) & 0xFF
+                end[i, 8 + byte] = lo >> (56 - 8 * byte) & 0xFF
+        for way in range(2):
+            options = syn_options[r, way]
+            mss[i, way] = options >> 16
+            scale[i, way] = options >> 8 & 0xFF
+            sack_ok[i, way] = options & 1 != 0
 
 
 @numba.njit(cache=True, nogil=True, boundscheck=False)
@@ -212,6 +293,7 @@ class FlowIds:
         self._syn_options = np.empty((1 << 12, 2), np.uint32)
         self._touched = np.empty(1 << 12, np.int64)
         self._index = np.zeros(1 << 13, np.uint64)
+        self._hashes = np.empty(0, np.uint64)
         self._state = np.zeros(3, np.int64)
         self._part = 1
 
@@ -222,6 +304,8 @@ class FlowIds:
     def assign(self, keys: FlowKeyColumns, n: int, out: PacketColumns, row0: int) -> None:
         """Write ``flow_id`` and ``direction`` of rows `row0` … of `out`, whose keys are the first `n` of `keys`."""
         self._reserve(n)
+        if n > len(self._hashes):
+            self._hashes = np.empty(n, np.uint64)
         _assign(
             keys,
             n,
@@ -231,9 +315,10 @@ class FlowIds:
             self._timeout_ns,
             self._part,
             self._index,
-            self._records,
+            self._records.reshape(-1),
             self._syn_options,
             self._touched,
+            self._hashes,
             self._state,
         )
 
@@ -261,35 +346,41 @@ class FlowIds:
 
     def keys(self) -> FlowKeys:
         """The flows seen in this part, in order of flow_id."""
-        touched = self._touched[: self._state[2]]
-        records = self._records[touched]
-        flow_id = records[:, _ID_STATE] >> 32 & 0xFFFFFFFF
-        order = np.argsort(flow_id, kind="stable")
-        records = records[order]
-        bits = records[:, _ID_STATE]
-        initiator_is_a = (bits & _INITIATOR_IS_A) != 0
-        ports = records[:, _PORTS]
-        version = (ports & 0xFF).astype(np.uint8)
-        ends = [
-            _address_bytes(records[:, hi], records[:, lo], version)
-            for hi, lo in ((_A_HI, _A_LO), (_B_HI, _B_LO))
+        numbers = self._touched[: self._state[2]]
+        numbers = numbers[
+            np.argsort(self._records[numbers, _ID_STATE].view(np.uint64) >> np.uint64(32), kind="stable")
         ]
-        a_port = (ports >> 32 & 0xFFFF).astype(np.uint16)
-        b_port = (ports >> 16 & 0xFFFF).astype(np.uint16)
-        syn_options = self._syn_options[touched][order]
-        return FlowKeys(
-            flow_id=flow_id[order].astype(np.uint32),
-            ip_version=version,
-            protocol=(ports >> 8 & 0xFF).astype(np.uint8),
-            sport=np.where(initiator_is_a, a_port, b_port),
-            dport=np.where(initiator_is_a, b_port, a_port),
-            src=np.where(initiator_is_a[:, None], ends[0], ends[1]),
-            dst=np.where(initiator_is_a[:, None], ends[1], ends[0]),
-            saw_syn=(bits & _SYN) != 0,
-            mss=(syn_options >> 16).astype(np.uint16),
-            window_scale=(syn_options >> 8 & 0xFF).astype(np.uint8),
-            sack_permitted=(syn_options & 1) != 0,
+        n = len(numbers)
+        keys = FlowKeys(
+            flow_id=np.empty(n, np.uint32),
+            ip_version=np.empty(n, np.uint8),
+            protocol=np.empty(n, np.uint8),
+            sport=np.empty(n, np.uint16),
+            dport=np.empty(n, np.uint16),
+            src=np.empty((n, 16), np.uint8),
+            dst=np.empty((n, 16), np.uint8),
+            saw_syn=np.empty(n, bool),
+            mss=np.empty((n, 2), np.uint16),
+            window_scale=np.empty((n, 2), np.uint8),
+            sack_permitted=np.empty((n, 2), bool),
         )
+        _gather_keys(
+            self._records,
+            numbers,
+            keys.flow_id,
+            keys.ip_version,
+            keys.protocol,
+            keys.sport,
+            keys.dport,
+            keys.src,
+            keys.dst,
+            keys.saw_syn,
+            self._syn_options,
+            keys.mss,
+            keys.window_scale,
+            keys.sack_permitted,
+        )
+        return keys
 
     def next_part(self) -> None:
         """Start a new part: :meth:`keys` begins anew."""
@@ -303,14 +394,3 @@ class FlowIds:
             self._rebuild_index(np.arange(len(live)), len(self._index))
         self._state[2] = 0
         self._part += 1
-
-
-def _address_bytes(hi: np.ndarray, lo: np.ndarray, version: np.ndarray) -> np.ndarray:
-    """Addresses as rows of 16 bytes in network order; an IPv4 address is the first 4."""
-    out = np.empty((len(hi), 16), np.uint8)
-    out[:, :8] = np.ascontiguousarray(hi).astype(">i8").view(np.uint8).reshape(-1, 8)
-    out[:, 8:] = np.ascontiguousarray(lo).astype(">i8").view(np.uint8).reshape(-1, 8)
-    v4 = version == 4
-    out[v4, :4] = out[v4, 12:]
-    out[v4, 4:] = 0
-    return out

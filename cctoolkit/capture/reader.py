@@ -27,8 +27,8 @@ from .source import ByteSource, open_source
 __all__ = ["iter_capture", "read_capture"]
 
 _BLOCK_FRAMES = 4096  # frames, keys and rows of a block together stay in the second-level cache
-_GROW_ROWS = 1 << 20
 _FIRST_ROWS = 1 << 14
+_NO_FRAME_NUMBERS = np.empty(0, np.uint32)
 
 
 class _Frames:
@@ -58,7 +58,7 @@ class _PcapFramer:
         self._link = link_code(header.link_type)
 
     def next_block(self, frames: _Frames, limit: int) -> str | None:
-        """Fill `frames` with up to `limit` frames (none at the end); return what is wrong with the file, if anything."""
+        """Fill `frames` with up to `limit` frames (none at the end); return what is wrong with the file, if it is."""
         source, header = self._source, self._header
         frames.link[:] = self._link
         while True:
@@ -196,28 +196,33 @@ def _open_framer(source: ByteSource, meta: CaptureMeta) -> _PcapFramer | _Pcapng
 
 
 class _Rows:
-    """Growing columns, and the scratch of one block.
-
-    Growing is by realloc, which the operating system does for large arrays without copying.
-    """
+    """Growing columns, and the scratch of one block."""
 
     def __init__(self, frame_numbers: bool) -> None:
-        self.columns = {name: np.empty(_FIRST_ROWS, dtype) for name, dtype in PACKETS.items()}
-        self.frame = np.empty(_FIRST_ROWS if frame_numbers else 0, np.uint32)
+        dtypes = {**PACKETS, "frame": "uint32"} if frame_numbers else PACKETS
+        self.columns = {name: np.empty(_FIRST_ROWS, dtype) for name, dtype in dtypes.items()}
         self.n = 0
         self._sacks: list[np.ndarray] = []
         self._sack_scratch = np.empty((4 * _BLOCK_FRAMES, 3), np.int64)
         self._keys = FlowKeyColumns(*np.empty((6, _BLOCK_FRAMES), np.int64))
 
-    def reserve(self, more: int) -> None:
+    def reserve(self, more: int, fraction: float, limit: int | None) -> None:
+        """Room for `more` rows; how much more, the `fraction` of the file read so far tells.
+
+        Fresh memory beyond the rows costs nothing until it is written; copying at every growth would.
+        """
         capacity = len(self.columns["ts_ns"])
         if self.n + more <= capacity:
             return
-        capacity = max(self.n + more, capacity + min(capacity, _GROW_ROWS))
-        for column in self.columns.values():
-            column.resize(capacity, refcheck=False)
-        if self.frame.size:
-            self.frame.resize(capacity, refcheck=False)
+        capacity = max(self.n + more, capacity * 3 // 2)
+        if fraction > 0:
+            capacity = max(capacity, int(1.05 * self.n / fraction))
+        if limit is not None:
+            capacity = max(self.n + more, min(capacity, limit))
+        for name, column in self.columns.items():
+            grown = np.empty(capacity, column.dtype)
+            grown[: self.n] = column[: self.n]
+            self.columns[name] = grown
 
     def decode(
         self,
@@ -228,9 +233,8 @@ class _Rows:
         flows: FlowIds,
         counts: np.ndarray,
     ) -> None:
-        """Decode one block of frames behind the rows that are there."""
-        self.reserve(frames.n)
-        out = PacketColumns(**self.columns)
+        """Decode one block of frames behind the rows that are there, for which there is room."""
+        out = PacketColumns(**{name: self.columns[name] for name in PACKETS})
         rows, n_sacks = decode_headers(
             data,
             frames.offset,
@@ -244,7 +248,7 @@ class _Rows:
             out,
             self.n,
             self._keys,
-            self.frame,
+            self.columns.get("frame", _NO_FRAME_NUMBERS),
             self._sack_scratch,
             counts,
         )
@@ -258,8 +262,6 @@ class _Rows:
         columns = self.columns
         for name, column in columns.items():
             columns[name] = column[: self.n]
-        if self.frame.size:
-            columns["frame"] = self.frame[: self.n]
         sacks = np.concatenate(self._sacks) if self._sacks else np.empty((0, 3), np.int64)
         return columns, sacks
 
@@ -299,6 +301,7 @@ def _parts(
                 n = frames.n
                 if n == 0:
                     break
+                rows.reserve(n, source.fraction, packets)
                 rows.decode(source.data, frames, tunnel == "inner", seen + part_meta[0] + 1, flows, counts)
                 part_meta[0] += n
                 part_meta[1] += int(frames.wirelen[:n].sum())
@@ -319,7 +322,8 @@ def _parts(
             this.counts = {name: int(count) for name, count in zip(COUNTS, counts, strict=True)}
             if this.counts["other_link_type"]:
                 this.notes.append(
-                    f"{this.counts['other_link_type']} frames have a link type that is not decoded ({', '.join(this.link_types)})"
+                    f"{this.counts['other_link_type']} frames have a link type that is not decoded "
+                    f"({', '.join(this.link_types)})"
                 )
             yield Capture(columns, flows.keys(), this, sacks)
             yielded = True

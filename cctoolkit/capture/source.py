@@ -117,8 +117,6 @@ class ByteSource:
         ``"none"``, ``"gz"``, ``"xz"`` or ``"zstd"``.
     damage : str or None
         Why the stream ended early, when it did: the compressed data are cut or corrupt.
-    size_hint : int
-        Decompressed bytes to expect (0: no idea).
     """
 
     def __init__(self, path: str, compression: str, data: np.ndarray, pieces: Iterator[bytes] | None) -> None:
@@ -127,10 +125,19 @@ class ByteSource:
         self.data = data
         self.start = 0
         self.damage: str | None = None
-        self.size_hint = 0
         self._dropped = 0  # bytes of the stream before data[0]
         self._pieces = pieces
         self._close: Callable[[], None] | None = None
+        self._file_bytes = 0  # as stored; 0: unknown
+        self._file_position: Callable[[], int] | None = None
+
+    @property
+    def fraction(self) -> float:
+        """How much of the file has been read, from 0 to 1, a little ahead of :attr:`position`; 0: unknown."""
+        if not self._file_bytes:
+            return 0.0
+        at = self._file_position() if self._file_position else self.position
+        return min(at / self._file_bytes, 1.0)
 
     @property
     def position(self) -> int:
@@ -276,7 +283,7 @@ def open_source(path: str | os.PathLike[str] | IO[bytes]) -> ByteSource:
 
     if mapped is not None:
         source = ByteSource(name, "none", np.frombuffer(mapped, np.uint8), None)
-        source.size_hint = len(mapped)
+        source._file_bytes = len(mapped)
         source._close = close_file
         return source
     if compression == "none":
@@ -291,8 +298,9 @@ def open_source(path: str | os.PathLike[str] | IO[bytes]) -> ByteSource:
 
     ahead = _Ahead(_decompressed(file, head, compression), damaged)
     source._pieces = iter(ahead)
-    with suppress(OSError, AttributeError, ValueError):
-        source.size_hint = 4 * os.fstat(file.fileno()).st_size
+    with suppress(OSError, AttributeError, ValueError):  # a BytesIO has no file number
+        source._file_bytes = os.fstat(file.fileno()).st_size
+        source._file_position = file.tell
 
     def close() -> None:
         ahead.stop()
