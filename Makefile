@@ -1,0 +1,51 @@
+# Everything a fresh machine needs is made here: Python 3.11 or newer and make are enough.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+DEMO   := traces/mixed
+
+.PHONY: help demo test fast lint lab bench notebooks clean
+
+help:            ## list the targets
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.base   ## a bundled real capture becomes report.html and a summary on the terminal
+	$(BIN)/cct info $(DEMO).ingress.pcap.gz
+	$(BIN)/cct report $(DEMO).ingress.pcap.gz --egress $(DEMO).egress.pcap.gz -o report.html
+
+test: $(VENV)/.dev    ## all the tests
+	$(BIN)/python -m pytest
+
+fast: $(VENV)/.dev    ## the tests that take seconds, not minutes
+	$(BIN)/python -m pytest -m "not slow"
+
+lint: $(VENV)/.dev    ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+lab: $(VENV)/.dev     ## JupyterLab on the notebooks
+	$(BIN)/jupyter lab --notebook-dir=notebooks
+
+bench: $(VENV)/.dev   ## what is measured against what; prints ratios
+	$(BIN)/python -m benchmarks
+
+notebooks: $(VENV)/.dev  ## write the .ipynb files from their .py sources
+	$(BIN)/jupytext --sync notebooks/*.py
+
+clean:           ## remove what these targets made
+	rm -rf $(VENV) report.html build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit("cctoolkit needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": make PYTHON=python3.12 …" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.base: pyproject.toml | $(VENV)/bin/python
+	$(PIP) --editable .
+	touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	$(PIP) --editable ".[dev,notebooks]"
+	touch $@ $(VENV)/.base

@@ -1,0 +1,76 @@
+"""The project's own files agree with each other."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import cctoolkit
+
+ROOT = Path(__file__).parents[1]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+#: conda-forge's names, where they are not PyPI's.
+CONDA_NAMES = {"isal": ["python-isal"], "torch": ["pytorch"], "dask[distributed]": ["dask", "distributed"]}
+
+
+def _split(requirement: str) -> tuple[str, str]:
+    match = re.fullmatch(r"([\w.\[\]-]+?)((?:[<>=!~]=?).*)?", requirement)
+    assert match, requirement
+    return match[1], match[2] or ""
+
+
+def test_environment_yml_names_the_packages_of_pyproject() -> None:
+    yaml = pytest.importorskip("yaml")
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    conda = dict(_split(entry) for entry in environment["dependencies"] if isinstance(entry, str))
+    project = PYPROJECT["project"]
+    wanted = list(project["dependencies"])
+    for extra in ("train", "notebooks", "batch"):
+        wanted += project["optional-dependencies"][extra]
+    expected = {"python": project["requires-python"], "pip": ""}
+    for requirement in wanted:
+        name, version = _split(requirement)
+        for conda_name in CONDA_NAMES.get(name, [name]):
+            expected[conda_name] = version
+    assert conda == expected
+
+
+def test_versions_agree() -> None:
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert f"version: {cctoolkit.__version__}\n" in citation
+
+
+def test_every_public_name_resolves() -> None:
+    for name in cctoolkit.__all__:
+        assert getattr(cctoolkit, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        cctoolkit.nothing  # noqa: B018
+
+
+def test_import_is_light() -> None:
+    """`import cctoolkit` loads no heavy library; what it costs is measured in the benchmarks."""
+    heavy = ["torch", "numba", "plotly", "sklearn", "scipy", "pandas", "ipywidgets", "jinja2", "onnxruntime"]
+    code = f"import sys, cctoolkit; print([m for m in {heavy!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_no_machine_paths() -> None:
+    files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if files.returncode:
+        pytest.skip("not a git checkout")
+    pattern = re.compile(r"(?<![\w.])/(?:" + "work|root|home/[a-z]+" + r")/")
+    for name in files.stdout.split("\0"):
+        path = ROOT / name
+        if name and path.is_file() and path.suffix in {".py", ".md", ".toml", ".yml", ".sh", ".ipynb", ".j2", ""}:
+            try:
+                text = path.read_text()
+            except UnicodeDecodeError:
+                continue
+            assert not pattern.search(text), f"{name} names a path of one machine"
