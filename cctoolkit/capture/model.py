@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import ipaddress
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
@@ -13,56 +12,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..errors import ParameterError
+from .._addresses import addresses_text
+from ..errors import ParameterError, SchemaError
 from ..schema import PACKETS, SACKS, arrays, write_parquet
+from .protocols import protocol_name as protocol_name
+from .selection import Selection
 
 __all__ = ["Capture", "CaptureMeta", "FlowKeys"]
-
-PROTOCOL_NAMES = {
-    0: "HOPOPT",
-    1: "ICMP",
-    2: "IGMP",
-    4: "IPIP",
-    6: "TCP",
-    17: "UDP",
-    33: "DCCP",
-    41: "IPv6",
-    47: "GRE",
-    50: "ESP",
-    51: "AH",
-    58: "ICMPv6",
-    89: "OSPF",
-    103: "PIM",
-    112: "VRRP",
-    115: "L2TP",
-    132: "SCTP",
-    136: "UDPLite",
-}
-
-
-def protocol_name(number: int) -> str:
-    """IANA's keyword of an IP protocol number, or the number where it is not a common one."""
-    return PROTOCOL_NAMES.get(int(number), str(int(number)))
-
-
-def protocol_number(name: str | int) -> int:
-    """The reverse of :func:`protocol_name`; takes numbers too.
-
-    Raises
-    ------
-    ParameterError
-        No such protocol.
-    """
-    if isinstance(name, int | np.integer) or name.isdigit():
-        if not 0 <= int(name) <= 255:
-            raise ParameterError(f"protocol: {name} is not between 0 and 255")
-        return int(name)
-    for number, keyword in PROTOCOL_NAMES.items():
-        if keyword.lower() == name.lower():
-            return number
-    raise ParameterError(
-        f"protocol: {name!r} is not one of {', '.join(PROTOCOL_NAMES.values())} and no number"
-    )
 
 
 @dataclass(frozen=True)
@@ -105,47 +61,13 @@ class FlowKeys:
         """These rows only (a boolean mask or row numbers)."""
         return FlowKeys(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
 
-    @staticmethod
-    def concatenate(parts: Iterable[FlowKeys]) -> FlowKeys:
-        """The keys of several parts of one capture as one; of a flow in several parts the last word counts."""
-        parts = list(parts)
-        if len(parts) == 1:
-            return parts[0]
-        joined = FlowKeys(
-            **{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(FlowKeys)}
-        )
-        # the last of each run of equal ids in a stable order
-        order = np.argsort(joined.flow_id, kind="stable")
-        ids = joined.flow_id[order]
-        return joined.take(order[np.append(ids[1:] != ids[:-1], True)] if len(ids) else order)
-
     def src_text(self) -> list[str]:
         """The initiators' addresses as text."""
-        return _addresses_text(self.src, self.ip_version)
+        return addresses_text(self.src, self.ip_version).tolist()
 
     def dst_text(self) -> list[str]:
         """The responders' addresses as text."""
-        return _addresses_text(self.dst, self.ip_version)
-
-
-def _addresses_text(address: np.ndarray, version: np.ndarray) -> list[str]:
-    """Addresses as text, each different one converted once."""
-    if not len(address):
-        return []
-    words = np.ascontiguousarray(address).view(">u8")
-    keyed = np.empty((len(address), 3), np.uint64)
-    keyed[:, :2] = words
-    keyed[:, 2] = version
-    rows = np.ascontiguousarray(keyed).view([("", np.uint64)] * 3).ravel()
-    unique, inverse = np.unique(rows, return_inverse=True)
-    texts = np.empty(len(unique), object)
-    for i, (high, low, v) in enumerate(unique.tolist()):
-        if v == 4:
-            a = high >> 32
-            texts[i] = f"{a >> 24}.{a >> 16 & 255}.{a >> 8 & 255}.{a & 255}"
-        else:
-            texts[i] = str(ipaddress.IPv6Address(high << 64 | low))
-    return texts[inverse].tolist()
+        return addresses_text(self.dst, self.ip_version).tolist()
 
 
 @dataclass
@@ -263,53 +185,22 @@ class Capture:
         start_s: float | None = None,
         stop_s: float | None = None,
     ) -> Capture:
-        """The packets that fit all that is given; flow numbers stay as they are.
-
-        Parameters
-        ----------
-        flow_id : int or iterable of int
-        host : str
-            An address or network (``"10.0.0.0/8"``, ``"2001:db8::/32"``), of either end.
-        port : int
-            Of either end.
-        protocol : str or int
-            ``"tcp"``, ``"udp"``, … or a number.
-        start_s, stop_s : float
-            Seconds from the capture's first packet, ``start_s <= t < stop_s``.
+        """The packets that fit all that is given (see :class:`~.selection.Selection`); flow numbers stay as they are.
 
         Raises
         ------
         ParameterError
-            A host that is no address, an unknown protocol, a flow that is not there.
+            A value that cannot be, or a flow that is not there.
         """
-        keep_flow = np.ones(len(self.keys), bool)
-        if flow_id is not None:
-            wanted = np.atleast_1d(
-                np.asarray(flow_id if isinstance(flow_id, int | np.integer) else list(flow_id))
-            )
-            missing = np.setdiff1d(wanted, self.keys.flow_id)
+        selection = Selection(flow_id, host, port, protocol, start_s, stop_s)
+        if selection.flow_id is not None:
+            missing = np.setdiff1d(np.asarray(selection.flow_id), self.keys.flow_id)
             if len(missing):
                 raise ParameterError(f"flow_id: no flow {missing[0]} in {self.meta.path}")
-            keep_flow &= np.isin(self.keys.flow_id, wanted)
-        if host is not None:
-            keep_flow &= _in_network(self.keys, host)
-        if port is not None:
-            keep_flow &= (self.keys.sport == port) | (self.keys.dport == port)
-        if protocol is not None:
-            keep_flow &= self.keys.protocol == protocol_number(protocol)
+        return self.rows(selection.mask(self, self.meta.first_ts_ns))
 
-        if keep_flow.all():
-            keep = np.ones(len(self), bool)
-        else:
-            keep = keep_flow[np.searchsorted(self.keys.flow_id, self.columns["flow_id"])]
-        ts = self.columns["ts_ns"]
-        if start_s is not None:
-            keep &= ts >= self.meta.first_ts_ns + round(start_s * 1e9)
-        if stop_s is not None:
-            keep &= ts < self.meta.first_ts_ns + round(stop_s * 1e9)
-        return self._rows(keep)
-
-    def _rows(self, keep: np.ndarray) -> Capture:
+    def rows(self, keep: np.ndarray) -> Capture:
+        """The packets where the boolean array `keep` is true; flow numbers stay as they are."""
         columns = {name: column[keep] for name, column in self.columns.items()}
         new_row = np.cumsum(keep) - 1
         sacks = self._sacks[keep[self._sacks[:, 0]]].copy()
@@ -387,21 +278,6 @@ class Capture:
         return f"<table>{body}</table>"
 
 
-def _in_network(keys: FlowKeys, host: str) -> np.ndarray:
-    """Which flows have an end in an address or network."""
-    try:
-        network = ipaddress.ip_network(host, strict=False)
-    except ValueError:
-        raise ParameterError(f"host: {host!r} is no IP address or network") from None
-    size = network.max_prefixlen // 8
-    mask = np.frombuffer(network.netmask.packed, np.uint8)
-    wanted = np.frombuffer(network.network_address.packed, np.uint8)
-    hit = np.zeros(len(keys), bool)
-    for end in (keys.src, keys.dst):
-        hit |= ((end[:, :size] & mask) == wanted).all(axis=1)
-    return hit & (keys.ip_version == network.version)
-
-
 def columns_of(source: Capture | pd.DataFrame | dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The packets table as arrays, from whatever holds it.
 
@@ -416,7 +292,5 @@ def columns_of(source: Capture | pd.DataFrame | dict[str, np.ndarray]) -> dict[s
         return arrays(source, "packets")
     missing = [name for name in PACKETS if name not in source]
     if missing:
-        from ..errors import SchemaError
-
         raise SchemaError(f"packets columns: {missing[0]!r} is missing")
     return source
