@@ -26,7 +26,7 @@ import numpy as np
 from ..schema import PACKETS
 from ._load import be16, be32, be64, le32, u8
 
-__all__ = ["COUNTS", "FlowKeyColumns", "PacketColumns", "decode_headers", "link_code"]
+__all__ = ["COUNTS", "FlowKeyColumns", "PacketColumns", "decode_headers", "link_name"]
 
 PacketColumns = namedtuple("PacketColumns", list(PACKETS))  # type: ignore[misc]  # names come from the schema
 #: What identifies the flow of each row, for :mod:`flow_ids`; IPv4 addresses are the low 32 bits of ``lo``.
@@ -104,6 +104,9 @@ _LINK_CODES = {
     276: _SLL2,
 }
 
+_LINK_TABLE = np.full(512, _UNKNOWN_LINK)
+_LINK_TABLE[list(_LINK_CODES)] = list(_LINK_CODES.values())
+
 LINK_NAMES = {
     0: "NULL",
     1: "EN10MB",
@@ -122,11 +125,6 @@ LINK_NAMES = {
 }
 
 
-def link_code(link_type: int) -> int:
-    """The kernel's code for a LINKTYPE_ number (https://www.tcpdump.org/linktypes.html)."""
-    return _LINK_CODES.get(link_type, _UNKNOWN_LINK)
-
-
 def link_name(link_type: int) -> str:
     """The LINKTYPE_ name, or the number where this package does not know it."""
     return LINK_NAMES.get(link_type, f"link type {link_type}")
@@ -134,7 +132,21 @@ def link_name(link_type: int) -> str:
 
 @numba.njit(cache=True, nogil=True, boundscheck=False)
 def decode_headers(
-    data, offset, caplen, wirelen, ts_ns, link, n, inner, first_frame, out, row0, keys, frame, sacks, counts
+    data,
+    offset,
+    caplen,
+    wirelen,
+    ts_ns,
+    link_type,
+    n,
+    inner,
+    first_frame,
+    out,
+    row0,
+    keys,
+    frame,
+    sacks,
+    counts,
 ):
     """Decode `n` frames; return the number of rows and of SACK blocks written.
 
@@ -142,8 +154,8 @@ def decode_headers(
     ----------
     data : uint8 array
         Holds the frames.
-    offset, caplen, wirelen, ts_ns, link : int64 arrays
-        Per frame: position in `data`, captured and original length, time, :func:`link_code`.
+    offset, caplen, wirelen, ts_ns, link_type : int64 arrays
+        Per frame: position in `data`, captured and original length, time, LINKTYPE_ number.
     inner : bool
         Walk through UDP encapsulations too.
     first_frame : int
@@ -187,7 +199,7 @@ def decode_headers(
         p = base + offset[i]
         end = p + caplen[i]  # of the captured bytes: nothing is read at or beyond it
         wire_end = p + wirelen[i]
-        following = link[i]
+        following = _LINK_TABLE[link_type[i]] if link_type[i] < _LINK_TABLE.size else np.int64(_UNKNOWN_LINK)
         if following == _UNKNOWN_LINK:
             counts[_OTHER_LINK] += 1
             continue

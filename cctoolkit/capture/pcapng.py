@@ -57,7 +57,7 @@ class Interface:
     ticks_per_s: int = 1_000_000
     offset_s: int = 0
 
-    def row(self, link: int) -> list[int]:
+    def row(self) -> list[int]:
         """This interface for the kernel: ``ns = ((ticks mod ticks_per_s) >> shift) * multiply // divide``.
 
         The shift keeps the product inside 64 bits for binary resolutions finer than 2**-33 s.
@@ -71,7 +71,7 @@ class Interface:
             multiply, divide = 1_000_000_000 // ticks, 1
         else:
             multiply, divide = 1, ticks // 1_000_000_000
-        return [link, self.snaplen, ticks, shift, multiply, divide, self.offset_s]
+        return [self.link_type, self.snaplen, ticks, shift, multiply, divide, self.offset_s]
 
 
 def _options(body: bytes, order: str) -> dict[int, bytes]:
@@ -141,7 +141,7 @@ class Section:
 
 @numba.njit(cache=True, nogil=True, boundscheck=False)
 def frame_pcapng(
-    data, start, big_endian, interfaces, last_ts_ns, n_max, offset, caplen, wirelen, ts_ns, link
+    data, start, big_endian, interfaces, last_ts_ns, n_max, offset, caplen, wirelen, ts_ns, link_type
 ):
     """Find up to `n_max` whole frames in `data` from `start` on.
 
@@ -150,7 +150,7 @@ def frame_pcapng(
     Returns
     -------
     n : int
-        Frames found; their position, lengths, time and link code are in the arrays.
+        Frames found; their position, lengths, time and link type are in the arrays.
     position : int
         Where the next block starts.
     status : int
@@ -220,7 +220,7 @@ def frame_pcapng(
         caplen[n] = captured
         wirelen[n] = original
         ts_ns[n] = last
-        link[n] = interfaces[interface, _LINK]
+        link_type[n] = interfaces[interface, _LINK]
         n += 1
         p += size
     return n, p, 0, simple

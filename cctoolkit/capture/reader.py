@@ -19,7 +19,7 @@ from ..errors import CaptureFormatError, ParameterError, TruncatedCaptureWarning
 from ..schema import PACKETS
 from . import pcapng
 from .flow_ids import FlowIds
-from .headers import COUNTS, FlowKeyColumns, PacketColumns, decode_headers, link_code, link_name
+from .headers import COUNTS, FlowKeyColumns, PacketColumns, decode_headers, link_name
 from .model import Capture, CaptureMeta
 from .pcap import HEADER_BYTES, MAX_FRAME_BYTES, PcapHeader, frame_pcap, parse_pcap_header
 from .source import ByteSource, open_source
@@ -31,12 +31,15 @@ _FIRST_ROWS = 1 << 14
 _NO_FRAME_NUMBERS = np.empty(0, np.uint32)
 
 
-class _Frames:
-    """Scratch arrays for one block of frames."""
+class Frames:
+    """One block of frames: where they are in `data`, their lengths, times and link types. Used again for the next."""
 
     def __init__(self) -> None:
-        self.offset, self.caplen, self.wirelen, self.ts_ns, self.link = np.zeros((5, _BLOCK_FRAMES), np.int64)
+        self.offset, self.caplen, self.wirelen, self.ts_ns, self.link_type = np.zeros(
+            (5, _BLOCK_FRAMES), np.int64
+        )
         self.n = 0
+        self.data = np.empty(0, np.uint8)
 
 
 class _PcapFramer:
@@ -55,12 +58,11 @@ class _PcapFramer:
         source.start += HEADER_BYTES
         meta.link_types.append(link_name(header.link_type))
         meta.snaplen = header.snaplen
-        self._link = link_code(header.link_type)
 
-    def next_block(self, frames: _Frames, limit: int) -> str | None:
+    def next_block(self, frames: Frames, limit: int) -> str | None:
         """Fill `frames` with up to `limit` frames (none at the end); return what is wrong with the file, if it is."""
         source, header = self._source, self._header
-        frames.link[:] = self._link
+        frames.link_type[:] = self._header.link_type
         while True:
             frames.n, position, damaged = frame_pcap(
                 source.data,
@@ -99,7 +101,7 @@ class _PcapngFramer:
         self._last_ts_ns = 0
         self._without_time = 0
 
-    def next_block(self, frames: _Frames, limit: int) -> str | None:
+    def next_block(self, frames: Frames, limit: int) -> str | None:
         """As :meth:`_PcapFramer.next_block`."""
         source = self._source
         while True:
@@ -114,7 +116,7 @@ class _PcapngFramer:
                 frames.caplen,
                 frames.wirelen,
                 frames.ts_ns,
-                frames.link,
+                frames.link_type,
             )
             source.start = position
             self._without_time += simple
@@ -155,7 +157,7 @@ class _PcapngFramer:
             interface = self._section.add_interface(body)
             if interface is None:
                 return "an interface description is cut"
-            row = np.array([interface.row(link_code(interface.link_type))], np.int64)
+            row = np.array([interface.row()], np.int64)
             self._interfaces = np.concatenate([self._interfaces, row])
             name = link_name(interface.link_type)
             meta = self._meta
@@ -227,7 +229,7 @@ class _Rows:
     def decode(
         self,
         data: np.ndarray,
-        frames: _Frames,
+        frames: Frames,
         inner: bool,
         first_frame: int,
         flows: FlowIds,
@@ -241,7 +243,7 @@ class _Rows:
             frames.caplen,
             frames.wirelen,
             frames.ts_ns,
-            frames.link,
+            frames.link_type,
             frames.n,
             inner,
             first_frame,
@@ -286,7 +288,7 @@ def _parts(
         framer = _open_framer(source, meta)
         meta.format = framer.format
         flows = FlowIds(flow_timeout_s, retire=packets is not None)
-        frames = _Frames()
+        frames = Frames()
         counts = np.zeros(len(COUNTS), np.int64)
         seen = 0
         yielded = False
@@ -344,6 +346,16 @@ def _warn_damage(source: ByteSource, meta: CaptureMeta, whole: int, problem: str
         TruncatedCaptureWarning,
         stacklevel=4,
     )
+
+
+def iter_frames(path: str | os.PathLike[str] | IO[bytes]) -> Iterator[Frames]:
+    """The frames of a capture as they are, in blocks; damage ends them silently. A block is overwritten by the next."""
+    with open_source(path) as source:
+        framer = _open_framer(source, CaptureMeta(path=source.path))
+        frames = Frames()
+        while framer.next_block(frames, _BLOCK_FRAMES) is None and frames.n:
+            frames.data = source.data
+            yield frames
 
 
 def read_capture(
