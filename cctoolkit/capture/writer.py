@@ -1,0 +1,757 @@
+"""Packets table -> capture file: pcap and pcapng with nanosecond times, headers rebuilt with right checksums.
+
+The table holds no frames, so frames are made from it: Ethernet (or nothing, for raw IP), IPv4 or IPv6, and TCP,
+UDP or whatever the flow's protocol is, followed by zeros. What the table has comes back when the file is read
+again; what it has not is filled in:
+
+========================  ==========================================================================
+MAC addresses             ``02:00:00:00:00:01`` sends direction 0, ``…:02`` direction 1
+IPv4 identification       0, with "don't fragment" set (RFC 6864: an atomic datagram needs none)
+IPv6 flow label           0
+TCP options               timestamps where ``has_ts``; MSS, window scale and SACK permitted on SYNs, as far as
+                          `keys` knows them; SACK blocks from `sacks`, as many as fit into 40 bytes
+TCP urgent pointer        0
+payload                   zeros
+========================  ==========================================================================
+
+Rows that are no whole TCP or UDP header
+    TCP and UDP rows with both ports 0 are later fragments and are written as such. A TCP row without flags
+    whose header does not fit into ``wire_bytes`` is a header cut short, and is written cut short. ICMP gets
+    an echo header with a right checksum; SCTP, DCCP and UDP-Lite get their ports, and no checksum.
+Lengths
+    The original length is ``wire_bytes``; what the rebuilt headers and the payload leave of it is padding.
+    Where they need more (the capture had a shorter link header, say), it grows. An IP packet over
+    65,535 bytes (segmentation offload) gets IP length 0, as such captures have.
+"""
+
+from __future__ import annotations
+
+import lzma
+import os
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Literal, Protocol, no_type_check
+
+import numba
+import numpy as np
+import pandas as pd
+
+from .. import __version__
+from .._atomic import replacing
+from ..errors import ParameterError, SchemaError
+from ..schema import PACKETS, SACKS
+from ._load import be32, be64
+from ._store import put_be16, put_be32, put_be64, put_le32, put_le64
+from .headers import PacketColumns
+from .pcap import MAX_FRAME_BYTES
+
+__all__ = ["LINK_ETHERNET", "LINK_RAW", "PcapWriter", "write_frames", "write_pcap"]
+
+LINK_ETHERNET = 1
+LINK_RAW = 101
+
+_BUFFER_BYTES = 8 << 20
+#: Headers of a cut packet are written whole into the buffer before its end is known, so it has this much to spare.
+_SLACK_BYTES = 256
+_PCAP_RECORD_BYTES = 16
+_EPB_BYTES = 32  # enhanced packet block without its data: 28 before, 4 after
+_MAX_IP_BYTES = 65_535
+
+Format = Literal["pcap", "pcapng"]
+
+
+class _Keys(Protocol):
+    """What of FlowKeys the writer needs."""
+
+    flow_id: np.ndarray
+    ip_version: np.ndarray
+    protocol: np.ndarray
+    sport: np.ndarray
+    dport: np.ndarray
+    src: np.ndarray
+    dst: np.ndarray
+    mss: np.ndarray
+    window_scale: np.ndarray
+    sack_permitted: np.ndarray
+
+
+@numba.njit(cache=True, nogil=True, boundscheck=False)
+@no_type_check  # numba types it
+def _fill(
+    buffer,
+    capacity,
+    pcapng,
+    ethernet,
+    snaplen,
+    row,
+    columns,
+    first_flow,
+    key_of_flow,
+    k_version,
+    k_protocol,
+    k_sport,
+    k_dport,
+    k_src,
+    k_dst,
+    k_mss,
+    k_window_scale,
+    k_sack_permitted,
+    sack,
+    s_packet,
+    s_left,
+    s_right,
+):
+    """Write records into `buffer` from `row` on, until the rows end or the buffer is full.
+
+    `key_of_flow` maps ``flow_id - first_flow`` to a row of the keys plus one; 0 means there is none.
+
+    Returns
+    -------
+    row, sack : int
+        Where to go on.
+    written : int
+        Bytes of the buffer that are records.
+    unknown : bool
+        Stopped because `row` names a flow that has no keys.
+    """
+    c_ts, c_flow, c_direction = columns.ts_ns, columns.flow_id, columns.direction
+    c_seq, c_ack, c_flags = columns.seq, columns.ack, columns.tcp_flags
+    c_payload, c_wire, c_window = columns.payload_bytes, columns.wire_bytes, columns.window
+    c_ecn, c_dscp, c_ttl = columns.ecn, columns.dscp, columns.ttl
+    c_tsval, c_tsecr, c_has_ts = columns.tsval, columns.tsecr, columns.has_ts
+    n = c_ts.size
+    n_flows = np.int64(key_of_flow.size)
+    n_sacks = s_packet.size
+    base = np.int64(buffer.ctypes.data)
+    limit = base + capacity
+    src_base = np.int64(k_src.ctypes.data)
+    dst_base = np.int64(k_dst.ctypes.data)
+    record_header = 28 if pcapng else _PCAP_RECORD_BYTES
+    link_bytes = 14 if ethernet else 0
+    p = base
+    while row < n:
+        flow = np.int64(c_flow[row]) - first_flow
+        if flow < 0 or flow >= n_flows or key_of_flow[flow] == 0:
+            return row, sack, p - base, True
+        key = np.int64(key_of_flow[flow]) - 1
+        reverse = np.int64(c_direction[row]) & 1
+        flags = np.int64(c_flags[row])
+        payload = np.int64(c_payload[row])
+        wire = np.int64(c_wire[row])
+        has_ts = c_has_ts[row]
+        version = np.int64(k_version[key])
+        protocol = np.int64(k_protocol[key])
+        if reverse:
+            source, destination = dst_base + 16 * key, src_base + 16 * key
+            sport, dport = np.int64(k_dport[key]), np.int64(k_sport[key])
+        else:
+            source, destination = src_base + 16 * key, dst_base + 16 * key
+            sport, dport = np.int64(k_sport[key]), np.int64(k_dport[key])
+
+        # ---- how long everything is
+        while sack < n_sacks and s_packet[sack] < row:
+            sack += 1
+        first_sack = sack
+        while sack < n_sacks and s_packet[sack] == row:
+            sack += 1
+        mss = window_scale = blocks = np.int64(0)
+        sack_permitted = has_scale = is_cut = False
+        is_fragment = (protocol == 6 or protocol == 17) and flags == 0 and sport == 0 and dport == 0
+        is_tcp = protocol == 6 and not is_fragment
+        ip_header = 20 if version == 4 else 40
+        transport = 0
+        if is_tcp:
+            transport = 20
+            if flags & 2:
+                mss = np.int64(k_mss[key, reverse])
+                window_scale = np.int64(k_window_scale[key, reverse])
+                has_scale = window_scale != 255
+                sack_permitted = k_sack_permitted[key, reverse]
+                transport += 4 * (mss != 0) + 4 * has_scale + 4 * (sack_permitted and not has_ts)
+            if has_ts:
+                transport += 12
+            blocks = min(sack - first_sack, (60 - transport - 4) // 8)
+            if blocks > 0:
+                transport += 4 + 8 * blocks
+            if flags == 0 and link_bytes + ip_header + transport + payload > wire:
+                is_cut = True
+                transport = 0
+        elif protocol == 17 and not is_fragment:
+            transport = 8
+        elif is_fragment and version == 6:
+            ip_header += 8
+        ip_bytes = ip_header + transport + payload
+        length_field = ip_bytes if version == 4 else ip_bytes - 40
+        frame = link_bytes + ip_bytes
+        if length_field > _MAX_IP_BYTES or length_field == 0:
+            length_field = 0  # "to the end of the frame": padding would be payload, so there is none
+        else:
+            frame = max(frame, wire)
+        captured = min(frame, snaplen)
+        if is_cut:
+            captured = min(captured, link_bytes + ip_header + 4)
+        padded = (captured + 3) & ~3 if pcapng else captured
+        if p + record_header + padded + _SLACK_BYTES > limit:
+            sack = first_sack
+            break
+
+        # ---- record header
+        ts = c_ts[row]
+        if pcapng:
+            put_le32(p, 6)
+            put_le32(p + 4, _EPB_BYTES + padded)
+            put_le32(p + 8, 0)
+            put_le32(p + 12, ts >> 32)
+            put_le32(p + 16, ts)
+            put_le32(p + 20, captured)
+            put_le32(p + 24, frame)
+        else:
+            put_le32(p, ts // 1_000_000_000)
+            put_le32(p + 4, ts % 1_000_000_000)
+            put_le32(p + 8, captured)
+            put_le32(p + 12, frame)
+        p += record_header
+        start = p
+
+        # ---- Ethernet
+        if ethernet:
+            put_be32(p, 0x02000000)
+            put_be64(p + 4, 0x0002020000000001 - reverse * 0x0001000000000000 + reverse)
+            put_be16(p + 12, 0x0800 if version == 4 else 0x86DD)
+            p += 14
+
+        # ---- IP; `total` gathers the pseudo header for the transport's checksum
+        tos = np.int64(c_dscp[row]) << 2 | np.int64(c_ecn[row])
+        ttl = np.int64(c_ttl[row])
+        if version == 4:
+            src, dst = be32(source), be32(destination)
+            total = src + dst
+            fragment = 185 if is_fragment else 0x4000  # offset 1480 bytes, or "don't fragment"
+            header_sum = (0x4500 | tos) + length_field + fragment + (ttl << 8 | protocol) + total
+            header_sum = (header_sum & 0xFFFFFFFF) + (header_sum >> 32)
+            for _ in range(3):  # the first carry may make a second, and that a third
+                header_sum = (header_sum & 0xFFFF) + (header_sum >> 16)
+            put_be32(p, 0x45000000 | tos << 16 | length_field)
+            put_be32(p + 4, fragment)
+            put_be16(p + 8, ttl << 8 | protocol)
+            put_be16(p + 10, ~header_sum)
+            put_be32(p + 12, src)
+            put_be32(p + 16, dst)
+        else:
+            put_be32(p, 0x60000000 | tos << 20)
+            put_be32(p + 4, length_field << 16 | (44 if is_fragment else protocol) << 8 | ttl)
+            total = np.int64(0)
+            for word in range(0, 16, 8):
+                src, dst = be64(source + word), be64(destination + word)
+                put_be64(p + 8 + word, src)
+                put_be64(p + 24 + word, dst)
+                total += (
+                    (src & 0xFFFFFFFF)
+                    + (src >> 32 & 0xFFFFFFFF)
+                    + (dst & 0xFFFFFFFF)
+                    + (dst >> 32 & 0xFFFFFFFF)
+                )
+            if is_fragment:
+                put_be64(p + 40, protocol << 56 | 1480 << 32)
+        p += ip_header
+
+        # ---- transport; checksums are sums of 32-bit words, folded at the end (RFC 1071)
+        checksum_at = np.int64(0)
+        if is_tcp:
+            seq, ack = np.int64(c_seq[row]), np.int64(c_ack[row])
+            ports = sport << 16 | dport
+            fourth = (transport // 4) << 28 | (flags & 0xFFF) << 16 | np.int64(c_window[row])
+            total += protocol + transport + payload + ports + seq + ack + fourth
+            put_be32(p, ports)
+            put_be32(p + 4, seq)
+            put_be32(p + 8, ack)
+            put_be32(p + 12, fourth)
+            put_be32(p + 16, 0)
+            if not is_cut:
+                checksum_at = p + 16
+            p += 20 if not is_cut else 4  # a cut header is its ports
+            if mss != 0:
+                put_be32(p, 0x02040000 | mss)
+                total += 0x02040000 | mss
+                p += 4
+            if has_ts:
+                # SACK permitted takes the place of the padding, as Linux does
+                head = np.int64(0x0402080A if sack_permitted else 0x0101080A)
+                tsval, tsecr = np.int64(c_tsval[row]), np.int64(c_tsecr[row])
+                put_be32(p, head)
+                put_be32(p + 4, tsval)
+                put_be32(p + 8, tsecr)
+                total += head + tsval + tsecr
+                p += 12
+            elif sack_permitted:
+                put_be32(p, 0x01010402)
+                total += 0x01010402
+                p += 4
+            if has_scale:
+                put_be32(p, 0x01030300 | window_scale)
+                total += 0x01030300 | window_scale
+                p += 4
+            if blocks > 0:
+                head = 0x01010500 | (2 + 8 * blocks)
+                put_be32(p, head)
+                total += head
+                p += 4
+                for block in range(first_sack, first_sack + blocks):
+                    left, right = np.int64(s_left[block]), np.int64(s_right[block])
+                    put_be32(p, left)
+                    put_be32(p + 4, right)
+                    total += left + right
+                    p += 8
+        elif is_fragment:
+            pass
+        elif protocol == 17:
+            length = 8 + payload if 8 + payload <= _MAX_IP_BYTES else 0
+            total += protocol + 8 + payload + (sport << 16 | dport) + length
+            put_be32(p, sport << 16 | dport)
+            put_be32(p + 4, length << 16)
+            checksum_at = p + 6
+            p += 8
+        elif (protocol == 1 or protocol == 58) and payload >= 8:
+            kind = (128 + reverse if protocol == 58 else 8 - 8 * reverse) << 8  # echo request, echo reply
+            total = kind + (total + protocol + payload if protocol == 58 else 0)
+            put_be16(p, kind)
+            put_be16(p + 2, 0)
+            put_be32(p + 4, 0)
+            checksum_at = p + 2
+            p += 8
+        elif (protocol == 132 or protocol == 33 or protocol == 136) and payload >= 4:
+            put_be32(p, sport << 16 | dport)
+            p += 4
+        if checksum_at != 0:
+            total = (total & 0xFFFFFFFF) + (total >> 32)
+            for _ in range(3):  # the first carry may make a second, and that a third
+                total = (total & 0xFFFF) + (total >> 16)
+            checksum = ~total & 0xFFFF
+            if checksum == 0 and protocol == 17:
+                checksum = 0xFFFF  # 0 would mean "none", RFC 768
+            put_be16(checksum_at, checksum)
+
+        # ---- payload and padding are zeros; what the snap length cuts is overwritten by the next record
+        end = start + padded
+        while p < end:
+            put_le64(p, 0)
+            p += 8
+        p = end
+        if pcapng:
+            put_le32(p, _EPB_BYTES + padded)
+            p += 4
+        row += 1
+    return row, sack, p - base, False
+
+
+class _GzipFile:
+    """gzip by isal, deterministic: no time, no name, and a comment in the header."""
+
+    def __init__(self, raw: IO[bytes], comment: str) -> None:
+        from isal import isal_zlib
+
+        self._raw = raw
+        self._compressor = isal_zlib.compressobj(1, isal_zlib.DEFLATED, -15)
+        self._crc32 = isal_zlib.crc32
+        self._crc = self._size = 0
+        # RFC 1952: magic, deflate, FCOMMENT, no time, no extra flags, unknown system
+        raw.write(b"\x1f\x8b\x08" + (b"\x10" if comment else b"\x00") + bytes(5) + b"\xff")
+        if comment:
+            raw.write(comment.encode("latin-1", "replace").replace(b"\x00", b"") + b"\x00")
+
+    def write(self, data: memoryview | bytes) -> None:
+        self._crc = self._crc32(data, self._crc)
+        self._size += len(data)
+        self._raw.write(self._compressor.compress(data))
+
+    def close(self) -> None:
+        self._raw.write(self._compressor.flush())
+        self._raw.write(struct.pack("<II", self._crc, self._size & 0xFFFFFFFF))
+
+
+def _compressed(raw: IO[bytes], suffix: str, comment: str) -> Any:
+    """`raw`, or what compresses into it; closing that leaves `raw` open."""
+    if suffix == ".gz":
+        return _GzipFile(raw, comment)
+    if suffix in (".zst", ".zstd"):
+        import zstandard
+
+        return zstandard.ZstdCompressor(level=1).stream_writer(raw, closefd=False)
+    if suffix == ".xz":
+        return lzma.LZMAFile(raw, "wb", preset=1)
+    return None
+
+
+_COMPRESSION_SUFFIXES = (".gz", ".zst", ".zstd", ".xz")
+
+
+def _pcapng_option(code: int, value: bytes) -> bytes:
+    return struct.pack("<HH", code, len(value)) + value + bytes(-len(value) % 4)
+
+
+def _pcapng_block(kind: int, body: bytes) -> bytes:
+    length = struct.pack("<I", 12 + len(body))
+    return struct.pack("<I", kind) + length + body + length
+
+
+def _file_header(format: Format, link_type: int, snaplen: int, comment: str) -> bytes:
+    if format == "pcap":
+        return struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, snaplen, link_type)
+    options = _pcapng_option(1, comment.encode()) if comment else b""
+    options += _pcapng_option(4, f"cctoolkit {__version__}".encode()) + _pcapng_option(0, b"")
+    section = _pcapng_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1) + options)
+    resolution = _pcapng_option(9, b"\x09") + _pcapng_option(0, b"")
+    return section + _pcapng_block(1, struct.pack("<HHI", link_type, 0, snaplen) + resolution)
+
+
+def _arrays(table: Any, schema: Mapping[str, str], name: str) -> list[np.ndarray]:
+    """The columns of a table (DataFrame or mapping of arrays) in the schema's order and types."""
+    out = []
+    for column, dtype in schema.items():
+        try:
+            values = table[column]
+        except KeyError:
+            raise SchemaError(f"{name} table: column {column!r} is missing (expected {dtype})") from None
+        values = np.asarray(values)
+        if values.dtype != dtype and not np.can_cast(values.dtype, dtype, "safe") and values.size:
+            raise SchemaError(f"{name} table: column {column!r} is {values.dtype}, expected {dtype}")
+        out.append(np.ascontiguousarray(values, dtype=dtype))
+    if len({len(column) for column in out}) > 1:
+        raise SchemaError(f"{name} table: columns have different lengths")
+    return out
+
+
+class PcapWriter:
+    """Write packets to a capture file, part by part.
+
+    A context manager: the file appears when the block ends well, and not at all otherwise. Compression runs in
+    a thread of its own.
+
+    Parameters
+    ----------
+    path : path
+        ``.gz``, ``.zst`` or ``.xz`` at its end compresses; ``.pcapng`` before that (or at the end) makes
+        it pcapng.
+    format : {"pcap", "pcapng"}, optional
+        Overrules the name. Both store nanoseconds.
+    snaplen : int, default 262144
+        Bytes of a packet that are written; the original length stays.
+    link_type : int, default 1 (Ethernet)
+        LINKTYPE_ number. :meth:`write` can make Ethernet and raw IP (101), :meth:`write_frames` takes any.
+    comment : str, optional
+        Says what the file is: in pcapng's section header, and in the header of a gzip file. A plain pcap has
+        no place for it.
+
+    Attributes
+    ----------
+    packets : int
+        Written so far.
+
+    Raises
+    ------
+    ParameterError
+        On an unknown format, a snap length outside 1 to 262144, or a link type :meth:`write` cannot make.
+
+    Examples
+    --------
+    >>> with PcapWriter("long.pcap.gz", snaplen=96) as writer:                # doctest: +SKIP
+    ...     for part in cct.iter_capture("day.pcap.gz"):
+    ...         writer.write(part.columns, part.keys)
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        format: Format | None = None,
+        snaplen: int = MAX_FRAME_BYTES,
+        link_type: int = LINK_ETHERNET,
+        comment: str = "",
+    ) -> None:
+        self.path = Path(path)
+        suffixes = [suffix.lower() for suffix in self.path.suffixes]
+        self._compression = suffixes.pop() if suffixes and suffixes[-1] in _COMPRESSION_SUFFIXES else ""
+        if format is None:
+            format = "pcapng" if suffixes and suffixes[-1] in (".pcapng", ".ntar") else "pcap"
+        if format not in ("pcap", "pcapng"):
+            raise ParameterError(f"format is {format!r}, expected 'pcap' or 'pcapng'")
+        if not 1 <= snaplen <= MAX_FRAME_BYTES:
+            raise ParameterError(f"snaplen is {snaplen}, expected 1 to {MAX_FRAME_BYTES}")
+        if not 0 <= link_type <= 0xFFFF:
+            raise ParameterError(f"link_type is {link_type}, expected a LINKTYPE_ number (0 to 65535)")
+        self.format = format
+        self.snaplen = int(snaplen)
+        self.link_type = int(link_type)
+        self.comment = comment
+        self.packets = 0
+        self._stack: ExitStack | None = None
+
+    def __enter__(self) -> PcapWriter:
+        with ExitStack() as stack:
+            raw = stack.enter_context(open(stack.enter_context(replacing(self.path)), "wb"))
+            sink = _compressed(raw, self._compression, self.comment)
+            # one worker keeps the pieces in order; two buffers let it compress one while the other is filled
+            worker = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="pcap-writer"))
+            self._sink = raw if sink is None else sink
+            self._finish: Callable[[], None] | None = None if sink is None else sink.close
+            self._worker = worker
+            self._buffers = [np.empty(_BUFFER_BYTES, np.uint8) for _ in range(2)]
+            self._pending: list[Future[Any] | None] = [None, None]
+            self._turn = 0
+            self._sink.write(_file_header(self.format, self.link_type, self.snaplen, self.comment))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._stack is not None
+        stack, self._stack = self._stack, None
+        if error is not None:
+            stack.__exit__(kind, error, trace)  # stops the worker, closes and removes the temporary file
+            return
+        with stack:
+            for turn in range(2):
+                self._wait(turn)
+            if self._finish is not None:
+                self._finish()
+
+    def _wait(self, turn: int) -> None:
+        future, self._pending[turn] = self._pending[turn], None
+        if future is not None:
+            future.result()
+
+    def _emit(self, fill: Callable[[np.ndarray], int]) -> None:
+        """Let `fill` write into the free buffer, and hand that to the worker."""
+        if self._stack is None:
+            raise ParameterError(f"{self.path}: the writer is not open; use it in a with statement")
+        turn = self._turn
+        self._wait(turn)
+        written = fill(self._buffers[turn])
+        self._pending[turn] = self._worker.submit(self._sink.write, self._buffers[turn].data[:written])
+        self._turn = 1 - turn
+
+    def write(
+        self,
+        columns: Mapping[str, np.ndarray] | pd.DataFrame,
+        keys: _Keys,
+        sacks: Mapping[str, np.ndarray] | pd.DataFrame | None = None,
+    ) -> None:
+        """Append packets.
+
+        Parameters
+        ----------
+        columns : mapping of arrays or DataFrame
+            The packets table (:data:`cctoolkit.schema.PACKETS`); rows are written in its order.
+        keys : FlowKeys
+            Addresses, ports and SYN options of (at least) the flows in `columns`.
+        sacks : mapping of arrays or DataFrame, optional
+            SACK blocks (:data:`cctoolkit.schema.SACKS`); ``packet`` is the row in these `columns`.
+
+        Raises
+        ------
+        SchemaError
+            A column is missing or of another type.
+        ParameterError
+            A packet's flow is not in `keys`, or its time does not fit into the file format (before 1970;
+            in pcap also after 2106).
+        """
+        if self.link_type not in (LINK_ETHERNET, LINK_RAW):
+            raise ParameterError(
+                f"link_type is {self.link_type}: headers can be made for Ethernet (1) and raw IP (101) only"
+            )
+        packets: Any = PacketColumns(*_arrays(columns, PACKETS, "packets"))
+        n = len(packets.ts_ns)
+        if n == 0:
+            return
+        self._check_times(packets.ts_ns)
+        if sacks is None:
+            sacks = {name: np.empty(0, dtype) for name, dtype in SACKS.items()}
+        s_packet, s_left, s_right = _arrays(sacks, SACKS, "sacks")
+        if np.any(s_packet[1:] < s_packet[:-1]):
+            order = np.argsort(s_packet, kind="stable")
+            s_packet, s_left, s_right = s_packet[order], s_left[order], s_right[order]
+
+        ids = np.asarray(keys.flow_id, np.int64)
+        first_flow = int(ids.min()) if ids.size else 0
+        key_of_flow = np.zeros(int(ids.max()) - first_flow + 1 if ids.size else 0, np.uint32)
+        key_of_flow[ids - first_flow] = np.arange(1, ids.size + 1)
+        key_arrays = (
+            np.ascontiguousarray(keys.ip_version, np.uint8),
+            np.ascontiguousarray(keys.protocol, np.uint8),
+            np.ascontiguousarray(keys.sport, np.uint16),
+            np.ascontiguousarray(keys.dport, np.uint16),
+            np.ascontiguousarray(keys.src, np.uint8),
+            np.ascontiguousarray(keys.dst, np.uint8),
+            np.ascontiguousarray(keys.mss, np.uint16),
+            np.ascontiguousarray(keys.window_scale, np.uint8),
+            np.ascontiguousarray(keys.sack_permitted, np.bool_),
+        )
+        row = sack = 0
+        unknown = False
+
+        def fill(buffer: np.ndarray) -> int:
+            nonlocal row, sack, unknown
+            row, sack, written, unknown = _fill(
+                buffer,
+                buffer.size,
+                self.format == "pcapng",
+                self.link_type == LINK_ETHERNET,
+                self.snaplen,
+                row,
+                packets,
+                first_flow,
+                key_of_flow,
+                *key_arrays,
+                sack,
+                s_packet,
+                s_left,
+                s_right,
+            )
+            return written
+
+        while row < n:
+            self._emit(fill)
+            if unknown:
+                raise ParameterError(f"packet {row}: flow {packets.flow_id[row]} is not in keys")
+        self.packets += n
+
+    def write_frames(
+        self,
+        ts_ns: Sequence[int] | np.ndarray,
+        frames: Iterable[bytes],
+        wire_bytes: Sequence[int] | np.ndarray | None = None,
+    ) -> None:
+        """Append frames as they are.
+
+        Parameters
+        ----------
+        ts_ns : sequence of int
+        frames : iterable of bytes
+            From the link header on; cut to the snap length.
+        wire_bytes : sequence of int, optional
+            Original lengths, where `frames` are cut already.
+
+        Raises
+        ------
+        ParameterError
+            The arguments have different lengths, or a time does not fit into the file format.
+        """
+        times = np.asarray(ts_ns, np.int64)
+        frames = list(frames)
+        originals = (
+            np.fromiter(map(len, frames), np.int64, len(frames))
+            if wire_bytes is None
+            else np.asarray(wire_bytes)
+        )
+        if not len(times) == len(frames) == len(originals):
+            raise ParameterError(
+                f"{len(times)} times, {len(frames)} frames, {len(originals)} original lengths"
+            )
+        self._check_times(times)
+        pieces: list[bytes] = []
+        size = 0
+        for ts, frame, original in zip(times.tolist(), frames, originals.tolist(), strict=True):
+            data = bytes(frame[: self.snaplen])
+            if self.format == "pcapng":
+                body = struct.pack("<IIIII", 0, ts >> 32, ts & 0xFFFFFFFF, len(data), original) + data
+                pieces.append(_pcapng_block(6, body + bytes(-len(data) % 4)))
+            else:
+                seconds, ns = divmod(ts, 1_000_000_000)
+                pieces.append(struct.pack("<IIII", seconds, ns, len(data), original) + data)
+            size += len(pieces[-1])
+            if size > _BUFFER_BYTES - MAX_FRAME_BYTES - _SLACK_BYTES:
+                self._emit(_copier(b"".join(pieces)))
+                pieces, size = [], 0
+        self._emit(_copier(b"".join(pieces)))
+        self.packets += len(frames)
+
+    def _check_times(self, ts_ns: np.ndarray) -> None:
+        last_s = 2**32 if self.format == "pcap" else 2**63 // 10**9
+        outside = (ts_ns < 0) | (ts_ns // 1_000_000_000 >= last_s)
+        if outside.any():
+            row = int(np.argmax(outside))
+            raise ParameterError(f"packet {row}: ts_ns is {ts_ns[row]}, which {self.format} cannot store")
+
+
+def _copier(data: bytes) -> Callable[[np.ndarray], int]:
+    def fill(buffer: np.ndarray) -> int:
+        buffer[: len(data)] = np.frombuffer(data, np.uint8)
+        return len(data)
+
+    return fill
+
+
+def write_pcap(
+    path: str | os.PathLike[str],
+    capture: Any,
+    keys: _Keys | None = None,
+    *,
+    sacks: Mapping[str, np.ndarray] | pd.DataFrame | None = None,
+    format: Format | None = None,
+    snaplen: int = MAX_FRAME_BYTES,
+    link_type: int = LINK_ETHERNET,
+    comment: str = "",
+) -> Path:
+    """Write a packets table as a capture file that tcpdump, tshark and this package read.
+
+    See :mod:`cctoolkit.capture.writer` for what the frames look like.
+
+    Parameters
+    ----------
+    path : path
+        ``.gz``, ``.zst`` or ``.xz`` at its end compresses; ``.pcapng`` makes it pcapng. Appears only when
+        complete.
+    capture : Capture, or packets table as a mapping of arrays or DataFrame
+    keys : FlowKeys, optional
+        Needed unless `capture` is a Capture.
+    sacks : mapping of arrays or DataFrame, optional
+        SACK blocks; a Capture brings its own.
+    format, snaplen, link_type, comment
+        As for :class:`PcapWriter`.
+
+    Returns
+    -------
+    Path
+        `path`.
+
+    Raises
+    ------
+    ParameterError
+        No `keys`, a packet of a flow they do not have, or a bad option.
+    SchemaError
+        A column is missing or of another type.
+    """
+    columns = capture
+    if keys is None:
+        try:
+            columns, keys = capture.columns, capture.keys
+        except AttributeError:
+            raise ParameterError("keys: needed to write a packets table that is not a Capture") from None
+        if sacks is None:
+            sacks = capture.sacks
+    assert keys is not None
+    with PcapWriter(path, format=format, snaplen=snaplen, link_type=link_type, comment=comment) as writer:
+        writer.write(columns, keys, sacks)
+    return writer.path
+
+
+def write_frames(
+    path: str | os.PathLike[str],
+    ts_ns: Sequence[int] | np.ndarray,
+    frames: Iterable[bytes],
+    link_type: int = LINK_ETHERNET,
+    *,
+    wire_bytes: Sequence[int] | np.ndarray | None = None,
+    format: Format | None = None,
+    snaplen: int = MAX_FRAME_BYTES,
+    comment: str = "",
+) -> Path:
+    """Write frames as they are; arguments as for :meth:`PcapWriter.write_frames` and :class:`PcapWriter`."""
+    with PcapWriter(path, format=format, snaplen=snaplen, link_type=link_type, comment=comment) as writer:
+        writer.write_frames(ts_ns, frames, wire_bytes)
+    return writer.path
