@@ -20,11 +20,11 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_packets import make_keys, packet_columns
 
 import cctoolkit as cct
 from cctoolkit import schema
 from cctoolkit._addresses import addresses_text
-from cctoolkit.capture.model import FlowKeys
 from cctoolkit.errors import ParameterError, SchemaError
 from cctoolkit.flows import FlowStatistics, flow_table
 
@@ -37,39 +37,6 @@ COUNTS = [
     for name in ("packets", "bytes", "payload", "retransmits", "out_of_order", "duplicate_acks")
     for way in ("fwd", "rev")
 ]
-
-
-def packet_columns(rows: Iterable[tuple[int, ...]]) -> dict[str, np.ndarray]:
-    """Columns from rows of (ts_ns, flow_id, direction, seq, ack, tcp_flags, payload_bytes, window)."""
-    rows = list(rows)
-    given_names = ("ts_ns", "flow_id", "direction", "seq", "ack", "tcp_flags", "payload_bytes", "window")
-    columns = {name: np.zeros(len(rows), dtype) for name, dtype in schema.PACKETS.items()}
-    for i, name in enumerate(given_names):
-        columns[name] = np.array([row[i] for row in rows], schema.PACKETS[name])
-    columns["wire_bytes"] = columns["payload_bytes"] + np.uint32(54)
-    return columns
-
-
-def make_keys(flow_ids: Iterable[int]) -> FlowKeys:
-    """Keys of made-up IPv4 flows: flow i is from 10.0.(i // 256).(i % 256) to 10.255.0.1."""
-    ids = np.array(sorted(flow_ids), np.uint32)
-    n = len(ids)
-    src, dst = np.zeros((n, 16), np.uint8), np.zeros((n, 16), np.uint8)
-    src[:, 0], src[:, 2], src[:, 3] = 10, ids // 256 % 256, ids % 256
-    dst[:, :4] = 10, 255, 0, 1
-    return FlowKeys(
-        flow_id=ids,
-        ip_version=np.full(n, 4, np.uint8),
-        protocol=np.full(n, 6, np.uint8),
-        sport=(1024 + ids % 60000).astype(np.uint16),
-        dport=np.full(n, 9999, np.uint16),
-        src=src,
-        dst=dst,
-        saw_syn=np.zeros(n, bool),
-        mss=np.tile(np.array([1460, 0], np.uint16), (n, 1)),
-        window_scale=np.tile(np.array([0, 255], np.uint8), (n, 1)),
-        sack_permitted=np.tile([True, False], (n, 1)),
-    )
 
 
 def table_of(columns: dict[str, np.ndarray]) -> pd.DataFrame:

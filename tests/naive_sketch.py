@@ -1,0 +1,35 @@
+"""The slow, obvious twin of cctoolkit.sketch: dictionaries and Python integers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+
+class NaiveSketch:
+    def __init__(self, width: int, depth: int, conservative: bool, seed: int) -> None:
+        self.bits = width.bit_length() - 1
+        self.conservative = conservative
+        random = np.random.default_rng(seed)
+        self.functions = random.integers(0, 2**64, (depth, 3), np.uint64).tolist()
+        self.counters: dict[tuple[int, int], int] = defaultdict(int)
+
+    def places(self, key: int) -> list[tuple[int, int]]:
+        low, high = key % 2**32, key // 2**32
+        return [
+            (row, (a * low + b * high + c) % 2**64 >> (64 - self.bits))
+            for row, (a, b, c) in enumerate(self.functions)
+        ]
+
+    def query(self, key: int) -> int:
+        return min(self.counters[place] for place in self.places(key))
+
+    def update(self, key: int, amount: int) -> int:
+        wanted = self.query(key) + amount
+        for place in self.places(key):
+            if not self.conservative:
+                self.counters[place] += amount
+            elif self.counters[place] < wanted:
+                self.counters[place] = wanted
+        return self.query(key)
