@@ -96,8 +96,9 @@ def _assign(keys, n, out, row0, seed, timeout_ns, part, index, words, syn_option
     free = np.uint64(0)
     one = np.uint64(1)
     n_records, next_id, n_touched = state[0], state[1], state[2]
-    for group in range(0, n, _GROUP):
-        group_end = min(group + _GROUP, n)
+    for start in range(0, n, _GROUP):
+        group = np.uint64(start)
+        group_end = np.uint64(min(start + _GROUP, n))
         for i in range(group, group_end):
             s_hi, s_lo, d_hi, d_lo, ports = k_src_hi[i], k_src_lo[i], k_dst_hi[i], k_dst_lo[i], k_ports[i]
             if s_lo != d_lo:
@@ -120,7 +121,7 @@ def _assign(keys, n, out, row0, seed, timeout_ns, part, index, words, syn_option
             prefetch(words_address + (np.int64(index[hashes[i] & mask] & low) - 1) * (8 * _WORDS))
 
         for i in range(group, group_end):
-            row = np.uint64(row0 + i)
+            row = np.uint64(row0) + i
             swapped = k_ports[i] >> _SWAPPED_BIT
             ports = k_ports[i] & ~(1 << _SWAPPED_BIT)
             h = hashes[i]
