@@ -1,0 +1,103 @@
+"""Recognising packets of one tap at the other, against the naive twin."""
+
+from __future__ import annotations
+
+import naive_slots
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from test_slots import constant_rate, cut, packets, tap_pairs
+
+from cctoolkit import taps
+
+
+def fates_of(
+    pairs: list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]], max_delay_ns: int = 10**10
+) -> dict[int, int | str | None]:
+    pair = taps.TapPair()
+    matcher = taps.PacketMatcher(data_only=False, losses_only=False, max_delay_ns=max_delay_ns)
+    everything = np.zeros(0, np.bool_)
+    for ingress, egress in pairs:
+        came_in, went_out = pair.update(ingress, egress)
+        matcher.update(came_in, went_out, pair, everything)
+    rest = pair.rest()
+    if rest is not None:
+        matcher.update(None, rest, pair, everything)
+    fates, _ = matcher.fates()
+    assert len(np.unique(fates["row"])) == len(fates)
+    named = {taps.LOST: "lost", taps.UNKNOWN: None}
+    return {int(f["row"]): named.get(int(f["delay_ns"]), int(f["delay_ns"])) for f in fates}
+
+
+@pytest.mark.parametrize("room", [1, 1 << 14])
+@settings(max_examples=150, deadline=None)
+@given(tap_pairs())
+def test_same_as_the_naive_twin_also_when_short_of_room(room, pair):
+    ingress, egress = pair
+    expected, _ = naive_slots.match(naive_slots.packets_of(ingress), naive_slots.packets_of(egress))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(taps, "_ROOM", room)
+        assert fates_of([pair]) == expected
+        assert fates_of(list(zip(cut(ingress, [5, 12]), cut(egress, [3, 17]), strict=True))) == expected
+
+
+@pytest.mark.parametrize("room", [1, 1 << 14])
+def test_many_losses_and_many_waiting(room, monkeypatch):
+    """60 ms of queue at 100 packets a ms, a fifth lost: more than the table first has room for."""
+    monkeypatch.setattr(taps, "_ROOM", room)
+    ingress = constant_rate(2**32 - 10_000_000, 40_000, 10)
+    keep = np.random.default_rng(1).random(40_000) < 0.8
+    keep[-1] = True
+    egress = {n: c[keep] for n, c in ingress.items()} | {"ts_ns": ingress["ts_ns"][keep] + 60_000_000}
+    fates = fates_of([(ingress, egress)])
+    assert fates == {i: 60_000_000 if k else "lost" for i, k in enumerate(keep)}
+
+
+def test_slower_than_the_limit_is_lost():
+    ingress = packets([(0, 0, 10), (1, 10, 10), (2, 20, 10)])
+    egress = packets([(1, 0, 10), (21, 10, 10), (12, 20, 10)])
+    order = np.argsort(egress["ts_ns"])
+    egress = {n: c[order] for n, c in egress.items()}
+    assert fates_of([(ingress, egress)], max_delay_ns=10_000_000) == {0: 1_000_000, 1: "lost", 2: 10_000_000}
+
+
+def test_a_retransmission_without_timestamps_is_not_taken_for_the_lost_original():
+    ingress = packets([(0, 0, 10), (1, 10, 10), (50, 0, 10)])
+    egress = packets([(2, 10, 10), (51, 0, 10)])
+    assert fates_of([(ingress, egress)]) == {0: "lost", 1: 1_000_000, 2: 1_000_000}
+
+
+def test_of_two_equal_ones_that_were_overtaken_the_later_is_meant():
+    ingress = packets([(0, 0, 10), (1, 0, 10), (2, 10, 10)])
+    egress = packets([(3, 10, 10), (4, 0, 10)])
+    assert fates_of([(ingress, egress)]) == {0: "lost", 1: 3_000_000, 2: 1_000_000}
+
+
+def test_overtaken_by_few_is_recognised_by_many_is_lost():
+    n = 100
+    ingress = constant_rate(0, n, 10)
+    for late, fate in (64, 2_000_000), (65, "lost"):
+        egress = {name: c.copy() for name, c in ingress.items()}
+        egress["ts_ns"] += 1_000_000
+        rows = np.r_[1 : late + 1, 0, late + 1 : n]
+        egress = {name: c[rows] for name, c in egress.items()}
+        egress["ts_ns"][late] = egress["ts_ns"][late - 1]
+        expected = 1_000_000 + 10_000 * late if fate != "lost" else "lost"
+        assert fates_of([(ingress, egress)])[0] == expected
+
+
+def test_a_way_against_the_queue_has_no_fates():
+    """ACKs that pass the other tap first did not come through the queue."""
+    data = constant_rate(0, 50, 100)
+    acks = packets([{"ts_ns": 5_000_000 + 100_000 * k, "direction": 1, "ack": 1000 * k} for k in range(50)])
+    egress_side = {n: np.concatenate([data[n], acks[n]]) for n in data}
+    egress_side["ts_ns"][:50] += 4_000_000
+    ingress_side = {n: np.concatenate([data[n], acks[n]]) for n in data}
+    ingress_side["ts_ns"][50:] += 300_000
+    for side in ingress_side, egress_side:
+        order = np.argsort(side["ts_ns"], kind="stable")
+        for name in side:
+            side[name] = side[name][order]
+    fates = fates_of([(ingress_side, egress_side)])
+    assert len(fates) == 50
+    assert set(fates.values()) == {4_000_000}
