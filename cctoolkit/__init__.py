@@ -11,21 +11,78 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0.dev0"
 
+#: Public names and the modules they live in.
 _WHERE = {
     "Capture": "capture.model",
-    "read_capture": "capture.reader",
+    "CountMinSketch": "sketch",
+    "DataPlaneTables": "rtt",
+    "FlowStatistics": "flows",
+    "PcapWriter": "capture.writer",
+    "RttPairing": "rtt",
+    "Selection": "capture.selection",
+    "SlotTable": "slots",
+    "cdf": "metrics",
+    "compute_slots": "slots",
+    "fetch_mawi": "capture.mawi",
+    "filter_capture": "capture.filtering",
+    "find_trace": "capture.mawi",
+    "flow_completion_times": "metrics",
+    "flow_table": "flows",
+    "goodput": "metrics",
     "iter_capture": "capture.reader",
+    "jain_index": "metrics",
+    "jain_over_time": "metrics",
+    "link_utilisation": "metrics",
+    "long_flows": "sketch",
+    "queue_delay": "metrics",
+    "read_capture": "capture.reader",
+    "rtt_samples": "rtt",
+    "rtt_summary": "rtt",
+    "rtt_unfairness": "metrics",
+    "summarise": "summary",
+    "synth_mawi": "synth",
+    "throughput": "metrics",
+    "write_pcap": "capture.writer",
 }
-_MODULES = ("capture", "errors", "schema")
+_MODULES = ("capture", "errors", "explore", "metrics", "plot", "report", "schema")
 
-__all__ = list(_WHERE) + list(_MODULES)  # the names stand once, above
+__all__ = list(_WHERE) + list(_MODULES)
 
 if TYPE_CHECKING:
     from . import errors as errors
+    from . import metrics as metrics
+    from . import plot as plot
     from . import schema as schema
+    from .capture.filtering import filter_capture as filter_capture
+    from .capture.mawi import fetch_mawi as fetch_mawi
+    from .capture.mawi import find_trace as find_trace
     from .capture.model import Capture as Capture
     from .capture.reader import iter_capture as iter_capture
     from .capture.reader import read_capture as read_capture
+    from .capture.selection import Selection as Selection
+    from .capture.writer import PcapWriter as PcapWriter
+    from .capture.writer import write_pcap as write_pcap
+    from .flows import FlowStatistics as FlowStatistics
+    from .flows import flow_table as flow_table
+    from .metrics import cdf as cdf
+    from .metrics import flow_completion_times as flow_completion_times
+    from .metrics import goodput as goodput
+    from .metrics import jain_index as jain_index
+    from .metrics import jain_over_time as jain_over_time
+    from .metrics import link_utilisation as link_utilisation
+    from .metrics import queue_delay as queue_delay
+    from .metrics import rtt_unfairness as rtt_unfairness
+    from .metrics import throughput as throughput
+    from .rtt import DataPlaneTables as DataPlaneTables
+    from .rtt import RttPairing as RttPairing
+    from .rtt import rtt_samples as rtt_samples
+    from .rtt import rtt_summary as rtt_summary
+    from .sketch import CountMinSketch as CountMinSketch
+    from .sketch import long_flows as long_flows
+    from .slots import SlotTable as SlotTable
+    from .slots import compute_slots as compute_slots
+    from .summary import summarise as summarise
+    from .synth import synth_mawi as synth_mawi
 
 
 def __getattr__(name: str) -> Any:

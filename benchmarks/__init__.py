@@ -1,0 +1,1 @@
+"""What is measured against what. ``make bench`` runs all; results are printed, never asserted."""

@@ -1,0 +1,45 @@
+"""``python -m benchmarks [NAME …]``: run the benchmarks, all by default, on one core.
+
+Every ratio is of two medians measured in the same run. Inputs are synthetic captures made here from a fixed seed
+and removed afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import platform
+import tempfile
+from pathlib import Path
+
+NAMES = ("startup", "decode", "analysis", "slots", "report")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
+    parser.add_argument("--packets", type=int, help="size of the inputs (each benchmark has its own default)")
+    parser.add_argument("--repeat", type=int, default=5, help="runs of each measurement")
+    options = parser.parse_args()
+    for name in options.names:
+        if name not in NAMES:
+            parser.error(f"{name!r} is none of {', '.join(NAMES)}")
+
+    core = min(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {core})
+    print(
+        f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, one core ({core});"
+    )
+    print(
+        "columns: rate by wall time, rate by processor time, median (min–max) of wall time, ratio to the reference"
+    )
+    with tempfile.TemporaryDirectory(prefix="cct-bench-") as directory:
+        for name in options.names or NAMES:
+            module = importlib.import_module(f".{name}", __package__)
+            print(f"\n{name}: {(module.__doc__ or '').strip().splitlines()[0]}")
+            module.run(Path(directory), options.packets, options.repeat)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""The whole analysis of a capture: decode, flows, RTTs, statistics, slots; page faults and all."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import cctoolkit as cct
+
+from .inputs import mawi_like
+from .measure import line, measure
+
+SMALL = 100_000
+
+
+def analyse(path: Path) -> tuple[int, int, int]:
+    """Flows, RTT samples and slots of the ten largest TCP flows."""
+    cap = cct.read_capture(path)
+    flows = cap.flows
+    rtt = cct.rtt_samples(cap)
+    tcp = flows[flows["protocol"] == 6]
+    largest = tcp.nlargest(10, "payload_fwd")["flow_id"]
+    slots = cct.compute_slots(cap, slot_ms=100, flow_ids=largest)
+    return len(flows), len(rtt), len(slots)
+
+
+def tshark(path: Path) -> None:
+    fields = "frame.time_epoch ip.src ip.dst tcp.stream tcp.seq_raw tcp.ack_raw tcp.flags tcp.len"
+    fields += " tcp.analysis.ack_rtt tcp.analysis.retransmission tcp.analysis.out_of_order tcp.analysis.bytes_in_flight"
+    command = ["tshark", "-n", "-r", str(path), "-T", "fields"]
+    for field in fields.split():
+        command += ["-e", field]
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+
+
+def _steps(cap: cct.Capture, runs: int) -> None:
+    line("flow_table", measure(lambda: cct.flow_table(cap.columns, cap.keys), runs), len(cap), "packets")
+    line("rtt_samples", measure(lambda: cct.rtt_samples(cap), runs), len(cap), "packets")
+
+
+def run(directory: Path, packets: int | None, repeat: int) -> None:
+    packets = packets or 10_000_000
+    small = mawi_like(directory, SMALL)
+    analyse(small)
+    path = mawi_like(directory, packets)
+    runs = max(repeat // 2, 2)
+    line("read_capture", measure(lambda: cct.read_capture(path), runs), packets, "packets")
+    _steps(cct.read_capture(path), runs)
+    whole = line("all of it, and slots", measure(lambda: analyse(path), runs), packets, "packets")
+    if shutil.which("tshark"):
+        slow = line(
+            f"tshark, the same fields, {SMALL} packets", measure(lambda: tshark(small), 2), SMALL, "packets"
+        )
+        print(f"  {'ratio of the rates':<58} {slow.median_s / SMALL / (whole.median_s / packets):.0f} ×")

@@ -1,0 +1,66 @@
+"""Timing and printing that all benchmarks share."""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of wall time and of processor time, of several runs."""
+
+    wall_s: list[float]
+    cpu_s: list[float]
+
+    @property
+    def median_s(self) -> float:
+        return statistics.median(self.wall_s)
+
+    @property
+    def median_cpu_s(self) -> float:
+        return statistics.median(self.cpu_s)
+
+    def spread(self) -> str:
+        return f"{min(self.wall_s):.3f}–{max(self.wall_s):.3f}"
+
+
+def _cpu_s() -> float:
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
+def measure(function: Callable[[], Any], repeat: int = 5) -> Timing:
+    """Run `function` `repeat` times; what it returns is dropped before the next run."""
+    wall, cpu = [], []
+    for _ in range(repeat):
+        c, t = _cpu_s(), time.perf_counter()
+        result = function()
+        wall.append(time.perf_counter() - t)
+        cpu.append(_cpu_s() - c)
+        del result
+    return Timing(wall, cpu)
+
+
+def line(name: str, timing: Timing, count: int, unit: str, reference: Timing | None = None) -> Timing:
+    """Print one result: median rate per second of wall and of processor time, spread, and ratio to `reference`."""
+    ratio = "" if reference is None else f"  {reference.median_s / timing.median_s:8.2f} ×"
+    rate, cpu_rate = count / timing.median_s, count / max(timing.median_cpu_s, 1e-9)
+    print(
+        f"  {name:<58} {_number(rate):>8} {unit}/s  {_number(cpu_rate):>8} {unit}/cpu-s"
+        f"  {timing.median_s:8.3f} s ({timing.spread()}){ratio}",
+        flush=True,
+    )
+    return timing
+
+
+def _number(value: float) -> str:
+    for scale, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= scale:
+            return f"{value / scale:.2f} {suffix}"
+    return f"{value:.1f} "

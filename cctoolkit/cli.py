@@ -1,0 +1,494 @@
+"""The command line: parse, call, print.
+
+Exit status: 0 done, 1 the input was bad (one line on standard error says what and where), 2 usage.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import __version__
+from ._output import Format, TableOutput
+from .errors import CCToolkitError, ParameterError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from .capture.model import Capture
+    from .capture.selection import Selection
+
+app = typer.Typer(
+    name="cct",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Packet captures, congestion control and queues.\n\nA capture is pcap or pcapng, plain or compressed with "
+    "gzip, xz or zstd; `-` is standard input.",
+)
+fetch_app = typer.Typer(no_args_is_help=True, help="Download captures.")
+synth_app = typer.Typer(no_args_is_help=True, help="Make synthetic captures.")
+app.add_typer(fetch_app, name="fetch")
+app.add_typer(synth_app, name="synth")
+
+
+class Tunnel(StrEnum):
+    outer = "outer"
+    inner = "inner"
+
+
+class RttMethod(StrEnum):
+    seq_ack = "seq_ack"
+    data_plane = "data_plane"
+    handshake = "handshake"
+    timestamps = "timestamps"
+
+
+class Fill(StrEnum):
+    backward = "backward"
+    interpolate = "interpolate"
+
+
+class SortBy(StrEnum):
+    bytes = "bytes"
+    packets = "packets"
+    retransmits = "retransmits"
+    duration = "duration"
+    start = "start"
+
+
+_SELECT = "Which packets"
+CapturePath = Annotated[
+    str, typer.Argument(metavar="CAPTURE", help="A capture file, or - for standard input.")
+]
+FlowOption = Annotated[
+    list[int] | None, typer.Option("--flow", help="Flow number; may be given again.", rich_help_panel=_SELECT)
+]
+HostOption = Annotated[
+    str | None, typer.Option("--host", help="Address or network of either end.", rich_help_panel=_SELECT)
+]
+PortOption = Annotated[
+    int | None, typer.Option("--port", help="Port of either end.", rich_help_panel=_SELECT)
+]
+ProtocolOption = Annotated[
+    str | None, typer.Option("--protocol", help="tcp, udp, icmp, … or a number.", rich_help_panel=_SELECT)
+]
+StartOption = Annotated[
+    float | None,
+    typer.Option("--start", metavar="S", help="Seconds from the first packet.", rich_help_panel=_SELECT),
+]
+StopOption = Annotated[
+    float | None,
+    typer.Option("--stop", metavar="S", help="Seconds from the first packet.", rich_help_panel=_SELECT),
+]
+TunnelOption = Annotated[
+    Tunnel,
+    typer.Option(
+        "--tunnel",
+        help="Of packets in UDP tunnels (VXLAN, GTP-U, …): the outer or the inner one.",
+        rich_help_panel=_SELECT,
+    ),
+]
+FormatOption = Annotated[
+    Format | None,
+    typer.Option("--format", "-f", help="Default: by the output's suffix, else a table for the terminal."),
+]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write to a .csv, .jsonl or .parquet file."),
+]
+
+
+def _selection(
+    flow: list[int] | None,
+    host: str | None,
+    port: int | None,
+    protocol: str | None,
+    start: float | None,
+    stop: float | None,
+) -> Selection:
+    from .capture.selection import Selection
+
+    return Selection(flow or None, host, port, protocol, start, stop)
+
+
+def _selected_parts(capture: str, selection: Selection, tunnel: Tunnel) -> Iterator[Capture]:
+    """The capture part by part, only what is selected of it."""
+    from .capture.reader import iter_capture
+
+    origin_ns: int | None = None
+    for part in iter_capture(capture, tunnel=tunnel.value):
+        if origin_ns is None:
+            origin_ns = part.meta.first_ts_ns
+        yield part.rows(selection.mask(part, origin_ns)) if selection else part
+
+
+def _provenance(capture: str) -> dict[str, Any]:
+    return {"command": ["cct", *sys.argv[1:]], "version": __version__, "capture": capture}
+
+
+def _print(renderable: Any) -> None:
+    from rich.console import Console
+
+    # a pipe has no width: tables are not cut there
+    Console(width=None if sys.stdout.isatty() else 160).print(renderable)
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)
+    ] = False,
+) -> None:
+    if version:
+        print(f"cctoolkit {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def info(
+    capture: CapturePath,
+    flow: FlowOption = None,
+    host: HostOption = None,
+    port: PortOption = None,
+    protocol: ProtocolOption = None,
+    start: StartOption = None,
+    stop: StopOption = None,
+    tunnel: TunnelOption = Tunnel.outer,
+    top: Annotated[int, typer.Option(help="How many flows to list.", min=1)] = 10,
+) -> None:
+    """What is in a capture: its kind, who sends how much, how far away they are, what looks wrong.
+
+    Example: `cct info trace.pcap.gz --host 10.0.0.0/8`
+    """
+    from .report import terminal_summary
+    from .summary import summarise
+
+    selection = _selection(flow, host, port, protocol, start, stop)
+    _print(terminal_summary(summarise(capture, selection=selection, top=top, tunnel=tunnel.value)))
+
+
+@app.command()
+def flows(
+    capture: CapturePath,
+    flow: FlowOption = None,
+    host: HostOption = None,
+    port: PortOption = None,
+    protocol: ProtocolOption = None,
+    start: StartOption = None,
+    stop: StopOption = None,
+    tunnel: TunnelOption = Tunnel.outer,
+    sort: Annotated[SortBy, typer.Option(help="Largest first; `start`: earliest first.")] = SortBy.bytes,
+    top: Annotated[
+        int | None, typer.Option(help="Only the first so many [default: 30 on a terminal].", min=1)
+    ] = None,
+    format: FormatOption = None,
+    output: OutputOption = None,
+) -> None:
+    """The flows: ends, packets, bytes, retransmissions, RTT.
+
+    Examples: `cct flows trace.pcap.gz --sort retransmits --top 5`, `cct flows day.pcap.gz -o flows.parquet`
+    """
+    from .summary import summarise
+
+    with TableOutput(format, output, "flows", _provenance(capture)) as out:
+        selection = _selection(flow, host, port, protocol, start, stop)
+        table = _sorted_flows(summarise(capture, selection=selection, tunnel=tunnel.value).flows, sort)
+        if out.format is Format.table:
+            shown = table.head(top or 30)
+            _print(_flow_listing(shown))
+            if len(shown) < len(table):
+                print(f"{len(shown)} of {len(table)} flows (--top N shows more, -o FILE writes all)")
+        else:
+            out.write(table if top is None else table.head(top))
+
+
+def _sorted_flows(table: pd.DataFrame, sort: SortBy) -> pd.DataFrame:
+    if sort is SortBy.start:
+        return table.sort_values("first_ts_ns", kind="stable")
+    if sort is SortBy.duration:
+        key = table["last_ts_ns"] - table["first_ts_ns"]
+    else:
+        key = table[f"{sort.value}_fwd"] + table[f"{sort.value}_rev"]
+    return table.loc[key.sort_values(ascending=False, kind="stable").index]
+
+
+def _flow_listing(table: pd.DataFrame) -> Any:
+    from rich.table import Table
+
+    from .capture.protocols import protocol_name
+    from .findings import format_bytes, format_rate, format_time_ns
+
+    listing = Table(box=None, pad_edge=False)
+    for name, justify in (
+        ("flow", "right"),
+        ("initiator", "left"),
+        ("responder", "left"),
+        ("", "left"),
+        ("packets", "right"),
+        ("sent", "right"),
+        ("received", "right"),
+        ("seconds", "right"),
+        ("rate", "right"),
+        ("retransmits", "right"),
+        ("RTT min", "right"),
+        ("median", "right"),
+    ):
+        listing.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    for row in table.itertuples():
+        seconds = (row.last_ts_ns - row.first_ts_ns) / 1e9
+        size = row.bytes_fwd + row.bytes_rev
+        way = "fwd" if row.payload_fwd >= row.payload_rev else "rev"
+        listing.add_row(
+            str(row.flow_id),
+            f"{row.src} {row.sport}",
+            f"{row.dst} {row.dport}",
+            protocol_name(row.protocol),
+            f"{row.packets_fwd + row.packets_rev:,}",
+            format_bytes(row.bytes_fwd),
+            format_bytes(row.bytes_rev),
+            f"{seconds:.3f}",
+            format_rate(size / seconds) if seconds > 0 else "",
+            str(row.retransmits_fwd + row.retransmits_rev) if row.protocol == 6 else "",
+            *(
+                "" if _is_null(value) else format_time_ns(value)
+                for value in (getattr(row, f"rtt_min_ns_{way}"), getattr(row, f"rtt_median_ns_{way}"))
+            ),
+        )
+    return listing
+
+
+def _is_null(value: Any) -> bool:
+    import pandas as pd
+
+    return bool(pd.isna(value))
+
+
+@app.command()
+def rtt(
+    capture: CapturePath,
+    method: Annotated[RttMethod, typer.Option(help="How samples are paired.")] = RttMethod.seq_ack,
+    karn: Annotated[bool, typer.Option(help="No sample from what was sent twice (seq_ack).")] = True,
+    samples: Annotated[bool, typer.Option("--samples", help="Every sample, not a line a flow.")] = False,
+    flow: FlowOption = None,
+    host: HostOption = None,
+    port: PortOption = None,
+    protocol: ProtocolOption = None,
+    start: StartOption = None,
+    stop: StopOption = None,
+    tunnel: TunnelOption = Tunnel.outer,
+    format: FormatOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Round-trip times of each flow and direction.
+
+    Examples: `cct rtt trace.pcap.gz --method handshake`, `cct rtt trace.pcap.gz --samples -o rtt.parquet`
+    """
+    import pandas as pd
+
+    from .rtt import RttPairing, rtt_summary, samples_table
+
+    if not samples and (format is Format.parquet or (output is not None and output.suffix == ".parquet")):
+        raise ParameterError("format: Parquet holds samples (--samples); a line a flow is csv or jsonl")
+    pairing = RttPairing(method.value, karn=karn)
+    selection = _selection(flow, host, port, protocol, start, stop)
+    parts = _selected_parts(capture, selection, tunnel)
+    found = (samples_table(pairing.update(part.columns, part.keys), method.value) for part in parts)
+    with TableOutput(format, output, "rtt_samples", _provenance(capture)) as out:
+        if samples:
+            for part in found:
+                out.write(part)
+        else:
+            out.write(rtt_summary(pd.concat(found, ignore_index=True)))
+        if out.format is Format.table:
+            _print_frame(out.frame(), {"rtt_ns", "rtt_min_ns", "rtt_median_ns", "rtt_p95_ns", "rtt_max_ns"})
+
+
+def _print_frame(table: pd.DataFrame, times_ns: set[str], most: int = 100) -> None:
+    """A plain table on the terminal; columns of nanoseconds are shown in milliseconds."""
+    from rich.table import Table
+
+    listing = Table(box=None, pad_edge=False)
+    for name in table.columns:
+        shown = f"{name[:-3]} (ms)" if name in times_ns else str(name)
+        listing.add_column(shown, justify="right", no_wrap=True)
+    for row in table.head(most).itertuples(index=False):
+        cells = []
+        for name, value in zip(table.columns, row, strict=True):
+            if _is_null(value):
+                cells.append("")
+            else:
+                cells.append(f"{value / 1e6:.3f}" if name in times_ns else str(value))
+        listing.add_row(*cells)
+    _print(listing)
+    if len(table) > most:
+        print(f"{most} of {len(table)} rows (-o FILE writes all)")
+
+
+@app.command()
+def slots(
+    ingress: Annotated[
+        str, typer.Argument(metavar="INGRESS", help="The tap before the queue, or the only one.")
+    ],
+    egress: Annotated[
+        str | None, typer.Argument(metavar="[EGRESS]", help="The tap behind the queue.")
+    ] = None,
+    slot_ms: Annotated[float, typer.Option(help="Length of a slot, ms.")] = 1.0,
+    sampling: Annotated[str, typer.Option(help="all, first (of each slot), or a probability.")] = "all",
+    fill: Annotated[Fill, typer.Option(help="For slots without packets.")] = Fill.backward,
+    seed: Annotated[int, typer.Option(help="Of random sampling.")] = 0,
+    flow: Annotated[list[int] | None, typer.Option("--flow", help="Flow number; may be given again.")] = None,
+    tunnel: TunnelOption = Tunnel.outer,
+    format: FormatOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Per-slot inputs of the Dragonfly classifier: CBIQ, throughput, gaps, drops, bytes in flight.
+
+    Example: `cct slots in.pcap.gz out.pcap.gz --slot-ms 10 --flow 0 -o slots.parquet`
+    """
+    from .capture.reader import read_capture
+    from .slots import compute_slots
+
+    chosen: str | float = sampling
+    if sampling not in ("all", "first"):
+        try:
+            chosen = float(sampling)
+        except ValueError:
+            raise ParameterError(f"sampling: {sampling!r} is not 'all', 'first' or a probability") from None
+    with TableOutput(format, output, "slots", _provenance(ingress)) as out:
+        before = read_capture(ingress, tunnel=tunnel.value)
+        after = None if egress is None else read_capture(egress, tunnel=tunnel.value)
+        out.write(compute_slots(before, after, slot_ms, chosen, fill.value, flow, seed))
+        if out.format is Format.table:
+            _print_frame(out.frame(), {"max_arrival_gap_ns"})
+
+
+@app.command()
+def report(
+    capture: CapturePath,
+    egress: Annotated[
+        str | None, typer.Option(help="The same traffic behind the queue: adds queue delay, loss and CBIQ.")
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page to write.")] = Path(
+        "report.html"
+    ),
+    title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
+    top: Annotated[int, typer.Option(help="How many of the largest flows to draw.", min=1)] = 12,
+    flow: FlowOption = None,
+    host: HostOption = None,
+    port: PortOption = None,
+    protocol: ProtocolOption = None,
+    start: StartOption = None,
+    stop: StopOption = None,
+    tunnel: TunnelOption = Tunnel.outer,
+) -> None:
+    """One self-contained HTML page about a capture; it works offline.
+
+    Example: `cct report day.pcap.gz -o day.html`
+    """
+    from .report import report as write_report
+
+    selection = _selection(flow, host, port, protocol, start, stop)
+    path = write_report(
+        capture, output, egress=egress, title=title, top=top, selection=selection, tunnel=tunnel.value
+    )
+    print(f"wrote {path}")
+
+
+@app.command("filter")
+def filter_(
+    capture: CapturePath,
+    output: Annotated[
+        Path,
+        typer.Argument(metavar="OUTPUT", help="A new .pcap or .pcapng file, .gz, .zst or .xz behind it."),
+    ],
+    flow: FlowOption = None,
+    host: HostOption = None,
+    port: PortOption = None,
+    protocol: ProtocolOption = None,
+    start: StartOption = None,
+    stop: StopOption = None,
+    tunnel: TunnelOption = Tunnel.outer,
+    snaplen: Annotated[int | None, typer.Option(help="Cut packets to this many bytes.", min=1)] = None,
+) -> None:
+    """Copy the selected packets, byte for byte, into a new capture. Without a selection, all IP packets.
+
+    Example: `cct filter day.pcap.gz dns.pcap.zst --port 53 --stop 60`
+    """
+    from .capture.filtering import filter_capture
+
+    selection = _selection(flow, host, port, protocol, start, stop)
+    n = filter_capture(capture, output, selection, snaplen=snaplen, tunnel=tunnel.value)
+    print(f"wrote {n} packets to {output}")
+
+
+@fetch_app.command("mawi")
+def fetch_mawi_command(
+    date: Annotated[str, typer.Argument(metavar="DATE", help="A day, as 2024-02-15.")],
+    cache: Annotated[Path | None, typer.Option(help="Where to keep it.")] = None,
+) -> None:
+    """Download a day of the MAWI archive (samplepoint F, 15 minutes, about 10⁸ packets) into the cache.
+
+    An interrupted download goes on where it stopped. Example: `cct fetch mawi 2024-02-15`
+    """
+    from .capture.mawi import fetch_mawi
+
+    print(fetch_mawi(date, cache))
+
+
+@synth_app.command("mawi")
+def synth_mawi_command(
+    output: Annotated[
+        Path, typer.Argument(metavar="OUTPUT", help="A new .pcap or .pcapng file, .gz or .zst behind it.")
+    ],
+    packets: Annotated[int, typer.Option("--packets", "-n", help="How many.", min=1)] = 1_000_000,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = 0,
+) -> None:
+    """Make a synthetic capture that resembles a MAWI day: for benchmarks, and where no real day is at hand.
+
+    Example: `cct synth mawi synthetic.pcap.gz -n 5000000`
+    """
+    from .synth import synth_mawi
+
+    print(f"wrote {synth_mawi(output, packets, seed=seed)}")
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: Any = None,
+    line: str | None = None,
+) -> None:
+    print(f"cct: warning: {message}", file=sys.stderr)
+
+
+def main() -> None:
+    """Entry point of ``cct``."""
+    warnings.showwarning = _show_warning
+    try:
+        app()
+    except CCToolkitError as err:
+        print(f"cct: {err}", file=sys.stderr)
+        sys.exit(1)
+    except BrokenPipeError:  # the reader of our output (head, less) has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except OSError as err:
+        where = f"{err.filename}: " if err.filename else ""
+        print(f"cct: {where}{err.strerror or err}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
