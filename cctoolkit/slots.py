@@ -15,9 +15,10 @@ import numba
 import numpy as np
 import pandas as pd
 
+from .capture.model import columns_of
 from .errors import ParameterError
 from .schema import SLOTS
-from .taps import LOST, PacketMatcher, TapPair, columns_of, grown, positive_ns
+from .taps import LOST, PacketMatcher, TapPair, grown, positive_ns
 
 __all__ = ["SlotTable", "compute_slots"]
 
@@ -502,7 +503,9 @@ class SlotTable:
         table["max_source_gap"] = _nullable(source_gap, source_gap == _NONE)
         table["max_arrival_gap_ns"] = _nullable(arrival_gap, arrival_gap == _NONE)
         table["bytes_in_flight"] = _nullable(in_flight, (in_flight < 0) | ~in_covered)
-        return pd.DataFrame({name: table[name] for name in SLOTS}, copy=False)
+        frame = pd.DataFrame({name: table[name] for name in SLOTS}, copy=False)
+        frame.attrs["slot_ms"] = self._slot_ns / 1e6
+        return frame
 
     def _data_ways(self) -> tuple[np.ndarray, np.ndarray]:
         """Flows with data at the ingress, and of each the direction with more of it."""
@@ -592,8 +595,9 @@ def compute_slots(
     Notes
     -----
     Carmel and Keslassy, section III. Sequence numbers are compared modulo 2**32. Losses and retransmissions are
-    neglected in CBIQ and throughput, as in the paper. Printed Table I agrees with these formulas except that its
-    throughput columns stand one slot early.
+    neglected in CBIQ and throughput, as in the paper: where a retransmission is the first packet of a slot, CBIQ
+    may well be more than the queue holds. Printed Table I agrees with these formulas except that its throughput
+    columns stand one slot early. ``attrs["slot_ms"]`` of the table is `slot_ms`.
 
     Examples
     --------

@@ -7,45 +7,19 @@ is carried from batch to batch, and nothing depends on how the packets were cut 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
-import pandas as pd
 
 from . import schema
-from .errors import ParameterError, SchemaError
+from .capture.model import Capture, FlowKeys, columns_of
+from .errors import ParameterError
 
-if TYPE_CHECKING:
-    from .capture.model import FlowKeys
-
-__all__ = ["PacketMatcher", "TapPair", "columns_of", "grown", "positive_ns"]
+__all__ = ["PacketMatcher", "TapPair", "grown", "positive_ns"]
 
 #: A packet that left after this many later ones of its flow had left is not recognised: it counts as lost.
 REORDERING = 64
-
-
-def columns_of(source: Any) -> Mapping[str, np.ndarray]:
-    """The packets table as arrays, from a Capture, a packets DataFrame or the arrays themselves.
-
-    Raises
-    ------
-    ParameterError
-        `source` is none of the three.
-    SchemaError
-        A column is missing or of another type.
-    """
-    if isinstance(source, pd.DataFrame):
-        return schema.arrays(source, "packets")
-    columns = source if isinstance(source, Mapping) else getattr(source, "columns", None)
-    if not isinstance(columns, Mapping):
-        raise ParameterError(f"expected a Capture or a packets table, not {type(source).__name__}")
-    for name, dtype in schema.PACKETS.items():
-        if name not in columns:
-            raise SchemaError(f"packets table: column {name!r} is missing (expected {dtype})")
-        if str(columns[name].dtype) != dtype:
-            raise SchemaError(f"packets table: column {name!r} is {columns[name].dtype}, expected {dtype}")
-    return columns
 
 
 def positive_ns(value: float, unit_ns: float, name: str) -> int:
@@ -116,14 +90,13 @@ class TapPair:
     def update(self, ingress: Any, egress: Any) -> tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]:
         """The next batches of both taps; gives the ingress packets and those egress packets that are ready."""
         came_in, went_out = columns_of(ingress), columns_of(egress)
-        keys = getattr(ingress, "keys", None), getattr(egress, "keys", None)
-        keyed = all(hasattr(k, "flow_id") for k in keys)
+        keyed = isinstance(ingress, Capture) and isinstance(egress, Capture)
         if self.keyed is None:
             self.keyed = keyed
         elif self.keyed != keyed:
             raise ParameterError("ingress and egress: give Captures each time or tables each time")
         if keyed:
-            self._learn(came_in, keys[0], went_out, keys[1])  # type: ignore[arg-type]
+            self._learn(came_in, ingress.keys, went_out, egress.keys)
         if len(came_in["ts_ns"]):
             self._watermark = max(self._watermark, int(came_in["ts_ns"].max()))
         if self._waiting:

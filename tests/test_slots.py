@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any
 
 import hypothesis.strategies as st
@@ -16,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 
 from cctoolkit import schema
+from cctoolkit.capture.model import Capture, CaptureMeta, FlowKeys
 from cctoolkit.errors import ParameterError, SchemaError
 from cctoolkit.slots import SlotTable, compute_slots
 
@@ -272,33 +271,27 @@ def test_a_flow_that_never_leaves_has_no_egress_columns():
     )
 
 
-@dataclasses.dataclass
-class Keys:
-    """The part of a Capture's keys that matching flows needs."""
-
-    flow_id: np.ndarray
-    ip_version: np.ndarray
-    protocol: np.ndarray
-    sport: np.ndarray
-    dport: np.ndarray
-    src: np.ndarray
-    dst: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.flow_id)
-
-
-def capture(columns: dict[str, np.ndarray], flows: dict[int, tuple[int, int, int, int]]) -> SimpleNamespace:
+def capture(columns: dict[str, np.ndarray], flows: dict[int, tuple[int, int, int, int]]) -> Capture:
     """`flows`: source address, source port, destination address, destination port by number."""
     ids = sorted(flows)
-    src, dst = np.zeros((2, len(ids), 16), np.uint8)
+    n = len(ids)
+    src, dst = np.zeros((2, n, 16), np.uint8)
     src[:, 3] = [flows[f][0] for f in ids]
     dst[:, 3] = [flows[f][2] for f in ids]
-    sport, dport = (np.array([flows[f][k] for f in ids], np.uint16) for k in (1, 3))
-    version, protocol = np.full(len(ids), 4, np.uint8), np.full(len(ids), 6, np.uint8)
-    return SimpleNamespace(
-        columns=columns, keys=Keys(np.array(ids, np.uint32), version, protocol, sport, dport, src, dst)
+    keys = FlowKeys(
+        flow_id=np.array(ids, np.uint32),
+        ip_version=np.full(n, 4, np.uint8),
+        protocol=np.full(n, 6, np.uint8),
+        sport=np.array([flows[f][1] for f in ids], np.uint16),
+        dport=np.array([flows[f][3] for f in ids], np.uint16),
+        src=src,
+        dst=dst,
+        saw_syn=np.zeros(n, np.bool_),
+        mss=np.zeros((n, 2), np.uint16),
+        window_scale=np.full((n, 2), 255, np.uint8),
+        sack_permitted=np.zeros((n, 2), np.bool_),
     )
+    return Capture(columns, keys, CaptureMeta("made by a test"))
 
 
 def test_flows_of_two_captures_are_matched_by_5_tuple():
@@ -345,9 +338,7 @@ def test_flows_of_two_captures_are_matched_by_5_tuple():
         for cap in before, after:
             keep = (cap.columns["ts_ns"] < half) == early
             part = {n: c[keep] for n, c in cap.columns.items()}
-            rows = np.isin(cap.keys.flow_id, part["flow_id"])
-            keys = Keys(**{f.name: getattr(cap.keys, f.name)[rows] for f in dataclasses.fields(Keys)})
-            parts.append(SimpleNamespace(columns=part, keys=keys))
+            parts.append(Capture(part, cap.keys.take(np.isin(cap.keys.flow_id, part["flow_id"])), cap.meta))
         in_batches.update(*parts)
     pd.testing.assert_frame_equal(in_batches.result(), table)
 
@@ -400,8 +391,6 @@ def test_too_large_a_table_is_refused_with_its_size():
 
 
 def test_other_things_than_packets_are_refused():
-    with pytest.raises(ParameterError, match="expected a Capture"):
-        compute_slots([1, 2])
     with pytest.raises(SchemaError, match="tsval"):
         compute_slots({n: c for n, c in packets([]).items() if n != "tsval"})
     table = SlotTable()
