@@ -38,9 +38,10 @@ duplicate ACKs. Where the answer differs from tshark 4.0's, on purpose:
 - Multipath TCP options are not looked at; tshark uses them to excuse some duplicate ACKs.
 - Segments with no flag at all (null scans) are not TCP segments in the packets table, and no statistics see them.
 - The handshake RTT is the time from the *most recent* SYN of the initiator (as in tshark: a retransmitted SYN starts
-  the clock again) to the initiator's first segment with ACK and without SYN and RST. tshark takes the first ACK
-  of *either* side, so that a refused connection (RST+ACK) gets half a round trip; here it gets none. An RTT of 0,
-  within one tick of the clock, is a value here; tshark goes on to the next ACK. No SYN, no value, in both.
+  the clock again) to the initiator's first segment that has ACK, neither SYN nor RST, and starts where data starts
+  after the SYN; the same as ``cctoolkit.rtt_samples(capture, method="handshake")``. tshark takes the first ACK of
+  *either* side, so that a refused connection (RST+ACK) gets half a round trip; here it gets none. An RTT of 0, within
+  one tick of the clock, is a value here; tshark goes on to the next ACK. No SYN, no value, in both.
 """
 
 from __future__ import annotations
@@ -94,7 +95,15 @@ _DIRECTION = np.dtype(
 assert _DIRECTION.itemsize == 64
 
 #: What is touched once or twice in a flow's life.
-_FLOW = np.dtype([("first_ts", "i8"), ("syn_ts", "i8"), ("handshake_rtt", "i8")])
+_FLOW = np.dtype(
+    [
+        ("first_ts", "i8"),
+        ("syn_ts", "i8"),
+        ("handshake_rtt", "i8"),
+        ("after_syn", "u4"),  # the first sequence number after the SYN
+        ("after_syn_data", "u4"),  # and after what the SYN carried (TCP Fast Open)
+    ]
+)
 
 
 def _aligned_zeros(n: int, dtype: np.dtype) -> np.ndarray:
@@ -200,12 +209,22 @@ def _update(
             state &= ~_LAST_WAS_KEEP_ALIVE
 
         if backward == 0 and state & _HANDSHAKE_DONE == 0:
-            if flags & (_SYN | _ACK) == _SYN:
+            handshake = flags & (_SYN | _RST | _ACK)
+            if handshake == _SYN:
                 flows[flow].syn_ts = ts
+                flows[flow].after_syn = np.uint32(begin + 1)
+                flows[flow].after_syn_data = np.uint32(end)
                 state |= _SYN_SENT
-            elif state & _SYN_SENT != 0 and flags & (_SYN | _RST | _ACK) == _ACK and ts >= flows[flow].syn_ts:
-                flows[flow].handshake_rtt = ts - flows[flow].syn_ts
+            elif (
+                handshake == _ACK
+                and state & _SYN_SENT != 0
+                and (seq[i] == flows[flow].after_syn or seq[i] == flows[flow].after_syn_data)
+            ):
                 state |= _HANDSHAKE_DONE
+                if ts >= flows[flow].syn_ts:
+                    flows[flow].handshake_rtt = ts - flows[flow].syn_ts
+                else:  # the capture's clock stepped back: no value
+                    state &= ~_SYN_SENT
         own.state = state
 
 
@@ -220,7 +239,7 @@ class FlowStatistics:
 
     Notes
     -----
-    152 bytes of state a flow id, touched only for ids that occur. The result does not depend on how the packets were
+    160 bytes of state a flow id, touched only for ids that occur. The result does not depend on how the packets were
     cut into batches.
     """
 
@@ -294,8 +313,8 @@ class FlowStatistics:
         for name in ("packets", "bytes", "payload", "retransmits", "out_of_order", "duplicate_acks"):
             for way, side in zip(("fwd", "rev"), sides, strict=True):
                 table[f"{name}_{way}"] = side[name].astype(np.int64)
-        unfinished = sides[0]["state"] & _HANDSHAKE_DONE == 0
-        table["handshake_rtt_ns"] = pd.arrays.IntegerArray(flow["handshake_rtt"].copy(), unfinished)
+        unknown = (~sides[0]["state"] & (_SYN_SENT | _HANDSHAKE_DONE)) != 0
+        table["handshake_rtt_ns"] = pd.arrays.IntegerArray(flow["handshake_rtt"].copy(), unknown)
         for name, values, missing in (("mss", keys.mss, 0), ("window_scale", keys.window_scale, 255)):
             for column, way in enumerate(("fwd", "rev")):
                 announced = values[:, column].copy()

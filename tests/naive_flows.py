@@ -32,7 +32,8 @@ class Side:
 @dataclass
 class Flow:
     sides: tuple[Side, Side] = field(default_factory=lambda: (Side(), Side()))
-    syn_ts: int | None = None
+    syn: tuple[int, set[int]] | None = None  # when, and where the next segment may start
+    handshake_done: bool = False
     handshake_rtt: int | None = None
 
 
@@ -131,11 +132,13 @@ def segments(columns: Mapping[str, np.ndarray], flows: dict[int, Flow]) -> Itera
         own.window = window
         own.last_was_keep_alive = kind == "keep_alive"
 
-        if direction == 0 and flow.handshake_rtt is None:
-            if flags & SYN and not flags & ACK:
-                flow.syn_ts = ts
-            elif flow.syn_ts is not None and flags & (SYN | RST | ACK) == ACK and ts >= flow.syn_ts:
-                flow.handshake_rtt = ts - flow.syn_ts
+        if direction == 0 and not flow.handshake_done:
+            if flags & (SYN | RST | ACK) == SYN:
+                flow.syn = ts, {(seq + 1) % 2**32, end}
+            elif flow.syn is not None and flags & (SYN | RST | ACK) == ACK and seq in flow.syn[1]:
+                flow.handshake_done = True
+                if ts >= flow.syn[0]:
+                    flow.handshake_rtt = ts - flow.syn[0]
 
 
 def flow_rows(columns: Mapping[str, np.ndarray]) -> dict[int, dict[str, int | None]]:

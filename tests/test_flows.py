@@ -27,6 +27,7 @@ from cctoolkit import schema
 from cctoolkit._addresses import addresses_text
 from cctoolkit.errors import ParameterError, SchemaError
 from cctoolkit.flows import FlowStatistics, flow_table
+from cctoolkit.rtt import rtt_samples
 
 CAPTURES = Path(__file__).parents[2] / "shared" / "captures"
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
@@ -142,12 +143,12 @@ def test_long_is_more_than_the_threshold_in_one_direction():
 def test_sparse_flow_numbers_cost_no_memory():
     columns = packet_columns([(1, 1_500_000, 0, 1, 1, ACK, 10, 9)])
     table_of(columns)  # compiled, imports done
-    tracemalloc.start()  # numpy reports what it asks for: 152 bytes a flow id, zeroed lazily
+    tracemalloc.start()  # numpy reports what it asks for: 160 bytes a flow id, zeroed lazily
     table = table_of(columns)
     asked = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert table["packets_fwd"].tolist() == [1]
-    assert asked < 1_500_001 * 153 + 2_000_000
+    assert asked < 1_500_001 * 161 + 2_000_000
 
 
 @given(
@@ -294,6 +295,8 @@ def test_real_captures_agree_with_tshark(path):
         if initial_rtt.get(flow) != handshake.get(flow)
     }
     assert different == HANDSHAKES.get(path.name, {})
+    samples = rtt_samples(capture, method="handshake")
+    assert dict(zip(samples["flow_id"].tolist(), samples["rtt_ns"].tolist(), strict=True)) == handshake
 
 
 def write_pcap(path: Path, rows: Iterable[tuple[int, ...]]) -> None:
@@ -444,6 +447,16 @@ DIFFERENCES = {
         "handshake_rtt_ns",
         30 * MS,
         0,
+    ),
+    "a later segment does not end a handshake whose last ACK was not captured": (
+        [
+            (0, 0, 1000, 0, SYN, 0, 9),
+            (10 * MS, 1, 5000, 1001, SYN | ACK, 0, 9),
+            (90 * MS, 0, 1010, 5001, ACK, 9, 9),
+        ],
+        "handshake_rtt_ns",
+        90 * MS,
+        None,
     ),
     "data from the responder does not end the initiator's handshake": (
         [
