@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from .cdfs import rtt_cdf
 from .delays import rtt
-from .rates import throughput
+from .occupancy import cbiq
+from .rates import BIG_SHARE, throughput
 from .sequence import bytes_in_flight, time_sequence
 from .source import Names
 from .stacking import stack
 from .thinning import thin, thin_rows
 
 __all__ = [
+    "BIG_SHARE",
     "Names",
     "bytes_in_flight",
+    "cbiq",
     "rtt",
     "rtt_cdf",
     "stack",

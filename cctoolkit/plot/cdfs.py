@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from .source import Names, pick_flows
+from .source import Names, pick_flows, sides_of
 from .style import BLACK, COLOURS, figure, line_of, note
 from .thinning import thin
 
@@ -48,17 +48,16 @@ def rtt_cdf(
     counts = samples["flow_id"].value_counts()
     picked = [f for f in pick_flows(counts, flows, most, known=names.has) if f in counts.index]
     rtt_ms = samples["rtt_ns"].to_numpy() / 1e6
-    flow_id, direction = samples["flow_id"].to_numpy(), samples["direction"].to_numpy()
     fig = figure(
         "Distribution of round-trip times", yaxis_title_text="share of samples", yaxis_range=[0, 1.02]
     )
     _value_axis(fig, "RTT (ms)", rtt_ms, log_x)
     if not rtt_ms.size:
         return note(fig, "no RTT samples")
-    _add_cdf(fig, rtt_ms, "all samples", "all samples", "ms", color=BLACK, width=2.5)
+    _add_cdf(fig, rtt_ms, "all samples", "all flows, both directions", "ms", color=BLACK, width=2.5)
     for rank, flow in enumerate(picked):
-        for side in (0, 1):
-            mine = rtt_ms[(flow_id == flow) & (direction == side)]
+        for side, rows in sides_of(samples, flow):
+            mine = rtt_ms[rows]
             look = line_of(rank) | {"width": 1.5} | ({"dash": "dot"} if side else {})
             _add_cdf(fig, mine, names.short(flow, side), names.long(flow, side), "ms", **look)
     return fig

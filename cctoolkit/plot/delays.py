@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from .source import Names, pick_flows, seconds_since, start_of
+from .source import Names, pick_flows, seconds_since, sides_of, start_of
 from .style import COLOURS, POINTS, figure, line_of, note, small
 from .thinning import thin_rows
 
@@ -30,7 +30,8 @@ def rtt(
     """Round-trip times over time: a dot a sample, a colour a flow, filled where the initiator sent the data.
 
     A sample is the time from the tap to the receiver of the data and back, so the two directions of one flow
-    measure the two sides of the tap and must not be mixed.
+    measure the two sides of the tap and must not be mixed. A side with less than a twentieth of a flow's samples
+    (those of handshake and end) is left out.
 
     Parameters
     ----------
@@ -66,16 +67,13 @@ def rtt(
         return note(fig, "no RTT samples")
     ts_ns = samples["ts_ns"].to_numpy()
     time_s = seconds_since(ts_ns, start_of(cap, ts_ns))
-    flow_id, direction = samples["flow_id"].to_numpy(), samples["direction"].to_numpy()
     inside = np.ones(len(samples), np.bool_)
     if between_s is not None:
         inside = (time_s >= between_s[0]) & (time_s <= between_s[1])
+        fig.update_xaxes(range=between_s)
     series = [
-        (rank, flow, side, np.flatnonzero((flow_id == flow) & (direction == side)))
-        for rank, flow in enumerate(picked)
-        for side in (0, 1)
+        (rank, flow, side, rows) for rank, flow in enumerate(picked) for side, rows in sides_of(samples, flow)
     ]
-    series = [one for one in series if one[3].size]
     for rank, flow, side, rows in series:
         rows = rows[inside[rows]]
         rows = rows[np.argsort(time_s[rows], kind="stable")]

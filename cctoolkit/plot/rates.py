@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
+import pandas as pd
 
 from ..capture.model import columns_of
 from ..errors import ParameterError
@@ -17,9 +18,12 @@ from .thinning import thin_rows
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-__all__ = ["throughput"]
+__all__ = ["BIG_SHARE", "throughput"]
 
 _MOST_BINS = 1_000_000
+
+#: Flows with less than this share of the largest's bytes are not compared with it unless asked for.
+BIG_SHARE = 0.01
 
 
 @numba.njit(cache=True, nogil=True, boundscheck=False)
@@ -65,7 +69,8 @@ def throughput(
     bin_s : float, optional
         Width of a bin in seconds; without it about 200 of them, of 1, 2 or 5 times a power of ten.
     flows : iterable of int, optional
-        Which flows, in the order of the colours; without it the `most` with the most bytes.
+        Which flows, in the order of the colours; without it the `most` with the most bytes, if they have at
+        least a hundredth of the largest's.
     between_s : (float, float), optional
         Draw these seconds only.
 
@@ -92,7 +97,10 @@ def throughput(
     way = flow_id.astype(np.int64) * 2 + columns["direction"]
     one_way = np.bincount(way, wire, minlength=2 * (int(flow_id.max()) + 1)).reshape(-1, 2)
     there = np.flatnonzero(one_way.any(axis=1))
-    picked = pick_flows(dict(zip(there.tolist(), one_way[there].max(axis=1), strict=True)), flows, most)
+    sizes = pd.Series(one_way[there].max(axis=1), there)
+    if flows is None:  # a neighbour solicitation every second would make any sharing look unfair
+        flows = pick_flows(sizes[sizes >= BIG_SHARE * sizes.max()], None, most)
+    picked = pick_flows(sizes, flows, most)
     side = one_way[picked].argmax(axis=1)
 
     start_ns = start_of(cap, ts_ns)
@@ -121,7 +129,9 @@ def throughput(
         alive[rank, max(low, 0) : max(high + 1, 0)] = True
 
     scale, unit = _rate_unit(float(mbps.max()))
-    rows = [(0, "all packets", "all packets, both directions", {"color": GREY, "width": 1}, None)]
+    rows: list[tuple[int, str, str, dict[str, Any], str]] = [
+        (0, "all packets", "all packets, both directions", {"color": GREY, "width": 1}, "all packets")
+    ]
     rows += [
         (
             rank + 1,
@@ -164,6 +174,8 @@ def throughput(
     )
     if np.isnan(jain).all():
         note(fig, "Jain's index needs two flows or more at a time", y=0.13)
+    if between_s is not None:
+        fig.update_xaxes(range=between_s)
     drawn = f"{len(picked)} of {there.size:,} flows, " if len(picked) < there.size else ""
     fig.update_layout(
         title_text=f"Throughput and Jain's index ({drawn}bins of {_seconds(bin_s)})",

@@ -260,7 +260,7 @@ def _bars(x: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray,
 
 
 def _shown(name: str, drawn: int, total: int) -> str:
-    return f"{name} ({total:,})" if drawn == total else f"{name} ({drawn:,} of {total:,} drawn)"
+    return f"{name} ({total:,})" if drawn == total else f"{name} ({drawn:,} of {total:,})"
 
 
 def _between(seq: Sequence, between_s: tuple[float, float] | None) -> slice:
@@ -382,11 +382,14 @@ def time_sequence(
                     x=seq.time_s[view][rows],
                     y=seq.start[view][rows],
                     name=name,
+                    showlegend=False,
                     mode="markers",
                     marker={"symbol": symbol, "size": 8, "color": BLACK},
                     hovertemplate=f"%{{x:.6f}} s<br>{name} %{{y:,}}<extra></extra>",
                 )
             )
+    if between_s is not None:
+        fig.update_xaxes(range=between_s)
     low, high = _drawn_range(seq, view)
     fig.update_yaxes(
         range=[low, high]
@@ -480,5 +483,7 @@ def bytes_in_flight(
                 hovertemplate=f"%{{x:.6f}} s<br>{name} %{{y:,}} bytes<extra></extra>",
             )
         )
+    if between_s is not None:
+        fig.update_xaxes(range=between_s)
     top = float(flight[view].max()) if flight[view].size else 1.0
     return fig.update_yaxes(range=[-0.03 * max(top, 20), 1.1 * max(top, 20)])

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..capture.model import Capture, FlowKeys, protocol_name
+from ..capture.model import Capture, FlowKeys
+from ..capture.protocols import protocol_name
 from ..errors import ParameterError
 from .style import escape
 
-__all__ = ["Names", "pick_flows", "seconds_since", "start_of"]
+__all__ = ["Names", "endpoint", "pick_flows", "seconds_since", "sides_of", "start_of"]
 
 
 def start_of(cap: Any, ts_ns: np.ndarray) -> int:
@@ -49,6 +50,17 @@ def pick_flows(
         if flow not in sizes.index and not known(flow):
             raise ParameterError(f"flows: there is no flow {flow} here")
     return picked
+
+
+def sides_of(samples: pd.DataFrame, flow: int) -> list[tuple[int, np.ndarray]]:
+    """The directions of a flow with a twentieth of its RTT samples or more, and the rows of each.
+
+    The other side has the two or three of handshake and end, which would only clutter a figure.
+    """
+    mine = np.flatnonzero(samples["flow_id"].to_numpy() == flow)
+    direction = samples["direction"].to_numpy()[mine]
+    sides = [(side, mine[direction == side]) for side in (0, 1)]
+    return [(side, rows) for side, rows in sides if rows.size and 20 * rows.size >= mine.size]
 
 
 class Names:
@@ -110,8 +122,11 @@ class Names:
             return f"flow {flow_id}" + ("" if direction == 0 else " ←")
         src, sport, dst, dport, _ = ends
         arrow = "→" if direction == 0 else "←"
-        return escape(f"{flow_id}: {_end(shorten(src), sport)} {arrow} {_end(shorten(dst), dport)}")
+        return escape(f"{flow_id}: {endpoint(shorten(src), sport)} {arrow} {endpoint(shorten(dst), dport)}")
 
 
-def _end(host: str, port: int) -> str:
+def endpoint(host: str, port: int) -> str:
+    """Address and port as they are usually written; protocols without ports have port 0 in the tables."""
+    if not port:
+        return host
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import ParameterError
-from .style import LEGEND, figure
+from .style import LEGEND, MARGIN, figure
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -15,6 +16,7 @@ __all__ = ["stack"]
 
 _HEAD_PX = 80  # above each figure, for its title and legend
 _FOOT_PX = 55  # below the last, for the time
+_LEGEND_ROW_PX = 19
 
 
 def stack(*figures: go.Figure, heights: Sequence[float] | None = None) -> go.Figure:
@@ -36,11 +38,17 @@ def stack(*figures: go.Figure, heights: Sequence[float] | None = None) -> go.Fig
     if not figures:
         raise ParameterError("stack needs at least one figure")
     if heights is None:
-        heights = [fig.layout.height - fig.layout.margin.t - fig.layout.margin.b for fig in figures]
+        heights = [
+            fig.layout.height - sum((MARGIN | fig.layout.margin.to_plotly_json())[side] for side in "tb")
+            for fig in figures
+        ]
     if len(heights) != len(figures):
         raise ParameterError(f"heights has {len(heights)} values for {len(figures)} figures")
     inner = sum(heights) + _HEAD_PX * (len(figures) - 1)
-    out = figure(height=int(inner) + _HEAD_PX + _FOOT_PX, margin_t=_HEAD_PX, margin_b=_FOOT_PX)
+    groups = {trace.legendgroup for fig in figures for trace in fig.data if trace.legendgroup}
+    head = max(_HEAD_PX, 45 + _LEGEND_ROW_PX * math.ceil(len(groups) / 2))  # of the first: with all the flows
+    out = figure(height=int(inner) + head + _FOOT_PX, margin_t=head, margin_b=_FOOT_PX)
+    out.update_layout(legend={"y": 1, "yref": "paper"})
     top, axes = float(inner), 0
     named: set[str] = set()  # flows that are in the legend already
     for k, (fig, height) in enumerate(zip(figures, heights, strict=True)):
@@ -56,9 +64,8 @@ def stack(*figures: go.Figure, heights: Sequence[float] | None = None) -> go.Fig
             if "overlaying" in axis:
                 moved["overlaying"] = "y" + news[axis["overlaying"].removeprefix("y")]
             out.layout[f"yaxis{new}"] = moved
-        legend = f"legend{k + 1}" if k else "legend"
-        own = LEGEND | layout.get("legend", {})
-        out.layout[legend] = own | {"y": low + own["y"] * share}
+        legend = f"legend{k + 2}"
+        out.layout[legend] = LEGEND | {"y": top / inner, "yref": "paper", "font": {"size": 11}}
         for trace in fig.data:
             moved = trace.to_plotly_json()
             moved |= {
@@ -80,7 +87,7 @@ def stack(*figures: go.Figure, heights: Sequence[float] | None = None) -> go.Fig
             yref="paper",
             xanchor="left",
             yanchor="bottom",
-            yshift=_HEAD_PX - 38,
+            yshift=(_HEAD_PX if k else head) - 38,
             showarrow=False,
             font_size=15,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import functools
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -35,21 +36,25 @@ def escape(text: object) -> str:
     return html.escape(str(text), quote=False).replace("{", "&#123;").replace("$", "&#36;")
 
 
-#: Beside or above what it explains, in rows as wide as the figure.
+#: Around the axes, in pixels.
+MARGIN = {"l": 70, "r": 20, "t": 60, "b": 80}
+
+#: In rows below the figure, which makes room for as many as there are.
 LEGEND: dict[str, Any] = {
     "orientation": "h",
     "traceorder": "normal",
     "x": 0,
     "xanchor": "left",
-    "y": 1,
+    "y": 0,
+    "yref": "container",
     "yanchor": "bottom",
     "font": {"size": 12},
     "itemsizing": "constant",
 }
 
 
-def figure(title: str = "", height: int = 420, **layout: Any) -> go.Figure:
-    """An empty figure in the common look; `layout` goes to ``update_layout``."""
+@functools.cache
+def _template() -> go.layout.Template:
     import plotly.graph_objects as go
 
     axis = {
@@ -62,36 +67,37 @@ def figure(title: str = "", height: int = 420, **layout: Any) -> go.Figure:
         "automargin": True,
         "title": {"standoff": 8, "font": {"size": 13}},
     }
-    fig = go.Figure()
-    fig.update_layout(
-        template={
-            "layout": {
-                "font": {"family": "Helvetica, Arial, sans-serif", "size": 13, "color": "#222"},
-                "colorway": COLOURS,
-                "paper_bgcolor": "white",
-                "plot_bgcolor": "white",
-                "xaxis": axis,
-                "yaxis": axis,
-                "hoverlabel": {"bgcolor": "white", "font": {"size": 12}, "namelength": -1, "align": "left"},
-                "hovermode": "closest",
-                "legend": LEGEND,
-                "title": {
-                    "font": {"size": 15},
-                    "x": 0,
-                    "xref": "paper",
-                    "xanchor": "left",
-                    "y": 1,
-                    "yref": "container",
-                    "yanchor": "top",
-                    "pad": {"t": 12},
-                },
-            }
-        },
-        title_text=title,
-        height=height,
-        margin={"l": 70, "r": 20, "t": 90, "b": 55},
+    return go.layout.Template(
+        layout={
+            "font": {"family": "Helvetica, Arial, sans-serif", "size": 13, "color": "#222"},
+            "colorway": COLOURS,
+            "paper_bgcolor": "white",
+            "plot_bgcolor": "white",
+            "xaxis": axis,
+            "yaxis": axis,
+            "hoverlabel": {"bgcolor": "white", "font": {"size": 12}, "namelength": -1, "align": "left"},
+            "hovermode": "closest",
+            "legend": LEGEND,
+            "margin": MARGIN,
+            "title": {
+                "font": {"size": 15},
+                "x": 0,
+                "xref": "paper",
+                "xanchor": "left",
+                "y": 1,
+                "yref": "container",
+                "yanchor": "top",
+                "pad": {"t": 12},
+            },
+        }
     )
-    return fig.update_layout(**layout)
+
+
+def figure(title: str = "", height: int = 420, **layout: Any) -> go.Figure:
+    """An empty figure in the common look; `layout` is the rest of its layout, in plotly's words."""
+    import plotly.graph_objects as go
+
+    return go.Figure(layout={"template": _template(), "title_text": title, "height": height} | layout)
 
 
 def small(text: str) -> str:
