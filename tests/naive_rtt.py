@@ -1,0 +1,229 @@
+"""The obvious twins of the kernels in cctoolkit/_rtt_kernels.py: lists, dicts and unbounded integers.
+
+Each takes packets as a list of dicts (the columns of the packets table) and returns samples as tuples
+``(packet, ts_ns, flow_id, direction, rtt_ns)``.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field
+
+FIN, SYN, RST, ACK = 1, 2, 4, 16
+WINDOW = 2**30
+UNSEEN = 2**20
+
+
+def unwrapped(number, near):
+    """The integer that is `number` modulo 2**32 and closest to `near`."""
+    return near + (number - near + 2**31) % 2**32 - 2**31
+
+
+@dataclass
+class Sender:
+    seen: bool = False
+    edge: int | None = None  # end of the highest byte sent
+    reference: int | None = None  # highest acknowledgement, else first byte sent
+    acked: bool = False
+    waiting: list = field(default_factory=list)  # (end, ts_ns)
+    sent_again: list = field(default_factory=list)  # (first, end) of bytes not acknowledged yet
+    edge_then: int = 0  # the edge when something was last sent again
+
+
+def seq_ack(packets, karn=True, one_way=64):
+    senders = {}
+    samples = []
+    for i, p in enumerate(packets):
+        flags = p["tcp_flags"]
+        if flags == 0 or (karn and flags & RST):
+            continue
+        me = senders.setdefault((p["flow_id"], p["direction"]), Sender())
+        other = senders.setdefault((p["flow_id"], 1 - p["direction"]), Sender())
+        me.seen = True
+
+        if flags & ACK:
+            if other.edge is None:
+                a = p["ack"] if other.reference is None else unwrapped(p["ack"], other.reference)
+                if not other.acked or a > other.reference:
+                    other.reference, other.acked = a, True
+            else:
+                a = unwrapped(p["ack"], other.edge)
+                if -WINDOW <= a - other.edge <= UNSEEN:
+                    hit = [ts for end, ts in other.waiting if end == a]
+                    other.waiting = [(end, ts) for end, ts in other.waiting if end > a]
+                    newly_from = other.reference if other.acked else float("-inf")
+                    if hit:
+                        doubt = False
+                        if other.sent_again:
+                            first = min(r[0] for r in other.sent_again)
+                            last = max(r[1] for r in other.sent_again)
+                            doubt = first < a and last > newly_from and a <= other.edge_then
+                        rtt = p["ts_ns"] - hit[0]  # of several copies the first counts
+                        if rtt >= 0 and not doubt:
+                            samples.append((i, p["ts_ns"], p["flow_id"], 1 - p["direction"], rtt))
+                    if not other.acked or a > other.reference:
+                        other.reference, other.acked = a, True
+                        if all(r[1] <= a for r in other.sent_again):
+                            other.sent_again = []
+
+        length = p["payload_bytes"] + bool(flags & SYN) + bool(flags & FIN)
+        if not length:
+            continue
+        if me.edge is not None:
+            s = unwrapped(p["seq"], me.edge)
+            gap = s - me.edge
+            if flags & SYN:
+                anew = not -(2**16) <= gap < 0
+            else:
+                anew = not -WINDOW < gap <= WINDOW or s + length - me.reference > WINDOW
+            if anew:
+                me.waiting, me.sent_again = [], []
+                me.reference, me.acked = s, False
+                me.edge = s
+        else:
+            s = p["seq"]
+            if me.acked:
+                s = unwrapped(s, me.reference)
+                if not -UNSEEN <= s + length - me.reference <= WINDOW:
+                    me.acked = False
+            if not me.acked:
+                me.reference = s
+            me.edge = s
+        end = s + length
+        if karn:
+            if s < me.edge and not (me.acked and min(end, me.edge) <= me.reference):
+                me.sent_again.append((s, min(end, me.edge)))
+                me.edge_then = me.edge
+            wait = end > me.edge and not (me.acked and end <= me.reference)
+        else:
+            wait = all(end != e for e, _ in me.waiting)
+        me.edge = max(me.edge, end)
+        if wait:
+            if not other.seen and len(me.waiting) >= one_way:
+                me.waiting.remove(min(me.waiting))
+            me.waiting.append((end, p["ts_ns"]))
+    return samples
+
+
+def timestamps(packets, one_way=64):
+    senders = {}
+    samples = []
+    for i, p in enumerate(packets):
+        flags = p["tcp_flags"]
+        if flags == 0 or not p["has_ts"]:
+            continue
+        me = senders.setdefault((p["flow_id"], p["direction"]), Sender())
+        other = senders.setdefault((p["flow_id"], 1 - p["direction"]), Sender())
+        me.seen = True
+        if flags & ACK and p["tsecr"] and other.edge is not None:
+            echo = unwrapped(p["tsecr"], other.edge)
+            if -WINDOW <= echo - other.edge <= 0:
+                for value, ts in other.waiting:
+                    if value == echo and p["ts_ns"] >= ts:
+                        samples.append((i, p["ts_ns"], p["flow_id"], 1 - p["direction"], p["ts_ns"] - ts))
+                other.waiting = [(v, t) for v, t in other.waiting if v > echo]
+                other.reference = max(other.reference, echo)
+        if not p["tsval"]:
+            continue
+        value = p["tsval"] if me.edge is None else unwrapped(p["tsval"], me.edge)
+        if me.edge is None:
+            me.reference = value
+        else:
+            gap = value - me.edge
+            if not -WINDOW <= gap <= WINDOW or (flags & SYN and gap < 0) or value - me.reference > WINDOW:
+                me.waiting = []
+                me.reference = value
+            elif gap <= 0:
+                continue
+        me.edge = value
+        if not other.seen and len(me.waiting) >= one_way:
+            del me.waiting[0]
+        me.waiting.append((value, p["ts_ns"]))
+    return samples
+
+
+def handshake(packets):
+    syns, answered = {}, {}
+    samples = []
+    for i, p in enumerate(packets):
+        flags, flow, side = p["tcp_flags"], p["flow_id"], p["direction"]
+        if flags & (SYN | ACK | RST) == SYN:
+            if answered.get(flow) != p["seq"]:
+                syns[flow] = (side, p["seq"], p["payload_bytes"], p["ts_ns"])
+                answered.pop(flow, None)
+        elif flags & (SYN | ACK | RST) == ACK and flow in syns and syns[flow][0] == side:
+            _, isn, payload, ts = syns[flow]
+            if (p["seq"] - isn - 1) % 2**32 in (0, payload):
+                del syns[flow]
+                answered[flow] = isn
+                if p["ts_ns"] >= ts:
+                    samples.append((i, p["ts_ns"], flow, side, p["ts_ns"] - ts))
+    return samples
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def data_plane(packets, table_size=65536, stages=2, timeout_ms=1000, signature_bits=32, fid=None):
+    """`fid` maps (flow_id, direction) to the hash of the five-tuple; returns samples and counters."""
+    if fid is None:
+
+        def fid(flow, side):
+            return zlib.crc32(flow.to_bytes(4, "big") + bytes([side]))
+
+    tables = [[None] * table_size for _ in range(stages)]  # None or [signature, ts_ns, void]
+    samples = []
+    names = "segments inserted expired not_inserted voided acks matched matched_void matched_late backwards"
+    count = dict.fromkeys(names.split(), 0)
+
+    def places(flow, side, number):
+        key = fid(flow, side).to_bytes(4, "big") + number.to_bytes(4, "big")
+        c1, c2 = zlib.crc32(key), crc32c(key)
+        return [(c1 + k * c2) % table_size for k in range(stages)], c2 >> (32 - signature_bits) or 1
+
+    for i, p in enumerate(packets):
+        flags, flow, side, now = p["tcp_flags"], p["flow_id"], p["direction"], p["ts_ns"]
+        if flags == 0 or flags & RST:
+            continue
+        if flags & ACK:
+            count["acks"] += 1
+            at, signature = places(flow, 1 - side, p["ack"])
+            for table, place in zip(tables, at, strict=True):
+                entry = table[place]
+                if entry and entry[0] == signature:
+                    table[place] = None
+                    if now - entry[1] > timeout_ms * 1_000_000:
+                        count["matched_late"] += 1
+                    elif entry[2]:
+                        count["matched_void"] += 1
+                    elif now < entry[1]:
+                        count["backwards"] += 1
+                    else:
+                        count["matched"] += 1
+                        samples.append((i, now, flow, 1 - side, now - entry[1]))
+                    break
+        length = p["payload_bytes"] + bool(flags & SYN) + bool(flags & FIN)
+        if length:
+            count["segments"] += 1
+            at, signature = places(flow, side, (p["seq"] + length) % 2**32)
+            done = False
+            for table, place in zip(tables, at, strict=True):
+                entry = table[place]
+                alive = entry is not None and now - entry[1] <= timeout_ms * 1_000_000
+                if alive and entry[0] == signature:
+                    count["voided"] += not entry[2]
+                    entry[2] = True
+                    done = True
+                elif not alive and not done:
+                    count["expired"] += entry is not None
+                    count["inserted"] += 1
+                    table[place] = [signature, now, False]
+                    done = True
+            count["not_inserted"] += not done
+    return samples, count

@@ -1,0 +1,679 @@
+"""RTT pairing: the kernels against their naive twins, and what each rule of cctoolkit.rtt says, one test a rule."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import random
+import sys
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent))
+import naive_rtt
+
+from cctoolkit import rtt, schema
+from cctoolkit.capture.model import Capture, CaptureMeta, FlowKeys
+from cctoolkit.errors import ParameterError, SchemaError
+from cctoolkit.rtt import DataPlaneTables, RttPairing, rtt_samples, rtt_summary
+
+FIN, SYN, RST, ACK = 1, 2, 4, 16
+MS = 1_000_000
+DEFAULTS = dict.fromkeys(schema.PACKETS, 0)
+
+
+def packet(ms, side, seq=0, ack=0, payload=0, flags=ACK, flow=0, **more):
+    """One row of the packets table."""
+    numbers = {"seq": seq % 2**32, "ack": ack % 2**32, "payload_bytes": payload, "tcp_flags": flags}
+    return DEFAULTS | {"ts_ns": round(ms * MS), "flow_id": flow, "direction": side} | numbers | more
+
+
+def columns(packets):
+    return {name: np.array([p[name] for p in packets], dtype) for name, dtype in schema.PACKETS.items()}
+
+
+def as_tuples(samples):
+    names = ("packet", "ts_ns", "flow_id", "direction", "rtt_ns")
+    return list(zip(*(samples[name].tolist() for name in names), strict=True))
+
+
+def in_batches(pairing, packets, cuts=()):
+    """All samples of `packets` cut at `cuts` (fractions of their number)."""
+    cols = columns(packets)
+    edges = [0, *sorted(round(len(packets) * cut) for cut in cuts), len(packets)]
+    found = []
+    for start, stop in itertools.pairwise(edges):
+        found += as_tuples(pairing.update({name: c[start:stop] for name, c in cols.items()}))
+    return found
+
+
+def samples_ms(packets, method="seq_ack", **options):
+    """(time of the ACK, direction of the data, RTT) in milliseconds."""
+    table = rtt_samples(columns(packets), method, **options)
+    schema.check(table, "rtt_samples")
+    assert (table["method"] == method).all()
+    return [
+        (t / MS, d, r / MS)
+        for t, d, r in zip(table["ts_ns"], table["direction"], table["rtt_ns"], strict=True)
+    ]
+
+
+# ---------------------------------------------------------------- kernels and twins
+
+KINDS = ["data"] * 8 + ["ack"] * 6 + ["again"] * 2 + ["fin", "syn", "rst", "jump", "stray_ack", "not_tcp"]
+ODD = 5  # of KINDS
+
+
+def stream(seed, n):
+    """`n` packets of a few flows: data, retransmissions of any cut, ACKs of any kind, wraps, jumps, clocks set back."""
+    rng = random.Random(seed)
+    flows = rng.choice([1, 1, 1, 3])
+    kinds = KINDS[:-ODD] if rng.random() < 0.4 else KINDS
+    one_way = rng.random() < 0.2
+    starts = [rng.choice([0, 1, 1000, 2**31 - 700, 2**32 - 900, 2**32 - 1]) for _ in range(2 * flows)]
+    first = list(starts)  # of the bytes sent
+    edge = list(starts)
+    ends = [[s] for s in starts]  # where segments ended: what a receiver acknowledges
+    acked = [0] * 2 * flows  # how many of these were
+    clock, clock_start = [100, 100], rng.choice([0, 2**32 - 110])
+    now, packets = 0, []
+    for _ in range(n):
+        now += rng.choice([0, 1, 1, 2, 3, 5, -2])
+        flow, side, kind = rng.randrange(flows), rng.randrange(2), rng.choice(kinds)
+        if one_way and rng.random() < 0.9:
+            side = 0
+        me, other = 2 * flow + side, 2 * flow + 1 - side
+        seq, length, flags = edge[me], 0, ACK
+        ack = ends[other][acked[other]]
+        if kind == "data":
+            length = rng.choice([1, 100, 100, 100, 250])
+        elif kind == "ack":
+            acked[other] = min(acked[other] + rng.choice([0, 1, 1, 1, 2, 9]), len(ends[other]) - 1)
+            ack = ends[other][acked[other]] - (rng.random() < 0.1 and rng.randrange(150))
+        elif kind == "again":
+            if rng.random() < 0.5:
+                i = rng.randrange(max(0, len(ends[me]) - 6), len(ends[me]))
+                seq = ends[me][i]
+                length = ends[me][i + 1] - seq if i + 1 < len(ends[me]) else 50
+            else:
+                seq -= rng.randrange(min(edge[me] - first[me], 600) + 1)
+                length = rng.randrange(300)
+            length = max(length, 0)
+        elif kind == "syn":
+            flags = rng.choice([SYN, SYN | ACK])
+            seq = rng.choice(
+                [first[me]] * 3
+                + [edge[me], edge[me] + rng.randrange(2**32), edge[me] - 2**16 - rng.randrange(3)]
+            )
+            length = rng.choice([0, 0, 50])
+        elif kind == "fin":
+            flags, length = FIN | ACK, rng.randrange(3)
+        elif kind == "rst":
+            flags, length = rng.choice([RST, RST | ACK]), rng.randrange(2)
+        elif kind == "jump":
+            seq += rng.choice([2**30, -(2**30), 2**29, 2**31]) + rng.randrange(-2, 3) * rng.choice([1, 100])
+            length = rng.choice([1, 100, 2**20])
+        elif kind == "stray_ack":
+            ack += rng.choice([2**20, 2**30, -(2**30), 2**31, 1000]) + rng.randrange(-1, 2)
+        elif kind == "not_tcp":
+            flags, length = 0, 100
+        clock[side] += rng.choice([0, 0, 1, 1, 2, -1]) + (kind == "jump") * rng.choice([0, 2**30, 2**31 - 1])
+        packets.append(
+            packet(now, side, seq, ack, length, flags, flow, has_ts=rng.random() < 0.9,
+                   tsval=(clock[side] + clock_start) % 2**32,
+                   tsecr=(clock[1 - side] - rng.choice([0, 0, 0, 1, 2]) + clock_start) % 2**32)
+        )  # fmt: skip
+        end = seq + length + bool(flags & SYN) + bool(flags & FIN)
+        if end != seq and flags and not flags & RST:
+            if kind in ("syn", "jump"):
+                first[me], ends[me], acked[me], edge[me] = seq, [seq], 0, end
+            if end > edge[me] or kind in ("syn", "jump"):
+                edge[me] = end
+                ends[me].append(end)
+    return packets
+
+
+streams = st.builds(stream, st.integers(0, 2**32), st.integers(0, 120))
+cuttings = st.lists(st.floats(0, 1), max_size=4)
+
+
+@pytest.fixture(autouse=True)
+def small_pools(monkeypatch):
+    """Pools of two nodes, so that every test makes them grow."""
+    monkeypatch.setattr(rtt, "_FIRST_NODES", 2)
+
+
+@given(streams, cuttings, st.booleans(), st.sampled_from([1, 2, 64]))
+@settings(max_examples=400, deadline=None)
+def test_seq_ack_is_its_naive_twin(packets, cuts, karn, one_way):
+    pairing = RttPairing("seq_ack", karn=karn, one_way_segments=one_way)
+    assert in_batches(pairing, packets, cuts) == naive_rtt.seq_ack(packets, karn, one_way)
+
+
+@given(streams, cuttings, st.sampled_from([1, 2, 64]))
+@settings(max_examples=200, deadline=None)
+def test_timestamps_is_its_naive_twin(packets, cuts, one_way):
+    pairing = RttPairing("timestamps", one_way_segments=one_way)
+    assert in_batches(pairing, packets, cuts) == naive_rtt.timestamps(packets, one_way)
+
+
+@given(streams, cuttings)
+@settings(max_examples=200, deadline=None)
+def test_handshake_is_its_naive_twin(packets, cuts):
+    assert in_batches(RttPairing("handshake"), packets, cuts) == naive_rtt.handshake(packets)
+
+
+@given(
+    streams,
+    cuttings,
+    st.sampled_from([1, 2, 8, 1024]),
+    st.integers(1, 3),
+    st.sampled_from([1, 3, 32]),
+    st.sampled_from([1, 5, 1000]),
+)
+@settings(max_examples=200, deadline=None)
+def test_data_plane_is_its_naive_twin(packets, cuts, size, stages, bits, timeout_ms):
+    pairing = RttPairing("data_plane", tables=DataPlaneTables(size, stages, timeout_ms, bits))
+    samples, counters = naive_rtt.data_plane(packets, size, stages, timeout_ms, bits)
+    assert in_batches(pairing, packets, cuts) == samples
+    assert pairing.counters == counters
+
+
+@given(streams)
+@settings(max_examples=100, deadline=None)
+def test_karn_only_leaves_out(packets):
+    """Samples with Karn's rule are samples without it (as long as no RST takes part, which only tshark lets answer)."""
+    packets = [p for p in packets if not p["tcp_flags"] & RST]
+    with_rule = in_batches(RttPairing(karn=True), packets)
+    assert set(with_rule) <= set(in_batches(RttPairing(karn=False), packets))
+
+
+def test_the_streams_above_reach_everything():
+    """A generator without samples, doubts and drops would prove nothing."""
+    seen = {}
+    for method in rtt.METHODS:
+        for seed in range(300):
+            pairing = RttPairing(
+                method,
+                one_way_segments=2,
+                tables=DataPlaneTables(8, 2, 20) if method == "data_plane" else None,
+            )
+            in_batches(pairing, stream(seed, 120))
+            for name, count in pairing.counters.items():
+                seen[method, name] = seen.get((method, name), 0) + count
+    never = {
+        ("timestamps", "karn_suppressed"),
+        ("handshake", "karn_suppressed"),
+        ("handshake", "one_way_dropped"),
+    }
+    rare = {key for key, count in seen.items() if count < 8}
+    assert rare == never, {key: seen[key] for key in rare ^ never}
+
+
+# ---------------------------------------------------------------- seq_ack, rule by rule
+
+MSS = 1000
+
+
+def exchange(*segments):
+    """Packets from ``(ms, first byte, length)`` of side 0 and ``(ms, ack)`` of side 1, in order of time."""
+    made = [packet(s[0], 0, s[1], 0, s[2]) if len(s) == 3 else packet(s[0], 1, 0, s[1]) for s in segments]
+    return sorted(made, key=lambda p: p["ts_ns"])
+
+
+def test_expected_ack_counts_syn_and_fin():
+    packets = [
+        packet(0, 0, 99, flags=SYN),
+        packet(10, 1, 499, 100, flags=SYN | ACK),
+        packet(30, 0, 100, 500),
+        packet(40, 0, 100, 500, payload=50, flags=FIN | ACK),
+        packet(70, 1, 500, 151, flags=FIN | ACK),
+        packet(75, 0, 151, 501),
+    ]
+    assert samples_ms(packets) == [(10, 0, 10), (30, 1, 20), (70, 0, 30), (75, 1, 5)]
+
+
+def test_cumulative_ack_samples_the_last_segment_it_covers():
+    assert samples_ms(exchange((0, 0, MSS), (1, 1000, MSS), (2, 2000, MSS), (12, 2000), (20, 3000))) == [
+        (12, 0, 11),
+        (20, 0, 18),
+    ]
+
+
+def test_duplicate_acks_give_nothing_more():
+    assert samples_ms(exchange((0, 0, MSS), (9, 1000), (10, 1000), (11, 1000))) == [(9, 0, 9)]
+
+
+def test_ack_inside_a_segment_gives_none_and_its_end_does():
+    assert samples_ms(exchange((0, 0, 65160), (10, 1448), (11, 2896), (30, 65160))) == [(30, 0, 30)]
+
+
+def test_sequence_numbers_wrap():
+    start = 2**32 - 1500
+    packets = exchange(
+        (0, start, MSS), (1, start + 1000, MSS), (2, start + 2000, MSS), (9, start + 2000), (10, start + 3000)
+    )
+    assert samples_ms(packets) == [(9, 0, 8), (10, 0, 8)]
+
+
+def test_ack_before_its_segment_is_no_answer():
+    """Of two captures merged: the ACK comes first, and the next ACK of the same number is no answer either."""
+    assert samples_ms(exchange((0, 0, MSS), (5, 1000), (6, 2000), (7, 1000, MSS), (30, 2000))) == [(5, 0, 5)]
+
+
+def test_negative_samples_are_counted_not_given():
+    packets = [packet(5, 0, 0, payload=10), packet(3, 1, 0, 10)]
+    table = rtt_samples(columns(packets))
+    assert len(table) == 0
+    assert table.attrs["rtt"]["backwards"] == 1
+
+
+def test_both_copies_of_a_retransmission_are_left_out():
+    packets = exchange((0, 0, MSS), (100, 0, MSS), (120, 1000), (130, 1000, MSS), (140, 2000))
+    assert samples_ms(packets) == [(140, 0, 10)]
+    assert samples_ms(packets, karn=False) == [(120, 0, 120), (140, 0, 10)]
+
+
+def test_what_waited_behind_a_hole_is_left_out():
+    """1000 is lost before the tap, 2000 arrives and waits: its ACK is late by the recovery."""
+    packets = exchange(
+        (0, 0, MSS), (1, 2000, MSS), (10, 1000), (300, 1000, MSS), (310, 3000), (311, 3000, MSS), (320, 4000)
+    )
+    assert samples_ms(packets) == [(10, 0, 10), (320, 0, 9)]
+    assert samples_ms(packets, karn=False) == [(10, 0, 10), (310, 0, 309), (320, 0, 9)]
+
+
+def test_retransmission_cut_differently_is_left_out():
+    assert samples_ms(exchange((0, 0, MSS), (1, 1000, MSS), (90, 0, 2000), (99, 2000))) == []
+    assert samples_ms(exchange((0, 0, 2000), (90, 0, MSS), (99, 1000), (100, 2000))) == [(100, 0, 100)]
+
+
+def test_retransmission_with_new_bytes_is_a_sample_of_them():
+    assert samples_ms(exchange((0, 0, MSS), (90, 0, 1500), (99, 1500))) == [(99, 0, 9)]
+
+
+def test_segments_sent_after_a_retransmission_are_samples():
+    """Also while the retransmitted range is not acknowledged: these were sent once, and later."""
+    assert samples_ms(exchange((0, 0, MSS), (50, 0, MSS), (51, 1000, MSS), (61, 2000))) == [(61, 0, 10)]
+
+
+def test_spurious_retransmission_puts_nothing_in_doubt():
+    """0 to 1000 had been acknowledged; the segment behind it is in flight and is a good sample."""
+    assert samples_ms(exchange((0, 0, MSS), (1, 1000, MSS), (9, 1000), (9.5, 0, MSS), (11, 2000))) == [
+        (9, 0, 9),
+        (11, 0, 10),
+    ]
+
+
+def test_keep_alives():
+    none = exchange((0, 0, MSS), (10, 1000), (5000, 999, 0), (5010, 1000))
+    one = exchange((0, 0, MSS), (10, 1000), (5000, 999, 1), (5010, 1000))
+    assert samples_ms(none) == samples_ms(one) == [(10, 0, 10)]
+    assert samples_ms(none, karn=False) == [(10, 0, 10)]
+    assert samples_ms(one, karn=False) == [(10, 0, 10), (5010, 0, 10)]
+
+
+@pytest.mark.parametrize("flags", [RST, RST | ACK])
+def test_rst_is_no_answer(flags):
+    packets = [packet(0, 0, 0, payload=10), packet(10, 1, 0, 10, flags=flags)]
+    assert samples_ms(packets) == []
+    assert samples_ms(packets, karn=False) == ([(10, 0, 10)] if flags & ACK else [])
+
+
+def test_both_directions_at_once():
+    packets = [packet(0, 0, 0, 70, payload=10), packet(5, 1, 70, 10, payload=20), packet(11, 0, 10, 90)]
+    assert samples_ms(packets) == [(5, 0, 5), (11, 1, 6)]
+
+
+def test_a_new_connection_on_the_same_flow_starts_anew():
+    """Its numbers are far below the old ones; the old segment is not answered by the new connection."""
+    old = [packet(0, 0, 3 * 10**9, payload=10), packet(1, 1, 7, 3 * 10**9)]
+    new = [
+        packet(50, 0, 99, flags=SYN),
+        packet(60, 1, 4, 100, flags=SYN | ACK),
+        packet(70, 0, 100, 5, payload=10),
+    ]
+    packets = [*old, *new, packet(85, 1, 5, 110)]
+    assert samples_ms(packets) == [(60, 0, 10), (70, 1, 10), (85, 0, 15)]
+
+
+def test_one_stray_packet_does_not_end_the_samples():
+    """A sequence number or an ACK far outside any window costs what is outstanding, no more."""
+    for stray in (
+        packet(12, 0, 2**31, payload=10),
+        packet(12, 1, 0, 2**31),
+        packet(12, 1, 0, 1000 + 2**20 + 1),
+    ):
+        packets = exchange((0, 0, MSS), (10, 1000), (20, 1000, MSS), (30, 2000))
+        packets.insert(2, stray)
+        assert samples_ms(packets)[-1] == (30, 0, 10), stray
+
+
+def test_a_gigabyte_without_an_ack_is_given_up():
+    """Past 2**31 bytes the first segment would look as if it were ahead of every ACK, and block all."""
+    start, step = 77, 2**20
+    data = [packet(i, 0, start + i * step, payload=step) for i in range(2200)]
+    packets = [packet(0, 1, 0, start), *data, packet(2200, 1, 0, start + 2200 * step)]
+    assert samples_ms(packets) == [(2200, 0, 1)]
+
+
+def test_one_way_flows_keep_only_the_newest():
+    data = [packet(i, 0, 10 * i, payload=10) for i in range(100)]
+    late = [packet(200, 1, 0, 10 * 95), packet(201, 1, 0, 1000)]
+    pairing = RttPairing(one_way_segments=4)
+    assert [s[4] / MS for s in in_batches(pairing, data + late)] == [201 - 99]
+    assert pairing.counters["one_way_dropped"] == 96
+    assert pairing.counters["segments"] == 100
+    both_seen = [packet(0, 1, 0, 0), *data, *late]
+    assert samples_ms(both_seen, one_way_segments=4) == [(200, 0, 106), (201, 0, 102)]
+
+
+def test_one_way_flows_do_not_fill_the_pool():
+    rng = np.random.default_rng(1)
+    n = 200_000
+    cols = columns([packet(0, 0)]) | {
+        "ts_ns": np.arange(n),
+        "flow_id": rng.integers(0, 50, n).astype(np.uint32),
+    }
+    for name, dtype in schema.PACKETS.items():
+        cols[name] = np.resize(cols[name], n).astype(dtype)
+    cols["seq"] = np.arange(n, dtype=np.uint32) * 100
+    cols["payload_bytes"][:] = 100
+    pairing = RttPairing()
+    assert len(pairing.update(cols)["ts_ns"]) == 0
+    assert pairing._control[1] <= 50 * 64 + 1
+
+
+# ---------------------------------------------------------------- the other methods
+
+
+def test_handshake_is_the_sum_of_its_halves():
+    packets = [
+        packet(0, 0, 99, flags=SYN),
+        packet(10, 1, 499, 100, flags=SYN | ACK),
+        packet(30, 0, 100, 500, payload=20),
+    ]
+    assert samples_ms(packets, "handshake") == [(30, 0, 30)]
+    assert sum(rtt_ms for *_, rtt_ms in samples_ms(packets)) == 30
+
+
+def test_handshake_needs_no_other_direction():
+    assert samples_ms([packet(0, 0, 99, flags=SYN), packet(30, 0, 100, 500)], "handshake") == [(30, 0, 30)]
+
+
+def test_handshake_is_measured_from_the_last_syn():
+    packets = [packet(0, 0, 99, flags=SYN), packet(1000, 0, 99, flags=SYN), packet(1030, 0, 100, 500)]
+    assert samples_ms(packets, "handshake") == [(1030, 0, 30)]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        packet(30, 1, 0, 100, flags=RST | ACK),  # refused
+        packet(30, 0, 100, 500, flags=RST | ACK),  # given up
+        packet(30, 1, 500, 100),  # of the other side
+        packet(30, 0, 5000, 500),  # not the first segment
+    ],
+)
+def test_not_a_handshake(answer):
+    assert samples_ms([packet(0, 0, 99, flags=SYN), answer], "handshake") == []
+
+
+def test_handshake_with_data_in_the_syn():
+    for seq in (100, 150):  # accepted or not
+        packets = [packet(0, 0, 99, payload=50, flags=SYN), packet(30, 0, seq, 500)]
+        assert samples_ms(packets, "handshake") == [(30, 0, 30)]
+
+
+def stamped(ms, side, tsval, tsecr, **more):
+    return packet(ms, side, tsval=tsval % 2**32, tsecr=tsecr % 2**32, has_ts=True, **more)
+
+
+def test_timestamps_first_sight_to_first_echo():
+    packets = [
+        stamped(0, 0, 100, 0, flags=SYN),
+        stamped(10, 1, 900, 100, flags=SYN | ACK),
+        stamped(25, 0, 125, 900),
+        stamped(26, 0, 125, 900),  # neither value is new, the echo was matched
+        stamped(35, 1, 925, 125),
+        stamped(36, 1, 925, 125),
+    ]
+    assert samples_ms(packets, "timestamps") == [(10, 0, 10), (25, 1, 15), (35, 0, 10)]
+
+
+def test_timestamps_wrap():
+    packets = [stamped(i, 0, 2**32 - 2 + i, 1) for i in range(5)] + [
+        stamped(9 + i, 1, 7, 2**32 - 2 + i) for i in range(5)
+    ]
+    # 0 is no value, neither sent nor echoed
+    assert samples_ms(packets, "timestamps") == [(9, 0, 9), (10, 0, 9), (12, 0, 9), (13, 0, 9)]
+
+
+def test_timestamps_need_the_ack_flag_and_the_option():
+    assert samples_ms([stamped(0, 0, 5, 0), stamped(9, 1, 7, 5, flags=SYN)], "timestamps") == []
+    assert samples_ms([packet(0, 0, tsval=5), packet(9, 1, tsecr=5)], "timestamps") == []
+
+
+# ---------------------------------------------------------------- data plane
+
+
+def test_crc_tables_give_the_published_check_values():
+    """CRC-32 as zlib's; CRC-32C of "123456789" is 0xE3069283 (RFC 3720, appendix B.4, gives its other examples)."""
+    for table, expected in (
+        (rtt.kernels.CRC32_TABLE, zlib.crc32(b"123456789")),
+        (rtt.kernels.CRC32C_TABLE, 0xE3069283),
+    ):
+        crc = 0xFFFFFFFF
+        for byte in b"123456789":
+            crc = crc >> 8 ^ int(table[(crc ^ byte) & 255])
+        assert crc ^ 0xFFFFFFFF == expected
+    assert naive_rtt.crc32c(b"123456789") == 0xE3069283
+
+
+@given(streams)
+@settings(max_examples=50, deadline=None)
+def test_large_tables_miss_nothing_exact_memory_finds(packets):
+    """Where nothing is sent twice, large tables find what seq_ack finds (and more: also below a higher ACK)."""
+    sent, once = set(), []
+    for p in packets:
+        end = (p["flow_id"], p["direction"], p["seq"] + p["payload_bytes"])
+        if not p["tcp_flags"] & (SYN | FIN | RST) and not (p["payload_bytes"] and end in sent):
+            once.append(p)
+            sent.add(end)
+    tables = DataPlaneTables(1 << 20, 4, 86_400_000)
+    exact = in_batches(RttPairing(karn=True), once)
+    assert set(exact) <= set(in_batches(RttPairing("data_plane", tables=tables), once))
+
+
+def busy(n=6000, flows=40):
+    """Many segments in flight at once, each acknowledged after 20 ms, none lost."""
+    packets = []
+    for i in range(n):
+        flow, k = i % flows, i // flows
+        packets.append(packet(i * 0.01, 0, k * 100, payload=100, flow=flow))
+        packets.append(packet(i * 0.01 + 20, 1, 0, k * 100 + 100, flow=flow))
+    return sorted(packets, key=lambda p: p["ts_ns"])
+
+
+def test_what_the_bounds_cost():
+    packets = busy()
+    assert len(samples_ms(packets)) == 6000
+    lost = []
+    for size in (1 << 8, 1 << 10, 1 << 12, 1 << 16):
+        table = rtt_samples(columns(packets), "data_plane", tables=DataPlaneTables(size))
+        cost = table.attrs["data_plane"]
+        assert (cost["table_size"], cost["stages"], cost["timeout_ms"], cost["signature_bits"]) == (
+            size,
+            2,
+            1000,
+            32,
+        )
+        assert cost["matched"] == len(table) == cost["inserted"]
+        assert cost["inserted"] + cost["not_inserted"] == cost["segments"] == 6000
+        lost.append(cost["not_inserted"])
+    assert lost == sorted(lost, reverse=True) and lost[0] > 1000 and lost[-1] == 0
+
+
+def test_a_second_stage_takes_what_collides_in_the_first():
+    """With one CRC salted for each stage it would not: keys that collide once would collide always."""
+    packets = busy()
+    one, two = (
+        rtt_samples(columns(packets), "data_plane", tables=DataPlaneTables(size, stages)).attrs["data_plane"]
+        for size, stages in ((1 << 13, 1), (1 << 12, 2))
+    )
+    assert two["not_inserted"] < one["not_inserted"] / 2  # of the same memory
+
+
+def test_entries_expire():
+    late = [packet(0, 0, 0, payload=10), packet(51, 1, 0, 10)]
+    table = rtt_samples(columns(late), "data_plane", tables=DataPlaneTables(1, 1, timeout_ms=50))
+    assert len(table) == 0 and table.attrs["data_plane"]["matched_late"] == 1
+    replaced = [packet(0, 0, 0, payload=10), packet(51, 0, 10, payload=10), packet(60, 1, 0, 20)]
+    table = rtt_samples(columns(replaced), "data_plane", tables=DataPlaneTables(1, 1, timeout_ms=50))
+    assert table["rtt_ns"].tolist() == [9 * MS] and table.attrs["data_plane"]["expired"] == 1
+    taken = [packet(0, 0, 0, payload=10), packet(50, 0, 10, payload=10), packet(60, 1, 0, 20)]
+    table = rtt_samples(columns(taken), "data_plane", tables=DataPlaneTables(1, 1, timeout_ms=50))
+    assert len(table) == 0 and table.attrs["data_plane"]["not_inserted"] == 1
+
+
+def five_tuple(version, flow):
+    """A made-up five-tuple: (addresses, ports) of the initiator and the responder."""
+    rng = random.Random(flow)
+    return [(rng.randbytes(4 if version == 4 else 16), rng.randrange(2**16)) for _ in range(2)]
+
+
+def test_data_plane_hashes_the_five_tuple():
+    """Entry for entry: samples and counts of the twin, which hashes the bytes the docstring names with zlib."""
+    packets = [p | {"flow_id": 3 * p["flow_id"]} for p in busy(2000, 10)]
+    ids = np.arange(0, 30, 3, dtype=np.uint32)
+    keys = FlowKeys(**{f.name: np.zeros((10, 16), np.uint8) for f in dataclasses.fields(FlowKeys)})
+    keys = dataclasses.replace(keys, flow_id=ids, ip_version=np.where(ids % 2, 6, 4), protocol=np.full(10, 6))
+    hashes = {}
+    ports = np.zeros((2, 10), np.uint16)
+    for row, flow in enumerate(ids.tolist()):
+        version = 6 if flow % 2 else 4
+        ends = five_tuple(version, flow)
+        for side, (address, port) in enumerate(ends):
+            (keys.src, keys.dst)[side][row, : len(address)] = list(address)
+            ports[side, row] = port
+            (src, sport), (dst, dport) = (ends[side], ends[1 - side])
+            wire = src + dst + bytes([6]) + sport.to_bytes(2, "big") + dport.to_bytes(2, "big")
+            assert len(wire) == (13 if version == 4 else 37)
+            hashes[flow, side] = zlib.crc32(wire)
+    keys = dataclasses.replace(keys, sport=ports[0], dport=ports[1])
+    pairing = RttPairing("data_plane", tables=DataPlaneTables(1024, 2, 25, 12))
+    samples = as_tuples(pairing.update(columns(packets), keys))
+    assert (samples, pairing.counters) == naive_rtt.data_plane(packets, 1024, 2, 25, 12, lambda *k: hashes[k])
+    assert len(samples) > 20
+
+
+# ---------------------------------------------------------------- tables and arguments
+
+
+def test_inputs_are_interchangeable():
+    packets = stream(5, 100)
+    cols = columns(packets)
+    expected = rtt_samples(cols)
+    assert len(expected) > 5
+    frame = pd.DataFrame(cols)
+    meta = CaptureMeta(path="made by hand")
+    keys = FlowKeys(**{f.name: np.empty(0, np.uint32) for f in dataclasses.fields(FlowKeys)})
+    for source in (frame, Capture(cols, keys, meta), {name: c[::-1][::-1] for name, c in cols.items()}):
+        pd.testing.assert_frame_equal(rtt_samples(source), expected)
+
+
+def test_no_packets_no_samples():
+    for method in rtt.METHODS:
+        table = rtt_samples(schema.empty("packets").astype(schema.PACKETS), method)
+        schema.check(table, "rtt_samples")
+        assert len(table) == 0
+        assert len(rtt_summary(table)) == 0
+
+
+def test_flow_numbers_may_be_far_apart():
+    """State is made by number, lazily: a number near 2**27 costs address space, no memory and no time."""
+    packets = [p | {"flow_id": 2**27} for p in exchange((0, 0, MSS), (9, 1000))]
+    for method, found in (("seq_ack", 1), ("data_plane", 1), ("handshake", 0), ("timestamps", 0)):
+        assert len(samples_ms(packets, method)) == found
+
+
+def test_counters_add_up():
+    for seed in range(20):
+        table = rtt_samples(columns(stream(seed, 100)), "data_plane", tables=DataPlaneTables(16))
+        cost = table.attrs["data_plane"]
+        assert cost["matched"] == len(table)
+        assert (
+            cost["inserted"]
+            >= cost["matched"] + cost["matched_void"] + cost["matched_late"] + cost["backwards"]
+        )
+
+
+def test_parquet_keeps_the_samples(tmp_path):
+    table = rtt_samples(columns(stream(5, 100)))
+    schema.write_parquet(table, tmp_path / "rtt.parquet", "rtt_samples")
+    back, _ = schema.read_parquet(tmp_path / "rtt.parquet", "rtt_samples")
+    pd.testing.assert_frame_equal(back, table)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({"method": "ping"}, "method"),
+        ({"one_way_segments": 0}, "one_way_segments"),
+        ({"method": "seq_ack", "tables": DataPlaneTables()}, "tables"),
+    ],
+)
+def test_bad_arguments(arguments, word):
+    with pytest.raises(ParameterError, match=word):
+        RttPairing(**arguments)
+
+
+@pytest.mark.parametrize(
+    "field_value",
+    [("table_size", 1000), ("table_size", 0), ("stages", 0), ("timeout_ms", 0), ("signature_bits", 33)],
+)
+def test_bad_tables(field_value):
+    with pytest.raises(ParameterError, match=field_value[0]):
+        DataPlaneTables(**dict([field_value]))
+
+
+def test_bad_tables_of_packets():
+    cols = columns(stream(1, 10))
+    with pytest.raises(SchemaError, match="ack"):
+        rtt_samples({name: c for name, c in cols.items() if name != "ack"})
+    with pytest.raises(ParameterError, match="length"):
+        rtt_samples(cols | {"ack": cols["ack"][:-1]})
+    with pytest.raises(SchemaError):
+        rtt_summary(pd.DataFrame(cols))
+
+
+def test_summary_is_what_numpy_says():
+    rng = np.random.default_rng(3)
+    n = 5000
+    table = rtt.samples_table(
+        {
+            "ts_ns": np.arange(n),
+            "flow_id": rng.choice([0, 1, 2, 7, 4_000_000_000], n, p=[0.5, 0.3, 0.1, 0.0998, 0.0002]).astype(
+                np.uint32
+            ),
+            "direction": rng.integers(0, 2, n).astype(np.int8),
+            "rtt_ns": rng.integers(0, 10**12, n),
+        },
+        "seq_ack",
+    )
+    other = rtt.samples_table({name: table[name].to_numpy()[:10] for name in table.columns[:-1]}, "handshake")
+    both = pd.concat([table, other])
+    summary = rtt_summary(both)
+    by = ["flow_id", "direction", "method"]
+    groups = both.groupby(by, observed=True)["rtt_ns"]
+    assert summary[by].to_records(index=False).tolist() == list(groups.groups)
+    for row, (_, values) in zip(summary.itertuples(), groups, strict=True):
+        assert (row.samples, row.rtt_min_ns, row.rtt_max_ns) == (len(values), values.min(), values.max())
+        assert abs(row.rtt_median_ns - np.median(values)) <= 1
+        assert abs(row.rtt_p95_ns - np.percentile(values, 95)) <= 1
