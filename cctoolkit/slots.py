@@ -485,11 +485,8 @@ class SlotTable:
 
         drops, unknown = np.zeros(n, np.int64), np.ones(n, np.bool_)
         if self._egress is not None and not self._sampled:
-            fates, crosses = self._matcher.fates()
-            crossing = np.zeros(len(flows), np.bool_)
-            known = ways < len(crosses)
-            crossing[known] = crosses[ways[known]]
-            unknown = ~(np.repeat(crossing, lengths) & in_covered)
+            fates = self._matcher.fates()
+            unknown = ~(np.repeat(self._matcher.crosses[ways], lengths) & in_covered)
             rows = _rows(fates["way"], fates["ts_ns"] // self._slot_ns, flow_of_way, first, offset)
             fates, rows = fates[rows >= 0], rows[rows >= 0]
             drops += np.bincount(rows[fates["delay_ns"] == LOST], minlength=n)

@@ -188,6 +188,7 @@ _WAY = np.dtype(
         ("arrived", np.int64),  # packets at the ingress
         ("left", np.int64),  # packets at the egress
         ("matched", np.int64),
+        ("delayed", np.int64),  # matched, and later at the egress
         ("passed", np.int64),  # the highest ordinal that left
     ]
 )
@@ -386,6 +387,7 @@ def _match(
             if at >= 0:
                 node = nodes[np.uint64(at)]
                 ways[way].matched += 1
+                ways[way].delayed += t > node.ts_ns
                 ways[way].passed = max(passed, node.ordinal)
                 if len(fates):
                     fate = fates[np.uint64(n_fates)]
@@ -534,17 +536,23 @@ class PacketMatcher:
             self._pool = _empty_pool(2 * size, 0)
             _rebuild(fresh, self._pool, self._ways, self._max_delay_ns, gone)
 
-    def fates(self) -> tuple[np.ndarray, np.ndarray]:
-        """Fates so far (of :data:`FATE`, in no order) and, by way, whether it crosses the queue.
+    @property
+    def crosses(self) -> np.ndarray:
+        """By way, whether it goes through the queue.
 
-        A way crosses when at least half of its packets at the egress had been seen at the ingress; fates of
-        other ways are left out.
+        It does when at least half of its packets at the egress had come in at the ingress; but not when all did and
+        none was delayed or lost, as for ACKs the other way where the clock is too coarse to tell which tap was first.
         """
+        ways = self._ways
+        enough = (ways["matched"] > 0) & (2 * ways["matched"] >= ways["left"])
+        return enough & ((ways["delayed"] > 0) | (ways["matched"] < ways["arrived"]))
+
+    def fates(self) -> np.ndarray:
+        """Fates so far (of :data:`FATE`, in no order) of the packets of ways that cross the queue."""
         rest = np.empty(int(self._pool.used[0]), FATE)
         n = _remaining(self._pool, self._ways, self._max_delay_ns, rest)
         told = np.concatenate([*self._fates, rest[:n]])
-        crosses = (self._ways["matched"] > 0) & (2 * self._ways["matched"] >= self._ways["left"])
-        return told[crosses[told["way"]]], crosses
+        return told[self.crosses[told["way"]]]
 
 
 def _segments(columns: Mapping[str, np.ndarray]) -> _Segments:

@@ -60,7 +60,12 @@ def match(
             i = in_order[0] if in_order else overtaken[-1]
             fate[i] = out["ts_ns"] - ingress[i]["ts_ns"]
             passed[w] = max(passed[w], ordinal[i])
-    crossing = {w for w in passed if 0 < 2 * sum(way[i] == w for i in fate) >= left[w]}
+    crossing = set()
+    for w in passed:
+        delays = [delay for i, delay in fate.items() if way[i] == w]
+        arrived = sum(relevant[i] and way[i] == w for i in range(len(ingress)))
+        if 0 < 2 * len(delays) >= left[w] and (any(delays) or len(delays) < arrived):
+            crossing.add(w)
     for i, p in enumerate(ingress):
         if relevant[i] and i not in fate:
             gone = ordinal[i] < passed[way[i]] or latest - p["ts_ns"] > max_delay_ns

@@ -23,7 +23,7 @@ def fates_of(
     rest = pair.rest()
     if rest is not None:
         matcher.update(None, rest, pair, everything)
-    fates, _ = matcher.fates()
+    fates = matcher.fates()
     assert len(np.unique(fates["row"])) == len(fates)
     named = {taps.LOST: "lost", taps.UNKNOWN: None}
     return {int(f["row"]): named.get(int(f["delay_ns"]), int(f["delay_ns"])) for f in fates}
