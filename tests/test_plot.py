@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import naive_plot
 import numpy as np
@@ -19,6 +20,7 @@ import cctoolkit as cct
 from cctoolkit import plot, schema
 from cctoolkit.capture.model import Capture, CaptureMeta, FlowKeys
 from cctoolkit.errors import CCToolkitError, ParameterError
+from cctoolkit.metrics.delay import queue_delay
 from cctoolkit.plot.rates import nice_bin_s
 from cctoolkit.plot.sequence import sequence_of
 from cctoolkit.plot.style import escape
@@ -550,6 +552,36 @@ def test_cbiq_of_a_sample_takes_throughput_from_sequence_numbers(cap: Capture, e
     assert slots.in_bytes.isna().all()
     fig = plot.cbiq(slots, slot_ms=20)
     assert np.nansum(fig.data[0].y) > 0
+
+
+# --- queueing delay
+
+
+def test_queue_delay_draws_every_packet_and_every_loss(cap: Capture, egress: Capture) -> None:
+    delays = queue_delay(cap, egress)
+    fig = plot.queue_delay(delays, cap, points=10**6)
+    names = plot.Names(cap)
+    lost = 0
+    for flow in big_flows(cap):
+        mine = delays[(delays.flow_id == flow) & (delays.direction == 0)]
+        matched = mine[mine.delay_ns.notna()]
+        dots = next(trace for trace in fig.data if trace.name == names.short(flow))
+        np.testing.assert_allclose(dots.y, matched.delay_ns.to_numpy(np.int64) / 1e6)
+        np.testing.assert_allclose(dots.x, (matched.ts_ns - cap.meta.first_ts_ns) / 1e9)
+        crosses = traces(fig, f"{names.short(flow)}, lost")[0]
+        assert len(crosses.x) == mine.lost.sum()
+        lost += len(crosses.x)
+    assert lost > 20
+    run = SimpleNamespace(ingress=cap, egress=egress)
+    assert plot.queue_delay(run, points=10**6).to_dict() == fig.to_dict()
+    assert all(2 <= x <= 3 for trace in plot.queue_delay(run, between_s=(2, 3)).data for x in trace.x)
+
+
+def test_queue_delay_says_what_is_missing(cap: Capture, egress: Capture) -> None:
+    nothing = queue_delay(cap, egress.select(start_s=1e6))
+    assert "both taps" in plot.queue_delay(nothing).layout.annotations[0].text
+    with pytest.raises(ParameterError, match="delays"):
+        plot.queue_delay(3)
 
 
 # --- together

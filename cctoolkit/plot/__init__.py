@@ -7,7 +7,7 @@ harmlessly. Times on the axes are seconds since the capture's first packet.
 from __future__ import annotations
 
 from .cdfs import rtt_cdf
-from .delays import rtt
+from .delays import queue_delay, rtt
 from .occupancy import cbiq
 from .rates import BIG_SHARE, throughput
 from .sequence import bytes_in_flight, time_sequence
@@ -20,6 +20,7 @@ __all__ = [
     "Names",
     "bytes_in_flight",
     "cbiq",
+    "queue_delay",
     "rtt",
     "rtt_cdf",
     "stack",

@@ -15,7 +15,7 @@ from .thinning import thin
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-__all__ = ["completion_cdf", "rtt_cdf"]
+__all__ = ["rtt_cdf"]
 
 _STEPS = 800  # points of a curve: more than a screen's height has
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from ..errors import ParameterError
+from .rates import BIG_SHARE
 from .source import Names, pick_flows, seconds_since, sides_of, start_of
 from .style import COLOURS, POINTS, figure, line_of, note, small
 from .thinning import thin_rows
@@ -96,3 +98,109 @@ def rtt(
 
 def _title(what: str, drawn: int, there: int) -> str:
     return what if drawn == there else f"{what} ({drawn} of {there:,} flows)"
+
+
+def queue_delay(
+    delays: Any,
+    cap: Any = None,
+    *,
+    flows: Iterable[int] | None = None,
+    most: int = len(COLOURS),
+    between_s: tuple[float, float] | None = None,
+    points: int = POINTS,
+) -> go.Figure:
+    """Queueing delay over time, packet by packet, a colour a flow; a cross at the foot is a lost packet.
+
+    Parameters
+    ----------
+    delays : DataFrame or run
+        From :func:`cctoolkit.queue_delay`; or anything with an ``ingress`` and an ``egress`` capture, such as a run.
+    cap : Capture or flows DataFrame, optional
+        The ingress tap: names the flows and says where 0 s is (else the first packet). A run brings its own.
+    flows : iterable of int, optional
+        Which flows, in the order of the colours; without it the `most` with the most packets, if they have at
+        least a hundredth of the largest's.
+    between_s : (float, float), optional
+        Draw these seconds only.
+    points : int
+        At most so many dots in all, shared by the flows; extremes stay (:func:`thin_rows`). Likewise for losses.
+
+    Raises
+    ------
+    ParameterError
+        `delays` is neither, or a flow is not there.
+    """
+    import plotly.graph_objects as go
+
+    if not isinstance(delays, pd.DataFrame):
+        if not (hasattr(delays, "ingress") and hasattr(delays, "egress")):
+            raise ParameterError(
+                f"delays: expected the table of cctoolkit.queue_delay or a run, not {type(delays).__name__}"
+            )
+        from ..metrics.delay import queue_delay as between_taps
+
+        cap = delays.ingress if cap is None else cap
+        delays = between_taps(delays.ingress, delays.egress)
+    names = Names(cap)
+    delays = delays[delays["lost"].notna()]  # the others' fate is unknown
+    counts = delays["flow_id"].value_counts()
+    if flows is None:
+        flows = pick_flows(counts[counts >= BIG_SHARE * counts.max()], None, most)
+    picked = [f for f in pick_flows(counts, flows, most, known=names.has) if f in counts.index]
+    fig = figure(
+        _title("Queueing delay", len(picked), len(counts)),
+        xaxis_title_text="time since the capture's start (s)",
+        yaxis_title_text="queueing delay (ms)",
+        yaxis_rangemode="tozero",
+    )
+    if not picked:
+        return note(fig, "no packet was seen at both taps")
+    ts_ns = delays["ts_ns"].to_numpy()
+    time_s = seconds_since(ts_ns, start_of(cap, ts_ns))
+    delay_ms = delays["delay_ns"].astype("Float64").to_numpy(np.float64, na_value=np.nan) / 1e6
+    lost = delays["lost"].to_numpy(np.bool_)
+    inside = np.ones(len(delays), np.bool_)
+    if between_s is not None:
+        inside = (time_s >= between_s[0]) & (time_s <= between_s[1])
+        fig.update_xaxes(range=between_s)
+    series = [(rank, flow, *side) for rank, flow in enumerate(picked) for side in sides_of(delays, flow)]
+    share = max(points // len(series), 40)
+    for rank, flow, side, rows in series:
+        colour = line_of(rank)["color"]
+        rows = rows[inside[rows]]
+        rows = rows[np.argsort(time_s[rows], kind="stable")]
+        name, whole_name = names.short(flow, side), names.long(flow, side)
+        matched = rows[~np.isnan(delay_ms[rows])]
+        matched = matched[thin_rows(time_s[matched], delay_ms[matched], points=share)]
+        fig.add_trace(
+            go.Scatter(
+                x=time_s[matched],
+                y=delay_ms[matched],
+                name=name,
+                legendgroup=f"flow {flow}",
+                mode="markers",
+                marker={"size": 3, "color": colour},
+                hovertemplate=f"%{{x:.6f}} s<br>%{{y:.3f}} ms<extra>{whole_name}</extra>",
+            )
+        )
+        gone = rows[lost[rows]]
+        if gone.size:
+            total = gone.size
+            gone = gone[thin_rows(time_s[gone], np.zeros(total), points=share)]
+            fig.add_trace(
+                go.Scatter(
+                    x=time_s[gone],
+                    y=np.zeros(gone.size),
+                    name=f"{name}, lost ({total:,})",
+                    legendgroup=f"flow {flow}",
+                    mode="markers",
+                    marker={
+                        "size": 7,
+                        "color": colour,
+                        "symbol": "x-thin",
+                        "line": {"color": colour, "width": 1.5},
+                    },
+                    hovertemplate=f"%{{x:.6f}} s<br>lost<extra>{whole_name}</extra>",
+                )
+            )
+    return fig

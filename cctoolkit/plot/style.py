@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import html
 import functools
+import html
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
