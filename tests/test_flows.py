@@ -470,8 +470,26 @@ DIFFERENCES = {
     ),
 }
 
-#: The same on both sides: what the handshake RTT is.
+
+def _loss(duplicates: int, later: int, seq: int = 1001) -> list[tuple[int, ...]]:
+    """Three segments, so many duplicate ACKs for the first, and `later` a segment below the edge.
+
+    The handshake took 100 ms: what is not a fast retransmission is out of order.
+    """
+    rows = [(0, 0, 1000, 0, SYN, 0, 100), (99 * MS, 1, 5000, 1001, SYN | ACK, 0, 99)]
+    rows += [(100 * MS, 0, 1001, 5001, ACK, 0, 100)]
+    rows += [(101 * MS, 0, 1001 + 10 * i, 5001, ACK, 10, 100) for i in range(3)]
+    rows += [(110 * MS, 1, 5001, 1001, ACK, 0, 100)] * (duplicates + 1)
+    return [*rows, (110 * MS + later, 0, seq, 5001, ACK, 10, 100)]
+
+
+#: The same on both sides.
 AGREEMENTS = {
+    "two duplicate ACKs ask for a segment": (_loss(2, 20 * MS - 1), "retransmits_fwd", 1),
+    "they asked too long ago": (_loss(2, 20 * MS), "out_of_order_fwd", 1),
+    "one duplicate ACK does not ask": (_loss(1, 1 * MS), "out_of_order_fwd", 1),
+    "another segment was asked for": (_loss(2, 1 * MS, seq=1005), "out_of_order_fwd", 1),
+    "duplicate ACKs are counted for who sends them": (_loss(2, 1 * MS), "duplicate_acks_rev", 2),
     "a repeated SYN starts the clock again": (
         [(0, 0, 1000, 0, SYN, 0, 9), *_handshake(1000 * MS)],
         "handshake_rtt_ns",
@@ -540,7 +558,7 @@ def test_known_differences_from_tshark(name, case_table, case_tshark):
 @needs_tshark
 @pytest.mark.tshark
 @pytest.mark.parametrize("name", AGREEMENTS)
-def test_handshake_as_tshark(name, case_table, case_tshark):
+def test_known_agreements_with_tshark(name, case_table, case_tshark):
     flow = len(DIFFERENCES) + list(AGREEMENTS).index(name)
     _, what, both = AGREEMENTS[name]
     assert our_answer(case_table, flow, what) == both
