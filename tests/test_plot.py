@@ -20,7 +20,8 @@ import cctoolkit as cct
 from cctoolkit import plot, schema
 from cctoolkit.capture.model import Capture, CaptureMeta, FlowKeys
 from cctoolkit.errors import CCToolkitError, ParameterError
-from cctoolkit.metrics.delay import queue_delay
+from cctoolkit.metrics import flow_completion_times, jain_over_time, queue_delay
+from cctoolkit.metrics import throughput as rates
 from cctoolkit.plot.rates import nice_bin_s
 from cctoolkit.plot.sequence import sequence_of
 from cctoolkit.plot.style import escape
@@ -192,6 +193,17 @@ def test_jain_counts_the_starved_and_not_the_absent() -> None:
     np.testing.assert_allclose(starved, [math.nan, 8, 0, 8, math.nan])  # kbit/s
 
 
+def test_throughput_and_index_agree_with_the_metrics(cap: Capture) -> None:
+    flows = big_flows(cap)
+    fig = plot.throughput(cap, bin_s=0.2, flows=flows)
+    index = jain_over_time(cap, 0.2, flows, of="throughput").jain_index
+    np.testing.assert_allclose(traces(fig, "Jain")[0].y, index)
+    table = rates(cap, bin_s=0.2, flow_ids=flows)
+    for flow, trace in zip(flows, fig.data[1:], strict=False):
+        mine = table[(table.flow_id == flow) & (table.direction == 0)]
+        np.testing.assert_allclose(trace.y[~np.isnan(trace.y)], mine.throughput_mbps)
+
+
 def test_throughput_of_one_flow_says_why_there_is_no_index(cap: Capture) -> None:
     fig = plot.throughput(cap, flows=big_flows(cap)[:1])
     assert "two flows" in fig.layout.annotations[0].text
@@ -287,6 +299,22 @@ def test_rtt_axis_turns_logarithmic_when_it_must() -> None:
     assert axis([10**6, 2 * 10**6]) == "linear"
     assert axis(wide) == "log"
     assert axis(wide, log_x=False) == "linear"
+
+
+def test_completion_cdf_counts_the_complete_flows() -> None:
+    mixed = flow_completion_times(cct.read_capture(TRACES / "mixed.egress.pcap.gz"))
+    complete = np.sort(mixed.fct_s.dropna())
+    assert len(complete) > 10
+    trace = plot.completion_cdf(mixed).data[0]
+    assert trace.x.tolist() == [complete[0], *complete]
+    np.testing.assert_allclose(trace.y, np.arange(len(complete) + 1) / len(complete))
+    half = mixed.copy()
+    half.loc[::2, "fct_s"] = math.nan
+    both = plot.completion_cdf({"<all>": mixed, "half": half})
+    assert both.data[0].name == f"&lt;all&gt; ({len(complete)})"
+    assert f", {half.fct_s.isna().sum()} incomplete left out" in both.data[1].name
+    nothing = plot.completion_cdf(mixed[:0])
+    assert "no flow" in nothing.layout.annotations[0].text
 
 
 def test_no_samples_give_a_figure_that_says_so() -> None:

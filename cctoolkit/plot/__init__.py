@@ -6,7 +6,7 @@ harmlessly. Times on the axes are seconds since the capture's first packet.
 
 from __future__ import annotations
 
-from .cdfs import rtt_cdf
+from .cdfs import completion_cdf, rtt_cdf
 from .delays import queue_delay, rtt
 from .occupancy import cbiq
 from .rates import BIG_SHARE, throughput
@@ -20,6 +20,7 @@ __all__ = [
     "Names",
     "bytes_in_flight",
     "cbiq",
+    "completion_cdf",
     "queue_delay",
     "rtt",
     "rtt_cdf",

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from .source import Names, pick_flows, sides_of
-from .style import BLACK, COLOURS, figure, line_of, note
+from .style import BLACK, COLOURS, escape, figure, line_of, note
 from .thinning import thin
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-__all__ = ["rtt_cdf"]
+__all__ = ["completion_cdf", "rtt_cdf"]
 
 _STEPS = 800  # points of a curve: more than a screen's height has
 
@@ -63,6 +63,33 @@ def rtt_cdf(
     return fig
 
 
+def completion_cdf(fct: pd.DataFrame | Mapping[str, pd.DataFrame], *, log_x: bool | None = None) -> go.Figure:
+    """Cumulative distribution of flow completion times.
+
+    Parameters
+    ----------
+    fct : DataFrame, or mapping of names to DataFrames
+        From :func:`cctoolkit.flow_completion_times`; several are drawn together, to compare them. Flows that did not
+        complete in the capture have no time; the legend says how many.
+    log_x : bool, optional
+        Logarithmic time axis; without it, when the times span more than two decades.
+    """
+    tables = fct if isinstance(fct, Mapping) else {"flows": fct}
+    times_s = {name: table["fct_s"].to_numpy(np.float64) for name, table in tables.items()}
+    fig = figure(
+        "Flow completion times", yaxis_title_text="share of flows", yaxis_range=[0, 1.02], showlegend=True
+    )
+    complete = {name: times[~np.isnan(times)] for name, times in times_s.items()}
+    _value_axis(fig, "completion time (s)", np.concatenate([np.empty(0), *complete.values()]), log_x)
+    for rank, (name, times) in enumerate(complete.items()):
+        left_out = len(times_s[name]) - len(times)
+        shown = escape(name) + (f", {left_out:,} incomplete left out" if left_out else "")
+        _add_cdf(fig, times, shown, escape(name), "s", **line_of(rank))
+    if not fig.data:
+        note(fig, "no flow began and completed in the capture")
+    return fig
+
+
 def _add_cdf(fig: go.Figure, values: np.ndarray, name: str, hover: str, unit: str, **line: Any) -> None:
     import plotly.graph_objects as go
 
@@ -70,7 +97,7 @@ def _add_cdf(fig: go.Figure, values: np.ndarray, name: str, hover: str, unit: st
         return
     x = np.sort(values)
     share = np.arange(1, x.size + 1) / x.size
-    share, x = thin(share, x, _STEPS)  # equal steps of share, so the tails stay whatever the axis
+    share, x = thin(share, x, _STEPS)  # equal steps of share: the tails stay, whatever the axis
     fig.add_trace(
         go.Scatter(
             x=np.concatenate([x[:1], x]),

@@ -137,7 +137,7 @@ def queue_delay(
             raise ParameterError(
                 f"delays: expected the table of cctoolkit.queue_delay or a run, not {type(delays).__name__}"
             )
-        from ..metrics.delay import queue_delay as between_taps
+        from ..metrics import queue_delay as between_taps
 
         cap = delays.ingress if cap is None else cap
         delays = between_taps(delays.ingress, delays.egress)
