@@ -34,7 +34,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Literal, Protocol, no_type_check
+from typing import IO, Any, Literal, no_type_check
 
 import numba
 import numpy as np
@@ -47,6 +47,7 @@ from ..schema import PACKETS, SACKS
 from ._load import be32, be64
 from ._store import put_be16, put_be32, put_be64, put_le32, put_le64
 from .headers import PacketColumns
+from .model import FlowKeys
 from .pcap import MAX_FRAME_BYTES
 
 __all__ = ["LINK_ETHERNET", "LINK_RAW", "PcapWriter", "write_frames", "write_pcap"]
@@ -62,21 +63,6 @@ _EPB_BYTES = 32  # enhanced packet block without its data: 28 before, 4 after
 _MAX_IP_BYTES = 65_535
 
 Format = Literal["pcap", "pcapng"]
-
-
-class _Keys(Protocol):
-    """What of FlowKeys the writer needs."""
-
-    flow_id: np.ndarray
-    ip_version: np.ndarray
-    protocol: np.ndarray
-    sport: np.ndarray
-    dport: np.ndarray
-    src: np.ndarray
-    dst: np.ndarray
-    mss: np.ndarray
-    window_scale: np.ndarray
-    sack_permitted: np.ndarray
 
 
 @numba.njit(cache=True, nogil=True, boundscheck=False)
@@ -538,7 +524,7 @@ class PcapWriter:
     def write(
         self,
         columns: Mapping[str, np.ndarray] | pd.DataFrame,
-        keys: _Keys,
+        keys: FlowKeys,
         sacks: Mapping[str, np.ndarray] | pd.DataFrame | None = None,
     ) -> None:
         """Append packets.
@@ -689,7 +675,7 @@ def _copier(data: bytes) -> Callable[[np.ndarray], int]:
 def write_pcap(
     path: str | os.PathLike[str],
     capture: Any,
-    keys: _Keys | None = None,
+    keys: FlowKeys | None = None,
     *,
     sacks: Mapping[str, np.ndarray] | pd.DataFrame | None = None,
     format: Format | None = None,
