@@ -48,11 +48,10 @@ HEAD = np.uint64(0)  # oldest node of the list
 TAIL = np.uint64(1)  # newest
 NXT = np.uint64(2)  # end of the highest byte sent (or the last TSval recorded)
 UNA = np.uint64(3)  # highest acknowledgement (or echo); without one yet, the first byte sent
-LOW = np.uint64(4)  # retransmitted range that is not acknowledged yet: LOW to HIGH, none when equal
-HIGH = np.uint64(5)
-MARK = np.uint64(6)  # NXT when that range was last sent again: later segments are not in doubt
-BITS = np.uint64(7)  # SEEN, SENT, ACKED, and from bit 3 on the length of the list
-STATE_WORDS = 8
+LOW = np.uint64(4)  # what ends above LOW and not above HIGH is in doubt: LOW is the lowest byte that was sent
+HIGH = np.uint64(5)  # again, HIGH was NXT when something was last sent again; equal: nothing is in doubt
+BITS = np.uint64(6)  # SEEN, SENT, ACKED, and from bit 3 on the length of the list
+STATE_WORDS = 8  # one is spare
 
 SEEN = 1  # a segment of this direction was seen
 SENT = 2  # NXT holds
@@ -155,12 +154,7 @@ def seq_ack(
                             state[other + TAIL] = 0
                         theirs -= popped * ONE_MORE
                         if end == a:
-                            doubt = (
-                                low != high
-                                and np.int32(a - state[other + MARK]) <= 0
-                                and np.int32(a - low) > 0
-                                and (theirs & ACKED == 0 or np.int32(high - una) > 0)
-                            )
+                            doubt = low != high and np.int32(a - low) > 0 and np.int32(a - high) <= 0
                             rtt = ts_ns[i] - np.int64(pool[_2 * last])
                             if doubt:
                                 in_doubt += 1
@@ -221,18 +215,11 @@ def seq_ack(
             if gap < 0:
                 again += 1
                 if karn:
-                    high = nxt if beyond else e
-                    if bits & ACKED == 0 or np.int32(high - una) > 0:
+                    if bits & ACKED == 0 or np.int32((nxt if beyond else e) - una) > 0:
                         low = una if bits & ACKED != 0 and np.int32(una - s) > 0 else s
-                        if state[me + LOW] == state[me + HIGH]:
+                        if state[me + LOW] == state[me + HIGH] or np.int32(low - state[me + LOW]) < 0:
                             state[me + LOW] = low
-                            state[me + HIGH] = high
-                        else:
-                            if np.int32(low - state[me + LOW]) < 0:
-                                state[me + LOW] = low
-                            if np.int32(high - state[me + HIGH]) > 0:
-                                state[me + HIGH] = high
-                        state[me + MARK] = nxt
+                        state[me + HIGH] = nxt
             if beyond:
                 state[me + NXT] = e
             if record:

@@ -36,10 +36,10 @@ certain *which* transmission was acknowledged:
   copy, or none (it was lost before), or the segment was only overtaken on its way to the tap, is all the same.
 - A retransmission that carries nothing new is not sampled; one-byte keep-alives are such. One that also carries
   new bytes is: its end was sent once.
-- An ACK gives no sample if a byte it newly acknowledges was retransmitted after the segment it would measure. This
-  covers both copies, segments behind a hole that is filled later, and retransmissions cut differently.
-  Several retransmitted ranges that are not acknowledged yet count as one, from the lowest byte to the highest.
-  Bytes that were acknowledged before they were sent again (a spurious retransmission) put nothing in doubt.
+- A segment is not sampled if a retransmission that begins below its end passed the tap while it was
+  outstanding. This covers both copies, retransmissions cut differently, and all that waited at the receiver behind a
+  hole until it was filled. Bytes that had been acknowledged before they were sent again put nothing in doubt.
+  (With retransmissions at two places outstanding, what was sent between them is not sampled either.)
 - A segment whose ACK passed the tap before it is not waited for.
 - RST segments do not take part: a RST is no answer to data.
 

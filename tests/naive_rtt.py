@@ -1,13 +1,18 @@
 """The obvious twins of the kernels in cctoolkit/_rtt_kernels.py: lists, dicts and unbounded integers.
 
 Each takes packets as a list of dicts (the columns of the packets table) and returns samples as tuples
-``(packet, ts_ns, flow_id, direction, rtt_ns)``.
+``(packet, ts_ns, flow_id, direction, rtt_ns)``. Below them: packets made by hand and at random.
 """
 
 from __future__ import annotations
 
+import random
 import zlib
 from dataclasses import dataclass, field
+
+import numpy as np
+
+from cctoolkit.schema import PACKETS
 
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 WINDOW = 2**30
@@ -26,8 +31,9 @@ class Sender:
     reference: int | None = None  # highest acknowledgement, else first byte sent
     acked: bool = False
     waiting: list = field(default_factory=list)  # (end, ts_ns)
-    sent_again: list = field(default_factory=list)  # (first, end) of bytes not acknowledged yet
-    edge_then: int = 0  # the edge when something was last sent again
+    sent_again: list = field(
+        default_factory=list
+    )  # (first byte, the edge then), until that edge is acknowledged
 
 
 def seq_ack(packets, karn=True, one_way=64):
@@ -51,13 +57,10 @@ def seq_ack(packets, karn=True, one_way=64):
                 if -WINDOW <= a - other.edge <= UNSEEN:
                     hit = [ts for end, ts in other.waiting if end == a]
                     other.waiting = [(end, ts) for end, ts in other.waiting if end > a]
-                    newly_from = other.reference if other.acked else float("-inf")
                     if hit:
-                        doubt = False
-                        if other.sent_again:
-                            first = min(r[0] for r in other.sent_again)
-                            last = max(r[1] for r in other.sent_again)
-                            doubt = first < a and last > newly_from and a <= other.edge_then
+                        first = min((r[0] for r in other.sent_again), default=0)
+                        last = max((r[1] for r in other.sent_again), default=0)
+                        doubt = bool(other.sent_again) and first < a <= last
                         rtt = p["ts_ns"] - hit[0]  # of several copies the first counts
                         if rtt >= 0 and not doubt:
                             samples.append((i, p["ts_ns"], p["flow_id"], 1 - p["direction"], rtt))
@@ -92,8 +95,7 @@ def seq_ack(packets, karn=True, one_way=64):
         end = s + length
         if karn:
             if s < me.edge and not (me.acked and min(end, me.edge) <= me.reference):
-                me.sent_again.append((s, min(end, me.edge)))
-                me.edge_then = me.edge
+                me.sent_again.append((s, me.edge))
             wait = end > me.edge and not (me.acked and end <= me.reference)
         else:
             wait = all(end != e for e, _ in me.waiting)
@@ -227,3 +229,94 @@ def data_plane(packets, table_size=65536, stages=2, timeout_ms=1000, signature_b
                     done = True
             count["not_inserted"] += not done
     return samples, count
+
+
+DEFAULTS = dict.fromkeys(PACKETS, 0)
+
+
+def packet(ms, side, seq=0, ack=0, payload=0, flags=ACK, flow=0, **more):
+    """One row of the packets table."""
+    numbers = {"seq": seq % 2**32, "ack": ack % 2**32, "payload_bytes": payload, "tcp_flags": flags}
+    return DEFAULTS | {"ts_ns": round(ms * 1_000_000), "flow_id": flow, "direction": side} | numbers | more
+
+
+def columns(packets):
+    return {name: np.array([p[name] for p in packets], dtype) for name, dtype in PACKETS.items()}
+
+
+def as_tuples(samples):
+    names = ("packet", "ts_ns", "flow_id", "direction", "rtt_ns")
+    return list(zip(*(samples[name].tolist() for name in names), strict=True))
+
+
+KINDS = ["data"] * 8 + ["ack"] * 6 + ["again"] * 2 + ["fin", "syn", "rst", "jump", "stray_ack", "not_tcp"]
+ODD = 5  # of KINDS
+
+
+def stream(seed, n):
+    """`n` packets of a few flows: data, retransmissions of any cut, ACKs of any kind, wraps, jumps, clocks set back."""
+    rng = random.Random(seed)
+    flows = rng.choice([1, 1, 1, 3])
+    kinds = KINDS[:-ODD] if rng.random() < 0.4 else KINDS
+    one_way = rng.random() < 0.2
+    starts = [rng.choice([0, 1, 1000, 2**31 - 700, 2**32 - 900, 2**32 - 1]) for _ in range(2 * flows)]
+    first = list(starts)  # of the bytes sent
+    edge = list(starts)
+    ends = [[s] for s in starts]  # where segments ended: what a receiver acknowledges
+    acked = [0] * 2 * flows  # how many of these were
+    clock, clock_start = [100, 100], rng.choice([0, 2**32 - 110])
+    now, packets = 0, []
+    for _ in range(n):
+        now += rng.choice([0, 1, 1, 2, 3, 5, -2])
+        flow, side, kind = rng.randrange(flows), rng.randrange(2), rng.choice(kinds)
+        if one_way and rng.random() < 0.9:
+            side = 0
+        me, other = 2 * flow + side, 2 * flow + 1 - side
+        seq, length, flags = edge[me], 0, ACK
+        ack = ends[other][acked[other]]
+        if kind == "data":
+            length = rng.choice([1, 100, 100, 100, 250])
+        elif kind == "ack":
+            acked[other] = min(acked[other] + rng.choice([0, 1, 1, 1, 2, 9]), len(ends[other]) - 1)
+            ack = ends[other][acked[other]] - (rng.random() < 0.1 and rng.randrange(150))
+        elif kind == "again":
+            if rng.random() < 0.5:
+                i = rng.randrange(max(0, len(ends[me]) - 6), len(ends[me]))
+                seq = ends[me][i]
+                length = ends[me][i + 1] - seq if i + 1 < len(ends[me]) else 50
+            else:
+                seq -= rng.randrange(min(edge[me] - first[me], 600) + 1)
+                length = rng.randrange(300)
+            length = max(length, 0)
+        elif kind == "syn":
+            flags = rng.choice([SYN, SYN | ACK])
+            seq = rng.choice(
+                [first[me]] * 3
+                + [edge[me], edge[me] + rng.randrange(2**32), edge[me] - 2**16 - rng.randrange(3)]
+            )
+            length = rng.choice([0, 0, 50])
+        elif kind == "fin":
+            flags, length = FIN | ACK, rng.randrange(3)
+        elif kind == "rst":
+            flags, length = rng.choice([RST, RST | ACK]), rng.randrange(2)
+        elif kind == "jump":
+            seq += rng.choice([2**30, -(2**30), 2**29, 2**31]) + rng.randrange(-2, 3) * rng.choice([1, 100])
+            length = rng.choice([1, 100, 2**20])
+        elif kind == "stray_ack":
+            ack += rng.choice([2**20, 2**30, -(2**30), 2**31, 1000]) + rng.randrange(-1, 2)
+        elif kind == "not_tcp":
+            flags, length = 0, 100
+        clock[side] += rng.choice([0, 0, 1, 1, 2, -1]) + (kind == "jump") * rng.choice([0, 2**30, 2**31 - 1])
+        packets.append(
+            packet(now, side, seq, ack, length, flags, flow, has_ts=rng.random() < 0.9,
+                   tsval=(clock[side] + clock_start) % 2**32,
+                   tsecr=(clock[1 - side] - rng.choice([0, 0, 0, 1, 2]) + clock_start) % 2**32)
+        )  # fmt: skip
+        end = seq + length + bool(flags & SYN) + bool(flags & FIN)
+        if end != seq and flags and not flags & RST:
+            if kind in ("syn", "jump"):
+                first[me], ends[me], acked[me], edge[me] = seq, [seq], 0, end
+            if end > edge[me] or kind in ("syn", "jump"):
+                edge[me] = end
+                ends[me].append(end)
+    return packets
