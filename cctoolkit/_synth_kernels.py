@@ -163,7 +163,8 @@ DONE, PART_FULL, GROW_PACKETS, GROW_FLOWS = range(4)
 
 def _helper(function: Any) -> Any:
     """Compiled into the kernels below and not on its own, which halves the time that takes."""
-    return numba.njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+    options: Any = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return numba.njit(**options)(function)
 
 
 @_helper

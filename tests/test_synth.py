@@ -380,7 +380,7 @@ def test_grows_where_much_is_under_way(monkeypatch):
     """A short and dense capture needs more flows and packets at a time than the tables begin with."""
     grown = []
     monkeypatch.setattr(synth, "_grown", lambda *a, do=synth._grown: grown.append(a[3]) or do(*a))
-    columns, _ = next(mawi_like(400_000, 1, duration_s=0.5, part_packets=10**6))
+    columns, _ = next(mawi_like(400_000, 1, duration_s=0.05, part_packets=10**6))
     assert len(columns["ts_ns"]) == 400_000
     assert grown.count("free_flow") > 1
     assert grown.count("free_packet") > 1
