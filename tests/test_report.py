@@ -1,0 +1,396 @@
+"""The report: right pages whatever the capture is called, alone on a machine without network, alive in a browser."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from made_packets import make_keys, packet_columns
+from rich.console import Console
+
+import cctoolkit as cct
+from cctoolkit import report as report_module
+from cctoolkit.capture.model import Capture, CaptureMeta
+from cctoolkit.report import printable, report, terminal_summary
+from cctoolkit.summary import summarise
+
+TRACES = Path(__file__).parents[1] / "traces"
+TRACE = TRACES / "cubic-bbr.ingress.pcap.gz"
+EGRESS = TRACES / "cubic-bbr.egress.pcap.gz"
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>{{ 7 * 7 }}\"'&amp;\u202egpj.\x1b[31m"
+VOID = {"meta", "img", "br", "link", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """Elements with their attributes, and their text; fails where tags do not match."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[tuple[str, str]] = []
+        self._open: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag, f"</{tag}> closes nothing"
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append((self._open[-1] if self._open else "", data))
+
+    def of(self, tag: str) -> list[dict[str, str | None]]:
+        return [attrs for name, attrs in self.elements if name == tag]
+
+    def text(self, *tags: str) -> str:
+        return " ".join(data for tag, data in self.texts if not tags or tag in tags)
+
+
+def page_of(path: Path) -> Page:
+    return Page(path.read_text(encoding="utf-8"))
+
+
+def made(rows: list[tuple[int, ...]], name: str = "made.pcap", **meta: Any) -> Capture:
+    columns = packet_columns(rows)
+    ts = columns["ts_ns"]
+    first, last = (int(ts.min()), int(ts.max())) if len(ts) else (0, 0)
+    about = CaptureMeta(name, frames=len(rows), packets=len(rows), first_ts_ns=first, last_ts_ns=last, **meta)
+    return Capture(columns, make_keys({row[1] for row in rows}), about)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of a real capture with both taps, under a hostile title."""
+    return report(TRACE, tmp_path_factory.mktemp("report") / "r.html", egress=EGRESS, title=HOSTILE)
+
+
+def test_the_page_is_whole_and_says_what_the_capture_says(written: Path) -> None:
+    page = page_of(written)
+    cap = cct.read_capture(TRACE)
+    text = page.text()
+    assert f"{len(cap):,}" in text
+    for section in ("capture", "protocols", "throughput", "flows", "fairness", "rtt", "queue", "retransmissions",
+                    "long-flows", "distributions", "notes"):  # fmt: skip
+        assert {"id": section} in page.of("h2"), section
+    ids = [attrs["id"] for _, attrs in page.elements if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    for link in page.of("a"):
+        assert str(link["href"]).removeprefix("#") in ids
+    for flow in cap.flows.nlargest(2, "bytes_fwd").itertuples():
+        assert f"{flow.flow_id}: {flow.src}:{flow.sport} → {flow.dst}:{flow.dport}" in page.text("td")
+    drawn = {attrs["data-plot"] for attrs in page.of("script") if "data-plot" in attrs}
+    assert drawn == {
+        f"plot-{name}" for name in ("throughput", "jain", "rtt", "rtt-distribution", "queue-delay", "cbiq")
+    }
+    assert drawn <= {attrs.get("id") for attrs in page.of("div")}
+
+
+def test_nothing_comes_from_elsewhere(written: Path) -> None:
+    page = page_of(written)
+    for _, attrs in page.elements:
+        assert not {"src", "srcset", "data", "action", "poster"} & set(attrs)
+        assert str(attrs.get("href", "#")).startswith("#")
+        assert "url(" not in str(attrs.get("style", ""))
+    assert not {"link", "iframe", "object", "embed", "base", "form"} & {tag for tag, _ in page.elements}
+    styles = page.text("style")
+    assert "@import" not in styles
+    assert "url(" not in styles
+    (policy,) = [m["content"] for m in page.of("meta") if m.get("http-equiv") == "Content-Security-Policy"]
+    assert str(policy).startswith("default-src 'none';")
+    assert "http" not in str(policy)
+    # plotly's own cloud button is off
+    assert "showSendToCloud: false" in written.read_text(encoding="utf-8")
+
+
+def test_a_hostile_title_is_text(written: Path) -> None:
+    page = page_of(written)
+    assert page.of("img") == []
+    assert "alert(1)" not in page.text("script")
+    heading = page.text("h1").strip()
+    assert heading == printable(HOSTILE)
+    assert "\u202e" not in heading
+    assert "\x1b" not in heading
+    assert page.text("title").strip() == heading
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["<script>alert(1)<img src=x>.pcap", "a&amp;b\"'.pcap", "\u202egpj.pcap\n\x1b[31m", "\udcff\udc80.pcap"],
+)
+def test_a_hostile_file_name_is_text(tmp_path: Path, name: str) -> None:
+    source = tmp_path / name
+    try:
+        shutil.copy(TRACES / "mixed.ingress.pcap.gz", source)
+    except (OSError, UnicodeEncodeError):
+        pytest.skip("this file system does not allow that name")
+    page = page_of(report(source, tmp_path / "r.html"))
+    assert page.of("img") == []
+    assert page.text("h1").strip() == f"Capture report: {printable(name)}"
+    shown = io.StringIO()
+    Console(file=shown, width=200, color_system=None).print(terminal_summary(summarise(source)))
+    first = shown.getvalue().splitlines()[0]
+    assert first.rstrip() == printable(name)
+    assert first.isprintable()
+
+
+def test_hostile_notes_are_text(tmp_path: Path) -> None:
+    cap = made([(10**18, 0, 0, 0, 0, 2, 0, 0)], notes=[HOSTILE], link_types=["<b>"])
+    page = page_of(report(cap, tmp_path / "r.html"))
+    assert page.of("img") == page.of("b") == []
+    assert printable(HOSTILE) in page.text("li")
+
+
+def test_json_cannot_end_its_script() -> None:
+    from cctoolkit.plot.style import figure
+
+    text = report_module._json(figure("</script><!--<script>&\u2028"))
+    assert not set("<>&") & set(text)
+    assert json.loads(text)["layout"]["title"]["text"].startswith("</script><!--<script>&")
+
+
+def test_figures_are_json_a_browser_reads(written: Path) -> None:
+    html = written.read_text(encoding="utf-8")
+    sources = re.findall(r'<script type="application/json" data-plot="([^"]+)">(.*?)</script>', html, re.S)
+    assert len(sources) == 6
+    for name, source in sources:
+        figure = json.loads(source, parse_constant=lambda c, n=name: pytest.fail(f"{c} in {n}"))
+        assert figure["data"], name
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([], "There is no packet with an IP header"),
+        ([(10**18, 0, 0, 0, 0, 2, 0, 0)], "1 TCP flow carries 54 B in 0 s."),
+        ([(10**18 + i, 0, i % 2, 0, 0, 0, 10, 0) for i in range(5)], "1 TCP flow carries"),
+        ([(10**18 + i * 10**15, i, 0, 7, 0, 16, 10, 0) for i in range(30)], "30 TCP flows carry"),
+    ],
+    ids=["empty", "one SYN", "no segments", "eleven days"],
+)
+def test_any_capture_makes_a_page(tmp_path: Path, rows: list[tuple[int, ...]], says: str) -> None:
+    page = page_of(report(made(rows), tmp_path / "r.html"))
+    assert says in page.text("li")
+
+
+def test_every_bundled_capture_makes_a_page(tmp_path: Path) -> None:
+    for trace in sorted(TRACES.glob("*.pcap.gz")):
+        egress = trace.with_name(trace.name.replace("ingress", "egress"))
+        two = {"egress": egress} if "ingress" in trace.name and egress.exists() else {}
+        page_of(report(trace, tmp_path / "r.html", **two))  # type: ignore[arg-type]
+
+
+def test_the_same_capture_gives_the_same_bytes(tmp_path: Path) -> None:
+    one, two = (report(TRACE, tmp_path / name).read_bytes() for name in ("1.html", "2.html"))
+    assert one == two
+    assert report(summarise(TRACE), tmp_path / "3.html").read_bytes() == one
+
+
+def test_a_failure_leaves_the_old_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "r.html"
+    path.write_text("old")
+
+    real = Path.write_text
+
+    def fails(self: Path, text: str, **options: Any) -> None:
+        real(self, text[:1000], **options)
+        raise KeyboardInterrupt
+
+    summary = summarise(TRACE)
+    monkeypatch.setattr(Path, "write_text", fails)
+    with pytest.raises(KeyboardInterrupt):
+        report(summary, path)
+    monkeypatch.undo()
+    assert os.listdir(tmp_path) == ["r.html"]
+    assert path.read_text() == "old"
+
+
+def test_the_terminal_has_the_same_in_short() -> None:
+    summary = summarise(TRACE)
+    out = io.StringIO()
+    Console(file=out, width=400, color_system=None).print(terminal_summary(summary))
+    text = out.getvalue()
+    for finding in summary.findings():
+        assert finding.text in text
+    for note in summary.notes:
+        assert note in text
+    assert "10.1.0.11:40001" in text
+
+
+# In a browser.
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    if not CHROMIUM or not DRIVER:
+        pytest.skip("no Chromium, or no chromedriver beside it")
+    from selenium import webdriver
+    from selenium.webdriver.chrome.options import Options
+    from selenium.webdriver.chrome.service import Service
+
+    options = Options()
+    options.binary_location = CHROMIUM
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1200,900"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    yield driver
+    driver.quit()
+
+
+def opened(browser: Any, path: Path) -> Any:
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    browser.get_log("browser")
+    browser.get(path.as_uri())
+    plots = "return [...document.querySelectorAll('.plot')].every(p => p.querySelector('.main-svg .trace'))"
+    WebDriverWait(browser, 30).until(lambda b: b.execute_script(plots))
+    return browser
+
+
+def plot_area(browser: Any, name: str) -> Any:
+    """Where one hovers and drags, brought into view."""
+    return browser.execute_script(
+        "const p = document.getElementById(arguments[0]);"
+        "p.scrollIntoView({block: 'center', behavior: 'instant'}); return p.querySelector('.nsewdrag')",
+        name,
+    )
+
+
+@pytest.mark.browser
+def test_plots_are_drawn_and_nothing_is_fetched(browser: Any, written: Path) -> None:
+    b = opened(browser, written)
+    assert [entry for entry in b.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
+    assert b.execute_script("return performance.getEntriesByType('resource').map(e => e.name)") == []
+    drawn = b.execute_script(
+        "return [...document.querySelectorAll('.plot')].map(p => [p.id, p.classList.contains('js-plotly-plot'),"
+        " p.querySelectorAll('.scatterlayer .trace, .barlayer .trace').length,"
+        " [...p.querySelectorAll('.scatterlayer path, .barlayer path')]"
+        ".filter(e => (e.getAttribute('d') || '').length > 20).length])"
+    )
+    assert len(drawn) == 6
+    for name, is_plot, traces, paths in drawn:
+        assert is_plot, name
+        assert traces >= 1, name
+        assert paths >= 1, name
+    assert b.title == printable(HOSTILE)
+
+
+@pytest.mark.browser
+def test_hover_shows_a_label(browser: Any, written: Path) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    b = opened(browser, written)
+    for name in ("plot-throughput", "plot-rtt-distribution"):
+        area = plot_area(b, name)
+        # somewhere on the way from left to right the pointer meets the curve
+        size = area.size
+
+        def label(_: Any, name: str = name) -> str:
+            return b.execute_script(
+                f"return [...document.querySelectorAll('#{name} .hovertext')].map(e => e.textContent).join(' ')"
+            )
+
+        for share in np.linspace(-0.45, 0.45, 19):
+            ActionChains(b, duration=50).move_to_element_with_offset(
+                area, int(share * size["width"]), int(0.42 * size["height"])
+            ).perform()
+            try:
+                WebDriverWait(b, 0.4).until(label)
+                break
+            except Exception:
+                continue
+        assert re.search(r"bit/s|%", label(b)), name
+
+
+@pytest.mark.browser
+def test_zoom_moves_all_time_axes(browser: Any, written: Path) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    b = opened(browser, written)
+
+    def axis(name: str) -> list[float]:
+        return b.execute_script(
+            f"return document.getElementById('plot-{name}').layout.xaxis.range.map(Number)"
+        )
+
+    whole = {
+        name: axis(name) for name in ("throughput", "jain", "rtt", "queue-delay", "cbiq", "rtt-distribution")
+    }
+    area = plot_area(b, "plot-throughput")
+    width = area.size["width"]
+    drag = ActionChains(b).move_to_element_with_offset(area, -width // 4, 0).click_and_hold()
+    drag.move_by_offset(width // 8, 2).move_by_offset(width // 8, 1).release().perform()
+    WebDriverWait(b, 5).until(lambda _: axis("throughput") != whole["throughput"])
+    WebDriverWait(b, 5).until(lambda _: axis("cbiq") == pytest.approx(axis("throughput")))
+    low, high = axis("throughput")
+    assert whole["throughput"][0] < low < high < whole["throughput"][1]
+    for name in ("jain", "rtt", "queue-delay"):
+        assert axis(name) == pytest.approx([low, high]), name
+    assert axis("rtt-distribution") == whole["rtt-distribution"]
+
+    ActionChains(b).move_to_element(area).double_click().perform()
+    WebDriverWait(b, 5).until(lambda _: axis("throughput") == pytest.approx(whole["throughput"]))
+    WebDriverWait(b, 5).until(lambda _: axis("rtt") == pytest.approx(whole["rtt"]))
+
+
+@pytest.mark.browser
+def test_tables_sort(browser: Any, written: Path) -> None:
+    b = opened(browser, written)
+    summary = summarise(TRACE)
+    sizes = (summary.top["bytes_fwd"]).tolist()
+    keys = "return [...document.querySelectorAll('#table-flows tbody tr')].map(r => Number(r.cells[4].dataset.key))"
+    click = "document.querySelectorAll('#table-flows th button')[4].click()"
+    b.execute_script(click)
+    assert b.execute_script(keys) == sorted(sizes, reverse=True)
+    b.execute_script(click)
+    assert b.execute_script(keys) == sorted(sizes)
+    sorts = "return [...document.querySelectorAll('#table-flows th')].map(t => t.getAttribute('aria-sort'))"
+    assert [s for s in b.execute_script(sorts) if s] == ["ascending"]
+
+
+@pytest.mark.browser
+def test_dark_and_on_a_phone(browser: Any, written: Path) -> None:
+    def set_scheme(value: str) -> None:
+        features = [{"name": "prefers-color-scheme", "value": value}]
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+    phone = {"width": 390, "height": 800, "deviceScaleFactor": 2, "mobile": True}
+    ink = "return document.querySelector('#plot-throughput .xtick text').style.fill"
+    paper = "return getComputedStyle(document.body).backgroundColor"
+    try:
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
+        set_scheme("dark")
+        b = opened(browser, written)
+        assert b.execute_script("return document.documentElement.scrollWidth") == 390
+        assert b.execute_script(paper) == "rgb(21, 24, 28)"
+        assert b.execute_script(ink) == "rgb(228, 231, 235)"
+        set_scheme("light")
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        WebDriverWait(b, 5).until(lambda b: b.execute_script(ink) == "rgb(28, 31, 35)")
+        assert b.execute_script(paper) == "rgb(255, 255, 255)"
+        pdf = base64.b64decode(b.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})["data"])
+        assert pdf.startswith(b"%PDF")
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        set_scheme("")

@@ -1,0 +1,320 @@
+"""The summary: against whole-capture pandas and plain loops, whatever the size of the parts, on real captures."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from made_packets import make_keys, packet_columns
+
+import cctoolkit as cct
+from cctoolkit.capture.model import Capture, CaptureMeta
+from cctoolkit.capture.selection import Selection
+from cctoolkit.errors import CaptureFormatError, ParameterError, TruncatedCaptureWarning
+from cctoolkit.findings import format_bytes, format_percent, format_rate, format_time_ns
+from cctoolkit.summary import Summary, summarise
+
+TRACES = Path(__file__).parents[1] / "traces"
+CAPTURES = Path(__file__).parents[2] / "shared" / "captures"
+MS = 1_000_000
+ACK, SYN = 16, 2
+
+ours = sorted(TRACES.glob("*.pcap.gz"))
+real = sorted(p for p in (CAPTURES / "rtt").glob("*/*") if p.suffix != ".md") if CAPTURES.is_dir() else []
+
+
+def quietly(path: Path, **options: Any) -> Summary | None:
+    """The summary, or None where the file is no capture that is read."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TruncatedCaptureWarning)
+        try:
+            return summarise(path, **options)
+        except CaptureFormatError:
+            return None
+
+
+def same(one: Summary, two: Summary) -> None:
+    for item in dataclasses.fields(Summary):
+        a, b = getattr(one, item.name), getattr(two, item.name)
+        if isinstance(a, pd.DataFrame):
+            pd.testing.assert_frame_equal(a, b)
+        else:
+            assert a == b, item.name
+
+
+@pytest.mark.parametrize("path", [*ours, *real], ids=lambda p: p.name)
+def test_does_not_depend_on_the_parts(path: Path) -> None:
+    whole = quietly(path)
+    if whole is None:
+        pytest.skip("no capture")
+    for packets in (997, 5000):
+        parts = quietly(path, packets=packets)
+        assert parts is not None
+        same(whole, parts)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [p for p in [*ours, *real] if p.stat().st_size < 3_500_000],
+    ids=lambda p: p.name,
+)
+def test_as_pandas_counts_it(path: Path) -> None:
+    s = quietly(path)
+    if s is None:
+        pytest.skip("no capture")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TruncatedCaptureWarning)
+        cap = cct.read_capture(path)
+    assert s.meta == cap.meta
+    pd.testing.assert_frame_equal(s.flows[cap.flows.columns.tolist()], cap.flows)
+    packets = cap.packets.assign(
+        protocol=lambda df: df["flow_id"].map(cap.flows.set_index("flow_id")["protocol"])
+    )
+    if packets.empty:
+        assert s.totals["packets"] == 0
+        return
+    version = dict(zip(cap.keys.flow_id.tolist(), cap.keys.ip_version.tolist(), strict=True))
+
+    # protocols
+    by = packets.groupby([packets["flow_id"].map(version), "protocol"])["wire_bytes"].agg(["size", "sum"])
+    mix = s.protocols.set_index(["ip_version", "protocol"])
+    assert mix["packets"].to_dict() == by["size"].to_dict()
+    assert mix["bytes"].to_dict() == by["sum"].to_dict()
+    assert mix["flows"].sum() == len(cap.flows)
+    assert s.services["bytes"].sum() == packets.loc[packets["protocol"].isin([6, 17]), "wire_bytes"].sum()
+    assert list(s.ecn_packets.values()) == [int((packets["ecn"] == i).sum()) for i in range(4)]
+
+    # time
+    start = int(packets["ts_ns"].iloc[0])
+    at = (packets["ts_ns"] - start).clip(lower=0) // s.bin_ns
+    wanted = packets.groupby(at)["wire_bytes"].sum().reindex(range(len(s.throughput)), fill_value=0)
+    found = s.throughput[["tcp_bytes", "udp_bytes", "other_bytes"]].sum(axis=1)
+    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_allclose(s.throughput["time_s"], np.arange(len(found)) * s.bin_ns / 1e9)
+    tcp = packets.loc[packets["protocol"] == 6, "wire_bytes"].groupby(at).sum()
+    np.testing.assert_array_equal(s.throughput["tcp_bytes"], tcp.reindex(range(len(found)), fill_value=0))
+    assert len(found) <= 2000
+
+    # the largest flows
+    size = packets.groupby("flow_id")["wire_bytes"].sum()
+    assert (
+        s.top["flow_id"].tolist()
+        == size.sort_index().sort_values(ascending=False, kind="stable").index[:12].tolist()
+    )
+    if len(size) <= 512:
+        assert (s.top["binned"] == 1).all()
+        for (flow, direction), of in s.flow_throughput.groupby(["flow_id", "direction"]):
+            mine = (packets["flow_id"] == flow) & (packets["direction"] == direction)
+            mine_at = packets.loc[mine, "wire_bytes"].groupby(at[mine]).sum()
+            np.testing.assert_array_equal(of["bytes"], mine_at.reindex(range(len(found)), fill_value=0))
+
+    # round-trip times
+    samples = cct.rtt_samples(cap)
+    assert s.totals["rtt_samples"] == len(samples) == s.rtt_histogram["samples"].sum()
+    table = s.flows.set_index("flow_id")
+    for (flow, direction), rtt in samples.groupby(["flow_id", "direction"])["rtt_ns"]:
+        way = ("fwd", "rev")[direction]
+        assert table[f"rtt_samples_{way}"][flow] == len(rtt)
+        assert table[f"rtt_min_ns_{way}"][flow] == rtt.min()
+        if len(rtt) <= 1024:
+            for name, q in (("median", 0.5), ("p95", 0.95)):
+                assert table[f"rtt_{name}_ns_{way}"][flow] == pytest.approx(rtt.quantile(q), rel=1e-6, abs=1)
+    assert (
+        table["rtt_min_ns_fwd"].notna().sum() == samples.loc[samples["direction"] == 0, "flow_id"].nunique()
+    )
+    if len(samples) > 100:
+        assert s.rtt_quantile_ns(0.5) == pytest.approx(
+            samples["rtt_ns"].quantile(0.5, "lower"), rel=0.025, abs=2
+        )
+    shown = samples[samples["flow_id"].isin(s.top["flow_id"])]
+    if len(size) <= 512:
+        keys = ["flow_id", "direction", "time_s"]
+        binned = shown.assign(time_s=(shown["ts_ns"] - start).clip(lower=0) // s.bin_ns * s.bin_ns / 1e9)
+        wanted = binned.groupby(keys)["rtt_ns"].agg(["size", "min", "mean", "max"]).sort_index()
+        got = s.rtt_over_time.set_index(keys).sort_index()
+        np.testing.assert_array_equal(got["samples"], wanted["size"])
+        for name in ("min", "mean", "max"):
+            np.testing.assert_allclose(got[f"{name}_ns"], wanted[name], rtol=1e-6)
+
+    # totals
+    flows = cap.flows
+    for name in ("retransmits", "out_of_order", "duplicate_acks", "packets", "bytes"):
+        assert s.totals[name] == flows[f"{name}_fwd"].sum() + flows[f"{name}_rev"].sum()
+    tcp_flows = flows[flows["protocol"] == 6]
+    one = (tcp_flows["packets_fwd"] == 0) | (tcp_flows["packets_rev"] == 0)
+    assert (s.one_direction["flows"], s.one_direction["of_flows"]) == (one.sum(), len(tcp_flows))
+
+
+@pytest.mark.parametrize("path", ours, ids=lambda p: p.name)
+def test_jain_is_that_of_the_rates_bin_by_bin(path: Path) -> None:
+    s = summarise(path)
+    cap = cct.read_capture(path)
+    packets, flows = cap.packets, cap.flows.set_index("flow_id")
+    size = flows["bytes_fwd"] + flows["bytes_rev"]
+    wanted = flows.index[flows["is_long"]].tolist()
+    if len(wanted) < 2:
+        wanted = flows.index[size >= 0.05 * size.sum()].tolist()
+    assert sorted(s.jain_flows) == wanted
+    assert s.jain_bin_ns >= 100 * MS
+    start = int(packets["ts_ns"].iloc[0])
+    at = (packets["ts_ns"] - start).clip(lower=0) // s.jain_bin_ns
+    for row, bin_ in enumerate(s.jain.itertuples()):
+        low, high = start + row * s.jain_bin_ns, start + (row + 1) * s.jain_bin_ns
+        there = [f for f in wanted if flows["first_ts_ns"][f] < high and flows["last_ts_ns"][f] >= low]
+        assert bin_.flows == len(there)
+        rates = []
+        for f in there:
+            direction = int(flows["payload_rev"][f] > flows["payload_fwd"][f])
+            mine = (packets["flow_id"] == f) & (packets["direction"] == direction) & (at == row)
+            rates.append(int(packets.loc[mine, "wire_bytes"].sum()))
+        if len(there) < 2 or not any(rates):
+            assert np.isnan(bin_.jain)
+        else:
+            assert bin_.jain == pytest.approx(sum(rates) ** 2 / (len(rates) * sum(r * r for r in rates)))
+
+
+def made(rows: list[tuple[int, ...]], protocol: int = 6, **meta: Any) -> Capture:
+    columns = packet_columns(rows)
+    keys = make_keys({row[1] for row in rows})
+    keys = dataclasses.replace(keys, protocol=np.full(len(keys), protocol, np.uint8))
+    ts = columns["ts_ns"]
+    first, last = (int(ts.min()), int(ts.max())) if len(ts) else (0, 0)
+    about = {"frames": len(rows), "packets": len(rows), "first_ts_ns": first, "last_ts_ns": last} | meta
+    return Capture(columns, keys, CaptureMeta("made.pcap", **about))
+
+
+def bulk(rtts_ms: list[float], flow: int = 0, spacing_ms: float = 2.0) -> list[tuple[int, ...]]:
+    """Segments from the initiator, each acknowledged after its own round-trip time."""
+    rows = []
+    for i, rtt_ms in enumerate(rtts_ms):
+        sent = 10**18 + round(i * spacing_ms * MS)
+        rows.append((sent, flow, 0, 1000 * i, 1, ACK, 1000, 500))
+        rows.append((sent + round(rtt_ms * MS), flow, 1, 1, 1000 * i + 1000, ACK, 0, 500))
+    return sorted(rows)
+
+
+def texts(s: Summary) -> str:
+    return "\n".join(finding.text for finding in s.findings())
+
+
+def test_a_standing_queue_is_one_that_does_not_go_away() -> None:
+    # 2 ms at first, then 20 to 30 ms for good
+    standing = summarise(made(bulk([2.0] * 50 + [20 + i % 10 for i in range(1000)])))
+    intervals, above = standing.standing_queue[["intervals", "above"]].iloc[0]
+    assert above >= intervals - 2 >= 18
+    assert "standing queue" in texts(standing)
+    assert "from 2 ms at the least" in texts(standing)
+    # as high, but empty again every 60 ms: bursts, which a queue is for
+    bursts = summarise(made(bulk([2.0 if i % 30 == 0 else 20 + i % 10 for i in range(1000)])))
+    assert bursts.standing_queue["above"].iloc[0] <= 1  # the last interval is not a whole one
+    assert "standing queue" not in texts(bursts)
+    # too short to tell
+    assert summarise(made(bulk([2.0] * 5 + [20.0] * 100))).standing_queue.empty
+
+
+def test_one_direction_only_is_said() -> None:
+    rows = bulk([5.0] * 40) + [r for r in bulk([5.0] * 40, flow=1) if r[2] == 0]
+    s = summarise(made(sorted(rows)))
+    assert s.one_direction["flows"] == 1
+    assert s.one_direction["of_flows"] == 2
+    assert any("1 of 2 TCP flows" in note and "one direction only" in note for note in s.notes)
+    one_way = s.flows.set_index("flow_id").loc[1]
+    assert one_way["rtt_samples_fwd"] == 0
+    assert pd.isna(one_way["rtt_min_ns_fwd"])
+
+
+def test_no_tcp_is_said() -> None:
+    s = summarise(made([(10**18 + i * MS, 0, 0, 0, 0, 0, 500, 0) for i in range(20)], protocol=17))
+    assert any(note.startswith("No TCP") for note in s.notes)
+    assert s.services[["protocol", "port"]].to_numpy().tolist() == [[17, 1024]]  # no SYN: the lower port
+    assert not any("retransmission" in text for text in texts(s).splitlines())
+
+
+def test_nothing_at_all() -> None:
+    s = summarise(made([], frames=3))
+    assert s.totals["packets"] == s.totals["flows"] == len(s.top) == len(s.throughput) == 0
+    assert "no packet with an IP header" in texts(s)
+    assert any("among 3 frames" in note for note in s.notes)
+
+
+def test_what_spoils_a_capture_is_said() -> None:
+    rows = bulk([5.0] * 20)
+    rows += [(10**18 + 86_400 * 10**9 + i, 0, 0, 30_000 + 1000 * i, 1, ACK, 20_000, 500) for i in range(3)]
+    rows[3], rows[4] = rows[4], rows[3]
+    said = "\n".join(
+        summarise(made(rows, dropped=7, counts={"fragments": 2, "not_ip": 5, "truncated_headers": 1})).notes
+    )
+    for text in (
+        "7 packets lost",
+        "2 later IP fragments",
+        "5 frames carry no IP",
+        "headers of 1 packets",
+        "20,054 bytes",
+    ):
+        assert text in said
+    assert "No packet for 24.0 h" in said
+    assert "1 packets are stamped earlier" in said
+    assert "second capture, from behind the queue" in said
+
+
+def test_concentration() -> None:
+    many = [(10**18 + i, i, 0, 0, 0, ACK, 46, 0) for i in range(100)]
+    large = [(10**18 + 200 + i, i % 2, 0, 0, 0, ACK, 9000, 0) for i in range(100)]
+    assert "Two flows carry 98.9 % of the bytes." in texts(summarise(made(many + large)))
+    assert "The largest flow carries 1 % of the bytes, the ten largest 10 %." in texts(summarise(made(many)))
+
+
+def test_a_selection_is_what_is_looked_at() -> None:
+    path = ours[0]
+    cap = cct.read_capture(path)
+    flow = int(cap.flows.loc[cap.flows["bytes_fwd"].idxmax(), "flow_id"])
+    s = summarise(path, selection=Selection(flow_id=flow, start_s=2.0, stop_s=5.0), packets=1000)
+    inside = cap.select(flow_id=flow, start_s=2.0, stop_s=5.0)
+    assert s.totals["packets"] == len(inside) > 0
+    assert s.meta.packets == len(cap)
+    assert any(f"{len(inside):,} of the capture's {len(cap):,}" in note for note in s.notes)
+    nothing = summarise(path, selection=Selection(host="192.0.2.1"))
+    assert nothing.findings()[0].text == "No packet fits the selection."
+
+
+def test_capture_or_path() -> None:
+    same(summarise(ours[0]), summarise(cct.read_capture(ours[0])))
+
+
+def test_bad_arguments() -> None:
+    with pytest.raises(ParameterError, match="top"):
+        summarise(ours[0], top=0)
+    with pytest.raises(ParameterError, match="tunnel"):
+        summarise(cct.read_capture(ours[0]), tunnel="inner")
+    with pytest.raises(CaptureFormatError):
+        summarise(Path(__file__))
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted"),
+    [
+        (format_bytes(0), "0 B"),
+        (format_bytes(999), "999 B"),
+        (format_bytes(1000), "1 kB"),
+        (format_bytes(999_600), "1 MB"),
+        (format_bytes(123_456_789), "123 MB"),
+        (format_rate(1_250_000), "10 Mbit/s"),
+        (format_time_ns(950), "950 ns"),
+        (format_time_ns(87_654), "87.7 µs"),
+        (format_time_ns(119e9), "119 s"),
+        (format_time_ns(900e9), "15.0 min"),
+        (format_time_ns(float("nan")), "–"),
+        (format_percent(0), "0 %"),
+        (format_percent(0.00001), "less than 0.1 %"),
+        (format_percent(0.99999), "more than 99.9 %"),
+        (format_percent(0.5), "50 %"),
+        (format_percent(1), "100 %"),
+    ],
+)
+def test_numbers_as_people_read_them(found: str, wanted: str) -> None:
+    assert found == wanted
