@@ -144,6 +144,24 @@ def timestamps(packets, one_way=64):
     return samples
 
 
+def pping(packets):
+    """Nichols's pping 2017, without ageing: what `timestamps` is compared with. Returns (packet, rtt_ns)."""
+    directions, first_sight, samples = set(), {}, []
+    for i, p in enumerate(packets):
+        flow, side = p["flow_id"], p["direction"]
+        if not p["has_ts"] or not p["tsval"] or (not p["tsecr"] and p["tcp_flags"] != SYN):
+            continue
+        directions.add((flow, side))
+        if (flow, 1 - side) not in directions:
+            continue
+        first_sight.setdefault((flow, side, p["tsval"]), p["ts_ns"])
+        sent = first_sight.get((flow, 1 - side, p["tsecr"]))
+        if sent is not None:
+            samples.append((i, p["ts_ns"] - sent))
+            first_sight[flow, 1 - side, p["tsecr"]] = None  # matched, and not new any more
+    return samples
+
+
 def handshake(packets):
     syns, answered = {}, {}
     samples = []
@@ -253,11 +271,11 @@ KINDS = ["data"] * 8 + ["ack"] * 6 + ["again"] * 2 + ["fin", "syn", "rst", "jump
 ODD = 5  # of KINDS
 
 
-def stream(seed, n):
+def stream(seed, n, kinds=None):
     """`n` packets of a few flows: data, retransmissions of any cut, ACKs of any kind, wraps, jumps, clocks set back."""
     rng = random.Random(seed)
     flows = rng.choice([1, 1, 1, 3])
-    kinds = KINDS[:-ODD] if rng.random() < 0.4 else KINDS
+    kinds = kinds or (KINDS[:-ODD] if rng.random() < 0.4 else KINDS)
     one_way = rng.random() < 0.2
     starts = [rng.choice([0, 1, 1000, 2**31 - 700, 2**32 - 900, 2**32 - 1]) for _ in range(2 * flows)]
     first = list(starts)  # of the bytes sent
