@@ -31,6 +31,7 @@ RETRANSMISSIONS = 0.001
 ONE_DIRECTION = 0.05
 UNFAIR = 0.8
 JAIN_BINS = 10  # said only with so many
+COMPETITORS = 10  # more flows than this at a time hardly share one bottleneck
 
 
 @dataclass(frozen=True)
@@ -118,10 +119,11 @@ def _fairness(s: Summary) -> Finding | None:
         f"(typically {flows:.0f}; 1 is an even split, {1 / flows:.2f} is one taking all)"
     )
     return Finding(
-        text + (": the split is uneven." if index < UNFAIR else "."),
+        text + (": the split is uneven." if index < UNFAIR and flows <= COMPETITORS else "."),
         f"Median of Jain's index over the bins of {format_time_ns(s.jain_bin_ns)} (at least {JAIN_BINS}) in which two "
-        f"or more of the {len(s.jain_flows)} compared flows were between their first and last packet; uneven below "
-        f"{UNFAIR}. Flows that do not share a bottleneck are compared all the same: one capture cannot tell.",
+        f"or more of the {len(s.jain_flows)} compared flows were between their first and last packet; called uneven "
+        f"below {UNFAIR} if there are typically at most {COMPETITORS}. Flows that do not share a bottleneck are "
+        "compared all the same: one capture cannot tell.",
     )
 
 

@@ -31,6 +31,10 @@ SHOWN = len(COLOURS) - 1
 BINS = 300
 #: A curve over time is not drawn for a flow with less than this share of the largest flow's bytes.
 WORTH_A_CURVE = 0.01
+#: When no flow ever reaches this share of the peak rate of all packets, these are drawn apart.
+DWARFED = 0.2
+#: Flows whose RTTs differ by more than this factor share a logarithmic axis.
+MIXED_RTTS = 10
 #: A distribution over fewer flows says less than their table.
 ENOUGH_FLOWS = 10
 LONG_FLOWS_LISTED = 50
@@ -149,7 +153,7 @@ def _json(fig: go.Figure) -> str:
 def _figures(s: Summary) -> dict[str, go.Figure]:
     if not s.totals["packets"]:
         return {}
-    figures = {"throughput": _throughput(s)}
+    figures = _throughput(s)
     if s.jain["jain"].notna().any():
         figures["jain"] = _jain(s)
     if len(s.rtt_over_time):
@@ -218,55 +222,89 @@ def _rate_scale(bytes_per_s: float) -> tuple[float, str]:
     return 8, "bit/s"
 
 
-def _throughput(s: Summary) -> go.Figure:
-    bins = len(s.throughput)
-    factor = wider_bins(s.bin_ns, bins, BINS)
-    starts = np.arange(0, bins, factor)
-    width_s = factor * s.bin_ns / 1e9
-    # The last bin is only as long as the capture; when that is little of it, its rate means nothing.
-    covered_s = np.full(len(starts), width_s)
-    covered_s[-1] = s.duration_s - starts[-1] * s.bin_ns / 1e9
-    keep = covered_s >= min(width_s / 2, s.duration_s)
-    middle_s = (np.arange(len(starts)) + 0.5) * width_s
+class _Rates:
+    """Bytes in the summary's time bins as rates in bins that fit a page."""
 
-    def rate(size: np.ndarray) -> np.ndarray:
-        return np.add.reduceat(size, starts)[keep] / np.maximum(covered_s[keep], 1e-9)
+    def __init__(self, s: Summary) -> None:
+        bins = len(s.throughput)
+        factor = wider_bins(s.bin_ns, bins, BINS)
+        self._starts = np.arange(0, bins, factor)
+        self.width_s = factor * s.bin_ns / 1e9
+        # The last bin is only as long as the capture; when that is little of it, its rate means nothing.
+        covered_s = np.full(len(self._starts), self.width_s)
+        covered_s[-1] = s.duration_s - self._starts[-1] * s.bin_ns / 1e9
+        self._keep = covered_s >= min(self.width_s / 2, s.duration_s)
+        self._covered_s = np.maximum(covered_s[self._keep], 1e-9)
+        self.middle_s = ((np.arange(len(self._starts)) + 0.5) * self.width_s)[self._keep]
 
-    total = rate(s.throughput[["tcp_bytes", "udp_bytes", "other_bytes"]].sum(axis=1).to_numpy())
-    scale, unit = _rate_scale(total.max(initial=0))
-    fig = _figure(**_time_axis(s), yaxis_title_text=f"throughput ({unit})", yaxis_rangemode="tozero")
-    hover = f"%{{x:.6~g}} s: %{{y:.4~g}} {unit}"
-    _add_line(
-        fig,
-        middle_s[keep],
-        total * scale,
-        "all packets",
-        hover,
-        line={"color": GREY, "width": 1},
-        fill="tozeroy",
-        fillcolor="rgba(128,128,128,0.15)",
-    )
+    def of(self, size: np.ndarray) -> np.ndarray:
+        """Bytes a second."""
+        return np.add.reduceat(size, self._starts)[self._keep] / self._covered_s
+
+
+def _throughput(s: Summary) -> dict[str, go.Figure]:
+    """The top flows with all packets behind them; where these dwarf the flows, two figures."""
+    rates = _Rates(s)
     names = Names(s.top)
-    by_flow = {key: of["bytes"].to_numpy() for key, of in s.flow_throughput.groupby(["flow_id", "direction"])}
-    for rank, flow in enumerate(each(_worth_a_curve(s))):
-        side = flow.data_direction
-        if (flow.flow_id, side) not in by_flow:
-            continue
-        y = rate(by_flow[flow.flow_id, side]) * scale
-        began_s, ended_s = ((t - s.totals["first_ts_ns"]) / 1e9 for t in (flow.first_ts_ns, flow.last_ts_ns))
-        there = (middle_s[keep] + width_s / 2 >= began_s) & (middle_s[keep] - width_s / 2 <= ended_s)
+    kinds = {kind: rates.of(s.throughput[f"{kind}_bytes"].to_numpy()) for kind in ("tcp", "udp", "other")}
+    total = sum(kinds.values(), np.zeros(len(rates.middle_s)))
+    by_way = {
+        way: rates.of(of["bytes"].to_numpy())
+        for way, of in s.flow_throughput.groupby(["flow_id", "direction"])
+    }
+    curves = [
+        (rank, flow, by_way[flow.flow_id, flow.data_direction])
+        for rank, flow in enumerate(each(_worth_a_curve(s)))
+        if (flow.flow_id, flow.data_direction) in by_way
+    ]
+    most = max((curve.max() for _, _, curve in curves), default=0)
+    figures = {}
+    dwarfed = most < DWARFED * total.max()
+    if dwarfed:
+        scale, unit = _rate_scale(total.max())
+        fig = _figure(**_time_axis(s), yaxis_title_text=f"throughput ({unit})", yaxis_rangemode="tozero")
+        for rank, (kind, rate) in enumerate(kinds.items()):
+            if rate.any():
+                _add_line(
+                    fig,
+                    rates.middle_s,
+                    rate * scale,
+                    kind if kind == "other" else kind.upper(),
+                    f"%{{x:.6~g}} s: %{{y:.4~g}} {unit}",
+                    stackgroup="all",
+                    line={"color": COLOURS[rank], "width": 0.5},
+                )
+        figures["throughput-all"] = fig
+    scale, unit = _rate_scale(most if dwarfed else total.max(initial=0))
+    hover = f"%{{x:.6~g}} s: %{{y:.4~g}} {unit}"
+    fig = _figure(**_time_axis(s), yaxis_title_text=f"throughput ({unit})", yaxis_rangemode="tozero")
+    if not dwarfed:
         _add_line(
             fig,
-            middle_s[keep],
-            np.where(there, y, np.nan),
-            names.short(flow.flow_id, side),
+            rates.middle_s,
+            total * scale,
+            "all packets",
             hover,
+            line={"color": GREY, "width": 1},
+            fill="tozeroy",
+            fillcolor="rgba(128,128,128,0.15)",
+        )
+    for rank, flow, curve in curves:
+        began_s, ended_s = ((t - s.totals["first_ts_ns"]) / 1e9 for t in (flow.first_ts_ns, flow.last_ts_ns))
+        half_s = rates.width_s / 2
+        there = (rates.middle_s + half_s >= began_s) & (rates.middle_s - half_s <= ended_s)
+        _add_line(
+            fig,
+            rates.middle_s,
+            np.where(there, curve * scale, np.nan),
+            names.short(flow.flow_id, flow.data_direction),
+            hover,
+            label=names.long(flow.flow_id, flow.data_direction),
             meta={"brief": f"flow {flow.flow_id}"},  # for narrow screens
-            label=names.long(flow.flow_id, side),
             line=line_of(rank) | {"width": 1.8},
             visible=True if rank < SHOWN else "legendonly",
         )
-    return _with_legend(fig)
+    return figures | {"throughput": _with_legend(fig)}
 
 
 def _jain(s: Summary) -> go.Figure:
@@ -297,7 +335,7 @@ def _rtt(s: Summary) -> go.Figure:
     names = Names(s.top)
     bins = len(s.throughput)
     width_s = wider_bins(s.bin_ns, bins, BINS) * s.bin_ns / 1e9
-    drawn = 0
+    drawn: list[float] = []
     for rank, flow in enumerate(each(_worth_a_curve(s))):
         side = _rtt_direction(flow)
         of = s.rtt_over_time
@@ -316,7 +354,7 @@ def _rtt(s: Summary) -> go.Figure:
         )
         x = (x + 0.5) * width_s
         line = line_of(rank)
-        look = {"legendgroup": f"{flow.flow_id}", "visible": True if drawn < SHOWN else "legendonly"}
+        look = {"legendgroup": f"{flow.flow_id}", "visible": True if len(drawn) < SHOWN else "legendonly"}
         _add_line(
             fig,
             x,
@@ -347,7 +385,9 @@ def _rtt(s: Summary) -> go.Figure:
                 **look,
             )
         )
-        drawn += 1
+        drawn.append(float(np.nanmedian(mean)))
+    if max(drawn, default=0) > MIXED_RTTS * min(drawn, default=0) > 0:
+        fig.update_yaxes(type="log")
     return _with_legend(fig)
 
 
@@ -627,7 +667,7 @@ def _loss_rows(s: Summary) -> list[list[Cell | str]]:
             (f"{flow.flow_id}: {flow_name(flow._asdict())}", float(flow.flow_id)),
             _count_cell(flow.retransmits_fwd),
             _count_cell(flow.retransmits_rev),
-            _share_cell(flow.retransmits_fwd + flow.retransmits_rev, flow.packets_fwd + flow.packets_rev),
+            _share_cell(flow.retransmits_fwd + flow.retransmits_rev, flow.packets_fwd + flow.packets_rev)[:2],
             _count_cell(flow.out_of_order_fwd),
             _count_cell(flow.out_of_order_rev),
             _count_cell(flow.duplicate_acks_fwd),
@@ -720,7 +760,7 @@ def _tap_rows(s: Summary) -> list[list[Cell | str]]:
                 (f"{way.flow_id}: {flow_name(names.loc[way.flow_id])}{against}", float(way.flow_id)),
                 _count_cell(way.packets_in),
                 _count_cell(way.packets_lost),
-                _share_cell(way.packets_lost, way.packets_in),
+                _share_cell(way.packets_lost, way.packets_in)[:2],
                 *(_time_cell(waited.quantile(q)) for q in (0.5, 0.95, 1)),
             ]
         )

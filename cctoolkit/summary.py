@@ -114,6 +114,9 @@ _EMPTY_RTT_OVER_TIME = pd.DataFrame(
 )
 
 
+_VOLUME = ["packets_fwd", "packets_rev", "bytes_fwd", "bytes_rev"]
+
+
 @dataclass
 class TwoTaps:
     """What a second tap, behind the queue, adds for the top flows.
@@ -247,7 +250,9 @@ class _Keys:
 
     def all(self) -> FlowKeys:
         ids = np.flatnonzero(self._seen)
-        return FlowKeys(**{name: values[ids] for name, values in self._columns.items()})
+        whole = len(ids) and len(ids) == ids[-1] + 1  # then a view is enough
+        rows = slice(len(ids)) if whole else ids
+        return FlowKeys(**{name: values[rows] for name, values in self._columns.items()})
 
 
 def _add_meta(so_far: CaptureMeta | None, part: CaptureMeta) -> CaptureMeta:
@@ -300,7 +305,7 @@ def summarise(
     top: int = 12,
     slot_ms: float = 10.0,
     long_flow_bytes: int = 10_000_000,
-    packets: int = 2_000_000,
+    packets: int = 1_000_000,
     **reading: Any,
 ) -> Summary:
     """Everything the report shows, in one pass.
@@ -353,8 +358,10 @@ def summarise(
         keys.add(part.keys)
         meta = _add_meta(meta, part_meta)
     assert meta is not None  # there is always one part
+    del part, columns, pairing  # with millions of flows each is a hundred megabytes, and the tables need as much
     everything = keys.all()
     flows = statistics.result(everything)
+    del statistics
     _add_rtt(flows, timeline)
     largest = _largest(flows, timeline, top)
     jain, jain_bin_ns, jain_flows = _jain(flows, timeline)
@@ -561,7 +568,7 @@ def _totals(flows: pd.DataFrame) -> dict[str, int]:
 
 
 def _one_direction(flows: pd.DataFrame) -> dict[str, int]:
-    tcp = flows[flows["protocol"] == 6]
+    tcp = flows[_VOLUME][flows["protocol"] == 6]
     packets, size = tcp["packets_fwd"] + tcp["packets_rev"], tcp["bytes_fwd"] + tcp["bytes_rev"]
     one = (tcp["packets_fwd"] == 0) | (tcp["packets_rev"] == 0)
     return {
@@ -605,7 +612,7 @@ def _protocols(flows: pd.DataFrame, ip_version: np.ndarray) -> pd.DataFrame:
 
 def _services(flows: pd.DataFrame, saw_syn: np.ndarray) -> pd.DataFrame:
     has_ports = flows["protocol"].isin([6, 17]).to_numpy()
-    of = flows.loc[has_ports]
+    of = flows[["protocol", "sport", "dport", *_VOLUME]][has_ports]
     port = np.where(saw_syn[has_ports], of["dport"], np.minimum(of["sport"], of["dport"]))
     counted = pd.DataFrame(
         {

@@ -8,6 +8,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -394,3 +396,20 @@ def test_dark_and_on_a_phone(browser: Any, written: Path) -> None:
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         set_scheme("")
+
+
+@pytest.mark.slow
+def test_twenty_million_packets_in_bounded_memory(tmp_path: Path) -> None:
+    from cctoolkit.synth import synth_mawi
+
+    capture = synth_mawi(tmp_path / "synthetic.pcap.gz", 20_000_000, seed=3, progress=False)
+    code = (
+        "import resource, sys; from cctoolkit.report import report; report(*sys.argv[1:]);"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)"
+    )
+    page = tmp_path / "r.html"
+    done = subprocess.run(
+        [sys.executable, "-c", code, capture, page], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) < 1_500_000_000
+    assert "20,000,000" in page_of(page).text("dd")
