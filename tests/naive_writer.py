@@ -37,8 +37,8 @@ def _tcp_options(row: dict, key: dict, sacks: list[tuple[int, int]]) -> bytes:
     return options
 
 
-def frame(row: dict, key: dict, sacks: list[tuple[int, int]], ethernet: bool = True) -> tuple[bytes, int]:
-    """The whole frame of a packet and how many bytes of it can be captured at most."""
+def frame(row: dict, key: dict, sacks: list[tuple[int, int]], ethernet: bool = True) -> bytes:
+    """The whole frame of a packet."""
     src, dst, sport, dport = key["src"], key["dst"], key["sport"], key["dport"]
     if row["direction"]:
         src, dst, sport, dport = dst, src, dport, sport
@@ -48,7 +48,6 @@ def frame(row: dict, key: dict, sacks: list[tuple[int, int]], ethernet: bool = T
     src, dst = src[:size], dst[:size]
     payload = bytes(row["payload_bytes"])
     fragment = protocol in (6, 17) and not (sport or dport or row["tcp_flags"])
-    most = 1 << 30
     link_bytes = 14 if ethernet else 0
 
     def with_checksum(segment: bytes, at: int) -> bytes:
@@ -74,9 +73,9 @@ def frame(row: dict, key: dict, sacks: list[tuple[int, int]], ethernet: bool = T
             0,
         )
         segment = head + options + payload
-        if row["tcp_flags"] == 0 and link_bytes + (20 if v4 else 40) + len(segment) > row["wire_bytes"]:
-            segment = (struct.pack(">HH", sport, dport) + payload)[: len(payload)]
-            most = link_bytes + (20 if v4 else 40) + 4
+        too_long = link_bytes + (20 if v4 else 40) + len(segment) > row["wire_bytes"]
+        if row["tcp_flags"] == 0 and not payload and too_long:
+            segment = head[:4]
         else:
             segment = with_checksum(segment, 16)
     elif protocol == 17:
@@ -118,9 +117,7 @@ def frame(row: dict, key: dict, sacks: list[tuple[int, int]], ethernet: bool = T
         )
     if field:
         packet += bytes(max(row["wire_bytes"] - len(packet), 0))
-    if most < 1 << 30:  # a header cut short: what would have followed was never seen
-        packet = packet[:most] + bytes(max(len(packet) - most, 0))
-    return packet, most
+    return packet
 
 
 def pcap(
@@ -129,8 +126,8 @@ def pcap(
     """The whole file."""
     out = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, snaplen, 1 if ethernet else 101)
     for i, row in enumerate(rows):
-        data, most = frame(row, keys[row["flow_id"]], sacks.get(i, []), ethernet)
-        captured = data[: min(snaplen, most)]
+        data = frame(row, keys[row["flow_id"]], sacks.get(i, []), ethernet)
+        captured = data[:snaplen]
         out += (
             struct.pack("<IIII", row["ts_ns"] // 10**9, row["ts_ns"] % 10**9, len(captured), len(data))
             + captured

@@ -15,9 +15,9 @@ payload                   zeros
 ========================  ==========================================================================
 
 Rows that are no whole TCP or UDP header
-    TCP and UDP rows with both ports 0 are later fragments and are written as such. A TCP row without flags
-    whose header does not fit into ``wire_bytes`` is a header cut short, and is written cut short. ICMP gets
-    an echo header with a right checksum; SCTP, DCCP and UDP-Lite get their ports, and no checksum.
+    TCP and UDP rows with both ports 0 are later fragments and are written as such. A TCP row without flags and
+    payload whose header does not fit into ``wire_bytes`` is a header cut short, and only its ports are written.
+    ICMP gets an echo header with a right checksum; SCTP, DCCP and UDP-Lite get their ports, and no checksum.
 Lengths
     The original length is ``wire_bytes``; what the rebuilt headers and the payload leave of it is padding.
     Where they need more (the capture had a shorter link header, say), it grows. An IP packet over
@@ -54,6 +54,9 @@ __all__ = ["LINK_ETHERNET", "LINK_RAW", "PcapWriter", "write_frames", "write_pca
 
 LINK_ETHERNET = 1
 LINK_RAW = 101
+
+#: Link types (by the names in CaptureMeta) whose header has fewer than 14 bytes.
+_SHORT_LINKS = frozenset({"RAW", "IPV4", "IPV6", "NULL", "LOOP", "PPP", "PPP_SERIAL", "PPP_ETHER", "C_HDLC"})
 
 _BUFFER_BYTES = 8 << 20
 #: Headers of a cut packet are written whole into the buffer before its end is known, so it has this much to spare.
@@ -163,9 +166,9 @@ def _fill(
             blocks = min(sack - first_sack, (60 - transport - 4) // 8)
             if blocks > 0:
                 transport += 4 + 8 * blocks
-            if flags == 0 and link_bytes + ip_header + transport + payload > wire:
-                is_cut = True
-                transport = 0
+            if flags == 0 and payload == 0 and link_bytes + ip_header + transport > wire:
+                is_cut, has_ts, blocks = True, False, 0
+                transport = 4
         elif protocol == 17 and not is_fragment:
             transport = 8
         elif is_fragment and version == 6:
@@ -178,8 +181,6 @@ def _fill(
         else:
             frame = max(frame, wire)
         captured = min(frame, snaplen)
-        if is_cut:
-            captured = min(captured, link_bytes + ip_header + 4)
         padded = (captured + 3) & ~3 if pcapng else captured
         if p + record_header + padded + _SLACK_BYTES > limit:
             sack = first_sack
@@ -259,7 +260,7 @@ def _fill(
             put_be32(p + 16, 0)
             if not is_cut:
                 checksum_at = p + 16
-            p += 20 if not is_cut else 4  # a cut header is its ports
+            p += 4 if is_cut else 20
             if mss != 0:
                 put_be32(p, 0x02040000 | mss)
                 total += 0x02040000 | mss
@@ -680,7 +681,7 @@ def write_pcap(
     sacks: Mapping[str, np.ndarray] | pd.DataFrame | None = None,
     format: Format | None = None,
     snaplen: int = MAX_FRAME_BYTES,
-    link_type: int = LINK_ETHERNET,
+    link_type: int | None = None,
     comment: str = "",
 ) -> Path:
     """Write a packets table as a capture file that tcpdump, tshark and this package read.
@@ -697,7 +698,10 @@ def write_pcap(
         Needed unless `capture` is a Capture.
     sacks : mapping of arrays or DataFrame, optional
         SACK blocks; a Capture brings its own.
-    format, snaplen, link_type, comment
+    link_type : int, optional
+        1 (Ethernet) or 101 (raw IP). Default: raw IP for a Capture some of whose link headers are shorter than
+        Ethernet's, so that the lengths can stay as they are; else Ethernet.
+    format, snaplen, comment
         As for :class:`PcapWriter`.
 
     Returns
@@ -720,7 +724,11 @@ def write_pcap(
             raise ParameterError("keys: needed to write a packets table that is not a Capture") from None
         if sacks is None:
             sacks = capture.sacks
+        if link_type is None and not _SHORT_LINKS.isdisjoint(capture.meta.link_types):
+            link_type = LINK_RAW
     assert keys is not None
+    if link_type is None:
+        link_type = LINK_ETHERNET
     with PcapWriter(path, format=format, snaplen=snaplen, link_type=link_type, comment=comment) as writer:
         writer.write(columns, keys, sacks)
     return writer.path
