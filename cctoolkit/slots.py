@@ -18,7 +18,7 @@ import pandas as pd
 from .capture.model import columns_of
 from .errors import ParameterError
 from .schema import SLOTS
-from .taps import LOST, PacketMatcher, TapPair, grown, positive_ns
+from .taps import LOST, PacketMatcher, TapPair, grown, positive_ns, wanted_flows
 
 __all__ = ["SlotTable", "compute_slots"]
 
@@ -334,13 +334,7 @@ class SlotTable:
         if fill not in ("backward", "interpolate"):
             raise ParameterError(f"fill: {fill!r} is neither 'backward' nor 'interpolate'")
         self._interpolate = fill == "interpolate"
-        self._wanted = np.zeros(0, np.bool_)
-        if flow_ids is not None:
-            ids = np.atleast_1d(np.asarray(flow_ids if np.isscalar(flow_ids) else list(flow_ids), np.int64))  # type: ignore[arg-type]
-            if len(ids) and ids.min() < 0:
-                raise ParameterError(f"flow_ids: {ids.min()} is negative")
-            self._wanted = np.zeros(int(ids.max()) + 1 if len(ids) else 1, np.bool_)
-            self._wanted[ids] = True
+        self._wanted = wanted_flows(flow_ids)
         self._seed = seed
         self._max_rows = max_rows
         self._ingress = _Tap(with_acks=not self._sampled)
@@ -485,7 +479,7 @@ class SlotTable:
 
         drops, unknown = np.zeros(n, np.int64), np.ones(n, np.bool_)
         if self._egress is not None and not self._sampled:
-            fates = self._matcher.fates()
+            fates = np.concatenate(self._matcher.fates())
             unknown = ~(np.repeat(self._matcher.crosses[ways], lengths) & in_covered)
             rows = _rows(fates["way"], fates["ts_ns"] // self._slot_ns, flow_of_way, first, offset)
             fates, rows = fates[rows >= 0], rows[rows >= 0]

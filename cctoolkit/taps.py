@@ -6,7 +6,7 @@ is carried from batch to batch, and nothing depends on how the packets were cut 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numba
@@ -16,7 +16,7 @@ from . import schema
 from .capture.model import Capture, FlowKeys, columns_of
 from .errors import ParameterError
 
-__all__ = ["PacketMatcher", "TapPair", "grown", "positive_ns"]
+__all__ = ["PacketMatcher", "TapPair", "grown", "positive_ns", "wanted_flows"]
 
 #: A packet that left after this many later ones of its flow had left is not recognised: it counts as lost.
 REORDERING = 64
@@ -46,6 +46,24 @@ def grown(array: np.ndarray, length: int) -> np.ndarray:
     bigger = np.zeros(max(length, 2 * len(array)), array.dtype)
     bigger[: len(array)] = array
     return bigger
+
+
+def wanted_flows(flow_ids: Iterable[int] | int | None) -> np.ndarray:
+    """By flow id, whether it is wanted; empty for all.
+
+    Raises
+    ------
+    ParameterError
+        A flow id is negative.
+    """
+    if flow_ids is None:
+        return np.zeros(0, np.bool_)
+    ids = np.atleast_1d(np.asarray(flow_ids if np.isscalar(flow_ids) else list(flow_ids), np.int64))  # type: ignore[arg-type]
+    if len(ids) and ids.min() < 0:
+        raise ParameterError(f"flow_ids: {ids.min()} is negative")
+    wanted = np.zeros(int(ids.max()) + 1 if len(ids) else 1, np.bool_)
+    wanted[ids] = True
+    return wanted
 
 
 @numba.njit(cache=True, nogil=True, boundscheck=False)
@@ -547,12 +565,11 @@ class PacketMatcher:
         enough = (ways["matched"] > 0) & (2 * ways["matched"] >= ways["left"])
         return enough & ((ways["delayed"] > 0) | (ways["matched"] < ways["arrived"]))
 
-    def fates(self) -> np.ndarray:
-        """Fates so far (of :data:`FATE`, in no order) of the packets of ways that cross the queue."""
+    def fates(self) -> list[np.ndarray]:
+        """Fates so far (of :data:`FATE`, in no order) of all packets; what is not in :attr:`crosses` means nothing."""
         rest = np.empty(int(self._pool.used[0]), FATE)
         n = _remaining(self._pool, self._ways, self._max_delay_ns, rest)
-        told = np.concatenate([*self._fates, rest[:n]])
-        return told[self.crosses[told["way"]]]
+        return [*self._fates, rest[:n]]
 
 
 def _segments(columns: Mapping[str, np.ndarray]) -> _Segments:

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.extra.numpy import arrays
 from naive_slots import packets_of
-from test_slots import MS, capture, constant_rate, cut, packets, tap_pairs
+from test_slots import MS, capture, constant_rate, cut, listed, packets, tap_pairs
 
 import cctoolkit as cct
 from cctoolkit import metrics
@@ -114,6 +114,16 @@ def test_goodput_counts_neither_syn_nor_fin_nor_a_fin_it_did_not_see():
     assert both[["direction", "goodput_bytes"]].to_numpy().tolist() == [[0, 50]]
     one = metrics.goodput(packets([row for row in rows if not row.get("direction")]))
     assert one[["direction", "goodput_bytes"]].to_numpy().tolist() == [[0, 50]]
+
+
+def test_an_ack_from_nowhere_delivers_nothing():
+    """An ACK cannot advance by more than the largest window, 2**30 bytes."""
+    rows = [{"ts_ns": 0, "payload_bytes": 10}]
+    rows += [
+        {"ts_ns": k, "direction": 1, "ack": ack}
+        for k, ack in enumerate((10, 10 + 2**30 + 1, 11 + 2**30 + 1), 1)
+    ]
+    assert metrics.goodput(packets(rows)).goodput_bytes.sum() == 10 + 1
 
 
 @pytest.mark.parametrize("name", BUNDLED_NAMES)
@@ -369,12 +379,18 @@ def test_delay_and_loss_of_captures_with_other_flow_numbers():
     keep = np.ones(110, bool)
     keep[np.flatnonzero(ingress["flow_id"] == 2)[40]] = False
     egress = {n: c[keep] for n, c in egress.items()}
+    for tap in ingress, egress:
+        tap["ts_ns"] += MS
+    earlier = packets(
+        [(0.5, 0, 50)], flow_id=4, tcp_flags=0
+    )  # before the ingress tap saw anything of this flow
+    egress = {n: np.concatenate([earlier[n], c]) for n, c in egress.items()}
     tcp, udp = (1, 1000, 2, 80), (1, 53, 2, 53)
     table = metrics.queue_delay(
         capture(ingress, {2: tcp, 3: udp}), capture(egress, {4: udp, 9: (2, 80, 1, 1000)})
     )
     assert table.flow_id.value_counts().to_dict() == {2: 100, 3: 10}
-    assert table.delay_ns.dropna().eq(MS).all()
+    assert listed(table.delay_ns.dropna()) == [MS] * 109
     assert table.lost.sum() == 1
 
 
@@ -397,6 +413,26 @@ def test_losses_are_those_the_kernels_queue_counted(name):
     if kind == "pfifo":
         full_ms = int(limit) * 1514 * 8e-3 / trace["rate_mbps"]
         assert 0.9 * full_ms < table.delay_ns.max() / 1e6 < 1.05 * full_ms
+
+
+def test_cbiq_of_a_lossless_capture_is_the_queue_packet_by_packet():
+    """Bytes that came in before the end of a slot and left after it, from the delays of the single packets."""
+    ingress, egress = (
+        cct.read_capture(str(TRACES / f"fq-codel-ecn.{tap}.pcap.gz")) for tap in ("ingress", "egress")
+    )
+    table = compute_slots(ingress, egress, slot_ms=2)
+    table = table[table.cbiq_bytes.notna()]
+    assert len(table) > 5000
+    delays = metrics.queue_delay(ingress, egress)
+    assert not delays.lost.any()
+    origin = min(cap.columns["ts_ns"][0] for cap in (ingress, egress)) // (2 * MS)
+    for flow, rows in table.groupby("flow_id"):
+        mine = delays[(delays.flow_id == flow) & (delays.payload_bytes > 0)]
+        size, came_in = mine.payload_bytes.to_numpy(np.int64), mine.ts_ns.to_numpy()
+        left = came_in + mine.delay_ns.to_numpy(np.int64)
+        end = (rows.slot.to_numpy() + origin + 1) * 2 * MS
+        arrived, departed = (np.append(0, np.cumsum(size))[np.searchsorted(t, end)] for t in (came_in, left))
+        assert (arrived - departed).tolist() == rows.cbiq_bytes.tolist()
 
 
 def test_streaming_two_captures_is_reading_them_whole():

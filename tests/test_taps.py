@@ -23,7 +23,8 @@ def fates_of(
     rest = pair.rest()
     if rest is not None:
         matcher.update(None, rest, pair, everything)
-    fates = matcher.fates()
+    fates = np.concatenate(matcher.fates())
+    fates = fates[matcher.crosses[fates["way"]]]
     assert len(np.unique(fates["row"])) == len(fates)
     named = {taps.LOST: "lost", taps.UNKNOWN: None}
     return {int(f["row"]): named.get(int(f["delay_ns"]), int(f["delay_ns"])) for f in fates}

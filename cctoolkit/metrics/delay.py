@@ -44,6 +44,37 @@ def _match_by_order(came_in, went_out, max_delay_ns, crosses):
         i = end
 
 
+@numba.njit(cache=True, nogil=True)
+def _mark(fates, crosses, place):
+    for i in range(len(fates)):
+        if crosses[fates[i].way]:
+            place[fates[i].row] = 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _number(place):
+    n = 0
+    for i in range(len(place)):
+        marked = place[i]
+        place[i] = n
+        n += marked
+    return n
+
+
+@numba.njit(cache=True, nogil=True)
+def _spread(fates, crosses, place, ts, flow_id, direction, payload, wire, delay):
+    for i in range(len(fates)):
+        fate = fates[i]
+        if crosses[fate.way]:
+            k = place[fate.row]
+            ts[k] = fate.ts_ns
+            flow_id[k] = fate.way >> 1
+            direction[k] = fate.way & 1
+            payload[k] = fate.payload_bytes
+            wire[k] = fate.wire_bytes
+            delay[k] = fate.delay_ns
+
+
 def _without_fate(
     columns: Mapping[str, np.ndarray], rows: np.ndarray, way: np.ndarray, first_row: int
 ) -> np.ndarray:
@@ -100,8 +131,8 @@ class QueueDelay:
             rows, way = rows[began], way[began]
         self._others_out.append(_without_fate(went_out, rows, way, 0))
 
-    def _fates(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of the flows and directions that cross the queue: fates of segments, of other packets, others that left."""
+    def _others(self) -> tuple[np.ndarray, np.ndarray]:
+        """Packets other than segments, of ways that cross the queue: with their fates, and those that left."""
         rest = self._pair.rest()
         if rest is not None:
             self._take(None, rest)
@@ -111,7 +142,7 @@ class QueueDelay:
         came_in, went_out = (side[np.argsort(side["way"], kind="stable")] for side in (came_in, went_out))
         crosses = np.ones(len(came_in), np.bool_)
         _match_by_order(came_in, went_out, self._max_delay_ns, crosses)
-        return self._matcher.fates(), came_in[crosses], went_out
+        return came_in[crosses], went_out
 
     def result(self) -> pd.DataFrame:
         """The delays so far, see :func:`queue_delay`.
@@ -119,17 +150,25 @@ class QueueDelay:
         The egress tap's packets that still wait for the ingress tap are taken now; where updates are to follow,
         give both taps up to the same time first.
         """
-        segments, others, _ = self._fates()
-        fates = np.concatenate([segments, others])
-        fates = fates[np.argsort(fates["row"])]
-        delay = fates["delay_ns"].copy()
+        others, _ = self._others()
+        parts = [(part, self._matcher.crosses) for part in self._matcher.fates()]
+        parts.append((others, np.ones(int(others["way"].max(initial=0)) + 1, np.bool_)))
+        place = np.zeros(self._rows, np.int64)
+        for part, crosses in parts:
+            _mark(part, crosses, place)
+        n = _number(place)
+        ts, delay = np.empty(n, np.int64), np.empty(n, np.int64)
+        flow_id, payload, wire = (np.empty(n, np.uint32) for _ in range(3))
+        direction = np.empty(n, np.int8)
+        for part, crosses in parts:
+            _spread(part, crosses, place, ts, flow_id, direction, payload, wire, delay)
         return pd.DataFrame(
             {
-                "ts_ns": fates["ts_ns"].copy(),
-                "flow_id": fates["way"] >> 1,
-                "direction": (fates["way"] & 1).astype(np.int8),
-                "payload_bytes": fates["payload_bytes"].copy(),
-                "wire_bytes": fates["wire_bytes"].copy(),
+                "ts_ns": ts,
+                "flow_id": flow_id,
+                "direction": direction,
+                "payload_bytes": payload,
+                "wire_bytes": wire,
                 "delay_ns": pd.arrays.IntegerArray(delay, delay < 0),
                 "lost": pd.arrays.BooleanArray(delay == LOST, delay == UNKNOWN),
             },
@@ -138,19 +177,22 @@ class QueueDelay:
 
     def loss(self) -> pd.DataFrame:
         """The losses so far, see :func:`queue_loss`; takes the packets that wait, as :meth:`result` does."""
-        segments, others_in, others_out = self._fates()
-        way = np.unique(np.concatenate([segments["way"], others_in["way"]]))
+        others_in, others_out = self._others()
+        crosses = self._matcher.crosses
+        way = np.union1d(np.flatnonzero(crosses), others_in["way"])
         n = int(way[-1]) + 1 if len(way) else 0
 
         def count(packets: np.ndarray) -> np.ndarray:
             return np.bincount(packets["way"][packets["way"] < n], minlength=n)[way]
 
-        came_in = count(segments) + count(others_in)
-        lost = count(segments[segments["delay_ns"] == LOST])
-        lost += np.maximum(count(others_in) - count(others_out), 0)
+        came_in, lost = count(others_in), np.maximum(count(others_in) - count(others_out), 0)
+        for part in self._matcher.fates():
+            part = part[crosses[part["way"]]]
+            came_in += count(part)
+            lost += count(part[part["delay_ns"] == LOST])
         return pd.DataFrame(
             {
-                "flow_id": way >> 1,
+                "flow_id": (way >> 1).astype(np.uint32),
                 "direction": (way & 1).astype(np.int8),
                 "packets_in": came_in,
                 "packets_lost": lost,
