@@ -403,3 +403,38 @@ def test_bad_arguments():
     ]:
         with pytest.raises(ParameterError, match=message):
             MawiLike(**({"packets": 10**6} | options))
+
+
+def test_toolkit_finds_the_truth(tmp_path):
+    """File, reader, flows and RTT together against what was put in."""
+    import cctoolkit as cct
+
+    model, columns, _ = made(loss=0, reordering=0)
+    path = synth_mawi(tmp_path / "synthetic.pcap.gz", PACKETS_MADE, 5, loss=0, reordering=0)
+    capture = cct.read_capture(path, flow_timeout_s=None)
+    flows = capture.flows
+    for name in ("retransmits", "out_of_order"):
+        assert not flows[f"{name}_fwd"].any()
+        assert not flows[f"{name}_rev"].any()
+    # the reader's flow numbers and directions are not ours
+    number = np.zeros(len(capture.keys), np.int64)
+    number[capture.columns["flow_id"]] = columns["flow_id"]
+    turned = np.zeros(len(capture.keys), np.int8)
+    turned[capture.columns["flow_id"]] = capture.columns["direction"] ^ columns["direction"]
+    samples = cct.rtt_samples(capture, method="seq_ack")
+    read_as = samples["flow_id"].to_numpy()
+    over = excess(
+        model, samples.assign(flow_id=number[read_as], direction=samples["direction"] ^ turned[read_as])
+    )
+    assert len(over) > 20_000
+    assert over.min() >= 0
+    assert np.median(over) == pytest.approx(math.log(2), rel=0.03)
+    handshakes = cct.rtt_samples(capture, method="handshake")
+    truth = model.flows(number[handshakes["flow_id"]])
+    sides = ["initiator", "responder"]
+    over = (handshakes["rtt_ns"] - sum(truth[f"rtt_{side}_ns"] for side in sides)) / sum(
+        truth[f"jitter_{side}_ns"] for side in sides
+    )
+    assert len(over) > 500
+    assert over.min() >= 0
+    assert over.mean() == pytest.approx(1, rel=0.1)
