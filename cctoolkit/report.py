@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -162,11 +164,13 @@ def _figures(s: Summary) -> dict[str, go.Figure]:
         figures["rtt-distribution"] = _rtt_distribution(s)
     size = (s.flows["bytes_fwd"] + s.flows["bytes_rev"]).to_numpy()
     if len(size) >= ENOUGH_FLOWS:
-        figures["flow-sizes"] = _cdf(size, "bytes on the wire, both directions", "flows", "B")
+        figures["flow-sizes"] = _cdf(size, "bytes on the wire, both directions", "flows", format_bytes)
     whole = s.flows["handshake_rtt_ns"].notna().to_numpy()
     lasted = (s.flows["last_ts_ns"] - s.flows["first_ts_ns"]).to_numpy()[whole] / 1e9
     if len(lasted) >= ENOUGH_FLOWS:
-        figures["flow-durations"] = _cdf(lasted, "first to last packet (s)", "TCP flows", "s")
+        figures["flow-durations"] = _cdf(
+            lasted, "first to last packet", "TCP flows", lambda s: format_time_ns(s * 1e9)
+        )
     if s.two_taps is not None and len(s.two_taps.queue_delay):
         figures["queue-delay"] = _queue_delay(s)
     if s.two_taps is not None and len(s.two_taps.slots):
@@ -192,6 +196,14 @@ def _time_axis(s: Summary) -> dict[str, Any]:
         "xaxis_title_text": "time since the first packet (s)",
         "xaxis_range": [0, max(s.duration_s, 1e-6)],
     }
+
+
+def _log_axis(low: float, high: float, text: Callable[[float], str] = "{:g}".format) -> dict[str, Any]:
+    """A logarithmic axis with every number written out; plotly's own says "2" for 2000."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if len(decades) <= 5 else (1,)
+    ticks = [step * 10.0**decade for decade in decades for step in steps]
+    return {"type": "log", "tickvals": ticks, "ticktext": [text(tick) for tick in ticks]}
 
 
 def _worth_a_curve(s: Summary) -> pd.DataFrame:
@@ -387,7 +399,7 @@ def _rtt(s: Summary) -> go.Figure:
         )
         drawn.append(float(np.nanmedian(mean)))
     if max(drawn, default=0) > MIXED_RTTS * min(drawn, default=0) > 0:
-        fig.update_yaxes(type="log")
+        fig.update_yaxes(_log_axis(min(drawn) / 1e7, max(drawn) / 1e5))
     return _with_legend(fig)
 
 
@@ -471,7 +483,7 @@ def _rtt_distribution(s: Summary) -> go.Figure:
     few, most = (np.log10(s.rtt_quantile_ns(q) / 1e6) for q in (0.005, 0.995))
     fig = _figure(
         xaxis_title_text="RTT (ms)",
-        xaxis_type="log",
+        xaxis=_log_axis(edge[0], edge[-1]),
         xaxis_range=[few - 0.2, most + 0.2],  # stragglers are there when one zooms out
         yaxis_title_text="share of the samples",
         yaxis_tickformat=".0%",
@@ -510,14 +522,15 @@ def _rtt_distribution(s: Summary) -> go.Figure:
     return fig
 
 
-def _cdf(values: np.ndarray, axis: str, what: str, unit: str) -> go.Figure:
+def _cdf(values: np.ndarray, axis: str, what: str, text: Callable[[float], str]) -> go.Figure:
     share, values = thin(np.arange(1, len(values) + 1) / len(values), np.sort(values), 800)
     share, values = np.append(0, share), np.append(values[:1], values)
-    log = values[-1] > 100 * max(values[0], 1e-9)
+    positive = values[values > 0]
+    values = np.maximum(values, positive[0] if len(positive) else 1e-9)  # a logarithm has no zero
     fig = _figure(
         height=320,
         xaxis_title_text=axis,
-        xaxis_type="log" if log else "linear",
+        xaxis=_log_axis(values[0], values[-1], text),
         yaxis_title_text=f"share of the {what}",
         yaxis_range=[0, 1.04],
         yaxis_tickformat=".0%",
@@ -528,7 +541,8 @@ def _cdf(values: np.ndarray, axis: str, what: str, unit: str) -> go.Figure:
         values,
         share,
         what,
-        f"%{{y:.1%}} have at most %{{x:.4~s}} {unit}",
+        "%{y:.1%} have at most %{customdata}",
+        customdata=[text(value) for value in values],
         line={"color": COLOURS[0], "width": 1.8, "shape": "hv"},
     )
     return fig

@@ -171,7 +171,7 @@ class Summary:
     rtt_over_time : DataFrame
         ``flow_id direction time_s samples min_ns mean_ns max_ns`` of the top flows, bins with samples only.
     rtt_histogram : DataFrame
-        ``low_ns high_ns samples``: all samples, bins of 1/32 of a factor of two.
+        ``low_ns high_ns samples``: all samples, bins of 1/32 of a factor of two; 0 counts as 1 ns.
     jain : DataFrame
         ``time_s flows jain``: over the flows `jain_flows` between their first and last packet, in bins of
         `jain_bin_ns`; null while fewer than two are there.
@@ -358,7 +358,11 @@ def summarise(
         keys.add(part.keys)
         meta = _add_meta(meta, part_meta)
     assert meta is not None  # there is always one part
-    del part, columns, pairing  # with millions of flows each is a hundred megabytes, and the tables need as much
+    del (
+        part,
+        columns,
+        pairing,
+    )  # with millions of flows each is a hundred megabytes, and the tables need as much
     everything = keys.all()
     flows = statistics.result(everything)
     del statistics
