@@ -20,8 +20,8 @@ from naive_slots import packets_of
 from test_slots import MS, capture, constant_rate, cut, listed, packets, tap_pairs
 
 import cctoolkit as cct
-from cctoolkit import metrics
-from cctoolkit.errors import ParameterError
+from cctoolkit import metrics, schema
+from cctoolkit.errors import CCToolkitError, ParameterError
 from cctoolkit.slots import SlotTable, compute_slots
 
 ROOT = Path(__file__).parents[1]
@@ -252,6 +252,9 @@ def test_jain_over_time_counts_a_starved_flow_and_forgets_one_that_ended():
         np.testing.assert_allclose(table.jain_index, [np.nan, 1, 0.5, 1, np.nan, np.nan])
     assert metrics.jain_over_time(both, 1.0, flow_ids=[1]).jain_index.isna().all()
     assert len(metrics.jain_over_time(packets([]))) == 0
+    much_later = {n: c.copy() for n, c in both.items()}
+    much_later["ts_ns"][both["flow_id"] == 1] += 10**18  # a clock that was set: two flows, 30 years, few rows
+    assert metrics.jain_over_time(much_later, 1.0).active_flows.tolist() == [1] * 9
 
 
 def test_share_difference():
@@ -455,6 +458,34 @@ def test_streaming_two_captures_is_reading_them_whole():
     pd.testing.assert_frame_equal(
         rates.result().drop(columns=["goodput_bytes", "goodput_mbps"]), metrics.throughput(ingress, 0.1)
     )
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::cctoolkit.errors.TruncatedCaptureWarning")
+def test_real_captures_give_sane_tables_or_one_clear_line():
+    files = [f for f in sorted(SHARED.rglob("*")) if f.is_file() and f.suffix not in (".tsv", ".md")]
+    if not files:
+        pytest.skip("no captures beside the repository")
+    read = 0
+    for file in files:
+        try:
+            cap = cct.read_capture(str(file))
+        except CCToolkitError:
+            continue
+        read += 1
+        if (np.diff(cap.columns["ts_ns"]) >= 0).all():  # else packets seem to leave before they came
+            assert not len(metrics.queue_delay(cap, cap)), (
+                file
+            )  # against itself: all there at once, so no queue
+        try:
+            schema.check(compute_slots(cap, slot_ms=100), "slots")
+            rates = metrics.goodput(cap)
+            assert (rates.goodput_bytes >= 0).all(), file
+            assert metrics.jain_over_time(cap).jain_index.dropna().between(0, 1 + 1e-9).all(), file
+            assert metrics.link_utilisation(cap, 10).bytes.sum() == cap.columns["wire_bytes"].sum(), file
+        except ParameterError as err:  # packets from different years
+            assert "max_rows" in str(err), file
+    assert read > 100
 
 
 # --- corners --------------------------------------------------------------------------------------------------

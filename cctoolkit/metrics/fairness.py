@@ -76,9 +76,9 @@ def jain_over_time(
     Returns
     -------
     DataFrame
-        ``bin``, ``start_s`` (of the bin, since the first packet), ``active_flows``, ``jain_index``: a row a bin up to
-        the last with a flow. A flow is active from its first bin to its last, in the direction that delivered more;
-        a flow that was starved for a whole bin counts with 0. The index is NaN with fewer than two active flows
+        ``bin``, ``start_s`` (of the bin, since the first packet), ``active_flows``, ``jain_index``: a row a bin with an
+        active flow. A flow is active from its first bin to its last, in the direction that delivered more; one that
+        was starved for a whole bin counts with 0. The index is NaN with fewer than two active flows
         and where none got anything.
 
     Raises
@@ -98,14 +98,13 @@ def jain_over_time(
     main = np.zeros(delivered.shape, np.bool_)
     main[:, 0] = (delivered[:, 0] >= delivered[:, 1]) & (delivered[:, 0] > 0)
     main[:, 1] = delivered[:, 1] > delivered[:, 0]
-    rates = rates[main.ravel()[way] & (rates["bin"].to_numpy() >= 0)]
-    bins = rates["bin"].to_numpy()
+    rates = rates[main.ravel()[way]]
+    bins, at, n = np.unique(rates["bin"].to_numpy(), return_inverse=True, return_counts=True)
     x = rates[f"{of}_mbps"].to_numpy()
-    n, total, squares = np.bincount(bins), np.bincount(bins, x), np.bincount(bins, x**2)
+    total, squares = (np.bincount(at, weights, minlength=len(bins)) for weights in (x, x**2))
     with np.errstate(invalid="ignore", divide="ignore"):
         index = np.where(n >= 2, total**2 / (n * squares), np.nan)
-    at = np.arange(len(n))
-    return pd.DataFrame({"bin": at, "start_s": at * float(bin_s), "active_flows": n, "jain_index": index})
+    return pd.DataFrame({"bin": bins, "start_s": bins * float(bin_s), "active_flows": n, "jain_index": index})
 
 
 def share_difference(a_mbps: Any, b_mbps: Any) -> float:

@@ -73,7 +73,8 @@ class LinkUtilisation:
         bins = (self._last_ns - self._start_ns) // self._bin_ns + 1
         if bins > self._max_rows:
             raise ParameterError(
-                f"bins of {self._bin_ns / 1e9:g} s make {bins:,} rows, more than max_rows = {self._max_rows:,}"
+                f"bins of {self._bin_ns / 1e9:g} s make {bins:,} rows, more than max_rows = {self._max_rows:,}: "
+                "choose wider bins"
             )
         self._sums = grown(self._sums, bins)
         wire, direction = (np.ascontiguousarray(columns[name]) for name in ("wire_bytes", "direction"))
