@@ -17,6 +17,7 @@ _WHERE = {
     "CountMinSketch": "sketch",
     "DataPlaneTables": "rtt",
     "FlowStatistics": "flows",
+    "LongFlows": "sketch",
     "PcapWriter": "capture.writer",
     "RttPairing": "rtt",
     "Selection": "capture.selection",
@@ -35,10 +36,12 @@ _WHERE = {
     "link_utilisation": "metrics",
     "long_flows": "sketch",
     "queue_delay": "metrics",
+    "queue_loss": "metrics",
     "read_capture": "capture.reader",
     "rtt_samples": "rtt",
     "rtt_summary": "rtt",
     "rtt_unfairness": "metrics",
+    "share_difference": "metrics",
     "summarise": "summary",
     "synth_mawi": "synth",
     "throughput": "metrics",
@@ -71,13 +74,16 @@ if TYPE_CHECKING:
     from .metrics import jain_over_time as jain_over_time
     from .metrics import link_utilisation as link_utilisation
     from .metrics import queue_delay as queue_delay
+    from .metrics import queue_loss as queue_loss
     from .metrics import rtt_unfairness as rtt_unfairness
+    from .metrics import share_difference as share_difference
     from .metrics import throughput as throughput
     from .rtt import DataPlaneTables as DataPlaneTables
     from .rtt import RttPairing as RttPairing
     from .rtt import rtt_samples as rtt_samples
     from .rtt import rtt_summary as rtt_summary
     from .sketch import CountMinSketch as CountMinSketch
+    from .sketch import LongFlows as LongFlows
     from .sketch import long_flows as long_flows
     from .slots import SlotTable as SlotTable
     from .slots import compute_slots as compute_slots
