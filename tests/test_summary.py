@@ -213,6 +213,9 @@ def test_a_standing_queue_is_one_that_does_not_go_away() -> None:
     bursts = summarise(made(bulk([2.0 if i % 30 == 0 else 20 + i % 10 for i in range(1000)])))
     assert bursts.standing_queue["above"].iloc[0] <= 1  # the last interval is not a whole one
     assert "standing queue" not in texts(bursts)
+    # as steady, but low
+    low = summarise(made(bulk([2.0] * 50 + [4 + i % 10 / 5 for i in range(1000)])))
+    assert low.standing_queue["above"].iloc[0] == 0
     # too short to tell
     assert summarise(made(bulk([2.0] * 5 + [20.0] * 100))).standing_queue.empty
 
