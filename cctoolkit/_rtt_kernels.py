@@ -18,6 +18,8 @@ from typing import Any, no_type_check
 import numba
 import numpy as np
 
+from .capture._load import prefetch
+
 __all__ = [
     "ACKED",
     "CRC32C_TABLE",
@@ -65,6 +67,7 @@ FREE, USED, SEGMENTS, SAMPLES, AGAIN, IN_DOUBT, ONE_WAY, BACKWARDS = range(8)
 _0, _1, _2 = np.uint64(0), np.uint64(1), np.uint64(2)
 _8, _16, _32 = np.uint64(8), np.uint64(16), np.uint64(32)
 _LOW_WORD = np.uint64(0xFFFFFFFF)
+_STATE_AHEAD, _NODE_AHEAD = np.uint64(16), np.uint64(6)
 
 _kernel: Any = numba.njit(cache=True, nogil=True, boundscheck=False)
 
@@ -104,7 +107,16 @@ def seq_ack(
     backwards = control[BACKWARDS]
     m = np.uint64(out_count)
     i = np.uint64(start)
+    state_address = state.ctypes.data
+    pool_address = pool.ctypes.data
     while i < n:
+        if i + _STATE_AHEAD < n:
+            # The state of a row to come, and of a nearer one the oldest node its ACK may cover: with many flows
+            # each is a cache miss, and asked for early it costs a fifth less.
+            prefetch(state_address + np.int64(flow_id[i + _STATE_AHEAD]) * 64)
+            near = i + _NODE_AHEAD
+            sender = np.uint64(flow_id[near]) * _16 + (np.uint64(direction[near] & 1) ^ _1) * _8
+            prefetch(pool_address + np.int64(state[sender + HEAD]) * 16)
         flags = np.int64(tcp_flags[i])
         if flags == 0 or (karn and flags & RST != 0):
             i += _1
@@ -214,12 +226,11 @@ def seq_ack(
                 record = beyond and (bits & ACKED == 0 or np.int32(e - una) > 0)
             if gap < 0:
                 again += 1
-                if karn:
-                    if bits & ACKED == 0 or np.int32((nxt if beyond else e) - una) > 0:
-                        low = una if bits & ACKED != 0 and np.int32(una - s) > 0 else s
-                        if state[me + LOW] == state[me + HIGH] or np.int32(low - state[me + LOW]) < 0:
-                            state[me + LOW] = low
-                        state[me + HIGH] = nxt
+                if karn and (bits & ACKED == 0 or np.int32((nxt if beyond else e) - una) > 0):
+                    low = una if bits & ACKED != 0 and np.int32(una - s) > 0 else s
+                    if state[me + LOW] == state[me + HIGH] or np.int32(low - state[me + LOW]) < 0:
+                        state[me + LOW] = low
+                    state[me + HIGH] = nxt
             if beyond:
                 state[me + NXT] = e
             if record:

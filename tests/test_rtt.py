@@ -23,6 +23,7 @@ from cctoolkit import rtt, schema
 from cctoolkit.capture.model import Capture, CaptureMeta, FlowKeys
 from cctoolkit.errors import ParameterError, SchemaError
 from cctoolkit.rtt import DataPlaneTables, RttPairing, rtt_samples, rtt_summary
+from cctoolkit.synth import MawiLike
 
 MS = 1_000_000
 
@@ -300,6 +301,33 @@ def test_one_way_flows_do_not_fill_the_pool():
     pairing = RttPairing()
     assert len(pairing.update(cols)["ts_ns"]) == 0
     assert pairing._control[1] <= 50 * 64 + 1
+
+
+def test_samples_are_true_where_the_truth_is_known():
+    """Synthetic traffic with loss before and behind the tap and reordering; its round trips are given.
+
+    A sample can be longer by what its receiver waits (40 ms where a segment behind was lost) and by jitter. Without
+    Karn's rule some are longer by a retransmission timeout.
+    """
+    model = MawiLike(150_000, seed=7, loss=0.01, reordering=0.05, duration_s=20.0)
+    too_long = {}
+    for karn in (True, False):
+        pairing = RttPairing(karn=karn)
+        parts = [pairing.update(cols) for cols, _ in model.parts(50_000)]
+        flow, side, rtt_ns = (
+            np.concatenate([p[name] for p in parts]) for name in ("flow_id", "direction", "rtt_ns")
+        )
+        truth = model.flows(flow)
+        to_side = [
+            truth[["rtt_responder_ns", "jitter_responder_ns"]],
+            truth[["rtt_initiator_ns", "jitter_initiator_ns"]],
+        ]
+        base, jitter = np.where(side == 0, *(t.to_numpy().T for t in to_side))
+        assert len(rtt_ns) > 10_000
+        assert (rtt_ns >= base).all()
+        too_long[karn] = int((rtt_ns > base + 20 * jitter + 50 * MS).sum())
+    assert too_long[True] == 0
+    assert too_long[False] > 50
 
 
 # ---------------------------------------------------------------- the other methods
