@@ -1,0 +1,593 @@
+"""What to run: a bottleneck, the flows through it, for how long, with which seed. Nothing here says on what.
+
+A :class:`Scenario` is data: the simulator and the testbed read the same one, and it goes to TOML and back.
+Times are since the
+start of the run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import os
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .aqm import Aqm, TailDrop
+from .cca import Cca
+from .errors import ParameterError
+
+__all__ = ["Bottleneck", "Flow", "Queue", "Scenario", "read_scenario", "read_sweep", "sweep"]
+
+SCHEDULERS = ("fifo", "drr", "priority", "fq", "dual_wrr", "dual_ts")
+ECN_MODES = ("off", "classic", "accurate", "l4s")
+#: Flow.cca of traffic without congestion control.
+UDP = "udp"
+
+
+def _number(
+    where: str, value: Any, *, low: float = 0.0, above: float | None = None, high: float = math.inf
+) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ParameterError(f"{where}: {value!r} is not a number")
+    if above is not None and not value > above:
+        raise ParameterError(f"{where}: {value!r} has to be above {above:g}")
+    if value < low:
+        raise ParameterError(f"{where}: {value!r} has to be at least {low:g}")
+    if value > high:
+        raise ParameterError(f"{where}: {value!r} has to be at most {high:g}")
+    return value
+
+
+def _whole(where: str, value: Any, *, low: int = 0, high: float = math.inf) -> int:
+    _number(where, value, low=low, high=high)
+    if value != int(value):
+        raise ParameterError(f"{where}: {value!r} is not a whole number")
+    return int(value)
+
+
+def _one_of(where: str, value: Any, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise ParameterError(f"{where}: {value!r} is none of {', '.join(choices)}")
+
+
+def _algorithm(where: str, value: Any, base: type) -> Any:
+    """An algorithm from itself, its class, its name, or a mapping with its name and parameters."""
+    if isinstance(value, base):
+        return value
+    if isinstance(value, type) and issubclass(value, base):
+        return value()
+    parameters: dict[str, Any] = {}
+    if isinstance(value, Mapping):
+        parameters = dict(value)
+        value = parameters.pop("name", None)
+    known: dict[str, Any] = base.registry  # type: ignore[attr-defined]
+    if not isinstance(value, str) or value not in known:
+        raise ParameterError(f"{where}: {value!r} is not known; there are {', '.join(sorted(known))}")
+    cls = known[value]
+    allowed = [f.name for f in dataclasses.fields(cls)]
+    for name in parameters:
+        if name not in allowed:
+            raise ParameterError(
+                f"{where}.{name}: {value} has no such parameter; it has {', '.join(allowed) or 'none'}"
+            )
+    return cls(**parameters)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queue:
+    """One queue of the bottleneck.
+
+    Parameters
+    ----------
+    buffer_packets, buffer_bytes : int, optional
+        Room for packets waiting; what is not given is the bottleneck's.
+    aqm : Aqm, class, name or mapping, optional
+        What is not given is the bottleneck's.
+    weight : float
+        Share of the rate under ``scheduler="drr"`` and the dual schedulers, relative to the others'.
+    max_rate_mbps : float, optional
+        Never send faster than this from this queue, even on an idle link (hard shaping, not work conserving).
+    """
+
+    buffer_packets: int | None = None
+    buffer_bytes: int | None = None
+    aqm: Aqm | None = None
+    weight: float = 1.0
+    max_rate_mbps: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_buffer("queue", self.buffer_packets, self.buffer_bytes)
+        _number("queue.weight", self.weight, above=0)
+        if self.max_rate_mbps is not None:
+            _number("queue.max_rate_mbps", self.max_rate_mbps, above=0)
+        if self.aqm is not None:
+            object.__setattr__(self, "aqm", _algorithm("queue.aqm", self.aqm, Aqm))
+
+
+def _check_buffer(where: str, packets: Any, octets: Any) -> None:
+    if packets is not None:
+        _whole(f"{where}.buffer_packets", packets, low=1)
+    if octets is not None:
+        _whole(f"{where}.buffer_bytes", octets, low=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bottleneck:
+    """The link all flows share, and what waits before it.
+
+    Parameters
+    ----------
+    rate_mbps : float
+        Of all bytes of a frame (Ethernet header included), 10**6 bit/s.
+    buffer_packets, buffer_bytes : int, optional
+        Room for packets waiting, in each queue; both may be given. At least one is needed for each queue (under
+        "fq" it is
+        the room of all queues together).
+    aqm : Aqm, class, name or mapping
+        Of each queue that names no other.
+    scheduler : str, optional
+        ``"fifo"`` (one queue), ``"drr"`` (deficit round robin by weight, work conserving), ``"priority"``
+        (queue 0 first), ``"fq"``
+        (flow queueing as in RFC 8290), ``"dual_wrr"`` and ``"dual_ts"`` (two queues, 0 for low latency and 1
+        for classic: weighted
+        round robin or time-shifted FIFO, RFC 9332). Without it: what the AQM comes with, else ``"drr"`` with
+        several queues, ``"fifo"`` with one.
+    queues : sequence of Queue
+        Without them there is one (two under the dual schedulers).
+    quantum_bytes : int
+        What a queue of weight 1 may send in a turn of ``"drr"`` and ``"fq"``.
+    time_shift_ms : float
+        Head start of queue 0 under ``"dual_ts"``.
+    fq_queues : int
+        Number of queues of ``"fq"``; flows go to them by number modulo this, so they collide only when there
+        are more flows.
+    rate_schedule : sequence of (time_s, rate_mbps)
+        The rate changes at these times.
+    """
+
+    rate_mbps: float
+    buffer_packets: int | None = None
+    buffer_bytes: int | None = None
+    aqm: Aqm = field(default_factory=TailDrop)
+    scheduler: str | None = None
+    queues: tuple[Queue, ...] = ()
+    quantum_bytes: int = 1514
+    time_shift_ms: float = 50.0
+    fq_queues: int = 1024
+    rate_schedule: tuple[tuple[float, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        _number("bottleneck.rate_mbps", self.rate_mbps, above=0)
+        _check_buffer("bottleneck", self.buffer_packets, self.buffer_bytes)
+        put = object.__setattr__
+        put(self, "aqm", _algorithm("bottleneck.aqm", self.aqm, Aqm))
+        if isinstance(self.queues, Queue | str) or not all(isinstance(q, Queue) for q in self.queues):
+            raise ParameterError("bottleneck.queues: has to be a list of Queue")
+        put(self, "queues", tuple(self.queues))
+        if self.scheduler is None:
+            put(self, "scheduler", self.aqm.scheduler or ("drr" if len(self.queues) > 1 else "fifo"))
+        _one_of("bottleneck.scheduler", self.scheduler, SCHEDULERS)
+        dual = self.scheduler in ("dual_wrr", "dual_ts")
+        if dual and not self.queues:
+            put(self, "queues", (Queue(weight=9.0), Queue(weight=1.0)))
+        n = len(self.queues)
+        if self.scheduler == "fifo" and n > 1:
+            raise ParameterError(f"bottleneck.queues: {n} queues, but scheduler fifo has one")
+        if dual and n != 2:
+            raise ParameterError(f"bottleneck.queues: {n} queues, but scheduler {self.scheduler} has two")
+        if self.scheduler == "fq" and n:
+            raise ParameterError("bottleneck.queues: scheduler fq makes its own (fq_queues)")
+        for i, queue in enumerate(self.queues or (Queue(),)):
+            if all(
+                x is None
+                for x in (queue.buffer_packets, queue.buffer_bytes, self.buffer_packets, self.buffer_bytes)
+            ):
+                raise ParameterError(
+                    f"bottleneck.buffer_packets: queue {i} has no size (buffer_packets or buffer_bytes)"
+                )
+        _whole("bottleneck.quantum_bytes", self.quantum_bytes, low=64)
+        _whole("bottleneck.fq_queues", self.fq_queues, low=1, high=65536)
+        _number("bottleneck.time_shift_ms", self.time_shift_ms)
+        schedule: list[tuple[float, float]] = []
+        for i, entry in enumerate(self.rate_schedule):
+            where = f"bottleneck.rate_schedule[{i}]"
+            if isinstance(entry, str) or not isinstance(entry, Sequence) or len(entry) != 2:
+                raise ParameterError(f"{where}: {entry!r} is not (time_s, rate_mbps)")
+            at_s, rate = (
+                _number(f"{where}.time_s", entry[0]),
+                _number(f"{where}.rate_mbps", entry[1], above=0),
+            )
+            if schedule and at_s < schedule[-1][0]:
+                raise ParameterError(f"{where}.time_s: {at_s!r} is before the one above")
+            schedule.append((at_s, rate))
+        put(self, "rate_schedule", tuple(schedule))
+
+    def queue_list(self) -> tuple[Queue, ...]:
+        """The queues with everything filled in that they leave to the bottleneck."""
+        n = self.fq_queues if self.scheduler == "fq" else 1
+        return tuple(
+            Queue(
+                buffer_packets=q.buffer_packets or (None if q.buffer_bytes else self.buffer_packets),
+                buffer_bytes=q.buffer_bytes or (None if q.buffer_packets else self.buffer_bytes),
+                aqm=q.aqm if q.aqm is not None else self.aqm,
+                weight=q.weight,
+                max_rate_mbps=q.max_rate_mbps,
+            )
+            for q in self.queues or (Queue(),) * n
+        )
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One flow, or `count` equal ones; the initiator sends the data.
+
+    Parameters
+    ----------
+    cca : Cca, class, name or mapping
+        Congestion control; ``"udp"`` for traffic without one (then `rate_mbps` is needed).
+    rtt_ms : float
+        Base round-trip time: all delays but queueing and the time packets take to be sent.
+    start_s, stop_s : float
+        When it begins, and when the application stops writing (what was written is still delivered).
+    bytes : int, optional
+        Payload to send; without it, no end.
+    ecn : str, optional
+        ``"off"``, ``"classic"``, ``"accurate"`` or ``"l4s"`` (see :class:`cctoolkit.cca.Cca`); without it, what
+        the congestion control wants.
+        True and False are classic and off.
+    access_ms : float
+        The part of the one-way delay before the bottleneck, both ways; the rest is after it.
+    rate_mbps : float, optional
+        What the application writes, in bytes on the wire; without it, as much as can be sent. Needed for UDP.
+    arrivals : str
+        ``"cbr"`` or ``"poisson"``: how packets of UDP are spaced.
+    on_s, off_s : float, optional
+        The application writes for `on_s`, pauses for `off_s`, and so on; both or neither.
+    on_off : str
+        ``"fixed"``, or ``"exponential"``: these are means.
+    queue : int, optional
+        Number of the bottleneck's queue; without it queue 0, under the dual schedulers by ECN codepoint, under
+        "fq" by flow.
+    aggregate : int
+        Group it belongs to, for AQMs that share among groups.
+    packet_bytes : int
+        Of a full packet on the wire: 14 Ethernet, 20 IPv4, 32 TCP with timestamps (8 UDP), rest payload.
+    loss : float
+        Probability with which a packet that has left the bottleneck is lost on the way to the receiver.
+    jitter_ms : float
+        Up to this much (uniform) is added to the delay after the bottleneck; packets stay in order.
+    initial_window : int
+        Packets (RFC 6928).
+    max_window : int
+        Packets the receiver's window has room for.
+    delayed_ack : int
+        Packets in order that one acknowledgement answers (RFC 5681: 2), or 40 ms after the first.
+    min_rto_ms : float
+        200 ms as in Linux (RFC 6298 says 1 s).
+    count : int
+        So many flows like this one.
+    name : str
+        For tables and plots; without it, the congestion control's.
+    """
+
+    cca: Any = "cubic"
+    _: dataclasses.KW_ONLY
+    rtt_ms: float = 20.0
+    start_s: float = 0.0
+    stop_s: float | None = None
+    bytes: int | None = None
+    ecn: str | bool | None = None
+    access_ms: float = 0.0
+    rate_mbps: float | None = None
+    arrivals: str = "cbr"
+    on_s: float | None = None
+    off_s: float | None = None
+    on_off: str = "fixed"
+    queue: int | None = None
+    aggregate: int = 0
+    packet_bytes: int = 1514
+    loss: float = 0.0
+    jitter_ms: float = 0.0
+    initial_window: int = 10
+    max_window: int = 1_000_000
+    delayed_ack: int = 2
+    min_rto_ms: float = 200.0
+    count: int = 1
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        if self.cca != UDP:
+            put(self, "cca", _algorithm("flow.cca", self.cca, Cca))
+        if isinstance(self.ecn, bool):
+            put(self, "ecn", "classic" if self.ecn else "off")
+        if self.ecn is None:
+            put(self, "ecn", "off" if self.is_udp else self.cca.ecn)
+        _one_of("flow.ecn", self.ecn, ECN_MODES)
+        _one_of("flow.arrivals", self.arrivals, ("cbr", "poisson"))
+        _one_of("flow.on_off", self.on_off, ("fixed", "exponential"))
+        _number("flow.rtt_ms", self.rtt_ms)
+        _number("flow.access_ms", self.access_ms)
+        if 2 * self.access_ms > self.rtt_ms:
+            raise ParameterError(
+                f"flow.access_ms: {self.access_ms!r} both ways is more than rtt_ms {self.rtt_ms!r}"
+            )
+        _number("flow.start_s", self.start_s)
+        if self.stop_s is not None:
+            _number("flow.stop_s", self.stop_s, above=self.start_s)
+        if self.bytes is not None:
+            _whole("flow.bytes", self.bytes, low=1)
+        if self.rate_mbps is not None:
+            _number("flow.rate_mbps", self.rate_mbps, above=0)
+        elif self.is_udp:
+            raise ParameterError("flow.rate_mbps: UDP needs one")
+        if (self.on_s is None) != (self.off_s is None):
+            raise ParameterError("flow.on_s and flow.off_s: give both or neither")
+        if self.on_s is not None:
+            _number("flow.on_s", self.on_s, above=0)
+            _number("flow.off_s", self.off_s)
+        if self.queue is not None:
+            _whole("flow.queue", self.queue)
+        _whole("flow.aggregate", self.aggregate, high=2**31 - 1)
+        _whole("flow.packet_bytes", self.packet_bytes, low=128, high=65535)
+        _number("flow.loss", self.loss, high=1)
+        _number("flow.jitter_ms", self.jitter_ms)
+        _whole("flow.initial_window", self.initial_window, low=1)
+        _whole("flow.max_window", self.max_window, low=1)
+        _whole("flow.delayed_ack", self.delayed_ack, low=1)
+        _number("flow.min_rto_ms", self.min_rto_ms, above=0)
+        _whole("flow.count", self.count, low=1)
+
+    @property
+    def is_udp(self) -> bool:
+        """Without congestion control."""
+        return isinstance(self.cca, str)
+
+    @property
+    def cca_name(self) -> str:
+        """``"udp"``, or the congestion control's name."""
+        return UDP if self.is_udp else self.cca.name
+
+    @property
+    def label(self) -> str:
+        """The name, or the congestion control's."""
+        return self.name or self.cca_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """What to run.
+
+    Parameters
+    ----------
+    bottleneck : Bottleneck
+    flows : sequence of Flow
+    duration_s : float
+    seed : int
+        Of everything random. The same scenario with the same seed and version gives the same packets in the simulator.
+    name : str
+    """
+
+    bottleneck: Bottleneck
+    flows: tuple[Flow, ...]
+    duration_s: float
+    seed: int = 1
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.bottleneck, Bottleneck):
+            raise ParameterError("bottleneck: has to be a Bottleneck")
+        if isinstance(self.flows, Flow):
+            object.__setattr__(self, "flows", (self.flows,))
+        object.__setattr__(self, "flows", tuple(self.flows))
+        if not self.flows:
+            raise ParameterError("flows: there are none")
+        n = len(self.bottleneck.queue_list())
+        for i, flow in enumerate(self.flows):
+            if not isinstance(flow, Flow):
+                raise ParameterError(f"flows[{i}]: {flow!r} is not a Flow")
+            if flow.queue is not None and flow.queue >= n:
+                raise ParameterError(
+                    f"flows[{i}].queue: {flow.queue} is not there; the bottleneck has {n}, from 0"
+                )
+        _number("duration_s", self.duration_s, above=0, high=2**62 / 1e9)
+        _whole("seed", self.seed, high=2**63 - 1)
+
+    def flow_list(self) -> list[Flow]:
+        """One entry a flow: `count` written out."""
+        return [dataclasses.replace(f, count=1) for f in self.flows for _ in range(f.count)]
+
+    def replace(self, changes: Mapping[str, Any]) -> Scenario:
+        """A scenario with some fields changed, named by paths.
+
+        Parameters
+        ----------
+        changes : mapping
+            Such as ``{"bottleneck.aqm.target_ms": 10, "flows.0.rtt_ms": 40, "flows.*.cca": "reno", "seed": 3}``.
+
+        Raises
+        ------
+        ParameterError
+            No such field.
+        """
+        out: Any = self
+        for path, value in changes.items():
+            out = _replaced(out, path.split("."), value, path)
+        return out
+
+    def to_dict(self) -> dict[str, Any]:
+        """As nested dicts, lists and plain values, without what has its default."""
+        return _plain(self)
+
+    def to_toml(self) -> str:
+        """As TOML text that :func:`read_scenario` reads."""
+        return _toml(self.to_dict())
+
+
+def _replaced(obj: Any, path: list[str], value: Any, whole: str) -> Any:
+    if not path:
+        return value
+    key, rest = path[0], path[1:]
+    if isinstance(obj, tuple):
+        if key != "*" and not (key.isdecimal() and int(key) < len(obj)):
+            raise ParameterError(f"{whole}: {key!r} is not one of {len(obj)} entries (from 0, or *)")
+        chosen = range(len(obj)) if key == "*" else (int(key),)
+        return tuple(_replaced(x, rest, value, whole) if i in chosen else x for i, x in enumerate(obj))
+    names = [f.name for f in dataclasses.fields(obj)] if dataclasses.is_dataclass(obj) else []
+    if key not in names:
+        raise ParameterError(f"{whole}: there is no {key!r}; there are {', '.join(names) or 'no fields'}")
+    return dataclasses.replace(obj, **{key: _replaced(getattr(obj, key), rest, value, whole)})
+
+
+def _plain(obj: Any) -> Any:
+    if isinstance(obj, Aqm | Cca):
+        given = {k: _plain(v) for k, v in obj.parameters().items() if v != getattr(type(obj), k, None)}
+        return {"name": obj.name, **given} if given else obj.name
+    if dataclasses.is_dataclass(obj):
+        out = {}
+        for f in dataclasses.fields(obj):
+            value = getattr(obj, f.name)
+            default = f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
+            if value is not None and value != default:
+                out[f.name] = _plain(value)
+        return out
+    if isinstance(obj, tuple | list):
+        return [_plain(x) for x in obj]
+    return obj
+
+
+def _toml(tables: Mapping[str, Any], prefix: str = "") -> str:
+    def inline(value: Any) -> str:
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, str):
+            escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+            return f'"{escaped}"'
+        if isinstance(value, Mapping):
+            return "{ " + ", ".join(f"{k} = {inline(v)}" for k, v in value.items()) + " }"
+        if isinstance(value, list | tuple):
+            return "[" + ", ".join(inline(v) for v in value) + "]"
+        return repr(value)
+
+    def is_table(key: str, value: Any) -> bool:
+        return key == "bottleneck" and isinstance(value, Mapping)
+
+    def is_tables(key: str, value: Any) -> bool:
+        return key in ("flows", "queues") and isinstance(value, list)
+
+    lines = [f"{k} = {inline(v)}" for k, v in tables.items() if not is_table(k, v) and not is_tables(k, v)]
+    for key, value in tables.items():
+        if is_table(key, value):
+            lines += ["", f"[{prefix}{key}]", _toml(value, f"{prefix}{key}.").rstrip("\n")]
+        elif is_tables(key, value):
+            for entry in value:
+                lines += ["", f"[[{prefix}{key}]]", _toml(entry).rstrip("\n")]
+    return "\n".join(lines) + "\n"
+
+
+def _built(cls: type, table: Any, where: str) -> Any:
+    if not isinstance(table, Mapping):
+        raise ParameterError(f"{where}: has to be a table")
+    names = [f.name for f in dataclasses.fields(cls)]
+    for key in table:
+        if key not in names:
+            raise ParameterError(f"{where}.{key}: no such field; there are {', '.join(names)}")
+    try:
+        return cls(**table)
+    except TypeError as err:  # a field without default is missing
+        raise ParameterError(f"{where}: {str(err).split('__init__() ')[-1]}") from None
+    except ParameterError as err:
+        kind = cls.__name__.lower()
+        text = str(err)
+        raise ParameterError(
+            where + text.removeprefix(kind) if text.startswith(f"{kind}.") else f"{where}: {text}"
+        ) from None
+
+
+def scenario_of(table: Mapping[str, Any]) -> Scenario:
+    """A scenario from nested mappings, as TOML gives them.
+
+    Raises
+    ------
+    ParameterError
+        Names the field.
+    """
+    table = dict(table)
+    bottleneck = dict(table.get("bottleneck", {}))
+    if "queues" in bottleneck:
+        bottleneck["queues"] = tuple(
+            _built(Queue, q, f"bottleneck.queues[{i}]") for i, q in enumerate(bottleneck["queues"])
+        )
+    if "flows" not in table:
+        raise ParameterError("flows: there are none")
+    flows = tuple(_built(Flow, f, f"flows[{i}]") for i, f in enumerate(table["flows"]))
+    return _built(
+        Scenario,
+        table | {"bottleneck": _built(Bottleneck, bottleneck, "bottleneck"), "flows": flows},
+        "scenario",
+    )
+
+
+def _load(path: str | os.PathLike[str]) -> dict[str, Any]:
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as err:
+        raise ParameterError(f"{os.fspath(path)}: {err.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as err:
+        raise ParameterError(f"{os.fspath(path)}: not TOML: {err}") from None
+
+
+def read_scenario(path: str | os.PathLike[str]) -> Scenario:
+    """A scenario from a TOML file; a ``[sweep]`` in it is left out.
+
+    Raises
+    ------
+    ParameterError
+        Names the file and the field.
+    """
+    table = _load(path)
+    table.pop("sweep", None)
+    try:
+        return scenario_of(table)
+    except ParameterError as err:
+        raise ParameterError(f"{os.fspath(path)}: {err}") from None
+
+
+def sweep(scenario: Scenario, grid: Mapping[str, Iterable[Any]]) -> Iterator[tuple[dict[str, Any], Scenario]]:
+    """All combinations of changes to a scenario.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    grid : mapping
+        Values by path, as :meth:`Scenario.replace` takes them; the last one varies fastest.
+
+    Yields
+    ------
+    (dict, Scenario)
+        What was changed, and the scenario.
+    """
+    values = {
+        path: list(v) if isinstance(v, Iterable) and not isinstance(v, str | Mapping) else [v]
+        for path, v in grid.items()
+    }
+    for combination in itertools.product(*values.values()):
+        changes = dict(zip(values, combination, strict=True))
+        yield changes, scenario.replace(changes)
+
+
+def read_sweep(path: str | os.PathLike[str]) -> list[tuple[dict[str, Any], Scenario]]:
+    """The scenarios of a TOML file with a ``[sweep]`` table (paths in quotes, lists of values); without one, one.
+
+    Raises
+    ------
+    ParameterError
+        Names the file and the field.
+    """
+    grid = _load(path).get("sweep", {})
+    return list(sweep(read_scenario(path), grid))

@@ -1,0 +1,589 @@
+"""Runs a scenario in the event loop."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .. import __version__
+from ..algorithm import AlgorithmError
+from ..aqm import QUEUE
+from ..cca import ACK, FLOW
+from ..errors import ParameterError
+from ..run import Run
+from ..scenario import Flow, Scenario
+from . import layout
+from .engine import BROKEN, FULL, PAUSED, run
+from .layout import DROPS, LINE, NEVER, NODE, PLACE, PORT, ROW, SEGMENT, SENDER, SLOT
+from .taps import Taps
+
+__all__ = ["Simulation", "simulate"]
+
+#: Events between two looks at the keyboard: about a second.
+_SLICE = 5_000_000
+_ROWS = 1 << 16
+_ECN = {"off": 0, "classic": 1, "accurate": 2, "l4s": 3}
+_SCHEDULER = {
+    "fifo": layout.FIFO,
+    "drr": layout.DRR,
+    "priority": layout.PRIORITY,
+    "fq": layout.FQ,
+    "dual_wrr": layout.DRR,
+    "dual_ts": layout.TIME_SHIFTED,
+}
+_HEADERS_TCP, _HEADERS_UDP = 66, 42
+
+_TIMES = ("ack_ns", "access_ns", "pace_ns", "timer_ns", "delack_ns", "stop_ns", "toggle_ns", "write_ns", "reorder_ns",
+          "probe_ns", "rto_at_ns")  # fmt: skip
+_LISTS = ("first", "last", "flight_head", "flight_tail", "lost_head", "lost_tail", "ack_head", "ack_tail",
+"access_head",
+          "access_tail", "held")  # fmt: skip
+
+#: Columns of the series by flow: name and where it comes from.
+FLOW_SERIES = {
+    "cwnd_packets": ("flows", "cwnd"),
+    "ssthresh_packets": ("flows", "ssthresh"),
+    "pacing_bps": ("flows", "pacing_bps"),
+    "srtt_ns": ("flows", "srtt_ns"),
+    "rtt_ns": ("flows", "latest_rtt_ns"),
+    "inflight_packets": ("flows", "inflight"),
+    "delivered_packets": ("flows", "delivered"),
+    "lost_packets": ("flows", "lost"),
+    "marked_packets": ("senders", "ce"),
+    "received_bytes": ("senders", "received_bytes"),
+    "sent_packets": ("senders", "sent"),
+}
+QUEUE_SERIES = {
+    "packets": ("queues", "packets"),
+    "bytes": ("queues", "bytes"),
+    "delay_ns": ("queues", "last_delay_ns"),
+    "probability": ("queues", "probability"),
+    "sent_packets": ("lines", "sent"),
+    "sent_bytes": ("lines", "sent_bytes"),
+    "marked_packets": ("lines", "marked"),
+    "delay_sum_ns": ("lines", "delay_sum_ns"),
+}
+
+
+class Simulation:
+    """A scenario under way: run it up to a time, look, change something, go on.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    record : bool
+        Record both taps.
+    sample_s : float, optional
+        Interval of the series; None: no series.
+
+    Examples
+    --------
+    ::
+
+        sim = Simulation(scenario)
+        while sim.now_s < scenario.duration_s:
+            sim.run(sim.now_s + 0.1)
+            sim.assign_queue(3, 1 if sim.flows["rtt_ms"][3] > 50 else 0)
+        run = sim.result()
+    """
+
+    def __init__(self, scenario: Scenario, *, record: bool = False, sample_s: float | None = 0.1) -> None:
+        if sample_s is not None and not sample_s > 0:
+            raise ParameterError(f"sample_s: {sample_s!r} has to be above 0")
+        self.scenario = scenario
+        self._record = record
+        self._sample_ns = None if sample_s is None else max(round(sample_s * 1e9), 1)
+        self._flow_specs = scenario.flow_list()
+        self._keep: list[Any] = []  # records whose addresses compiled code has
+        self._algorithms: dict[str, list[tuple[int, np.ndarray, np.ndarray]]] = {"flows": [], "queues": []}
+        self._samples: list[tuple[int, tuple[dict[str, np.ndarray], ...]]] = []
+        self._rates = [(round(s * 1e9), mbps) for s, mbps in scenario.bottleneck.rate_schedule]
+        self._rng = np.random.Generator(np.random.PCG64(scenario.seed))
+        self._taps = (
+            Taps(self._flow_specs, np.random.Generator(np.random.PCG64([scenario.seed, 1])))
+            if record
+            else None
+        )
+        self._arrays = self._build()
+        self._next_sample_ns = self._sample_ns
+
+    # -- building ------------------------------------------------------------------------------------------------------
+
+    def _build(self) -> dict[str, np.ndarray]:
+        n = len(self._flow_specs)
+        spec = self.scenario.bottleneck
+        queues = spec.queue_list()
+        rows = _ROWS if self._record else 0
+        a = {
+            "port": np.zeros(1, PORT),
+            "flows": np.zeros(n, FLOW),
+            "senders": np.zeros(n, SENDER),
+            "nodes": np.zeros(4096 + 64 * n, NODE),
+            "segments": np.zeros(4096 + 64 * n, SEGMENT),
+            "queues": np.zeros(len(queues), QUEUE),
+            "lines": np.zeros(len(queues), LINE),
+            "heap": np.zeros(n, SLOT),
+            "places": np.zeros(n, PLACE),
+            "ack": np.zeros(1, ACK),
+            "ingress": np.zeros(rows, ROW),
+            "egress": np.zeros(rows, ROW),
+            "drops": np.zeros(rows, DROPS),
+        }
+        port = a["port"]
+        for name in (
+            "old_head",
+            "old_tail",
+            "new_head",
+            "new_tail",
+            "node_free",
+            "segment_free",
+            "starved",
+            "broken",
+        ):
+            port[name] = -1
+        port["free_ns"] = NEVER
+        port["n_flows"], port["n_queues"] = n, len(queues)
+        port["scheduler"] = _SCHEDULER[spec.scheduler or "fifo"]
+        port["dual"] = (spec.scheduler or "").startswith("dual")
+        port["time_shift_ns"] = round(spec.time_shift_ms * 1e6)
+        port["record"] = self._record
+        self._build_queues(a, queues)
+        self._set_rate(a, spec.rate_mbps)
+        self._build_flows(a)
+        self._tell_room(a)
+        return a
+
+    def _build_queues(self, a: dict[str, np.ndarray], specs: Any) -> None:
+        shared: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+        q, line = a["queues"], a["lines"]
+        q["index"] = np.arange(len(specs))
+        q["queues"] = len(specs)
+        q["head_enqueued_ns"] = -1
+        q["rng"] = self._rng.integers(0, 2**64, len(specs), np.uint64)
+        q["limit_packets"] = [s.buffer_packets or NEVER for s in specs]
+        q["limit_bytes"] = [s.buffer_bytes or NEVER for s in specs]
+        line["head"] = line["tail"] = line["next_active"] = -1
+        line["quantum"] = [s.weight * self.scenario.bottleneck.quantum_bytes for s in specs]
+        line["shaped_ns_per_byte"] = [8000 / s.max_rate_mbps if s.max_rate_mbps else 0 for s in specs]
+        line["update_ns"] = NEVER
+        addresses: dict[int, dict[str, int]] = {}
+        for i, spec in enumerate(specs):
+            aqm = spec.aqm
+            first = id(aqm) not in addresses
+            if first:
+                addresses[id(aqm)] = aqm.addresses()
+                self._keep.append(aqm)
+            if first or not aqm.shared:
+                shared[id(aqm)] = (aqm.parameter_record(), aqm.state_record(), aqm.stats_record())
+                self._keep.append(shared[id(aqm)])
+                self._algorithms["queues"].append((i, shared[id(aqm)][1], shared[id(aqm)][2]))
+            line["p"][i], line["s"][i], line["stats"][i] = (r.ctypes.data for r in shared[id(aqm)])
+            for event, address in addresses[id(aqm)].items():
+                line[event][i] = address
+            period = aqm.update_period_ns()
+            if addresses[id(aqm)]["on_update"] and (first or not aqm.shared):
+                if period <= 0:
+                    raise ParameterError(f"{type(aqm).__name__}.update_ms: on_update needs a period above 0")
+                line["update_ns"][i] = line["update_period_ns"][i] = period
+        a["port"]["update_ns"] = line["update_ns"].min()
+
+    def _build_flows(self, a: dict[str, np.ndarray]) -> None:
+        f, s = a["flows"], a["senders"]
+        specs = self._flow_specs
+        n = len(specs)
+        f["index"] = np.arange(n)
+        f["rng"] = self._rng.integers(0, 2**64, n, np.uint64)
+        f["ssthresh"] = 1e9
+        f["min_rtt_ns"] = NEVER
+        f["cwnd_limited"] = True
+        for name in _TIMES:
+            s[name] = NEVER
+        for name in _LISTS:
+            s[name] = -1
+        s["rack_order"] = s["end_ns"] = s["established_ns"] = -1
+        if self._taps is not None:
+            s["isn"], s["irs"] = self._taps.isn, self._taps.irs
+        addresses: dict[Any, dict[str, int]] = {}
+        for i, spec in enumerate(specs):
+            headers = _HEADERS_UDP if spec.is_udp else _HEADERS_TCP
+            payload = spec.packet_bytes - headers
+            f["wire_bytes"][i] = spec.packet_bytes
+            f["mss_bytes"][i] = payload
+            f["initial_window"][i] = f["cwnd"][i] = spec.initial_window
+            self._fill_sender(s[i], spec, payload)
+            if spec.is_udp:
+                continue
+            if spec.cca not in addresses:
+                addresses[spec.cca] = spec.cca.addresses()
+            records = (spec.cca.parameter_record(), spec.cca.state_record(), spec.cca.stats_record())
+            self._keep.append(records)
+            self._algorithms["flows"].append((i, records[1], records[2]))
+            s["p"][i], s["s"][i], s["stats"][i] = (r.ctypes.data for r in records)
+            for event, address in addresses[spec.cca].items():
+                s[event][i] = address
+        order = np.argsort(s["app_ns"], kind="stable")  # a sorted array is a heap
+        a["heap"]["key"], a["heap"]["flow"] = s["app_ns"][order], order
+        a["places"]["slot"][order] = np.arange(n)
+
+    @staticmethod
+    def _fill_sender(s: Any, spec: Flow, payload: int) -> None:
+        one_way = round(spec.rtt_ms * 1e6 / 2)
+        access = round(spec.access_ms * 1e6)
+        s["app_ns"] = round(spec.start_s * 1e9)
+        if spec.stop_s is not None:
+            s["stop_ns"] = round(spec.stop_s * 1e9)
+        s["to_queue_ns"] = access
+        s["to_receiver_ns"] = one_way - access
+        s["to_sender_ns"] = round(spec.rtt_ms * 1e6) - one_way
+        s["jitter_ns"] = round(spec.jitter_ms * 1e6)
+        s["loss"] = spec.loss
+        s["queue"] = -1 if spec.queue is None else spec.queue
+        s["aggregate"] = spec.aggregate
+        s["is_udp"] = spec.is_udp
+        s["poisson"] = spec.arrivals == "poisson"
+        s["exponential"] = spec.on_off == "exponential"
+        s["on_ns"] = (spec.on_s or 0) * 1e9
+        s["off_ns"] = (spec.off_s or 0) * 1e9
+        s["app_pps"] = (spec.rate_mbps or 0) * 1e6 / 8 / spec.packet_bytes
+        s["limit"] = NEVER if spec.bytes is None else -(-spec.bytes // payload)
+        s["last_bytes"] = payload if spec.bytes is None else (spec.bytes - 1) % payload + 1
+        s["fin"] = spec.bytes is not None
+        s["min_rto_ns"] = round(spec.min_rto_ms * 1e6)
+        s["max_window"] = spec.max_window
+        s["delayed_ack"] = spec.delayed_ack
+        s["ecn"] = _ECN[str(spec.ecn)]
+        if not spec.is_udp:
+            s["owns_recovery"] = spec.cca.owns_recovery
+
+    @staticmethod
+    def _tell_room(a: dict[str, np.ndarray]) -> None:
+        port = a["port"]
+        for field, name in (
+            ("node_room", "nodes"),
+            ("segment_room", "segments"),
+            ("room_in", "ingress"),
+            ("room_out", "egress"),
+            ("room_drops", "drops"),
+        ):
+            port[field] = len(a[name])
+
+    @staticmethod
+    def _set_rate(a: dict[str, np.ndarray], rate_mbps: float) -> None:
+        a["port"]["ns_per_byte"] = 8000 / rate_mbps
+        a["port"]["rate_bps"] = rate_mbps * 1e6
+        a["queues"]["rate_bps"] = rate_mbps * 1e6
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    @property
+    def now_s(self) -> float:
+        """Time since the start."""
+        return int(self._arrays["port"]["now_ns"][0]) / 1e9
+
+    def run(self, until_s: float | None = None, progress: Callable[[float], None] | None = None) -> None:
+        """Go on until `until_s` (without it, the end).
+
+        Raises
+        ------
+        AlgorithmError
+            An algorithm failed.
+        """
+        end_ns = round(self.scenario.duration_s * 1e9)
+        until_ns = end_ns if until_s is None else min(round(until_s * 1e9), end_ns)
+        with _failures() as failures:
+            while int(self._arrays["port"]["now_ns"][0]) < until_ns:
+                stop_ns = until_ns
+                if self._rates:
+                    stop_ns = min(stop_ns, self._rates[0][0])
+                if self._next_sample_ns is not None:
+                    stop_ns = min(stop_ns, self._next_sample_ns)
+                self._run_to(stop_ns, failures)
+                while self._rates and self._rates[0][0] <= stop_ns:
+                    self._set_rate(self._arrays, self._rates.pop(0)[1])
+                if self._sample_ns and self._next_sample_ns == stop_ns:
+                    self._sample(stop_ns)
+                    self._next_sample_ns = stop_ns + self._sample_ns
+                if progress is not None:
+                    progress(stop_ns / 1e9)
+
+    def _run_to(self, until_ns: int, failures: list[BaseException]) -> None:
+        a = self._arrays
+        while True:
+            status = run(
+                a["port"], a["flows"], a["senders"], a["nodes"], a["segments"], a["queues"], a["lines"], a["heap"],
+                a["places"], a["ack"], a["ingress"], a["egress"], a["drops"], until_ns, _SLICE,
+            )  # fmt: skip
+            if failures:
+                raise AlgorithmError(
+                    f"{type(failures[0]).__name__} in an algorithm: {failures[0]}"
+                ) from failures[0]
+            if status == PAUSED:
+                return
+            if status == BROKEN:
+                i = int(a["port"]["broken"][0])
+                f = a["flows"][i]
+                raise AlgorithmError(
+                    f"flow {i} ({self._flow_specs[i].cca_name}) at {self.now_s:.6f} s: cwnd {f['cwnd']}, ssthresh "
+                    f"{f['ssthresh']}, pacing_bps {f['pacing_bps']}: all have to be numbers of at least 0"
+                )
+            if status == FULL:
+                self._make_room()
+
+    def _make_room(self) -> None:
+        a = self._arrays
+        port = a["port"]
+        if self._record:
+            self._drain()
+        for name, live in (("nodes", "node_live"), ("segments", "segment_live")):
+            if 2 * int(port[live][0]) > len(a[name]):
+                bigger = np.zeros(2 * len(a[name]), a[name].dtype)
+                bigger[: len(a[name])] = a[name]
+                a[name] = bigger
+        self._tell_room(a)
+
+    def _drain(self) -> None:
+        assert self._taps is not None
+        a = self._arrays
+        port = a["port"]
+        self._taps.add(*(a[name][: int(port[rows][0])] for name, rows in
+                         (("ingress", "rows_in"), ("egress", "rows_out"), ("drops", "rows_drops"))))  # fmt: skip
+        port["rows_in"] = port["rows_out"] = port["rows_drops"] = 0
+
+    def _sample(self, now_ns: int) -> None:
+        values = tuple(
+            {name: self._arrays[array][field].copy() for name, (array, field) in columns.items()}
+            for columns in (FLOW_SERIES, QUEUE_SERIES)
+        )
+        self._samples.append((now_ns, values))
+
+    # -- looking and changing ------------------------------------------------------------------------------------------
+
+    @property
+    def flows(self) -> pd.DataFrame:
+        """One row a flow: what it is and what came of it so far."""
+        f, s = self._arrays["flows"], self._arrays["senders"]
+        seconds = np.maximum(
+            np.where(s["end_ns"] >= 0, s["end_ns"], self._arrays["port"]["now_ns"]) - f["start_ns"], 1
+        )
+        mean_rtt = s["rtt_sum_ns"] / np.maximum(s["rtt_samples"], 1) / 1e6
+        return pd.DataFrame(
+            {
+                "flow_id": np.arange(len(f), dtype=np.uint32),
+                "name": [x.label for x in self._flow_specs],
+                "cca": [x.cca_name for x in self._flow_specs],
+                "base_rtt_ms": [x.rtt_ms for x in self._flow_specs],
+                "start_s": [x.start_s for x in self._flow_specs],
+                "end_s": np.where(s["end_ns"] >= 0, s["end_ns"] / 1e9, np.nan),
+                "completion_s": np.where((s["end_ns"] >= 0) & s["fin"], seconds / 1e9, np.nan),
+                "queue": s["queue"],
+                "received_bytes": s["received_bytes"],
+                "goodput_mbps": s["received_bytes"] * 8e3 / seconds,
+                "sent_packets": s["sent"],
+                "received_packets": s["received"],
+                "retransmits": s["retransmits"],
+                "recoveries": s["recoveries"],
+                "timeouts": s["timeouts"],
+                "dropped_packets": s["dropped"],
+                "lost_on_path": s["lost_on_path"],
+                "marked_packets": s["ce"],
+                "min_rtt_ms": np.where(s["rtt_samples"] > 0, f["min_rtt_ns"] / 1e6, np.nan),
+                "mean_rtt_ms": np.where(s["rtt_samples"] > 0, mean_rtt, np.nan),
+                "cwnd_packets": f["cwnd"],
+            }
+        )
+
+    @property
+    def queues(self) -> pd.DataFrame:
+        """One row a queue: what came of it so far."""
+        q, line = self._arrays["queues"], self._arrays["lines"]
+        return pd.DataFrame(
+            {
+                "queue": np.arange(len(q)),
+                "packets": q["packets"],
+                "bytes": q["bytes"],
+                "arrived_packets": line["arrived"],
+                "arrived_bytes": line["arrived_bytes"],
+                "sent_packets": line["sent"],
+                "sent_bytes": line["sent_bytes"],
+                "dropped_full": line["dropped_full"],
+                "dropped_enqueue": line["dropped_enqueue"],
+                "dropped_dequeue": line["dropped_dequeue"],
+                "marked_packets": line["marked"],
+                "mean_delay_ms": line["delay_sum_ns"] / np.maximum(line["sent"], 1) / 1e6,
+                "max_delay_ms": line["delay_max_ns"] / 1e6,
+                "probability": q["probability"],
+            }
+        )
+
+    def assign_queue(self, flow: int, queue: int) -> None:
+        """From now on packets of `flow` go to `queue`; those waiting elsewhere stay there.
+
+        Raises
+        ------
+        ParameterError
+            There is no such flow or queue.
+        """
+        if not 0 <= flow < len(self._flow_specs):
+            raise ParameterError(f"flow: {flow} is not there; there are {len(self._flow_specs)}, from 0")
+        if not 0 <= queue < len(self._arrays["queues"]):
+            raise ParameterError(
+                f"queue: {queue} is not there; there are {len(self._arrays['queues'])}, from 0"
+            )
+        self._arrays["senders"]["queue"][flow] = queue
+
+    def set_rate(self, rate_mbps: float) -> None:
+        """From the next packet on the link has this rate."""
+        if not rate_mbps > 0:
+            raise ParameterError(f"rate_mbps: {rate_mbps!r} has to be above 0")
+        self._set_rate(self._arrays, rate_mbps)
+
+    def set_buffer(self, queue: int, packets: int | None = None, octets: int | None = None) -> None:
+        """From now on `queue` has room for so many packets or bytes (None: as it is)."""
+        if packets is not None:
+            self._arrays["queues"]["limit_packets"][queue] = packets
+        if octets is not None:
+            self._arrays["queues"]["limit_bytes"][queue] = octets
+
+    def set_weight(self, queue: int, weight: float) -> None:
+        """From now on `queue` has this weight in round robin."""
+        if not weight > 0:
+            raise ParameterError(f"weight: {weight!r} has to be above 0")
+        self._arrays["lines"]["quantum"][queue] = weight * self.scenario.bottleneck.quantum_bytes
+
+    def aqm_state(self, queue: int = 0) -> Any:
+        """The AQM's state record of a queue, to read and (as a control plane would) to write."""
+        return next(s for i, s, _ in reversed(self._algorithms["queues"]) if i <= queue)[0]
+
+    def cca_state(self, flow: int) -> Any:
+        """The congestion control's state record of a flow."""
+        return next(s for i, s, _ in self._algorithms["flows"] if i == flow)[0]
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def result(self) -> Run:
+        """What came out so far."""
+        ingress = egress = drops = None
+        if self._taps is not None:
+            self._drain()
+            self._tell_room(self._arrays)
+            ingress, egress, drops = self._taps.captures(self.scenario)
+        flow_stats, queue_stats = (
+            pd.DataFrame([{key: i, **_as_dict(stats)} for i, _, stats in self._algorithms[name]])
+            for name, key in (("flows", "flow_id"), ("queues", "queue"))
+        )
+        return Run(
+            scenario=self.scenario,
+            made_by=f"cctoolkit {__version__} simulator",
+            flows=self.flows,
+            queues=self.queues,
+            flow_series=self._series(0, "flow_id", len(self._flow_specs)),
+            queue_series=self._series(1, "queue", len(self._arrays["queues"])),
+            cca_stats=flow_stats,
+            aqm_stats=queue_stats,
+            ingress=ingress,
+            egress=egress,
+            drops=drops,
+            events=int(self._arrays["port"]["events"][0]),
+        )
+
+    def _series(self, which: int, key: str, n: int) -> pd.DataFrame:
+        names = (FLOW_SERIES, QUEUE_SERIES)[which]
+        times = np.array([s[0] for s in self._samples], np.int64)
+        columns: dict[str, np.ndarray] = {
+            "ts_ns": np.repeat(times, n),
+            key: np.tile(np.arange(n), len(times)),
+        }
+        for name, (array, field) in names.items():
+            parts = [values[which][name] for _, values in self._samples]
+            columns[name] = np.concatenate(parts) if parts else np.zeros(0, self._arrays[array][field].dtype)
+        return pd.DataFrame(columns)
+
+
+def _as_dict(record: np.ndarray) -> dict[str, Any]:
+    return {name: record[name][0] for name in record.dtype.names or () if name != "unused"}
+
+
+@contextmanager
+def _failures() -> Iterator[list[BaseException]]:
+    """What compiled functions raise cannot pass through the loop: Python reports it here instead."""
+    found: list[BaseException] = []
+    before = sys.unraisablehook
+
+    def hook(unraisable: Any) -> None:
+        if (
+            "cctoolkit" in str(unraisable.err_msg)
+            or unraisable.object is None
+            or isinstance(unraisable.object, str)
+        ):
+            found.append(unraisable.exc_value or RuntimeError(str(unraisable.err_msg)))
+        else:
+            before(unraisable)
+
+    sys.unraisablehook = hook
+    try:
+        yield found
+    finally:
+        sys.unraisablehook = before
+
+
+def simulate(
+    scenario: Scenario,
+    *,
+    record: bool = True,
+    sample_s: float | None = 0.1,
+    control: Callable[[Simulation], None] | None = None,
+    control_s: float = 0.1,
+    progress: bool = False,
+) -> Run:
+    """Run a scenario to its end.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    record : bool
+        Record both taps (``run.ingress``, ``run.egress``). Off, a run is about twice as fast and needs no
+        memory for packets.
+    sample_s : float, optional
+        Interval of the series by flow and by queue; None: no series.
+    control : function, optional
+        Called every `control_s` with the :class:`Simulation`, which it may look at and change.
+    control_s : float
+    progress : bool
+        Show a bar.
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    ParameterError
+        A value that cannot be, with the field's name.
+    AlgorithmError
+        An algorithm does not compile, or went wrong.
+    """
+    if not isinstance(scenario, Scenario):
+        raise ParameterError(f"scenario: {type(scenario).__name__} is not a Scenario")
+    sim = Simulation(scenario, record=record, sample_s=sample_s)
+    if control is not None and not control_s > 0:
+        raise ParameterError(f"control_s: {control_s!r} has to be above 0")
+    step_s = (
+        control_s if control is not None else scenario.duration_s / 100 if progress else scenario.duration_s
+    )
+    from tqdm.auto import tqdm
+
+    with tqdm(total=round(scenario.duration_s, 3), unit="s", disable=not progress, leave=False) as bar:
+        steps = 0
+        while sim.now_s < scenario.duration_s:
+            steps += 1
+            before = sim.now_s
+            sim.run(min(steps * step_s, scenario.duration_s))
+            bar.update(sim.now_s - before)
+            if control is not None and sim.now_s < scenario.duration_s:
+                control(sim)
+    return sim.result()

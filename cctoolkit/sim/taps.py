@@ -1,0 +1,138 @@
+"""From the loop's rows to the captures of two taps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ..capture.model import Capture, CaptureMeta, FlowKeys
+from ..scenario import Flow, Scenario
+from ..schema import PACKETS
+from .layout import WHY
+
+__all__ = ["Taps"]
+
+_FIRST_PORT = 10_000
+_PORTS = 50_000
+_WINDOW_SCALE = 10
+
+
+class Taps:
+    """Collects rows and makes captures of them.
+
+    Flow `i` goes from 10.1.x.y, port 10000 and up, to 10.2.x.y, port 5001, and has flow number `i`.
+    """
+
+    def __init__(self, flows: list[Flow], rng: np.random.Generator) -> None:
+        n = len(flows)
+        self._specs = flows
+        self.isn = rng.integers(0, 2**32, n, np.uint32)
+        self.irs = rng.integers(0, 2**32, n, np.uint32)
+        self._columns: dict[str, list[dict[str, np.ndarray]]] = {"ingress": [], "egress": []}
+        self._drops: list[np.ndarray] = []
+
+    def add(self, ingress: np.ndarray, egress: np.ndarray, drops: np.ndarray) -> None:
+        """Take rows over from the loop's buffers."""
+        for name, rows in (("ingress", ingress), ("egress", egress)):
+            self._columns[name].append({field: rows[field].copy() for field in rows.dtype.names or ()})
+        self._drops.append(drops.copy())
+
+    def captures(self, scenario: Scenario) -> tuple[Capture, Capture, pd.DataFrame]:
+        """Both taps, and the table of packets that did not pass.
+
+        The ingress capture has a further column ``dropped``: the packet did not leave the bottleneck.
+        """
+        drops = np.concatenate(self._drops)
+        why = np.array([*WHY])[drops["why"]]
+        dropped = drops[drops["why"] < WHY.index("path")]
+        captures = {}
+        new_row = np.zeros(0, np.int64)
+        for name, parts in self._columns.items():
+            columns = {field: np.concatenate([p[field] for p in parts]) for field in parts[0]}
+            n = len(columns["ts_ns"])
+            columns["dscp"] = np.zeros(n, np.uint8)
+            columns["ttl"] = np.full(n, 64, np.uint8)
+            columns = {field: columns[field].astype(dtype, copy=False) for field, dtype in PACKETS.items()}
+            if name == "ingress":
+                columns["dropped"] = np.zeros(n, np.bool_)
+                columns["dropped"][dropped["packet"]] = True
+            order = None
+            ts = columns["ts_ns"]
+            if n and (ts[1:] < ts[:-1]).any():
+                order = np.argsort(ts, kind="stable")
+                columns = {field: column[order] for field, column in columns.items()}
+            if name == "ingress":
+                new_row = np.arange(n)
+                if order is not None:
+                    new_row[order] = np.arange(n)
+            captures[name] = self._capture(name, columns, scenario)
+        table = pd.DataFrame(
+            {
+                "ts_ns": drops["ts_ns"],
+                "flow_id": drops["flow_id"].astype(np.uint32),
+                "queue": drops["queue"],
+                "packet": new_row[drops["packet"]] if len(drops) else drops["packet"],
+                "why": pd.Categorical(why, categories=list(WHY)),
+            }
+        )
+        return captures["ingress"], captures["egress"], table
+
+    def _capture(self, name: str, columns: dict[str, np.ndarray], scenario: Scenario) -> Capture:
+        ts = columns["ts_ns"]
+        n = len(ts)
+        keys = self._keys(np.unique(columns["flow_id"]))
+        wire = int(columns["wire_bytes"].sum(dtype=np.int64))
+        udp = int((columns["tcp_flags"] == 0).sum())
+        meta = CaptureMeta(
+            path=f"{scenario.name or 'simulation'}.{name}",
+            format="simulation",
+            link_types=["ETHERNET"],
+            frames=n,
+            packets=n,
+            first_ts_ns=int(ts[0]) if n else 0,
+            last_ts_ns=int(ts[-1]) if n else 0,
+            wire_bytes=wire,
+            captured_bytes=wire,
+            dropped=0,
+            counts={"ipv4": n, "tcp": n - udp, "udp": udp},
+        )
+        return Capture(columns, keys, meta)
+
+    def _keys(self, flow_id: np.ndarray) -> FlowKeys:
+        n = len(flow_id)
+        i = flow_id.astype(np.int64)
+        src, dst = np.zeros((n, 16), np.uint8), np.zeros((n, 16), np.uint8)
+        for address, second in ((src, 1), (dst, 2)):
+            address[:, 0], address[:, 1] = 10, second
+            address[:, 2], address[:, 3] = (i // 250) % 250, i % 250 + 1
+        udp = np.array([self._specs[k].is_udp for k in i], np.bool_).reshape(n)
+        mss = np.array([self._specs[k].packet_bytes - 54 for k in i], np.uint16).reshape(n)
+        tcp2 = np.repeat(~udp[:, None], 2, axis=1)
+        return FlowKeys(
+            flow_id=flow_id.astype(np.uint32),
+            ip_version=np.full(n, 4, np.uint8),
+            protocol=np.where(udp, 17, 6).astype(np.uint8),
+            sport=(_FIRST_PORT + i % _PORTS).astype(np.uint16),
+            dport=np.full(n, 5001, np.uint16),
+            src=src,
+            dst=dst,
+            saw_syn=~udp,
+            mss=np.where(tcp2, mss[:, None], 0).astype(np.uint16),
+            window_scale=np.where(tcp2, _WINDOW_SCALE, 255).astype(np.uint8),
+            sack_permitted=tcp2,
+        )
+
+
+def empty_drops() -> Any:
+    """The drops table without rows."""
+    return pd.DataFrame(
+        {
+            "ts_ns": np.zeros(0, np.int64),
+            "flow_id": np.zeros(0, np.uint32),
+            "queue": np.zeros(0, np.int32),
+            "packet": np.zeros(0, np.int64),
+            "why": pd.Categorical([], categories=list(WHY)),
+        }
+    )
