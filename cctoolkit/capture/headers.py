@@ -2,18 +2,19 @@
 
 Which headers a row describes
     The row's addresses, TTL and DSCP are those of the IP header that directly encloses the transport.
-    Encapsulations without a transport of their own (VLAN, QinQ, MPLS, PPPoE, GRE, ERSPAN, IP-in-IP, AH)
-    are always walked through, so ``IP/GRE/IP/TCP`` is the TCP flow inside. Encapsulations inside UDP (VXLAN,
-    Geneve, GTP-U, Teredo, GRE-in-UDP, MPLS-in-UDP, by their registered ports) are walked through only with
-    ``inner``; by default the row is the outer UDP. Where an inner header is cut or makes no sense, the
-    row is what was decoded before it.
+    Encapsulations without a transport of their own (VLAN, QinQ, E-TAG, MPLS, PPPoE, GRE, ERSPAN, IP-in-IP,
+    Ethernet in IPv6, AH) are always walked through, so ``IP/GRE/IP/TCP`` is the TCP flow inside.
+    Encapsulations inside UDP (VXLAN, Geneve, GTP-U, Teredo, GRE-in-UDP, MPLS-in-UDP, by their registered ports)
+    are walked through only with ``inner``; by default the row is the outer UDP. Where an inner header is cut
+    or makes no sense, the row is what was decoded before it.
 Lengths
     ``payload_bytes`` comes from the IP length, clipped to the frame's length on the wire. An IP length of 0
     (segmentation offload) means "to the end of the frame".
 Fragments
     Only a first fragment has a transport header; later ones are rows with ports 0, so their bytes count.
 Cut headers
-    TCP with fewer than 20 captured bytes keeps its ports (if 4 bytes are there) and no other TCP column.
+    TCP with fewer than 20 captured bytes keeps its ports (if 4 bytes are there) and no other TCP column; its
+    ``payload_bytes`` are what follows a header without options.
 """
 
 from __future__ import annotations
@@ -26,13 +27,27 @@ import numpy as np
 from ..schema import PACKETS
 from ._load import be16, be32, be64, le32, u8
 
-__all__ = ["COUNTS", "FlowKeyColumns", "PacketColumns", "decode_headers", "link_name"]
+__all__ = ["COUNTS", "FlowKeyColumns", "PacketColumns", "decode_headers", "flow_hash", "link_name"]
 
 PacketColumns = namedtuple("PacketColumns", list(PACKETS))  # type: ignore[misc]  # names come from the schema
-#: What identifies the flow of each row, for :mod:`flow_ids`; IPv4 addresses are the low 32 bits of ``lo``.
+#: What identifies the flow of each row, for :mod:`flow_ids`: its two ends (the smaller first; an IPv4 address is the low
+#: 32 bits of ``lo``), ``a's port << 32 | b's port << 16 | protocol << 8 | IP version``, whether the row goes from b to a,
+#: what a SYN's options said, and a hash of the key.
 FlowKeyColumns = namedtuple(
-    "FlowKeyColumns", ["src_hi", "src_lo", "dst_hi", "dst_lo", "ports_protocol", "syn_options"]
+    "FlowKeyColumns", ["a_hi", "a_lo", "b_hi", "b_lo", "ports", "swapped", "syn_options", "hash"]
 )
+
+
+@numba.njit(cache=True, nogil=True, boundscheck=False)
+def flow_hash(a_hi, a_lo, b_hi, b_lo, ports, seed):
+    """Multiply and fold. The seed differs in every process, so that no capture can be made to collide."""
+    h = (np.uint64(a_lo) ^ seed) * np.uint64(0x9E3779B97F4A7C15)
+    if a_hi | b_hi:  # IPv6
+        h ^= np.uint64(a_hi) * np.uint64(0x165667B19E3779F9) ^ np.uint64(b_hi) * np.uint64(0x27D4EB2F165667C5)
+    h = (h ^ h >> np.uint64(32) ^ np.uint64(b_lo)) * np.uint64(0xC2B2AE3D27D4EB4F)
+    h = (h ^ h >> np.uint64(32) ^ np.uint64(ports)) * np.uint64(0xFF51AFD7ED558CCD)
+    return h ^ h >> np.uint64(32)
+
 
 #: What the kernel counts, by position.
 COUNTS = (
@@ -144,11 +159,12 @@ def decode_headers(
     out,
     row0,
     keys,
+    seed,
     frame,
     sacks,
     counts,
 ):
-    """Decode `n` frames; return the number of rows and of SACK blocks written.
+    """Decode `n` frames; return the rows and SACK blocks written, and the frames' original and captured bytes.
 
     Parameters
     ----------
@@ -163,7 +179,7 @@ def decode_headers(
     out : PacketColumns
         Rows are written from `row0` on; ``flow_id`` and ``direction`` are left to :mod:`flow_ids`.
     keys : FlowKeyColumns
-        Written from row 0 on.
+        Written from row 0 on; `seed` goes into the hash.
     frame : uint32 array
         Frame number of each row, from `row0` on; skipped when it has length 0.
     sacks : int64 array, shape (4 n, 3)
@@ -188,17 +204,20 @@ def decode_headers(
         out.tsecr,
         out.has_ts,
     )
-    k_src_hi, k_src_lo, k_dst_hi, k_dst_lo = keys.src_hi, keys.src_lo, keys.dst_hi, keys.dst_lo
-    k_ports, k_syn = keys.ports_protocol, keys.syn_options
+    k_a_hi, k_a_lo, k_b_hi, k_b_lo = keys.a_hi, keys.a_lo, keys.b_hi, keys.b_lo
+    k_ports, k_swapped, k_syn, k_hash = keys.ports, keys.swapped, keys.syn_options, keys.hash
     base = np.int64(data.ctypes.data)
     one = np.uint64(1)
     row = np.uint64(row0)
     k = np.uint64(0)
     n_sacks = 0
+    wire_bytes = captured_bytes = n_ipv4 = n_tcp = n_udp = np.int64(0)
     for i in range(n):
         p = base + offset[i]
         end = p + caplen[i]  # of the captured bytes: nothing is read at or beyond it
         wire_end = p + wirelen[i]
+        wire_bytes += wirelen[i]
+        captured_bytes += caplen[i]
         following = _LINK_TABLE[link_type[i]] if link_type[i] < _LINK_TABLE.size else np.int64(_UNKNOWN_LINK)
         if following == _UNKNOWN_LINK:
             counts[_OTHER_LINK] += 1
@@ -217,10 +236,19 @@ def decode_headers(
         later_fragment = False
         row_sacks = 0
 
+        if following == _ETHERNET and end - p >= 14:  # nearly every frame; kept out of the chain below
+            following = be16(p + 12)
+            p += 14
+            if following <= 1500:
+                following = _LLC
+
         while True:
             if following == 0x0800:
                 # ---- IPv4, RFC 791
                 if end - p < 20 or u8(p) >> 4 != 4:
+                    if end - p > 0 and u8(p) >> 4 == 6:  # IPv6 where IPv4 was announced: the version is right
+                        following = 0x86DD
+                        continue
                     truncated = end - p < 20
                     break
                 header_bytes = (u8(p) & 15) * 4
@@ -304,6 +332,13 @@ def decode_headers(
                         if p > end:
                             truncated = True
                             break
+                    elif protocol == 51:
+                        if end - p < 12:
+                            truncated = True
+                            break
+                        step = (u8(p + 1) + 2) * 4
+                        protocol = u8(p)
+                        p += step
                     else:
                         break
                 payload = max(l4_wire_end - p, 0)
@@ -317,6 +352,7 @@ def decode_headers(
                     dport = be16(p + 2)
                 if end - p < 20:
                     truncated = True
+                    payload = max(l4_wire_end - p - 20, 0)
                     break
                 seq = be32(p + 4)
                 ack = be32(p + 8)
@@ -414,10 +450,18 @@ def decode_headers(
                 p += 4
                 if following <= 1500:
                     following = _LLC
+            elif following == 0x893F:  # E-TAG, IEEE 802.1BR
+                if end - p < 8:
+                    truncated = True
+                    break
+                following = be16(p + 6)
+                p += 8
             elif following == _PROTOCOL + 4:
                 following = 0x0800
             elif following == _PROTOCOL + 41:
                 following = 0x86DD
+            elif following == _PROTOCOL + 143:  # RFC 8986
+                following = _ETHERNET
             elif following == _GRE:
                 # ---- GRE, RFC 2784 and 2890; version 1 is PPTP's, RFC 2637
                 if end - p < 4:
@@ -482,7 +526,7 @@ def decode_headers(
                 p += 6
                 following = _PPP
             elif following == _PROTOCOL + 51:
-                # ---- AH, RFC 4302: authenticated, not encrypted
+                # ---- AH, RFC 4302, behind IPv4: authenticated, not encrypted
                 if end - p < 12:
                     truncated = True
                     break
@@ -492,7 +536,7 @@ def decode_headers(
                 p += step
                 payload = max(l4_wire_end - p, 0)
             elif following == _LLC:
-                if end - p < 8 or be32(p) != 0xAAAA0300 or be16(p + 4) & 0xFF != 0:
+                if end - p < 8 or be32(p) != 0xAAAA0300 or be16(p + 4) != 0:  # only SNAP with an EtherType
                     break
                 following = be16(p + 6)
                 p += 8
@@ -607,7 +651,7 @@ def decode_headers(
                 counts[_TRUNCATED] += 1
             continue
 
-        counts[_IPV4 if version == 4 else _IPV6] += 1
+        n_ipv4 += version == 4
         if truncated:
             counts[_TRUNCATED] += 1
         if ip_headers > 1:
@@ -615,9 +659,9 @@ def decode_headers(
         if later_fragment:
             counts[_FRAGMENTS] += 1
         elif protocol == 6:
-            counts[_TCP] += 1
+            n_tcp += 1
         elif protocol == 17:
-            counts[_UDP] += 1
+            n_udp += 1
         elif protocol == 1 or protocol == 58:
             counts[_ICMP] += 1
         else:
@@ -637,14 +681,35 @@ def decode_headers(
         c_tsval[row] = tsval
         c_tsecr[row] = tsecr
         c_has_ts[row] = has_ts
-        k_src_hi[k] = src_hi
-        k_src_lo[k] = src_lo
-        k_dst_hi[k] = dst_hi
-        k_dst_lo[k] = dst_lo
-        k_ports[k] = sport << 32 | dport << 16 | protocol << 8 | version
+        # the flow's key has its smaller end first; selected, not branched to: which it is, is a coin toss
+        swapped = src_lo > dst_lo
+        if src_lo == dst_lo:
+            swapped = src_hi > dst_hi if src_hi != dst_hi else sport > dport
+        a_hi, a_lo, a_port = (
+            dst_hi if swapped else src_hi,
+            dst_lo if swapped else src_lo,
+            dport if swapped else sport,
+        )
+        b_hi, b_lo, b_port = (
+            src_hi if swapped else dst_hi,
+            src_lo if swapped else dst_lo,
+            sport if swapped else dport,
+        )
+        ports = a_port << 32 | b_port << 16 | protocol << 8 | version
+        k_a_hi[k] = a_hi
+        k_a_lo[k] = a_lo
+        k_b_hi[k] = b_hi
+        k_b_lo[k] = b_lo
+        k_ports[k] = ports
+        k_swapped[k] = swapped
+        k_hash[k] = flow_hash(a_hi, a_lo, b_hi, b_lo, ports, seed)
         k_syn[k] = syn_options
         if frame.size:
             frame[row] = first_frame + i
         row += one
         k += one
-    return np.int64(k), n_sacks
+    counts[_IPV4] += n_ipv4
+    counts[_IPV6] += np.int64(k) - n_ipv4
+    counts[_TCP] += n_tcp
+    counts[_UDP] += n_udp
+    return np.int64(k), n_sacks, wire_bytes, captured_bytes
