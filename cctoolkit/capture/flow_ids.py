@@ -16,12 +16,13 @@ connection that way. Later fragments have no ports and so are flows of their own
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import numba
 import numpy as np
 
 from ._load import prefetch
-from .headers import FlowKeyColumns, PacketColumns
+from .headers import FlowKeyColumns, PacketColumns, flow_hash
 from .model import FlowKeys
 
 __all__ = ["FlowIds"]
@@ -45,49 +46,38 @@ _SYN_ACK = 16
 
 _FIN_FLAG, _SYN_FLAG, _RST_FLAG, _ACK_FLAG = 1, 2, 4, 16
 
-#: Retire idle flows only when there are this many records: a smaller table is not worth the scan.
+#: Retire idle flows only when there are this many records (and twice those left the last time): a smaller table is
+#: not worth the scan.
 _RETIRE_RECORDS = 1 << 20
 
 _GROUP = 64  # rows whose cache lines are on their way at a time
-_SWAPPED_BIT = 48  # in a key's ports word: the row goes from b to a
 _NO_SYN_OPTIONS = 0xFF00  # no MSS, no window scale, no SACK permitted, as headers.py packs them
 
 
 @numba.njit(cache=True, nogil=True, boundscheck=False)
-def _hash(a_hi, a_lo, b_hi, b_lo, ports, seed):
-    """Multiply and fold. The seed differs in every process, so that no capture can be made to collide."""
-    h = np.uint64(a_lo) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(b_lo) * np.uint64(0xC2B2AE3D27D4EB4F)
-    h ^= np.uint64(a_hi) * np.uint64(0x165667B19E3779F9) ^ np.uint64(b_hi) * np.uint64(0x27D4EB2F165667C5)
-    h = (h ^ h >> np.uint64(32) ^ seed) * np.uint64(0xD6E8FEB86659FD93)
-    h = (h ^ h >> np.uint64(32) ^ np.uint64(ports)) * np.uint64(0xFF51AFD7ED558CCD)
-    h = (h ^ h >> np.uint64(29)) * np.uint64(0xC4CEB9FE1A85EC53)
-    return h ^ h >> np.uint64(32)
-
-
-@numba.njit(cache=True, nogil=True, boundscheck=False)
-def _assign(keys, n, out, row0, seed, timeout_ns, part, index, words, syn_options, touched, hashes, state):
+def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, touched, state):
     """Give `n` rows their flow and direction.
 
     Parameters
     ----------
     keys : FlowKeyColumns
-        Of the rows; put into canonical order in place.
+        Of the rows.
     out : PacketColumns
         The rows, from `row0` on.
     index : uint64 array
         Maps a hash to a record as ``upper 32 bits of the hash << 32 | record + 1`` (0 = free), probed linearly.
     words : int64 array
         The records, one after the other.
-    touched, hashes : arrays
-        Numbers of the records seen in this part, and scratch for `n` hashes.
+    touched : int64 array
+        Numbers of the records seen in this part.
     state : int64 array
         Number of records, next flow_id, number of `touched`.
 
     The table does not fit a cache, so a row's two lines of it are asked for well before the row is looked up:
     rows go through in groups, first for the index, then for the records, then for good.
     """
-    k_src_hi, k_src_lo, k_dst_hi, k_dst_lo = keys.src_hi, keys.src_lo, keys.dst_hi, keys.dst_lo
-    k_ports, k_syn = keys.ports_protocol, keys.syn_options
+    a_hi, a_lo, b_hi, b_lo = keys.a_hi, keys.a_lo, keys.b_hi, keys.b_lo
+    k_ports, k_swapped, k_syn, hashes = keys.ports, keys.swapped, keys.syn_options, keys.hash
     ts_ns, seq, tcp_flags, flow_id, direction = out.ts_ns, out.seq, out.tcp_flags, out.flow_id, out.direction
     index_address = np.int64(index.ctypes.data)
     words_address = np.int64(words.ctypes.data)
@@ -100,30 +90,14 @@ def _assign(keys, n, out, row0, seed, timeout_ns, part, index, words, syn_option
         group = np.uint64(start)
         group_end = np.uint64(min(start + _GROUP, n))
         for i in range(group, group_end):
-            s_hi, s_lo, d_hi, d_lo, ports = k_src_hi[i], k_src_lo[i], k_dst_hi[i], k_dst_lo[i], k_ports[i]
-            if s_lo != d_lo:
-                swap = s_lo > d_lo
-            elif s_hi != d_hi:
-                swap = s_hi > d_hi
-            else:
-                swap = ports >> 32 > ports >> 16 & 0xFFFF
-            # selected, not branched to: which end is smaller is a coin toss
-            a_hi, a_lo = d_hi if swap else s_hi, d_lo if swap else s_lo
-            b_hi, b_lo = s_hi if swap else d_hi, s_lo if swap else d_lo
-            reversed_ports = (ports >> 16 & 0xFFFF) << 32 | ports >> 32 << 16 | ports & 0xFFFF
-            ports = reversed_ports if swap else ports
-            k_src_hi[i], k_src_lo[i], k_dst_hi[i], k_dst_lo[i] = a_hi, a_lo, b_hi, b_lo
-            k_ports[i] = ports | np.int64(swap) << _SWAPPED_BIT
-            h = _hash(a_hi, a_lo, b_hi, b_lo, ports, seed)
-            hashes[i] = h
-            prefetch(index_address + np.int64((h & mask) << np.uint64(3)))
+            prefetch(index_address + np.int64((hashes[i] & mask) << np.uint64(3)))
         for i in range(group, group_end):
             prefetch(words_address + (np.int64(index[hashes[i] & mask] & low) - 1) * (8 * _WORDS))
 
         for i in range(group, group_end):
             row = np.uint64(row0) + i
-            swapped = k_ports[i] >> _SWAPPED_BIT
-            ports = k_ports[i] & ~(1 << _SWAPPED_BIT)
+            swapped = np.int64(k_swapped[i])
+            ports = k_ports[i]
             h = hashes[i]
             tag = h & ~low
             slot = h & mask
@@ -133,11 +107,11 @@ def _assign(keys, n, out, row0, seed, timeout_ns, part, index, words, syn_option
                 if index[slot] & ~low == tag:
                     at = ((index[slot] & low) - one) * _RECORD
                     if (
-                        words[at + _A_LO] == k_src_lo[i]
-                        and words[at + _B_LO] == k_dst_lo[i]
+                        words[at + _A_LO] == a_lo[i]
+                        and words[at + _B_LO] == b_lo[i]
                         and words[at + _PORTS] == ports
-                        and words[at + _A_HI] == k_src_hi[i]
-                        and words[at + _B_HI] == k_dst_hi[i]
+                        and words[at + _A_HI] == a_hi[i]
+                        and words[at + _B_HI] == b_hi[i]
                     ):
                         known = True
                         break
@@ -174,10 +148,10 @@ def _assign(keys, n, out, row0, seed, timeout_ns, part, index, words, syn_option
                 syn_options[n_records, 1] = _NO_SYN_OPTIONS
                 n_records += 1
                 index[slot] = tag | np.uint64(n_records)
-                words[at + _A_HI] = k_src_hi[i]
-                words[at + _A_LO] = k_src_lo[i]
-                words[at + _B_HI] = k_dst_hi[i]
-                words[at + _B_LO] = k_dst_lo[i]
+                words[at + _A_HI] = a_hi[i]
+                words[at + _A_LO] = a_lo[i]
+                words[at + _B_HI] = b_hi[i]
+                words[at + _B_LO] = b_lo[i]
                 words[at + _PORTS] = ports
                 words[at + _LAST_TS] = now
                 words[at + _ISN_PART] = 0
@@ -237,16 +211,11 @@ def _gather_keys(
         b_first = id_state & _INITIATOR_IS_B
         sport[i] = ports >> 16 & 0xFFFF if b_first else ports >> 32
         dport[i] = ports >> 32 if b_first else ports >> 16 & 0xFFFF
-        for a_end in range(2):
-            hi, lo = (
-                (records[r, _A_HI], records[r, _A_LO]) if a_end else (records[r, _B_HI], records[r, _B_LO])
-            )
-            end = src if a_end != b_first else dst
-            if ports & 0xFF == 4:
-                hi, lo = lo << 32, 0
-            for byte in range(8):
-                end[i, byte] = hi >> (56 - 8 * byte) & 0xFF
-                end[i, 8 + byte] = lo >> (56 - 8 * byte) & 0xFF
+        a_hi, a_lo, b_hi, b_lo = records[r, _A_HI], records[r, _A_LO], records[r, _B_HI], records[r, _B_LO]
+        if ports & 0xFF == 4:
+            a_hi, a_lo, b_hi, b_lo = a_lo << 32, np.int64(0), b_lo << 32, np.int64(0)
+        src[i, 0], src[i, 1] = (b_hi, b_lo) if b_first else (a_hi, a_lo)
+        dst[i, 0], dst[i, 1] = (a_hi, a_lo) if b_first else (b_hi, b_lo)
         for way in range(2):
             options = syn_options[r, way]
             mss[i, way] = options >> 16
@@ -260,7 +229,7 @@ def _fill_index(index, records, live, seed):
     mask = np.uint64(index.size - 1)
     for i in range(live.size):
         r = live[i]
-        h = _hash(
+        h = flow_hash(
             records[r, _A_HI],
             records[r, _A_LO],
             records[r, _B_HI],
@@ -274,6 +243,13 @@ def _fill_index(index, records, live, seed):
         index[slot] = h & ~np.uint64(0xFFFFFFFF) | np.uint64(r + 1)
 
 
+def _aligned_records(n: int) -> np.ndarray:
+    """Empty records, each in one cache line."""
+    words = np.empty(n * _WORDS + _WORDS, np.int64)
+    skip = -words.ctypes.data % 64 // 8
+    return words[skip : skip + n * _WORDS].reshape(n, _WORDS)
+
+
 class FlowIds:
     """The table of flows, carried from part to part.
 
@@ -283,18 +259,24 @@ class FlowIds:
         A 5-tuple silent for longer starts a new flow; None: never.
     retire : bool
         Forget flows that have timed out, so that memory is bounded by the flows alive at a time. They still
-        appear in :meth:`keys` of every part in which they were seen. Without it, one part holds all.
+        appear in :meth:`keys` of every part in which they were seen. Without it, one part holds all. Numbers are
+        the same with and without, unless time goes back by more than the timeout from one part to a later one.
     """
 
     def __init__(self, timeout_s: float | None, retire: bool = False) -> None:
-        self._timeout_ns = np.iinfo(np.int64).max if timeout_s is None else round(timeout_s * 1e9)
-        self._retire = retire and timeout_s is not None
-        self._seed = np.uint64(int.from_bytes(os.urandom(8), "little"))
-        self._records = np.empty((1 << 12, _WORDS), np.int64)
+        longest_ns = np.iinfo(np.int64).max
+        # the comparison first: infinity cannot be rounded
+        self._timeout_ns = (
+            longest_ns if timeout_s is None or timeout_s * 1e9 >= longest_ns else round(timeout_s * 1e9)
+        )
+        self._retire = retire and self._timeout_ns < longest_ns
+        self._retire_at = _RETIRE_RECORDS
+        self._earliest_ns = longest_ns  # time of a packet since flows were last retired
+        self.seed = np.uint64(int.from_bytes(os.urandom(8), "little"))
+        self._records = _aligned_records(1 << 12)
         self._syn_options = np.empty((1 << 12, 2), np.uint32)
         self._touched = np.empty(1 << 12, np.int64)
         self._index = np.zeros(1 << 13, np.uint64)
-        self._hashes = np.empty(0, np.uint64)
         self._state = np.zeros(3, np.int64)
         self._part = 1
 
@@ -305,45 +287,45 @@ class FlowIds:
     def assign(self, keys: FlowKeyColumns, n: int, out: PacketColumns, row0: int) -> None:
         """Write ``flow_id`` and ``direction`` of rows `row0` … of `out`, whose keys are the first `n` of `keys`."""
         self._reserve(n)
-        if n > len(self._hashes):
-            self._hashes = np.empty(n, np.uint64)
         _assign(
             keys,
             n,
             out,
             row0,
-            self._seed,
             self._timeout_ns,
             self._part,
             self._index,
             self._records.reshape(-1),
             self._syn_options,
             self._touched,
-            self._hashes,
             self._state,
         )
 
     def _reserve(self, n: int) -> None:
-        """Room for `n` more flows; the index stays at most half full."""
+        """Room for `n` more flows; the index stays between an eighth and half full."""
         used = int(self._state[0])
         if used + n > len(self._records):
             capacity = max(2 * len(self._records), used + n)
             for name in ("_records", "_syn_options", "_touched"):
                 old = getattr(self, name)
-                fresh = np.empty((capacity, *old.shape[1:]), old.dtype)
+                fresh = (
+                    _aligned_records(capacity)
+                    if name == "_records"
+                    else np.empty((capacity, *old.shape[1:]), old.dtype)
+                )
                 fresh[:used] = old[:used]
                 setattr(self, name, fresh)
         if 2 * (used + n) > len(self._index):
-            self._rebuild_index(self._live(), 2 * len(self._index))
+            self._rebuild_index(self._live(), 4 * len(self._index))
 
     def _live(self) -> np.ndarray:
-        """Numbers of the records the index knows, ascending."""
+        """Numbers of the records the index knows."""
         entries = self._index[self._index != 0]
-        return np.sort((entries & np.uint64(0xFFFFFFFF)).astype(np.int64) - 1)
+        return (entries & np.uint64(0xFFFFFFFF)).astype(np.int64) - 1
 
     def _rebuild_index(self, live: np.ndarray, size: int) -> None:
         self._index = np.zeros(size, np.uint64)
-        _fill_index(self._index, self._records, live, self._seed)
+        _fill_index(self._index, self._records, live, self.seed)
 
     def keys(self) -> FlowKeys:
         """The flows seen in this part, in order of flow_id."""
@@ -358,8 +340,8 @@ class FlowIds:
             protocol=np.empty(n, np.uint8),
             sport=np.empty(n, np.uint16),
             dport=np.empty(n, np.uint16),
-            src=np.empty((n, 16), np.uint8),
-            dst=np.empty((n, 16), np.uint8),
+            src=np.empty((n, 2), np.int64),
+            dst=np.empty((n, 2), np.int64),
             saw_syn=np.empty(n, bool),
             mss=np.empty((n, 2), np.uint16),
             window_scale=np.empty((n, 2), np.uint8),
@@ -381,17 +363,29 @@ class FlowIds:
             keys.window_scale,
             keys.sack_permitted,
         )
-        return keys
+        # addresses are words so far: to bytes in network order
+        addresses = {
+            name: getattr(keys, name).astype(">i8", copy=False).view(np.uint8) for name in ("src", "dst")
+        }
+        return replace(keys, **addresses)
 
-    def next_part(self) -> None:
-        """Start a new part: :meth:`keys` begins anew."""
-        if self._retire and self._state[0] >= _RETIRE_RECORDS:
+    def next_part(self, earliest_ns: int | None) -> None:
+        """Start a new part: :meth:`keys` begins anew.
+
+        `earliest_ns` is the smallest time of a packet in the part that ends (None: it had none). What had timed out
+        a timeout before that is retired: time may go back a little, and one packet with a time far in the future must
+        not end the flows of all others.
+        """
+        if earliest_ns is not None:
+            self._earliest_ns = min(self._earliest_ns, earliest_ns)
+        if self._retire and self._state[0] >= self._retire_at:
             live = self._live()
-            last = self._records[live, _LAST_TS]
-            live = live[last >= last.max() - self._timeout_ns]
+            live = live[self._records[live, _LAST_TS] >= self._earliest_ns - 2 * self._timeout_ns]
             self._records[: len(live)] = self._records[live]
             self._syn_options[: len(live)] = self._syn_options[live]
             self._state[0] = len(live)
             self._rebuild_index(np.arange(len(live)), len(self._index))
+            self._retire_at = max(_RETIRE_RECORDS, 2 * len(live))  # a scan must pay
+            self._earliest_ns = np.iinfo(np.int64).max
         self._state[2] = 0
         self._part += 1

@@ -34,7 +34,13 @@ _OPT_TSOFFSET = 14
 _OPT_IFDROP = 5
 
 #: Columns of the interface table the kernel reads.
-_LINK, _SNAPLEN, _TICKS, _SHIFT, _MULTIPLY, _DIVIDE, _OFFSET_S = range(7)
+_LINK, _SNAPLEN, _SKIP, _TICKS, _SHIFT, _MULTIPLY, _DIVIDE, _OFFSET_S = range(8)
+_INTERFACE_COLUMNS = 8
+
+_S = 1_000_000_000
+#: Whole seconds from the epoch that int64 nanoseconds can hold, with any fraction.
+_FIRST_S, _LAST_S = -(2**63 // _S), 2**63 // _S - 1
+_FAR_S = 2**62  # two of them do not overflow
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,7 @@ class Interface:
     snaplen : int
         0 means no limit.
     ticks_per_s : int
-        From ``if_tsresol``; 10**6 by default.
+        From ``if_tsresol``: a power of 10 or 2, up to the 127th; 10**6 by default.
     offset_s : int
         From ``if_tsoffset``.
     """
@@ -58,20 +64,30 @@ class Interface:
     offset_s: int = 0
 
     def row(self) -> list[int]:
-        """This interface for the kernel: ``ns = ((ticks mod ticks_per_s) >> shift) * multiply // divide``.
+        """This interface for the kernel, which has 64 bits to work with.
 
-        The shift keeps the product inside 64 bits for binary resolutions finer than 2**-33 s.
+        It divides ticks by `skip` and is left with `ticks` a second, a number that fits. The rest of that division in
+        nanoseconds is ``rest * multiply // divide``; or, in two halves, ``rest * 10**9 >> 32 + shift`` where the
+        product would not fit.
         """
         ticks = self.ticks_per_s
-        shift = 0
-        if ticks & (ticks - 1) == 0:
-            shift = max(0, ticks.bit_length() - 1 - 33)
-            multiply, divide = 1_000_000_000, ticks >> shift
-        elif ticks <= 1_000_000_000:
-            multiply, divide = 1_000_000_000 // ticks, 1
+        binary = ticks & (ticks - 1) == 0
+        fits = 2**62 if binary else 10**18
+        skip = max(1, ticks // fits)
+        ticks //= skip
+        shift, multiply, divide = 0, 1, 1
+        if binary and ticks > 2**33:
+            shift = ticks.bit_length() - 1 - 32
+        elif binary:
+            multiply, divide = _S, ticks
+        elif ticks <= _S:
+            multiply = _S // ticks
         else:
-            multiply, divide = 1, ticks // 1_000_000_000
-        return [self.link_type, self.snaplen, ticks, shift, multiply, divide, self.offset_s]
+            divide = ticks // _S
+        # a larger skip leaves less than a nanosecond of any number of 64 bits, and so does this one
+        skip = min(skip, 2**63 - 1)
+        offset = min(max(self.offset_s, -_FAR_S), _FAR_S - 1)
+        return [self.link_type, self.snaplen, skip, ticks, shift, multiply, divide, offset]
 
 
 def _options(body: bytes, order: str) -> dict[int, bytes]:
@@ -92,12 +108,23 @@ class Section:
 
     def __init__(self, big_endian: bool) -> None:
         self.big_endian = big_endian
-        self.interfaces: list[Interface] = []
-        self.dropped: dict[int, int] = {}  # interface -> packets the capturing machine reports as lost
+        self._rows = np.empty((4, _INTERFACE_COLUMNS), np.int64)
+        self._n = 0
+        self._dropped: dict[int, int] = {}  # interface -> packets the capturing machine reports as lost
+
+    @property
+    def interfaces(self) -> np.ndarray:
+        """The interfaces for the kernel, one :meth:`Interface.row` each."""
+        return self._rows[: self._n]
 
     @property
     def _order(self) -> str:
         return ">" if self.big_endian else "<"
+
+    @staticmethod
+    def major_version(head: bytes, big_endian: bool) -> int:
+        """From the 14 first bytes of a section header block; this package reads 1."""
+        return int.from_bytes(head[12:14], "big" if big_endian else "little")
 
     @staticmethod
     def byte_order(head: bytes) -> bool | None:
@@ -119,24 +146,28 @@ class Section:
         ticks = 1_000_000
         if options.get(_OPT_TSRESOL):
             resolution = options[_OPT_TSRESOL][0]
-            exponent = resolution & 0x7F
-            # finer than the kernel's 64 bits hold would be a clock of attoseconds: read as the coarsest that fits
-            ticks = 2 ** min(exponent, 62) if resolution & 0x80 else 10 ** min(exponent, 18)
+            ticks = (2 if resolution & 0x80 else 10) ** (resolution & 0x7F)
         offset_s = 0
         if len(options.get(_OPT_TSOFFSET, b"")) == 8:
             (offset_s,) = struct.unpack(f"{self._order}q", options[_OPT_TSOFFSET])
         interface = Interface(link_type, snaplen, ticks, offset_s)
-        self.interfaces.append(interface)
+        if self._n == len(self._rows):
+            self._rows = np.concatenate([self._rows, np.empty_like(self._rows)])
+        self._rows[self._n] = interface.row()
+        self._n += 1
         return interface
 
-    def add_statistics(self, body: bytes) -> None:
-        """Take an interface statistics block's body: only the number of dropped packets is kept."""
+    def add_statistics(self, body: bytes) -> int | None:
+        """Take an interface statistics block's body; return how many packets it says were lost since the last one."""
         if len(body) < 12:
-            return
+            return None
         (interface,) = struct.unpack_from(f"{self._order}I", body)
         value = _options(body[12:], self._order).get(_OPT_IFDROP, b"")
-        if len(value) == 8:
-            (self.dropped[interface],) = struct.unpack(f"{self._order}Q", value)
+        if len(value) != 8:
+            return None
+        before = self._dropped.get(interface, 0)
+        (self._dropped[interface],) = struct.unpack(f"{self._order}Q", value)
+        return self._dropped[interface] - before
 
 
 @numba.njit(cache=True, nogil=True, boundscheck=False)
@@ -145,7 +176,9 @@ def frame_pcapng(
 ):
     """Find up to `n_max` whole frames in `data` from `start` on.
 
-    Simple packet blocks have no time: they get `last_ts_ns`, the time of the packet before.
+    Simple packet blocks have no time: they get `last_ts_ns`, the time of the packet before. Ticks are unsigned; of a
+    nanosecond or longer they are read as signed, since some writers put times before 1970 and unsigned ones of that
+    size would be beyond the year 2262. Seconds that int64 nanoseconds cannot hold become the first or last they can.
 
     Returns
     -------
@@ -197,10 +230,20 @@ def frame_pcapng(
             if captured > size - 32 or captured > MAX_FRAME_BYTES or interface >= n_interfaces:
                 return n, p, 2, simple
             per_s = interfaces[interface, _TICKS]
-            seconds = ticks // per_s
-            fraction = (ticks - seconds * per_s) >> interfaces[interface, _SHIFT]
-            fraction = fraction * interfaces[interface, _MULTIPLY] // interfaces[interface, _DIVIDE]
-            last = (seconds + interfaces[interface, _OFFSET_S]) * 1_000_000_000 + fraction
+            if per_s > _S:
+                unsigned = np.uint64(ticks) // np.uint64(interfaces[interface, _SKIP])
+                seconds = np.int64(unsigned // np.uint64(per_s))
+                rest = np.int64(unsigned % np.uint64(per_s))
+            else:
+                seconds = ticks // per_s
+                rest = ticks - seconds * per_s
+            shift = interfaces[interface, _SHIFT]
+            if shift > 0:
+                rest = ((rest >> 32) * _S + ((rest & 0xFFFFFFFF) * _S >> 32)) >> shift
+            else:
+                rest = rest * interfaces[interface, _MULTIPLY] // interfaces[interface, _DIVIDE]
+            seconds = min(max(seconds, -_FAR_S), _FAR_S - 1) + interfaces[interface, _OFFSET_S]
+            last = min(max(seconds, _FIRST_S), _LAST_S) * _S + rest
             offset[n] = p + 28
         elif kind == _SIMPLE_PACKET:
             if size < 16 or n_interfaces == 0:

@@ -27,8 +27,8 @@ from .source import ByteSource, open_source
 
 __all__ = ["iter_capture", "read_capture"]
 
-_BLOCK_FRAMES = 4096  # frames, keys and rows of a block together stay in the second-level cache
-_FIRST_ROWS = 1 << 14
+_BLOCK_FRAMES = 16384  # frames, keys and rows of a block together stay in the second-level cache
+_FIRST_ROWS = 1 << 16
 _NO_FRAME_NUMBERS = np.empty(0, np.uint32)
 
 
@@ -94,11 +94,11 @@ class _PcapngFramer:
 
     format = "pcapng"
 
-    def __init__(self, source: ByteSource, section: pcapng.Section, meta: CaptureMeta) -> None:
+    def __init__(self, source: ByteSource, meta: CaptureMeta) -> None:
         self._source = source
-        self._section = section
+        self._section = pcapng.Section(big_endian=False)  # until the first section header is taken
         self._meta = meta
-        self._interfaces = np.empty((0, 7), np.int64)
+        self._link_names: set[str] = set()
         self._last_ts_ns = 0
         self._without_time = 0
 
@@ -110,7 +110,7 @@ class _PcapngFramer:
                 source.data,
                 source.start,
                 self._section.big_endian,
-                self._interfaces,
+                self._section.interfaces,
                 self._last_ts_ns,
                 limit,
                 frames.offset,
@@ -127,7 +127,7 @@ class _PcapngFramer:
             if status == 2:
                 return "a block's lengths contradict each other"
             if status == 1:
-                problem = self._take_block()
+                problem = self.take_block()
                 if problem:
                     return problem
             elif not source.more():
@@ -136,7 +136,7 @@ class _PcapngFramer:
                     return f"the last block is cut: {source.available} bytes of it are there"
                 return None
 
-    def _take_block(self) -> str | None:
+    def take_block(self) -> str | None:
         """Read one section header, interface description or statistics block; return what is wrong with it."""
         source = self._source
         head = source.peek(12)
@@ -149,30 +149,34 @@ class _PcapngFramer:
             return f"a block claims to be {size} bytes long"
         if not source.need(size):
             return f"the last block is cut: {source.available} bytes of it are there"
-        body = source.peek(size)[8:-4]
+        block = source.peek(size)
+        if block[4:8] != block[-4:]:
+            return "a block's lengths contradict each other"
+        if big_endian is not None and pcapng.Section.major_version(block, big_endian) != 1:
+            return f"a section of pcapng version {pcapng.Section.major_version(block, big_endian)}"
+        body = block[8:-4]
         source.start += size
         if big_endian is not None:
             self._section = pcapng.Section(big_endian)
-            self._interfaces = np.empty((0, 7), np.int64)
         elif int.from_bytes(head[:4], "big" if order else "little") == pcapng.INTERFACE_DESCRIPTION:
             interface = self._section.add_interface(body)
             if interface is None:
                 return "an interface description is cut"
-            row = np.array([interface.row()], np.int64)
-            self._interfaces = np.concatenate([self._interfaces, row])
-            name = link_name(interface.link_type)
-            meta = self._meta
-            if name not in meta.link_types:
-                meta.link_types.append(name)
-            first = len(self._section.interfaces) == 1 and meta.snaplen == 0
-            unlimited = interface.snaplen == 0 or (meta.snaplen == 0 and not first)
-            meta.snaplen = 0 if unlimited else max(meta.snaplen, interface.snaplen)
+            self._note_interface(interface)
         else:
-            before = sum(self._section.dropped.values())
-            self._section.add_statistics(body)
-            if self._section.dropped:
-                self._meta.dropped = (self._meta.dropped or 0) + sum(self._section.dropped.values()) - before
+            dropped = self._section.add_statistics(body)
+            if dropped is not None:
+                self._meta.dropped = (self._meta.dropped or 0) + dropped
         return None
+
+    def _note_interface(self, interface: pcapng.Interface) -> None:
+        meta = self._meta
+        unlimited = interface.snaplen == 0 or (meta.snaplen == 0 and self._link_names)
+        meta.snaplen = 0 if unlimited else max(meta.snaplen, interface.snaplen)
+        name = link_name(interface.link_type)
+        if name not in self._link_names:
+            self._link_names.add(name)
+            meta.link_types.append(name)
 
     def _finish(self) -> None:
         if self._without_time:
@@ -189,7 +193,11 @@ def _open_framer(source: ByteSource, meta: CaptureMeta) -> _PcapFramer | _Pcapng
         return _PcapFramer(source, header, meta)
     big_endian = pcapng.Section.byte_order(head)
     if big_endian is not None:
-        return _PcapngFramer(source, pcapng.Section(big_endian), meta)
+        framer = _PcapngFramer(source, meta)
+        problem = framer.take_block()
+        if problem:
+            raise CaptureFormatError(source.path, 0, f"expected a whole pcapng section header: {problem}")
+        return framer
     if source.damage and not head:
         raise CaptureFormatError(source.path, 0, source.damage)
     found = f"found {head[:4].hex(' ')}" if head else "the file is empty"
@@ -220,9 +228,16 @@ class _Rows:
         dtypes = {**PACKETS, "frame": "uint32"} if frame_numbers else PACKETS
         self.columns = _allocate(dtypes, _FIRST_ROWS)
         self.n = 0
+        self._frames = self._wire_bytes = self._captured_bytes = 0
+        self._counts = np.zeros(len(COUNTS), np.int64)
         self._sacks: list[np.ndarray] = []
         self._sack_scratch = np.empty((4 * _BLOCK_FRAMES, 3), np.int64)
-        self._keys = FlowKeyColumns(*np.empty((6, _BLOCK_FRAMES), np.int64))
+        self._keys = FlowKeyColumns(
+            *np.empty((5, _BLOCK_FRAMES), np.int64),
+            swapped=np.empty(_BLOCK_FRAMES, bool),
+            syn_options=np.empty(_BLOCK_FRAMES, np.uint32),
+            hash=np.empty(_BLOCK_FRAMES, np.uint64),
+        )
 
     def reserve(self, more: int, fraction: float, limit: int | None) -> None:
         """Room for `more` rows; how much more, the `fraction` of the file read so far tells.
@@ -234,7 +249,7 @@ class _Rows:
             return
         capacity = max(self.n + more, capacity * 3 // 2)
         if fraction > 0:
-            capacity = max(capacity, int(1.05 * self.n / fraction))
+            capacity = max(capacity, int(1.25 * self.n / fraction))
         if limit is not None:
             capacity = max(self.n + more, min(capacity, limit))
         grown = _allocate({name: column.dtype for name, column in self.columns.items()}, capacity)
@@ -249,11 +264,10 @@ class _Rows:
         inner: bool,
         first_frame: int,
         flows: FlowIds,
-        counts: np.ndarray,
     ) -> None:
         """Decode one block of frames behind the rows that are there, for which there is room."""
         out = PacketColumns(**{name: self.columns[name] for name in PACKETS})
-        rows, n_sacks = decode_headers(
+        rows, n_sacks, wire_bytes, captured_bytes = decode_headers(
             data,
             frames.offset,
             frames.caplen,
@@ -266,22 +280,37 @@ class _Rows:
             out,
             self.n,
             self._keys,
+            flows.seed,
             self.columns.get("frame", _NO_FRAME_NUMBERS),
             self._sack_scratch,
-            counts,
+            self._counts,
         )
         flows.assign(self._keys, rows, out, self.n)
         self.n += rows
+        self._frames += frames.n
+        self._wire_bytes += wire_bytes
+        self._captured_bytes += captured_bytes
         if n_sacks:
             self._sacks.append(self._sack_scratch[:n_sacks].copy())
 
-    def take(self) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """The columns cut to length, and the SACK blocks."""
-        columns = self.columns
-        for name, column in columns.items():
-            columns[name] = column[: self.n]
-        sacks = np.concatenate(self._sacks) if self._sacks else np.empty((0, 3), np.int64)
-        return columns, sacks
+    def capture(self, meta: CaptureMeta, flows: FlowIds) -> Capture:
+        """The rows as a capture; `meta` is what is known of the file."""
+        columns = {name: column[: self.n] for name, column in self.columns.items()}
+        meta.frames, meta.wire_bytes, meta.captured_bytes = (
+            self._frames,
+            self._wire_bytes,
+            self._captured_bytes,
+        )
+        meta.packets = self.n
+        if self.n:
+            meta.first_ts_ns, meta.last_ts_ns = int(columns["ts_ns"].min()), int(columns["ts_ns"].max())
+        meta.counts = dict(zip(COUNTS, self._counts.tolist(), strict=True))
+        if meta.counts["other_link_type"]:
+            meta.notes.append(
+                f"frames of a link type that is not decoded ({', '.join(meta.link_types)}) are left out"
+            )
+        sacks = np.concatenate(self._sacks) if self._sacks else None
+        return Capture(columns, flows.keys(), meta, sacks)
 
 
 def _parts(
@@ -305,52 +334,27 @@ def _parts(
         meta.format = framer.format
         flows = FlowIds(flow_timeout_s, retire=packets is not None)
         frames = Frames()
-        counts = np.zeros(len(COUNTS), np.int64)
         seen = 0
-        yielded = False
+        # always one block ahead, so that the last part knows what comes behind its last packet
+        problem = framer.next_block(frames, min(_BLOCK_FRAMES, packets or _BLOCK_FRAMES))
         while True:
             rows = _Rows(frame_numbers)
-            part_meta = [0, 0, 0]  # frames, wire bytes, captured bytes
-            counts[:] = 0
-            problem = None
-            while packets is None or rows.n < packets:
-                limit = _BLOCK_FRAMES if packets is None else min(_BLOCK_FRAMES, packets - rows.n)
-                problem = framer.next_block(frames, limit)
-                n = frames.n
-                if n == 0:
-                    break
-                rows.reserve(n, source.fraction, packets)
-                rows.decode(source.data, frames, tunnel == "inner", seen + part_meta[0] + 1, flows, counts)
-                part_meta[0] += n
-                part_meta[1] += int(frames.wirelen[:n].sum())
-                part_meta[2] += int(frames.caplen[:n].sum())
-            last = frames.n == 0
-            if last and yielded and part_meta[0] == 0 and not problem and not source.damage:
+            while frames.n and rows.n != packets:
+                rows.reserve(frames.n, source.fraction, packets)
+                rows.decode(source.data, frames, tunnel == "inner", seen + 1, flows)
+                seen += frames.n
+                source.release()
+                room = (packets - rows.n or packets) if packets else _BLOCK_FRAMES
+                problem = framer.next_block(frames, min(_BLOCK_FRAMES, room))
+            if frames.n == 0 and (source.damage or problem):
+                _note_damage(source, meta, seen, problem)
+            yield rows.capture(copy.deepcopy(meta), flows)
+            if frames.n == 0:
                 return
-            if last and (source.damage or problem):
-                _warn_damage(source, meta, seen + part_meta[0], problem)
-            seen += part_meta[0]
-            columns, sacks = rows.take()
-            ts = columns["ts_ns"]
-            this = copy.deepcopy(meta)
-            this.frames, this.wire_bytes, this.captured_bytes = part_meta
-            this.packets = len(ts)
-            if len(ts):
-                this.first_ts_ns, this.last_ts_ns = int(ts.min()), int(ts.max())
-            this.counts = {name: int(count) for name, count in zip(COUNTS, counts, strict=True)}
-            if this.counts["other_link_type"]:
-                this.notes.append(
-                    f"{this.counts['other_link_type']} frames have a link type that is not decoded "
-                    f"({', '.join(this.link_types)})"
-                )
-            yield Capture(columns, flows.keys(), this, sacks)
-            yielded = True
-            if last:
-                return
-            flows.next_part()
+            flows.next_part(int(rows.columns["ts_ns"].min()) if rows.n else None)
 
 
-def _warn_damage(source: ByteSource, meta: CaptureMeta, whole: int, problem: str | None) -> None:
+def _note_damage(source: ByteSource, meta: CaptureMeta, whole: int, problem: str | None) -> None:
     """Say once that the file is cut or damaged; what was whole before is kept."""
     reason = source.damage or problem
     meta.truncated = True
@@ -393,7 +397,8 @@ def read_capture(
     flow_timeout_s : float or None
         A 5-tuple silent for longer starts a new flow. None: never.
     frame_numbers : bool
-        Add a column ``frame`` to the packets: the number of the frame in the file, from 1, as Wireshark shows it.
+        Add a column ``frame`` to the packets: the number of the frame in the file, from 1, as Wireshark shows it
+        (which numbers the custom blocks of a pcapng file too).
 
     Returns
     -------
