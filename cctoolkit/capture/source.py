@@ -7,6 +7,7 @@ decoding and decompression overlap.
 
 from __future__ import annotations
 
+import io
 import lzma
 import mmap
 import os
@@ -19,18 +20,24 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
-from ..errors import CaptureFormatError
+from ..errors import CaptureFormatError, ParameterError
 
 __all__ = ["ByteSource", "open_source"]
 
-_CHUNK_BYTES = 4 << 20  # decompressed, a piece handed from the thread to the decoder
-_READ_BYTES = 1 << 20  # compressed, a piece read from the file
+_CHUNK_BYTES = 4 << 20  # decompressed, the largest piece handed from the thread to the decoder
+_READ_BYTES = 1 << 19  # a piece read from the file; of many small members every one copies what is left of it
+_LEAST_PIECE_BYTES = 1 << 20  # smaller ones are put together
 _PIECES_AHEAD = 4
+_RELEASE_BYTES = 64 << 20  # of a mapped file, given back at a time
+_FIRST_STEP_BYTES = 1 << 8  # decompressed at a time, at first
+_ZSTD_STEP_BYTES = 1 << 18  # compressed, given to zstandard at a time
 
 _MAGICS = {
     b"\x1f\x8b": "gz",
     b"\xfd7zXZ\x00": "xz",
     b"\x28\xb5\x2f\xfd": "zstd",
+    # what pzstd starts a file with: a skippable frame (RFC 8878, 3.1.2)
+    **{bytes([0x50 + i]) + b"\x2a\x4d\x18": "zstd" for i in range(16)},
 }
 _MAGIC_BYTES = 6
 
@@ -46,20 +53,32 @@ class _Decompressor(Protocol):
 
 
 class _ZstdDecompressor:
-    """zstandard's streaming object behind the interface of the others."""
+    """zstandard's streaming object behind the interface of the others.
+
+    It knows no `max_length`, so it is given little at a time.
+    """
 
     def __init__(self) -> None:
         import zstandard
 
         self._object = zstandard.ZstdDecompressor().decompressobj()
+        self._data = b""
+        self._at = 0
         self.eof = False
         self.needs_input = True
         self.unused_data = b""
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        out = self._object.decompress(data)
+        if data:
+            self._data = data
+            self._at = 0
+        end = self._at + min(max(max_length // 8, 1), _ZSTD_STEP_BYTES)
+        out = self._object.decompress(self._data[self._at : end])
+        self._at = end
         self.eof = self._object.eof
-        self.unused_data = self._object.unused_data
+        self.needs_input = end >= len(self._data)
+        if self.eof:
+            self.unused_data = self._object.unused_data + self._data[end:]
         return out
 
 
@@ -81,9 +100,33 @@ def _decompression_errors() -> tuple[type[Exception], ...]:
 
 
 def _decompressed(file: IO[bytes], head: bytes, compression: str) -> Iterator[bytes]:
-    """Pieces of the decompressed stream; several members one after the other are one stream (RFC 1952)."""
+    """Pieces of the decompressed stream, as large as makes sense, and all there was before an error."""
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        for piece in _decompressed_steps(file, head, compression):
+            pieces.append(piece)
+            size += len(piece)
+            if size >= _LEAST_PIECE_BYTES:
+                yield b"".join(pieces) if len(pieces) > 1 else piece
+                pieces.clear()
+                size = 0
+    except _decompression_errors():
+        yield b"".join(pieces)
+        raise
+    if pieces:
+        yield b"".join(pieces)
+
+
+def _decompressed_steps(file: IO[bytes], head: bytes, compression: str) -> Iterator[bytes]:
+    """What the decompressor gives, step by step; several members one after the other are one stream (RFC 1952).
+
+    An error takes the output of its step with it. So the first steps are small, and none is more than an eighth of
+    what came before.
+    """
     decompressor = _new_decompressor(compression)
     data = head
+    done = 0
     while True:
         if decompressor.eof:
             # trailing zeros are padding (tapes, sector sizes); anything else starts a new member
@@ -98,9 +141,11 @@ def _decompressed(file: IO[bytes], head: bytes, compression: str) -> Iterator[by
             data = file.read(_READ_BYTES)
             if not data:
                 raise EOFError(f"the {compression} stream ends before its end marker")
-        piece = decompressor.decompress(data, _CHUNK_BYTES)
+        step = min(max(done // 8, _FIRST_STEP_BYTES), _CHUNK_BYTES)
+        piece = decompressor.decompress(data, step)
         data = b""
         if piece:
+            done += len(piece)
             yield piece
 
 
@@ -128,6 +173,8 @@ class ByteSource:
         self._dropped = 0  # bytes of the stream before data[0]
         self._pieces = pieces
         self._close: Callable[[], None] | None = None
+        self._map: mmap.mmap | None = None
+        self._released = 0
         self._file_bytes = 0  # as stored; 0: unknown
         self._file_position: Callable[[], int] | None = None
 
@@ -183,6 +230,13 @@ class ByteSource:
         self.need(n)
         return self.data[self.start : self.start + n].tobytes()
 
+    def release(self) -> None:
+        """Let the operating system have back what was read of a mapped file; its pages would count as ours."""
+        if self._map is not None and self.start - self._released >= _RELEASE_BYTES:
+            upto = self.start // mmap.PAGESIZE * mmap.PAGESIZE
+            self._map.madvise(mmap.MADV_DONTNEED, self._released, upto - self._released)
+            self._released = upto
+
     def close(self) -> None:
         if self._close is not None:
             self._close()
@@ -222,7 +276,7 @@ class _Ahead:
                 if self._stop.is_set():
                     return
         except _decompression_errors() as err:
-            self._on_damage(str(err))
+            self._on_damage(_one_line(err))
         except BaseException as err:  # e.g. an I/O error: raised again where the consumer waits
             self._failure = err
         finally:
@@ -251,13 +305,17 @@ def open_source(path: str | os.PathLike[str] | IO[bytes]) -> ByteSource:
     Parameters
     ----------
     path : path, ``"-"`` or binary file object
-        ``"-"`` is standard input. A path may also be a pipe or device.
+        ``"-"`` is standard input. A path may also be a pipe or device. A file object is read from where it stands
+        and left open.
 
     Raises
     ------
     CaptureFormatError
         There is no such file, it is a directory, or it cannot be read.
+    ParameterError
+        A file object in text mode.
     """
+    close_file = _nothing
     if hasattr(path, "read"):
         file: Any = path
         name = str(getattr(file, "name", "<stream>"))
@@ -268,22 +326,23 @@ def open_source(path: str | os.PathLike[str] | IO[bytes]) -> ByteSource:
         name = os.fspath(path)
         try:
             file = open(name, "rb", buffering=0)  # noqa: SIM115  # closed with the source
-        except OSError as err:
-            raise CaptureFormatError(name, 0, f"cannot be read: {err.strerror or err}") from None
+        except (OSError, ValueError) as err:  # ValueError: a zero byte in the name
+            raise CaptureFormatError(name, 0, f"cannot be read: {_one_line(err)}") from None
+        close_file = file.close
 
     try:
         head = _read_exactly(file, _MAGIC_BYTES)
         compression = next((kind for magic, kind in _MAGICS.items() if head.startswith(magic)), "none")
         mapped = _mapped(file) if compression == "none" else None
     except OSError as err:
-        file.close()
-        raise CaptureFormatError(name, 0, f"cannot be read: {err.strerror or err}") from None
-
-    close_file = (lambda: None) if file is getattr(sys.stdin, "buffer", None) else file.close
+        close_file()
+        raise CaptureFormatError(name, 0, f"cannot be read: {_one_line(err)}") from None
 
     if mapped is not None:
         source = ByteSource(name, "none", np.frombuffer(mapped, np.uint8), None)
+        source.start = file.tell() - len(head)
         source._file_bytes = len(mapped)
+        source._map = mapped if hasattr(mapped, "madvise") else None  # not on Windows
         source._close = close_file
         return source
     if compression == "none":
@@ -310,17 +369,32 @@ def open_source(path: str | os.PathLike[str] | IO[bytes]) -> ByteSource:
     return source
 
 
+def _nothing() -> None:
+    pass
+
+
+def _one_line(err: Exception) -> str:
+    return " ".join((getattr(err, "strerror", None) or str(err) or type(err).__name__).split())
+
+
 def _read_exactly(file: IO[bytes], n: int) -> bytes:
     """`n` bytes or all there are: a pipe may give fewer at a time."""
     out = b""
     while len(out) < n and (piece := file.read(n - len(out))):
+        if isinstance(piece, str):
+            raise ParameterError("path: the file object is in text mode, expected binary")
         out += piece
     return out
 
 
 def _mapped(file: IO[bytes]) -> mmap.mmap | None:
-    """The whole file mapped for reading, or None where that cannot be (pipes, empty files, BytesIO)."""
+    """The whole file mapped for reading, or None where that cannot be (pipes, empty files, BytesIO).
+
+    Only what is a file itself: the file number of a decompressing object would be that of the compressed file.
+    """
+    if not isinstance(getattr(file, "raw", file), io.FileIO):
+        return None
     try:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError):
         return None
