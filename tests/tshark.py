@@ -1,0 +1,189 @@
+"""Ask tshark: columns of a capture's frames, under settings that do not depend on who runs the tests.
+
+Every call uses a configuration folder made for the occasion: all protocols are switched off but those of
+:data:`LINK_LAYERS`, :data:`NETWORK_LAYERS` and :data:`TRANSPORTS` (so nothing looks into a payload, and a packet
+quoted in an ICMP error is no second packet), addresses are not resolved, fragments and streams not put together,
+checksums not verified, and sequence numbers as on the wire.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["INNER_LAYERS", "TsharkRun", "have_tshark", "run_tshark", "tshark_version"]
+
+#: What may stand below IP, whether cctoolkit decodes it or not.
+LINK_LAYERS = [
+    "frame",
+    "raw",
+    "eth",
+    "ethertype",
+    "llc",
+    "vlan",
+    "ieee8021ad",
+    "ieee8021ah",
+    "etag",
+    "vntag",
+    "macsec",
+    "trill",
+    "mpls",
+    "pwethheuristic",
+    "pwethcw",
+    "pwethnocw",
+    "pppoes",
+    "ppp",
+    "null",
+    "sll",
+    "chdlc",
+    "fr",
+    "fddi",
+    "tr",
+    "arcnet",
+    "ipoib",
+    "ipnet",
+    "clip",
+    "atm",
+    "nflog",
+    "juniper",
+    "erf",
+    "pktap",
+    "pcap_pktdata",
+    "user_dlt",
+    "radiotap",
+    "wlan",
+    "wlan_radio",
+]
+#: IP, and what stands between IP headers, or between IP and the transport.
+NETWORK_LAYERS = ["ip", "ipv6", "mipv6", "hip", "shim6", "ah", "gre", "erspan", "wccp"]
+TRANSPORTS = ["tcp", "udp", "udplite", "sctp", "dccp"]
+#: Tunnels inside UDP, which `tunnel="inner"` walks through.
+INNER_LAYERS = ["vxlan", "geneve", "gtp", "teredo"]
+
+_PREFERENCES = {
+    "tcp.relative_sequence_numbers": "FALSE",
+    "tcp.desegment_tcp_streams": "FALSE",
+    "tcp.reassemble_out_of_order": "FALSE",
+    "tcp.check_checksum": "FALSE",
+    "udp.check_checksum": "FALSE",
+    "ip.check_checksum": "FALSE",
+    "ip.defragment": "FALSE",
+    "ipv6.defragment": "FALSE",
+    "ip.use_geoip": "FALSE",
+    "ipv6.use_geoip": "FALSE",
+}
+
+
+def have_tshark() -> bool:
+    return shutil.which("tshark") is not None
+
+
+def _report(name: str) -> list[list[str]]:
+    done = subprocess.run(["tshark", "-G", name], capture_output=True, text=True, check=True)
+    return [line.split("\t") for line in done.stdout.splitlines()]
+
+
+@functools.cache
+def tshark_version() -> str:
+    done = subprocess.run(["tshark", "--version"], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()[0]
+
+
+@functools.cache
+def _configuration(extra_layers: tuple[str, ...]) -> str:
+    """A configuration folder in which only our layers are switched on."""
+    on = {*LINK_LAYERS, *NETWORK_LAYERS, *TRANSPORTS, *extra_layers}
+    folder = Path(tempfile.mkdtemp(prefix="tshark-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    parts = ("ip.", "ipv6.", "tcp.")  # options and extension headers count as protocols
+    names = [row[2] for row in _report("protocols")]
+    off = [name for name in names if name not in on and not name.startswith(parts)]
+    (folder / "disabled_protos").write_text("\n".join(off) + "\n")
+    return str(folder)
+
+
+@dataclass(frozen=True)
+class TsharkRun:
+    """What tshark said of a file.
+
+    Attributes
+    ----------
+    columns : dict of str to list of str
+        One text a frame and field, exactly as printed; several values in one frame are joined by commas.
+    status : int
+        Exit status; not 0 where tshark stopped reading early, or would not read at all.
+    complaint : str
+        The last line of its standard error, if the status is not 0.
+    """
+
+    columns: dict[str, list[str]]
+    status: int
+    complaint: str
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+
+def run_tshark(
+    path: str | os.PathLike[str],
+    fields: Iterable[str],
+    *,
+    extra_layers: Sequence[str] = (),
+    preferences: dict[str, str] | None = None,
+    display_filter: str | None = None,
+) -> TsharkRun:
+    """Print `fields` of every frame of a capture.
+
+    Parameters
+    ----------
+    path : path
+    fields : iterable of str
+        Display filter names, e.g. ``"tcp.seq"``.
+    extra_layers : sequence of str
+        Protocols to switch on besides the usual ones, e.g. :data:`INNER_LAYERS`.
+    preferences : dict, optional
+        More of them, or other values for those set here.
+    display_filter : str, optional
+        Only frames that match it.
+    """
+    fields = list(fields)
+    command = [
+        "tshark",
+        "-n",
+        "-r",
+        os.fspath(path),
+        "-T",
+        "fields",
+        "-E",
+        "occurrence=a",
+        "-E",
+        "aggregator=,",
+    ]
+    for name, value in {**_PREFERENCES, **(preferences or {})}.items():
+        command += ["-o", f"{name}:{value}"]
+    if display_filter:
+        command += ["-Y", display_filter]
+    for field in fields:
+        command += ["-e", field]
+    environment = {
+        **os.environ,
+        "WIRESHARK_CONFIG_DIR": _configuration(tuple(extra_layers)),
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+    }
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    rows = [line.split("\t") for line in done.stdout.split("\n")[:-1]]
+    columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in fields]
+    complaint = done.stderr.strip().splitlines()[-1] if done.returncode and done.stderr.strip() else ""
+    if done.returncode == 1 or (
+        done.returncode and not complaint
+    ):  # a usage error is ours, not the capture's
+        raise RuntimeError(f"tshark failed: {done.stderr.strip()}")
+    return TsharkRun(dict(zip(fields, columns, strict=True)), done.returncode, complaint)
