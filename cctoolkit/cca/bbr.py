@@ -1,0 +1,428 @@
+"""BBR, version 1: draft-cardwell-iccrg-bbr-congestion-control-00, and Linux where the draft leaves things open.
+
+Sections are those of the draft.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numba
+import numpy as np
+
+from ..errors import ParameterError
+from .base import Cca, random
+
+__all__ = ["Bbr"]
+
+STARTUP, DRAIN, PROBE_BW, PROBE_RTT = range(4)
+
+_inner = numba.njit(error_model="numpy")
+
+
+# ---- the model of the path (section 4.1) -----------------------------------------------------------------------------
+
+
+@_inner
+def update_round(s, flow, ack):
+    """Section 4.1.1.3: a round trip is over when a packet sent after its start is delivered."""
+    s.round_start = ack.sample_interval_ns > 0 and ack.sample_prior_delivered >= s.next_round_delivered
+    if s.round_start:
+        s.next_round_delivered = flow.delivered
+        s.round_count += 1
+        s.packet_conservation = False
+
+
+@_inner
+def is_app_limited(s, ack):
+    """Section 4.1.1.4; what was sent during PROBE_RTT counts as such (section 4.3.5)."""
+    prior = ack.sample_prior_delivered
+    return ack.sample_app_limited or s.limited_from <= prior <= s.limited_until
+
+
+@_inner
+def update_bottleneck_bandwidth(s, ack):
+    """Section 4.1.1.5: the largest delivery rate of the last round trips that had a sample of use."""
+    bw = ack.delivery_bps
+    if bw <= 0 or (is_app_limited(s, ack) and bw < s.bw_bps):
+        return
+    n = len(s.bw_window)
+    if s.round_count > s.bw_round:
+        for i in range(min(s.round_count - s.bw_round, n)):
+            s.bw_window[(s.round_count - i) % n] = 0.0
+        s.bw_round = s.round_count
+        s.bw_bps = s.bw_window.max()
+    s.bw_window[s.round_count % n] = max(s.bw_window[s.round_count % n], bw)
+    s.bw_bps = max(s.bw_bps, bw)
+
+
+@_inner
+def update_aggregation(s, flow, ack):
+    """Linux since 5.1: how many more packets are acknowledged at once than the bandwidth explains.
+
+    The largest such excess of the last five to ten round trips is added to the window.
+    """
+    if ack.acked <= 0 or ack.sample_interval_ns <= 0:
+        return
+    if s.round_start:
+        s.extra_rounds += 1
+        if s.extra_rounds >= 5:
+            s.extra_rounds = 0
+            s.extra_older = s.extra_newer
+            s.extra_newer = 0.0
+    expected = s.bw_bps * (flow.delivered_ns - s.epoch_ns) / (8e9 * flow.wire_bytes)
+    if s.epoch_acked <= expected:  # slower than the model: a new epoch
+        s.epoch_acked = 0
+        s.epoch_ns = flow.delivered_ns
+        expected = 0.0
+    s.epoch_acked += ack.acked
+    s.extra_newer = max(s.extra_newer, min(s.epoch_acked - expected, flow.cwnd))
+
+
+@_inner
+def send_quantum(flow):
+    """Section 4.2.2: packets that a host hands over at once. Here they leave one by one; the window has the room."""
+    if flow.pacing_bps < 1.2e6:
+        return 1.0
+    if flow.pacing_bps < 24e6:
+        return 2.0
+    return max(math.floor(min(flow.pacing_bps / 8e3, 65536.0) / flow.wire_bytes), 2.0)
+
+
+@_inner
+def inflight(s, flow, gain, extra):
+    """Section 4.2.3.2: packets in flight for `gain` bandwidth-delay products, and room for offloading."""
+    packets = (
+        math.ceil(gain * s.bw_bps * s.min_rtt_ns / (8e9 * flow.wire_bytes)) + extra + 3 * send_quantum(flow)
+    )
+    packets = 2 * math.ceil(packets / 2)  # Linux: even, so that a delayed ACK does not wait for an odd one
+    if s.mode == PROBE_BW and s.phase == 0:
+        packets += 2  # Linux: so that the probe puts more in flight even on paths of a few packets
+    return packets
+
+
+# ---- the state machine (section 4.3) ---------------------------------------------------------------------------------
+
+
+@_inner
+def enter_startup(p, s):
+    s.mode = STARTUP
+    s.pacing_gain = p.high_gain
+    s.cwnd_gain = p.high_gain
+
+
+@_inner
+def enter_probe_bw(p, s, flow):
+    """Section 4.3.4.3: begin at a random phase, but not at the one that drains."""
+    s.mode = PROBE_BW
+    s.cwnd_gain = p.cwnd_gain
+    s.phase = (8 - int(random(flow) * 7)) % 8  # 0 or 2 to 7
+    s.pacing_gain = p.cycle[s.phase]
+    s.phase_ns = flow.delivered_ns
+
+
+@_inner
+def check_cycle_phase(p, s, flow, ack):
+    """Section 4.3.4.3: a phase lasts a min_rtt; probing goes on until it filled the pipe, draining ends when it has."""
+    if s.mode != PROBE_BW:
+        return
+    full_length = flow.delivered_ns - s.phase_ns > s.min_rtt_ns
+    if s.pacing_gain > 1:
+        advance = full_length and (
+            ack.lost > 0 or ack.prior_inflight >= inflight(s, flow, s.pacing_gain, 0.0)
+        )
+    elif s.pacing_gain < 1:
+        advance = full_length or ack.prior_inflight <= inflight(s, flow, 1.0, 0.0)
+    else:
+        advance = full_length
+    if advance:
+        s.phase = (s.phase + 1) % 8
+        s.pacing_gain = p.cycle[s.phase]
+        s.phase_ns = flow.delivered_ns
+
+
+@_inner
+def check_full_pipe(p, s, ack):
+    """Section 4.3.2.2: full when three round trips brought less than 25 % more bandwidth."""
+    if s.filled_pipe or not s.round_start or is_app_limited(s, ack):
+        return
+    if s.bw_bps >= s.full_bw_bps * p.full_growth:
+        s.full_bw_bps = s.bw_bps
+        s.full_rounds = 0
+        return
+    s.full_rounds += 1
+    s.filled_pipe = s.full_rounds >= p.full_rounds
+
+
+@_inner
+def check_drain(p, s, flow):
+    """Section 4.3.3."""
+    if s.mode == STARTUP and s.filled_pipe:
+        s.mode = DRAIN
+        s.pacing_gain = 1 / p.high_gain
+    if s.mode == DRAIN and flow.inflight <= inflight(s, flow, 1.0, 0.0):
+        enter_probe_bw(p, s, flow)
+
+
+@_inner
+def save_cwnd(s, flow):
+    """Section 4.2.3.4: remember the last window that was not modulated."""
+    if not s.repairing and s.mode != PROBE_RTT:
+        s.prior_cwnd = flow.cwnd
+    else:
+        s.prior_cwnd = max(s.prior_cwnd, flow.cwnd)
+
+
+@_inner
+def check_probe_rtt_done(p, s, flow, now_ns):
+    if s.probe_rtt_done_ns == 0 or now_ns <= s.probe_rtt_done_ns:
+        return
+    s.min_rtt_stamp_ns = now_ns
+    flow.cwnd = max(flow.cwnd, s.prior_cwnd)
+    if s.filled_pipe:
+        enter_probe_bw(p, s, flow)
+    else:
+        enter_startup(p, s)
+
+
+@_inner
+def update_min_rtt(p, s, stats, flow, ack, now_ns):
+    """Sections 4.1.2 and 4.3.5: the least RTT of ten seconds, and the pause that measures it afresh."""
+    expired = now_ns > s.min_rtt_stamp_ns + p.min_rtt_window_ns
+    if ack.rtt_ns >= 0 and (ack.rtt_ns < s.min_rtt_ns or expired):
+        s.min_rtt_ns = ack.rtt_ns
+        s.min_rtt_stamp_ns = now_ns
+    if expired and not s.idle_restart and s.mode != PROBE_RTT:
+        save_cwnd(s, flow)
+        s.mode = PROBE_RTT
+        s.pacing_gain = 1.0
+        s.cwnd_gain = 1.0
+        s.probe_rtt_done_ns = 0
+        s.limited_from = flow.delivered
+        stats.probe_rtts += 1
+    if s.mode == PROBE_RTT:
+        s.limited_until = flow.delivered + flow.inflight
+        if s.probe_rtt_done_ns == 0 and flow.inflight <= p.min_cwnd:
+            s.probe_rtt_done_ns = now_ns + p.probe_rtt_ns
+            s.probe_rtt_round_done = False
+            s.next_round_delivered = flow.delivered
+        elif s.probe_rtt_done_ns != 0:
+            if s.round_start:
+                s.probe_rtt_round_done = True
+            if s.probe_rtt_round_done:
+                check_probe_rtt_done(p, s, flow, now_ns)
+    if ack.acked > 0:
+        s.idle_restart = False
+
+
+# ---- what it sets (section 4.2) --------------------------------------------------------------------------------------
+
+
+@_inner
+def set_pacing_rate(p, s, flow, gain):
+    """Section 4.2.1, and Linux's margin of 1 %: until the pipe is full the rate only rises."""
+    rate = gain * s.bw_bps * (1 - p.pacing_margin)
+    if rate > 0 and (s.filled_pipe or rate > flow.pacing_bps):
+        flow.pacing_bps = rate
+
+
+@_inner
+def set_cwnd(p, s, flow, ack):
+    """Section 4.2.3."""
+    if ack.acked > 0:
+        cwnd = flow.cwnd
+        if ack.lost > 0:  # section 4.2.3.4
+            cwnd = max(cwnd - ack.lost, 1.0)
+        if s.enter_recovery:  # for one round trip, as much leaves as arrives
+            s.enter_recovery = False
+            s.packet_conservation = True
+            s.next_round_delivered = flow.delivered
+            cwnd = float(flow.inflight + ack.acked)
+        if s.packet_conservation:
+            cwnd = max(cwnd, float(flow.inflight + ack.acked))
+        else:
+            extra = 0.0
+            if s.filled_pipe:  # Linux: at most what 100 ms bring
+                extra = min(max(s.extra_older, s.extra_newer), s.bw_bps * 0.1 / (8 * flow.wire_bytes))
+            target = inflight(s, flow, s.cwnd_gain, extra)
+            if s.filled_pipe:
+                cwnd = min(cwnd + ack.acked, target)
+            elif cwnd < target or flow.delivered < flow.initial_window:
+                cwnd += ack.acked
+            cwnd = max(cwnd, float(p.min_cwnd))
+        flow.cwnd = cwnd
+    if s.mode == PROBE_RTT:  # section 4.2.3.5
+        flow.cwnd = min(flow.cwnd, float(p.min_cwnd))
+
+
+class Bbr(Cca):
+    """Sends at the bottleneck's bandwidth with about one bandwidth-delay product in flight (Cardwell et al. 2017).
+
+    It models the path by the largest delivery rate and the least RTT seen of late, paces at the one times a gain, and
+    bounds what is in flight by their product times another. Loss and ECN are no signals to it, but for the one round
+    trip after a loss in which it sends no more than arrives.
+
+    Parameters
+    ----------
+    high_gain : float
+        BBRHighGain, 2/ln 2: pacing and window in STARTUP; DRAIN paces at its inverse (sections 4.3.2, 4.3.3).
+    cwnd_gain : float
+        Window in PROBE_BW, in bandwidth-delay products (section 4.2.3.2).
+    probe_gain, drain_gain : float
+        Pacing in the first two of PROBE_BW's eight phases; the others have 1 (section 4.3.4).
+    bw_rounds : int
+        BtlBwFilterLen, round trips over which the bandwidth is the maximum (section 4.1.1).
+    min_rtt_window_s : float
+        RTpropFilterLen (section 4.1.2).
+    probe_rtt_ms : float
+        ProbeRTTDuration (section 4.3.5).
+    min_cwnd : int
+        BBRMinPipeCwnd, packets; also the window in PROBE_RTT.
+    full_growth, full_rounds : float, int
+        The pipe is full when the bandwidth grew by less than this factor in so many round trips (section 4.3.2.2).
+    pacing_margin : float
+        Linux paces this part below the model, so that queues drain.
+
+    Notes
+    -----
+    Deviations. From the draft, as in Linux: the margin in pacing, room in the window for acknowledgements that come in
+    bunches, windows rounded up to even numbers, a drain phase that ends early when the queue has gone. From Linux: no
+    detection of policers ("long-term bandwidth sampling"); packets that wait for the pacing timer count as in flight
+    (they are not sent yet here, at most one send quantum); RTT samples of ACKs that may have been delayed count for an
+    expired minimum too; the bandwidth filter keeps all maxima, not the best three.
+    """
+
+    name: ClassVar[str] = "bbr"
+    owns_recovery: ClassVar[bool] = True
+
+    high_gain: float = 2.885
+    cwnd_gain: float = 2.0
+    probe_gain: float = 1.25
+    drain_gain: float = 0.75
+    bw_rounds: int = 10
+    min_rtt_window_s: float = 10.0
+    probe_rtt_ms: float = 200.0
+    min_cwnd: int = 4
+    full_growth: float = 1.25
+    full_rounds: int = 3
+    pacing_margin: float = 0.01
+
+    class State:
+        mode = STARTUP
+        pacing_gain = 1.0
+        cwnd_gain = 1.0
+        # round trips
+        round_count = 0
+        round_start = False
+        next_round_delivered = 0
+        # bandwidth: the maximum of each of the last round trips, by number modulo their count
+        bw_window = np.zeros(10)
+        bw_round = 0  # of the last sample taken
+        bw_bps = 0.0  # BtlBw
+        # round-trip propagation time
+        min_rtt_ns = 0  # RTprop
+        min_rtt_stamp_ns = 0
+        # full pipe
+        filled_pipe = False
+        full_bw_bps = 0.0
+        full_rounds = 0
+        # gain cycle
+        phase = 0
+        phase_ns = 0
+        # PROBE_RTT
+        probe_rtt_done_ns = 0
+        probe_rtt_round_done = False
+        limited_from = -1  # samples of packets sent while `delivered` was in this range are no bandwidth
+        limited_until = -2
+        idle_restart = False
+        # recovery
+        prior_cwnd = 0.0
+        repairing = False
+        enter_recovery = False
+        packet_conservation = False
+        # aggregation of ACKs
+        epoch_ns = 0
+        epoch_acked = 0
+        extra_rounds = 0
+        extra_newer = 0.0
+        extra_older = 0.0
+
+    class Stats:
+        probe_rtts = 0
+
+    def check(self) -> None:
+        if self.bw_rounds < 1:
+            raise ParameterError("Bbr.bw_rounds: has to be at least 1")
+        if self.high_gain <= 1:
+            raise ParameterError("Bbr.high_gain: has to be above 1")
+        if self.min_cwnd < 1:
+            raise ParameterError("Bbr.min_cwnd: has to be at least 1")
+        if self.pacing_margin >= 1:
+            raise ParameterError("Bbr.pacing_margin: has to be below 1")
+
+    def derived(self) -> dict[str, Any]:
+        return {"cycle": np.array([self.probe_gain, self.drain_gain, 1, 1, 1, 1, 1, 1])}
+
+    def initial(self) -> dict[str, Any]:
+        return {"bw_window": np.zeros(self.bw_rounds)}
+
+    @staticmethod
+    def on_start(p, s, stats, flow, ack, now_ns):
+        s.min_rtt_ns = flow.min_rtt_ns
+        s.min_rtt_stamp_ns = now_ns
+        s.epoch_ns = now_ns
+        enter_startup(p, s)
+        # Section 4.2.1: no bandwidth known yet, so the initial window over the handshake's RTT
+        flow.pacing_bps = p.high_gain * flow.cwnd * flow.wire_bytes * 8e9 / max(flow.srtt_ns, 1000)
+
+    @staticmethod
+    def on_ack(p, s, stats, flow, ack, now_ns):
+        update_round(s, flow, ack)
+        update_bottleneck_bandwidth(s, ack)
+        update_aggregation(s, flow, ack)
+        check_cycle_phase(p, s, flow, ack)
+        check_full_pipe(p, s, ack)
+        check_drain(p, s, flow)
+        update_min_rtt(p, s, stats, flow, ack, now_ns)
+        set_pacing_rate(p, s, flow, s.pacing_gain)
+        set_cwnd(p, s, flow, ack)
+
+    @staticmethod
+    def on_loss(p, s, stats, flow, ack, now_ns):
+        save_cwnd(s, flow)
+        s.repairing = True
+        s.enter_recovery = True
+
+    @staticmethod
+    def on_ecn(p, s, stats, flow, ack, now_ns):
+        pass  # version 1 ignores marks
+
+    @staticmethod
+    def on_recovered(p, s, stats, flow, ack, now_ns):
+        if s.repairing:  # section 4.2.3.4
+            s.repairing = False
+            s.enter_recovery = False
+            s.packet_conservation = False
+            flow.cwnd = max(flow.cwnd, s.prior_cwnd)
+
+    @staticmethod
+    def on_rto(p, s, stats, flow, ack, now_ns):
+        save_cwnd(s, flow)
+        s.repairing = True
+        s.enter_recovery = False
+        s.packet_conservation = False
+        s.full_bw_bps = 0.0  # Linux: look for the full pipe afresh
+        flow.cwnd = 1.0
+
+    @staticmethod
+    def on_send(p, s, stats, flow, ack, now_ns):
+        # Section 4.3.4.4: restarting from idle; the packet just sent is the only one under way
+        if flow.app_limited and flow.next_seq - flow.una == 1:
+            s.idle_restart = True
+            s.epoch_ns = now_ns
+            s.epoch_acked = 0
+            if s.mode == PROBE_BW:
+                set_pacing_rate(p, s, flow, 1.0)
+            elif s.mode == PROBE_RTT:
+                check_probe_rtt_done(p, s, flow, now_ns)
