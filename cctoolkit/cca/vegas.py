@@ -1,0 +1,106 @@
+"""TCP Vegas: Brakmo and Peterson, "TCP Vegas: End to End Congestion Avoidance on a Global Internet", JSAC 1995."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ..errors import ParameterError
+from .base import Cca
+
+__all__ = ["Vegas"]
+
+
+class Vegas(Cca):
+    """Keeps a few packets of its own in the queue, which it infers from the RTT (Brakmo and Peterson 1995).
+
+    Once a round trip it compares the rate it would have without a queue, cwnd/baseRTT, with the one it has, cwnd/RTT.
+    The difference times baseRTT is what it has queued: ``diff = cwnd (RTT - baseRTT) / RTT`` in the paper (section
+    III-B), ``cwnd (RTT - baseRTT) / baseRTT`` in Linux.
+
+    Parameters
+    ----------
+    alpha, beta : float
+        Packets: with fewer queued the window grows by one a round trip, with more it shrinks by one.
+    gamma : float
+        Packets: with more queued slow start ends (section III-C).
+    linux_diff : bool
+        The difference as Linux computes it, or as in the paper. They differ by (RTT/baseRTT).
+    min_samples : int
+        Round trips with fewer RTT samples grow as Reno does (Linux; one could be a delayed ACK).
+
+    Notes
+    -----
+    The RTT is the least of the round trip, as in Linux (the paper: of one segment). Slow start doubles every round
+    trip, as in Linux (the paper: every other one), and ends with the window the path holds, plus one. Loss halves the
+    window; the paper's finer retransmission timer (section III-A) is not here, SACK does its work.
+    """
+
+    name: ClassVar[str] = "vegas"
+
+    alpha: float = 2.0
+    beta: float = 4.0
+    gamma: float = 1.0
+    linux_diff: bool = True
+    min_samples: int = 3
+
+    class State:
+        base_ns = 2**62  # least RTT ever seen
+        least_ns = 2**62  # of this round trip
+        samples = 0
+
+    class Stats:
+        diff = 0.0  # of the last round trip
+        slow_start_exits = 0
+
+    def check(self) -> None:
+        if self.alpha > self.beta:
+            raise ParameterError("Vegas.alpha: has to be at most beta")
+
+    @staticmethod
+    def on_ack(p, s, stats, flow, ack, now_ns):
+        if ack.rtt_ns >= 0:
+            s.base_ns = min(s.base_ns, ack.rtt_ns)
+            s.least_ns = min(s.least_ns, ack.rtt_ns)
+            s.samples += 1
+        if flow.in_recovery:
+            return
+        if not ack.round_start:
+            if flow.cwnd < flow.ssthresh and flow.cwnd_limited:
+                flow.cwnd = min(flow.cwnd + ack.acked, flow.ssthresh)
+            return
+
+        if s.samples < p.min_samples:
+            if flow.cwnd_limited:
+                flow.cwnd += ack.acked if flow.cwnd < flow.ssthresh else ack.acked / flow.cwnd
+        else:
+            unit_ns = s.base_ns if p.linux_diff else s.least_ns
+            diff = flow.cwnd * (s.least_ns - s.base_ns) / max(unit_ns, 1)
+            stats.diff = diff
+            if flow.cwnd < flow.ssthresh:
+                if diff > p.gamma:
+                    flow.cwnd = min(flow.cwnd, flow.cwnd * s.base_ns / max(s.least_ns, 1) + 1)
+                    flow.ssthresh = flow.cwnd
+                    stats.slow_start_exits += 1
+                elif flow.cwnd_limited:
+                    flow.cwnd += ack.acked
+            elif diff > p.beta:
+                flow.cwnd -= 1
+                flow.ssthresh = min(flow.ssthresh, flow.cwnd)
+            elif diff < p.alpha and flow.cwnd_limited:
+                flow.cwnd += 1
+        flow.cwnd = max(flow.cwnd, 2.0)
+        s.least_ns = 2**62
+        s.samples = 0
+
+    @staticmethod
+    def on_loss(p, s, stats, flow, ack, now_ns):
+        flow.ssthresh = max(flow.cwnd / 2, 2.0)
+
+    @staticmethod
+    def on_recovered(p, s, stats, flow, ack, now_ns):
+        s.least_ns = 2**62  # what recovery did to RTTs does not count
+        s.samples = 0
+
+    @staticmethod
+    def on_rto(p, s, stats, flow, ack, now_ns):
+        flow.ssthresh = max(flow.cwnd / 2, 2.0)
