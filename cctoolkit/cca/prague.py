@@ -1,0 +1,107 @@
+"""Prague: draft-briscoe-iccrg-prague-congestion-control, the congestion control of L4S (RFC 9330)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numba
+
+from ..errors import ParameterError
+from .base import Cca
+
+__all__ = ["Prague"]
+
+
+@numba.njit(error_model="numpy")
+def pace(flow):
+    """Pacing: at cwnd/srtt, twice that in slow start, so that nothing leaves in bursts."""
+    rate = flow.cwnd * flow.wire_bytes * 8e9 / max(flow.srtt_ns, 1)
+    flow.pacing_bps = 2 * rate if flow.cwnd < flow.ssthresh / 2 else rate
+
+
+class Prague(Cca):
+    """DCTCP for the Internet: paced, independent of the RTT where that is short, with ECT(1) and accurate feedback.
+
+    As in DCTCP, alpha is a moving average of the part of packets marked, and marks reduce the window by half of it. It
+    differs in time and growth. Alpha and reductions go by a virtual RTT of at least 25 ms, and a flow with a shorter
+    one grows by (RTT / 25 ms)² packets a round trip, so its rate changes as if it had 25 ms ("reduced RTT-dependence").
+    Growth is for packets that were not marked, while the window is being reduced too ("additive increase").
+
+    Parameters
+    ----------
+    g : float
+        Weight of the latest virtual round trip in alpha.
+    initial_alpha : float
+        1: the first mark halves the window.
+    virtual_rtt_ms : float
+        RTT a flow behaves as if it had, if its own is shorter; 0: its own.
+
+    Notes
+    -----
+    Not here: falling back when the bottleneck's marks look classic (RFC 3168), and windows below two packets, which
+    Linux's Prague reaches by smaller segments. Loss halves the window. Reductions take effect at once.
+    """
+
+    name: ClassVar[str] = "prague"
+    ecn: ClassVar[str] = "l4s"
+
+    g: float = 1 / 16
+    initial_alpha: float = 1.0
+    virtual_rtt_ms: float = 25.0
+
+    class State:
+        alpha = 1.0
+        acked = 0
+        marked = 0
+        update_ns = 0  # alpha was updated
+        reduced_ns = -(2**62)  # the window was reduced by marks
+
+    class Stats:
+        reductions = 0
+
+    def check(self) -> None:
+        if not 0 < self.g <= 1:
+            raise ParameterError("Prague.g: has to be above 0 and at most 1")
+        if self.initial_alpha > 1:
+            raise ParameterError("Prague.initial_alpha: has to be at most 1")
+
+    def initial(self) -> dict[str, float]:
+        return {"alpha": self.initial_alpha}
+
+    @staticmethod
+    def on_start(p, s, stats, flow, ack, now_ns):
+        s.update_ns = now_ns
+        pace(flow)
+
+    @staticmethod
+    def on_ack(p, s, stats, flow, ack, now_ns):
+        period_ns = max(flow.srtt_ns, p.virtual_rtt_ns)
+        s.acked += ack.acked
+        s.marked += ack.marked
+        if now_ns - s.update_ns >= period_ns and s.acked > 0:
+            s.alpha += p.g * (min(s.marked / s.acked, 1.0) - s.alpha)
+            s.acked = 0
+            s.marked = 0
+            s.update_ns = now_ns
+        if not flow.in_recovery:
+            if flow.cwnd_limited:
+                unmarked = float(max(ack.acked - ack.marked, 0))
+                if flow.cwnd < flow.ssthresh:
+                    grown = min(flow.cwnd + unmarked, flow.ssthresh)
+                    unmarked -= grown - flow.cwnd
+                    flow.cwnd = grown
+                flow.cwnd += unmarked / flow.cwnd * (flow.srtt_ns / period_ns) ** 2
+            if ack.marked > 0 and now_ns - s.reduced_ns >= period_ns:
+                s.reduced_ns = now_ns
+                flow.cwnd = max(flow.cwnd * (1 - s.alpha / 2), 2.0)
+                flow.ssthresh = flow.cwnd
+                stats.reductions += 1
+        pace(flow)
+
+    @staticmethod
+    def on_loss(p, s, stats, flow, ack, now_ns):
+        flow.ssthresh = max(flow.cwnd / 2, 2.0)
+
+    @staticmethod
+    def on_rto(p, s, stats, flow, ack, now_ns):
+        flow.ssthresh = max(flow.cwnd / 2, 2.0)
