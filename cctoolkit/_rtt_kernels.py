@@ -52,7 +52,9 @@ NXT = np.uint64(2)  # end of the highest byte sent (or the last TSval recorded)
 UNA = np.uint64(3)  # highest acknowledgement (or echo); without one yet, the first byte sent
 LOW = np.uint64(4)  # what ends above LOW and not above HIGH is in doubt: LOW is the lowest byte that was sent
 HIGH = np.uint64(5)  # again, HIGH was NXT when something was last sent again; equal: nothing is in doubt
-BITS = np.uint64(6)  # SEEN, SENT, ACKED, and from bit 3 on the length of the list
+BITS = np.uint64(
+    6
+)  # SEEN, SENT, ACKED, and from bit 3 on the length of the list while the other side was not seen
 STATE_WORDS = 8  # one is spare
 
 SEEN = 1  # a segment of this direction was seen
@@ -144,7 +146,6 @@ def seq_ack(
                 high = state[other + HIGH]
                 if head != _0:
                     last = _0
-                    popped = 0
                     node = head
                     end = np.uint32(0)
                     while node != _0:
@@ -154,17 +155,14 @@ def seq_ack(
                             break
                         last = node
                         end = e
-                        popped += 1
                         node = word >> _32
                     if last != _0:
-                        pool[_2 * last + _1] = (
-                            free << _32
-                        )  # the whole run of covered nodes becomes free at once
+                        # the whole run of covered nodes becomes free at once
+                        pool[_2 * last + _1] = free << _32
                         free = head
                         state[other + HEAD] = node
                         if node == _0:
                             state[other + TAIL] = 0
-                        theirs -= popped * ONE_MORE
                         if end == a:
                             doubt = low != high and np.int32(a - low) > 0 and np.int32(a - high) <= 0
                             rtt = ts_ns[i] - np.int64(pool[_2 * last])
@@ -182,10 +180,9 @@ def seq_ack(
                 if theirs & ACKED == 0 or np.int32(a - una) > 0:
                     state[other + UNA] = a
                     theirs |= ACKED
-                    if low != high and np.int32(high - a) <= 0:
-                        state[other + LOW] = 0
-                        state[other + HIGH] = 0
-                state[other + BITS] = theirs
+                    state[other + BITS] = theirs
+                    if low != high and np.int32(a - low) > 0:
+                        state[other + LOW] = a if np.int32(a - high) < 0 else high
 
         length = np.uint32(payload_bytes[i] + np.uint32((flags >> 1) & 1) + np.uint32(flags & 1))
         if length != 0:
@@ -227,9 +224,8 @@ def seq_ack(
             if gap < 0:
                 again += 1
                 if karn and (bits & ACKED == 0 or np.int32((nxt if beyond else e) - una) > 0):
-                    low = una if bits & ACKED != 0 and np.int32(una - s) > 0 else s
-                    if state[me + LOW] == state[me + HIGH] or np.int32(low - state[me + LOW]) < 0:
-                        state[me + LOW] = low
+                    if state[me + LOW] == state[me + HIGH] or np.int32(s - state[me + LOW]) < 0:
+                        state[me + LOW] = s
                     state[me + HIGH] = nxt
             if beyond:
                 state[me + NXT] = e
@@ -240,27 +236,30 @@ def seq_ack(
                     before = _0
                     node = np.uint64(state[me + HEAD])
                     word = pool[_2 * node + _1]
-                    while np.int32(np.uint32(word & _LOW_WORD) - e) < 0:
+                    while node != _0 and np.int32(np.uint32(word & _LOW_WORD) - e) < 0:
                         before = node
                         node = word >> _32
                         word = pool[_2 * node + _1]
-                    record = np.uint32(word & _LOW_WORD) != e  # the first transmission keeps its place
+                    # the first transmission keeps its place
+                    record = node == _0 or np.uint32(word & _LOW_WORD) != e
             if record:
                 segments += 1
-                if theirs & SEEN == 0 and bits >> COUNT_SHIFT >= one_way_limit:
+                alone = theirs & SEEN == 0
+                if alone and bits >> COUNT_SHIFT >= one_way_limit:
                     # Still no sign of the other direction: the newest are kept, the oldest node is used again.
                     one_way += 1
                     node = np.uint64(state[me + HEAD])
                     state[me + HEAD] = pool[_2 * node + _1] >> _32
                     if before == node:
                         before = _0
-                    bits -= ONE_MORE
-                elif free != _0:
-                    node = free
-                    free = pool[_2 * node + _1] >> _32
                 else:
-                    node = used
-                    used += _1
+                    bits += ONE_MORE * alone
+                    if free != _0:
+                        node = free
+                        free = pool[_2 * node + _1] >> _32
+                    else:
+                        node = used
+                        used += _1
                 if before == _0:
                     after = np.uint64(state[me + HEAD])
                     state[me + HEAD] = node
@@ -272,7 +271,6 @@ def seq_ack(
                     state[me + TAIL] = node
                 pool[_2 * node] = np.uint64(ts_ns[i])
                 pool[_2 * node + _1] = (after << _32) | np.uint64(e)
-                bits += ONE_MORE
         state[me + BITS] = bits
         i += _1
     control[FREE] = free
@@ -336,7 +334,6 @@ def timestamps(
             if -FAR <= ahead <= 0:
                 head = np.uint64(state[other + HEAD])
                 last = _0
-                popped = 0
                 node = head
                 value = np.uint32(0)
                 while node != _0:
@@ -346,7 +343,6 @@ def timestamps(
                         break
                     last = node
                     value = v
-                    popped += 1
                     node = word >> _32
                 if last != _0:
                     pool[_2 * last + _1] = free << _32
@@ -354,7 +350,6 @@ def timestamps(
                     state[other + HEAD] = node
                     if node == _0:
                         state[other + TAIL] = 0
-                    state[other + BITS] = theirs - popped * ONE_MORE
                     if value == echo:
                         rtt = ts_ns[i] - np.int64(pool[_2 * last])
                         if rtt < 0:
@@ -397,20 +392,22 @@ def timestamps(
             if record:
                 segments += 1
                 state[me + NXT] = value
-                if theirs & SEEN == 0 and bits >> COUNT_SHIFT >= one_way_limit:
+                alone = theirs & SEEN == 0
+                if alone and bits >> COUNT_SHIFT >= one_way_limit:
                     one_way += 1
                     node = np.uint64(state[me + HEAD])
                     head = pool[_2 * node + _1] >> _32
                     state[me + HEAD] = head
                     if head == _0:
                         state[me + TAIL] = 0
-                    bits -= ONE_MORE
-                elif free != _0:
-                    node = free
-                    free = pool[_2 * node + _1] >> _32
                 else:
-                    node = used
-                    used += _1
+                    bits += ONE_MORE * alone
+                    if free != _0:
+                        node = free
+                        free = pool[_2 * node + _1] >> _32
+                    else:
+                        node = used
+                        used += _1
                 tail = np.uint64(state[me + TAIL])
                 if tail == _0:
                     state[me + HEAD] = node
@@ -419,7 +416,6 @@ def timestamps(
                 state[me + TAIL] = node
                 pool[_2 * node] = np.uint64(ts_ns[i])
                 pool[_2 * node + _1] = np.uint64(value)
-                bits += ONE_MORE
             else:
                 again += 1
         state[me + BITS] = bits
