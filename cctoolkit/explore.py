@@ -35,6 +35,23 @@ _ORDERS = {
 _BINS = {"automatic": None, "1 ms": 1e-3, "10 ms": 1e-2, "100 ms": 0.1, "1 s": 1.0, "10 s": 10.0}
 _DIRECTIONS = {"with more data": None, "from the initiator": 0, "to the initiator": 1}
 
+#: Tells the figures to fit when they have been drawn (before they have a place, hence 700 pixels wide) and
+#: when the place changes. They listen to the window's size only.
+_FIT_JS = """
+export default {
+  render({ el }) {
+    const fit = () => requestAnimationFrame(() => window.dispatchEvent(new Event("resize")));
+    const observer = new ResizeObserver(fit);
+    observer.observe(el);
+    document.addEventListener("plotlywidget-after-render", fit);
+    return () => {
+      observer.disconnect();
+      document.removeEventListener("plotlywidget-after-render", fit);
+    };
+  },
+};
+"""
+
 
 def explore(cap: Capture) -> Explorer:
     """Widgets to look at a capture: a table of flows, and plots of those picked.
@@ -141,6 +158,7 @@ class Explorer:
     """
 
     def __init__(self, cap: Capture) -> None:
+        import anywidget
         import ipywidgets as w
 
         self.cap = cap
@@ -154,9 +172,9 @@ class Explorer:
             continuous_update=False,
         )
         self.order = w.Dropdown(description="order by", options=list(_ORDERS))
-        self.bins = w.Dropdown(description="bins", options=list(_BINS.items()))
-        self.detail = w.Dropdown(description="detail of")
-        self.direction = w.Dropdown(description="data", options=list(_DIRECTIONS.items()))
+        self.bins = w.Dropdown(description="bins", options=list(_BINS))
+        self.detail = w.Dropdown(description="detail of", layout=w.Layout(width="36em"))
+        self.direction = w.Dropdown(description="data", options=list(_DIRECTIONS))
         self.table = w.SelectMultiple(rows=10, layout=wide)
         self._head = w.HTML(layout=w.Layout(margin="0 0 0 6px"))
         self._message = w.HTML()
@@ -174,6 +192,7 @@ class Explorer:
                 self.table,
                 w.HBox([self.bins, self.detail, self.direction]),
                 self._message,
+                anywidget.AnyWidget(_esm=_FIT_JS),
                 self._plots,
             ]
         )
@@ -227,13 +246,13 @@ class Explorer:
         """All that goes over time, of the picked flows."""
         flows = self.table.value[:_FLOWS]
         figures = [
-            plot.throughput(self.cap, self.bins.value, flows, between_s=between_s),
+            plot.throughput(self.cap, _BINS[self.bins.value], flows, between_s=between_s),
             plot.rtt(self._samples, self.cap, flows=flows, between_s=between_s),
         ]
         keys = self.cap.keys
         if keys.protocol[np.searchsorted(keys.flow_id, self.detail.value)] == _TCP:
             figures += [
-                one_flow(self.cap, self.detail.value, self.direction.value, between_s=between_s)
+                one_flow(self.cap, self.detail.value, _DIRECTIONS[self.direction.value], between_s=between_s)
                 for one_flow in (plot.bytes_in_flight, plot.time_sequence)
             ]
         fig = plot.stack(*figures, heights=[300, 180, 180, 300][: len(figures)])
@@ -245,16 +264,17 @@ class Explorer:
 
         if self._busy:
             return
-        for old in self._plots.children:
+        before = self._plots.children
+        self.figure = self.cdf = None
+        if self.table.value:
+            self.figure = go.FigureWidget(self._time_figure(None))
+            self.cdf = go.FigureWidget(plot.rtt_cdf(self._samples, self.cap, flows=self.table.value[:_FLOWS]))
+            for fig in (self.figure, self.cdf):
+                fig._config = {"responsive": True}
+            self.figure.layout.xaxis.on_change(self._zoom, "range")
+        self._plots.children = tuple(fig for fig in (self.figure, self.cdf) if fig is not None)
+        for old in before:
             old.close()
-        if not self.table.value:
-            self.figure = self.cdf = None
-            self._plots.children = ()
-            return
-        self.figure = go.FigureWidget(self._time_figure(None))
-        self.cdf = go.FigureWidget(plot.rtt_cdf(self._samples, self.cap, flows=self.table.value[:_FLOWS]))
-        self.figure.layout.xaxis.on_change(self._zoom, "range")
-        self._plots.children = (self.figure, self.cdf)
 
     def _zoom(self, axis: Any, seconds: tuple[float, float]) -> None:
         """Draw what is in view now with all its detail."""
@@ -263,10 +283,14 @@ class Explorer:
         self._busy = True
         try:
             fresh = self._time_figure((float(seconds[0]), float(seconds[1])))
+            # The same flows have the same traces at any zoom: only their contents change, in one message.
             with self.figure.batch_update():
-                self.figure.data = ()
-                self.figure.add_traces(fresh.data)
-                for new in fresh.select_yaxes():
-                    self.figure.layout[new.plotly_name].range = new.range
+                for old, new in zip(self.figure.data, fresh.data, strict=True):
+                    old.update(
+                        x=new.x, y=new.y, customdata=new.customdata, name=new.name, showlegend=new.showlegend
+                    )
+                self.figure.layout.annotations = fresh.layout.annotations
+                for axis in fresh.select_yaxes():
+                    self.figure.layout[axis.plotly_name].range = axis.range
         finally:
             self._busy = False

@@ -76,7 +76,7 @@ def test_detail_and_direction_change_the_sequence_graph(cap: Capture, explorer: 
     explorer.detail.value = second
     assert f'Bytes in flight · <span style="font-size:12px">{plot.Names(cap).long(second)}' in titles()
     assert "data from the initiator" in titles()
-    explorer.direction.value = 1
+    explorer.direction.value = "to the initiator"
     assert "data to the initiator" in titles()
 
 
@@ -100,7 +100,7 @@ def test_zooming_brings_detail_and_fits_the_heights(cap: Capture, explorer: Expl
 
 
 def test_bins_can_be_chosen(explorer: Explorer) -> None:
-    explorer.bins.value = 1.0
+    explorer.bins.value = "1 s"
     assert "bins of 1 s" in explorer.figure.layout.annotations[0].text
 
 

@@ -248,7 +248,8 @@ def _marks(cap: Any, seq: Sequence) -> tuple[np.ndarray, np.ndarray]:
     )
     one_flow = {name: columns[name][rows] for name in names}
     one_flow["flow_id"] = np.zeros_like(one_flow["flow_id"])
-    _count_one_by_one(*one_flow.values(), np.zeros(2, _DIRECTION), np.zeros(1, _FLOW), seq.direction, marks)
+    count: Any = _count_one_by_one
+    count(*one_flow.values(), np.zeros(2, _DIRECTION), np.zeros(1, _FLOW), seq.direction, marks)
     marks = marks[np.searchsorted(rows, seq.row)]
     return marks[:, 0], marks[:, 1]
 
@@ -317,45 +318,34 @@ def time_sequence(
         yaxis_title_text="sequence number, relative (bytes)",
     )
 
+    def draw(name: str, x: np.ndarray, y: np.ndarray, hover: str = "", **look: Any) -> None:
+        look = {
+            "showlegend": bool(x.size)
+        } | look  # kinds that do not occur have a trace all the same: see Explorer
+        hover = f"%{{x:.6f}} s<br>{name.split(' (')[0]} %{{y:,}}{hover}<extra></extra>"
+        fig.add_trace(go.Scatter(x=x, y=y, name=name, hovertemplate=hover, **look))
+
     def line(name: str, kept: np.ndarray, y: np.ndarray, **style: Any) -> None:
-        x, y = seq.time_s[view][kept[view]], y[view][kept[view]]
+        x, y = time_s[kept[view]], y[view][kept[view]]
         rows = thin_rows(x, y, points=points)
-        if rows.size:
-            fig.add_trace(
-                go.Scatter(
-                    x=x[rows],
-                    y=y[rows],
-                    name=name,
-                    mode="lines",
-                    line={"shape": "hv", "width": 1.3} | style,
-                    hovertemplate=f"%{{x:.6f}} s<br>{name} %{{y:,}}<extra></extra>",
-                )
-            )
+        draw(name, x[rows], y[rows], mode="lines", line={"shape": "hv", "width": 1.3} | style)
 
     def bars(
         name: str, x: np.ndarray, low: np.ndarray, high: np.ndarray, colour: str, tick: float, width: float
     ) -> None:
         rows = thin_rows(x, low, high, points=points)
-        if rows.size:
-            bar_x, bar_y = _bars(x[rows], low[rows], high[rows])
-            fig.add_trace(
-                go.Scatter(
-                    x=bar_x,
-                    y=bar_y,
-                    customdata=np.repeat((high - low)[rows], 3),
-                    name=_shown(name, rows.size, x.size),
-                    mode="lines+markers",
-                    line={"color": colour, "width": width},
-                    marker={
-                        "symbol": "line-ew-open",
-                        "size": tick,
-                        "color": colour,
-                        "line": {"color": colour, "width": width},
-                    },
-                    hovertemplate=f"%{{x:.6f}} s<br>{name}, edge %{{y:,}}<br>%{{customdata:,}} bytes<extra></extra>",
-                )
-            )
+        stroke = {"color": colour, "width": width}
+        draw(
+            _shown(name, rows.size, x.size),
+            *_bars(x[rows], low[rows], high[rows]),
+            hover="<br>%{customdata:,} bytes",
+            customdata=np.repeat((high - low)[rows], 3),
+            mode="lines+markers",
+            line=stroke,
+            marker={"symbol": "line-ew-open", "size": tick, "color": colour, "line": stroke},
+        )
 
+    time_s = seq.time_s[view]
     line(
         "receive window" if seq.scaled else "receive window (scale unknown)",
         seq.edge >= 0,
@@ -364,30 +354,20 @@ def time_sequence(
         dash="solid" if seq.scaled else "dot",
     )
     line("acknowledged", seq.ack, np.maximum(seq.acked, 0), color=GREEN)
-    marked = retransmit | out_of_order
     bars("SACK blocks", *_sack_blocks(cap, seq, view), PURPLE, 4, 1.6)
+    marked = retransmit | out_of_order
     for name, which, colour, tick, width in (
         ("segments", seq.segment & (seq.end > seq.start) & ~marked, BLUE, 4, 1),
         ("out of order", out_of_order, ORANGE, 8, 2.2),
         ("retransmissions", retransmit, VERMILLION, 8, 2.2),
     ):
         rows = np.flatnonzero(which[view])
-        bars(name, seq.time_s[view][rows], seq.start[view][rows], seq.end[view][rows], colour, tick, width)
+        bars(name, time_s[rows], seq.start[view][rows], seq.end[view][rows], colour, tick, width)
     for name, which, symbol in (("SYN", seq.syn, "triangle-up"), ("FIN", seq.fin, "square")):
         rows = np.flatnonzero((which & seq.segment)[view])
-        rows = rows[thin_rows(seq.time_s[view][rows], seq.start[view][rows], points=points)]
-        if rows.size:
-            fig.add_trace(
-                go.Scatter(
-                    x=seq.time_s[view][rows],
-                    y=seq.start[view][rows],
-                    name=name,
-                    showlegend=False,
-                    mode="markers",
-                    marker={"symbol": symbol, "size": 8, "color": BLACK},
-                    hovertemplate=f"%{{x:.6f}} s<br>{name} %{{y:,}}<extra></extra>",
-                )
-            )
+        rows = rows[thin_rows(time_s[rows], seq.start[view][rows], points=points)]
+        marker = {"symbol": symbol, "size": 8, "color": BLACK}
+        draw(name, time_s[rows], seq.start[view][rows], showlegend=False, mode="markers", marker=marker)
     if between_s is not None:
         fig.update_xaxes(range=between_s)
     low, high = _drawn_range(seq, view)

@@ -1,0 +1,229 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # A capture, from packets to answers
+#
+# **Takes** half an hour with the exercises, ten minutes without.
+#
+# **The question.** Somebody hands you a capture they made at a slow link. Who is in it? How is the link
+# shared? Where does the delay come from? And can you tell which congestion control each flow uses, from
+# the packets alone?
+#
+# **You need** to know what a TCP sequence number is. Everything else is explained on the way.
+
+# %% tags=["parameters"]
+import os
+
+FAST = os.environ.get("FAST", "") not in (
+    "",
+    "0",
+)  # a few seconds of the capture only: for a quick look, and for tests
+TRACE = os.environ.get("TRACE", "../traces/three-ccas-ipv6.ingress.pcap.gz")
+
+# %% [markdown]
+# `TRACE` is any capture: your own file (`TRACE=/path/to/it.pcap.gz jupyter lab`), or a day of the MAWI
+# archive as `TRACE=2024-02-15` if you have fetched it with `cct fetch mawi 2024-02-15`. Without it you
+# get one of the captures in `traces/`: three real Linux senders behind one full buffer of 8 Mbit/s.
+#
+# ## Read it
+
+# %%
+from pathlib import Path
+
+import cctoolkit as cct
+
+path = Path(TRACE)
+if not path.exists():
+    path = cct.find_trace(TRACE)
+cap = next(cct.iter_capture(path, packets=2_000_000))  # of a huge file, the first two million packets
+if FAST:
+    cap = cap.select(stop_s=9)
+cap
+
+# %% [markdown]
+# Whatever the file was, you now have one table of packets. All the rest of this notebook is functions of
+# that table.
+
+# %%
+cap.packets.head()
+
+# %% [markdown]
+# ## Who is in it?
+
+# %%
+flows = cap.flows.sort_values("bytes_fwd", ascending=False)
+flows[
+    ["flow_id", "src", "sport", "dst", "dport", "protocol", "bytes_fwd", "bytes_rev", "retransmits_fwd"]
+].head(8)
+
+# %% [markdown]
+# `fwd` is from the side that began the flow, `rev` the other way. The flows worth a closer look are those
+# of which the tap saw both directions, and enough data:
+
+# %%
+seen_whole = flows[(flows.protocol == 6) & (flows.packets_fwd > 0) & (flows.packets_rev > 0)]
+carried = seen_whole[["payload_fwd", "payload_rev"]].max(axis=1)
+big = seen_whole.flow_id[carried >= 0.01 * carried.max()].tolist()[:6]
+big
+
+# %% [markdown]
+# ## How is the link shared?
+#
+# Above, what each flow got. Below, Jain's fairness index of these flows: 1 if all get the same, 1/n if one
+# of n gets everything.
+
+# %%
+cct.plot.throughput(cap, flows=big)
+
+# %% [markdown]
+# Is that fair? It depends on how long you look: over a millisecond only one flow can have the link, over
+# a day everybody had their turn. Move the slider.
+
+# %%
+from ipywidgets import SelectionSlider, interact
+
+
+@interact(
+    bin_ms=SelectionSlider(options=[20, 50, 100, 200, 500, 1000, 2000], value=200, description="bin (ms)")
+)
+def sharing(bin_ms: int):
+    return cct.plot.throughput(cap, bin_s=bin_ms / 1000, flows=big)
+
+
+# %% [markdown]
+# ## How far away is everybody?
+#
+# A segment passes the tap, and a while later the ACK for it: that is a round-trip time, from the tap to the
+# receiver and back. Nobody had to send a ping.
+
+# %%
+rtt = cct.rtt_samples(cap)
+cct.plot.rtt(rtt, cap, flows=big)
+
+# %% [markdown]
+# The lowest dots are the distance. Everything above them is waiting, and there is a lot of it: that is a
+# buffer being filled and emptied.
+
+# %%
+cct.plot.rtt_cdf(rtt, cap, flows=big)
+
+# %% [markdown]
+# ## What did one flow do?
+#
+# The time-sequence graph shows every segment of a flow. Green below is what the receiver has acknowledged,
+# light blue above how far it allows the sender to go, and the distance between segments and green is
+# what is in flight. Zoom in around a red mark: something was lost and is sent again.
+
+# %%
+cct.plot.time_sequence(cap, big[0])
+
+# %% [markdown]
+# The same as a number. The saw is the congestion window at work.
+
+# %%
+cct.plot.bytes_in_flight(cap, big[0])
+
+# %% [markdown]
+# ## Pick your own
+#
+# All of that, for the flows you pick. Zoom in one panel and the others follow.
+
+# %%
+cap.explore()
+
+# %% [markdown]
+# ## Inside the queue
+#
+# This capture has a twin: a second tap *behind* the queue. A packet's time between the two is its waiting
+# time, and a packet that never comes out was dropped. (Other captures mostly have one tap. Then this part
+# is skipped.)
+
+# %%
+twin = Path(str(path).replace(".ingress.", ".egress."))
+two_taps = twin != path and twin.exists()
+if two_taps:
+    egress = cct.read_capture(twin)
+    delays = cct.queue_delay(cap, egress)
+    display(cct.plot.queue_delay(delays, cap, flows=big))
+else:
+    print("one tap only: nothing is known about the queue")
+
+# %% [markdown]
+# Now the bytes that each flow has in the queue: *connection bytes in queue*, CBIQ. It is what the Dragonfly
+# classifier looks at (Carmel and Keslassy, Figure 1).
+#
+# **Expected from the paper:** CBIQ is smooth and has a shape (a line that grows for Reno, a cubic curve for
+# CUBIC, a plateau for BBR) where the throughput next to it is mostly noise. That was with 15 flows in
+# the background; here the flows have the queue to themselves.
+
+# %%
+if two_taps:
+    slot_ms = 10
+    slots = cct.compute_slots(cap, egress, slot_ms=slot_ms)
+    display(cct.plot.cbiq(slots, cap, flows=big[:3], slot_ms=slot_ms))
+
+# %% [markdown]
+# ## Take it with you
+#
+# One page with all of this, to mail to somebody; it needs nothing else, not even a network. The same from a
+# terminal: `cct report CAPTURE`.
+
+# %%
+from IPython.display import FileLink
+
+cct.report.report(cap, "report.html", egress=egress if two_taps else None)
+FileLink("report.html")
+
+# %% [markdown]
+# ## Exercises
+#
+# **1.** Which of the big flows had to send the largest share of its segments again?
+
+# %% tags=["solution"]
+again = seen_whole.set_index("flow_id").loc[big]
+(again.retransmits_fwd / again.packets_fwd).sort_values(ascending=False)
+
+# %% [markdown]
+# **2.** A standing queue hides in the RTT: subtract each flow's smallest RTT from its samples and plot what
+# is left. With two taps, compare its median with the median of `delays`.
+
+# %% tags=["solution"]
+mine = rtt[rtt.flow_id.isin(big) & (rtt.direction == 0)]
+waiting = mine.rtt_ns - mine.groupby("flow_id").rtt_ns.transform("min")
+print("from one tap: ", waiting.median() / 1e6, "ms")
+if two_taps:
+    print("from two taps:", delays.delay_ns[delays.flow_id.isin(big)].median() / 1e6, "ms")
+
+# %% [markdown]
+# **3.** Compute Jain's index of what the big flows got in the whole capture, by hand and with
+# `cct.jain_index`. Why is it another number than in the figure?
+
+# %% tags=["solution"]
+got = again.payload_fwd.to_numpy(dtype=float)
+print(got.sum() ** 2 / (len(got) * (got**2).sum()), cct.jain_index(got))
+
+# %% [markdown] tags=["solution"]
+# The figure looks at short times, and counts a flow only while it is there. Over the whole capture the
+# flows that started late had less time, and the ups and downs of each cancel out.
+
+# %% [markdown]
+# **4.** Which flow is Reno, which CUBIC, which BBR? Decide from the figures above, write down why, and only
+# then look at what the senders' kernels said.
+
+# %% tags=["solution"]
+import pandas as pd
+
+labels = Path(str(path).replace(".ingress.pcap.gz", ".labels.csv"))
+if two_taps and labels.exists():
+    display(pd.read_csv(labels)[["src", "sport", "cca", "base_rtt_ms"]].dropna())

@@ -1,0 +1,69 @@
+"""Make the .ipynb files from their .py sources, and the copies that students get.
+
+    python notebooks/build.py                  # notebooks/NN_name.py -> notebooks/NN_name.ipynb
+    python notebooks/build.py --student DIR    # the same into DIR, with empty cells instead of solutions
+
+Needs jupytext (the extra `notebooks`).
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import jupytext
+import nbformat
+
+HERE = Path(__file__).parent
+YOUR_TURN = "# your turn"
+
+
+def sources() -> list[Path]:
+    """The notebooks' sources, in order."""
+    return sorted(HERE.glob("[0-9][0-9]_*.py"))
+
+
+def notebook_of(source: Path) -> nbformat.NotebookNode:
+    """The notebook that a source describes: no outputs, and the same ids every time."""
+    notebook = jupytext.read(source)
+    notebook.nbformat_minor = 5
+    for number, cell in enumerate(notebook.cells):
+        cell["id"] = f"cell-{number:02}"
+    return notebook
+
+
+def student_of(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """The notebook with every cell that has the tag ``solution`` emptied (text is left out)."""
+    student = nbformat.from_dict(notebook)
+    student.cells = [
+        cell
+        for cell in student.cells
+        if not ("solution" in cell.metadata.get("tags", ()) and cell.cell_type == "markdown")
+    ]
+    for cell in student.cells:
+        if "solution" in cell.metadata.get("tags", ()):
+            cell.source = YOUR_TURN
+    return student
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--student", metavar="DIR", type=Path, help="write notebooks without solutions into DIR"
+    )
+    arguments = parser.parse_args()
+    for source in sources():
+        notebook = notebook_of(source)
+        folder = HERE
+        if arguments.student:
+            notebook, folder = student_of(notebook), arguments.student
+            folder.mkdir(parents=True, exist_ok=True)
+        target = folder / f"{source.stem}.ipynb"
+        nbformat.write(notebook, target)
+        print(target)
+
+
+if __name__ == "__main__":
+    main()

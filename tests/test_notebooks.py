@@ -1,0 +1,285 @@
+"""Notebooks: sources and .ipynb agree, they run, and they work in JupyterLab in a browser."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+nbformat = pytest.importorskip("nbformat", reason="the extra `notebooks` is not installed")
+pytest.importorskip("jupytext", reason="the extra `notebooks` is not installed")
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.py"))
+
+
+def load_build() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("notebooks_build", ROOT / "notebooks" / "build.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+build = load_build()
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A folder with the notebooks where running them changes nothing here."""
+    folder = tmp_path / "notebooks"
+    folder.mkdir()
+    for source in SOURCES:
+        shutil.copy(source.with_suffix(".ipynb"), folder)
+    (tmp_path / "traces").symlink_to(ROOT / "traces")
+    return folder
+
+
+def test_there_are_notebooks() -> None:
+    assert SOURCES[0].stem == "00_start"
+    assert build.sources() == SOURCES
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+def test_source_and_notebook_agree(source: Path) -> None:
+    """Else: python notebooks/build.py."""
+    expected = build.notebook_of(source)
+    found = nbformat.read(source.with_suffix(".ipynb"), as_version=4)
+    nbformat.validate(found)
+    assert [(c.cell_type, c.source, c.metadata.get("tags", [])) for c in found.cells] == [
+        (c.cell_type, c.source, c.metadata.get("tags", [])) for c in expected.cells
+    ]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+def test_no_outputs_are_committed(source: Path) -> None:
+    for cell in nbformat.read(source.with_suffix(".ipynb"), as_version=4).cells:
+        if cell.cell_type == "code":
+            assert cell.outputs == []
+            assert cell.execution_count is None
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+def test_every_exercise_has_a_solution_that_students_do_not_get(source: Path) -> None:
+    notebook = build.notebook_of(source)
+    student = build.student_of(notebook)
+    nbformat.validate(student)
+    solutions = [c for c in notebook.cells if "solution" in c.metadata.get("tags", [])]
+    exercises = sum(len(re.findall(r"^\*\*\d+\.\*\*", c.source, re.M)) for c in notebook.cells)
+    assert sum(c.cell_type == "code" for c in solutions) >= exercises >= 1
+    kept = [c.source for c in student.cells]
+    assert not {c.source for c in solutions} & set(kept)
+    assert kept.count(build.YOUR_TURN) == sum(c.cell_type == "code" for c in solutions)
+    assert [s for s in kept if s != build.YOUR_TURN] == [
+        c.source for c in notebook.cells if c not in solutions
+    ]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+def test_a_notebook_says_what_it_is_about(source: Path) -> None:
+    first = build.notebook_of(source).cells[0].source
+    assert first.startswith("# ")
+    assert "**Takes**" in first
+    assert "**The question.**" in first
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+def test_it_runs(source: Path, copy: Path) -> None:
+    nbclient = pytest.importorskip("nbclient")
+    notebook = nbformat.read(copy / f"{source.stem}.ipynb", as_version=4)
+    client = nbclient.NotebookClient(
+        notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(copy)}}
+    )
+    client.execute(env=os.environ | {"FAST": "1"})
+    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    assert not [output for output in outputs if output.output_type == "error"]
+    stderr = "".join(output.text for output in outputs if output.get("name") == "stderr")
+    assert stderr == ""
+    shown = {mime for output in outputs for mime in output.get("data", ())}
+    assert "application/vnd.plotly.v1+json" in shown
+    assert "application/vnd.jupyter.widget-view+json" in shown
+    assert (copy / "report.html").stat().st_size > 100_000
+
+
+# --- in a browser
+
+
+@contextlib.contextmanager
+def jupyter_lab(folder: Path, scratch: Path) -> Iterator[str]:
+    """JupyterLab on `folder`, on loopback only; yields the address with its token. Gone afterwards, kernels too."""
+    settings = scratch / "settings"
+    for plugin, values in {
+        "@jupyterlab/notebook-extension/tracker": {
+            "windowingMode": "none"
+        },  # keep what is out of sight in the page
+        "@jupyterlab/apputils-extension/notification": {
+            "fetchNews": "false",
+            "checkForUpdates": False,
+            "doNotDisturbMode": True,
+        },
+    }.items():
+        path = settings / f"{plugin}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(values))
+    runtime = scratch / "runtime"
+    runtime.mkdir()
+    environment = os.environ | {
+        "FAST": "1",
+        "JUPYTER_RUNTIME_DIR": str(runtime),
+        "JUPYTER_CONFIG_DIR": str(scratch / "config"),
+        "JUPYTERLAB_SETTINGS_DIR": str(settings),
+        "JUPYTERLAB_WORKSPACES_DIR": str(scratch / "workspaces"),
+        "IPYTHONDIR": str(scratch / "ipython"),
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "jupyter",
+        "lab",
+        "--no-browser",
+        "--ip=127.0.0.1",
+        "--port=0",
+        "--allow-root",
+    ]
+    command += [f"--ServerApp.root_dir={folder.parent}", "--LabApp.expose_app_in_browser=True"]
+    with (scratch / "lab.log").open("w") as log:
+        server = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+    try:
+        for _ in range(120):
+            info = next(iter(runtime.glob("jpserver-*.json")), None)
+            if info is not None and info.stat().st_size:
+                break
+            assert server.poll() is None, (scratch / "lab.log").read_text()
+            time.sleep(0.5)
+        else:
+            pytest.fail("JupyterLab did not start: " + (scratch / "lab.log").read_text())
+        running = json.loads(info.read_text())
+        yield f"{running['url']}lab/tree/{folder.name}/{{}}?token={running['token']}"
+    finally:
+        server.send_signal(signal.SIGTERM)  # shuts its kernels down
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(server.pid, signal.SIGKILL)
+            server.wait(10)
+
+
+@contextlib.contextmanager
+def chromium(scratch: Path) -> Iterator[Any]:
+    webdriver = pytest.importorskip("selenium.webdriver")
+    browser, driver = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
+    if not browser or not driver:
+        pytest.skip("needs chromium and chromedriver on PATH")
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--window-size=1500,1200",
+        f"--user-data-dir={scratch / 'profile'}",
+    ):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    page = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=driver))
+    try:
+        page.set_script_timeout(60)
+        yield page
+    finally:
+        page.quit()
+
+
+def wait_for(page: Any, script: str, seconds: float, what: str) -> Any:
+    """Until `script` gives something true in the page."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with contextlib.suppress(Exception):  # the page may be in the middle of changing
+            found = page.execute_script(script)
+            if found:
+                return found
+        time.sleep(0.5)
+    pytest.fail(f"waited {seconds:.0f} s for {what}")
+
+
+IDLE = """
+const panel = window.jupyterapp.shell.currentWidget;
+const status = panel.sessionContext.session?.kernel?.status;
+const cells = panel.content.widgets.filter(c => c.model.type === 'code' && c.model.sharedModel.source.trim());
+return status === 'idle' && cells.every(c => c.model.executionCount !== null) ? cells.length : 0;
+"""
+KERNEL = "return window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
+FIGURES = "return document.querySelectorAll('.jp-OutputArea .js-plotly-plot svg.main-svg .trace').length > 40"
+BROKEN = """
+const broken = document.querySelectorAll('[data-mime-type$="error"], [data-mime-type$="stderr"]');
+const texts = [...document.querySelectorAll('.jp-OutputArea-output')].map(e => e.textContent);
+return [...broken].map(e => e.textContent).concat(texts.filter(t => /Error (displaying|creating) widget/.test(t)));
+"""
+EXPLORER = """
+const plots = [...document.querySelectorAll('.jp-OutputArea .js-plotly-plot')];
+const plot = plots.find(p => (p.layout?.annotations ?? []).some(a => (a.text ?? '').startsWith('Bytes in flight')));
+const flows = () => new Set(plot.data.map(t => t.legendgroup).filter(g => g?.startsWith('flow')));
+"""
+BIN_S = EXPLORER + "const all = plot.data.find(t => t.name === 'all packets'); return all.x[1] - all.x[0];"
+PICK_SECOND = """
+const list = document.querySelector('.cct-flows select');
+[...list.options].forEach((option, i) => { option.selected = i === 1; });
+list.dispatchEvent(new Event('change', {bubbles: true}));
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_00_start_in_jupyterlab(copy: Path, tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    with chromium(scratch) as page, jupyter_lab(copy, scratch) as address:
+        page.get(address.format("00_start.ipynb"))
+        wait_for(page, KERNEL, 120, "the notebook and its kernel")
+        page.execute_script("window.jupyterapp.commands.execute('runmenu:run-all')")
+        assert wait_for(page, IDLE, 240, "all cells to run") > 15
+        wait_for(page, FIGURES, 60, "the figures")
+        assert page.execute_script(BROKEN) == []
+        assert (
+            page.execute_script("return document.querySelectorAll('.widget-slider, .noUi-target').length") > 0
+        )
+        assert page.execute_script("return document.querySelectorAll('.cct-flows select option').length") >= 3
+
+        # Zooming with the mouse brings finer bins from Python.
+        whole = wait_for(page, BIN_S, 30, "the explorer's figure")
+        drag_in(
+            page,
+            page.execute_script(EXPLORER + "return plot.querySelector('.nsewdrag[data-subplot=\"xy\"]')"),
+        )
+        wait_for(page, BIN_S.replace("return", f"return {whole} / 3 >"), 60, "the zoomed figure")
+
+        # Picking another flow changes the figures.
+        assert page.execute_script(EXPLORER + "return flows().size") > 1
+        page.execute_script(PICK_SECOND)
+        wait_for(page, EXPLORER + "return plot && flows().size === 1", 60, "the figures of one flow")
+        assert page.execute_script(BROKEN) == []
+
+
+def drag_in(page: Any, area: Any) -> None:
+    """Drag the mouse over the middle tenth of a plot."""
+    from selenium.webdriver import ActionChains
+
+    page.execute_script("arguments[0].scrollIntoView({block: 'center'})", area)
+    time.sleep(1)
+    tenth = area.rect["width"] // 10
+    ActionChains(page).move_to_element_with_offset(area, -tenth // 2, 0).click_and_hold().move_by_offset(
+        tenth // 2, 0
+    ).move_by_offset(tenth - tenth // 2, 0).release().perform()
