@@ -5,7 +5,6 @@ Exit status: 0 done, 1 the input was bad (one line on standard error says what a
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -143,15 +142,19 @@ def _print(renderable: Any) -> None:
     Console(width=None if sys.stdout.isatty() else 160).print(renderable)
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"cctoolkit {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def _common(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
-    if version:
-        print(f"cctoolkit {__version__}")
-        raise typer.Exit
+    """Options before the command."""
 
 
 @app.command()
@@ -244,6 +247,7 @@ def _flow_listing(table: pd.DataFrame) -> Any:
         ("median", "right"),
     ):
         listing.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    row: Any  # its columns are those of the flows table and of the summary
     for row in table.itertuples():
         seconds = (row.last_ts_ns - row.first_ts_ns) / 1e9
         size = row.bytes_fwd + row.bytes_rev
@@ -319,8 +323,10 @@ def _print_frame(table: pd.DataFrame, times_ns: set[str], most: int = 100) -> No
 
     listing = Table(box=None, pad_edge=False)
     for name in table.columns:
-        shown = f"{name[:-3]} (ms)" if name in times_ns else str(name)
-        listing.add_column(shown, justify="right", no_wrap=True)
+        words = str(name).removesuffix("_ns" if name in times_ns else "").split("_")
+        # wraps between words where the terminal is narrow, never inside one
+        header = " ".join([*words, "(ms)"] if name in times_ns else words)
+        listing.add_column(header, justify="right", min_width=max(map(len, words)))
     for row in table.head(most).itertuples(index=False):
         cells = []
         for name, value in zip(table.columns, row, strict=True):
@@ -481,9 +487,6 @@ def main() -> None:
     except CCToolkitError as err:
         print(f"cct: {err}", file=sys.stderr)
         sys.exit(1)
-    except BrokenPipeError:  # the reader of our output (head, less) has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except OSError as err:
         where = f"{err.filename}: " if err.filename else ""
         print(f"cct: {where}{err.strerror or err}", file=sys.stderr)

@@ -68,7 +68,11 @@ def test_no_machine_paths() -> None:
     pattern = re.compile(r"(?<![\w.])/(?:" + "work|root|home/[a-z]+" + r")/")
     for name in files.stdout.split("\0"):
         path = ROOT / name
-        if name and path.is_file() and path.suffix in {".py", ".md", ".toml", ".yml", ".sh", ".ipynb", ".j2", ""}:
+        if (
+            name
+            and path.is_file()
+            and path.suffix in {".py", ".md", ".toml", ".yml", ".sh", ".ipynb", ".j2", ""}
+        ):
             try:
                 text = path.read_text()
             except UnicodeDecodeError:

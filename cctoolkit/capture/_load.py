@@ -8,7 +8,6 @@ Everything is int64, so that no sum of a signed and an unsigned number turns int
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -18,7 +17,7 @@ from numba.extending import intrinsic
 __all__ = ["be16", "be32", "be64", "le16", "le32", "le64", "prefetch", "u8"]
 
 
-def _loader(bits: int, big_endian: bool) -> Callable[[int], int]:
+def _loader(bits: int, big_endian: bool) -> Any:
     @intrinsic
     def load(typingctx: Any, address: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:

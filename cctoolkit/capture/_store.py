@@ -6,7 +6,6 @@ int64; the value is cut to the store's width.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -16,7 +15,7 @@ from numba.extending import intrinsic
 __all__ = ["put_be16", "put_be32", "put_be64", "put_le32", "put_le64"]
 
 
-def _storer(bits: int, big_endian: bool) -> Callable[[int, int], None]:
+def _storer(bits: int, big_endian: bool) -> Any:
     @intrinsic
     def store(typingctx: Any, address: Any, value: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:

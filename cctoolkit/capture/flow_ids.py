@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from typing import no_type_check
 
 import numba
 import numpy as np
@@ -55,6 +56,7 @@ _NO_SYN_OPTIONS = 0xFF00  # no MSS, no window scale, no SACK permitted, as heade
 
 
 @numba.njit(cache=True, nogil=True, boundscheck=False)
+@no_type_check
 def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, touched, state):
     """Give `n` rows their flow and direction.
 
@@ -183,6 +185,7 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, tou
 
 
 @numba.njit(cache=True, nogil=True, boundscheck=False)
+@no_type_check
 def _gather_keys(
     records,
     numbers,
@@ -224,6 +227,7 @@ def _gather_keys(
 
 
 @numba.njit(cache=True, nogil=True, boundscheck=False)
+@no_type_check
 def _fill_index(index, records, live, seed):
     """Enter the records numbered `live` into an empty index."""
     mask = np.uint64(index.size - 1)

@@ -20,6 +20,7 @@ Cut headers
 from __future__ import annotations
 
 from collections import namedtuple
+from typing import no_type_check
 
 import numba
 import numpy as np
@@ -30,15 +31,16 @@ from ._load import be16, be32, be64, le32, u8
 __all__ = ["COUNTS", "FlowKeyColumns", "PacketColumns", "decode_headers", "flow_hash", "link_name"]
 
 PacketColumns = namedtuple("PacketColumns", list(PACKETS))  # type: ignore[misc]  # names come from the schema
-#: What identifies the flow of each row, for :mod:`flow_ids`: its two ends (the smaller first; an IPv4 address is the low
-#: 32 bits of ``lo``), ``a's port << 32 | b's port << 16 | protocol << 8 | IP version``, whether the row goes from b to a,
-#: what a SYN's options said, and a hash of the key.
+#: What identifies the flow of each row, for :mod:`flow_ids`: its two ends a and b (the smaller first; an IPv4
+#: address is the low 32 bits of ``lo``), ``a's port << 32 | b's port << 16 | protocol << 8 | IP version``, whether
+#: the row goes from b to a, what a SYN's options said, and a hash of the key.
 FlowKeyColumns = namedtuple(
     "FlowKeyColumns", ["a_hi", "a_lo", "b_hi", "b_lo", "ports", "swapped", "syn_options", "hash"]
 )
 
 
 @numba.njit(cache=True, nogil=True, boundscheck=False)
+@no_type_check
 def flow_hash(a_hi, a_lo, b_hi, b_lo, ports, seed):
     """Multiply and fold. The seed differs in every process, so that no capture can be made to collide."""
     h = (np.uint64(a_lo) ^ seed) * np.uint64(0x9E3779B97F4A7C15)
@@ -146,6 +148,7 @@ def link_name(link_type: int) -> str:
 
 
 @numba.njit(cache=True, nogil=True, boundscheck=False)
+@no_type_check
 def decode_headers(
     data,
     offset,

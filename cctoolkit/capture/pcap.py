@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import no_type_check
 
 import numba
 import numpy as np
@@ -57,6 +58,7 @@ def parse_pcap_header(head: bytes) -> PcapHeader | None:
 
 
 @numba.njit(cache=True, nogil=True, boundscheck=False)
+@no_type_check
 def frame_pcap(
     data, start, big_endian, header_bytes, ns_per_tick, swap_lengths, n_max, offset, caplen, wirelen, ts_ns
 ):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import no_type_check
 
 import numba
 import numpy as np
@@ -40,7 +41,6 @@ _INTERFACE_COLUMNS = 8
 _S = 1_000_000_000
 #: Whole seconds from the epoch that int64 nanoseconds can hold, with any fraction.
 _FIRST_S, _LAST_S = -(2**63 // _S), 2**63 // _S - 1
-_FAR_S = 2**62  # two of them do not overflow
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,7 @@ class Interface:
             divide = ticks // _S
         # a larger skip leaves less than a nanosecond of any number of 64 bits, and so does this one
         skip = min(skip, 2**63 - 1)
-        offset = min(max(self.offset_s, -_FAR_S), _FAR_S - 1)
-        return [self.link_type, self.snaplen, skip, ticks, shift, multiply, divide, offset]
+        return [self.link_type, self.snaplen, skip, ticks, shift, multiply, divide, self.offset_s]
 
 
 def _options(body: bytes, order: str) -> dict[int, bytes]:
@@ -171,6 +170,7 @@ class Section:
 
 
 @numba.njit(cache=True, nogil=True, boundscheck=False)
+@no_type_check
 def frame_pcapng(
     data, start, big_endian, interfaces, last_ts_ns, n_max, offset, caplen, wirelen, ts_ns, link_type
 ):
@@ -242,8 +242,13 @@ def frame_pcapng(
                 rest = ((rest >> 32) * _S + ((rest & 0xFFFFFFFF) * _S >> 32)) >> shift
             else:
                 rest = rest * interfaces[interface, _MULTIPLY] // interfaces[interface, _DIVIDE]
-            seconds = min(max(seconds, -_FAR_S), _FAR_S - 1) + interfaces[interface, _OFFSET_S]
-            last = min(max(seconds, _FIRST_S), _LAST_S) * _S + rest
+            offset_s = interfaces[interface, _OFFSET_S]
+            shifted = seconds + offset_s
+            if (shifted ^ seconds) & (
+                shifted ^ offset_s
+            ) < 0:  # it overflowed: far out on the side they both are
+                shifted = seconds
+            last = min(max(shifted, _FIRST_S), _LAST_S) * _S + rest
             offset[n] = p + 28
         elif kind == _SIMPLE_PACKET:
             if size < 16 or n_interfaces == 0:

@@ -232,8 +232,13 @@ class _Rows:
         self._counts = np.zeros(len(COUNTS), np.int64)
         self._sacks: list[np.ndarray] = []
         self._sack_scratch = np.empty((4 * _BLOCK_FRAMES, 3), np.int64)
+        words = np.empty((5, _BLOCK_FRAMES), np.int64)
         self._keys = FlowKeyColumns(
-            *np.empty((5, _BLOCK_FRAMES), np.int64),
+            a_hi=words[0],
+            a_lo=words[1],
+            b_hi=words[2],
+            b_lo=words[3],
+            ports=words[4],
             swapped=np.empty(_BLOCK_FRAMES, bool),
             syn_options=np.empty(_BLOCK_FRAMES, np.uint32),
             hash=np.empty(_BLOCK_FRAMES, np.uint64),

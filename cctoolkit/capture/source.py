@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import numpy as np
 
@@ -42,18 +42,8 @@ _MAGICS = {
 _MAGIC_BYTES = 6
 
 
-class _Decompressor(Protocol):
-    """The interface bz2, lzma and isal share."""
-
-    eof: bool
-    needs_input: bool
-    unused_data: bytes
-
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
-
-
 class _ZstdDecompressor:
-    """zstandard's streaming object behind the interface of the others.
+    """zstandard's streaming object behind the interface that lzma and isal share.
 
     It knows no `max_length`, so it is given little at a time.
     """
@@ -82,7 +72,7 @@ class _ZstdDecompressor:
         return out
 
 
-def _new_decompressor(compression: str) -> _Decompressor:
+def _new_decompressor(compression: str) -> Any:
     if compression == "gz":
         from isal import igzip_lib
 
@@ -92,7 +82,7 @@ def _new_decompressor(compression: str) -> _Decompressor:
     return _ZstdDecompressor()
 
 
-def _decompression_errors() -> tuple[type[Exception], ...]:
+def _decompression_errors() -> Any:  # isal's error has no type
     import zstandard
     from isal import igzip_lib
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .completion import FlowCompletion, cdf, flow_completion_times
 from .delay import QueueDelay, queue_delay, queue_loss
 from .fairness import jain_index, jain_over_time, rtt_unfairness, share_difference
-from .goodput import RateTable, goodput, throughput
+from .rates import RateTable, goodput, throughput
 from .utilisation import LinkUtilisation, link_utilisation
 
 __all__ = [

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ..errors import ParameterError
-from .goodput import RateTable
+from .rates import RateTable
 
 __all__ = ["jain_index", "jain_over_time", "rtt_unfairness", "share_difference"]
 
