@@ -44,7 +44,7 @@ def run(directory: Path, packets: int | None, repeat: int) -> None:
     small = mawi_like(directory, SMALL)
     analyse(small)
     path = mawi_like(directory, packets)
-    runs = max(repeat // 2, 2)
+    runs = max(repeat // 2, 3)
     line("read_capture", measure(lambda: cct.read_capture(path), runs), packets, "packets")
     _steps(cct.read_capture(path), runs)
     whole = line("all of it, and slots", measure(lambda: analyse(path), runs), packets, "packets")
