@@ -23,10 +23,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numba
 import numpy as np
 
+from ._state import grown
+
 if TYPE_CHECKING:
     from .capture.model import FlowKeys
 
-__all__ = ["Timeline", "grown", "histogram_edges_ns", "wider_bins"]
+__all__ = ["Timeline", "histogram_edges_ns", "wider_bins"]
 
 FIRST_WIDTH_NS = 10_000
 RESERVOIR = 1024
@@ -272,15 +274,6 @@ def wider_bins(width_ns: int, bins: int, most: int, least_ns: int = 0) -> int:
             if wide % width_ns == 0 and wide >= least_ns and -(-bins * width_ns // wide) <= most:
                 return wide // width_ns
         decade *= 10
-
-
-def grown(array: np.ndarray, length: int) -> np.ndarray:
-    """`array` with room for `length` rows at least, doubling; the new rows are zero."""
-    if length <= len(array):
-        return array
-    bigger = np.zeros((max(length, 2 * len(array)), *array.shape[1:]), array.dtype)
-    bigger[: len(array)] = array
-    return bigger
 
 
 class Timeline:

@@ -5,9 +5,10 @@ Exit status: 0 done, 1 the input was bad (one line on standard error says what a
 
 from __future__ import annotations
 
+import inspect
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,13 +17,13 @@ import typer
 
 from . import __version__
 from ._output import Format, TableOutput
+from .capture.selection import Selection
 from .errors import CCToolkitError, ParameterError
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from .capture.model import Capture
-    from .capture.selection import Selection
 
 app = typer.Typer(
     name="cct",
@@ -69,26 +70,6 @@ _SELECT = "Which packets"
 CapturePath = Annotated[
     str, typer.Argument(metavar="CAPTURE", help="A capture file, or - for standard input.")
 ]
-FlowOption = Annotated[
-    list[int] | None, typer.Option("--flow", help="Flow number; may be given again.", rich_help_panel=_SELECT)
-]
-HostOption = Annotated[
-    str | None, typer.Option("--host", help="Address or network of either end.", rich_help_panel=_SELECT)
-]
-PortOption = Annotated[
-    int | None, typer.Option("--port", help="Port of either end.", rich_help_panel=_SELECT)
-]
-ProtocolOption = Annotated[
-    str | None, typer.Option("--protocol", help="tcp, udp, icmp, … or a number.", rich_help_panel=_SELECT)
-]
-StartOption = Annotated[
-    float | None,
-    typer.Option("--start", metavar="S", help="Seconds from the first packet.", rich_help_panel=_SELECT),
-]
-StopOption = Annotated[
-    float | None,
-    typer.Option("--stop", metavar="S", help="Seconds from the first packet.", rich_help_panel=_SELECT),
-]
 TunnelOption = Annotated[
     Tunnel,
     typer.Option(
@@ -107,25 +88,56 @@ OutputOption = Annotated[
 ]
 
 
-def _selection(
-    flow: list[int] | None,
-    host: str | None,
-    port: int | None,
-    protocol: str | None,
-    start: float | None,
-    stop: float | None,
-) -> Selection:
-    from .capture.selection import Selection
+def _select(
+    flow: Annotated[
+        list[int] | None,
+        typer.Option("--flow", help="Flow number; may be given again.", rich_help_panel=_SELECT),
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option("--host", help="Address or network of either end.", rich_help_panel=_SELECT)
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", help="Port of either end.", rich_help_panel=_SELECT)
+    ] = None,
+    protocol: Annotated[
+        str | None, typer.Option("--protocol", help="tcp, udp, icmp, … or a number.", rich_help_panel=_SELECT)
+    ] = None,
+    start: Annotated[
+        float | None,
+        typer.Option("--start", metavar="S", help="Seconds from the first packet.", rich_help_panel=_SELECT),
+    ] = None,
+    stop: Annotated[
+        float | None,
+        typer.Option("--stop", metavar="S", help="Seconds from the first packet.", rich_help_panel=_SELECT),
+    ] = None,
+    tunnel: TunnelOption = Tunnel.outer,
+) -> dict[str, Any]:
+    """The options of every command that selects packets, and what the command gets of them."""
+    return {"selection": Selection(flow or None, host, port, protocol, start, stop), "tunnel": tunnel.value}
 
-    return Selection(flow or None, host, port, protocol, start, stop)
+
+def _selecting(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of :func:`_select` in place of its parameters ``selection`` and ``tunnel``."""
+    options = inspect.signature(_select, eval_str=True).parameters
+    own = inspect.signature(command, eval_str=True).parameters
+
+    def wrapper(**given: Any) -> None:
+        command(**_select(**{name: given.pop(name) for name in options}), **given)
+
+    kept = [p for name, p in own.items() if name not in ("selection", "tunnel")]
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*kept, *options.values())]
+    wrapper.__name__, wrapper.__doc__ = command.__name__, command.__doc__
+    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
+    wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
+    return wrapper
 
 
-def _selected_parts(capture: str, selection: Selection, tunnel: Tunnel) -> Iterator[Capture]:
+def _selected_parts(capture: str, selection: Selection, tunnel: str) -> Iterator[Capture]:
     """The capture part by part, only what is selected of it."""
     from .capture.reader import iter_capture
 
     origin_ns: int | None = None
-    for part in iter_capture(capture, tunnel=tunnel.value):
+    for part in iter_capture(capture, tunnel=tunnel):  # type: ignore[arg-type]
         if origin_ns is None:
             origin_ns = part.meta.first_ts_ns
         yield part.rows(selection.mask(part, origin_ns)) if selection else part
@@ -158,15 +170,11 @@ def _common(
 
 
 @app.command()
+@_selecting
 def info(
     capture: CapturePath,
-    flow: FlowOption = None,
-    host: HostOption = None,
-    port: PortOption = None,
-    protocol: ProtocolOption = None,
-    start: StartOption = None,
-    stop: StopOption = None,
-    tunnel: TunnelOption = Tunnel.outer,
+    selection: Selection,
+    tunnel: str,
     top: Annotated[int, typer.Option(help="How many flows to list.", min=1)] = 10,
 ) -> None:
     """What is in a capture: its kind, who sends how much, how far away they are, what looks wrong.
@@ -176,20 +184,15 @@ def info(
     from .report import terminal_summary
     from .summary import summarise
 
-    selection = _selection(flow, host, port, protocol, start, stop)
-    _print(terminal_summary(summarise(capture, selection=selection, top=top, tunnel=tunnel.value)))
+    _print(terminal_summary(summarise(capture, selection=selection, top=top, tunnel=tunnel)))
 
 
 @app.command()
+@_selecting
 def flows(
     capture: CapturePath,
-    flow: FlowOption = None,
-    host: HostOption = None,
-    port: PortOption = None,
-    protocol: ProtocolOption = None,
-    start: StartOption = None,
-    stop: StopOption = None,
-    tunnel: TunnelOption = Tunnel.outer,
+    selection: Selection,
+    tunnel: str,
     sort: Annotated[SortBy, typer.Option(help="Largest first; `start`: earliest first.")] = SortBy.bytes,
     top: Annotated[
         int | None, typer.Option(help="Only the first so many [default: 30 on a terminal].", min=1)
@@ -204,8 +207,7 @@ def flows(
     from .summary import summarise
 
     with TableOutput(format, output, "flows", _provenance(capture)) as out:
-        selection = _selection(flow, host, port, protocol, start, stop)
-        table = _sorted_flows(summarise(capture, selection=selection, tunnel=tunnel.value).flows, sort)
+        table = _sorted_flows(summarise(capture, selection=selection, tunnel=tunnel).flows, sort)
         if out.format is Format.table:
             shown = table.head(top or 30)
             _print(_flow_listing(shown))
@@ -278,18 +280,14 @@ def _is_null(value: Any) -> bool:
 
 
 @app.command()
+@_selecting
 def rtt(
     capture: CapturePath,
+    selection: Selection,
+    tunnel: str,
     method: Annotated[RttMethod, typer.Option(help="How samples are paired.")] = RttMethod.seq_ack,
     karn: Annotated[bool, typer.Option(help="No sample from what was sent twice (seq_ack).")] = True,
     samples: Annotated[bool, typer.Option("--samples", help="Every sample, not a line a flow.")] = False,
-    flow: FlowOption = None,
-    host: HostOption = None,
-    port: PortOption = None,
-    protocol: ProtocolOption = None,
-    start: StartOption = None,
-    stop: StopOption = None,
-    tunnel: TunnelOption = Tunnel.outer,
     format: FormatOption = None,
     output: OutputOption = None,
 ) -> None:
@@ -304,7 +302,6 @@ def rtt(
     if not samples and (format is Format.parquet or (output is not None and output.suffix == ".parquet")):
         raise ParameterError("format: Parquet holds samples (--samples); a line a flow is csv or jsonl")
     pairing = RttPairing(method.value, karn=karn)
-    selection = _selection(flow, host, port, protocol, start, stop)
     parts = _selected_parts(capture, selection, tunnel)
     found = (samples_table(pairing.update(part.columns, part.keys), method.value) for part in parts)
     with TableOutput(format, output, "rtt_samples", _provenance(capture)) as out:
@@ -379,8 +376,11 @@ def slots(
 
 
 @app.command()
+@_selecting
 def report(
     capture: CapturePath,
+    selection: Selection,
+    tunnel: str,
     egress: Annotated[
         str | None, typer.Option(help="The same traffic behind the queue: adds queue delay, loss and CBIQ.")
     ] = None,
@@ -389,13 +389,6 @@ def report(
     ),
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
     top: Annotated[int, typer.Option(help="How many of the largest flows to draw.", min=1)] = 12,
-    flow: FlowOption = None,
-    host: HostOption = None,
-    port: PortOption = None,
-    protocol: ProtocolOption = None,
-    start: StartOption = None,
-    stop: StopOption = None,
-    tunnel: TunnelOption = Tunnel.outer,
 ) -> None:
     """One self-contained HTML page about a capture; it works offline.
 
@@ -403,27 +396,22 @@ def report(
     """
     from .report import report as write_report
 
-    selection = _selection(flow, host, port, protocol, start, stop)
     path = write_report(
-        capture, output, egress=egress, title=title, top=top, selection=selection, tunnel=tunnel.value
+        capture, output, egress=egress, title=title, top=top, selection=selection, tunnel=tunnel
     )
     print(f"wrote {path}")
 
 
 @app.command("filter")
+@_selecting
 def filter_(
     capture: CapturePath,
+    selection: Selection,
+    tunnel: str,
     output: Annotated[
         Path,
         typer.Argument(metavar="OUTPUT", help="A new .pcap or .pcapng file, .gz, .zst or .xz behind it."),
     ],
-    flow: FlowOption = None,
-    host: HostOption = None,
-    port: PortOption = None,
-    protocol: ProtocolOption = None,
-    start: StartOption = None,
-    stop: StopOption = None,
-    tunnel: TunnelOption = Tunnel.outer,
     snaplen: Annotated[int | None, typer.Option(help="Cut packets to this many bytes.", min=1)] = None,
 ) -> None:
     """Copy the selected packets, byte for byte, into a new capture. Without a selection, all IP packets.
@@ -432,8 +420,7 @@ def filter_(
     """
     from .capture.filtering import filter_capture
 
-    selection = _selection(flow, host, port, protocol, start, stop)
-    n = filter_capture(capture, output, selection, snaplen=snaplen, tunnel=tunnel.value)
+    n = filter_capture(capture, output, selection, snaplen=snaplen, tunnel=tunnel)
     print(f"wrote {n} packets to {output}")
 
 

@@ -53,6 +53,7 @@ import numpy as np
 import pandas as pd
 
 from ._addresses import addresses_text
+from ._state import grown
 from .capture.model import columns_of
 from .errors import ParameterError
 
@@ -104,13 +105,6 @@ _FLOW = np.dtype(
         ("after_syn_data", "u4"),  # and after what the SYN carried (TCP Fast Open)
     ]
 )
-
-
-def _aligned_zeros(n: int, dtype: np.dtype) -> np.ndarray:
-    """Zeros that start on a cache line; pages come from the operating system when first touched."""
-    raw = np.zeros(n * dtype.itemsize + 128, np.uint8)
-    start = -raw.ctypes.data % 128
-    return raw[start : start + n * dtype.itemsize].view(dtype)
 
 
 @numba.njit(cache=True, nogil=True, boundscheck=False)
@@ -247,19 +241,13 @@ class FlowStatistics:
         if not long_flow_bytes > 0:
             raise ParameterError(f"long_flow_bytes is {long_flow_bytes}, expected a positive number of bytes")
         self.long_flow_bytes = int(long_flow_bytes)
-        self._directions = _aligned_zeros(0, _DIRECTION)
+        self._directions = np.zeros(0, _DIRECTION)
         self._flows = np.zeros(0, _FLOW)
 
     def _reserve(self, flows: int) -> None:
-        """Have state for flow ids below `flows`: doubled, so that growing costs little over many batches."""
-        have = len(self._flows)
-        if flows <= have:
-            return
-        room = max(flows, 2 * have, 1024)
-        directions, summary = _aligned_zeros(2 * room, _DIRECTION), np.zeros(room, _FLOW)
-        directions[: 2 * have] = self._directions
-        summary[:have] = self._flows
-        self._directions, self._flows = directions, summary
+        """Have state for flow ids below `flows`."""
+        self._directions = grown(self._directions, 2 * flows)
+        self._flows = grown(self._flows, flows)
 
     def update(self, packets: Capture | pd.DataFrame | dict[str, np.ndarray]) -> None:
         """Take in the next packets (a Capture, a packets DataFrame, or its columns as arrays), in capture order."""

@@ -14,7 +14,8 @@ import pandas as pd
 
 from ._atomic import replacing
 from ._timeline import wider_bins
-from .capture.model import Capture, protocol_name
+from .capture.model import Capture
+from .capture.protocols import protocol_name
 from .findings import flow_name, format_bytes, format_percent, format_rate, format_time_ns
 from .plot.source import Names
 from .plot.style import COLOURS, GREY, POINTS, figure, line_of

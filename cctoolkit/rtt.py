@@ -66,6 +66,7 @@ import numpy as np
 import pandas as pd
 
 from . import _rtt_kernels as kernels
+from ._state import grown
 from .capture.model import Capture, columns_of
 from .errors import ParameterError
 from .schema import PACKETS, RTT_SAMPLES, check, empty
@@ -234,7 +235,6 @@ class RttPairing:
         self.karn = bool(karn)
         self.one_way_segments = int(one_way_segments)
         self.tables = tables or DataPlaneTables()
-        self._flows = 0  # flow ids there is state for
         self._packets = 0  # rows seen before this batch
         self._control = np.zeros(len(_DATA_PLANE_COUNTERS), np.int64)
         if method in ("seq_ack", "timestamps"):
@@ -312,18 +312,14 @@ class RttPairing:
         return {"ts_ns": ts_ns, "flow_id": flow, "direction": direction, "rtt_ns": rtt_ns, "packet": packet}
 
     def _make_room(self, flows: int) -> None:
-        """State for flow ids below `flows`; doubled when it must grow, so that growing stays cheap."""
-        if flows <= self._flows:
-            return
-        flows = max(flows, 2 * self._flows)
+        """State for flow ids below `flows`."""
         if self.method == "handshake":
-            self._stage = _longer(self._stage, flows)
-            self._syn = _longer(self._syn, 2 * flows)
+            self._stage = grown(self._stage, flows)
+            self._syn = grown(self._syn, 2 * flows)
         elif self.method == "data_plane":
-            self._fids = _longer(self._fids, 2 * flows)
+            self._fids = grown(self._fids, 2 * flows)
         else:
-            self._state = _longer(self._state, 2 * kernels.STATE_WORDS * flows)
-        self._flows = flows
+            self._state = grown(self._state, 2 * kernels.STATE_WORDS * flows)
 
     def _run_exact(self, cols: list[np.ndarray], out: tuple[np.ndarray, ...]) -> int:
         row, found = 0, 0
@@ -518,12 +514,3 @@ def _input(array: np.ndarray, dtype: str) -> np.ndarray:
     view = np.ascontiguousarray(array, dtype).view()
     view.flags.writeable = False
     return view
-
-
-def _longer(array: np.ndarray, length: int) -> np.ndarray:
-    """`array` with zeros behind it; starts at a cache line, so that a flow's state lies in one."""
-    raw = np.zeros(length * array.itemsize + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    longer = raw[start : start + length * array.itemsize].view(array.dtype)
-    longer[: len(array)] = array
-    return longer

@@ -15,10 +15,11 @@ import numba
 import numpy as np
 import pandas as pd
 
+from ._state import grown
 from .capture.model import columns_of
 from .errors import ParameterError
 from .schema import SLOTS
-from .taps import LOST, PacketMatcher, TapPair, grown, positive_ns, wanted_flows
+from .taps import LOST, PacketMatcher, TapPair, positive_ns, wanted_flows
 
 __all__ = ["SlotTable", "compute_slots"]
 

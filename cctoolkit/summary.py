@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ._timeline import Timeline, grown, histogram_edges_ns, wider_bins
-from .capture.model import Capture, CaptureMeta, FlowKeys, protocol_name
+from ._state import grown
+from ._timeline import Timeline, histogram_edges_ns, wider_bins
+from .capture.model import Capture, CaptureMeta, FlowKeys
+from .capture.protocols import protocol_name
 from .capture.reader import iter_capture, read_capture
 from .capture.selection import Selection
 from .errors import ParameterError

@@ -13,10 +13,11 @@ import numba
 import numpy as np
 
 from . import schema
+from ._state import grown
 from .capture.model import Capture, FlowKeys, columns_of
 from .errors import ParameterError
 
-__all__ = ["PacketMatcher", "TapPair", "grown", "positive_ns", "wanted_flows"]
+__all__ = ["PacketMatcher", "TapPair", "positive_ns", "wanted_flows"]
 
 #: A packet that left after this many later ones of its flow had left is not recognised: it counts as lost.
 REORDERING = 64
@@ -37,15 +38,6 @@ def positive_ns(value: float, unit_ns: float, name: str) -> int:
     if not 1 <= ns < 2**62:
         raise ParameterError(f"{name}: {value!r} is not a time of at least one nanosecond")
     return ns
-
-
-def grown(array: np.ndarray, length: int) -> np.ndarray:
-    """`array` with room for `length` rows at least; the new rows are zero, and no memory is used before they are."""
-    if length <= len(array):
-        return array
-    bigger = np.zeros(max(length, 2 * len(array)), array.dtype)
-    bigger[: len(array)] = array
-    return bigger
 
 
 def wanted_flows(flow_ids: Iterable[int] | int | None) -> np.ndarray:

@@ -22,6 +22,7 @@ from typing import no_type_check
 import numba
 import numpy as np
 
+from .._state import aligned_zeros, grown
 from ._load import prefetch
 from .headers import FlowKeyColumns, PacketColumns, flow_hash
 from .model import FlowKeys
@@ -52,6 +53,7 @@ _FIN_FLAG, _SYN_FLAG, _RST_FLAG, _ACK_FLAG = 1, 2, 4, 16
 _RETIRE_RECORDS = 1 << 20
 
 _GROUP = 64  # rows whose cache lines are on their way at a time
+_NEVER_NS = 2**64 - 1  # no two times are further apart
 _NO_SYN_OPTIONS = 0xFF00  # no MSS, no window scale, no SACK permitted, as headers.py packs them
 
 
@@ -125,7 +127,10 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, tou
             id_state = np.int64(0)
             if known:
                 id_state = words[at + _ID_STATE]
-                if now - words[at + _LAST_TS] > timeout_ns:
+                last = words[at + _LAST_TS]
+                if (
+                    np.uint64(now - last) > timeout_ns and now > last
+                ):  # unsigned: times may be 584 years apart
                     known = False
                 elif opening == _SYN_FLAG:
                     if id_state & _FIN:
@@ -247,13 +252,6 @@ def _fill_index(index, records, live, seed):
         index[slot] = h & ~np.uint64(0xFFFFFFFF) | np.uint64(r + 1)
 
 
-def _aligned_records(n: int) -> np.ndarray:
-    """Empty records, each in one cache line."""
-    words = np.empty(n * _WORDS + _WORDS, np.int64)
-    skip = -words.ctypes.data % 64 // 8
-    return words[skip : skip + n * _WORDS].reshape(n, _WORDS)
-
-
 class FlowIds:
     """The table of flows, carried from part to part.
 
@@ -268,16 +266,13 @@ class FlowIds:
     """
 
     def __init__(self, timeout_s: float | None, retire: bool = False) -> None:
-        longest_ns = np.iinfo(np.int64).max
-        # the comparison first: infinity cannot be rounded
-        self._timeout_ns = (
-            longest_ns if timeout_s is None or timeout_s * 1e9 >= longest_ns else round(timeout_s * 1e9)
-        )
-        self._retire = retire and self._timeout_ns < longest_ns
+        never = timeout_s is None or timeout_s * 1e9 >= _NEVER_NS  # asked first: infinity cannot be rounded
+        self._timeout_ns = _NEVER_NS if timeout_s is None or never else round(timeout_s * 1e9)
+        self._retire = retire and not never
         self._retire_at = _RETIRE_RECORDS
-        self._earliest_ns = longest_ns  # time of a packet since flows were last retired
+        self._earliest_ns = _NEVER_NS  # time of a packet since flows were last retired
         self.seed = np.uint64(int.from_bytes(os.urandom(8), "little"))
-        self._records = _aligned_records(1 << 12)
+        self._records = aligned_zeros((1 << 12, _WORDS), np.int64)  # one cache line each
         self._syn_options = np.empty((1 << 12, 2), np.uint32)
         self._touched = np.empty(1 << 12, np.int64)
         self._index = np.zeros(1 << 13, np.uint64)
@@ -296,7 +291,7 @@ class FlowIds:
             n,
             out,
             row0,
-            self._timeout_ns,
+            np.uint64(self._timeout_ns),
             self._part,
             self._index,
             self._records.reshape(-1),
@@ -308,17 +303,9 @@ class FlowIds:
     def _reserve(self, n: int) -> None:
         """Room for `n` more flows; the index stays between an eighth and half full."""
         used = int(self._state[0])
-        if used + n > len(self._records):
-            capacity = max(2 * len(self._records), used + n)
-            for name in ("_records", "_syn_options", "_touched"):
-                old = getattr(self, name)
-                fresh = (
-                    _aligned_records(capacity)
-                    if name == "_records"
-                    else np.empty((capacity, *old.shape[1:]), old.dtype)
-                )
-                fresh[:used] = old[:used]
-                setattr(self, name, fresh)
+        self._records = grown(self._records, used + n)
+        self._syn_options = grown(self._syn_options, used + n)
+        self._touched = grown(self._touched, used + n)
         if 2 * (used + n) > len(self._index):
             self._rebuild_index(self._live(), 4 * len(self._index))
 
@@ -390,6 +377,6 @@ class FlowIds:
             self._state[0] = len(live)
             self._rebuild_index(np.arange(len(live)), len(self._index))
             self._retire_at = max(_RETIRE_RECORDS, 2 * len(live))  # a scan must pay
-            self._earliest_ns = np.iinfo(np.int64).max
+            self._earliest_ns = _NEVER_NS
         self._state[2] = 0
         self._part += 1

@@ -15,7 +15,6 @@ import pandas as pd
 from .._addresses import addresses_text
 from ..errors import ParameterError, SchemaError
 from ..schema import PACKETS, SACKS, arrays, write_parquet
-from .protocols import protocol_name as protocol_name
 from .selection import Selection
 
 __all__ = ["Capture", "CaptureMeta", "FlowKeys"]

@@ -8,8 +8,8 @@ import numba
 import numpy as np
 import pandas as pd
 
+from .._state import grown
 from ..capture.model import columns_of
-from ..taps import grown
 
 __all__ = ["FlowCompletion", "cdf", "flow_completion_times"]
 

@@ -9,9 +9,10 @@ import numba
 import numpy as np
 import pandas as pd
 
+from .._state import grown
 from ..capture.model import columns_of
 from ..errors import ParameterError
-from ..taps import grown, positive_ns, wanted_flows
+from ..taps import positive_ns, wanted_flows
 
 __all__ = ["RateTable", "goodput", "throughput"]
 

@@ -8,9 +8,10 @@ import numba
 import numpy as np
 import pandas as pd
 
+from .._state import grown
 from ..capture.model import columns_of
 from ..errors import ParameterError
-from ..taps import grown, positive_ns
+from ..taps import positive_ns
 
 __all__ = ["LinkUtilisation", "link_utilisation"]
 
