@@ -32,7 +32,7 @@ bench: $(VENV)/.dev   ## what is measured against what; prints ratios
 	$(BIN)/python -m benchmarks
 
 notebooks: $(VENV)/.dev  ## write the .ipynb files from their .py sources
-	$(BIN)/jupytext --sync notebooks/*.py
+	$(BIN)/python notebooks/build.py
 
 clean:           ## remove what these targets made
 	rm -rf $(VENV) report.html build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
