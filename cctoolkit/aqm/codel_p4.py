@@ -1,0 +1,285 @@
+"""CoDel on programmable packet processors: Kundel et al., "P4-CoDel: Experiences on programmable data plane
+hardware" (2021).
+
+Three forms: the paper's Listing 1, its rewriting for pipelines (PISA, Intel Tofino; Listing 2 and Figure 4),
+and the one for network processors (NPU, section III-B).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numba
+import numpy as np
+
+from ..errors import ParameterError
+from .base import MARK, PASS, Aqm, delay_ns
+
+__all__ = ["NpuCoDel", "P4CoDel", "PisaCoDel", "math_unit"]
+
+_EXACT = 16  # counts with an entry of their own in the NPU's table
+_MASK = 0xFFFFFFFF
+
+
+@numba.njit(error_model="numpy")
+def bit_length(x):
+    """Position of the leading one, from 1; 0 for 0 (in P4: a longest-prefix match)."""
+    n = 0
+    while x > 0:
+        x >>= 1
+        n += 1
+    return n
+
+
+@numba.njit(error_model="numpy")
+def drop_gap(p, count):
+    """interval / sqrt(count), exactly or by the NPU's tables."""
+    if not p.by_table:
+        return int(p.interval_ns / math.sqrt(count))
+    if count <= _EXACT:
+        return p.exact_ns[count]
+    return p.class_ns[bit_length(count)]
+
+
+@numba.njit(error_model="numpy")
+def listing_1(p, s, stats, violated, now_ns):
+    """Listing 1 of the paper, from "if_1" to "if_4"; `violated`: the delay is not below the target."""
+    if not violated:  # if_1
+        s.dropping = False
+        return PASS
+    if not s.dropping:  # if_2
+        s.dropping = True
+        before = s.count
+        if s.count - s.last_count > 1 and now_ns - s.drop_next_ns < 16 * p.interval_ns:  # if_3
+            s.count -= s.last_count
+        else:
+            s.count = 1
+        s.drop_next_ns = now_ns + drop_gap(p, s.count)
+        s.last_count = before
+        stats.entered += 1
+        return PASS
+    if s.drop_next_ns <= now_ns:  # if_4
+        s.count += 1
+        s.drop_next_ns = now_ns + drop_gap(p, s.count)
+        stats.signals += 1
+        return MARK
+    return PASS
+
+
+class P4CoDel(Aqm):
+    """Listing 1 of the paper, on the delay of the packet that leaves.
+
+    It differs from RFC 8289's (:class:`~cctoolkit.aqm.CoDel`): the dropping state begins an interval before
+    the first drop, not with it, so the second drop follows after interval / sqrt(2) instead of a whole
+    interval; the next drop is at *now* + interval / sqrt(count), so lateness adds up; ``last_count`` is the
+    count before the entry, not after it.
+
+    Parameters
+    ----------
+    target_ms, interval_ms : float
+        TARGET and INTERVAL.
+    mtu_bytes : int
+        With fewer bytes than this in the queue it never drops (IFACE_MTU).
+
+    Notes
+    -----
+    With ECT a packet is marked instead; the paper only drops.
+    """
+
+    name: ClassVar[str] = "codel_p4"
+
+    target_ms: float = 5.0
+    interval_ms: float = 100.0
+    mtu_bytes: int = 1514
+
+    class State:
+        dropping = False
+        count = 0
+        last_count = 0
+        drop_next_ns = 0
+
+    class Stats:
+        entered = 0  # times the dropping state was entered
+        signals = 0  # packets dropped or marked
+
+    def check(self) -> None:
+        name = type(self).__name__
+        if self.target_ms <= 0:
+            raise ParameterError(f"{name}.target_ms: has to be above 0")
+        if self.interval_ms <= self.target_ms:
+            raise ParameterError(f"{name}.interval_ms: has to be above target_ms")
+
+    def derived(self) -> dict[str, Any]:
+        """The NPU's tables, and whether they are used."""
+        interval = self.interval_ms * 1e6
+        exact = [0] + [int(interval / math.sqrt(n)) for n in range(1, _EXACT + 1)]
+        # by the position of the leading one
+        classes = [0] + [int(interval / math.sqrt(2.0**n)) for n in range(63)]
+        return {"by_table": False, "exact_ns": np.array(exact), "class_ns": np.array(classes)}
+
+    @staticmethod
+    def on_dequeue(p, s, stats, queue, packet, now_ns):
+        violated = now_ns - packet.enqueued_ns >= p.target_ns and queue.bytes >= p.mtu_bytes
+        return listing_1(p, s, stats, violated, now_ns)
+
+
+class NpuCoDel(Aqm):
+    """Listing 1 before the queue, with a table for the square root (section III-B, network processors).
+
+    After the queue nothing can be programmed there, so the packet that comes is dropped, on the delay of the
+    queue at this time (how long its head has waited), not on its own. The queue is known in packets only.
+    Square root: a table for `count` 1 to 16, beyond it the number of leading zeros; in a class of counts it
+    is that of the smallest, as in the published tables, so gaps are up to sqrt(2) too long.
+
+    Parameters
+    ----------
+    target_ms, interval_ms : float
+        TARGET and INTERVAL.
+
+    Notes
+    -----
+    Not modelled: several processors of the NPU that change the state at the same time. With ECT a packet is
+    marked instead; the paper only drops.
+    """
+
+    name: ClassVar[str] = "codel_npu"
+
+    target_ms: float = 5.0
+    interval_ms: float = 100.0
+
+    class State(P4CoDel.State):
+        pass
+
+    class Stats(P4CoDel.Stats):
+        pass
+
+    def check(self) -> None:
+        P4CoDel.check(self)  # type: ignore[arg-type]  # same parameters
+
+    def derived(self) -> dict[str, Any]:
+        """The tables of :meth:`P4CoDel.derived`, in use."""
+        return P4CoDel.derived(self) | {"by_table": True}  # type: ignore[arg-type]  # same parameters
+
+    @staticmethod
+    def on_enqueue(p, s, stats, queue, packet, now_ns):
+        violated = queue.packets > 0 and delay_ns(queue, now_ns) >= p.target_ns
+        return listing_1(p, s, stats, violated, now_ns)
+
+
+def math_unit(interval_ns: int) -> tuple[np.ndarray, int]:
+    """Table and scale that let Tofino's math unit give interval / sqrt(count).
+
+    The math unit finds m (4 to 15) and k with count = m/8 · 4**k, bits below m cut off, and answers
+    ``table[m] * 2**scale / 2**k``; entries have 8 bits, those for m below 4 are never used.
+    """
+    scale = max(0, math.ceil(math.log2(interval_ns * math.sqrt(2) / 255.5)))
+    return np.array([0] * 4 + [round(interval_ns / math.sqrt(m / 8) / 2**scale) for m in range(4, 16)]), scale
+
+
+@numba.njit(error_model="numpy")
+def math_unit_gap(p, count):
+    """interval / sqrt(count) by the math unit: -0.7 % to +12.5 % off."""
+    m, k = count << 3, 0
+    while m > 15:
+        m >>= 2
+        k += 1
+    return (p.table[m] << p.scale) >> k
+
+
+@numba.njit(error_model="numpy")
+def due(p, now_ns, drop_next_ns):
+    """drop_next <= now, with the timestamps the chip has."""
+    if not p.wrap:
+        return drop_next_ns <= now_ns
+    if p.signed:
+        return ((now_ns - drop_next_ns) & _MASK) < 0x80000000
+    return drop_next_ns <= (now_ns & _MASK)
+
+
+class PisaCoDel(Aqm):
+    """CoDel for a pipeline without backward flow (Listing 2, Figure 4): one stateful ALU a stage, one access
+    a packet.
+
+    The rule ``if_3`` (start again at the last drop rate) does not fit and is left out, and 1/sqrt comes from
+    the math unit (:func:`math_unit`), off by -0.7 to +12.5 percent. The rest is Listing 1.
+
+    Parameters
+    ----------
+    target_ms, interval_ms : float
+        TARGET and INTERVAL.
+    mtu_bytes : int
+        With fewer bytes than this in the queue it never drops; 0 for the published Tofino program, which
+        does not look.
+    from_now : bool
+        The next drop is at *now* + interval / sqrt(count), as in the paper; otherwise at the last one's time
+        + that, as in the published Tofino program.
+    wrap : bool
+        Timestamps have 32 bits, as in a stateful ALU, and start again every 4.29 s.
+    signed : bool
+        With `wrap`: compare signed differences, which is right as long as packets that violate the target
+        come less than 2.1 s apart. Otherwise plain comparison: packets in a row are dropped
+        shortly before the clock wraps, or none for up to 4.29 s after it.
+
+    Notes
+    -----
+    With ECT a packet is marked instead; the paper only drops. The second ALU runs on every packet there,
+    here only while the target is violated: what it does otherwise is never seen, as a new violation resets
+    it. On the chip a packet dropped here has passed the shaper; here, it takes no time on the link.
+    """
+
+    name: ClassVar[str] = "codel_pisa"
+
+    target_ms: float = 5.0
+    interval_ms: float = 100.0
+    mtu_bytes: int = 1514
+    from_now: bool = True
+    wrap: bool = False
+    signed: bool = True
+
+    class State:
+        dropping = False  # first stateful ALU
+        count = 0  # second
+        drop_next_ns = 0
+
+    class Stats:
+        entered = 0  # times the dropping state was entered
+        signals = 0  # packets dropped or marked
+
+    def check(self) -> None:
+        if self.target_ms <= 0:
+            raise ParameterError("PisaCoDel.target_ms: has to be above 0")
+        if not self.target_ms < self.interval_ms < 2000:
+            raise ParameterError("PisaCoDel.interval_ms: has to be above target_ms and below 2000")
+
+    def derived(self) -> dict[str, Any]:
+        """The math unit's table and scale."""
+        table, scale = math_unit(round(self.interval_ms * 1e6))
+        return {"table": table, "scale": scale}
+
+    @staticmethod
+    def on_dequeue(p, s, stats, queue, packet, now_ns):
+        # f_1
+        violated = now_ns - packet.enqueued_ns >= p.target_ns and queue.bytes >= p.mtu_bytes
+        # first stateful ALU
+        first = violated and not s.dropping
+        s.dropping = violated
+        if not violated:
+            return PASS
+        # second stateful ALU
+        if first:
+            s.count = 1
+            s.drop_next_ns = now_ns + p.interval_ns
+            stats.entered += 1
+            drop = False
+        else:
+            drop = due(p, now_ns, s.drop_next_ns)
+            if drop:
+                s.count += 1
+                s.drop_next_ns = (now_ns if p.from_now else s.drop_next_ns) + math_unit_gap(p, s.count)
+        if p.wrap:
+            s.drop_next_ns &= _MASK
+        if drop:
+            stats.signals += 1
+            return MARK
+        return PASS
