@@ -1,0 +1,51 @@
+"""FQ-CoDel: RFC 8290. A queue for each flow, deficit round robin with priority for new flows, CoDel in each."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numba
+
+from .base import MARK, PASS
+from .codel import CoDel
+
+__all__ = ["FqCoDel"]
+
+_codel = numba.njit(error_model="numpy")(CoDel.on_dequeue)
+
+
+class FqCoDel(CoDel):
+    """CoDel for the queues of the scheduler ``"fq"``, which this class brings with it (RFC 8290).
+
+    What section 4 says of queues, quantum, lists of new and old flows, and the limit over all queues is the
+    scheduler's: see ``quantum_bytes``, ``fq_queues`` and the buffer of
+    :class:`~cctoolkit.scenario.Bottleneck`.
+
+    Parameters
+    ----------
+    target_ms, interval_ms : float
+        Sections 5.2.1 and 5.2.2.
+    mtu_bytes : int
+        Below one packet of this size in its own queue CoDel never drops. (Linux looks at the bytes of all
+        queues together.)
+    ce_threshold_ms : float
+        Section 5.2.7: packets with ECT that have waited longer are all marked (for DCTCP); 0: none.
+
+    Notes
+    -----
+    Each queue has RFC 8289's CoDel; Linux's fq_codel has the arithmetic of
+    :class:`~cctoolkit.aqm.LinuxCoDel`. The quantum is charged for packets that leave, not for those that
+    CoDel drops (as in Linux).
+    """
+
+    name: ClassVar[str] = "fq_codel"
+    scheduler: ClassVar[str | None] = "fq"
+
+    ce_threshold_ms: float = 0.0
+
+    @staticmethod
+    def on_dequeue(p, s, stats, queue, packet, now_ns):
+        verdict = _codel(p, s, stats, queue, packet, now_ns)
+        if verdict == PASS and packet.ecn != 0 and now_ns - packet.enqueued_ns > p.ce_threshold_ns > 0:
+            return MARK
+        return verdict
