@@ -1,0 +1,130 @@
+"""PIE, proportional integral controller enhanced: RFC 8033."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numba
+
+from ..errors import ParameterError
+from .base import DROP, MARK, PASS, Aqm, delay_ns, random
+
+__all__ = ["Pie"]
+
+
+@numba.njit(error_model="numpy")
+def tuning(probability):
+    """RFC 8033, section 4.2: small probabilities are changed by small steps."""
+    if probability < 0.000001:
+        return 1 / 2048
+    if probability < 0.00001:
+        return 1 / 512
+    if probability < 0.0001:
+        return 1 / 128
+    if probability < 0.001:
+        return 1 / 32
+    if probability < 0.01:
+        return 1 / 8
+    if probability < 0.1:
+        return 1 / 2
+    return 1.0
+
+
+class Pie(Aqm):
+    """Drops arriving packets with a probability that a PI controller sets from the queue's delay (RFC 8033).
+
+    Parameters
+    ----------
+    target_ms : float
+        QDELAY_REF.
+    update_ms : float
+        T_UPDATE.
+    alpha, beta : float
+        Gains, Hz (section 4.2).
+    burst_ms : float
+        MAX_BURST: after calm, nothing is dropped for so long (section 4.4).
+    ecn_limit : float
+        MARK_ECNTH: above this probability packets with ECT are dropped too (section 5.1).
+    derandomise : bool
+        Avoid drops too close together or too far apart (section 5.4).
+    mean_packet_bytes : int
+        With two packets of this size in the queue or less it never drops (section 4.1).
+
+    Notes
+    -----
+    The delay is what the packet at the head has waited (timestamps, one of the choices of section 4.3), not
+    length over an estimated rate. Section 5.3 (switching PIE off and on with the queue's length) is left
+    out, as optional. Linux adds 2 percent to the probability while the delay is above 250 ms; the RFC does
+    not.
+    """
+
+    name: ClassVar[str] = "pie"
+
+    target_ms: float = 15.0
+    update_ms: float = 15.0
+    alpha: float = 0.125
+    beta: float = 1.25
+    burst_ms: float = 150.0
+    ecn_limit: float = 0.1
+    derandomise: bool = True
+    mean_packet_bytes: int = 1514
+
+    class State:
+        probability = 0.0
+        accumulated = 0.0  # sum of probabilities since the last drop
+        old_delay_ns = 0
+        burst_ns = 0  # time left in which nothing is dropped
+
+    class Stats:
+        signals = 0
+
+    def check(self) -> None:
+        if self.target_ms <= 0 or self.update_ms <= 0:
+            raise ParameterError("Pie.target_ms and Pie.update_ms: have to be above 0")
+
+    def initial(self) -> dict[str, int]:
+        """The burst allowance is there from the start."""
+        return {"burst_ns": round(self.burst_ms * 1e6)}
+
+    @staticmethod
+    def on_enqueue(p, s, stats, queue, packet, now_ns):
+        if s.burst_ns > 0:  # section 4.4
+            return PASS
+        # Section 4.1: no random drop while the queue is short or was so
+        if s.old_delay_ns < p.target_ns // 2 and s.probability < 0.2:
+            return PASS
+        if queue.bytes <= 2 * p.mean_packet_bytes:
+            return PASS
+        if p.derandomise:  # section 5.4
+            if s.probability == 0:
+                s.accumulated = 0.0
+            s.accumulated += s.probability
+            if s.accumulated < 0.85:
+                return PASS
+            if s.accumulated < 8.5 and random(queue) >= s.probability:
+                return PASS
+        elif random(queue) >= s.probability:
+            return PASS
+        s.accumulated = 0.0
+        stats.signals += 1
+        return MARK if s.probability <= p.ecn_limit else DROP  # section 5.1
+
+    @staticmethod
+    def on_update(p, s, stats, queue, packet, now_ns):
+        # Section 4.2
+        delay = delay_ns(queue, now_ns)
+        step = p.alpha * (delay - p.target_ns) * 1e-9 + p.beta * (delay - s.old_delay_ns) * 1e-9
+        step *= tuning(s.probability)
+        if s.probability >= 0.1:
+            step = min(step, 0.02)  # section 5.5
+        s.probability += step
+        if delay == 0 and s.old_delay_ns == 0:
+            s.probability *= 0.98  # congestion has gone
+        s.probability = min(max(s.probability, 0.0), 1.0)
+        queue.probability = s.probability
+        # Section 4.4
+        s.burst_ns = max(0, s.burst_ns - p.update_ns)
+        if s.probability == 0 and delay < p.target_ns // 2 and s.old_delay_ns < p.target_ns // 2:
+            s.burst_ns = p.burst_ns
+        s.old_delay_ns = delay
+        return PASS
