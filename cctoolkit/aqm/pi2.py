@@ -1,0 +1,181 @@
+"""PI2: De Schepper et al., "PI²: A linearized AQM for both classic and scalable TCP" (CoNEXT 2016), one
+queue.
+
+Also as on the Tofino switch: Gombos et al., "Active queue management on the Tofino programmable switch: the
+(Dual)PI2 case" (ICC 2022), as used by de Almeida et al., "Evaluating L4S framework performance with
+programmable data plane hardware" (2024).
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numba
+import numpy as np
+
+from ..errors import ParameterError
+from .base import MARK, PASS, Aqm, delay_ns, random
+
+__all__ = ["Pi2", "TofinoPi2", "pi_step"]
+
+
+@numba.njit(error_model="numpy")
+def pi_step(probability, delay, old_delay, target, alpha, beta):
+    """The controller's new probability: plus alpha (delay - target) + beta (delay - old delay); delays in ns.
+
+    Equation (2) of de Almeida et al. has both differences the other way round, and would let the probability
+    fall as the delay grows; these are the signs of the PI² paper and of RFC 9332.
+    """
+    step = alpha * (delay - target) + beta * (delay - old_delay)
+    return min(max(probability + step * 1e-9, 0.0), 1.0)
+
+
+@numba.njit(error_model="numpy")
+def is_scalable(packet):
+    """ECT(1) or CE (RFC 9331, section 5.1). The published programs look at a bit of the DSCP or at any ECT."""
+    return packet.ecn % 2 == 1
+
+
+@numba.njit(error_model="numpy")
+def signal(probability, coupling, queue, packet):
+    """Scalable packets with `coupling` times the probability, classic ones with its square: two draws have to agree."""
+    if is_scalable(packet):
+        return random(queue) < coupling * probability
+    return max(random(queue), random(queue)) < probability
+
+
+class Pi2(Aqm):
+    """A PI controller whose output is squared for classic traffic and multiplied for scalable traffic.
+
+    Decides on arrival, on the delay of the packet at the head when the controller last ran.
+
+    Parameters
+    ----------
+    target_ms, update_ms : float
+        Of the controller.
+    alpha, beta : float
+        Its gains, Hz.
+    coupling : float
+        Factor for scalable packets (k).
+
+    Notes
+    -----
+    Probabilities go up to 1; Linux's first PI2 stopped at 25 percent for classic traffic and left the rest
+    to tail drop.
+    """
+
+    name: ClassVar[str] = "pi2"
+
+    target_ms: float = 20.0
+    update_ms: float = 15.0
+    alpha: float = 0.3125
+    beta: float = 3.125
+    coupling: float = 2.0
+
+    class State:
+        probability = 0.0  # p', before squaring
+        old_delay_ns = 0
+
+    class Stats:
+        classic = 0  # signals
+        scalable = 0
+
+    def check(self) -> None:
+        if self.target_ms <= 0 or self.update_ms <= 0:
+            raise ParameterError("Pi2.target_ms and Pi2.update_ms: have to be above 0")
+
+    @staticmethod
+    def on_enqueue(p, s, stats, queue, packet, now_ns):
+        if not signal(s.probability, p.coupling, queue, packet):
+            return PASS
+        if is_scalable(packet):
+            stats.scalable += 1
+        else:
+            stats.classic += 1
+        return MARK
+
+    @staticmethod
+    def on_update(p, s, stats, queue, packet, now_ns):
+        delay = delay_ns(queue, now_ns)
+        s.probability = pi_step(s.probability, delay, s.old_delay_ns, p.target_ns, p.alpha, p.beta)
+        s.old_delay_ns = delay
+        queue.probability = s.probability
+        return PASS
+
+
+class TofinoPi2(Aqm):
+    """PI2 on a Tofino: decided and dropped at egress, the controller in the control plane.
+
+    The control plane reads the delay of the packet that left last; the new probability reaches the data plane
+    `control_plane_ms` later.
+
+    Parameters
+    ----------
+    target_ms, update_ms, alpha, beta, coupling
+        As for :class:`Pi2`.
+    control_plane_ms : float
+        From reading the delay to the new probability in force. The papers give no number.
+
+    Notes
+    -----
+    On the chip a packet dropped at egress has passed the shaper, so its time on the link is lost; here it
+    takes no time.
+    """
+
+    name: ClassVar[str] = "pi2_tofino"
+
+    target_ms: float = 20.0
+    update_ms: float = 15.0
+    alpha: float = 0.3125
+    beta: float = 3.125
+    coupling: float = 2.0
+    control_plane_ms: float = 1.0
+
+    class State:
+        computed = 0.0  # p' in the control plane
+        old_delay_ns = 0
+        probability = 0.0  # p' in the data plane
+        waiting = 0  # updates on their way there, the oldest at `first`
+        first = 0
+
+    class Stats:
+        classic = 0  # signals
+        scalable = 0
+
+    def check(self) -> None:
+        if self.target_ms <= 0 or self.update_ms <= 0:
+            raise ParameterError("TofinoPi2.target_ms and TofinoPi2.update_ms: have to be above 0")
+
+    def initial(self) -> dict[str, Any]:
+        """Room for the updates that can be on their way at once."""
+        room = int(self.control_plane_ms / self.update_ms) + 2
+        return {"update_p": np.zeros(room), "update_at_ns": np.zeros(room, np.int64)}
+
+    @staticmethod
+    def on_dequeue(p, s, stats, queue, packet, now_ns):
+        while s.waiting > 0 and s.update_at_ns[s.first] <= now_ns:
+            s.probability = s.update_p[s.first]
+            s.first = (s.first + 1) % len(s.update_p)
+            s.waiting -= 1
+        queue.probability = s.probability
+        if not signal(s.probability, p.coupling, queue, packet):
+            return PASS
+        if is_scalable(packet):
+            stats.scalable += 1
+        else:
+            stats.classic += 1
+        return MARK
+
+    @staticmethod
+    def on_update(p, s, stats, queue, packet, now_ns):
+        delay = queue.last_delay_ns
+        s.computed = pi_step(s.computed, delay, s.old_delay_ns, p.target_ns, p.alpha, p.beta)
+        s.old_delay_ns = delay
+        if s.waiting == len(s.update_p):  # nothing left for so long that the oldest is superseded
+            s.first = (s.first + 1) % len(s.update_p)
+            s.waiting -= 1
+        last = (s.first + s.waiting) % len(s.update_p)
+        s.update_p[last] = s.computed
+        s.update_at_ns[last] = now_ns + p.control_plane_ns
+        s.waiting += 1
+        return PASS
