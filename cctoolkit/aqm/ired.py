@@ -1,0 +1,135 @@
+"""iRED, ingress random early detection: de Almeida et al., "Evaluating L4S framework performance with
+programmable data plane hardware" (2024), section 4.1, after de Almeida et al., "iRED" (CNSM 2022)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..errors import ParameterError
+from .base import DROP, MARK, PASS, Aqm, random
+from .pi2 import is_scalable
+
+__all__ = ["IRed"]
+
+
+class IRed(Aqm):
+    """RED split in two: egress decides, ingress drops the next classic packet; scalable packets are marked.
+
+    At egress each packet moves the average of its queue's delay (or depth). Between the thresholds the
+    probability rises linearly from 0 to 1. A scalable packet is marked with twice this probability. A
+    classic one is never touched at egress: with the square of the probability it sends a notification (48
+    bytes) round to ingress, where it raises a flag; the next classic packet for this queue is dropped and
+    lowers it.
+
+    Parameters
+    ----------
+    measure : str
+        What is averaged: ``"delay"`` or ``"depth"`` (packets).
+    min_ms, max_ms : float
+        Thresholds of the delay.
+    min_packets, max_packets : float
+        Thresholds of the depth.
+    weight : float
+        Of the newest value in the average, equation (1); a half is a shift.
+    coupling : float
+        Factor for scalable packets (k).
+    square : bool
+        Square the probability for classic packets, as the coupling of the paper's section 3.2 says;
+        otherwise they have the probability itself, as in the published program.
+    recirculation_us : float
+        From the decision at egress until the flag is up at ingress.
+    max_notifications : int
+        That can be on their way at once; what is more is lost.
+
+    Notes
+    -----
+    Scalable is ECT(1) or CE (RFC 9331); the published program tests a bit of the DSCP. There, scalable
+    packets do not drop but lower the flag as they pass, the thresholds of 20 and 40 ms do not fit their 16
+    bits, and the probability is a counter that each packet moves by one; none of this is in the paper, nor
+    here. Average and flag belong to a queue: with one queue for both kinds of traffic they share them; with
+    two (as on the switch) choose ``scheduler="drr"`` and ``Flow.queue``. Classic packets are dropped even
+    with ECT(0).
+    """
+
+    name: ClassVar[str] = "ired"
+
+    measure: str = "delay"
+    min_ms: float = 20.0
+    max_ms: float = 40.0
+    min_packets: float = 200.0
+    max_packets: float = 400.0
+    weight: float = 0.5
+    coupling: float = 2.0
+    square: bool = True
+    recirculation_us: float = 1.0
+    max_notifications: int = 256
+
+    class State:
+        average = 0.0  # ns or packets
+        flag = False  # at ingress: drop the next classic packet
+        waiting = 0  # notifications on their way, the oldest at `first`
+        first = 0
+
+    class Stats:
+        notifications = 0
+        lost_notifications = 0
+        drops = 0
+        marks = 0
+
+    def check(self) -> None:
+        if self.measure not in ("delay", "depth"):
+            raise ParameterError(f"IRed.measure: {self.measure!r} is neither delay nor depth")
+        if self.max_ms <= self.min_ms:
+            raise ParameterError("IRed.max_ms: has to be above min_ms")
+        if self.max_packets <= self.min_packets:
+            raise ParameterError("IRed.max_packets: has to be above min_packets")
+        if not 0 < self.weight <= 1:
+            raise ParameterError("IRed.weight: has to be above 0 and at most 1")
+        if self.max_notifications == 0:
+            raise ParameterError("IRed.max_notifications: has to be above 0")
+
+    def derived(self) -> dict[str, Any]:
+        """The thresholds of what is measured."""
+        if self.measure == "delay":
+            return {"by_depth": False, "low": self.min_ms * 1e6, "high": self.max_ms * 1e6}
+        return {"by_depth": True, "low": self.min_packets, "high": self.max_packets}
+
+    def initial(self) -> dict[str, Any]:
+        """Notifications on their way."""
+        return {"arrives_ns": np.zeros(self.max_notifications, np.int64)}
+
+    @staticmethod
+    def on_dequeue(p, s, stats, queue, packet, now_ns):
+        # Decision module (egress)
+        value = float(queue.packets) if p.by_depth else float(now_ns - packet.enqueued_ns)
+        s.average = p.weight * value + (1 - p.weight) * s.average  # equation (1)
+        probability = min(max((s.average - p.low) / (p.high - p.low), 0.0), 1.0)
+        queue.probability = probability
+        if is_scalable(packet):
+            if random(queue) < p.coupling * probability:
+                stats.marks += 1
+                return MARK
+            return PASS
+        if random(queue) < (probability**2 if p.square else probability):
+            stats.notifications += 1
+            if s.waiting < p.max_notifications:
+                s.arrives_ns[(s.first + s.waiting) % p.max_notifications] = now_ns + p.recirculation_ns
+                s.waiting += 1
+            else:
+                stats.lost_notifications += 1
+        return PASS
+
+    @staticmethod
+    def on_enqueue(p, s, stats, queue, packet, now_ns):
+        # Action module (ingress)
+        while s.waiting > 0 and s.arrives_ns[s.first] <= now_ns:
+            s.flag = True
+            s.first = (s.first + 1) % p.max_notifications
+            s.waiting -= 1
+        if s.flag and not is_scalable(packet):
+            s.flag = False
+            stats.drops += 1
+            return DROP
+        return PASS
