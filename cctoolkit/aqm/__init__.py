@@ -65,8 +65,17 @@ Helpers are functions with ``@numba.njit`` in the same file. Division by zero gi
 from __future__ import annotations
 
 from ..algorithm import AlgorithmError
+from .abc import Abc, IntegerAbc
 from .base import DROP, MARK, PACKET, PASS, QUEUE, Aqm, delay_ns, peer, random
 from .codel import CoDel
+from .codel_linux import LinuxCoDel
+from .codel_p4 import NpuCoDel, P4CoDel, PisaCoDel
+from .dualpi2 import DualPi2
+from .fq_codel import FqCoDel
+from .ired import IRed
+from .pi2 import Pi2, TofinoPi2
+from .pie import Pie
+from .red import Red
 from .tail_drop import TailDrop
 
 __all__ = [
@@ -75,10 +84,23 @@ __all__ = [
     "PACKET",
     "PASS",
     "QUEUE",
+    "Abc",
     "AlgorithmError",
     "Aqm",
     "CoDel",
+    "DualPi2",
+    "FqCoDel",
+    "IRed",
+    "IntegerAbc",
+    "LinuxCoDel",
+    "NpuCoDel",
+    "P4CoDel",
+    "Pi2",
+    "Pie",
+    "PisaCoDel",
+    "Red",
     "TailDrop",
+    "TofinoPi2",
     "delay_ns",
     "peer",
     "random",
