@@ -13,14 +13,21 @@ __version__ = "0.1.0.dev0"
 
 #: Public names and the modules they live in.
 _WHERE = {
+    "AlgorithmError": "algorithm",
+    "Bottleneck": "scenario",
     "Capture": "capture.model",
     "CountMinSketch": "sketch",
     "DataPlaneTables": "rtt",
+    "Flow": "scenario",
     "FlowStatistics": "flows",
     "LongFlows": "sketch",
     "PcapWriter": "capture.writer",
+    "Queue": "scenario",
     "RttPairing": "rtt",
+    "Run": "run",
+    "Scenario": "scenario",
     "Selection": "capture.selection",
+    "Simulation": "sim.simulation",
     "SlotTable": "slots",
     "cdf": "metrics",
     "compute_slots": "slots",
@@ -34,28 +41,36 @@ _WHERE = {
     "jain_index": "metrics",
     "jain_over_time": "metrics",
     "link_utilisation": "metrics",
+    "load_run": "run",
     "long_flows": "sketch",
     "queue_delay": "metrics",
     "queue_loss": "metrics",
     "read_capture": "capture.reader",
+    "read_scenario": "scenario",
     "rtt_samples": "rtt",
     "rtt_summary": "rtt",
     "rtt_unfairness": "metrics",
+    "run_sweep": "sim.sweep",
     "share_difference": "metrics",
+    "simulate": "sim.simulation",
     "summarise": "summary",
+    "sweep": "scenario",
     "synth_mawi": "synth",
     "throughput": "metrics",
     "write_pcap": "capture.writer",
 }
-_MODULES = ("capture", "errors", "explore", "metrics", "plot", "report", "schema")
+_MODULES = ("aqm", "capture", "cca", "errors", "explore", "metrics", "plot", "report", "schema")
 
 __all__ = list(_WHERE) + list(_MODULES)
 
 if TYPE_CHECKING:
+    from . import aqm as aqm
+    from . import cca as cca
     from . import errors as errors
     from . import metrics as metrics
     from . import plot as plot
     from . import schema as schema
+    from .algorithm import AlgorithmError as AlgorithmError
     from .capture.filtering import filter_capture as filter_capture
     from .capture.mawi import fetch_mawi as fetch_mawi
     from .capture.mawi import find_trace as find_trace
@@ -82,6 +97,17 @@ if TYPE_CHECKING:
     from .rtt import RttPairing as RttPairing
     from .rtt import rtt_samples as rtt_samples
     from .rtt import rtt_summary as rtt_summary
+    from .run import Run as Run
+    from .run import load_run as load_run
+    from .scenario import Bottleneck as Bottleneck
+    from .scenario import Flow as Flow
+    from .scenario import Queue as Queue
+    from .scenario import Scenario as Scenario
+    from .scenario import read_scenario as read_scenario
+    from .scenario import sweep as sweep
+    from .sim.simulation import Simulation as Simulation
+    from .sim.simulation import simulate as simulate
+    from .sim.sweep import run_sweep as run_sweep
     from .sketch import CountMinSketch as CountMinSketch
     from .sketch import LongFlows as LongFlows
     from .sketch import long_flows as long_flows

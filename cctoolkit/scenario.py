@@ -422,7 +422,7 @@ class Scenario:
 
     def to_dict(self) -> dict[str, Any]:
         """As nested dicts, lists and plain values, without what has its default."""
-        return _plain(self)
+        return plain(self)
 
     def to_toml(self) -> str:
         """As TOML text that :func:`read_scenario` reads."""
@@ -444,9 +444,9 @@ def _replaced(obj: Any, path: list[str], value: Any, whole: str) -> Any:
     return dataclasses.replace(obj, **{key: _replaced(getattr(obj, key), rest, value, whole)})
 
 
-def _plain(obj: Any) -> Any:
+def plain(obj: Any) -> Any:
     if isinstance(obj, Aqm | Cca):
-        given = {k: _plain(v) for k, v in obj.parameters().items() if v != getattr(type(obj), k, None)}
+        given = {k: plain(v) for k, v in obj.parameters().items() if v != getattr(type(obj), k, None)}
         return {"name": obj.name, **given} if given else obj.name
     if dataclasses.is_dataclass(obj):
         out = {}
@@ -454,10 +454,10 @@ def _plain(obj: Any) -> Any:
             value = getattr(obj, f.name)
             default = f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
             if value is not None and value != default:
-                out[f.name] = _plain(value)
+                out[f.name] = plain(value)
         return out
     if isinstance(obj, tuple | list):
-        return [_plain(x) for x in obj]
+        return [plain(x) for x in obj]
     return obj
 
 
@@ -502,6 +502,8 @@ def _built(cls: type, table: Any, where: str) -> Any:
     except TypeError as err:  # a field without default is missing
         raise ParameterError(f"{where}: {str(err).split('__init__() ')[-1]}") from None
     except ParameterError as err:
+        if cls is Scenario:  # its fields are the whole path
+            raise
         kind = cls.__name__.lower()
         text = str(err)
         raise ParameterError(

@@ -10,6 +10,7 @@ from .cdfs import completion_cdf, rtt_cdf
 from .delays import queue_delay, rtt
 from .occupancy import cbiq
 from .rates import BIG_SHARE, throughput
+from .runs import queue, window
 from .sequence import bytes_in_flight, time_sequence
 from .source import Names
 from .stacking import stack
@@ -21,6 +22,7 @@ __all__ = [
     "bytes_in_flight",
     "cbiq",
     "completion_cdf",
+    "queue",
     "queue_delay",
     "rtt",
     "rtt_cdf",
@@ -29,4 +31,5 @@ __all__ = [
     "thin_rows",
     "throughput",
     "time_sequence",
+    "window",
 ]

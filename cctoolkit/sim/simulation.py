@@ -20,7 +20,7 @@ from ..scenario import Flow, Scenario
 from . import layout
 from .engine import BROKEN, FULL, PAUSED, run
 from .layout import DROPS, LINE, NEVER, NODE, PLACE, PORT, ROW, SEGMENT, SENDER, SLOT
-from .taps import Taps
+from .taps import Taps, flow_keys
 
 __all__ = ["Simulation", "simulate"]
 
@@ -381,6 +381,11 @@ class Simulation:
                 "end_s": np.where(s["end_ns"] >= 0, s["end_ns"] / 1e9, np.nan),
                 "completion_s": np.where((s["end_ns"] >= 0) & s["fin"], seconds / 1e9, np.nan),
                 "queue": s["queue"],
+                "acked_bytes": np.maximum(
+                    f["una"] * f["mss_bytes"]
+                    - np.where(f["una"] >= s["limit"], f["mss_bytes"] - s["last_bytes"], 0),
+                    0,
+                ),
                 "received_bytes": s["received_bytes"],
                 "goodput_mbps": s["received_bytes"] * 8e3 / seconds,
                 "sent_packets": s["sent"],
@@ -479,7 +484,9 @@ class Simulation:
         return Run(
             scenario=self.scenario,
             made_by=f"cctoolkit {__version__} simulator",
+            name=self.scenario.name or "run",
             flows=self.flows,
+            labels=self._labels(),
             queues=self.queues,
             flow_series=self._series(0, "flow_id", len(self._flow_specs)),
             queue_series=self._series(1, "queue", len(self._arrays["queues"])),
@@ -489,6 +496,35 @@ class Simulation:
             egress=egress,
             drops=drops,
             events=int(self._arrays["port"]["events"][0]),
+        )
+
+    def _labels(self) -> pd.DataFrame:
+        specs, flows = self._flow_specs, self.flows
+        keys = flow_keys(specs, np.arange(len(specs)))
+        tcp = np.array([not f.is_udp for f in specs])
+        ends = flows.end_s.fillna(self.now_s).to_numpy()
+
+        def known(column: pd.Series) -> pd.Series:
+            return pd.Series(np.where(tcp, column, np.nan)).astype("Float64")
+
+        return pd.DataFrame(
+            {
+                "flow_id": keys.flow_id,
+                "src": keys.src_text(),
+                "dst": keys.dst_text(),
+                "sport": keys.sport,
+                "dport": keys.dport,
+                "protocol": keys.protocol,
+                "kind": ["udp" if f.is_udp else "bulk" if f.bytes is None else "transfer" for f in specs],
+                "data_from": "src",
+                "cca": ["" if f.is_udp else f.cca_name for f in specs],
+                "base_rtt_ms": flows.base_rtt_ms.astype("Float64"),
+                "start_ns": pd.array([round(f.start_s * 1e9) for f in specs], "Int64"),
+                "stop_ns": pd.array(np.rint(ends * 1e9).astype(np.int64), "Int64"),
+                "bytes_acked": known(flows.acked_bytes),
+                "retransmits": known(flows.retransmits),
+                "min_rtt_us": known(flows.min_rtt_ms * 1e3),
+            }
         )
 
     def _series(self, which: int, key: str, n: int) -> pd.DataFrame:

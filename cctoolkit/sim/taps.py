@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
@@ -12,7 +10,7 @@ from ..scenario import Flow, Scenario
 from ..schema import PACKETS
 from .layout import WHY
 
-__all__ = ["Taps"]
+__all__ = ["Taps", "flow_keys"]
 
 _FIRST_PORT = 10_000
 _PORTS = 50_000
@@ -20,10 +18,7 @@ _WINDOW_SCALE = 10
 
 
 class Taps:
-    """Collects rows and makes captures of them.
-
-    Flow `i` goes from 10.1.x.y, port 10000 and up, to 10.2.x.y, port 5001, and has flow number `i`.
-    """
+    """Collects rows and makes captures of them; flow `i` of the scenario has flow number `i`."""
 
     def __init__(self, flows: list[Flow], rng: np.random.Generator) -> None:
         n = len(flows)
@@ -82,7 +77,7 @@ class Taps:
     def _capture(self, name: str, columns: dict[str, np.ndarray], scenario: Scenario) -> Capture:
         ts = columns["ts_ns"]
         n = len(ts)
-        keys = self._keys(np.unique(columns["flow_id"]))
+        keys = flow_keys(self._specs, np.unique(columns["flow_id"]))
         wire = int(columns["wire_bytes"].sum(dtype=np.int64))
         udp = int((columns["tcp_flags"] == 0).sum())
         meta = CaptureMeta(
@@ -100,39 +95,28 @@ class Taps:
         )
         return Capture(columns, keys, meta)
 
-    def _keys(self, flow_id: np.ndarray) -> FlowKeys:
-        n = len(flow_id)
-        i = flow_id.astype(np.int64)
-        src, dst = np.zeros((n, 16), np.uint8), np.zeros((n, 16), np.uint8)
-        for address, second in ((src, 1), (dst, 2)):
-            address[:, 0], address[:, 1] = 10, second
-            address[:, 2], address[:, 3] = (i // 250) % 250, i % 250 + 1
-        udp = np.array([self._specs[k].is_udp for k in i], np.bool_).reshape(n)
-        mss = np.array([self._specs[k].packet_bytes - 54 for k in i], np.uint16).reshape(n)
-        tcp2 = np.repeat(~udp[:, None], 2, axis=1)
-        return FlowKeys(
-            flow_id=flow_id.astype(np.uint32),
-            ip_version=np.full(n, 4, np.uint8),
-            protocol=np.where(udp, 17, 6).astype(np.uint8),
-            sport=(_FIRST_PORT + i % _PORTS).astype(np.uint16),
-            dport=np.full(n, 5001, np.uint16),
-            src=src,
-            dst=dst,
-            saw_syn=~udp,
-            mss=np.where(tcp2, mss[:, None], 0).astype(np.uint16),
-            window_scale=np.where(tcp2, _WINDOW_SCALE, 255).astype(np.uint8),
-            sack_permitted=tcp2,
-        )
 
-
-def empty_drops() -> Any:
-    """The drops table without rows."""
-    return pd.DataFrame(
-        {
-            "ts_ns": np.zeros(0, np.int64),
-            "flow_id": np.zeros(0, np.uint32),
-            "queue": np.zeros(0, np.int32),
-            "packet": np.zeros(0, np.int64),
-            "why": pd.Categorical([], categories=list(WHY)),
-        }
+def flow_keys(specs: list[Flow], flow_id: np.ndarray) -> FlowKeys:
+    """Who the flows are: flow `i` goes from 10.1.x.y, port 10000 and up, to 10.2.x.y, port 5001."""
+    n = len(flow_id)
+    i = flow_id.astype(np.int64)
+    src, dst = np.zeros((n, 16), np.uint8), np.zeros((n, 16), np.uint8)
+    for address, second in ((src, 1), (dst, 2)):
+        address[:, 0], address[:, 1] = 10, second
+        address[:, 2], address[:, 3] = (i // 250) % 250, i % 250 + 1
+    udp = np.array([specs[k].is_udp for k in i], np.bool_).reshape(n)
+    mss = np.array([specs[k].packet_bytes - 54 for k in i], np.uint16).reshape(n)
+    tcp2 = np.repeat(~udp[:, None], 2, axis=1)
+    return FlowKeys(
+        flow_id=flow_id.astype(np.uint32),
+        ip_version=np.full(n, 4, np.uint8),
+        protocol=np.where(udp, 17, 6).astype(np.uint8),
+        sport=(_FIRST_PORT + i % _PORTS).astype(np.uint16),
+        dport=np.full(n, 5001, np.uint16),
+        src=src,
+        dst=dst,
+        saw_syn=~udp,
+        mss=np.where(tcp2, mss[:, None], 0).astype(np.uint16),
+        window_scale=np.where(tcp2, _WINDOW_SCALE, 255).astype(np.uint8),
+        sack_permitted=tcp2,
     )

@@ -1,0 +1,151 @@
+"""Series of a run: what senders and queues were at, sample by sample."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from ..errors import ParameterError
+from .source import pick_flows
+from .style import COLOURS, GREY, POINTS, escape, figure, line_of, note
+from .thinning import thin_rows
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from ..run import Run
+
+__all__ = ["queue", "window"]
+
+
+def _line(
+    x: np.ndarray, y: np.ndarray, name: str, unit: str, line: dict[str, Any], **more: Any
+) -> go.Scatter:
+    import plotly.graph_objects as go
+
+    few = thin_rows(x, y, points=POINTS)
+    shown = escape(name)
+    return go.Scatter(
+        x=x[few],
+        y=y[few],
+        name=shown,
+        mode="lines",
+        line=line | {"width": 1.6},
+        hovertemplate=f"%{{x:.6~g}} s<br>%{{y:.4~g}} {unit}<extra>{shown}</extra>",
+        **more,
+    )
+
+
+def _samples(run: Run, which: str) -> pd.DataFrame:
+    table = getattr(run, which, None)
+    if table is None:
+        raise ParameterError(f"run: expected a run, not {type(run).__name__}")
+    return table
+
+
+def window(run: Run, *, flows: Iterable[int] | None = None, most: int = len(COLOURS)) -> go.Figure:
+    """Congestion windows over time, and below them the smoothed round-trip time the senders see.
+
+    Parameters
+    ----------
+    run : Run
+        With series by flow (``simulate(..., sample_s=…)``).
+    flows : iterable of int, optional
+        Which flows, in the order of the colours; without it the `most` that received most.
+
+    Raises
+    ------
+    ParameterError
+        `run` is none, or a flow is not there.
+    """
+    series = _samples(run, "flow_series")
+    fig = figure(
+        "Congestion window and round-trip time",
+        height=520,
+        xaxis_title_text="time since the run's start (s)",
+        xaxis_anchor="y2",
+        yaxis_domain=[0.42, 1],
+        yaxis_title_text="window (packets)",
+        yaxis_rangemode="tozero",
+        yaxis2={"domain": [0, 0.34], "title": {"text": "smoothed RTT (ms)"}, "rangemode": "tozero"},
+    )
+    if not len(series):
+        return note(fig, "the run has no series")
+    with_window = series.groupby("flow_id").srtt_ns.max()
+    received = run.flows.set_index("flow_id").received_bytes.loc[with_window.index[with_window > 0]]
+    names = run.flows.set_index("flow_id").name
+    for rank, flow in enumerate(pick_flows(received, flows, most)):
+        mine = series[(series.flow_id == flow) & (series.srtt_ns > 0)]
+        x = (mine.ts_ns.to_numpy() - run.start_ns) / 1e9
+        name, group = f"{flow}: {names[flow]}", f"flow {flow}"
+        fig.add_trace(
+            _line(x, mine.cwnd_packets.to_numpy(), name, "packets", line_of(rank), legendgroup=group)
+        )
+        rtt = mine.srtt_ns.to_numpy() / 1e6
+        fig.add_trace(
+            _line(x, rtt, name, "ms", line_of(rank), legendgroup=group, showlegend=False, yaxis="y2")
+        )
+    return fig if fig.data else note(fig, "no flow has a window")
+
+
+def queue(run: Run, *, queues: Iterable[int] | None = None, most: int = len(COLOURS)) -> go.Figure:
+    """Queueing delay over time (mean of the packets sent between two samples), and below it the packets waiting.
+
+    Parameters
+    ----------
+    run : Run
+        With series by queue (``simulate(..., sample_s=…)``). A queue's delay packet by packet is
+        :func:`cctoolkit.plot.queue_delay`.
+    queues : iterable of int, optional
+        Which queues; without it the `most` that sent most.
+
+    Raises
+    ------
+    ParameterError
+        `run` is none, or a queue is not there.
+    """
+    series = _samples(run, "queue_series")
+    fig = figure(
+        "Queueing delay and queue length",
+        height=520,
+        xaxis_title_text="time since the run's start (s)",
+        xaxis_anchor="y2",
+        yaxis_domain=[0.42, 1],
+        yaxis_title_text="queueing delay (ms)",
+        yaxis_rangemode="tozero",
+        yaxis2={"domain": [0, 0.34], "title": {"text": "packets"}, "rangemode": "tozero"},
+    )
+    if not len(series):
+        return note(fig, "the run has no series")
+    sent = series.groupby("queue").sent_packets.max()
+    picked = pick_flows(sent[sent > 0], queues, most, known=lambda q: q in sent.index)
+    shown_probability = False
+    for rank, which in enumerate(picked):
+        mine = series[series.queue == which]
+        x = (mine.ts_ns.to_numpy() - run.start_ns) / 1e9
+        packets = np.diff(mine.sent_packets.to_numpy(), prepend=0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            delay_ms = np.diff(mine.delay_sum_ns.to_numpy(), prepend=0) / packets / 1e6
+        name, group = f"queue {which}", f"queue {which}"
+        fig.add_trace(_line(x, delay_ms, name, "ms", line_of(rank), legendgroup=group))
+        fig.add_trace(
+            _line(x, mine.packets.to_numpy(np.float64), name, "packets", line_of(rank), legendgroup=group,
+                  showlegend=False, yaxis="y2")
+        )  # fmt: skip
+        probability = mine.probability.to_numpy(np.float64)
+        if probability.any():
+            shown_probability = True
+            line = {"color": line_of(rank)["color"], "dash": "dot"}
+            fig.add_trace(
+                _line(x, 100 * probability, f"{name}: probability", "%", line, legendgroup=group, yaxis="y3")
+            )
+    if shown_probability:
+        fig.update_layout(
+            yaxis3={"overlaying": "y", "side": "right", "title": {"text": "probability (%)", "font": {"color": GREY}},
+                    "rangemode": "tozero", "showgrid": False},
+            margin_r=70,
+        )  # fmt: skip
+    return fig if fig.data else note(fig, "no queue sent a packet")

@@ -1,0 +1,233 @@
+"""A run: what it says of itself, and that files give back what went in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import cctoolkit as cct
+from cctoolkit.errors import ParameterError, SchemaError
+from cctoolkit.run import LABELS
+
+TRACES = Path(__file__).parents[1] / "traces"
+TABLES = ("flows", "labels", "queues", "flow_series", "queue_series", "cca_stats", "aqm_stats", "drops")
+
+
+def scenario(**changes):
+    return cct.Scenario(
+        bottleneck=cct.Bottleneck(rate_mbps=20, buffer_packets=50, aqm="codel"),
+        flows=[
+            cct.Flow("cubic", rtt_ms=20),
+            cct.Flow("reno", rtt_ms=60, bytes=300_001, start_s=0.5, name="<b>short</b>"),
+            cct.Flow("udp", rate_mbps=1),
+        ],
+        duration_s=3,
+        name="three",
+        **changes,
+    )
+
+
+@pytest.fixture(scope="module")
+def run():
+    return cct.simulate(scenario())
+
+
+def same_capture(a, b):
+    for name in a.columns:
+        assert a.columns[name].dtype == b.columns[name].dtype
+        np.testing.assert_array_equal(a.columns[name], b.columns[name], err_msg=name)
+    assert (a.keys.src_text(), a.keys.dst_text()) == (b.keys.src_text(), b.keys.dst_text())
+    pd.testing.assert_frame_equal(a.sacks, b.sacks)
+
+
+def test_saved_run_comes_back_whole(run, tmp_path):
+    assert run.save(tmp_path / "deep" / "run") == tmp_path / "deep" / "run"
+    again = cct.load_run(tmp_path / "deep" / "run")
+    for name in TABLES:
+        pd.testing.assert_frame_equal(getattr(again, name), getattr(run, name))
+    assert again.scenario == run.scenario
+    assert (again.name, again.made_by, again.events) == ("three", run.made_by, run.events)
+    for tap in ("ingress", "egress"):
+        same_capture(getattr(run, tap), getattr(again, tap))
+        assert getattr(again, tap).meta == getattr(run, tap).meta
+    for field in ("mss", "window_scale", "sack_permitted", "saw_syn"):
+        np.testing.assert_array_equal(getattr(again.ingress.keys, field), getattr(run.ingress.keys, field))
+    assert again.summary() == run.summary()
+
+
+def test_run_without_taps_is_saved_too(tmp_path):
+    bare = cct.simulate(scenario(), record=False, sample_s=None)
+    bare.save(tmp_path / "run")
+    again = cct.load_run(tmp_path / "run")
+    assert again.ingress is None and again.drops is None
+    pd.testing.assert_frame_equal(again.flows, bare.flows)
+    with pytest.raises(ParameterError, match="not recorded"):
+        bare.to_pcap(tmp_path)
+
+
+def test_saving_replaces_a_run_and_nothing_else(run, tmp_path):
+    target = tmp_path / "run"
+    run.save(target)
+    (target / "stale").write_text("")
+    run.save(target)
+    assert not (target / "stale").exists()
+    other = tmp_path / "thesis"
+    other.mkdir()
+    (other / "chapter.tex").write_text("years of work")
+    with pytest.raises(ParameterError, match="no saved run"):
+        run.save(other)
+    assert (other / "chapter.tex").read_text() == "years of work"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["run", "thesis"]
+
+
+def test_failed_save_leaves_the_old_one(run, tmp_path, monkeypatch):
+    run.save(tmp_path / "run")
+    before = (tmp_path / "run" / "run.json").read_bytes()
+
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("cctoolkit.run._save_capture", full)
+    with pytest.raises(OSError, match="No space"):
+        run.save(tmp_path / "run")
+    assert (tmp_path / "run" / "run.json").read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["run"]
+
+
+def test_captures_come_back_through_pcap(run, tmp_path):
+    written = run.to_pcap(tmp_path)
+    assert [p.name for p in written] == [
+        "three.ingress.pcap.gz", "three.egress.pcap.gz", "three.labels.csv", "three.scenario.toml",
+    ]  # fmt: skip
+    assert all(p.is_file() for p in written)
+    again = cct.load_run(tmp_path / "three")
+    assert again.scenario == run.scenario
+    pd.testing.assert_frame_equal(again.labels, run.labels)
+    assert again.name == cct.load_run(tmp_path).name == "three"
+    for tap in ("ingress", "egress"):
+        before, after = getattr(run, tap).columns, getattr(again, tap).columns
+        for name in (
+            "ts_ns",
+            "flow_id",
+            "direction",
+            "seq",
+            "ack",
+            "payload_bytes",
+            "tcp_flags",
+            "ecn",
+            "tsval",
+        ):
+            np.testing.assert_array_equal(before[name], after[name], err_msg=name)
+    known = ["flow_id", "cca", "base_rtt_ms", "start_s", "retransmits", "min_rtt_ms"]
+    tcp = slice(0, 2)
+    pd.testing.assert_frame_equal(
+        again.flows[known][tcp], run.flows[known][tcp], check_dtype=False, rtol=1e-12
+    )
+
+
+def test_taps_agree_on_flow_numbers_though_each_file_has_its_own(run, tmp_path):
+    """The egress capture begins with another flow, so that reading it alone numbers flows differently."""
+    egress = run.egress.rows((run.egress.columns["flow_id"] > 0) | (run.egress.columns["ts_ns"] > 10**9))
+    cct.Run(**{**vars(run), "egress": egress}).to_pcap(tmp_path)
+    assert cct.read_capture(tmp_path / "three.egress.pcap.gz").keys.sport[0] != 10_000
+    again = cct.load_run(tmp_path / "three")
+    np.testing.assert_array_equal(again.egress.columns["flow_id"], egress.columns["flow_id"])
+    np.testing.assert_array_equal(again.ingress.columns["flow_id"], run.ingress.columns["flow_id"])
+    assert again.egress.keys.sport.tolist() == [10_000, 10_001, 10_002]
+
+
+def test_analyses_work_on_a_run(run):
+    delays = cct.queue_delay(run.ingress, run.egress)
+    assert delays.delay_ns.notna().sum() > 4000
+    rtt = cct.rtt_samples(run.ingress)
+    assert set(rtt.flow_id) == {0, 1}
+    for figure in (
+        cct.plot.queue_delay(run),
+        cct.plot.throughput(run.ingress),
+        cct.plot.window(run),
+        cct.plot.queue(run),
+    ):
+        assert len(figure.data) >= 2
+
+
+@pytest.mark.parametrize("name", ["cubic", "three-ccas-ipv6", "fq-codel-ecn", "mixed"])
+def test_bundled_traces_are_runs(name):
+    trace = cct.load_run(TRACES / name)
+    assert trace.name == name and trace.scenario is None
+    tcp = trace.labels.protocol == 6
+    assert trace.labels.flow_id.notna().all()
+    ends = dict(zip(trace.ingress.keys.flow_id.tolist(), trace.ingress.keys.sport.tolist(), strict=True))
+    assert [ends[f] for f in trace.labels.flow_id[tcp]] == trace.labels.sport[tcp].to_list()
+    # what the kernel acknowledged is what passed the tap
+    table = trace.ingress.flows.set_index("flow_id")
+    for row in trace.labels[tcp].itertuples():
+        side = "fwd" if row.data_from == "src" else "rev"
+        sent = table.loc[row.flow_id, f"payload_{side}"]
+        assert row.bytes_acked <= sent + 2
+    assert (trace.flows.start_s >= 0).all() and "<table>" in trace._repr_html_()
+    assert cct.queue_delay(trace.ingress, trace.egress).delay_ns.notna().sum() > 1000
+
+
+def test_summary_by_hand(run):
+    s = run.summary()
+    egress = run.egress.packets[run.egress.packets.direction == 0]
+    assert s["utilisation"] == pytest.approx(egress.wire_bytes.sum() * 8 / 60e6, rel=0.001)
+    delays = cct.queue_delay(run.ingress, run.egress).query("direction == 0 and payload_bytes > 0")
+    sent_ns = delays.wire_bytes * 400
+    assert s["mean_delay_ms"] == pytest.approx((delays.delay_ns - sent_ns).mean() / 1e6, rel=0.01)
+    assert s["drop_share"] == pytest.approx(
+        run.ingress.columns["dropped"].sum() / run.queues.arrived_packets[0]
+    )
+    assert s["completed"] == 1
+    assert s["mean_completion_s"] == pytest.approx(run.flows.completion_s[1])
+    a, b = run.flows.goodput_mbps[:2]
+    assert s["jain_index"] == pytest.approx((a + b) ** 2 / (2 * (a * a + b * b)))
+
+
+def test_utilisation_follows_the_rate_schedule():
+    run = cct.simulate(
+        scenario().replace({"bottleneck.rate_schedule": ((1, 5), (2, 10), (7, 1000))}), record=False
+    )
+    assert run.summary()["utilisation"] == pytest.approx(run.queues.sent_bytes[0] * 8 / 35e6)
+
+
+def test_html_summary_is_harmless_and_short(run):
+    text = run._repr_html_()
+    assert "&lt;b&gt;short" in text and "<b>short" not in text
+    for piece in ("three", "20 Mbit/s", "codel; 50 packets", "utilisation"):
+        assert piece in text
+    many = cct.simulate(scenario().replace({"flows.0.count": 100, "duration_s": 0.5}), record=False)
+    assert many._repr_html_().count("<tr") < 60
+
+
+def test_what_is_no_run_is_refused(run, tmp_path):
+    with pytest.raises(ParameterError, match="neither a saved run nor"):
+        cct.load_run(tmp_path / "nothing")
+    with pytest.raises(ParameterError, match=r"which of bbr, .*Give"):
+        cct.load_run(TRACES)
+    (tmp_path / "half.ingress.pcap").write_bytes(b"")
+    with pytest.raises(ParameterError, match=r"no half\.egress"):
+        cct.load_run(tmp_path / "half")
+    run.save(tmp_path / "run")
+    info = tmp_path / "run" / "run.json"
+    info.write_text(json.dumps(json.loads(info.read_text()) | {"format": 99}))
+    with pytest.raises(SchemaError, match="format 99"):
+        cct.load_run(tmp_path / "run")
+    info.write_text("{")
+    with pytest.raises(SchemaError, match=r"run\.json"):
+        cct.load_run(tmp_path / "run")
+
+
+def test_labels_without_a_column_are_refused(run, tmp_path):
+    run.to_pcap(tmp_path)
+    path = tmp_path / "three.labels.csv"
+    path.write_text(path.read_text().replace("base_rtt_ms", "rtt"))
+    with pytest.raises(SchemaError, match="'base_rtt_ms' is missing"):
+        cct.load_run(tmp_path / "three")
+    path.unlink()
+    assert cct.load_run(tmp_path / "three").labels.cca.to_list() == ["", "", ""]
+    assert list(cct.load_run(TRACES / "reno").labels.columns) == ["flow_id", *LABELS]
