@@ -29,12 +29,11 @@ FAST = os.environ.get("FAST", "") not in (
     "",
     "0",
 )  # a few seconds of the capture only: for a quick look, and for tests
-TRACE = os.environ.get("TRACE", "../traces/three-ccas-ipv6.ingress.pcap.gz")
+TRACE = os.environ.get("TRACE") or "../traces/three-ccas-ipv6.ingress.pcap.gz"
 
 # %% [markdown]
-# `TRACE` is any capture: your own file (`TRACE=/path/to/it.pcap.gz jupyter lab`), or a day of the MAWI
-# archive as `TRACE=2024-02-15` if you have fetched it with `cct fetch mawi 2024-02-15`. Without it you
-# get one of the captures in `traces/`: three real Linux senders behind one full buffer of 8 Mbit/s.
+# `TRACE` is any capture: `TRACE=/path/to/it.pcap.gz jupyter lab` looks at your own. Without it you get one of
+# the captures in `traces/`: three real Linux senders behind one full buffer, at 8 Mbit/s.
 #
 # ## Read it
 
@@ -43,9 +42,8 @@ from pathlib import Path
 
 import cctoolkit as cct
 
-path = Path(TRACE)
-if not path.exists():
-    path = cct.find_trace(TRACE)
+path = Path(TRACE).expanduser()
+print(path.name)
 cap = next(cct.iter_capture(path, packets=2_000_000))  # of a huge file, the first two million packets
 if FAST:
     cap = cap.select(stop_s=9)
@@ -227,3 +225,22 @@ import pandas as pd
 labels = Path(str(path).replace(".ingress.pcap.gz", ".labels.csv"))
 if two_taps and labels.exists():
     display(pd.read_csv(labels)[["src", "sport", "cca", "base_rtt_ms"]].dropna())
+
+# %% [markdown]
+# **5.** Now a backbone. `cct.find_trace()` gives a day of the MAWI archive if you have one (`cct fetch mawi
+# 2024-02-15`, some gigabytes), else synthetic traffic that looks like one, and says which. Of what share of
+# the TCP flows do you see one direction only, and what does that take from you?
+
+# %% tags=["solution"]
+backbone, what = cct.find_trace()
+print(what)
+link = next(cct.iter_capture(backbone, packets=2_000_000))
+tcp = link.flows[link.flows.protocol == 6]
+print(
+    f"{((tcp.packets_fwd == 0) | (tcp.packets_rev == 0)).mean():.0%} of {len(tcp):,} TCP flows in one direction only"
+)
+cct.plot.rtt_cdf(cct.rtt_samples(link), link)
+
+# %% [markdown] tags=["solution"]
+# No RTT, no handshake, nothing in flight for those: all of these need the ACKs. Throughput, and
+# retransmissions, are still there.
