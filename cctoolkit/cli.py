@@ -402,6 +402,35 @@ def report(
     print(f"wrote {path}")
 
 
+@app.command()
+def simulate(
+    scenario: Annotated[
+        Path, typer.Argument(metavar="SCENARIO", help="A .toml file; one with a [sweep] table runs them all.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="PATH", help="Directory for the run; of a sweep, the .parquet file."
+        ),
+    ] = None,
+    record: Annotated[bool, typer.Option(help="Record both taps.")] = True,
+    pcap: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write both taps as captures, with labels.")
+    ] = None,
+    sample: Annotated[float, typer.Option(metavar="S", help="Interval of the series.")] = 0.1,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes of a sweep [default: all cores].", min=1)
+    ] = None,
+) -> None:
+    """Simulate flows through a bottleneck.
+
+    Examples: `cct simulate shared.toml -o run`, `cct simulate grid.toml -o grid.parquet`
+    """
+    from .sim.command import run_scenario
+
+    run_scenario(scenario, output, record=record, pcap=pcap, sample_s=sample, workers=workers)
+
+
 @app.command("filter")
 @_selecting
 def filter_(
