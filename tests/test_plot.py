@@ -264,6 +264,27 @@ def test_rtt_draws_the_samples_of_both_big_flows(cap: Capture, samples: pd.DataF
         assert plot.Names(cap).long(flow) in trace.hovertemplate
 
 
+@pytest.mark.parametrize(
+    ("there", "drawn"),
+    [
+        ((0, 3), [1]),
+        ((3, 0), [0]),
+        ((100, 3), [0]),
+        ((100, 6), [0, 1]),
+        ((1000, 6), [0]),
+        ((2, 3), [1]),
+        ((9, 9), [0, 1]),
+    ],
+)
+def test_sides_with_a_few_samples_are_left_out(there: tuple[int, int], drawn: list[int]) -> None:
+    n = sum(there)
+    table = pd.DataFrame(
+        {"ts_ns": range(n), "flow_id": 0, "direction": [0] * there[0] + [1] * there[1], "rtt_ns": 5}
+    )
+    symbols = [trace.marker.symbol for trace in plot.rtt(table, points=10**6).data]
+    assert symbols == [("circle", "circle-open")[side] for side in drawn]
+
+
 def test_rtt_thinned_keeps_extremes(cap: Capture, samples: pd.DataFrame) -> None:
     fig = plot.rtt(samples, cap, points=200)
     drawn = np.concatenate([trace.y for trace in fig.data])

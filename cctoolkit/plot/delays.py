@@ -32,8 +32,8 @@ def rtt(
     """Round-trip times over time: a dot a sample, a colour a flow, filled where the initiator sent the data.
 
     A sample is the time from the tap to the receiver of the data and back, so the two directions of one flow
-    measure the two sides of the tap and must not be mixed. A side with less than a twentieth of a flow's samples
-    (those of handshake and end) is left out.
+    measure the two sides of the tap and must not be mixed. A side with fewer than five, or less than a
+    twentieth of a flow's samples, those of handshake and end, is left out.
 
     Parameters
     ----------

@@ -53,14 +53,16 @@ def pick_flows(
 
 
 def sides_of(samples: pd.DataFrame, flow: int) -> list[tuple[int, np.ndarray]]:
-    """The directions of a flow with a twentieth of its RTT samples or more, and the rows of each.
+    """The directions of a flow worth drawing, each with its rows of `samples`.
 
-    The other side has the two or three of handshake and end, which would only clutter a figure.
+    The one with more samples, and the other if it has five, and a twentieth of all, or more: the two or three of
+    handshake and end would only clutter a figure.
     """
     mine = np.flatnonzero(samples["flow_id"].to_numpy() == flow)
     direction = samples["direction"].to_numpy()[mine]
     sides = [(side, mine[direction == side]) for side in (0, 1)]
-    return [(side, rows) for side, rows in sides if rows.size and 20 * rows.size >= mine.size]
+    least = min(max(5, mine.size / 20), max(rows.size for _, rows in sides))
+    return [(side, rows) for side, rows in sides if rows.size >= max(least, 1)]
 
 
 class Names:
