@@ -13,7 +13,7 @@ import platform
 import tempfile
 from pathlib import Path
 
-NAMES = ("startup", "decode", "analysis", "slots", "report")
+NAMES = ("startup", "decode", "analysis", "slots", "report", "sim")
 
 
 def main() -> None:

@@ -1,0 +1,91 @@
+"""The simulator: packets through the bottleneck a second (aims: 4 M CoDel, 1.5 M with both taps, 1 M of 6000 flows)."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import cctoolkit as cct
+from cctoolkit.aqm import MARK, PASS, Aqm
+
+from .measure import line, measure
+
+
+def _fill(
+    flows: list[cct.Flow], rate_mbps: float, buffer_packets: int, duration_s: float, aqm: object
+) -> cct.Scenario:
+    bottleneck = cct.Bottleneck(rate_mbps=rate_mbps, buffer_packets=buffer_packets, aqm=aqm)
+    return cct.Scenario(bottleneck=bottleneck, flows=flows, duration_s=duration_s)
+
+
+def _codel(packets: int) -> cct.Scenario:
+    """4 CUBIC flows through CoDel at 1 Gbit/s, long enough for so many packets."""
+    return _fill([cct.Flow("cubic", rtt_ms=20, count=4)], 1000, 5000, packets * 1514 * 8 / 1e9, "codel")
+
+
+def _many(packets: int, share: float) -> cct.Scenario:
+    """6000 finite flows at 10 Gbit/s that start one after another, `share` of the link's rate offered."""
+    flows, size = 6000, max(packets // 6000, 1) * 1448
+    apart_s = size * 1514 / 1448 * 8 / (share * 10e9)
+    each = [cct.Flow("cubic", rtt_ms=20, bytes=size, start_s=i * apart_s) for i in range(flows)]
+    return _fill(each, 10_000, 20_000, flows * apart_s * max(share, 1) + 2, "tail_drop")
+
+
+def _sent(run: cct.Run) -> int:
+    return int(run.queues.sent_packets.sum())
+
+
+def run(directory: Path, packets: int | None, repeat: int) -> None:
+    _start(directory)
+    packets = packets or 4_000_000
+    for name, scenario, options in (
+        ("4 CUBIC through CoDel, 1 Gbit/s, 20 ms", _codel(packets), {"record": False}),
+        ("the same, both taps recorded", _codel(packets // 4), {"record": True}),
+        ("6000 finite CUBIC, 10 Gbit/s, 20 ms, load 0.9", _many(packets, 0.9), {"record": False}),
+        ("6000 finite CUBIC, thousands at a time", _many(packets, 10), {"record": False}),
+    ):
+        sent = _sent(cct.simulate(scenario, sample_s=None, **options))
+        timing = measure(lambda s=scenario, o=options: cct.simulate(s, sample_s=None, **o), repeat)  # type: ignore[misc]
+        line(name, timing, sent, "packets")
+    _ns3()
+
+
+def _start(directory: Path) -> None:
+    """What is compiled when: the engine at first use, a user's algorithm each time it is new."""
+    code = (
+        "import time, cctoolkit as cct; s = cct.Scenario(bottleneck=cct.Bottleneck(rate_mbps=1, buffer_packets=9,"
+        " aqm='codel'), flows=[cct.Flow('cubic')], duration_s=0.1); t = time.perf_counter(); cct.simulate(s);"
+        " print(time.perf_counter() - t)"
+    )
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(directory / "numba")}
+    for name in ("first simulation, nothing compiled before", "first simulation of a process, cached"):
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        )
+        print(f"  {name:<58} {float(done.stdout):8.2f} s", flush=True)
+
+    class New(Aqm):
+        """A user's, never seen before."""
+
+        target_ms: float = 5.0
+
+        @staticmethod
+        def on_dequeue(p, s, stats, queue, packet, now_ns):  # type: ignore[no-untyped-def]
+            return MARK if math.sqrt(now_ns - packet.enqueued_ns) < p.target_ns else PASS
+
+    started = time.perf_counter()
+    New().addresses()
+    print(f"  {'compiling a new AQM':<58} {time.perf_counter() - started:8.2f} s", flush=True)
+
+
+def _ns3() -> None:
+    if shutil.which("pkg-config") is None:
+        return
+    listed = subprocess.run(["pkg-config", "--list-all"], capture_output=True, text=True, check=False)
+    if "ns3" in listed.stdout:
+        print("  ns-3 is installed; measured on such a dumbbell elsewhere: 8 to 21 thousand packets/s")
