@@ -506,7 +506,7 @@ class IntegerAbc:
         if running:
             e = running.bit_length() - 1
             a -= int(self.t["start_table"][e * 64 + ((running << 6) >> e) % 64])
-        self.label = a
+        self.label = a / 65536
         steps = self.steps("average", self.averaged, now)
         if steps:
             self.averaged = self.forward("average", self.averaged, now, steps)

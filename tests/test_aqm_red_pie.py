@@ -171,6 +171,27 @@ def test_pie_derandomised_gaps():
     assert gaps.max() > 60
 
 
+def test_pie_drops_for_sure_at_last():
+    """Section 5.4: from a sum of 8.5 on without looking at the dice."""
+    for start, certain in ((8.40, False), (8.46, True)):
+        verdicts = set()
+        for seed in range(200):
+            pie = Compiled(Pie(burst_ms=0.0), seed=seed)
+            pie.queues["packets"], pie.queues["bytes"] = 100, 150_000
+            pie.s["old_delay_ns"], pie.s["probability"], pie.s["accumulated"] = 100 * MS, 0.05, start
+            verdicts.add(pie.call("on_enqueue", 0, packet(), 0))
+        assert verdicts == ({MARK} if certain else {PASS, MARK})
+
+
+@pytest.mark.parametrize(("old_ms", "factor"), [(0, 0.98), (5, 1.0)])
+def test_pie_decays_once_congestion_has_gone(old_ms, factor):
+    """Section 4.2: by 2 percent, if there was no delay now and before."""
+    pie = Compiled(Pie())
+    pie.s["probability"], pie.s["old_delay_ns"] = 0.5, old_ms * MS
+    pie.call("on_update", 0, packet(), 10**9)
+    assert pie.state("probability") == pytest.approx((0.5 - 0.125 * 0.015 - 1.25 * old_ms * 1e-3) * factor)
+
+
 @pytest.mark.parametrize(
     ("cls", "bad", "match"),
     [
