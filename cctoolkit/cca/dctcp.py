@@ -88,4 +88,7 @@ class Dctcp(Cca):
 
     @staticmethod
     def on_rto(p, s, stats, flow, ack, now_ns):
-        flow.ssthresh = max(flow.cwnd / 2, 2.0)
+        if not (
+            flow.in_recovery or flow.in_rto
+        ):  # else that was done for this window (RFC 5681, section 3.1)
+            flow.ssthresh = max(flow.cwnd / 2, 2.0)

@@ -23,13 +23,14 @@ def increase(delta_s, beta, threshold_s):
 
 
 @numba.njit(error_model="numpy")
-def back_off(s, flow):
+def back_off(s, flow, now_ns):
     """Adaptive backoff: keep what empties the queue, if the throughput says that the path is still the same."""
     steady = abs(s.rate_pps - s.rate_before_pps) <= 0.2 * s.rate_before_pps
     s.rate_before_pps = s.rate_pps
-    if steady and s.max_rtt_ns > 0:
-        return min(max(flow.min_rtt_ns / s.max_rtt_ns, 0.5), 0.8)
-    return 0.5
+    s.beta = min(max(flow.min_rtt_ns / s.max_rtt_ns, 0.5), 0.8) if steady and s.max_rtt_ns > 0 else 0.5
+    s.max_rtt_ns = flow.min_rtt_ns + int(0.95 * max(s.max_rtt_ns - flow.min_rtt_ns, 0))
+    s.congestion_ns = now_ns
+    flow.ssthresh = max(flow.cwnd * s.beta, 2.0)
 
 
 class Htcp(Cca):
@@ -105,10 +106,7 @@ class Htcp(Cca):
 
     @staticmethod
     def on_loss(p, s, stats, flow, ack, now_ns):
-        s.beta = back_off(s, flow)
-        s.congestion_ns = now_ns
-        s.max_rtt_ns = flow.min_rtt_ns + int(0.95 * max(s.max_rtt_ns - flow.min_rtt_ns, 0))
-        flow.ssthresh = max(flow.cwnd * s.beta, 2.0)
+        back_off(s, flow, now_ns)
 
     @staticmethod
     def on_recovered(p, s, stats, flow, ack, now_ns):
@@ -116,7 +114,7 @@ class Htcp(Cca):
 
     @staticmethod
     def on_rto(p, s, stats, flow, ack, now_ns):
-        s.beta = back_off(s, flow)
-        s.congestion_ns = now_ns
-        s.max_rtt_ns = flow.min_rtt_ns + int(0.95 * max(s.max_rtt_ns - flow.min_rtt_ns, 0))
-        flow.ssthresh = max(flow.cwnd * s.beta, 2.0)
+        if not (
+            flow.in_recovery or flow.in_rto
+        ):  # else that was done for this window (RFC 5681, section 3.1)
+            back_off(s, flow, now_ns)

@@ -23,6 +23,10 @@ class Vegas(Cca):
         Packets: with fewer queued the window grows by one a round trip, with more it shrinks by one.
     gamma : float
         Packets: with more queued slow start ends (section III-C).
+    double_every : int
+        Slow start doubles the window every so many round trips. In between it stays, so that the RTT belongs to the
+        window it is compared with (section III-C: 2). Linux doubles it every round trip, notices late, and has a long
+        queue to take away, one packet a round trip.
     linux_diff : bool
         The difference as Linux computes it, or as in the paper. They differ by (RTT/baseRTT).
     min_samples : int
@@ -30,9 +34,9 @@ class Vegas(Cca):
 
     Notes
     -----
-    The RTT is the least of the round trip, as in Linux (the paper: of one segment). Slow start doubles every round
-    trip, as in Linux (the paper: every other one), and ends with the window the path holds, plus one. Loss halves the
-    window; the paper's finer retransmission timer (section III-A) is not here, SACK does its work.
+    The RTT is the least of the round trip, as in Linux, and in slow start that of the packet sent at its beginning, as
+    in the paper. Slow start ends with the window the path holds, plus one (Linux; the paper does not come down). Loss
+    halves the window; the paper's finer retransmission timer (section III-A) is not here, SACK does its work.
     """
 
     name: ClassVar[str] = "vegas"
@@ -40,6 +44,7 @@ class Vegas(Cca):
     alpha: float = 2.0
     beta: float = 4.0
     gamma: float = 1.0
+    double_every: int = 2
     linux_diff: bool = True
     min_samples: int = 3
 
@@ -47,6 +52,7 @@ class Vegas(Cca):
         base_ns = 2**62  # least RTT ever seen
         least_ns = 2**62  # of this round trip
         samples = 0
+        rounds = 0  # of slow start
 
     class Stats:
         diff = 0.0  # of the last round trip
@@ -55,6 +61,8 @@ class Vegas(Cca):
     def check(self) -> None:
         if self.alpha > self.beta:
             raise ParameterError("Vegas.alpha: has to be at most beta")
+        if self.double_every < 1:
+            raise ParameterError("Vegas.double_every: has to be at least 1")
 
     @staticmethod
     def on_ack(p, s, stats, flow, ack, now_ns):
@@ -64,21 +72,24 @@ class Vegas(Cca):
             s.samples += 1
         if flow.in_recovery:
             return
+        starting = flow.cwnd < flow.ssthresh
         if not ack.round_start:
-            if flow.cwnd < flow.ssthresh and flow.cwnd_limited:
+            if starting and flow.cwnd_limited and s.rounds % p.double_every == 0:
                 flow.cwnd = min(flow.cwnd + ack.acked, flow.ssthresh)
             return
 
+        comparable = not starting or (s.rounds + 1) % p.double_every == 0
         if s.samples < p.min_samples:
             if flow.cwnd_limited:
-                flow.cwnd += ack.acked if flow.cwnd < flow.ssthresh else ack.acked / flow.cwnd
-        else:
-            unit_ns = s.base_ns if p.linux_diff else s.least_ns
-            diff = flow.cwnd * (s.least_ns - s.base_ns) / max(unit_ns, 1)
+                flow.cwnd += ack.acked if starting else ack.acked / flow.cwnd
+        elif comparable:
+            # In slow start the least RTT is that of half the window; what the round ended with was sent as it began
+            rtt_ns = ack.rtt_ns if starting and p.double_every > 1 and ack.rtt_ns >= 0 else s.least_ns
+            diff = flow.cwnd * (rtt_ns - s.base_ns) / max(s.base_ns if p.linux_diff else rtt_ns, 1)
             stats.diff = diff
-            if flow.cwnd < flow.ssthresh:
+            if starting:
                 if diff > p.gamma:
-                    flow.cwnd = min(flow.cwnd, flow.cwnd * s.base_ns / max(s.least_ns, 1) + 1)
+                    flow.cwnd = min(flow.cwnd, flow.cwnd * s.base_ns / max(rtt_ns, 1) + 1)
                     flow.ssthresh = flow.cwnd
                     stats.slow_start_exits += 1
                 elif flow.cwnd_limited:
@@ -88,6 +99,7 @@ class Vegas(Cca):
                 flow.ssthresh = min(flow.ssthresh, flow.cwnd)
             elif diff < p.alpha and flow.cwnd_limited:
                 flow.cwnd += 1
+        s.rounds += 1
         flow.cwnd = max(flow.cwnd, 2.0)
         s.least_ns = 2**62
         s.samples = 0
@@ -103,4 +115,7 @@ class Vegas(Cca):
 
     @staticmethod
     def on_rto(p, s, stats, flow, ack, now_ns):
-        flow.ssthresh = max(flow.cwnd / 2, 2.0)
+        if not (
+            flow.in_recovery or flow.in_rto
+        ):  # else that was done for this window (RFC 5681, section 3.1)
+            flow.ssthresh = max(flow.cwnd / 2, 2.0)

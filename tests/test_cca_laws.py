@@ -1,0 +1,350 @@
+"""Congestion controls against closed forms, one function or one state at a time."""
+
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from cca_driver import MS, WIRE, Driver, Path
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cctoolkit.cca import bbr3
+from cctoolkit.cca.bbr import Bbr, update_bottleneck_bandwidth
+from cctoolkit.cca.bbr2 import Bbr2
+from cctoolkit.cca.bbr3 import Bbr3
+from cctoolkit.cca.dctcp import Dctcp
+from cctoolkit.cca.htcp import Htcp, increase
+from cctoolkit.cca.prague import Prague
+from cctoolkit.cca.vegas import Vegas
+from cctoolkit.errors import ParameterError
+
+# ---- H-TCP -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("delta_s", "alpha"),
+    [
+        (0.0, 1.0),
+        (1.0, 1.0),
+        (1.5, 1 + 5 + 0.0625),
+        (2.0, 1 + 10 + 0.25),
+        (3.0, 1 + 20 + 1),
+        (11.0, 1 + 100 + 25),
+    ],
+)
+def test_htcp_increase_at_beta_one_half(delta_s, alpha):
+    assert increase(delta_s, 0.5, 1.0) == pytest.approx(alpha)
+    assert increase(delta_s, 0.8, 1.0) == pytest.approx(0.4 * alpha)
+
+
+@pytest.mark.parametrize(("queued_ms", "beta"), [(0.0, 0.8), (10.0, 40 / 50), (20.0, 40 / 60), (60.0, 0.5)])
+def test_htcp_keeps_what_empties_the_queue(queued_ms, beta):
+    """With the same throughput at two congestions: minimum over maximum RTT, between 0.5 and 0.8."""
+    driver = Driver(Htcp(), rtt_ms=40.0)
+    driver.flow.ssthresh = 100.0
+    driver.flow.srtt_ns = round((40 + queued_ms) * MS)
+    for congestion in range(2):
+        for _ in range(1500):
+            driver.step(MS, round((40 + queued_ms) * MS))
+        before = float(driver.flow.cwnd)
+        driver.step(MS, round((40 + queued_ms) * MS), lost=1)
+        assert driver.flow.ssthresh == pytest.approx(before * driver.state.beta)
+        assert driver.state.max_rtt_ns == pytest.approx((40 + 0.95 * queued_ms) * MS, rel=1e-3)  # it fades
+        if congestion:
+            assert driver.state.beta == pytest.approx(beta, abs=0.001)
+
+
+def test_htcp_backs_off_by_half_when_throughput_moved():
+    driver = Driver(Htcp(), rtt_ms=40.0)
+    driver.flow.ssthresh = 100.0
+    for gap_ns in (MS, MS // 2):
+        for _ in range(1500):
+            driver.step(gap_ns, 41 * MS)
+        driver.step(gap_ns, 41 * MS, lost=1)
+        assert driver.state.beta == 0.5
+
+
+# ---- DCTCP and Prague ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("marked", [0, 1, 2, 4])
+def test_dctcp_alpha_is_a_moving_average(marked):
+    """With a part F marked in every window alpha goes as F + (1 - F) (15/16)^n."""
+    driver = Driver(Dctcp(), rtt_ms=20.0)
+    driver.flow.ssthresh = 12.0
+    seen = [float(driver.state.alpha)]
+    for _ in range(600):
+        driver.step(MS, 20 * MS, 4, 0, marked)
+        if driver.state.alpha != seen[-1]:
+            seen.append(float(driver.state.alpha))
+    f, n = marked / 4, np.arange(len(seen))
+    if marked == 4:
+        assert seen == [1.0]
+    else:
+        # the last ACK of a window may have fewer packets left to mark
+        np.testing.assert_allclose(seen, f + (1 - f) * (15 / 16) ** n, atol=0.02)
+        assert len(seen) > 20
+
+
+def test_prague_updates_alpha_every_25_ms_at_least():
+    for rtt_ms, period_ms in ((5, 25), (20, 25), (50, 50)):
+        driver = Driver(Prague(), rtt_ms=rtt_ms)
+        times, alpha = [], float(driver.state.alpha)
+        for _ in range(1000):
+            driver.step(MS, rtt_ms * MS)
+            if driver.state.alpha != alpha:
+                alpha = float(driver.state.alpha)
+                times.append(driver.now_ns)
+        assert set(np.diff(times)) == {period_ms * MS}
+
+
+@pytest.mark.parametrize(("rtt_ms", "growth"), [(5, 0.04), (10, 0.16), (25, 1.0), (100, 1.0)])
+def test_prague_grows_by_the_square_of_its_rtt(rtt_ms, growth):
+    driver = Driver(Prague(), rtt_ms=rtt_ms, window=50)
+    driver.flow.ssthresh = 10.0
+    for _ in range(50):
+        driver.step(round(rtt_ms * MS / 50), rtt_ms * MS)
+    assert driver.flow.cwnd - 50 == pytest.approx(growth, rel=0.02)
+    pps = driver.flow.cwnd / (rtt_ms / 1e3)
+    assert driver.flow.pacing_bps == pytest.approx(pps * WIRE * 8)
+
+
+# ---- Vegas -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("queued", "change"), [(1.5, 1), (3.0, 0), (5.0, -1)])
+@pytest.mark.parametrize("linux", [True, False])
+def test_vegas_counts_its_packets_in_the_queue(queued, change, linux):
+    """A window of 40 of which `queued` wait: one more below alpha, one less above beta, as it was between."""
+    driver = Driver(Vegas(linux_diff=linux), rtt_ms=40.0, window=40)
+    driver.flow.ssthresh = 10.0
+    rtt = 40 * 40 / (40 - queued) if not linux else 40 * (40 + queued) / 40
+    changes = []
+    for i in range(200):
+        before = float(driver.flow.cwnd)
+        driver.step(MS, 40 * MS if i == 0 else round(rtt * MS))
+        assert driver.ack.round_start or driver.flow.cwnd == before  # no change within a round trip
+        if driver.ack.round_start:
+            changes.append(float(driver.flow.cwnd) - before)
+    assert changes[2] == change  # the first round trip had one sample, the second the least one of all
+
+
+# ---- BBR -------------------------------------------------------------------------------------------------------------
+
+
+def settled(cca, seconds=1.5, **path):
+    """On a path of one packet a millisecond and 40 ms, past its start."""
+    driver = Path(cca, **path)
+    for _ in driver.walk(seconds):
+        pass
+    return driver
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.floats(1e3, 1e9)), min_size=1, max_size=60))
+def test_bbr_bandwidth_is_the_maximum_of_ten_rounds(samples):
+    """Fed with a sample after so many round trips; those without a sample do not count as time."""
+    s = Bbr().state_record().view(np.recarray)
+    ack = Driver(Dctcp()).ack
+    ack.sample_app_limited = False
+    seen = []
+    for rounds, bw in samples:
+        s.round_count += rounds
+        ack.delivery_bps = bw
+        update_bottleneck_bandwidth(s[0], ack)
+        seen.append((int(s.round_count[0]), bw))
+        assert s.bw_bps[0] == max(b for r, b in seen if r > seen[-1][0] - 10)
+
+
+def test_bbr_gain_cycle():
+    """In PROBE_BW: 1.25, 0.75, then six times 1, each about a min_rtt long; pacing is gain times bandwidth less 1 %."""
+    driver = settled(Bbr())
+    changes, last = [], driver.state.phase
+    for s in driver.walk(4.0):
+        assert s.mode == 2
+        assert driver.flow.pacing_bps == pytest.approx(s.pacing_gain * s.bw_bps * 0.99)
+        if s.phase != last:
+            changes.append((driver.now_ns, int(s.phase), float(s.pacing_gain)))
+            last = s.phase
+    phases = [p for _, p, _ in changes]
+    assert all(b == (a + 1) % 8 for a, b in itertools.pairwise(phases))
+    assert {p: g for _, p, g in changes} == {0: 1.25, 1: 0.75, 2: 1, 3: 1, 4: 1, 5: 1, 6: 1, 7: 1}
+    lengths = [(b[0] - a[0]) / MS for a, b in itertools.pairwise(changes) if a[1] not in (0, 1)]
+    assert min(lengths) > 40
+    assert max(lengths) < 44
+    assert driver.state.bw_bps == pytest.approx(WIRE * 8e3, rel=0.01)  # a packet a millisecond
+    assert driver.state.min_rtt_ns == pytest.approx(41 * MS, rel=0.03)
+
+
+@pytest.mark.parametrize("cca", [Bbr, Bbr2, Bbr3])
+def test_bbr_startup_doubles_and_drains(cca):
+    """From 10 packets to a path of 101 takes a few round trips, and then the queue goes again."""
+    driver = Path(cca(), rtt_ms=100)
+    most = 0
+    for s in driver.walk(3.0):
+        most = max(most, int(driver.flow.inflight))
+        if s[s.dtype.names[0]] >= 2:
+            break
+    else:
+        pytest.fail("never got out of DRAIN")
+    assert driver.now_ns - 1000 * MS < 2_000 * MS
+    assert 1.8 * 101 < most < 3.1 * 101 + 20
+    assert driver.flow.inflight <= 1.1 * 101 + 6
+
+
+def test_bbr_probe_rtt():
+    """After ten seconds without a smaller RTT: 200 ms with four packets, then the window is as before."""
+    driver = settled(Bbr(), seconds=5.0)
+    assert driver.until(9.0, lambda s: s.mode == 3)
+    began_ns, before = driver.now_ns, float(driver.state.prior_cwnd)
+    least = min(int(driver.flow.inflight) for s in driver.walk(0.15))
+    assert driver.until(1.0, lambda s: s.mode == 2)
+    assert 200 <= (driver.now_ns - began_ns) / MS < 350
+    assert least <= 4
+    assert driver.flow.cwnd == pytest.approx(before, abs=2)
+    assert before > 80
+    for _ in driver.walk(0.5):
+        pass
+    assert driver.state.bw_bps == pytest.approx(WIRE * 8e3, rel=0.01)  # the pause is no sample of bandwidth
+
+
+def test_bbr_restarts_from_idle_at_its_bandwidth():
+    driver = settled(Bbr())
+    assert driver.until(2.0, lambda s: s.phase == 0)
+    f = driver.flow
+    f.una = f.next_seq - 1  # all acknowledged, one packet sent after a pause
+    f.app_limited = True
+    driver.call("on_send")
+    assert f.pacing_bps == pytest.approx(driver.state.bw_bps * 0.99)
+    assert driver.state.idle_restart
+
+
+def test_bbr_conserves_packets_for_one_round_after_a_loss():
+    driver = settled(Bbr())
+    f = driver.flow
+    before = float(f.cwnd)
+    driver.lose(3)
+    assert f.in_recovery
+    assert f.cwnd == f.inflight + 1  # one arrived, one may leave
+    assert driver.until(1.0, lambda s: not f.in_recovery)
+    assert f.cwnd == pytest.approx(before, abs=2)
+
+
+# ---- BBR, versions 2 and 3 -------------------------------------------------------------------------------------------
+
+
+@given(
+    inflight=st.integers(1, 5000),
+    lost_before=st.integers(0, 100),
+    lost=st.integers(1, 200),
+    threshold=st.floats(0.005, 0.2),
+)
+def test_bbr3_inflight_at_loss_is_where_losses_cross_the_threshold(inflight, lost_before, lost, threshold):
+    p = SimpleNamespace(loss_threshold=threshold)
+    ack = SimpleNamespace(sample_inflight=inflight + lost, sample_lost=lost_before + lost)
+    at = bbr3.inflight_at_loss.py_func(p, ack, lost)
+    prefix = at - inflight
+    assert 0 <= prefix <= lost
+    rate = (lost_before + prefix) / at
+    if 0 < prefix < lost:
+        assert rate == pytest.approx(threshold)
+    elif prefix == 0:
+        assert rate >= threshold * (1 - 1e-9)
+    else:
+        assert rate <= threshold * (1 + 1e-9)
+
+
+def test_bbr3_cycle():
+    """DOWN, CRUISE, REFILL, UP with their gains; probes as far apart as the window has packets, at most 63."""
+    driver = settled(Bbr3())
+    changes, last = [], driver.state.state
+    for s in driver.walk(20.0):
+        assert driver.flow.pacing_bps == pytest.approx(s.pacing_gain * s.bw_bps * 0.99)
+        if s.state != last:
+            changes.append((int(s.state), float(s.pacing_gain), int(s.round_count)))
+            last = s.state
+    following = {(a[0], b[0]) for a, b in itertools.pairwise(changes) if 6 not in (a[0], b[0])}
+    assert following == {(2, 3), (3, 4), (4, 5), (5, 2)}
+    assert {c[0]: c[1] for c in changes} == {2: 0.9, 3: 1.0, 4: 1.0, 5: 1.25, 6: 1.0}
+    waits = [
+        b[2] - a[2]
+        for a, b in itertools.pairwise(c for c in changes if c[0] in (2, 5, 6))
+        if (a[0], b[0]) == (2, 5)
+    ]
+    assert len(waits) >= 3
+    assert 38 <= min(waits) <= max(waits) <= 45  # a bandwidth-delay product is 41 packets
+    assert driver.stats["probe_rtts"][0] >= 3  # every five seconds
+
+
+@pytest.mark.parametrize(("cca", "gain"), [(Bbr2, 0.75), (Bbr3, 0.9)])
+def test_bbr_versions_differ_in_down(cca, gain):
+    driver = settled(cca())
+    assert {float(s.pacing_gain) for s in driver.walk(4.0) if s.state == 2} == {gain}
+
+
+def test_bbr3_remembers_what_was_too_much():
+    """More than 2 % lost while it probes: inflight_hi is set, the probe ends, and cruising leaves 15 % of it."""
+    driver = settled(Bbr3())
+    assert driver.until(10.0, lambda s: s.state == 5 and driver.ack.sample_inflight > 50)
+    s = driver.state
+    assert s.is_probe_sample
+    assert s.inflight_hi == bbr3.INFINITE
+    driver.lose(5)
+    inflight = int(driver.ack.sample_inflight)
+    assert s.state == 2
+    assert s.probe_too_high
+    assert inflight - 5 <= s.inflight_hi <= inflight
+    assert driver.until(3.0, lambda s: s.state == 3)
+    assert driver.flow.cwnd <= 0.85 * s.inflight_hi + 1e-9
+
+
+def test_bbr3_comes_down_to_what_is_delivered():
+    """Losses while cruising: bw_lo and inflight_lo lose at most 30 % a round trip, and REFILL forgets them."""
+    driver = settled(Bbr3())
+    assert driver.until(3.0, lambda s: s.state == 3)
+    s = driver.state
+    bw, cwnd = float(s.max_bw_bps), float(driver.flow.cwnd)
+    driver.lose(10)
+    assert driver.until(1.0, lambda s: s.bw_lo_bps < bbr3.INFINITE)
+    assert 0.7 * bw <= s.bw_lo_bps <= bw
+    assert 0.7 * cwnd <= s.inflight_lo < cwnd
+    assert s.bw_bps == s.bw_lo_bps
+    assert driver.until(4.0, lambda s: s.state == 4)
+    assert s.bw_lo_bps == bbr3.INFINITE
+    assert s.inflight_lo == bbr3.INFINITE
+
+
+def test_bbr3_answers_marks_on_short_paths_only():
+    for rtt_ms, answers in ((4, True), (40, False)):
+        driver = settled(Bbr3(), 0.8, rtt_ms=rtt_ms, slot_ms=0.1)
+        assert driver.until(3.0, lambda s: s.state == 3)
+        for _ in driver.walk(rtt_ms * 4e-3, marked=1):
+            pass
+        assert (driver.state.inflight_lo < bbr3.INFINITE) == answers
+
+
+# ---- parameters ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cca", "bad"),
+    [
+        (Bbr, {"bw_rounds": 0}),
+        (Bbr, {"high_gain": 1.0}),
+        (Bbr, {"pacing_margin": 1.0}),
+        (Bbr3, {"loss_threshold": 0.0}),
+        (Bbr2, {"beta": 1.5}),
+        (Bbr3, {"min_cwnd": 0}),
+        (Htcp, {"threshold_s": 0.0}),
+        (Vegas, {"alpha": 5.0}),
+        (Vegas, {"double_every": 0}),
+        (Dctcp, {"g": 0.0}),
+        (Prague, {"initial_alpha": 2.0}),
+    ],
+)
+def test_bad_parameters_are_named(cca, bad):
+    with pytest.raises(ParameterError, match=f"{cca.__name__}.{next(iter(bad))}"):
+        cca(**bad)
