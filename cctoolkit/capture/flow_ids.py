@@ -24,13 +24,26 @@ import numpy as np
 
 from .._state import aligned_zeros, grown
 from ._load import prefetch
-from .headers import FlowKeyColumns, PacketColumns, flow_hash
+from .headers import (
+    KEY_A_HI,
+    KEY_A_LO,
+    KEY_B_HI,
+    KEY_B_LO,
+    KEY_HASH,
+    KEY_PORTS,
+    KEY_SYN_OPTIONS,
+    KEY_WORDS,
+    SWAPPED_BIT,
+    PacketColumns,
+    flow_hash,
+)
 from .model import FlowKeys
 
 __all__ = ["FlowIds"]
 
 # A flow's record is one cache line of eight words: the 5-tuple in canonical order (the smaller end first) …
 _WORDS = 8
+_KEY = np.uint64(KEY_WORDS)
 _RECORD = np.uint64(_WORDS)  # numbers that index are unsigned: it spares numba the check for negative ones
 _A_HI, _A_LO, _B_HI, _B_LO, _PORTS = np.arange(5, dtype=np.uint64)
 _LAST_TS = np.uint64(5)
@@ -64,8 +77,8 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, tou
 
     Parameters
     ----------
-    keys : FlowKeyColumns
-        Of the rows.
+    keys : int64 array
+        Of the rows, as :mod:`headers` packs them.
     out : PacketColumns
         The rows, from `row0` on.
     index : uint64 array
@@ -80,8 +93,6 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, tou
     The table does not fit a cache, so a row's two lines of it are asked for well before the row is looked up:
     rows go through in groups, first for the index, then for the records, then for good.
     """
-    a_hi, a_lo, b_hi, b_lo = keys.a_hi, keys.a_lo, keys.b_hi, keys.b_lo
-    k_ports, k_swapped, k_syn, hashes = keys.ports, keys.swapped, keys.syn_options, keys.hash
     ts_ns, seq, tcp_flags, flow_id, direction = out.ts_ns, out.seq, out.tcp_flags, out.flow_id, out.direction
     index_address = np.int64(index.ctypes.data)
     words_address = np.int64(words.ctypes.data)
@@ -94,15 +105,18 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, tou
         group = np.uint64(start)
         group_end = np.uint64(min(start + _GROUP, n))
         for i in range(group, group_end):
-            prefetch(index_address + np.int64((hashes[i] & mask) << np.uint64(3)))
+            slot = np.uint64(keys[i * _KEY + KEY_HASH]) & mask
+            prefetch(index_address + np.int64(slot << np.uint64(3)))
         for i in range(group, group_end):
-            prefetch(words_address + (np.int64(index[hashes[i] & mask] & low) - 1) * (8 * _WORDS))
+            slot = np.uint64(keys[i * _KEY + KEY_HASH]) & mask
+            prefetch(words_address + (np.int64(index[slot] & low) - 1) * (8 * _WORDS))
 
         for i in range(group, group_end):
             row = np.uint64(row0) + i
-            swapped = np.int64(k_swapped[i])
-            ports = k_ports[i]
-            h = hashes[i]
+            k = i * _KEY
+            swapped = keys[k + KEY_PORTS] >> SWAPPED_BIT
+            ports = keys[k + KEY_PORTS] & ~(1 << SWAPPED_BIT)
+            h = np.uint64(keys[k + KEY_HASH])
             tag = h & ~low
             slot = h & mask
             at = free  # of the record, in words; 0 with `known` false
@@ -111,11 +125,11 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, tou
                 if index[slot] & ~low == tag:
                     at = ((index[slot] & low) - one) * _RECORD
                     if (
-                        words[at + _A_LO] == a_lo[i]
-                        and words[at + _B_LO] == b_lo[i]
+                        words[at + _A_LO] == keys[k + KEY_A_LO]
+                        and words[at + _B_LO] == keys[k + KEY_B_LO]
                         and words[at + _PORTS] == ports
-                        and words[at + _A_HI] == a_hi[i]
-                        and words[at + _B_HI] == b_hi[i]
+                        and words[at + _A_HI] == keys[k + KEY_A_HI]
+                        and words[at + _B_HI] == keys[k + KEY_B_HI]
                     ):
                         known = True
                         break
@@ -155,10 +169,10 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, tou
                 syn_options[n_records, 1] = _NO_SYN_OPTIONS
                 n_records += 1
                 index[slot] = tag | np.uint64(n_records)
-                words[at + _A_HI] = a_hi[i]
-                words[at + _A_LO] = a_lo[i]
-                words[at + _B_HI] = b_hi[i]
-                words[at + _B_LO] = b_lo[i]
+                words[at + _A_HI] = keys[k + KEY_A_HI]
+                words[at + _A_LO] = keys[k + KEY_A_LO]
+                words[at + _B_HI] = keys[k + KEY_B_HI]
+                words[at + _B_LO] = keys[k + KEY_B_LO]
                 words[at + _PORTS] = ports
                 words[at + _LAST_TS] = now
                 words[at + _ISN_PART] = 0
@@ -169,7 +183,7 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, tou
             way = swapped ^ id_state & _INITIATOR_IS_B
             if flags & (_SYN_FLAG | _FIN_FLAG | _RST_FLAG):
                 if flags & _SYN_FLAG:
-                    syn_options[at // _RECORD, np.uint64(way)] = k_syn[i]
+                    syn_options[at // _RECORD, np.uint64(way)] = keys[k + KEY_SYN_OPTIONS]
                     if opening == _SYN_FLAG and way == 0:
                         words[at + _ISN_PART] = np.int64(seq[row]) << 32 | words[at + _ISN_PART] & 0xFFFFFFFF
                         id_state |= _SYN
@@ -283,7 +297,7 @@ class FlowIds:
         """Flows numbered so far."""
         return int(self._state[1])
 
-    def assign(self, keys: FlowKeyColumns, n: int, out: PacketColumns, row0: int) -> None:
+    def assign(self, keys: np.ndarray, n: int, out: PacketColumns, row0: int) -> None:
         """Write ``flow_id`` and ``direction`` of rows `row0` … of `out`, whose keys are the first `n` of `keys`."""
         self._reserve(n)
         _assign(

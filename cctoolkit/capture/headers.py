@@ -28,15 +28,15 @@ import numpy as np
 from ..schema import PACKETS
 from ._load import be16, be32, be64, le32, u8
 
-__all__ = ["COUNTS", "FlowKeyColumns", "PacketColumns", "decode_headers", "flow_hash", "link_name"]
+__all__ = ["COUNTS", "KEY_WORDS", "PacketColumns", "decode_headers", "flow_hash", "link_name"]
 
 PacketColumns = namedtuple("PacketColumns", list(PACKETS))  # type: ignore[misc]  # names come from the schema
-#: What identifies the flow of each row, for :mod:`flow_ids`: its two ends a and b (the smaller first; an IPv4
-#: address is the low 32 bits of ``lo``), ``a's port << 32 | b's port << 16 | protocol << 8 | IP version``, whether
-#: the row goes from b to a, what a SYN's options said, and a hash of the key.
-FlowKeyColumns = namedtuple(
-    "FlowKeyColumns", ["a_hi", "a_lo", "b_hi", "b_lo", "ports", "swapped", "syn_options", "hash"]
-)
+# What identifies the flow of a row, for flow_ids: a cache line of eight words. First the two ends a and b (the smaller
+# first; an IPv4 address is the low 32 bits of LO), then SWAPPED << 48 | a's port << 32 | b's port << 16 |
+# protocol << 8 | IP version (swapped: the row goes from b to a), what a SYN's options said, and a hash of all that.
+KEY_WORDS = 8
+KEY_A_HI, KEY_A_LO, KEY_B_HI, KEY_B_LO, KEY_PORTS, KEY_SYN_OPTIONS, KEY_HASH = np.arange(7, dtype=np.uint64)
+SWAPPED_BIT = 48
 
 
 @numba.njit(cache=True, nogil=True, boundscheck=False)
@@ -181,8 +181,8 @@ def decode_headers(
         Number of the first of these frames, for `frame`.
     out : PacketColumns
         Rows are written from `row0` on; ``flow_id`` and ``direction`` are left to :mod:`flow_ids`.
-    keys : FlowKeyColumns
-        Written from row 0 on; `seed` goes into the hash.
+    keys : int64 array
+        ``KEY_WORDS`` words a row, from the first; `seed` goes into the hash.
     frame : uint32 array
         Frame number of each row, from `row0` on; skipped when it has length 0.
     sacks : int64 array, shape (4 n, 3)
@@ -207,8 +207,6 @@ def decode_headers(
         out.tsecr,
         out.has_ts,
     )
-    k_a_hi, k_a_lo, k_b_hi, k_b_lo = keys.a_hi, keys.a_lo, keys.b_hi, keys.b_lo
-    k_ports, k_swapped, k_syn, k_hash = keys.ports, keys.swapped, keys.syn_options, keys.hash
     base = np.int64(data.ctypes.data)
     one = np.uint64(1)
     row = np.uint64(row0)
@@ -699,20 +697,20 @@ def decode_headers(
             sport if swapped else dport,
         )
         ports = a_port << 32 | b_port << 16 | protocol << 8 | version
-        k_a_hi[k] = a_hi
-        k_a_lo[k] = a_lo
-        k_b_hi[k] = b_hi
-        k_b_lo[k] = b_lo
-        k_ports[k] = ports
-        k_swapped[k] = swapped
-        k_hash[k] = flow_hash(a_hi, a_lo, b_hi, b_lo, ports, seed)
-        k_syn[k] = syn_options
+        keys[k + KEY_A_HI] = a_hi
+        keys[k + KEY_A_LO] = a_lo
+        keys[k + KEY_B_HI] = b_hi
+        keys[k + KEY_B_LO] = b_lo
+        keys[k + KEY_PORTS] = np.int64(swapped) << SWAPPED_BIT | ports
+        keys[k + KEY_SYN_OPTIONS] = syn_options
+        keys[k + KEY_HASH] = np.int64(flow_hash(a_hi, a_lo, b_hi, b_lo, ports, seed))
         if frame.size:
             frame[row] = first_frame + i
         row += one
-        k += one
+        k += np.uint64(KEY_WORDS)
     counts[_IPV4] += n_ipv4
-    counts[_IPV6] += np.int64(k) - n_ipv4
+    rows = np.int64(row) - row0
+    counts[_IPV6] += rows - n_ipv4
     counts[_TCP] += n_tcp
     counts[_UDP] += n_udp
-    return np.int64(k), n_sacks, wire_bytes, captured_bytes
+    return rows, n_sacks, wire_bytes, captured_bytes

@@ -13,7 +13,7 @@ from typing import no_type_check
 import numba
 import numpy as np
 
-from ._load import be32, le32
+from ._load import be32, le32, prefetch
 
 __all__ = ["MAX_FRAME_BYTES", "PcapHeader", "frame_pcap", "parse_pcap_header"]
 
@@ -25,6 +25,9 @@ _MAGIC_NSEC = 0xA1B23C4D
 _MAGIC_MODIFIED = 0xA1B2CD34
 
 HEADER_BYTES = 24
+
+#: Where a record ends is known only from its header, so the processor cannot look ahead by itself.
+_AHEAD_BYTES = 2048
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,8 @@ def frame_pcap(
     n = 0
     while n < n_max and end - p >= header_bytes:
         q = base + p
+        prefetch(q + _AHEAD_BYTES)
+        prefetch(q + _AHEAD_BYTES + 64)
         if big_endian:
             seconds, fraction, captured, original = be32(q), be32(q + 4), be32(q + 8), be32(q + 12)
         else:

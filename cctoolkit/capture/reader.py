@@ -16,11 +16,12 @@ from typing import IO, Literal
 import numpy as np
 import numpy.typing as npt
 
+from .._state import aligned_zeros
 from ..errors import CaptureFormatError, ParameterError, TruncatedCaptureWarning
 from ..schema import PACKETS
 from . import pcapng
 from .flow_ids import FlowIds
-from .headers import COUNTS, FlowKeyColumns, PacketColumns, decode_headers, link_name
+from .headers import COUNTS, KEY_WORDS, PacketColumns, decode_headers, link_name
 from .model import Capture, CaptureMeta
 from .pcap import HEADER_BYTES, MAX_FRAME_BYTES, PcapHeader, frame_pcap, parse_pcap_header
 from .source import ByteSource, open_source
@@ -232,17 +233,7 @@ class _Rows:
         self._counts = np.zeros(len(COUNTS), np.int64)
         self._sacks: list[np.ndarray] = []
         self._sack_scratch = np.empty((4 * _BLOCK_FRAMES, 3), np.int64)
-        words = np.empty((5, _BLOCK_FRAMES), np.int64)
-        self._keys = FlowKeyColumns(
-            a_hi=words[0],
-            a_lo=words[1],
-            b_hi=words[2],
-            b_lo=words[3],
-            ports=words[4],
-            swapped=np.empty(_BLOCK_FRAMES, bool),
-            syn_options=np.empty(_BLOCK_FRAMES, np.uint32),
-            hash=np.empty(_BLOCK_FRAMES, np.uint64),
-        )
+        self._keys = aligned_zeros((_BLOCK_FRAMES * KEY_WORDS,), np.int64)
 
     def reserve(self, more: int, fraction: float, limit: int | None) -> None:
         """Room for `more` rows; how much more, the `fraction` of the file read so far tells.
