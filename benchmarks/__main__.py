@@ -13,7 +13,7 @@ import platform
 import tempfile
 from pathlib import Path
 
-NAMES = ("startup", "decode", "analysis", "slots", "report", "sim")
+NAMES = ("startup", "decode", "analysis", "slots", "report", "sim", "traces")
 
 
 def main() -> None:

@@ -267,6 +267,9 @@ class Flow:
         Packets the receiver's window has room for.
     delayed_ack : int
         Packets in order that one acknowledgement answers (RFC 5681: 2), or 40 ms after the first.
+    quick_acks : int
+        The connection's first so many packets are acknowledged one by one (Linux: up to 16, and more where the
+        application wrote in pieces).
     min_rto_ms : float
         200 ms as in Linux (RFC 6298 says 1 s).
     count : int
@@ -296,6 +299,7 @@ class Flow:
     initial_window: int = 10
     max_window: int = 1_000_000
     delayed_ack: int = 2
+    quick_acks: int = 16
     min_rto_ms: float = 200.0
     count: int = 1
     name: str = ""
@@ -340,6 +344,7 @@ class Flow:
         _whole("flow.initial_window", self.initial_window, low=1)
         _whole("flow.max_window", self.max_window, low=1)
         _whole("flow.delayed_ack", self.delayed_ack, low=1)
+        _whole("flow.quick_acks", self.quick_acks)
         _number("flow.min_rto_ms", self.min_rto_ms, above=0)
         _whole("flow.count", self.count, low=1)
 

@@ -90,6 +90,7 @@ FLOWS = [
     ({"initial_window": 0}, r"flow\.initial_window: 0 "),
     ({"max_window": 0}, r"flow\.max_window: 0 "),
     ({"delayed_ack": 0}, r"flow\.delayed_ack: 0 "),
+    ({"quick_acks": -1}, r"flow\.quick_acks: -1 "),
     ({"min_rto_ms": 0}, r"flow\.min_rto_ms: 0 "),
     ({"count": 0}, r"flow\.count: 0 "),
     ({"queue": -1}, r"flow\.queue: -1 "),

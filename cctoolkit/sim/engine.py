@@ -670,7 +670,7 @@ def _deliver(port, i, node, gone_ns):
             segment = segment_at(port.segments, node.segment)
             segment.received = True
             expected += 1
-            at_once = sender.beyond > 0 or expected == sender.limit
+            at_once = sender.beyond > 0 or expected == sender.limit or expected <= sender.quick_acks
             j = segment.next
             while sender.beyond > 0 and j >= 0:
                 other = segment_at(port.segments, j)

@@ -161,6 +161,7 @@ SENDER = _dtype(
     ("held", np.int32),  # node of the packet whose acknowledgement waits
     ("held_count", np.int64),
     ("delayed_ack", np.int64),
+    ("quick_acks", np.int64),  # the first so many packets are acknowledged one by one
     ("ce", np.int64),
     ("echo_ece", np.bool_),
     # what came of it

@@ -256,6 +256,7 @@ class Simulation:
         s["min_rto_ns"] = round(spec.min_rto_ms * 1e6)
         s["max_window"] = spec.max_window
         s["delayed_ack"] = spec.delayed_ack
+        s["quick_acks"] = spec.quick_acks
         s["ecn"] = _ECN[str(spec.ecn)]
         if not spec.is_udp:
             s["owns_recovery"] = spec.cca.owns_recovery

@@ -1,0 +1,37 @@
+"""The guide's examples run, in order, as they are printed."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import tomllib
+from pathlib import Path
+
+from cctoolkit.scenario import scenario_of, sweep
+
+GUIDE = (Path(__file__).parents[1] / "docs" / "simulator.md").read_text(encoding="utf-8")
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```", GUIDE, re.S | re.M)
+
+
+def test_python_of_the_guide(tmp_path):
+    code = blocks("python")
+    assert len(code) >= 4
+    script = tmp_path / "guide.py"
+    script.write_text("\n".join(code), encoding="utf-8")
+    found = runpy.run_path(str(script))
+    assert len(found["run"].flows) == 3 and len(found["figure"].data) == 6
+    assert found["delays"].delay_ns.notna().sum() > 10_000
+
+
+def test_toml_of_the_guide_is_the_same_scenario(tmp_path):
+    (text,) = blocks("toml")
+    table = tomllib.loads(text)
+    grid = table.pop("sweep")
+    scenario = scenario_of(table)
+    script = tmp_path / "guide.py"
+    script.write_text(blocks("python")[0].split("run = ")[0], encoding="utf-8")
+    assert runpy.run_path(str(script))["scenario"] == scenario
+    assert len(list(sweep(scenario, grid))) == 9
