@@ -510,16 +510,36 @@ def _labels_of(capture: Capture) -> pd.DataFrame:
 
 
 def _renumbered(capture: Capture, numbers: dict[tuple[str, str, int, int, int], int]) -> Capture:
-    """The capture with these flow numbers; flows that have none get the next, also in `numbers`."""
+    """The capture with these flow numbers; flows that have none get the next, also in `numbers`.
+
+    A flow that is known the other way round is turned: without its SYN a tap takes whom it sees first for the initiator.
+    """
     keys = capture.keys
-    new = np.zeros(int(keys.flow_id.max()) + 1 if len(keys) else 0, np.uint32)
-    for old, ends in zip(keys.flow_id.tolist(), _ends(keys), strict=True):
-        new[old] = numbers.setdefault(ends, len(numbers))
-    columns = capture.columns | {"flow_id": new[capture.columns["flow_id"]]}
-    keys = dataclasses.replace(keys, flow_id=new[keys.flow_id])
-    return Capture(
-        columns, keys.take(np.argsort(keys.flow_id)), capture.meta, capture.sacks.to_numpy(np.int64)
+    ends = _ends(keys)
+    turn = np.array([e not in numbers and _turned(e) in numbers for e in ends], np.bool_)
+    new = np.array(
+        [numbers.setdefault(_turned(e) if t else e, len(numbers)) for e, t in zip(ends, turn, strict=True)],
+        np.uint32,
     )
+    row = np.searchsorted(keys.flow_id, capture.columns["flow_id"])
+    columns = capture.columns | {
+        "flow_id": new[row],
+        "direction": capture.columns["direction"] ^ turn[row].astype(np.int8),
+    }
+    swapped: dict[str, np.ndarray] = {}
+    for one, other in (("src", "dst"), ("sport", "dport")):
+        x, y = getattr(keys, one), getattr(keys, other)
+        where = turn[:, None] if x.ndim == 2 else turn
+        swapped |= {one: np.where(where, y, x), other: np.where(where, x, y)}
+    for name in ("mss", "window_scale", "sack_permitted"):
+        both = getattr(keys, name)
+        swapped[name] = np.where(turn[:, None], both[:, ::-1], both)
+    keys = dataclasses.replace(keys, flow_id=new, **swapped)
+    return Capture(columns, keys.take(np.argsort(new)), capture.meta, capture.sacks.to_numpy(np.int64))
+
+
+def _turned(ends: tuple[str, str, int, int, int]) -> tuple[str, str, int, int, int]:
+    return ends[1], ends[0], ends[3], ends[2], ends[4]
 
 
 def _flows_of(labels: pd.DataFrame, start_ns: int) -> pd.DataFrame:
