@@ -284,7 +284,6 @@ class FlowIds:
         self._timeout_ns = _NEVER_NS if timeout_s is None or never else round(timeout_s * 1e9)
         self._retire = retire and not never
         self._retire_at = _RETIRE_RECORDS
-        self._earliest_ns = _NEVER_NS  # time of a packet since flows were last retired
         self.seed = np.uint64(int.from_bytes(os.urandom(8), "little"))
         self._records = aligned_zeros((1 << 12, _WORDS), np.int64)  # one cache line each
         self._syn_options = np.empty((1 << 12, 2), np.uint32)
@@ -374,23 +373,21 @@ class FlowIds:
         }
         return replace(keys, **addresses)
 
-    def next_part(self, earliest_ns: int | None) -> None:
+    def next_part(self) -> None:
         """Start a new part: :meth:`keys` begins anew.
 
-        `earliest_ns` is the smallest time of a packet in the part that ends (None: it had none). What had timed out
-        a timeout before that is retired: time may go back a little, and one packet with a time far in the future must
-        not end the flows of all others.
+        Retired is what had timed out a timeout before the time that three quarters of the flows have not passed: time
+        may go back a little, and some packets with a time far in the future must not end the flows of all others.
         """
-        if earliest_ns is not None:
-            self._earliest_ns = min(self._earliest_ns, earliest_ns)
         if self._retire and self._state[0] >= self._retire_at:
             live = self._live()
-            live = live[self._records[live, _LAST_TS] >= self._earliest_ns - 2 * self._timeout_ns]
+            last = self._records[live, _LAST_TS]
+            now = int(np.partition(last, len(live) * 3 // 4)[len(live) * 3 // 4])
+            live = live[last >= now - 2 * self._timeout_ns]
             self._records[: len(live)] = self._records[live]
             self._syn_options[: len(live)] = self._syn_options[live]
             self._state[0] = len(live)
             self._rebuild_index(np.arange(len(live)), len(self._index))
             self._retire_at = max(_RETIRE_RECORDS, 2 * len(live))  # a scan must pay
-            self._earliest_ns = _NEVER_NS
         self._state[2] = 0
         self._part += 1

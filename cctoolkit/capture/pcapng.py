@@ -244,10 +244,8 @@ def frame_pcapng(
                 rest = rest * interfaces[interface, _MULTIPLY] // interfaces[interface, _DIVIDE]
             offset_s = interfaces[interface, _OFFSET_S]
             shifted = seconds + offset_s
-            if (shifted ^ seconds) & (
-                shifted ^ offset_s
-            ) < 0:  # it overflowed: far out on the side they both are
-                shifted = seconds
+            if (shifted ^ seconds) & (shifted ^ offset_s) < 0:  # overflow: both are on one side
+                shifted = _FIRST_S if seconds < 0 else _LAST_S
             last = min(max(shifted, _FIRST_S), _LAST_S) * _S + rest
             offset[n] = p + 28
         elif kind == _SIMPLE_PACKET:

@@ -347,7 +347,7 @@ def _parts(
             yield rows.capture(copy.deepcopy(meta), flows)
             if frames.n == 0:
                 return
-            flows.next_part(int(rows.columns["ts_ns"].min()) if rows.n else None)
+            flows.next_part()
 
 
 def _note_damage(source: ByteSource, meta: CaptureMeta, whole: int, problem: str | None) -> None:
@@ -430,8 +430,9 @@ def iter_capture(
 ) -> Iterator[Capture]:
     """Read a capture of any size in parts of `packets` packets.
 
-    Flow numbers go on from part to part and do not depend on the size of the parts. Memory holds one part and
-    the flows that have not timed out. ``part.flows`` and ``part.keys`` are those of the flows seen in the part;
+    Flow numbers go on from part to part and do not depend on the size of the parts (except where, in a capture of
+    more than a million flows, time goes back by more than `flow_timeout_s`). Memory holds one part and the flows
+    that have not timed out. ``part.flows`` and ``part.keys`` are those of the flows seen in the part;
     ``part.meta`` counts the part alone. A capture without packets gives one empty part.
 
     Parameters, errors and warnings are those of :func:`read_capture`.

@@ -1,0 +1,955 @@
+"""Bytes to packets: the kernels beside their naive twin, every variant of the formats, damage, and bounds."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import itertools
+import lzma
+import os
+import struct
+import subprocess
+import sys
+import threading
+import warnings
+from dataclasses import fields
+from fractions import Fraction
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import made_captures as made
+import naive_capture as naive
+import numpy as np
+import pandas as pd
+import pytest
+import zstandard
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import cctoolkit as cct
+from cctoolkit import schema
+from cctoolkit.capture import flow_ids
+from cctoolkit.capture.model import Capture, FlowKeys
+from cctoolkit.errors import CaptureFormatError, ParameterError, TruncatedCaptureWarning
+
+TESTS = Path(__file__).parent
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def read(source: Any, **options: Any) -> tuple[Capture, list[str]]:
+    """A capture, and what was warned about it."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", TruncatedCaptureWarning)
+        cap = cct.read_capture(source, frame_numbers=True, **options)
+    said = [str(w.message) for w in caught if issubclass(w.category, TruncatedCaptureWarning)]
+    assert cap.meta.truncated == bool(said)
+    return cap, said
+
+
+def read_bytes(data: bytes, **options: Any) -> Capture:
+    cap, said = read(io.BytesIO(data), **options)
+    assert not said
+    return cap
+
+
+def assert_as_naive(data: bytes, tunnel: str = "outer", timeout_s: float | None = 600.0) -> None:
+    """The capture is what the naive twin reads, in every column, key and count."""
+    timeout_ns = None if timeout_s is None or timeout_s > 1e12 else round(timeout_s * 1e9)
+    expected = naive.read(data, tunnel == "inner", timeout_ns)
+    cap, said = read(io.BytesIO(data), tunnel=tunnel, flow_timeout_s=timeout_s)
+    assert bool(said) == expected.file.damaged
+    assert cap.columns["frame"].tolist() == expected.frame_numbers
+    for name in ("ts_ns", "wire_bytes"):
+        assert cap.columns[name].tolist() == [getattr(frame, name) for frame, *_ in expected.rows], name
+    assert cap.columns["flow_id"].tolist() == [flow_id for _, _, flow_id, _ in expected.rows]
+    assert cap.columns["direction"].tolist() == [direction for *_, direction in expected.rows]
+    for name in (
+        "seq ack tcp_flags payload_bytes window ecn dscp ttl tsval tsecr has_ts".split()  # noqa: SIM905
+    ):
+        assert cap.columns[name].tolist() == [getattr(row, name) for _, row, _, _ in expected.rows], name
+    sacks = [(i, *edges) for i, (_, row, _, _) in enumerate(expected.rows) for edges in row.sacks]
+    assert list(cap.sacks.itertuples(index=False, name=None)) == sacks
+    assert_keys(cap.keys, expected.flows)
+    meta = cap.meta
+    frames = expected.file.frames
+    assert (meta.frames, meta.packets) == (len(frames), len(expected.rows))
+    assert meta.wire_bytes == sum(frame.wire_bytes for frame in frames)
+    assert meta.captured_bytes == sum(len(frame.data) for frame in frames)
+    assert {name: n for name, n in meta.counts.items() if n} == dict(expected.counts)
+    assert meta.dropped == expected.file.dropped
+
+
+def assert_keys(keys: FlowKeys, flows: list[naive.Flow]) -> None:
+    assert keys.flow_id.tolist() == [flow.flow_id for flow in flows]
+    assert keys.ip_version.tolist() == [flow.version for flow in flows]
+    assert keys.protocol.tolist() == [flow.protocol for flow in flows]
+    assert list(zip(keys.src_text(), keys.sport.tolist(), strict=True)) == [f.initiator for f in flows]
+    assert list(zip(keys.dst_text(), keys.dport.tolist(), strict=True)) == [f.responder for f in flows]
+    assert keys.saw_syn.tolist() == [flow.isn is not None for flow in flows]
+    for name in ("mss", "window_scale", "sack_permitted"):
+        assert getattr(keys, name).tolist() == [getattr(flow, name) for flow in flows], name
+
+
+def assert_same(a: Capture, b: Capture) -> None:
+    for name, column in a.columns.items():
+        np.testing.assert_array_equal(column, b.columns[name], err_msg=name)
+    for f in fields(FlowKeys):
+        np.testing.assert_array_equal(getattr(a.keys, f.name), getattr(b.keys, f.name), err_msg=f.name)
+
+
+def made_file(seed: int, n: int = 40) -> bytes:
+    """A file of random frames, pcap or pcapng."""
+    random = Random(seed)
+    if random.random() < 0.5:
+        return made.random_pcapng(random, made.random_frames(random, n))
+    link_type = random.choice(made.LINK_TYPES)
+    frames = [frame[:3] for frame in made.random_frames(random, n, link_type)]
+    return made.random_pcap(random, frames, link_type)
+
+
+# ---- The twin --------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS, st.sampled_from(["outer", "inner"]), st.sampled_from([None, 600.0, 1e-3]))
+def test_the_kernels_are_their_naive_twin(seed: int, tunnel: str, timeout_s: float | None) -> None:
+    assert_as_naive(made_file(seed), tunnel, timeout_s)
+
+
+@pytest.mark.slow
+@settings(max_examples=3000, deadline=None)
+@given(SEEDS, st.sampled_from(["outer", "inner"]), st.sampled_from([None, 600.0, 1e-3]))
+def test_the_kernels_are_their_naive_twin_at_length(seed: int, tunnel: str, timeout_s: float | None) -> None:
+    assert_as_naive(made_file(seed, 100), tunnel, timeout_s)
+
+
+def test_the_made_frames_reach_every_count() -> None:
+    """Else the comparisons above would say less than they seem to."""
+    total: dict[str, int] = {}
+    columns: dict[str, int] = {}
+    for seed in range(60):
+        cap, _ = read(io.BytesIO(made_file(seed)), tunnel="inner")
+        for name, n in cap.meta.counts.items():
+            total[name] = total.get(name, 0) + n
+        for name, column in cap.columns.items():
+            columns[name] = columns.get(name, 0) + int(np.count_nonzero(column))
+    assert min(total.values()) > 10, total
+    assert min(columns.values()) > 10, columns
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEEDS, st.integers(1, 50))
+def test_parts_are_the_whole(seed: int, packets: int) -> None:
+    data = made_file(seed)
+    cap, said = read(io.BytesIO(data))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", TruncatedCaptureWarning)
+        parts = list(cct.iter_capture(io.BytesIO(data), packets, frame_numbers=True))
+    assert [str(w.message) for w in caught] == said
+    assert all(len(part) == packets for part in parts[:-1])
+    for name, column in cap.columns.items():
+        np.testing.assert_array_equal(column, np.concatenate([part.columns[name] for part in parts]), name)
+    sacks = [(row, *edges) for row, *edges in cap.sacks.itertuples(index=False)]
+    first = 0
+    joined = []
+    for part in parts:
+        joined += [(row + first, *edges) for row, *edges in part.sacks.itertuples(index=False)]
+        first += len(part)
+        np.testing.assert_array_equal(part.keys.flow_id, np.unique(part.columns["flow_id"]))
+    assert joined == sacks
+
+
+# ---- pcap ------------------------------------------------------------------------------------------------------------
+
+SEGMENT = made.ethernet(0x0800, made.ipv4(6, made.tcp(seq=7, payload=b"x" * 30)))
+
+
+@pytest.mark.parametrize("order", "<>")
+@pytest.mark.parametrize(
+    ("nanoseconds", "modified"), [(False, False), (True, False), (False, True)], ids=["us", "ns", "modified"]
+)
+@pytest.mark.parametrize("version", [(2, 4), (2, 3), (2, 2), (2, 0)], ids=str)
+def test_pcap_variants(order: str, nanoseconds: bool, version: tuple[int, int], modified: bool) -> None:
+    times = [1_700_000_000_123_456_789, 0, 4_294_967_295_999_999_000]
+    data = made.pcap(
+        [(ts, SEGMENT[:60], len(SEGMENT)) for ts in times],
+        order,
+        nanoseconds,
+        version,
+        modified,
+        link_type=1 | 0x14000000,  # the upper bits say how long a frame check sequence is
+        snaplen=60,
+    )
+    cap = read_bytes(data)
+    unit = 1 if nanoseconds else 1000
+    assert cap.columns["ts_ns"].tolist() == [ts // unit * unit for ts in times]
+    assert cap.columns["wire_bytes"].tolist() == [len(SEGMENT)] * 3
+    assert cap.columns["seq"].tolist() == [7] * 3
+    assert cap.columns["payload_bytes"].tolist() == [30] * 3
+    meta = cap.meta
+    assert (meta.format, meta.compression, meta.link_types, meta.snaplen) == ("pcap", "none", ["EN10MB"], 60)
+    assert (meta.captured_bytes, meta.truncated, meta.notes, meta.dropped) == (180, False, [], None)
+
+
+def test_version_2_3_may_swap_the_lengths() -> None:
+    head = made.pcap_header(version=(2, 3))
+    right = made.pcap_record(SEGMENT[:50], 0, len(SEGMENT))
+    swapped = struct.pack("<IIII", 0, 1, len(SEGMENT), 50) + SEGMENT[:50]
+    cap = read_bytes(head + right + swapped + right)
+    assert cap.columns["wire_bytes"].tolist() == [len(SEGMENT)] * 3
+    assert cap.meta.captured_bytes == 150
+
+
+# ---- pcapng ----------------------------------------------------------------------------------------------------------
+
+
+def one_time(tsresol: int, ticks: int, order: str, offset_s: int | None = None) -> int:
+    pairs = [(9, bytes([tsresol]))]
+    if offset_s is not None:
+        pairs.append((14, struct.pack(f"{order}q", offset_s)))
+    data = (
+        made.section(order)
+        + made.interface(order, 1, 0, *pairs)
+        + made.enhanced(order, 0, ticks, SEGMENT, len(SEGMENT))
+    )
+    return int(read_bytes(data).columns["ts_ns"][0])
+
+
+@pytest.mark.parametrize("ticks", [0, 1, 10**15 + 1, 2**63 - 1, 2**63, 2**64 - 1, 1_700_000_000_123_456_789])
+def test_every_resolution_is_exact(ticks: int) -> None:
+    """Against fractions; beyond what int64 nanoseconds hold, the time stays at the limit."""
+    for tsresol in range(256):
+        tick_s = Fraction(1, (2 if tsresol & 0x80 else 10) ** (tsresol & 0x7F))
+        signed = ticks - 2**64 if ticks >= 2**63 and tick_s >= Fraction(1, 10**9) else ticks
+        exact_ns = signed * tick_s * 10**9 // 1
+        found = one_time(tsresol, ticks, "<")
+        if -9_223_372_036 * 10**9 <= exact_ns < 9_223_372_036 * 10**9:
+            assert found == exact_ns, f"if_tsresol {tsresol}"
+        else:
+            assert abs(found) >= 9_223_372_035 * 10**9, f"if_tsresol {tsresol}"
+            assert (found > 0) == (exact_ns > 0), f"if_tsresol {tsresol}"
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.integers(0, 255), st.integers(0, 2**64 - 1), st.integers(-(2**63), 2**63 - 1), st.sampled_from("<>")
+)
+@example(0, 2**63 - 1, -(2**63) + 5, "<")
+@example(0, 2**63, 2**63 - 1, "<")
+@example(6, 1_700_000_000_123_456, -1_600_000_000, ">")
+def test_resolution_and_offset(tsresol: int, ticks: int, offset_s: int, order: str) -> None:
+    tick_s = Fraction(1, (2 if tsresol & 0x80 else 10) ** (tsresol & 0x7F))
+    expected = naive.Interface(1, 0, tick_s, offset_s).ns(ticks)
+    assert one_time(tsresol, ticks, order, offset_s) == expected
+
+
+def test_defaults_of_an_interface() -> None:
+    """Microseconds; an empty or short option says nothing."""
+    for pairs in ((), ((9, b""),), ((14, b"\1\0"),)):
+        data = made.section() + made.interface("<", 1, 0, *pairs) + made.enhanced("<", 0, 5, SEGMENT, 84)
+        assert read_bytes(data).columns["ts_ns"].tolist() == [5000]
+
+
+def test_sections_and_interfaces_of_their_own() -> None:
+    """Interfaces count anew in each section, and each section has its byte order."""
+    ip = SEGMENT[14:]
+    data = (
+        made.section("<")
+        + made.interface("<", 1, 96)
+        + made.interface("<", 101, 128, (9, b"\x09"))
+        + made.enhanced("<", 1, 7, ip, len(ip))
+        + made.enhanced("<", 0, 7, SEGMENT, 200, (1, b"a comment"))
+        + made.section(">", 1, (4, b"an application"))
+        + made.interface(">", 113, 0, (9, b"\x83"))
+        + made.obsolete(">", 0, 8, bytes(14) + b"\x08\0" + ip, 100)
+    )
+    cap = read_bytes(data)
+    assert cap.columns["ts_ns"].tolist() == [7, 7000, 10**9]
+    assert cap.columns["wire_bytes"].tolist() == [len(ip), 200, 100]
+    assert cap.columns["seq"].tolist() == [7] * 3
+    assert (cap.meta.format, cap.meta.link_types) == ("pcapng", ["EN10MB", "RAW", "LINUX_SLL"])
+    assert cap.meta.snaplen == 0, "one interface has no limit"
+    assert len(cap.keys) == 1
+
+
+def test_simple_packets_take_the_time_of_the_one_before() -> None:
+    data = (
+        made.section()
+        + made.interface("<", 1, 70)
+        + made.simple("<", SEGMENT, len(SEGMENT))
+        + made.enhanced("<", 0, 5, SEGMENT, len(SEGMENT))
+        + made.simple("<", SEGMENT[:70], len(SEGMENT))
+    )
+    cap = read_bytes(data)
+    assert cap.columns["ts_ns"].tolist() == [0, 5000, 5000]
+    assert cap.meta.captured_bytes == 70 + len(SEGMENT) + 70, "the snap length, where the block has more"
+    assert [note for note in cap.meta.notes if "2 packets have no time" in note]
+
+
+def test_blocks_without_packets_are_skipped_and_losses_added_up() -> None:
+    data = made.section() + made.interface()
+    for kind in (4, 9, 10, 0xBAD, 0x40000BAD, 0xFFFFFFFF):
+        data += made.block("<", kind, b"anything at all")
+    data += made.interface() + made.statistics("<", 0, 5) + made.statistics("<", 1, 2)
+    data += made.enhanced("<", 1, 0, SEGMENT, len(SEGMENT)) + made.statistics("<", 0, 9)
+    cap = read_bytes(data)
+    assert len(cap) == 1
+    assert cap.meta.dropped == 11, "9 on one interface, 2 on the other: each block has the total so far"
+
+
+def test_a_section_of_another_version() -> None:
+    good = made.section() + made.interface() + made.enhanced("<", 0, 1, SEGMENT, len(SEGMENT))
+    cap, said = read(io.BytesIO(good + made.section("<", 2) + good))
+    assert len(cap) == 1
+    assert "version 2" in said[0]
+    with pytest.raises(CaptureFormatError, match="version 2"):
+        cct.read_capture(io.BytesIO(made.section("<", 2) + good))
+
+
+def test_many_interfaces_are_no_hang() -> None:
+    """A second for a megabyte of them; it would be minutes if every interface copied the table."""
+    data = made.section() + b"".join(made.interface("<", i % 65536) for i in range(50_000))
+    data += b"".join(made.statistics("<", i, 1) for i in range(20_000))
+    cap = read_bytes(data)
+    assert len(cap.meta.link_types) > 40_000
+    assert cap.meta.dropped == 20_000
+
+
+# ---- How bytes arrive ------------------------------------------------------------------------------------------------
+
+COMPRESS = {
+    "gz": lambda data: gzip.compress(data, 1),
+    "xz": lambda data: lzma.compress(data, preset=0),
+    "zstd": lambda data: zstandard.ZstdCompressor(1).compress(data),
+}
+
+
+@pytest.fixture(scope="module")
+def plain() -> bytes:
+    """A few thousand frames, more than a block of the reader."""
+    random = Random(3)
+    return made.pcap([f[:3] for f in made.random_frames(random, 5000, 1)])
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+@pytest.mark.parametrize("name", ["trace.pcap", "trace.gz", "trace.xz", "trace"])
+def test_compression_is_recognised_by_content(
+    tmp_path: Path, plain: bytes, compression: str, name: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(COMPRESS[compression](plain))
+    cap, _ = read(path)
+    assert cap.meta.compression == compression
+    assert_same(cap, read_bytes(plain))
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_members_behind_each_other_are_one_stream(plain: bytes, compression: str) -> None:
+    compress = COMPRESS[compression]
+    cuts = [0, 1, 1, 25, 1000, 300_000, len(plain)]
+    members = [compress(plain[a:b]) for a, b in itertools.pairwise(cuts)]
+    expected = read_bytes(plain)
+    assert_same(expected, read_bytes(b"".join(members)))
+    assert_same(expected, read_bytes(b"".join(members) + bytes(1000)))  # padding, as from a tape
+
+
+def test_skippable_zstd_frames(plain: bytes) -> None:
+    skippable = struct.pack("<II", 0x184D2A5F, 3) + b"abc"
+    data = skippable + COMPRESS["zstd"](plain[:100]) + skippable + COMPRESS["zstd"](plain[100:]) + skippable
+    assert_same(read_bytes(plain), read_bytes(data))
+
+
+def test_file_objects(tmp_path: Path, plain: bytes) -> None:
+    path = tmp_path / "trace"
+    path.write_bytes(plain)
+    zipped = tmp_path / "trace.gz"
+    zipped.write_bytes(gzip.compress(plain))
+    behind = tmp_path / "behind"
+    behind.write_bytes(b"garbage" + plain)
+    expected, _ = read(path)
+    with open(path, "rb") as file, gzip.open(zipped) as unzipped, open(behind, "rb") as later:
+        later.seek(7)
+        for source in (file, unzipped, later):
+            assert_same(expected, read(source)[0])
+            assert not source.closed
+    with open(path, encoding="latin-1") as text, pytest.raises(ParameterError, match="text mode"):
+        cct.read_capture(text)  # type: ignore[arg-type]
+
+
+def test_a_pipe_by_name(tmp_path: Path, plain: bytes) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    threading.Thread(target=path.write_bytes, args=(plain,), daemon=True).start()
+    assert_same(read_bytes(plain), read(path)[0])
+
+
+# ---- No packets, no capture ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "data",
+    [made.pcap([]), made.section(), made.section() + made.interface()],
+    ids=["pcap", "section", "interface"],
+)
+def test_a_capture_without_packets(data: bytes) -> None:
+    cap = read_bytes(data)
+    assert len(cap) == cap.meta.frames == len(cap.keys) == len(cap.sacks) == len(cap.flows) == 0
+    schema.check(cct.read_capture(io.BytesIO(data)).packets, "packets")
+    schema.check(cap.flows, "flows")
+    schema.check(cap.sacks, "sacks")
+    assert "0 packets" in repr(cap)
+    assert "no packets" in cap._repr_html_()
+    (part,) = cct.iter_capture(io.BytesIO(data), 10)
+    assert len(part) == 0
+
+
+def test_frames_without_ip() -> None:
+    arp = made.ethernet(0x0806, bytes(28))
+    cap = read_bytes(made.pcap([(0, arp, len(arp))] * 3))
+    assert (len(cap), cap.meta.frames, cap.meta.counts["not_ip"]) == (0, 3, 3)
+    cap = read_bytes(made.pcap([(0, arp, len(arp))] * 3, link_type=127))
+    assert (len(cap), cap.meta.frames, cap.meta.counts["other_link_type"]) == (0, 3, 3)
+    assert [note for note in cap.meta.notes if "link type 127" in note]
+    parts = list(cct.iter_capture(io.BytesIO(made.pcap([(0, arp, len(arp))] * 5000)), 10))
+    assert sum(part.meta.frames for part in parts) == 5000
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\n",
+        b"\n\r\r\n",
+        b"not a capture at all, just text",
+        bytes(100),
+        made.pcap([])[:23],
+        made.section()[:27],
+        b"\n\r\r\n" + bytes(24),
+        b"\n\r\r\n" + struct.pack("<II", 28, 0x1A2B3C4D) + bytes(16),  # the two lengths differ
+        made.section("<", 0),
+        gzip.compress(b""),
+        gzip.compress(b"not a capture"),
+        gzip.compress(made.pcap([]))[:12],
+        b"\x1f\x8b",
+        b"\x1f\x8bnothing that gzip would write",
+        b"\xfd7zXZ\x00and so on",
+        b"\x28\xb5\x2f\xfd\xff\xff\xff\xff",
+        b"\x28\xb5\x2f\xfd",
+    ],
+    ids=range(18),
+)
+def test_what_is_no_capture_gives_one_line(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    for source, name in ((io.BytesIO(data), "<stream>"), (path, str(path))):
+        with pytest.raises(CaptureFormatError) as caught:
+            cct.read_capture(source)
+        assert str(caught.value).startswith(f"{name}: byte 0: ")
+        assert "\n" not in str(caught.value)
+
+
+def test_what_cannot_be_read_gives_one_line(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "missing", "a\0b", ""):
+        with pytest.raises(CaptureFormatError, match="cannot be read") as caught:
+            cct.read_capture(path)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"tunnel": "both"},
+        {"flow_timeout_s": 0},
+        {"flow_timeout_s": -1.0},
+        {"flow_timeout_s": float("nan")},
+        {"packets": 0},
+    ],
+)
+def test_bad_parameters(options: dict[str, Any]) -> None:
+    (name,) = options
+    with pytest.raises(ParameterError, match=name):
+        list(cct.iter_capture(io.BytesIO(made.pcap([])), **options))
+
+
+# ---- Flows -----------------------------------------------------------------------------------------------------------
+
+FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
+S = 10**9
+Packet = tuple[int, str, int] | tuple[int, str, int, int]
+
+
+def flows_of(*packets: Packet, timeout_s: float | None = 600.0, frame: Any = None) -> list[tuple[int, int]]:
+    """Flow and direction of packets (time in ns, "a>b" or "b>a", flags, sequence number) of one pair of ports."""
+    ends = {"a": (b"\x0a\0\0\1", 1000), "b": (b"\x0a\0\0\2", 80)}
+    records = []
+    for ts_ns, way, flags, *seq in packets:
+        (src, sport), (dst, dport) = (ends[end] for end in way.split(">"))
+        segment = made.tcp(sport, dport, seq[0] if seq else 0, flags=flags)
+        data = made.ethernet(0x0800, made.ipv4(6, segment, src, dst))
+        records.append((ts_ns, data, len(data)))
+    data = made.pcap(records, nanoseconds=True)
+    cap = read_bytes(data, flow_timeout_s=timeout_s)
+    assert_as_naive(data, timeout_s=timeout_s)
+    return list(zip(cap.columns["flow_id"].tolist(), cap.columns["direction"].tolist(), strict=True))
+
+
+def test_both_directions_are_one_flow() -> None:
+    assert flows_of((0, "a>b", ACK), (1, "b>a", ACK), (2, "a>b", ACK)) == [(0, 0), (0, 1), (0, 0)]
+
+
+def test_the_sender_of_the_first_packet_is_the_initiator() -> None:
+    assert flows_of((0, "b>a", PSH | ACK), (1, "a>b", ACK)) == [(0, 0), (0, 1)]
+
+
+def test_the_receiver_of_a_syn_ack_is_the_initiator() -> None:
+    assert flows_of((0, "b>a", SYN | ACK), (1, "a>b", ACK)) == [(0, 1), (0, 0)]
+
+
+def test_silence_beyond_the_timeout_ends_a_flow() -> None:
+    packets = [(0, "a>b", ACK), (10 * S, "b>a", ACK), (20 * S + 1, "b>a", ACK)]
+    assert [flow for flow, _ in flows_of(*packets, timeout_s=10.0)] == [0, 0, 1]
+    for never in (None, float("inf"), 1e30):
+        assert [flow for flow, _ in flows_of(*packets, timeout_s=never)] == [0, 0, 0]
+
+
+def test_a_new_flow_has_its_own_initiator() -> None:
+    assert flows_of((0, "a>b", ACK), (700 * S, "b>a", ACK)) == [(0, 0), (1, 0)]
+
+
+def test_time_that_goes_back_ends_nothing() -> None:
+    packets = [(5000 * S, "a>b", ACK), (0, "a>b", ACK), (5001 * S, "a>b", ACK)]
+    assert [flow for flow, _ in flows_of(*packets)] == [0, 0, 0]
+
+
+def test_a_syn_after_a_fin_starts_a_flow() -> None:
+    packets = [(0, "a>b", SYN, 7), (1, "a>b", FIN | ACK, 8), (2, "b>a", ACK), (3, "a>b", SYN, 7)]
+    assert flows_of(*packets) == [(0, 0), (0, 0), (0, 1), (1, 0)]
+
+
+def test_a_syn_with_the_same_number_is_a_retransmission() -> None:
+    assert flows_of((0, "a>b", SYN, 7), (1, "a>b", SYN, 7)) == [(0, 0), (0, 0)]
+    assert flows_of((0, "a>b", SYN, 7), (1, "b>a", RST | ACK), (2, "a>b", SYN, 7)) == [(0, 0), (0, 1), (0, 0)]
+
+
+def test_a_syn_with_another_number_starts_a_flow() -> None:
+    assert flows_of((0, "a>b", SYN, 7), (1, "a>b", SYN, 8)) == [(0, 0), (1, 0)]
+    assert flows_of((0, "a>b", SYN, 7), (1, "b>a", RST | ACK), (2, "a>b", SYN, 8)) == [(0, 0), (0, 1), (1, 0)]
+
+
+def test_a_syn_in_the_middle_starts_a_flow() -> None:
+    assert flows_of((0, "b>a", ACK), (1, "a>b", SYN, 7)) == [(0, 0), (1, 0)]
+
+
+def test_a_syn_behind_its_syn_ack_starts_none() -> None:
+    assert flows_of((0, "b>a", SYN | ACK), (1, "a>b", SYN, 7), (2, "a>b", ACK)) == [(0, 1), (0, 0), (0, 0)]
+
+
+def test_a_simultaneous_open_is_one_flow() -> None:
+    packets = [(0, "a>b", SYN, 7), (1, "b>a", SYN, 9), (2, "a>b", SYN | ACK, 7), (3, "b>a", SYN | ACK, 9)]
+    assert flows_of(*packets) == [(0, 0), (0, 1), (0, 0), (0, 1)]
+
+
+def test_a_syn_from_the_other_side_after_a_reset_starts_a_flow() -> None:
+    assert flows_of((0, "a>b", SYN, 7), (1, "b>a", RST | ACK), (2, "b>a", SYN, 9)) == [(0, 0), (0, 1), (1, 0)]
+
+
+def test_later_fragments_are_flows_of_their_own() -> None:
+    first = made.ethernet(0x0800, made.ipv4(17, made.udp(1, 2, b"x" * 64), fragment=0x2000))
+    later = made.ethernet(0x0800, made.ipv4(17, bytes(64), fragment=9))
+    cap = read_bytes(made.pcap([(0, frame, len(frame)) for frame in (first, later, later)]))
+    assert cap.columns["flow_id"].tolist() == [0, 1, 1]
+    assert (cap.keys.sport.tolist(), cap.keys.dport.tolist()) == ([1, 0], [2, 0])
+
+
+def test_what_tells_flows_apart() -> None:
+    """Address, port, protocol and IP version, each alone; IPv4 and IPv6 addresses of the same bits do not meet."""
+    zeros = made.ipv6(17, made.udp(1, 2), src=bytes(12) + b"\x0a\0\0\1", dst=bytes(12) + b"\x0a\0\0\2")
+    packets = [
+        made.ipv4(17, made.udp(1, 2)),
+        made.ipv4(17, made.udp(1, 3)),
+        made.ipv4(17, made.udp(2, 2)),
+        made.ipv4(136, made.udp(1, 2)),
+        made.ipv4(17, made.udp(1, 2), src=b"\x0a\0\0\3"),
+        made.ipv4(17, made.udp(1, 2), dst=b"\x0a\0\0\3"),
+        made.ipv4(
+            17, made.udp(2, 1)
+        ),  # the ends are not those of the first: the ports are swapped, the addresses not
+        zeros,
+    ]
+    cap = read_bytes(made.pcap([(0, packet, len(packet)) for packet in packets * 2], link_type=101))
+    assert cap.columns["flow_id"].tolist() == list(range(8)) * 2
+    assert (cap.columns["direction"] == 0).all()
+
+
+def test_what_a_syn_announces_is_kept_by_direction() -> None:
+    syn = made.tcp(5, 6, flags=SYN, tcp_options=b"\2\4\x05\xb4\3\3\7\4\2")
+    syn_ack = made.tcp(6, 5, flags=SYN | ACK, tcp_options=b"\2\4\x02\x18")
+    later = made.tcp(5, 6, flags=ACK, tcp_options=b"\2\4\0\1")
+    a, b = b"\x0a\0\0\1", b"\x0a\0\0\2"
+    packets = [made.ipv4(6, syn, a, b), made.ipv4(6, syn_ack, b, a), made.ipv4(6, later, a, b)]
+    keys = read_bytes(made.pcap([(0, p, len(p)) for p in packets], link_type=228)).keys
+    assert keys.saw_syn.tolist() == [True]
+    assert keys.mss.tolist() == [[1460, 536]]
+    assert keys.window_scale.tolist() == [[7, 255]]
+    assert keys.sack_permitted.tolist() == [[True, False]]
+
+
+def many_flows(random: Random, n: int) -> bytes:
+    """Segments of a thousand pairs of ports that come and go; time goes back a little now and then."""
+    records = []
+    now = 0
+    for _ in range(n):
+        now += random.choice([0, S // 10, S, 20 * S])
+        flags = random.choice([SYN, ACK, ACK, ACK, FIN | ACK, RST])
+        data = made.ipv4(6, made.tcp(random.randrange(1000), 80, random.randrange(2), flags=flags))
+        records.append((max(now - random.choice([0, 0, S, 3 * S]), 0), data, len(data)))
+    for i in (n // 4, n // 2):  # a clock gone wrong
+        records[i] = (4_000_000_000 * S, *records[i][1:])
+    return made.pcap(records, link_type=228)
+
+
+@settings(max_examples=15, deadline=None)
+@given(SEEDS, st.integers(20, 700))
+def test_retiring_flows_does_not_change_their_numbers(seed: int, packets: int) -> None:
+    data = many_flows(Random(seed), 2000)
+    whole = read_bytes(data, flow_timeout_s=60.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flow_ids, "_RETIRE_RECORDS", 50)
+        table_sizes = []
+        next_part = flow_ids.FlowIds.next_part
+
+        def noting(self: flow_ids.FlowIds) -> None:
+            before = int(self._state[0])
+            next_part(self)
+            table_sizes.append((before, int(self._state[0])))
+
+        patch.setattr(flow_ids.FlowIds, "next_part", noting)
+        parts = list(cct.iter_capture(io.BytesIO(data), packets, flow_timeout_s=60.0))
+    for name in ("flow_id", "direction"):
+        joined = np.concatenate([part.columns[name] for part in parts])
+        np.testing.assert_array_equal(whole.columns[name], joined, err_msg=name)
+    assert any(after < before for before, after in table_sizes), "nothing was retired: the test shows nothing"
+
+
+# ---- Selecting -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def selectable() -> Capture:
+    random = Random(5)
+    return read_bytes(made.pcap([f[:3] for f in made.random_frames(random, 2000, 101)], link_type=101))
+
+
+def rows_where(cap: Capture, keep: np.ndarray) -> dict[str, np.ndarray]:
+    return {name: column[keep] for name, column in cap.columns.items()}
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        {"flow_id": 3},
+        {"flow_id": [3, 5, 3]},
+        {"host": "10.0.0.1"},
+        {"host": "10.0.0.0/31"},
+        {"host": "2001::1"},
+        {"port": 1},
+        {"protocol": "tcp"},
+        {"protocol": 17},
+        {"start_s": 5.0},
+        {"stop_s": 5.0},
+        {"start_s": 1.0, "stop_s": 1e5, "protocol": "udp", "port": 53},
+        {},
+    ],
+    ids=str,
+)
+def test_select(selectable: Capture, selection: dict[str, Any]) -> None:
+    import ipaddress
+
+    cap, keys = selectable, selectable.keys
+    of = {flow_id: i for i, flow_id in enumerate(keys.flow_id.tolist())}
+    src, dst = keys.src_text(), keys.dst_text()
+    keep = []
+    protocol = {"tcp": 6, "udp": 17}.get(selection.get("protocol", ""), 17)
+    for flow_id, ts_ns in zip(cap.columns["flow_id"].tolist(), cap.columns["ts_ns"].tolist(), strict=True):
+        i = of[flow_id]
+        network = ipaddress.ip_network(selection.get("host", "::/0"))
+        ends = {ipaddress.ip_address(src[i]), ipaddress.ip_address(dst[i])}
+        at_s = Fraction(ts_ns - cap.meta.first_ts_ns, S)
+        keep.append(
+            ("flow_id" not in selection or flow_id in np.atleast_1d(selection["flow_id"]))
+            and ("host" not in selection or any(end in network for end in ends))
+            and ("port" not in selection or selection["port"] in (keys.sport[i], keys.dport[i]))
+            and ("protocol" not in selection or keys.protocol[i] == protocol)
+            and selection.get("start_s", -1) <= at_s < selection.get("stop_s", 1e12)
+        )
+    mask = np.array(keep)
+    assert mask.any(), "a selection of nothing shows nothing"
+    part = cap.select(**selection)
+    for name, column in rows_where(cap, mask).items():
+        np.testing.assert_array_equal(part.columns[name], column, err_msg=name)
+    np.testing.assert_array_equal(part.keys.flow_id, np.unique(part.columns["flow_id"]))
+    rows = np.flatnonzero(mask)
+    selected = part.sacks.assign(packet=rows[part.sacks.packet.to_numpy()])
+    expected = cap.sacks[np.isin(cap.sacks.packet, rows)].reset_index(drop=True)
+    pd.testing.assert_frame_equal(selected, expected, check_dtype=False)
+    # what is left can be selected from again
+    assert len(part.select(**selection)) <= len(part)
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        {"flow_id": 10**6},
+        {"host": "nowhere"},
+        {"host": "10.0.0.1/99"},
+        {"port": 70000},
+        {"protocol": "tpc"},
+        {"protocol": 300},
+        {"start_s": 2.0, "stop_s": 1.0},
+    ],
+    ids=str,
+)
+def test_what_cannot_be_selected(selectable: Capture, selection: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError, match=f"{list(selection)[-1]}: "):
+        selectable.select(**selection)
+
+
+# ---- Damage ----------------------------------------------------------------------------------------------------------
+
+
+def survives(data: bytes, at_least: int = 0) -> Capture | None:
+    """Read damaged bytes: an error of one line, or what could be read, with a warning where it was not all."""
+    try:
+        cap, said = read(io.BytesIO(data), tunnel="inner")
+    except CaptureFormatError as err:
+        assert "\n" not in str(err)
+        assert not at_least
+        return None
+    assert all("\n" not in text for text in said)
+    assert cap.meta.frames >= at_least
+    repr(cap)
+    cap._repr_html_()
+    return cap
+
+
+def record_ends(data: bytes) -> list[int]:
+    """Where each frame of a file of few frames ends, by how many are read from what is cut there."""
+    frames = naive.read_file(data).frames
+    ends: list[int] = []
+    for end in range(len(data) + 1):
+        try:
+            n = len(naive.read_file(data[:end]).frames)
+        except naive.NotACapture:
+            continue
+        if n > len(ends):
+            ends.append(end)
+    assert len(ends) == len(frames)
+    return ends
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_cut_anywhere(seed: int) -> None:
+    data = made_file(seed, 6)
+    ends = record_ends(data)
+    whole = naive.read_file(data)
+    for end in range(len(data)):
+        n = sum(e <= end for e in ends)
+        cap = survives(data[:end], n)
+        if cap is not None:
+            assert cap.meta.frames == n, f"cut at {end}"
+            assert cap.meta.captured_bytes == sum(len(frame.data) for frame in whole.frames[:n])
+            assert cap.meta.truncated == naive.read_file(data[:end]).damaged
+
+
+@settings(max_examples=150, deadline=None)
+@given(SEEDS, st.lists(st.tuples(st.integers(0, 4000), st.integers(1, 255)), min_size=1, max_size=5))
+def test_flip_any_bytes(seed: int, flips: list[tuple[int, int]]) -> None:
+    """Still as the naive twin reads it: what is before the damage is there, and what is behind it is not made up."""
+    data = bytearray(made_file(seed, 12))
+    for at, mask in flips:
+        data[at % len(data)] ^= mask
+    try:
+        naive.read_file(bytes(data))
+    except naive.NotACapture:
+        assert survives(bytes(data)) is None
+    else:
+        assert_as_naive(bytes(data), "inner")
+
+
+LIES = [0, 13, 0x40001, 0xFFFFFFFF]
+MORE_LIES = [1, 3, 11, 12, 0x7FFF, 0xFFFF, 0x40000, 0x7FFFFFFF]
+
+
+@pytest.mark.parametrize("value", [*LIES, *(pytest.param(lie, marks=pytest.mark.slow) for lie in MORE_LIES)])
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(i, marks=pytest.mark.slow) for i in range(2, 8))])
+def test_a_lie_in_every_word(seed: int, value: int) -> None:
+    """Every 32-bit word of a small file replaced; lengths, counts and offsets are among them."""
+    data = made_file(seed, 5)
+    for at in range(0, min(len(data), 600) - 4, 4):
+        for order in ("little", "big"):
+            lying = data[:at] + value.to_bytes(4, order) + data[at + 4 :]
+            try:
+                naive.read_file(lying)
+            except naive.NotACapture:
+                assert survives(lying) is None
+            else:
+                assert_as_naive(lying)
+
+
+def test_bad_lengths_end_the_file_with_a_warning(plain: bytes) -> None:
+    lying = plain + struct.pack("<IIII", 0, 0, 262_145, 60) + bytes(100)
+    cap, said = read(io.BytesIO(lying))
+    assert cap.meta.frames == 5000
+    assert f"byte {len(plain)}" in said[0]
+    assert "262144" in said[0]
+    assert "5000 whole frames" in said[0]
+    assert cap.meta.notes
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_cut_compressed_streams(plain: bytes, compression: str) -> None:
+    """A prefix of the frames; nearly all of those whose bytes were there."""
+    expected = read_bytes(plain, tunnel="inner")
+    packed = COMPRESS[compression](plain)
+    fractions = []
+    for end in [*range(0, 40), *range(40, len(packed), len(packed) // 25), len(packed) - 1]:
+        cap = survives(packed[:end])
+        if cap is None:
+            continue
+        n = len(cap)
+        fractions.append((cap.meta.frames / 5000, end / len(packed)))
+        assert cap.meta.truncated or cap.meta.frames == 5000
+        for name, column in cap.columns.items():
+            np.testing.assert_array_equal(column, expected.columns[name][:n])
+    assert len(fractions) > 10
+    slack = 0.1 if compression == "gz" else 0.5  # xz and zstd work block by block
+    assert all(frames > there - slack for frames, there in fractions)
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_flips_in_compressed_streams(plain: bytes, compression: str) -> None:
+    packed = COMPRESS[compression](plain)
+    random = Random(1)
+    kept = 0
+    for at in [
+        *range(30),
+        *(random.randrange(len(packed)) for _ in range(60)),
+        *range(len(packed) - 20, len(packed)),
+    ]:
+        flipped = bytearray(packed)
+        flipped[at] ^= 1 << random.randrange(8)
+        cap = survives(bytes(flipped))
+        if cap is not None and cap.meta.truncated:
+            kept += cap.meta.frames
+    assert kept > 0, "nothing was kept of any damaged stream"
+
+
+def test_a_wrong_checksum_keeps_nearly_everything(plain: bytes) -> None:
+    packed = bytearray(gzip.compress(plain))
+    packed[-5] ^= 1
+    cap, said = read(io.BytesIO(bytes(packed)))
+    assert cap.meta.frames > 0.85 * 5000
+    assert "checksum" in said[0]
+
+
+def test_garbage_behind_a_member(plain: bytes) -> None:
+    cap, said = read(io.BytesIO(gzip.compress(plain) + b"garbage"))
+    assert cap.meta.frames == 5000
+    assert "gz data are damaged" in said[0]
+
+
+# ---- Bounds ----------------------------------------------------------------------------------------------------------
+
+
+def run_script(name: str, *args: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(TESTS / name), *args],
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+
+
+def test_the_guard_catches_a_read_past_the_end() -> None:
+    assert run_script("guarded.py", "control").returncode == -11
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_nothing_is_read_outside_the_bytes(seed: int) -> None:
+    """Frames and files at the very end (and start) of memory whose neighbouring pages cannot be read."""
+    done = run_script("guarded.py", "frames", str(seed), "400" if seed == 0 else "10000")
+    assert done.returncode == 0, done.stderr[-2000:]
+    done = run_script("guarded.py", "files", str(seed), "150" if seed == 0 else "3000")
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_extreme_times() -> None:
+    """As far apart as int64 nanoseconds go: nothing overflows on the way to a table or a text."""
+    data = made.section() + made.interface("<", 1, 0, (9, b"\0"))
+    for ticks in (0, 1, 2**63 - 1, 2**63, 2**64 - 1, 9_223_372_035, 2**32):
+        data += made.enhanced("<", 0, ticks, SEGMENT, len(SEGMENT))
+    cap = read_bytes(data)
+    limit = 9_223_372_035 * S
+    assert cap.columns["ts_ns"].tolist() == [0, S, limit, -limit - S, -S, limit, 2**32 * S]
+    assert (cap.meta.first_ts_ns, cap.meta.last_ts_ns) == (-limit - S, limit)
+    assert cap.duration_s == pytest.approx(1.8446744e10)
+    assert len(cap.flows) == len(cap.keys)
+    repr(cap)
+    assert "1677-09-21" in cap._repr_html_()
+    assert len(cap.select(start_s=0.5)) == 6
+    assert_as_naive(data)
+
+
+def memory_mb(path: Path, packets: int, timeout_s: float) -> float:
+    """Peak memory of going through a file in parts, above that of a process that has read a small one."""
+    code = """if True:
+        import resource, sys, cctoolkit as cct
+        def peak():
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for part in cct.iter_capture(sys.argv[1], 1000):
+            break
+        before = peak()
+        n = flows = 0
+        for part in cct.iter_capture(sys.argv[1], int(sys.argv[2]), flow_timeout_s=float(sys.argv[3])):
+            n += len(part)
+            flows = max(flows, int(part.keys.flow_id.max()) + 1)
+        print(n, flows, peak() - before)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path), str(packets), str(timeout_s)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    n, flows, kilobytes = map(int, done.stdout.split())
+    assert n == flows, "every packet is a flow"
+    return kilobytes / 1024
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("packed", [False, True])
+def test_memory_is_bounded_by_the_part_and_the_flows_alive(tmp_path: Path, packed: bool) -> None:
+    """Two and eight million packets, each a flow of its own, take the same; all at once would be 600 MB."""
+    frame = made.ethernet(0x0800, made.ipv4(6, made.tcp()))
+    record = np.frombuffer(made.pcap_record(frame, 0, len(frame)), np.uint8)
+    peaks = []
+    for millions in (2, 8):
+        path = tmp_path / f"{millions}.pcap"
+        with gzip.open(path, "wb", 1) if packed else open(path, "wb") as file:
+            file.write(made.pcap_header())
+            for million in range(millions):
+                rows = np.tile(record, (10**6, 1))
+                number = np.arange(million * 10**6, (million + 1) * 10**6, dtype="<u4")
+                rows[:, 0:4] = (
+                    (number // 1000).view(np.uint8).reshape(-1, 4)
+                )  # seconds: a thousand packets each
+                rows[:, 16 + 26 : 16 + 30] = (
+                    number.astype(">u4").view(np.uint8).reshape(-1, 4)
+                )  # source address
+                file.write(rows.tobytes())
+        peaks.append(memory_mb(path, 100_000, 100.0))
+        path.unlink()
+    assert peaks[1] < peaks[0] + 60, peaks
+    assert peaks[1] < 400, peaks
