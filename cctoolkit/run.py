@@ -9,7 +9,8 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -454,7 +455,8 @@ def _load_pair(ingress_path: Path, folder: Path, name: str) -> Run:
     labels_path, toml = folder / f"{name}.labels.csv", folder / f"{name}.scenario.toml"
     labels = _read_labels(labels_path) if labels_path.is_file() else _labels_of(ingress)
     labels.insert(0, "flow_id", np.arange(len(labels), dtype=np.uint32))
-    numbers = {ends: i for i, ends in enumerate(labels[list(_KEY)].itertuples(index=False, name=None))}
+    ends = labels[list(_KEY)].itertuples(index=False, name=None)
+    numbers = {known: i for i, known in enumerate(_occurrences(ends))}
     ingress, egress = _renumbered(ingress, numbers), _renumbered(egress, numbers)
     known = labels["start_ns"].dropna()
     start_ns = int(min(known)) if len(known) else ingress.meta.first_ts_ns
@@ -491,7 +493,7 @@ def _read_labels(path: Path) -> pd.DataFrame:
     return table.astype({"sport": "uint16", "dport": "uint16", "protocol": "uint8"})
 
 
-def _ends(keys: FlowKeys) -> list[tuple[str, str, int, int, int]]:
+def _ends(keys: FlowKeys) -> list[_Ends]:
     return list(
         zip(keys.src_text(), keys.dst_text(), keys.sport.tolist(), keys.dport.tolist(), keys.protocol.tolist(),
             strict=True)
@@ -509,18 +511,30 @@ def _labels_of(capture: Capture) -> pd.DataFrame:
     return table
 
 
-def _renumbered(capture: Capture, numbers: dict[tuple[str, str, int, int, int], int]) -> Capture:
+_Ends = tuple[str, str, int, int, int]
+
+
+def _occurrences(ends: Iterable[_Ends]) -> list[tuple[_Ends, int]]:
+    """Addresses and ports with how often they came before: a port may be used again."""
+    seen: Counter[_Ends] = Counter()
+    out = []
+    for e in ends:
+        out.append((e, seen[e]))
+        seen[e] += 1
+    return out
+
+
+def _renumbered(capture: Capture, numbers: dict[tuple[_Ends, int], int]) -> Capture:
     """The capture with these flow numbers; flows that have none get the next, also in `numbers`.
 
-    A flow that is known the other way round is turned: without its SYN a tap takes whom it sees first for the initiator.
+    A flow that is known the other way round is turned: without its SYN a tap takes whom it sees first for the
+    initiator.
     """
     keys = capture.keys
     ends = _ends(keys)
-    turn = np.array([e not in numbers and _turned(e) in numbers for e in ends], np.bool_)
-    new = np.array(
-        [numbers.setdefault(_turned(e) if t else e, len(numbers)) for e, t in zip(ends, turn, strict=True)],
-        np.uint32,
-    )
+    turn = np.array([(e, 0) not in numbers and (_turned(e), 0) in numbers for e in ends], np.bool_)
+    known = _occurrences(_turned(e) if t else e for e, t in zip(ends, turn, strict=True))
+    new = np.array([numbers.setdefault(k, len(numbers)) for k in known], np.uint32)
     row = np.searchsorted(keys.flow_id, capture.columns["flow_id"])
     columns = capture.columns | {
         "flow_id": new[row],
@@ -538,7 +552,7 @@ def _renumbered(capture: Capture, numbers: dict[tuple[str, str, int, int, int], 
     return Capture(columns, keys.take(np.argsort(new)), capture.meta, capture.sacks.to_numpy(np.int64))
 
 
-def _turned(ends: tuple[str, str, int, int, int]) -> tuple[str, str, int, int, int]:
+def _turned(ends: _Ends) -> _Ends:
     return ends[1], ends[0], ends[3], ends[2], ends[4]
 
 

@@ -144,6 +144,24 @@ def test_taps_agree_on_flow_numbers_though_each_file_has_its_own(run, tmp_path):
     assert again.egress.keys.src_text() == run.egress.keys.src_text()
 
 
+def test_a_port_used_again_is_another_flow(run, tmp_path):
+    capture = run.ingress
+    later = {name: column.copy() for name, column in capture.columns.items()}
+    later["ts_ns"] += 5 * 10**9
+    later["flow_id"] += 3
+    columns = {name: np.concatenate([capture.columns[name], later[name]]) for name in later}
+    keys = capture.keys.take(np.array([0, 1, 2] * 2))
+    keys.flow_id[3:] += 3
+    twice = cct.Capture(columns, keys, capture.meta)
+    labels = pd.concat([run.labels, run.labels])
+    cct.Run(**{**vars(run), "ingress": twice, "egress": twice, "labels": labels}).to_pcap(tmp_path)
+    again = cct.load_run(tmp_path / "three")
+    assert again.ingress.keys.flow_id.tolist() == [0, 1, 2, 4]  # the others were not closed, and so go on
+    assert again.ingress.keys.sport.tolist() == [10_000, 10_001, 10_002, 10_001]
+    second = columns["flow_id"] == 4
+    np.testing.assert_array_equal(again.egress.columns["flow_id"] == 4, second)
+
+
 def test_analyses_work_on_a_run(run):
     delays = cct.queue_delay(run.ingress, run.egress)
     assert delays.delay_ns.notna().sum() > 4000
