@@ -907,7 +907,10 @@ def _send(port, f, flow, sender, now):
         else:
             _new_data(port, f, flow, sender, now)
         sent = True
-    if sent and not flow.in_recovery and not flow.in_rto and sender.sacked == 0 and not sender.probed:
+    quiet = sent or (
+        sender.probe_ns == NEVER and flow.inflight > 0
+    )  # new data, or an acknowledgement of some
+    if quiet and not flow.in_recovery and not flow.in_rto and sender.sacked == 0 and not sender.probed:
         _arm_probe(flow, sender, now)
     _arm_timer(sender)
     _arm_application(sender)
@@ -1188,7 +1191,7 @@ def _on_timeout(port, f, flow, sender, now):
 
 @_inner
 def _on_timer(port, f, flow, sender, now):
-    if sender.rto_at_ns <= now:
+    if sender.rto_at_ns <= now and sender.probe_ns > now:  # the probe comes first, if only just
         _on_timeout(port, f, flow, sender, now)
     elif sender.reorder_ns <= now:
         lost = _detect_losses(port, flow, sender, now)
