@@ -85,7 +85,29 @@ from __future__ import annotations
 
 from ..algorithm import AlgorithmError
 from .base import ACK, FLOW, Cca, random
+from .bbr import Bbr
+from .bbr2 import Bbr2
+from .bbr3 import Bbr3
 from .cubic import Cubic
+from .dctcp import Dctcp
+from .htcp import Htcp
+from .prague import Prague
 from .reno import Reno
+from .vegas import Vegas
 
-__all__ = ["ACK", "FLOW", "AlgorithmError", "Cca", "Cubic", "Reno", "random"]
+__all__ = [
+    "ACK",
+    "FLOW",
+    "AlgorithmError",
+    "Bbr",
+    "Bbr2",
+    "Bbr3",
+    "Cca",
+    "Cubic",
+    "Dctcp",
+    "Htcp",
+    "Prague",
+    "Reno",
+    "Vegas",
+    "random",
+]
