@@ -51,6 +51,7 @@ def test_saved_run_comes_back_whole(run, tmp_path):
         pd.testing.assert_frame_equal(getattr(again, name), getattr(run, name))
     assert again.scenario == run.scenario
     assert (again.name, again.made_by, again.events) == ("three", run.made_by, run.events)
+    assert run.events > 1.4 * run.queues.sent_packets[0]  # each leaves, and an ACK of one or two comes back
     for tap in ("ingress", "egress"):
         same_capture(getattr(run, tap), getattr(again, tap))
         assert getattr(again, tap).meta == getattr(run, tap).meta

@@ -1498,4 +1498,5 @@ def run(
             if port.broken >= 0:
                 return BROKEN
         done += 1
+        port.events += 1
     return BUSY
