@@ -132,6 +132,22 @@ def test_vegas_counts_its_packets_in_the_queue(queued, change, linux):
     assert changes[2] == change  # the first round trip had one sample, the second the least one of all
 
 
+@pytest.mark.parametrize("gamma", [1.0, 1.5, 3.0])
+@pytest.mark.parametrize("double_every", [1, 2])
+def test_vegas_ends_slow_start_with_gamma_packets_queued(gamma, double_every):
+    """RTTs of 41 ms, and once the least, 40: the first window compared that is above 40 gamma ends it."""
+    driver = Driver(Vegas(gamma=gamma, double_every=double_every), rtt_ms=40.0)
+    for i in range(3000):
+        before = float(driver.flow.cwnd)
+        driver.step(MS, 40 * MS if i == 0 else 41 * MS)
+        if driver.stats["slow_start_exits"][0]:
+            break
+        compared = driver.ack.round_start and driver.state.rounds % double_every == 0 and i > 40
+        assert not compared or before / 40 <= gamma
+    assert before / 40 > gamma
+    assert driver.flow.ssthresh == driver.flow.cwnd == pytest.approx(before * 40 / 41 + 1)
+
+
 # ---- BBR -------------------------------------------------------------------------------------------------------------
 
 

@@ -19,7 +19,7 @@ from cctoolkit.cca.vegas import Vegas
 #: One ACK: time since the last one, RTT, packets delivered, found lost, marked; a stretch of equal ones at once.
 STEP = st.tuples(
     st.sampled_from([0.1, 0.5, 1.0, 3.0, 40.0, 300.0]),
-    st.sampled_from([20.0, 20.5, 22.0, 30.0, 60.0, 150.0]),
+    st.one_of(st.sampled_from([20.0, 60.0, 150.0]), st.floats(20.0, 26.0)),
     st.integers(1, 4),
     st.sampled_from([0] * 9 + [1, 3, 30]),
     st.sampled_from([0, 0, 0, 1, 2]),
@@ -77,5 +77,5 @@ def test_bbr_keeps_its_bounds(cca, steps):
         assert f.cwnd <= max(s.inflight_lo, 4) and (s.state < 2 or f.cwnd <= max(s.inflight_hi, 4))
         assert f.cwnd >= 4
         if s.state == 3:  # cruising leaves headroom
-            assert f.cwnd <= max(0.85 * s.inflight_hi, 4)
+            assert f.cwnd <= max(0.85 * s.inflight_hi, 4) + 1e-9
         assert 0 < f.pacing_bps < 1e12
