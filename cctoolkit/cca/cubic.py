@@ -147,6 +147,7 @@ class Cubic(Cca):
     def on_rto(p, s, stats, flow, ack, now_ns):
         s.epoch_ns = -1  # section 4.8
         s.reduced = True
-        s.cwnd_prior = flow.cwnd
-        s.w_max = flow.cwnd
-        flow.ssthresh = max(flow.cwnd * p.beta, 2.0)
+        if not (flow.in_recovery or flow.in_rto):  # else it was reduced for this window already
+            s.cwnd_prior = flow.cwnd
+            s.w_max = flow.cwnd
+            flow.ssthresh = max(flow.cwnd * p.beta, 2.0)

@@ -37,4 +37,7 @@ class Reno(Cca):
 
     @staticmethod
     def on_rto(p, s, stats, flow, ack, now_ns):
-        flow.ssthresh = max(flow.cwnd / 2, 2.0)
+        if not (
+            flow.in_recovery or flow.in_rto
+        ):  # else it was halved for this window already (RFC 5681, section 3.1)
+            flow.ssthresh = max(flow.cwnd / 2, 2.0)
