@@ -1,7 +1,8 @@
 """Runs the kernels on bytes between pages that must not be touched; a read outside ends the process.
 
 ``guarded.py control`` reads one byte too many on purpose, ``guarded.py frames SEED N`` decodes frames one by one, each
-cut at every length, ``guarded.py files SEED N`` reads whole, cut and damaged files, in one window and in several.
+cut at every length, ``guarded.py files SEED N [PATH ...]`` reads whole, cut and damaged files (those at the paths, or
+made ones), in one window and in several.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -92,7 +94,15 @@ def decode_frames(random: Random, n: int) -> None:
                 kernel(window, random.choice([wire_bytes, length, 0, 2**32 - 1]), link_type, False)
 
 
-def read_files(random: Random, n: int) -> None:
+def made_file(random: Random) -> bytes:
+    if random.random() < 0.5:
+        return made.random_pcapng(random, made.random_frames(random, 15))
+    link_type = random.choice(made.LINK_TYPES)
+    return made.random_pcap(random, [f[:3] for f in made.random_frames(random, 15, link_type)], link_type)
+
+
+def read_files(random: Random, n: int, paths: list[str]) -> None:
+    """`n` times every file at the paths, or as many made ones."""
     memory = [Guarded(1 << 20), Guarded(1 << 20)]
     data = b""
     pieces = 1
@@ -119,14 +129,8 @@ def read_files(random: Random, n: int) -> None:
         return GuardedSource("made", "none", np.empty(0, np.uint8), windows())
 
     reader.open_source = open_source
-    for _ in range(n):
-        frames = made.random_frames(random, 15)
-        data = made.random_pcapng(random, frames)
-        if random.random() < 0.5:
-            link_type = random.choice(made.LINK_TYPES)
-            data = made.random_pcap(
-                random, [f[:3] for f in made.random_frames(random, 15, link_type)], link_type
-            )
+    for path in (paths or [""]) * n:
+        data = Path(path).read_bytes()[: 1 << 20] if path else made_file(random)
         if random.random() < 0.5:
             data = data[: random.randrange(len(data) + 1)]
         if random.random() < 0.7 and data:
@@ -142,7 +146,7 @@ def read_files(random: Random, n: int) -> None:
                 reader.read_capture("made", tunnel=random.choice(["outer", "inner"]))
 
 
-def main(mode: str, seed: str = "0", n: str = "0") -> None:
+def main(mode: str, seed: str = "0", n: str = "0", *paths: str) -> None:
     warnings.simplefilter("ignore", TruncatedCaptureWarning)
     if mode == "control":
         window = Guarded(100).hold(b"one byte too many")
@@ -150,7 +154,7 @@ def main(mode: str, seed: str = "0", n: str = "0") -> None:
     elif mode == "frames":
         decode_frames(Random(int(seed)), int(n))
     else:
-        read_files(Random(int(seed)), int(n))
+        read_files(Random(int(seed)), int(n), list(paths))
 
 
 if __name__ == "__main__":

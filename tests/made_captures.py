@@ -415,11 +415,11 @@ class FrameMaker:
         """A protocol number and what it announces."""
         r = self.random
         kind = r.random()
-        if kind < 0.55 or depth > 3:
+        if kind < 0.45 or depth > 3:
             return 6, self.tcp()
-        if kind < 0.75:
+        if kind < 0.78:
             return 17, self.udp(depth)
-        if kind < 0.8:
+        if kind < 0.81:
             return r.choice([1, 58, 2, 50, 59]), self.some(60)
         if kind < 0.83:
             return r.choice([132, 33, 136]), struct.pack(">HH", r.randrange(4), 443) + self.some(30)
@@ -481,8 +481,8 @@ class FrameMaker:
 
     def udp(self, depth: int) -> bytes:
         r = self.random
-        port = r.choice([53, 443, *TUNNEL_PORTS])
-        sport = r.choice([53, 2152, 3544, 1234])
+        port = r.choice([53, *TUNNEL_PORTS])
+        sport = r.choice([53, 53, 1234, 1234, 2152, 3544])
         payload = self.some(60)
         if depth < 3 and self.chance(0.8):
             if port in (4789, 8472):

@@ -244,6 +244,19 @@ def test_resolution_and_offset(tsresol: int, ticks: int, offset_s: int, order: s
     assert one_time(tsresol, ticks, order, offset_s) == expected
 
 
+@pytest.mark.parametrize("size", [len(SEGMENT) // 4 * 4 - 4, len(SEGMENT) // 4 * 4])
+def test_a_captured_length_beyond_its_block_is_damage(size: int) -> None:
+    """Not even by the four bytes of the block's second length."""
+    frame = SEGMENT[:size]
+    for make in (made.enhanced, made.obsolete):
+        for more, kept in ((0, 2), (1, 1), (4, 1)):
+            lying = bytearray(make("<", 0, 0, frame, 84))
+            lying[20:24] = struct.pack("<I", size + more)
+            good = make("<", 0, 0, frame, 84)
+            cap, said = read(io.BytesIO(made.section() + made.interface() + good + bytes(lying)))
+            assert (cap.meta.frames, bool(said)) == (kept, kept == 1)
+
+
 def test_defaults_of_an_interface() -> None:
     """Microseconds; an empty or short option says nothing."""
     for pairs in ((), ((9, b""),), ((14, b"\1\0"),)):
@@ -596,13 +609,14 @@ def test_what_a_syn_announces_is_kept_by_direction() -> None:
 
 
 def many_flows(random: Random, n: int) -> bytes:
-    """Segments of a thousand pairs of ports that come and go; time goes back a little now and then."""
+    """Half the segments of thirty pairs of ports, half of ever new ones; time goes back a little now and then."""
     records = []
     now = 0
     for _ in range(n):
         now += random.choice([0, S // 10, S, 20 * S])
         flags = random.choice([SYN, ACK, ACK, ACK, FIN | ACK, RST])
-        data = made.ipv4(6, made.tcp(random.randrange(1000), 80, random.randrange(2), flags=flags))
+        port = random.choice([random.randrange(30), random.randrange(30, 65536)])
+        data = made.ipv4(6, made.tcp(port, 80, random.randrange(2), flags=flags))
         records.append((max(now - random.choice([0, 0, S, 3 * S]), 0), data, len(data)))
     for i in (n // 4, n // 2):  # a clock gone wrong
         records[i] = (4_000_000_000 * S, *records[i][1:])

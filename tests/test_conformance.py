@@ -23,8 +23,10 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import naive_capture
 import numpy as np
 import pandas as pd
 import pytest
@@ -820,6 +822,52 @@ def test_parts_are_the_whole(capture: str) -> None:
             assert sum(getattr(part.meta, name) for part in parts) == getattr(cap.meta, name), name
         for name, count in cap.meta.counts.items():
             assert sum(part.meta.counts[name] for part in parts) == count, name
+
+
+@pytest.mark.parametrize("capture", all_captures())
+def test_damaged_captures_are_as_the_naive_twin_reads_them(capture: str) -> None:
+    """Cut, bytes flipped, words replaced: nothing but what is there, and all that is before the damage."""
+    data = _plain(CAPTURES / capture)[:60_000]
+    random = Random(capture)
+    for _ in range(4):
+        damaged = bytearray(data[: random.randrange(len(data) + 1)] if random.random() < 0.3 else data)
+        for _ in range(random.randrange(4) if damaged else 0):
+            at = random.choice([random.randrange(len(damaged)), random.randrange(min(len(damaged), 200))])
+            damaged[at] ^= 1 << random.randrange(8)
+            word = random.randrange(len(damaged)) & ~3
+            damaged[word : word + 4] = random.choice(
+                [bytes(4), b"\xff" * 4, bytes(3) + b"\x0d", b"\xff\xff\0\0"]
+            )
+        try:
+            expected = naive_capture.read(bytes(damaged))
+        except naive_capture.NotACapture:
+            assert read_quietly(io.BytesIO(damaged))[0] is None
+            continue
+        cap, said = read_quietly(io.BytesIO(damaged))
+        assert cap is not None
+        assert bool(said) == expected.file.damaged
+        assert cap.meta.frames == len(expected.file.frames)
+        assert cap.meta.counts == {name: expected.counts[name] for name in cap.meta.counts}
+        ours = frames_by_us(cap)
+        assert list(ours) == expected.frame_numbers
+        for number, (frame, row, flow_id, direction) in zip(
+            expected.frame_numbers, expected.rows, strict=True
+        ):
+            found = ours[number]
+            assert (found["ts_ns"], found["wire_bytes"]) == (frame.ts_ns, frame.wire_bytes)
+            assert (found["flow_id"], found["direction"]) == (flow_id, direction)
+            values = {**vars(row), "sacks": sorted(row.sacks)}
+            assert values == {**values, **{name: found[name] for name in values if name in found}}
+
+
+@pytest.mark.parametrize("rounds", [1, pytest.param(20, marks=pytest.mark.slow)])
+def test_nothing_is_read_outside_the_bytes(rounds: int) -> None:
+    """The representative captures, whole and damaged, against a page that must not be read."""
+    paths = [str(CAPTURES / name) for name in sorted(representative()) if not name.endswith((".gz", ".zst"))]
+    script = Path(__file__).with_name("guarded.py")
+    command = [sys.executable, str(script), "files", "1", str(rounds), *paths]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("how", ["redirected", "piped"])
