@@ -230,6 +230,7 @@ class _Rows:
         self.columns = _allocate(dtypes, _FIRST_ROWS)
         self.n = 0
         self._frames = self._wire_bytes = self._captured_bytes = 0
+        self._first_ts_ns, self._last_ts_ns = np.iinfo(np.int64).max, np.iinfo(np.int64).min
         self._counts = np.zeros(len(COUNTS), np.int64)
         self._sacks: list[np.ndarray] = []
         self._sack_scratch = np.empty((4 * _BLOCK_FRAMES, 3), np.int64)
@@ -282,6 +283,10 @@ class _Rows:
             self._counts,
         )
         flows.assign(self._keys, rows, out, self.n)
+        if rows:
+            ts_ns = self.columns["ts_ns"][self.n : self.n + rows]  # still in the cache
+            self._first_ts_ns = min(self._first_ts_ns, int(ts_ns.min()))
+            self._last_ts_ns = max(self._last_ts_ns, int(ts_ns.max()))
         self.n += rows
         self._frames += frames.n
         self._wire_bytes += wire_bytes
@@ -299,7 +304,7 @@ class _Rows:
         )
         meta.packets = self.n
         if self.n:
-            meta.first_ts_ns, meta.last_ts_ns = int(columns["ts_ns"].min()), int(columns["ts_ns"].max())
+            meta.first_ts_ns, meta.last_ts_ns = self._first_ts_ns, self._last_ts_ns
         meta.counts = dict(zip(COUNTS, self._counts.tolist(), strict=True))
         if meta.counts["other_link_type"]:
             meta.notes.append(
