@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -155,12 +155,22 @@ class _Texts:
         return text.split(",") if text else []
 
     def numbers(self, name: str) -> list[int]:
-        return [{"True": 1, "False": 0}.get(text) or int(text, 0) for text in self.texts(name)]
+        return [_number(text) for text in self.texts(name)]
 
     def number(self, name: str, nth: int) -> int | None:
         """The `nth` occurrence; None where there is none."""
-        found = self.numbers(name)
-        return found[nth] if -len(found) <= nth < len(found) else None
+        found = self.texts(name)
+        return _number(found[nth]) if -len(found) <= nth < len(found) else None
+
+
+@lru_cache(1 << 14)
+def _number(text: str) -> int:
+    return text == "True" if text in ("True", "False") else int(text, 0)
+
+
+@lru_cache(1 << 14)
+def _address(text: str) -> str:
+    return str(ipaddress.ip_address(text))
 
 
 def _epoch_ns(text: str) -> int | None:
@@ -224,8 +234,8 @@ def _fill_row(frame: Frame, texts: _Texts, nth_transport: int) -> None:
         protocol = protocol if number is None else number
     row: dict[str, Any] = {
         "version": 4 if layer == "ip" else 6,
-        "src": str(ipaddress.ip_address(src)),
-        "dst": str(ipaddress.ip_address(dst)),
+        "src": _address(src),
+        "dst": _address(dst),
         "protocol": protocol,
         "ttl": ttl,
         "dscp": dscp,
