@@ -28,7 +28,7 @@ from .source import ByteSource, open_source
 
 __all__ = ["iter_capture", "read_capture"]
 
-_BLOCK_FRAMES = 16384  # frames, keys and rows of a block together stay in the second-level cache
+_BLOCK_FRAMES = 16384  # many enough that calling the kernels costs little, few enough for the shared cache
 _FIRST_ROWS = 1 << 16
 _NO_FRAME_NUMBERS = np.empty(0, np.uint32)
 
