@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-PASS, MARK, DROP = 0, 1, 2
+PASS, MARK, DROP, DROP_LATE = range(4)
 MASK = 0xFFFFFFFF
 MS = 1_000_000
 
@@ -224,6 +224,7 @@ class PisaCodel:
         return first
 
     def salu_2(self, first, now):
+        now += round(self.p.clock_ms * MS)
         clock = now & MASK if self.p.wrap else now
         if first:
             self.alu2 = [clock + self.interval, 1]
@@ -247,11 +248,13 @@ class PisaCodel:
         violation = not (now - packet.enqueued_ns < self.target or queue.bytes < self.p.mtu_bytes)
         first = self.salu_1(violation)
         drop = self.salu_2(first, now)
-        return MARK if violation and drop else PASS
+        if not (violation and drop):
+            return PASS
+        return MARK if packet.ecn else DROP_LATE
 
 
 class Pie:
-    """RFC 8033, section 4 with 5.1, 5.4 and 5.5; delays in seconds."""
+    """RFC 8033, appendix A with 5.1, 5.4 and 5.5; delays in seconds."""
 
     def __init__(self, p, seed):
         self.p, self.random = p, SplitMix64(seed)
@@ -262,11 +265,20 @@ class Pie:
             p.burst_ms * 1e-3,
         )
 
+    def current_qdelay(self, queue):
+        return queue.last_delay_ns * 1e-9 if queue.packets else 0.0
+
     def on_enqueue(self, queue, packet, now):
+        if queue.packets == queue.limit_packets:
+            self.accu_prob = 0.0
+            return PASS
+        half = self.p.target_ms * 1e-3 / 2
+        if self.drop_prob == 0 and self.current_qdelay(queue) < half and self.qdelay_old < half:
+            self.burst_allowance = self.p.burst_ms * 1e-3
         if round(self.burst_allowance * 1e9) > 0 or not self.drop_early(queue):
             return PASS
         self.accu_prob = 0.0
-        return MARK if self.drop_prob <= self.p.ecn_limit else DROP
+        return MARK if self.drop_prob < self.p.ecn_limit else DROP
 
     def drop_early(self, queue):
         if self.qdelay_old < self.p.target_ms * 1e-3 / 2 and self.drop_prob < 0.2:
@@ -284,7 +296,7 @@ class Pie:
 
     def on_update(self, queue, packet, now):
         target = self.p.target_ms * 1e-3
-        delay = (now - queue.head_enqueued_ns) * 1e-9 if queue.packets else 0.0
+        delay = self.current_qdelay(queue)
         p = self.p.alpha * (delay - target) + self.p.beta * (delay - self.qdelay_old)
         for below, divisor in ((1e-6, 2048), (1e-5, 512), (1e-4, 128), (1e-3, 32), (1e-2, 8), (1e-1, 2)):
             if self.drop_prob < below:
@@ -296,10 +308,8 @@ class Pie:
         if delay == 0 and self.qdelay_old == 0:
             self.drop_prob *= 0.98
         self.drop_prob = min(1.0, max(0.0, self.drop_prob))
-        self.burst_allowance = max(0.0, self.burst_allowance - self.p.update_ms * 1e-3)
-        if self.drop_prob == 0 and delay < target / 2 and self.qdelay_old < target / 2:
-            self.burst_allowance = self.p.burst_ms * 1e-3
         self.qdelay_old = delay
+        self.burst_allowance = max(0.0, self.burst_allowance - self.p.update_ms * 1e-3)
         return PASS
 
 
@@ -343,7 +353,8 @@ class TofinoPi2(Pi2):
         return PASS
 
     def on_dequeue(self, queue, packet, now):
-        return self.decide(packet, now)
+        verdict = self.decide(packet, now)
+        return DROP_LATE if verdict == MARK and packet.ecn == 0 else verdict
 
     def on_update(self, queue, packet, now):
         self.control(queue.last_delay_ns, now + round(self.p.control_plane_ms * MS))

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from cctoolkit.aqm import DROP, MARK, PACKET, PASS, QUEUE
+from cctoolkit.aqm import DROP, DROP_LATE, MARK, PACKET, PASS, QUEUE
 
 FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 5, ctypes.c_int64)
 
@@ -85,7 +85,8 @@ class Link:
             for i in range(n)
         ]
         for f in self.facts:
-            f.rate_bps, f.others = rate_bps, self.facts
+            f.rate_bps, f.others, f.limit_packets = rate_bps, self.facts, limit
+        compiled.queues["limit_packets"] = limit
         self.log = []  # (time, event, verdict)
         self.drops = self.marks = self.sent = 0
 
@@ -107,7 +108,7 @@ class Link:
         return verdict
 
     def _fate(self, verdict, pk):
-        if verdict == DROP or (verdict == MARK and pk["ecn"][0] == 0):
+        if verdict in (DROP, DROP_LATE) or (verdict == MARK and pk["ecn"][0] == 0):
             self.drops += 1
             return "drop"
         if verdict == MARK:
@@ -157,7 +158,10 @@ class Link:
         pk = None
         while self.waiting[q]:
             pk = self._take(q, now)
-            did.append(self._fate(self._both("on_dequeue", q, pk, now), pk))
+            verdict = self._both("on_dequeue", q, pk, now)
+            did.append(self._fate(verdict, pk))
+            if verdict == DROP_LATE:
+                return self._took(pk)
             if did[-1] != "drop":
                 break
             pk = None
@@ -168,6 +172,10 @@ class Link:
         self.sent += 1
         self.facts[q].last_delay_ns = now - int(pk["enqueued_ns"][0])
         self._changed(q)
+        return self._took(pk)
+
+    def _took(self, pk):
+        """Time on the link."""
         return round(int(pk["bytes"][0]) * 8e9 / self.rate_bps)
 
     def run(self, at, packets):

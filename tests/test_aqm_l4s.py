@@ -11,6 +11,7 @@ from one_queue import Compiled, Link, packet, traffic
 
 from cctoolkit.aqm import DROP, MARK, PASS
 from cctoolkit.aqm.dualpi2 import DualPi2
+from cctoolkit.aqm.dualpi2_linux import LinuxDualPi2
 from cctoolkit.aqm.ired import IRed
 from cctoolkit.aqm.pi2 import Pi2, TofinoPi2
 from cctoolkit.errors import ParameterError
@@ -227,6 +228,8 @@ def test_ired_average_is_halved_each_time():
         (DualPi2, {"target_ms": 0}, "target_ms"),
         (DualPi2, {"range_ms": 2.0}, "range_ms"),
         (DualPi2, {"coupling": 0}, "coupling"),
+        (LinuxDualPi2, {"target_ms": 0}, "LinuxDualPi2.target_ms"),
+        (LinuxDualPi2, {"coupling": 0}, "LinuxDualPi2.coupling"),
         (IRed, {"measure": "length"}, "measure"),
         (IRed, {"max_ms": 20}, "max_ms"),
         (IRed, {"max_packets": 100}, "max_packets"),

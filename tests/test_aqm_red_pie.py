@@ -11,6 +11,7 @@ from one_queue import Compiled, Link, packet, traffic
 
 from cctoolkit.aqm import DROP, MARK, PASS
 from cctoolkit.aqm.pie import Pie
+from cctoolkit.aqm.pie_linux import LinuxPie
 from cctoolkit.aqm.red import Red
 from cctoolkit.errors import ParameterError
 
@@ -104,10 +105,9 @@ def pie_with_delay(delay_ms, updates, start=0.0):
     pie.s["old_delay_ns"] = round(delay_ms * MS)
     pie.queues["packets"], pie.queues["bytes"] = 100, 150_000
     trace = []
+    pie.queues["last_delay_ns"] = round(delay_ms * MS)
     for k in range(1, updates + 1):
-        now = k * 15 * MS + 10**12
-        pie.queues["head_enqueued_ns"] = now - round(delay_ms * MS)
-        pie.call("on_update", 0, packet(), now)
+        pie.call("on_update", 0, packet(), k * 15 * MS + 10**12)
         trace.append(pie.state("probability"))
     return np.array(trace)
 
@@ -139,14 +139,22 @@ def test_pie_burst_allowance():
     pie = Compiled(Pie(derandomise=False))
     pie.s["probability"], pie.s["old_delay_ns"] = 1.0, 100 * MS
     pie.queues["packets"], pie.queues["bytes"] = 100, 150_000
-    verdicts = []
-    for k in range(12):
-        verdicts.append(pie.call("on_enqueue", 0, packet(), k))
-        pie.s["probability"] = 1.0
-        pie.queues["head_enqueued_ns"] = k * 15 * MS - 100 * MS
-        pie.call("on_update", 0, packet(), k * 15 * MS)
-        pie.s["probability"] = 1.0
-    assert verdicts == [PASS] * 10 + [DROP] * 2
+    pie.queues["last_delay_ns"] = 100 * MS
+
+    def verdicts():
+        out = []
+        for k in range(12):
+            out.append(pie.call("on_enqueue", 0, packet(), k))
+            pie.call("on_update", 0, packet(), k * 15 * MS)
+            pie.s["probability"] = 1.0
+        return out
+
+    assert verdicts() == [PASS] * 10 + [DROP] * 2
+    # an arrival in calm gives it back: no probability, delays below half the target
+    pie.s["probability"], pie.s["old_delay_ns"], pie.queues["last_delay_ns"] = 0.0, 7 * MS, 7 * MS
+    assert pie.call("on_enqueue", 0, packet(), 0) == PASS
+    pie.s["probability"], pie.s["old_delay_ns"], pie.queues["last_delay_ns"] = 1.0, 100 * MS, 100 * MS
+    assert verdicts() == [PASS] * 10 + [DROP] * 2
 
 
 def test_pie_drops_ect_above_its_limit():
@@ -154,10 +162,10 @@ def test_pie_drops_ect_above_its_limit():
     pie.queues["packets"], pie.queues["bytes"] = 100, 150_000
     pie.s["old_delay_ns"] = 100 * MS
     seen = {}
-    for probability in (0.1, 0.11):
+    for probability in (0.099, 0.1):  # "if drop_prob_ < mark_ecnth"
         pie.s["probability"] = probability
         seen[probability] = {pie.call("on_enqueue", 0, packet(ecn=2), 0) for _ in range(200)}
-    assert seen == {0.1: {PASS, MARK}, 0.11: {PASS, DROP}}
+    assert seen == {0.099: {PASS, MARK}, 0.1: {PASS, DROP}}
 
 
 def test_pie_derandomised_gaps():
@@ -201,6 +209,7 @@ def test_pie_decays_once_congestion_has_gone(old_ms, factor):
         (Red, {"mean_packet_bytes": 0}, "mean_packet_bytes"),
         (Pie, {"target_ms": 0}, "target_ms"),
         (Pie, {"update_ms": 0}, "update_ms"),
+        (LinuxPie, {"target_ms": 0}, "LinuxPie.target_ms"),
     ],
 )
 def test_bad_parameters(cls, bad, match):

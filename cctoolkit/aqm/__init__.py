@@ -32,7 +32,8 @@ It is compiled at the start of a run (a fraction of a second, once) and called a
 own here,
 import it below, and cite section by section what it implements and where it deviates.
 
-Functions (all optional, all with the same arguments, all return ``PASS``, ``MARK`` or ``DROP``):
+Functions (all optional, all with the same arguments, all return ``PASS``, ``MARK`` or ``DROP``; ``on_dequeue`` may
+return ``DROP_LATE``):
 
 ``on_enqueue``
     A packet has come to the queue; it is not yet counted in ``queue``. A full buffer drops it afterwards in any case.
@@ -66,20 +67,24 @@ from __future__ import annotations
 
 from ..algorithm import AlgorithmError
 from .abc import Abc, IntegerAbc
-from .base import DROP, MARK, PACKET, PASS, QUEUE, Aqm, delay_ns, peer, random
+from .base import DROP, DROP_LATE, MARK, PACKET, PASS, QUEUE, Aqm, delay_ns, peer, random
 from .codel import CoDel
 from .codel_linux import LinuxCoDel
 from .codel_p4 import NpuCoDel, P4CoDel, PisaCoDel
 from .dualpi2 import DualPi2
+from .dualpi2_linux import LinuxDualPi2
 from .fq_codel import FqCoDel
 from .ired import IRed
+from .linux_only import Cake, Choke, Fq, FqPie, Sfb, Sfq
 from .pi2 import Pi2, TofinoPi2
 from .pie import Pie
+from .pie_linux import LinuxPie
 from .red import Red
 from .tail_drop import TailDrop
 
 __all__ = [
     "DROP",
+    "DROP_LATE",
     "MARK",
     "PACKET",
     "PASS",
@@ -87,18 +92,26 @@ __all__ = [
     "Abc",
     "AlgorithmError",
     "Aqm",
+    "Cake",
+    "Choke",
     "CoDel",
     "DualPi2",
+    "Fq",
     "FqCoDel",
+    "FqPie",
     "IRed",
     "IntegerAbc",
     "LinuxCoDel",
+    "LinuxDualPi2",
+    "LinuxPie",
     "NpuCoDel",
     "P4CoDel",
     "Pi2",
     "Pie",
     "PisaCoDel",
     "Red",
+    "Sfb",
+    "Sfq",
     "TailDrop",
     "TofinoPi2",
     "delay_ns",

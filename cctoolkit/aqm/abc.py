@@ -59,6 +59,17 @@ class Abc(Aqm):
     run long (β S). Before the first packet is accepted the average is the packet's own activity. ABC drops,
     also with ECT. The queue counts packets waiting, where the BMv2 program copies this number to ingress
     whenever one leaves.
+
+    A domain has a meter at its ingress and an AQM at each hop (section 3.1). Here is one hop, the bottleneck, and
+    the meter is right before it, as in the paper's experiment (section 5.1). Hops without a queue would accept all
+    (``Q <= Q_min``), so they are not missed; a second congested hop would be.
+
+    In figure 6 a flood gets up to 32 of 50 Mbit/s and the connection beside it the rest, 18. Here, with the same
+    parameters and a flood of 90 Mbit/s, they get 3 and 45: the flood's threshold is `min_packets`, the connection's
+    is above the buffer, so the flood has what the connection leaves over. That is so at the paper's operating point
+    too (rates of 32 and 18 Mbit/s make thresholds of 6.6 and 44 packets, of a buffer of 24), so what held the
+    connection back there was not ABC. The paper says that BMv2 loses packets at ingress when it has to read fast
+    (section 6.1.3); a random loss of 0.12 percent makes 31 and 18, and the connection as slow without the flood.
     """
 
     name: ClassVar[str] = "abc"

@@ -13,12 +13,14 @@ from numba.extending import intrinsic
 from .._random import random
 from ..algorithm import Algorithm
 
-__all__ = ["DROP", "MARK", "PACKET", "PASS", "QUEUE", "Aqm", "delay_ns", "peer", "random"]
+__all__ = ["DROP", "DROP_LATE", "MARK", "PACKET", "PASS", "QUEUE", "Aqm", "delay_ns", "peer", "random"]
 
 PASS = 0
 #: Signal congestion: a packet with ECT gets CE, any other is dropped.
 MARK = 1
 DROP = 2
+#: Only on dequeue: drop behind the shaper, as a switch's egress does; the packet takes its time on the link.
+DROP_LATE = 3
 
 #: A queue, as functions see it. On enqueue the packet is not yet counted, on dequeue not any more.
 QUEUE = np.dtype(

@@ -15,27 +15,29 @@ __all__ = ["CoDel"]
 
 @numba.njit(error_model="numpy")
 def control_law(interval_ns, t_ns, count):
-    """RFC 8289, section 5.5: the time of the next drop."""
+    """RFC 8289, section 5.6: the time of the next drop."""
     return t_ns + int(interval_ns / math.sqrt(count))
 
 
 class CoDel(Aqm):
     """Drops at the head while packets have waited longer than a target for a whole interval (RFC 8289).
 
-    The functions are those of section 5 of the RFC, turned inside out: there, ``deque()`` fetches packets until one
+    The functions are those of section 5 of the RFC, turned inside out: there, ``dequeue()`` fetches packets until one
     may go; here each packet at the head is one call, and what the RFC keeps in the program counter between two packets
     is in ``s.after_drop``. Drop times are the same.
 
     Parameters
     ----------
     target_ms, interval_ms : float
-        TARGET (5 ms) and INTERVAL (100 ms), section 4.2.
+        TARGET (section 4.3) and INTERVAL (section 4.2).
     mtu_bytes : int
-        Below one packet of this size in the queue CoDel never drops (section 5.4).
+        With no more than this behind the packet in the queue CoDel never drops (``maxpacket``, section 5.6, which
+        should be the interface's MTU).
 
     Notes
     -----
-    With ECT a packet is marked instead and leaves, so no packet behind it is fetched (as in RFC 8290, section 4.2).
+    With ECT a packet is marked instead and leaves, so no packet behind it is fetched (as in Linux; the RFC has no
+    ECN in its pseudo code).
     """
 
     name: ClassVar[str] = "codel"
@@ -64,7 +66,7 @@ class CoDel(Aqm):
 
     @staticmethod
     def on_dequeue(p, s, stats, queue, packet, now_ns):
-        # dodequeue() of section 5.4: may this packet be dropped?
+        # dodequeue() of section 5.6: may this packet be dropped?
         ok_to_drop = False
         if now_ns - packet.enqueued_ns < p.target_ns or queue.bytes <= p.mtu_bytes:
             s.first_above_ns = 0
@@ -73,7 +75,7 @@ class CoDel(Aqm):
         elif now_ns >= s.first_above_ns:
             ok_to_drop = True
 
-        # deque() of section 5.5
+        # dequeue() of section 5.5
         after_drop = s.after_drop
         s.after_drop = 0
         if after_drop == 2:  # the packet behind the one dropped on entering goes, whatever its delay

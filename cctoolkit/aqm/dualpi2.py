@@ -38,14 +38,14 @@ class DualPi2(Aqm):
     target_ms, update_ms : float
         Of the controller (``target``, ``Tupdate``).
     alpha, beta : float
-        Its gains, Hz.
+        Its gains, Hz. (The RFC's text recommends these; the formulas of its figure 2 give 15 ms, 0.15 and 3.)
     coupling : float
         k.
     step_ms : float
-        Delay in the L queue above which all packets are marked (maxTh).
+        Delay in the L queue from which all packets are marked (maxTh).
     range_ms : float
-        The probability rises from 0 to 1 over so much delay below `step_ms`; 0 for a step, 0.4 with
-        `step_ms` 1.2 for the RFC's ramp.
+        The probability rises from 0 to 1 over so much delay below `step_ms`. 0 is a step, as in Linux and in the
+        papers; the RFC recommends a ramp (note c), 0.4 with `step_ms` 1.2.
     min_backlog_packets : int
         With fewer packets behind it in the L queue the ramp does not mark (Th_len).
 
@@ -54,6 +54,10 @@ class DualPi2(Aqm):
     Signals come at regular distances, not at random: ``recur()`` of the RFC sums probabilities up. A queue's
     delay is that of its head for the controller, that of the packet itself for the ramp. Without ECT in the
     L queue (it cannot be sent there by the classifier, but a flow may be by its ``queue``) a mark is a drop.
+
+    In overload the text wants the share p'² of the L packets dropped and the rest marked. The pseudo code (figure 7)
+    takes both from one sum and drops more (0.47 instead of 0.36 at p' = 0.6); here each has its own. Linux differs
+    in more: :class:`~cctoolkit.aqm.LinuxDualPi2`.
     """
 
     name: ClassVar[str] = "dualpi2"

@@ -26,16 +26,16 @@ class FqCoDel(CoDel):
     target_ms, interval_ms : float
         Sections 5.2.1 and 5.2.2.
     mtu_bytes : int
-        Below one packet of this size in its own queue CoDel never drops. (Linux looks at the bytes of all
-        queues together.)
+        With no more than this behind a packet in its own queue CoDel never drops. (Linux looks at the bytes of all
+        queues together, so a flow with one packet at a time may have it dropped while others queue.)
     ce_threshold_ms : float
         Section 5.2.7: packets with ECT that have waited longer are all marked (for DCTCP); 0: none.
 
     Notes
     -----
     Each queue has RFC 8289's CoDel; Linux's fq_codel has the arithmetic of
-    :class:`~cctoolkit.aqm.LinuxCoDel`. The quantum is charged for packets that leave, not for those that
-    CoDel drops (as in Linux).
+    :class:`~cctoolkit.aqm.LinuxCoDel`, which may have ``scheduler="fq"`` too. Credits are charged for packets that
+    leave, not for those that CoDel drops (section 4.2).
     """
 
     name: ClassVar[str] = "fq_codel"

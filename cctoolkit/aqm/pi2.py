@@ -14,7 +14,7 @@ import numba
 import numpy as np
 
 from ..errors import ParameterError
-from .base import MARK, PASS, Aqm, delay_ns, random
+from .base import DROP_LATE, MARK, PASS, Aqm, delay_ns, random
 
 __all__ = ["Pi2", "TofinoPi2", "pi_step"]
 
@@ -60,8 +60,10 @@ class Pi2(Aqm):
 
     Notes
     -----
-    Probabilities go up to 1; Linux's first PI2 stopped at 25 percent for classic traffic and left the rest
-    to tail drop.
+    Target and gains are those of the PI² paper; its update interval is 32 ms, the 15 ms are those of de Almeida et
+    al. Probabilities go up to 1. The authors' Linux module (``sch_pi2.c``, 2015) stops where scalable packets are
+    all marked, so at 25 percent for classic ones, and leaves the rest to tail drop; it does not signal while less
+    than two packets wait, and computes the delay from the departure rate.
     """
 
     name: ClassVar[str] = "pi2"
@@ -118,8 +120,7 @@ class TofinoPi2(Aqm):
 
     Notes
     -----
-    On the chip a packet dropped at egress has passed the shaper, so its time on the link is lost; here it
-    takes no time.
+    A packet dropped at egress has passed the shaper, so its time on the link is lost.
     """
 
     name: ClassVar[str] = "pi2_tofino"
@@ -164,7 +165,7 @@ class TofinoPi2(Aqm):
             stats.scalable += 1
         else:
             stats.classic += 1
-        return MARK
+        return DROP_LATE if packet.ecn == 0 else MARK
 
     @staticmethod
     def on_update(p, s, stats, queue, packet, now_ns):

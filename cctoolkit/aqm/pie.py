@@ -7,9 +7,9 @@ from typing import ClassVar
 import numba
 
 from ..errors import ParameterError
-from .base import DROP, MARK, PASS, Aqm, delay_ns, random
+from .base import DROP, MARK, PASS, Aqm, random
 
-__all__ = ["Pie"]
+__all__ = ["Pie", "tuning"]
 
 
 @numba.njit(error_model="numpy")
@@ -30,8 +30,23 @@ def tuning(probability):
     return 1.0
 
 
+@numba.njit(error_model="numpy")
+def current_delay_ns(queue):
+    """current_qdelay of the RFC."""
+    return queue.last_delay_ns if queue.packets > 0 else 0
+
+
+@numba.njit(error_model="numpy")
+def has_room(queue, packet):
+    """Is there room for this packet?"""
+    return queue.packets < queue.limit_packets and queue.bytes + packet.bytes <= queue.limit_bytes
+
+
 class Pie(Aqm):
     """Drops arriving packets with a probability that a PI controller sets from the queue's delay (RFC 8033).
+
+    It follows the RFC: section 4 and appendix A, with the options of sections 5.1 (ECN), 5.4 and 5.5, which
+    appendix B adds. What Linux does is :class:`~cctoolkit.aqm.LinuxPie`.
 
     Parameters
     ----------
@@ -44,7 +59,7 @@ class Pie(Aqm):
     burst_ms : float
         MAX_BURST: after calm, nothing is dropped for so long (section 4.4).
     ecn_limit : float
-        MARK_ECNTH: above this probability packets with ECT are dropped too (section 5.1).
+        MAX_ECNTH: from this probability on packets with ECT are dropped too (section 5.1).
     derandomise : bool
         Avoid drops too close together or too far apart (section 5.4).
     mean_packet_bytes : int
@@ -52,10 +67,11 @@ class Pie(Aqm):
 
     Notes
     -----
-    The delay is what the packet at the head has waited (timestamps, one of the choices of section 4.3), not
-    length over an estimated rate. Section 5.3 (switching PIE off and on with the queue's length) is left
-    out, as optional. Linux adds 2 percent to the probability while the delay is above 250 ms; the RFC does
-    not.
+    The delay is by timestamps (section 4.3): that of the packet that left last, as in appendix A; 0 for an
+    empty queue, where the appendix keeps the last value. Left out, as optional: the estimate of the departure
+    rate (5.2) and switching PIE off and on with the queue's length (5.3). Where the two appendices differ it
+    is appendix A: the probability decays after two delays of 0 (B: two below half the target), and during
+    the burst allowance the sum of section 5.4 stands still (B: it goes on).
     """
 
     name: ClassVar[str] = "pie"
@@ -83,15 +99,22 @@ class Pie(Aqm):
             raise ParameterError("Pie.target_ms and Pie.update_ms: have to be above 0")
 
     def initial(self) -> dict[str, int]:
-        """The burst allowance is there from the start."""
+        """The burst allowance is there from the start (section 4.4)."""
         return {"burst_ns": round(self.burst_ms * 1e6)}
 
     @staticmethod
     def on_enqueue(p, s, stats, queue, packet, now_ns):
-        if s.burst_ns > 0:  # section 4.4
+        if not has_room(queue, packet):  # the buffer drops it, which counts as a drop (appendix B)
+            s.accumulated = 0.0
+            return PASS
+        # Section 4.4
+        calm = max(current_delay_ns(queue), s.old_delay_ns) < p.target_ns / 2
+        if s.probability == 0 and calm:
+            s.burst_ns = p.burst_ns
+        if s.burst_ns > 0:
             return PASS
         # Section 4.1: no random drop while the queue is short or was so
-        if s.old_delay_ns < p.target_ns // 2 and s.probability < 0.2:
+        if s.old_delay_ns < p.target_ns / 2 and s.probability < 0.2:
             return PASS
         if queue.bytes <= 2 * p.mean_packet_bytes:
             return PASS
@@ -107,12 +130,12 @@ class Pie(Aqm):
             return PASS
         s.accumulated = 0.0
         stats.signals += 1
-        return MARK if s.probability <= p.ecn_limit else DROP  # section 5.1
+        return MARK if s.probability < p.ecn_limit else DROP  # section 5.1
 
     @staticmethod
     def on_update(p, s, stats, queue, packet, now_ns):
         # Section 4.2
-        delay = delay_ns(queue, now_ns)
+        delay = current_delay_ns(queue)
         step = p.alpha * (delay - p.target_ns) * 1e-9 + p.beta * (delay - s.old_delay_ns) * 1e-9
         step *= tuning(s.probability)
         if s.probability >= 0.1:
@@ -122,9 +145,6 @@ class Pie(Aqm):
             s.probability *= 0.98  # congestion has gone
         s.probability = min(max(s.probability, 0.0), 1.0)
         queue.probability = s.probability
-        # Section 4.4
-        s.burst_ns = max(0, s.burst_ns - p.update_ns)
-        if s.probability == 0 and delay < p.target_ns // 2 and s.old_delay_ns < p.target_ns // 2:
-            s.burst_ns = p.burst_ns
         s.old_delay_ns = delay
+        s.burst_ns = max(0, s.burst_ns - p.update_ns)  # section 4.4
         return PASS

@@ -32,10 +32,14 @@ class Red(Aqm):
 
     Notes
     -----
-    Gaps between signals are uniform on 1 to 1/p - 1, as the paper's pseudo code gives them; its text says 1 to 1/p.
-    Queue and thresholds are in packets (the paper's first form). Linux counts bytes, looks idle decay up in
-    a table, and draws the random number once a signal instead of once a packet; the gaps between signals
-    have the same distribution.
+    Gaps between signals are uniform on 1 to 1/p - 1, as the paper's pseudo code (figure 2) gives them; its text
+    (section 7) says 1 to 1/p. Queue and thresholds are in packets (the paper's first form).
+
+    Linux (``include/net/red.h``) is not gentle and counts bytes. It draws a random number once a signal, with gaps
+    of 1 to 1/p. While the queue never runs empty its average is the same (to 0.003 packets in 330 000 arrivals of
+    equal size) and it signals 3 percent less at 1/p of about 25. After idle time the two differ: there, ``tc`` gives
+    the kernel a table for the ``bandwidth`` on its command line (10 Mbit/s if there is none) in units 15.6 times
+    finer than the kernel's, and pauses too short for the table take a part that has nothing to do with the weight.
     """
 
     name: ClassVar[str] = "red"
