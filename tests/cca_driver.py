@@ -41,6 +41,7 @@ class Driver:
         self.under_way: list[SimpleNamespace] = []
         self.next_round = 0
         self.recovery_point = 0
+        self.by_marks = False  # the window is being reduced for marks
         self.twin: Any = None
         self.call("on_start")
         self.send()
@@ -114,15 +115,18 @@ class Driver:
         if a.round_start:
             self.next_round = int(f.delivered)
             f["round"] += 1  # an attribute of that name is numpy's
-        if lost and not f.in_recovery and not f.in_rto:
-            self.call("on_loss")
-            f.in_recovery = True
-            self.recovery_point = int(f.next_seq)
-        elif (f.in_recovery or f.in_rto) and f.una >= self.recovery_point:
+        if (f.in_recovery or f.in_rto) and f.una >= self.recovery_point + self.by_marks:
             if f.in_recovery and not self.cca.owns_recovery:
                 f.cwnd = max(f.ssthresh, 1.0)
-            f.in_recovery = f.in_rto = False
+            f.in_recovery = f.in_rto = self.by_marks = False
             self.call("on_recovered")
+        if not f.in_recovery and not f.in_rto:
+            self.by_marks = bool(marked and not lost and self.cca.reduces_by_marks)
+            if lost or self.by_marks:
+                self.call("on_ecn" if self.by_marks else "on_loss")
+                f.in_recovery = True
+                self.recovery_point = int(f.next_seq)
+        f.may_grow = f.cwnd_limited and not f.in_recovery
         self.call("on_ack")
         if f.in_recovery and not self.cca.owns_recovery:
             f.cwnd = max(f.ssthresh, 1.0)
@@ -136,13 +140,15 @@ class Driver:
         a.rtt_ns = -1
         a.lost = a.prior_inflight = f.inflight
         a.delivery_bps = 0.0
-        self.call("on_rto")
         f.lost += f.inflight
         f.una += f.inflight
         f.inflight = 0
         self.under_way.clear()
-        f.in_rto, f.in_recovery = True, False
+        if not f.in_recovery and not f.in_rto:
+            self.call("on_loss")
+        f.in_rto, f.in_recovery, self.by_marks = True, False, False
         self.recovery_point = int(f.next_seq)
+        self.call("on_rto")
         if not self.cca.owns_recovery:
             f.cwnd = 1.0
         self.send()
@@ -181,6 +187,7 @@ class Path(Driver):
                 self.acks.append(self.free_ns + self.base_ns)
                 self.send_one()
                 self.pace_ns = send_ns + (round(WIRE * 8e9 / f.pacing_bps) if f.pacing_bps else 0)
+                f.next_send_ns = self.pace_ns
             else:
                 self.acks.popleft()
                 self.step(due_ns - self.now_ns, due_ns - self.under_way[0].sent_ns, 1, 0, marked)

@@ -11,6 +11,7 @@ class Twin:
     def on_start(self, flow, ack, now): ...
     def on_ack(self, flow, ack, now): ...
     def on_loss(self, flow, ack, now): ...
+    def on_ecn(self, flow, ack, now): ...
     def on_recovered(self, flow, ack, now): ...
     def on_rto(self, flow, ack, now): ...
 
@@ -24,76 +25,73 @@ def slow_start(flow, packets):
 
 
 class Dctcp(Twin):
-    def __init__(self, g=1 / 16):
-        self.g, self.alphas = g, [1.0]
+    """Whole numbers, as in Linux: alpha in 1024ths."""
+
+    def __init__(self):
+        self.alpha = 1024
         self.window: list[tuple[int, int]] = []  # acked, marked of each ACK
         self.window_end = 0
-        self.reduced_until = 0
 
     def on_ack(self, flow, ack, now):
         self.window.append((ack.acked, ack.marked))
         if flow.una > self.window_end:
             acked, marked = (sum(x) for x in zip(*self.window, strict=True))
-            self.alphas.append((1 - self.g) * self.alphas[-1] + self.g * marked / acked)
+            self.alpha -= self.alpha >> 4 or self.alpha
+            self.alpha = min(self.alpha + (marked << 6) // acked, 1024)
             self.window, self.window_end = [], flow.next_seq
-        if flow.in_recovery:
-            return
-        if ack.marked and flow.una > self.reduced_until:
-            self.reduced_until = flow.next_seq
-            flow.cwnd = flow.ssthresh = max(2, flow.cwnd - flow.cwnd * self.alphas[-1] / 2)
-        left = slow_start(flow, ack.acked)
-        flow.cwnd += left / flow.cwnd
+        if flow.may_grow:
+            left = slow_start(flow, ack.acked)
+            flow.cwnd += left / int(flow.cwnd)
+
+    def on_ecn(self, flow, ack, now):
+        flow.ssthresh = max(int(flow.cwnd) - (int(flow.cwnd) * self.alpha >> 11), 2)
 
     def on_loss(self, flow, ack, now):
-        flow.ssthresh = max(flow.cwnd / 2, 2)
-
-    def on_rto(self, flow, ack, now):
-        if not flow.in_recovery and not flow.in_rto:
-            self.on_loss(flow, ack, now)
+        flow.ssthresh = max(int(flow.cwnd) // 2, 2)
 
 
-class Prague(Dctcp):
+class Prague(Twin):
     virtual_ns = 25 * MS
 
     def on_start(self, flow, ack, now):
+        self.alpha = 1.0
+        self.window: list[tuple[int, int]] = []
         self.updated = now
         self.reduced = -(10**30)
         self.pace(flow)
 
     def pace(self, flow):
-        flow.pacing_bps = (
-            flow.cwnd
-            * flow.wire_bytes
-            * 8
-            / (flow.srtt_ns / 1e9)
-            * (2 if flow.cwnd < flow.ssthresh / 2 else 1)
-        )
+        faster = (1500 / 1448) * (2 if flow.cwnd < flow.ssthresh / 2 else 1)
+        flow.pacing_bps = flow.cwnd * flow.wire_bytes * 8 / (flow.srtt_ns / 1e9) * faster
 
     def on_ack(self, flow, ack, now):
         rtt = max(flow.srtt_ns, self.virtual_ns)
         self.window.append((ack.acked, ack.marked))
         if now >= self.updated + rtt:
             acked, marked = (sum(x) for x in zip(*self.window, strict=True))
-            self.alphas.append((1 - self.g) * self.alphas[-1] + self.g * marked / acked)
+            self.alpha = 15 / 16 * self.alpha + marked / acked / 16
             self.window, self.updated = [], now
-        if not flow.in_recovery:
+        if flow.may_grow:
             left = slow_start(flow, ack.acked - ack.marked)
             flow.cwnd += left / flow.cwnd * min(flow.srtt_ns / self.virtual_ns, 1) ** 2
-            if ack.marked and now >= self.reduced + rtt:
-                self.reduced = now
-                flow.cwnd = flow.ssthresh = max(2, flow.cwnd - flow.cwnd * self.alphas[-1] / 2)
+        if ack.marked and not flow.in_recovery and now >= self.reduced + rtt:
+            self.reduced = now
+            flow.cwnd = flow.ssthresh = max(2, flow.cwnd - flow.cwnd * self.alpha / 2)
         self.pace(flow)
+
+    def on_loss(self, flow, ack, now):
+        flow.ssthresh = max(flow.cwnd / 2, 2)
 
 
 class Vegas(Twin):
-    """In slow start rounds 0, 2, 4, ... double the window; what 1, 3, 5, ... measure is compared."""
+    """As Linux has it: slow start doubles in each round trip, differences are rounded down."""
 
     alpha, beta, gamma = 2, 4, 1
 
     def __init__(self):
         self.all_rtts: list[int] = []
         self.rtts: list[int] = []
-        self.doubling = True
+        self.round_end = 0
 
     def on_ack(self, flow, ack, now):
         self.all_rtts.append(ack.rtt_ns)
@@ -101,79 +99,94 @@ class Vegas(Twin):
         if flow.in_recovery:
             return
         starting = flow.cwnd < flow.ssthresh
-        if not ack.round_start:
-            if starting and self.doubling:
-                flow.cwnd = min(flow.cwnd + ack.acked, flow.ssthresh)
-            return
-        if len(self.rtts) < 3:
-            flow.cwnd += ack.acked if starting else ack.acked / flow.cwnd
+        few = len(self.rtts) < 3
+        over = flow.una > self.round_end
+        if flow.in_rto or (over and few):  # Reno
+            left = slow_start(flow, ack.acked)
+            flow.cwnd += left / int(flow.cwnd)
+        elif not over:
+            if starting:
+                slow_start(flow, ack.acked)
         else:
-            base, rtt = min(self.all_rtts), ack.rtt_ns if starting else min(self.rtts)
-            diff = flow.cwnd * (rtt - base) / base
-            if starting and self.doubling:
-                pass
-            elif starting and diff > self.gamma:
-                flow.cwnd = min(flow.cwnd, flow.cwnd * base / rtt + 1)
+            base, rtt = min(self.all_rtts), min(self.rtts)
+            diff = int(flow.cwnd * (rtt - base) / base)
+            if starting and diff > self.gamma:
+                flow.cwnd = min(flow.cwnd, int(flow.cwnd * base / rtt) + 1)
                 flow.ssthresh = flow.cwnd
             elif starting:
-                flow.cwnd += ack.acked
+                slow_start(flow, ack.acked)
             elif diff > self.beta:
                 flow.cwnd -= 1
                 flow.ssthresh = min(flow.ssthresh, flow.cwnd)
             elif diff < self.alpha:
                 flow.cwnd += 1
-        flow.cwnd = max(flow.cwnd, 2)
-        self.rtts = []
-        self.doubling = not self.doubling
+        if over and not flow.in_rto:
+            flow.cwnd = max(flow.cwnd, 2)
+            self.rtts, self.round_end = [], flow.next_seq
 
     def on_recovered(self, flow, ack, now):
-        self.rtts = []
+        self.rtts, self.round_end = [], flow.next_seq
 
     def on_loss(self, flow, ack, now):
-        flow.ssthresh = max(flow.cwnd / 2, 2)
-
-    def on_rto(self, flow, ack, now):
-        if not flow.in_recovery and not flow.in_rto:
-            self.on_loss(flow, ack, now)
+        flow.ssthresh = max(int(flow.cwnd / 2), 2)
 
 
 class Htcp(Twin):
     def on_start(self, flow, ack, now):
-        self.since, self.beta, self.max_rtt = now, 0.5, 0
-        self.rounds = [(now, 0)]  # start, delivered then
-        self.throughput = [0.0]  # before each congestion
+        self.last, self.beta, self.alpha, self.max_rtt = now, 0.5, 1.0, 0
+        self.counted = self.packets = 0
+        self.since = now
+        self.rates: list[float] = []  # smoothed, since the last congestion
+        self.best = [0.0]  # the largest of them at each congestion
+        self.largest = 0.0
+        self.was_steady = False
 
     def on_ack(self, flow, ack, now):
-        if ack.round_start:
-            self.rounds.append((now, flow.delivered))
-        if flow.in_recovery:
+        if flow.in_recovery or flow.in_rto:
+            self.packets, self.since = 0, now
+        else:
+            self.max_rtt = max(self.max_rtt, flow.min_rtt_ns)
+            if self.max_rtt < ack.rtt_ns <= self.max_rtt + 20 * MS:
+                self.max_rtt = ack.rtt_ns
+            self.packets += ack.advanced
+            took = now - self.since
+            if self.packets >= flow.cwnd - max(1.0, self.alpha) and took >= flow.min_rtt_ns:
+                rate = self.packets / (took / 1e9)
+                if now - self.last < 4 * flow.min_rtt_ns:
+                    self.rates = [rate]
+                    self.largest = rate
+                else:
+                    self.rates.append(((self.rates[-1] if self.rates else 0.0) * 3 + rate) / 4)
+                    self.largest = max(self.largest, self.rates[-1])
+                self.packets, self.since = 0, now
+        if not flow.may_grow:
             return
-        self.max_rtt = max(self.max_rtt, flow.srtt_ns)
-        left = slow_start(flow, ack.acked)
-        t = (now - self.since) / 1e9
-        f = 1 if t <= 1 else 1 + 10 * (t - 1) + ((t - 1) / 2) ** 2
-        f = max(f * min(max(flow.min_rtt_ns / (100 * MS), 0.1), 2), 1)
-        flow.cwnd += 2 * (1 - self.beta) * f * left / flow.cwnd
+        if flow.cwnd < flow.ssthresh:
+            slow_start(flow, ack.acked)
+        elif self.counted * self.alpha >= flow.cwnd:
+            self.counted = 0
+            flow.cwnd += 1
+            t = (now - self.last) / 1e9
+            f = 1 if t <= 1 else int(1 + 10 * (t - 1) + ((t - 1) / 2) ** 2)
+            f = max(int(f * min(max(flow.min_rtt_ns / (100 * MS), 0.1), 2)), 1)
+            self.alpha = 2 * (1 - self.beta) * f
+        else:
+            self.counted += ack.acked
 
     def on_loss(self, flow, ack, now):
-        now_rate = 0.0
-        if len(self.rounds) > 1:
-            (t0, d0), (t1, d1) = self.rounds[-2:]
-            now_rate = (d1 - d0) * 1e9 / max(t1 - t0, 1)
-        before = self.throughput[-1]
-        self.throughput.append(now_rate)
-        moved = abs(now_rate - before) > before / 5
-        self.beta = 0.5 if moved or self.max_rtt == 0 else min(0.8, max(0.5, flow.min_rtt_ns / self.max_rtt))
-        self.max_rtt = flow.min_rtt_ns + int(0.95 * max(self.max_rtt - flow.min_rtt_ns, 0))
-        self.since = now
-        flow.ssthresh = max(2, self.beta * flow.cwnd)
+        before = self.best[-1]
+        self.best.append(self.largest)
+        steady = 0.8 * before <= self.largest <= 1.2 * before
+        adaptive = steady and self.was_steady and flow.min_rtt_ns > 10 * MS and self.max_rtt > 0
+        self.beta = min(0.8, max(0.5, flow.min_rtt_ns / self.max_rtt)) if adaptive else 0.5
+        self.was_steady = steady
+        self.max_rtt = max(self.max_rtt - (self.max_rtt - flow.min_rtt_ns) // 20, flow.min_rtt_ns)
+        self.alpha, self.counted = 2 * (1 - self.beta), 0
+        self.last = now
+        flow.ssthresh = max(2, int(self.beta * flow.cwnd))
 
     def on_recovered(self, flow, ack, now):
-        self.since = now
-
-    def on_rto(self, flow, ack, now):
-        if not flow.in_recovery and not flow.in_rto:
-            self.on_loss(flow, ack, now)
+        self.last = now
 
 
 class Bbr(Twin):
@@ -191,40 +204,96 @@ class Bbr(Twin):
         self.limited = (1, 0)
         self.idle = False
         self.prior = 0.0
-        self.repairing = self.entering = self.conserving = False
+        self.repairing = self.repaired_before = self.conserving = False
         self.epoch_acked, self.extras, self.extra_bucket, self.extra_rounds = 0, {}, 0, 0
         self.phase = 0
+        self.policed, self.policed_rate, self.interval = False, None, None
 
     def on_start(self, flow, ack, now):
         self.min_rtt, self.min_rtt_at = flow.min_rtt_ns, now
         self.epoch = now
         flow.pacing_bps = self.gain * flow.cwnd * flow.wire_bytes * 8 / (flow.srtt_ns / 1e9)
 
+    def sample(self, bw):
+        """Linux's filter: the best of the last ten round trips, the best since a while later, and since later still."""
+        best, now = self.bws, self.round
+        if not best or bw >= best[0][1] or now - best[2][0] > 10:
+            self.bws = [(now, bw)] * 3
+            return
+        for i in (1, 2):
+            if bw >= best[i][1]:
+                best[i:] = [(now, bw)] * (3 - i)
+                break
+        if now - best[0][0] > 10:
+            while now - best[0][0] > 10:
+                best.append((now, bw))
+                best.pop(0)
+        elif best[1][0] == best[0][0] and now - best[0][0] > 2:
+            best[1:] = [(now, bw)] * 2
+        elif best[2][0] == best[1][0] and now - best[0][0] > 5:
+            best[2] = (now, bw)
+
+    @property
+    def best(self):
+        return self.bws[0][1] if self.bws else 0.0
+
     @property
     def bw(self):
-        newest = max((r for r, _ in self.bws), default=0)
-        return max((b for r, b in self.bws if r > newest - 10), default=0.0)
+        return self.policed_rate if self.policed else self.best
+
+    def watch(self, flow, ack, new_round, limited):
+        """Two lossy intervals in a row with the same rate: a policer."""
+        mark = (flow.delivered_ns, flow.delivered, flow.lost)
+        if self.policed:
+            if self.mode == "probe_bw" and new_round:
+                self.rounds_policed += 1
+                if self.rounds_policed == 48:
+                    self.policed, self.policed_rate, self.interval = False, None, None
+                    self.probe_bw(flow)
+            return
+        if self.interval is None:
+            if not ack.lost:
+                return
+            self.interval, self.interval_rounds = mark, 0
+        self.interval_rounds += new_round
+        if limited or self.interval_rounds > 16:
+            self.interval, self.policed_rate = None, None
+            return
+        took, delivered, lost = (b - a for a, b in zip(self.interval, mark, strict=True))
+        if self.interval_rounds < 4 or not ack.lost or 256 * lost < 50 * delivered or took < MS:
+            return
+        rate = delivered * flow.wire_bytes * 8e9 / took
+        last, self.policed_rate = self.policed_rate, rate
+        if last and abs(rate - last) <= last / 8:
+            self.policed, self.policed_rate, self.rounds_policed = True, (rate + last) / 2, 0
+        self.interval, self.interval_rounds = mark, 0
+
+    def staying(self, flow, packets, now):
+        """Of packets in flight, those still there when the pacing lets the next go, and those."""
+        if self.pacing_gain > 1:
+            packets += self.quantum(flow)
+        return max(packets - int(self.bw * max(flow.next_send_ns - now, 0) / (8e9 * flow.wire_bytes)), 0)
+
+    def quantum(self, flow):
+        rate = flow.pacing_bps
+        if rate < 24e6:
+            return 1 if rate < 1.2e6 else 2
+        return max(2, int(min(rate / 8 / 1024, 65536) / flow.wire_bytes))
 
     @property
     def pacing_gain(self):
         cruise = self.cycle[self.phase]
+        if self.policed:
+            cruise = 1
         return {"startup": self.gain, "drain": 1 / self.gain, "probe_bw": cruise, "probe_rtt": 1}[self.mode]
 
     @property
     def cwnd_gain(self):
         return {"startup": self.gain, "drain": self.gain, "probe_bw": 2, "probe_rtt": 1}[self.mode]
 
-    def inflight(self, flow, gain, extra=0.0):
-        rate = flow.pacing_bps
-        quantum = (
-            1
-            if rate < 1.2e6
-            else 2
-            if rate < 24e6
-            else max(2, int(min(rate / 8 * 1e-3, 65536) / flow.wire_bytes))
-        )
-        bdp = self.bw * self.min_rtt / (8e9 * flow.wire_bytes)
-        n = math.ceil(gain * bdp) + extra + 3 * quantum
+    def inflight(self, flow, gain, extra=0.0, bw=None):
+        bdp = (self.best if bw is None else bw) * self.min_rtt / (8e9 * flow.wire_bytes)
+        n = math.ceil(gain * bdp) + extra + 3 * self.quantum(flow)
         n = math.ceil(n / 2) * 2
         return n + 2 if self.mode == "probe_bw" and self.phase == 0 else n
 
@@ -232,7 +301,7 @@ class Bbr(Twin):
         self.mode, self.phase, self.phase_start = "probe_bw", self.phases(), flow.delivered_ns
 
     def save(self, flow):
-        fresh = not self.repairing and self.mode != "probe_rtt"
+        fresh = not self.repaired_before and self.mode != "probe_rtt"
         self.prior = flow.cwnd if fresh else max(self.prior, flow.cwnd)
 
     def leave_probe_rtt(self, flow, now):
@@ -250,8 +319,9 @@ class Bbr(Twin):
         if new_round:
             self.round, self.round_end, self.conserving = self.round + 1, flow.delivered, False
         limited = ack.sample_app_limited or self.limited[0] <= ack.sample_prior_delivered <= self.limited[1]
-        if not limited or ack.delivery_bps >= self.bw:
-            self.bws.append((self.round, ack.delivery_bps))
+        self.watch(flow, ack, new_round, limited)
+        if not limited or ack.delivery_bps >= self.best:
+            self.sample(ack.delivery_bps)
 
         # aggregation of ACKs: buckets of five round trips, the last two count
         if new_round:
@@ -267,24 +337,25 @@ class Bbr(Twin):
 
         if self.mode == "probe_bw":
             gain, long = self.pacing_gain, flow.delivered_ns - self.phase_start > self.min_rtt
+            stay = self.staying(flow, ack.prior_inflight, now)
             if gain == 1.25:
-                go_on = long and (ack.lost > 0 or ack.prior_inflight >= self.inflight(flow, 1.25))
+                go_on = long and (ack.lost > 0 or stay >= self.inflight(flow, 1.25))
             elif gain == 0.75:
-                go_on = long or ack.prior_inflight <= self.inflight(flow, 1)
+                go_on = long or stay <= self.inflight(flow, 1)
             else:
                 go_on = long
             if go_on:
                 self.phase, self.phase_start = (self.phase + 1) % 8, flow.delivered_ns
 
         if not self.filled and new_round and not limited:
-            if self.bw >= 1.25 * self.full_bw:
-                self.full_bw, self.full_rounds = self.bw, 0
+            if self.best >= 1.25 * self.full_bw:
+                self.full_bw, self.full_rounds = self.best, 0
             else:
                 self.full_rounds += 1
                 self.filled = self.full_rounds == 3
         if self.mode == "startup" and self.filled:
             self.mode = "drain"
-        if self.mode == "drain" and flow.inflight <= self.inflight(flow, 1):
+        if self.mode == "drain" and self.staying(flow, flow.inflight, now) <= self.inflight(flow, 1):
             self.probe_bw(flow)
 
         expired = now - self.min_rtt_at > 10_000 * MS
@@ -310,15 +381,19 @@ class Bbr(Twin):
         cwnd = flow.cwnd
         if ack.lost:
             cwnd = max(cwnd - ack.lost, 1)
-        if self.entering:
-            self.entering, self.conserving, self.round_end = False, True, flow.delivered
+        if self.repairing and not self.repaired_before:
+            self.conserving, self.round_end = True, flow.delivered
             cwnd = flow.inflight + ack.acked
+        if self.repaired_before and not self.repairing:
+            self.conserving = False
+            cwnd = max(cwnd, self.prior)
+        self.repaired_before = self.repairing
         if self.conserving:
             cwnd = max(cwnd, flow.inflight + ack.acked)
         else:
             recent = [x for b in (self.extra_bucket, self.extra_bucket - 1) for x in self.extras.get(b, [])]
             extra = min(max(recent), self.bw * 0.1 / 8 / flow.wire_bytes) if self.filled else 0
-            target = self.inflight(flow, self.cwnd_gain, extra)
+            target = self.inflight(flow, self.cwnd_gain, extra, self.bw)
             if self.filled:
                 cwnd = min(cwnd + ack.acked, target)
             elif cwnd < target or flow.delivered < flow.initial_window:
@@ -328,14 +403,12 @@ class Bbr(Twin):
 
     def on_loss(self, flow, ack, now):
         self.save(flow)
-        self.repairing = self.entering = True
+        self.repairing = True
 
     def on_recovered(self, flow, ack, now):
-        if self.repairing:
-            self.repairing = self.entering = self.conserving = False
-            flow.cwnd = max(flow.cwnd, self.prior)
+        self.repairing = False
 
     def on_rto(self, flow, ack, now):
-        self.save(flow)
-        self.repairing, self.entering, self.conserving, self.full_bw = True, False, False, 0.0
-        flow.cwnd = 1
+        self.repairing, self.repaired_before, self.full_bw = True, True, 0.0
+        self.watch(flow, ack, True, False)
+        flow.cwnd = flow.inflight + 1

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import cctoolkit as cct
-from cctoolkit.aqm import MARK, PASS, Aqm, random
+from cctoolkit.aqm import DROP, MARK, PASS, Aqm, random
 from cctoolkit.cca.bbr import Bbr
 from cctoolkit.cca.bbr2 import Bbr2
 from cctoolkit.cca.bbr3 import Bbr3
+from cctoolkit.cca.cubic import Cubic
 from cctoolkit.cca.dctcp import Dctcp
 from cctoolkit.cca.htcp import Htcp
 from cctoolkit.cca.prague import Prague
@@ -43,6 +44,23 @@ class StepMarking(Aqm):
     @staticmethod
     def on_dequeue(p, s, stats, queue, packet, now_ns):
         return MARK if now_ns - packet.enqueued_ns > p.at_ns else PASS
+
+
+class DropEvery(Aqm):
+    """Drops each `packets`-th packet with data: the deterministic loss of the laws."""
+
+    name = "test_drop_every"
+    packets: int = 1000
+
+    class State:
+        seen = 0
+
+    @staticmethod
+    def on_enqueue(p, s, stats, queue, packet, now_ns):
+        if packet.bytes < 200:
+            return PASS
+        s.seen += 1
+        return DROP if s.seen % p.packets == 0 else PASS
 
 
 def run(*flows, rate_mbps, seconds, buffer=10_000, sample_s=0.01, **bottleneck):
@@ -80,32 +98,87 @@ def test_bbr_shares_with_itself(cca):
     assert out.queues.sent_bytes[0] * 8 / 40e6 / 60 > 0.95
 
 
-@pytest.mark.parametrize("p", [0.02, 0.05])
-@pytest.mark.parametrize(
-    ("cca", "rtt_ms"), [(Dctcp, 20), (Dctcp, 40), (Prague, 10), (Prague, 20), (Prague, 40)]
-)
-def test_steady_state_under_marks_at_random(cca, rtt_ms, p):
-    """The laws of one reduction by p/2 a period, and growth between.
+def mean_window(cca, rtt_ms, loss_every, seconds=300):
+    """Of a flow that is alone on an endless link, after a third of the time: packets delivered in a round trip."""
+    flow = Flow(cca, rtt_ms=rtt_ms)
+    out = run(
+        flow, rate_mbps=10_000, buffer=10**6, seconds=seconds, sample_s=1, aqm=DropEvery(packets=loss_every)
+    )
+    series = out.flow_series
+    ends = np.interp([seconds / 3 * 1e9, seconds * 1e9], series.ts_ns, series.delivered_packets)
+    return (ends[1] - ends[0]) / (seconds * 2 / 3) * rtt_ms / 1e3
 
-    A period is one (virtual) round trip, v real ones, and the wait for the next mark, 1/(pW) round trips. The window
-    grows by g a round trip (Prague: for packets not marked, and by the square of its RTT over 25 ms). So
-    p W / 2 = g (v + 1 / (p W)), and p W = g v + sqrt((g v)^2 + 2 g): DCTCP 1 + sqrt(3). That is W as it is reduced; its
-    mean is that of before and after.
+
+@pytest.mark.parametrize(("loss_every", "rtt_ms"), [(1_000, 40), (10_000, 20), (100_000, 100)])
+def test_reno_under_even_loss_follows_the_square_root(loss_every, rtt_ms):
+    assert mean_window("reno", rtt_ms, loss_every) == pytest.approx(math.sqrt(1.5 * loss_every), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("loss_every", "rtt_ms", "region"),
+    [(100_000, 100, "cubic"), (300_000, 50, "cubic"), (1_000, 40, "reno"), (10_000, 20, "reno")],
+)
+def test_cubic_under_even_loss_has_the_average_window_of_its_rfc(loss_every, rtt_ms, region):
+    """RFC 9438, section 5.1: of the cubic, and in the Reno-friendly region.
+
+    Where the regions meet (a loss in 10 000 packets at 100 ms) it is 15 % more: near its plateau the cubic grows by
+    less than a packet a round trip, and whole packets, as in Linux, run ahead of it.
     """
-    out = run(Flow(cca(), rtt_ms=rtt_ms), rate_mbps=1000, seconds=60, aqm=MarkAtRandom(probability=p))
-    grow, period = 1.0, 1.0
-    if cca is Prague:
-        period = max(rtt_ms, 25) / rtt_ms
-        grow = (1 - p) / period**2
+    c, beta = 0.4, 0.7
+    law = {
+        "cubic": (c * (3 + beta) / (4 * (1 - beta))) ** 0.25 * (rtt_ms / 1e3 * loss_every) ** 0.75,
+        "reno": math.sqrt(3 * (1 - beta) / (1 + beta) * (1 + beta) / (2 * (1 - beta)) * loss_every),
+    }
+    assert law[region] == max(law.values())
+    assert mean_window(Cubic(hystart=False), rtt_ms, loss_every) == pytest.approx(law[region], rel=0.1)
+
+
+@pytest.mark.parametrize("p", [0.02, 0.05])
+@pytest.mark.parametrize("rtt_ms", [10, 20, 40])
+def test_prague_under_marks_at_random(rtt_ms, p):
+    """The law of one reduction by p/2 a period, and growth between.
+
+    A period is one virtual round trip, v real ones, and the wait for the next mark, 1/(pW) round trips. The window
+    grows by g a round trip, for packets not marked, and by the square of its RTT over 25 ms. So
+    p W / 2 = g (v + 1 / (p W)), and p W = g v + sqrt((g v)^2 + 2 g). That is W as it is reduced; its mean is that of
+    before and after.
+    """
+    out = run(Flow(Prague(), rtt_ms=rtt_ms), rate_mbps=1000, seconds=60, aqm=MarkAtRandom(probability=p))
+    period = max(rtt_ms, 25) / rtt_ms
+    grow = (1 - p) / period**2
     expected = (1 - p / 4) * (grow * period + math.sqrt((grow * period) ** 2 + 2 * grow))
     assert mean_of(out.flow_series, "cwnd_packets", 20) * p == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize(("p", "rtt_ms"), [(0.05, 20), (0.05, 40), (0.1, 20), (0.2, 20)])
+def test_dctcp_under_marks_at_random(p, rtt_ms):
+    """As a chain of round trips: one of reduction after each with a mark, else growth by one packet.
+
+    Alpha in 1024ths and the window in packets, rounded down, are what decides: by real numbers p W would be sqrt(2).
+    """
+    rng = np.random.default_rng(1)
+    window, alpha, reducing, seen = 20.0, 1024, False, []
+    for _ in range(200_000):
+        packets = int(window)
+        marks = rng.binomial(packets, p)
+        alpha -= alpha >> 4 or alpha
+        alpha = min(alpha + (marks << 6) // packets, 1024)
+        if reducing:
+            window = max(int(window) - (int(window) * alpha >> 11), 2)
+        else:  # it grows until the first mark
+            window += min(rng.geometric(p), packets) / packets
+        reducing = marks > 0
+        seen.append(window)
+    out = run(Flow(Dctcp(), rtt_ms=rtt_ms), rate_mbps=1000, seconds=200, aqm=MarkAtRandom(probability=p))
+    assert mean_of(out.flow_series, "cwnd_packets", 20) == pytest.approx(np.mean(seen), rel=0.15)
 
 
 @pytest.mark.parametrize("cca", [Dctcp, Prague])
 def test_scalable_ones_keep_a_small_queue(cca):
     """Under marks from one millisecond on: a full link, less than that in the queue, no loss, equal shares."""
     out = run(Flow(cca(), rtt_ms=10, count=2), rate_mbps=100, seconds=15, aqm=StepMarking())
-    assert out.queues.sent_bytes[0] * 8 / 100e6 / 15 > 0.95
+    sent = np.interp([5e9, 15e9], out.queue_series.ts_ns, out.queue_series.sent_bytes)
+    assert (sent[1] - sent[0]) * 8 / 100e6 / 10 > 0.95
     assert out.queues.mean_delay_ms[0] < 1.0
     assert out.queues.dropped_full[0] == 0
     assert cct.jain_index(out.flows.goodput_mbps) > 0.98
@@ -123,7 +196,8 @@ def test_prague_is_fair_between_short_rtts():
 
 @pytest.mark.parametrize(("rate_mbps", "rtt_ms"), [(10, 40), (100, 20), (50, 100)])
 def test_vegas_keeps_two_to_four_packets_queued(rate_mbps, rtt_ms):
-    out = run(Flow(Vegas(), rtt_ms=rtt_ms), rate_mbps=rate_mbps, seconds=20)
+    """With the paper's slow start; Linux's leaves a queue that goes by one packet a round trip."""
+    out = run(Flow(Vegas(double_every=2), rtt_ms=rtt_ms), rate_mbps=rate_mbps, seconds=20)
     assert out.queues.dropped_full[0] == 0
     # with delayed ACKs two packets leave at once, so it holds one more and one less than it counts
     assert 0.5 < mean_of(out.queue_series, "packets", 5) < 6
@@ -174,9 +248,10 @@ def simulated(*flows):
 
 
 def test_bbr_as_linux_alone():
+    """There packets left in pairs (segmentation offload), here they leave one by one: a shorter queue."""
     real, ours = measured("bbr"), simulated(Flow(Bbr(), rtt_ms=40))
     assert ours["used"] == pytest.approx(real["used"], rel=0.05)
-    assert ours["delay_ms"] == pytest.approx(real["delay_ms"], rel=0.15)
+    assert 0.75 * real["delay_ms"] < ours["delay_ms"] < real["delay_ms"]
 
 
 def test_bbr_as_linux_with_cubic():

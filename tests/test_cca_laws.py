@@ -36,32 +36,45 @@ from cctoolkit.errors import ParameterError
     ],
 )
 def test_htcp_increase_at_beta_one_half(delta_s, alpha):
-    assert increase(delta_s, 0.5, 1.0) == pytest.approx(alpha)
-    assert increase(delta_s, 0.8, 1.0) == pytest.approx(0.4 * alpha)
+    assert increase(delta_s, 0.5, 1.0, 100 * MS, True) == int(alpha)
+    assert increase(delta_s, 0.8, 1.0, 100 * MS, True) == pytest.approx(0.4 * int(alpha))
+
+
+@pytest.mark.parametrize(("rtt_ms", "factor"), [(1, 1), (40, 4), (100, 11), (150, 16), (400, 22)])
+def test_htcp_increase_goes_by_the_rtt(rtt_ms, factor):
+    """Two seconds after congestion f is 11: times RTT over 100 ms, between a tenth and twice, but at least 1."""
+    assert increase(2.0, 0.5, 1.0, rtt_ms * MS, True) == factor
+    assert increase(2.0, 0.5, 1.0, rtt_ms * MS, False) == 11
 
 
 @pytest.mark.parametrize(("queued_ms", "beta"), [(0.0, 0.8), (10.0, 40 / 50), (20.0, 40 / 60), (60.0, 0.5)])
 def test_htcp_keeps_what_empties_the_queue(queued_ms, beta):
-    """With the same throughput at two congestions: minimum over maximum RTT, between 0.5 and 0.8."""
+    """With the same throughput at three congestions: minimum over maximum RTT, between 0.5 and 0.8."""
     driver = Driver(Htcp(), rtt_ms=40.0)
-    driver.flow.ssthresh = 100.0
-    driver.flow.srtt_ns = round((40 + queued_ms) * MS)
-    for congestion in range(2):
-        for _ in range(1500):
-            driver.step(MS, round((40 + queued_ms) * MS))
-        before = float(driver.flow.cwnd)
+    driver.flow.ssthresh = 10.0
+    for congestion in range(3):
+        for i in range(2000):
+            driver.step(MS, round((40 + queued_ms * min(i, 1000) / 1000) * MS))
+        before = int(driver.flow.cwnd)
         driver.step(MS, round((40 + queued_ms) * MS), lost=1)
-        assert driver.flow.ssthresh == pytest.approx(before * driver.state.beta)
+        assert driver.flow.ssthresh == int(before * driver.state.beta)
         assert driver.state.max_rtt_ns == pytest.approx((40 + 0.95 * queued_ms) * MS, rel=1e-3)  # it fades
-        if congestion:
-            assert driver.state.beta == pytest.approx(beta, abs=0.001)
+        assert driver.state.beta == (pytest.approx(beta, abs=0.001) if congestion == 2 else 0.5)
+
+
+def test_htcp_does_not_believe_a_jump_of_the_rtt():
+    driver = Driver(Htcp(), rtt_ms=40.0)
+    driver.flow.ssthresh = 10.0
+    for rtt_ms, seen_ms in ((40, 40), (55, 55), (80, 55), (75, 75), (95, 95)):
+        driver.step(MS, rtt_ms * MS)
+        assert driver.state.max_rtt_ns == seen_ms * MS
 
 
 def test_htcp_backs_off_by_half_when_throughput_moved():
     driver = Driver(Htcp(), rtt_ms=40.0)
     driver.flow.ssthresh = 100.0
-    for gap_ns in (MS, MS // 2):
-        for _ in range(1500):
+    for gap_ns in (MS, MS // 2, MS, MS // 2):
+        for _ in range(3000):
             driver.step(gap_ns, 41 * MS)
         driver.step(gap_ns, 41 * MS, lost=1)
         assert driver.state.beta == 0.5
@@ -74,18 +87,20 @@ def test_htcp_backs_off_by_half_when_throughput_moved():
 def test_dctcp_alpha_is_a_moving_average(marked):
     """With a part F marked in every window alpha goes as F + (1 - F) (15/16)^n."""
     driver = Driver(Dctcp(), rtt_ms=20.0)
-    driver.flow.ssthresh = 12.0
+    driver.flow.ssthresh = 12.0  # out of slow start
     seen = [float(driver.state.alpha)]
     for _ in range(600):
+        driver.flow.cwnd = 40.0  # so that each ACK is for four
+        driver.send()
         driver.step(MS, 20 * MS, 4, 0, marked)
         if driver.state.alpha != seen[-1]:
             seen.append(float(driver.state.alpha))
     f, n = marked / 4, np.arange(len(seen))
     if marked == 4:
-        assert seen == [1.0]
+        assert seen == [1024]
     else:
-        # the last ACK of a window may have fewer packets left to mark
-        np.testing.assert_allclose(seen, f + (1 - f) * (15 / 16) ** n, atol=0.02)
+        # the last ACK of a window may have fewer packets left to mark; it is a whole number, and below 16 it is 0
+        np.testing.assert_allclose(seen, 1024 * (f + (1 - f) * (15 / 16) ** n), atol=32)
         assert len(seen) > 20
 
 
@@ -105,17 +120,18 @@ def test_prague_updates_alpha_every_25_ms_at_least():
 def test_prague_grows_by_the_square_of_its_rtt(rtt_ms, growth):
     driver = Driver(Prague(), rtt_ms=rtt_ms, window=50)
     driver.flow.ssthresh = 10.0
+    driver.flow.cwnd_limited = True
     for _ in range(50):
         driver.step(round(rtt_ms * MS / 50), rtt_ms * MS)
     assert driver.flow.cwnd - 50 == pytest.approx(growth, rel=0.02)
     pps = driver.flow.cwnd / (rtt_ms / 1e3)
-    assert driver.flow.pacing_bps == pytest.approx(pps * WIRE * 8)
+    assert driver.flow.pacing_bps == pytest.approx(pps * WIRE * 8 * 1500 / 1448)
 
 
 # ---- Vegas -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("queued", "change"), [(1.5, 1), (3.0, 0), (5.0, -1)])
+@pytest.mark.parametrize(("queued", "change"), [(1.5, 1), (3.0, 0), (4.8, 0), (5.2, -1)])
 @pytest.mark.parametrize("linux", [True, False])
 def test_vegas_counts_its_packets_in_the_queue(queued, change, linux):
     """A window of 40 of which `queued` wait: one more below alpha, one less above beta, as it was between."""
@@ -126,8 +142,7 @@ def test_vegas_counts_its_packets_in_the_queue(queued, change, linux):
     for i in range(200):
         before = float(driver.flow.cwnd)
         driver.step(MS, 40 * MS if i == 0 else round(rtt * MS))
-        assert driver.ack.round_start or driver.flow.cwnd == before  # no change within a round trip
-        if driver.ack.round_start:
+        if driver.state.samples == 0:  # a round trip is over
             changes.append(float(driver.flow.cwnd) - before)
     assert changes[2] == change  # the first round trip had one sample, the second the least one of all
 
@@ -135,17 +150,17 @@ def test_vegas_counts_its_packets_in_the_queue(queued, change, linux):
 @pytest.mark.parametrize("gamma", [1.0, 1.5, 3.0])
 @pytest.mark.parametrize("double_every", [1, 2])
 def test_vegas_ends_slow_start_with_gamma_packets_queued(gamma, double_every):
-    """RTTs of 41 ms, and once the least, 40: the first window compared that is above 40 gamma ends it."""
+    """RTTs of 41 ms, and once the least, 40: the first window compared that has more than gamma of 40 ends it."""
     driver = Driver(Vegas(gamma=gamma, double_every=double_every), rtt_ms=40.0)
     for i in range(3000):
         before = float(driver.flow.cwnd)
         driver.step(MS, 40 * MS if i == 0 else 41 * MS)
         if driver.stats["slow_start_exits"][0]:
             break
-        compared = driver.ack.round_start and driver.state.rounds % double_every == 0 and i > 40
-        assert not compared or before / 40 <= gamma
-    assert before / 40 > gamma
-    assert driver.flow.ssthresh == driver.flow.cwnd == pytest.approx(before * 40 / 41 + 1)
+        compared = driver.state.samples == 0 and driver.state.rounds % double_every == 0 and i > 40
+        assert not compared or before // 40 <= gamma
+    assert before // 40 > gamma
+    assert driver.flow.ssthresh == driver.flow.cwnd == before * 40 // 41 + 1
 
 
 # ---- BBR -------------------------------------------------------------------------------------------------------------
@@ -161,8 +176,12 @@ def settled(cca, seconds=1.5, **path):
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.floats(1e3, 1e9)), min_size=1, max_size=60))
-def test_bbr_bandwidth_is_the_maximum_of_ten_rounds(samples):
-    """Fed with a sample after so many round trips; those without a sample do not count as time."""
+def test_bbr_bandwidth_is_about_the_maximum_of_ten_rounds(samples):
+    """Fed with a sample after so many round trips. With three values it may miss one, but none is too old.
+
+    The best is never less than what came in the last quarter of the time, nor more than the best of all of it.
+    """
+    p = Bbr().parameter_record().view(np.recarray)[0]
     s = Bbr().state_record().view(np.recarray)
     ack = Driver(Dctcp()).ack
     ack.sample_app_limited = False
@@ -170,9 +189,11 @@ def test_bbr_bandwidth_is_the_maximum_of_ten_rounds(samples):
     for rounds, bw in samples:
         s.round_count += rounds
         ack.delivery_bps = bw
-        update_bottleneck_bandwidth(s[0], ack)
-        seen.append((int(s.round_count[0]), bw))
-        assert s.bw_bps[0] == max(b for r, b in seen if r > seen[-1][0] - 10)
+        update_bottleneck_bandwidth(p, s[0], ack)
+        now = int(s.round_count[0])
+        seen.append((now, bw))
+        assert s.bw_bps[0] <= max(b for r, b in seen if r >= now - 10)
+        assert s.bw_bps[0] >= max(b for r, b in seen if r >= now - 2)
 
 
 def test_bbr_gain_cycle():

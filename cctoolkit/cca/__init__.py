@@ -17,7 +17,7 @@ A class with parameters, ``State``, and reactions; nothing else, here or in a no
 
         @staticmethod
         def on_ack(p, s, stats, flow, ack, now_ns):
-            if flow.cwnd_limited and not flow.in_recovery:
+            if flow.may_grow:
                 flow.cwnd += p.increase * ack.acked / flow.cwnd
 
         @staticmethod
@@ -44,20 +44,22 @@ Functions (all optional, all with the same arguments, none returns anything):
     Losses were detected outside recovery: set ``flow.ssthresh``. The sender then brings the window down to it by
     proportional rate reduction (RFC 6937) and overrides ``flow.cwnd`` until ``in_recovery`` ends, unless
     ``owns_recovery``.
+    Called before ``on_rto`` too, if the window was not reduced in this flight already.
     Without this function ``ssthresh`` is half the window.
 ``on_ecn``
     The receiver echoed a classic mark (RFC 3168); at most once a round trip and not in recovery. Set
     ``flow.ssthresh`` as in
-    ``on_loss``, which is called instead if this function is missing. With accurate feedback there is no such call:
-    ``ack.marked`` in ``on_ack`` says how many packets were marked.
+    ``on_loss``, which is called instead if this function is missing. With accurate feedback there is no such call
+    (unless ``reduces_by_marks``): ``ack.marked`` in ``on_ack`` says how many packets were marked.
 ``on_recovered``
     All that had been sent when the reduction (or timeout) began is acknowledged; ``flow.cwnd`` is
     ``flow.ssthresh`` again
     after recovery (not after a timeout), unless ``owns_recovery``.
 ``on_rto``
-    The retransmission timer expired (RFC 6298): everything in flight is deemed lost. Set ``flow.ssthresh``; afterwards
-    ``flow.cwnd`` is 1, unless ``owns_recovery``. It slow-starts from there through ``on_ack``.
-    Without this function ``ssthresh`` is half of what was in flight.
+    The retransmission timer expired (RFC 6298): everything is deemed lost but what was sent less than a round trip
+    ago. ``on_loss`` has set ``flow.ssthresh``; afterwards ``flow.cwnd`` is one more than what is in flight, unless
+    ``owns_recovery``. It slow-starts from there through ``on_ack``. If it turns out that the timer was too early, the
+    sender sets window and ``ssthresh`` back.
 ``on_send``
     A packet was sent (already counted in ``flow.inflight``). Rarely needed; costs a call a packet.
 
@@ -91,6 +93,19 @@ from .bbr3 import Bbr3
 from .cubic import Cubic
 from .dctcp import Dctcp
 from .htcp import Htcp
+from .linux_only import (
+    Bic,
+    Cdg,
+    HighSpeed,
+    Hybla,
+    Illinois,
+    LowPriority,
+    NewVegas,
+    Scalable,
+    Veno,
+    Westwood,
+    Yeah,
+)
 from .prague import Prague
 from .reno import Reno
 from .vegas import Vegas
@@ -102,12 +117,23 @@ __all__ = [
     "Bbr",
     "Bbr2",
     "Bbr3",
+    "Bic",
     "Cca",
+    "Cdg",
     "Cubic",
     "Dctcp",
+    "HighSpeed",
     "Htcp",
+    "Hybla",
+    "Illinois",
+    "LowPriority",
+    "NewVegas",
     "Prague",
     "Reno",
+    "Scalable",
     "Vegas",
+    "Veno",
+    "Westwood",
+    "Yeah",
     "random",
 ]

@@ -35,18 +35,16 @@ FLOW = np.dtype(
         ("lost", np.int64),  # packets deemed lost so far; each transmission counts
         ("una", np.int64),  # first packet not acknowledged, counted from 0
         ("next_seq", np.int64),  # first packet never sent
-        (
-            "round",
-            np.int64,
-        ),  # round trips so far: one ends when a packet sent after the last end is delivered
+        # round trips so far: one ends when a packet sent after the last end is delivered
+        ("round", np.int64),
         ("start_ns", np.int64),
+        ("next_send_ns", np.int64),  # pacing lets the next packet go then
         ("rng", np.uint64),  # for random()
+        ("may_grow", np.bool_),  # cwnd_limited, nothing under repair, and this ACK is for packets in order
         ("cwnd_limited", np.bool_),  # the window is what stops it from sending more
         ("app_limited", np.bool_),  # it had nothing to send within the current flight
-        (
-            "in_recovery",
-            np.bool_,
-        ),  # window reduction under way after loss or classic ECN; ends with all sent by then acknowledged
+        # window reduction under way after loss or ECN; ends with all sent by then acknowledged
+        ("in_recovery", np.bool_),
         ("in_rto", np.bool_),  # retransmitting after a timeout
     ],
     align=True,
@@ -67,7 +65,7 @@ ACK = np.dtype(
         ("sample_marked", np.int64),  # of these, reported as CE
         ("sample_lost", np.int64),  # packets lost over the interval
         ("sample_inflight", np.int64),  # in flight when the packet had been sent, itself included
-        ("sample_prior_delivered", np.int64),  # flow.delivered when the packet was sent
+        ("sample_prior_delivered", np.int64),  # flow.delivered when the packet was sent; -1: no packet
         ("delivery_bps", np.float64),  # on the wire; 0: no valid sample
         ("sample_app_limited", np.bool_),
         ("round_start", np.bool_),  # this ACK began a new round trip
@@ -85,6 +83,8 @@ class Cca(Algorithm):
     owns_recovery : bool
         It sets its window itself while losses are repaired (BBR). Otherwise the sender brings the window down to
         ``ssthresh`` by proportional rate reduction (RFC 6937) and leaves it there.
+    reduces_by_marks : bool
+        ``on_ecn`` is called for accurate feedback too (DCTCP).
     ecn : str
         What it does when a flow does not say: ``"off"``, ``"classic"`` (RFC 3168, ECT(0)), ``"accurate"`` (every
         mark is reported, ECT(0), as DCTCP wants it), ``"l4s"`` (the same with ECT(1)).
@@ -102,6 +102,7 @@ class Cca(Algorithm):
     )
     arguments: ClassVar[tuple[str, ...]] = ("p", "s", "stats", "flow", "ack", "now_ns")
     owns_recovery: ClassVar[bool] = False
+    reduces_by_marks: ClassVar[bool] = False
     ecn: ClassVar[str] = "off"
 
     def addresses(self) -> dict[str, int]:

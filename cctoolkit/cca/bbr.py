@@ -35,6 +35,34 @@ def update_round(s, flow, ack):
 
 
 @_inner
+def remember_max(values, rounds, value, now, length):
+    """A running maximum over `length` round trips, from the three best of ever later parts of them (Linux's minmax)."""
+    if value >= values[0] or now - rounds[2] > length:
+        values[:] = value
+        rounds[:] = now
+        return
+    if value >= values[1]:
+        values[1:] = value
+        rounds[1:] = now
+    elif value >= values[2]:
+        values[2] = value
+        rounds[2] = now
+    age = now - rounds[0]
+    while now - rounds[0] > length:  # the best is too old
+        values[:2] = values[1:]
+        rounds[:2] = rounds[1:]
+        values[2] = value
+        rounds[2] = now
+    # a quarter of the time has gone without a second best, or half of it without a third
+    if age <= length and rounds[1] == rounds[0] and age > length // 4:
+        values[1:] = value
+        rounds[1:] = now
+    elif age <= length and rounds[2] == rounds[1] and age > length // 2:
+        values[2] = value
+        rounds[2] = now
+
+
+@_inner
 def is_app_limited(s, ack):
     """Section 4.1.1.4; what was sent during PROBE_RTT counts as such (section 4.3.5)."""
     prior = ack.sample_prior_delivered
@@ -42,19 +70,12 @@ def is_app_limited(s, ack):
 
 
 @_inner
-def update_bottleneck_bandwidth(s, ack):
+def update_bottleneck_bandwidth(p, s, ack):
     """Section 4.1.1.5: the largest delivery rate of the last round trips that had a sample of use."""
     bw = ack.delivery_bps
-    if bw <= 0 or (is_app_limited(s, ack) and bw < s.bw_bps):
-        return
-    n = len(s.bw_window)
-    if s.round_count > s.bw_round:
-        for i in range(min(s.round_count - s.bw_round, n)):
-            s.bw_window[(s.round_count - i) % n] = 0.0
-        s.bw_round = s.round_count
-        s.bw_bps = s.bw_window.max()
-    s.bw_window[s.round_count % n] = max(s.bw_window[s.round_count % n], bw)
-    s.bw_bps = max(s.bw_bps, bw)
+    if bw > 0 and not (is_app_limited(s, ack) and bw < s.bw_best[0]):
+        remember_max(s.bw_best, s.bw_rounds, bw, s.round_count, p.bw_rounds)
+    s.bw_bps = s.policed_bps if s.policed else s.bw_best[0]
 
 
 @_inner
@@ -87,19 +108,28 @@ def send_quantum(flow):
         return 1.0
     if flow.pacing_bps < 24e6:
         return 2.0
-    return max(math.floor(min(flow.pacing_bps / 8e3, 65536.0) / flow.wire_bytes), 2.0)
+    return max(math.floor(min(flow.pacing_bps / 8192, 65536.0) / flow.wire_bytes), 2.0)  # of 1/1024 s
 
 
 @_inner
-def inflight(s, flow, gain, extra):
+def inflight(s, flow, bw_bps, gain, extra):
     """Section 4.2.3.2: packets in flight for `gain` bandwidth-delay products, and room for offloading."""
     packets = (
-        math.ceil(gain * s.bw_bps * s.min_rtt_ns / (8e9 * flow.wire_bytes)) + extra + 3 * send_quantum(flow)
+        math.ceil(gain * bw_bps * s.min_rtt_ns / (8e9 * flow.wire_bytes)) + extra + 3 * send_quantum(flow)
     )
     packets = 2 * math.ceil(packets / 2)  # Linux: even, so that a delayed ACK does not wait for an odd one
     if s.mode == PROBE_BW and s.phase == 0:
         packets += 2  # Linux: so that the probe puts more in flight even on paths of a few packets
     return packets
+
+
+@_inner
+def in_network(s, flow, packets, now_ns):
+    """Linux: how many of `packets` in flight will be there still when pacing lets the next ones go, and with these."""
+    gone = math.floor(s.bw_bps * max(flow.next_send_ns - now_ns, 0) / (8e9 * flow.wire_bytes))
+    if s.pacing_gain > 1:
+        packets += send_quantum(flow)
+    return max(packets - gone, 0)
 
 
 # ---- the state machine (section 4.3) ---------------------------------------------------------------------------------
@@ -118,27 +148,84 @@ def enter_probe_bw(p, s, flow):
     s.mode = PROBE_BW
     s.cwnd_gain = p.cwnd_gain
     s.phase = (8 - int(random(flow) * 7)) % 8  # 0 or 2 to 7
-    s.pacing_gain = p.cycle[s.phase]
+    s.pacing_gain = 1.0 if s.policed else p.cycle[s.phase]
     s.phase_ns = flow.delivered_ns
 
 
 @_inner
-def check_cycle_phase(p, s, flow, ack):
+def begin_interval(s, flow):
+    s.interval_ns = flow.delivered_ns
+    s.interval_delivered = flow.delivered
+    s.interval_lost = flow.lost
+    s.interval_rounds = 0
+
+
+@_inner
+def forget_policer(s, flow):
+    s.policed = False
+    s.policed_bps = 0.0
+    s.watching = False
+    begin_interval(s, flow)
+
+
+@_inner
+def look_for_policer(p, s, flow, ack):
+    """Linux's "long-term bandwidth": a token bucket lets much less through in the long run than it did at first.
+
+    Two intervals in a row, from loss to loss, of four to sixteen round trips, in which a fifth of the packets was lost
+    and the rate was the same within an eighth: that rate is the bandwidth for the next 48 round trips.
+    """
+    if s.policed:
+        if s.mode == PROBE_BW and s.round_start:
+            s.interval_rounds += 1
+            if s.interval_rounds >= 48:
+                forget_policer(s, flow)
+                enter_probe_bw(p, s, flow)
+        return
+    if not s.watching:
+        if ack.lost == 0:
+            return
+        begin_interval(s, flow)
+        s.watching = True
+    if s.round_start:
+        s.interval_rounds += 1
+    if is_app_limited(s, ack) or s.interval_rounds > 16:
+        forget_policer(s, flow)
+        return
+    delivered = flow.delivered - s.interval_delivered
+    lost = flow.lost - s.interval_lost
+    elapsed_ns = flow.delivered_ns - s.interval_ns
+    if s.interval_rounds < 4 or ack.lost == 0 or lost < 50 / 256 * delivered or elapsed_ns < 1_000_000:
+        return
+    bw = delivered * 8e9 * flow.wire_bytes / elapsed_ns
+    if s.policed_bps > 0 and abs(bw - s.policed_bps) <= s.policed_bps / 8:
+        s.policed = True
+        s.policed_bps = (bw + s.policed_bps) / 2
+        s.interval_rounds = 0
+        s.pacing_gain = 1.0
+    else:
+        s.policed_bps = bw
+        begin_interval(s, flow)
+
+
+@_inner
+def check_cycle_phase(p, s, flow, ack, now_ns):
     """Section 4.3.4.3: a phase lasts a min_rtt; probing goes on until it filled the pipe, draining ends when it has."""
     if s.mode != PROBE_BW:
         return
     full_length = flow.delivered_ns - s.phase_ns > s.min_rtt_ns
+    packets = in_network(s, flow, ack.prior_inflight, now_ns)
     if s.pacing_gain > 1:
         advance = full_length and (
-            ack.lost > 0 or ack.prior_inflight >= inflight(s, flow, s.pacing_gain, 0.0)
+            ack.lost > 0 or packets >= inflight(s, flow, s.bw_best[0], s.pacing_gain, 0.0)
         )
     elif s.pacing_gain < 1:
-        advance = full_length or ack.prior_inflight <= inflight(s, flow, 1.0, 0.0)
+        advance = full_length or packets <= inflight(s, flow, s.bw_best[0], 1.0, 0.0)
     else:
         advance = full_length
     if advance:
         s.phase = (s.phase + 1) % 8
-        s.pacing_gain = p.cycle[s.phase]
+        s.pacing_gain = 1.0 if s.policed else p.cycle[s.phase]
         s.phase_ns = flow.delivered_ns
 
 
@@ -147,8 +234,8 @@ def check_full_pipe(p, s, ack):
     """Section 4.3.2.2: full when three round trips brought less than 25 % more bandwidth."""
     if s.filled_pipe or not s.round_start or is_app_limited(s, ack):
         return
-    if s.bw_bps >= s.full_bw_bps * p.full_growth:
-        s.full_bw_bps = s.bw_bps
+    if s.bw_best[0] >= s.full_bw_bps * p.full_growth:
+        s.full_bw_bps = s.bw_best[0]
         s.full_rounds = 0
         return
     s.full_rounds += 1
@@ -156,19 +243,20 @@ def check_full_pipe(p, s, ack):
 
 
 @_inner
-def check_drain(p, s, flow):
+def check_drain(p, s, flow, now_ns):
     """Section 4.3.3."""
     if s.mode == STARTUP and s.filled_pipe:
         s.mode = DRAIN
         s.pacing_gain = 1 / p.high_gain
-    if s.mode == DRAIN and flow.inflight <= inflight(s, flow, 1.0, 0.0):
+    low = inflight(s, flow, s.bw_best[0], 1.0, 0.0)
+    if s.mode == DRAIN and in_network(s, flow, flow.inflight, now_ns) <= low:
         enter_probe_bw(p, s, flow)
 
 
 @_inner
 def save_cwnd(s, flow):
     """Section 4.2.3.4: remember the last window that was not modulated."""
-    if not s.repairing and s.mode != PROBE_RTT:
+    if not s.was_repairing and s.mode != PROBE_RTT:
         s.prior_cwnd = flow.cwnd
     else:
         s.prior_cwnd = max(s.prior_cwnd, flow.cwnd)
@@ -234,18 +322,21 @@ def set_cwnd(p, s, flow, ack):
         cwnd = flow.cwnd
         if ack.lost > 0:  # section 4.2.3.4
             cwnd = max(cwnd - ack.lost, 1.0)
-        if s.enter_recovery:  # for one round trip, as much leaves as arrives
-            s.enter_recovery = False
+        if s.repairing and not s.was_repairing:  # for one round trip, as much leaves as arrives
             s.packet_conservation = True
             s.next_round_delivered = flow.delivered
             cwnd = float(flow.inflight + ack.acked)
+        elif s.was_repairing and not s.repairing:  # recovery is over
+            s.packet_conservation = False
+            cwnd = max(cwnd, s.prior_cwnd)
+        s.was_repairing = s.repairing
         if s.packet_conservation:
             cwnd = max(cwnd, float(flow.inflight + ack.acked))
         else:
             extra = 0.0
             if s.filled_pipe:  # Linux: at most what 100 ms bring
                 extra = min(max(s.extra_older, s.extra_newer), s.bw_bps * 0.1 / (8 * flow.wire_bytes))
-            target = inflight(s, flow, s.cwnd_gain, extra)
+            target = inflight(s, flow, s.bw_bps, s.cwnd_gain, extra)
             if s.filled_pipe:
                 cwnd = min(cwnd + ack.acked, target)
             elif cwnd < target or flow.delivered < flow.initial_window:
@@ -287,10 +378,9 @@ class Bbr(Cca):
     Notes
     -----
     Deviations. From the draft, as in Linux: the margin in pacing, room in the window for acknowledgements that come in
-    bunches, windows rounded up to even numbers, a drain phase that ends early when the queue has gone. From Linux: no
-    detection of policers ("long-term bandwidth sampling"); packets that wait for the pacing timer count as in flight
-    (they are not sent yet here, at most one send quantum); RTT samples of ACKs that may have been delayed count for an
-    expired minimum too; the bandwidth filter keeps all maxima, not the best three.
+    bunches, windows rounded up to even numbers, a drain phase that ends early when the queue has gone, a bandwidth
+    filter of three values, a look for policers. From Linux: RTT samples of ACKs that may have been delayed count for an
+    expired minimum too; packets leave one by one.
     """
 
     name: ClassVar[str] = "bbr"
@@ -316,10 +406,18 @@ class Bbr(Cca):
         round_count = 0
         round_start = False
         next_round_delivered = 0
-        # bandwidth: the maximum of each of the last round trips, by number modulo their count
-        bw_window = np.zeros(10)
-        bw_round = 0  # of the last sample taken
+        # bandwidth
         bw_bps = 0.0  # BtlBw
+        bw_best = np.zeros(3)
+        bw_rounds = np.zeros(3, np.int64)  # when these were measured
+        # policers: rate of the last interval, or the one in use, and where this interval began
+        policed = False
+        policed_bps = 0.0
+        watching = False
+        interval_ns = 0
+        interval_delivered = 0
+        interval_lost = 0
+        interval_rounds = 0
         # round-trip propagation time
         min_rtt_ns = 0  # RTprop
         min_rtt_stamp_ns = 0
@@ -339,7 +437,7 @@ class Bbr(Cca):
         # recovery
         prior_cwnd = 0.0
         repairing = False
-        enter_recovery = False
+        was_repairing = False  # at the last ACK
         packet_conservation = False
         # aggregation of ACKs
         epoch_ns = 0
@@ -364,9 +462,6 @@ class Bbr(Cca):
     def derived(self) -> dict[str, Any]:
         return {"cycle": np.array([self.probe_gain, self.drain_gain, 1, 1, 1, 1, 1, 1])}
 
-    def initial(self) -> dict[str, Any]:
-        return {"bw_window": np.zeros(self.bw_rounds)}
-
     @staticmethod
     def on_start(p, s, stats, flow, ack, now_ns):
         s.min_rtt_ns = flow.min_rtt_ns
@@ -379,11 +474,13 @@ class Bbr(Cca):
     @staticmethod
     def on_ack(p, s, stats, flow, ack, now_ns):
         update_round(s, flow, ack)
-        update_bottleneck_bandwidth(s, ack)
+        if ack.sample_interval_ns > 0:
+            look_for_policer(p, s, flow, ack)
+        update_bottleneck_bandwidth(p, s, ack)
         update_aggregation(s, flow, ack)
-        check_cycle_phase(p, s, flow, ack)
+        check_cycle_phase(p, s, flow, ack, now_ns)
         check_full_pipe(p, s, ack)
-        check_drain(p, s, flow)
+        check_drain(p, s, flow, now_ns)
         update_min_rtt(p, s, stats, flow, ack, now_ns)
         set_pacing_rate(p, s, flow, s.pacing_gain)
         set_cwnd(p, s, flow, ack)
@@ -392,7 +489,6 @@ class Bbr(Cca):
     def on_loss(p, s, stats, flow, ack, now_ns):
         save_cwnd(s, flow)
         s.repairing = True
-        s.enter_recovery = True
 
     @staticmethod
     def on_ecn(p, s, stats, flow, ack, now_ns):
@@ -400,20 +496,16 @@ class Bbr(Cca):
 
     @staticmethod
     def on_recovered(p, s, stats, flow, ack, now_ns):
-        if s.repairing:  # section 4.2.3.4
-            s.repairing = False
-            s.enter_recovery = False
-            s.packet_conservation = False
-            flow.cwnd = max(flow.cwnd, s.prior_cwnd)
+        s.repairing = False
 
     @staticmethod
     def on_rto(p, s, stats, flow, ack, now_ns):
-        save_cwnd(s, flow)
         s.repairing = True
-        s.enter_recovery = False
-        s.packet_conservation = False
+        s.was_repairing = True  # no round trip of conservation
         s.full_bw_bps = 0.0  # Linux: look for the full pipe afresh
-        flow.cwnd = 1.0
+        s.round_start = True
+        look_for_policer(p, s, flow, ack)
+        flow.cwnd = flow.inflight + 1.0
 
     @staticmethod
     def on_send(p, s, stats, flow, ack, now_ns):

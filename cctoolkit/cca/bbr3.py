@@ -13,6 +13,7 @@ import numpy as np
 
 from ..errors import ParameterError
 from .base import Cca, random
+from .bbr import in_network
 
 __all__ = ["Bbr3"]
 
@@ -309,11 +310,15 @@ def update_aggregation(s, flow, ack, now_ns):
 
 @_inner
 def check_full_bw_reached(p, s, ack):
-    """Exiting Acceleration Based on Bandwidth Plateau: three round trips that brought less than 25 % more."""
+    """Exiting Acceleration Based on Bandwidth Plateau: three round trips that brought less than 25 % more.
+
+    Version 2 goes by the largest bandwidth so far, version 3 by the latest.
+    """
     if s.full_bw_now or not s.round_start or is_app_limited(s, ack):
         return
-    if ack.delivery_bps >= 1.25 * s.full_bw_bps:
-        reset_full_bw(s, ack.delivery_bps)
+    bw = ack.delivery_bps if p.plateau else s.max_bw_bps
+    if bw >= 1.25 * s.full_bw_bps:
+        reset_full_bw(s, bw)
         return
     s.full_bw_count += 1
     s.full_bw_now = s.full_bw_count >= 3
@@ -416,12 +421,13 @@ def is_time_to_probe(p, s, flow, now_ns):
 @_inner
 def is_time_to_go_down(p, s, flow, ack, now_ns):
     """IsTimeToGoDown."""
-    if s.probe_too_high and flow.inflight >= s.inflight_hi:
+    inflight = flow.inflight if p.plateau else in_network(s, flow, ack.prior_inflight, now_ns)
+    if s.probe_too_high and inflight >= s.inflight_hi:
         s.probe_was_cautious = True
         return True
     if not p.plateau:  # version 2: the probe has filled the pipe
-        high = quantized(p, s, flow, packets_of(s, flow, s.max_bw_bps, s.pacing_gain))
-        return now_ns > s.up_ns + s.min_rtt_ns and flow.inflight > high
+        high = quantized(p, s, flow, math.ceil(packets_of(s, flow, s.max_bw_bps, s.pacing_gain)))
+        return now_ns > s.up_ns + s.min_rtt_ns and inflight >= high
     if is_cwnd_limited(flow, ack) and flow.cwnd >= s.inflight_hi:
         reset_full_bw(s, ack.delivery_bps)
         return False
@@ -776,7 +782,7 @@ class Bbr3(Cca):
     @staticmethod
     def on_rto(p, s, stats, flow, ack, now_ns):
         save_cwnd(s, flow)  # OnEnterRTO
-        flow.cwnd = 1.0
+        flow.cwnd = flow.inflight + 1.0
 
     @staticmethod
     def on_send(p, s, stats, flow, ack, now_ns):

@@ -1,13 +1,15 @@
-"""CUBIC: RFC 9438, with HyStart++ (RFC 9406) or Linux's HyStart to leave slow start."""
+"""CUBIC: RFC 9438, with Linux's HyStart to leave slow start, and as Linux computes it."""
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import numba
 
 from ..errors import ParameterError
 from .base import Cca
+from .reno import slow_start
 
 __all__ = ["Cubic"]
 
@@ -46,12 +48,16 @@ class Cubic(Cca):
         after eight samples; or when ACKs at most 2 ms apart go on for more than half the smallest RTT of the round
         (and half a millisecond).
     first_growth : float
-        Until the first reduction the window grows by at least this share a round trip, as in Linux, where the cubic
-        function is thought too careful as long as nothing is known of the path (5 %). The RFC has no such rule: 0.
+        Until the first reduction, and after a timeout, the window grows by at least this share a round trip, as in
+        Linux, where the cubic function is thought too careful as long as nothing is known of the path (5 %). The RFC
+        has no such rule: 0.
 
     Notes
     -----
-    Not modelled: undoing a reduction that was spurious (section 4.9); nothing is reordered here.
+    As in Linux and other than in the RFC: the window moves in whole packets; the cubic looks ahead by the least RTT,
+    not the smoothed one (section 4.4); in the Reno-friendly region the window follows the estimate of Reno's at the
+    pace of Reno's ACKs, and that estimate grows by the same slope for good, not by one packet a round trip once it is
+    past the last maximum (section 4.3); a timeout forgets that maximum (section 4.8).
     """
 
     name: ClassVar[str] = "cubic"
@@ -63,13 +69,14 @@ class Cubic(Cca):
     first_growth: float = 0.05
 
     class State:
-        w_max = 0.0  # window before the last reduction
-        k_s = 0.0  # seconds from the epoch's start until the cubic is back at w_max
+        w_max = 0.0  # window before the last reduction; 0: not known
+        origin = 0.0  # where the cubic is flat: w_max, or the window this stage began with
+        k_s = 0.0  # seconds from the epoch's start until the cubic is there
         epoch_ns = -1  # start of the congestion avoidance stage; -1: none
         w_est = 0.0  # window Reno would have
-        cwnd_prior = 0.0
-        reduced = False
+        credit = 0.0  # packets acknowledged since the window last grew
         # HyStart's round, which ends when what had been sent at its start is acknowledged
+        found = False
         round_end = 0
         round_start_ns = 0
         train_ns = 0  # the last ACK of the train; a pause ends it for this round
@@ -86,68 +93,70 @@ class Cubic(Cca):
             raise ParameterError("Cubic.c: has to be above 0")
 
     @staticmethod
+    def on_start(p, s, stats, flow, ack, now_ns):
+        s.round_start_ns = now_ns
+        s.train_ns = now_ns
+
+    @staticmethod
     def on_ack(p, s, stats, flow, ack, now_ns):
-        if p.hystart and flow.cwnd < flow.ssthresh and ack.rtt_ns >= 0:
+        settling = s.epoch_ns >= 0 and now_ns - s.epoch_ns < 1_000 * _MS
+        if p.hystart and not s.found and flow.cwnd < flow.ssthresh and ack.rtt_ns >= 0 and not settling:
             if flow.una > s.round_end:
                 s.round_end = flow.next_seq
                 s.round_start_ns = now_ns
                 s.train_ns = now_ns
                 s.round_samples = 0
             if flow.cwnd >= 16 and hystart_found(s, flow, ack, now_ns):
+                s.found = True
                 flow.ssthresh = flow.cwnd
                 stats.hystart_exits += 1
-        if flow.in_recovery or not flow.cwnd_limited:
+        if not flow.may_grow:
             return
-        acked = float(ack.acked)
-        if flow.cwnd < flow.ssthresh:  # section 4.10
-            grown = min(flow.cwnd + acked, flow.ssthresh)
-            acked -= grown - flow.cwnd
-            flow.cwnd = grown
-            if acked == 0.0:
-                return
+        acked = slow_start(flow, float(ack.acked))  # section 4.10
+        if acked == 0.0:
+            return
 
         if s.epoch_ns < 0:  # section 4.2: a new stage begins
             s.epoch_ns = now_ns
             s.w_est = flow.cwnd
-            if flow.cwnd < s.w_max:
-                s.k_s = ((s.w_max - flow.cwnd) / p.c) ** (1 / 3)  # equation (2)
-            else:
-                s.w_max = flow.cwnd
-                s.k_s = 0.0
-            if s.cwnd_prior == 0.0:
-                s.cwnd_prior = flow.cwnd
+            s.origin = max(s.w_max, flow.cwnd)
+            s.k_s = ((s.origin - flow.cwnd) / p.c) ** (1 / 3)  # equation (2)
+        ahead = (now_ns - s.epoch_ns + flow.min_rtt_ns) * 1e-9
+        target = p.c * (ahead - s.k_s) ** 3 + s.origin  # equation (1), section 4.4
+        s.w_est += 3 * (1 - p.beta) / (1 + p.beta) * acked / flow.cwnd  # equation (4)
 
-        before = flow.cwnd
-        t = (now_ns - s.epoch_ns) * 1e-9
-        # Equation (4): slope of Reno's increase until it is back where it was, then Reno's own
-        alpha = 1.0 if s.w_est >= s.cwnd_prior else 3 * (1 - p.beta) / (1 + p.beta)
-        s.w_est += alpha * acked / flow.cwnd
-        w_cubic = p.c * (t - s.k_s) ** 3 + s.w_max  # equation (1)
-        if w_cubic < s.w_est:  # section 4.3, Reno-friendly region
-            flow.cwnd = max(flow.cwnd, s.w_est)
-        else:  # sections 4.4 and 4.5
-            ahead = t + flow.srtt_ns * 1e-9
-            target = min(max(p.c * (ahead - s.k_s) ** 3 + s.w_max, flow.cwnd), 1.5 * flow.cwnd)
-            flow.cwnd += (target - flow.cwnd) * acked / flow.cwnd
-        if not s.reduced:
-            flow.cwnd = max(flow.cwnd, before + p.first_growth * acked)
+        # how many packets have to be acknowledged for one more in the window, sections 4.3 to 4.5
+        count = flow.cwnd / (target - flow.cwnd) if target > flow.cwnd else 100 * flow.cwnd
+        if s.w_max == 0.0 and p.first_growth > 0:
+            count = min(count, 1 / p.first_growth)
+        if math.floor(s.w_est) > flow.cwnd:
+            count = min(count, flow.cwnd / (math.floor(s.w_est) - flow.cwnd))
+        count = max(count, 2.0)
+        if s.credit >= count:  # gathered while more was asked
+            s.credit = 0.0
+            flow.cwnd += 1
+        s.credit += acked
+        if s.credit >= count:
+            flow.cwnd += s.credit // count
+            s.credit %= count
 
     @staticmethod
     def on_loss(p, s, stats, flow, ack, now_ns):
         s.epoch_ns = -1
-        s.reduced = True
-        s.cwnd_prior = flow.cwnd
+        s.credit = 0.0
         if p.fast_convergence and flow.cwnd < s.w_max:
             s.w_max = flow.cwnd * (1 + p.beta) / 2
         else:
             s.w_max = flow.cwnd
-        flow.ssthresh = max(flow.cwnd * p.beta, 2.0)  # equation (5)
+        flow.ssthresh = max(math.floor(flow.cwnd * p.beta), 2.0)  # equation (5)
 
     @staticmethod
     def on_rto(p, s, stats, flow, ack, now_ns):
-        s.epoch_ns = -1  # section 4.8
-        s.reduced = True
-        if not (flow.in_recovery or flow.in_rto):  # else it was reduced for this window already
-            s.cwnd_prior = flow.cwnd
-            s.w_max = flow.cwnd
-            flow.ssthresh = max(flow.cwnd * p.beta, 2.0)
+        s.epoch_ns = -1
+        s.credit = 0.0
+        s.w_max = 0.0
+        s.found = False
+        s.round_end = flow.next_seq
+        s.round_start_ns = now_ns
+        s.train_ns = now_ns
+        s.round_samples = 0

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 from ..errors import ParameterError
 from .base import Cca
+from .reno import slow_start
 
 __all__ = ["Dctcp"]
+
+SCALE = 1024  # of alpha, as in Linux
 
 
 class Dctcp(Cca):
@@ -23,24 +27,27 @@ class Dctcp(Cca):
     Notes
     -----
     Counts are of packets, not bytes (section 3.3); all are full-sized here. With accurate feedback the sender knows how
-    many packets were marked, which is what the receiver's state machine of section 3.2 is for. The window is reduced
-    at once, not over a round trip, and goes on growing meanwhile as Reno's does: with marks in every round trip that
-    is what gives the steady state W = 2 / p. Linux does not grow in the round trip after a reduction. Loss halves
-    the window (section 3.5). Under classic ECN feedback it is Reno.
+    many packets were marked, which is what the receiver's state machine of section 3.2 is for. Loss halves the window
+    (section 3.5). Under classic ECN feedback alpha stays what it was at first.
+
+    As in Linux a reduction takes a round trip, by proportional rate reduction, in which the window does not grow, and
+    alpha and the window are whole numbers (of 1024 and of packets), rounded down. That shows where few packets are
+    marked: alpha below g is 0 at the next window without a mark, and what is to be taken from the window may be less
+    than one packet, so none.
     """
 
     name: ClassVar[str] = "dctcp"
     ecn: ClassVar[str] = "accurate"
+    reduces_by_marks: ClassVar[bool] = True
 
     g: float = 1 / 16
     initial_alpha: float = 1.0
 
     class State:
-        alpha = 1.0  # DCTCP.Alpha
+        alpha = SCALE  # DCTCP.Alpha
         acked = 0  # DCTCP.BytesAcked, in packets
         marked = 0  # DCTCP.BytesMarked
         window_end = 0  # DCTCP.WindowEnd
-        reduced_end = 0  # no other reduction before this is acknowledged
 
     class Stats:
         reductions = 0
@@ -51,8 +58,8 @@ class Dctcp(Cca):
         if self.initial_alpha > 1:
             raise ParameterError("Dctcp.initial_alpha: has to be at most 1")
 
-    def initial(self) -> dict[str, float]:
-        return {"alpha": self.initial_alpha}
+    def initial(self) -> dict[str, int]:
+        return {"alpha": round(self.initial_alpha * SCALE)}
 
     @staticmethod
     def on_ack(p, s, stats, flow, ack, now_ns):
@@ -60,35 +67,23 @@ class Dctcp(Cca):
         s.acked += ack.acked
         s.marked += ack.marked
         if flow.una > s.window_end:
-            m = min(s.marked / s.acked, 1.0) if s.acked > 0 else 0.0
-            s.alpha = s.alpha * (1 - p.g) + p.g * m
+            less = math.floor(s.alpha * p.g)
+            s.alpha -= less if less > 0 else s.alpha
+            if s.marked > 0:
+                s.alpha = min(s.alpha + math.floor(SCALE * p.g * s.marked / max(s.acked, 1)), SCALE)
             s.acked = 0
             s.marked = 0
             s.window_end = flow.next_seq
-        if flow.in_recovery:
-            return
+        if flow.may_grow:
+            left = slow_start(flow, float(ack.acked))
+            flow.cwnd += left / math.floor(flow.cwnd)
 
-        if ack.marked > 0 and flow.una > s.reduced_end:
-            s.reduced_end = flow.next_seq
-            flow.cwnd = max(flow.cwnd * (1 - s.alpha / 2), 2.0)
-            flow.ssthresh = flow.cwnd
-            stats.reductions += 1
-        if not flow.cwnd_limited:
-            return
-        acked = float(ack.acked)
-        if flow.cwnd < flow.ssthresh:
-            grown = min(flow.cwnd + acked, flow.ssthresh)
-            acked -= grown - flow.cwnd
-            flow.cwnd = grown
-        flow.cwnd += acked / flow.cwnd
+    @staticmethod
+    def on_ecn(p, s, stats, flow, ack, now_ns):
+        cwnd = math.floor(flow.cwnd)
+        flow.ssthresh = max(cwnd - cwnd * s.alpha // (2 * SCALE), 2.0)  # section 3.3, item 9
+        stats.reductions += 1
 
     @staticmethod
     def on_loss(p, s, stats, flow, ack, now_ns):
-        flow.ssthresh = max(flow.cwnd / 2, 2.0)  # section 3.5
-
-    @staticmethod
-    def on_rto(p, s, stats, flow, ack, now_ns):
-        if not (
-            flow.in_recovery or flow.in_rto
-        ):  # else that was done for this window (RFC 5681, section 3.1)
-            flow.ssthresh = max(flow.cwnd / 2, 2.0)
+        flow.ssthresh = max(flow.cwnd // 2, 2.0)  # section 3.5

@@ -2,35 +2,61 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import numba
 
 from ..errors import ParameterError
 from .base import Cca
+from .reno import slow_start
 
 __all__ = ["Htcp"]
 
 
 @numba.njit(error_model="numpy")
-def increase(delta_s, beta, threshold_s):
+def increase(delta_s, beta, threshold_s, min_rtt_ns, rtt_scaling):
     """Packets a round trip, `delta_s` after the last congestion: the paper's alpha(Δ), fair at any beta."""
     f = 1.0
     if delta_s > threshold_s:
         over = delta_s - threshold_s
-        f = 1 + 10 * over + (over / 2) ** 2
+        f = math.floor(1 + 10 * over + (over / 2) ** 2)
+    if rtt_scaling:
+        f = max(math.floor(f * min(max(min_rtt_ns / 100e6, 0.1), 2.0)), 1.0)
     return 2 * (1 - beta) * f
 
 
 @numba.njit(error_model="numpy")
-def back_off(s, flow, now_ns):
+def measure(s, flow, ack, now_ns):
+    """The largest RTT, and the throughput: a smoothed one, and its maximum since the last congestion."""
+    if ack.rtt_ns >= 0 and not flow.in_rto:
+        s.max_rtt_ns = max(s.max_rtt_ns, flow.min_rtt_ns)
+        if s.max_rtt_ns < ack.rtt_ns <= s.max_rtt_ns + 20_000_000:
+            s.max_rtt_ns = ack.rtt_ns
+    s.packets += ack.advanced
+    elapsed_ns = now_ns - s.since_ns
+    if s.packets >= flow.cwnd - max(s.alpha, 1.0) and elapsed_ns >= flow.min_rtt_ns:
+        rate_pps = s.packets * 1e9 / elapsed_ns
+        if now_ns - s.congestion_ns < 4 * flow.min_rtt_ns:
+            s.rate_pps = rate_pps
+            s.max_rate_pps = rate_pps
+        else:
+            s.rate_pps = (3 * s.rate_pps + rate_pps) / 4
+            s.max_rate_pps = max(s.max_rate_pps, s.rate_pps)
+        s.packets = 0
+        s.since_ns = now_ns
+
+
+@numba.njit(error_model="numpy")
+def back_off(s, flow):
     """Adaptive backoff: keep what empties the queue, if the throughput says that the path is still the same."""
-    steady = abs(s.rate_pps - s.rate_before_pps) <= 0.2 * s.rate_before_pps
-    s.rate_before_pps = s.rate_pps
-    s.beta = min(max(flow.min_rtt_ns / s.max_rtt_ns, 0.5), 0.8) if steady and s.max_rtt_ns > 0 else 0.5
-    s.max_rtt_ns = flow.min_rtt_ns + int(0.95 * max(s.max_rtt_ns - flow.min_rtt_ns, 0))
-    s.congestion_ns = now_ns
-    flow.ssthresh = max(flow.cwnd * s.beta, 2.0)
+    steady = 0.8 * s.old_max_rate_pps <= s.max_rate_pps <= 1.2 * s.old_max_rate_pps
+    s.old_max_rate_pps = s.max_rate_pps
+    s.beta = 0.5
+    if steady and s.was_steady and flow.min_rtt_ns > 10_000_000 and s.max_rtt_ns > 0:
+        s.beta = min(max(flow.min_rtt_ns / s.max_rtt_ns, 0.5), 0.8)
+    s.was_steady = steady
+    s.max_rtt_ns = max(s.max_rtt_ns - (s.max_rtt_ns - flow.min_rtt_ns) // 20, flow.min_rtt_ns)
 
 
 class Htcp(Cca):
@@ -38,7 +64,7 @@ class Htcp(Cca):
 
     Increase: ``alpha = 2 (1 - beta) f(Δ)`` packets a round trip, with ``f = 1 + 10 (Δ - 1 s) + ((Δ - 1 s) / 2)²`` from
     one second after the last congestion on, 1 before. Backoff: ``beta = RTTmin / RTTmax`` in [0.5, 0.8], and 0.5 if
-    the throughput before this congestion differs by more than a fifth from that before the last one.
+    the largest throughput since the last congestion differs by more than a fifth from that before.
 
     Parameters
     ----------
@@ -49,9 +75,10 @@ class Htcp(Cca):
 
     Notes
     -----
-    The throughput before congestion is that of the last whole round trip (Linux smooths it over several). The largest
-    RTT is taken from the smoothed one and fades by a twentieth of its excess at each congestion, as in Linux; Linux
-    also ignores jumps of more than 20 ms in it, which is not done here. Δ starts anew when recovery is over, as there.
+    As in Linux and not in the paper: f is rounded down; the ACK that completes an increase is not counted for the
+    next one; the throughput is smoothed over round trips, its maximum counts; the largest RTT follows jumps of at most
+    20 ms and fades by a twentieth of its excess at each congestion; beta is 0.5 where the least RTT is below 10 ms; Δ
+    starts anew when recovery is over.
     """
 
     name: ClassVar[str] = "htcp"
@@ -60,14 +87,18 @@ class Htcp(Cca):
     rtt_scaling: bool = True
 
     class State:
+        alpha = 1.0
         beta = 0.5
         congestion_ns = 0  # the last one; the flow's start before that
         max_rtt_ns = 0
-        # throughput of the last whole round trip, and what it was at the last congestion
+        counted = 0  # packets acknowledged since the window last grew
+        # throughput: packets since then, smoothed, its maximum since the last congestion and before that
+        packets = 0
+        since_ns = 0
         rate_pps = 0.0
-        rate_before_pps = 0.0
-        round_delivered = 0
-        round_ns = 0
+        max_rate_pps = 0.0
+        old_max_rate_pps = 0.0
+        was_steady = False
 
     class Stats:
         alpha = 1.0  # packets a round trip, now
@@ -79,42 +110,36 @@ class Htcp(Cca):
     @staticmethod
     def on_start(p, s, stats, flow, ack, now_ns):
         s.congestion_ns = now_ns
-        s.round_ns = now_ns
+        s.since_ns = now_ns
 
     @staticmethod
     def on_ack(p, s, stats, flow, ack, now_ns):
-        if ack.round_start:
-            s.rate_pps = (flow.delivered - s.round_delivered) * 1e9 / max(now_ns - s.round_ns, 1)
-            s.round_delivered = flow.delivered
-            s.round_ns = now_ns
-        if flow.in_recovery:
+        if flow.in_recovery or flow.in_rto:
+            s.packets = 0
+            s.since_ns = now_ns
+        else:
+            measure(s, flow, ack, now_ns)
+        if not flow.may_grow:
             return
-        if ack.rtt_ns >= 0:
-            s.max_rtt_ns = max(s.max_rtt_ns, flow.srtt_ns)
-        if not flow.cwnd_limited:
-            return
-        acked = float(ack.acked)
         if flow.cwnd < flow.ssthresh:
-            grown = min(flow.cwnd + acked, flow.ssthresh)
-            acked -= grown - flow.cwnd
-            flow.cwnd = grown
-        alpha = increase((now_ns - s.congestion_ns) * 1e-9, s.beta, p.threshold_s)
-        if p.rtt_scaling:
-            alpha = max(alpha * min(max(flow.min_rtt_ns / 100e6, 0.1), 2.0), 2 * (1 - s.beta))
-        stats.alpha = alpha
-        flow.cwnd += alpha * acked / flow.cwnd
+            slow_start(flow, float(ack.acked))
+        elif s.counted * s.alpha >= flow.cwnd:
+            s.counted = 0
+            flow.cwnd += 1
+            delta_s = (now_ns - s.congestion_ns) * 1e-9
+            s.alpha = increase(delta_s, s.beta, p.threshold_s, flow.min_rtt_ns, p.rtt_scaling)
+            stats.alpha = s.alpha
+        else:
+            s.counted += ack.acked
 
     @staticmethod
     def on_loss(p, s, stats, flow, ack, now_ns):
-        back_off(s, flow, now_ns)
+        back_off(s, flow)
+        s.counted = 0
+        s.alpha = 2 * (1 - s.beta)
+        s.congestion_ns = now_ns
+        flow.ssthresh = max(math.floor(flow.cwnd * s.beta), 2.0)
 
     @staticmethod
     def on_recovered(p, s, stats, flow, ack, now_ns):
         s.congestion_ns = now_ns
-
-    @staticmethod
-    def on_rto(p, s, stats, flow, ack, now_ns):
-        if not (
-            flow.in_recovery or flow.in_rto
-        ):  # else that was done for this window (RFC 5681, section 3.1)
-            back_off(s, flow, now_ns)

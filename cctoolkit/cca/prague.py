@@ -8,14 +8,19 @@ import numba
 
 from ..errors import ParameterError
 from .base import Cca
+from .reno import slow_start
 
 __all__ = ["Prague"]
 
 
 @numba.njit(error_model="numpy")
 def pace(flow):
-    """Pacing: at cwnd/srtt, twice that in slow start, so that nothing leaves in bursts."""
-    rate = flow.cwnd * flow.wire_bytes * 8e9 / max(flow.srtt_ns, 1)
+    """Pacing: at cwnd/srtt, twice that in slow start, so that nothing leaves in bursts.
+
+    Linux counts the headers of IP and TCP in the rate but not in what it paces, so it is a little faster, and the
+    window is what limits it.
+    """
+    rate = flow.cwnd * (flow.wire_bytes - 14) / flow.mss_bytes * flow.wire_bytes * 8e9 / max(flow.srtt_ns, 1)
     flow.pacing_bps = 2 * rate if flow.cwnd < flow.ssthresh / 2 else rate
 
 
@@ -38,8 +43,10 @@ class Prague(Cca):
 
     Notes
     -----
-    Not here: falling back when the bottleneck's marks look classic (RFC 3168), and windows below two packets, which
-    Linux's Prague reaches by smaller segments. Loss halves the window. Reductions take effect at once.
+    The source is L4STeam's Linux. Not here: falling back when the bottleneck's marks look classic (RFC 3168); windows
+    below two packets, which it reaches by smaller segments; waiting with the virtual RTT until 500 round trips after
+    slow start, and with alpha until the first mark. Loss halves the window. Reductions take effect at once, where
+    Linux takes one packet with each ACK until the window is there.
     """
 
     name: ClassVar[str] = "prague"
@@ -83,28 +90,16 @@ class Prague(Cca):
             s.acked = 0
             s.marked = 0
             s.update_ns = now_ns
-        if not flow.in_recovery:
-            if flow.cwnd_limited:
-                unmarked = float(max(ack.acked - ack.marked, 0))
-                if flow.cwnd < flow.ssthresh:
-                    grown = min(flow.cwnd + unmarked, flow.ssthresh)
-                    unmarked -= grown - flow.cwnd
-                    flow.cwnd = grown
-                flow.cwnd += unmarked / flow.cwnd * (flow.srtt_ns / period_ns) ** 2
-            if ack.marked > 0 and now_ns - s.reduced_ns >= period_ns:
-                s.reduced_ns = now_ns
-                flow.cwnd = max(flow.cwnd * (1 - s.alpha / 2), 2.0)
-                flow.ssthresh = flow.cwnd
-                stats.reductions += 1
+        if flow.may_grow:
+            left = slow_start(flow, float(max(ack.acked - ack.marked, 0)))
+            flow.cwnd += left / flow.cwnd * (flow.srtt_ns / period_ns) ** 2
+        if ack.marked > 0 and not flow.in_recovery and now_ns - s.reduced_ns >= period_ns:
+            s.reduced_ns = now_ns
+            flow.cwnd = max(flow.cwnd * (1 - s.alpha / 2), 2.0)
+            flow.ssthresh = flow.cwnd
+            stats.reductions += 1
         pace(flow)
 
     @staticmethod
     def on_loss(p, s, stats, flow, ack, now_ns):
         flow.ssthresh = max(flow.cwnd / 2, 2.0)
-
-    @staticmethod
-    def on_rto(p, s, stats, flow, ack, now_ns):
-        if not (
-            flow.in_recovery or flow.in_rto
-        ):  # else that was done for this window (RFC 5681, section 3.1)
-            flow.ssthresh = max(flow.cwnd / 2, 2.0)

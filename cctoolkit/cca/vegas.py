@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
+
+import numba
 
 from ..errors import ParameterError
 from .base import Cca
+from .reno import slow_start
 
 __all__ = ["Vegas"]
+
+
+@numba.njit(error_model="numpy")
+def grow_as_reno(flow, ack):
+    if flow.may_grow:
+        left = slow_start(flow, float(ack.acked))
+        flow.cwnd += left / math.floor(flow.cwnd)
 
 
 class Vegas(Cca):
@@ -24,9 +35,9 @@ class Vegas(Cca):
     gamma : float
         Packets: with more queued slow start ends (section III-C).
     double_every : int
-        Slow start doubles the window every so many round trips. In between it stays, so that the RTT belongs to the
-        window it is compared with (section III-C: 2). Linux doubles it every round trip, notices late, and has a long
-        queue to take away, one packet a round trip.
+        Slow start doubles the window every so many round trips. Linux does so in each, notices late, and has a long
+        queue to take away, one packet a round trip. In the paper it is 2 (section III-C): in between the window stays,
+        so that the RTT belongs to the window it is compared with.
     linux_diff : bool
         The difference as Linux computes it, or as in the paper. They differ by (RTT/baseRTT).
     min_samples : int
@@ -34,9 +45,11 @@ class Vegas(Cca):
 
     Notes
     -----
-    The RTT is the least of the round trip, as in Linux, and in slow start that of the packet sent at its beginning, as
-    in the paper. Slow start ends with the window the path holds, plus one (Linux; the paper does not come down). Loss
-    halves the window; the paper's finer retransmission timer (section III-A) is not here, SACK does its work.
+    The difference is rounded down, as in Linux: with the default 2 to 4 packets it holds still at less than 5. The RTT
+    is the least of the round trip (with `double_every` above 1, in slow start, that of the packet sent at its
+    beginning, as in the paper). Slow start ends with the window the path holds, plus one (Linux; the paper does not
+    come down). Loss halves the window; the paper's finer retransmission timer (section III-A) is not here, SACK does
+    its work.
     """
 
     name: ClassVar[str] = "vegas"
@@ -44,7 +57,7 @@ class Vegas(Cca):
     alpha: float = 2.0
     beta: float = 4.0
     gamma: float = 1.0
-    double_every: int = 2
+    double_every: int = 1
     linux_diff: bool = True
     min_samples: int = 3
 
@@ -52,7 +65,8 @@ class Vegas(Cca):
         base_ns = 2**62  # least RTT ever seen
         least_ns = 2**62  # of this round trip
         samples = 0
-        rounds = 0  # of slow start
+        rounds = 0
+        round_end = 0  # it is over when more than this is acknowledged
 
     class Stats:
         diff = 0.0  # of the last round trip
@@ -70,30 +84,33 @@ class Vegas(Cca):
             s.base_ns = min(s.base_ns, ack.rtt_ns)
             s.least_ns = min(s.least_ns, ack.rtt_ns)
             s.samples += 1
-        if flow.in_recovery:
+        if flow.in_recovery or ack.advanced == 0:
+            return
+        if flow.in_rto:
+            grow_as_reno(flow, ack)
             return
         starting = flow.cwnd < flow.ssthresh
-        if not ack.round_start:
+        if flow.una <= s.round_end:
             if starting and flow.cwnd_limited and s.rounds % p.double_every == 0:
-                flow.cwnd = min(flow.cwnd + ack.acked, flow.ssthresh)
+                slow_start(flow, float(ack.acked))
             return
 
+        s.round_end = flow.next_seq
         comparable = not starting or (s.rounds + 1) % p.double_every == 0
         if s.samples < p.min_samples:
-            if flow.cwnd_limited:
-                flow.cwnd += ack.acked if starting else ack.acked / flow.cwnd
+            grow_as_reno(flow, ack)
         elif comparable:
             # In slow start the least RTT is that of half the window; what the round ended with was sent as it began
             rtt_ns = ack.rtt_ns if starting and p.double_every > 1 and ack.rtt_ns >= 0 else s.least_ns
-            diff = flow.cwnd * (rtt_ns - s.base_ns) / max(s.base_ns if p.linux_diff else rtt_ns, 1)
+            diff = flow.cwnd * (rtt_ns - s.base_ns) // max(s.base_ns if p.linux_diff else rtt_ns, 1)
             stats.diff = diff
             if starting:
                 if diff > p.gamma:
-                    flow.cwnd = min(flow.cwnd, flow.cwnd * s.base_ns / max(rtt_ns, 1) + 1)
+                    flow.cwnd = min(flow.cwnd, flow.cwnd * s.base_ns // max(rtt_ns, 1) + 1)
                     flow.ssthresh = flow.cwnd
                     stats.slow_start_exits += 1
                 elif flow.cwnd_limited:
-                    flow.cwnd += ack.acked
+                    slow_start(flow, float(ack.acked))
             elif diff > p.beta:
                 flow.cwnd -= 1
                 flow.ssthresh = min(flow.ssthresh, flow.cwnd)
@@ -106,16 +123,10 @@ class Vegas(Cca):
 
     @staticmethod
     def on_loss(p, s, stats, flow, ack, now_ns):
-        flow.ssthresh = max(flow.cwnd / 2, 2.0)
+        flow.ssthresh = max(flow.cwnd // 2, 2.0)
 
     @staticmethod
     def on_recovered(p, s, stats, flow, ack, now_ns):
+        s.round_end = flow.next_seq
         s.least_ns = 2**62  # what recovery did to RTTs does not count
         s.samples = 0
-
-    @staticmethod
-    def on_rto(p, s, stats, flow, ack, now_ns):
-        if not (
-            flow.in_recovery or flow.in_rto
-        ):  # else that was done for this window (RFC 5681, section 3.1)
-            flow.ssthresh = max(flow.cwnd / 2, 2.0)
