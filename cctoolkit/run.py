@@ -205,14 +205,14 @@ class Run:
         provenance = {"made_by": self.made_by, "version": __version__, "run": self.name}
         if self.scenario is not None:
             provenance["seed"] = str(self.scenario.seed)
-        with _replacing_directory(Path(directory)) as folder:
+        with replacing_directory(Path(directory)) as folder:
             if self.scenario is not None:
                 _write_text(folder / "scenario.toml", self.scenario.to_toml())
             self._write_labels(folder / "labels.csv")
             for name in _TABLES:
                 table = getattr(self, name)
                 if table is not None and len(table.columns):
-                    _write_table(table, folder / f"{name}.parquet", provenance)
+                    write_table(table, folder / f"{name}.parquet", provenance)
             for tap in ("ingress", "egress"):
                 capture = getattr(self, tap)
                 if capture is not None:
@@ -311,12 +311,18 @@ def _write_text(path: Path, text: str) -> None:
 
 
 @contextmanager
-def _replacing_directory(path: Path) -> Iterator[Path]:
-    """A temporary directory beside `path` that takes its place at the end, if nothing went wrong."""
-    if path.exists() and not (path / "run.json").is_file() and (not path.is_dir() or any(path.iterdir())):
+def replacing_directory(path: Path) -> Iterator[Path]:
+    """A temporary directory beside `path` that takes its place at the end, if nothing went wrong.
+
+    After a hard kill it stays until the next one for this `path`.
+    """
+    saved = any((path / name).is_file() for name in ("run.json", "provenance.json"))
+    if path.exists() and not saved and (not path.is_dir() or any(path.iterdir())):
         raise ParameterError(f"{path}: is there already and is no saved run")
     path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_stale(path)
     tmp = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+    lock = _locked(tmp)
     try:
         new, old = tmp / "new", tmp / "old"
         new.mkdir()
@@ -326,9 +332,37 @@ def _replacing_directory(path: Path) -> Iterator[Path]:
         new.rename(path)
     finally:
         shutil.rmtree(tmp, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
 
 
-def _write_table(table: pd.DataFrame, path: Path, provenance: Mapping[str, Any]) -> None:
+def _locked(folder: Path) -> int | None:
+    """The open directory, locked; None if somebody else works in it, or where there are no locks."""
+    try:
+        import fcntl
+
+        handle = os.open(folder, os.O_RDONLY)
+    except (ImportError, OSError):
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
+
+
+def _remove_stale(path: Path) -> None:
+    """What a process that was killed left behind."""
+    for tmp in path.parent.glob(f".{_literal(path.name)}.*.tmp"):
+        lock = _locked(tmp) if tmp.is_dir() else None
+        if lock is not None:
+            shutil.rmtree(tmp, ignore_errors=True)
+            os.close(lock)
+
+
+def write_table(table: pd.DataFrame, path: Path, provenance: Mapping[str, Any]) -> None:
+    """A table as Parquet, with where it comes from."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -347,7 +381,7 @@ def _save_capture(capture: Capture, folder: Path, provenance: Mapping[str, Any])
     for f in dataclasses.fields(FlowKeys):
         column = getattr(capture.keys, f.name)
         keys[f.name] = [row.tobytes() for row in column] if column.ndim == 2 else column
-    _write_table(pd.DataFrame(keys), folder / "keys.parquet", provenance)
+    write_table(pd.DataFrame(keys), folder / "keys.parquet", provenance)
 
 
 _WIDE = {"src": (16, np.uint8), "dst": (16, np.uint8), "mss": (2, np.uint16), "window_scale": (2, np.uint8),
@@ -376,15 +410,15 @@ def load_run(path: str | os.PathLike[str]) -> Run:
     Parameters
     ----------
     path : path
-        A directory that :meth:`Run.save` wrote; or ``DIRECTORY/NAME`` for ``NAME.ingress.pcap…``,
-        ``NAME.egress.pcap…`` (pcap or pcapng, compressed or not) and ``NAME.labels.csv`` in it, as a testbed, a switch
+        A directory that :meth:`Run.save` or a testbed wrote; or ``DIRECTORY/NAME`` for ``NAME.ingress.pcap…``,
+        ``NAME.egress.pcap…`` (pcap or pcapng, compressed or not) and ``NAME.labels.csv`` in it, as a switch
         or :meth:`Run.to_pcap` leaves them (``load_run("traces/cubic")``); the directory alone will do if there is
         one such pair. Labels and ``NAME.scenario.toml`` may be missing.
 
     Returns
     -------
     Run
-        From captures: no queues and no series. Flows have the number of their row in the labels, and those that
+        From captures alone: no queues and no series. Flows have the number of their row in the labels, and those that
         are not in there follow.
 
     Raises
@@ -397,6 +431,8 @@ def load_run(path: str | os.PathLike[str]) -> Run:
     path = Path(path)
     if (path / "run.json").is_file():
         return _load_saved(path)
+    if (path / "provenance.json").is_file():
+        return _load_testbed(path)
     found = sorted(path.parent.glob(f"{_literal(path.name)}.ingress.pcap*"))
     if not found and path.is_dir():
         found = sorted(path.glob("*.ingress.pcap*"))
@@ -426,11 +462,7 @@ def _load_saved(folder: Path) -> Run:
     except (ValueError, KeyError, TypeError) as err:
         raise SchemaError(f"{folder / 'run.json'}: not a run's ({type(err).__name__}: {err})") from None
     toml = folder / "scenario.toml"
-    tables: dict[str, Any] = {
-        name: pd.read_parquet(folder / f"{name}.parquet")
-        for name in _TABLES
-        if (folder / f"{name}.parquet").is_file()
-    }
+    tables = _load_tables(folder)
     taps: dict[str, Any] = {
         tap: _load_capture(folder / tap) for tap in ("ingress", "egress") if (folder / tap).is_dir()
     }
@@ -445,6 +477,33 @@ def _load_saved(folder: Path) -> Run:
     )
 
 
+def _load_tables(folder: Path) -> dict[str, Any]:
+    return {
+        name: pd.read_parquet(folder / f"{name}.parquet")
+        for name in _TABLES
+        if (folder / f"{name}.parquet").is_file()
+    }
+
+
+def _load_testbed(folder: Path) -> Run:
+    from .capture.reader import read_capture
+
+    try:
+        about = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
+        facts = {key: _FACTS[key](about[key]) for key in ("name", "made_by", "start_ns")}
+    except (ValueError, KeyError, TypeError) as err:
+        raise SchemaError(
+            f"{folder / 'provenance.json'}: not a testbed's ({type(err).__name__}: {err})"
+        ) from None
+    labels = _read_labels(folder / "labels.csv")
+    taps: dict[str, Any] = {
+        tap: renumbered(read_capture(folder / f"{tap}.pcap.gz"), labels) for tap in ("ingress", "egress")
+    }
+    labels.insert(0, "flow_id", np.arange(len(labels), dtype=np.uint32))
+    scenario = read_scenario(folder / "scenario.toml")
+    return Run(scenario=scenario, labels=labels, **facts, **_load_tables(folder), **taps)
+
+
 def _load_pair(ingress_path: Path, folder: Path, name: str) -> Run:
     from .capture.reader import read_capture
 
@@ -455,8 +514,7 @@ def _load_pair(ingress_path: Path, folder: Path, name: str) -> Run:
     labels_path, toml = folder / f"{name}.labels.csv", folder / f"{name}.scenario.toml"
     labels = _read_labels(labels_path) if labels_path.is_file() else _labels_of(ingress)
     labels.insert(0, "flow_id", np.arange(len(labels), dtype=np.uint32))
-    ends = labels[list(_KEY)].itertuples(index=False, name=None)
-    numbers = {known: i for i, known in enumerate(_occurrences(ends))}
+    numbers = _numbers_of(labels)
     ingress, egress = _renumbered(ingress, numbers), _renumbered(egress, numbers)
     known = labels["start_ns"].dropna()
     start_ns = int(min(known)) if len(known) else ingress.meta.first_ts_ns
@@ -512,6 +570,16 @@ def _labels_of(capture: Capture) -> pd.DataFrame:
 
 
 _Ends = tuple[str, str, int, int, int]
+
+
+def _numbers_of(labels: pd.DataFrame) -> dict[tuple[_Ends, int], int]:
+    ends = labels[list(_KEY)].itertuples(index=False, name=None)
+    return {known: i for i, known in enumerate(_occurrences(ends))}
+
+
+def renumbered(capture: Capture, labels: pd.DataFrame) -> Capture:
+    """The capture with flows numbered by their row in the labels; those that are not in there follow."""
+    return _renumbered(capture, _numbers_of(labels))
 
 
 def _occurrences(ends: Iterable[_Ends]) -> list[tuple[_Ends, int]]:

@@ -7,15 +7,19 @@ start of the run.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import math
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from .aqm import Aqm, TailDrop
 from .cca import Cca
@@ -27,31 +31,57 @@ SCHEDULERS = ("fifo", "drr", "priority", "fq", "dual_wrr", "dual_ts")
 ECN_MODES = ("off", "classic", "accurate", "l4s")
 #: Flow.cca of traffic without congestion control.
 UDP = "udp"
+#: Fields of a flow that may be None.
+_OPTIONAL = ("access_mbps", "stop_s", "bytes", "rate_mbps", "on_s", "off_s", "queue")
 
 
-def _number(
+#: The longest time, in the unit of the field (31 years, or 11 days in milliseconds): nanoseconds stay far from 2**63.
+LONG = 1e9
+_COUNT = 2**40
+#: Mbit/s: from one bit to 10**15 bits a second.
+RATE = {"above": 0.0, "low": 1e-6, "high": 1e9}
+WEIGHT = {"above": 0.0, "low": 1e-3, "high": 1e6}
+
+
+def number(
     where: str, value: Any, *, low: float = 0.0, above: float | None = None, high: float = math.inf
-) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+) -> int | float:
+    """The value as Python's own number; numpy's are taken too, as sweeps over `arange` give them."""
+    if isinstance(value, np.integer | np.floating):
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         raise ParameterError(f"{where}: {value!r} is not a number")
     if above is not None and not value > above:
         raise ParameterError(f"{where}: {value!r} has to be above {above:g}")
     if value < low:
         raise ParameterError(f"{where}: {value!r} has to be at least {low:g}")
-    if value > high:
-        raise ParameterError(f"{where}: {value!r} has to be at most {high:g}")
+    if value > high or abs(value) == math.inf:
+        most = f"at most {high:g}" if high < math.inf else "finite"
+        raise ParameterError(f"{where}: {value!r} has to be {most}")
     return value
 
 
-def _whole(where: str, value: Any, *, low: int = 0, high: float = math.inf) -> int:
-    _number(where, value, low=low, high=high)
+def whole(where: str, value: Any, *, low: int = 0, high: float = _COUNT) -> int:
+    value = number(where, value, low=low, high=high)
     if value != int(value):
         raise ParameterError(f"{where}: {value!r} is not a whole number")
     return int(value)
 
 
+def _text(where: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise ParameterError(f"{where}: {value!r} is not text")
+
+
+def _listed(where: str, value: Any, kind: str) -> tuple[Any, ...]:
+    if not isinstance(value, str | bytes | Mapping):
+        with contextlib.suppress(TypeError):
+            return tuple(value)
+    raise ParameterError(f"{where}: has to be a list of {kind}")
+
+
 def _one_of(where: str, value: Any, choices: Sequence[str]) -> None:
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise ParameterError(f"{where}: {value!r} is none of {', '.join(choices)}")
 
 
@@ -101,19 +131,19 @@ class Queue:
     max_rate_mbps: float | None = None
 
     def __post_init__(self) -> None:
-        _check_buffer("queue", self.buffer_packets, self.buffer_bytes)
-        _number("queue.weight", self.weight, above=0)
+        _check_buffer(self, "queue")
+        put = object.__setattr__
+        put(self, "weight", number("queue.weight", self.weight, **WEIGHT))
         if self.max_rate_mbps is not None:
-            _number("queue.max_rate_mbps", self.max_rate_mbps, above=0)
+            put(self, "max_rate_mbps", number("queue.max_rate_mbps", self.max_rate_mbps, **RATE))
         if self.aqm is not None:
             object.__setattr__(self, "aqm", _algorithm("queue.aqm", self.aqm, Aqm))
 
 
-def _check_buffer(where: str, packets: Any, octets: Any) -> None:
-    if packets is not None:
-        _whole(f"{where}.buffer_packets", packets, low=1)
-    if octets is not None:
-        _whole(f"{where}.buffer_bytes", octets, low=1)
+def _check_buffer(owner: Any, where: str) -> None:
+    for name in ("buffer_packets", "buffer_bytes"):
+        if getattr(owner, name) is not None:
+            object.__setattr__(owner, name, whole(f"{where}.{name}", getattr(owner, name), low=1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,13 +192,13 @@ class Bottleneck:
     rate_schedule: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
-        _number("bottleneck.rate_mbps", self.rate_mbps, above=0)
-        _check_buffer("bottleneck", self.buffer_packets, self.buffer_bytes)
         put = object.__setattr__
+        put(self, "rate_mbps", number("bottleneck.rate_mbps", self.rate_mbps, **RATE))
+        _check_buffer(self, "bottleneck")
         put(self, "aqm", _algorithm("bottleneck.aqm", self.aqm, Aqm))
-        if isinstance(self.queues, Queue | str) or not all(isinstance(q, Queue) for q in self.queues):
+        put(self, "queues", _listed("bottleneck.queues", self.queues, "Queue"))
+        if not all(isinstance(q, Queue) for q in self.queues):
             raise ParameterError("bottleneck.queues: has to be a list of Queue")
-        put(self, "queues", tuple(self.queues))
         if self.scheduler is None:
             put(self, "scheduler", self.aqm.scheduler or ("drr" if len(self.queues) > 1 else "fifo"))
         _one_of("bottleneck.scheduler", self.scheduler, SCHEDULERS)
@@ -190,18 +220,19 @@ class Bottleneck:
                 raise ParameterError(
                     f"bottleneck.buffer_packets: queue {i} has no size (buffer_packets or buffer_bytes)"
                 )
-        _whole("bottleneck.quantum_bytes", self.quantum_bytes, low=64)
-        _whole("bottleneck.fq_queues", self.fq_queues, low=1, high=65536)
-        _number("bottleneck.time_shift_ms", self.time_shift_ms)
+        quantum = whole("bottleneck.quantum_bytes", self.quantum_bytes, low=64)
+        put(self, "quantum_bytes", quantum)
+        put(self, "fq_queues", whole("bottleneck.fq_queues", self.fq_queues, low=1, high=65536))
+        put(self, "time_shift_ms", number("bottleneck.time_shift_ms", self.time_shift_ms, high=LONG))
         schedule: list[tuple[float, float]] = []
-        for i, entry in enumerate(self.rate_schedule):
+        for i, entry in enumerate(
+            _listed("bottleneck.rate_schedule", self.rate_schedule, "[time_s, rate_mbps]")
+        ):
             where = f"bottleneck.rate_schedule[{i}]"
-            if isinstance(entry, str) or not isinstance(entry, Sequence) or len(entry) != 2:
+            if isinstance(entry, str | bytes) or not isinstance(entry, Sequence) or len(entry) != 2:
                 raise ParameterError(f"{where}: {entry!r} is not (time_s, rate_mbps)")
-            at_s, rate = (
-                _number(f"{where}.time_s", entry[0]),
-                _number(f"{where}.rate_mbps", entry[1], above=0),
-            )
+            at_s = number(f"{where}.time_s", entry[0], high=LONG)
+            rate = number(f"{where}.rate_mbps", entry[1], **RATE)
             if schedule and at_s < schedule[-1][0]:
                 raise ParameterError(f"{where}.time_s: {at_s!r} is before the one above")
             schedule.append((at_s, rate))
@@ -242,6 +273,8 @@ class Flow:
         True and False are classic and off.
     access_ms : float
         The part of the one-way delay before the bottleneck, both ways; the rest is after it.
+    access_mbps : float, optional
+        Rate of the sender's own link to the bottleneck, of all bytes of a frame; without it, it never limits.
     rate_mbps : float, optional
         What the application writes, in bytes on the wire; without it, as much as can be sent. Needed for UDP.
     arrivals : str
@@ -286,6 +319,7 @@ class Flow:
     bytes: int | None = None
     ecn: str | bool | None = None
     access_ms: float = 0.0
+    access_mbps: float | None = None
     rate_mbps: float | None = None
     arrivals: str = "cbr"
     on_s: float | None = None
@@ -306,7 +340,7 @@ class Flow:
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        if self.cca != UDP:
+        if not (isinstance(self.cca, str) and self.cca == UDP):
             put(self, "cca", _algorithm("flow.cca", self.cca, Cca))
         if isinstance(self.ecn, bool):
             put(self, "ecn", "classic" if self.ecn else "off")
@@ -315,38 +349,44 @@ class Flow:
         _one_of("flow.ecn", self.ecn, ECN_MODES)
         _one_of("flow.arrivals", self.arrivals, ("cbr", "poisson"))
         _one_of("flow.on_off", self.on_off, ("fixed", "exponential"))
-        _number("flow.rtt_ms", self.rtt_ms)
-        _number("flow.access_ms", self.access_ms)
+        _text("flow.name", self.name)
+
+        def set_number(name: str, **limits: Any) -> None:
+            if getattr(self, name) is not None or name not in _OPTIONAL:
+                put(self, name, number(f"flow.{name}", getattr(self, name), **{"high": LONG} | limits))
+
+        def set_whole(name: str, low: int = 0, high: float = _COUNT) -> None:
+            if getattr(self, name) is not None or name not in _OPTIONAL:
+                put(self, name, whole(f"flow.{name}", getattr(self, name), low=low, high=high))
+
+        set_number("rtt_ms")
+        set_number("access_ms")
         if 2 * self.access_ms > self.rtt_ms:
             raise ParameterError(
                 f"flow.access_ms: {self.access_ms!r} both ways is more than rtt_ms {self.rtt_ms!r}"
             )
-        _number("flow.start_s", self.start_s)
-        if self.stop_s is not None:
-            _number("flow.stop_s", self.stop_s, above=self.start_s)
-        if self.bytes is not None:
-            _whole("flow.bytes", self.bytes, low=1)
-        if self.rate_mbps is not None:
-            _number("flow.rate_mbps", self.rate_mbps, above=0)
-        elif self.is_udp:
+        set_number("access_mbps", **RATE)
+        set_number("start_s")
+        set_number("stop_s", above=self.start_s)
+        set_whole("bytes", low=1, high=2**60)
+        set_number("rate_mbps", **RATE)
+        if self.is_udp and self.rate_mbps is None:
             raise ParameterError("flow.rate_mbps: UDP needs one")
         if (self.on_s is None) != (self.off_s is None):
             raise ParameterError("flow.on_s and flow.off_s: give both or neither")
-        if self.on_s is not None:
-            _number("flow.on_s", self.on_s, above=0)
-            _number("flow.off_s", self.off_s)
-        if self.queue is not None:
-            _whole("flow.queue", self.queue)
-        _whole("flow.aggregate", self.aggregate, high=2**31 - 1)
-        _whole("flow.packet_bytes", self.packet_bytes, low=128, high=65535)
-        _number("flow.loss", self.loss, high=1)
-        _number("flow.jitter_ms", self.jitter_ms)
-        _whole("flow.initial_window", self.initial_window, low=1)
-        _whole("flow.max_window", self.max_window, low=1)
-        _whole("flow.delayed_ack", self.delayed_ack, low=1)
-        _whole("flow.quick_acks", self.quick_acks)
-        _number("flow.min_rto_ms", self.min_rto_ms, above=0)
-        _whole("flow.count", self.count, low=1)
+        set_number("on_s", above=0)
+        set_number("off_s")
+        set_whole("queue")
+        set_whole("aggregate", high=2**31 - 1)
+        set_whole("packet_bytes", low=128, high=65535)
+        set_number("loss", high=1)
+        set_number("jitter_ms")
+        set_whole("initial_window", low=1, high=10_000_000)
+        set_whole("max_window", low=1, high=10_000_000)
+        set_whole("delayed_ack", low=1)
+        set_whole("quick_acks")
+        set_number("min_rto_ms", above=0)
+        set_whole("count", low=1, high=1_000_000)
 
     @property
     def is_udp(self) -> bool:
@@ -373,6 +413,7 @@ class Scenario:
     bottleneck : Bottleneck
     flows : sequence of Flow
     duration_s : float
+        To the nanosecond.
     seed : int
         Of everything random. The same scenario with the same seed and version gives the same packets in the simulator.
     name : str
@@ -389,7 +430,8 @@ class Scenario:
             raise ParameterError("bottleneck: has to be a Bottleneck")
         if isinstance(self.flows, Flow):
             object.__setattr__(self, "flows", (self.flows,))
-        object.__setattr__(self, "flows", tuple(self.flows))
+        put = object.__setattr__
+        put(self, "flows", _listed("flows", self.flows, "Flow"))
         if not self.flows:
             raise ParameterError("flows: there are none")
         n = len(self.bottleneck.queue_list())
@@ -400,8 +442,11 @@ class Scenario:
                 raise ParameterError(
                     f"flows[{i}].queue: {flow.queue} is not there; the bottleneck has {n}, from 0"
                 )
-        _number("duration_s", self.duration_s, above=0, high=2**62 / 1e9)
-        _whole("seed", self.seed, high=2**63 - 1)
+        number("duration_s", self.duration_s, above=0, low=1e-9, high=LONG)
+        # to the nanosecond, so that a clock of whole nanoseconds gets there
+        put(self, "duration_s", round(self.duration_s * 1e9) / 1e9)
+        put(self, "seed", whole("seed", self.seed, high=2**63 - 1))
+        _text("name", self.name)
 
     def flow_list(self) -> list[Flow]:
         """One entry a flow: `count` written out."""
@@ -471,8 +516,8 @@ def _toml(tables: Mapping[str, Any], prefix: str = "") -> str:
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, str):
-            escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-            return f'"{escaped}"'
+            escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+            return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda c: f"\\u{ord(c[0]):04x}", escaped) + '"'
         if isinstance(value, Mapping):
             return "{ " + ", ".join(f"{k} = {inline(v)}" for k, v in value.items()) + " }"
         if isinstance(value, list | tuple):
@@ -524,18 +569,18 @@ def scenario_of(table: Mapping[str, Any]) -> Scenario:
     ParameterError
         Names the field.
     """
-    table = dict(table)
-    bottleneck = dict(table.get("bottleneck", {}))
-    if "queues" in bottleneck:
-        bottleneck["queues"] = tuple(
-            _built(Queue, q, f"bottleneck.queues[{i}]") for i, q in enumerate(bottleneck["queues"])
-        )
+    bottleneck = table.get("bottleneck", {})
+    if isinstance(bottleneck, Mapping) and "queues" in bottleneck:
+        listed = _listed("bottleneck.queues", bottleneck["queues"], "tables")
+        queues = tuple(_built(Queue, q, f"bottleneck.queues[{i}]") for i, q in enumerate(listed))
+        bottleneck = {**bottleneck, "queues": queues}
     if "flows" not in table:
         raise ParameterError("flows: there are none")
-    flows = tuple(_built(Flow, f, f"flows[{i}]") for i, f in enumerate(table["flows"]))
+    listed = _listed("flows", table["flows"], "tables")
+    flows = tuple(_built(Flow, f, f"flows[{i}]") for i, f in enumerate(listed))
     return _built(
         Scenario,
-        table | {"bottleneck": _built(Bottleneck, bottleneck, "bottleneck"), "flows": flows},
+        {**table, "bottleneck": _built(Bottleneck, bottleneck, "bottleneck"), "flows": flows},
         "scenario",
     )
 
@@ -583,6 +628,7 @@ def sweep(scenario: Scenario, grid: Mapping[str, Iterable[Any]]) -> Iterator[tup
         path: list(v) if isinstance(v, Iterable) and not isinstance(v, str | Mapping) else [v]
         for path, v in grid.items()
     }
+    values = {path: [x.item() if isinstance(x, np.generic) else x for x in v] for path, v in values.items()}
     for combination in itertools.product(*values.values()):
         changes = dict(zip(values, combination, strict=True))
         yield changes, scenario.replace(changes)
@@ -597,4 +643,6 @@ def read_sweep(path: str | os.PathLike[str]) -> list[tuple[dict[str, Any], Scena
         Names the file and the field.
     """
     grid = _load(path).get("sweep", {})
+    if not isinstance(grid, Mapping):
+        raise ParameterError(f"{os.fspath(path)}: sweep: has to be a table of lists by path")
     return list(sweep(read_scenario(path), grid))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import tomllib
+from decimal import Decimal
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -76,6 +79,7 @@ FLOWS = [
     ({"cca": "udp"}, r"flow\.rate_mbps: UDP needs one"),
     ({"rtt_ms": -1}, r"flow\.rtt_ms: -1 "),
     ({"access_ms": 11, "rtt_ms": 20}, r"flow\.access_ms: 11 both ways is more than rtt_ms 20"),
+    ({"access_mbps": 0}, r"flow\.access_mbps: 0 has to be above 0"),
     ({"start_s": -1}, r"flow\.start_s: -1 "),
     ({"start_s": 2, "stop_s": 2}, r"flow\.stop_s: 2 has to be above 2"),
     ({"bytes": 0}, r"flow\.bytes: 0 "),
@@ -140,6 +144,96 @@ def test_every_field_of_flow_and_bottleneck_is_checked():
     for cls, cases in ((Flow, FLOWS), (Bottleneck, BOTTLENECKS)):
         tried = {key for changes, _ in cases for key in changes}
         assert {f.name for f in dataclasses.fields(cls)} - {"_"} <= tried | unchecked
+
+
+NONSENSE = st.one_of(
+    st.floats(),
+    st.integers(),
+    st.integers(60, 2000).map(lambda power: 2**power),
+    st.floats().map(np.float64),
+    st.integers(-(2**63), 2**63 - 1).map(np.int64),
+    st.sampled_from([0, 1, 0.5, 1e-300, 1e300, 10**400, 2**53, 1e9, 1e12]),
+    st.booleans(),
+    st.text(max_size=5),
+    st.sampled_from(["cubic", "codel", "udp", "l4s", "drr", "nan", "10"]),
+    st.recursive(
+        st.none() | st.integers() | st.text(max_size=3),
+        lambda x: (
+            st.lists(x, max_size=3) | st.dictionaries(st.text(max_size=3), x, max_size=2) | st.tuples(x, x)
+        ),
+        max_leaves=5,
+    ),
+    st.sampled_from([b"x", 1j, Decimal(1), object(), print, int, np.array(2), np.arange(3), {1: 2}, {1, 2}]),
+)
+BASES = {
+    Flow: {"cca": "reno", "rate_mbps": 1},
+    Bottleneck: {"rate_mbps": 10, "buffer_packets": 50},
+    Queue: {"buffer_packets": 50},
+    Scenario: {
+        "bottleneck": Bottleneck(rate_mbps=10, buffer_packets=50),
+        "flows": (Flow("reno"),),
+        "duration_s": 1,
+    },
+}
+FIELDS = [(cls, f.name) for cls in BASES for f in dataclasses.fields(cls) if f.name != "_"]
+
+
+@settings(max_examples=1000, deadline=None)
+@given(st.sampled_from(FIELDS), NONSENSE, st.booleans())
+def test_any_value_is_refused_by_name_or_can_be_run(which, value, udp):
+    """Whatever is given for whatever field: nothing but a ParameterError that names it, else TOML and a simulation."""
+    cls, field = which
+    given = BASES[cls] | ({"cca": "udp"} if cls is Flow and udp else {}) | {field: value}
+    try:
+        made = cls(**given)
+    except ParameterError as err:
+        assert field in str(err)
+        return
+    assert not isinstance(getattr(made, field), np.generic)
+    scenario = {
+        Flow: lambda: base(flows=(made,)),
+        Bottleneck: lambda: base(bottleneck=made),
+        Queue: lambda: base(bottleneck=Bottleneck(rate_mbps=10, buffer_packets=50, queues=(made,))),
+        Scenario: lambda: made,
+    }
+    try:
+        built = scenario[cls]()
+    except ParameterError as err:  # a queue that is not there
+        assert field in str(err)
+        return
+    assert scenario_of(tomllib.loads(built.to_toml())) == built
+    if sum(flow.count for flow in built.flows) < 1000:
+        cct.simulate(built.replace({"duration_s": 0.001}), record=False, sample_s=None)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(["bottleneck", "flows", "duration_s", "seed", "name", "queues", "other"]), NONSENSE)
+def test_any_table_is_refused_by_name_or_is_a_scenario(key, value):
+    table = {
+        "duration_s": 1,
+        "bottleneck": {"rate_mbps": 10, "buffer_packets": 9},
+        "flows": [{"cca": "reno"}],
+    }
+    (table["bottleneck"] if key == "queues" else table)[key] = value
+    try:
+        scenario_of(table)
+    except ParameterError as err:
+        assert key in str(err)
+    else:
+        assert key != "other"
+
+
+def test_numbers_of_numpy_are_numbers():
+    """As sweeps over arange and linspace give them."""
+    grid = {
+        "seed": np.arange(2),
+        "flows.*.rtt_ms": np.linspace(10, 20, 2),
+        "bottleneck.rate_mbps": [np.float32(5)],
+    }
+    found = list(sweep(base(), grid))
+    assert [(s.seed, s.flows[0].rtt_ms) for _, s in found] == [(0, 10), (0, 20), (1, 10), (1, 20)]
+    assert all(type(x) in (int, float) for changes, _ in found for x in changes.values())
+    assert all(scenario_of(tomllib.loads(s.to_toml())) == s for _, s in found)
 
 
 def test_simulate_wants_a_scenario():
@@ -253,8 +347,6 @@ def test_toml_says_what_python_says(tmp_path):
     scheduler=st.sampled_from([None, "fq", "dual_wrr", "dual_ts"]),
 )
 def test_toml_round_trip(flows, aqm, rate, seed, scheduler):
-    import tomllib
-
     scenario = Scenario(
         bottleneck=Bottleneck(rate_mbps=rate, buffer_packets=10, aqm=aqm, scheduler=scheduler),
         flows=flows,
@@ -364,3 +456,42 @@ def test_parameters_of_an_algorithm_are_checked():
         with pytest.raises(ParameterError) as caught:
             Ticking(**changes)
         assert says in str(caught.value)
+
+
+def test_what_a_controller_says_is_checked_too():
+    """Otherwise a wrong number would be a loop without an end, or memory of another."""
+    sim = cct.sim.simulation.Simulation(
+        base(flows=(Flow("reno"), Flow("udp", rate_mbps=1))), record=False, sample_s=None
+    )
+    for act, says in (
+        (lambda: sim.set_rate(0), "rate_mbps: 0 has to be above 0"),
+        (lambda: sim.set_rate("fast"), "rate_mbps: 'fast' is not a number"),
+        (lambda: sim.set_rate(math.inf), "rate_mbps: inf has to be at most"),
+        (lambda: sim.set_buffer(1, 10), "queue: 1 is not there; there are 1, from 0"),
+        (lambda: sim.set_buffer(0, 0), "packets: 0 has to be at least 1"),
+        (lambda: sim.set_buffer(0, octets=-3), "octets: -3 has to be at least 1"),
+        (lambda: sim.set_weight(-1, 1), "queue: -1 is not there"),
+        (lambda: sim.set_weight(0, 1e-300), "weight: 1e-300 has to be at least 0.001"),
+        (lambda: sim.assign_queue(2, 0), "flow: 2 is not there; there are 2, from 0"),
+        (lambda: sim.assign_queue(0, 1.0), "queue: 1.0 is not there"),
+        (lambda: sim.aqm_state(1), "queue: 1 is not there"),
+        (lambda: sim.cca_state(1), "flow: 1 has no congestion control"),
+        (lambda: sim.run(math.nan), "until_s: nan is not a number"),
+        (lambda: cct.simulate(base(), sample_s="x"), "sample_s: 'x' is not a number"),
+        (lambda: cct.simulate(base(), sample_s=1e-12), "sample_s: 1e-12 has to be at least 1e-06"),
+        (lambda: cct.simulate(base(), control=print, control_s=math.nan), "control_s: nan is not a number"),
+    ):
+        with pytest.raises(ParameterError) as caught:
+            act()
+        assert says in str(caught.value)
+    sim.set_buffer(np.int64(0), packets=np.int64(7))
+    sim.assign_queue(np.int64(1), np.int64(0))
+    assert sim._arrays["queues"]["limit_packets"][0] == 7
+
+
+def test_a_duration_is_whole_nanoseconds_so_that_a_run_reaches_its_end():
+    s = Scenario(
+        bottleneck=Bottleneck(rate_mbps=1, buffer_packets=5), flows=[Flow()], duration_s=0.6537452472047
+    )
+    assert s.duration_s == 0.653745247
+    assert cct.simulate(s, record=False, sample_s=None).duration_s == s.duration_s

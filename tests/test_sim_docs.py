@@ -24,6 +24,9 @@ def test_python_of_the_guide(tmp_path):
     found = runpy.run_path(str(script))
     assert len(found["run"].flows) == 3 and len(found["figure"].data) == 6
     assert found["delays"].delay_ns.notna().sum() > 10_000
+    assert found["separate"].flows.queue.to_list() == [0] * 4 + [1] * 4 + [2] * 4
+    assert found["in_python"].summary() == found["compiled"].summary()
+    assert abs(found["in_python"].summary()["mean_delay_ms"] - 20) < 3  # PI2's target
 
 
 def test_toml_of_the_guide_is_the_same_scenario(tmp_path):

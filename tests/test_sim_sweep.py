@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import os
+import runpy
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
+import numba
 import pandas as pd
 import pytest
 
@@ -112,6 +119,59 @@ def test_changed_code_is_run_again(tmp_path, counted, monkeypatch):
     assert len(counted.calls) == 12
 
 
+LIMIT_NS = 3_000_000
+
+
+@numba.njit
+def too_late(waited_ns):
+    return waited_ns > LIMIT_NS
+
+
+class Helped(Aqm):
+    """Of this test: leaves the decision to a helper, and that to a value."""
+
+    class State:
+        seen = 0
+
+    def on_dequeue(p, s, stats, queue, packet, now_ns):
+        return DROP if too_late(now_ns - packet.enqueued_ns) else PASS
+
+
+def longest(run):
+    return {"ms": run.queues.max_delay_ms[0], "more": EXTRA}
+
+
+EXTRA = 1
+
+
+def test_what_code_uses_is_part_of_it(tmp_path, counted, monkeypatch):
+    """A value, a helper, a default, a first value of the state or what a measure uses: each makes it another sweep."""
+
+    def runs(measure=longest):
+        counted.calls.clear()
+        sweep(tmp_path / "out.parquet", {"bottleneck.aqm": [Helped], "seed": [1]}, workers=1, measure=measure)
+        return len(counted.calls)
+
+    assert [runs(), runs()] == [1, 0]
+    monkeypatch.setitem(globals(), "EXTRA", 2)
+    assert [runs(), runs()] == [1, 0]
+    monkeypatch.setitem(globals(), "LIMIT_NS", 4_000_000)
+    assert [runs(), runs()] == [1, 0]
+    monkeypatch.setattr(Helped.State, "seen", 1)
+    assert [runs(), runs()] == [1, 0]
+
+    def enclosed(factor):
+        return lambda run: {"ms": factor * run.queues.max_delay_ms[0]}
+
+    assert [runs(enclosed(1)), runs(enclosed(1)), runs(enclosed(2))] == [1, 0, 1]
+    assert [runs(functools.partial(scaled, by=1)), runs(functools.partial(scaled, by=1))] == [1, 0]
+    assert runs(functools.partial(scaled, by=2)) == 1
+
+
+def scaled(run, by):
+    return {"ms": by * run.queues.max_delay_ms[0]}
+
+
 def test_a_row_a_flow(tmp_path):
     table = sweep(tmp_path / "out.parquet", {"seed": [1, 2]}, workers=1, measure=flow_rows)
     assert table.run.to_list() == [0, 0, 1, 1] and table.cca.to_list() == ["reno", "cubic"] * 2
@@ -153,6 +213,152 @@ def test_several_processes_and_what_is_defined_in_a_cell(tmp_path):
     assert done.returncode == 0, done.stderr
     delays = json.loads(done.stdout)
     assert delays == sorted(delays) and delays[0] <= 2 < delays[1] <= 4 < delays[2] <= 8
+
+
+# ---- killed and interrupted --------------------------------------------------------------------------------
+
+SLOW = """
+import os, sys, time
+import cctoolkit as cct
+
+def told(run):
+    if run.scenario.name in {"slow", "never", "always"}:  # a set in code has another order in each process
+        time.sleep(0.25)
+    with open(os.environ["LOG"], "a") as log:
+        log.write(f"{run.scenario.seed} {os.getpid()}\\n")
+    return {"packets": run.queues.sent_packets[0]}
+
+base = cct.Scenario(bottleneck=cct.Bottleneck(rate_mbps=5, buffer_packets=20), name="slow",
+                    flows=[cct.Flow("udp", rate_mbps=4, arrivals="poisson")], duration_s=0.5)
+jobs = list(cct.sweep(base, {"seed": range(1, 21)}))
+if __name__ == "__main__":
+    cct.run_sweep(jobs, sys.argv[1], measure=told, workers=2, progress=False)
+"""
+
+
+def members(session):
+    """Processes of a session that have not ended."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, _, sid = stat.read_text().rpartition(")")[2].split()[:4]
+        except OSError:
+            continue
+        if int(sid) == session and state != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def eventually(condition, what, process=None):
+    for _ in range(1200):
+        if condition():
+            return
+        if process is not None and process.poll() is not None:
+            raise AssertionError(f"{what}: {process.communicate()[1]}")
+        time.sleep(0.1)
+    raise AssertionError(what)
+
+
+@pytest.fixture
+def slow_sweep(tmp_path):
+    """Starts a sweep in a session of its own; kills what is left of it at the end."""
+    script = tmp_path / "slow.py"
+    script.write_text(SLOW)
+    started = []
+
+    def start(log="log"):
+        command = [sys.executable, str(script), str(tmp_path / "out.parquet")]
+        environment = os.environ | {"LOG": str(tmp_path / log)}
+        process = subprocess.Popen(
+            command, env=environment, text=True, stderr=subprocess.PIPE, start_new_session=True
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        for pid in members(process.pid):
+            os.kill(pid, signal.SIGKILL)
+        process.wait()
+        process.stderr.close()
+
+
+def ran(log):
+    """What was computed, in order, and by which processes."""
+    rows = [row.split() for row in log.read_text().splitlines()] if log.exists() else []
+    return [int(seed) for seed, _ in rows], {int(pid) for _, pid in rows}
+
+
+def kept(journal):
+    lines = journal.read_bytes().splitlines(keepends=True) if journal.exists() else []
+    return sum(line.endswith(b"\n") for line in lines)
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
+
+
+@needs_proc
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "how", ["worker killed", "Ctrl-C", "SIGINT to the parent", "parent killed", "parent ended"]
+)
+def test_nothing_survives_and_nothing_is_lost(tmp_path, slow_sweep, how):
+    journal, log = tmp_path / "out.parquet.part", tmp_path / "log"
+    process = slow_sweep()
+    eventually(lambda: kept(journal) >= 3 and len(ran(log)[1]) == 2, "the sweep has not begun", process)
+    workers = ran(log)[1]
+    assert process.pid not in workers
+    match how:
+        case "worker killed":
+            os.kill(workers.pop(), signal.SIGKILL)
+        case "Ctrl-C":
+            os.killpg(process.pid, signal.SIGINT)
+        case "SIGINT to the parent":
+            process.send_signal(signal.SIGINT)
+        case "parent killed":
+            process.kill()
+        case "parent ended":
+            process.terminate()
+    stderr = process.communicate(timeout=120)[1]  # which workers that survive would keep open
+    eventually(lambda: not members(process.pid), "a worker survives")
+    if how == "worker killed":
+        assert process.returncode == 1
+        assert "CCToolkitError: a worker process died (out of memory?); what was done is kept" in stderr
+    elif how.startswith("parent"):
+        assert process.returncode in (-signal.SIGKILL, -signal.SIGTERM)
+        assert "Traceback" not in stderr
+    else:
+        assert process.returncode == -signal.SIGINT
+        assert stderr.count("Traceback") == 1, stderr  # the parent's own: workers say nothing
+        assert "leaked" not in stderr
+    assert not (tmp_path / "out.parquet").exists()
+    first, n_kept = ran(log)[0], kept(journal)
+    assert 3 <= n_kept < 20
+
+    again = slow_sweep("again")
+    assert again.wait() == 0, again.communicate()[1]
+    eventually(lambda: not members(again.pid), "a worker survives")
+    table = pd.read_parquet(tmp_path / "out.parquet")
+    jobs = runpy.run_path(str(tmp_path / "slow.py"))["jobs"]
+    assert table.packets.to_list() == [cct.simulate(s, record=False).queues.sent_packets[0] for _, s in jobs]
+    assert table.seed.to_list() == list(range(1, 21)) and table.packets.nunique() > 5
+    # what was kept did not run again; what did was under way when it ended
+    second = ran(tmp_path / "again")[0]
+    assert len(second) == 20 - n_kept == len(set(second))
+    assert len(first) == len(set(first)) and len({*first, *second}) == 20
+    assert len(set(first) & set(second)) == len(first) - n_kept <= 2
+    assert not journal.exists()
+
+
+@needs_proc
+@pytest.mark.slow
+def test_two_sweeps_do_not_write_one_table(tmp_path, slow_sweep):
+    first = slow_sweep()
+    eventually(lambda: kept(tmp_path / "out.parquet.part"), "the sweep has not begun", first)
+    second = slow_sweep("second")
+    assert "ParameterError: output: another sweep is writing" in second.communicate()[1]
+    assert first.wait() == 0 and ran(tmp_path / "second")[0] == []
+    assert sorted(ran(tmp_path / "log")[0]) == list(range(1, 21))
 
 
 def test_errors_name_the_scenario_and_what_is_wrong(tmp_path):

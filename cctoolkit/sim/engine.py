@@ -45,14 +45,18 @@ from .layout import (
     FQ,
     IDLE,
     IN_FLIGHT,
+    LOSSES,
     LOST,
+    MARKS,
     NEVER,
+    NOTHING,
     OPEN,
     PURE_ACK,
     SACKED,
     SYN,
     SYN_ACK,
     TIME_SHIFTED,
+    TIMEOUT,
     UDP,
     ack_at,
     decide,
@@ -74,13 +78,16 @@ __all__ = ["BROKEN", "BUSY", "FULL", "PAUSED", "run"]
 #: Why :func:`run` came back: the time is reached, so many events are done, room is wanted, an algorithm went wrong.
 PAUSED, BUSY, FULL, BROKEN = range(4)
 
-_PASS, _MARK, _DROP = range(3)
+_PASS, _MARK, _DROP, _DROP_LATE = range(4)
 _NOT_ECT, _ECT1, _ECT0, _CE = range(4)
 _FULL, _ENQUEUE, _DEQUEUE, _PATH = range(4)
 
 _HEADERS = 66  # Ethernet, IPv4, TCP with timestamps
 _SYN_BYTES = 74
 _DELAYED_ACK_NS = 40_000_000
+_TIMER_SLACK_NS = 100_000
+_QUICK_ACKS = 16
+_UNPACED = 10  # Linux does not pace a connection's first packets
 _MAX_RTO_NS = 120_000_000_000
 _INITIAL_RTO_NS = 1_000_000_000
 _MS = 1_000_000
@@ -512,6 +519,21 @@ def _pick(port, now):
 
 
 @_inner
+def _occupy(port, line, octets, now):
+    """The link sends so many bytes of a queue; when it has."""
+    line.deficit -= octets
+    if line.shaped_ns_per_byte > 0.0:
+        start = max(line.shaped_until_ns, np.float64(now))
+        line.shaped_until_ns = start + octets * line.shaped_ns_per_byte
+    exact = octets * port.ns_per_byte + port.fraction_ns
+    whole = np.int64(exact)
+    port.fraction_ns = exact - whole
+    port.busy = True
+    port.free_ns = now + whole
+    return port.free_ns
+
+
+@_inner
 def _serve(port, now):
     """The link is free: the next packet goes."""
     while True:
@@ -535,11 +557,15 @@ def _serve(port, now):
         if line.on_dequeue != 0:
             verdict = decide(line.on_dequeue, line.p, line.s, line.stats, queue, node, now)
             if verdict != _PASS:
-                if verdict == _DROP or node.ecn == _NOT_ECT:
+                if verdict != _MARK or node.ecn == _NOT_ECT:
                     line.dropped_dequeue += 1
                     sender_at(port.senders, node.flow).dropped += 1
                     _note_drop(port, node, q, _DEQUEUE, now)
+                    if verdict == _DROP_LATE:
+                        _occupy(port, line, node.bytes, now)
                     _free_node(port, i)
+                    if verdict == _DROP_LATE:
+                        return
                     continue
                 if node.ecn != _CE:
                     node.ecn = _CE
@@ -551,16 +577,7 @@ def _serve(port, now):
         line.delay_max_ns = max(line.delay_max_ns, wait)
         line.sent += 1
         line.sent_bytes += node.bytes
-        line.deficit -= node.bytes
-        if line.shaped_ns_per_byte > 0.0:
-            start = max(line.shaped_until_ns, np.float64(now))
-            line.shaped_until_ns = start + node.bytes * line.shaped_ns_per_byte
-        exact = node.bytes * port.ns_per_byte + port.fraction_ns
-        whole = np.int64(exact)
-        port.fraction_ns = exact - whole
-        gone = now + whole
-        port.busy = True
-        port.free_ns = gone
+        gone = _occupy(port, line, node.bytes, now)
         if port.record:
             f = node.flow
             row = row_at(port.egress, port.rows_out)
@@ -574,7 +591,7 @@ def _serve(port, now):
 
 
 @_inner
-def _acknowledge(port, i, node, sender, rx_ns):
+def _answer(port, i, node, sender, rx_ns):
     """Turn a packet's record into an acknowledgement that leaves the receiver at `rx_ns`."""
     node.kind = ACKNOWLEDGEMENT
     node.bytes = _HEADERS
@@ -584,15 +601,59 @@ def _acknowledge(port, i, node, sender, rx_ns):
         node.flags |= FLAG_ECE
     if sender.fin and sender.expected == sender.limit:
         node.flags |= FLAG_FIN
-    if sender.held >= 0:
-        if sender.held != i:
-            held = node_at(port.nodes, sender.held)
-            node.echo_ns = held.echo_ns
-            _free_node(port, np.int64(sender.held))
-        sender.held = -1
-        sender.held_count = 0
-        sender.delack_ns = NEVER
     _return(port, i, node, sender, rx_ns)
+
+
+@_inner
+def _acknowledge(port, i, node, sender, rx_ns):
+    """Answer a packet, and with it those whose acknowledgement waits."""
+    while sender.held >= 0:
+        j = np.int64(sender.held)
+        held = node_at(port.nodes, j)
+        sender.held = held.next
+        if held.flags & FLAG_SACK:
+            _answer(port, j, held, sender, rx_ns)
+        else:
+            node.echo_ns = held.echo_ns
+            _free_node(port, j)
+    _answer(port, i, node, sender, rx_ns)
+    sender.held_count = 0
+    sender.delack_ns = NEVER
+    if sender.quick_acks > 0:
+        sender.quick_acks -= 1
+
+
+@_inner
+def _release_held(port, sender, rx_ns):
+    """The timer of the acknowledgement that waits ran out."""
+    i = np.int64(sender.held)
+    sender.held = node_at(port.nodes, i).next
+    while sender.held >= 0:  # of packets out of order there may be several
+        j = np.int64(sender.held)
+        _answer(port, i, node_at(port.nodes, i), sender, rx_ns)
+        i = j
+        sender.held = node_at(port.nodes, i).next
+    _acknowledge(port, i, node_at(port.nodes, i), sender, rx_ns)
+
+
+@_inner
+def _acknowledge_beyond(port, i, node, flow, sender, rx_ns):
+    """Answer a packet out of order: Linux sends three at once for each hole, then those of a millisecond together."""
+    if sender.repeated_for != sender.expected:
+        sender.repeated_for = sender.expected
+        sender.repeated = 0
+    if sender.quick_acks > 0 or sender.repeated < 3 or sender.held_count >= 44:
+        sender.repeated += sender.quick_acks == 0
+        _acknowledge(port, i, node, sender, rx_ns)
+        return
+    node.next = -1
+    if sender.held < 0:
+        sender.held = i
+        sender.delack_ns = rx_ns + min(_MS, flow.min_rtt_ns // 20) + _TIMER_SLACK_NS - sender.to_receiver_ns
+    else:
+        node_at(port.nodes, sender.held_tail).next = i
+    sender.held_tail = i
+    sender.held_count += 1
 
 
 @_inner
@@ -608,10 +669,22 @@ def _return(port, i, node, sender, rx_ns):
 
 
 @_inner
-def _release_held(port, sender, rx_ns):
-    """The delayed acknowledgement's timer ran out."""
-    i = np.int64(sender.held)
-    _acknowledge(port, i, node_at(port.nodes, i), sender, rx_ns)
+def _widen(sender, rx_ns):
+    """Linux's receive window: how far it may grow, by what came in order within a round trip.
+
+    The window itself grows by two packets with each packet until it is there, and what makes it grow is acknowledged
+    at once: so nearly all of slow start is, and later only every second packet.
+    """
+    if 8 * (rx_ns - sender.copied_ns) < sender.receiver_rtt_ms * _MS:
+        return
+    copied = sender.expected - sender.copied
+    if copied > sender.best_copied:
+        room = 2 * copied + 16
+        room += 2 * (room * (copied - sender.best_copied) // sender.best_copied)
+        sender.window_clamp = max(sender.window_clamp, min(room, sender.max_window))
+        sender.best_copied = copied
+    sender.copied = sender.expected
+    sender.copied_ns = rx_ns
 
 
 @_inner
@@ -640,6 +713,7 @@ def _deliver(port, i, node, gone_ns):
         return
     if sender.held >= 0 and rx_ns >= sender.delack_ns + sender.to_receiver_ns:
         _release_held(port, sender, sender.delack_ns + sender.to_receiver_ns)
+    echo_ms = node.echo_ns // _MS  # Linux: in milliseconds
     node.echo_ns = node.sent_ns
     if kind == SYN:
         node.kind = SYN_ACK
@@ -648,13 +722,29 @@ def _deliver(port, i, node, gone_ns):
         _return(port, i, node, sender, rx_ns)
     else:
         sender.received += 1
-        if node.flags & FLAG_CWR:
-            sender.echo_ece = False
-        if node.ecn == _CE:
-            sender.ce += 1
-            sender.echo_ece = sender.ecn == 1
+        told = False  # something about marks that does not wait
+        if sender.ecn > 0:
+            if node.flags & FLAG_CWR:
+                sender.echo_ece = False
+                told = True
+            marked = node.ecn == _CE
+            told |= sender.ecn >= 2 and marked != sender.was_marked
+            if marked:
+                sender.ce += 1
+                if not (sender.echo_ece or (sender.was_marked and sender.ecn >= 2)):
+                    sender.quick_acks = max(sender.quick_acks, 2)
+                sender.echo_ece = sender.ecn == 1
+            sender.was_marked = marked
         node.flags = 0
         expected = sender.expected
+        if echo_ms != sender.receiver_echo_ms:
+            sender.receiver_echo_ms = echo_ms
+            rtt_ms = rx_ns // _MS - echo_ms
+            old = sender.receiver_rtt_ms
+            sender.receiver_rtt_ms = 8 * rtt_ms if old == 0 else min(8 * rtt_ms, old - (old >> 3) + rtt_ms)
+        if sender.window < sender.window_clamp:
+            sender.window = min(sender.window + 2, sender.window_clamp)
+            sender.quick_acks |= 1
         if node.seq > expected:
             segment = segment_at(port.segments, node.segment)
             if not segment.received:
@@ -662,15 +752,16 @@ def _deliver(port, i, node, gone_ns):
                 sender.beyond += 1
                 sender.received_bytes += node.bytes - _HEADERS
                 node.flags |= FLAG_SACK
-            _acknowledge(port, i, node, sender, rx_ns)
+            _acknowledge_beyond(port, i, node, flow, sender, rx_ns)
         elif node.seq < expected:
+            sender.quick_acks = max(sender.quick_acks, _QUICK_ACKS)
             _acknowledge(port, i, node, sender, rx_ns)
         else:
             sender.received_bytes += node.bytes - _HEADERS
             segment = segment_at(port.segments, node.segment)
             segment.received = True
             expected += 1
-            at_once = sender.beyond > 0 or expected == sender.limit or expected <= sender.quick_acks
+            at_once = told or sender.beyond > 0 or expected == sender.limit or sender.quick_acks > 0
             j = segment.next
             while sender.beyond > 0 and j >= 0:
                 other = segment_at(port.segments, j)
@@ -680,9 +771,9 @@ def _deliver(port, i, node, gone_ns):
                 sender.beyond -= 1
                 j = other.next
             sender.expected = expected
+            _widen(sender, rx_ns)
             sender.held_count += 1
             if at_once or sender.held_count >= sender.delayed_ack:
-                sender.held_count = 0
                 _acknowledge(port, i, node, sender, rx_ns)
             else:
                 if sender.held >= 0:
@@ -692,6 +783,7 @@ def _deliver(port, i, node, gone_ns):
                 else:  # in the link's time, where nothing that gets there before can still be under way
                     sender.delack_ns = rx_ns + _DELAYED_ACK_NS - sender.to_receiver_ns
                 sender.held = i
+                node.next = -1
     _place(port, f, _key(sender))
 
 
@@ -767,10 +859,14 @@ def _emit(port, f, i, node, sender, now):
     node.label = 0.0
     node.sent_ns = now
     node.echo_ns = sender.peer_ts_ns
-    if sender.to_queue_ns == 0:
+    gone_ns = now
+    if sender.access_ns_per_byte > 0.0:
+        gone_ns = max(now, sender.access_free_ns) + np.int64(node.bytes * sender.access_ns_per_byte)
+        sender.access_free_ns = gone_ns
+    elif sender.to_queue_ns == 0:
         _arrive(port, i, now)
         return
-    node.arrival_ns = now + sender.to_queue_ns
+    node.arrival_ns = gone_ns + sender.to_queue_ns
     node.next = -1
     if sender.access_tail >= 0:
         node_at(port.nodes, sender.access_tail).next = i
@@ -794,11 +890,24 @@ def _emit_control(port, f, sender, kind, octets, seq, now):
 
 
 @_inner
+def _after_idle(flow, sender, now):
+    """RFC 2861: with nothing to send for longer than the retransmission timer, the window is halved each time."""
+    idle_ns = now - sender.last_sent_ns - sender.rto_ns
+    if idle_ns > 0 and sender.last_sent_ns > 0 and not sender.owns_recovery:
+        flow.ssthresh = max(flow.ssthresh, 0.75 * flow.cwnd)
+        while idle_ns > 0 and flow.cwnd > flow.initial_window:
+            flow.cwnd = max(flow.cwnd / 2, np.float64(flow.initial_window))
+            idle_ns -= sender.rto_ns
+
+
+@_inner
 def _transmit(port, f, flow, sender, j, segment, now):
     """Send a segment, for the first time or again."""
-    if flow.inflight == 0:
+    if segment.seq == flow.una and not segment.retransmitted:  # nothing else is under way
+        _after_idle(flow, sender, now)
         sender.first_sent_ns = now
         flow.delivered_ns = now
+    sender.last_sent_ns = now
     segment.order = sender.order
     sender.order += 1
     segment.sent_ns = now
@@ -837,9 +946,11 @@ def _transmit(port, f, flow, sender, j, segment, now):
         elif sender.send_cwr:
             node.flags |= FLAG_CWR
             sender.send_cwr = False
-    if flow.pacing_bps > 0.0:
-        start = max(now, sender.next_pace_ns)
-        sender.next_pace_ns = start + np.int64(node.bytes * 8e9 / flow.pacing_bps)
+    late_ns = max(now - flow.next_send_ns, 0)
+    flow.next_send_ns = max(now, flow.next_send_ns)
+    if flow.pacing_bps > 0.0 and sender.sent >= _UNPACED:
+        gap_ns = np.int64(node.bytes * 8e9 / flow.pacing_bps)
+        flow.next_send_ns += gap_ns - min(gap_ns >> 1, late_ns)
     _emit(port, f, i, node, sender, now)
     if sender.on_send != 0:
         react(sender.on_send, sender.p, sender.s, sender.stats, flow, ack_at(port.ack, 0), now)
@@ -854,6 +965,7 @@ def _new_data(port, f, flow, sender, now):
     segment.next = -1
     segment.received = False
     segment.retransmitted = False
+    segment.missing = False
     if sender.last >= 0:
         segment_at(port.segments, sender.last).next = j
     else:
@@ -881,12 +993,10 @@ def _send(port, f, flow, sender, now):
     sent = False
     while sender.status == OPEN:
         if flow.inflight + 1 > max(flow.cwnd, 1.0):
-            flow.cwnd_limited = True
             break
         again = sender.lost_head >= 0
         if not again:
             if flow.next_seq >= min(_written(sender, now), sender.limit):
-                flow.cwnd_limited = False
                 sender.app_limited_until = max(flow.delivered + flow.inflight, 1)
                 flow.app_limited = True
                 if sender.writing and sender.app_pps > 0.0 and flow.next_seq < sender.limit:
@@ -894,11 +1004,16 @@ def _send(port, f, flow, sender, now):
                     sender.write_ns = max(sender.app_base_ns + np.int64(math.ceil(wait)), now + 1)
                 break
             if flow.next_seq - flow.una >= sender.max_window:
-                flow.cwnd_limited = False
                 break
-        if flow.pacing_bps > 0.0 and sender.next_pace_ns > now:
-            sender.pace_ns = sender.next_pace_ns
+        if flow.pacing_bps > 0.0 and flow.next_send_ns > now:
+            sender.pace_ns = flow.next_send_ns
             break
+        if sender.access_ns_per_byte > 0.0:
+            # Linux's small queues: two packets wait in the host's own, the others here
+            ready_ns = sender.access_free_ns - np.int64(2 * flow.wire_bytes * sender.access_ns_per_byte)
+            if ready_ns > now:
+                sender.pace_ns = ready_ns
+                break
         if not _has_room(port):
             port.starved = f
             break
@@ -907,20 +1022,32 @@ def _send(port, f, flow, sender, now):
         else:
             _new_data(port, f, flow, sender, now)
         sent = True
-    quiet = sent or (
-        sender.probe_ns == NEVER and flow.inflight > 0
-    )  # new data, or an acknowledgement of some
-    if quiet and not flow.in_recovery and not flow.in_rto and sender.sacked == 0 and not sender.probed:
+    _note_limit(flow, sender, sent)
+    quiet = sent or (sender.probe_ns == NEVER and flow.inflight > 0)  # new data, or some acknowledged
+    if quiet and sender.repair <= MARKS and sender.sacked == 0 and not sender.probed:
         _arm_probe(flow, sender, now)
     _arm_timer(sender)
     _arm_application(sender)
 
 
 @_inner
+def _note_limit(flow, sender, sent):
+    """RFC 7661 as in Linux: remember for a flight whether the window was full, or else how much was out at most."""
+    full = flow.inflight + 1 > flow.cwnd
+    if not sent and not full:
+        return
+    out = flow.next_seq - flow.una
+    if full or flow.una >= sender.limited_until or (not sender.limited and out > sender.most_out):
+        sender.limited = full
+        sender.most_out = out
+        sender.limited_until = flow.next_seq
+
+
+@_inner
 def _arm_probe(flow, sender, now):
     """RFC 8985, section 7.2: the tail loss probe's time."""
     wait = 2 * flow.srtt_ns if flow.srtt_ns > 0 else _INITIAL_RTO_NS
-    if flow.inflight == 1:
+    if flow.next_seq - flow.una == 1:
         wait += 200 * _MS  # the receiver may delay its acknowledgement
     sender.probe_ns = min(now + wait, sender.rto_at_ns)
 
@@ -939,17 +1066,18 @@ def _arm_application(sender):
 
 
 @_inner
-def _sample_rtt(flow, sender, rtt):
+def _sample_rtt(flow, sender, rtt, longest):
+    """Two samples of one acknowledgement: of the last packet it is for, and of the first, which the timer goes by."""
     flow.latest_rtt_ns = rtt
     flow.min_rtt_ns = min(flow.min_rtt_ns, rtt)
     sender.rtt_samples += 1
     sender.rtt_sum_ns += rtt
     if flow.srtt_ns == 0:
-        flow.srtt_ns = max(rtt, 1)
-        flow.rttvar_ns = rtt >> 1
+        flow.srtt_ns = max(longest, 1)
+        flow.rttvar_ns = longest >> 1
     else:
-        flow.rttvar_ns += (abs(flow.srtt_ns - rtt) - flow.rttvar_ns) >> 2
-        flow.srtt_ns = max(flow.srtt_ns + ((rtt - flow.srtt_ns) >> 3), 1)
+        flow.rttvar_ns += (abs(flow.srtt_ns - longest) - flow.rttvar_ns) >> 2
+        flow.srtt_ns = max(flow.srtt_ns + ((longest - flow.srtt_ns) >> 3), 1)
     sender.rto_ns = min(flow.srtt_ns + max(4 * flow.rttvar_ns, sender.min_rto_ns), _MAX_RTO_NS)
 
 
@@ -961,6 +1089,9 @@ def _delivered(port, flow, sender, segment, newest, now):
         flow.inflight -= 1
     elif segment.state == LOST:
         _leave_lost(port, sender, segment)
+    if segment.missing:
+        segment.missing = False
+        sender.missing -= 1
     flow.delivered += 1
     flow.delivered_ns = now
     if segment.order > newest:
@@ -980,10 +1111,11 @@ def _delivered(port, flow, sender, segment, newest, now):
 
 @_inner
 def _detect_losses(port, flow, sender, now):
-    """Mark as lost what RACK says is lost; gives how many."""
+    """Mark as lost what RACK says is lost; gives how many, and whether any of them had been sent again before."""
     sender.reorder_ns = NEVER
-    sure = sender.sacked >= 3 or flow.in_recovery or flow.in_rto
+    sure = sender.sacked >= 3 or sender.repair >= LOSSES
     n = 0
+    again = False
     j = np.int64(sender.flight_head)
     while j >= 0:
         segment = segment_at(port.segments, j)
@@ -995,46 +1127,129 @@ def _detect_losses(port, flow, sender, now):
                 sender.reorder_ns = due
                 break
         following = np.int64(segment.after)
-        _leave_flight(port, sender, segment)
-        _append_lost(port, sender, j, segment)
-        flow.inflight -= 1
+        _lose(port, flow, sender, j, segment)
+        again |= segment.retransmitted
         n += 1
         j = following
-    flow.lost += n
-    return n
+    return n, again
 
 
 @_inner
-def _begin_reduction(port, flow, sender, function, now):
+def _lose(port, flow, sender, j, segment):
+    """A segment in flight is deemed lost."""
+    _leave_flight(port, sender, segment)
+    _append_lost(port, sender, j, segment)
+    flow.inflight -= 1
+    flow.lost += 1
+    if not segment.missing:
+        segment.missing = True
+        sender.missing += 1
+
+
+@_inner
+def _begin_reduction(port, flow, sender, function, repair, now):
     """Ask the algorithm for ssthresh and begin to reduce the window."""
-    flight = max(flow.inflight, 1)
+    sender.prior_cwnd = flow.cwnd
+    sender.prior_ssthresh = flow.ssthresh
     if function != 0:
         react(function, sender.p, sender.s, sender.stats, flow, ack_at(port.ack, 0), now)
     else:
-        flow.ssthresh = max(flow.cwnd / 2, 2.0)
+        flow.ssthresh = max(math.floor(flow.cwnd / 2), 2.0)
+    sender.repair = repair
     flow.in_recovery = True
+    flow.in_rto = False
     sender.recovery_point = flow.next_seq
     sender.prr_delivered = 0
     sender.prr_out = 0
-    sender.prr_flight = flight
     sender.probe_ns = NEVER
+    sender.probe_end = -1
 
 
 @_inner
-def _reduce(flow, sender, acked, advanced):
+def _end_repair(port, flow, sender, now):
+    """All that was sent before the reduction (or timeout) is acknowledged."""
+    if flow.in_recovery and not sender.owns_recovery:
+        flow.cwnd = max(flow.ssthresh, 1.0)
+    sender.repair = NOTHING
+    flow.in_recovery = False
+    flow.in_rto = False
+    if sender.on_recovered != 0:
+        react(sender.on_recovered, sender.p, sender.s, sender.stats, flow, ack_at(port.ack, 0), now)
+
+
+@_inner
+def _repair(port, flow, sender, again, now):
+    """Losses were found: begin to repair them, unless that is under way."""
+    if sender.repair == MARKS and not sender.owns_recovery:
+        sender.repair = LOSSES  # the window is being reduced already
+        sender.recoveries += 1
+    elif sender.repair < LOSSES or (sender.repair == TIMEOUT and again):
+        sender.recoveries += 1
+        _begin_reduction(port, flow, sender, sender.on_loss, LOSSES, now)
+
+
+@_inner
+def _reduce(flow, sender, acked, advanced, lost):
     """Proportional rate reduction (RFC 6937) with the slow-start bound where progress is made."""
     sender.prr_delivered += acked
     target = max(flow.ssthresh, 1.0)
     if flow.inflight > target:
-        allowed = math.ceil(sender.prr_delivered * target / sender.prr_flight) - sender.prr_out
+        allowed = math.ceil(sender.prr_delivered * target / sender.prior_cwnd) - sender.prr_out
     else:
         limit = max(sender.prr_delivered - sender.prr_out, acked)
-        if advanced > 0:
+        if advanced > 0 and lost == 0:
             limit += 1
         allowed = min(target - flow.inflight, np.float64(limit))
     if sender.prr_out == 0:
         allowed = max(allowed, 1.0)  # the fast retransmit
     flow.cwnd = flow.inflight + max(allowed, 0.0)
+
+
+@_inner
+def _undo_timeout(port, flow, sender):
+    """RFC 3522 and 4015 (Eifel): what came was sent before the timer expired, so nothing need have been lost."""
+    flow.cwnd = max(flow.cwnd, sender.prior_cwnd)
+    flow.ssthresh = max(flow.ssthresh, sender.prior_ssthresh)
+    while sender.lost_tail >= 0:  # back among those in flight, before what was sent again
+        j = np.int64(sender.lost_tail)
+        segment = segment_at(port.segments, j)
+        _leave_lost(port, sender, segment)
+        segment.state = IN_FLIGHT
+        segment.missing = False
+        segment.before = -1
+        segment.after = sender.flight_head
+        if sender.flight_head >= 0:
+            segment_at(port.segments, sender.flight_head).before = j
+        else:
+            sender.flight_tail = j
+        sender.flight_head = j
+        sender.missing -= 1
+        flow.inflight += 1
+    sender.repair = NOTHING
+    flow.in_rto = False
+
+
+@_inner
+def _answer_probe(port, flow, sender, duplicate, now):
+    """RFC 8985, section 7.4: if the probe repaired a loss nobody else noticed, the window is reduced for it."""
+    if not sender.probe_again or duplicate:
+        sender.probe_end = -1  # new data arrived, or the packet did so twice
+    elif flow.una > sender.probe_end:
+        _begin_reduction(port, flow, sender, sender.on_loss, LOSSES, now)
+        _end_repair(port, flow, sender, now)
+
+
+@_inner
+def _no_sample(ack):
+    ack.sample_interval_ns = -1
+    ack.sample_delivered = 0
+    ack.sample_marked = 0
+    ack.sample_lost = 0
+    ack.sample_inflight = 0
+    ack.sample_prior_delivered = -1
+    ack.delivery_bps = 0.0
+    ack.sample_app_limited = False
+    ack.round_start = False
 
 
 @_inner
@@ -1046,7 +1261,7 @@ def _on_ack(port, f, flow, sender, i, now):
     prior_delivered = flow.delivered
     prior_una = flow.una
     newest = np.int64(-1)
-    ack.sample_interval_ns = -1
+    _no_sample(ack)
     sender.peer_ts_ns = node.arrival_ns - sender.to_sender_ns
 
     if sender.ecn >= 2:
@@ -1064,12 +1279,15 @@ def _on_ack(port, f, flow, sender, i, now):
         if segment.sent_ns == node.sent_ns and segment.order > sender.rack_order:
             sender.rack_order = segment.order
             sender.rack_rtt_ns = now - node.sent_ns
+    earliest_ns = np.int64(NEVER)
     j = np.int64(sender.first)
     while flow.una < node.cum:
         segment = segment_at(port.segments, j)
         if segment.state == SACKED:
             sender.sacked -= 1
         else:
+            if not segment.retransmitted:
+                earliest_ns = min(earliest_ns, segment.sent_ns)
             newest = _delivered(port, flow, sender, segment, newest, now)
         following = np.int64(segment.next)
         _free_segment(port, j)
@@ -1087,13 +1305,17 @@ def _on_ack(port, f, flow, sender, i, now):
 
     rtt = now - node.sent_ns if current else np.int64(-1)
     if rtt >= 0:
-        _sample_rtt(flow, sender, rtt)
+        _sample_rtt(flow, sender, rtt, now - min(earliest_ns, node.sent_ns))
     acked = flow.delivered - prior_delivered
     advanced = flow.una - prior_una
-    if advanced > 0:
+    if rtt >= 0:
         sender.backoff = 0
     if acked > 0:
-        sender.rto_at_ns = now + (sender.rto_ns << sender.backoff) if flow.una < flow.next_seq else NEVER
+        head = segment_at(port.segments, np.int64(sender.first))
+        if j < 0:
+            sender.rto_at_ns = NEVER
+        elif advanced > 0 or node.sent_ns < head.sent_ns:  # else the timer may be what repairs the head
+            sender.rto_at_ns = now + sender.rto_ns
         sender.probed = False
         sender.probe_ns = NEVER
     if sender.app_limited_until > 0 and flow.delivered > sender.app_limited_until:
@@ -1101,49 +1323,60 @@ def _on_ack(port, f, flow, sender, i, now):
         flow.app_limited = False
 
     # rounds and the delivery rate
-    ack.round_start = False
-    ack.delivery_bps = 0.0
     if newest >= 0:
-        interval = max(ack.sample_interval_ns, now - ack.sample_delivered)
-        ack.sample_delivered = flow.delivered - ack.sample_prior_delivered
-        ack.sample_marked = flow.marked - ack.sample_marked
-        ack.sample_interval_ns = interval if interval >= flow.min_rtt_ns else -1
-        if ack.sample_interval_ns > 0:
-            ack.delivery_bps = ack.sample_delivered * flow.wire_bytes * 8e9 / interval
-        if ack.sample_prior_delivered >= sender.next_round:
-            sender.next_round = flow.delivered
-            flow.round += 1
-            ack.round_start = True
-
+        _finish_sample(flow, sender, ack, now)
     ack.acked = acked
     ack.advanced = advanced
     ack.rtt_ns = rtt
     ack.prior_inflight = prior_inflight
-    ack.lost = _detect_losses(port, flow, sender, now)
-    if ack.lost > 0:
-        ack.sample_lost += ack.lost
-        if not flow.in_recovery and not flow.in_rto:
-            sender.recoveries += 1
-            _begin_reduction(port, flow, sender, sender.on_loss, now)
-    if ack.ece and sender.ecn == 1 and not flow.in_recovery and not flow.in_rto:
-        _begin_reduction(port, flow, sender, sender.on_ecn if sender.on_ecn != 0 else sender.on_loss, now)
-        sender.send_cwr = True
-    elif (flow.in_recovery or flow.in_rto) and flow.una >= sender.recovery_point:
-        if flow.in_recovery and not sender.owns_recovery:
-            flow.cwnd = max(flow.ssthresh, 1.0)
-        flow.in_recovery = False
-        flow.in_rto = False
-        if sender.on_recovered != 0:
-            react(sender.on_recovered, sender.p, sender.s, sender.stats, flow, ack, now)
+
+    # what is under repair
+    if sender.probe_end >= 0 and flow.una >= sender.probe_end:
+        _answer_probe(port, flow, sender, not current, now)
+    if sender.timed_out_ns >= 0 and advanced > 0:
+        if sender.repair == TIMEOUT and node.sent_ns < sender.timed_out_ns:
+            _undo_timeout(port, flow, sender)
+        sender.timed_out_ns = -1
+    if sender.repair != NOTHING and flow.una >= sender.recovery_point + (sender.repair == MARKS):
+        _end_repair(port, flow, sender, now)
+    ack.lost, again = _detect_losses(port, flow, sender, now)
+    ack.sample_lost += ack.lost
+    if sender.missing > 0:
+        _repair(port, flow, sender, again, now)
+    elif sender.repair == NOTHING:
+        if ack.ece and sender.ecn == 1:
+            function = sender.on_ecn if sender.on_ecn != 0 else sender.on_loss
+            _begin_reduction(port, flow, sender, function, MARKS, now)
+            sender.send_cwr = True
+        elif ack.marked > 0 and sender.reduces_by_marks:
+            _begin_reduction(port, flow, sender, sender.on_ecn, MARKS, now)
+
+    flow.cwnd_limited = sender.limited or (flow.cwnd < flow.ssthresh and flow.cwnd < 2 * sender.most_out)
+    flow.may_grow = flow.cwnd_limited and advanced > 0 and not flow.in_recovery
     if sender.on_ack != 0:
         react(sender.on_ack, sender.p, sender.s, sender.stats, flow, ack, now)
-    if flow.in_recovery and not sender.owns_recovery:
-        _reduce(flow, sender, acked, advanced)
+    if acked > 0 and flow.in_recovery and not sender.owns_recovery:
+        _reduce(flow, sender, acked, advanced, ack.lost)
     _free_node(port, i)
     if not (flow.cwnd >= 0.0 and flow.ssthresh >= 0.0 and flow.pacing_bps >= 0.0):
         port.broken = f
     if flow.una >= sender.limit:
         _finish(port, f, flow, sender, now)
+
+
+@_inner
+def _finish_sample(flow, sender, ack, now):
+    """The delivery rate, over the longer of the times of sending and of acknowledging; and whether a round ended."""
+    interval = max(ack.sample_interval_ns, now - ack.sample_delivered)
+    ack.sample_delivered = flow.delivered - ack.sample_prior_delivered
+    ack.sample_marked = flow.marked - ack.sample_marked
+    ack.sample_interval_ns = interval if interval >= flow.min_rtt_ns else -1
+    if ack.sample_interval_ns > 0:
+        ack.delivery_bps = ack.sample_delivered * flow.wire_bytes * 8e9 / interval
+    if ack.sample_prior_delivered >= sender.next_round:
+        sender.next_round = flow.delivered
+        flow.round += 1
+        ack.round_start = True
 
 
 @_inner
@@ -1154,39 +1387,40 @@ def _on_timeout(port, f, flow, sender, now):
     sender.rto_at_ns = now + min(sender.rto_ns << sender.backoff, _MAX_RTO_NS)
     sender.reorder_ns = NEVER
     sender.probe_ns = NEVER
+    sender.probe_end = -1
     if sender.status == CONNECTING:
         _emit_control(port, f, sender, SYN, _SYN_BYTES, 0, now)
         return
     ack = ack_at(port.ack, 0)
+    _no_sample(ack)
     ack.acked = 0
     ack.advanced = 0
     ack.marked = 0
     ack.rtt_ns = -1
     ack.prior_inflight = flow.inflight
-    ack.lost = flow.inflight
-    if sender.on_rto != 0:
-        react(sender.on_rto, sender.p, sender.s, sender.stats, flow, ack, now)
-    else:
-        flow.ssthresh = max(flow.inflight / 2, 2.0)
-    flow.lost += flow.inflight
-    flow.inflight = 0
-    # all that is not sacked is to be sent again, in order
-    sender.flight_head = -1
-    sender.flight_tail = -1
-    sender.lost_head = -1
-    sender.lost_tail = -1
+    # lost is all that is not sacked, but what was sent so lately that its acknowledgement may still come
     j = np.int64(sender.first)
     while j >= 0:
         segment = segment_at(port.segments, j)
-        if segment.state != SACKED:
-            _append_lost(port, sender, j, segment)
+        old = j == sender.first or now >= segment.sent_ns + sender.rack_rtt_ns
+        if segment.state == IN_FLIGHT and old:
+            _lose(port, flow, sender, j, segment)
         j = np.int64(segment.next)
+    ack.lost = ack.prior_inflight - flow.inflight
+    again = sender.repair == TIMEOUT and sender.timed_out_ns < 0  # something came since the last time
+    if again or sender.repair == NOTHING or flow.una >= sender.recovery_point:
+        # not yet reduced in this flight (RFC 5681, section 3.1)
+        _begin_reduction(port, flow, sender, sender.on_loss, TIMEOUT, now)
+    sender.repair = TIMEOUT
     flow.in_rto = True
     flow.in_recovery = False
     sender.recovery_point = flow.next_seq
+    sender.timed_out_ns = now
+    if sender.on_rto != 0:
+        react(sender.on_rto, sender.p, sender.s, sender.stats, flow, ack, now)
     if not sender.owns_recovery:
-        flow.cwnd = 1.0
-    sender.next_pace_ns = now
+        flow.cwnd = flow.inflight + 1.0
+    flow.next_send_ns = now
 
 
 @_inner
@@ -1194,19 +1428,18 @@ def _on_timer(port, f, flow, sender, now):
     if sender.rto_at_ns <= now and sender.probe_ns > now:  # the probe comes first, if only just
         _on_timeout(port, f, flow, sender, now)
     elif sender.reorder_ns <= now:
-        lost = _detect_losses(port, flow, sender, now)
-        if lost > 0 and not flow.in_recovery and not flow.in_rto:
-            ack = ack_at(port.ack, 0)
-            ack.acked = 0
-            ack.advanced = 0
-            ack.marked = 0
-            ack.rtt_ns = -1
-            ack.lost = lost
-            ack.prior_inflight = flow.inflight + lost
-            sender.recoveries += 1
-            _begin_reduction(port, flow, sender, sender.on_loss, now)
-            if not sender.owns_recovery:
-                _reduce(flow, sender, 0, 0)
+        ack = ack_at(port.ack, 0)
+        _no_sample(ack)
+        ack.acked = 0
+        ack.advanced = 0
+        ack.marked = 0
+        ack.rtt_ns = -1
+        ack.prior_inflight = flow.inflight
+        ack.lost, again = _detect_losses(port, flow, sender, now)
+        if ack.lost > 0 and sender.repair != LOSSES:
+            _repair(port, flow, sender, again, now)
+            if flow.in_recovery and not sender.owns_recovery:
+                _reduce(flow, sender, 1, 0, ack.lost)
     else:  # the tail loss probe: one packet more than the window allows
         sender.probe_ns = NEVER
         sender.probed = True
@@ -1215,6 +1448,8 @@ def _on_timer(port, f, flow, sender, now):
             and flow.next_seq - flow.una < sender.max_window
         ):
             _new_data(port, f, flow, sender, now)
+            sender.probe_again = False
+            sender.probe_end = flow.next_seq
         elif sender.flight_tail >= 0:
             # the last packet is sent again; the copy under way counts no more
             j = np.int64(sender.flight_tail)
@@ -1224,6 +1459,8 @@ def _on_timer(port, f, flow, sender, now):
             segment.retransmitted = True
             sender.retransmits += 1
             _transmit(port, f, flow, sender, j, segment, now)
+            sender.probe_again = True
+            sender.probe_end = flow.next_seq
         sender.rto_at_ns = now + (sender.rto_ns << sender.backoff)
     _send(port, f, flow, sender, now)
 
@@ -1244,7 +1481,7 @@ def _established(port, f, flow, sender, i, now):
     sender.established_ns = now
     sender.rto_at_ns = NEVER
     sender.backoff = 0
-    _sample_rtt(flow, sender, rtt)
+    _sample_rtt(flow, sender, rtt, rtt)
     flow.delivered_ns = now
     sender.first_sent_ns = now
     sender.app_base_ns = now
@@ -1264,6 +1501,7 @@ def _finish(port, f, flow, sender, now):
     sender.stop_ns = NEVER
     sender.toggle_ns = NEVER
     sender.write_ns = NEVER
+    sender.repair = NOTHING
     flow.in_recovery = False
     flow.in_rto = False
     _emit_control(port, f, sender, PURE_ACK, _HEADERS, flow.next_seq, now)

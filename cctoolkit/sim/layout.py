@@ -65,6 +65,7 @@ SEGMENT = _dtype(
     ("state", np.uint8),
     ("received", np.bool_),
     ("retransmitted", np.bool_),
+    ("missing", np.bool_),  # was deemed lost and has not been delivered since
     ("app_limited", np.bool_),
 )
 IN_FLIGHT, SACKED, LOST = range(3)  # SEGMENT.state
@@ -85,6 +86,8 @@ SENDER = _dtype(
     ("to_sender_ns", np.int64),
     ("jitter_ns", np.int64),
     ("loss", np.float64),
+    ("access_ns_per_byte", np.float64),  # of the sender's own link; 0: as fast as you like
+    ("access_free_ns", np.int64),  # when that link has sent what it has
     ("queue", np.int64),  # -1: the scheduler's own choice
     ("aggregate", np.int64),
     ("last_arrival_ns", np.int64),  # at the receiver
@@ -100,6 +103,7 @@ SENDER = _dtype(
     ("on_rto", np.int64),
     ("on_send", np.int64),
     ("owns_recovery", np.bool_),
+    ("reduces_by_marks", np.bool_),
     # application
     ("stop_ns", np.int64),
     ("toggle_ns", np.int64),
@@ -139,15 +143,23 @@ SENDER = _dtype(
     ("min_rto_ns", np.int64),
     ("backoff", np.int64),
     ("probed", np.bool_),
+    ("probe_end", np.int64),  # first packet never sent when the probe was; -1: none is unanswered
+    ("probe_again", np.bool_),  # it was a retransmission
+    ("repair", np.int64),  # what is under repair: see below
     ("recovery_point", np.int64),
-    ("reduction_by_ecn", np.bool_),
+    ("missing", np.int64),  # segments deemed lost and not delivered since, sent again or not
+    ("timed_out_ns", np.int64),  # the timer expired; -1: not, or what it did was undone or proven right
+    ("prior_cwnd", np.float64),  # before the reduction
+    ("prior_ssthresh", np.float64),
     ("send_cwr", np.bool_),
     ("ecn", np.int64),  # 0 off, 1 classic, 2 accurate with ECT(0), 3 accurate with ECT(1)
     ("prr_delivered", np.int64),
     ("prr_out", np.int64),
-    ("prr_flight", np.int64),
-    ("next_pace_ns", np.int64),
     ("first_sent_ns", np.int64),
+    ("last_sent_ns", np.int64),
+    ("limited", np.bool_),  # the window was full in this flight
+    ("limited_until", np.int64),  # the flight ends with this packet
+    ("most_out", np.int64),  # packets out, at most, in a flight that was not limited
     ("app_limited_until", np.int64),
     ("next_round", np.int64),
     ("max_window", np.int64),
@@ -158,12 +170,23 @@ SENDER = _dtype(
     # receiver
     ("expected", np.int64),  # next packet in order
     ("beyond", np.int64),  # packets received beyond a hole
-    ("held", np.int32),  # node of the packet whose acknowledgement waits
+    ("held", np.int32),  # node of the packet whose acknowledgement waits; out of order there may be several
+    ("held_tail", np.int32),
     ("held_count", np.int64),
+    ("repeated", np.int64),  # acknowledgements sent at once for packets beyond this hole
+    ("repeated_for", np.int64),  # which hole: `expected` then
     ("delayed_ack", np.int64),
-    ("quick_acks", np.int64),  # the first so many packets are acknowledged one by one
+    ("quick_acks", np.int64),  # so many acknowledgements to come are not delayed
+    ("window", np.int64),  # packets it says it has room for
+    ("window_clamp", np.int64),  # how far that may grow
+    ("receiver_rtt_ms", np.int64),  # times 8; what the receiver makes of the time stamps it gets back
+    ("receiver_echo_ms", np.int64),  # the last of them
+    ("best_copied", np.int64),  # most packets handed to the application in a round trip
+    ("copied", np.int64),  # packets in order when this round trip began
+    ("copied_ns", np.int64),  # when that was
     ("ce", np.int64),
     ("echo_ece", np.bool_),
+    ("was_marked", np.bool_),  # the last packet
     # what came of it
     ("sent", np.int64),  # data packets, retransmissions included
     ("retransmits", np.int64),
@@ -179,6 +202,7 @@ SENDER = _dtype(
     ("end_ns", np.int64),  # all acknowledged; -1: not
 )
 IDLE, CONNECTING, OPEN, DONE = range(4)  # SENDER.status
+NOTHING, MARKS, LOSSES, TIMEOUT = range(4)  # SENDER.repair
 
 #: A queue, besides what AQMs see.
 LINE = _dtype(

@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 
 from .. import __version__
-from ..algorithm import AlgorithmError
+from ..algorithm import AlgorithmError, explained_failure
 from ..aqm import QUEUE
 from ..cca import ACK, FLOW
 from ..errors import ParameterError
 from ..run import Run
-from ..scenario import Flow, Scenario
+from ..scenario import LONG, RATE, WEIGHT, Flow, Scenario, number, whole
 from . import layout
 from .engine import BROKEN, FULL, PAUSED, run
 from .layout import DROPS, LINE, NEVER, NODE, PLACE, PORT, ROW, SEGMENT, SENDER, SLOT
@@ -27,6 +27,8 @@ __all__ = ["Simulation", "simulate"]
 #: Events between two looks at the keyboard: about a second.
 _SLICE = 5_000_000
 _ROWS = 1 << 16
+#: Least interval of samples and of a controller's looks.
+_SHORTEST_S = 1e-6
 _ECN = {"off": 0, "classic": 1, "accurate": 2, "l4s": 3}
 _SCHEDULER = {
     "fifo": layout.FIFO,
@@ -37,6 +39,9 @@ _SCHEDULER = {
     "dual_ts": layout.TIME_SHIFTED,
 }
 _HEADERS_TCP, _HEADERS_UDP = 66, 42
+#: Packets in Linux's receive window at first, how far it may grow by itself, and what it thinks a round trip brings.
+_FIRST_WINDOW = 45, 53
+_BEST_COPIED = 10
 
 _TIMES = ("ack_ns", "access_ns", "pace_ns", "timer_ns", "delack_ns", "stop_ns", "toggle_ns", "write_ns", "reorder_ns",
           "probe_ns", "rto_at_ns")  # fmt: skip
@@ -93,8 +98,8 @@ class Simulation:
     """
 
     def __init__(self, scenario: Scenario, *, record: bool = False, sample_s: float | None = 0.1) -> None:
-        if sample_s is not None and not sample_s > 0:
-            raise ParameterError(f"sample_s: {sample_s!r} has to be above 0")
+        if sample_s is not None:
+            number("sample_s", sample_s, above=0, low=_SHORTEST_S, high=LONG)
         self.scenario = scenario
         self._record = record
         self._sample_ns = None if sample_s is None else max(round(sample_s * 1e9), 1)
@@ -205,7 +210,9 @@ class Simulation:
             s[name] = NEVER
         for name in _LISTS:
             s[name] = -1
-        s["rack_order"] = s["end_ns"] = s["established_ns"] = -1
+        s["limited"] = True
+        for name in ("rack_order", "repeated_for", "probe_end", "timed_out_ns", "end_ns", "established_ns"):
+            s[name] = -1
         if self._taps is not None:
             s["isn"], s["irs"] = self._taps.isn, self._taps.irs
         addresses: dict[Any, dict[str, int]] = {}
@@ -257,9 +264,13 @@ class Simulation:
         s["max_window"] = spec.max_window
         s["delayed_ack"] = spec.delayed_ack
         s["quick_acks"] = spec.quick_acks
+        s["window"], s["window_clamp"] = _FIRST_WINDOW
+        s["best_copied"] = _BEST_COPIED
+        s["access_ns_per_byte"] = 8000 / spec.access_mbps if spec.access_mbps else 0
         s["ecn"] = _ECN[str(spec.ecn)]
         if not spec.is_udp:
             s["owns_recovery"] = spec.cca.owns_recovery
+            s["reduces_by_marks"] = spec.cca.reduces_by_marks
 
     @staticmethod
     def _tell_room(a: dict[str, np.ndarray]) -> None:
@@ -295,8 +306,10 @@ class Simulation:
             An algorithm failed.
         """
         end_ns = round(self.scenario.duration_s * 1e9)
-        until_ns = end_ns if until_s is None else min(round(until_s * 1e9), end_ns)
-        with _failures() as failures:
+        until_ns = end_ns
+        if until_s is not None:
+            until_ns = min(round(number("until_s", until_s, high=LONG) * 1e9), end_ns)
+        with _failures(self._arrays["port"]) as failures:
             while int(self._arrays["port"]["now_ns"][0]) < until_ns:
                 stop_ns = until_ns
                 if self._rates:
@@ -320,9 +333,9 @@ class Simulation:
                 a["places"], a["ack"], a["ingress"], a["egress"], a["drops"], until_ns, _SLICE,
             )  # fmt: skip
             if failures:
-                raise AlgorithmError(
-                    f"{type(failures[0]).__name__} in an algorithm: {failures[0]}"
-                ) from failures[0]
+                used = [type(f.cca) for f in self._flow_specs if not f.is_udp]
+                used += [type(q.aqm) for q in self.scenario.bottleneck.queue_list()]
+                raise AlgorithmError(explained_failure(failures[0], dict.fromkeys(used))) from failures[0]
             if status == PAUSED:
                 return
             if status == BROKEN:
@@ -399,6 +412,7 @@ class Simulation:
                 "marked_packets": s["ce"],
                 "min_rtt_ms": np.where(s["rtt_samples"] > 0, f["min_rtt_ns"] / 1e6, np.nan),
                 "mean_rtt_ms": np.where(s["rtt_samples"] > 0, mean_rtt, np.nan),
+                "latest_rtt_ms": np.where(s["rtt_samples"] > 0, f["latest_rtt_ns"] / 1e6, np.nan),
                 "cwnd_packets": f["cwnd"],
             }
         )
@@ -434,39 +448,42 @@ class Simulation:
         ParameterError
             There is no such flow or queue.
         """
-        if not 0 <= flow < len(self._flow_specs):
-            raise ParameterError(f"flow: {flow} is not there; there are {len(self._flow_specs)}, from 0")
-        if not 0 <= queue < len(self._arrays["queues"]):
-            raise ParameterError(
-                f"queue: {queue} is not there; there are {len(self._arrays['queues'])}, from 0"
-            )
+        self._check("flow", flow, len(self._flow_specs))
+        self._check("queue", queue, len(self._arrays["queues"]))
         self._arrays["senders"]["queue"][flow] = queue
+
+    @staticmethod
+    def _check(name: str, value: Any, n: int) -> None:
+        if not isinstance(value, int | np.integer) or not 0 <= value < n:
+            raise ParameterError(f"{name}: {value!r} is not there; there are {n}, from 0")
 
     def set_rate(self, rate_mbps: float) -> None:
         """From the next packet on the link has this rate."""
-        if not rate_mbps > 0:
-            raise ParameterError(f"rate_mbps: {rate_mbps!r} has to be above 0")
-        self._set_rate(self._arrays, rate_mbps)
+        self._set_rate(self._arrays, number("rate_mbps", rate_mbps, **RATE))
 
     def set_buffer(self, queue: int, packets: int | None = None, octets: int | None = None) -> None:
         """From now on `queue` has room for so many packets or bytes (None: as it is)."""
-        if packets is not None:
-            self._arrays["queues"]["limit_packets"][queue] = packets
-        if octets is not None:
-            self._arrays["queues"]["limit_bytes"][queue] = octets
+        self._check("queue", queue, len(self._arrays["queues"]))
+        for name, value, field in (("packets", packets, "limit_packets"), ("octets", octets, "limit_bytes")):
+            if value is not None:
+                self._arrays["queues"][field][queue] = whole(name, value, low=1)
 
     def set_weight(self, queue: int, weight: float) -> None:
         """From now on `queue` has this weight in round robin."""
-        if not weight > 0:
-            raise ParameterError(f"weight: {weight!r} has to be above 0")
+        self._check("queue", queue, len(self._arrays["queues"]))
+        weight = number("weight", weight, **WEIGHT)
         self._arrays["lines"]["quantum"][queue] = weight * self.scenario.bottleneck.quantum_bytes
 
     def aqm_state(self, queue: int = 0) -> Any:
         """The AQM's state record of a queue, to read and (as a control plane would) to write."""
+        self._check("queue", queue, len(self._arrays["queues"]))
         return next(s for i, s, _ in reversed(self._algorithms["queues"]) if i <= queue)[0]
 
     def cca_state(self, flow: int) -> Any:
         """The congestion control's state record of a flow."""
+        self._check("flow", flow, len(self._flow_specs))
+        if self._flow_specs[flow].is_udp:
+            raise ParameterError(f"flow: {flow} has no congestion control")
         return next(s for i, s, _ in self._algorithms["flows"] if i == flow)[0]
 
     # -- the end -------------------------------------------------------------------------------------------------------
@@ -546,8 +563,8 @@ def _as_dict(record: np.ndarray) -> dict[str, Any]:
 
 
 @contextmanager
-def _failures() -> Iterator[list[BaseException]]:
-    """What compiled functions raise cannot pass through the loop: Python reports it here instead."""
+def _failures(port: np.ndarray) -> Iterator[list[BaseException]]:
+    """What compiled functions raise cannot pass through the loop: Python reports it here, and the loop stops."""
     found: list[BaseException] = []
     before = sys.unraisablehook
 
@@ -557,7 +574,9 @@ def _failures() -> Iterator[list[BaseException]]:
             or unraisable.object is None
             or isinstance(unraisable.object, str)
         ):
-            found.append(unraisable.exc_value or RuntimeError(str(unraisable.err_msg)))
+            err = unraisable.exc_value or RuntimeError(str(unraisable.err_msg))
+            found.append(err.with_traceback(unraisable.exc_traceback))
+            port["broken"] = 0
         else:
             before(unraisable)
 
@@ -607,8 +626,8 @@ def simulate(
     if not isinstance(scenario, Scenario):
         raise ParameterError(f"scenario: {type(scenario).__name__} is not a Scenario")
     sim = Simulation(scenario, record=record, sample_s=sample_s)
-    if control is not None and not control_s > 0:
-        raise ParameterError(f"control_s: {control_s!r} has to be above 0")
+    if control is not None:
+        number("control_s", control_s, above=0, low=_SHORTEST_S, high=LONG)
     step_s = (
         control_s if control is not None else scenario.duration_s / 100 if progress else scenario.duration_s
     )

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
-import itertools
 import json
 import os
-import pickle
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,6 +17,7 @@ import pandas as pd
 
 from .. import __version__
 from .._atomic import replacing
+from .._pool import cores, in_processes
 from ..algorithm import Algorithm
 from ..errors import CCToolkitError, ParameterError
 from ..run import Run
@@ -62,7 +60,8 @@ def run_sweep(
     output : path
         A Parquet file; appears when all is done. Until then what is done is in ``OUTPUT.part``, and a sweep that was
         interrupted, however hard, goes on from there. A scenario found in an earlier `output` is not run again
-        either, so a grid may grow; one whose algorithms' code or whose `measure` changed is.
+        either, so a grid may grow; one whose algorithms or whose `measure` changed is: their code, the functions and
+        values of the same file or notebook they use, parameters' defaults and first values of the state.
     measure : function of Run
         Gives what to keep: a dict (one row), or a list of dicts or a DataFrame (several). :func:`run_summary`,
         :func:`flow_rows`, or your own, also from a notebook cell. Values are numbers, booleans, text or None.
@@ -83,6 +82,8 @@ def run_sweep(
     ------
     ParameterError, AlgorithmError
         A scenario does not run; the text says which. What was done stays done.
+    CCToolkitError
+        A worker process was killed. What was done stays done here too.
 
     Notes
     -----
@@ -96,36 +97,34 @@ def run_sweep(
         raise ParameterError(f"workers: {workers!r} is not a whole number of at least 1")
     jobs = [(dict(changes), scenario) for changes, scenario in scenarios]
     how = _fingerprint([measure, record, sample_s])
+    code: dict[type, Any] = {}
     keys = [
-        _fingerprint([scenario.to_toml(), _algorithms(scenario), how, __version__]) for _, scenario in jobs
+        _fingerprint([scenario.to_toml(), _algorithms(scenario, code), how, __version__])
+        for _, scenario in jobs
     ]
+    done = _finished(output)
     journal = output.with_name(output.name + ".part")
-    done = _finished(output) | _journalled(journal)
-    todo = {key: i for i, key in reversed(list(enumerate(keys))) if key not in done}
 
     from tqdm.auto import tqdm
 
     output.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        tqdm(
-            total=len(set(keys)), initial=len(set(keys)) - len(todo), unit="run", disable=not progress
-        ) as bar,
-        journal.open("a", encoding="utf-8") as handle,
-    ):
-        settings = (measure, record, sample_s)
-        order = {key: jobs[i] for key, i in sorted(todo.items(), key=lambda entry: entry[1])}
-        for key, rows in _results(order, settings, workers or _cores()):
-            done[key] = rows
-            _append(handle, {_SHA: key, "rows": rows})
-            bar.update()
-    table = _table(jobs, keys, done)
-    _write(table, output, jobs)
-    journal.unlink()
+    with journal.open("a", encoding="utf-8") as handle:
+        _reserve(handle, output)
+        done |= _journalled(journal)
+        order = {key: job for key, job in zip(keys, jobs, strict=True) if key not in done}
+        total = len(set(keys))
+        with (
+            tqdm(total=total, initial=total - len(order), unit="run", disable=not progress) as bar,
+            contextlib.closing(_results(order, (measure, record, sample_s), workers or cores())) as results,
+        ):
+            for key, rows in results:
+                done[key] = rows
+                _append(handle, {_SHA: key, "rows": rows})
+                bar.update()
+        table = _table(jobs, keys, done)
+        _write(table, output, jobs)
+        journal.unlink()
     return table
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 # ---- running ---------------------------------------------------------------------------------------------------------
@@ -133,7 +132,7 @@ def _cores() -> int:
 
 def _results(
     order: dict[str, tuple[dict[str, Any], Scenario]], settings: tuple[Any, ...], workers: int
-) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+) -> Generator[tuple[str, list[dict[str, Any]]], None, None]:
     if workers == 1 or len(order) <= 1:
         for key, (changes, scenario) in order.items():
             try:
@@ -141,34 +140,15 @@ def _results(
             except CCToolkitError as err:
                 raise type(err)(f"{_told(changes)}: {err}") from None
         return
-    from numba import cloudpickle  # also carries classes and functions of a notebook's cells
-
-    with ProcessPoolExecutor(min(workers, len(order)), mp_context=get_context("spawn")) as pool:
-        futures: dict[Future[Any], str] = {}
-        waiting = iter(order)
-        try:
-            while True:
-                for key in itertools.islice(waiting, 2 * workers - len(futures)):
-                    payload = cloudpickle.dumps((order[key][1], *settings))
-                    futures[pool.submit(_unpacked, payload)] = key
-                if not futures:
-                    return
-                for future in wait(futures, return_when=FIRST_COMPLETED).done:
-                    key = futures.pop(future)
-                    try:
-                        yield key, future.result()
-                    except BrokenProcessPool:
-                        raise CCToolkitError(
-                            "a worker process died (out of memory?); what was done is kept, so run it again"
-                        ) from None
-                    except CCToolkitError as err:
-                        raise type(err)(f"{_told(order[key][0])}: {err}") from None
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def _unpacked(payload: bytes) -> list[dict[str, Any]]:
-    return _one(*pickle.loads(payload))
+    jobs = ((scenario, *settings) for _, scenario in order.values())
+    keys = list(order)
+    with contextlib.closing(in_processes(_one, jobs, min(workers, len(order)))) as done:
+        for number, future in done:
+            key = keys[number]
+            try:
+                yield key, future.result()
+            except CCToolkitError as err:
+                raise type(err)(f"{_told(order[key][0])}: {err}") from None
 
 
 def _one(scenario: Scenario, measure: Measure, record: bool, sample_s: float | None) -> list[dict[str, Any]]:
@@ -210,30 +190,82 @@ def _fingerprint(parts: list[Any]) -> str:
     return hashlib.sha256(repr([_stable(part) for part in parts]).encode()).hexdigest()
 
 
-def _stable(value: Any) -> Any:
-    """Code by what it does, not by where it lies."""
-    if isinstance(value, types.FunctionType):
-        return [value.__qualname__, _stable(value.__code__), _stable(value.__defaults__ or ())]
+def _stable(value: Any, seen: set[Any] | None = None) -> Any:
+    """Code by what it does, not by where it lies. Functions that `seen` has are told by their name."""
+    seen = set() if seen is None else seen
+    function = getattr(value, "py_func", value)  # numba's functions have one
+    if isinstance(function, types.FunctionType):
+        return function.__qualname__ if function in seen else _stable_function(function, seen)
     if isinstance(value, types.CodeType):
-        return [value.co_code, value.co_names, [_stable(c) for c in value.co_consts]]
+        return [value.co_code, value.co_names, _stable(value.co_consts, seen)]
     if isinstance(value, tuple | list):
-        return [_stable(v) for v in value]
-    if callable(value):
-        return getattr(value, "__qualname__", type(value).__qualname__)
-    return value
+        return [_stable(v, seen) for v in value]
+    if isinstance(value, frozenset):  # `x in {"a", "b"}` in code; its order is another in each process
+        return sorted(repr(_stable(v, seen)) for v in value)
+    if isinstance(value, dict):
+        return [(str(k), _stable(v, seen)) for k, v in value.items()]
+    if isinstance(value, np.ndarray):
+        return [repr(value.dtype), value.shape, value.tobytes()]
+    if isinstance(value, functools.partial):
+        return _stable([value.func, value.args, value.keywords], seen)
+    if isinstance(value, types.MethodType):
+        return _stable([value.__func__, value.__self__], seen)
+    if isinstance(value, type | types.ModuleType | types.BuiltinFunctionType):
+        return value.__name__
+    if callable(value) and isinstance(type(value).__call__, types.FunctionType):
+        return _stable([type(value).__call__, vars(value)], seen)
+    return value if type(value).__repr__ is not object.__repr__ else type(value).__qualname__
 
 
-def _algorithms(scenario: Scenario) -> list[Any]:
-    """The code of all algorithms in a scenario."""
-    used: set[type] = {type(f.cca) for f in scenario.flows if not f.is_udp}
-    used |= {type(q.aqm) for q in scenario.bottleneck.queue_list()}
+def _stable_function(function: types.FunctionType, seen: set[Any]) -> list[Any]:
+    """A function with all it uses that its author may change: what its own file or notebook defines."""
+    seen.add(function)
+
+    def own(value: Any) -> bool:
+        return not callable(value) or getattr(value, "__module__", None) == function.__module__
+
+    def names(code: types.CodeType) -> Iterator[str]:
+        yield from code.co_names
+        for constant in code.co_consts:
+            if isinstance(constant, types.CodeType):
+                yield from names(constant)
+
+    scope = function.__globals__
+    used = {name: scope[name] for name in sorted(set(names(function.__code__)) & scope.keys())}
+    enclosed = []
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):  # not yet filled
+            enclosed.append(cell.cell_contents)
+    defaults = (function.__defaults__, function.__kwdefaults__)
+    parts = (function.__code__, defaults, {k: v for k, v in used.items() if own(v)}, enclosed)
+    return [function.__qualname__, _stable(parts, seen)]
+
+
+def _algorithms(scenario: Scenario, code: dict[type, Any]) -> list[Any]:
+    """All algorithms of a scenario: their code, kept in `code`, and what they start with."""
+    used: dict[Any, None] = dict.fromkeys(f.cca for f in scenario.flows if not f.is_udp)
+    used |= dict.fromkeys(q.aqm for q in scenario.bottleneck.queue_list())
+    for cls in {type(algorithm) for algorithm in used} - code.keys():
+        code[cls] = [cls.__qualname__, _stable([getattr(cls, event, None) for event in cls.events])]
     return [
-        [cls.__qualname__, *(_stable(getattr(cls, event, None)) for event in cls.events)]  # type: ignore[attr-defined]
-        for cls in sorted(used, key=lambda cls: cls.__qualname__)
+        [code[type(algorithm)], _stable([algorithm.parameter_record(), algorithm.state_record()])]
+        for algorithm in used
     ]
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def _reserve(handle: IO[str], output: Path) -> None:
+    """Two sweeps at a time would take each other's place."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise ParameterError(f"output: another sweep is writing {output}") from None
 
 
 def _append(handle: IO[str], entry: dict[str, Any]) -> None:

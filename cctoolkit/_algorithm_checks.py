@@ -1,0 +1,144 @@
+"""What compiles but is a mistake in an AQM or a congestion control: found in the typed code, said with its line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba.core import ir, types
+from numba.core.analysis import compute_cfg_from_blocks
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import AnalysisPass, register_pass
+from numba.core.ir_utils import find_callname, get_definition, guard
+from numba.core.typed_passes import NopythonTypeInference
+
+__all__ = ["CheckingCompiler", "Mistake"]
+
+#: What functions may set of their arguments, state and statistics apart.
+WRITABLE = {
+    "p": (),
+    "queue": ("probability",),
+    "packet": ("label",),
+    "flow": ("cwnd", "ssthresh", "pacing_bps"),
+    "ack": (),
+}
+
+
+class Mistake(Exception):
+    """A line, and what is wrong with it."""
+
+    def __init__(self, line: int, text: str) -> None:
+        super().__init__(text)
+        self.line, self.text = line, text  # numba writes into args
+
+
+@register_pass(mutates_CFG=False, analysis_only=True)
+class _Checks(AnalysisPass):
+    _name = "cctoolkit_checks"
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def run_pass(self, state: Any) -> bool:
+        code = state.func_ir
+        if not compute_cfg_from_blocks(code.blocks).exit_points():
+            raise Mistake(code.loc.line, "never comes back: a loop without an end")
+        _check_locals(state)
+        for block in code.blocks.values():
+            for statement in block.body:
+                if isinstance(statement, ir.SetAttr):
+                    _check_set(state, statement)
+                elif isinstance(statement, ir.Return):
+                    _check_return(state, statement)
+                elif isinstance(statement, ir.Print):
+                    raise Mistake(
+                        statement.loc.line,
+                        "print is called for every packet: count in Stats, or show a number over time in "
+                        "queue.probability or the flow's window",
+                    )
+                elif isinstance(statement, ir.Assign) and isinstance(statement.value, ir.Expr):
+                    _check_expression(state, statement.value)
+        return False
+
+
+def _check_locals(state: Any) -> None:
+    """Variables that are set, never read, and called like a field."""
+    written: dict[str, int] = {}
+    read = set()
+    for block in state.func_ir.blocks.values():
+        for statement in block.body:
+            if isinstance(statement, ir.Assign):
+                written.setdefault(statement.target.unversioned_name, statement.loc.line)
+                value = statement.value
+                used = [value] if isinstance(value, ir.Var) else getattr(value, "list_vars", list)()
+            else:
+                used = [] if isinstance(statement, ir.Del) else statement.list_vars()
+            read |= {variable.unversioned_name for variable in used}
+    for name, line in written.items():
+        for argument, kind in zip(state.func_ir.arg_names, state.args, strict=True):
+            if name not in read and isinstance(kind, types.Record) and name in kind.fields:
+                raise Mistake(
+                    line, f"{name} is set and never read: {argument}.{name} is what stays and what counts"
+                )
+
+
+def _check_set(state: Any, statement: Any) -> None:
+    argument = guard(get_definition, state.func_ir, statement.target)
+    name = argument.name if isinstance(argument, ir.Arg) else ""
+    may = WRITABLE.get(name, (statement.attr,))
+    if statement.attr not in may:
+        what = f"of {name} only {', '.join(may)} may be set" if may else f"{name} may be read only"
+        raise Mistake(statement.loc.line, what)
+    record, value = state.typemap[statement.target.name], state.typemap[statement.value.name]
+    if (
+        isinstance(record, types.Record)
+        and isinstance(record.typeof(statement.attr), types.Integer)
+        and isinstance(value, types.Float)
+        and not statement.attr.endswith("_ns")  # less than a nanosecond is no loss
+    ):
+        raise Mistake(
+            statement.loc.line,
+            f"{statement.attr} begins as a whole number and would lose the fraction: let it begin with a decimal "
+            f"point ({statement.attr} = 0.0), or write int(…)",
+        )
+
+
+def _check_return(state: Any, statement: Any) -> None:
+    if state.return_type == types.none:
+        return
+    cast = guard(get_definition, state.func_ir, statement.value)
+    kind = state.typemap[cast.value.name]
+    value = getattr(kind, "literal_value", 0)
+    given = (
+        "True or False"
+        if isinstance(kind, types.Boolean)
+        else "a fraction"
+        if isinstance(kind, types.Float)
+        else ""
+    )
+    if given or value not in range(4):
+        raise Mistake(statement.loc.line, f"must return PASS, MARK or DROP, not {given or value}")
+
+
+def _check_expression(state: Any, expression: Any) -> None:
+    if expression.op == "binop":
+        kinds = [state.typemap[v.name] for v in (expression.lhs, expression.rhs)]
+        if sum(isinstance(k, types.UnicodeType | types.StringLiteral) for k in kinds) == 1:
+            raise Mistake(expression.loc.line, "a number is compared with text")
+    if expression.op == "call":
+        _, module = guard(find_callname, state.func_ir, expression) or (None, None)
+        if module in ("random", "numpy.random"):
+            raise Mistake(
+                expression.loc.line,
+                "these random numbers do not follow from the scenario's seed: write random(queue) in an AQM, "
+                "random(flow) in a congestion control",
+            )
+
+
+class CheckingCompiler(CompilerBase):
+    """Numba's usual passes, and the checks as soon as types are known."""
+
+    def define_pipelines(self) -> list[Any]:
+        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        passes.add_pass_after(_Checks, NopythonTypeInference)
+        passes.finalize()
+        return [passes]
