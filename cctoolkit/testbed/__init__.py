@@ -1,0 +1,14 @@
+"""The same scenario on real Linux TCP: out come captures.
+
+:func:`run_testbed` runs a :class:`~cctoolkit.Scenario` on real kernel code and leaves a directory that
+:func:`cctoolkit.load_run` opens. Backends: ``uml`` (virtual time, no root, the same bytes for the same seed), ``netns``
+(the host's kernel in real time, root), ``mininet``.
+"""
+
+from __future__ import annotations
+
+from .errors import TestbedError
+from .sweep import run_testbed_sweep
+from .testbed import run_testbed
+
+__all__ = ["TestbedError", "run_testbed", "run_testbed_sweep"]

@@ -1,0 +1,373 @@
+"""What each backend of the testbed needs on this machine, what is missing, and how to get it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import ParameterError, TestbedUnavailableError
+from . import kernel, traffic
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from .plan import Plan
+
+__all__ = ["BACKENDS", "Finding", "examine", "host_qdiscs", "require", "require_kernel", "table"]
+
+BACKENDS = ("uml", "netns", "mininet")
+#: Packages that have a program, on Debian (and its kin) and on Fedora (and its kin).
+_PACKAGES = {
+    "ip": ("iproute2", "iproute"),
+    "tc": ("iproute2", "iproute-tc"),
+    "tcpdump": ("tcpdump", "tcpdump"),
+    "mount": ("mount", "util-linux-core"),
+    "unshare": ("util-linux", "util-linux-core"),
+    "nsenter": ("util-linux", "util-linux-core"),
+    "cc": ("gcc libc6-dev", "gcc"),
+    "make": ("make", "make"),
+    "gcc": ("gcc libc6-dev", "gcc"),
+    "ld": ("binutils", "binutils"),
+    "flex": ("flex", "flex"),
+    "bison": ("bison", "bison"),
+    "bc": ("bc", "bc"),
+    "patch": ("patch", "patch"),
+    "tar": ("tar", "tar"),
+    "xz": ("xz-utils", "xz"),
+}
+_MININET = "apt-get install mininet | https://github.com/mininet/mininet"
+#: Queue disciplines that a scenario may need, with the least ``tc`` wants to hear of each.
+_QDISCS = {
+    **dict.fromkeys(("htb", "netem", "pfifo", "bfifo", "codel", "fq_codel", "pie", "fq_pie"), ""),
+    **dict.fromkeys(("red", "choke"), "limit 100000 avpkt 1000 bandwidth 10mbit"),
+    **dict.fromkeys(("fq", "sfq", "sfb", "cake", "dualpi2", "drr", "prio"), ""),
+}
+_KERNEL_HELP = (
+    "a distribution's kernel has it as a module (Debian: linux-image-amd64, Fedora: kernel-modules-extra)"
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that a backend needs.
+
+    Attributes
+    ----------
+    backend : str
+    what : str
+        Such as ``"tcpdump"`` or ``"kernel"``.
+    good : bool
+        It is there.
+    needed : bool
+        Without it the backend does not run at all; False: without it some scenarios do not, or it is needed only to
+        build something that is missing.
+    said : str
+        Where it is, or what is wrong.
+    get : str
+        How to get it; empty if it is there.
+    """
+
+    backend: str
+    what: str
+    good: bool
+    needed: bool
+    said: str
+    get: str = ""
+
+
+def examine(backends: Sequence[str] = BACKENDS) -> list[Finding]:
+    """What is there and what is missing, backend by backend; takes a second.
+
+    Parameters
+    ----------
+    backends : sequence of str
+        Of ``"uml"``, ``"netns"``, ``"mininet"``.
+
+    Raises
+    ------
+    ParameterError
+        No such backend.
+    """
+    found: list[Finding] = []
+    for backend in backends:
+        if backend not in BACKENDS:
+            raise ParameterError(f"backend: {backend!r} is none of {', '.join(BACKENDS)}")
+        found += _EXAMINERS[backend]()
+    return found
+
+
+def require(backend: str) -> None:
+    """Do nothing if a backend can run here.
+
+    Raises
+    ------
+    TestbedUnavailableError
+        Names what is missing and how to get it.
+    """
+    missing = [f for f in examine([backend]) if f.needed and not f.good]
+    if missing:
+        raise TestbedUnavailableError(
+            f"{backend}: "
+            + "; ".join(f"{f.what}: {f.said}" + (f" ({f.get})" if f.get else "") for f in missing)
+        )
+
+
+def require_kernel(backend: str, plan: Plan, *, spare: Sequence[str] = ()) -> None:
+    """Do nothing if the host's kernel has a plan's congestion controls and queue disciplines (but those in `spare`).
+
+    Raises
+    ------
+    TestbedUnavailableError
+        Names what it lacks.
+    """
+    kernel_is = f"{backend}: kernel {platform.release()} has"
+    hint = "(the uml backend brings its own kernel)"
+    has = host_qdiscs()
+    for host in plan.hosts.values():
+        for kind in filter(None, map(added_qdisc, host.tc)):
+            if kind not in has and kind not in spare:
+                raise TestbedUnavailableError(
+                    f"{kernel_is} no queue discipline {kind!r}; it has {' '.join(sorted(has))} {hint}"
+                )
+    ccas = host_ccas()
+    for flow in plan.flows:
+        if not flow.is_udp and flow.cca not in ccas and not _load_module(f"tcp_{flow.cca}"):
+            raise TestbedUnavailableError(
+                f"{kernel_is} no congestion control {flow.cca!r}; it has {' '.join(sorted(ccas))} {hint}"
+            )
+
+
+def added_qdisc(line: str) -> str | None:
+    """The queue discipline that a line for ``tc -batch`` adds."""
+    words = line.split()
+    if words[:2] != ["qdisc", "add"]:
+        return None
+    rest = iter(words[2:])
+    for word in rest:
+        if word in ("dev", "parent", "handle"):
+            next(rest, None)
+        elif word not in ("root", "clsact", "ingress"):
+            return word
+    return None
+
+
+def _load_module(name: str) -> bool:
+    try:
+        return subprocess.run(["modprobe", "-q", name], capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+def table(findings: Sequence[Finding]) -> Table:
+    """Findings for a terminal."""
+    from rich.table import Table
+    from rich.text import Text
+
+    out = Table(title="testbed", title_justify="left")
+    for heading in ("backend", "what", "", "found", "how to get it"):
+        out.add_column(heading, overflow="fold")
+    last = ""
+    for f in findings:
+        mark = Text("yes", "green") if f.good else Text("no", "red") if f.needed else Text("no", "yellow")
+        cells = (f.backend if f.backend != last else "", f.what, mark, f.said, f.get)
+        out.add_row(*(Text(x) if isinstance(x, str) else x for x in cells), end_section=False)
+        last = f.backend
+    for backend in dict.fromkeys(f.backend for f in findings):
+        lacks = [f.what for f in findings if f.backend == backend and f.needed and not f.good]
+        out.add_section()
+        out.add_row(
+            backend, Text("cannot run here" if lacks else "can run here", "bold"), "", ", ".join(lacks), ""
+        )
+    return out
+
+
+# ---- what is looked at -----------------------------------------------------------------------------------------------
+
+
+def _program(backend: str, name: str, *, needed: bool = True, also: str = "") -> Finding:
+    where = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
+    if where:
+        return Finding(backend, name, True, needed, where)
+    return Finding(backend, name, False, needed, f"not found{also}", _get(name))
+
+
+def _get(program: str) -> str:
+    if program not in _PACKAGES:
+        return _MININET
+    debian, fedora = _PACKAGES[program]
+    return f"apt-get install {debian} | dnf install {fedora}"
+
+
+def _linux(backend: str) -> Finding:
+    machine = f"{platform.system()} {platform.machine()}"
+    good = sys.platform.startswith("linux") and (backend != "uml" or platform.machine() == "x86_64")
+    wanted = "Linux on x86_64" if backend == "uml" else "Linux"
+    return Finding(
+        backend, "machine", good, True, machine, "" if good else f"{wanted}, for example in a virtual machine"
+    )
+
+
+def _traffic(backend: str) -> Finding:
+    try:
+        return Finding(backend, "traffic program", True, True, str(traffic.binary()))
+    except TestbedUnavailableError as err:
+        return Finding(backend, "traffic program", False, True, str(err), _get("cc"))
+
+
+def _uml() -> Iterator[Finding]:
+    yield _linux("uml")
+    try:
+        found = kernel.find_kernel()
+        kernel.check_kernel(found)
+        yield Finding(
+            "uml", "kernel", True, True, f"{found.version}, sha256 {found.sha256[:12]}, {found.path}"
+        )
+        built = True
+    except TestbedUnavailableError as err:
+        yield Finding("uml", "kernel", False, True, str(err), "cct testbed build")
+        built = False
+    for name in ("ip", "tc", "tcpdump", "mount"):
+        yield _program("uml", name)
+    yield _traffic("uml")
+    if built:
+        return
+    for name in kernel.BUILD_TOOLS:
+        yield _program(
+            "uml", name, needed=False, also=f"; `cct testbed build` needs it: {kernel.BUILD_TOOLS[name]}"
+        )
+    try:
+        yield Finding("uml", "Linux source", True, False, str(kernel.installed_source()))
+    except TestbedUnavailableError as err:
+        get = "apt-get install linux-source-6.12 | a tree of 6.12 or newer from kernel.org"
+        yield Finding("uml", "Linux source", False, False, str(err).split(":")[0], get)
+
+
+def _root(backend: str) -> Finding:
+    good = os.geteuid() == 0
+    return Finding(
+        backend, "root", good, True, "root" if good else f"user {os.geteuid()}", "" if good else "sudo"
+    )
+
+
+def _namespaces(backend: str) -> Finding:
+    done = subprocess.run(["unshare", "--net", "true"], capture_output=True, text=True, check=False)
+    said = "can be made" if done.returncode == 0 else done.stderr.strip() or "cannot be made"
+    get = "" if done.returncode == 0 else "a container needs CAP_SYS_ADMIN and CAP_NET_ADMIN (--privileged)"
+    return Finding(backend, "namespaces", done.returncode == 0, True, said, get)
+
+
+def host_qdiscs() -> set[str]:
+    """Queue disciplines the host's kernel has; empty where they cannot be tried (no root, no ``tc``).
+
+    Each is tried in a namespace of its own, so that nothing else is touched; the kernel loads modules for that.
+    """
+    lines = [
+        f"tc qdisc add dev p root {k} {a} && echo {k}; tc qdisc del dev p root" for k, a in _QDISCS.items()
+    ]
+    script = "ip link add p type veth peer name q\n" + "\n".join(lines)
+    try:
+        done = subprocess.run(
+            ["unshare", "--net", "sh", "-c", script],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        return set()
+    return set(done.stdout.split())
+
+
+def _qdiscs(backend: str) -> Iterator[Finding]:
+    has = host_qdiscs()
+    release = platform.release()
+    yield Finding(
+        backend, "htb", "htb" in has, True, f"kernel {release}", "" if "htb" in has else _KERNEL_HELP
+    )
+    if "netem" in has:
+        yield Finding(backend, "netem", True, False, f"kernel {release}")
+    elif backend == "netns" and Path("/dev/net/tun").exists():
+        said = f"kernel {release} has none: packets on their way back are delayed through /dev/net/tun instead, all "
+        said += "of the round trip there; no loss and no jitter"
+        yield Finding(backend, "netem", False, False, said, _KERNEL_HELP)
+    else:
+        yield Finding(
+            backend,
+            "netem",
+            False,
+            False,
+            f"kernel {release} has none: no rtt_ms, no loss, no jitter",
+            _KERNEL_HELP,
+        )
+    others = [k for k in _QDISCS if k not in ("htb", "netem")]
+    lacks = [k for k in others if k not in has]
+    said = f"has {' '.join(k for k in others if k in has) or 'none'}" + (
+        f"; not {' '.join(lacks)}" if lacks else ""
+    )
+    yield Finding(backend, "queue disciplines", not lacks, False, said, _KERNEL_HELP if lacks else "")
+
+
+def host_ccas() -> set[str]:
+    """Congestion controls the host's kernel has loaded; others may come as modules."""
+    try:
+        return set(Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split())
+    except OSError:
+        return set()
+
+
+def _ccas(backend: str) -> Finding:
+    has = host_ccas()
+    return Finding(
+        backend,
+        "congestion controls",
+        bool(has),
+        False,
+        f"{' '.join(sorted(has))}, and what modules there are",
+    )
+
+
+def _netns() -> Iterator[Finding]:
+    yield _linux("netns")
+    yield _root("netns")
+    for name in ("ip", "tc", "tcpdump", "unshare"):
+        yield _program("netns", name)
+    yield _traffic("netns")
+    if shutil.which("unshare"):
+        yield _namespaces("netns")
+        yield from _qdiscs("netns")
+    yield _ccas("netns")
+
+
+def _mininet() -> Iterator[Finding]:
+    yield _linux("mininet")
+    yield _root("mininet")
+    for name in ("ip", "tc", "tcpdump", "unshare", "nsenter", "mnexec"):
+        yield _program("mininet", name)
+    python = mininet_python()
+    said = f"of {python}" if python else "no Python that has it"
+    yield Finding("mininet", "mininet package", python is not None, True, said, "" if python else _MININET)
+    yield _traffic("mininet")
+    if shutil.which("unshare"):
+        yield from _qdiscs("mininet")
+    yield _ccas("mininet")
+
+
+def mininet_python() -> str | None:
+    """A Python that has Mininet's package: this one, or the system's."""
+    for python in dict.fromkeys((sys.executable, "/usr/bin/python3")):
+        if not os.access(python, os.X_OK):
+            continue
+        done = subprocess.run([python, "-c", "import mininet.net"], capture_output=True, check=False)
+        if done.returncode == 0:
+            return python
+    return None
+
+
+_EXAMINERS: dict[str, Callable[[], Iterator[Finding]]] = {"uml": _uml, "netns": _netns, "mininet": _mininet}

@@ -1,0 +1,411 @@
+"""The kernel of the ``uml`` backend: where it is, and how it is made.
+
+User Mode Linux with time-travel, one program without modules: every congestion control and queueing discipline of the
+tree it is made from. On top of the tree come the symbols in ``kernel/config`` and ``kernel/patch``, which makes all
+randomness of the guest follow from the environment variable UMLSEED (without it, nothing changes) and lets it count
+time in milliseconds as usual kernels do instead of hundredths of a second, so that what Linux does by jiffies
+(PIE's probability, delayed acknowledgements) is as fine as elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from .._atomic import replacing
+from ..errors import ParameterError, TestbedUnavailableError
+from .traffic import cache_directory
+
+__all__ = ["BUILD_TOOLS", "Kernel", "build_kernel", "check_kernel", "find_kernel", "missing_build_tools"]
+
+#: Names a kernel to be used instead of those in the cache.
+VARIABLE = "CCTOOLKIT_UML_KERNEL"
+OLDEST = (6, 12)
+#: What a build needs beside a usual shell: program, and what it is for.
+BUILD_TOOLS = {
+    "make": "runs the build",
+    "gcc": "C compiler",
+    "ld": "linker",
+    "flex": "makes the configuration's scanner",
+    "bison": "makes the configuration's parser",
+    "bc": "computes time constants",
+    "patch": "applies the testbed's patch",
+    "tar": "unpacks the source",
+    "xz": "unpacks the source",
+}
+_HERE = Path(__file__).with_name("kernel")
+_SOURCES = Path("/usr/src")
+#: Without these there is no testbed.
+_NEEDED = (
+    *(
+        "UML_TIME_TRAVEL_SUPPORT",
+        "HIGH_RES_TIMERS",
+        "HOSTFS",
+        "MAGIC_SYSRQ",
+        "NET_NS",
+        "PACKET",
+        "VETH",
+        "IPV6",
+    ),
+    *("NET_SCH_HTB", "NET_SCH_NETEM", "TCP_CONG_CUBIC"),
+)
+_NAMES = {"KBUILD_BUILD_USER": "cctoolkit", "KBUILD_BUILD_HOST": "cctoolkit", "KBUILD_BUILD_VERSION": "1"}
+#: Steps that a build of 6.12 announces, for the progress bar.
+_STEPS = 1330
+_ROOM_BYTES = 3 * 10**9
+_SIGTERM_AT_PARENTS_DEATH = (1, signal.SIGTERM)  # prctl(PR_SET_PDEATHSIG, …)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel that can be run.
+
+    Attributes
+    ----------
+    path : Path
+    sha256 : str
+        Of the file. With the seed and the scenario it decides every packet of a run.
+    version : str
+        What it calls itself, such as ``"6.12.117-cct"``.
+    """
+
+    path: Path
+    sha256: str
+    version: str
+
+
+def find_kernel() -> Kernel:
+    """The kernel to use: ``$CCTOOLKIT_UML_KERNEL``, else the newest that :func:`build_kernel` left in the cache.
+
+    Raises
+    ------
+    TestbedUnavailableError
+        There is none, or it is no User Mode Linux kernel.
+    """
+    named = os.environ.get(VARIABLE)
+    if named:
+        return _kernel(Path(named))
+    built = sorted(
+        (p for p in (cache_directory() / "kernel").glob("linux-*") if p.suffix != ".json"),
+        key=lambda p: (_numbers(p.name), p.stat().st_mtime_ns),
+    )
+    if not built:
+        raise TestbedUnavailableError(
+            f"no User Mode Linux kernel: `cct testbed build` makes one, or set {VARIABLE} to the file of one"
+        )
+    return _kernel(built[-1])
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    found = re.search(r"\d+(?:\.\d+)*", text)
+    return tuple(int(x) for x in found[0].split(".")) if found else ()
+
+
+def _kernel(path: Path) -> Kernel:
+    try:
+        sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+        said = subprocess.run(
+            [path, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+        )
+        version = said.stdout.split()
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError) as err:
+        reason = err.strerror if isinstance(err, OSError) else "it does not say its version"
+        raise TestbedUnavailableError(f"{path}: no User Mode Linux kernel: {reason}") from None
+    if said.returncode or len(version) != 1 or not _numbers(version[0]):
+        raise TestbedUnavailableError(f"{path}: no User Mode Linux kernel: it does not say its version")
+    return Kernel(path, sha256, version[0])
+
+
+def check_kernel(kernel: Kernel) -> None:
+    """Boot a kernel until its first program has run; takes less than a second.
+
+    Raises
+    ------
+    TestbedUnavailableError
+        It does not run here (a sandbox without ptrace, no memory file that can be executed, …); with what it said.
+    """
+    command = (
+        *(kernel.path, "rootfstype=hostfs", "rootflags=/", "ro", "mem=256M", "init=/bin/true"),
+        *("con=null", "con0=null,fd:1", "panic=-1", "seccomp=auto", "time-travel=inf-cpu"),
+    )
+    with tempfile.TemporaryDirectory() as home:
+        try:
+            said = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=os.environ | {"HOME": home, "UMLSEED": "1"},
+                start_new_session=True,
+                timeout=60,
+                check=False,
+            ).stdout.decode(errors="replace")
+        except subprocess.TimeoutExpired:
+            raise TestbedUnavailableError(f"{kernel.path}: does not boot within a minute") from None
+        except OSError as err:
+            raise TestbedUnavailableError(f"{kernel.path}: {err.strerror}") from None
+    if "exitcode=0x00000000" not in said:  # of its first program, whose end is the kernel's
+        lines = [x.strip() for x in said.splitlines() if x.strip()]
+        telling = [x for x in lines if re.search(r"panic|fail|denied|not permitted|error", x, re.IGNORECASE)]
+        what = (telling or lines[-1:] or ["it said nothing"])[0]
+        raise TestbedUnavailableError(f"{kernel.path}: does not boot here: {what}")
+
+
+# ---- building --------------------------------------------------------------------------------------------------------
+
+
+def missing_build_tools() -> list[str]:
+    """Programs of :data:`BUILD_TOOLS` that are not there."""
+    return [name for name in BUILD_TOOLS if shutil.which(name) is None]
+
+
+def build_kernel(
+    source: str | os.PathLike[str] | None = None, *, jobs: int | None = None, progress: bool | None = None
+) -> Kernel:
+    """Make a kernel and keep it in the cache.
+
+    The build has low priority, works in a directory of its own, which is removed whatever happens, and leaves the
+    source as it is. The same source and compiler give the same kernel. Beside it lies a ``.json`` with its hash and
+    what it was made from.
+
+    Parameters
+    ----------
+    source : path, optional
+        An unpacked Linux tree of 6.12 or newer, or a tar archive of one. Without it, the newest of Debian's
+        ``linux-source-*`` packages under ``/usr/src``.
+    jobs : int, optional
+        Compilers at once; without it, one a core.
+    progress : bool, optional
+        Show a bar; without it, if standard error is a terminal.
+
+    Returns
+    -------
+    Kernel
+
+    Raises
+    ------
+    ParameterError
+        `source` is no Linux source, or too old.
+    TestbedUnavailableError
+        A tool is missing, or the build failed; names the tool, or what the compiler said and the log.
+    """
+    missing = missing_build_tools()
+    if missing:
+        raise TestbedUnavailableError(
+            f"no {', '.join(missing)}: install what is missing (Debian: apt-get install build-essential flex bison bc "
+            "patch xz-utils; Fedora: dnf install gcc make flex bison bc patch xz)"
+        )
+    where = Path(source) if source is not None else installed_source()
+    folder = cache_directory() / "kernel"
+    folder.mkdir(parents=True, exist_ok=True)
+    room = shutil.disk_usage(folder).free
+    if room < _ROOM_BYTES:
+        raise TestbedUnavailableError(
+            f"{folder}: {room / 1e9:.1f} GB free, a build needs {_ROOM_BYTES / 1e9:.0f} GB"
+        )
+    with _building(folder) as work:
+        tree = _tree(where, work)
+        version = _version(tree, where)
+        _call(["patch", "-p1", "--forward", "--batch", "-i", str(_HERE / "patch")], tree, work / "log",
+              f"{where}: Linux {version} is not what the testbed's patch was made for")  # fmt: skip
+        without = _configure(tree, work)
+        _make(tree, work / "log", folder / "build.log", jobs or os.cpu_count() or 1, progress)
+        kernel = _kernel(tree / "linux")
+        path = folder / f"linux-{kernel.version}-{kernel.sha256[:12]}"
+        about = {
+            "sha256": kernel.sha256,
+            "version": kernel.version,
+            "source": where.name,
+            "config_sha256": hashlib.sha256((_HERE / "config").read_bytes()).hexdigest(),
+            "patch_sha256": hashlib.sha256((_HERE / "patch").read_bytes()).hexdigest(),
+            "compiler": _first_line(["gcc", "--version"]),
+            "without": without,
+        }
+        with replacing(path.with_name(f"{path.name}.json")) as tmp:
+            tmp.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+        with replacing(path) as tmp:
+            shutil.copyfile(tree / "linux", tmp)
+            tmp.chmod(0o755)
+        path.chmod(0o755)
+    return Kernel(path, kernel.sha256, kernel.version)
+
+
+def installed_source() -> Path:
+    """The newest Linux source of Debian's packages: an archive, or a directory where somebody unpacked it.
+
+    Raises
+    ------
+    TestbedUnavailableError
+        There is none.
+    """
+    found = [p for p in _SOURCES.glob("linux-source-*.tar.*") if _numbers(p.name) >= OLDEST]
+    found += [p.parent for p in _SOURCES.glob("linux-source-*/Makefile") if _numbers(p.parent.name) >= OLDEST]
+    if not found:
+        raise TestbedUnavailableError(
+            "no Linux source: install Debian's package (apt-get install linux-source-6.12, or newer), or unpack a tree "
+            "of 6.12 or newer from kernel.org and name its directory"
+        )
+    return max(found, key=lambda p: (_numbers(p.name), p.is_dir()))
+
+
+@contextlib.contextmanager
+def _building(folder: Path) -> Iterator[Path]:
+    """A directory to build in; one build at a time, which first removes what a killed one left."""
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise TestbedUnavailableError(f"{folder}: another build is under way") from None
+        for left in folder.glob("build-*.tmp"):
+            shutil.rmtree(left, ignore_errors=True)
+        work = Path(tempfile.mkdtemp(prefix="build-", suffix=".tmp", dir=folder))
+        try:
+            yield work
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def _tree(where: Path, work: Path) -> Path:
+    """A copy of the source that may be changed."""
+    tree = work / "linux"
+    if where.is_dir():
+        if not (where / "arch" / "um" / "Kconfig").is_file():
+            raise ParameterError(f"source: {where} is not a Linux source tree (no arch/um/Kconfig)")
+        # What a build of the user's own left in the tree would be taken for ours.
+        ignore = shutil.ignore_patterns(".git", "*.o", "*.a", "*.ko", "*.cmd", "vmlinux*")
+        shutil.copytree(where, tree, symlinks=True, ignore=ignore)
+        for left in (".config", "include/config", "include/generated", "arch/um/include/generated"):
+            path = tree / left
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+        return tree
+    if not where.is_file():
+        raise ParameterError(f"source: {where} is not there")
+    tree.mkdir()
+    unpack = ["tar", "-x", "-f", str(where.resolve()), "--strip-components=1"]
+    _call(unpack, tree, work / "log", f"{where}: not a tar archive", ParameterError)
+    if not (tree / "arch" / "um" / "Kconfig").is_file():
+        raise ParameterError(f"source: {where} is not an archive of a Linux source tree (no arch/um/Kconfig)")
+    return tree
+
+
+def _version(tree: Path, where: Path) -> str:
+    text = (tree / "Makefile").read_text(encoding="utf-8", errors="replace")
+    parts = [
+        re.search(rf"^{key} = *(\d+)$", text, re.MULTILINE) for key in ("VERSION", "PATCHLEVEL", "SUBLEVEL")
+    ]
+    version = ".".join(found[1] for found in parts if found)
+    if _numbers(version)[:2] < OLDEST:
+        raise ParameterError(f"source: {where} is Linux {version or '?'}; the testbed needs 6.12 or newer")
+    return version
+
+
+def _configure(tree: Path, work: Path) -> list[str]:
+    """Write the configuration; returns the symbols this tree does not have."""
+    _call(["make", "ARCH=um", f"KCONFIG_ALLCONFIG={_HERE / 'config'}", "allnoconfig"], tree, work / "log",
+          "the kernel's configuration failed")  # fmt: skip
+    wanted = re.findall(r"^CONFIG_(\w+)=y$", (_HERE / "config").read_text(encoding="utf-8"), re.MULTILINE)
+    has = set(re.findall(r"^CONFIG_(\w+)=y$", (tree / ".config").read_text(encoding="utf-8"), re.MULTILINE))
+    missing = [name for name in _NEEDED if name not in has]
+    if missing:
+        raise TestbedUnavailableError(
+            f"this Linux source cannot have CONFIG_{missing[0]}, which the testbed needs"
+        )
+    return [name for name in wanted if name not in has]
+
+
+def _die_with_parent() -> Callable[[], None]:
+    libc = ctypes.CDLL(None)
+
+    def in_child() -> None:
+        libc.prctl(*_SIGTERM_AT_PARENTS_DEATH)
+        os.nice(15)
+
+    return in_child
+
+
+@contextlib.contextmanager
+def _process(command: list[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process with low priority that ends with its children when this block does, or this process."""
+    environment = {
+        k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "ARCH", "CROSS_COMPILE", "LLVM")
+    }
+    environment |= _NAMES | {"KBUILD_BUILD_TIMESTAMP": "1970-01-01", "LC_ALL": "C"}
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        preexec_fn=_die_with_parent(),  # noqa: PLW1509 (it calls prctl and nice)
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        process.wait()
+
+
+def _call(
+    command: list[str], folder: Path, log: Path, failed: str, error: type[Exception] = TestbedUnavailableError
+) -> None:
+    with _process(command, folder) as process:
+        assert process.stdout is not None
+        said = process.stdout.read()
+        status = process.wait()
+    log.write_bytes(said)
+    if status:
+        lines = [x for x in said.decode(errors="replace").splitlines() if x.strip()]
+        raise error(f"{failed}: {lines[-1].strip() if lines else f'{command[0]} ended with {status}'}")
+
+
+def _make(tree: Path, log: Path, kept_log: Path, jobs: int, progress: bool | None) -> None:
+    from tqdm.auto import tqdm
+
+    show = sys.stderr.isatty() if progress is None else progress
+    last: deque[str] = deque(maxlen=200)
+    command = ["make", "ARCH=um", "CC=gcc", f"-j{jobs}", "linux"]
+    with (
+        _process(command, tree) as process,
+        log.open("wb") as file,
+        tqdm(total=_STEPS, unit="step", desc="kernel", disable=not show, leave=False) as bar,
+    ):
+        assert process.stdout is not None
+        for line in process.stdout:
+            file.write(line)
+            last.append(line.decode(errors="replace").strip())
+            if line.startswith(b"  ") and bar.n < _STEPS:
+                bar.update()
+        status = process.wait()
+    if status:
+        with replacing(kept_log) as tmp:
+            shutil.copyfile(log, tmp)
+        telling = [x for x in last if re.search(r"error|No space left|Killed", x, re.IGNORECASE)]
+        what = (telling or list(last)[-1:] or ["it said nothing"])[0]
+        raise TestbedUnavailableError(f"the kernel's build failed: {what} (all of it: {kept_log})")
+
+
+def _first_line(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return (done.stdout.splitlines() or [""])[0]

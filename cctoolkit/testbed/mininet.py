@@ -1,0 +1,155 @@
+"""Real time, the papers' own way: the same plan with Mininet's hosts and links. Needs root and Mininet.
+
+Mininet's package belongs to the system's Python, so a program of its own runs there (``guest/in_mininet.py``); it finds
+the plan in its directory. All of it is in namespaces for processes and networks that end with it, however it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import platform
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from . import doctor, traffic
+from .errors import TestbedError
+from .netlink import needs_netlink, qdisc_messages
+from .plan import Plan, Recording, make_plan
+
+__all__ = ["run", "write"]
+
+_GUEST = Path(__file__).with_name("guest")
+#: A new host begins with the kernel's defaults: buffers that do not limit, and nothing remembered between flows.
+_SYSCTLS = {
+    "net/ipv4/tcp_rmem": "4096 131072 268435456",
+    "net/ipv4/tcp_wmem": "4096 65536 268435456",
+    "net/ipv4/tcp_no_metrics_save": "1",
+    "net/ipv4/conf/all/rp_filter": "0",
+}
+_PR_SET_PDEATHSIG = 1
+
+
+def write(plan: Plan, directory: Path, recording: Recording) -> None:
+    """Everything that ``in_mininet.py`` needs, into a directory: it can be taken to another machine and run there.
+
+    Parameters
+    ----------
+    plan : Plan
+        Its scenario counts; names of namespaces are made anew.
+    directory : Path
+    recording : Recording
+    """
+    plan = make_plan(plan.scenario, directory="ns", virtual=False)
+    hosts = {
+        name: {
+            "sysctls": _SYSCTLS | host.sysctls,
+            "ip": host.ip,
+            "tc": [line for line in host.tc if not needs_netlink(line)],
+        }
+        for name, host in plan.hosts.items()
+    }
+    links = [(x.host, x.device, x.peer_host, x.peer_device) for x in plan.links]
+    table = {"hosts": hosts, "links": links, "changes": plan.changes, "snaplen": recording.snaplen}
+    (directory / "plan.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+    command = ("nsenter", "--net=ns/R", "tc", "-batch")
+    text = plan.traffic_text(recording, "control", command, spin=False)
+    (directory / "traffic.plan").write_text(text, encoding="utf-8")
+    (directory / "control").mkdir()
+    programs = {"in_mininet.py": _GUEST / "in_mininet.py", "traffic": traffic.binary()}
+    messages = qdisc_messages(filter(needs_netlink, plan.hosts["R"].tc))
+    if messages:
+        (directory / "netlink.messages").write_bytes(messages)
+        programs["netlink"] = traffic.binary(_GUEST / "netlink.c")
+    for name, source in programs.items():
+        shutil.copyfile(source, directory / name)
+        (directory / name).chmod(0o755)
+
+
+def run(
+    plan: Plan,
+    directory: Path,
+    recording: Recording,
+    *,
+    poll: Callable[[], None] | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> dict[str, Any]:
+    """Run a plan with Mininet.
+
+    Parameters
+    ----------
+    plan : Plan
+    directory : Path
+        Empty; gets what :func:`write` writes, ``ingress.pcap``, ``egress.pcap``, the traffic program's results and
+        ``qdisc.json``.
+    recording : Recording
+    poll : function, optional
+        Called again and again during the run: it answers a controller's requests.
+    progress : function, optional
+        Called with the time since hosts were set up, in seconds.
+
+    Returns
+    -------
+    dict
+        For the run's provenance.
+
+    Raises
+    ------
+    TestbedUnavailableError
+        Something the plan needs is missing on this machine.
+    TestbedError
+        The run failed, or a tap lost packets.
+    """
+    doctor.require("mininet")
+    doctor.require_kernel("mininet", plan)
+    python = doctor.mininet_python()
+    assert python is not None
+    write(plan, directory, recording)
+    libc = ctypes.CDLL(None)
+    # When this process dies so does unshare, with it the first process of the namespace, and with it all others.
+    apart = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    with (directory / "said").open("w+b") as said:
+        process = subprocess.Popen(
+            [*apart, python, "in_mininet.py"],
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),  # noqa: PLW1509
+        )
+        try:
+            while process.poll() is None:
+                if poll is not None:
+                    poll()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(0.05 if poll is None else 0.002)
+        finally:
+            process.kill()
+            process.wait()
+        if process.returncode:
+            said.seek(0)
+            lines = [x.decode(errors="replace").strip() for x in said if x.strip()]
+            raise TestbedError(
+                next(
+                    (x for x in lines if x.startswith("mininet: ")),
+                    f"mininet: {lines[-1] if lines else 'failed'}",
+                )
+            )
+    done = subprocess.run(
+        [python, "-c", "import mininet.net; print(mininet.net.VERSION)"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return {
+        "backend": "mininet",
+        "kernel": platform.release(),
+        "mininet": done.stdout.strip(),
+        "delays": "netem",
+    }

@@ -1,0 +1,349 @@
+"""Real time: network namespaces on the host's own kernel. Needs root.
+
+All boxes of a plan are namespaces whose names begin with the plan's prefix. A small process outside waits for the run
+to end, in whatever way this process ends, and removes them.
+
+What happens on a busy machine is part of the result: packets leave late when the CPU has other work. All of a run's
+processes are on one CPU, so that no packet overtakes another.
+
+Kernels without netem (``cct testbed doctor`` says so) cannot delay packets. There, those on their way back go through
+TUN devices, which hold each for the whole round trip: RTTs are right, but one way takes all of the time, so queues
+see data as soon as it is sent whatever ``access_ms`` is, UDP is not delayed at all, and there is no ``loss`` and no
+``jitter_ms``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import platform
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from ..errors import TestbedUnavailableError
+from . import doctor, traffic
+from .errors import TestbedError
+from .netlink import needs_netlink, qdisc_messages
+from .plan import MACHINE_SYSCTLS, Plan, Recording, batch
+
+__all__ = ["run"]
+
+_GUEST = Path(__file__).with_name("guest")
+#: From when all is set up until the run begins, and from its end until the taps have seen every packet.
+_LEAD_NS = 300_000_000
+_DRAIN_S = 1.5
+_PR_SET_PDEATHSIG = 1
+#: Removes all namespaces whose names begin with $1, and what runs in them, once its standard input ends.
+_KEEPER = """
+trap '' INT TERM HUP
+read -r _
+ip netns list | while read -r name _; do
+    case $name in "$1"*)
+        ip netns pids "$name" | xargs -r kill -9
+        ip netns del "$name" ;;
+    esac
+done
+"""
+
+
+def run(
+    plan: Plan,
+    directory: Path,
+    recording: Recording,
+    *,
+    poll: Callable[[], None] | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> dict[str, Any]:
+    """Run a plan in namespaces.
+
+    Parameters
+    ----------
+    plan : Plan
+        With a prefix that no other namespace's name begins with.
+    directory : Path
+        Empty; gets ``ingress.pcap``, ``egress.pcap``, the traffic program's results and ``qdisc.json``.
+    recording : Recording
+    poll : function, optional
+        Called again and again during the run: it answers a controller's requests.
+    progress : function, optional
+        Called with the time so far, in seconds.
+
+    Returns
+    -------
+    dict
+        For the run's provenance.
+
+    Raises
+    ------
+    TestbedUnavailableError
+        Something the plan needs is missing on this machine.
+    TestbedError
+        The run failed, or a tap lost packets.
+    """
+    doctor.require("netns")
+    doctor.require_kernel("netns", plan, spare=("netem",))
+    held = _held(plan)
+    (directory / "control").mkdir()
+    with _namespaces(plan), contextlib.ExitStack() as stack:
+        _set_up(plan, directory, held, stack)
+        taps = [
+            _tap(plan, directory, device, name, recording, stack)
+            for device, name in (("ra", "ingress"), ("rb", "egress"))
+        ]
+        _traffic(plan, directory, recording, poll, progress, stack)
+        text = _tool(["tc", "-s", "-j", "-netns", plan.prefix + "R", "qdisc", "show", "dev", "rb"])
+        (directory / "qdisc.json").write_text(text, encoding="utf-8")
+        time.sleep(_DRAIN_S)
+        for process, name in zip(taps, ("ingress", "egress"), strict=True):
+            _stop_tap(process, name)
+    return {
+        "backend": "netns",
+        "kernel": platform.release(),
+        "delays": "netem"
+        if held is None
+        else "all of the round trip on the way back, by TUN devices (no netem)",
+    }
+
+
+def _held(plan: Plan) -> dict[str, int] | None:
+    """Receivers and for how long packets from them are held, if there is no netem; None if there is.
+
+    Raises
+    ------
+    TestbedUnavailableError
+        A flow needs more of netem than that.
+    """
+    if "netem" in doctor.host_qdiscs():
+        return None
+    held = {}
+    for spec, group in zip(plan.scenario.flow_list(), plan.group_of, strict=True):
+        for field, value in (("loss", spec.loss), ("jitter_ms", spec.jitter_ms)):
+            if value:
+                raise TestbedUnavailableError(
+                    f"netns: kernel {platform.release()} has no netem, which flow.{field} needs"
+                )
+        if spec.rtt_ms:
+            held[f"D{group}"] = round(spec.rtt_ms * 1e6)
+    if held and not Path("/dev/net/tun").exists():
+        raise TestbedUnavailableError(
+            f"netns: kernel {platform.release()} has neither netem nor /dev/net/tun to delay packets with"
+        )
+    return held
+
+
+# ---- namespaces and processes ----------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _namespaces(plan: Plan) -> Iterator[None]:
+    """While the block runs, somebody else watches over the plan's namespaces and removes them when it ends."""
+    if not plan.prefix:
+        raise ValueError("a plan without a prefix would take names of others")
+    keeper = subprocess.Popen(
+        ["sh", "-c", _KEEPER, "sh", plan.prefix],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert keeper.stdin is not None
+    try:
+        yield
+    finally:
+        keeper.stdin.close()
+        keeper.wait()
+
+
+def _in_child(one_cpu: bool) -> Callable[[], None]:
+    """What a child does before its program: it dies with this process, and may share one CPU with the others."""
+    libc = ctypes.CDLL(None)
+    cpu = max(os.sched_getaffinity(0))
+
+    def prepare() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if one_cpu:
+            os.sched_setaffinity(0, {cpu})
+
+    return prepare
+
+
+def _start(
+    command: Sequence[str], stack: contextlib.ExitStack, *, one_cpu: bool = True, **streams: Any
+) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        command,
+        text=True,
+        start_new_session=True,  # a Ctrl-C at the terminal reaches this process only, which then cleans up
+        preexec_fn=_in_child(one_cpu),  # noqa: PLW1509 (it calls prctl and sched_setaffinity)
+        **streams,
+    )
+
+    def end() -> None:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+    stack.callback(end)
+    return process
+
+
+def _tool(command: list[str], text: str | None = None) -> str:
+    """A tool's output; its complaint as a TestbedError."""
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode:
+        said = [
+            x.strip() for x in done.stderr.splitlines() if x.strip() and not x.startswith("Command failed")
+        ]
+        at = re.search(r"Command failed -:(\d+)", done.stderr)
+        line = f" (in: {text.splitlines()[int(at[1]) - 1]})" if at and text else ""
+        raise TestbedError(
+            f"netns: {' '.join(command)}: {' '.join(said) or f'status {done.returncode}'}{line}"
+        )
+    return done.stdout
+
+
+def _set_up(plan: Plan, directory: Path, held: dict[str, int] | None, stack: contextlib.ExitStack) -> None:
+    _tool(["ip", "-batch", "-"], batch(plan.link_lines()))
+    for name, host in plan.hosts.items():
+        # A namespace of its own begins with the kernel's defaults, and has no say in the machine's settings.
+        own = {
+            path: value
+            for path, value in MACHINE_SYSCTLS.items()
+            if path.startswith("net/ipv4/") and "tcp_mem" not in path
+        }
+        settings = own | {"net/ipv4/tcp_no_metrics_save": "1", "net/ipv4/conf/all/rp_filter": "0"}
+        settings |= {"net/ipv4/conf/default/rp_filter": "0"} | host.sysctls
+        script = 'while read -r path value; do echo "$value" >"/proc/sys/$path" || exit; done'
+        text = batch(f"{path} {value}" for path, value in settings.items())
+        _tool(["ip", "netns", "exec", plan.prefix + name, "sh", "-c", script], text)
+    if held:
+        _hold(plan, held, stack)
+    for name, host in plan.hosts.items():
+        addresses, queues = host.ip, host.tc
+        if held is not None:
+            addresses, queues = _without_netem(name in held, host.ip, host.tc)
+        for tool, lines in (("ip", addresses), ("tc", [x for x in queues if not needs_netlink(x)])):
+            if lines:
+                _tool([tool, "-netns", plan.prefix + name, "-batch", "-"], batch(lines))
+    messages = qdisc_messages(filter(needs_netlink, plan.hosts["R"].tc))
+    if messages:
+        (directory / "netlink").write_bytes(messages)
+        program = str(traffic.binary(_GUEST / "netlink.c"))
+        _tool(["ip", "netns", "exec", plan.prefix + "R", program, "rb", str(directory / "netlink")])
+
+
+def _without_netem(held: bool, addresses: list[str], queues: list[str]) -> tuple[list[str], list[str]]:
+    """A host's lines with the way back through its TUN device if packets are held there, and without delays."""
+    ifb = re.compile(r" (dev|name) i\d+\b")  # devices that are there for netem alone
+    addresses = [x for x in addresses if not ifb.search(x)]
+    if held:
+        addresses = [re.sub(r"^(route add \S+) dev d0 ", r"\1 dev hold ", x) for x in addresses]
+    return addresses, [
+        x for x in queues if doctor.added_qdisc(x) != "netem" and not ifb.search(x) and " clsact" not in x
+    ]
+
+
+def _hold(plan: Plan, held: dict[str, int], stack: contextlib.ExitStack) -> None:
+    """Give receivers and B a TUN device, and move packets from those to this, each as late as its receiver says."""
+    sides = [word for name, delay_ns in held.items() for word in (plan.netns(name), str(delay_ns))]
+    command = [str(traffic.binary(_GUEST / "hold.c")), plan.netns("B"), *sides]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = _start(command, stack, **pipes)
+    assert process.stdout is not None and process.stderr is not None
+    if process.stdout.readline() != "ready\n":
+        raise TestbedError(f"netns: {process.stderr.read().strip() or 'hold did not start'}")
+    for name in ("B", *held):
+        line = f"link set dev hold mtu {plan.mtu} txqueuelen 100000 addrgenmode none up\n"
+        _tool(["ip", "-netns", plan.prefix + name, "-batch", "-"], line)
+
+
+# ---- the run ---------------------------------------------------------------------------------------------------------
+
+
+def _tap(
+    plan: Plan, directory: Path, device: str, name: str, recording: Recording, stack: contextlib.ExitStack
+) -> subprocess.Popen[str]:
+    """tcpdump on one of R's devices, listening."""
+    command = [
+        "ip",
+        "netns",
+        "exec",
+        plan.prefix + "R",
+        "tcpdump",
+        "-i",
+        device,
+        "-s",
+        str(recording.snaplen),
+    ]
+    # It stays root, for a process that changes its user no longer dies with its parent.
+    command += ["-B", "32768", "--time-stamp-precision=nano", "-Z", "root", "-w", "-"]
+    with (directory / f"{name}.pcap").open("wb") as out:
+        process = _start(command, stack, one_cpu=False, stdout=out, stderr=subprocess.PIPE)
+    said: list[str] = []
+    for line in _stderr(process):
+        if "listening on" in line:
+            return process
+        said.append(line.strip())
+    raise TestbedError(f"netns: tcpdump on {device}: {said[-1] if said else 'did not start'}")
+
+
+def _stderr(process: subprocess.Popen[str]) -> IO[str]:
+    assert process.stderr is not None
+    return process.stderr
+
+
+def _stop_tap(process: subprocess.Popen[str], name: str) -> None:
+    process.send_signal(signal.SIGINT)
+    said = _stderr(process).read()
+    process.wait()
+    dropped = re.search(r"(\d+) packets? dropped by kernel", said)
+    if dropped is None or int(dropped[1]):
+        raise TestbedError(
+            f"netns: the {name} tap is not complete: {' '.join(said.split()) or 'tcpdump said nothing'}"
+        )
+
+
+def _traffic(
+    plan: Plan,
+    directory: Path,
+    recording: Recording,
+    poll: Callable[[], None] | None,
+    progress: Callable[[float], None] | None,
+    stack: contextlib.ExitStack,
+) -> None:
+    command = ("tc", "-netns", plan.prefix + "R", "-batch")
+    # The program's working directory is the run's, so the path of a controller's files can be any.
+    (directory / "traffic").write_text(
+        plan.traffic_text(recording, "control", command, spin=False), encoding="utf-8"
+    )
+    epoch_ns = time.time_ns() + _LEAD_NS
+    paths = (traffic.binary(), directory / "traffic", directory)
+    program = [*map(str, paths), "--epoch", str(epoch_ns)]
+    process = _start(program, stack, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    changes = list(plan.changes)
+    while process.poll() is None:
+        if poll is not None:
+            poll()
+        now_ns = time.time_ns() - epoch_ns
+        while changes and changes[0][0] <= now_ns:
+            _tool(["tc", "-netns", plan.prefix + "R", "-batch", "-"], batch(changes.pop(0)[1]))
+        if progress is not None:
+            progress(max(now_ns, 0) / 1e9)
+        wait_s = 0.002 if poll is not None else 0.05
+        if changes:
+            wait_s = min(wait_s, max((changes[0][0] - now_ns) / 1e9, 0))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(wait_s)
+    if process.returncode:
+        said = _stderr(process).read().strip().splitlines()
+        what = said[-1].removeprefix("traffic: ") if said else "the traffic program failed"
+        raise TestbedError(f"netns: {what}")

@@ -1,0 +1,382 @@
+"""From a scenario to what a testbed has to set up, as data: hosts, links, delays, queues, traffic.
+
+::
+
+    senders S0, S1, … ── A ── R ══ bottleneck ══ B ── receivers D0, D1, …
+
+Every box is a network namespace (or a host); ``S0:s0 - A:a0``, ``A:ar - R:ra``, ``R:rb - B:br``, ``B:b0 - D0:d0``
+are the links. ``R:ra`` is the tap before the queue, ``R:rb`` the tap behind it. Flows whose packets travel alike share
+a pair of hosts; each has addresses of its own, those it has in the simulator, so that a capture's flows are told apart
+by them.
+
+ECN: DCTCP of a flow with ``ecn="l4s"`` sends ECT(0), as Linux has nothing that sends ECT(1); dualpi2 is told to take
+that for its low-latency queue.
+
+Delays are the simulator's: of a round trip half lies on each way, ``access_ms`` of each half before the bottleneck.
+Jitter and loss are behind it, on the way to the receiver.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ..aqm import DualPi2, LinuxDualPi2
+from ..cca import Bbr, Cca, Cubic, Dctcp, Htcp, Reno, Vegas
+from ..errors import ParameterError
+from ..scenario import Flow, Scenario
+from .qdisc import QdiscTree, htb_shape
+from .traffic import Control, TrafficFlow, plan_text
+
+__all__ = ["MACHINE_SYSCTLS", "Host", "Link", "Plan", "Recording", "batch", "make_plan"]
+
+#: Congestion controls of the package that Linux has too, by the same name; the ``linux_only`` ones come on top.
+_SHARED_CCAS = (Reno, Cubic, Bbr, Htcp, Vegas, Dctcp)
+_FIRST_PORT, _PORTS, _SINK_PORT = 10_000, 50_000, 5001
+_ETHERNET = 14
+_UNLIMITED_WINDOW = 1_000_000
+#: Packets that netem may hold; its default of 1000 would be a bottleneck of its own.
+_NETEM_LIMIT = 1_000_000
+#: One hardware address for all: links have no ARP, so a frame is addressed to what its sender has itself.
+_MAC = "02:00:00:00:00:01"
+
+#: Settings of the whole machine (those of ``net.ipv4`` are inherited by namespaces made later), for machines that are
+#: ours alone. Memory for TCP is in pages; by default a guest of 2 GB silently holds fast flows back.
+MACHINE_SYSCTLS = {
+    "net/core/netdev_max_backlog": "1000000",
+    "net/ipv4/tcp_mem": "4000000 4000000 4000000",
+    "net/ipv4/tcp_rmem": "4096 131072 268435456",
+    "net/ipv4/tcp_wmem": "4096 65536 268435456",
+    "net/ipv4/ip_forward": "1",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recording:
+    """What is kept of a run.
+
+    Parameters
+    ----------
+    sample_ns : int
+        Interval of the series.
+    snaplen : int
+        Bytes of each packet in the captures.
+    control_ns : int, optional
+        Interval at which a controller is asked.
+    iperf3 : bool
+        Flows are iperf3's (see :mod:`~.iperf3`), not the traffic program's.
+    """
+
+    sample_ns: int = 100_000_000
+    snaplen: int = 96
+    control_ns: int | None = None
+    iperf3: bool = False
+
+
+@dataclass(frozen=True)
+class Link:
+    """Two devices joined: names of host and device at each end."""
+
+    host: str
+    device: str
+    peer_host: str
+    peer_device: str
+
+
+@dataclass
+class Host:
+    """One box of the network: lines for ``ip -b`` and ``tc -b``, and settings under ``/proc/sys``."""
+
+    ip: list[str] = field(default_factory=list)
+    tc: list[str] = field(default_factory=list)
+    sysctls: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to set up and run.
+
+    Attributes
+    ----------
+    scenario : Scenario
+    hosts : dict of str to Host
+        By name, in the order they are made. Settings are to be written before addresses, these before queues.
+    links : list of Link
+        To be made before the hosts' lines are run.
+    tree : QdiscTree
+        The bottleneck's queues, on ``R:rb``; their lines are in ``hosts["R"].tc``.
+    flows : list of TrafficFlow
+    changes : list of (int, list of str)
+        Nanoseconds since the start, and lines for ``tc -b`` in R at that time: the rate's schedule.
+    group_of : list of int
+        Each flow's pair of hosts.
+    mtu : int
+        Of all links.
+    prefix, directory : str
+        See :func:`make_plan`.
+    """
+
+    scenario: Scenario
+    hosts: dict[str, Host]
+    links: list[Link]
+    tree: QdiscTree
+    flows: list[TrafficFlow]
+    changes: list[tuple[int, list[str]]]
+    group_of: list[int]
+    mtu: int
+    prefix: str = ""
+    directory: str = "/run/netns"
+
+    def netns(self, host: str) -> str:
+        """A host's namespace as a file."""
+        return f"{self.directory}/{self.prefix}{host}"
+
+    def link_lines(self) -> list[str]:
+        """Lines for ``ip -b`` that make all namespaces and links."""
+        prefix = self.prefix
+        lines = [f"netns add {prefix}{name}" for name in self.hosts]
+        return lines + [
+            f"link add name {x.device} netns {prefix}{x.host} type veth peer name {x.peer_device} "
+            f"netns {prefix}{x.peer_host}"
+            for x in self.links
+        ]
+
+    def traffic_text(
+        self, recording: Recording, control_directory: str, command: Sequence[str], *, spin: bool = True
+    ) -> str:
+        """What the traffic program reads; the last three are :class:`~.traffic.Control`'s."""
+        control = None
+        if recording.control_ns is not None:
+            control = Control(
+                interval_ns=recording.control_ns, directory=control_directory, command=command, spin=spin
+            )
+        return plan_text(
+            () if recording.iperf3 else self.flows,
+            duration_ns=round(self.scenario.duration_s * 1e9),
+            sample_ns=recording.sample_ns,
+            queues=(self.netns("R"), "rb"),
+            control=control,
+        )
+
+
+def make_plan(
+    scenario: Scenario, *, prefix: str = "", directory: str = "/run/netns", virtual: bool = True
+) -> Plan:
+    """The plan of a scenario.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    prefix : str
+        Begins the names of namespaces (hosts in the plan are called without it).
+    directory : str
+        Where namespaces are as files.
+    virtual : bool
+        See :class:`~.qdisc.QdiscTree`.
+
+    Raises
+    ------
+    ParameterError
+        Something that Linux cannot do, with the field's name.
+    """
+    flows = scenario.flow_list()
+    for i, flow in enumerate(flows):
+        _check(flow, f"flows[{_entry(scenario, i)}]", scenario)
+    frame = max(f.packet_bytes for f in flows)
+    any_ect = any(f.ecn == "l4s" and not f.is_udp for f in flows)
+    tree = QdiscTree(scenario.bottleneck, "rb", frame, virtual, any_ect)
+    groups: dict[tuple[object, ...], int] = {}
+    group_of = [groups.setdefault(_path(f, i), len(groups)) for i, f in enumerate(flows)]
+    first = {g: flows[group_of.index(g)] for g in range(len(groups))}
+
+    hosts = {name: Host() for name in ("A", "R", "B")}
+    links = [Link("A", "ar", "R", "ra"), Link("R", "rb", "B", "br")]
+    for g in range(len(groups)):
+        hosts |= {f"S{g}": Host(), f"D{g}": Host()}
+        links += [Link(f"S{g}", "s0", "A", f"a{g}"), Link("B", f"b{g}", f"D{g}", "d0")]
+    for name in ("A", "R", "B"):
+        hosts[name].sysctls["net/ipv4/ip_forward"] = "1"
+    mtu = frame - _ETHERNET
+    for link in links:
+        for host, device in ((link.host, link.device), (link.peer_host, link.peer_device)):
+            hosts[host].ip.append(
+                f"link set dev {device} address {_MAC} mtu {mtu} gso_max_segs 1 arp off addrgenmode none up"
+            )
+    for name, device in (("A", "ar"), ("B", "br")):
+        hosts[name].ip.append(f"route add default dev {device}")
+    hosts["R"].ip += ["route add 10.1.0.0/16 dev ra", "route add 10.2.0.0/16 dev rb"]
+    for g, flow in first.items():
+        _delays(hosts, g, flow, virtual)
+        if flow.ecn == "accurate" and not isinstance(flow.cca, Dctcp):
+            for name in (f"S{g}", f"D{g}"):
+                hosts[name].sysctls["net/ipv4/tcp_ecn"] = "3"
+    hosts["R"].tc += tree.setup()
+    traffic = []
+    for i, (flow, g) in enumerate(zip(flows, group_of, strict=True)):
+        source, sink = _address(1, i), _address(2, i)
+        _routes(hosts, g, flow, source, sink)
+        hosts["R"].tc += tree.assign(i, source, flow.queue or 0)
+        traffic.append(_traffic(i, flow, scenario, f"{directory}/{prefix}S{g}", f"{directory}/{prefix}D{g}"))
+    changes = [(round(s * 1e9), tree.set_rate(mbps)) for s, mbps in scenario.bottleneck.rate_schedule]
+    return Plan(scenario, hosts, links, tree, traffic, changes, group_of, mtu, prefix, directory)
+
+
+def _entry(scenario: Scenario, index: int) -> int:
+    """Number of the scenario's entry that flow `index` comes from."""
+    for entry, flow in enumerate(scenario.flows):
+        index -= flow.count
+        if index < 0:
+            return entry
+    raise IndexError(index)
+
+
+def _address(side: int, flow: int) -> str:
+    """As in the simulator's captures."""
+    return f"10.{side}.{(flow // 250) % 250}.{flow % 250 + 1}"
+
+
+def _path(flow: Flow, index: int) -> tuple[object, ...]:
+    """Flows of which this is equal share hosts; a sender with an access rate has a link of its own."""
+    accurate = flow.ecn == "accurate" and not isinstance(flow.cca, Dctcp)
+    own_link = None if flow.access_mbps is None else index
+    return (flow.rtt_ms, flow.access_ms, flow.jitter_ms, flow.loss, accurate, own_link)
+
+
+def _check(flow: Flow, where: str, scenario: Scenario) -> None:
+    if not flow.is_udp:
+        _check_cca(flow.cca, where)
+        dctcp = isinstance(flow.cca, Dctcp)
+        if dctcp and flow.ecn not in ("accurate", "l4s"):
+            raise ParameterError(f"{where}.ecn: {flow.ecn!r}, but dctcp in Linux always has 'accurate'")
+        if flow.ecn == "l4s":
+            _check_l4s(scenario, where, dctcp)
+        if flow.delayed_ack > 2:
+            raise ParameterError(f"{where}.delayed_ack: {flow.delayed_ack}, but Linux has 1 or 2")
+        if flow.quick_acks != 16:
+            raise ParameterError(f"{where}.quick_acks: {flow.quick_acks}, but Linux has up to 16")
+    if flow.queue is not None and scenario.bottleneck.scheduler in ("fq", "dual_wrr", "dual_ts"):
+        raise ParameterError(
+            f"{where}.queue: {flow.queue}, but {scenario.bottleneck.scheduler} in Linux classifies by itself"
+        )
+
+
+def _check_l4s(scenario: Scenario, where: str, dctcp: bool) -> None:
+    """No congestion control in Linux sends ECT(1); DCTCP with ECT(0) stands for it where that is not ambiguous."""
+    if not dctcp or not isinstance(scenario.bottleneck.queue_list()[0].aqm, DualPi2 | LinuxDualPi2):
+        raise ParameterError(f"{where}.ecn: 'l4s', but on a testbed only dctcp has it, and only with dualpi2")
+    if any(f.ecn in ("classic", "accurate") for f in scenario.flows):
+        raise ParameterError(
+            f"{where}.ecn: 'l4s', but beside flows with other ECN Linux cannot tell them apart: its dctcp sends ECT(0)"
+        )
+
+
+def _check_cca(cca: Cca, where: str) -> None:
+    if type(cca) not in _SHARED_CCAS and not cca.linux_only:
+        known = {c.name for c in _SHARED_CCAS} | {n for n, c in Cca.registry.items() if c.linux_only}
+        raise ParameterError(f"{where}.cca: Linux has no {cca.name!r}; it has {', '.join(sorted(known))}")
+    default = type(cca)()
+    for name, value in cca.parameters().items():
+        if value != getattr(default, name):
+            raise ParameterError(
+                f"{where}.cca.{name}: {value!r}, but {cca.name} in Linux has {getattr(default, name)!r}"
+            )
+
+
+def _delays(hosts: dict[str, Host], group: int, flow: Flow, virtual: bool) -> None:
+    access_ns = round(flow.access_ms * 1e6)
+    there_ns = round(flow.rtt_ms * 1e6 / 2)
+    back_ns = round(flow.rtt_ms * 1e6) - there_ns
+
+    def netem(device: str, delay_ns: int, *more: str) -> str:
+        words = (f"qdisc add dev {device} root netem limit {_NETEM_LIMIT} delay {_time(delay_ns)}", *more)
+        return " ".join(words)
+
+    sender, receiver, a, b = hosts[f"S{group}"].tc, hosts[f"D{group}"].tc, hosts["A"].tc, hosts["B"].tc
+    if flow.access_mbps is not None:
+        shape = htb_shape(flow.access_mbps, flow.access_mbps, flow.packet_bytes, virtual)
+        sender += [
+            "qdisc add dev s0 root handle 1: htb default 1",
+            f"class add dev s0 parent 1: classid 1:1 {shape} quantum {flow.packet_bytes}",
+            f"qdisc add dev s0 parent 1:1 handle 10: pfifo limit {_NETEM_LIMIT}",
+        ]
+    if access_ns:
+        if flow.access_mbps is None:
+            sender.append(netem("s0", access_ns))
+        else:  # behind the link; on s0 netem would hide the packets that wait for the link from the sender's TCP
+            hosts["A"].ip.append(f"link add name i{group} type ifb")
+            hosts["A"].ip.append(f"link set dev i{group} up")
+            a += [
+                netem(f"i{group}", access_ns),
+                f"qdisc add dev a{group} clsact",
+                f"filter add dev a{group} ingress matchall action mirred egress redirect dev i{group}",
+            ]
+        a.append(netem(f"a{group}", access_ns))
+    jitter_ns = round(flow.jitter_ms * 1e6)
+    extra = []
+    if jitter_ns:
+        # netem adds from -jitter to +jitter; with a rate it keeps packets in order, and this one costs 12 ns a packet
+        extra = [_time(jitter_ns // 2), "rate", "1000gbit"]
+    if flow.loss:
+        extra += ["loss", "random", f"{flow.loss * 100:.7f}%"]
+    if there_ns - access_ns or extra:
+        b.append(netem(f"b{group}", there_ns - access_ns + jitter_ns // 2, *extra))
+    if back_ns - access_ns:
+        receiver.append(netem("d0", back_ns - access_ns))
+
+
+def _time(ns: int) -> str:
+    return f"{ns / 1e3:.3f}us"
+
+
+def _routes(hosts: dict[str, Host], group: int, flow: Flow, source: str, sink: str) -> None:
+    hosts["A"].ip.append(f"route add {source}/32 dev a{group}")
+    hosts["B"].ip.append(f"route add {sink}/32 dev b{group}")
+    there = [f"route add {sink}/32 dev s0 src {source}"]
+    back = [f"route add {source}/32 dev d0 src {sink}"]
+    if flow.initial_window != 10:
+        there.append(f"initcwnd {flow.initial_window}")
+        back.append(f"initrwnd {max(flow.initial_window, 10)}")
+    if flow.min_rto_ms != 200:
+        there.append(f"rto_min {round(flow.min_rto_ms)}ms")
+    if flow.ecn == "classic" and not flow.is_udp:
+        there.append("features ecn")
+    if flow.delayed_ack == 1:
+        back.append("quickack 1")
+    hosts[f"S{group}"].ip += [f"address add {source}/32 dev s0", " ".join(there)]
+    hosts[f"D{group}"].ip += [f"address add {sink}/32 dev d0", " ".join(back)]
+
+
+def _traffic(index: int, flow: Flow, scenario: Scenario, source_netns: str, sink_netns: str) -> TrafficFlow:
+    def ns(seconds: float | None) -> int | None:
+        return None if seconds is None else round(seconds * 1e9)
+
+    spec = TrafficFlow(
+        index=index,
+        source_netns=source_netns,
+        sink_netns=sink_netns,
+        source_address=_address(1, index),
+        sink_address=_address(2, index),
+        source_port=_FIRST_PORT + index % _PORTS,
+        sink_port=_SINK_PORT,
+        cca=flow.cca_name,
+        start_ns=round(flow.start_s * 1e9),
+        stop_ns=ns(flow.stop_s),
+        bytes=flow.bytes,
+        rate_bps=None if flow.rate_mbps is None else flow.rate_mbps * 1e6,
+        arrivals=flow.arrivals,
+        on_ns=ns(flow.on_s),
+        off_ns=ns(flow.off_s),
+        on_off=flow.on_off,
+        packet_bytes=flow.packet_bytes,
+        tos={"classic": 2, "accurate": 2, "l4s": 1}.get(str(flow.ecn), 0) if flow.is_udp else 0,
+        seed=scenario.seed * 1_000_003 + index & 2**63 - 1,
+    )
+    if flow.is_udp or flow.max_window >= _UNLIMITED_WINDOW:
+        return spec
+    return dataclasses.replace(spec, max_window_bytes=flow.max_window * spec.payload_bytes)
+
+
+def batch(lines: Iterable[str]) -> str:
+    """Text for ``ip -b`` or ``tc -b``."""
+    return "".join(f"{line}\n" for line in lines)

@@ -1,0 +1,122 @@
+"""Run a scenario on a testbed: plan, backend, collection."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..errors import ParameterError
+from ..run import Run, load_run, replacing_directory
+from ..scenario import Scenario
+from .collect import collect
+from .control import Steering
+from .plan import Plan, Recording, make_plan
+
+__all__ = ["BACKENDS", "planned", "run_testbed"]
+
+BACKENDS = ("uml", "netns", "mininet")
+
+
+def run_testbed(
+    scenario: Scenario,
+    directory: str | os.PathLike[str],
+    *,
+    backend: str = "uml",
+    sample_s: float = 0.1,
+    snaplen: int = 96,
+    control: Callable[[Steering], None] | None = None,
+    control_s: float = 0.1,
+    iperf3: bool = False,
+    progress: bool = False,
+) -> Run:
+    """Run a scenario on real Linux TCP and queue disciplines.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    directory : path
+        For the result: appears whole or not at all; an earlier run in its place is replaced.
+    backend : str
+        ``"uml"``, ``"netns"`` or ``"mininet"``.
+    sample_s : float
+        Interval of the series.
+    snaplen : int
+        Bytes of each packet in the captures.
+    control : function, optional
+        Called every `control_s` with a :class:`~.control.Steering`, which has the members of a
+        :class:`cctoolkit.Simulation` that a controller needs. Virtual time stands still meanwhile.
+    control_s : float
+    iperf3 : bool
+        Traffic from iperf3 (``uml`` only; see :mod:`~cctoolkit.testbed.iperf3`) instead of the testbed's own program,
+        which needs less and reports more.
+    progress : bool
+        Show a bar.
+
+    Returns
+    -------
+    Run
+        What :func:`cctoolkit.load_run` gives for `directory`.
+
+    Raises
+    ------
+    ParameterError
+        A value that cannot be, or that Linux does not have, with the field's name.
+    TestbedUnavailableError
+        This machine cannot run the backend; the text names what is missing.
+    TestbedError
+        The run failed.
+    """
+    if not sample_s > 0:
+        raise ParameterError(f"sample_s: {sample_s!r} has to be above 0")
+    if not 64 <= snaplen <= 262144:
+        raise ParameterError(f"snaplen: {snaplen!r} has to be from 64 to 262144")
+    if control is not None and not control_s > 0:
+        raise ParameterError(f"control_s: {control_s!r} has to be above 0")
+    recording = Recording(
+        sample_ns=max(round(sample_s * 1e9), 1),
+        snaplen=snaplen,
+        control_ns=None if control is None else max(round(control_s * 1e9), 1),
+        iperf3=iperf3,
+    )
+    plan = planned(scenario, backend)
+    if iperf3 and backend != "uml":
+        raise ParameterError(f"iperf3: backend {backend} does not have it, only uml")
+    run: Callable[..., dict[str, Any]] = importlib.import_module(f".{backend}", __package__).run
+    from tqdm.auto import tqdm
+
+    with replacing_directory(Path(directory)) as folder:
+        raw = folder.with_name("raw")
+        raw.mkdir()
+        steering = None
+        if control is not None and recording.control_ns is not None:
+            steering = Steering(plan, raw / "control", recording.control_ns, control)
+        with tqdm(total=scenario.duration_s, unit="s", disable=not progress, leave=False) as bar:
+
+            def show(reached_s: float) -> None:
+                bar.update(round(reached_s, 1) - bar.n)
+
+            poll = steering.poll if steering else None
+            about = run(plan, raw, recording, poll=poll, progress=show if progress else None)
+        collect(plan, raw, folder, recording, about, steering.assignments if steering else [])
+    return load_run(directory)
+
+
+def planned(scenario: Scenario, backend: str) -> Plan:
+    """What a backend is to set up.
+
+    Raises
+    ------
+    ParameterError
+        As for :func:`run_testbed`.
+    """
+    if not isinstance(scenario, Scenario):
+        raise ParameterError(f"scenario: {type(scenario).__name__} is not a Scenario")
+    if backend not in BACKENDS:
+        raise ParameterError(f"backend: {backend!r} is none of {', '.join(BACKENDS)}")
+    virtual = backend == "uml"
+    # on a host's own kernel names must not be those of anybody else
+    return make_plan(scenario, prefix="" if virtual else f"cct{secrets.token_hex(3)}", virtual=virtual)

@@ -1,0 +1,250 @@
+"""Virtual time: a User Mode Linux kernel with all hosts as namespaces, on one core, without root.
+
+With ``time-travel=inf-cpu`` the guest's clock stands still while it computes and jumps to the next timer when it has
+nothing to do. So packets have the times they would have on an ideal network, whatever the host does meanwhile, and the
+same plan, seed and kernel give the same packets to the byte.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..errors import ParameterError, TestbedUnavailableError
+from . import traffic
+from .errors import TestbedError
+from .iperf3 import iperf3_lines
+from .kernel import find_kernel
+from .netlink import needs_netlink, qdisc_messages
+from .plan import MACHINE_SYSCTLS, Plan, Recording, batch
+
+__all__ = ["EPOCH_NS", "run"]
+
+#: The guest's clock at boot, and when the run begins; between them it sets up and the taps start to listen.
+_BOOT_NS = 1_700_000_000_000_000_000
+EPOCH_NS = _BOOT_NS + 5_000_000_000
+#: The guest's random numbers come from the seed, the command line and the size of its memory: these are always the
+#: same. The run's directory is the working directory, which has one name for all.
+_COMMAND = (
+    "rootfstype=hostfs", "rootflags=/", "ro", "mem=2G", "init=/proc/self/cwd/init", "con=null", "con0=null,fd:1",
+    "quiet", "loglevel=3", "panic=-1", "seccomp=auto", "time-travel=inf-cpu", f"time-travel-start={_BOOT_NS}",
+)  # fmt: skip
+_TOOLS = ("ip", "tc", "tcpdump", "mount", "stdbuf")
+_VERSIONS = {"iproute2": ("ip", "-V"), "tcpdump": ("tcpdump", "--version")}
+_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def run(
+    plan: Plan,
+    directory: Path,
+    recording: Recording,
+    *,
+    poll: Callable[[], None] | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> dict[str, Any]:
+    """Run a plan in a guest.
+
+    Parameters
+    ----------
+    plan : Plan
+        With namespaces as the guest has them (``/run/netns``).
+    directory : Path
+        Empty; gets ``ingress.pcap``, ``egress.pcap``, the traffic program's results, ``qdisc.json`` and what the guest
+        said.
+    recording : Recording
+    poll : function, optional
+        Called again and again while the guest runs: it answers a controller's requests.
+    progress : function, optional
+        Called with how much of the run has passed, in seconds.
+
+    Returns
+    -------
+    dict
+        For the run's provenance.
+
+    Raises
+    ------
+    TestbedUnavailableError
+        There is no kernel, or it or a tool cannot do what the plan needs.
+    TestbedError
+        The guest failed.
+    """
+    for tool in (*_TOOLS, "iperf3") if recording.iperf3 else _TOOLS:
+        if shutil.which(tool, path=_PATH) is None:
+            raise TestbedUnavailableError(
+                f"{tool}: not found in {_PATH}; install iproute2, tcpdump, mount, coreutils (and iperf3, if asked for)"
+            )
+    kernel = find_kernel()
+    _write(plan, directory, recording)
+    versions = _VERSIONS | ({"iperf3": ("iperf3", "--version")} if recording.iperf3 else {})
+    _boot(str(kernel.path), directory, plan.scenario.seed, poll or _nothing, progress)
+    _check(plan, directory)
+    return {
+        "backend": "uml",
+        "kernel": (directory / "kernel").read_text().strip(),
+        "kernel_sha256": kernel.sha256,
+        "kernel_arguments": list(_COMMAND),
+        "tools": {name: _version(*command) for name, command in versions.items()},
+    }
+
+
+def _version(*command: str) -> str:
+    """What a tool says of itself, first line."""
+    said = subprocess.run(command, capture_output=True, text=True, check=False, env={"PATH": _PATH})
+    return (said.stdout or said.stderr).partition("\n")[0].strip()
+
+
+def _nothing() -> None:
+    pass
+
+
+def _write(plan: Plan, directory: Path, recording: Recording) -> None:
+    """What the guest reads."""
+    steps = directory / "plan"
+    steps.mkdir()
+    texts = {
+        "machine.sysctl": batch(f"{path} {value}" for path, value in MACHINE_SYSCTLS.items()),
+        "links": batch(plan.link_lines()),
+        "hosts": batch(plan.hosts),
+        "changes": batch(f"{at_ns} change{i}" for i, (at_ns, _) in enumerate(plan.changes)),
+        "snaplen": f"{recording.snaplen}\n",
+        "epoch_ns": f"{EPOCH_NS}\n",
+        "traffic": plan.traffic_text(recording, "/mnt/run/control", ("tc", "-netns", "R", "-batch")),
+    }
+    if recording.iperf3:
+        texts["iperf3"] = batch(iperf3_lines(plan, recording.sample_ns))
+    for i, (_, lines) in enumerate(plan.changes):
+        texts[f"change{i}"] = batch(lines)
+    for name, host in plan.hosts.items():
+        # what is set for the whole machine is inherited
+        own = {path: value for path, value in host.sysctls.items() if MACHINE_SYSCTLS.get(path) != value}
+        texts |= {
+            f"{name}.sysctl": batch(f"{path} {value}" for path, value in own.items()),
+            f"{name}.ip": batch(host.ip),
+            f"{name}.tc": batch(line for line in host.tc if not needs_netlink(line)),
+        }
+    for name, text in texts.items():
+        if text or name == "changes":
+            (steps / name).write_text(text, encoding="utf-8")
+    (steps / "R.netlink").write_bytes(qdisc_messages(filter(needs_netlink, plan.hosts["R"].tc)))
+    (directory / "control").mkdir()
+    guest = Path(__file__).with_name("guest")
+    programs = {
+        "init": guest / "init.sh",
+        "traffic": traffic.binary(),
+        "netlink": traffic.binary(guest / "netlink.c"),
+    }
+    for name, source in programs.items():
+        shutil.copyfile(source, directory / name)
+        (directory / name).chmod(0o755)
+
+
+def _boot(
+    kernel: str,
+    directory: Path,
+    seed: int,
+    poll: Callable[[], None],
+    progress: Callable[[float], None] | None,
+) -> None:
+    """Run the kernel until it is off; it never outlives this process, nor an exception here."""
+    parent = os.getpid()
+
+    def die_with_parent() -> None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before
+            os._exit(1)
+
+    # The home directory is where it puts its management socket.
+    environment = {"PATH": _PATH, "HOME": str(directory.resolve()), "UMLSEED": str(seed)}
+    environment |= {name: os.environ[name] for name in ("TMPDIR", "TMP", "TEMP") if name in os.environ}
+    with (directory / "console").open("wb") as console:
+        try:
+            process = subprocess.Popen(
+                [kernel, *_COMMAND],
+                cwd=directory,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=die_with_parent,  # noqa: PLW1509  # two system calls, nothing that takes a lock
+            )
+        except OSError as err:
+            raise TestbedUnavailableError(f"{kernel}: {err.strerror}") from None
+        try:
+            pause_s, next_s = 0.0005, 0.0
+            while True:
+                try:
+                    process.wait(pause_s)
+                    break
+                except subprocess.TimeoutExpired:
+                    poll()
+                    if progress is not None and time.monotonic() >= next_s:
+                        next_s = time.monotonic() + 0.2
+                        progress(_reached_s(directory))
+                    if poll is _nothing:
+                        pause_s = min(2 * pause_s, 0.1)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _reached_s(directory: Path) -> float:
+    """How much of the run has passed."""
+    try:
+        return int((directory / "progress").read_text()) / 1e9
+    except (OSError, ValueError):  # not yet, or it is being written
+        return 0.0
+
+
+def _check(plan: Plan, directory: Path) -> None:
+    """Raise what the guest has to say."""
+    error = directory / "error"
+    if error.is_file():
+        what, *said = error.read_text(encoding="utf-8", errors="replace").splitlines() or ["?"]
+        raise _explained(plan, directory, what, said)
+    if not (directory / "done").is_file():
+        console = (directory / "console").read_text(encoding="utf-8", errors="replace").strip()
+        raise TestbedError(f"the guest stopped: {console.splitlines()[-1] if console else 'it said nothing'}")
+    for tap in ("ingress", "egress"):
+        text = (directory / f"{tap}.log").read_text(encoding="utf-8", errors="replace")
+        found = re.search(r"(\d+) packets? dropped by kernel", text)
+        if found is None or int(found[1]):
+            last = text.strip().splitlines()[-1:] or ["nothing"]
+            raise TestbedError(f"the {tap} tap is not complete: tcpdump said {last[0]!r}")
+
+
+def _explained(plan: Plan, directory: Path, what: str, said: list[str]) -> Exception:
+    kernel = (directory / "kernel").read_text().strip()
+    text = " ".join(line.strip() for line in said if line.strip() and not line.startswith("Command failed"))
+    at = re.search(r"Command failed (plan/[\w.]+):(\d+)", "\n".join(said))
+    line = (directory / at[1]).read_text().splitlines()[int(at[2]) - 1] if at else ""
+    if what == "traffic":
+        available = (directory / "ccas").read_text().split()
+        for flow in plan.flows:
+            if not flow.is_udp and flow.cca not in available:
+                return ParameterError(
+                    f"flows: kernel {kernel} has no congestion control {flow.cca!r}; it has "
+                    f"{', '.join(sorted(available))}"
+                )
+        return TestbedError(text.removeprefix("traffic: ") or "the traffic program failed")
+    if "Specified qdisc kind is unknown" in text or "Unknown qdisc" in text:
+        words = line.split()
+        kind = (
+            words[words.index("handle") + 2] if "handle" in words else "dualpi2"
+        )  # which tc was not asked for
+        return TestbedUnavailableError(f"bottleneck.aqm: kernel {kernel} or its tc has no qdisc {kind!r}")
+    if what.startswith("settings of "):
+        return TestbedUnavailableError(f"flows: kernel {kernel} has no accurate ECN but with dctcp")
+    return TestbedError(f"{what}: {text or 'failed'}{f' (in: {line})' if line else ''}")
