@@ -1,0 +1,793 @@
+#!/usr/bin/env python3
+"""Run a scenario between physical hosts: iperf3 sends, a Linux router (or any other) queues, tcpdump records.
+
+    physical.py SCENARIO.toml HOSTS.toml            print what would be done on each host
+    physical.py SCENARIO.toml HOSTS.toml -o DIR --run
+
+``HOSTS.toml`` says who plays what (``hosts.example.toml`` beside this script). Each host gets one shell script by
+ssh, which sets up, waits for the word, and puts everything back as it was at the end: also when a command fails, when
+this program is interrupted or killed, and when the connection breaks, because then the script's input ends. ``DIR`` is
+as a testbed leaves it: ``cct.load_run(DIR)`` opens it.
+
+What it does of a scenario: rate and its schedule, queues and AQM by their Linux queue disciplines (if a Linux router
+is named), congestion control, start, stop (whole seconds), rate, ECN (of all flows of a sender alike), packet
+and window size, UDP, and base RTTs by holding back the ACKs (if a host is named that does it). The senders' own links
+are what they are. Anything else in a scenario is refused, by name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import gzip
+import ipaddress
+import json
+import math
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import pandas as pd
+
+import cctoolkit as cct
+from cctoolkit.errors import CCToolkitError, ParameterError
+from cctoolkit.run import LABELS, renumbered, replacing_directory, write_table
+from cctoolkit.testbed.qdisc import QdiscTree
+
+FIRST_PORT = 5201  # of the receiver; flow i has this and i
+FIRST_SOURCE_PORT = 42001
+GRACE_S = 30  # after the scenario's end a flow may take so long to deliver what was written
+#: What iperf3 cannot do; these fields must have their defaults.
+REFUSED = (
+    "bytes",
+    "on_s",
+    "off_s",
+    "loss",
+    "jitter_ms",
+    "initial_window",
+    "delayed_ack",
+    "quick_acks",
+    "min_rto_ms",
+)
+#: What the hosts decide, whatever the scenario says.
+LEFT = ("access_ms", "access_mbps", "arrivals")
+
+FUNCTIONS = Path(__file__).with_suffix(".sh")
+
+
+@dataclass(frozen=True)
+class Box:
+    """A host and the device it takes part with."""
+
+    target: str
+    interface: str
+    address: str = ""
+    ingress: str = ""
+    flows: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """Who plays what.
+
+    Attributes
+    ----------
+    senders : list of Box
+        Each with its address.
+    receiver : Box
+    tap : Box
+        Records both sides of the queue, with one clock: `ingress` and `interface`.
+    bottleneck : Box or None
+        A Linux router whose `interface` towards the receiver gets rate and queues; None: they are set up elsewhere.
+    delay : Box or None
+        Holds the ACKs back that leave through `interface`; None: base RTTs are what the network has.
+    transport : list of str
+        Command that runs the rest of its arguments on the host ``{target}``; empty: ssh.
+    sudo : bool
+    directory : str
+        For captures on the hosts until they are fetched.
+    """
+
+    senders: list[Box]
+    receiver: Box
+    tap: Box
+    bottleneck: Box | None
+    delay: Box | None
+    transport: list[str]
+    sudo: bool
+    directory: str
+
+    def command(self, target: str, script: str) -> list[str]:
+        """Runs a shell script on a host."""
+        words = [*(["sudo", "-n"] if self.sudo else []), "sh", "-c", script]
+        if self.transport:
+            return [w.replace("{target}", target) for w in self.transport] + words
+        ssh = ["ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"]
+        return [*ssh, "--", target, shlex.join(words)]  # the far shell takes it apart again
+
+
+@dataclass(frozen=True)
+class Sending:
+    """A flow and between which ends."""
+
+    index: int
+    flow: cct.Flow
+    sender: Box
+    receiver: str
+
+    @property
+    def port(self) -> int:
+        return FIRST_PORT + self.index
+
+    @property
+    def source_port(self) -> int:
+        return FIRST_SOURCE_PORT + self.index
+
+    @property
+    def protocol(self) -> int:
+        return 17 if self.flow.is_udp else 6
+
+
+# ---- reading what is given
+
+
+_PATTERNS = {
+    "target": re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:%-]*"),
+    "interface": re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}"),
+    "directory": re.compile(r"/[A-Za-z0-9_./-]+"),
+}
+
+
+def _matching(kind: str, where: str, value: Any) -> str:
+    if not isinstance(value, str) or not _PATTERNS[kind].fullmatch(value):
+        raise ParameterError(f"{where}: {value!r} cannot be a {kind}")
+    return value
+
+
+def _box(table: Any, where: str, *, address: bool = False, ingress: bool = False, flows: bool = False) -> Box:
+    allowed = {
+        "target",
+        "interface",
+        *(["address"] * address),
+        *(["ingress"] * ingress),
+        *(["flows"] * flows),
+    }
+    if not isinstance(table, Mapping):
+        raise ParameterError(f"{where}: has to be a table")
+    for key in table:
+        if key not in allowed:
+            raise ParameterError(f"{where}.{key}: no such field; there are {', '.join(sorted(allowed))}")
+    missing = sorted(allowed - {"flows"} - set(table))
+    if missing:
+        raise ParameterError(f"{where}.{missing[0]}: is missing")
+    box = Box(
+        _matching("target", f"{where}.target", table["target"]),
+        _matching("interface", f"{where}.interface", table["interface"]),
+    )
+    if address:
+        try:
+            box = dataclasses.replace(box, address=str(ipaddress.ip_address(table["address"])))
+        except ValueError:
+            raise ParameterError(f"{where}.address: {table['address']!r} is not an address") from None
+    if ingress:
+        box = dataclasses.replace(box, ingress=_matching("interface", f"{where}.ingress", table["ingress"]))
+    numbers = table.get("flows", [])
+    if not isinstance(numbers, list) or not all(type(n) is int and n >= 0 for n in numbers):
+        raise ParameterError(f"{where}.flows: {numbers!r} is not a list of flows' numbers")
+    return dataclasses.replace(box, flows=tuple(numbers))
+
+
+def read_hosts(path: Path) -> Hosts:
+    """Who plays what, from TOML.
+
+    Raises
+    ------
+    ParameterError
+        Names the file and the field.
+    """
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        return _hosts_of(table)
+    except OSError as err:
+        raise ParameterError(f"{path}: {err.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as err:
+        raise ParameterError(f"{path}: not TOML: {err}") from None
+    except ParameterError as err:
+        raise ParameterError(f"{path}: {err}") from None
+
+
+def _hosts_of(table: dict[str, Any]) -> Hosts:
+    known = {"transport", "sudo", "directory", "senders", "receiver", "tap", "bottleneck", "delay"}
+    for key in table:
+        if key not in known:
+            raise ParameterError(f"{key}: no such field; there are {', '.join(sorted(known))}")
+    transport = table.get("transport", "ssh")
+    if transport == "ssh":
+        transport = []
+    elif (
+        not isinstance(transport, list) or sum("{target}" in w for w in transport if isinstance(w, str)) != 1
+    ):
+        raise ParameterError(
+            f'transport: {transport!r} is neither "ssh" nor a list of words, one with {{target}}'
+        )
+    sudo = table.get("sudo", True)
+    if not isinstance(sudo, bool):
+        raise ParameterError(f"sudo: {sudo!r} is neither true nor false")
+    if not isinstance(table.get("senders"), list) or not table["senders"]:
+        raise ParameterError("senders: there are none")
+    for name in ("receiver", "tap"):
+        if name not in table:
+            raise ParameterError(f"{name}: is missing")
+    senders = [_box(s, f"senders[{i}]", address=True, flows=True) for i, s in enumerate(table["senders"])]
+    receiver = _box(table["receiver"], "receiver", address=True)
+    families = {ipaddress.ip_address(b.address).version for b in (*senders, receiver)}
+    if len(families) != 1:
+        raise ParameterError("receiver.address: not of the senders' family")
+    return Hosts(
+        senders=senders,
+        receiver=receiver,
+        tap=_box(table["tap"], "tap", ingress=True),
+        bottleneck=_box(table["bottleneck"], "bottleneck") if "bottleneck" in table else None,
+        delay=_box(table["delay"], "delay") if "delay" in table else None,
+        transport=transport,
+        sudo=sudo,
+        directory=_matching("directory", "directory", table.get("directory", "/var/tmp")),
+    )
+
+
+def sendings(scenario: cct.Scenario, hosts: Hosts) -> list[Sending]:
+    """The flows with their ends: those that a sender names, the others in turn.
+
+    Raises
+    ------
+    ParameterError
+        A flow that iperf3 cannot make.
+    """
+    flows = scenario.flow_list()
+    default = cct.Flow("cubic")
+    for i, flow in enumerate(flows):
+        for name in REFUSED:
+            if getattr(flow, name) != getattr(default, name):
+                raise ParameterError(
+                    f"flows[{i}].{name}: {getattr(flow, name)!r}, which iperf3 cannot do; leave it out"
+                )
+        if flow.ecn == "accurate" and flow.cca_name != "dctcp":
+            raise ParameterError(f"flows[{i}].ecn: 'accurate' has only dctcp")
+        if flow.ecn == "l4s" and not flow.is_udp and flow.cca_name not in ("prague", "dctcp"):
+            raise ParameterError(f"flows[{i}].ecn: 'l4s' have only prague and dctcp")
+    named: dict[int, Box] = {}
+    for box in hosts.senders:
+        for number in box.flows:
+            if number >= len(flows) or number in named:
+                raise ParameterError(f"senders: flow {number} is not there, or has two senders")
+            named[number] = box
+    out = []
+    for i, flow in enumerate(flows):
+        sender = named.get(i) or hosts.senders[i % len(hosts.senders)]
+        out.append(Sending(i, flow, sender, hosts.receiver.address))
+    for box in hosts.senders:
+        modes = {
+            s.flow.ecn
+            for s in out
+            if s.sender is box and not s.flow.is_udp and s.flow.ecn in ("off", "classic")
+        }
+        if len(modes) > 1:
+            raise ParameterError(
+                f"flows: those of sender {box.target} differ in ecn, which a host has for all"
+            )
+    return out
+
+
+# ---- what each host does
+
+
+@dataclass
+class Part:
+    """What a host does, in shell: before the word "go", after it, and after the word "stop"."""
+
+    roles: list[str] = field(default_factory=list)
+    setup: list[str] = field(default_factory=list)
+    go: list[str] = field(default_factory=list)
+    stop: list[str] = field(default_factory=list)
+
+
+def _q(*words: object) -> str:
+    return " ".join(shlex.quote(str(w)) for w in words)
+
+
+def _iperf(s: Sending, scenario: cct.Scenario, sample_s: float) -> str:
+    """The client's command."""
+    flow, version = s.flow, ipaddress.ip_address(s.receiver).version
+    headers = 14 + (20 if version == 4 else 40) + (8 if flow.is_udp else 32)
+    payload = flow.packet_bytes - headers
+    left_s = max(min(flow.stop_s or math.inf, scenario.duration_s) - flow.start_s, 1.0)
+    words: list[object] = [
+        "iperf3",
+        "-c",
+        s.receiver,
+        "-p",
+        s.port,
+        "-B",
+        s.sender.address,
+        "--cport",
+        s.source_port,
+    ]
+    words += ["-J", "-i", f"{sample_s:g}", "--connect-timeout", "5000"]
+    words += ["-t", round(left_s)]
+    if flow.rate_mbps is not None:  # iperf3 counts payload
+        words += ["-b", round(flow.rate_mbps * 1e6 * payload / flow.packet_bytes), "-l", payload]
+    if flow.is_udp:
+        words += ["-u", "-S", {"classic": 2, "accurate": 2, "l4s": 1}.get(str(flow.ecn), 0)]
+    else:
+        words += ["-C", flow.cca_name]
+        if flow.packet_bytes != 1514:
+            words += ["-M", payload + 12]
+        if flow.max_window != 1_000_000:
+            words += ["-w", flow.max_window * payload]
+    return _q("timeout", "-s", "INT", "-k", "5", math.ceil(left_s) + GRACE_S // 2, *words)
+
+
+def parts(scenario: cct.Scenario, hosts: Hosts, *, sample_s: float = 0.1) -> dict[str, Part]:
+    """What each host does, by target."""
+    flows = sendings(scenario, hosts)
+    out: dict[str, Part] = {}
+
+    def part(box: Box, role: str) -> Part:
+        found = out.setdefault(box.target, Part())
+        found.roles.append(role)
+        return found
+
+    # The order matters: what is set first is put back last, and hosts may play several parts.
+    receiver = part(hosts.receiver, "receiver")
+    receiver.setup += ["need iperf3 ethtool ss setsid timeout", f"whole {_q(hosts.receiver.interface)}"]
+    limit_s = math.ceil(scenario.duration_s) + 2 * GRACE_S
+    receiver.setup.append(f"serve {_q(limit_s, hosts.receiver.address, *(s.port for s in flows))}")
+    if hosts.bottleneck is not None:
+        _bottleneck(part(hosts.bottleneck, "bottleneck"), hosts.bottleneck.interface, scenario, flows)
+    if hosts.delay is not None:
+        _delays(part(hosts.delay, "delay"), hosts.delay.interface, flows)
+    tap = part(hosts.tap, "tap")
+    tap.setup.append("need tcpdump ethtool setsid")
+    for name, device in (("ingress", hosts.tap.ingress), ("egress", hosts.tap.interface)):
+        tap.setup += [f"whole {_q(device)}", f"record {name} {_q(device, f'host {hosts.receiver.address}')}"]
+    tap.stop.append("recorded")
+    tap.stop += [f"give {name}.{suffix}" for name in ("ingress", "egress") for suffix in ("pcap", "err")]
+    for box in hosts.senders:
+        mine = [s for s in flows if s.sender is box]
+        if not mine:
+            continue
+        sender = part(box, "sender of flows " + ", ".join(str(s.index) for s in mine))
+        sender.setup += ["need iperf3 ethtool sysctl setsid timeout", f"whole {_q(box.interface)}"]
+        sender.setup.append("setting net.ipv4.tcp_no_metrics_save 1")
+        classic = any(s.flow.ecn == "classic" and not s.flow.is_udp for s in mine)
+        sender.setup.append(f"setting net.ipv4.tcp_ecn {1 if classic else 2}")
+        for cca in sorted({s.flow.cca_name for s in mine} - {"udp"}):
+            sender.setup.append(f"can {_q(cca)}")
+        for s in mine:
+            client = (
+                f'sleep {s.flow.start_s:g}; {_iperf(s, scenario, sample_s)}; echo "flow {s.index} $?" >&3'
+            )
+            sender.go.append(f"job flow{s.index} sh -c {shlex.quote(client)}")
+            sender.stop.append(f"give flow{s.index}.out")
+    return out
+
+
+def _tree(scenario: cct.Scenario, device: str) -> QdiscTree:
+    frame = max(f.packet_bytes for f in scenario.flows)
+    # Linux's DCTCP sends ECT(0) where it stands for a low-latency flow
+    any_ect = any(f.ecn == "l4s" and f.cca_name == "dctcp" for f in scenario.flows)
+    return QdiscTree(scenario.bottleneck, device, frame, virtual=False, any_ect=any_ect)
+
+
+def _bottleneck(part: Part, device: str, scenario: cct.Scenario, flows: Sequence[Sending]) -> None:
+    tree = _tree(scenario, device)
+    part.setup += ["need tc ethtool setsid", f"whole {_q(device)}", f"plain {_q(device)}"]
+    lines = tree.setup()
+    for s in flows:
+        for line in tree.assign(
+            s.index, "0.0.0.0", s.flow.queue or 0
+        ):  # by address; senders have one for all flows
+            words = line.split()
+            lines.append(_filter(device, words[words.index("parent") + 1], s, "dport", words[-1]))
+    part.setup += [f"queue {_q(*line.split())}" for line in lines]
+    changes, past_s = [], 0.0
+    for at_s, mbps in scenario.bottleneck.rate_schedule:
+        changes.append(f"sleep {at_s - past_s:g}")
+        changes += [f"tc {_q(*line.split())}" for line in tree.set_rate(mbps)]
+        past_s = at_s
+    if changes:
+        part.go.append(f"job rates sh -c {shlex.quote('; '.join(changes))}")
+    part.stop.append(f'tc -s -j qdisc show dev {_q(device)} >"$dir/qdisc.json"; give qdisc.json')
+
+
+def _filter(device: str, parent: str, s: Sending, end: str, classid: str) -> str:
+    """Sends a flow's packets to a class, by the receiver's port (which is `end`: sport or dport)."""
+    protocol, ip = ("ip", "ip") if ipaddress.ip_address(s.receiver).version == 4 else ("ipv6", "ip6")
+    return (
+        f"filter add dev {device} parent {parent} protocol {protocol} u32 match {ip} protocol {s.protocol} 0xff "
+        f"match {ip} {end} {s.port} 0xffff classid {classid}"
+    )
+
+
+def _delays(part: Part, device: str, flows: Sequence[Sending]) -> None:
+    """Whole RTTs on the way back: ACKs are told apart by the port they come from."""
+    rtts_ms = sorted({s.flow.rtt_ms for s in flows if s.flow.rtt_ms > 0})
+    if not rtts_ms:
+        return
+    part.setup += ["need tc ethtool", f"plain {_q(device)}"]
+    lines = [f"qdisc add dev {device} root handle 1: htb default 1",
+             f"class add dev {device} parent 1: classid 1:1 htb rate 100gbit quantum 60000"]  # fmt: skip
+    for n, rtt_ms in enumerate(rtts_ms, 2):
+        lines += [
+            f"class add dev {device} parent 1: classid 1:{n:x} htb rate 100gbit quantum 60000",
+            f"qdisc add dev {device} parent 1:{n:x} netem limit 1000000 delay {round(rtt_ms * 1000)}us",
+        ]
+    for s in flows:
+        if s.flow.rtt_ms > 0:
+            lines.append(_filter(device, "1:", s, "sport", f"1:{rtts_ms.index(s.flow.rtt_ms) + 2:x}"))
+    part.setup += [f"queue {_q(*line.split())}" for line in lines]
+
+
+def script(part: Part, hosts: Hosts, snaplen: int) -> str:
+    """A host's shell script."""
+    start = f"directory={_q(hosts.directory)} snaplen={snaplen}\n" + FUNCTIONS.read_text(encoding="utf-8")
+    steps = [*part.setup, "echo ready", "heard go", *part.go, "heard stop", *part.stop, "echo done"]
+    text = start + "\n".join(steps) + "\n"
+    if len(text) > 120_000:
+        raise ParameterError(
+            "flows: too many for one command line to a host; share them out among more senders"
+        )
+    return text
+
+
+# ---- running it
+
+
+class Failed(CCToolkitError):
+    """A host could not do its part."""
+
+
+class Stopped(BaseException):
+    """A signal came; the argument is its number."""
+
+
+class Shell:
+    """A host's script while it runs; lines it says arrive in `said`."""
+
+    def __init__(self, target: str, command: list[str], folder: Path) -> None:
+        self.target, self.folder = target, folder
+        self.said: list[str] = []
+        self.changed = threading.Condition()
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, start_new_session=True
+        )
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        stream = self.process.stdout
+        while line := stream.readline():
+            text = line.decode(errors="replace").strip()
+            if text.startswith("file "):
+                _, name, size = text.split()
+                with (self.folder / Path(name).name).open("wb") as file:
+                    _copy(stream, file, int(size))
+            self._add(text)
+        self._add("end")
+
+    def _add(self, text: str) -> None:
+        with self.changed:
+            self.said.append(text)
+            self.changed.notify_all()
+
+    def say(self, word: str) -> None:
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):  # what is wrong shows when its answer does not come
+            self.process.stdin.write(f"{word}\n".encode())
+            self.process.stdin.flush()
+
+    def wait_for(self, word: str, until: float) -> str:
+        """The line that begins with a word; raise what it says instead."""
+        with self.changed:
+            while True:
+                for text in self.said:
+                    if f"{text} ".startswith(f"{word} "):
+                        return text
+                    if text.startswith("error "):
+                        raise Failed(f"{self.target}: {text.removeprefix('error ')}")
+                if self.said[-1:] == ["end"]:
+                    raise Failed(f"{self.target}: {self._complaint()}")
+                if not self.changed.wait(max(until - time.monotonic(), 0)):
+                    raise Failed(f"{self.target}: no {word!r} in time")
+
+    def _complaint(self) -> str:
+        self.errors.seek(0)
+        lines = self.errors.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"its shell ended with status {self.process.wait()}"
+
+    def close(self) -> None:
+        """The script sees its input end and puts everything back."""
+        if self.process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
+        try:
+            self.process.wait(timeout=GRACE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.reader.join(timeout=5)
+        self.errors.close()
+
+
+def _copy(source: IO[bytes], target: IO[bytes], size: int) -> None:
+    while size > 0:
+        block = source.read(min(size, 1 << 20))
+        if not block:
+            return
+        target.write(block)
+        size -= len(block)
+
+
+def run(
+    scenario: cct.Scenario, hosts: Hosts, folder: Path, *, snaplen: int = 96, sample_s: float = 0.1
+) -> None:
+    """Run it; what the hosts give lies in `folder` afterwards.
+
+    Raises
+    ------
+    Failed
+        The first host's complaint.
+    """
+    plan = parts(scenario, hosts, sample_s=sample_s)
+    texts = {target: script(part, hosts, snaplen) for target, part in plan.items()}
+    shells: list[Shell] = []
+    try:
+        for target, text in texts.items():
+            shells.append(Shell(target, hosts.command(target, text), folder))
+        for shell in shells:
+            shell.wait_for("ready", time.monotonic() + GRACE_S)
+        for shell in shells:
+            shell.say("go")
+        until = time.monotonic() + scenario.duration_s + GRACE_S
+        by_target = {shell.target: shell for shell in shells}
+        for s in sendings(scenario, hosts):
+            by_target[s.sender.target].wait_for(f"flow {s.index}", until)
+        for shell in shells:
+            shell.say("stop")
+        for shell in shells:
+            shell.wait_for("done", time.monotonic() + 20 * GRACE_S)
+    finally:
+        closing = [threading.Thread(target=shell.close) for shell in shells]
+        for thread in closing:
+            thread.start()
+        for thread in closing:
+            thread.join()
+
+
+# ---- what comes of it
+
+
+def _report(folder: Path, s: Sending) -> dict[str, Any]:
+    """What iperf3 said of a flow."""
+    path = folder / f"flow{s.index}.out"
+    try:
+        found = json.loads(path.read_text())
+    except ValueError:
+        found = {}
+    if not found.get("start", {}).get("connected"):
+        raise Failed(f"{s.sender.target}: flow {s.index}: {found.get('error', 'iperf3 said nothing')}")
+    return found
+
+
+def _sum(report: dict[str, Any], side: str) -> dict[str, Any]:
+    return report.get("end", {}).get(f"sum_{side}") or {}
+
+
+def _labels(
+    flows: Sequence[Sending], reports: Sequence[dict[str, Any]], hosts: Hosts, ingress: cct.Capture
+) -> pd.DataFrame:
+    keys, packets = ingress.keys, ingress.packets.groupby("flow_id").ts_ns.agg(["min", "max"])
+    ends = zip(
+        keys.flow_id.tolist(), keys.sport.tolist(), keys.dport.tolist(), keys.protocol.tolist(), strict=True
+    )
+    seen = {(sport, dport, protocol): flow_id for flow_id, sport, dport, protocol in ends}
+    rows = []
+    for s, report in zip(flows, reports, strict=True):
+        flow_id = seen.get((s.source_port, s.port, s.protocol))
+        when = (None, None) if flow_id is None else tuple(int(t) for t in packets.loc[flow_id])
+        udp = s.flow.is_udp
+        rows.append(
+            (
+                s.sender.address, s.receiver, s.source_port, s.port, s.protocol,
+                "udp" if udp else "bulk", "src",
+                "" if udp else report.get("end", {}).get("sender_tcp_congestion", s.flow.cca_name),
+                s.flow.rtt_ms if hosts.delay is not None else None, *when,
+                None if udp else _sum(report, "received").get("bytes"),
+                None if udp else _sum(report, "sent").get("retransmits"), None,
+            )
+        )  # fmt: skip
+    table = pd.DataFrame(rows, columns=list(LABELS))
+    whole = ["start_ns", "stop_ns", "bytes_acked", "retransmits"]
+    return table.astype(dict.fromkeys(whole, "Int64") | {"base_rtt_ms": "Float64"})
+
+
+def _flow_series(
+    flows: Sequence[Sending], reports: Sequence[dict[str, Any]], labels: pd.DataFrame
+) -> pd.DataFrame:
+    rows = []
+    for s, report, start_ns in zip(flows, reports, labels.start_ns, strict=True):
+        sent = again = 0
+        for interval in report.get("intervals", []):
+            x = interval["streams"][0]
+            sent, again = sent + x["bytes"], again + x.get("retransmits", 0)
+            if not s.flow.is_udp and not pd.isna(start_ns):
+                mss = report["start"]["tcp_mss_default"] or 1448
+                at_ns = int(start_ns) + round(x["end"] * 1e9)
+                rows.append(
+                    (at_ns, s.index, x["snd_cwnd"] / mss, x["rtt"] * 1000, x["rttvar"] * 1000, sent, again)
+                )
+    columns = ["ts_ns", "flow_id", "cwnd_packets", "srtt_ns", "rttvar_ns", "sent_bytes", "retransmits"]
+    return (
+        pd.DataFrame(rows, columns=columns)
+        .astype({"flow_id": "uint32"})
+        .sort_values("ts_ns", ignore_index=True)
+    )
+
+
+def _queues(scenario: cct.Scenario, folder: Path, ingress: cct.Capture, egress: cct.Capture) -> pd.DataFrame:
+    """The router's counters, and delays from the taps."""
+    tree = _tree(scenario, "x")
+    counters = {q["handle"]: q for q in json.loads((folder / "qdisc.json").read_text())}
+    delays = cct.queue_delay(ingress, egress)
+    delays = delays[(delays.direction == 0) & delays.delay_ns.notna()]
+    queue_of = {i: f.queue or 0 for i, f in enumerate(scenario.flow_list())}
+    of_packet = delays.flow_id.map(queue_of).fillna(0)
+    rows = []
+    for queue in range(1 if tree.single else len(scenario.bottleneck.queue_list())):
+        q = counters[tree.handle(queue)]
+        delay_ms = delays.delay_ns[of_packet == queue].to_numpy(float) / 1e6
+        sent, dropped, waiting = q["packets"], q["drops"], q["qlen"]
+        rows.append(
+            {
+                "queue": queue, "packets": waiting, "bytes": q["backlog"], "arrived_packets": sent + dropped + waiting,
+                "sent_packets": sent, "sent_bytes": q["bytes"], "dropped_full": dropped, "dropped_enqueue": 0,
+                "dropped_dequeue": 0, "marked_packets": q.get("ecn_mark", q.get("marked", 0)),
+                "mean_delay_ms": float(delay_ms.mean()) if len(delay_ms) else 0.0,
+                "max_delay_ms": float(delay_ms.max()) if len(delay_ms) else 0.0,
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def collect(scenario: cct.Scenario, hosts: Hosts, raw: Path, folder: Path) -> None:
+    """The directory of the run, from what the hosts gave."""
+    flows = sendings(scenario, hosts)
+    reports = [_report(raw, s) for s in flows]
+    for tap in ("ingress", "egress"):
+        with (
+            (raw / f"{tap}.pcap").open("rb") as source,
+            (folder / f"{tap}.pcap.gz").open("wb") as file,
+            gzip.GzipFile("", "wb", 6, file, 0) as packed,
+        ):
+            shutil.copyfileobj(source, packed, 1 << 20)
+    labels = _labels(flows, reports, hosts, cct.read_capture(folder / "ingress.pcap.gz"))
+    ingress, egress = (
+        renumbered(cct.read_capture(folder / f"{tap}.pcap.gz"), labels) for tap in ("ingress", "egress")
+    )
+    start_ns = int(min(labels.start_ns.dropna(), default=ingress.meta.first_ts_ns))
+    received = [_sum(r, "received").get("bytes", 0) for r in reports]
+    seconds = (labels.stop_ns - labels.start_ns) / 1e9
+    tables = {
+        "flows": pd.DataFrame(
+            {
+                "flow_id": range(len(flows)),
+                "name": [s.flow.label for s in flows],
+                "cca": [
+                    s.flow.cca_name if s.flow.is_udp else cca
+                    for s, cca in zip(flows, labels.cca, strict=True)
+                ],
+                "base_rtt_ms": labels.base_rtt_ms.astype("float64"),
+                "start_s": ((labels.start_ns - start_ns) / 1e9).astype("Float64").astype("float64"),
+                "end_s": ((labels.stop_ns - start_ns) / 1e9).astype("Float64").astype("float64"),
+                "received_bytes": received,
+                "goodput_mbps": (pd.Series(received) * 8e-6 / seconds).astype("Float64").astype("float64"),
+                "retransmits": labels.retransmits.fillna(0).astype("int64"),
+                "min_rtt_ms": float("nan"),
+            }
+        ).astype({"flow_id": "uint32"}),
+        "flow_series": _flow_series(flows, reports, labels),
+    }
+    made_by = f"cctoolkit {cct.__version__} physical.py, {reports[0]['start']['version']}"
+    if hosts.bottleneck is not None:
+        tables["queues"] = _queues(scenario, raw, ingress, egress)
+        shutil.copy(raw / "qdisc.json", folder / "qdisc.json")
+    for name, table in tables.items():
+        write_table(table, folder / f"{name}.parquet", {"made_by": made_by})
+    labels.to_csv(folder / "labels.csv", index=False, lineterminator="\n")
+    (folder / "scenario.toml").write_text(scenario.to_toml(), encoding="utf-8")
+    about = {
+        "made_by": made_by,
+        "version": cct.__version__,
+        "name": scenario.name or "run",
+        "start_ns": start_ns,
+        "senders": [{"system": r["start"]["system_info"]} for r in reports],
+        "tcpdump": {tap: (raw / f"{tap}.err").read_text().splitlines() for tap in ("ingress", "egress")},
+    }
+    (folder / "provenance.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+
+
+# ---- the command
+
+
+def show(scenario: cct.Scenario, hosts: Hosts, snaplen: int, sample_s: float) -> str:
+    """What would be done, host by host."""
+    out = []
+    for target, part in parts(scenario, hosts, sample_s=sample_s).items():
+        text = script(part, hosts, snaplen)
+        out.append(
+            f"# {target}: {'; '.join(part.roles)}\n# {shlex.join(hosts.command(target, 'SCRIPT'))}\n{text}"
+        )
+    return "\n".join(out)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("scenario", type=Path)
+    parser.add_argument("hosts", type=Path)
+    parser.add_argument("-o", "--output", type=Path, metavar="DIR")
+    parser.add_argument("--run", action="store_true", help="do it; otherwise it is printed")
+    parser.add_argument("--snaplen", type=int, default=96)
+    parser.add_argument("--sample", type=float, default=0.1, metavar="S", help="interval of the series")
+    args = parser.parse_args(argv)
+    if args.run and args.output is None:
+        parser.error("--run needs -o DIR")
+
+    def stop(number: int, _: object) -> None:
+        raise Stopped(number)
+
+    try:
+        if not 64 <= args.snaplen <= 262144 or not 0.1 <= args.sample <= 60:
+            raise ParameterError("--snaplen: 64 to 262144; --sample: 0.1 to 60")
+        scenario, hosts = cct.read_scenario(args.scenario), read_hosts(args.hosts)
+        for i, flow in enumerate(scenario.flows):
+            for name in LEFT:
+                if getattr(flow, name) != getattr(cct.Flow("cubic"), name):
+                    print(f"physical.py: flows[{i}].{name} is left to the hosts", file=sys.stderr)
+        if not args.run:
+            print(show(scenario, hosts, args.snaplen, args.sample))
+            return 0
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, stop)
+        with replacing_directory(args.output) as folder:
+            raw = folder.with_name("raw")
+            raw.mkdir()
+            run(scenario, hosts, raw, snaplen=args.snaplen, sample_s=args.sample)
+            collect(scenario, hosts, raw, folder)
+        print(args.output)
+        return 0
+    except (CCToolkitError, OSError) as err:
+        print(f"physical.py: {err}", file=sys.stderr)
+        return 1
+    except Stopped as err:
+        print(f"physical.py: stopped by {signal.Signals(err.args[0]).name}", file=sys.stderr)
+        return 128 + int(err.args[0])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
