@@ -1,4 +1,4 @@
-"""The bundled captures are what their manifest says, and the script that made them leaves nothing behind.
+"""The bundled captures are what their manifests say, and what made them makes them again and leaves nothing behind.
 
 The packets are read here with `struct` alone, so that these tests hold whatever the package reads.
 """
@@ -10,7 +10,9 @@ import csv
 import gzip
 import hashlib
 import importlib.util
+import itertools
 import os
+import re
 import shutil
 import signal
 import struct
@@ -27,11 +29,21 @@ from typing import NamedTuple
 
 import pytest
 
+import cctoolkit as cct
+from cctoolkit.cca import Cca
+from cctoolkit.errors import ParameterError, TestbedUnavailableError
+from cctoolkit.testbed.plan import make_plan
+
 ROOT = Path(__file__).parents[1]
 TRACES = ROOT / "traces"
 SCRIPT = ROOT / "hardware" / "launch" / "netns_traces.py"
+MAKE_TRACES = SCRIPT.with_name("make_traces.py")
 CAPTURES = {c["name"]: c for c in tomllib.loads((TRACES / "MANIFEST.toml").read_text())["capture"]}
 ALL = pytest.mark.parametrize("name", CAPTURES)
+#: Those that the testbed made.
+TESTBED = TRACES / "testbed"
+MADE = {c["name"]: c for c in tomllib.loads((TESTBED / "MANIFEST.toml").read_text())["capture"]}
+ALL_MADE = pytest.mark.parametrize("name", MADE)
 
 
 class Packet(NamedTuple):
@@ -100,7 +112,7 @@ def turned(flow: tuple[str, str, int, int, int]) -> tuple[str, str, int, int, in
 
 def routed(all_packets: tuple[Packet, ...], downstream: bool) -> list[Packet]:
     """Those between a sender and a receiver (not the routers' neighbour discovery), one way."""
-    senders, receivers = ("10.1.0.", "fd00:1::"), ("10.3.0.", "fd00:3::")
+    senders, receivers = ("10.1.0.", "fd00:1::"), ("10.2.0.", "10.3.0.", "fd00:3::")
     first, second = (senders, receivers) if downstream else (receivers, senders)
     return [p for p in all_packets if p.flow[0].startswith(first) and p.flow[1].startswith(second)]
 
@@ -119,10 +131,13 @@ def crossings(before: list[Packet], after: list[Packet]) -> tuple[list[tuple[Pac
 
 @ALL
 def test_files_are_the_ones_in_the_manifest(name: str) -> None:
-    files = CAPTURES[name]["file"]
+    check_files(name, TRACES, CAPTURES[name]["file"])
+
+
+def check_files(name: str, folder: Path, files: list[dict]) -> None:
     assert {f["tap"]: f["name"] for f in files} == {t: f"{name}.{t}.pcap.gz" for t in ("ingress", "egress")}
     for file in files:
-        blob = (TRACES / file["name"]).read_bytes()
+        blob = (folder / file["name"]).read_bytes()
         assert hashlib.sha256(blob).hexdigest() == file["sha256"]
         assert len(blob) == file["bytes"] < 1_000_000
         assert blob[3:8] == bytes(5), "neither a file name nor a time in the gzip header"
@@ -137,7 +152,7 @@ def test_the_manifest_is_complete() -> None:
     listed = {f["name"] for c in CAPTURES.values() for f in c["file"]} | {
         c["labels"] for c in CAPTURES.values()
     }
-    assert {p.name for p in TRACES.iterdir()} == listed | {"MANIFEST.toml", "README.md"}
+    assert {p.name for p in TRACES.iterdir()} == listed | {"MANIFEST.toml", "README.md", "testbed"}
     assert sum((TRACES / name).stat().st_size for name in listed) < 8_000_000
     assert {c["licence"] for c in CAPTURES.values()} == {"Apache-2.0"}
     alone = [c["ccas"] for c in CAPTURES.values() if len(labels(c["name"])) == 1]
@@ -183,12 +198,13 @@ def check_labels(name: str, folder: Path, entry: dict) -> None:
             ):  # written down when the server accepted, one base RTT after the SYN or more
                 assert 0 <= int(r["start_ns"]) - started < 2e9
             else:
-                # Within a round trip of the queue and a scheduling delay
-                assert -1e6 <= started - int(r["start_ns"]) < 1e9
+                # Within a round trip of the queue and a scheduling delay, or seconds for a SYN that was dropped
+                lost = which == "egress" and len(rows) > 8
+                assert -1e6 <= started - int(r["start_ns"]) < (8e9 if lost else 1e9)
             if flow[4] == 6:
                 assert first[flow].flags & 0x12 == 0x02, "the label's source sent the SYN"
                 data, other = (flow, turned(flow)) if r["data_from"] == "src" else (turned(flow), flow)
-                assert payload[data] >= 0.9 * int(r["bytes_acked"]) > payload[other]
+                assert payload[data] >= 0.9 * float(r["bytes_acked"]) > payload[other]
 
 
 @ALL
@@ -204,7 +220,7 @@ def check_taps(name: str, folder: Path, entry: dict) -> tuple[float, float]:
     into, out = routed(ingress, downstream=True), routed(egress, downstream=True)
     pairs, strangers = crossings(into, out)
     assert strangers == [], "all that left the queue had come in"
-    assert len(into) - len(pairs) == entry["queue_dropped"]
+    assert len(into) - len(pairs) == entry["queue_dropped"] + entry.get("queue_waiting", 0)
     assert all(a.ts_ns <= b.ts_ns for a, b in pairs)
     assert sum(a.ecn != b.ecn for a, b in pairs) == entry["queue_marked"]
 
@@ -226,24 +242,33 @@ def check_taps(name: str, folder: Path, entry: dict) -> tuple[float, float]:
 
 @ALL
 def test_retransmissions_are_those_the_kernel_counted(name: str) -> None:
+    check_retransmissions(name, TRACES)
+
+
+def check_retransmissions(name: str, folder: Path) -> None:
     """Before the queue nothing is lost or reordered, so what repeats sequence numbers was sent again."""
     again: Counter = Counter()
     end: dict[tuple, int] = {}
-    for p in routed(tap(name, "ingress"), downstream=True):
+    for p in routed(tap(name, "ingress", folder), downstream=True):
         if p.flow[4] == 6 and p.span:
             ahead = (p.seq - end.setdefault(p.flow, p.seq) + 2**31) % 2**32 - 2**31
             again[p.flow] += ahead < 0
             end[p.flow] = (p.seq + p.span) % 2**32 if ahead + p.span > 0 else end[p.flow]
-    for r in labels(name):
+    for r in labels(name, folder):
         if r["protocol"] == "6":
             flow = five_tuple(r) if r["data_from"] == "src" else turned(five_tuple(r))
-            assert again[flow] == int(r["retransmits"]), r
+            assert again[flow] == float(r["retransmits"]), r
 
 
-def queue_delays_ms(name: str, after_s: float) -> list[float]:
-    pairs, _ = crossings(routed(tap(name, "ingress"), True), routed(tap(name, "egress"), True))
+def queue_delays_ms(
+    name: str, after_s: float, folder: Path = TRACES, protocol: int | None = None
+) -> list[float]:
+    pairs, _ = crossings(
+        routed(tap(name, "ingress", folder), True), routed(tap(name, "egress", folder), True)
+    )
     begin = pairs[0][0].ts_ns + after_s * 1e9
-    return sorted((b.ts_ns - a.ts_ns) / 1e6 for a, b in pairs if a.ts_ns > begin)
+    kept = [(a, b) for a, b in pairs if a.ts_ns > begin and protocol in (None, a.flow[4])]
+    return sorted((b.ts_ns - a.ts_ns) / 1e6 for a, b in kept)
 
 
 def test_the_congestion_controls_behave_like_themselves() -> None:
@@ -282,15 +307,162 @@ def test_tshark_counts_the_same_packets_and_no_bad_checksum(name: str) -> None:
         assert statuses["0"] == 0 and statuses["1"] > 0  # 0 is bad, 1 is good
 
 
+# -- the files the testbed made
+
+
+@ALL_MADE
+def test_made_files_are_the_ones_in_the_manifest(name: str) -> None:
+    entry = MADE[name]
+    check_files(name, TESTBED, entry["file"])
+    for file in entry["file"]:
+        capture = gzip.decompress((TESTBED / file["name"]).read_bytes())
+        assert hashlib.sha256(capture).hexdigest() == file["pcap_sha256"]
+    source = (TESTBED / entry["scenario"]).read_bytes()
+    assert hashlib.sha256(source).hexdigest() == entry["scenario_sha256"]
+
+
+def test_the_manifest_of_made_files_is_complete() -> None:
+    files = {f["name"] for c in MADE.values() for f in c["file"]}
+    beside = {c[key] for c in MADE.values() for key in ("labels", "scenario")}
+    assert {p.name for p in TESTBED.iterdir()} == files | beside | {"MANIFEST.toml"}
+    assert sum(p.stat().st_size for p in TRACES.rglob("*")) < 22_000_000
+    readme = (TRACES / "README.md").read_text()
+    assert all(f"`{name}`" in readme for name in MADE)
+    for entry in MADE.values():
+        assert entry["licence"] == "Apache-2.0" and entry["teaches"].endswith(".")
+        assert re.fullmatch(r"\d+\.\d+\.\d+-cct", entry["kernel"]), "as `cct testbed build` makes it"
+        assert re.fullmatch(r"[0-9a-f]{64}", entry["kernel_sha256"])
+
+
+def test_each_congestion_control_of_linux_is_there_alone() -> None:
+    alone = {c["ccas"][0] for name, c in MADE.items() if [name] == c["ccas"]}
+    known = {name for name, cca in Cca.registry.items() if cca.linux_only or name in plan_ccas()}
+    assert alone == known and len(alone) >= 17
+
+
+def plan_ccas() -> set[str]:
+    """What the simulator's congestion controls have in common with Linux's, asked of the testbed itself."""
+    out = set()
+    for name, cca in Cca.registry.items():
+        if not cca.linux_only:
+            flow = cct.Flow(name)
+            scenario = cct.Scenario(
+                bottleneck=cct.Bottleneck(rate_mbps=1, buffer_packets=9), flows=[flow], duration_s=1
+            )
+            with contextlib.suppress(ParameterError):
+                make_plan(scenario)
+                out.add(name)
+    return out
+
+
+@ALL_MADE
+def test_made_labels_and_taps_agree(name: str) -> None:
+    entry = MADE[name]
+    scenario = cct.read_scenario(TESTBED / entry["scenario"])
+    assert scenario.name == name
+    flows, rows = scenario.flow_list(), labels(name, TESTBED)
+    assert [r["cca"] for r in rows] == ["" if f.is_udp else f.cca_name for f in flows]
+    assert [float(r["base_rtt_ms"]) for r in rows] == [f.rtt_ms for f in flows]
+    begin = min(int(r["start_ns"]) - f.start_s * 1e9 for r, f in zip(rows, flows, strict=True))
+    for row, flow in zip(rows, flows, strict=True):  # in virtual time to the microsecond
+        assert int(row["start_ns"]) - begin == pytest.approx(flow.start_s * 1e9, abs=2e3)
+    check_labels(name, TESTBED, entry)
+    longest_ms, room_ms = check_taps(name, TESTBED, entry | {"rate_mbps": scenario.bottleneck.rate_mbps})
+    assert longest_ms < 1.01 * room_ms * (2 if scenario.bottleneck.rate_schedule else 1)
+    for row, flow in zip(rows, flows, strict=True):
+        if not flow.is_udp:
+            assert 0 <= float(row["min_rtt_us"]) - flow.rtt_ms * 1e3 <= longest_ms * 1e3
+    check_retransmissions(name, TESTBED)
+
+
+def test_virtual_time_is_exact() -> None:
+    """A full frame takes 2018.67 µs at 6 Mbit/s; the kernel's clock has units of 1024 ns here and there."""
+    left = [p.ts_ns for p in routed(tap("cubic", "egress", TESTBED), True) if p.wire_bytes == 1514]
+    gaps = [b - a for a, b in itertools.pairwise(left[100:])]
+    assert all(2_013_000 < gap < 2_024_000 for gap in gaps), "always busy, never faster than the link"
+    assert sum(gaps) / len(gaps) == pytest.approx(1514 * 8 / 6e-3, rel=1e-4)
+    row = labels("vegas", TESTBED)[0]
+    assert 40_000 <= float(row["min_rtt_us"]) < 40_100
+
+
+def made_delay_ms(name: str, protocol: int | None = 6) -> float:
+    delays = queue_delays_ms(name, 3, TESTBED, protocol)
+    return sum(delays) / len(delays)
+
+
+def made_shares(name: str) -> list[float]:
+    acked = [float(r["bytes_acked"]) for r in labels(name, TESTBED) if r["bytes_acked"]]
+    return [x / sum(acked) for x in acked]
+
+
+def test_made_traces_show_what_they_teach() -> None:
+    drops = {name: entry["queue_dropped"] for name, entry in MADE.items()}
+    marks = {name: entry["queue_marked"] for name, entry in MADE.items()}
+    # alone
+    assert made_delay_ms("vegas") < 7 and made_delay_ms("bbr") < 14 and made_delay_ms("cdg") < 14
+    assert drops["cdg"] == drops["nv"] == 0 and drops["vegas"] < 40
+    assert made_delay_ms("reno") < made_delay_ms("cubic") < made_delay_ms("scalable")
+    assert drops["scalable"] > 2 * drops["reno"] and drops["hybla"] > 2 * drops["reno"]
+    assert drops["lp"] == pytest.approx(drops["reno"], rel=0.1)
+    # together
+    assert made_shares("cubic-bbr")[1] > 2 / 3 and drops["cubic-bbr"] > 200
+    assert (
+        made_shares("cubic-bbr-deep")[0] > made_shares("cubic-bbr")[0]
+        and made_delay_ms("cubic-bbr-deep") > 200
+    )
+    assert made_shares("rtt-reno")[0] > 0.6 and made_shares("rtt-bbr")[1] > 0.7
+    assert 0.5 < made_shares("rtt-cubic")[0] < made_shares("rtt-reno")[0]
+    # queues
+    assert made_delay_ms("aqm-tail-drop") > 400
+    assert made_delay_ms("aqm-codel") < 12 and 12 < made_delay_ms("aqm-pie") < 20
+    assert 20 < made_delay_ms("aqm-red") + 2 < 60  # 10 to 30 packets of 2 ms
+    assert 12 < made_delay_ms("aqm-dualpi2") < 20
+    assert made_delay_ms("aqm-fq-codel", 17) < 3 < 400 < made_delay_ms("aqm-tail-drop", 17)
+    assert (drops["aqm-fq-codel-ecn"], drops["aqm-dctcp"]) == (0, 0)
+    assert marks["aqm-fq-codel-ecn"] > 30 and marks["aqm-dctcp"] > 500 and made_delay_ms("aqm-dctcp") < 12
+    assert 0.3 < made_shares("aqm-dualpi2-l4s")[0] < 0.7 and marks["aqm-dualpi2-l4s"] > 500
+
+
+@pytest.mark.slow
+@pytest.mark.uml
+@pytest.mark.parametrize("name", ["cubic", "rtt-reno", "aqm-fq-codel-ecn"])
+def test_the_manifests_kernel_makes_the_same_packets_again(name: str, tmp_path: Path) -> None:
+    module = load(MAKE_TRACES)
+    wanted = MADE[name]["kernel"]
+    try:
+        found = {k.version: k for k in module.kernels()}
+        if wanted not in found:
+            pytest.skip(f"the kernel at hand is {', '.join(found)}, not {wanted} (cct testbed build)")
+        entry = module.make(name, found[wanted], TESTBED, tmp_path)
+    except TestbedUnavailableError as err:
+        pytest.skip(str(err))
+    if "fq-codel" not in name:  # that draws where its flows go
+        assert [f["shape_sha256"] for f in entry["file"]] == [f["shape_sha256"] for f in MADE[name]["file"]]
+    if entry["tools"] != MADE[name]["tools"]:
+        pytest.skip(f"same times; the same bytes need {', '.join(MADE[name]['tools'])}")
+    assert [f["pcap_sha256"] for f in entry["file"]] == [f["pcap_sha256"] for f in MADE[name]["file"]]
+    assert labels(name, tmp_path) == labels(name, TESTBED)
+
+
+def test_making_what_there_is_not_is_one_line(capsys: pytest.CaptureFixture) -> None:
+    assert load(MAKE_TRACES).main(["nonsense"]) == 1
+    said = capsys.readouterr().err
+    assert "no scenario 'nonsense'" in said and said.count("\n") == 1
+
+
 # -- the script
 
 
-def script():
-    spec = importlib.util.spec_from_file_location("netns_traces", SCRIPT)
+def load(path: Path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec and spec.loader
-    module = sys.modules["netns_traces"] = importlib.util.module_from_spec(spec)
+    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def script():
+    return load(SCRIPT)
 
 
 def run_script(*args: str | Path, **options) -> subprocess.CompletedProcess[str]:
