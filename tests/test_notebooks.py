@@ -116,7 +116,8 @@ def test_it_runs(source: Path, copy: Path) -> None:
     shown = {mime for output in outputs for mime in output.get("data", ())}
     assert "application/vnd.plotly.v1+json" in shown
     assert "application/vnd.jupyter.widget-view+json" in shown
-    assert (copy / "report.html").stat().st_size > 100_000
+    if source.stem == "00_start":
+        assert (copy / "report.html").stat().st_size > 100_000
 
 
 # --- in a browser

@@ -7,6 +7,7 @@ harmlessly. Times on the axes are seconds since the capture's first packet.
 from __future__ import annotations
 
 from .cdfs import completion_cdf, rtt_cdf
+from .classes import rtt_classes
 from .delays import queue_delay, rtt
 from .occupancy import cbiq
 from .rates import BIG_SHARE, throughput
@@ -26,6 +27,7 @@ __all__ = [
     "queue_delay",
     "rtt",
     "rtt_cdf",
+    "rtt_classes",
     "stack",
     "thin",
     "thin_rows",

@@ -1,0 +1,50 @@
+"""Experiments: scenarios run, measured, and told in a folder of tables, figures and a summary.
+
+An experiment is a module here with a function ``run(output, *, …) -> Path``: keyword options with defaults and, for the
+command line, ``Annotated[…, typer.Option(help=…)]``. It is listed in :data:`EXPERIMENTS` under its name, which is the
+module's with hyphens; ``cct experiment NAME`` then has its options. Modules import what is heavy inside functions, so
+that asking for help costs nothing. What it writes goes through :class:`~cctoolkit.experiments._folder.Folder`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+
+from ..errors import ParameterError
+
+__all__ = ["EXPERIMENTS", "experiment"]
+
+#: Names, and what each does.
+EXPERIMENTS = {
+    "rtt-separation": "The RTT paper's six tests: flows in queues by RTT, beside one queue and beside competitors.",
+    "sim-vs-kernel": "The simulator beside real Linux: utilisation, delay, loss, marks and shares, with the error.",
+}
+
+
+def experiment(name: str) -> Callable[..., Path]:
+    """The function that runs an experiment.
+
+    Parameters
+    ----------
+    name : str
+        A name in :data:`EXPERIMENTS`.
+
+    Returns
+    -------
+    function of (output, *, …)
+        Returns the folder it wrote.
+
+    Raises
+    ------
+    ParameterError
+        There is no such experiment.
+
+    Examples
+    --------
+    >>> experiment("sim-vs-kernel")("out", only=["cubic"])            # doctest: +SKIP
+    """
+    if name not in EXPERIMENTS:
+        raise ParameterError(f"experiment: {name!r} is none of {', '.join(EXPERIMENTS)}")
+    return importlib.import_module(f".{name.replace('-', '_')}", __name__).run

@@ -1,0 +1,58 @@
+"""RTTs of flows and the classes they fall into."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .style import COLOURS, GREY, figure, note, small
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from ..separation.jenks import Classes
+
+__all__ = ["rtt_classes"]
+
+
+def rtt_classes(rtt_ms: Any, classes: Classes, bins: int = 60) -> go.Figure:
+    """How many flows have which RTT, coloured by class, with the breaks between classes.
+
+    Parameters
+    ----------
+    rtt_ms : array-like of numbers above 0, shape (n,)
+    classes : Classes
+        Of these, as :func:`cctoolkit.jenks_classes` gives them.
+    bins : int
+        Of equal width on a logarithmic axis.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    x = np.asarray(rtt_ms, np.float64)
+    fig = figure(f"{x.size:,} flows in {classes.k} classes of RTT" + small(f"GVF {classes.gvf:.4f}"))
+    if not x.size:
+        return note(fig, "no RTT is known")
+    low, high = np.log10(max(x.min(), 1e-6)), np.log10(max(x.max(), 1e-6))
+    edges = 10 ** np.linspace(low - 0.02, high + 0.02, bins + 1)
+    for c in range(classes.k):
+        mine = x[classes.labels == c]
+        if not mine.size:
+            continue
+        count, _ = np.histogram(mine, edges)
+        shown = np.flatnonzero(count)
+        fig.add_bar(
+            x=np.sqrt(edges[shown] * edges[shown + 1]),
+            y=count[shown],
+            width=np.diff(edges)[shown],
+            name=f"class {c}: {mine.size:,} flows, {mine.min():.3g} to {mine.max():.3g} ms",
+            marker={"color": COLOURS[c % len(COLOURS)], "line": {"width": 0}},
+            hovertemplate="%{x:.3g} ms: %{y} flows<extra></extra>",
+        )
+    for limit in classes.breaks[1:-1]:
+        fig.add_vline(x=float(limit), line={"color": GREY, "dash": "dash", "width": 1})
+    fig.update_layout(barmode="stack", bargap=0)
+    fig.update_xaxes(type="log", title_text="least RTT of the flow, ms", range=[low - 0.1, high + 0.1])
+    return fig.update_yaxes(title_text="flows")

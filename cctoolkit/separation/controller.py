@@ -1,0 +1,558 @@
+"""The control plane: what was measured of the flows goes in, queues, buffers and shares come out.
+
+A controller is one object with one step, :meth:`Controller.decide`: a table of flow metrics in, a
+:class:`Decision` out. What measures and what carries out is somebody else's: as ``control=`` it drives a
+simulation or a testbed (``cct.simulate(scenario, control=controller)``),
+:func:`cctoolkit.separation.meters.replay` asks it what it would have done about a capture, and a switch's control
+plane calls :meth:`~Controller.decide` with what it read from its registers.
+
+The paper's is :class:`RttSeparation`. Its competitors are in ``competitors.py``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from ..errors import ParameterError, SchemaError
+from .buffers import stanford_buffer_bytes
+from .jenks import IncrementalClasses, gvf_of
+
+if TYPE_CHECKING:
+    from ..scenario import Scenario
+
+__all__ = ["METRICS", "Controller", "Decision", "RttSeparation", "max_min_shares"]
+
+#: Columns of the table of flow metrics: one row a flow that is there now.
+METRICS = (
+    "flow_id",  # int
+    "protocol",  # 6 TCP, 17 UDP
+    "rtt_ms",  # base round-trip time, the least seen on both sides of the tap together; NaN: not known
+    "latest_rtt_ms",  # the last measured, with the waiting in it; NaN: not known
+    "throughput_mbps",  # delivered lately
+    "offered_mbps",  # arriving at the bottleneck lately
+    "is_long",  # carried more than the threshold (10 MB in the paper)
+)
+TCP, UDP = 6, 17
+#: The paper's: a flow is long if it is larger than this.
+LONG_BYTES = 10_000_000
+
+SHARES = ("flows", "queues", "rtt")
+
+
+def max_min_shares(rate: float, demands: Any, weights: Any = None) -> np.ndarray:
+    """Share `rate` so that nobody gets more than asked, and what is left over goes to the others by weight.
+
+    Parameters
+    ----------
+    rate : float
+    demands : array-like of numbers, shape (n,)
+        None negative; infinity: as much as there is.
+    weights : array-like of numbers above 0, shape (n,), optional
+        Equal without it.
+
+    Returns
+    -------
+    array, shape (n,)
+        The sum is `rate`, or that of the demands if less.
+
+    Raises
+    ------
+    ParameterError
+        A value out of range.
+
+    Notes
+    -----
+    Weighted max-min fairness by water filling: who asks for less than the level times the own weight gets it, and the
+    level rises for the rest.
+    """
+    demand = np.asarray(demands, np.float64)
+    weight = np.ones(demand.shape) if weights is None else np.asarray(weights, np.float64)
+    if demand.ndim != 1 or weight.shape != demand.shape:
+        raise ParameterError("demands and weights: expected a list, and as many")
+    if not rate >= 0 or not (demand >= 0).all() or not ((weight > 0) & np.isfinite(weight)).all():
+        raise ParameterError("rate and demands have to be at least 0, weights above 0")
+    share = np.zeros(demand.shape)
+    left, total = float(rate), weight.sum()
+    for i in np.argsort(demand / weight, kind="stable"):  # who is content first
+        share[i] = min(demand[i], left * weight[i] / total)
+        left -= share[i]
+        total -= weight[i]
+        if total <= 0:
+            break
+    return share
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a controller wants, and what of it is new.
+
+    Attributes
+    ----------
+    now_s : float
+    flows : DataFrame
+        ``flow_id``, ``queue``, ``role`` and ``rtt_ms`` of each flow with a queue of its own choice; all others go to
+        queue 0.
+    queues : DataFrame
+        One row a queue: ``queue``, ``role``, ``flows`` in it, their mean ``rtt_ms`` (NaN: none known), ``weight``
+        for a work-conserving scheduler (of queues with flows, the least is 1), ``share_mbps`` (what it can count
+        on, unused shares of others included) and ``buffer_bytes`` (0: leave it as it is).
+    gvf : float
+        How well classes of RTT describe the flows; NaN where there are none.
+    assignments : dict of int to int
+        Flows whose queue changed, and the queue; 0 for flows that have no rule any more.
+    buffers : dict of int to int
+        Queues whose buffer changed, and its bytes.
+    weights : dict of int to float
+        Queues whose weight changed.
+    """
+
+    now_s: float
+    flows: pd.DataFrame
+    queues: pd.DataFrame
+    gvf: float
+    assignments: dict[int, int]
+    buffers: dict[int, int]
+    weights: dict[int, float]
+
+    @property
+    def changes(self) -> int:
+        """Rules and settings a router has to change for it."""
+        return len(self.assignments) + len(self.buffers) + len(self.weights)
+
+
+class Controller:
+    """What all controllers share: from an assignment of flows to queues, shares and buffers, and what is new in them.
+
+    A controller says in :meth:`assign` where each flow goes. Everything else is here.
+
+    Parameters
+    ----------
+    rate_mbps : float
+        Of the bottleneck.
+    roles : sequence of str
+        Of each queue, the first of which is for all flows without a rule.
+    shares : {"flows", "queues", "rtt"}
+        What a queue's weight goes with: the number of its flows (every flow the same), nothing (every queue the
+        same), or flows times their mean RTT.
+    batch_s : float
+        Rules are changed at most this often, all at once.
+    long_bytes : int
+        Flows of a simulation or testbed are long from so many bytes on.
+    default_rtt_ms : float
+        Of flows about whose RTT nothing is known, for buffers.
+    minimum_packets : int
+        See :func:`~cctoolkit.separation.buffers.stanford_buffer_bytes`.
+    tolerance : float
+        Buffers and weights that would change by less than this part of themselves stay.
+
+    Attributes
+    ----------
+    decision : Decision or None
+        The last one.
+    log : list of dict
+        For each decision: ``now_s``, ``flows`` with a rule, rules ``added``, ``moved`` and ``removed``, ``settings``
+        changed (buffers and weights), ``gvf``.
+
+    Raises
+    ------
+    ParameterError
+        A value out of range.
+    """
+
+    #: Whether it sizes the queues' buffers, or leaves them as they are.
+    sizes_buffers = True
+
+    def __init__(
+        self,
+        rate_mbps: float,
+        roles: Sequence[str],
+        *,
+        shares: str = "flows",
+        batch_s: float = 0.0,
+        long_bytes: int = LONG_BYTES,
+        default_rtt_ms: float = 100.0,
+        minimum_packets: int = 10,
+        tolerance: float = 0.1,
+    ) -> None:
+        for name, value, least in (
+            ("rate_mbps", rate_mbps, 1e-9),
+            ("default_rtt_ms", default_rtt_ms, 1e-9),
+            ("minimum_packets", minimum_packets, 1),
+            ("long_bytes", long_bytes, 1),
+            ("batch_s", batch_s, 0),
+            ("tolerance", tolerance, 0),
+        ):
+            if isinstance(value, bool) or not math.isfinite(value) or value < least:
+                raise ParameterError(f"{name}: {value!r} is too small or not a number")
+        if shares not in SHARES:
+            raise ParameterError(f"shares: {shares!r} is none of {', '.join(SHARES)}")
+        self.rate_mbps, self.shares, self.batch_s = float(rate_mbps), shares, float(batch_s)
+        self.default_rtt_ms, self.minimum_packets = float(default_rtt_ms), int(minimum_packets)
+        self.tolerance, self.long_bytes = float(tolerance), int(long_bytes)
+        self.roles = tuple(roles)
+        self.decision: Decision | None = None
+        self.log: list[dict[str, Any]] = []
+        self._due_s = -math.inf
+        self._rules = (np.zeros(0, np.int64), np.zeros(0, np.int64))  # flows with a rule, and their queues
+        self._weights = np.ones(len(self.roles))
+        self._buffers = np.zeros(len(self.roles), np.int64)
+        self._meter: Any = None
+
+    @property
+    def n_queues(self) -> int:
+        """Queues it uses, the default one included."""
+        return len(self.roles)
+
+    def scenario(self, scenario: Scenario) -> Scenario:
+        """The scenario with the queues this controller needs: work-conserving round robin, each with the same AQM.
+
+        Each queue starts with the room the bottleneck had; the controller changes it when it knows more.
+        """
+        from ..scenario import Bottleneck, Queue
+
+        old = scenario.bottleneck
+        first = old.queue_list()[0]
+        room = first.buffer_bytes or 1514 * (first.buffer_packets or 1)
+        queues = (Queue(buffer_bytes=room, aqm=first.aqm),) * self.n_queues
+        new = Bottleneck(
+            rate_mbps=old.rate_mbps,
+            rate_schedule=old.rate_schedule,
+            buffer_bytes=room,
+            scheduler="drr" if self.n_queues > 1 else "fifo",
+            queues=queues,
+        )
+        flows = tuple(dataclasses.replace(f, queue=0) for f in scenario.flows)
+        return dataclasses.replace(scenario, bottleneck=new, flows=flows)
+
+    # -- to be said by each controller ---------------------------------------------------------------------------------
+
+    def assign(self, flows: pd.DataFrame, now_s: float) -> tuple[np.ndarray, float]:
+        """Where the flows go.
+
+        Parameters
+        ----------
+        flows : DataFrame
+            :data:`METRICS`, one row a flow.
+        now_s : float
+
+        Returns
+        -------
+        array of int64, float
+            Queue of each flow (0: no rule), and the classes' GVF or NaN.
+        """
+        raise NotImplementedError
+
+    def load(self, queue: np.ndarray) -> np.ndarray:
+        """How many flows each queue stands for where queues share by flows, shape (n_queues,).
+
+        Flows without a rule count as at most as many as those with one (or as there are queues), so that thousands
+        of short flows, which need little, are not guaranteed everything.
+        """
+        load = np.bincount(queue, minlength=self.n_queues).astype(np.float64)
+        load[0] = min(load[0], max(load[1:].sum(), self.n_queues))
+        return load
+
+    def room(self, metrics: pd.DataFrame, queue: np.ndarray, share_mbps: np.ndarray) -> np.ndarray:
+        """Buffer of each queue in bytes, shape (n_queues,): BDP/sqrt(N) of its flows; 0 to leave it as it is."""
+        if not self.sizes_buffers:
+            return np.zeros(self.n_queues, np.int64)
+        count, mean = self._flows_and_rtt(metrics, queue)
+        used = np.where(np.isnan(mean), self.default_rtt_ms, np.maximum(mean, 1e-3))
+        return stanford_buffer_bytes(
+            share_mbps, used, np.maximum(count, 1), minimum_packets=self.minimum_packets
+        )
+
+    def _flows_and_rtt(self, metrics: pd.DataFrame, queue: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Flows of each queue, and the mean of the RTTs that are known of them (NaN: none)."""
+        n = self.n_queues
+        rtt = metrics.rtt_ms.to_numpy(np.float64)
+        known = np.isfinite(rtt)
+        total = np.bincount(queue[known], rtt[known], minlength=n)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.bincount(queue, minlength=n), total / np.bincount(queue[known], minlength=n)
+
+    # -- the step ------------------------------------------------------------------------------------------------------
+
+    def decide(self, metrics: pd.DataFrame, now_s: float) -> Decision:
+        """Take what was measured; say what should be.
+
+        Parameters
+        ----------
+        metrics : DataFrame
+            At least :data:`METRICS`; flows that are not in it have ended.
+        now_s : float
+            Time, on any clock that goes forward.
+
+        Raises
+        ------
+        SchemaError
+            A column is missing.
+        """
+        missing = [name for name in METRICS if name not in metrics]
+        if missing:
+            raise SchemaError(f"metrics: there is no {', '.join(missing)}")
+        if self.decision is not None and now_s < self._due_s:
+            self.decision = dataclasses.replace(
+                self.decision, now_s=now_s, assignments={}, buffers={}, weights={}
+            )
+            return self.decision
+        self._due_s = now_s + self.batch_s - 1e-9
+        if not metrics.flow_id.is_monotonic_increasing:
+            metrics = metrics.sort_values("flow_id", kind="stable", ignore_index=True)
+        queue, gvf = self.assign(metrics, now_s)
+        assignments, counts = self._new_rules(metrics.flow_id.to_numpy(np.int64), queue)
+        table, weights, buffers = self._settings(metrics, queue)
+        ruled = queue > 0
+        self.decision = Decision(
+            now_s=now_s,
+            flows=pd.DataFrame(
+                {
+                    "flow_id": metrics.flow_id.to_numpy()[ruled],
+                    "queue": queue[ruled],
+                    "role": np.asarray(self.roles, object)[queue[ruled]],
+                    "rtt_ms": metrics.rtt_ms.to_numpy(np.float64)[ruled],
+                }
+            ),
+            queues=table,
+            gvf=gvf,
+            assignments=assignments,
+            buffers=buffers,
+            weights=weights,
+        )
+        self.log.append(
+            {
+                "now_s": now_s,
+                "flows": int(ruled.sum()),
+                **counts,
+                "settings": len(buffers) + len(weights),
+                "gvf": gvf,
+            }
+        )
+        return self.decision
+
+    def _new_rules(self, ids: np.ndarray, queue: np.ndarray) -> tuple[dict[int, int], dict[str, int]]:
+        ruled = queue > 0
+        ids, queue = ids[ruled], queue[ruled]
+        known, held = self._rules  # sorted by flow
+        at = np.searchsorted(known, ids)
+        was = np.zeros(len(ids), np.int64)
+        if len(known):
+            same = known[np.minimum(at, len(known) - 1)] == ids
+            was[same] = held[at[same]]
+        gone = known[~np.isin(known, ids)]
+        differ = was != queue
+        counts = {
+            "added": int((was == 0).sum()),
+            "moved": int((differ & (was > 0)).sum()),
+            "removed": len(gone),
+        }
+        self._rules = ids, queue
+        changed = dict(zip(ids[differ].tolist(), queue[differ].tolist(), strict=True))
+        return changed | dict.fromkeys(gone.tolist(), 0), counts
+
+    def _settings(
+        self, metrics: pd.DataFrame, queue: np.ndarray
+    ) -> tuple[pd.DataFrame, dict[int, float], dict[int, int]]:
+        n = self.n_queues
+        count, mean = self._flows_and_rtt(metrics, queue)
+        used = np.where(np.isnan(mean), self.default_rtt_ms, np.maximum(mean, 1e-3))
+        load = np.maximum(self.load(queue), np.where(count > 0, 1e-3, 1.0))
+        if self.shares == "queues":
+            load = np.ones(n)
+        elif self.shares == "rtt":
+            load = load * used
+        here = count > 0
+        weights = load / (load[here].min() if here.any() else load.min())
+        if weights.max() > 64:  # a turn of round robin should not take long
+            weights = np.maximum(weights * 64 / weights.max(), 0.05)
+        # an empty queue can count on what it would get if a flow came
+        everyone = load[here].sum()
+        fair = self.rate_mbps * load / np.where(here, everyone, everyone + load)
+        sent = np.bincount(queue, metrics.throughput_mbps.to_numpy(np.float64), minlength=n)
+        content = sent < 0.9 * fair
+        share = fair.copy()
+        if here.any():
+            demand = np.where(content, np.maximum(1.25 * sent, 0.05 * fair), np.inf)
+            share[here] = max_min_shares(self.rate_mbps, demand[here], load[here])
+        # what a flow does not use now it may use in a moment: no buffer for less than the fair share
+        room = self.room(metrics, queue, np.maximum(share, fair))
+        new_weights = np.abs(weights - self._weights) > self.tolerance * self._weights
+        new_room = np.abs(room - self._buffers) > self.tolerance * self._buffers
+        self._weights = np.where(new_weights, weights, self._weights)
+        self._buffers = np.where(new_room, room, self._buffers)
+        table = pd.DataFrame(
+            {
+                "queue": np.arange(n),
+                "role": list(self.roles),
+                "flows": count,
+                "rtt_ms": mean,
+                "weight": self._weights,
+                "share_mbps": share,
+                "buffer_bytes": self._buffers,
+            }
+        )
+        return (
+            table,
+            {int(q): float(self._weights[q]) for q in np.flatnonzero(new_weights)},
+            {int(q): int(self._buffers[q]) for q in np.flatnonzero(new_room)},
+        )
+
+    def __call__(self, target: Any) -> None:
+        """One step on a simulation or a testbed: measure, decide, carry out.
+
+        Parameters
+        ----------
+        target : Simulation, or what a testbed gives its ``control``
+            Anything with ``now_s``, ``flows``, ``assign_queue``, ``set_weight`` and ``set_buffer``.
+        """
+        from .meters import RunMeter
+
+        if self._meter is None:
+            self._meter = RunMeter(self.long_bytes)
+        decision = self.decide(self._meter.read(target), target.now_s)
+        for flow, queue in decision.assignments.items():
+            target.assign_queue(flow, queue)
+        if self.n_queues > 1:
+            for queue, weight in decision.weights.items():
+                target.set_weight(queue, weight)
+        for queue, octets in decision.buffers.items():
+            target.set_buffer(queue, octets=octets)
+
+
+class RttSeparation(Controller):
+    """The paper's controller: long flows go to queues by classes of RTT.
+
+    Queue 0 is for everything without a rule: short flows, and flows whose RTT is not known yet. Queues 1 to K are
+    for the classes, one more for isolated flows if there is a latency threshold, and the last one for UDP.
+
+    Parameters
+    ----------
+    rate_mbps : float
+        Of the bottleneck.
+    k : int
+        Classes, at most.
+    method : {"exact", "paper"}
+        See :func:`~cctoolkit.separation.jenks.jenks_classes`.
+    latency_threshold_ms : float or sequence of float, optional
+        What flows may wait in a queue, for all queues or for each of the queues 0 to K. When half of a queue's
+        flows wait longer, the one that offers most goes to the queue for such flows.
+    separate_udp : bool
+        UDP has a queue of its own.
+    udp_share : float
+        That queue's share is that of so many flows, however many UDP flows there are.
+    rtt_resolution_ms : float
+        RTTs are rounded to this before they are classified: flows so near each other need no separation.
+    margin, class_tolerance : float
+        Hysteresis of flows and classes; see :class:`~cctoolkit.separation.jenks.IncrementalClasses`.
+    **options
+        Of :class:`Controller`: ``shares``, ``batch_s``, ``long_bytes``, ``default_rtt_ms``, ``minimum_packets``,
+        ``tolerance``.
+
+    Raises
+    ------
+    ParameterError
+        A value out of range.
+
+    Notes
+    -----
+    Gomez et al., sections 3 and 4. What differs from the paper, or is not said in it:
+
+    - The shares are guaranteed, not limits: the scheduler is work conserving, so what a queue does not use goes to
+      the others at once (test 2). ``Decision.queues.share_mbps`` is that computed explicitly, for routers that can
+      only limit.
+    - The threshold (test 5) is on the waiting time, latest RTT less least RTT, and not on the RTT: a threshold
+      that suits a class of 10 ms suits none of 200 ms. A flow that was isolated stays so until it ends, and after
+      each isolation the queue is left alone for some round trips, until what it did can be measured.
+    - The base RTT is the least seen. A flow whose every packet waited seems further away than it is.
+    - Buffers are BDP/sqrt(N) of the class's mean RTT, its number of flows, and its share of the link.
+    - UDP flows are one rule for a router, by protocol, however many they are.
+    """
+
+    def __init__(
+        self,
+        rate_mbps: float,
+        k: int = 4,
+        *,
+        method: str = "exact",
+        latency_threshold_ms: float | Sequence[float] | None = None,
+        separate_udp: bool = True,
+        udp_share: float = 1.0,
+        rtt_resolution_ms: float = 1.0,
+        margin: float = 0.1,
+        class_tolerance: float = 0.02,
+        **options: Any,
+    ) -> None:
+        self._classes = IncrementalClasses(k, margin=margin, tolerance=class_tolerance, method=method)
+        self.k = self._classes.k
+        roles = ["default", *("class",) * self.k]
+        self._threshold: np.ndarray | None = None
+        if latency_threshold_ms is not None:
+            threshold = np.asarray(latency_threshold_ms, np.float64)
+            if threshold.ndim > 1 or threshold.size not in (1, self.k + 1) or not (threshold > 0).all():
+                raise ParameterError(
+                    f"latency_threshold_ms: {latency_threshold_ms!r} is neither a time nor {self.k + 1} of them"
+                )
+            self._threshold = np.broadcast_to(threshold, (self.k + 1,))
+            self._isolation_queue = len(roles)
+            roles.append("isolated")
+        self._udp_queue = len(roles) if separate_udp else 0
+        if separate_udp:
+            roles.append("udp")
+        for name, value in (("udp_share", udp_share), ("rtt_resolution_ms", rtt_resolution_ms)):
+            if not value > 0 or not math.isfinite(value):
+                raise ParameterError(f"{name}: {value!r} is not above 0")
+        self.udp_share, self.rtt_resolution_ms = float(udp_share), float(rtt_resolution_ms)
+        self.isolated: set[int] = set()
+        self._quiet_until_s = np.full(self.k + 1, -math.inf)
+        super().__init__(rate_mbps, roles, **options)
+
+    @property
+    def classes(self) -> IncrementalClasses:
+        """The classes and what they cost in rules so far; their queue 0 is queue 1 here."""
+        return self._classes
+
+    def load(self, queue: np.ndarray) -> np.ndarray:
+        load = super().load(queue)
+        if self._udp_queue:
+            load[self._udp_queue] = min(load[self._udp_queue], self.udp_share)
+        return load
+
+    def assign(self, flows: pd.DataFrame, now_s: float) -> tuple[np.ndarray, float]:
+        ids = flows.flow_id.to_numpy(np.int64)
+        rtt = flows.rtt_ms.to_numpy(np.float64)
+        queue = np.zeros(len(flows), np.int64)
+        udp = flows.protocol.to_numpy() == UDP
+        queue[udp] = self._udp_queue
+        self.isolated &= set(ids.tolist())
+        apart = np.isin(ids, list(self.isolated)) if self.isolated else np.zeros(len(ids), np.bool_)
+        if self._threshold is not None:
+            queue[apart] = self._isolation_queue
+        known = flows.is_long.to_numpy(np.bool_) & np.isfinite(rtt) & ~udp & ~apart
+        rounded = np.maximum(np.rint(rtt[known] / self.rtt_resolution_ms), 1) * self.rtt_resolution_ms
+        queue[known] = 1 + self._classes.update(ids[known], rounded)
+        gvf = gvf_of(rounded, queue[known]) if known.any() else math.nan
+        if self._threshold is not None:
+            self._isolate(flows, ids, queue, now_s)
+        return queue, gvf
+
+    def _isolate(self, flows: pd.DataFrame, ids: np.ndarray, queue: np.ndarray, now_s: float) -> None:
+        assert self._threshold is not None
+        waited = flows.latest_rtt_ms.to_numpy(np.float64) - flows.rtt_ms.to_numpy(np.float64)
+        offered = flows.offered_mbps.to_numpy(np.float64)
+        for q in range(self.k + 1):
+            members = np.flatnonzero((queue == q) & np.isfinite(waited))
+            if members.size < 2 or now_s < self._quiet_until_s[q]:
+                continue
+            if np.median(waited[members]) > self._threshold[q]:
+                culprit = members[offered[members].argmax()]
+                self.isolated.add(int(ids[culprit]))
+                queue[culprit] = self._isolation_queue
+                latest = flows.latest_rtt_ms.to_numpy(np.float64)[members].max()
+                self._quiet_until_s[q] = now_s + 4 * latest / 1e3

@@ -1,0 +1,521 @@
+"""Classes of similar RTT: natural breaks in one dimension, exact and as the paper's Algorithm 1.
+
+All of these minimise, or try to, the sum of squared deviations of the values from their class's mean. What is
+reached is told by the goodness of variance fit, ``GVF = 1 - sum_j SD_j / SD``: 1 when every class has one value
+only, 0 when there is one class.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+
+from ..errors import ParameterError
+
+__all__ = [
+    "Classes",
+    "IncrementalClasses",
+    "choose_k",
+    "dbscan_classes",
+    "gvf_by_k",
+    "gvf_of",
+    "jenks_classes",
+    "kmeans_classes",
+]
+
+METHODS = ("exact", "paper")
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Values sorted into classes, class 0 the lowest.
+
+    Attributes
+    ----------
+    breaks : array, shape (k + 1,)
+        The lowest value (of Algorithm 1: limit), then the upper limit of each class, which belongs to the class.
+    labels : array of int64, shape (n,)
+        Class of each value, in the order the values were given in; the higher a value, the higher its class.
+    gvf : float
+        Goodness of variance fit, in [0, 1]; 1 where all values are equal.
+    """
+
+    breaks: np.ndarray
+    labels: np.ndarray
+    gvf: float
+
+    @property
+    def k(self) -> int:
+        """Number of classes (of Algorithm 1, some may have no value)."""
+        return len(self.breaks) - 1
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Values in each class, shape (k,)."""
+        return np.bincount(self.labels, minlength=self.k)
+
+
+def jenks_classes(values: Any, k: int, method: str = "exact") -> Classes:
+    """Sort values into `k` classes with little variance inside.
+
+    Parameters
+    ----------
+    values : array-like of numbers, shape (n,)
+        Such as the RTT of each flow; in any order, n at least 1, all finite. Equal values share a class.
+    k : int
+        How many classes.
+    method : {"exact", "paper"}
+        ``"exact"``: the optimum (Fisher 1958, Jenks 1967), in O(k n log n). With fewer than `k` different values,
+        each is a class and there are no others.
+        ``"paper"``: Algorithm 1 of Gomez et al., see Notes. There are always `k` intervals; some may be empty.
+
+    Returns
+    -------
+    Classes
+
+    Raises
+    ------
+    ParameterError
+        No values, one that is not finite, or a `k` or method that does not exist.
+
+    Notes
+    -----
+    **exact.** Dynamic programming over the sorted different values: the best j classes of the first m values are
+    the best j - 1 classes of the first i and one class of the rest, for the best i. That i does not fall when m
+    grows, so each layer is solved by divide and conquer. The costs come from sums of standardised values;
+    classifications whose GVF differ by less than about 1e-12 are the same to it.
+
+    **paper.** Algorithm 1 starts with intervals of equal width and moves width from the interval with the largest
+    squared deviation to that with the lowest, while the GVF rises. What the paper leaves open is read like this: the
+    width moved is one standard deviation of the *largest* (the lowest's is mostly zero, and would move nothing);
+    intervals between the two keep their width and shift; of several with the lowest, the nearest one gets it; and
+    "while the GVF is lower than maximum" ends at the first step that does not raise it, which is taken back.
+    """
+    x = _values(values)
+    k = _whole("k", k)
+    if method not in METHODS:
+        raise ParameterError(f"method: {method!r} is neither of {', '.join(METHODS)}")
+    if method == "paper":
+        return _algorithm_1(x, k)
+    distinct, at, counts = np.unique(x, return_inverse=True, return_counts=True)
+    k = min(k, distinct.size)
+    _, cuts = _layers(_standardised(distinct), counts.astype(np.float64), k)
+    ends = np.empty(k, np.int64)
+    ends[k - 1] = distinct.size
+    for j in range(k - 1, 0, -1):
+        ends[j - 1] = cuts[j, ends[j]]
+    labels = np.searchsorted(ends, at, side="right")
+    return Classes(np.concatenate((distinct[:1], distinct[ends - 1])), labels, gvf_of(x, labels))
+
+
+def gvf_of(values: Any, labels: Any) -> float:
+    """Goodness of variance fit of any classification.
+
+    Parameters
+    ----------
+    values : array-like of numbers, shape (n,)
+    labels : array-like of int, shape (n,)
+
+    Returns
+    -------
+    float
+        ``1 - sum_j SD_j / SD`` in [0, 1]; 1 where all values are equal.
+    """
+    x, labels = np.asarray(values, np.float64), np.asarray(labels, np.int64)
+    x = _standardised(x)  # squares neither overflow nor vanish
+    total = float(((x - x.mean()) ** 2).sum())
+    if total == 0:
+        return 1.0
+    count = np.bincount(labels)
+    mean = np.bincount(labels, x) / np.maximum(count, 1)
+    return min(max(1.0 - float(((x - mean[labels]) ** 2).sum()) / total, 0.0), 1.0)
+
+
+def gvf_by_k(values: Any, max_k: int) -> np.ndarray:
+    """The best GVF with 1, 2, ..., `max_k` classes.
+
+    Returns
+    -------
+    array, shape (max_k,)
+        Never falls; 1 from the number of different values on.
+
+    Raises
+    ------
+    ParameterError
+        As for :func:`jenks_classes`.
+    """
+    x = _values(values)
+    max_k = _whole("max_k", max_k)
+    distinct, counts = np.unique(x, return_counts=True)
+    found = np.ones(max_k)
+    k = min(max_k, distinct.size)
+    weights = counts.astype(np.float64)
+    costs, _ = _layers(_standardised(distinct), weights, k)
+    if costs[0] > 0:
+        found[:k] = np.clip(1 - costs / costs[0], 0, 1)
+    if distinct.size <= max_k:
+        found[distinct.size - 1 :] = 1
+    return np.maximum.accumulate(found)
+
+
+def choose_k(values: Any, max_k: int = 8, gain: float = 0.02) -> int:
+    """The smallest number of classes after which one more raises the GVF by less than `gain`.
+
+    Parameters
+    ----------
+    values : array-like of numbers, shape (n,)
+    max_k : int
+        Routers commonly have eight queues a port.
+    gain : float
+        Between 0 and 1.
+
+    Raises
+    ------
+    ParameterError
+        As for :func:`jenks_classes`.
+    """
+    if not 0 <= gain <= 1:
+        raise ParameterError(f"gain: {gain!r} is not between 0 and 1")
+    small = np.flatnonzero(np.diff(gvf_by_k(values, max_k)) < gain)
+    return int(small[0]) + 1 if small.size else max_k
+
+
+def kmeans_classes(values: Any, k: int, seed: int = 0) -> Classes:
+    """The same aim by Lloyd's algorithm (scikit-learn, ten starts): what the paper's section 6 names as future work.
+
+    Parameters
+    ----------
+    values : array-like of numbers, shape (n,)
+    k : int
+        At most so many classes; fewer with fewer different values.
+    seed : int
+        Of the starting points.
+
+    Raises
+    ------
+    ParameterError
+        As for :func:`jenks_classes`.
+    """
+    from sklearn.cluster import KMeans
+
+    x = _values(values)
+    distinct, at, counts = np.unique(x, return_inverse=True, return_counts=True)
+    k = min(_whole("k", k), distinct.size)
+    model = KMeans(k, n_init=10, random_state=seed)
+    model.fit(_standardised(distinct)[:, None], sample_weight=counts)
+    return _ordered(x, model.labels_[at])
+
+
+def dbscan_classes(values: Any, eps: float, min_samples: int = 1) -> Classes:
+    """Classes by density (scikit-learn's DBSCAN): what the paper's section 6 names as future work.
+
+    It needs no number of classes, and so promises none: a router with four queues cannot ask it for four.
+
+    Parameters
+    ----------
+    values : array-like of numbers, shape (n,)
+    eps : float
+        Values at most this far apart are neighbours; in the values' unit.
+    min_samples : int
+        A value with so many neighbours (itself included) is in a class's core. What is in no class joins the
+        nearest, for each flow needs a queue; where no class exists, all values are one.
+
+    Raises
+    ------
+    ParameterError
+        As for :func:`jenks_classes`.
+    """
+    from sklearn.cluster import DBSCAN
+
+    x = _values(values)
+    if not eps > 0 or not math.isfinite(eps):
+        raise ParameterError(f"eps: {eps!r} is not a number above 0")
+    labels = DBSCAN(eps=eps, min_samples=_whole("min_samples", min_samples)).fit(x[:, None]).labels_.copy()
+    inside = np.flatnonzero(labels >= 0)
+    if inside.size == 0:
+        return _ordered(x, np.zeros(x.size, np.int64))
+    order = inside[np.argsort(x[inside], kind="stable")]
+    for i in np.flatnonzero(labels < 0):
+        right = min(np.searchsorted(x[order], x[i]), order.size - 1)
+        left = max(right - 1, 0)
+        nearest = order[left if abs(x[order[left]] - x[i]) <= abs(x[order[right]] - x[i]) else right]
+        labels[i] = labels[nearest]
+    return _ordered(x, labels)
+
+
+def _ordered(x: np.ndarray, labels: np.ndarray) -> Classes:
+    """Classes numbered by what is in them; equal values are in one already, and classes do not overlap."""
+    names, at = np.unique(labels, return_inverse=True)
+    lowest = np.full(names.size, np.inf)
+    np.minimum.at(lowest, at, x)
+    rank = np.argsort(np.argsort(lowest))
+    labels = rank[at].astype(np.int64)
+    highest = np.full(names.size, -np.inf)
+    np.maximum.at(highest, labels, x)
+    return Classes(np.concatenate(([x.min()], highest)), labels, gvf_of(x, labels))
+
+
+def _values(values: Any) -> np.ndarray:
+    x = np.asarray(values, np.float64)
+    if x.ndim != 1 or x.size == 0:
+        raise ParameterError("values: expected a list of at least one number")
+    if not np.isfinite(x).all():
+        raise ParameterError(f"values: {x[~np.isfinite(x)][0]} is not finite")
+    return x
+
+
+def _whole(name: str, value: Any) -> int:
+    if isinstance(value, bool) or value != int(value) or value < 1:
+        raise ParameterError(f"{name}: {value!r} is not a whole number of at least 1")
+    return int(value)
+
+
+def _standardised(x: np.ndarray) -> np.ndarray:
+    """With mean 0 and largest magnitude 1, so that sums of squares neither overflow nor vanish."""
+    half = x / 2  # two values of opposite sign may be further apart than a float reaches
+    centred = half - half.min()
+    centred = centred - centred.mean()
+    largest = np.abs(centred).max()
+    return centred / largest if largest > 0 else centred
+
+
+# ---- exact -----------------------------------------------------------------------------------------------------------
+
+
+@numba.njit(inline="always")
+def _cost(weight, total, square, i, j):
+    """Squared deviation of the values i to j - 1 from their mean."""
+    s = total[j] - total[i]
+    return max(square[j] - square[i] - s * s / (weight[j] - weight[i]), 0.0)
+
+
+@numba.njit(cache=True, nogil=True)
+def _layers(x, counts, k):
+    """Least cost of all values in 1, ..., k classes, and where the last class of each best solution begins.
+
+    Layer j (from 0) has in ``cuts[j, m]`` where the last of j + 1 classes of the first m values begins. That place
+    does not fall with m (the cost obeys the quadrangle inequality), so a layer's middle tells both halves where to
+    look.
+    """
+    n = len(x)
+    weight, total, square = np.zeros(n + 1), np.zeros(n + 1), np.zeros(n + 1)
+    for i in range(n):
+        weight[i + 1] = weight[i] + counts[i]
+        total[i + 1] = total[i] + counts[i] * x[i]
+        square[i + 1] = square[i] + counts[i] * x[i] * x[i]
+    before, best = np.zeros(n + 1), np.zeros(n + 1)
+    cuts = np.zeros((k, n + 1), np.int64)
+    costs = np.zeros(k)
+    for m in range(1, n + 1):
+        before[m] = _cost(weight, total, square, 0, m)
+    costs[0] = before[n]
+    stack = np.empty((128, 4), np.int64)  # parts of a layer: first and last m, first and last cut
+    for j in range(1, k):
+        stack[0] = (j + 1, n, j, n - 1)
+        depth = 1
+        while depth > 0:
+            depth -= 1
+            first, last, low, high = stack[depth]
+            if first > last:
+                continue
+            m = (first + last) // 2
+            least, at = np.inf, low
+            for i in range(low, min(high, m - 1) + 1):
+                c = before[i] + _cost(weight, total, square, i, m)
+                if c < least:
+                    least, at = c, i
+            best[m] = least
+            cuts[j, m] = at
+            stack[depth] = (first, m - 1, low, at)
+            stack[depth + 1] = (m + 1, last, at, high)
+            depth += 2
+        before, best = best, before
+        costs[j] = before[n]
+    return costs, cuts
+
+
+# ---- Algorithm 1 -----------------------------------------------------------------------------------------------------
+
+
+def _algorithm_1(x: np.ndarray, k: int) -> Classes:
+    limits = np.linspace(x.min(), x.max(), k + 1)
+    labels = _in_intervals(x, limits)
+    gvf = gvf_of(x, labels)
+    while True:
+        counts = np.bincount(labels, minlength=k)
+        mean = np.bincount(labels, x, minlength=k) / np.maximum(counts, 1)
+        deviation = np.bincount(labels, (x - mean[labels]) ** 2, minlength=k)
+        largest = int(deviation.argmax())
+        lowest = min(range(k), key=lambda j: (deviation[j], abs(j - largest)))
+        if deviation[largest] == deviation[lowest]:
+            break
+        width = math.sqrt(deviation[largest] / counts[largest])
+        moved = limits.copy()
+        if lowest < largest:
+            moved[lowest + 1 : largest + 1] += width
+        else:
+            moved[largest + 1 : lowest + 1] -= width
+        candidate = _in_intervals(x, moved)
+        reached = gvf_of(x, candidate)
+        if not reached > gvf:
+            break
+        limits, labels, gvf = moved, candidate, reached
+    return Classes(limits, labels, gvf)
+
+
+def _in_intervals(x: np.ndarray, limits: np.ndarray) -> np.ndarray:
+    return np.searchsorted(limits[1:-1], x, side="left").astype(np.int64)
+
+
+# ---- one interval after another --------------------------------------------------------------------------------------
+
+
+class IncrementalClasses:
+    """Classes of flows whose RTTs are measured again and again, without flows going to and fro.
+
+    A flow's class has a *queue*, and every flow that changes its queue costs the router a rule. So that
+    measurements that wobble cost none, an update changes the classes only where that is worth it:
+
+    - The classes stay as long as the best new ones are not more and not better by over `tolerance` of GVF. A
+      flow then moves only when its value is further than `margin` (relative) beyond the limit between two
+      classes, which lies halfway between their values.
+    - Where new classes are adopted, all in one batch, each takes the queue most of its flows are in already. If
+      they are not more than before, flows within `margin` of a limit keep their queue if it is that of a
+      class next to it.
+
+    Parameters
+    ----------
+    k : int
+        Classes, and queues; queue numbers are 0 to k - 1.
+    margin : float
+        Relative hysteresis of a flow at a limit.
+    tolerance : float
+        GVF that new classes must gain.
+    method : {"exact", "paper"}
+        See :func:`jenks_classes`.
+
+    Attributes
+    ----------
+    added, moved, removed : int
+        Rules written, changed and deleted so far.
+    classes : Classes or None
+        The last classes adopted (their labels are of the flows of that update).
+
+    Raises
+    ------
+    ParameterError
+        A value out of range.
+    """
+
+    def __init__(
+        self, k: int, *, margin: float = 0.1, tolerance: float = 0.02, method: str = "exact"
+    ) -> None:
+        self.k = _whole("k", k)
+        for name, value in (("margin", margin), ("tolerance", tolerance)):
+            if not 0 <= value < 1:
+                raise ParameterError(f"{name}: {value!r} is not at least 0 and below 1")
+        if method not in METHODS:
+            raise ParameterError(f"method: {method!r} is neither of {', '.join(METHODS)}")
+        self.margin, self.tolerance, self.method = float(margin), float(tolerance), method
+        self.added = self.moved = self.removed = 0
+        self.classes: Classes | None = None
+        self._ids = np.zeros(0, np.int64)  # sorted
+        self._queues = np.zeros(0, np.int64)  # of these flows
+        self._limits = np.zeros(0)  # between the classes, ascending
+        self._order = np.zeros(0, np.int64)  # queue of each class
+
+    @property
+    def changes(self) -> int:
+        """Rules written, changed and deleted so far."""
+        return self.added + self.moved + self.removed
+
+    def update(self, ids: Sequence[int] | np.ndarray, values: Any) -> np.ndarray:
+        """Take the flows there are now.
+
+        Parameters
+        ----------
+        ids : array-like of int, shape (n,)
+            All different; flows that are missing have ended.
+        values : array-like of numbers, shape (n,)
+
+        Returns
+        -------
+        array of int64, shape (n,)
+            Queue of each, in the order of `ids`; it does not depend on that order.
+
+        Raises
+        ------
+        ParameterError
+            A value that is not finite, or a flow that is in there twice.
+        """
+        names = np.asarray(ids, np.int64)
+        x = np.asarray(values, np.float64)
+        if names.shape != x.shape or names.ndim != 1:
+            raise ParameterError("ids and values: expected one value a flow")
+        if not np.isfinite(x).all():
+            raise ParameterError(f"values: {x[~np.isfinite(x)][0]} is not finite")
+        order = np.argsort(names, kind="stable")
+        names, x = names[order], x[order]
+        if (names[1:] == names[:-1]).any():
+            raise ParameterError(f"ids: {names[1:][names[1:] == names[:-1]][0]} is there twice")
+        now = np.full(names.size, -1, np.int64)
+        if self._ids.size and names.size:
+            place = np.minimum(np.searchsorted(self._ids, names), self._ids.size - 1)
+            known = self._ids[place] == names
+            now[known] = self._queues[place[known]]
+        queues = self._sorted(x, now)
+        self.removed += int(self._ids.size - (now >= 0).sum())
+        self.added += int((now < 0).sum())
+        self.moved += int(((now >= 0) & (now != queues)).sum())
+        self._ids, self._queues = names, queues
+        result = np.empty(names.size, np.int64)
+        result[order] = queues
+        return result
+
+    def _sorted(self, x: np.ndarray, now: np.ndarray) -> np.ndarray:
+        if x.size == 0:
+            return np.zeros(0, np.int64)
+        kept = self._placed(x, now, self.margin)
+        fresh = jenks_classes(x, self.k, self.method)
+        used = np.unique(fresh.labels)
+        more = used.size > np.unique(kept).size
+        if self._order.size and not more and fresh.gvf - gvf_of(x, kept) <= self.tolerance:
+            return kept
+        labels = np.searchsorted(used, fresh.labels)  # Algorithm 1 may leave classes empty
+        self.classes = fresh
+        self._order = self._queues_of(labels, used.size, now)
+        low, high = np.full(used.size, np.inf), np.full(used.size, -np.inf)
+        np.minimum.at(low, labels, x)
+        np.maximum.at(high, labels, x)
+        self._limits = (high[:-1] + low[1:]) / 2
+        return self._placed(x, now, 0.0 if more else self.margin)  # else a new class could stay empty
+
+    def _placed(self, x: np.ndarray, now: np.ndarray, margin: float) -> np.ndarray:
+        """Queue of each flow with the limits there are, and the hysteresis at them."""
+        if self._order.size == 0:
+            return np.zeros(x.size, np.int64)
+        plain = np.searchsorted(self._limits, x, side="left")
+        rank = np.full(self.k, -1, np.int64)  # class of each queue
+        rank[self._order] = np.arange(self._order.size)
+        mine = np.where(now >= 0, rank[np.maximum(now, 0)], -1)
+        slack = margin * np.abs(x)
+        near = (mine == np.searchsorted(self._limits, x - slack, side="left")) | (
+            mine == np.searchsorted(self._limits, x + slack, side="left")
+        )
+        return self._order[np.where((mine >= 0) & near & (np.abs(mine - plain) <= 1), mine, plain)]
+
+    def _queues_of(self, labels: np.ndarray, classes: int, now: np.ndarray) -> np.ndarray:
+        """For each class the queue that leaves most flows where they are; with a tie, by number."""
+        from scipy.optimize import linear_sum_assignment
+
+        stay = np.zeros((classes, self.k))
+        old = now >= 0
+        np.add.at(stay, (labels[old], now[old]), 1.0)
+        tie = np.abs(np.arange(classes)[:, None] - np.arange(self.k)[None, :]) / (4.0 * classes * self.k**2)
+        _, queues = linear_sum_assignment(stay - tie, maximize=True)
+        return queues.astype(np.int64)

@@ -1,0 +1,259 @@
+"""What a controller is told about flows: measured on a run while it goes on, or from a capture's packets."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from .._state import grown
+from ..capture.model import Capture
+from ..errors import ParameterError
+from ..rtt import RttPairing
+from .controller import LONG_BYTES, TCP, UDP
+
+if TYPE_CHECKING:
+    from ..capture.model import FlowKeys
+    from .controller import Controller, Decision
+
+__all__ = ["CaptureMeter", "RunMeter", "capture_metrics", "replay"]
+
+
+class RunMeter:
+    """Metrics of the flows of a simulation or a testbed, read again and again.
+
+    Parameters
+    ----------
+    long_bytes : int
+        A flow that sent more is long.
+    smoothing_s : float
+        Time constant of the rates.
+
+    Notes
+    -----
+    The least RTT of a simulated sender is, to the nanosecond, the sum of the least times that pairing segments with
+    their acknowledgements at the ingress tap gives for both directions (with the handshake's for the side that
+    sends no data), and without an access delay its latest RTT is the tap's latest sample; a test holds them
+    together. So nothing is used here that a passive tap would not know, and packets need not be recorded. The
+    exact count of bytes stands for the count-min sketch.
+    """
+
+    def __init__(self, long_bytes: int = LONG_BYTES, smoothing_s: float = 0.5) -> None:
+        self.long_bytes, self.smoothing_s = int(long_bytes), float(smoothing_s)
+        self._before_s = 0.0
+        self._counts: tuple[np.ndarray, np.ndarray] | None = None
+        self._rates: tuple[np.ndarray, np.ndarray] | None = None
+
+    def read(self, target: Any) -> pd.DataFrame:
+        """:data:`~cctoolkit.separation.controller.METRICS` and ``cca`` of the flows that are there now.
+
+        Parameters
+        ----------
+        target : object
+            With ``now_s`` and ``flows`` as of a :class:`~cctoolkit.Simulation`.
+        """
+        flows, now_s = target.flows, float(target.now_s)
+        udp = (flows.cca == "udp").to_numpy()
+        sent = flows.sent_packets.to_numpy(np.float64) * self._packet_bytes(target, len(flows))
+        received = flows.received_bytes.to_numpy(np.float64)
+        passed_s = max(now_s - self._before_s, 1e-9)
+        if self._counts is None or self._rates is None:
+            self._counts = (np.zeros(len(flows)), np.zeros(len(flows)))
+            self._rates = (np.zeros(len(flows)), np.zeros(len(flows)))
+        keep = math.exp(-passed_s / self.smoothing_s)
+        for rate, before, count in zip(self._rates, self._counts, (received, sent), strict=True):
+            now = (count - before) * 8e-6 / passed_s
+            rate[:] = np.where(before > 0, keep * rate + (1 - keep) * now, now)
+            before[:] = count
+        self._before_s = now_s
+        there = (sent > 0) & flows.end_s.isna().to_numpy() & (udp | flows.min_rtt_ms.notna().to_numpy())
+        there &= ~udp | (self._rates[1] > 0)
+        return pd.DataFrame(
+            {
+                "flow_id": flows.flow_id.to_numpy(np.int64),
+                "protocol": np.where(udp, UDP, TCP),
+                "rtt_ms": flows.min_rtt_ms.to_numpy(np.float64),
+                "latest_rtt_ms": flows.latest_rtt_ms.to_numpy(np.float64),
+                "throughput_mbps": self._rates[0],
+                "offered_mbps": self._rates[1],
+                "is_long": sent > self.long_bytes,
+                "cca": flows.cca.to_numpy(),
+            }
+        )[there].reset_index(drop=True)
+
+    @staticmethod
+    def _packet_bytes(target: Any, n: int) -> np.ndarray | float:
+        scenario = getattr(target, "scenario", None)
+        if scenario is None:
+            return 1514.0
+        sizes = np.fromiter((f.packet_bytes for f in scenario.flows for _ in range(f.count)), np.float64)
+        return sizes if sizes.size == n else 1514.0
+
+
+class CaptureMeter:
+    """Metrics of the flows of a capture, part by part: what a passive tap knows.
+
+    Parameters
+    ----------
+    long_bytes : int
+        A flow is long once one direction has more bytes on the wire.
+    idle_s : float
+        A flow without packets for so long is not there.
+
+    Notes
+    -----
+    The RTT of a flow is the sum of the least times between a segment and its ACK in each direction: from the tap
+    to the one end and back, and to the other. A direction without a sample counts for nothing, and a flow without
+    any has no RTT. The handshake alone gives both.
+    """
+
+    def __init__(self, long_bytes: int = LONG_BYTES, idle_s: float = 2.0) -> None:
+        if not long_bytes > 0 or not idle_s > 0:
+            raise ParameterError("long_bytes and idle_s: have to be above 0")
+        self.long_bytes, self.idle_ns = int(long_bytes), round(idle_s * 1e9)
+        self._pairing = RttPairing("seq_ack")
+        self._wire = np.zeros(0, np.int64)  # by 2 * flow_id + direction
+        self._lately = np.zeros(0, np.int64)  # since metrics were asked for
+        self._payload = np.zeros(0, np.int64)
+        self._least = np.zeros(0, np.int64)  # + 1; 0: none
+        self._latest = np.zeros(0, np.int64)
+        self._last = np.zeros(0, np.int64)  # by flow
+        self._protocol = np.zeros(0, np.uint8)
+        self._now_ns = 0
+
+    def update(self, columns: Mapping[str, np.ndarray], keys: FlowKeys) -> None:
+        """Take the next packets.
+
+        Parameters
+        ----------
+        columns : mapping of arrays
+            A part of the packets table.
+        keys : FlowKeys
+            Of its flows, at least.
+        """
+        flow_id = columns["flow_id"].astype(np.int64)
+        if len(flow_id) == 0:
+            return
+        way = 2 * flow_id + columns["direction"]
+        n = max(int(flow_id.max()), int(keys.flow_id.max())) + 1
+        for name in ("_wire", "_lately", "_payload", "_least", "_latest"):
+            setattr(self, name, grown(getattr(self, name), 2 * n))
+        self._last, self._protocol = grown(self._last, n), grown(self._protocol, n)
+        wire = np.bincount(way, columns["wire_bytes"]).astype(np.int64)
+        self._wire[: len(wire)] += wire
+        self._lately[: len(wire)] += wire
+        self._payload[: len(wire)] += np.bincount(way, columns["payload_bytes"]).astype(np.int64)
+        np.maximum.at(self._last, flow_id, columns["ts_ns"] + 1)
+        self._protocol[keys.flow_id] = keys.protocol
+        samples = self._pairing.update(dict(columns))
+        at = 2 * samples["flow_id"].astype(np.int64) + samples["direction"]
+        rtt = samples["rtt_ns"] + 1
+        self._least[at] = np.where(self._least[at] == 0, np.iinfo(np.int64).max, self._least[at])
+        np.minimum.at(self._least, at, rtt)
+        self._latest[at] = rtt  # of several, the last stays
+        self._now_ns = max(self._now_ns, int(columns["ts_ns"].max()))
+
+    def metrics(self, interval_s: float) -> pd.DataFrame:
+        """What is known of the flows that are there.
+
+        Parameters
+        ----------
+        interval_s : float
+            The time that the packets since the last call took, for rates.
+
+        Returns
+        -------
+        DataFrame
+            :data:`~cctoolkit.separation.controller.METRICS`, and ``direction`` (of the data: that with more payload),
+            ``bytes`` so far in it.
+        """
+        flows = np.flatnonzero((self._last > 0) & (self._last - 1 > self._now_ns - self.idle_ns))
+        data = (self._payload[2 * flows + 1] > self._payload[2 * flows]).astype(np.int64)
+        forth, back = 2 * flows + data, 2 * flows + 1 - data
+        least = np.stack([self._least[forth], self._least[back]])
+        there = least > 0
+        legs = np.where(there, least - 1, 0) / 1e6
+        # waiting shows in the direction of the data; the other way is as long as ever
+        latest = (self._latest[forth] - 1) / 1e6 + legs[1]
+        rate = self._lately[forth] * 8e-6 / interval_s
+        self._lately[:] = 0
+        return pd.DataFrame(
+            {
+                "flow_id": flows,
+                "protocol": self._protocol[flows].astype(np.int64),
+                "rtt_ms": np.where(there.any(axis=0), legs.sum(axis=0), np.nan),
+                "latest_rtt_ms": np.where(self._latest[forth] > 0, latest, np.nan),
+                "throughput_mbps": rate,
+                "offered_mbps": rate,
+                "is_long": self._wire[forth] > self.long_bytes,
+                "direction": data,
+                "bytes": self._wire[forth],
+            }
+        )
+
+
+def capture_metrics(capture: Capture, long_bytes: int = LONG_BYTES) -> pd.DataFrame:
+    """Metrics of all flows of a capture, as if it were one interval: see :meth:`CaptureMeter.metrics`.
+
+    Parameters
+    ----------
+    capture : Capture
+    long_bytes : int
+    """
+    meter = CaptureMeter(long_bytes, idle_s=1e9)
+    meter.update(capture.columns, capture.keys)
+    return meter.metrics(max(capture.duration_s, 1e-9))
+
+
+def replay(
+    capture: Capture | Iterable[Capture],
+    controller: Controller,
+    interval_s: float = 1.0,
+    long_bytes: int = LONG_BYTES,
+) -> Iterator[Decision]:
+    """What a controller would have done about this traffic, interval after interval.
+
+    The capture does not change by it: flows go on as they did in the queue they really had.
+
+    Parameters
+    ----------
+    capture : Capture, or the parts of one (:func:`cctoolkit.iter_capture`)
+        In order of time; a packet from before its interval counts in it.
+    controller : Controller
+    interval_s : float
+    long_bytes : int
+        See :class:`CaptureMeter`.
+
+    Yields
+    ------
+    Decision
+        ``now_s`` is the end of the interval since the first packet.
+
+    Raises
+    ------
+    ParameterError
+        An interval that is not above 0.
+    """
+    if not interval_s > 0:
+        raise ParameterError(f"interval_s: {interval_s!r} has to be above 0")
+    meter = CaptureMeter(long_bytes)
+    origin_ns: int | None = None
+    now = 0  # the interval under way
+    for part in (capture,) if isinstance(capture, Capture) else capture:
+        ts = part.columns["ts_ns"]
+        if len(ts) == 0:
+            continue
+        origin_ns = int(ts[0]) if origin_ns is None else origin_ns
+        number = np.maximum.accumulate(np.maximum((ts - origin_ns) // round(interval_s * 1e9), now))
+        edges = np.searchsorted(number, np.arange(now, int(number[-1]) + 2))
+        for i, (first, last) in enumerate(itertools.pairwise(edges)):
+            if i > 0:
+                now += 1
+                yield controller.decide(meter.metrics(interval_s), now * interval_s)
+            meter.update({name: column[first:last] for name, column in part.columns.items()}, part.keys)
+    if origin_ns is not None:
+        yield controller.decide(meter.metrics(interval_s), (now + 1) * interval_s)

@@ -1,0 +1,74 @@
+"""``cct separate``."""
+
+from __future__ import annotations
+
+import csv
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TRACES = Path(__file__).parents[1] / "traces"
+MIXED = str(TRACES / "mixed.ingress.pcap.gz")
+
+
+def cct(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cctoolkit.cli", "separate", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_on_the_terminal() -> None:
+    done = cct(MIXED, "--long", "100000", "--rate", "10", "-k", "3", "--router", "junos", "--interface", "xe-0/0/1",
+               "--ingress", "xe-0/0/0")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "53 flows, 3 of them long TCP" in done.stdout
+    assert "3 classes: GVF 1.0000 exact, 1.0000 by Algorithm 1" in done.stdout
+    for rtt in ("20.11", "40.11", "60.11"):  # base RTTs of 20, 40 and 60 ms
+        assert rtt in done.stdout
+    assert "set class-of-service schedulers cct-3 buffer-size temporal" in done.stdout
+
+
+def test_as_a_table_and_rules(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.tc"
+    done = cct(MIXED, "--long", "100000", "--format", "csv", "--router", "linux", "--interface", "eth1",
+               "--rules", str(rules), "-o", str(tmp_path / "flows.csv"))  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "flows.csv").read_text())))
+    tcp = [row for row in rows if row["role"] == "class"]
+    assert [row["protocol"] for row in tcp] == ["6"] * 3
+    lines = rules.read_text().splitlines()
+    assert lines[0] == "qdisc add dev eth1 root handle 1: htb default 0x10"
+    for row in tcp:
+        address = f"src {row['src']}/{128 if ':' in row['src'] else 32} "
+        assert any(address in line and f"sport {row['sport']} " in line for line in lines)
+
+
+def test_interval_after_interval() -> None:
+    done = cct(MIXED, "--long", "100000", "--rate", "10", "--interval", "1")
+    assert done.returncode == 0, done.stderr
+    assert "rules written, 0 changed" in done.stdout
+
+
+def test_nothing_long() -> None:
+    done = cct(str(TRACES / "reno.ingress.pcap.gz"), "--long", "1000000000")
+    assert done.returncode == 0
+    assert "nothing to separate (--long lowers the threshold)" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (("--router", "cisco", "--interface", "eth0"), "kind: 'cisco' is none of"),
+        (("--router", "linux"), "interface"),
+        (("--rules", "x"), "rules"),
+        (("--interval", "1"), "rate"),
+        (("--router", "linux", "--interface", "eth0; reboot"), "is no interface's name"),
+        (("--rate", "-1"), "rate_mbps"),
+    ],
+)
+def test_one_line_of_what_is_wrong(arguments: tuple[str, ...], what: str) -> None:
+    done = cct(MIXED, *arguments)
+    assert done.returncode == 1
+    assert what in done.stderr and len(done.stderr.splitlines()) == 1

@@ -1,0 +1,196 @@
+"""The RTT paper's tests as an experiment: what is measured, on cases small enough to know the answer, and the whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+import cctoolkit as cct
+from cctoolkit.errors import ParameterError
+from cctoolkit.experiments import experiment
+from cctoolkit.experiments import rtt_separation as rtt
+
+FAST = rtt.Settings(fast=True, seeds=1, scale=0.002)
+
+
+def outcome(
+    flows: list[cct.Flow], scheme: str = "one queue", duration_s: float = 6, **options: object
+) -> rtt.Outcome:
+    bottleneck = cct.Bottleneck(rate_mbps=50, buffer_bytes=200_000)
+    scenario = cct.Scenario(bottleneck=bottleneck, flows=flows, duration_s=duration_s)
+    return rtt.Case({"scheme": scheme}, scenario, k=2, options=options).run()
+
+
+def test_rates_and_utilisation_are_what_udp_sends() -> None:
+    """Two UDP flows of 10 and 5 Mbit/s through 50: known rates, a known part of the link, no queue."""
+    o = outcome([cct.Flow("udp", rate_mbps=10, name="a"), cct.Flow("udp", rate_mbps=5, start_s=3, name="b")])
+    payload = (1514 - 42) / 1514
+    assert o.mean_mbps(1, 3).to_numpy() == pytest.approx([10 * payload, 0], rel=0.01)
+    assert o.mean_mbps(4, 6, "name").to_dict() == pytest.approx(
+        {"a": 10 * payload, "b": 5 * payload}, rel=0.01
+    )
+    assert o.utilisation(1, 3) == pytest.approx(0.2, rel=0.01)
+    assert o.utilisation(4, 6) == pytest.approx(0.3, rel=0.01)
+    assert o.queue_ms(1, 3) < 0.3
+    assert o.changes() == 0
+
+
+def test_hard_limits_leave_the_link_idle() -> None:
+    flows = [cct.Flow("cubic", rtt_ms=10), cct.Flow("cubic", rtt_ms=40, stop_s=4)]
+    shared = outcome(flows, "RTT", 12, long_bytes=100_000)
+    limited = outcome(flows, "RTT, hard limits", 12, long_bytes=100_000)
+    assert shared.utilisation(8, 12) > 0.98
+    assert limited.utilisation(8, 12) == pytest.approx(0.5, rel=0.02)
+
+
+@pytest.mark.parametrize("scheme", rtt.SCHEMES)
+def test_every_scheme_has_its_controller(scheme: str) -> None:
+    case = rtt.Case({"scheme": scheme}, rtt.TESTS[5].cases(FAST)[0].scenario)
+    assert (case.controller() is None) == (scheme == "one queue")
+
+
+@pytest.mark.parametrize("test", rtt.TESTS)
+def test_all_schemes_get_the_same_traffic(test: int) -> None:
+    """A comparison is one only on the same scenario: within a test, cases differ in what their columns say."""
+    cases = rtt.TESTS[test].cases(FAST)
+    tells = {"scheme", "queues", "shares"}
+    by_traffic: dict[str, set[str]] = {}
+    for case in cases:
+        key = json.dumps({k: v for k, v in case.about.items() if k not in tells})
+        by_traffic.setdefault(key, set()).add(case.scenario.to_toml())
+    assert all(len(scenarios) == 1 for scenarios in by_traffic.values())
+    assert len({json.dumps(case.about) for case in cases}) == len(cases)
+
+
+def test_sample_transfers_are_what_they_say() -> None:
+    scenario = rtt.sample_transfers(rtt.Settings(), n=2000)
+    sizes = np.array([f.bytes for f in scenario.flows])
+    rtts = np.array([f.rtt_ms for f in scenario.flows])
+    assert sizes.min() >= 150e6 and sizes.max() <= 2e9
+    assert rtts.min() >= 1 and rtts.max() <= 224
+    # the bounded Pareto's median, by its distribution function
+    median = 150e6 * (1 - 0.5 * (1 - (150e6 / 2e9) ** 1.1)) ** (-1 / 1.1)
+    assert np.median(sizes) == pytest.approx(median, rel=0.05)
+    assert np.median(rtts) == pytest.approx(40, rel=0.1)
+    last = max(f.start_s for f in scenario.flows)
+    assert sizes.sum() * 8e-6 * 1514 / 1448 / 1000 / last == pytest.approx(0.9, rel=0.01)
+
+
+def test_transfers_of_a_capture(tmp_path: Path) -> None:
+    """Test 4 takes starts, volumes and RTTs from a capture."""
+    flows = [cct.Flow("cubic", rtt_ms=r, bytes=400_000, start_s=s) for r, s in ((10, 0), (30, 0.5), (50, 1))]
+    bottleneck = cct.Bottleneck(rate_mbps=50, buffer_packets=300)
+    made = cct.simulate(cct.Scenario(bottleneck=bottleneck, flows=flows, duration_s=4))
+    made.egress.to_pcap(tmp_path / "day.pcap.gz")
+    settings = rtt.Settings(fast=True, scale=1.0, capture=tmp_path / "day.pcap.gz", min_bytes=300_000)
+    scenario = rtt.TESTS[4].cases(settings)[0].scenario
+    assert [f.bytes for f in scenario.flows] == [400_000] * 3
+    assert [f.rtt_ms for f in scenario.flows] == pytest.approx([10, 30, 50], abs=0.5)
+
+
+def test_table_1_is_gains_over_one_queue() -> None:
+    first = pd.DataFrame(
+        {
+            "flows": ["CUBIC"] * 2,
+            "scheme": ["one queue", "RTT"],
+            "jain_index": [0.8, 0.92],
+            "utilisation": [1.0, 0.99],
+        }
+    )
+    fourth = pd.DataFrame(
+        {
+            "flows": ["CUBIC"] * 3,
+            "queues": [1, 4, 8],
+            "shares": ["by flows"] * 3,
+            "scheme": ["one queue", "RTT", "RTT"],
+            "fct_reduction": [0.0, 0.2, 0.3],
+        }
+    )
+    row = rtt.table_1(first, fourth).set_index("scheme").loc["RTT"]
+    assert row.fairness_gain_cubic_percent == pytest.approx(15)
+    assert row.utilisation_cubic == pytest.approx(0.99)
+    assert row.fct_reduction_cubic == pytest.approx(0.2)
+
+
+def test_the_papers_numbers_are_there() -> None:
+    for test in (0, *rtt.TESTS, rtt.SCALING):
+        assert len(rtt.paper(test)) > 0
+    assert rtt.paper(1).paper[0] == "0.98"
+
+
+def test_unknown_tests_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="test: 9 is none of"):
+        experiment("rtt-separation")(tmp_path / "x", test=[9])
+
+
+KILLED = """
+import sys
+from cctoolkit.experiments import rtt_separation as rtt
+
+def main():
+    cases = rtt.TESTS[1].cases(rtt.Settings(seeds=9))  # hours
+    rtt.outcomes(cases, workers=2)
+
+if __name__ == "__main__":
+    print("here", flush=True)
+    main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
+def test_workers_end_when_the_parent_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED)
+    marked = os.environ | {"CCT_TEST_MARK": str(tmp_path)}
+
+    def alive() -> list[int]:
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                state = (process / "stat").read_text().rsplit(")", 1)[1].split()[0]
+                if str(tmp_path).encode() in (process / "environ").read_bytes() and state != "Z":
+                    found.append(int(process.name))
+            except OSError:
+                continue
+        return found
+
+    parent = subprocess.Popen([sys.executable, str(script)], env=marked, stdout=subprocess.PIPE)
+    try:
+        deadline = time.monotonic() + 120
+        while len(alive()) < 3 and time.monotonic() < deadline:  # it, two workers (and a tracker)
+            time.sleep(0.5)
+        time.sleep(5)  # so that they are at work
+    finally:
+        parent.kill()
+        parent.wait()
+    deadline = time.monotonic() + 60
+    while alive() and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert alive() == []
+
+
+@pytest.mark.slow
+def test_as_a_whole(tmp_path: Path) -> None:
+    """The quick form of tests 5 and 6 and of the scaling test: tables, figures, a summary, and what they show."""
+    folder = experiment("rtt-separation")(tmp_path / "out", test=[5, 6, 7], fast=True, workers=1)
+    fifth = pq.read_table(folder / "test5.parquet").to_pandas().set_index("scheme")
+    assert fifth.p95_over_base["one queue"] > 3
+    assert fifth.p95_over_base["RTT and threshold"] < 1.2
+    sixth = pq.read_table(folder / "test6.parquet").to_pandas().set_index(["scheme", "tcp_flows"])
+    assert sixth.jain_index["one queue"].to_numpy() == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4], abs=0.01)
+    assert (sixth.tcp_over_fair_share["RTT"].dropna() > 0.9).all()
+    scaled = pq.read_table(folder / "scaling.parquet").to_pandas()
+    assert (scaled.accuracy_measured > 0.9).all()
+    text = (folder / "summary.md").read_text()
+    assert "The paper:" in text and "one queue" in text
+    assert {p.name for p in folder.iterdir()} >= {"test5-rtt.html", "test6-throughput.html", "scaling.html"}
