@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 DEMO   := traces/mixed
 
-.PHONY: help demo test fast lint lab bench notebooks clean
+.PHONY: help demo test fast lint lab bench notebooks traces clean
 
 help:            ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ bench: $(VENV)/.dev   ## what is measured against what; prints ratios
 
 notebooks: $(VENV)/.dev  ## write the .ipynb files from their .py sources
 	$(BIN)/python notebooks/build.py
+
+traces: $(VENV)/.dev  ## make the captures of traces/testbed again (needs the kernels of its manifest)
+	$(BIN)/python hardware/launch/make_traces.py
 
 clean:           ## remove what these targets made
 	rm -rf $(VENV) report.html build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -40,6 +40,7 @@ _WHERE = {
     "iter_capture": "capture.reader",
     "jain_index": "metrics",
     "jain_over_time": "metrics",
+    "jenks_classes": "separation.jenks",
     "link_utilisation": "metrics",
     "load_run": "run",
     "long_flows": "sketch",
@@ -51,6 +52,9 @@ _WHERE = {
     "rtt_summary": "rtt",
     "rtt_unfairness": "metrics",
     "run_sweep": "sim.sweep",
+    "run_testbed": "testbed.testbed",
+    "run_testbed_sweep": "testbed.sweep",
+    "scenario_from_capture": "workload",
     "share_difference": "metrics",
     "simulate": "sim.simulation",
     "summarise": "summary",
@@ -59,7 +63,7 @@ _WHERE = {
     "throughput": "metrics",
     "write_pcap": "capture.writer",
 }
-_MODULES = ("aqm", "capture", "cca", "errors", "explore", "metrics", "plot", "report", "schema")
+_MODULES = ("aqm", "capture", "cca", "errors", "explore", "metrics", "plot", "report", "schema", "separation")
 
 __all__ = list(_WHERE) + list(_MODULES)
 
@@ -105,6 +109,7 @@ if TYPE_CHECKING:
     from .scenario import Scenario as Scenario
     from .scenario import read_scenario as read_scenario
     from .scenario import sweep as sweep
+    from .separation.jenks import jenks_classes as jenks_classes
     from .sim.simulation import Simulation as Simulation
     from .sim.simulation import simulate as simulate
     from .sim.sweep import run_sweep as run_sweep
@@ -115,6 +120,9 @@ if TYPE_CHECKING:
     from .slots import compute_slots as compute_slots
     from .summary import summarise as summarise
     from .synth import synth_mawi as synth_mawi
+    from .testbed.sweep import run_testbed_sweep as run_testbed_sweep
+    from .testbed.testbed import run_testbed as run_testbed
+    from .workload import scenario_from_capture as scenario_from_capture
 
 
 def __getattr__(name: str) -> Any:

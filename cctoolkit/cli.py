@@ -5,6 +5,7 @@ Exit status: 0 done, 1 the input was bad (one line on standard error says what a
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 import warnings
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.core
 
 from . import __version__
 from ._output import Format, TableOutput
@@ -39,6 +41,40 @@ fetch_app = typer.Typer(no_args_is_help=True, help="Download captures.")
 synth_app = typer.Typer(no_args_is_help=True, help="Make synthetic captures.")
 app.add_typer(fetch_app, name="fetch")
 app.add_typer(synth_app, name="synth")
+
+
+class _Experiments(typer.core.TyperGroup):
+    """One command an experiment, with its own options; its module is imported when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        from .experiments import EXPERIMENTS
+
+        return [*super().list_commands(ctx), *EXPERIMENTS]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        from .experiments import EXPERIMENTS, experiment
+
+        if cmd_name not in EXPERIMENTS:
+            return super().get_command(ctx, cmd_name)
+        run = experiment(cmd_name)
+
+        @functools.wraps(run)
+        def command(**options: Any) -> None:
+            print(f"wrote {run(**options) / 'summary.md'}")
+
+        one = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+        one.command(cmd_name, help=EXPERIMENTS[cmd_name])(command)
+        return typer.main.get_command(one)
+
+
+experiment_app = typer.Typer(
+    cls=_Experiments,
+    no_args_is_help=True,
+    help="Run an experiment; it writes a folder of tables and figures.",
+)
+app.add_typer(experiment_app, name="experiment")
+testbed_app = typer.Typer(no_args_is_help=True, help="Run scenarios on real Linux TCP.")
+app.add_typer(testbed_app, name="testbed")
 
 
 class Tunnel(StrEnum):
@@ -402,6 +438,74 @@ def report(
     print(f"wrote {path}")
 
 
+class Classes(StrEnum):
+    exact = "exact"
+    paper = "paper"
+
+
+@app.command()
+@_selecting
+def separate(
+    capture: CapturePath,
+    selection: Selection,
+    tunnel: str,
+    k: Annotated[
+        int | None, typer.Option("-k", help="Classes of RTT [default: as many as pay].", min=1, max=64)
+    ] = None,
+    method: Annotated[
+        Classes, typer.Option(help="Best classes, or the paper's Algorithm 1.")
+    ] = Classes.exact,
+    rate: Annotated[
+        float | None,
+        typer.Option(metavar="MBPS", help="Of the link [default: the capture's busiest second]."),
+    ] = None,
+    long: Annotated[
+        int, typer.Option(metavar="BYTES", help="What a flow must carry to be separated.", min=1)
+    ] = 10_000_000,
+    interval: Annotated[
+        float | None,
+        typer.Option(metavar="S", help="Decide every so many seconds, and tell what would have changed."),
+    ] = None,
+    latency_threshold: Annotated[
+        float | None, typer.Option(metavar="MS", help="Isolate who makes others wait longer.")
+    ] = None,
+    router: Annotated[
+        str | None, typer.Option(help="Print rules for: junos, linux, or a template file.")
+    ] = None,
+    interface: Annotated[str | None, typer.Option(help="The router's, where the queues are.")] = None,
+    ingress: Annotated[str | None, typer.Option(help="The router's, where flows come in (junos).")] = None,
+    udp_limit: Annotated[float | None, typer.Option(metavar="MBPS", help="Hard limit of all UDP.")] = None,
+    rules: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the rules there.")] = None,
+    format: FormatOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Queues for flows by RTT, as the RTT paper's controller would have it: classes, buffers, shares, rules.
+
+    Examples: `cct separate trace.pcap.gz -k 4 --rate 1000`, `cct separate day.pcap.gz -k 4 --router linux
+    --interface eth1 --rules rules.tc`
+    """
+    from .separation.command import separate as run
+
+    run(
+        _selected_parts(capture, selection, tunnel),
+        k,
+        method=method.value,
+        rate_mbps=rate,
+        long_bytes=long,
+        interval_s=interval,
+        latency_threshold_ms=latency_threshold,
+        router=router,
+        interface=interface,
+        ingress=ingress,
+        udp_limit_mbps=udp_limit,
+        rules=rules,
+        format=format,
+        output=output,
+        provenance=_provenance(capture),
+        show=_print,
+    )
+
+
 @app.command()
 def simulate(
     scenario: Annotated[
@@ -429,6 +533,92 @@ def simulate(
     from .sim.command import run_scenario
 
     run_scenario(scenario, output, record=record, pcap=pcap, sample_s=sample, workers=workers)
+
+
+_Scenario = Annotated[Path, typer.Argument(metavar="SCENARIO", help="A .toml file.")]
+_Backend = Annotated[
+    str,
+    typer.Option(
+        help="`uml`: virtual time, no root. `netns`: this machine's kernel, real time, root. `mininet`."
+    ),
+]
+_TestbedOutput = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="DIR", help="Default: a directory named as the file, here."),
+]
+_SampleOption = Annotated[float, typer.Option(metavar="S", help="Interval of the series.", min=1e-6)]
+_Snaplen = Annotated[int, typer.Option(help="Bytes of each packet in the captures.")]
+
+
+@testbed_app.command("run")
+def testbed_run(
+    scenario: _Scenario,
+    output: _TestbedOutput = None,
+    backend: _Backend = "uml",
+    sample: _SampleOption = 0.1,
+    snaplen: _Snaplen = 96,
+    iperf3: Annotated[
+        bool, typer.Option(help="Traffic from iperf3, not from the testbed's program.")
+    ] = False,
+) -> None:
+    """Run a scenario: captures, labels, TCP_INFO series and queue statistics in a directory.
+
+    Example: `cct testbed run shared.toml -o shared`
+    """
+    from .testbed.command import run
+
+    run(scenario, output, backend=backend, sample_s=sample, snaplen=snaplen, iperf3=iperf3)
+
+
+@testbed_app.command("sweep")
+def testbed_sweep(
+    scenario: _Scenario,
+    output: _TestbedOutput = None,
+    backend: _Backend = "uml",
+    sample: _SampleOption = 0.1,
+    snaplen: _Snaplen = 96,
+    workers: Annotated[
+        int | None, typer.Option(help="Runs at once; default: one a core, in real time one.", min=1)
+    ] = None,
+) -> None:
+    """Run all scenarios of a file with a [sweep] table: a directory each, and one table.
+
+    Started again it goes on where it stopped.
+
+    Example: `cct testbed sweep grid.toml -o grid`
+    """
+    from .testbed.command import sweep
+
+    sweep(scenario, output, backend=backend, sample_s=sample, snaplen=snaplen, workers=workers)
+
+
+@testbed_app.command("build")
+def testbed_build(
+    source: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[SOURCE]",
+            help="A Linux tree of 6.12 or newer, or an archive of one [default: /usr/src/linux-source-*].",
+        ),
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="Compilers at once; default: one a core.", min=1)] = None,
+) -> None:
+    """Make the kernel of the `uml` backend, once: some minutes."""
+    from .testbed.command import build
+
+    build(source, jobs)
+
+
+@testbed_app.command("doctor")
+def testbed_doctor() -> None:
+    """What each backend needs on this machine, what is missing, and how to get it.
+
+    Exit status 1 if none can run.
+    """
+    from .testbed.command import doctor
+
+    if not doctor():
+        raise typer.Exit(1)
 
 
 @app.command("filter")
@@ -465,6 +655,15 @@ def fetch_mawi_command(
     from .capture.mawi import fetch_mawi
 
     print(fetch_mawi(date, cache))
+
+
+@experiment_app.command("list")
+def experiment_list_command() -> None:
+    """The experiments there are."""
+    from .experiments import EXPERIMENTS
+
+    for name, what in EXPERIMENTS.items():
+        print(f"{name:16} {what}")
 
 
 @synth_app.command("mawi")
