@@ -44,6 +44,7 @@ _WHERE = {
     "link_utilisation": "metrics",
     "load_run": "run",
     "long_flows": "sketch",
+    "paper_numbers": "papers",
     "queue_delay": "metrics",
     "queue_loss": "metrics",
     "read_capture": "capture.reader",
@@ -97,6 +98,7 @@ if TYPE_CHECKING:
     from .metrics import rtt_unfairness as rtt_unfairness
     from .metrics import share_difference as share_difference
     from .metrics import throughput as throughput
+    from .papers import paper_numbers as paper_numbers
     from .rtt import DataPlaneTables as DataPlaneTables
     from .rtt import RttPairing as RttPairing
     from .rtt import rtt_samples as rtt_samples

@@ -26,6 +26,7 @@ import typer
 
 from .._pool import cores, in_processes
 from ..errors import ParameterError
+from ..papers import paper_numbers
 from ._folder import Folder, OutputOption, WorkersOption, markdown_table
 
 if TYPE_CHECKING:
@@ -745,15 +746,9 @@ SCALING = 7
 
 
 def paper(test: int) -> pd.DataFrame:
-    """What the paper says of a test (7: the scaling test; 0: Table 1), where the checkout is at hand; else empty."""
-    import pandas as pd
-
-    columns = ["section", "setting", "quantity", "paper", "note"]
-    path = Path(__file__).parents[2] / "data" / "papers" / "rtt-flow-separation.csv"
-    if not path.is_file():
-        return pd.DataFrame(columns=columns)
-    table = pd.read_csv(path, dtype=str)
-    return table.loc[table.test == str(test), columns].reset_index(drop=True).fillna("")
+    """What the paper says of a test (7: the scaling test; 0: Table 1)."""
+    item = {0: "Table 1", SCALING: "scaling"}.get(test, f"test {test}")
+    return paper_numbers("rtt-flow-separation", item).drop(columns="item")
 
 
 def table_1(first: pd.DataFrame | None, fourth: pd.DataFrame | None) -> pd.DataFrame:
@@ -848,18 +843,16 @@ def run(
             f"## Test {number}. {title}" if number != SCALING else f"## {title}",
             markdown_table(table),
         ]
-        said = paper(number)
-        if len(said):
-            blocks += ["The paper:", markdown_table(said)]
+        blocks += ["The paper:", markdown_table(paper(number))]
     if 1 in tables or 4 in tables:
         compared = table_1(tables.get(1), tables.get(4))
         folder.table("table1", compared)
         blocks += [
             "## Table 1, measured: gains over one queue on the same scenarios",
             markdown_table(compared),
+            "The paper:",
+            markdown_table(paper(0)),
         ]
-        if len(paper(0)):
-            blocks += ["The paper:", markdown_table(paper(0))]
     schemes = "Schemes: " + "; ".join(f"**{name}**: {what}" for name, what in SCHEMES.items()) + "."
     folder.summary("Separation of flows by RTT", schemes, *blocks)
     return folder.path
