@@ -17,6 +17,22 @@ import nbformat
 HERE = Path(__file__).parent
 YOUR_TURN = "# your turn"
 
+#: The first code of every notebook, so that it also starts where there is only the notebook (Colab).
+INSTALL = """\
+# Where cctoolkit is missing (on Colab, for instance) this fetches and installs it; elsewhere it does nothing.
+import importlib.util
+
+if importlib.util.find_spec("cctoolkit") is None:
+    import os, sys
+
+    !git clone --quiet --depth 1 https://github.com/cctoolkit/cctoolkit
+    %pip install --quiet ./cctoolkit "ipywidgets>=8" "anywidget>=0.9"
+    os.chdir("cctoolkit/{folder}")  # the paths below start here
+    if "google.colab" in sys.modules:
+        from google.colab import output
+
+        output.enable_custom_widget_manager()"""
+
 
 def sources() -> list[Path]:
     """The notebooks' sources, in order."""
@@ -29,7 +45,18 @@ def notebook_of(source: Path) -> nbformat.NotebookNode:
     notebook.nbformat_minor = 5
     for number, cell in enumerate(notebook.cells):
         cell["id"] = f"cell-{number:02}"
+    add_install_cell(notebook, source)
     return notebook
+
+
+def add_install_cell(notebook: nbformat.NotebookNode, source: Path) -> None:
+    """Put :data:`INSTALL` behind the title, unless the source has it (JupyterLab saves it into the paired source)."""
+    if any("install" in cell.metadata.get("tags", ()) for cell in notebook.cells):
+        return
+    folder = source.resolve().parent.relative_to(HERE.resolve().parent).as_posix()
+    cell = nbformat.v4.new_code_cell(INSTALL.format(folder=folder), id="install")
+    cell.metadata["tags"] = ["install", "hide-cell"]
+    notebook.cells.insert(1, cell)
 
 
 def student_of(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
