@@ -146,6 +146,10 @@ def _check_buffer(owner: Any, where: str) -> None:
             object.__setattr__(owner, name, whole(f"{where}.{name}", getattr(owner, name), low=1))
 
 
+#: Of the dual schedulers when nobody says otherwise: low latency and classic, weights of RFC 9332.
+_DUAL_QUEUES = (Queue(weight=9.0), Queue(weight=1.0))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Bottleneck:
     """The link all flows share, and what waits before it.
@@ -204,7 +208,7 @@ class Bottleneck:
         _one_of("bottleneck.scheduler", self.scheduler, SCHEDULERS)
         dual = self.scheduler in ("dual_wrr", "dual_ts")
         if dual and not self.queues:
-            put(self, "queues", (Queue(weight=9.0), Queue(weight=1.0)))
+            put(self, "queues", _DUAL_QUEUES)
         n = len(self.queues)
         if self.scheduler == "fifo" and n > 1:
             raise ParameterError(f"bottleneck.queues: {n} queues, but scheduler fifo has one")
@@ -491,7 +495,17 @@ def _replaced(obj: Any, path: list[str], value: Any, whole: str) -> Any:
     names = [f.name for f in dataclasses.fields(obj)] if dataclasses.is_dataclass(obj) else []
     if key not in names:
         raise ParameterError(f"{whole}: there is no {key!r}; there are {', '.join(names) or 'no fields'}")
-    return dataclasses.replace(obj, **{key: _replaced(getattr(obj, key), rest, value, whole)})
+    changed = {key: _replaced(getattr(obj, key), rest, value, whole)}
+    if isinstance(obj, Bottleneck) and key == "aqm" and not rest:
+        changed |= _scheduler_left_to_aqm(obj)
+    return dataclasses.replace(obj, **changed)
+
+
+def _scheduler_left_to_aqm(bottleneck: Bottleneck) -> dict[str, Any]:
+    """For another AQM: forget the scheduler that came with the present one, but not one that was asked for."""
+    if bottleneck.scheduler != (bottleneck.aqm.scheduler or "fifo"):
+        return {}
+    return {"scheduler": None} | ({"queues": ()} if bottleneck.queues == _DUAL_QUEUES else {})
 
 
 def plain(obj: Any) -> Any:

@@ -495,3 +495,20 @@ def test_a_duration_is_whole_nanoseconds_so_that_a_run_reaches_its_end():
     )
     assert s.duration_s == 0.653745247
     assert cct.simulate(s, record=False, sample_s=None).duration_s == s.duration_s
+
+
+def test_another_aqm_brings_its_scheduler():
+    plain = Bottleneck(rate_mbps=10, buffer_packets=100, aqm="codel")
+    scenario = Scenario(bottleneck=plain, flows=[Flow("reno")], duration_s=1)
+
+    def with_aqm(name, scenario=scenario):
+        return scenario.replace({"bottleneck.aqm": name})
+
+    assert with_aqm("fq_codel").bottleneck == Bottleneck(rate_mbps=10, buffer_packets=100, aqm="fq_codel")
+    assert with_aqm("fq_codel").bottleneck.scheduler == "fq"
+    assert with_aqm("dualpi2").bottleneck.scheduler == "dual_wrr"
+    for there in ("fq_codel", "dualpi2"):
+        assert with_aqm("codel", with_aqm(there)) == scenario  # and takes it away again
+    asked_for = scenario.replace({"bottleneck.scheduler": "priority"})
+    assert with_aqm("fq_codel", asked_for).bottleneck.scheduler == "priority"
+    assert scenario.replace({"bottleneck.aqm.target_ms": 9}).bottleneck.scheduler == "fifo"
