@@ -177,6 +177,29 @@ def test_analyses_work_on_a_run(run):
         assert len(figure.data) >= 2
 
 
+def test_queues_of_several_runs_in_one_figure(run):
+    alone = cct.plot.queue(run)
+    twice = cct.plot.queue({"one & only": run, "again": run})
+    assert [t.name for t in alone.data] == [
+        "queue 0",
+        "queue 0",
+    ]  # delay and packets; CoDel shows no probability
+    assert [t.name for t in twice.data] == ["one &amp; only"] * 2 + ["again"] * 2
+    for a, b in zip(alone.data, twice.data[2:], strict=True):
+        np.testing.assert_array_equal(a.y, b.y)
+    assert twice.data[0].line.color != twice.data[2].line.color
+    dual = cct.simulate(
+        scenario().replace({"bottleneck.aqm": "dualpi2", "flows.0.cca": "prague", "flows.0.ecn": "l4s"})
+    )
+    names = {t.name for t in cct.plot.queue({"L4S": dual}).data}
+    assert {"L4S: queue 0", "L4S: queue 1", "L4S: queue 1: probability"} <= names
+    assert {t.name for t in cct.plot.queue({"L4S": dual}, queues=[1]).data} == {"L4S", "L4S: probability"}
+    silent = cct.simulate(scenario(), sample_s=None)
+    assert "no series" in cct.plot.queue({"silent": silent}).layout.annotations[0].text
+    with pytest.raises(ParameterError, match="expected a run, not int"):
+        cct.plot.queue({"no run": 3})
+
+
 @pytest.mark.parametrize("name", ["cubic", "three-ccas-ipv6", "fq-codel-ecn", "mixed"])
 def test_bundled_traces_are_runs(name):
     trace = cct.load_run(TRACES / name)

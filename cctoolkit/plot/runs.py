@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -91,23 +91,25 @@ def window(run: Run, *, flows: Iterable[int] | None = None, most: int = len(COLO
     return fig if fig.data else note(fig, "no flow has a window")
 
 
-def queue(run: Run, *, queues: Iterable[int] | None = None, most: int = len(COLOURS)) -> go.Figure:
+def queue(
+    run: Run | Mapping[str, Run], *, queues: Iterable[int] | None = None, most: int = len(COLOURS)
+) -> go.Figure:
     """Queueing delay over time (mean of the packets sent between two samples), and below it the packets waiting.
 
     Parameters
     ----------
-    run : Run
-        With series by queue (``simulate(..., sample_s=…)``). A queue's delay packet by packet is
-        :func:`cctoolkit.plot.queue_delay`.
+    run : Run, or mapping of names to Runs
+        With series by queue (``simulate(..., sample_s=…)``); several are drawn together, to compare them. A queue's
+        delay packet by packet is :func:`cctoolkit.plot.queue_delay`.
     queues : iterable of int, optional
-        Which queues; without it the `most` that sent most.
+        Which queues of each run; without it the `most` that sent most.
 
     Raises
     ------
     ParameterError
         `run` is none, or a queue is not there.
     """
-    series = _samples(run, "queue_series")
+    runs = run if isinstance(run, Mapping) else {"": run}
     fig = figure(
         "Queueing delay and queue length",
         height=520,
@@ -118,34 +120,44 @@ def queue(run: Run, *, queues: Iterable[int] | None = None, most: int = len(COLO
         yaxis_rangemode="tozero",
         yaxis2={"domain": [0, 0.34], "title": {"text": "packets"}, "rangemode": "tozero"},
     )
-    if not len(series):
-        return note(fig, "the run has no series")
-    sent = series.groupby("queue").sent_packets.max()
-    picked = pick_flows(sent[sent > 0], queues, most, known=lambda q: q in sent.index)
-    shown_probability = False
-    for rank, which in enumerate(picked):
-        mine = series[series.queue == which]
-        x = (mine.ts_ns.to_numpy() - run.start_ns) / 1e9
-        packets = np.diff(mine.sent_packets.to_numpy(), prepend=0)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            delay_ms = np.diff(mine.delay_sum_ns.to_numpy(), prepend=0) / packets / 1e6
-        name, group = f"queue {which}", f"queue {which}"
-        fig.add_trace(_line(x, delay_ms, name, "ms", line_of(rank), legendgroup=group))
+    lines = [line for label, one in runs.items() for line in _queue_lines(label, one, queues, most)]
+    for rank, (name, x, delay_ms, packets, probability) in enumerate(lines):
+        line = line_of(rank)
+        fig.add_trace(_line(x, delay_ms, name, "ms", line, legendgroup=name))
         fig.add_trace(
-            _line(x, mine.packets.to_numpy(np.float64), name, "packets", line_of(rank), legendgroup=group,
-                  showlegend=False, yaxis="y2")
-        )  # fmt: skip
-        probability = mine.probability.to_numpy(np.float64)
+            _line(x, packets, name, "packets", line, legendgroup=name, showlegend=False, yaxis="y2")
+        )
         if probability.any():
-            shown_probability = True
-            line = {"color": line_of(rank)["color"], "dash": "dot"}
+            dotted = {"color": line["color"], "dash": "dot"}
             fig.add_trace(
-                _line(x, 100 * probability, f"{name}: probability", "%", line, legendgroup=group, yaxis="y3")
+                _line(x, 100 * probability, f"{name}: probability", "%", dotted, legendgroup=name, yaxis="y3")
             )
-    if shown_probability:
+    if any(trace.yaxis == "y3" for trace in fig.data):
         fig.update_layout(
             yaxis3={"overlaying": "y", "side": "right", "title": {"text": "probability (%)", "font": {"color": GREY}},
                     "rangemode": "tozero", "showgrid": False},
             margin_r=70,
         )  # fmt: skip
-    return fig if fig.data else note(fig, "no queue sent a packet")
+    if not fig.data:
+        recorded = any(len(one.queue_series) for one in runs.values())
+        note(fig, "no queue sent a packet" if recorded else "the run has no series")
+    return fig
+
+
+def _queue_lines(
+    label: str, run: Run, queues: Iterable[int] | None, most: int
+) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+    """Of each queue to draw: name, time in seconds, delay in milliseconds, packets waiting, probability."""
+    series = _samples(run, "queue_series")
+    if not len(series):
+        return
+    sent = series.groupby("queue").sent_packets.max()
+    picked = pick_flows(sent[sent > 0], queues, most, known=lambda q: q in sent.index)
+    for which in picked:
+        mine = series[series.queue == which]
+        sent_since = np.diff(mine.sent_packets.to_numpy(), prepend=0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            delay_ms = np.diff(mine.delay_sum_ns.to_numpy(), prepend=0) / sent_since / 1e6
+        name = f"queue {which}" if not label else label if len(picked) == 1 else f"{label}: queue {which}"
+        x = (mine.ts_ns.to_numpy() - run.start_ns) / 1e9
+        yield name, x, delay_ms, mine.packets.to_numpy(np.float64), mine.probability.to_numpy(np.float64)
