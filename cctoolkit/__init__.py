@@ -41,6 +41,7 @@ _WHERE = {
     "jain_index": "metrics",
     "jain_over_time": "metrics",
     "jenks_classes": "separation.jenks",
+    "league": "aqm_league",
     "link_utilisation": "metrics",
     "load_run": "run",
     "long_flows": "sketch",
@@ -58,6 +59,7 @@ _WHERE = {
     "scenario_from_capture": "workload",
     "share_difference": "metrics",
     "simulate": "sim.simulation",
+    "standings": "aqm_league",
     "summarise": "summary",
     "sweep": "scenario",
     "synth_mawi": "synth",
@@ -76,6 +78,8 @@ if TYPE_CHECKING:
     from . import plot as plot
     from . import schema as schema
     from .algorithm import AlgorithmError as AlgorithmError
+    from .aqm_league import league as league
+    from .aqm_league import standings as standings
     from .capture.filtering import filter_capture as filter_capture
     from .capture.mawi import fetch_mawi as fetch_mawi
     from .capture.mawi import find_trace as find_trace
