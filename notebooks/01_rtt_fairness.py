@@ -121,9 +121,7 @@ decision.queues.round(2)
 # %%
 from cctoolkit.separation.router import Router
 
-rules = Router("junos", rate_mbps, "xe-0/0/1", ingress="xe-0/0/0").update(
-    decision, cap.flows.merge(metrics[["flow_id", "direction"]], on="flow_id")
-)
+rules = Router("junos", rate_mbps, "xe-0/0/1", ingress="xe-0/0/0").update(decision, cap.flows)
 lines = rules.splitlines()
 print(len(lines), "lines; the schedulers and the first flow:")
 print(*[line for line in lines if "schedulers" in line or "flow-100" in line], sep="\n")

@@ -51,6 +51,31 @@ def test_interval_after_interval() -> None:
     assert "rules written, 0 changed" in done.stdout
 
 
+def test_rules_interval_after_interval() -> None:
+    """Every decision's own lines: all of it once, then only what is new; a moved or deleted rule was there before."""
+    done = cct(MIXED, "--long", "100000", "--rate", "10", "--interval", "0.5", "-k", "2", "--router", "linux",
+               "--interface", "eth1")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("qdisc add dev eth1 root") == 1
+    priorities: set[str] = set()
+    for line in done.stdout.splitlines():
+        words = line.split()
+        if words[:2] == ["filter", "add"]:
+            assert words[words.index("prio") + 1] not in priorities
+            priorities.add(words[words.index("prio") + 1])
+        elif words[:2] == ["filter", "del"]:
+            priorities.remove(words[words.index("prio") + 1])
+    assert len(priorities) >= 3  # two are for UDP
+
+
+def test_interval_after_interval_as_a_table() -> None:
+    done = cct(MIXED, "--long", "100000", "--rate", "10", "--interval", "1", "--format", "csv")
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert [float(row["now_s"]) for row in rows] == [1.0 + i for i in range(len(rows))] and len(rows) > 5
+    assert sum(int(row["added"]) for row in rows) >= 3
+
+
 def test_nothing_long() -> None:
     done = cct(str(TRACES / "reno.ingress.pcap.gz"), "--long", "1000000000")
     assert done.returncode == 0
@@ -66,9 +91,22 @@ def test_nothing_long() -> None:
         (("--interval", "1"), "rate"),
         (("--router", "linux", "--interface", "eth0; reboot"), "is no interface's name"),
         (("--rate", "-1"), "rate_mbps"),
+        (("--router", "junos", "--interface", "xe-0/0/1", "--ingress", "ge", "--long", "1"), "ingress: 'ge'"),
+        (
+            ("-k", "8", "--router", "junos", "--interface", "ae0", "--ingress", "ae1"),
+            "queues: 10, but this router has 8",
+        ),
+        (("--router", "linux", "--interface", "eth0", "--format", "csv"), "rules: say where to write them"),
+        (
+            ("--rate", "9", "--interval", "1", "--router", "linux", "--interface", "eth0", "--rules", "x"),
+            "rules",
+        ),
+        (("--rate", "9", "--interval", "0"), "interval_s"),
+        (("--latency-threshold", "-3"), "latency_threshold_ms"),
     ],
 )
 def test_one_line_of_what_is_wrong(arguments: tuple[str, ...], what: str) -> None:
     done = cct(MIXED, *arguments)
     assert done.returncode == 1
     assert what in done.stderr and len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""  # and said before anything else

@@ -175,8 +175,8 @@ def test_one_flow_moves() -> None:
 
 
 def test_data_of_the_responder() -> None:
-    decision = RttSeparation(100, 2).decide(metrics({2: 10.0}), 0)
-    rule = flow_rules(decision, pd.DataFrame([flow(2, direction=1)]))[0]
+    decision = RttSeparation(100, 2).decide(metrics({2: 10.0}).assign(direction=1), 0)
+    rule = flow_rules(decision, FLOWS)[0]
     assert (str(rule.src), rule.sport, str(rule.dst), rule.dport) == ("10.0.9.9", 443, "10.0.0.2", 40002)
 
 

@@ -61,8 +61,12 @@ class _Watching:
                 )
             yield part
 
-    def flows(self) -> pd.DataFrame:
-        return pd.concat(self._frames, ignore_index=True) if self._frames else pd.DataFrame({"flow_id": []})
+    def flows_of(self, decision: Decision) -> pd.DataFrame:
+        """Who the flows of a decision are."""
+        if len(self._frames) > 1:
+            self._frames = [pd.concat(self._frames, ignore_index=True)]
+        flows = self._frames[0]
+        return flows[flows.flow_id.isin(decision.flows.flow_id)]
 
     @property
     def seconds(self) -> float:
@@ -71,9 +75,7 @@ class _Watching:
 
 def flow_table(decision: Decision, metrics: pd.DataFrame, flows: pd.DataFrame) -> pd.DataFrame:
     """Each flow with a queue of its own choice: its data's five-tuple, RTT, bytes, role and queue; by queue and RTT."""
-    table = decision.flows.merge(metrics[["flow_id", "direction", "bytes"]], on="flow_id").merge(
-        flows, on="flow_id"
-    )
+    table = decision.flows.merge(metrics[["flow_id", "bytes"]], on="flow_id").merge(flows, on="flow_id")
     back = (table.direction == 1).to_numpy()
     for a, b in (("src", "dst"), ("sport", "dport")):
         table[a], table[b] = np.where(back, table[b], table[a]), np.where(back, table[a], table[b])
@@ -115,47 +117,67 @@ def separate(
     """
     if rules is not None and router is None:
         raise ParameterError("rules: say for which --router")
+    if rules is not None and interval_s is not None:
+        raise ParameterError("rules: one file has one moment's rules; leave out --interval")
     if router is not None and interface is None:
         raise ParameterError("interface: rules need the name of the bottleneck's (--interface)")
+    if interval_s is not None and rate_mbps is None:
+        raise ParameterError("rate: what happens interval after interval depends on it (--rate)")
+
+    def controller_of(k: int, rate_mbps: float) -> RttSeparation:
+        return RttSeparation(rate_mbps, k, method=method, latency_threshold_ms=latency_threshold_ms)
+
+    def router_of(controller: RttSeparation) -> Router | None:
+        if router is None or interface is None:
+            return None
+        made = Router(router, controller.rate_mbps, interface, ingress=ingress, udp_limit_mbps=udp_limit_mbps)
+        made.check_queues(controller.n_queues)
+        return made
+
+    # what cannot be is said before a day of packets is read, with any k and rate where the packets decide
+    router_of(controller_of(k or 1, 1.0 if rate_mbps is None else rate_mbps))
     watched = _Watching(parts)
-    if interval_s is not None:
-        if rate_mbps is None:
-            raise ParameterError("rate: what happens interval after interval depends on it (--rate)")
-        controller = RttSeparation(
-            rate_mbps, k or 4, method=method, latency_threshold_ms=latency_threshold_ms
-        )
-        for _ in replay(watched, controller, interval_s, long_bytes):
-            pass
-        if not controller.log:
-            raise ParameterError("capture: there is no packet in it")
-    meter = CaptureMeter(long_bytes, idle_s=1e9)
-    if interval_s is None:
+    with TableOutput(format, output, "separation", provenance) as out:
+        if out.format is Format.parquet:
+            raise ParameterError("format: Parquet holds captures' tables; this one is csv or jsonl")
+        if out.format is not Format.table and router is not None and rules is None:
+            raise ParameterError(
+                "rules: say where to write them (--rules FILE), for the table goes to the output"
+            )
+        if interval_s is not None and rate_mbps is not None:
+            controller = controller_of(k or 4, rate_mbps)
+            told = router_of(controller)
+            texts = []
+            for decision in replay(watched, controller, interval_s, long_bytes):
+                texts.append("" if told is None else told.update(decision, watched.flows_of(decision)))
+            if not controller.log:
+                raise ParameterError("capture: there is no packet in it")
+            log = pd.DataFrame(controller.log)
+            if out.format is Format.table:
+                _tell_log(log, texts, interval_s, show)
+            else:
+                out.write(log)
+            return
+        meter = CaptureMeter(long_bytes, idle_s=1e9)
         for part in watched:
             meter.update(part.columns, part.keys)
         if watched.first_ns is None:
             raise ParameterError("capture: there is no packet in it")
-    with TableOutput(format, output, "separation", provenance) as out:
-        if out.format is Format.parquet:
-            raise ParameterError("format: Parquet holds captures' tables; this one is csv or jsonl")
-        if interval_s is not None:
-            _tell_log(controller, interval_s, show)
-            return
         metrics = meter.metrics(watched.seconds)
         long = metrics[metrics.is_long & (metrics.protocol == 6)]
         known = long.rtt_ms.dropna().to_numpy()
         k = k or (choose_k(known) if len(known) else 1)
-        rate = rate_mbps or watched.busiest.mbps
-        controller = RttSeparation(rate, k, method=method, latency_threshold_ms=latency_threshold_ms)
+        rate = watched.busiest.mbps if rate_mbps is None else rate_mbps
+        controller = controller_of(k, rate)
         decision = controller.decide(metrics, watched.seconds)
-        table = flow_table(decision, metrics, watched.flows())
+        table = flow_table(decision, metrics, watched.flows_of(decision))
         if out.format is Format.table:
             _tell(decision, table, metrics, long, known, k, rate, rate_mbps is None, long_bytes, show)
         else:
             out.write(table)
-        if router is not None and interface is not None:
-            text = Router(router, rate, interface, ingress=ingress, udp_limit_mbps=udp_limit_mbps).update(
-                decision, table.assign(direction=0)
-            )
+        told = router_of(controller)
+        if told is not None:
+            text = told.update(decision, watched.flows_of(decision))
             if rules is not None:
                 with replacing(rules) as tmp:
                     tmp.write_text(text, encoding="utf-8")
@@ -190,7 +212,11 @@ def _tell(
         show("no long flow with an RTT: nothing to separate (--long lowers the threshold)")
     else:
         gvf = {name: jenks_classes(known, k, name).gvf for name in ("exact", "paper")}
-        show(f"{k} classes: GVF {gvf['exact']:.4f} exact, {gvf['paper']:.4f} by Algorithm 1 of the paper")
+        used = table.queue[table.role == "class"].nunique()
+        show(
+            f"{k} classes{f', {used} of them used' if used < k else ''}: GVF {gvf['exact']:.4f} exact, "
+            f"{gvf['paper']:.4f} by Algorithm 1 of the paper"
+        )
     listing = Table(box=None, pad_edge=False)
     for name in ("queue", "role", "flows", "RTT from (ms)", "to (ms)", "weight", "share (Mbit/s)", "buffer"):
         listing.add_column(name, justify="left" if name == "role" else "right")
@@ -223,8 +249,8 @@ def _tell(
         show(f"{_SHOWN} of {len(flows)} flows (--format csv writes all)")
 
 
-def _tell_log(controller: RttSeparation, interval_s: float, show: Any) -> None:
-    log = pd.DataFrame(controller.log)
+def _tell_log(log: pd.DataFrame, texts: list[str], interval_s: float, show: Any) -> None:
+    """What each decision changed and, with a router, the lines it would have been told."""
     show(
         f"{len(log)} decisions, one every {interval_s:g} s: {log.added.sum()} rules written, "
         f"{log.moved.sum()} changed, {log.removed.sum()} deleted; {log.settings.sum()} settings of queues changed"
@@ -235,5 +261,6 @@ def _tell_log(controller: RttSeparation, interval_s: float, show: Any) -> None:
             f"  at {row.now_s:8.2f} s: {row.flows} flows with a rule; {row.added} new, {row.moved} moved, "
             f"{row.removed} gone, {row.settings} settings"
         )
+        print(texts[row.Index], end="")
     if len(busy) > _SHOWN:
-        show(f"  {_SHOWN} of {len(busy)} decisions that changed something")
+        show(f"  {_SHOWN} of {len(busy)} decisions that changed something (--format csv writes all)")

@@ -97,8 +97,8 @@ class Decision:
     ----------
     now_s : float
     flows : DataFrame
-        ``flow_id``, ``queue``, ``role`` and ``rtt_ms`` of each flow with a queue of its own choice; all others go to
-        queue 0.
+        ``flow_id``, ``queue``, ``role`` and ``rtt_ms`` of each flow with a queue of its own choice, and the
+        ``direction`` of its data where the metrics say so; all others go to queue 0.
     queues : DataFrame
         One row a queue: ``queue``, ``role``, ``flows`` in it, their mean ``rtt_ms`` (NaN: none known), ``weight``
         for a work-conserving scheduler (of queues with flows, the least is 1), ``share_mbps`` (what it can count
@@ -310,16 +310,17 @@ class Controller:
         assignments, counts = self._new_rules(metrics.flow_id.to_numpy(np.int64), queue)
         table, weights, buffers = self._settings(metrics, queue)
         ruled = queue > 0
+        chosen = {
+            "flow_id": metrics.flow_id.to_numpy()[ruled],
+            "queue": queue[ruled],
+            "role": np.asarray(self.roles, object)[queue[ruled]],
+            "rtt_ms": metrics.rtt_ms.to_numpy(np.float64)[ruled],
+        }
+        if "direction" in metrics:
+            chosen["direction"] = metrics.direction.to_numpy()[ruled]
         self.decision = Decision(
             now_s=now_s,
-            flows=pd.DataFrame(
-                {
-                    "flow_id": metrics.flow_id.to_numpy()[ruled],
-                    "queue": queue[ruled],
-                    "role": np.asarray(self.roles, object)[queue[ruled]],
-                    "rtt_ms": metrics.rtt_ms.to_numpy(np.float64)[ruled],
-                }
-            ),
+            flows=pd.DataFrame(chosen),
             queues=table,
             gvf=gvf,
             assignments=assignments,

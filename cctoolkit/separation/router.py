@@ -132,10 +132,11 @@ def flow_rules(decision: Decision, flows: pd.DataFrame) -> list[FlowRule]:
     Parameters
     ----------
     decision : Decision
-        Its flows in a queue for UDP need none: that is one rule, by protocol.
+        Its flows in a queue for UDP need none: that is one rule, by protocol. Where it says that the responder
+        sends a flow's data (``direction`` 1), the rule is for that direction.
     flows : DataFrame
         Who they are: ``flow_id``, ``src``, ``dst``, ``sport``, ``dport``, ``protocol``, as the flows table of a
-        capture or the labels of a run have them, and optionally ``direction``: 1 where the responder sends the data.
+        capture or the labels of a run have them.
 
     Raises
     ------
@@ -149,7 +150,7 @@ def flow_rules(decision: Decision, flows: pd.DataFrame) -> list[FlowRule]:
     if len(unknown):
         raise ParameterError(f"flow {unknown[0]}: there is no such flow in the table")
     table = table.loc[ids]
-    back = (table.direction == 1).tolist() if "direction" in table else [False] * len(ids)
+    back = (chosen.direction == 1).tolist() if "direction" in chosen else [False] * len(ids)
     columns = (table[name].tolist() for name in ("src", "dst", "sport", "dport", "protocol"))
     rules = []
     for flow_id, queue, turned, src, dst, sport, dport, number in zip(
@@ -285,6 +286,11 @@ class Router:
         self._next = _FIRST
         self._udp_queue: int | None = None
 
+    def check_queues(self, n: int) -> None:
+        """Raise a ParameterError where the router has not so many queues."""
+        if n > self.most_queues:
+            raise ParameterError(f"queues: {n}, but this router has {self.most_queues}")
+
     def update(self, decision: Decision, flows: pd.DataFrame) -> str:
         """What to tell the router.
 
@@ -307,8 +313,7 @@ class Router:
         """
         wanted = {rule.flow_id: rule for rule in flow_rules(decision, flows)}
         queues = queue_rules(decision, self.rate_mbps, self.udp_limit_mbps)
-        if len(queues) > self.most_queues:
-            raise ParameterError(f"queues: {len(queues)}, but this router has {self.most_queues}")
+        self.check_queues(len(queues))
         if len(wanted) > _LAST - _FIRST + 1:
             raise ParameterError(f"flows: {len(wanted)} rules, but there is room for {_LAST - _FIRST + 1}")
         whole = not self._queues
