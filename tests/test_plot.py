@@ -700,6 +700,33 @@ def test_names_of_flows() -> None:
     assert plot.Names().long(9) == "flow 9"
 
 
+def test_trade_off_draws_every_run_in_its_panel() -> None:
+    table = pd.DataFrame(
+        {
+            "scenario": ["<one>", "<one>", "two", "two"],
+            "aqm": ["codel", "pie", "codel", "codel"],
+            "mean_delay_ms": [5.0, 15.0, 0.0, 500.0],
+            "utilisation": [0.95, 0.99, 0.5, 1.0],
+        }
+    )
+    fig = plot.trade_off(table)
+    drawn = {(t.name, t.xaxis): (list(t.x), list(t.y)) for t in fig.data}
+    assert drawn[("codel", "x")] == ([5.0], [95.0]) and drawn[("pie", "x")] == ([15.0], [99.0])
+    assert drawn[("codel", "x2")] == (
+        [0.01, 500.0],
+        [50.0, 100.0],
+    )  # no delay has no place on a logarithmic axis
+    assert [t.name for t in fig.data if t.showlegend] == ["codel", "pie"]
+    assert [a.text for a in fig.layout.annotations] == ["&lt;one&gt;", "two"]
+    assert fig.layout.xaxis.domain[1] < fig.layout.xaxis2.domain[0] and fig.layout.xaxis2.domain[1] == 1
+    low, high = fig.layout.xaxis.range
+    assert 10**low < 0.01 and 10**high > 500 and fig.layout.yaxis2.range[0] < 50
+    assert len(plot.trade_off(table, by="scenario", panels="").data) == 2
+    assert "no runs" in plot.trade_off(table[:0]).layout.annotations[0].text
+    with pytest.raises(ParameterError, match="no column 'cca'"):
+        plot.trade_off(table, by="cca")
+
+
 def test_figures_are_small_whatever_the_capture() -> None:
     n = 200_000
     rng = np.random.default_rng(1)

@@ -16,6 +16,7 @@ from .sequence import bytes_in_flight, time_sequence
 from .source import Names
 from .stacking import stack
 from .thinning import thin, thin_rows
+from .trade_off import trade_off
 
 __all__ = [
     "BIG_SHARE",
@@ -33,5 +34,6 @@ __all__ = [
     "thin_rows",
     "throughput",
     "time_sequence",
+    "trade_off",
     "window",
 ]

@@ -135,7 +135,7 @@ def queue(
     if any(trace.yaxis == "y3" for trace in fig.data):
         fig.update_layout(
             yaxis3={"overlaying": "y", "side": "right", "title": {"text": "probability (%)", "font": {"color": GREY}},
-                    "rangemode": "tozero", "showgrid": False},
+                    "rangemode": "tozero", "showgrid": False, "tickmode": "auto"},
             margin_r=70,
         )  # fmt: skip
     if not fig.data:
