@@ -108,6 +108,14 @@ def test_packets_leave_at_the_rate(tmp_path, rate_mbps):
     assert abs(gaps - full).max() < 600  # the guest's clock goes on by 256 ns each time it is read
 
 
+def test_packets_may_all_be_small(tmp_path):
+    """Devices with an MTU below 1280 have no IPv6, and refuse its settings."""
+    flows = (cct.Flow("cubic", rtt_ms=20, packet_bytes=600), cct.Flow("udp", rate_mbps=1, packet_bytes=200))
+    run = run_testbed(scenario(*flows), tmp_path / "run")
+    sizes = run.ingress.packets.query("direction == 0").groupby("flow_id").wire_bytes.max()
+    assert sizes.tolist() == [600, 200]
+
+
 def test_packets_come_back_after_the_round_trip(tmp_path):
     run = run_testbed(scenario(cct.Flow("reno", rtt_ms=70), rate_mbps=100, duration_s=1), tmp_path / "run")
     assert 69.99 <= run.flows.min_rtt_ms[0] <= 70.05  # the sender's kernel

@@ -31,7 +31,7 @@ from ..errors import TestbedUnavailableError
 from . import doctor, traffic
 from .errors import TestbedError
 from .netlink import needs_netlink, qdisc_messages
-from .plan import MACHINE_SYSCTLS, Plan, Recording, batch
+from .plan import MACHINE_SYSCTLS, Plan, Recording, batch, without_ipv6
 
 __all__ = ["run"]
 
@@ -280,7 +280,7 @@ def _hold(plan: Plan, held: dict[str, int], stack: contextlib.ExitStack) -> None
     if process.stdout.readline() != "ready\n":
         raise TestbedError(f"netns: {process.stderr.read().strip() or 'hold did not start'}")
     for name in ("B", *held):
-        line = f"link set dev hold mtu {plan.mtu} txqueuelen 100000 addrgenmode none up\n"
+        line = f"link set dev hold mtu {plan.mtu} txqueuelen 100000{without_ipv6(plan.mtu)} up\n"
         _tool(["ip", "-netns", plan.prefix + name, "-batch", "-"], line)
 
 
