@@ -177,6 +177,23 @@ def test_analyses_work_on_a_run(run):
         assert len(figure.data) >= 2
 
 
+def test_goodput_adds_up_to_what_was_received(run):
+    fig = cct.plot.goodput(run, bin_s=0.5)
+    assert [t.name for t in fig.data] == ["0: cubic", "2: udp", "1: &lt;b&gt;short&lt;/b&gt;"]
+    by_flow = run.flows.set_index("flow_id").received_bytes
+    for flow, trace in zip((0, 2, 1), fig.data, strict=True):
+        np.testing.assert_allclose(trace.x, np.arange(0.25, 3, 0.5))
+        assert sum(trace.y) * 0.5 / 8e-6 == pytest.approx(
+            by_flow[flow], rel=0.02
+        )  # the last sample is at the end
+    assert fig.data[2].y[0] == 0 < fig.data[2].y[1]  # it starts after half a second
+    assert len(cct.plot.goodput(run, bin_s=1e-9, flows=[1]).data[0].x) == len(run.flow_series.ts_ns.unique())
+    silent = cct.simulate(scenario(), sample_s=None)
+    assert "no series" in cct.plot.goodput(silent).layout.annotations[0].text
+    with pytest.raises(ParameterError, match="bin_s"):
+        cct.plot.goodput(run, bin_s=0)
+
+
 def test_queues_of_several_runs_in_one_figure(run):
     alone = cct.plot.queue(run)
     twice = cct.plot.queue({"one & only": run, "again": run})

@@ -11,7 +11,7 @@ from .classes import rtt_classes
 from .delays import queue_delay, rtt
 from .occupancy import cbiq
 from .rates import BIG_SHARE, throughput
-from .runs import queue, window
+from .runs import goodput, queue, window
 from .sequence import bytes_in_flight, time_sequence
 from .source import Names
 from .stacking import stack
@@ -24,6 +24,7 @@ __all__ = [
     "bytes_in_flight",
     "cbiq",
     "completion_cdf",
+    "goodput",
     "queue",
     "queue_delay",
     "rtt",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..run import Run
 
-__all__ = ["queue", "window"]
+__all__ = ["goodput", "queue", "window"]
 
 
 def _line(
@@ -89,6 +89,51 @@ def window(run: Run, *, flows: Iterable[int] | None = None, most: int = len(COLO
             _line(x, rtt, name, "ms", line_of(rank), legendgroup=group, showlegend=False, yaxis="y2")
         )
     return fig if fig.data else note(fig, "no flow has a window")
+
+
+def goodput(
+    run: Run, bin_s: float = 1.0, *, flows: Iterable[int] | None = None, most: int = len(COLOURS)
+) -> go.Figure:
+    """Goodput over time: what reached each flow's receiver, counted once.
+
+    Parameters
+    ----------
+    run : Run
+        With series by flow (``simulate(..., sample_s=…)``).
+    bin_s : float
+        Width of a bin, to whole samples.
+    flows : iterable of int, optional
+        Which flows, in the order of the colours; without it the `most` that received most.
+
+    Raises
+    ------
+    ParameterError
+        `run` is none, `bin_s` is not above 0, or a flow is not there.
+    """
+    series = _samples(run, "flow_series")
+    if not bin_s > 0:
+        raise ParameterError(f"bin_s: {bin_s!r} has to be above 0")
+    fig = figure(
+        "Goodput",
+        xaxis_title_text="time since the run's start (s)",
+        yaxis_title_text="goodput (Mbit/s)",
+        yaxis_rangemode="tozero",
+    )
+    if not len(series):
+        return note(fig, "the run has no series")
+    received = run.flows.set_index("flow_id").received_bytes
+    names = run.flows.set_index("flow_id").name
+    for rank, flow in enumerate(pick_flows(received[received > 0], flows, most)):
+        mine = series[series.flow_id == flow]
+        time_s = np.concatenate([[0.0], (mine.ts_ns.to_numpy() - run.start_ns) / 1e9])
+        so_far = np.concatenate([[0], mine.received_bytes.to_numpy()])
+        step = max(round(bin_s / (time_s[2] - time_s[1])) if len(mine) > 1 else 1, 1)
+        time_s, so_far = time_s[::step], so_far[::step]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mbps = np.diff(so_far) * 8e-6 / np.diff(time_s)
+        middle_s = (time_s[1:] + time_s[:-1]) / 2
+        fig.add_trace(_line(middle_s, mbps, f"{flow}: {names[flow]}", "Mbit/s", line_of(rank)))
+    return fig if fig.data else note(fig, "no flow received anything")
 
 
 def queue(
