@@ -240,3 +240,33 @@ def test_ired_average_is_halved_each_time():
 def test_bad_parameters(cls, bad, match):
     with pytest.raises(ParameterError, match=match):
         cls(**bad)
+
+
+@pytest.mark.parametrize(
+    ("identifier", "ecn", "aggregate", "scalable"),
+    [
+        ("ect1", 1, 0, True), ("ect1", 3, 0, True), ("ect1", 2, 1, False), ("ect1", 0, 1, False),
+        ("dscp", 0, 1, True), ("dscp", 2, 1, True), ("dscp", 1, 0, False), ("dscp", 3, 0, False),
+        ("any_ect", 2, 0, True), ("any_ect", 1, 0, True), ("any_ect", 3, 0, True), ("any_ect", 0, 1, False),
+    ],
+)  # fmt: skip
+def test_who_is_taken_for_scalable(identifier, ecn, aggregate, scalable):
+    """At p' = 0.6 every scalable packet is signalled; iRED's flag drops the next classic one and no other."""
+    pk = packet(ecn=ecn, aggregate=aggregate)
+    pi2 = Compiled(Pi2(identifier=identifier))
+    pi2.s["probability"] = 0.6
+    pi2.call("on_enqueue", 0, pk, 0)
+    assert (pi2.stats["scalable"][0] == 1) == scalable
+    tofino = Compiled(TofinoPi2(identifier=identifier))
+    tofino.s["probability"] = 0.6
+    tofino.call("on_dequeue", 0, pk, 0)
+    assert (tofino.stats["scalable"][0] == 1) == scalable
+    ired = Compiled(IRed(identifier=identifier))
+    ired.s["flag"] = True
+    assert (ired.call("on_enqueue", 0, pk, 0) == DROP) == (not scalable)
+
+
+@pytest.mark.parametrize("cls", [Pi2, TofinoPi2, IRed])
+def test_unknown_identifiers_are_refused(cls):
+    with pytest.raises(ParameterError, match="identifier: 'dscp6' is none of ect1, dscp, any_ect"):
+        cls(identifier="dscp6")

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import ParameterError
 from .base import DROP, MARK, PASS, Aqm, random
-from .pi2 import is_scalable
+from .pi2 import identification, is_scalable
 
 __all__ = ["IRed"]
 
@@ -38,6 +38,8 @@ class IRed(Aqm):
     square : bool
         Square the probability for classic packets, as the coupling of the paper's section 3.2 says;
         otherwise they have the probability itself, as in the published program.
+    identifier : str
+        How scalable packets are told: as of :class:`~cctoolkit.aqm.Pi2`.
     recirculation_us : float
         From the decision at egress until the flag is up at ingress.
     max_notifications : int
@@ -45,12 +47,11 @@ class IRed(Aqm):
 
     Notes
     -----
-    Scalable is ECT(1) or CE (RFC 9331); the published program tests a bit of the DSCP. There, scalable
-    packets do not drop but lower the flag as they pass, the thresholds of 20 and 40 ms do not fit their 16
-    bits, and the probability is a counter that each packet moves by one; none of this is in the paper, nor
-    here. Average and flag belong to a queue: with one queue for both kinds of traffic they share them; with
-    two (as on the switch) choose ``scheduler="drr"`` and ``Flow.queue``. Classic packets are dropped even
-    with ECT(0).
+    The published program tells scalable packets by a bit of the DSCP. There they do not drop but lower the flag as
+    they pass, the thresholds of 20 and 40 ms do not fit their 16 bits, and the probability is a counter that each
+    packet moves by one; none of this is in the paper, nor here. Average and flag belong to a queue: with one queue
+    for both kinds of traffic they share them; with two (as on the switch) choose ``scheduler="drr"`` and
+    ``Flow.queue``. Classic packets are dropped even with ECT(0).
     """
 
     name: ClassVar[str] = "ired"
@@ -63,6 +64,7 @@ class IRed(Aqm):
     weight: float = 0.5
     coupling: float = 2.0
     square: bool = True
+    identifier: str = "ect1"
     recirculation_us: float = 1.0
     max_notifications: int = 256
 
@@ -89,12 +91,14 @@ class IRed(Aqm):
             raise ParameterError("IRed.weight: has to be above 0 and at most 1")
         if self.max_notifications == 0:
             raise ParameterError("IRed.max_notifications: has to be above 0")
+        identification("IRed", self.identifier)
 
     def derived(self) -> dict[str, Any]:
-        """The thresholds of what is measured."""
+        """The thresholds of what is measured, and how scalable packets are told."""
+        told = identification("IRed", self.identifier)
         if self.measure == "delay":
-            return {"by_depth": False, "low": self.min_ms * 1e6, "high": self.max_ms * 1e6}
-        return {"by_depth": True, "low": self.min_packets, "high": self.max_packets}
+            return {"by_depth": False, "low": self.min_ms * 1e6, "high": self.max_ms * 1e6} | told
+        return {"by_depth": True, "low": self.min_packets, "high": self.max_packets} | told
 
     def initial(self) -> dict[str, Any]:
         """Notifications on their way."""
@@ -107,7 +111,7 @@ class IRed(Aqm):
         s.average = p.weight * value + (1 - p.weight) * s.average  # equation (1)
         probability = min(max((s.average - p.low) / (p.high - p.low), 0.0), 1.0)
         queue.probability = probability
-        if is_scalable(packet):
+        if is_scalable(p, packet):
             if random(queue) < p.coupling * probability:
                 stats.marks += 1
                 return MARK
@@ -128,7 +132,7 @@ class IRed(Aqm):
             s.flag = True
             s.first = (s.first + 1) % p.max_notifications
             s.waiting -= 1
-        if s.flag and not is_scalable(packet):
+        if s.flag and not is_scalable(p, packet):
             s.flag = False
             stats.drops += 1
             return DROP

@@ -16,7 +16,17 @@ import numpy as np
 from ..errors import ParameterError
 from .base import DROP_LATE, MARK, PASS, Aqm, delay_ns, random
 
-__all__ = ["Pi2", "TofinoPi2", "pi_step"]
+__all__ = ["IDENTIFIERS", "Pi2", "TofinoPi2", "pi_step"]
+
+#: How scalable packets are told: by ECT(1) or CE (RFC 9331, section 5.1), by their DSCP, by any ECN codepoint at all.
+IDENTIFIERS = ("ect1", "dscp", "any_ect")
+
+
+def identification(name: str, identifier: str) -> dict[str, bool]:
+    """Entries of the parameters record for :func:`is_scalable`."""
+    if identifier not in IDENTIFIERS:
+        raise ParameterError(f"{name}.identifier: {identifier!r} is none of {', '.join(IDENTIFIERS)}")
+    return {"by_dscp": identifier == "dscp", "by_any_ect": identifier == "any_ect"}
 
 
 @numba.njit(error_model="numpy")
@@ -31,16 +41,20 @@ def pi_step(probability, delay, old_delay, target, alpha, beta):
 
 
 @numba.njit(error_model="numpy")
-def is_scalable(packet):
-    """ECT(1) or CE (RFC 9331, section 5.1). The published programs look at a bit of the DSCP or at any ECT."""
+def is_scalable(p, packet):
+    """By what the parameter `identifier` says."""
+    if p.by_dscp:
+        return packet.aggregate > 0
+    if p.by_any_ect:
+        return packet.ecn > 0
     return packet.ecn % 2 == 1
 
 
 @numba.njit(error_model="numpy")
-def signal(probability, coupling, queue, packet):
+def signal(p, probability, queue, packet):
     """Scalable packets with `coupling` times the probability, classic ones with its square: two draws have to agree."""
-    if is_scalable(packet):
-        return random(queue) < coupling * probability
+    if is_scalable(p, packet):
+        return random(queue) < p.coupling * probability
     return max(random(queue), random(queue)) < probability
 
 
@@ -57,6 +71,10 @@ class Pi2(Aqm):
         Its gains, Hz.
     coupling : float
         Factor for scalable packets (k).
+    identifier : str
+        How scalable packets are told, one of :data:`IDENTIFIERS`. ``"ect1"`` is RFC 9331's; programs published for
+        the Tofino look at the DSCP, or at any ECT. The simulator's packets have no DSCP: a
+        :attr:`~cctoolkit.Flow.aggregate` above 0 stands for the code point.
 
     Notes
     -----
@@ -73,6 +91,7 @@ class Pi2(Aqm):
     alpha: float = 0.3125
     beta: float = 3.125
     coupling: float = 2.0
+    identifier: str = "ect1"
 
     class State:
         probability = 0.0  # p', before squaring
@@ -85,12 +104,17 @@ class Pi2(Aqm):
     def check(self) -> None:
         if self.target_ms <= 0 or self.update_ms <= 0:
             raise ParameterError("Pi2.target_ms and Pi2.update_ms: have to be above 0")
+        identification("Pi2", self.identifier)
+
+    def derived(self) -> dict[str, Any]:
+        """How scalable packets are told."""
+        return identification("Pi2", self.identifier)
 
     @staticmethod
     def on_enqueue(p, s, stats, queue, packet, now_ns):
-        if not signal(s.probability, p.coupling, queue, packet):
+        if not signal(p, s.probability, queue, packet):
             return PASS
-        if is_scalable(packet):
+        if is_scalable(p, packet):
             stats.scalable += 1
         else:
             stats.classic += 1
@@ -113,7 +137,7 @@ class TofinoPi2(Aqm):
 
     Parameters
     ----------
-    target_ms, update_ms, alpha, beta, coupling
+    target_ms, update_ms, alpha, beta, coupling, identifier
         As for :class:`Pi2`.
     control_plane_ms : float
         From reading the delay to the new probability in force. The papers give no number.
@@ -130,6 +154,7 @@ class TofinoPi2(Aqm):
     alpha: float = 0.3125
     beta: float = 3.125
     coupling: float = 2.0
+    identifier: str = "ect1"
     control_plane_ms: float = 1.0
 
     class State:
@@ -146,6 +171,11 @@ class TofinoPi2(Aqm):
     def check(self) -> None:
         if self.target_ms <= 0 or self.update_ms <= 0:
             raise ParameterError("TofinoPi2.target_ms and TofinoPi2.update_ms: have to be above 0")
+        identification("TofinoPi2", self.identifier)
+
+    def derived(self) -> dict[str, Any]:
+        """How scalable packets are told."""
+        return identification("TofinoPi2", self.identifier)
 
     def initial(self) -> dict[str, Any]:
         """Room for the updates that can be on their way at once."""
@@ -159,9 +189,9 @@ class TofinoPi2(Aqm):
             s.first = (s.first + 1) % len(s.update_p)
             s.waiting -= 1
         queue.probability = s.probability
-        if not signal(s.probability, p.coupling, queue, packet):
+        if not signal(p, s.probability, queue, packet):
             return PASS
-        if is_scalable(packet):
+        if is_scalable(p, packet):
             stats.scalable += 1
         else:
             stats.classic += 1
