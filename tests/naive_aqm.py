@@ -535,3 +535,60 @@ class IntegerAbc:
         self.sum += a
         self.n += 65536
         return PASS
+
+
+class Csfq:
+    """Figure 3 of Stoica, Shenker and Zhang (1998); every rate is summed up again from all packets."""
+
+    def __init__(self, p, seed):
+        self.p, self.random = p, SplitMix64(seed)
+        self.flows = {}  # aggregate: [(time of the one before, time, bits)]
+        self.arrived, self.accepted = [], []
+        self.before = None
+        self.alpha, self.congested, self.start, self.largest, self.cuts = 0.0, False, 0, 0.0, 0
+        self.label = math.nan
+
+    @staticmethod
+    def rate(packets, memory_ms, now):
+        """Equation (3) written out: what each packet added, decayed since."""
+        memory = memory_ms * MS
+        total = 0.0
+        for before, at, bits in packets:
+            x = (at - before) / memory
+            added = bits / memory if x == 0 else (1 - math.exp(-x)) * bits / (at - before)
+            total += added * math.exp(-(now - at) / memory)
+        return total * 1e9
+
+    def on_enqueue(self, queue, packet, now):
+        p, bits = self.p, 8 * packet.bytes
+        mine = self.flows.setdefault(packet.aggregate, [])
+        mine.append((mine[-1][1] if mine else now - p.flow_memory_ms * MS, now, bits))
+        weights = p.weights if isinstance(p.weights, tuple) else (p.weights,)
+        label = self.rate(mine, p.flow_memory_ms, now) / weights[min(packet.aggregate, len(weights) - 1)]
+        drop = self.congested and self.random() < 1 - self.alpha / label
+        if self.before is not None:
+            self.arrived.append((self.before, now, bits))
+            self.accepted.append((self.before, now, 0 if drop else bits))
+        self.before = now
+        a, f = (self.rate(x, p.link_memory_ms, now) for x in (self.arrived, self.accepted))
+        c, since = queue.rate_bps, (now - self.start) / MS
+        if a >= c and (self.congested or queue.packets >= p.threshold * queue.limit_packets):
+            if not self.congested:
+                self.congested, self.start = True, now
+                self.alpha = self.alpha or min(self.largest, c)
+            elif since > p.window_ms:
+                self.alpha, self.start, self.cuts = self.alpha * c / f, now, 0
+        elif self.congested:
+            self.congested, self.start, self.largest = False, now, 0.0
+        elif since < p.window_ms:
+            self.largest = max(self.largest, label)
+        else:
+            self.alpha, self.start, self.largest, self.cuts = self.largest, now, label, 0
+        self.label = label
+        if drop:
+            return DROP
+        if queue.packets >= queue.limit_packets and self.cuts < 28:
+            self.alpha, self.cuts = 0.99 * self.alpha, self.cuts + 1
+        if self.congested:
+            self.label = min(label, self.alpha)
+        return PASS

@@ -71,6 +71,7 @@ from .base import DROP, DROP_LATE, MARK, PACKET, PASS, QUEUE, Aqm, delay_ns, pee
 from .codel import CoDel
 from .codel_linux import LinuxCoDel
 from .codel_p4 import NpuCoDel, P4CoDel, PisaCoDel
+from .csfq import Csfq
 from .dualpi2 import DualPi2
 from .dualpi2_linux import LinuxDualPi2
 from .fq_codel import FqCoDel
@@ -95,6 +96,7 @@ __all__ = [
     "Cake",
     "Choke",
     "CoDel",
+    "Csfq",
     "DualPi2",
     "Fq",
     "FqCoDel",
