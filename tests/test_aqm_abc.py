@@ -207,3 +207,23 @@ def test_integer_form_uses_no_division_and_no_floats():
 def test_bad_parameters(cls, bad, match):
     with pytest.raises(ParameterError, match=f"{cls.__name__}.*{match}"):
         cls(**bad)
+
+
+def test_activities_are_what_the_compiled_meter_says():
+    """The meter on arrays, beside the AQM's own on the same packets; three aggregates, any first time."""
+    at, packets = traffic(5, 900, load=1.2, aggregates=3, sizes=(64, 1514), start_ns=10**18)
+    compiled = Compiled(Abc())
+    for now, pk in zip(at, packets, strict=True):
+        compiled.call("on_enqueue", 0, pk, int(now - at[0]))
+    fields = (np.array([pk[name][0] for pk in packets]) for name in ("bytes", "aggregate"))
+    found = abc_module.activities(at, *fields)
+    assert found == pytest.approx([pk["label"][0] for pk in packets], abs=1e-9)
+
+
+def test_activities_of_nothing_and_of_nonsense():
+    none = np.zeros(0, np.int64)
+    assert len(abc_module.activities(none, none, none)) == 0
+    with pytest.raises(ParameterError, match="1 times, 0 sizes"):
+        abc_module.activities(np.zeros(1), none, none)
+    with pytest.raises(ParameterError, match="above 0"):
+        abc_module.activities(none, none, none, reference_kbps=0)
