@@ -244,7 +244,7 @@ class Router:
     Junos (``load set``, then ``commit``): filters in an input list (the flows, then UDP and the rest, which the
     implicit discard at a filter's end would drop), forwarding classes, schedulers whose transmit rate is a
     guarantee, and buffers as time at the interface's speed, which is how its documentation defines ``temporal``;
-    the range depends on the platform. The lines were checked for structure, not by a router.
+    the range depends on the platform. The lines were checked with the grammar of ``junoser``, not by a router.
 
     Linux (``tc -batch FILE``): htb classes that borrow, a byte FIFO in each, one u32 filter a flow. It expects
     IPv4 headers without options, as u32 does. Where a flow moves, there is a moment between the old filter's end
