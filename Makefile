@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 DEMO   := traces/mixed
 
-.PHONY: help demo test fast lint lab bench notebooks traces clean
+.PHONY: help demo test fast lint lab bench docs notebooks traces clean
 
 help:            ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ lab: $(VENV)/.dev     ## JupyterLab on the notebooks
 bench: $(VENV)/.dev   ## what is measured against what; prints ratios
 	$(BIN)/python -m benchmarks
 
+docs: $(VENV)/.dev    ## the book, into build/docs/index.html; runs the notebooks in their quick form (once)
+	BOOK_NOTEBOOKS=cache $(BIN)/python -m sphinx -c docs -W --keep-going . build/docs
+
 notebooks: $(VENV)/.dev  ## write the .ipynb files from their .py sources
 	$(BIN)/python notebooks/build.py
 
@@ -50,5 +53,5 @@ $(VENV)/.base: pyproject.toml | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
-	$(PIP) --editable ".[dev,notebooks]"
+	$(PIP) --editable ".[dev,notebooks,docs]"
 	touch $@ $(VENV)/.base

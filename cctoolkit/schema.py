@@ -119,6 +119,7 @@ SLOTS: dict[str, str] = {
     "bytes_in_flight": "Int64",
 }
 
+#: The tables by name.
 TABLES: dict[str, dict[str, str]] = {
     "packets": PACKETS,
     "sacks": SACKS,

@@ -149,7 +149,7 @@ class Capture:
 
     @cached_property
     def packets(self) -> pd.DataFrame:
-        """The packets table (:data:`cctoolkit.schema.PACKETS`); shares memory with :attr:`columns`."""
+        """The packets table (:data:`cctoolkit.schema.PACKETS`); shares memory with ``columns``."""
         return pd.DataFrame(self.columns, copy=False)
 
     @cached_property

@@ -428,7 +428,7 @@ class PcapWriter:
     snaplen : int, default 262144
         Bytes of a packet that are written; the original length stays.
     link_type : int, default 1 (Ethernet)
-        LINKTYPE_ number. :meth:`write` can make Ethernet and raw IP (101), :meth:`write_frames` takes any.
+        ``LINKTYPE_`` number. :meth:`write` can make Ethernet and raw IP (101), :meth:`write_frames` takes any.
     comment : str, optional
         Says what the file is: in pcapng's section header, and in the header of a gzip file. A plain pcap has
         no place for it.

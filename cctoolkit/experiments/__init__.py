@@ -3,7 +3,7 @@
 An experiment is a module here with a function ``run(output, *, …) -> Path``: keyword options with defaults and, for the
 command line, ``Annotated[…, typer.Option(help=…)]``. It is listed in :data:`EXPERIMENTS` under its name, which is the
 module's with hyphens; ``cct experiment NAME`` then has its options. Modules import what is heavy inside functions, so
-that asking for help costs nothing. What it writes goes through :class:`~cctoolkit.experiments._folder.Folder`.
+that asking for help costs nothing. What it writes goes through ``_folder.Folder``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ __all__ = ["EXPERIMENTS", "experiment"]
 
 #: Names, and what each does.
 EXPERIMENTS = {
+    "abc": "The ABC paper: three ways to share a link, with and without ABC, CSFQ and fair queueing beside it.",
+    "codel": "The P4-CoDel paper: CoDel on its three targets, and what the paper leaves out taken apart.",
+    "l4s": "iRED and PI2 for L4S: Cubic and Prague in four configurations by four loads, DualPI2 beside them.",
     "rtt-separation": "The RTT paper's six tests: flows in queues by RTT, beside one queue and beside competitors.",
     "sim-vs-kernel": "The simulator beside real Linux: utilisation, delay, loss, marks and shares, with the error.",
 }
@@ -33,7 +36,7 @@ def experiment(name: str) -> Callable[..., Path]:
 
     Returns
     -------
-    function of (output, *, …)
+    function of (output, options)
         Returns the folder it wrote.
 
     Raises
