@@ -15,11 +15,10 @@ from typing import Any
 from docutils import nodes
 from sphinx.application import Sphinx
 
+import cctoolkit
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-sys.path.insert(0, str(ROOT))
-
-import cctoolkit
 
 project = "cctoolkit"
 author = "the cctoolkit authors"
@@ -44,7 +43,15 @@ include_patterns = [
     "benchmarks/README.md",
     "CHANGELOG.md",
 ]
-exclude_patterns = [".*", "docs/_*", "build", "dist", "**.ipynb_checkpoints", "**/__pycache__", "**/node_modules"]
+exclude_patterns = [
+    ".*",
+    "docs/_*",
+    "build",
+    "dist",
+    "**.ipynb_checkpoints",
+    "**/__pycache__",
+    "**/node_modules",
+]
 templates_path = [str(HERE / "_templates")]  # autosummary would look for it in the source directory
 nitpicky = True  # a reference that leads nowhere is a warning
 
@@ -59,6 +66,7 @@ html_theme_options = {
     "use_download_button": False,
     "use_fullscreen_button": False,
     "home_page_in_toc": False,
+    "navbar_persistent": [],  # the search is in the sidebar
 }
 html_additional_pages = {"index": "to_book.html"}  # the front page is docs/index.html
 html_show_sourcelink = False
@@ -77,14 +85,17 @@ autodoc_typehints = "none"  # the docstrings say more: shapes, units
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "undoc-members": False}
 numpydoc_show_class_members = False  # autodoc shows them
-nitpick_ignore_regex = [("py:.*", r"(pandas|numpy|plotly|ipywidgets)\..*"), ("py:mod", "ipaddress")]  # other projects: no network here
+nitpick_ignore_regex = [
+    ("py:.*", r"(pandas|numpy|plotly|ipywidgets)\..*"),
+    ("py:mod", "ipaddress"),
+]  # other projects: no network here
 
 # --- notebooks: `make docs` sets BOOK_NOTEBOOKS=cache; "off" shows them as they are, without outputs
 nb_execution_mode = os.environ.get("BOOK_NOTEBOOKS", "off")
 nb_execution_cache_path = str(ROOT / "build" / "notebook_cache")
 nb_execution_timeout = 600
-nb_execution_raise_on_error = True
 nb_execution_show_tb = True
+nb_ipywidgets_js = {}  # docs/kernel.py has made pictures of them
 nb_merge_streams = True
 nb_render_image_options = {"width": "100%"}
 os.environ |= {
@@ -114,9 +125,7 @@ def find_by_public_name(app: Sphinx, env: Any, node: Any, content: nodes.Element
     while wanted:
         found = [name for name in domain.objects if name.endswith("." + wanted)]
         if len(found) == 1:
-            return domain.resolve_xref(
-                env, node["refdoc"], app.builder, "obj", found[0], node, content
-            )
+            return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", found[0], node, content)
         wanted = wanted.partition(".")[2]
     return None
 
@@ -124,11 +133,11 @@ def find_by_public_name(app: Sphinx, env: Any, node: Any, content: nodes.Element
 def add_plotly(app: Sphinx, page: str, _template: str, _context: dict[str, Any], _doctree: Any) -> None:
     """plotly.js for pages with figures (its file is copied below, so that the book also shows them offline)."""
     if page.startswith("notebooks/"):
-        app.add_js_file("plotly.min.js", loading_method="defer")
+        app.add_js_file("plotly.min.js")
 
 
 def copy_plotly(app: Sphinx, exception: Exception | None) -> None:
-    if exception is None and app.builder.format == "html" and nb_execution_mode != "off":
+    if exception is None and app.builder.format == "html":
         from plotly.offline import get_plotlyjs
 
         (Path(app.outdir) / "_static" / "plotly.min.js").write_text(get_plotlyjs(), encoding="utf-8")

@@ -1,31 +1,43 @@
-"""Runs in the kernel of every notebook that the book shows: makes figures and widgets that work in a page without a kernel.
+"""Runs first in the kernel of every notebook that the book shows: figures and widgets for a page without a kernel.
 
 A plotly figure becomes a piece of HTML (plotly.js comes with the page, once). Of widgets a picture stays: the
-controls as they stand, and what they show. A function under ``interact`` is called once more, with the first values.
+controls as they stand, and what they show.
 """
 
 from html import escape
+from typing import Any
 
 import ipywidgets
 import plotly.graph_objects as go
 import plotly.io as pio
-from plotly.io._base_renderers import HtmlRenderer
+from IPython.core.getipython import get_ipython
+from IPython.utils.capture import capture_output
+from plotly.io.base_renderers import HtmlRenderer
 
 
 def figure_html(figure: go.Figure) -> str:
-    """The figure, as wide as the page."""
-    return pio.to_html(
-        figure, full_html=False, include_plotlyjs=False, include_mathjax=False, config={"responsive": True}
-    )
+    return pio.to_html(figure, full_html=False, include_plotlyjs=False, config={"responsive": True})
 
 
 class BookRenderer(HtmlRenderer):
-    def to_mimebundle(self, fig_dict):
+    def to_mimebundle(self, fig_dict: dict[str, Any]) -> dict[str, str]:
         return {"text/html": figure_html(go.Figure(fig_dict, skip_invalid=True))}
 
 
-pio.renderers["book"] = BookRenderer()
-pio.renderers.default = "book"
+class Captured:
+    """What happens in an Output widget stays in it; with a browser that would be the browser's task."""
+
+    def enter(self: ipywidgets.Output) -> None:
+        self._capture = capture_output()
+        self._captured = self._capture.__enter__()
+
+    def exit(self: ipywidgets.Output, *exception: Any) -> None:
+        self._capture.__exit__(*exception)
+        texts = [{"text/plain": text} for text in (self._captured.stdout, self._captured.stderr) if text]
+        shown = [output.data for output in self._captured.outputs]
+        self.outputs = tuple(
+            {"output_type": "display_data", "data": data, "metadata": {}} for data in texts + shown
+        )
 
 
 def still(widget: ipywidgets.Widget) -> str:
@@ -33,44 +45,45 @@ def still(widget: ipywidgets.Widget) -> str:
     if isinstance(widget, go.FigureWidget):
         return figure_html(go.Figure(widget))
     if isinstance(widget, ipywidgets.Output):
-        parts = []
-        for output in widget.outputs:
-            data = output.get("data", {})
-            parts.append(data.get("text/html") or f"<pre>{escape(data.get('text/plain', output.get('text', '')))}</pre>")
-        return "".join(parts)
+        return "".join(
+            data.get("text/html") or f"<pre>{escape(data.get('text/plain', ''))}</pre>"
+            for data in (output["data"] for output in widget.outputs)
+        )
     if isinstance(widget, ipywidgets.HTML):
         return widget.value
     if isinstance(widget, ipywidgets.Box):
-        inside = "".join(still(child) for child in widget.children)
-        return f'<div class="still-{"row" if isinstance(widget, ipywidgets.HBox) else "column"}">{inside}</div>'
-    name = escape(getattr(widget, "description", ""))
+        layout = "row" if isinstance(widget, ipywidgets.HBox) else "column"
+        return f'<div class="still-{layout}">{"".join(still(child) for child in widget.children)}</div>'
+    name = getattr(widget, "description", "")
+    if isinstance(widget, ipywidgets.SelectMultiple):
+        options = "".join(
+            f"<option{' selected' if i in widget.index else ''}>{escape(label)}</option>"
+            for i, label in enumerate(widget._options_labels)
+        )
+        return f'<label class="still">{name} <select multiple size="8" disabled>{options}</select></label>'
+    if isinstance(widget, ipywidgets.SelectionSlider):
+        return control(name, widget.label, 0, len(widget.options) - 1, widget.index)
     if hasattr(widget, "options"):
-        labels = [escape(str(label)) for label in widget._options_labels]
-        chosen = {widget.index} if isinstance(widget.index, int) else set(widget.index or ())
-        if isinstance(widget, ipywidgets.SelectMultiple):
-            lines = "".join(
-                f"<option{' selected' if i in chosen else ''}>{label}</option>" for i, label in enumerate(labels)
-            )
-            return f'<label class="still">{name} <select multiple size="{min(len(labels), 8)}" disabled>{lines}</select></label>'
-        value, low, high, at = ", ".join(labels[i] for i in sorted(chosen)), 0, len(labels) - 1, min(chosen, default=0)
-        slider = isinstance(widget, ipywidgets.SelectionSlider)
-    else:
-        value = getattr(widget, "value", "")
-        low, high, at = getattr(widget, "min", 0), getattr(widget, "max", 0), value
-        slider = hasattr(widget, "min")
-        value = "" if value is None else escape(str(value))
-    bar = f'<input type="range" min="{low}" max="{high}" step="any" value="{at}" disabled>' if slider else ""
-    return f'<label class="still">{name} {bar} <b>{value}</b></label>' if name or bar else ""
+        return control(name, widget.label)
+    if hasattr(widget, "max"):
+        return control(name, widget.value, widget.min, widget.max, widget.value)
+    return control(name, getattr(widget, "value", "")) if name else ""
 
 
-def show(widget: ipywidgets.Widget, **_: object) -> dict[str, str]:
-    """In place of the widget's own representation, which needs a kernel."""
-    if isinstance(widget, ipywidgets.interactive):
-        controls = [child for child in widget.children if not isinstance(child, ipywidgets.Output)]
-        shown = widget.f(**{control._kwarg: control.value for control in widget.kwargs_widgets})
-        result = figure_html(shown) if isinstance(shown, go.Figure) else ""
-        return {"text/html": "".join(still(control) for control in controls) + result}
-    return {"text/html": still(widget)}
+def control(name: str, value: Any, low: float = 0, high: float = 0, at: float = 0) -> str:
+    """A control that cannot be moved, with its value."""
+    bar = (
+        f'<input type="range" min="{low}" max="{high}" step="any" value="{at}" disabled>'
+        if high > low
+        else ""
+    )
+    return f'<label class="still">{escape(name)} {bar} <b>{escape(str(value))}</b></label>'
 
 
-get_ipython().display_formatter.mimebundle_formatter.for_type(ipywidgets.Widget, show)  # noqa: F821
+pio.renderers["book"] = BookRenderer()
+pio.renderers.default = "book"
+ipywidgets.Widget.open = lambda self: None  # nobody listens; else the page would carry every widget's state
+ipywidgets.Output.__enter__, ipywidgets.Output.__exit__ = Captured.enter, Captured.exit
+get_ipython().display_formatter.mimebundle_formatter.for_type(
+    ipywidgets.Widget, lambda widget, **_: {"text/html": still(widget)}
+)
