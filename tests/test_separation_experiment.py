@@ -13,13 +13,15 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from uml_kernel import uml_kernel
 
 import cctoolkit as cct
-from cctoolkit.errors import ParameterError
+from cctoolkit.errors import CaptureFormatError, ParameterError
 from cctoolkit.experiments import experiment
 from cctoolkit.experiments import rtt_separation as rtt
 
 FAST = rtt.Settings(fast=True, seeds=1, scale=0.002)
+TESTBED = rtt.Settings(testbed=True, seeds=1)
 
 
 def outcome(
@@ -58,11 +60,13 @@ def test_every_scheme_has_its_controller(scheme: str) -> None:
     assert (case.controller() is None) == (scheme == "one queue")
 
 
-@pytest.mark.parametrize("test", rtt.TESTS)
-def test_all_schemes_get_the_same_traffic(test: int) -> None:
+@pytest.mark.parametrize(
+    ("test", "options"), [*((t, FAST) for t in rtt.TESTS), *((t, TESTBED) for t in rtt.TESTBED_TESTS)]
+)
+def test_all_schemes_get_the_same_traffic(test: int, options: rtt.Settings) -> None:
     """A comparison is one only on the same scenario: within a test, cases differ in what their columns say."""
-    cases = rtt.TESTS[test].cases(FAST)
-    tells = {"scheme", "queues", "shares"}
+    cases = rtt.TESTS[test].cases(options)
+    tells = {"scheme", "queues", "shares", "where"}
     by_traffic: dict[str, set[str]] = {}
     for case in cases:
         key = json.dumps({k: v for k, v in case.about.items() if k not in tells})
@@ -95,6 +99,51 @@ def test_transfers_of_a_capture(tmp_path: Path) -> None:
     scenario = rtt.TESTS[4].cases(settings)[0].scenario
     assert [f.bytes for f in scenario.flows] == [400_000] * 3
     assert [f.rtt_ms for f in scenario.flows] == pytest.approx([10, 30, 50], abs=0.5)
+
+
+def test_the_papers_day_is_taken_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CCTOOLKIT_CACHE", str(tmp_path))
+    day = tmp_path / "mawi" / "samplepoint-F" / "202402151400.pcap.gz"
+    day.parent.mkdir(parents=True)
+    day.write_bytes(b"no capture")
+    with pytest.raises(CaptureFormatError, match=day.name):
+        experiment("rtt-separation")(tmp_path / "out", test=[4])
+
+
+def test_what_test_4_depends_on() -> None:
+    """Made-up completion times: each condition is compared with its own one queue, where it has one, by sample."""
+    settings = rtt.Settings(fast=True, seeds=2)
+    found = []
+    for case in rtt.TESTS[8].cases(settings):
+        one, other = case.about["scheme"] == "one queue", case.about["condition"] == "load 3"
+        seconds = {True: 10.0, False: {1: 9.0, 2: 6.0}[case.about["seed"]]}[one] * (2 if other and one else 1)
+        flows = pd.DataFrame({"completion_s": [seconds] * 4, "received_bytes": [1e6, 1e6, 1e6, 2e6]})
+        found.append(rtt.Outcome(case, flows, pd.DataFrame(), pd.DataFrame(), []))
+    table = rtt.TESTS[8].table(settings, found).set_index("condition")
+    plain, late = table.loc["shares by RTT"], table.loc["load 3"]
+    assert (plain.fct_reduction, plain.least, plain.most) == pytest.approx((0.25, 0.1, 0.4))
+    assert (late.fct_reduction, late.least, late.most) == pytest.approx((0.625, 0.55, 0.7))
+    assert (plain.one_queue_fct_s, plain.separated_fct_s) == pytest.approx((10, 7.5))
+    assert plain.one_queue_jain_of_slowdown == pytest.approx(3.5**2 / (4 * 3.25))
+
+
+def test_conditions_change_one_thing() -> None:
+    cases = {
+        c.about["condition"]: c
+        for c in rtt.TESTS[8].cases(rtt.Settings(seeds=1))
+        if c.about["scheme"] == "RTT"
+    }
+    usual = cases["as in test 4"].scenario
+    for name, parts in (("load 3", 0.3), ("load 0.6", 1.5)):
+        flows = cases[name].scenario.flows
+        assert [f.bytes for f in flows] == [f.bytes for f in usual.flows]
+        assert flows[-1].start_s == pytest.approx(parts * usual.flows[-1].start_s, rel=1e-3)
+    for name, bdps in (("one queue of 4 BDP", 4), ("one queue of BDP / 4", 0.25)):
+        room = cases[name].scenario.bottleneck.buffer_bytes
+        assert room == pytest.approx(bdps * usual.bottleneck.buffer_bytes, abs=1)
+        assert cases[name].scenario.flows == usual.flows
+    assert cases["shares by RTT"].controller().shares == "rtt"
+    assert cases["one class, beginners apart"].controller().k == 1
 
 
 def test_table_1_is_gains_over_one_queue() -> None:
@@ -130,6 +179,8 @@ def test_the_papers_numbers_are_there() -> None:
 def test_unknown_tests_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="test: 9 is none of"):
         experiment("rtt-separation")(tmp_path / "x", test=[9])
+    with pytest.raises(ParameterError, match="test: 5 is none of 1, 3"):
+        experiment("rtt-separation")(tmp_path / "x", test=[5], testbed=True)
 
 
 KILLED = """
@@ -177,6 +228,27 @@ def test_workers_end_when_the_parent_is_killed(tmp_path: Path) -> None:
     while alive() and time.monotonic() < deadline:
         time.sleep(0.5)
     assert alive() == []
+
+
+@pytest.mark.uml
+@pytest.mark.slow
+def test_a_case_on_real_linux_is_measured_as_in_the_simulator() -> None:
+    uml_kernel()
+    flows = [cct.Flow("cubic", rtt_ms=10, name="near"), cct.Flow("cubic", rtt_ms=40, start_s=2, name="far")]
+    bottleneck = cct.Bottleneck(rate_mbps=10, buffer_bytes=50_000)
+    scenario = cct.Scenario(bottleneck=bottleneck, flows=flows, duration_s=12)
+    for scheme in ("one queue", "RTT"):
+        simulated, linux = (
+            rtt.Case({"scheme": scheme, "where": where}, scenario, k=2).run()
+            for where in ("simulator", "Linux")
+        )
+        assert linux.utilisation(6, 12) == pytest.approx(simulated.utilisation(6, 12), abs=0.02)
+        assert linux.rates_mbps().index.to_numpy() == pytest.approx(
+            simulated.rates_mbps().index.to_numpy(), abs=0.01
+        )
+        assert linux.mean_mbps(0, 2)[1] == 0
+        assert linux.mean_mbps(6, 12).sum() == pytest.approx(10 * 1448 / 1514, rel=0.03)
+    assert linux.mean_mbps(6, 12).to_numpy() == pytest.approx([4.8, 4.8], rel=0.1)
 
 
 @pytest.mark.slow

@@ -66,7 +66,7 @@ def _throughput(
         fig.add_trace(fairness, secondary_y=True, **at)
         fig.update_yaxes(title_text="Mbit/s" if at["col"] == 1 else "", range=[0, settings.rate_mbps], **at)
         fig.update_yaxes(range=[0, 1.05], dtick=0.2, showgrid=False, secondary_y=True, **at)
-        fig.update_xaxes(title_text="s" if at["row"] == rows else "", **at)
+        fig.update_xaxes(title_text="time, s" if at["row"] == rows else "", **at)
     return fig
 
 
@@ -128,7 +128,8 @@ def _third(settings: Settings, found: Sequence[Outcome], table: pd.DataFrame) ->
 
 def _fourth(settings: Settings, found: Sequence[Outcome], table: pd.DataFrame) -> dict[str, go.Figure]:
     names = list(dict.fromkeys(o.about["flows"] for o in found))
-    fig = _panels(2, 2, names, "Test 4: completion times of large transfers")
+    rows = -(-len(names) // 2)
+    fig = _panels(rows, 2, names, "Test 4: completion times of large transfers")
     for o in found:
         if o.about["scheme"] not in ("one queue", "RTT") or o.about.get("shares") == "by RTT":
             continue
@@ -139,24 +140,26 @@ def _fourth(settings: Settings, found: Sequence[Outcome], table: pd.DataFrame) -
             legendgroup=str(queues), showlegend=i == 0, line={"color": COLOURS[rank], "shape": "hv"},
             row=i // 2 + 1, col=i % 2 + 1,
         )  # fmt: skip
-    fig.update_xaxes(title_text="completion time, s", row=2)
+    fig.update_xaxes(title_text="completion time, s", row=rows)
     fig.update_yaxes(title_text="share of transfers", col=1)
     return {"completion": fig}
 
 
 def _fifth(settings: Settings, found: Sequence[Outcome], table: pd.DataFrame) -> dict[str, go.Figure]:
     shown = [o for o in found if o.about["scheme"] in ("one queue", "RTT", "RTT and threshold")]
-    fig = _panels(1, len(shown), [o.about["scheme"] for o in shown], "Test 5: RTT of a quiet and a loud flow")
+    title = "Test 5: RTT of a quiet flow (1) and a loud one (2)"
+    fig = _panels(1, len(shown), [o.about["scheme"] for o in shown], title)
     for i, o in enumerate(shown):
-        for flow in range(2):
+        for flow in (1, 0):  # the quiet one on top, dotted: in one queue both have the same RTT
             part = o.flow_series[(o.flow_series.flow_id == flow) & (o.flow_series.rtt_ns > 0)]
             fig.add_scatter(
                 x=part.ts_ns / 1e9, y=part.rtt_ns / 1e6, name=f"flow {flow + 1}", legendgroup=str(flow),
-                showlegend=i == 0, line=line_of(flow) | {"width": 1.4}, row=1, col=i + 1,
+                showlegend=i == 0, row=1, col=i + 1,
+                line={"color": COLOURS[flow], "width": 2, "dash": "solid" if flow else "dot"},
             )  # fmt: skip
     fig.update_yaxes(type="log", title_text="RTT, ms", col=1)
     fig.update_yaxes(type="log", matches="y", tickvals=[10, 20, 30, 50, 100, 200, 300])
-    return {"rtt": fig.update_xaxes(title_text="s")}
+    return {"rtt": fig.update_xaxes(title_text="time, s")}
 
 
 def _sixth(settings: Settings, found: Sequence[Outcome], table: pd.DataFrame) -> dict[str, go.Figure]:
@@ -165,7 +168,27 @@ def _sixth(settings: Settings, found: Sequence[Outcome], table: pd.DataFrame) ->
     return {"throughput": _throughput(settings, shown, 2, title, lambda o: o.about["scheme"])}
 
 
-FIGURES = {1: _first, 2: _second, 3: _third, 4: _fourth, 5: _fifth, 6: _sixth}
+def _eighth(settings: Settings, found: Sequence[Outcome], table: pd.DataFrame) -> dict[str, go.Figure]:
+    change, least, most = (-100 * table[name] for name in ("fct_reduction", "most", "least"))
+    fig = figure(
+        "Test 4 under other conditions: what separation does to the mean completion time", height=440
+    )
+    fig.add_bar(
+        y=table.condition, x=change, orientation="h", marker_color=COLOURS[0], showlegend=False,
+        error_x={"array": most - change, "arrayminus": change - least, "symmetric": False, "color": GREY},
+    )  # fmt: skip
+    fig.add_vline(
+        x=-20, line={"color": GREY, "dash": "dot"}, annotation_text="paper", annotation_position="top"
+    )
+    fig.update_yaxes(autorange="reversed")
+    fig.update_xaxes(
+        title_text="change, % (bars: mean of the samples; lines: from the least to the most)",
+        range=[min(least.min(), -20) - 3, max(most.max(), 0) + 3],
+    )
+    return {"conditions": fig}
+
+
+FIGURES = {1: _first, 2: _second, 3: _third, 4: _fourth, 5: _fifth, 6: _sixth, 8: _eighth}
 
 
 def scaling_figure(table: pd.DataFrame) -> go.Figure:

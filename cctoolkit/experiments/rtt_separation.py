@@ -1,5 +1,5 @@
 """The six tests of the RTT paper, its scaling test and its Table 1, with and without separation and beside
-competitors.
+competitors; what the result of test 4 depends on; and tests 1 and 3 on real Linux.
 
 Gomez, Kfoury, Mazloum and Crichigno, "Improving Flow Fairness in Non-programmable Networks using P4-programmable Data
 Planes", sections 4 and 5. The paper's numbers are in ``data/papers/rtt-flow-separation.csv``. Fairness never stands
@@ -47,6 +47,8 @@ SCHEMES = {
     "buffer": "one queue whose buffer follows the number of flows and their RTT, as P4BS",
     "RTT and threshold": "queues by RTT, and who makes others wait for more than 4 ms is isolated",
 }
+#: The day of the paper's trace; where it is in the cache, test 4 takes its transfers from it.
+MAWI_DAY = "2024-02-15"
 _WINDOW = 138_121  # packets of 1448 bytes in 200 MB
 _STEP_S = 0.5
 
@@ -60,13 +62,17 @@ class Settings:
     fast : bool
         A tenth of the rate and shorter: to look, not to cite.
     seeds : int
-        Tests 1 and 3 are run so many times, with starts moved by up to half a second.
+        Tests 1 and 3 are run so many times, with starts moved by up to half a second; what test 4 depends on is
+        looked at with so many samples of transfers.
     scale : float
         Test 4: part of its 6000 transfers.
     capture : path, optional
         Test 4: take the transfers from this capture. Without it, :func:`sample_transfers`.
     min_bytes : int
         Test 4: the least payload of a transfer taken from a capture.
+    testbed : bool
+        Tests 1 and 3 in a small form (a twentieth of the rate, a third of the time), each run in the simulator and
+        on real Linux; :data:`TESTBED_TESTS`.
     """
 
     fast: bool = False
@@ -74,14 +80,15 @@ class Settings:
     scale: float = 0.02
     capture: Path | None = None
     min_bytes: int = 10_000_000
+    testbed: bool = False
 
     @property
     def rate_mbps(self) -> float:
-        return 100.0 if self.fast else 1000.0
+        return 50.0 if self.testbed else 100.0 if self.fast else 1000.0
 
     def time_s(self, seconds: float) -> float:
         """A time of the full experiment, in this one."""
-        return seconds / 4 if self.fast else seconds
+        return seconds / 3 if self.testbed else seconds / 4 if self.fast else seconds
 
 
 @dataclass(frozen=True)
@@ -91,13 +98,14 @@ class Case:
     Attributes
     ----------
     about : dict
-        Columns that tell it from the others of its test; ``scheme`` is one of :data:`SCHEMES`.
+        Columns that tell it from the others of its test; ``scheme`` is one of :data:`SCHEMES`, and ``where``
+        "Linux" where the testbed shall run it.
     scenario : Scenario
         With one queue; schemes make of it what they need.
     k : int
         Classes.
     options : dict
-        Of the controller.
+        Of the controller; without others, flows are long from as many bytes on as the link carries in 80 ms.
     sample_s : float
     """
 
@@ -113,20 +121,21 @@ class Case:
         from ..separation.controller import RttSeparation
 
         rate, scheme = self.scenario.bottleneck.rate_mbps, self.about["scheme"]
+        options = {
+            "long_bytes": round(10_000 * rate)
+        } | self.options  # the paper's 10 MB at 1 Gbit/s: as soon
         if scheme in ("RTT", "RTT, hard limits"):
-            return RttSeparation(rate, self.k, **self.options)
+            return RttSeparation(rate, self.k, **options)
         if scheme == "RTT and threshold":
-            return RttSeparation(rate, self.k, latency_threshold_ms=4.0, **self.options)
+            return RttSeparation(rate, self.k, latency_threshold_ms=4.0, **options)
         if scheme == "CCA":
-            return CcaSeparation(rate, self.k, **self.options)
+            return CcaSeparation(rate, self.k, **options)
         if scheme == "buffer":
-            return BufferResizing(rate, **self.options)
+            return BufferResizing(rate, **options)
         return None
 
     def run(self) -> Outcome:
         """Run it."""
-        from ..sim.simulation import simulate
-
         controller, scenario = self.controller(), self.scenario
         if controller is not None:
             scenario = controller.scenario(scenario)
@@ -134,8 +143,29 @@ class Case:
             limit = scenario.bottleneck.rate_mbps / self.k
             queues = tuple(dataclasses.replace(q, max_rate_mbps=limit) for q in scenario.bottleneck.queues)
             scenario = scenario.replace({"bottleneck.queues": queues})
-        made = simulate(scenario, record=False, sample_s=self.sample_s, control=controller, control_s=_STEP_S)
         log = [] if controller is None else controller.log
+        if self.about.get("where") == "Linux":
+            from tempfile import TemporaryDirectory
+
+            from ..testbed import run_testbed
+
+            with TemporaryDirectory() as folder:
+                made = run_testbed(
+                    scenario,
+                    Path(folder) / "run",
+                    sample_s=self.sample_s,
+                    control=controller,
+                    control_s=_STEP_S,
+                )
+            flows, queues = (
+                s.assign(ts_ns=s.ts_ns - made.start_ns) for s in (made.flow_series, made.queue_series)
+            )
+            return Outcome(
+                self, made.flows, flows.rename(columns={"acked_bytes": "received_bytes"}), queues, log
+            )
+        from ..sim.simulation import simulate
+
+        made = simulate(scenario, record=False, sample_s=self.sample_s, control=controller, control_s=_STEP_S)
         return Outcome(self, made.flows, made.flow_series, made.queue_series, log)
 
 
@@ -156,6 +186,7 @@ class Outcome:
     def rates_mbps(self, by: str = "flow_id") -> pd.DataFrame:
         """Goodput in each step of the series: a row a step (its end, s), a column a flow, or a name."""
         table = self.flow_series.pivot_table(index="ts_ns", columns="flow_id", values="received_bytes")
+        table = table.ffill().fillna(0)  # Linux says nothing of flows before they start and after they end
         rates = table.diff().fillna(table.iloc[:1]) * 8e-6 / self.case.sample_s
         rates.index = rates.index / 1e9
         rates.index.name = "end_s"
@@ -248,6 +279,15 @@ def _moved(seed: int, n: int) -> np.ndarray:
     return np.random.default_rng(seed).uniform(0, 0.5, n).round(3)
 
 
+def _places(settings: Settings) -> list[dict[str, str]]:
+    """Where each case runs, as a column; nothing where that is the simulator alone."""
+    return [{"where": "simulator"}, {"where": "Linux"}] if settings.testbed else [{}]
+
+
+def _place_columns(settings: Settings) -> list[str]:
+    return list(_places(settings)[0])
+
+
 def _frame(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
     import pandas as pd
 
@@ -257,6 +297,7 @@ def _frame(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
 # ---- test 1: four flows that come and go -----------------------------------------------------------------------------
 
 _RTTS_1 = (2.0, 20.0, 40.0, 60.0)
+_SCHEMES_1 = ("one queue", "RTT", "RTT, hard limits", "CCA", "buffer")
 _CCAS_1 = {
     "CUBIC": ("cubic",) * 4,
     "BBR": ("bbr",) * 4,
@@ -268,6 +309,8 @@ def _cases_1(settings: Settings) -> list[Case]:
     step = settings.time_s(30)
     cases = []
     for ccas, names in _CCAS_1.items():
+        if settings.testbed and len(set(names)) > 1:
+            continue
         rtts = _RTTS_1 if ccas != "CUBIC and BBR" else (20.0, 20.0, 60.0, 60.0)
         for seed in range(1, settings.seeds + 1):
             flows = [
@@ -277,8 +320,9 @@ def _cases_1(settings: Settings) -> list[Case]:
                 for i, (cca, rtt, late) in enumerate(zip(names, rtts, _moved(seed, 4), strict=True))
             ]
             scenario = _scenario(settings, flows, max(rtts), 7 * step, seed)
-            for scheme in ("one queue", "RTT", "RTT, hard limits", "CCA", "buffer"):
-                cases.append(Case({"flows": ccas, "scheme": scheme, "seed": seed}, scenario))
+            for scheme in _SCHEMES_1[: 2 if settings.testbed else None]:
+                for where in _places(settings):
+                    cases.append(Case({"flows": ccas, "scheme": scheme, "seed": seed} | where, scenario))
     return cases
 
 
@@ -314,7 +358,7 @@ def _table_1(settings: Settings, found: Sequence[Outcome]) -> pd.DataFrame:
                 "changes": o.changes(),
             }
         )
-    return _seed_means(_frame(rows), ["flows", "scheme"])
+    return _seed_means(_frame(rows), ["flows", "scheme", *_place_columns(settings)])
 
 
 def _seed_means(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
@@ -393,14 +437,15 @@ def _table_2(settings: Settings, found: Sequence[Outcome]) -> pd.DataFrame:
 # ---- test 3: two flows, further and further apart --------------------------------------------------------------------
 
 _RTTS_3 = (10, 15, 20, 30, 40, 60, 80, 100, 120, 140, 160, 180, 200)
+_RTTS_3_TESTBED = (15, 40, 100)
 
 
 def _cases_3(settings: Settings) -> list[Case]:
     duration = settings.time_s(120)
-    rtts = _RTTS_3 if not settings.fast else _RTTS_3[1::4]
+    rtts = _RTTS_3_TESTBED if settings.testbed else _RTTS_3[1::4] if settings.fast else _RTTS_3
     return [
         Case(
-            {"flows": name, "scheme": scheme, "rtt_ms": rtt, "seed": seed},
+            {"flows": name, "scheme": scheme, "rtt_ms": rtt, "seed": seed} | where,
             _scenario(
                 settings,
                 [
@@ -417,6 +462,7 @@ def _cases_3(settings: Settings) -> list[Case]:
         for rtt in rtts
         for seed in range(1, settings.seeds + 1)
         for scheme in ("one queue", "RTT")
+        for where in _places(settings)
     ]
 
 
@@ -436,7 +482,7 @@ def _table_3(settings: Settings, found: Sequence[Outcome]) -> pd.DataFrame:
                 "queue_ms": o.queue_ms(start, stop),
             }
         )
-    return _seed_means(_frame(rows), ["flows", "rtt_ms", "scheme"])
+    return _seed_means(_frame(rows), ["flows", "rtt_ms", "scheme", *_place_columns(settings)])
 
 
 # ---- test 4: completion times of large transfers ---------------------------------------------------------------------
@@ -532,7 +578,6 @@ def _table_4(settings: Settings, found: Sequence[Outcome]) -> pd.DataFrame:
     for o in found:
         both = o.flows.completion_s.notna() & base[o.about["flows"]].flows.completion_s.notna()
         times, before = o.flows.completion_s[both], base[o.about["flows"]].flows.completion_s[both]
-        stretched = times / (o.flows.received_bytes[both] * 8e-6 / settings.rate_mbps)
         rows.append(
             {"shares": "by flows"}
             | o.about
@@ -543,7 +588,7 @@ def _table_4(settings: Settings, found: Sequence[Outcome]) -> pd.DataFrame:
                 "median_fct_s": times.median(),
                 "p95_fct_s": float(np.quantile(times, 0.95)) if len(times) else math.nan,
                 "fct_reduction": 1 - times.mean() / before.mean(),
-                "jain_of_slowdown": float(stretched.sum() ** 2 / (len(stretched) * (stretched**2).sum())),
+                "jain_of_slowdown": _jain_of_slowdown(settings, o, both.to_numpy()),
                 "retransmits": int(o.flows.retransmits.sum()),
                 "mean_rtt_ms": o.flows.mean_rtt_ms.mean(),
                 "last_end_s": float(o.flows.end_s.max()),
@@ -558,6 +603,84 @@ def _table_4(settings: Settings, found: Sequence[Outcome]) -> pd.DataFrame:
             }
         )
     return _frame(rows)
+
+
+# ---- what test 4 depends on ------------------------------------------------------------------------------------------
+
+#: Each changes one thing of test 4: load, room in the one queue (in BDPs of the largest RTT), classes, shares.
+_CONDITIONS_8 = {
+    "as in test 4": (0.9, 1.0, 4, "flows"),
+    "one class, beginners apart": (0.9, 1.0, 1, "flows"),
+    "shares by RTT": (0.9, 1.0, 4, "rtt"),
+    "load 0.6": (0.6, 1.0, 4, "flows"),
+    "load 3": (3.0, 1.0, 4, "flows"),
+    "one queue of 4 BDP": (0.9, 4.0, 4, "flows"),
+    "one queue of BDP / 4": (0.9, 0.25, 4, "flows"),
+}
+_TRANSFERS_8 = 60
+
+
+def _cases_8(settings: Settings) -> list[Case]:
+    n = 12 if settings.fast else _TRANSFERS_8
+    options = {"long_bytes": 100_000 if settings.fast else 10_000_000}
+    cases = []
+    for seed in range(1, settings.seeds + 1):
+        for condition, (load, bdps, k, shares) in _CONDITIONS_8.items():
+            work = sample_transfers(settings, n, load, seed)
+            work = work.replace(
+                {"bottleneck.buffer_bytes": round(bdps * work.bottleneck.queue_list()[0].buffer_bytes)}
+            )
+            about = {"condition": condition, "seed": seed}
+            if (load, bdps) != (0.9, 1.0) or condition == "as in test 4":
+                cases.append(Case(about | {"scheme": "one queue"}, work, sample_s=10.0))
+            more = options | {"shares": shares}
+            cases.append(Case(about | {"scheme": "RTT"}, work, k=k, options=more, sample_s=10.0))
+    return cases
+
+
+def _table_8(settings: Settings, found: Sequence[Outcome]) -> pd.DataFrame:
+    by = {(o.about["condition"], o.about["scheme"], o.about["seed"]): o for o in found}
+    rows = []
+    for condition in _CONDITIONS_8:
+        reductions, fairness, times = [], [], []
+        for seed in range(1, settings.seeds + 1):
+            separated = by[condition, "RTT", seed]
+            same = condition if (condition, "one queue", seed) in by else "as in test 4"
+            one = by[same, "one queue", seed]
+            both = (separated.flows.completion_s.notna() & one.flows.completion_s.notna()).to_numpy()
+            before, after = (o.flows.completion_s[both] for o in (one, separated))
+            reductions.append(1 - after.mean() / before.mean())
+            times.append((before.mean(), after.mean()))
+            fairness.append([_jain_of_slowdown(settings, o, both) for o in (one, separated)])
+        change, slow, fair = _frame({"c": c} for c in reductions).c, _mean(times), _mean(fairness)
+        rows.append(
+            {
+                "condition": condition,
+                "fct_reduction": change.mean(),
+                "least": change.min(),
+                "most": change.max(),
+                "one_queue_fct_s": slow[0],
+                "separated_fct_s": slow[1],
+                "one_queue_jain_of_slowdown": fair[0],
+                "separated_jain_of_slowdown": fair[1],
+            }
+        )
+    return _frame(rows)
+
+
+def _mean(rows: Sequence[Sequence[float]]) -> list[float]:
+    import numpy as np
+
+    return np.mean(rows, axis=0).tolist()
+
+
+def _jain_of_slowdown(settings: Settings, o: Outcome, of: np.ndarray) -> float:
+    """Jain's index of completion times over the time the transfer needs alone on the link."""
+    from ..metrics import jain_index
+
+    return float(
+        jain_index(o.flows.completion_s[of] / (o.flows.received_bytes[of] * 8e-6 / settings.rate_mbps))
+    )
 
 
 # ---- test 5: a quiet flow and a loud one -----------------------------------------------------------------------------
@@ -725,7 +848,7 @@ def scaling(settings: Settings, repeat: int = 5) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Test:
-    """One of the paper's tests: its title, what to run and what to make of it."""
+    """One of the paper's tests, or one of ours about it: its title, what to run and what to make of it."""
 
     __test__ = False  # the name starts with "Test", and pytest would collect it
 
@@ -741,13 +864,16 @@ TESTS = {
     4: Test("Completion times of large transfers (section 4.4, figure 8)", _cases_4, _table_4),
     5: Test("A quiet flow and a loud one (section 4.5, figure 9)", _cases_5, _table_5),
     6: Test("UDP that does not yield (section 4.6, figure 10)", _cases_6, _table_6),
+    8: Test("What the result of test 4 depends on (not in the paper)", _cases_8, _table_8),
 }
 SCALING = 7
+#: Those that real Linux can run too.
+TESTBED_TESTS = (1, 3)
 
 
 def paper(test: int) -> pd.DataFrame:
-    """What the paper says of a test (7: the scaling test; 0: Table 1)."""
-    item = {0: "Table 1", SCALING: "scaling"}.get(test, f"test {test}")
+    """What the paper says of a test (7: the scaling test; 8: of test 4; 0: Table 1)."""
+    item = {0: "Table 1", SCALING: "scaling", 8: "test 4"}.get(test, f"test {test}")
     return paper_numbers("rtt-flow-separation", item).drop(columns="item")
 
 
@@ -786,19 +912,32 @@ def run(
     *,
     test: Annotated[
         list[int] | None,
-        typer.Option(help="1 to 6, 7 for the scaling test; may be given again. Default: all."),
+        typer.Option(
+            help="1 to 6, 7 for the scaling test, 8 for what test 4 depends on; may be given again. Default: all."
+        ),
     ] = None,
     fast: Annotated[
         bool, typer.Option(help="A tenth of the rate and shorter: to look, not to cite.")
     ] = False,
-    seeds: Annotated[int, typer.Option(help="Of tests 1 and 3.", min=1)] = 3,
+    seeds: Annotated[int, typer.Option(help="Of tests 1 and 3; samples of test 8.", min=1)] = 3,
     scale: Annotated[
         float, typer.Option(help="Test 4: part of its 6000 transfers (1: all).", min=1e-4, max=1.0)
     ] = 0.02,
     capture: Annotated[
-        Path | None, typer.Option(help="Test 4: take the transfers from this capture, as a MAWI day.")
+        Path | None,
+        typer.Option(
+            help="Test 4: take the transfers from this capture [default: the paper's MAWI day if it is in the "
+            "cache, else a documented sample]."
+        ),
     ] = None,
     min_bytes: Annotated[int, typer.Option(help="Test 4: least payload of those.", min=1)] = 10_000_000,
+    testbed: Annotated[
+        bool,
+        typer.Option(
+            "--testbed",
+            help="Tests 1 and 3 in a small form, in the simulator and on real Linux (cct testbed).",
+        ),
+    ] = False,
     workers: WorkersOption = None,
 ) -> Path:
     """Run tests and write tables, figures and a summary.
@@ -815,14 +954,19 @@ def run(
     """
     import sys
 
+    from ..capture.mawi import mawi_path
     from ._rtt_separation_figures import FIGURES, scaling_figure
 
-    chosen = sorted(set(test or (*TESTS, SCALING)))
+    known = TESTBED_TESTS if testbed else sorted((*TESTS, SCALING))
+    chosen = sorted(set(test or known))
     for number in chosen:
-        if number not in TESTS and number != SCALING:
-            raise ParameterError(f"test: {number} is none of {', '.join(map(str, (*TESTS, SCALING)))}")
-    settings = Settings(fast, 1 if fast else seeds, scale, capture, min_bytes)
+        if number not in known:
+            raise ParameterError(f"test: {number} is none of {', '.join(map(str, known))}")
+    if capture is None and not fast:
+        capture = mawi_path(MAWI_DAY)
+    settings = Settings(fast, 1 if fast or testbed else seeds, scale, capture, min_bytes, testbed)
     options = {"test": chosen, "fast": fast, "seeds": settings.seeds, "scale": scale, "capture": capture}
+    options |= {"testbed": True} if testbed else {}
     folder = Folder(output, "rtt-separation", options)
     tables: dict[int, pd.DataFrame] = {}
     blocks = []
@@ -835,8 +979,11 @@ def run(
             title = one.title
             found = outcomes(one.cases(settings), workers, progress=sys.stderr.isatty())
             table = one.table(settings, found)
-            for name, figure in FIGURES[number](settings, found, table).items():
-                folder.figure(f"test{number}-{name}", figure)
+            for where in dict.fromkeys(o.about.get("where", "") for o in found):
+                here = table[table["where"] == where] if where else table
+                shown = [o for o in found if o.about.get("where", "") == where]
+                for name, figure in FIGURES[number](settings, shown, here).items():
+                    folder.figure(f"test{number}-{name}{f'-{where.lower()}' if where else ''}", figure)
         tables[number] = table
         folder.table("scaling" if number == SCALING else f"test{number}", table)
         blocks += [
@@ -844,7 +991,7 @@ def run(
             markdown_table(table),
         ]
         blocks += ["The paper:", markdown_table(paper(number))]
-    if 1 in tables or 4 in tables:
+    if not testbed and (1 in tables or 4 in tables):
         compared = table_1(tables.get(1), tables.get(4))
         folder.table("table1", compared)
         blocks += [
