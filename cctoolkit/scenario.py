@@ -27,6 +27,7 @@ from .errors import ParameterError
 
 __all__ = ["Bottleneck", "Flow", "Queue", "Scenario", "read_scenario", "read_sweep", "sweep"]
 
+LINKS = ("wire", "shaper")
 SCHEDULERS = ("fifo", "drr", "priority", "fq", "dual_wrr", "dual_ts")
 ECN_MODES = ("off", "classic", "accurate", "l4s")
 #: Flow.cca of traffic without congestion control.
@@ -182,6 +183,10 @@ class Bottleneck:
         are more flows.
     rate_schedule : sequence of (time_s, rate_mbps)
         The rate changes at these times.
+    link : str
+        ``"wire"``: a packet has left when its last byte has. ``"shaper"``: as a rate limiter does it (Linux's htb, a
+        testbed), a packet leaves at once and the next is held back until the rate allows it; the senders' own links
+        (`Flow.access_mbps`) are then limited likewise. A testbed has only the latter, whatever is said here.
     """
 
     rate_mbps: float
@@ -194,6 +199,7 @@ class Bottleneck:
     time_shift_ms: float = 50.0
     fq_queues: int = 1024
     rate_schedule: tuple[tuple[float, float], ...] = ()
+    link: str = "wire"
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -206,6 +212,7 @@ class Bottleneck:
         if self.scheduler is None:
             put(self, "scheduler", self.aqm.scheduler or ("drr" if len(self.queues) > 1 else "fifo"))
         _one_of("bottleneck.scheduler", self.scheduler, SCHEDULERS)
+        _one_of("bottleneck.link", self.link, LINKS)
         dual = self.scheduler in ("dual_wrr", "dual_ts")
         if dual and not self.queues:
             put(self, "queues", _DUAL_QUEUES)

@@ -68,6 +68,7 @@ BOTTLENECKS = [
     ({"queues": Queue()}, r"bottleneck\.queues: has to be a list of Queue"),
     ({"quantum_bytes": 1}, r"bottleneck\.quantum_bytes: 1 "),
     ({"fq_queues": 0}, r"bottleneck\.fq_queues: 0 "),
+    ({"link": "rope"}, r"bottleneck\.link: 'rope' "),
     ({"time_shift_ms": -1}, r"bottleneck\.time_shift_ms: -1 "),
     ({"rate_schedule": ((2, 5), (1, 5))}, r"bottleneck\.rate_schedule\[1\]\.time_s: 1 is before"),
     ({"rate_schedule": ((2, 0),)}, r"bottleneck\.rate_schedule\[0\]\.rate_mbps: 0 "),

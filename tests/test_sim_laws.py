@@ -7,6 +7,8 @@ import pytest
 
 from cctoolkit.aqm import DROP, MARK, PASS, Aqm, random
 from cctoolkit.cca import Cca
+from cctoolkit.metrics import queue_delay
+from cctoolkit.rtt import rtt_samples
 from cctoolkit.scenario import Bottleneck, Flow, Queue, Scenario
 from cctoolkit.sim.simulation import simulate
 
@@ -305,6 +307,61 @@ def test_time_shifted_fifo(shift_ms):
             assert flow == (0 if waiting[0] - shift_ms * 1e6 < waiting[1] else 1)
         taken[flow] += 1
     assert decided > 500
+
+
+@pytest.mark.parametrize("low_mbps", [9, 30])
+def test_dual_weighted_round_robin(low_mbps):
+    """Linux's dualpi2 (dequeue_packet): the sign of a credit says who goes; it changes only while both wait."""
+    flows = [
+        Flow("udp", rate_mbps=low_mbps, ecn="l4s", arrivals="poisson"),
+        Flow("udp", rate_mbps=12, arrivals="poisson"),
+    ]
+    run = simulate(dumbbell(flows, scheduler="dual_wrr", buffer_packets=10_000, duration_s=4))
+    arrived = {f: run.ingress.packets.query("flow_id == @f").ts_ns.to_numpy() for f in (0, 1)}
+    left = run.egress.packets
+    took = round(1514 * 8e3 / 20)
+    taken, decided, clear, fresh = {0: 0, 1: 0}, 0, True, 1514 * (10 - 90)
+    credit, last = fresh, -took
+    for ts_ns, flow in zip(left.ts_ns.to_numpy(), left.flow_id.to_numpy(), strict=True):
+        start = ts_ns - took
+        if start > last + 2:  # the link had nothing to send
+            credit, clear = fresh, True
+        last = ts_ns
+        since = {f: start - arrived[f][taken[f]] for f in (0, 1) if taken[f] < len(arrived[f])}
+        other = since.get(1 - flow, -took)
+        if abs(other) <= 2:  # times do not tell whether it was there already
+            clear = False
+        elif other > 0:
+            if clear:
+                decided += 1
+                assert flow == (0 if credit <= 0 else 1)
+            credit += 1514 * (10 if flow == 0 else -90)
+        taken[flow] += 1
+    assert decided > 500
+    shares = left[left.ts_ns > 10**9].groupby("flow_id").wire_bytes.sum() * 8e-6 / 3
+    expected = [9, 11] if low_mbps == 9 else [18, 2]
+    assert shares.tolist() == pytest.approx(expected, rel=0.05)
+    if (
+        low_mbps == 9
+    ):  # with priority alone it were 0.55 ms (Poisson arrivals, rho / 2 (1 - rho_L) sending times)
+        assert 0.55 < run.queues.mean_delay_ms[0] < 0.9
+
+
+def test_a_shaper_lets_packets_go_at_once_and_holds_the_next_back():
+    """As Linux's htb: spacing is the wire's, but no packet's round trip has its own sending time in it."""
+    flow = Flow("reno", rtt_ms=20, access_mbps=50)
+    wire, shaper = (simulate(dumbbell([flow], link=link, buffer_packets=50)) for link in ("wire", "shaper"))
+    took_ns = 1514 * 8e3 / 20
+    for run in (wire, shaper):
+        sent = run.egress.packets.query("direction == 0 and payload_bytes > 0").ts_ns.to_numpy()
+        assert np.median(np.diff(sent)) == pytest.approx(took_ns, abs=1)
+        assert np.diff(sent).min() >= took_ns - 1
+        least = rtt_samples(run.ingress).query("direction == 0").rtt_ns[1:].min() / 1e6  # but the SYN's
+        assert least == pytest.approx(20 if run is shaper else 20 + took_ns / 1e6, abs=0.01)
+    delays = [
+        queue_delay(r.ingress, r.egress).query("payload_bytes > 0").delay_ns.min() for r in (wire, shaper)
+    ]
+    assert delays == pytest.approx([took_ns, 0], abs=2)
 
 
 def test_priority_starves_whom_it_may():

@@ -132,17 +132,13 @@ class Case:
 def for_simulator(scenario: Scenario) -> Scenario:
     """The same scenario as the simulator has to run it to stand beside Linux.
 
-    Linux's shaper holds packets back, but those that pass take no time to be sent; the simulator's link takes that time
-    besides the base RTT. So the sending time of a full packet is taken off the RTT. And of the queue disciplines it is
-    Linux's own variants, where the simulator has them.
+    Linux's shaper holds packets back, but those that pass take no time to be sent; so does the simulator's link then. And
+    of the queue disciplines it is Linux's own variants, where the simulator has them.
     """
     from ..aqm import Aqm
 
     bottleneck = scenario.bottleneck
-    changes: dict[str, Any] = {
-        f"flows.{i}.rtt_ms": flow.rtt_ms - flow.packet_bytes * 8e-3 / bottleneck.rate_mbps
-        for i, flow in enumerate(scenario.flows)
-    }
+    changes: dict[str, Any] = {"bottleneck.link": "shaper"}
     variant = Aqm.registry.get(f"{bottleneck.aqm.name}_linux")
     if variant is not None:
         known = variant().parameters()
@@ -376,7 +372,7 @@ class _Job:
             "side": self.side,
             "seed": self.seed,
         }
-        found = measure(self.run(), warmup_s=self.warmup_s, stamps_last_byte=self.side == "simulator")
+        found = measure(self.run(), warmup_s=self.warmup_s, stamps_last_byte=False)
         return [about | row for row in found]
 
 

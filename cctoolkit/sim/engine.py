@@ -20,8 +20,9 @@ out after two RTTs of silence. The retransmission timer is RFC 6298's with Linux
 larger of four
 deviations and the minimum). The window is reduced by RFC 6937.
 
-Not modelled: receivers with little memory, reneging, Nagle, ECN fall-back, loss of acknowledgements, undoing
-spurious reductions.
+Not modelled: receivers with little memory, reneging, Nagle, ECN fall-back, loss of acknowledgements. Of reductions
+that turn out wrong only a timeout's are undone (Eifel, RFC 3522 and 4015: ``_undo_timeout``); nothing reorders packets, so
+others are rare, and there is neither F-RTO nor DSACK.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from .layout import (
     DATA,
     DONE,
     DRR,
+    DUAL_WRR,
     FLAG_CWR,
     FLAG_ECE,
     FLAG_FIN,
@@ -82,6 +84,7 @@ _PASS, _MARK, _DROP, _DROP_LATE = range(4)
 _NOT_ECT, _ECT1, _ECT0, _CE = range(4)
 _FULL, _ENQUEUE, _DEQUEUE, _PATH = range(4)
 
+_FULL_PACKET = 1514
 _HEADERS = 66  # Ethernet, IPv4, TCP with timestamps
 _SYN_BYTES = 74
 _DELAYED_ACK_NS = 40_000_000
@@ -401,7 +404,11 @@ def _take_head(port, q, queue, line, now):
 
 @_inner
 def _drop_from_fattest(port, now):
-    """RFC 8290, section 4.1.3 without batching: the queue with most bytes loses its head."""
+    """RFC 8290, section 4.1: the queue with most bytes loses its head.
+
+    One packet, as the limit is exceeded by one. (A router under overload saves searches by dropping half of that queue, up
+    to 64 packets; here that would only make losses come in bursts.)
+    """
     fattest = 0
     most = np.int64(-1)
     for q in range(port.n_queues):
@@ -497,6 +504,29 @@ def _pick_fq(port, now):
 
 
 @_inner
+def _pick_dual(port, now):
+    """RFC 9332, section 4.1: low latency first, but for what classic traffic is owed."""
+    low, low_line = queue_at(port.queues, 0), line_at(port.lines, 0)
+    classic, classic_line = queue_at(port.queues, 1), line_at(port.lines, 1)
+    if not _may_send(classic, classic_line, now):
+        return 0 if _may_send(low, low_line, now) else -1
+    if not _may_send(low, low_line, now):
+        return 1
+    if port.scheduler == TIME_SHIFTED:
+        return 0 if low.head_enqueued_ns - port.time_shift_ns <= classic.head_enqueued_ns else 1
+    head_start = _FULL_PACKET * (low_line.quantum - classic_line.quantum)
+    return 0 if port.owed <= head_start else 1
+
+
+@_inner
+def _settle(port, q, octets):
+    """Weighted round robin as in Linux's dualpi2: what a queue sends while the other waits is owed to that."""
+    if queue_at(port.queues, 1 - q).packets > 0:
+        due = octets * line_at(port.lines, 1 - q).quantum
+        port.owed += due if q == 0 else -due
+
+
+@_inner
 def _pick(port, now):
     """The queue that sends next, or -1."""
     if port.packets == 0:
@@ -505,13 +535,8 @@ def _pick(port, now):
         return _pick_drr(port, now)
     if port.scheduler == FQ:
         return _pick_fq(port, now)
-    if port.scheduler == TIME_SHIFTED:
-        low, classic = queue_at(port.queues, 0), queue_at(port.queues, 1)
-        if low.packets > 0 and (
-            classic.packets == 0 or low.head_enqueued_ns - port.time_shift_ns <= classic.head_enqueued_ns
-        ):
-            return 0
-        return 1
+    if port.scheduler == DUAL_WRR or port.scheduler == TIME_SHIFTED:
+        return _pick_dual(port, now)
     for q in range(port.n_queues):  # priority, or the only one
         if _may_send(queue_at(port.queues, q), line_at(port.lines, q), now):
             return q
@@ -543,7 +568,9 @@ def _serve(port, now):
         if q < 0:
             port.busy = False
             port.free_ns = NEVER
-            if port.packets > 0:  # all are shaped: wake when the first may send
+            if port.packets == 0:
+                port.owed = 0.0
+            else:  # all are shaped: wake when the first may send
                 wake = np.inf
                 for j in range(port.n_queues):
                     if queue_at(port.queues, j).packets > 0:
@@ -577,7 +604,11 @@ def _serve(port, now):
         line.delay_max_ns = max(line.delay_max_ns, wait)
         line.sent += 1
         line.sent_bytes += node.bytes
+        if port.scheduler == DUAL_WRR:
+            _settle(port, q, node.bytes)
         gone = _occupy(port, line, node.bytes, now)
+        if port.shaper:
+            gone = np.int64(now)
         if port.record:
             f = node.flow
             row = row_at(port.egress, port.rows_out)
@@ -861,8 +892,9 @@ def _emit(port, f, i, node, sender, now):
     node.echo_ns = sender.peer_ts_ns
     gone_ns = now
     if sender.access_ns_per_byte > 0.0:
-        gone_ns = max(now, sender.access_free_ns) + np.int64(node.bytes * sender.access_ns_per_byte)
-        sender.access_free_ns = gone_ns
+        begin_ns = max(now, sender.access_free_ns)
+        sender.access_free_ns = begin_ns + np.int64(node.bytes * sender.access_ns_per_byte)
+        gone_ns = begin_ns if port.shaper else sender.access_free_ns
     elif sender.to_queue_ns == 0:
         _arrive(port, i, now)
         return

@@ -270,6 +270,8 @@ PORT = _dtype(
     ("n_flows", np.int64),
     ("scheduler", np.int64),
     ("time_shift_ns", np.int64),
+    ("shaper", np.bool_),  # packets leave at once, and the next is held back
+    ("owed", np.float64),  # to classic traffic under DUAL_WRR, bytes times weight
     ("old_head", np.int64),  # round robin
     ("old_tail", np.int64),
     ("new_head", np.int64),
@@ -291,7 +293,7 @@ PORT = _dtype(
     ("events", np.int64),
     ("broken", np.int64),  # flow whose algorithm made its window no number; -1: none
 )
-FIFO, DRR, PRIORITY, FQ, TIME_SHIFTED = range(5)  # PORT.scheduler
+FIFO, DRR, PRIORITY, FQ, TIME_SHIFTED, DUAL_WRR = range(6)  # PORT.scheduler
 
 #: A row of a capture in the making.
 ROW = _dtype(

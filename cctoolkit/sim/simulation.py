@@ -35,7 +35,7 @@ _SCHEDULER = {
     "drr": layout.DRR,
     "priority": layout.PRIORITY,
     "fq": layout.FQ,
-    "dual_wrr": layout.DRR,
+    "dual_wrr": layout.DUAL_WRR,
     "dual_ts": layout.TIME_SHIFTED,
 }
 _HEADERS_TCP, _HEADERS_UDP = 66, 42
@@ -156,6 +156,7 @@ class Simulation:
         port["scheduler"] = _SCHEDULER[spec.scheduler or "fifo"]
         port["dual"] = (spec.scheduler or "").startswith("dual")
         port["time_shift_ns"] = round(spec.time_shift_ms * 1e6)
+        port["shaper"] = spec.link == "shaper"
         port["record"] = self._record
         self._build_queues(a, queues)
         self._set_rate(a, spec.rate_mbps)
