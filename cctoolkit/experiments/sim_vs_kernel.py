@@ -132,8 +132,8 @@ class Case:
 def for_simulator(scenario: Scenario) -> Scenario:
     """The same scenario as the simulator has to run it to stand beside Linux.
 
-    Linux's shaper holds packets back, but those that pass take no time to be sent; so does the simulator's link then. And
-    of the queue disciplines it is Linux's own variants, where the simulator has them.
+    Linux's shaper holds packets back, but those that pass take no time to be sent; so does the simulator's link then.
+    And of the queue disciplines it is Linux's own variants, where the simulator has them.
     """
     from ..aqm import Aqm
 

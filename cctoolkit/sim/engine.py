@@ -21,8 +21,8 @@ larger of four
 deviations and the minimum). The window is reduced by RFC 6937.
 
 Not modelled: receivers with little memory, reneging, Nagle, ECN fall-back, loss of acknowledgements. Of reductions
-that turn out wrong only a timeout's are undone (Eifel, RFC 3522 and 4015: ``_undo_timeout``); nothing reorders packets, so
-others are rare, and there is neither F-RTO nor DSACK.
+that turn out wrong only a timeout's are undone (Eifel, RFC 3522 and 4015: ``_undo_timeout``); nothing reorders
+packets, so others are rare, and there is neither F-RTO nor DSACK.
 """
 
 from __future__ import annotations
@@ -406,8 +406,8 @@ def _take_head(port, q, queue, line, now):
 def _drop_from_fattest(port, now):
     """RFC 8290, section 4.1: the queue with most bytes loses its head.
 
-    One packet, as the limit is exceeded by one. (A router under overload saves searches by dropping half of that queue, up
-    to 64 packets; here that would only make losses come in bursts.)
+    One packet, as the limit is exceeded by one. (A router under overload saves searches by dropping half of that
+    queue, up to 64 packets; here that would only make losses come in bursts.)
     """
     fattest = 0
     most = np.int64(-1)
