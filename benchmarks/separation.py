@@ -67,3 +67,14 @@ def run(directory: Path, packets: int | None, repeat: int) -> None:
     table["src"], table["dst"] = "10.0.0.1", "10.0.1.1"
     whole = measure(lambda: Router("linux", 10_000, "eth0").update(decision, table), repeat)
     line("all rules of 10 000 flows, as text", whole, n, "flows")
+
+    router = Router("linux", 10_000, "eth0")
+
+    def interval() -> None:
+        measured = meter.read(simulation)
+        wobble = metrics.rtt_ms * rng.uniform(1, 1.02, n)
+        router.update(controller.decide(metrics.assign(rtt_ms=wobble), next(now)), table)
+        assert len(measured)
+
+    interval()
+    line("an interval: meter, decision, changed rules", measure(interval, repeat), n, "flows")

@@ -60,12 +60,18 @@ def _throughput(
         there = rates.where(_there(o, rates))
         index = [jain_index(r.dropna()) if r.notna().sum() > 1 else np.nan for _, r in there.iterrows()]
         fairness = go.Scatter(
-            x=rates.index, y=pd.Series(index).rolling(5, min_periods=1).mean(), name="Jain's index (right)",
+            x=rates.index, y=pd.Series(index).rolling(5, min_periods=1).mean(), name="Jain's index",
             legendgroup="jain", showlegend=i == 0, line={"color": GREY, "dash": "dot", "width": 1.4},
         )  # fmt: skip
         fig.add_trace(fairness, secondary_y=True, **at)
-        fig.update_yaxes(title_text="Mbit/s" if at["col"] == 1 else "", range=[0, settings.rate_mbps], **at)
-        fig.update_yaxes(range=[0, 1.05], dtick=0.2, showgrid=False, secondary_y=True, **at)
+        left = {"title_text": "Mbit/s" if at["col"] == 1 else "", "range": [0, settings.rate_mbps]}
+        right = {
+            "title_text": "Jain's index" if at["col"] == columns else "",
+            "range": [0, 1.05],
+            "dtick": 0.2,
+        }
+        fig.update_yaxes(left, secondary_y=False, **at)
+        fig.update_yaxes(right, showgrid=False, secondary_y=True, **at)
         fig.update_xaxes(title_text="time, s" if at["row"] == rows else "", **at)
     return fig
 

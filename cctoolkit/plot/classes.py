@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .style import COLOURS, GREY, figure, note, small
+from .style import COLOURS, GREY, figure, note
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -32,7 +32,7 @@ def rtt_classes(rtt_ms: Any, classes: Classes, bins: int = 60) -> go.Figure:
     plotly.graph_objects.Figure
     """
     x = np.asarray(rtt_ms, np.float64)
-    fig = figure(f"{x.size:,} flows in {classes.k} classes of RTT" + small(f"GVF {classes.gvf:.4f}"))
+    fig = figure(f"{x.size:,} flows in {classes.k} classes of RTT: GVF {classes.gvf:.4f}")
     if not x.size:
         return note(fig, "no RTT is known")
     low, high = np.log10(max(x.min(), 1e-6)), np.log10(max(x.max(), 1e-6))
@@ -47,12 +47,14 @@ def rtt_classes(rtt_ms: Any, classes: Classes, bins: int = 60) -> go.Figure:
             x=np.sqrt(edges[shown] * edges[shown + 1]),
             y=count[shown],
             width=np.diff(edges)[shown],
-            name=f"class {c}: {mine.size:,} flows, {mine.min():.3g} to {mine.max():.3g} ms",
+            name=f"class {c}: {mine.size:,} of {mine.min():.3g} to {mine.max():.3g} ms",
             marker={"color": COLOURS[c % len(COLOURS)], "line": {"width": 0}},
             hovertemplate="%{x:.3g} ms: %{y} flows<extra></extra>",
         )
     for limit in classes.breaks[1:-1]:
         fig.add_vline(x=float(limit), line={"color": GREY, "dash": "dash", "width": 1})
     fig.update_layout(barmode="stack", bargap=0)
+    ticks = [digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 5)]
     fig.update_xaxes(type="log", title_text="least RTT of the flow, ms", range=[low - 0.1, high + 0.1])
+    fig.update_xaxes(tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
     return fig.update_yaxes(title_text="flows")

@@ -12,7 +12,6 @@ from __future__ import annotations
 import ipaddress
 import math
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -143,6 +142,11 @@ def flow_rules(decision: Decision, flows: pd.DataFrame) -> list[FlowRule]:
     ParameterError
         A flow that nobody knows, or an address, port or protocol that is none.
     """
+    return [_rule(flow_id, row) for flow_id, row in _rows(decision, flows).items()]
+
+
+def _rows(decision: Decision, flows: pd.DataFrame) -> dict[int, tuple[Any, ...]]:
+    """Queue, whether the responder sends, and five-tuple of each flow that needs a rule; not checked yet."""
     chosen = decision.flows[decision.flows.role != "udp"]
     ids = chosen.flow_id.to_numpy(np.int64)
     table = flows.drop_duplicates("flow_id").set_index("flow_id")
@@ -152,26 +156,20 @@ def flow_rules(decision: Decision, flows: pd.DataFrame) -> list[FlowRule]:
     table = table.loc[ids]
     back = (chosen.direction == 1).tolist() if "direction" in chosen else [False] * len(ids)
     columns = (table[name].tolist() for name in ("src", "dst", "sport", "dport", "protocol"))
-    rules = []
-    for flow_id, queue, turned, src, dst, sport, dport, number in zip(
-        ids.tolist(), chosen.queue.tolist(), back, *columns, strict=True
-    ):
-        where = f"flow {flow_id}"
-        protocol = _integer(f"{where}: protocol", number, 0, 255)
-        ports = protocol in _PROTOCOLS
-        one = (
-            _address(f"{where}: src", src),
-            _integer(f"{where}: sport", sport, 0, 65535) if ports else None,
-        )
-        other = (
-            _address(f"{where}: dst", dst),
-            _integer(f"{where}: dport", dport, 0, 65535) if ports else None,
-        )
-        if one[0].version != other[0].version:
-            raise ParameterError(f"{where}: {one[0]} and {other[0]} are of different IP versions")
-        (a, p), (b, q) = (other, one) if turned else (one, other)
-        rules.append(FlowRule(flow_id, queue, a, b, protocol, p, q))
-    return rules
+    return dict(zip(ids.tolist(), zip(chosen.queue.tolist(), back, *columns, strict=True), strict=True))
+
+
+def _rule(flow_id: int, row: tuple[Any, ...]) -> FlowRule:
+    queue, turned, src, dst, sport, dport, number = row
+    where = f"flow {flow_id}"
+    protocol = _integer(f"{where}: protocol", number, 0, 255)
+    ports = protocol in _PROTOCOLS
+    one = (_address(f"{where}: src", src), _integer(f"{where}: sport", sport, 0, 65535) if ports else None)
+    other = (_address(f"{where}: dst", dst), _integer(f"{where}: dport", dport, 0, 65535) if ports else None)
+    if one[0].version != other[0].version:
+        raise ParameterError(f"{where}: {one[0]} and {other[0]} are of different IP versions")
+    (a, p), (b, q) = (other, one) if turned else (one, other)
+    return FlowRule(flow_id, queue, a, b, protocol, p, q)
 
 
 def queue_rules(decision: Decision, rate_mbps: float, udp_limit_mbps: float | None = None) -> list[QueueRule]:
@@ -281,6 +279,7 @@ class Router:
         self.rate_mbps, self.udp_limit_mbps = float(rate_mbps), udp_limit_mbps
         self.interface, self.ingress = interface, ingress or interface
         self.rules: dict[int, FlowRule] = {}
+        self._rows: dict[int, tuple[Any, ...]] = {}
         self._queues: dict[int, QueueRule] = {}
         self._free: list[int] = []
         self._next = _FIRST
@@ -311,16 +310,22 @@ class Router:
             More queues or flows than the router has room for, or a flow that cannot be a rule. Nothing is changed
             then.
         """
-        wanted = {rule.flow_id: rule for rule in flow_rules(decision, flows)}
+        rows = _rows(decision, flows)
+        # of thousands of flows few change: only these are checked and become rules
+        wanted = {flow: _rule(flow, row) for flow, row in rows.items() if self._rows.get(flow) != row}
         queues = queue_rules(decision, self.rate_mbps, self.udp_limit_mbps)
         self.check_queues(len(queues))
-        if len(wanted) > _LAST - _FIRST + 1:
-            raise ParameterError(f"flows: {len(wanted)} rules, but there is room for {_LAST - _FIRST + 1}")
+        if len(rows) > _LAST - _FIRST + 1:
+            raise ParameterError(f"flows: {len(rows)} rules, but there is room for {_LAST - _FIRST + 1}")
         whole = not self._queues
         if whole:
             roles = decision.queues.role.tolist()
             self._udp_queue = roles.index("udp") if "udp" in roles else None
-        gone = [rule for flow, rule in self.rules.items() if not _same(rule, wanted.get(flow))]
+        gone = [
+            rule
+            for flow, rule in self.rules.items()
+            if flow not in rows or (flow in wanted and _key(rule) != _key(wanted[flow]))
+        ]
         for rule in gone:
             del self.rules[rule.flow_id]
             self._free.append(rule.number)
@@ -332,6 +337,7 @@ class Router:
             now = replace(rule, number=self._number() if old is None else old.number)
             self.rules[flow] = now
             fresh.append(replace(now, moved=old is not None))
+        self._rows = rows
         changed = [q for q in queues if self._queues.get(q.number) != q]
         self._queues = {q.number: q for q in queues}
         if not (whole or changed or fresh or gone):
@@ -359,10 +365,6 @@ class Router:
         return self._next - 1
 
 
-def _same(rule: FlowRule, other: FlowRule | None) -> bool:
-    """Of the same packets; a flow number may come to mean another flow."""
-    return other is not None and _key(rule) == _key(other)
-
-
-def _key(rule: FlowRule) -> Iterable[Any]:
+def _key(rule: FlowRule) -> tuple[Any, ...]:
+    """Of which packets it is; a flow number may come to mean another flow."""
     return (rule.src, rule.dst, rule.protocol, rule.sport, rule.dport)
