@@ -1,6 +1,6 @@
 """Make the .ipynb files from their .py sources, and the copies that students get.
 
-    python notebooks/build.py                  # notebooks/NN_name.py -> notebooks/NN_name.ipynb
+    python notebooks/build.py                  # notebooks/NN_name.py -> notebooks/NN_name.ipynb, lessons/ likewise
     python notebooks/build.py --student DIR    # the same into DIR, with empty cells instead of solutions
 
 Needs jupytext (the extra `notebooks`).
@@ -35,14 +35,20 @@ if importlib.util.find_spec("cctoolkit") is None:
 
 
 def sources() -> list[Path]:
-    """The notebooks' sources, in order."""
-    return sorted(HERE.glob("[0-9][0-9]_*.py"))
+    """The notebooks' sources, in order, and then the lessons'."""
+    return [source for folder in (HERE, HERE / "lessons") for source in sorted(folder.glob("[0-9][0-9]_*.py"))]
+
+
+def name_of(source: Path) -> str:
+    """What a notebook is called: its path from here, without the end."""
+    return source.relative_to(HERE).with_suffix("").as_posix()
 
 
 def notebook_of(source: Path) -> nbformat.NotebookNode:
     """The notebook that a source describes: no outputs, and the same ids every time."""
     notebook = jupytext.read(source)
     notebook.nbformat_minor = 5
+    notebook.metadata["language_info"] = {"name": "python", "pygments_lexer": "ipython3"}
     for number, cell in enumerate(notebook.cells):
         cell["id"] = f"cell-{number:02}"
     add_install_cell(notebook, source)
@@ -86,8 +92,8 @@ def main() -> None:
         folder = HERE
         if arguments.student:
             notebook, folder = student_of(notebook), arguments.student
-            folder.mkdir(parents=True, exist_ok=True)
-        target = folder / f"{source.stem}.ipynb"
+        target = folder / f"{name_of(source)}.ipynb"
+        target.parent.mkdir(parents=True, exist_ok=True)
         nbformat.write(notebook, target)
         print(target)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib.util
 import json
@@ -23,7 +24,9 @@ nbformat = pytest.importorskip("nbformat", reason="the extra `notebooks` is not 
 pytest.importorskip("jupytext", reason="the extra `notebooks` is not installed")
 
 ROOT = Path(__file__).parents[1]
-SOURCES = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.py"))
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.py"))
+LESSONS = sorted((ROOT / "notebooks" / "lessons").glob("[0-9][0-9]_*.py"))
+SOURCES = [*NOTEBOOKS, *LESSONS]
 
 
 def load_build() -> ModuleType:
@@ -35,14 +38,18 @@ def load_build() -> ModuleType:
 
 build = load_build()
 
+#: Tests for each notebook, and for each lesson.
+each_notebook = pytest.mark.parametrize("source", SOURCES, ids=build.name_of)
+each_lesson = pytest.mark.parametrize("source", LESSONS, ids=build.name_of)
+
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """A folder with the notebooks where running them changes nothing here."""
     folder = tmp_path / "notebooks"
-    folder.mkdir()
+    (folder / "lessons").mkdir(parents=True)
     for source in SOURCES:
-        shutil.copy(source.with_suffix(".ipynb"), folder)
+        shutil.copy(source.with_suffix(".ipynb"), folder / f"{build.name_of(source)}.ipynb")
     (tmp_path / "traces").symlink_to(ROOT / "traces")
     return folder
 
@@ -54,10 +61,16 @@ def environment(folder: Path) -> dict[str, str]:
 
 def test_there_are_notebooks() -> None:
     assert SOURCES[0].stem == "00_start"
+    assert len(LESSONS) == 6
     assert build.sources() == SOURCES
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+@each_notebook
+def test_the_readme_names_it(source: Path) -> None:
+    assert f"| `{build.name_of(source)}` |" in (ROOT / "notebooks" / "README.md").read_text(encoding="utf-8")
+
+
+@each_notebook
 def test_source_and_notebook_agree(source: Path) -> None:
     """Else: python notebooks/build.py."""
     expected = build.notebook_of(source)
@@ -68,7 +81,7 @@ def test_source_and_notebook_agree(source: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+@each_notebook
 def test_no_outputs_are_committed(source: Path) -> None:
     for cell in nbformat.read(source.with_suffix(".ipynb"), as_version=4).cells:
         if cell.cell_type == "code":
@@ -76,7 +89,7 @@ def test_no_outputs_are_committed(source: Path) -> None:
             assert cell.execution_count is None
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+@each_notebook
 def test_every_exercise_has_a_solution_that_students_do_not_get(source: Path) -> None:
     notebook = build.notebook_of(source)
     student = build.student_of(notebook)
@@ -92,7 +105,7 @@ def test_every_exercise_has_a_solution_that_students_do_not_get(source: Path) ->
     ]
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+@each_notebook
 def test_a_notebook_says_what_it_is_about(source: Path) -> None:
     first = build.notebook_of(source).cells[0].source
     assert first.startswith("# ")
@@ -100,13 +113,43 @@ def test_a_notebook_says_what_it_is_about(source: Path) -> None:
     assert "**The question.**" in first
 
 
+@each_lesson
+def test_a_lesson_has_its_parts(source: Path) -> None:
+    """What a class needs: what to know before, a prediction before the measurement, a slider, exercises, questions."""
+    cells = build.notebook_of(source).cells
+    assert "**You need**" in cells[0].source
+    code = [c.source for c in cells if c.cell_type == "code"]
+    predicting = next(i for i, c in enumerate(code) if c.startswith("prediction = {"))
+    comparing = next(i for i, c in enumerate(code) if "compare_prediction(prediction," in c)
+    assert predicting < comparing
+    assert set(ast.literal_eval(code[predicting].removeprefix("prediction = ")).values()) == {None}
+    assert any("@interact" in c for c in code)
+    headings = re.findall(r"^## (.*)$", "\n".join(c.source for c in cells if c.cell_type == "markdown"), re.M)
+    assert headings[-2:] == ["Exercises", "Questions"]
+    assert "solution" in cells[-1].metadata.get("tags", [])  # the answers
+
+
+def test_students_get_all_of_them(tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, ROOT / "notebooks" / "build.py", "--student", tmp_path / "handout"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    found = {path.relative_to(tmp_path / "handout") for path in tmp_path.rglob("*.ipynb")}
+    assert found == {Path(f"{build.name_of(source)}.ipynb") for source in SOURCES}
+    for source in SOURCES:
+        student = nbformat.read(tmp_path / "handout" / f"{build.name_of(source)}.ipynb", as_version=4)
+        assert build.YOUR_TURN in {c.source for c in student.cells}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+@each_notebook
 def test_it_runs(source: Path, copy: Path) -> None:
     nbclient = pytest.importorskip("nbclient")
-    notebook = nbformat.read(copy / f"{source.stem}.ipynb", as_version=4)
+    path = copy / f"{build.name_of(source)}.ipynb"
+    notebook = nbformat.read(path, as_version=4)
     client = nbclient.NotebookClient(
-        notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(copy)}}
+        notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}
     )
     client.execute(env=os.environ | environment(copy))
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]

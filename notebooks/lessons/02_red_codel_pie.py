@@ -1,0 +1,260 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # From RED to CoDel to PIE: thirty years of dropping early
+#
+# **Takes** an hour with the exercises.
+#
+# **The question.** Every router should drop a packet *before* its buffer is full: that was clear in 1993. Why was
+# almost none of them doing it in 2010? And what did the answer of 2012 know that the one of 1993 did not?
+#
+# **You need** lesson `01_bufferbloat`: what a queue is, and why TCP fills it.
+
+# %% tags=["parameters"]
+import os
+
+FAST = os.environ.get("FAST", "") not in ("", "0")  # shorter runs
+
+# %% [markdown]
+# ## RED, 1993: drop by the length of the queue
+#
+# Floyd and Jacobson ("Random early detection gateways for congestion avoidance", 1993) keep a moving average of the
+# queue's length in packets. Below a lower threshold nothing happens. Above it packets are dropped by chance, with a
+# probability that grows in a straight line up to `max_probability` at the upper threshold. Average, so that a short
+# burst may pass; chance, so that not all flows are hit at the same moment.
+#
+# A link of 20 Mbit/s, four CUBIC flows at 40 ms, and thresholds that somebody has chosen with care for this link:
+
+# %%
+import cctoolkit as cct
+
+red = cct.aqm.Red(min_packets=10, max_packets=30)
+
+
+def office(aqm, rate_mbps: float = 20, flows: int = 4, seconds: float = 10 if FAST else 20) -> cct.Scenario:
+    return cct.Scenario(
+        bottleneck=cct.Bottleneck(rate_mbps=rate_mbps, buffer_packets=500, aqm=aqm),
+        flows=[cct.Flow("cubic", rtt_ms=40, jitter_ms=1, count=flows)],
+        duration_s=seconds,
+    )
+
+
+run = cct.simulate(office(red))
+print(f"{run.summary()['mean_delay_ms']:.1f} ms of queue, {run.summary()['utilisation']:.0%} of the link")
+cct.plot.queue(run)
+
+# %% [markdown]
+# Dotted is the probability: it rises with the queue and makes it fall again. That is 1993, and it works: a few
+# milliseconds where tail drop would have 300.
+#
+# ## Predict
+#
+# Ten years later the same router, settings untouched, sits at a link of a quarter of the rate, 5 Mbit/s; a copy of
+# it at 50 Mbit/s. Write down what RED makes of that: the mean delay at 5 Mbit/s, and how much of the link is used
+# at 50. And for comparison the delay of CoDel at 5 Mbit/s, which you have met in lesson 1: its target is 5 ms
+# everywhere.
+
+# %%
+prediction = {
+    "RED at 5 Mbit/s: delay, ms": None,
+    "CoDel at 5 Mbit/s: delay, ms": None,
+    "RED at 50 Mbit/s: link used, %": None,
+    "CoDel at 50 Mbit/s: link used, %": None,
+}
+
+# %%
+import pandas as pd
+from cctoolkit.lessons import compare_prediction
+
+AQMS = {"RED": red, "CoDel": "codel", "PIE": "pie"}
+table = pd.DataFrame(
+    [
+        {"Mbit/s": rate_mbps, "aqm": name} | cct.simulate(office(aqm, rate_mbps)).summary()
+        for rate_mbps in (5, 20, 50)
+        for name, aqm in AQMS.items()
+    ]
+).set_index(["Mbit/s", "aqm"])
+compare_prediction(
+    prediction,
+    {
+        f"{aqm} at {rate} Mbit/s: {what}": factor * table.loc[(rate, aqm), column]
+        for rate, what, column, factor in (
+            (5, "delay, ms", "mean_delay_ms", 1),
+            (50, "link used, %", "utilisation", 100),
+        )
+        for aqm in ("RED", "CoDel")
+    },
+)
+
+# %%
+table[["mean_delay_ms", "utilisation", "drop_share"]].round(3)
+
+# %% [markdown]
+# RED thinks in packets. Thirty packets are 18 ms at 20 Mbit/s, 73 ms at 5 and 7 ms at 50: too late on the one link,
+# too early on the other. And it is not only the rate: how many flows there are and how far they go shifts the right
+# thresholds, too. There are five numbers to set and nobody to set them, so routers were shipped with RED switched
+# off.
+#
+# ## CoDel, 2012: drop by the time packets waited
+#
+# Nichols and Jacobson ("Controlling queue delay", 2012; RFC 8289) change three things.
+#
+# - **Time, not length.** Each packet gets a time stamp on arrival. What it waited is known when it leaves, whatever
+#   the rate of the link.
+# - **The minimum, not the average.** A burst is a *good* queue: gone in a moment. A *bad* queue stands. If even the
+#   luckiest packet of the last 100 ms (`interval`) waited more than 5 ms (`target`), it stands.
+# - **Slowly more.** Then one packet is dropped, and as long as nothing changes another one, at ever shorter
+#   distances: `interval / sqrt(n)` before drop n + 1. (TCP's rate goes like one over the square root of its losses;
+#   so this makes it come down in a straight line.)
+#
+# That last law can be seen. UDP does not listen, so CoDel keeps dropping. Every dot is the time between one drop and
+# the next:
+
+# %%
+from cctoolkit.plot.style import figure
+
+deaf = cct.Scenario(
+    bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=5000, aqm="codel"),
+    flows=[cct.Flow("udp", rate_mbps=11)],
+    duration_s=5,
+)
+gaps_ms = cct.simulate(deaf, record=True).drops.ts_ns.diff().dropna() / 1e6
+n = pd.RangeIndex(1, len(gaps_ms) + 1)
+law = figure(
+    "CoDel and UDP",
+    xaxis_title_text="drop",
+    yaxis_title_text="time to the next (ms)",
+    yaxis_rangemode="tozero",
+)
+law.add_scatter(x=n, y=gaps_ms, mode="markers", name="measured")
+law.add_scatter(x=n, y=100 / n**0.5, mode="lines", name="100 ms / sqrt(n)")
+
+# %% [markdown]
+# The dots stand in rows because a packet can only be dropped when one is to be sent, every 1.2 ms.
+#
+# ## PIE, 2013: a controller
+#
+# Pan and others ("PIE: a lightweight control scheme to address the bufferbloat problem", 2013; RFC 8033) think like
+# engineers of a heating: there is a delay one wants (`target`, 15 ms), a delay one has, and a probability to turn.
+# Every 15 ms
+#
+# $$p \mathrel{+}= \alpha\,(\text{delay} - \text{target}) + \beta\,(\text{delay} - \text{delay before})$$
+#
+# so p rises while the delay is too long *or* is growing (RFC 8033, section 4.2; α = 0.125 Hz, β = 1.25 Hz). Packets
+# are dropped by chance with p as they come, which costs a router less than a decision at the exit. Cable modems
+# have it (DOCSIS 3.1).
+#
+# All three, on a link whose rate falls to a fifth after 7 seconds and comes back after 14, as radio does:
+
+# %%
+seconds = 21
+changes = [(seconds / 3, 4), (2 * seconds / 3, 20)]
+cct.plot.queue(
+    {
+        name: cct.simulate(office(aqm, seconds=seconds).replace({"bottleneck.rate_schedule": changes}))
+        for name, aqm in AQMS.items()
+    }
+)
+
+# %% [markdown]
+# The peak nobody can avoid: what was in flight for 20 Mbit/s now arrives at 4. What counts is how soon it is gone,
+# and where the delay is afterwards.
+#
+# ## How many flows?
+#
+# Now the other thing one cannot know when one sets parameters: how many are there? Move the slider. Who keeps their
+# promise with one flow, who with forty?
+
+# %%
+from ipywidgets import IntSlider, interact
+
+
+@interact(flows=IntSlider(4, 1, 40, description="flows"))
+def crowd(flows: int):
+    runs = {name: cct.simulate(office(aqm, flows=flows, seconds=8)) for name, aqm in AQMS.items()}
+    used = ", ".join(f"{name} {run.summary()['utilisation']:.0%}" for name, run in runs.items())
+    return cct.plot.queue(runs).update_layout(title_text=f"{flows} flows; link used: {used}")
+
+
+# %% [markdown]
+# With one flow RED and CoDel leave the link idle at times, PIE uses its 15 ms to keep it busy. With forty RED's
+# average climbs its slope, CoDel's drops come too slowly (its law was made for few flows), and PIE, which does not
+# care why there is a queue, finds its target again after a while. What is best depends on what one wants; but none
+# of the three on the right had to be told the rate.
+
+# %% [markdown]
+# ## Exercises
+#
+# **1.** CoDel's target is 5 ms. Why not 1? Why not 50? Try targets of 1, 2, 5, 10, 20 and 50 ms with one flow
+# (`office(cct.aqm.CoDel(target_ms=…), flows=1)`) and draw utilisation over delay (`cct.plot.trade_off(table,
+# by="target")`).
+
+# %% tags=["solution"]
+cct.plot.trade_off(
+    pd.DataFrame(
+        [
+            {"target": f"{ms} ms"} | cct.simulate(office(cct.aqm.CoDel(target_ms=ms), flows=1)).summary()
+            for ms in (1, 2, 5, 10, 20, 50)
+        ]
+    ),
+    by="target",
+)
+
+# %% [markdown] tags=["solution"]
+# Below 5 ms delay hardly gets shorter and the link idles; above 20 ms it is all waiting. RFC 8289 (section 4.3) puts
+# the target at 5 to 10 % of the interval, on the shoulder of such a curve.
+
+# %% [markdown]
+# **2.** Give RED thresholds that fit 5 Mbit/s. What happens with them at 50?
+
+# %% tags=["solution"]
+for rate_mbps in (5, 20, 50):
+    found = cct.simulate(office(cct.aqm.Red(min_packets=2.5, max_packets=7.5), rate_mbps)).summary()
+    print(f"{rate_mbps} Mbit/s: {found['mean_delay_ms']:.1f} ms, {found['utilisation']:.0%} of the link")
+
+# %% [markdown] tags=["solution"]
+# A quarter of the thresholds for a quarter of the rate: the delay is short again, and faster links idle even more.
+# There is no pair of numbers for all.
+
+# %% [markdown]
+# **3.** PIE lets bursts pass: for the first 150 ms after a calm time it drops nothing (`burst_ms`, RFC 8033, section
+# 4.4). Take that away with `cct.aqm.Pie(burst_ms=0)` and look at the first seconds. What else drives that first peak?
+
+# %% tags=["solution"]
+cct.plot.queue({f"{ms} ms": cct.simulate(office(cct.aqm.Pie(burst_ms=ms), seconds=5)) for ms in (0, 150)})
+
+# %% [markdown] tags=["solution"]
+# It changes little: p starts at 0 and is moved by small steps while it is small (the table in section 4.2), so PIE
+# needs its time against slow start, which doubles every round trip. Every AQM that adapts pays that price once.
+
+# %% [markdown]
+# ## Questions
+#
+# - RED, CoDel and PIE all drop packets on purpose. With tail drop fewer were dropped in lesson 1. Why is that no
+#   argument?
+# - CoDel decides when a packet leaves, RED and PIE when it comes. Which of them learns sooner that a flow has slowed
+#   down? Which can be built into a switch that only knows lengths?
+# - With a packet of 12 000 bits on a link of 1 Mbit/s, can CoDel hold 5 ms?
+# - Why does an AQM not make the shares of flows fair? (Lesson 5 measures it.)
+
+# %% [markdown] tags=["solution"]
+# - A drop is a message. What counts for the application is when its data arrives; TCP repairs a loss in a round trip,
+#   and with tail drop that round trip is half a second long.
+# - CoDel: the packet at the head shows the queue of now, the one at the tail will show it when it has waited. But
+#   the sooner the signal the better, too, and dropping at the entrance costs no memory bandwidth: this is why
+#   hardware likes PIE.
+# - No: one packet takes 12 ms. RFC 8289 (section 4.2 on) wants a target of no less than the time of one packet, and
+#   CoDel never drops when there is at most one more packet waiting.
+# - It treats packets alike, and whoever has more packets is asked more often; but what a flow gets depends on how it
+#   reacts, on its round-trip time above all. Sharing is the scheduler's job.

@@ -1,0 +1,223 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # ECN and L4S: a signal that costs nothing
+#
+# **Takes** an hour with the exercises.
+#
+# **The question.** An AQM says "slower!" by destroying a packet. Could it not just write on it? And if saying it
+# costs nothing: how much less waiting could there be if it said so much more often?
+#
+# **You need** lesson `02_red_codel_pie`: what an AQM does, and what CoDel's and PIE's targets are.
+
+# %% tags=["parameters"]
+import os
+
+FAST = os.environ.get("FAST", "") not in ("", "0")  # shorter runs
+
+# %% [markdown]
+# ## Two bits
+#
+# Explicit congestion notification (RFC 3168) uses two bits of the IP header. A sender that understands sets `ECT`;
+# a router that would have dropped such a packet sets `CE` instead, *congestion experienced*; the receiver reports it;
+# and the sender reacts as if the packet had been lost. Four CUBIC flows through CoDel, without and with:
+
+# %%
+import cctoolkit as cct
+import pandas as pd
+
+
+def link(aqm, *flows: cct.Flow, rate_mbps: float = 40, seconds: float = 8 if FAST else 20) -> cct.Scenario:
+    bottleneck = cct.Bottleneck(rate_mbps=rate_mbps, buffer_packets=1000, aqm=aqm)
+    return cct.Scenario(bottleneck=bottleneck, flows=flows, duration_s=seconds)
+
+
+runs = {
+    ecn: cct.simulate(link("codel", cct.Flow("cubic", rtt_ms=20, ecn=ecn, count=4), rate_mbps=10))
+    for ecn in ("off", "classic")
+}
+columns = ["mean_delay_ms", "utilisation", "drop_share", "mark_share", "retransmits"]
+pd.DataFrame({f"ECN {name}": run.summary() for name, run in runs.items()}).loc[columns].round(3)
+
+# %% [markdown]
+# No packet is lost any more and nothing is sent twice. But look at the delay: not a bit better. The signal has become
+# free, yet the sender still halves its rate (CUBIC: keeps 70 %) for one, so the AQM must be as sparing with it as
+# before, and the queue has to be long enough to last through the sender's pause.
+#
+# ## Many small signals
+#
+# DCTCP (RFC 8257) turned that round, and TCP Prague brings it to the Internet: mark *every* packet that waited for
+# more than a very short time, and let the sender reduce by the *share* of marked packets: a few marks, a few
+# percent. Signals are so frequent that sender and queue stay close to each other at every moment. That is **L4S**,
+# low latency, low loss, and scalable throughput (RFC 9330).
+
+# %%
+prague, cubic = cct.Flow("prague", rtt_ms=20), cct.Flow("cubic", rtt_ms=20)
+alone = {name: cct.simulate(link("dualpi2", flow)) for name, flow in (("CUBIC", cubic), ("Prague", prague))}
+cct.plot.window(alone["CUBIC"], flows=[0]).update_layout(title_text="CUBIC: few large steps")
+
+# %%
+cct.plot.window(alone["Prague"], flows=[0]).update_layout(title_text="Prague: many small ones")
+
+# %% [markdown]
+# Look at the lower panels: CUBIC's round trip swings between 20 and 40 ms, Prague's stays at 20.
+#
+# Why does not everybody do that? Because whoever reacts so gently to a mark wins against one who halves. In one
+# queue with CoDel:
+
+# %%
+mixed = cct.simulate(link("codel", prague, cubic))
+cct.plot.goodput(mixed)
+
+# %% [markdown]
+# ## Two queues that talk to each other
+#
+# RFC 9332, DualPI2: scalable flows (their packets carry `ECT(1)`, RFC 9331) get a queue of their own, and in it a
+# mark from 1 ms of waiting on. All others stay in a classic queue with a PI controller and its target of 15 ms. The
+# link belongs to both; nothing is reserved. What keeps the shares even is the **coupling**: the controller computes
+# one p' and
+#
+# $$p_\text{classic} = p'^2 \qquad p_\text{L4S} = k\,p', \quad k = 2$$
+#
+# The square is there because a classic flow's rate goes like $1/\sqrt{p}$ and a scalable one's like $1/p$. With the
+# square both rates go like $1/p'$.
+#
+# ## Predict
+#
+# One Prague flow and one CUBIC flow through DualPI2, 40 Mbit/s, 20 ms both. How long do 99 % of Prague's packets
+# wait at most? How long CUBIC's? And what does Prague get of the link, if even means 50 %?
+
+# %%
+prediction = {
+    "Prague's wait, 99th percentile, ms": None,
+    "CUBIC's wait, 99th percentile, ms": None,
+    "Prague's share, %": None,
+}
+
+# %%
+from cctoolkit.lessons import compare_prediction
+
+both = cct.simulate(link("dualpi2", prague, cubic), record=True)
+delays = cct.queue_delay(both.ingress, both.egress)
+p99_ms = delays.groupby("flow_id").delay_ns.quantile(0.99) / 1e6
+rate = both.flows.goodput_mbps
+compare_prediction(
+    prediction,
+    {
+        "Prague's wait, 99th percentile, ms": p99_ms[0],
+        "CUBIC's wait, 99th percentile, ms": p99_ms[1],
+        "Prague's share, %": 100 * rate[0] / rate.sum(),
+    },
+)
+
+# %% [markdown]
+# A millisecond against twenty, on one link at the same time. (The percentiles have the packet's own 0.3 ms on the
+# link in them.)
+
+# %%
+cct.plot.queue(both)
+
+# %% [markdown]
+# Queue 0 is the one for L4S, queue 1 the classic one.
+#
+# ## How strong a coupling?
+#
+# `k` says how much more often the L4S queue is marked than the square root of what the classic one loses. Move the
+# slider: who profits from a small k, who from a large one? Where is it even? Then give the classic flow another
+# distance.
+
+# %%
+from ipywidgets import FloatSlider, IntSlider, interact
+
+
+@interact(
+    k=FloatSlider(2, min=0.5, max=6, step=0.5, description="k"),
+    cubic_rtt_ms=IntSlider(20, 5, 100, 5, description="CUBIC's RTT"),
+)
+def coupled(k: float, cubic_rtt_ms: int):
+    run = cct.simulate(
+        link(cct.aqm.DualPi2(coupling=k), prague, cct.Flow("cubic", rtt_ms=cubic_rtt_ms), seconds=8)
+    )
+    share = run.flows.goodput_mbps[0] / run.flows.goodput_mbps.sum()
+    return cct.plot.goodput(run).update_layout(title_text=f"k = {k:g}: Prague gets {share:.0%}")
+
+
+# %% [markdown]
+# RFC 9332 recommends k = 2. It makes *windows* equal, not rates: a flow's rate is its window over its round-trip
+# time, and the classic flow's contains 15 ms of queue. So Prague gets a little more here, and a far CUBIC flow much
+# less: that is the subject of lesson 5, and no coupling cures it.
+#
+# On a real kernel: two captures of Linux' DualPI2, once with CUBIC alone in it, once with DCTCP as the scalable flow.
+
+# %%
+found = {}
+for name in ("aqm-dualpi2", "aqm-dualpi2-l4s"):
+    real = cct.load_run(f"../../traces/testbed/{name}")
+    waits = cct.queue_delay(real.ingress, real.egress)
+    waits["flow"] = waits.flow_id.map(real.labels.set_index("flow_id").cca.replace("", "udp"))
+    found[name] = (waits.groupby("flow").delay_ns.median() / 1e6).astype(float)
+pd.DataFrame(found).rename_axis("median wait, ms").round(1)
+
+# %% [markdown]
+# ## Exercises
+#
+# **1.** Ten Prague and ten CUBIC flows instead of one each: does L4S keep its millisecond? Do the shares stay even?
+
+# %% tags=["solution"]
+many = cct.simulate(
+    link("dualpi2", cct.Flow("prague", rtt_ms=20, count=10), cct.Flow("cubic", rtt_ms=20, count=10))
+)
+print(many.flows.groupby("name").goodput_mbps.mean().round(2).to_dict())
+print(many.queues.mean_delay_ms.round(2).tolist())
+
+# %% [markdown]
+# **2.** A cheat: a CUBIC flow that sets `ECT(1)` (`cct.Flow("cubic", rtt_ms=20, ecn="l4s")`) to get into the fast
+# queue, beside an honest one. Does it pay?
+
+# %% tags=["solution"]
+cheat = cct.Flow("cubic", rtt_ms=20, ecn="l4s", name="cheat")
+cct.plot.goodput(cct.simulate(link("dualpi2", cheat, cubic)))
+
+# %% [markdown] tags=["solution"]
+# Not with this one: it gets the many marks meant for gentle senders and takes each round trip with marks for a loss,
+# so it starves. A sender that ignores marks would win; L4S has no police in the queue (RFC 9331, section 5.4 and on;
+# RFC 9332, section 8.2).
+
+# %% [markdown]
+# **3.** The step: mark from 1 ms on. What do 0.25 ms and 5 ms do to a lone Prague flow's delay and use of the link
+# (`cct.aqm.DualPi2(step_ms=…)`)?
+
+# %% tags=["solution"]
+rows = [
+    {"step": f"{ms} ms"} | cct.simulate(link(cct.aqm.DualPi2(step_ms=ms), prague)).summary()
+    for ms in (0.25, 0.5, 1, 2, 5)
+]
+cct.plot.trade_off(pd.DataFrame(rows), by="step")
+
+# %% [markdown]
+# ## Questions
+#
+# - A mark and a drop meant the same until 2018. Why could one not simply change what `CE` means for everybody?
+# - The L4S queue is served first most of the time. Why does it not starve the classic queue?
+# - Which applications gain from 1 ms instead of 15? Which from none of this?
+# - A router without any AQM sees a Prague flow. What will happen in its buffer?
+
+# %% [markdown] tags=["solution"]
+# - Old senders would go on halving at each of the many marks and starve; old routers mark so rarely that gentle
+#   senders would not slow down. Hence a new identifier, ECT(1), for the new meaning.
+# - Because of the coupling: when the classic queue grows p' grows, and with it the marks of the L4S queue, until
+#   its senders leave room. The scheduler's 10 % for the classic queue are only the emergency exit.
+# - Games, remote control, video with many short exchanges, everything with a human in the loop; a nightly backup
+#   gains nothing.
+# - Losses there still count as losses, and Prague answers them as Reno does: it fills the buffer like anybody else.

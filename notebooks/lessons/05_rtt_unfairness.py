@@ -1,0 +1,235 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # RTT unfairness: why the nearer server wins
+#
+# **Takes** 45 minutes with the exercises.
+#
+# **The question.** Two downloads, the same software, the same link, the same minute. One server is in town, the other
+# overseas. Who gets more, how much more, and is there anything that anybody on the way can do about it?
+#
+# **You need** lesson `01_bufferbloat`.
+
+# %% tags=["parameters"]
+import os
+
+FAST = os.environ.get("FAST", "") not in ("", "0")  # shorter runs
+
+# %% [markdown]
+# ## Two flows
+#
+# Reno is the TCP of the textbook (RFC 5681): each round trip the window grows by one packet, at a loss it is halved.
+# One flow has a round trip of 10 ms, the other one of 80. A link of 20 Mbit/s, and a buffer of 33 packets.
+
+# %%
+import cctoolkit as cct
+
+
+def two(
+    cca: str = "reno", far_ms: float = 80, aqm: str = "tail_drop", buffer_packets: int = 33
+) -> cct.Scenario:
+    return cct.Scenario(
+        bottleneck=cct.Bottleneck(rate_mbps=20, buffer_packets=buffer_packets, aqm=aqm),
+        flows=[
+            cct.Flow(cca, rtt_ms=10, jitter_ms=1, name="near"),
+            cct.Flow(cca, rtt_ms=far_ms, jitter_ms=1, name="far"),
+        ],
+        duration_s=20 if FAST else 60,
+    )
+
+
+def share(run: cct.Run) -> float:
+    """What the near flow gets of all that both get, in percent."""
+    rate = run.flows.goodput_mbps
+    return 100 * rate[0] / (rate[0] + rate[1])
+
+
+# %% [markdown]
+# ## Predict
+#
+# What share of the link does the near flow get? Write it down for Reno, for CUBIC (whose growth depends on time,
+# not on round trips; RFC 9438), and for BBR, which looks at rates instead of losses.
+
+# %%
+prediction = {
+    "Reno: near flow's share, %": None,
+    "CUBIC: near flow's share, %": None,
+    "BBR: near flow's share, %": None,
+}
+
+# %%
+from cctoolkit.lessons import compare_prediction
+
+measured = {cca: cct.simulate(two(cca)) for cca in ("reno", "cubic", "bbr")}
+compare_prediction(
+    prediction,
+    {f"{name}: near flow's share, %": share(measured[name.lower()]) for name in ("Reno", "CUBIC", "BBR")},
+)
+
+# %% [markdown]
+# ## Why
+#
+# A window is sent once in a round trip, so rate = window / RTT: with equal windows eight times the distance is an
+# eighth of the rate. And the windows are not equal: the near one grows by a packet every 10 ms, the far one every 80.
+
+# %%
+cct.plot.window(measured["reno"])
+
+# %% [markdown]
+# If both flows lost a packet at the same rate p, the far one's share would follow from Mathis, Semke, Mahdavi and Ott
+# ("The macroscopic behavior of the TCP congestion avoidance algorithm", 1997):
+#
+# $$\text{rate} = \frac{\text{segment size}}{\text{RTT}} \sqrt{\frac{3}{2p}}$$
+#
+# that is, rates go like RTT to the power of −1. If both lose at the same *moments* it is −2 (Lakshman and Madhow,
+# "The performance of TCP/IP for networks with high bandwidth-delay products and random loss", 1997). Which is it
+# here? What counts is the RTT *with* the queue, which both have in common:
+
+# %%
+import pandas as pd
+
+run = measured["reno"]
+pd.concat(
+    {
+        "RTT without queue": cct.rtt_unfairness(run.flows.goodput_mbps, run.flows.base_rtt_ms).iloc[0],
+        "RTT with queue": cct.rtt_unfairness(run.flows.goodput_mbps, run.flows.mean_rtt_ms).iloc[0],
+    },
+    axis=1,
+).loc[["rtt_ratio", "throughput_ratio", "exponent"]].round(2)
+
+# %% [markdown]
+# Something between the two, as losses are shared in part.
+#
+# ## How far is far?
+#
+# Move the far server. Then make the buffer larger: which of the two is the better for it, and what is the price? Then
+# change the congestion control.
+
+# %%
+from ipywidgets import Dropdown, IntSlider, interact
+
+
+@interact(
+    far_ms=IntSlider(80, 10, 200, 10, description="far RTT (ms)"),
+    buffer_packets=IntSlider(33, 10, 300, 10, description="buffer"),
+    cca=Dropdown(options=["reno", "cubic", "bbr", "htcp", "vegas"], description="TCP"),
+)
+def distance(far_ms: int, buffer_packets: int, cca: str):
+    run = cct.simulate(two(cca, far_ms, buffer_packets=buffer_packets))
+    waiting = run.summary()["mean_delay_ms"]
+    title = f"near flow gets {share(run):.0f} %; both wait {waiting:.0f} ms in the queue"
+    return cct.plot.goodput(run).update_layout(title_text=title)
+
+
+# %% [markdown]
+# A large buffer makes it fairer: 10 and 80 ms are 1 : 8, 110 and 180 ms are nearly equal. Bufferbloat as a cure!
+# And where there is room BBR turns it round: it keeps up to two bandwidth-delay products in flight, computed with
+# its *own* RTT, so the far flow has more in the queue, and the near one gets what is left.
+#
+# ## Does AQM help?
+#
+# It has made the delay short. The shares?
+
+# %%
+QUEUES = {
+    "small buffer": ("tail_drop", 33),
+    "large buffer": ("tail_drop", 300),
+    "CoDel": ("codel", 300),
+    "FQ-CoDel": ("fq_codel", 300),
+}
+rows = []
+for cca in ("reno", "cubic", "bbr"):
+    for name, (aqm, buffer_packets) in QUEUES.items():
+        run = cct.simulate(two(cca, aqm=aqm, buffer_packets=buffer_packets))
+        waiting, used = run.summary()["mean_delay_ms"], 100 * run.summary()["utilisation"]
+        rows.append(
+            {
+                "TCP": cca,
+                "queue": name,
+                "near share, %": share(run),
+                "delay, ms": waiting,
+                "link used, %": used,
+            }
+        )
+pd.DataFrame(rows).set_index(["TCP", "queue"]).round(0).astype(int)
+
+# %% [markdown]
+# For Reno and CUBIC CoDel is hardly better than the small buffer: where nobody waits, distances count in full. What
+# does help is a queue for each flow, served in turn (FQ-CoDel, RFC 8290): then it hardly matters what anybody
+# sends. Not quite even with Reno, because the far flow cannot use its turn each time. Notebook `01_rtt_fairness`
+# shows another way for routers that have a few queues only: one queue for each *distance*.
+#
+# ## Real kernels
+#
+# The testbed's captures with Linux' own TCP, 10 and 80 ms (`traces/README.md` says how they were made):
+
+# %%
+real = {}
+for cca in ("reno", "cubic", "bbr"):
+    found = cct.load_run(f"../../traces/testbed/rtt-{cca}")
+    real[cca] = {"near share, %": share(found), "buffer, packets": found.scenario.bottleneck.buffer_packets}
+pd.DataFrame(real).T.round(0).astype(int)
+
+# %% [markdown]
+# ## Exercises
+#
+# **1.** Measure the near share for far RTTs of 10, 20, 40, 80 and 160 ms with Reno and with CUBIC. Which one's is
+# flatter, and is CUBIC really independent of the RTT?
+
+# %% tags=["solution"]
+distances = (10, 20, 40, 80, 160)
+shares = {cca: [share(cct.simulate(two(cca, far_ms))) for far_ms in distances] for cca in ("reno", "cubic")}
+pd.DataFrame(shares, index=pd.Index(distances, name="far RTT, ms")).round(0)
+
+# %% [markdown] tags=["solution"]
+# CUBIC's is flatter at first: its window grows with the time since the last loss. But the rate is still the window
+# over the RTT, and on small links like this one CUBIC grows as Reno would, for compatibility (RFC 9438, section
+# 4.3).
+
+# %% [markdown]
+# **2.** The far user opens four connections at once (`{"flows.1.count": 4}`). Fair now? To whom?
+
+# %% tags=["solution"]
+four = cct.simulate(two().replace({"flows.1.count": 4}))
+print(four.flows.goodput_mbps.round(1).tolist(), f"Jain's index {four.summary()['jain_index']:.2f}")
+
+# %% [markdown] tags=["solution"]
+# The four together get more than the one did, each of them still little. Fairness by flow is easy to outwit by
+# opening more flows: that is why the P4-ABC paper (notebook `03_p4_abc`) looks at users.
+
+# %% [markdown]
+# **3.** `../../traces/rtt-unfairness` was captured on a real machine: two Reno flows. Which ports have the near one
+# and the far one, what share does the near one get, and what is the exponent?
+
+# %% tags=["solution"]
+capture = cct.load_run("../../traces/rtt-unfairness")
+print(capture.labels[["sport", "base_rtt_ms"]])
+cct.rtt_unfairness(capture.flows.goodput_mbps, capture.flows.base_rtt_ms).round(2)
+
+# %% [markdown]
+# ## Questions
+#
+# - Is it unfair at all that the near flow gets more? It uses the network for a shorter way.
+# - Content providers put servers into every town. Name two effects of this lesson that they profit from.
+# - Who would have to change something so that BBR's unfairness went away: senders, routers, or both?
+# - Jain's index of shares 90 : 10 is 0.61, of 50 : 50 it is 1. What is it if the link is half idle and both get the
+#   same? Why does fairness alone say little?
+
+# %% [markdown] tags=["solution"]
+# - One can defend it: "proportional" fairness weighs what a flow costs all links together. But with one bottleneck
+#   both cost the same there, and the user of the far server pays the same price.
+# - Shorter completion times by the shorter round trip itself; and a larger share wherever they meet a farther flow
+#   in a queue.
+# - Either. BBR version 3 probes less and reacts to losses; a router with a queue for each flow needs nobody's help.
+# - Still 1. A hard limit for each flow makes everybody equal and the link idle: report utilisation with it, always.

@@ -1,0 +1,249 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Reading a real capture: an examination in five questions
+#
+# **Takes** an hour with the three patients at the end.
+#
+# **The question.** "The network is slow", says somebody, and mails you a capture. What do you look at, in which
+# order, and how sure can you be of what you find?
+#
+# **You need** lessons `01_bufferbloat` and `05_rtt_unfairness`. Notebook `00_start` explains each of the figures;
+# here they are put to use.
+
+# %% tags=["parameters"]
+import os
+
+FAST = os.environ.get("FAST", "") not in (
+    "",
+    "0",
+)  # nothing here takes long; for your own captures: the first packets only
+TRACE = os.environ.get("TRACE") or "../../traces/mixed.ingress.pcap.gz"
+
+# %% [markdown]
+# Without `TRACE` you get a bundled capture of real Linux TCP: some long flows and some short ones, calls, pings, one
+# link. With `TRACE=/path/to/yours.pcap.gz jupyter lab` every step below is about your own.
+
+# %%
+from pathlib import Path
+
+import cctoolkit as cct
+
+path = Path(TRACE).expanduser()
+cap = next(cct.iter_capture(path, packets=200_000 if FAST else 2_000_000))
+print(f"{path.name}: {len(cap):,} packets in {cap.duration_s:.1f} s, {len(cap.flows)} flows")
+
+# %% [markdown]
+# ## Predict
+#
+# You know nothing but that line. Still you know a lot about networks. How many of the flows carry nine tenths of the
+# bytes? What share of the data was sent a second time? And what is the largest flow's median round trip, in
+# terms of its smallest?
+
+# %%
+prediction = {
+    "flows that carry 90 % of the bytes": None,
+    "data packets that came late, %": None,
+    "largest flow: median RTT over smallest": None,
+}
+
+# %% [markdown]
+# ## 1. Who is there?
+#
+# Always first, because most captures are about two or three flows and the rest is noise.
+
+# %%
+flows = cap.flows.assign(bytes=lambda f: f.bytes_fwd + f.bytes_rev).sort_values("bytes", ascending=False)
+flows["share so far, %"] = (100 * flows.bytes.cumsum() / flows.bytes.sum()).round(1)
+flows["late"] = (
+    flows.retransmits_fwd + flows.retransmits_rev + flows.out_of_order_fwd + flows.out_of_order_rev
+)
+flows[["flow_id", "src", "sport", "dst", "dport", "protocol", "bytes", "share so far, %", "late"]].head(6)
+
+# %% [markdown]
+# *Late* are segments that came after younger ones. Tools divide them into "retransmissions" and "out of order" by how
+# soon they came (this package as tshark does). Beside the sender, where nothing can have overtaken anything yet, both
+# are the same: sent again.
+
+# %%
+from cctoolkit.lessons import compare_prediction
+
+rtt = cct.rtt_samples(cap)
+tcp = flows[flows.protocol == 6]
+largest = next(int(f) for f in tcp.flow_id if (rtt.flow_id == f).sum() >= 5)
+bulk = rtt[rtt.flow_id == largest]
+bulk = bulk[bulk.direction == bulk.direction.mode()[0]].rtt_ns  # of the direction that carries the data
+packets = cap.packets
+with_data = (packets.payload_bytes[packets.tcp_flags != 0] > 0).sum()
+compare_prediction(
+    prediction,
+    {
+        "flows that carry 90 % of the bytes": int((flows["share so far, %"] < 90).sum()) + 1,
+        "data packets that came late, %": 100 * tcp.late.sum() / with_data,
+        "largest flow: median RTT over smallest": bulk.median() / bulk.min(),
+    },
+)
+
+# %% [markdown]
+# ## 2. How do they share?
+#
+# Over time, because a mean hides who came and went.
+
+# %%
+big = [int(f) for f in tcp.flow_id.head(4)]
+cct.plot.throughput(cap, flows=big)
+
+# %% [markdown]
+# In the bundled capture one flow takes two thirds while it is there, and Jain's index lies near one half. Congestion
+# control or distance? Both can do that (lesson 5), so:
+#
+# ## 3. How far, and how much waiting?
+#
+# An RTT is distance plus queue. The distance does not change, so the smallest RTT is the best guess of it, and what
+# is above it is waiting. One tap is enough for that.
+
+# %%
+cct.plot.rtt(rtt, cap, flows=[f for f in big if (rtt.flow_id == f).any()])
+
+# %% [markdown]
+# If even the *smallest* RTT of each tenth of a second is far above the smallest of all, the queue stands: CoDel's
+# test (RFC 8289, section 3), applied from outside.
+#
+# ## 4. What happened there?
+#
+# Figures of a whole capture show that something is wrong, never what. So go close: one flow, one second. Above,
+# what it sent (and in red sent again) and what came back (green), below, how much was under way. Move the slider
+# through the capture until you find a loss, then narrow the window.
+
+# %%
+from ipywidgets import FloatSlider, SelectionSlider, interact
+
+
+@interact(
+    at_s=FloatSlider(
+        cap.duration_s / 2, min=0, max=cap.duration_s, step=cap.duration_s / 200, description="at (s)"
+    ),
+    width_s=SelectionSlider(options=[0.1, 0.2, 0.5, 1, 2, 5], value=1, description="width (s)"),
+)
+def look(at_s: float, width_s: float):
+    window = (at_s, at_s + width_s)
+    return cct.plot.stack(
+        cct.plot.time_sequence(cap, largest, between_s=window),
+        cct.plot.bytes_in_flight(cap, largest, between_s=window),
+        heights=(300, 160),
+    )
+
+
+# %% [markdown]
+# A staircase that climbs steadily and runs into red is a sender that fills a queue until it overflows. One that stops
+# for long has nothing to send, or a receiver that is full (the light blue line). Red without any queue before it is a
+# link that loses packets.
+#
+# ## 5. Is it true?
+#
+# Everything up to here was *inferred* from one tap. Sometimes there is a second one, behind the queue, and one can
+# check. (The bundled captures have one. For others this part is skipped.)
+
+# %%
+twin = Path(str(path).replace(".ingress.", ".egress."))
+if twin != path and twin.exists():
+    delays = cct.queue_delay(cap, cct.read_capture(twin))
+    mine = delays[delays.flow_id == largest]
+    print(f"waiting, as inferred from RTTs:  {(bulk.median() - bulk.min()) / 1e6:.1f} ms (median)")
+    print(f"waiting, between the two taps:   {mine.delay_ns.median() / 1e6:.1f} ms")
+    late = int(flows.set_index("flow_id").late[largest])
+    print(f"lost in the queue: {int(mine.lost.sum())} packets; came late at the first tap: {late}")
+    display(cct.plot.queue_delay(delays, cap, flows=big))
+
+# %% [markdown]
+# In the bundled capture every packet lost was sent again, and the waiting agrees within a few milliseconds, because
+# this flow saw the queue empty at least once. A flow that never does takes its queue for distance: always compare
+# with others on the same path.
+#
+# ## A second opinion
+#
+# All of that can be put into rules. The report (`cct report`) has them; every sentence says which rule it follows.
+# Do you agree? With the count of retransmissions, too?
+
+# %%
+for finding in cct.summarise(path).findings():
+    print("•", finding.text)
+
+# %% [markdown]
+# ## Exercises
+#
+# Three patients. Names would give them away, so they are written backwards; do not read them. For each: what is
+# wrong, which figure shows it, and what would you prescribe?
+
+
+# %%
+def patient(name_backwards: str) -> cct.Capture:
+    return cct.read_capture(f"../../traces/{name_backwards[::-1]}.ingress.pcap.gz")
+
+
+# %% [markdown]
+# **1.** `patient("taolbreffub")` complains that web pages take seconds while somebody uploads.
+
+# %% tags=["solution"]
+first = patient("taolbreffub")
+cct.plot.rtt(cct.rtt_samples(first), first)
+
+# %% [markdown] tags=["solution"]
+# One upload carries nearly all bytes, its RTT climbs from 20 ms to almost half a second before anything is lost, and
+# the downloads are slow with it. The buffer is too large: CoDel or FQ-CoDel at the uplink (lesson 1).
+
+# %% [markdown]
+# **2.** `patient("ssenriafnu-ttr")` pays for the same line as the neighbour and gets an eighth.
+
+# %% tags=["solution"]
+second = patient("ssenriafnu-ttr")
+display(cct.plot.throughput(second))
+cct.rtt_summary(cct.rtt_samples(second)).query("samples > 100")[
+    ["flow_id", "samples", "rtt_min_ns", "rtt_median_ns"]
+]
+
+# %% [markdown] tags=["solution"]
+# Two flows, both with losses, smallest RTTs of 10 and 80 ms: distance. A queue for each flow (or for each class of
+# distances) would share evenly (lesson 5).
+
+# %% [markdown]
+# **3.** `patient("rbb-cibuc")`: the first flow was fine for two seconds. Then another one came. The distances are
+# equal.
+
+# %% tags=["solution"]
+third = patient("rbb-cibuc")
+display(cct.plot.throughput(third))
+cct.plot.bytes_in_flight(third, int(third.flows.sort_values("bytes_fwd").flow_id.iloc[-1]))
+
+# %% [markdown] tags=["solution"]
+# The newcomer's flight has no teeth: it stays up when packets are lost. That is BBR, which looks at rates, beside
+# CUBIC, which yields at each loss. Nothing in the network is broken; a queue for each flow would protect the one
+# that yields.
+
+# %% [markdown]
+# ## Questions
+#
+# - The tap was at the sender's side of the queue. What would questions 3 and 4 look like from the other side?
+# - Of a flow you see one direction only. Which of the five questions can you still answer?
+# - "There are retransmissions, so the network loses packets." Name two other reasons for a retransmission.
+# - The capture's clock jumps by 50 ms once. Which figures show it, and what would you think if you did not know?
+
+# %% [markdown] tags=["solution"]
+# - Behind the queue the RTT of data is only the rest of the way: the waiting does not show, and losses show as gaps
+#   that are filled later, not as repetitions.
+# - Who, and how they share; retransmissions of the side that sends. No RTT, no waiting, nothing in flight.
+# - A timeout that came too early because the RTT rose; packets out of order that looked lost; a tap that saw the
+#   packet twice, or one that was lost on the way to the tap's own disk.
+# - RTTs across the jump and all time axes: one would take it for a pause of every flow at the same moment, which is
+#   how one can tell.
