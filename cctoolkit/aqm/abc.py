@@ -154,7 +154,7 @@ class _Packet(NamedTuple):
     bytes: int
 
 
-@numba.njit(error_model="numpy")
+@numba.njit(error_model="numpy", cache=True)
 def _metered(p, s, ts_ns, wire_bytes, aggregate):
     out = np.empty(len(ts_ns))
     for i in range(len(ts_ns)):
