@@ -49,7 +49,10 @@ def _scenario(configuration: str, seed: int, phase_s: float) -> Scenario:
 
     case = Case(configuration, "DualPI2", seed, phase_s, scalable={"cca": "dctcp", "ecn": "l4s"})
     made = case.scenario()
-    return dataclasses.replace(made, name=f"{configuration} seed {seed}")
+    assert made.bottleneck.buffer_bytes is not None
+    packets = made.bottleneck.buffer_bytes // made.flows[0].packet_bytes  # Linux counts packets here
+    bottleneck = dataclasses.replace(made.bottleneck, buffer_packets=packets, buffer_bytes=None)
+    return dataclasses.replace(made, bottleneck=bottleneck)
 
 
 def measure(run: Run, phase_s: float, *, stamps_last_byte: bool) -> Iterator[dict[str, Any]]:

@@ -48,6 +48,8 @@ __all__ = [
     "Case",
     "Outcome",
     "Settings",
+    "drop_delays",
+    "identified_shares",
     "outcomes",
     "run",
     "table_3",
@@ -506,7 +508,7 @@ def table_3(found: Iterable[Outcome]) -> pd.DataFrame:
     )
 
 
-def _drop_delays(found: Iterable[Outcome]) -> pd.DataFrame:
+def drop_delays(found: Iterable[Outcome]) -> pd.DataFrame:
     """Quartiles of the time a drop takes, ms: the paper's Figure 7, and when the gap leaves the queue."""
     import numpy as np
 
@@ -564,7 +566,7 @@ def _shapes(phases: pd.DataFrame, third: pd.DataFrame, drops: pd.DataFrame) -> s
     return "\n".join(f"- {'**yes**' if there else '**no**'}: {what} ({how})." for what, there, how in lines)
 
 
-def _identified(found: Iterable[Outcome]) -> pd.DataFrame:
+def identified_shares(found: Iterable[Outcome]) -> pd.DataFrame:
     """The second sender's share of the goodput, the mean of the phases: a row a run."""
     return _frame(
         o.about | {"second_share": sum(row["scalable_share"] for row in o.phases) / len(o.phases)}
@@ -647,7 +649,7 @@ def run(
 
     main = outcomes(settings.cases(chosen, SYSTEMS), workers, progress)
     phases = pd.DataFrame([row for o in main for row in o.phases])
-    third, drops = table_3(main), _drop_delays(main)
+    third, drops = table_3(main), drop_delays(main)
     goodput = pd.concat([o.rates.reset_index().assign(**o.about) for o in main], ignore_index=True)
     changed = [
         case
@@ -675,7 +677,7 @@ def run(
         workers,
         progress,
     )  # fmt: skip
-    identified = _identified(told)
+    identified = identified_shares(told)
     uneven = _uneven(
         outcomes(
             [

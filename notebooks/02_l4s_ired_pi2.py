@@ -1,0 +1,368 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Two kinds of senders, one link: iRED and PI2 for L4S
+#
+# **Takes** an hour and a half with the exercises; all cells together compute for two minutes (half a minute with
+# `FAST=1`).
+#
+# **The question.** Cubic halves its window for one lost packet. Prague, the congestion control of L4S, gives way a
+# little for each of many marks. Put both on one link and tell neither about the other: can a switch still give both
+# the same?
+#
+# De Almeida, Maciel and Verdi ("Evaluating L4S Framework Performance with Programmable Data Plane Hardware") put two
+# queue disciplines on a Tofino2: **PI2**, one queue with a controller in the control plane, and **iRED**, which decides
+# where packets leave and drops where they come in. They find iRED the fairer one. Here is their experiment, and what
+# is behind it.
+#
+# **You need** to have seen `00_start`, and to know what ECN is (`lessons/04_ecn_and_l4s`).
+
+# %% tags=["parameters"]
+import os
+
+FAST = os.environ.get("FAST", "") not in ("", "0")  # shorter runs: to look, not to cite
+
+# %% [markdown]
+# ## 1. The paper's figure, with little code
+#
+# A scenario is a link, its queue, and the flows. One flow of each kind through PI2 on a Tofino (the paper's
+# configuration I: 120 Mbit/s, 10 ms):
+
+# %%
+import cctoolkit as cct
+import pandas as pd
+
+link = cct.Bottleneck(rate_mbps=120, buffer_bytes=3_750_000, aqm=cct.aqm.TofinoPi2(target_ms=20))
+pair = [cct.Flow("cubic", rtt_ms=10), cct.Flow("prague", rtt_ms=10)]
+run = cct.simulate(cct.Scenario(bottleneck=link, flows=pair, duration_s=10 if FAST else 30))
+run.flows[["name", "goodput_mbps", "retransmits", "marked_packets", "mean_rtt_ms"]].round(1)
+
+# %% [markdown]
+# **Before you run the next cell:** in the paper's experiment flows join in four phases: 1, 2, 10 and 25 of each kind.
+# Who gets more in PI2's one queue, Cubic or Prague: with one flow each? With 25? And through iRED? Write it down.
+
+# %%
+from cctoolkit.experiments import _l4s_figures as figures
+from cctoolkit.experiments import l4s
+
+PHASE_S = 15 if FAST else 60  # the paper's phases last 120 s: `cct experiment l4s --full`
+
+
+def measured(*systems: str, configuration: str = "I", **changes) -> list[l4s.Outcome]:
+    return l4s.outcomes([l4s.Case(configuration, s, phase_s=PHASE_S, **changes) for s in systems], workers=1)
+
+
+def goodput(found: list[l4s.Outcome]) -> pd.DataFrame:
+    return pd.concat([o.rates.reset_index().assign(**o.about) for o in found])
+
+
+three = measured("iRED", "PI2", "DualPI2")
+figures.goodput_figure(goodput(three), PHASE_S, "The paper's figure 5 (a, b), and DualPI2 (RFC 9332)")
+
+# %% [markdown]
+# **Expected from the paper** (section 5.1): iRED even; PI2 uneven at first, with "improved fairness only becoming
+# apparent" in phases 3 and 4. DualPI2, what the IETF made of PI2, the paper did not try.
+#
+# ## 2. The paper's table
+#
+# Table 3 prints how far apart the two kinds are, in percent, without a formula. Three ways to read it: the mean of the
+# four phases' differences, the difference over the whole run, the mean of each second's.
+
+# %%
+l4s.table_3(three).drop(columns=["configuration", "seed"]).set_index("system").round(2)
+
+# %% [markdown]
+# `cct experiment l4s --full` does this for the four configurations, with several seeds and their spread, and changes one
+# thing at a time to see what makes the difference.
+#
+# ## 3. What makes iRED fair?
+#
+# The two systems differ in two things: the algorithm, *and* the queues. On the switch iRED sends each kind of packet to
+# "the corresponding output queue"; PI2 has one queue for all. **Predict**, then run: iRED in one queue, and PI2 with
+# two that are served in turn?
+
+# %%
+swapped = measured("iRED, one queue", "PI2, two queues")
+both = l4s.table_3([*three, *swapped]).set_index("system").by_phase
+pd.DataFrame(
+    {
+        "one queue": [both["iRED, one queue"], both["PI2"]],
+        "two queues": [both["iRED"], both["PI2, two queues"]],
+    },
+    index=["iRED", "PI2"],
+).round(2)
+
+# %% [markdown]
+# It is the queues. Serving two queues in turn gives each half of the link, whatever is in them, as long as both have
+# something to send. And if there are nine flows of one kind and one of the other?
+
+# %%
+uneven = measured(*l4s.SYSTEMS, pairs=((1, 9),))
+pd.DataFrame(
+    [
+        {
+            "system": o.case.system,
+            "the Cubic flow, Mbit/s": o.phases[0]["classic_mbps"],
+            "each Prague flow, Mbit/s": o.phases[0]["scalable_mbps"] / 9,
+        }
+        for o in uneven
+    ]
+).set_index("system").round(1)
+
+# %% [markdown]
+# Fair to classes is not fair to flows. That is what the *coupling* of PI2 and DualPI2 is for: one probability p',
+# squared for who halves, doubled for who yields a little, so that a flow gets the same on either side however many
+# there are.
+#
+# ## 4. Why PI2 is uneven: a probability that swings
+#
+# With p' standing still the arithmetic is fair: Cubic's window goes as 1/√p, and gets p'²; Prague's goes as 1/p, and
+# gets 2p'. But the mean of p'² is not the square of the mean of p'. Move the sliders: gains of the controller (1 is
+# the paper's), coupling, flows of each kind.
+
+# %%
+import plotly.graph_objects as go
+from ipywidgets import FloatLogSlider, FloatSlider, IntSlider, interact
+
+
+def tug_of_war(gains: float = 1.0, coupling: float = 2.0, flows: int = 1) -> go.Figure:
+    """Goodput of both kinds and p' over time, 25 Mbit/s and 10 ms."""
+    aqm = cct.aqm.TofinoPi2(alpha=0.3125 * gains, beta=3.125 * gains, coupling=coupling)
+    scenario = cct.Scenario(
+        bottleneck=cct.Bottleneck(rate_mbps=25, buffer_bytes=780_000, aqm=aqm),
+        flows=[cct.Flow("cubic", rtt_ms=10, count=flows), cct.Flow("prague", rtt_ms=10, count=flows)],
+        duration_s=30,
+    )
+    run = cct.simulate(scenario, record=False, sample_s=0.25)
+    rates = (
+        run.flow_series.merge(run.flows[["flow_id", "name"]]).groupby(["name", "ts_ns"]).received_bytes.sum()
+    )
+    p = run.queue_series.probability
+    late = p[len(p) // 4 :]
+    share = run.flows.groupby("name").received_bytes.sum()
+    fig = cct.plot.style.figure(
+        f"Prague has {share.prague / share.sum():.0%}; mean of p'² over square of the mean: "
+        f"{(late**2).mean() / late.mean() ** 2:.2f}"
+    )
+    for name in ("cubic", "prague"):
+        fig.add_scatter(
+            x=rates[name].index / 1e9,
+            y=rates[name].diff() * 8e-6 / 0.25,
+            name=f"{name}, Mbit/s (all together)",
+        )
+    fig.add_scatter(
+        x=run.queue_series.ts_ns / 1e9, y=100 * p, name="p', %", line={"color": "#767676", "dash": "dot"}
+    )
+    return fig.update_layout(yaxis_range=[0, 26], xaxis_title="s")
+
+
+@interact(
+    gains=FloatLogSlider(value=1, base=10, min=-2, max=1, step=0.25),
+    coupling=FloatSlider(value=2, min=0.5, max=4, step=0.25),
+    flows=IntSlider(value=1, min=1, max=20),
+)
+def moved(gains: float, coupling: float, flows: int) -> go.Figure:
+    return tug_of_war(gains, coupling, flows)
+
+
+# %% [markdown]
+# ## 5. How long does a drop take?
+#
+# The paper's figure 7 compares iRED's recirculation time with how long PI2's dropped packets had waited, and finds
+# iRED faster. The simulator can also tell when the gap that a drop leaves comes out of the queue, which is when a
+# receiver can notice it:
+
+# %%
+drops = l4s.drop_delays(three)
+figures.drop_delay_figure(drops)
+
+# %% [markdown]
+# Both views are true. iRED's drop costs the link nothing, and takes place at once; but the packets in front of the gap
+# are all still in the queue. PI2 drops a packet that has waited for nothing, and the next one is out directly
+# behind the gap.
+#
+# ## 6. Low latency
+#
+# Both of the paper's systems aim at 20 ms for everybody. The first L of L4S is what DualPI2's second queue is for: how
+# long did the packets of each kind wait?
+
+# %%
+waits = pd.DataFrame([row for o in three for row in o.phases])
+figures.delay_figure(waits)
+
+# %% [markdown]
+# RFC 9332 hopes for about a millisecond. And a real kernel? These are captures of both sides of Linux's own DualPI2
+# with CUBIC and DCTCP. Their link has 6 Mbit/s: one packet takes 2 ms to be sent, so most of DCTCP's packets wait for
+# one other. (`cct experiment l4s --testbed` runs the kernel at the paper's 120 Mbit/s.)
+
+# %%
+real = cct.load_run("../traces/testbed/aqm-dualpi2-l4s")
+delay = cct.queue_delay(real.ingress, real.egress)
+delay = delay[(delay.direction == 0) & (delay.payload_bytes > 0)].merge(real.flows[["flow_id", "cca"]])
+delay_ms = delay.assign(delay_ms=delay.delay_ns.astype(float) / 1e6).groupby("cca").delay_ms
+delay_ms.describe(percentiles=[0.5, 0.99])[["count", "50%", "99%"]].round(2)
+
+# %% [markdown]
+# ## 7. Who is taken for scalable?
+#
+# RFC 9331 says: who sets ECT(1). Published switch programs look at a bit of the DSCP, or at any ECN codepoint.
+# **Predict** what happens to each of these pairs in PI2's queue; the numbers are the second sender's share, in percent.
+
+# %%
+found = l4s.outcomes(
+    [
+        l4s.Case(
+            "I", "PI2", phase_s=5 if FAST else 30, classic=classic, scalable=scalable,
+            aqm={"identifier": identifier}, about={"senders": senders, "identifier": identifier},
+        )
+        for senders, (classic, scalable) in l4s.SENDERS.items()
+        for identifier in ("ect1", "dscp", "any_ect")
+    ],
+    workers=1,
+)  # fmt: skip
+told = l4s.identified_shares(found)
+(100 * told.pivot_table(index="senders", columns="identifier", values="second_share", sort=False)).round(0)
+
+# %% [markdown]
+# An identifier is a promise about behaviour. DCTCP promises nothing by ECT(0), which a Cubic sender with ECN sets as
+# well; and a DSCP is rewritten at every second border. Either mistake costs one side nearly all it had.
+#
+# ## 8. On MAWI
+#
+# Is there L4S traffic on a backbone? A look at the ECN field is what the paper's measure can say about a trace.
+
+# %%
+path, what = cct.find_trace()
+print(what)
+day = next(cct.iter_capture(path, packets=200_000 if FAST else 2_000_000))
+packets = day.packets
+names = {0: "not ECT", 2: "ECT(0)", 1: "ECT(1): L4S", 3: "CE: marked on the way"}
+ecn = packets.groupby("ecn").wire_bytes.agg(["size", "sum"]).rename(index=names)
+(ecn / ecn.sum() * 100).rename(columns={"size": "packets, %", "sum": "bytes, %"}).round(3)
+
+# %%
+syn = packets[(packets.tcp_flags & 0x12) == 0x02]  # SYN without ACK
+answer = packets[(packets.tcp_flags & 0x12) == 0x12]
+asks = ((syn.tcp_flags & 0xC0) == 0xC0).mean()  # ECE and CWR
+agrees = ((answer.tcp_flags & 0xC0) == 0x40).mean()  # ECE alone
+by_bit = ((packets.dscp & 1) == 1).mean()
+print(f"{asks:.1%} of {len(syn)} SYNs ask for ECN, {agrees:.1%} of {len(answer)} answers agree to it;")
+print(
+    f"a switch that looks at the lowest bit of the DSCP, say, would take {by_bit:.2%} of the packets for scalable."
+)
+
+# %% [markdown]
+# Now the trace's long flows run again through the paper's queues, every second one as Prague; and once more with the
+# roles exchanged, so that each transfer has been both and can be compared with itself. The link has a third of what the
+# trace's busiest second carried, so that there is something to queue.
+
+# %%
+import dataclasses
+import itertools
+
+replay = cct.scenario_from_capture(day, min_bytes=300_000, default_rtt_ms=50)
+rate_mbps = replay.bottleneck.rate_mbps / 3
+replay = replay.replace(
+    {"bottleneck.rate_mbps": rate_mbps, "bottleneck.buffer_bytes": round(rate_mbps * 125 * 250)}
+)
+print(
+    f"{len(replay.flows)} transfers, {sum(f.bytes for f in replay.flows) / 1e6:.0f} MB, {rate_mbps:.1f} Mbit/s"
+)
+
+
+def replayed(system: str) -> dict[str, object]:
+    """Each transfer as Cubic and as Prague, among others of both kinds."""
+    took = {"cubic": [], "prague": []}
+    for order in (("cubic", "prague"), ("prague", "cubic")):
+        ccas = itertools.islice(itertools.cycle(order), len(replay.flows))
+        flows = [dataclasses.replace(f, cca=cca, ecn=None) for f, cca in zip(replay.flows, ccas, strict=True)]
+        run = cct.simulate(l4s.through(dataclasses.replace(replay, flows=flows), system), record=False)
+        for name, part in run.flows.groupby("cca"):
+            took[name].append(part)
+    cubic, prague = (pd.concat(took[name]).sort_index() for name in ("cubic", "prague"))
+    return {
+        "system": system,
+        "Prague's time over Cubic's, median": (prague.completion_s / cubic.completion_s).median(),
+        "Cubic: RTT above its base, ms": (cubic.mean_rtt_ms - cubic.base_rtt_ms).mean(),
+        "Prague: the same": (prague.mean_rtt_ms - prague.base_rtt_ms).mean(),
+        "completed, %": 100 * pd.concat([cubic, prague]).completion_s.notna().mean(),
+    }
+
+
+pd.DataFrame([replayed(system) for system in l4s.SYSTEMS]).set_index("system").round(2)
+
+# %% [markdown]
+# Short transfers never see the even shares of section 1. They are in slow start, which for Prague ends with the first
+# mark, and in a queue that others have filled that comes early. What DualPI2 gives Prague instead is the RTT.
+#
+# ## Exercises
+#
+# **1.** The paper suspects that PI2 is uneven because it marks too little at first. Section 4 says: because p' swings.
+# Test it: in configuration I, let the controller be ten times slower (`aqm={"alpha": ..., "beta": ...}`). What becomes
+# of Prague's share in phase 2, and what of the delay?
+
+# %% tags=["solution"]
+slow = measured("PI2", aqm={"alpha": 0.03125, "beta": 0.3125})
+columns = ["phase", "scalable_share", "probability_swing", "scalable_p99_ms"]
+gains = {"paper's gains": waits[waits.system == "PI2"], "a tenth": pd.DataFrame(slow[0].phases)}
+pd.concat({name: table[columns].set_index("phase") for name, table in gains.items()}).round(2)
+
+# %% [markdown] tags=["solution"]
+# The shares come closer, since p' swings less, and nothing marks more than before. It is paid for with delay: the slow
+# controller is late when flows join.
+
+# %% [markdown]
+# **2.** What happens to Cubic if the programmer forgets to square (`IRed(square=False)`, as in the published program),
+# in one queue and in two?
+
+# %% tags=["solution"]
+forgot = measured("iRED, one queue", "iRED", aqm={"square": False})
+l4s.table_3(forgot).set_index("system")[["by_phase", "whole_run"]].round(1)
+
+# %% [markdown] tags=["solution"]
+# In one queue Cubic nearly starves. In two queues nobody notices the mistake: the scheduler hides what the coupling
+# does.
+
+# %% [markdown]
+# **3.** Put DCTCP in Prague's place in PI2's queue: `scalable={"cca": "dctcp", "ecn": "l4s"}`. Who gets more now, and
+# which of Prague's differences (`help(cct.cca.Prague)`) may be the reason?
+
+# %% tags=["solution"]
+l4s.table_3(measured("PI2", scalable={"cca": "dctcp", "ecn": "l4s"})).by_phase.round(1)
+
+# %% [markdown] tags=["solution"]
+# DCTCP takes more with few flows. Prague does not grow for packets that were marked, spreads its packets over the round
+# trip (so that less of a burst is marked), and slows its growth down where the RTT is below 25 ms. The last has no
+# part in it here, for 20 ms of queue and 10 ms of path are more than 25 (try
+# `scalable={"cca": {"name": "prague", "virtual_rtt_ms": 0}}`).
+
+# %% [markdown]
+# **4.** How long may the control plane take (`control_plane_ms`) before PI2 gets worse? Use configuration II.
+
+# %% tags=["solution"]
+pd.DataFrame(
+    {
+        late: measured("PI2", configuration="II", aqm={"control_plane_ms": late})[0].differences()
+        for late in (0, 15, 60, 200)
+    }
+).T.rename_axis("control plane, ms").round(1)
+
+# %% [markdown]
+# ## Questions
+#
+# - A scheduler that serves two queues in turn is fair to classes. Who would have a reason to open connections in the
+#   emptier class, and how would one notice?
+# - Why does DualPI2 not serve its two queues in turn with equal weights, although the paper's measure would be perfect?
+# - iRED drops the *next* classic packet, not the one that found the queue long. Whose packet is that likely to be?
+# - The paper gives Table 3 without a formula. What would you have to print for others to be able to check it?

@@ -1,0 +1,281 @@
+"""The L4S paper's experiment: its load, what its watched queues note, the shapes the paper reports, and the command."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import cctoolkit as cct
+from cctoolkit.cli import app
+from cctoolkit.errors import ParameterError, TestbedUnavailableError
+from cctoolkit.experiments import _l4s_kernel, experiment, l4s
+from cctoolkit.papers import paper_numbers
+from cctoolkit.scenario import read_sweep
+from cctoolkit.sim.simulation import Simulation
+
+LAUNCH = Path(__file__).parents[1] / "hardware" / "launch" / "l4s-ired-pi2"
+
+
+@cache
+def measured(system: str, pairs: tuple[tuple[int, int], ...] = l4s.PAIRS, **changes: float) -> l4s.Outcome:
+    return l4s.Case("I", system, phase_s=15.0, pairs=pairs, aqm=changes).run()
+
+
+# ---- what is run -----------------------------------------------------------------------------------------------------
+
+
+def test_configurations_are_the_papers() -> None:
+    table = paper_numbers("l4s-ired-pi2", "Table 1")
+    for name, (rate_mbps, rtt_ms) in l4s.CONFIGURATIONS.items():
+        part = table[table.setting == f"configuration {name}"].set_index("quantity").paper.astype(float)
+        assert part.to_dict() == {"bandwidth_mbps": rate_mbps, "rtt_ms": rtt_ms, "mtu_bytes": 1500}
+    load = paper_numbers("l4s-ired-pi2", "Table 2")
+    for number, (classic, scalable) in enumerate(l4s.PAIRS, 1):
+        part = load[load.setting == f"phase {number}"].set_index("quantity").paper.astype(int)
+        assert (part.cubic_flows, part.prague_flows) == (classic, scalable)
+
+
+@pytest.mark.parametrize("configuration", l4s.CONFIGURATIONS)
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_scenario_files_have_the_same(configuration: str, number: int) -> None:
+    """``hardware/launch`` and the experiment say the same of PI2 and iRED; files have no second queue and no delay."""
+    given = read_sweep(LAUNCH / f"{configuration}-sim.toml")[number][1]
+    ours = l4s.Case(configuration, ("PI2", "iRED, one queue")[number], spread_s=0.0).scenario()
+    mine, theirs = ours.bottleneck.aqm.parameters(), given.bottleneck.aqm.parameters()
+    assert {name: mine[name] for name in theirs} == theirs
+    assert (ours.duration_s, ours.bottleneck.rate_mbps, ours.bottleneck.buffer_bytes) == (
+        given.duration_s,
+        given.bottleneck.rate_mbps,
+        given.bottleneck.buffer_bytes,
+    )
+
+    def load(scenario: cct.Scenario) -> list[cct.Flow]:
+        flows = [dataclasses.replace(f, name="", aggregate=0) for f in scenario.flow_list()]
+        return sorted(flows, key=lambda f: (f.start_s, f.cca_name))
+
+    assert load(ours) == load(given)
+
+
+def test_flows_join_in_phases() -> None:
+    case = l4s.Case("I", "PI2", seed=3, phase_s=10.0)
+    flows = pd.DataFrame([{"name": f.name, "start_s": f.start_s} for f in case.scenario().flow_list()])
+    for phase, (classic, scalable) in enumerate(l4s.PAIRS):
+        there = flows[flows.start_s < 10 * (phase + 1)].name.value_counts()
+        assert (there.classic, there.scalable) == (classic, scalable)
+        assert (flows.start_s % 10 < 0.5).all()
+    assert case.scenario() != dataclasses.replace(case, seed=4).scenario()
+
+
+def test_two_queues_by_what_flows_are_taken_for() -> None:
+    for senders, identifier, queues in (
+        ("Cubic; Prague", "ect1", {"classic": 1, "scalable": 0}),
+        ("Cubic; DCTCP", "ect1", {"classic": 1, "scalable": 1}),
+        ("Cubic; DCTCP", "dscp", {"classic": 1, "scalable": 0}),
+        ("Cubic with ECN; Prague", "any_ect", {"classic": 0, "scalable": 0}),
+        ("Cubic; Prague whose DSCP was cleared", "dscp", {"classic": 1, "scalable": 1}),
+    ):
+        classic, scalable = l4s.SENDERS[senders]
+        case = l4s.Case("I", "iRED", classic=classic, scalable=scalable, aqm={"identifier": identifier})
+        assert {f.name: f.queue for f in case.scenario().flows} == queues
+
+
+# ---- what is measured ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("system", l4s.SYSTEMS)
+def test_watching_changes_nothing(system: str) -> None:
+    case = l4s.Case("I", system, phase_s=2.0)
+    plain = cct.simulate(case.scenario(), record=False)
+    watched = cct.simulate(case.scenario(watched=True), record=False)
+    pd.testing.assert_frame_equal(plain.flows, watched.flows)
+    pd.testing.assert_frame_equal(plain.queues, watched.queues)
+
+
+@pytest.mark.parametrize("system", l4s.SYSTEMS)
+def test_logs_agree_with_the_taps(system: str) -> None:
+    """Delays and drops as the queues note them, and as two captures around the link show them."""
+    case = l4s.Case("I", system, phase_s=2.0, pairs=((3, 3),))
+    sim = Simulation(case.scenario(watched=True), record=True)
+    sim.run()
+    run, states = sim.result(), l4s._states(sim)
+    delays = sum(s["delays"] for s in states)
+    packets = cct.queue_delay(run.ingress, run.egress)
+    key = ["ts_ns", "flow_id", "direction"]  # links of 25 Gbit/s: no two packets of a flow at once
+    sent = run.ingress.packets
+    sent = sent[sent.direction == 0][[*key, "ecn"]]
+    packets = packets[packets.direction == 0].merge(sent, on=key, validate="1:1")
+    sending_ms = packets.wire_bytes.astype(float) * 8e-3 / 120
+    delay_ms = packets.delay_ns.astype("Float64") / 1e6 - sending_ms
+    for row, is_scalable in ((0, True), (1, False)):
+        seen = delay_ms[(packets.ecn % 2 == 1) == is_scalable].dropna().to_numpy(float)
+        assert abs(int(delays[row].sum()) - len(seen)) <= 1  # one may be on the link at the end
+        noted_ms = float((delays[row] * (np.arange(delays.shape[1]) + 0.5)).sum() / delays[row].sum() * 0.01)
+        assert noted_ms == pytest.approx(seen.mean(), abs=0.006)
+    drops = run.drops[run.drops.why != "full"]
+    assert sum(int(s["noted"]) for s in states) == len(drops)
+    if l4s.SYSTEMS[system].aqm != "ired":  # dropped as they leave: noted is how long they had waited
+        waited_ns = np.sort(np.concatenate([s["drop_ns"][: int(s["noted"])] for s in states]))
+        came_ns = run.ingress.packets.ts_ns.to_numpy()[drops.packet]
+        assert waited_ns == pytest.approx(np.sort(drops.ts_ns.to_numpy() - came_ns), abs=130_000)
+    else:  # the flag waits for the next classic packet, at least as long as the notification takes
+        assert min(s["drop_ns"][: int(s["noted"])].min() for s in states if s["noted"]) >= 1000
+
+
+def test_rates_are_what_arrived() -> None:
+    o = measured("PI2")
+    assert o.rates.index.to_numpy() == pytest.approx(np.arange(1, 61))
+    flows = cct.simulate(o.case.scenario(), record=False).flows.groupby("name").received_bytes.sum()
+    assert o.rates.sum().to_dict() == pytest.approx((flows * 8e-6).to_dict())
+    assert [row["pairs"] for row in o.phases] == ["1-1", "2-2", "10-10", "25-25"]
+    mean = o.rates[(o.rates.index > 15) & (o.rates.index <= 30)].mean()
+    assert o.phases[1]["scalable_mbps"] == pytest.approx(mean.scalable)
+
+
+def test_three_readings_of_table_3() -> None:
+    """Cubic has 3 of 4 in one phase and 1 of 4 in the other: even on the whole, 50 % apart by phase."""
+    o = measured("PI2")
+    rates = pd.DataFrame({"classic": [30.0, 30.0, 10.0, 10.0], "scalable": [10.0, 10.0, 30.0, 30.0]})
+    rows = [{"classic_mbps": 30.0, "scalable_mbps": 10.0}, {"classic_mbps": 10.0, "scalable_mbps": 30.0}]
+    made = dataclasses.replace(o, rates=rates, phases=rows)
+    assert made.differences() == pytest.approx({"by_phase": 50.0, "whole_run": 0.0, "each_second": 50.0})
+    table = l4s.table_3([o, measured("DualPI2")])
+    assert table.paper[0] == 17.06 and np.isnan(table.paper[1])
+
+
+# ---- shapes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_ired_is_more_even_than_pi2_and_it_is_the_queues() -> None:
+    apart = {name: measured(name).differences()["by_phase"] for name in l4s.SYSTEMS}
+    assert apart["iRED"] < 2 and apart["PI2, two queues"] < 2
+    assert apart["PI2"] > 3 * apart["iRED"]
+    assert apart["iRED, one queue"] > 3 * apart["iRED"]
+    share = [row["scalable_share"] for row in measured("PI2").phases]
+    assert share[1] > 0.53 and abs(share[2] - 0.5) < 0.06  # uneven with two pairs, better with ten
+
+
+@pytest.mark.slow
+def test_queues_in_turn_are_fair_to_classes_coupling_to_flows() -> None:
+    def each(system: str) -> float:
+        last = measured(system, ((1, 9),)).phases[-1]
+        return float(last["scalable_mbps"] / 9 / last["classic_mbps"])
+
+    assert each("iRED") == pytest.approx(1 / 9, rel=0.1)
+    assert 0.4 < each("PI2") < 2.5
+    assert 0.4 < each("DualPI2") < 2.5
+
+
+@pytest.mark.slow
+def test_dualpi2_keeps_l4s_packets_under_two_milliseconds() -> None:
+    assert max(row["scalable_p99_ms"] for row in measured("DualPI2").phases) < 2
+    assert min(row["scalable_p50_ms"] for row in measured("PI2").phases[1:]) > 10
+
+
+@pytest.mark.slow
+def test_drop_delay_is_shorter_under_ired_but_not_what_a_receiver_sees() -> None:
+    table = l4s.drop_delays([measured("iRED"), measured("PI2")])
+    median = table.set_index(["system", "measure"]).median_ms
+    assert median["iRED", "recirculation"] == pytest.approx(0.001)
+    assert median["iRED", "until the drop"] < 1
+    assert median["PI2", "until the drop"] == pytest.approx(20, abs=3)
+    assert median["iRED", "until the gap leaves"] > median["PI2", "until the drop"]
+
+
+@pytest.mark.slow
+def test_a_steady_probability_is_fairer() -> None:
+    """The cause of PI2's unevenness with few flows: gains of a tenth swing less, and Prague's lead shrinks."""
+    steady = measured("PI2", alpha=0.03125, beta=0.3125).phases[1]
+    swinging = measured("PI2").phases[1]
+    assert steady["probability_swing"] < swinging["probability_swing"]
+    assert steady["scalable_share"] < swinging["scalable_share"]
+
+
+@pytest.mark.slow
+def test_a_wrong_identifier_starves() -> None:
+    def share(senders: str, identifier: str) -> float:
+        classic, scalable = l4s.SENDERS[senders]
+        case = l4s.Case("I", "PI2", phase_s=15.0, pairs=((2, 2),), classic=classic, scalable=scalable,
+                        aqm={"identifier": identifier})  # fmt: skip
+        return float(case.run().phases[0]["scalable_share"])
+
+    right = share("Cubic; Prague", "dscp")
+    assert share("Cubic; Prague whose DSCP was cleared", "dscp") > 0.7 > right
+    assert share("Cubic with ECN; Prague", "any_ect") > 0.7
+    assert share("Cubic; DCTCP", "ect1") > 0.7
+
+
+# ---- the whole, and errors -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything the command writes, with phases so short that only the plumbing can be told from it."""
+    monkeypatch.setitem(sys.modules, "kaleido", None)  # no images: a browser for each takes long
+    whole = l4s.Settings
+    monkeypatch.setattr(l4s, "Settings", lambda *given: dataclasses.replace(whole(*given), phase_s=2.0))
+    causes = {name: l4s.CAUSES[name] for name in ("PI2 as above", "iRED, one queue")}
+    monkeypatch.setattr(l4s, "CAUSES", causes)
+    monkeypatch.setattr(l4s, "SENDERS", dict(list(l4s.SENDERS.items())[:2]))
+    folder = experiment("l4s")(tmp_path / "out", configuration=["I"], seeds=2, workers=1)
+    third = pq.read_table(folder / "table3.parquet").to_pandas()
+    assert sorted(third.system.unique()) == sorted(l4s.SYSTEMS) and len(third) == 2 * len(l4s.SYSTEMS)
+    goodput = pq.read_table(folder / "goodput.parquet").to_pandas()
+    assert goodput.groupby(["system", "seed"]).size().eq(8).all()
+    assert set(pq.read_table(folder / "causes.parquet").to_pandas().changed) == set(causes)
+    assert len(pq.read_table(folder / "identification.parquet").to_pandas()) == 2 * 2 * 3 * 2
+    assert len(pq.read_table(folder / "uneven.parquet").to_pandas()) == 2 * 5 * 2
+    assert {p.name for p in folder.iterdir()} >= {
+        "figure5.html",
+        "figure7.html",
+        "table3.html",
+        "causes.html",
+    }
+    text = (folder / "summary.md").read_text()
+    assert "| I | PI2 | 17.1 |" in text and "under DualPI2 99 % of the L4S packets" in text
+    assert "DualPI2 in the Linux kernel" not in text
+
+
+def test_errors_say_what_is_wrong(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="configuration: 'V' is none of I, II, III, IV"):
+        experiment("l4s")(tmp_path / "x", configuration=["V"])
+    with pytest.raises(ParameterError, match="system: 'RED' is none of iRED, PI2"):
+        l4s.Case("I", "RED").scenario()
+    with pytest.raises(ParameterError, match=r"phase_s: 0\.5 has to be a whole number"):
+        l4s.Settings(phase_s=0.5)
+
+
+def test_testbed_without_a_kernel_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CCTOOLKIT_UML_KERNEL", str(tmp_path / "none"))
+    with pytest.raises(TestbedUnavailableError):
+        experiment("l4s")(tmp_path / "x", testbed=True)
+    assert not (tmp_path / "x").exists()
+
+
+def test_on_the_command_line(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["experiment", "l4s", "--help"])
+    assert result.exit_code == 0 and "--full" in result.output and "--testbed" in result.output
+    result = CliRunner().invoke(
+        app, ["experiment", "l4s", "-o", str(tmp_path / "x"), "--configuration", "VI"]
+    )
+    assert result.exit_code == 1
+    assert "Traceback" not in result.output and not (tmp_path / "x").exists()
+
+
+def test_taps_of_both_sides_are_measured_alike() -> None:
+    """The kernel's and the simulator's captures go through one function: here those of the simulator."""
+    scenario = dataclasses.replace(_l4s_kernel._scenario("I", 1, 2.0), duration_s=4.0)
+    found = pd.DataFrame(_l4s_kernel.measure(cct.simulate(scenario), 2.0, stamps_last_byte=True))
+    assert sorted(found.phase.unique()) == [1, 2]
+    second = found[found.phase == 2].set_index("quantity").value
+    assert second.utilisation == pytest.approx(1, abs=0.05)
+    assert 0 < second["scalable p50, ms"] < second["scalable p99, ms"] < 2 < second["classic p50, ms"]
+    assert 0 < second["scalable share"] < 1
