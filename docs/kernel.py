@@ -4,6 +4,7 @@ A plotly figure becomes a piece of HTML (plotly.js comes with the page, once). O
 controls as they stand, and what they show.
 """
 
+import re
 from html import escape
 from typing import Any
 
@@ -13,6 +14,10 @@ import plotly.io as pio
 from IPython.core.getipython import get_ipython
 from IPython.utils.capture import capture_output
 from plotly.io.base_renderers import HtmlRenderer
+
+
+#: What clears a line on a terminal.
+CONTROL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\r")
 
 
 def figure_html(figure: go.Figure) -> str:
@@ -33,7 +38,8 @@ class Captured:
 
     def exit(self: ipywidgets.Output, *exception: Any) -> None:
         self._capture.__exit__(*exception)
-        texts = [{"text/plain": text} for text in (self._captured.stdout, self._captured.stderr) if text]
+        streams = (CONTROL.sub("", text) for text in (self._captured.stdout, self._captured.stderr))
+        texts = [{"text/plain": text} for text in streams if text.strip()]
         shown = [output.data for output in self._captured.outputs]
         self.outputs = tuple(
             {"output_type": "display_data", "data": data, "metadata": {}} for data in texts + shown
@@ -84,6 +90,7 @@ pio.renderers["book"] = BookRenderer()
 pio.renderers.default = "book"
 ipywidgets.Widget.open = lambda self: None  # nobody listens; else the page would carry every widget's state
 ipywidgets.Output.__enter__, ipywidgets.Output.__exit__ = Captured.enter, Captured.exit
+ipywidgets.Widget._repr_mimebundle_ = lambda widget, **_: {"text/html": still(widget)}
 get_ipython().display_formatter.mimebundle_formatter.for_type(
-    ipywidgets.Widget, lambda widget, **_: {"text/html": still(widget)}
+    go.FigureWidget, ipywidgets.Widget._repr_mimebundle_
 )

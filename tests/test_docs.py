@@ -1,0 +1,188 @@
+"""The documentation: what it prints can be typed, and the book builds without a warning."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import runpy
+import shlex
+import shutil
+import subprocess
+import sys
+import warnings
+import zlib
+from pathlib import Path
+
+import pytest
+from documents import ROOT, blocks, code, commands
+
+import cctoolkit as cct
+from cctoolkit import cli
+
+GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "docs" / "testbed.md",
+    ROOT / "docs" / "separation.md",
+    ROOT / "docs" / "index.md",
+    *GUIDES,
+]
+documents = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.stem)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder where the documents' paths lead to files: the repository's, and captures by names that stand for yours."""
+    for name in ("traces", "hardware", "notebooks"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    for name, trace in {
+        "trace.pcap.gz": "cubic-bbr.ingress",
+        "in.pcap.gz": "cubic-bbr.ingress",
+        "out.pcap.gz": "cubic-bbr.egress",
+        "day.pcap.gz": "mixed.ingress",
+        "202402151400.pcap.gz": "mixed.ingress",
+    }.items():
+        shutil.copy(ROOT / "traces" / f"{trace}.pcap.gz", tmp_path / name)
+    (scenario,) = code(ROOT / "docs" / "simulator.md", "toml")
+    (tmp_path / "shared.toml").write_text(scenario.partition("[sweep]")[0], encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.slow
+@documents
+def test_python_runs_in_order(document: Path, checkout: Path) -> None:
+    script = checkout / "document.py"
+    script.write_text("\n".join(code(document, "python")), encoding="utf-8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DeprecationWarning)
+        names = runpy.run_path(str(script))
+    assert "cct" in names or not script.read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@documents
+def test_commands_run(
+    document: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for command in commands(document):
+        program, *arguments = shlex.split(command)
+        if program == "cct":
+            monkeypatch.setattr(sys, "argv", ["cct", *arguments])
+            with pytest.raises(SystemExit) as ended:
+                cli.main()
+                sys.exit(0)
+            assert not ended.value.code, f"{command}: {capfd.readouterr().err}"
+        elif program == "python":
+            subprocess.run([sys.executable, *arguments], check=True)
+        else:
+            assert program == "make", f"{document.name}: who tests {command!r}?"
+            targets = re.findall(r"^(\w+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+            assert set(arguments) <= set(targets)
+
+
+def test_documents_have_what_is_tested() -> None:
+    assert {path.stem for path in GUIDES} == {"analyst", "educator", "researcher"}
+    for document in (ROOT / "README.md", *GUIDES):
+        assert code(document, "python"), document.name
+        assert commands(document), document.name
+    for document in ROOT.glob("docs/**/*.md"):
+        unknown = {block.language for block in blocks(document)} - {"python", "console", "toml", "toctree"}
+        assert not unknown, f"{document.name}: {unknown}"
+
+
+@pytest.mark.parametrize(
+    "document", [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/**/README.md")], ids=str
+)
+def test_links_lead_to_files(document: Path) -> None:
+    if {".venv", "build", "node_modules"} & set(document.parts):
+        pytest.skip("not ours")
+    for target in re.findall(r"\]\(([^)#\s]+)", document.read_text(encoding="utf-8")):
+        if not re.match(r"[a-z]+:", target):
+            generated = "generated" in target  # by the book's build
+            assert generated or (document.parent / target).exists(), target
+
+
+def test_where_there_is_a_package_the_first_cell_does_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It uses IPython's commands only behind the question whether the package is there."""
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    spec = importlib.util.spec_from_file_location("notebooks_build", ROOT / "notebooks" / "build.py")
+    build = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(build)
+    sources = build.sources()
+    assert len(sources) > 2
+    for source in sources:
+        cells = build.notebook_of(source).cells
+        assert cells[0].cell_type == "markdown"
+        assert "install" in cells[1].metadata["tags"]
+        folder = source.parent.relative_to(ROOT).as_posix()
+        assert f'os.chdir("cctoolkit/{folder}")' in cells[1].source
+        text = TransformerManager().transform_cell(cells[1].source)
+        monkeypatch.chdir(tmp_path)
+        names: dict[str, object] = {}
+        exec(compile(text, "cell", "exec"), names)
+        assert Path.cwd() == tmp_path
+        assert "os" not in names
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The book, its notebooks without outputs; fails on any warning."""
+    for package in ("sphinx", "myst_nb", "sphinx_book_theme", "numpydoc", "sphinx_copybutton"):
+        pytest.importorskip(package, reason="the extra `docs` is not installed")
+    target = tmp_path_factory.mktemp("book")
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-c",
+        "docs",
+        "-b",
+        "dirhtml",
+        "-W",
+        "--keep-going",
+        "-q",
+        "-d",
+    ]
+    done = subprocess.run(
+        [*command, str(target / "doctrees"), ".", str(target / "html")],
+        cwd=ROOT,
+        env=os.environ | {"BOOK_NOTEBOOKS": "off"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return target / "html"
+
+
+def inventory(book: Path) -> set[str]:
+    """Names of Python objects that the book documents (the end of Sphinx's objects.inv is compressed lines)."""
+    lines = zlib.decompress((book / "objects.inv").read_bytes().split(b"\n", 4)[4]).decode().splitlines()
+    return {line.split()[0] for line in lines if " py:" in line}
+
+
+@pytest.mark.slow
+def test_the_book_builds_and_has_everything(book: Path) -> None:
+    documented = inventory(book)
+    public = {f"cctoolkit.{name}" for name in cct.__all__} - {"cctoolkit.capture"}  # a folder of modules
+    for module in ("aqm", "cca", "metrics", "plot", "errors"):
+        public |= {f"cctoolkit.{module}.{name}" for name in getattr(cct, module).__all__}
+    by_last_name = {name.rpartition(".")[2] for name in documented}
+    constants = {"DROP", "DROP_LATE", "MARK", "PASS"}
+    missing = {
+        name for name in public if name not in documented and name.rpartition(".")[2] not in by_last_name
+    }
+    assert {name.rpartition(".")[2] for name in missing} <= constants
+    pages = {path.relative_to(book).parent.as_posix() for path in book.rglob("index.html")}
+    for source in ROOT.glob("notebooks/**/[0-9]*.ipynb"):
+        if ".ipynb_checkpoints" not in source.parts:
+            assert source.relative_to(ROOT).with_suffix("").as_posix() in pages
+    reference = (book / "docs" / "api" / "generated" / "cct" / "index.html").read_text(encoding="utf-8")
+    for command in ("cct-info", "cct-testbed-run", "cct-experiment-sim-vs-kernel", "cct-synth-mawi"):
+        assert f'id="{command}"' in reference
