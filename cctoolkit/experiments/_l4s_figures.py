@@ -70,7 +70,7 @@ def goodput_figure(goodput: pd.DataFrame, phase_s: float, title: str) -> go.Figu
             )  # fmt: skip
             fig.add_scatter(
                 x=over.index, y=over["mean"], name=label, legendgroup=name, showlegend=i == 0,
-                line={"color": colour, "width": 1.6}, **at,
+                line={"color": colour, "width": 3.2 if name == "classic" else 1.4}, **at,  # both seen where they are one
             )  # fmt: skip
         for phase in range(1, int(part.end_s.max() / phase_s)):
             fig.add_vline(x=phase * phase_s, line={"color": GREY, "width": 1, "dash": "dot"}, **at)

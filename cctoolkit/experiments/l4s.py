@@ -90,14 +90,14 @@ def _aqm(system: System, options: Mapping[str, Any], watched: bool) -> Aqm:
     from ..aqm import DualPi2, IRed, TofinoPi2
     from ._l4s_queues import WatchedDualPi2, WatchedIRed, WatchedPi2
 
-    given: dict[str, Any] = {
+    papers: dict[str, dict[str, Any]] = {
         "ired": {"min_ms": 20, "max_ms": 40, "weight": 0.5},
         "pi2": {"target_ms": 20, "update_ms": 15, "alpha": 0.3125, "beta": 3.125},
         "dualpi2": {"target_ms": 20},
-    }[system.aqm] | dict(options)
+    }
     plain: dict[str, type[Aqm]] = {"ired": IRed, "pi2": TofinoPi2, "dualpi2": DualPi2}
     seen: dict[str, type[Aqm]] = {"ired": WatchedIRed, "pi2": WatchedPi2, "dualpi2": WatchedDualPi2}
-    return (seen if watched else plain)[system.aqm](**given)
+    return (seen if watched else plain)[system.aqm](**(papers[system.aqm] | dict(options)))
 
 
 def _is_scalable(flow: Flow, identifier: str) -> bool:
@@ -201,7 +201,7 @@ class Case:
                 flows.append(Flow(**same | kinds[name]))
         made = Scenario(
             bottleneck=Bottleneck(rate_mbps=rate_mbps, buffer_bytes=round(rate_mbps * 125 * _BUFFER_MS)),
-            flows=flows,
+            flows=tuple(flows),
             duration_s=len(self.pairs) * self.phase_s,
             seed=self.seed,
             name=f"{self.configuration} {self.system}",
@@ -499,7 +499,8 @@ def table_3(found: Iterable[Outcome]) -> pd.DataFrame:
         ``configuration system seed``, :meth:`Outcome.differences`, and ``paper`` (NaN for what it did not try).
     """
     numbers = paper_numbers("l4s-ired-pi2", "Table 3")
-    published = {r.setting: float(r.paper) for r in numbers[numbers.section == "Table 3"].itertuples()}
+    numbers = numbers[numbers.section == "Table 3"]
+    published = dict(zip(numbers.setting, numbers.paper.astype(float), strict=True))
     return _frame(
         o.about
         | {"paper": published.get(f"configuration {o.case.configuration}, {o.case.system}", math.nan)}
