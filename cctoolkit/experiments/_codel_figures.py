@@ -153,9 +153,9 @@ def rtt_shares(table: pd.DataFrame) -> go.Figure:
 def queueing(table: pd.DataFrame) -> go.Figure:
     """CoDel and fq_codel: who waits how long, and who gets how much."""
     titles = ["mean delay in the queue, ms", "goodput, Mbit/s"]
-    fig = _panels(1, 2, titles, "One queue (CoDel) and queues by flow (fq_codel)", horizontal_spacing=0.08)
+    fig = _panels(2, 1, titles, "One queue (CoDel) and queues by flow (fq_codel)", shared_xaxes=True)
     labels = table.queues + np.where(table.target == "simulator", "", " (kernel)") + "<br>" + table.load
-    for col, (quantity, order) in enumerate(
+    for row, (quantity, order) in enumerate(
         (("delay_ms", ("call", "1 ms", "10 ms", "40 ms")), ("mbps", ("1 ms", "10 ms", "40 ms", "flood"))), 1
     ):
         for name in order:
@@ -164,9 +164,9 @@ def queueing(table: pd.DataFrame) -> go.Figure:
                 continue
             fig.add_bar(
                 x=labels, y=table[f"{name} {quantity}"], name=name, legendgroup=name,
-                showlegend=name in ("call", "flood") or col == 1, marker_color=COLOURS[rank], row=1, col=col,
+                showlegend=name in ("call", "flood") or row == 1, marker_color=COLOURS[rank], row=row, col=1,
             )  # fmt: skip
-    return fig.update_layout(barmode="group", height=480).update_xaxes(tickfont={"size": 11})
+    return fig.update_layout(barmode="group", height=620).update_xaxes(tickfont={"size": 11})
 
 
 def reentry(table: pd.DataFrame) -> go.Figure:

@@ -58,6 +58,8 @@ class AlwaysAfreshCoDel(CountingCoDel):
 
 @numba.njit(error_model="numpy")
 def _gap(p, count):
+    if count == 1:
+        return p.interval_ns  # a constant in all programs
     return math_unit_gap(p, count) if p.root == _MATH_UNIT else drop_gap(p, count)
 
 

@@ -62,19 +62,20 @@ class Settings:
     Parameters
     ----------
     seeds : int
-        Runs of each point.
+        Runs of each point; in the testbed half as many.
     full : bool
         Every Mbit/s of the UDP scan, 10 s each, and 60 s with different RTTs.
     testbed : Path, optional
         Run Linux's CoDel in the testbed too, and keep its runs in this folder.
-    kernel_seeds : int
-        Runs of each point there.
     """
 
     seeds: int = 20
     full: bool = False
     testbed: Path | None = None
-    kernel_seeds: int = 3
+
+    @property
+    def kernel_seeds(self) -> int:
+        return max(self.seeds // 2, 2)
 
     @property
     def udp_rates_mbps(self) -> Sequence[float]:
@@ -234,15 +235,39 @@ def measured(run: Run) -> dict[str, float]:
     Returns
     -------
     dict
-        ``packets`` that came, ``loss_percent`` of them, ``mean_delay_ms``, ``max_delay_ms``, ``utilisation`` and
-        ``jain_index``.
+        ``packets`` that came, ``loss_percent`` of them, ``mean_delay_ms``, ``later_delay_ms`` (mean from 1 s on, so
+        without the first burst), ``max_delay_ms``, ``utilisation`` and ``jain_index``.
     """
     found = run.summary()
     return {
         "packets": float(run.queues.arrived_packets.sum()),
         "loss_percent": 100 * found["drop_share"],
-        **{name: found[name] for name in ("mean_delay_ms", "max_delay_ms", "utilisation", "jain_index")},
+        "mean_delay_ms": found["mean_delay_ms"],
+        "later_delay_ms": _later_delay_ms(run),
+        **{name: found[name] for name in ("max_delay_ms", "utilisation", "jain_index")},
     }
+
+
+def _later_delay_ms(run: Run, after_s: float = 1.0) -> float:
+    """By the taps, or by the queues' counters where nothing was recorded."""
+    if run.ingress is not None and run.egress is not None:
+        delays = packet_delays(run)
+        return float(delays[delays.time_s >= after_s].delay_ms.mean())
+    if not len(run.queue_series):
+        return float("nan")
+    sums = run.queue_series.groupby("ts_ns")[["delay_sum_ns", "sent_packets"]].sum()
+    later = sums[sums.index >= run.start_ns + after_s * 1e9]
+    change = later.iloc[-1] - later.iloc[0]
+    return float(change.delay_sum_ns / change.sent_packets / 1e6) if change.sent_packets > 0 else float("nan")
+
+
+def standing(run: Run) -> dict[str, float]:
+    """:func:`measured` of UDP on real Linux, with the mean delay from how much was queued (Little's law).
+
+    Packets of UDP have no numbers, so two taps do not tell who waited how long once some are lost.
+    """
+    queued_ms = run.queue_series.bytes * 8e-3 / RATE_MBPS
+    return measured(run) | {"mean_delay_ms": float(queued_ms.mean()), "max_delay_ms": float(queued_ms.max())}
 
 
 def by_flow(run: Run) -> dict[str, float]:
@@ -310,7 +335,7 @@ def simulated(
 
     bar = tqdm(list(cases), unit="run", leave=False, disable=not sys.stderr.isatty())
     return pd.DataFrame(
-        [about | dict(measure(simulate(made, record=record, sample_s=None))) for about, made in bar]
+        [about | dict(measure(simulate(made, record=record, sample_s=1.0))) for about, made in bar]
     )
 
 
@@ -455,7 +480,7 @@ def table_1(settings: Settings) -> Part:
     shown = means[
         [
             "flows", "target", "packets", "loss_percent", "loss_percent_std", "paper_loss_percent", "mean_delay_ms",
-            "mean_delay_ms_std", "paper_delay_ms",
+            "mean_delay_ms_std", "later_delay_ms", "paper_delay_ms",
         ]
     ]  # fmt: skip
     text = [
@@ -469,6 +494,10 @@ def table_1(settings: Settings) -> Part:
         "(see the NPU's losses for what these do). The ASIC's losses are not those of Listing 2 but of "
         "the program the authors published, whose clock wraps (see there). The NPU's are not met; what "
         "was tried stands under that heading.",
+        "`later_delay_ms` leaves the first second out. Of 4 s with three flows it is a large part: the "
+        "first burst goes to 20 ms and its drops take half a second. How high it goes depends on slow "
+        "start, where real Linux (`--testbed`) has a tenth more than the simulator; that is more than "
+        "lies between Linux and the ASIC over the whole run.",
     ]
     return Part({"table1": means, "table1_runs": runs}, {"table1": loss_and_latency(means)}, text)
 
@@ -493,7 +522,7 @@ def figure_7(settings: Settings) -> Part:
     table = pd.concat(
         [
             simulated([*cases(names, "cbr"), *cases(("Linux",), "poisson")]),
-            in_kernel(settings, cases(("Linux",), "cbr")),
+            in_kernel(settings, cases(("Linux",), "cbr"), standing),
         ],
         ignore_index=True,
     )
@@ -969,15 +998,19 @@ def shapes(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
                 loss == sorted(loss) and loss[0] < loss[-1],
             )
         runs = tables["table1_runs"].query("flows == 3").pivot_table(
-            index="seed", columns="target", values="mean_delay_ms"
+            index="seed", columns="target", values=["mean_delay_ms", "later_delay_ms"]
         )  # fmt: skip
-        more = runs["P4-ASIC"] - runs["Linux"]
-        error = more.std(ddof=1) / len(more) ** 0.5
-        add(
-            "ASIC above Linux at 3 flows",
-            f"{more.mean():+.2f} ± {error:.2f} ms (mean and standard error over seeds)",
-            more.mean() > 2 * error,
-        )
+        for quantity, when in (("mean_delay_ms", ""), ("later_delay_ms", " after the first second")):
+            for name in ("Linux", KERNEL):
+                if name not in runs[quantity]:
+                    continue
+                more = (runs[quantity]["P4-ASIC"] - runs[quantity][name]).dropna()
+                error = more.std(ddof=1) / len(more) ** 0.5
+                add(
+                    f"3 flows: ASIC above {name}{when}",
+                    f"{more.mean():+.2f} ± {error:.2f} ms (mean and standard error over {len(more)} seeds)",
+                    more.mean() > 2 * error,
+                )
     if "figure7" in tables:
         table = tables["figure7"].query("arrivals == 'cbr'")
         for name, mine in table.groupby("target", sort=False):
@@ -1045,9 +1078,7 @@ def run(
 
         options["testbed"] = f"Linux {find_kernel().version}"
     folder = Folder(output, "codel", options)
-    settings = Settings(
-        seeds, full, folder.path / "kernel" if testbed else None, kernel_seeds=10 if full else 3
-    )
+    settings = Settings(seeds, full, folder.path / "kernel" if testbed else None)
     tables: dict[str, pd.DataFrame] = {}
     blocks: list[str] = []
     for name in chosen:
