@@ -327,6 +327,45 @@ def test_00_start_in_jupyterlab(copy: Path, tmp_path: Path) -> None:
         assert page.execute_script(BROKEN) == []
 
 
+SLIDER = """
+const box = document.querySelector('.widget-interact');
+const plot = box?.querySelector('.js-plotly-plot');
+if (!plot?._fullData?.length) return null;
+// what is drawn; in plot.data it is still packed
+const delay = Array.from(plot._fullData[0].y).filter(Number.isFinite);
+const at = box.querySelector('.widget-readout').textContent;
+return {at: at, longest: Math.max(...delay), title: plot.layout.title.text};
+"""
+HANDLE = "return document.querySelector('.widget-interact .noUi-handle')"
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_the_slider_of_a_lesson_in_jupyterlab(copy: Path, tmp_path: Path) -> None:
+    """Lesson 1: a larger buffer, moved there on the keyboard, makes the queue in the figure longer."""
+    from selenium.webdriver.common.keys import Keys
+
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    with chromium(scratch) as page, jupyter_lab(copy, scratch) as address:
+        page.get(address.format("lessons/01_bufferbloat.ipynb"))
+        wait_for(page, KERNEL, 120, "the notebook and its kernel")
+        page.execute_script("window.jupyterapp.commands.execute('runmenu:run-all')")
+        assert wait_for(page, IDLE, 240, "all cells to run") > 10
+        assert page.execute_script(BROKEN) == []
+        before = wait_for(page, SLIDER, 60, "the figure below the slider")
+        assert before["at"] == "200" and before["title"].startswith("200 packets")
+
+        handle = page.execute_script(HANDLE)
+        page.execute_script("arguments[0].scrollIntoView({block: 'center'})", handle)
+        handle.send_keys(Keys.ARROW_RIGHT)
+        changed = SLIDER.replace("return {", "return plot.layout.title.text.startsWith('500 packets') && {")
+        after = wait_for(page, changed, 60, "the figure of 500 packets")
+        assert after["at"] == "500"
+        assert after["longest"] > 2 * before["longest"]
+        assert page.execute_script(BROKEN) == []
+
+
 def drag_in(page: Any, area: Any) -> None:
     """Drag the mouse over the middle tenth of a plot."""
     from selenium.webdriver import ActionChains

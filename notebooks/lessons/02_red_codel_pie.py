@@ -127,9 +127,9 @@ from cctoolkit.plot.style import figure
 deaf = cct.Scenario(
     bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=5000, aqm="codel"),
     flows=[cct.Flow("udp", rate_mbps=11)],
-    duration_s=5,
+    duration_s=3,
 )
-gaps_ms = cct.simulate(deaf, record=True).drops.ts_ns.diff().dropna() / 1e6
+gaps_ms = cct.simulate(deaf, record=True).drops.ts_ns.diff().dropna().head(100) / 1e6
 n = pd.RangeIndex(1, len(gaps_ms) + 1)
 law = figure(
     "CoDel and UDP",
@@ -141,7 +141,8 @@ law.add_scatter(x=n, y=gaps_ms, mode="markers", name="measured")
 law.add_scatter(x=n, y=100 / n**0.5, mode="lines", name="100 ms / sqrt(n)")
 
 # %% [markdown]
-# The dots stand in rows because a packet can only be dropped when one is to be sent, every 1.2 ms.
+# The dots stand in rows because a packet can only be dropped when one is to be sent, every 1.2 ms. At last so much is
+# dropped that what is left fits into the link; then CoDel stops, and begins anew when a queue stands again.
 #
 # ## PIE, 2013: a controller
 #
@@ -153,7 +154,7 @@ law.add_scatter(x=n, y=100 / n**0.5, mode="lines", name="100 ms / sqrt(n)")
 #
 # so p rises while the delay is too long *or* is growing (RFC 8033, section 4.2; α = 0.125 Hz, β = 1.25 Hz). Packets
 # are dropped by chance with p as they come, which costs a router less than a decision at the exit. Cable modems
-# have it (DOCSIS 3.1).
+# have it (DOCSIS-PIE, RFC 8034).
 #
 # All three, on a link whose rate falls to a fifth after 7 seconds and comes back after 14, as radio does:
 
@@ -190,8 +191,8 @@ def crowd(flows: int):
 # %% [markdown]
 # With one flow RED and CoDel leave the link idle at times, PIE uses its 15 ms to keep it busy. With forty RED's
 # average climbs its slope, CoDel's drops come too slowly (its law was made for few flows), and PIE, which does not
-# care why there is a queue, finds its target again after a while. What is best depends on what one wants; but none
-# of the three on the right had to be told the rate.
+# care why there is a queue, finds its target again after a while. What is best depends on what one wants; but only
+# RED had to be told the rate.
 
 # %% [markdown]
 # ## Exercises
@@ -254,7 +255,7 @@ cct.plot.queue({f"{ms} ms": cct.simulate(office(cct.aqm.Pie(burst_ms=ms), second
 # - CoDel: the packet at the head shows the queue of now, the one at the tail will show it when it has waited. But
 #   the sooner the signal the better, too, and dropping at the entrance costs no memory bandwidth: this is why
 #   hardware likes PIE.
-# - No: one packet takes 12 ms. RFC 8289 (section 4.2 on) wants a target of no less than the time of one packet, and
+# - No: one packet takes 12 ms. RFC 8289 wants a target of no less than the time of one packet, and
 #   CoDel never drops when there is at most one more packet waiting.
 # - It treats packets alike, and whoever has more packets is asked more often; but what a flow gets depends on how it
 #   reacts, on its round-trip time above all. Sharing is the scheduler's job.

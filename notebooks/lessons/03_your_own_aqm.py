@@ -155,8 +155,8 @@ cct.plot.trade_off(results)
 #
 # ## Away
 #
-# All three races are 20 to 80 ms long. CoDel promises to work from 10 ms to a second without being told (RFC 8289,
-# section 1). So let both play away: one flow, 100 Mbit/s, and you choose the distance. Watch what is used of the link
+# All three races are 20 to 80 ms long. CoDel promises to work from 10 ms to a second without being told (RFC
+# 8289). So let both play away: one flow, 100 Mbit/s, and you choose the distance. Watch what is used of the link
 # as it gets longer.
 
 # %%

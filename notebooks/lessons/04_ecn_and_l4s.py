@@ -182,17 +182,25 @@ print(many.flows.groupby("name").goodput_mbps.mean().round(2).to_dict())
 print(many.queues.mean_delay_ms.round(2).tolist())
 
 # %% [markdown]
-# **2.** A cheat: a CUBIC flow that sets `ECT(1)` (`cct.Flow("cubic", rtt_ms=20, ecn="l4s")`) to get into the fast
-# queue, beside an honest one. Does it pay?
+# **2.** Two cheats that want to sit in the fast queue, each beside an honest CUBIC flow. One goes there with its
+# classic ways and takes every mark for a loss: `cct.Flow("cubic", rtt_ms=20, ecn="classic", queue=0)`. The other
+# sets `ECT(1)` and, in this simulator, does not listen to marks at all: `cct.Flow("cubic", rtt_ms=20, ecn="l4s")`.
+# For whom does it pay?
 
 # %% tags=["solution"]
-cheat = cct.Flow("cubic", rtt_ms=20, ecn="l4s", name="cheat")
-cct.plot.goodput(cct.simulate(link("dualpi2", cheat, cubic)))
+cheats = {
+    "takes marks for losses": cct.Flow("cubic", rtt_ms=20, ecn="classic", queue=0),
+    "does not listen": cct.Flow("cubic", rtt_ms=20, ecn="l4s"),
+}
+outcomes = {
+    name: cct.simulate(link("dualpi2", cheat, cubic)).flows.goodput_mbps for name, cheat in cheats.items()
+}
+pd.DataFrame(outcomes, index=[0, 1]).set_axis(["cheat", "honest"]).round(1)
 
 # %% [markdown] tags=["solution"]
-# Not with this one: it gets the many marks meant for gentle senders and takes each round trip with marks for a loss,
-# so it starves. A sender that ignores marks would win; L4S has no police in the queue (RFC 9331, section 5.4 and on;
-# RFC 9332, section 8.2).
+# The first hurts itself: it gets the many marks that are meant for gentle senders and reacts to each as to a drop.
+# The second takes nearly everything. As with drops, the network relies on senders that listen; L4S adds no police,
+# and RFC 9332 (section 4.2) discusses how to survive those who do not.
 
 # %% [markdown]
 # **3.** The step: mark from 1 ms on. What do 0.25 ms and 5 ms do to a lone Prague flow's delay and use of the link
@@ -208,7 +216,8 @@ cct.plot.trade_off(pd.DataFrame(rows), by="step")
 # %% [markdown]
 # ## Questions
 #
-# - A mark and a drop meant the same until 2018. Why could one not simply change what `CE` means for everybody?
+# - A mark and a drop had to mean the same until 2018 (RFC 8311). Why could one not simply change what `CE` means
+#   for everybody?
 # - The L4S queue is served first most of the time. Why does it not starve the classic queue?
 # - Which applications gain from 1 ms instead of 15? Which from none of this?
 # - A router without any AQM sees a Prague flow. What will happen in its buffer?

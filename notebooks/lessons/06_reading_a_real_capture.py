@@ -227,9 +227,9 @@ display(cct.plot.throughput(third))
 cct.plot.bytes_in_flight(third, int(third.flows.sort_values("bytes_fwd").flow_id.iloc[-1]))
 
 # %% [markdown] tags=["solution"]
-# The newcomer's flight has no teeth: it stays up when packets are lost. That is BBR, which looks at rates, beside
-# CUBIC, which yields at each loss. Nothing in the network is broken; a queue for each flow would protect the one
-# that yields.
+# The newcomer's flight has no teeth: but for short probes upwards it stays where it is, losses or not. That is BBR,
+# which looks at rates, beside CUBIC, which yields at each loss. Nothing in the network is broken; a queue for each
+# flow would protect the one that yields.
 
 # %% [markdown]
 # ## Questions
