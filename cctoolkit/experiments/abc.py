@@ -568,9 +568,8 @@ def _why_blocks(folder: Folder, why: pd.DataFrame) -> list[str]:
             ],
         }
     )
-    marks = found[["flood_near_32", "rest_is_used", "alone_fills", "figure_5", "figure_4", "never_falls"]]
-    for name in marks:
-        told[name.replace("_", " ")] = marks[name].map({True: "yes", False: "no"})
+    for name in ("flood_near_32", "rest_is_used", "alone_fills", "figure_5", "figure_4", "never_falls"):
+        told[name.replace("_", " ")] = found[name].map({True: "yes", False: "no"})
     fits = found[found.all_but_shape].cause.tolist()
     without = found[found.all_but_shape & found.never_falls].cause.tolist()
     conclusion = (
