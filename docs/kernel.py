@@ -15,7 +15,6 @@ from IPython.core.getipython import get_ipython
 from IPython.utils.capture import capture_output
 from plotly.io.base_renderers import HtmlRenderer
 
-
 #: What clears a line on a terminal.
 CONTROL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\r")
 
