@@ -87,12 +87,20 @@ def _first(settings: Settings, found: Sequence[Outcome], table: pd.DataFrame) ->
     # the same colour for the same RTT in all panels
     for o in shown:
         o.flows["name"] = o.flows.name.str.replace(r" \w+$", "", regex=True)
-    bars = figure("Test 1: fairness and utilisation with all four flows there", height=420, barmode="group")
+    title = "Test 1: fairness and utilisation with all four flows there"
+    bars = figure(title, height=420, barmode="group", scattermode="group")
     for rank, (name, part) in enumerate(table.groupby("flows", sort=False)):
-        bars.add_bar(x=part.scheme, y=part.jain_index, name=str(name), marker_color=COLOURS[rank])
+        bars.add_bar(
+            x=part.scheme,
+            y=part.jain_index,
+            name=str(name),
+            marker_color=COLOURS[rank],
+            offsetgroup=str(name),
+        )
         bars.add_scatter(
-            x=part.scheme, y=part.utilisation, name=f"utilisation, {name}", mode="markers",
-            marker={"color": COLOURS[rank], "symbol": "line-ew-open", "size": 22, "line": {"width": 3}},
+            x=part.scheme, y=part.utilisation, name="utilisation", legendgroup="utilisation", showlegend=rank == 0,
+            mode="markers", marker={"symbol": "line-ew-open", "size": 26, "color": "black", "line": {"width": 3}},
+            offsetgroup=str(name),
         )  # fmt: skip
     bars.update_yaxes(title_text="Jain's index (bars), utilisation (lines)", range=[0, 1.05])
     title = "Test 1: four flows, one queue and separated by RTT"

@@ -256,6 +256,7 @@ def _tell_log(log: pd.DataFrame, texts: list[str], interval_s: float, show: Any)
         f"{log.moved.sum()} changed, {log.removed.sum()} deleted; {log.settings.sum()} settings of queues changed"
     )
     busy = log[log[["added", "moved", "removed", "settings"]].sum(axis=1) > 0]
+    row: Any
     for row in busy.head(_SHOWN).itertuples():
         show(
             f"  at {row.now_s:8.2f} s: {row.flows} flows with a rule; {row.added} new, {row.moved} moved, "
