@@ -7,6 +7,7 @@ notebooks and READMEs are the same files here and on a forge.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -109,11 +110,11 @@ os.environ |= {
 def write_command_reference(_: Sphinx) -> None:
     """`cct`'s reference, by Typer from what the commands themselves say."""
     target = HERE / "api" / "generated" / "cct.md"
-    target.parent.mkdir(exist_ok=True)
+    shutil.rmtree(target.parent, ignore_errors=True)  # pages of names that are no more would stay
+    target.parent.mkdir()
     command = [sys.executable, "-m", "typer", "cctoolkit.cli", "utils", "docs", "--name", "cct"]
     text = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    if not target.exists() or target.read_text(encoding="utf-8") != text:
-        target.write_text(text, encoding="utf-8")
+    target.write_text(text, encoding="utf-8")
 
 
 def find_by_public_name(app: Sphinx, env: Any, node: Any, content: nodes.Element) -> nodes.Element | None:
