@@ -146,7 +146,7 @@ def scenario(
 def clients(run: Run) -> dict[str, Any]:
     """What is kept of a run: goodput of both clients as Iperf counts it, utilisation, delay.
 
-    Padding (:func:`~cctoolkit.experiments._abc_switch.through_switch`) is no goodput.
+    Padding (``_abc_switch.through_switch``) is no goodput.
     """
     assert run.scenario is not None
     out: dict[str, Any] = {"client_0_mbps": 0.0, "client_1_mbps": 0.0}
@@ -208,7 +208,7 @@ class Cause:
     aqm : mapping
         What it changes of ABC's parameters.
     switch : mapping
-        What :func:`~cctoolkit.experiments._abc_switch.through_switch` is given; empty: no such switch.
+        What ``_abc_switch.through_switch`` is given; empty: no such switch.
     """
 
     about: str
@@ -539,7 +539,8 @@ the text neither says nor excludes ("only up to 32 Mb/s by increasing its transm
 Mbit/s, of TCP's (1514 bytes) 50.5, and the link carries 50.0: it is overloaded, and loses packets without looking
 at activities, until 63 percent of the packets are UDP's. That is 30.6 Mbit/s of payload for the flood and 17.7 for
 the connection, and it is so from 40 Mbit/s on. But then many connections against one (figure 5) are decided by that
-link too, where ABC has no say, and that figure would not have come out as printed.
+link too, where ABC has no say, and that figure would not have come out as printed. (An ABC hop at that link itself
+is the first row.)
 
 **gamma 1** and **random loss** come near 32 as well, but no sentence of the paper is about either, and the one
 slows the sharing of figure 5, the other the connection alone. Memories, round-trip time, jitter, bursts, Q_min and
