@@ -224,15 +224,16 @@ def test_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(l4s, "Settings", lambda *given: dataclasses.replace(whole(*given), phase_s=2.0))
     causes = {name: l4s.CAUSES[name] for name in ("PI2 as above", "iRED, one queue")}
     monkeypatch.setattr(l4s, "CAUSES", causes)
-    monkeypatch.setattr(l4s, "SENDERS", dict(list(l4s.SENDERS.items())[:2]))
+    monkeypatch.setattr(l4s, "SENDERS", {"Cubic; Prague": l4s.SENDERS["Cubic; Prague"]})
+    monkeypatch.setattr(l4s, "UNEVEN", ((1, 9),))
     folder = experiment("l4s")(tmp_path / "out", configuration=["I"], seeds=2, workers=1)
     third = pq.read_table(folder / "table3.parquet").to_pandas()
     assert sorted(third.system.unique()) == sorted(l4s.SYSTEMS) and len(third) == 2 * len(l4s.SYSTEMS)
     goodput = pq.read_table(folder / "goodput.parquet").to_pandas()
     assert goodput.groupby(["system", "seed"]).size().eq(8).all()
     assert set(pq.read_table(folder / "causes.parquet").to_pandas().changed) == set(causes)
-    assert len(pq.read_table(folder / "identification.parquet").to_pandas()) == 2 * 2 * 3 * 2
-    assert len(pq.read_table(folder / "uneven.parquet").to_pandas()) == 2 * 5 * 2
+    assert len(pq.read_table(folder / "identification.parquet").to_pandas()) == 2 * 3 * 2
+    assert len(pq.read_table(folder / "uneven.parquet").to_pandas()) == 5 * 2
     assert {p.name for p in folder.iterdir()} >= {
         "figure5.html",
         "figure7.html",

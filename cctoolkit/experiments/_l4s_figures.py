@@ -61,7 +61,10 @@ def goodput_figure(goodput: pd.DataFrame, phase_s: float, title: str) -> go.Figu
     for i, (configuration, system) in enumerate((c, s) for c in rows for s in columns):
         part = goodput[(goodput.configuration == configuration) & (goodput.system == system)]
         at = {"row": i // len(columns) + 1, "col": i % len(columns) + 1}
-        for name, (label, colour) in CLASSES.items():
+        for name, (
+            label,
+            colour,
+        ) in CLASSES.items():  # one thick, one thin: both are seen where they are equal
             over = part.groupby("end_s")[name].agg(["mean", "min", "max"])
             both = [*over.index, *over.index[::-1]]
             fig.add_scatter(
@@ -70,7 +73,7 @@ def goodput_figure(goodput: pd.DataFrame, phase_s: float, title: str) -> go.Figu
             )  # fmt: skip
             fig.add_scatter(
                 x=over.index, y=over["mean"], name=label, legendgroup=name, showlegend=i == 0,
-                line={"color": colour, "width": 3.2 if name == "classic" else 1.4}, **at,  # both seen where they are one
+                line={"color": colour, "width": 3.2 if name == "classic" else 1.4}, **at,
             )  # fmt: skip
         for phase in range(1, int(part.end_s.max() / phase_s)):
             fig.add_vline(x=phase * phase_s, line={"color": GREY, "width": 1, "dash": "dot"}, **at)

@@ -28,7 +28,7 @@ import typer
 from .._pool import cores, in_processes
 from ..errors import ParameterError
 from ..papers import paper_numbers
-from ._folder import Folder, OutputOption, WorkersOption, markdown_table
+from ._folder import Folder, OutputOption, WorkersOption
 
 if TYPE_CHECKING:
     import numpy as np
@@ -474,22 +474,6 @@ def _frame(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(list(rows))
 
 
-def _spread(values: pd.Series, digits: int = 1) -> str:
-    """Mean and, of several, standard deviation."""
-    mean = f"{values.mean():.{digits}f}"
-    return f"{mean} ± {values.std(ddof=1):.{digits}f}" if len(values) > 1 else mean
-
-
-def _by(table: pd.DataFrame, keys: list[str], columns: Mapping[str, tuple[str, float, int]]) -> pd.DataFrame:
-    """Means and deviations over seeds as text: new name, then column, factor and digits."""
-    groups = table.groupby(keys, sort=False)
-    return _frame(
-        dict(zip(keys, key, strict=True))
-        | {new: _spread(part[old] * factor, digits) for new, (old, factor, digits) in columns.items()}
-        for key, part in groups
-    )
-
-
 def table_3(found: Iterable[Outcome]) -> pd.DataFrame:
     """The paper's Table 3, measured: a row a run.
 
@@ -534,39 +518,6 @@ def drop_delays(found: Iterable[Outcome]) -> pd.DataFrame:
     return _frame(rows)
 
 
-def _wide(third: pd.DataFrame) -> pd.DataFrame:
-    """Table 3 by phase, the seeds' mean: a row a configuration, a column a system."""
-    return third.pivot_table(index="configuration", columns="system", values="by_phase", sort=False)[
-        list(SYSTEMS)
-    ]
-
-
-def _l4s_delay(phases: pd.DataFrame) -> float:
-    """The largest 99th percentile of the scalable packets' delay under DualPI2, in any phase, configuration, seed."""
-    return float(phases[phases.system == "DualPI2"].scalable_p99_ms.max())
-
-
-def _shapes(phases: pd.DataFrame, third: pd.DataFrame, drops: pd.DataFrame) -> str:
-    """What the paper reports and RFC 9332 promises, held against what was measured."""
-    both = _wide(third)
-    closer = both.index[both["iRED"] < both["PI2"]]
-    median = drops.pivot_table(
-        index="configuration", columns=["system", "measure"], values="median_ms", sort=False
-    )
-    faster = median.index[median["iRED", "until the drop"] < median["PI2", "until the drop"]]
-    late = median["iRED", "until the gap leaves"].max()
-    worst = _l4s_delay(phases)
-    lines = (
-        ("iRED is closer to an even split than PI2 in one queue", len(closer) == len(both),
-         f"configurations {', '.join(closer) or 'none'} of {', '.join(both.index)}"),
-        ("iRED takes less time to drop than PI2", len(faster) == len(median),
-         f"configurations {', '.join(faster) or 'none'}; but the gap leaves the queue {late:.0f} ms later, median"),
-        ("under DualPI2 99 % of the L4S packets wait less than 2 ms", worst < 2,
-         f"at most {worst:.2f} ms in any phase, configuration and seed"),
-    )  # fmt: skip
-    return "\n".join(f"- {'**yes**' if there else '**no**'}: {what} ({how})." for what, there, how in lines)
-
-
 def identified_shares(found: Iterable[Outcome]) -> pd.DataFrame:
     """The second sender's share of the goodput, the mean of the phases: a row a run."""
     return _frame(
@@ -594,7 +545,9 @@ def _uneven(found: Iterable[Outcome]) -> pd.DataFrame:
 def run(
     output: OutputOption = Path("l4s"),
     *,
-    full: Annotated[bool, typer.Option(help="Phases of 120 s as in the paper, not 30 s.")] = False,
+    full: Annotated[
+        bool, typer.Option(help="Phases of 120 s as in the paper, not 30 s; causes on all configurations.")
+    ] = False,
     configuration: Annotated[
         list[str] | None, typer.Option(help="I, II, III or IV; may be given again. Default: all.")
     ] = None,
@@ -611,7 +564,8 @@ def run(
     output : Path
         Folder.
     full : bool
-        The paper's length: a quarter of an hour of one core instead of some three minutes.
+        The paper's length, and causes on all configurations, not only on I and II: half an hour of one core
+        instead of three minutes.
     configuration : list of str, optional
     seeds : int
     testbed : bool
@@ -637,10 +591,11 @@ def run(
     import pandas as pd
 
     from . import _l4s_figures as figures
+    from . import _l4s_summary as summary
     from ._l4s_kernel import beside_kernel, kernel_needed
 
     chosen = tuple(dict.fromkeys(configuration or CONFIGURATIONS))
-    causes = tuple(c for c in chosen if c in ("I", "II")) or chosen
+    causes = chosen if full else tuple(c for c in chosen if c in ("I", "II")) or chosen
     settings = Settings(chosen, 120.0 if full else 30.0, seeds, causes)
     kernel = kernel_needed() if testbed else None
     folder = Folder(
@@ -707,135 +662,10 @@ def run(
     }
     for name, figure in drawn.items():
         folder.figure(name, figure)
-    blocks = _blocks(settings, phases, third, drops, why, identified, uneven)
+    blocks = summary.blocks(settings, phases, third, drops, why, identified, uneven)
     if kernel is not None:
         compared = beside_kernel(settings, folder.path / "kernel", kernel)
         folder.table("kernel", compared)
-        blocks += _kernel_blocks(compared)
+        blocks += summary.kernel_blocks(compared)
     folder.summary("iRED, PI2 and DualPI2 for L4S", *blocks)
     return folder.path
-
-
-# ---- telling ---------------------------------------------------------------------------------------------------------
-
-
-def _blocks(
-    settings: Settings,
-    phases: pd.DataFrame,
-    third: pd.DataFrame,
-    drops: pd.DataFrame,
-    why: pd.DataFrame,
-    identified: pd.DataFrame,
-    uneven: pd.DataFrame,
-) -> list[str]:
-    """The summary, in Markdown."""
-    by_phase = {
-        "by phase": ("by_phase", 1, 2),
-        "whole run": ("whole_run", 1, 2),
-        "each second": ("each_second", 1, 2),
-    }
-    shown = _by(third.fillna({"paper": math.nan}), ["configuration", "system"], by_phase)
-    paper = third.groupby(["configuration", "system"], sort=False).paper.first()
-    shown.insert(2, "paper", [paper[c, s] for c, s in zip(shown.configuration, shown.system, strict=True)])
-    rates = _by(
-        phases,
-        ["configuration", "system", "phase"],
-        {"classic, Mbit/s": ("classic_mbps", 1, 1), "scalable, Mbit/s": ("scalable_mbps", 1, 1),
-         "scalable share, %": ("scalable_share", 100, 1), "utilisation, %": ("utilisation", 100, 1),
-         "classic p50, ms": ("classic_p50_ms", 1, 2), "classic p99": ("classic_p99_ms", 1, 2),
-         "scalable p50": ("scalable_p50_ms", 1, 2), "scalable p99": ("scalable_p99_ms", 1, 2)},
-    )  # fmt: skip
-    reasons = _by(
-        why,
-        ["configuration", "changed"],
-        {"by phase, %": ("by_phase", 1, 1), "whole run": ("whole_run", 1, 1), "each second": ("each_second", 1, 1)}
-        | {f"share in phase {n}, %": (f"phase_{n}_share", 100, 0) for n in range(1, len(PAIRS) + 1)}
-        | {"swing, phase 1": ("probability_swing", 1, 1)},
-    )  # fmt: skip
-    told = _by(identified, ["system", "senders", "identifier"], {"share": ("second_share", 100, 0)})
-    told = told.pivot_table(
-        index=["system", "senders"], columns="identifier", values="share", aggfunc="first", sort=False
-    )
-    told = told.rename(
-        columns={"ect1": "ECT(1), %", "dscp": "DSCP, %", "any_ect": "any ECT, %"}
-    ).reset_index()
-    unequal = _by(
-        uneven,
-        ["flows", "system"],
-        {"a classic flow": ("classic_each_mbps", 1, 1), "a scalable flow": ("scalable_each_mbps", 1, 1),
-         "scalable over classic": ("scalable_over_classic", 1, 2)},
-    )  # fmt: skip
-    queues = _wide(third)
-    apart = queues[["iRED", "PI2, two queues"]].max().max()
-    together = queues[["iRED, one queue", "PI2"]].min().min()
-    systems = "; ".join(f"**{name}**: {s.what}" for name, s in SYSTEMS.items())
-    return [
-        f"Cubic (classic) and Prague (scalable), {' / '.join(f'{a}-{b}' for a, b in PAIRS)} flows in phases of "
-        f"{settings.phase_s:g} s, {settings.seeds} seeds (± is the standard deviation over them). Systems: {systems}.",
-        "## Shapes that have to appear",
-        _shapes(phases, third, drops),
-        "## Table 3: difference of the bandwidth of Prague and Cubic, %",
-        "The paper prints one number for each and no formula. Three readings: the mean of the four phases' "
-        "differences, the difference over the whole run (phases in which one leads make up for those in which the "
-        "other does), the mean of each second's difference.",
-        markdown_table(shown),
-        "### What makes the difference: the queues",
-        f"With two queues served in turn the two classes are at most {apart:.1f} % apart (by phase), whichever "
-        f"algorithm decides; in one queue at least {together:.1f} %, iRED as well as PI2. So it is the second queue "
-        "that makes iRED fair here, not its way of dropping: a scheduler that serves both in turn gives both half the "
-        "link as long as both have something to send.",
-        markdown_table(queues.reset_index()),
-        "Half the link for a class is fair to flows only while both classes have as many. What one flow gets in "
-        f"configuration {uneven.configuration[0]} with more of one kind (classic-scalable), Mbit/s:",
-        markdown_table(unequal),
-        "### What else: one thing changed at a time",
-        "*Swing* is the mean of the squared probability over the square of its mean, 1 for one that stands still. "
-        "Classic packets are dropped with the square, so a probability that swings costs classic flows more than "
-        "scalable ones; with few flows it swings most. *Share* is the scalable class's.",
-        markdown_table(reasons),
-        "## Figures 5 and 6 in words",
-        "The paper has no numbers for them. Beside its words: Prague's share of the goodput in the four phases, %.",
-        markdown_table(_in_words(phases)),
-        "## Figure 7: how long a drop takes, ms",
-        "The paper prints no numbers. iRED's recirculation is a parameter here, not a measurement; what is measured "
-        "is the time from the decision until the next classic packet comes and is dropped, and until the gap it leaves "
-        "comes out of the queue, which is when a receiver can notice. PI2 and DualPI2 drop a packet as it leaves: it "
-        "has waited, but the gap is there at once.",
-        markdown_table(drops),
-        f"## Who is taken for scalable: share of the second sender, %, configuration {identified.configuration[0]}",
-        "ECT(1) is RFC 9331's identifier; published programs look at a bit of the DSCP or at any ECN codepoint.",
-        markdown_table(told),
-        "## All phases",
-        markdown_table(rates),
-    ]
-
-
-def _in_words(phases: pd.DataFrame) -> pd.DataFrame:
-    """What the paper says of its figures 5 and 6 beside the shares of Prague in the four phases."""
-    numbers = paper_numbers("l4s-ired-pi2")
-    words = numbers[numbers["item"].isin(["Figure 5", "Figure 6"])].set_index("setting").note
-    share = 100 * phases.groupby(["configuration", "system", "phase"]).scalable_share.mean()
-    rows = []
-    for configuration in dict.fromkeys(phases.configuration):
-        for system in (*PUBLISHED, "iRED, one queue", "DualPI2"):
-            said = words.get(f"configuration {configuration}, {system}", "")
-            if system in PUBLISHED and not said:
-                said = words[f"configuration {configuration}, both"]
-            shares = {f"phase {n}": float(share[configuration, system, n]) for n in range(1, len(PAIRS) + 1)}
-            rows.append(
-                {"configuration": configuration, "system": system} | shares
-                | {"the paper": said.removeprefix("no number; ")}
-            )  # fmt: skip
-    return _frame(rows)
-
-
-def _kernel_blocks(compared: pd.DataFrame) -> list[str]:
-    shown = compared.pivot_table(
-        index=["configuration", "phase", "quantity"], columns="side", values="value", sort=False
-    )[["kernel", "simulator"]]
-    return [
-        "## DualPI2 in the Linux kernel",
-        "The kernel's own `dualpi2` with CUBIC and DCTCP (which is what Linux has; it is told to take DCTCP's ECT(0) "
-        "for the low-latency queue), and the simulator's model of it, measured by the same code from both taps.",
-        markdown_table(shown.reset_index().rename_axis(columns=None)),
-    ]
