@@ -1,26 +1,22 @@
-"""The guide's examples run, in order, as they are printed."""
+"""The simulator chapter's examples run, in order, as they are printed."""
 
 from __future__ import annotations
 
-import re
 import runpy
 import tomllib
-from pathlib import Path
+
+from documents import ROOT, code
 
 from cctoolkit.scenario import scenario_of, sweep
 
-GUIDE = (Path(__file__).parents[1] / "docs" / "simulator.md").read_text(encoding="utf-8")
+CHAPTER = ROOT / "docs" / "simulator.md"
 
 
-def blocks(language):
-    return re.findall(rf"^```{language}\n(.*?)^```", GUIDE, re.S | re.M)
-
-
-def test_python_of_the_guide(tmp_path):
-    code = blocks("python")
-    assert len(code) >= 4
-    script = tmp_path / "guide.py"
-    script.write_text("\n".join(code), encoding="utf-8")
+def test_python_of_the_chapter(tmp_path):
+    examples = code(CHAPTER, "python")
+    assert len(examples) >= 4
+    script = tmp_path / "chapter.py"
+    script.write_text("\n".join(examples), encoding="utf-8")
     found = runpy.run_path(str(script))
     assert len(found["run"].flows) == 3 and len(found["figure"].data) == 6
     assert found["delays"].delay_ns.notna().sum() > 10_000
@@ -29,12 +25,12 @@ def test_python_of_the_guide(tmp_path):
     assert abs(found["in_python"].summary()["mean_delay_ms"] - 20) < 3  # PI2's target
 
 
-def test_toml_of_the_guide_is_the_same_scenario(tmp_path):
-    (text,) = blocks("toml")
+def test_toml_of_the_chapter_is_the_same_scenario(tmp_path):
+    (text,) = code(CHAPTER, "toml")
     table = tomllib.loads(text)
     grid = table.pop("sweep")
     scenario = scenario_of(table)
-    script = tmp_path / "guide.py"
-    script.write_text(blocks("python")[0].split("run = ")[0], encoding="utf-8")
+    script = tmp_path / "chapter.py"
+    script.write_text(code(CHAPTER, "python")[0].split("run = ")[0], encoding="utf-8")
     assert runpy.run_path(str(script))["scenario"] == scenario
     assert len(list(sweep(scenario, grid))) == 9
