@@ -156,13 +156,13 @@ def scenario(
     starts_s = rng.uniform(0, 0.1, len(rtts)).round(4)
     if isinstance(aqm, str):
         aqm = target(aqm, clock_ms=rng.uniform(0, _CLOCK_WRAPS_MS))
-    options = {"cca": "cubic", "access_mbps": _ACCESS_MBPS} | options
+    given: dict[str, Any] = {"cca": "cubic", "access_mbps": _ACCESS_MBPS} | options
     return Scenario(
         bottleneck=Bottleneck(rate_mbps=RATE_MBPS, buffer_packets=buffer_packets, aqm=aqm),
-        flows=[
-            Flow(rtt_ms=round(rtt * more, 4), start_s=start_s, name=f"{rtt:g} ms", **options)
+        flows=tuple(
+            Flow(rtt_ms=round(rtt * more, 4), start_s=start_s, name=f"{rtt:g} ms", **given)
             for rtt, more, start_s in zip(rtts, stretch.tolist(), starts_s.tolist(), strict=True)
-        ],
+        ),
         duration_s=duration_s,
         seed=seed,
     )
@@ -191,7 +191,7 @@ def udp_scenario(
             buffer_packets=_BUFFER_PACKETS,
             aqm=target(aqm) if isinstance(aqm, str) else aqm,
         ),
-        flows=[Flow("udp", rtt_ms=RTT_MS, rate_mbps=rate_mbps, arrivals=arrivals, access_mbps=_ACCESS_MBPS)],
+        flows=(Flow("udp", rtt_ms=RTT_MS, rate_mbps=rate_mbps, arrivals=arrivals, access_mbps=_ACCESS_MBPS),),
         duration_s=duration_s,
         seed=seed,
     )
@@ -282,9 +282,9 @@ def by_flow(run: Run) -> dict[str, float]:
     delays = packet_delays(run)
     mean_ms = delays.groupby("flow_id").delay_ms.mean()
     found = measured(run)
-    for flow in run.flows.itertuples():
-        found[f"{flow.name} delay_ms"] = float(mean_ms.get(flow.flow_id, float("nan")))
-        found[f"{flow.name} mbps"] = flow.goodput_mbps
+    for flow in run.flows.to_dict("records"):
+        found[f"{flow['name']} delay_ms"] = float(mean_ms.get(flow["flow_id"], float("nan")))
+        found[f"{flow['name']} mbps"] = flow["goodput_mbps"]
     return found | {"jain_index": jain_index(run.flows.goodput_mbps[greedy])}
 
 
@@ -417,9 +417,9 @@ def figure_5(settings: Settings) -> Part:
         for name in TARGETS:
             if name != "RFC 8289":
                 add(name, flows, simulate(scenario(name, flows), record=True, sample_s=None))
-    for row in in_kernel(settings, cases).itertuples():
+    for row in in_kernel(settings, cases).to_dict("records"):
         assert settings.testbed is not None
-        add(KERNEL, row.flows, load_run(settings.testbed / row.directory))
+        add(KERNEL, row["flows"], load_run(settings.testbed / row["directory"]))
     packets, table = pd.concat(parts, ignore_index=True), pd.DataFrame(rows)
     text = [
         "Mean and peaks of the queueing delay of one run each (seed 1). The paper has a burst to slightly "
@@ -636,6 +636,10 @@ def flow_queueing(settings: Settings) -> Part:
     return Part({"fq_codel": table}, {"fq_codel": queueing(table)}, text)
 
 
+#: What the algorithms of :func:`if_3` count.
+ENTRIES = ("entered", "resumed")
+
+
 def if_3(settings: Settings) -> Part:
     """What the rule that the ASIC leaves out does, everything else equal."""
     from ._codel_figures import reentry
@@ -751,6 +755,15 @@ def square_roots(settings: Settings) -> Part:
     return Part({"square_root": table, "square_root_error": errors}, figures, text)
 
 
+#: Of :func:`clock_wrap`: runs that are drawn, with when the clock wraps (s), the seed, and whether signed differences
+#: are compared.
+WRAPS = {
+    "signed differences, wrap after 2 s": (2.0, 1, True),
+    "plain comparison, wrap after 2 s": (2.0, 1, False),
+    "plain comparison, wrap after 0.308 s": (0.308, 19, False),
+}
+
+
 def clock_wrap(settings: Settings) -> Part:
     """From the ASIC's algorithm as the paper has it to the published program, step by step, and its clock alone."""
     import pandas as pd
@@ -759,7 +772,7 @@ def clock_wrap(settings: Settings) -> Part:
     from ..sim.simulation import simulate
     from ._codel_figures import losses_by_clock, through_the_wrap
 
-    steps = {
+    steps: dict[str, dict[str, Any]] = {
         "as the paper has it": {},
         "queue's length not looked at": {"mtu_bytes": 0},
         "and next drop from the last one's time": {"mtu_bytes": 0, "from_now": False},
@@ -816,35 +829,56 @@ def clock_wrap(settings: Settings) -> Part:
     return Part({"clock": table, "clock_runs": runs}, figures, text)
 
 
+#: Of :func:`npu_losses`: what each is, and what it changes of :class:`~._codel_variants.IngressCoDel` and of the
+#: scenario.
+GUESSES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "as modelled": ("`codel_npu`", {}, {}),
+    "delay from packets": (
+        "the queue's delay is its packets' sending time, not its head's waiting time",
+        {"by_packets": True},
+        {},
+    ),
+    "RTT of 0.1 ms": ("servers closer together than 1 ms", {}, {"rtt_ms": 0.1}),
+    "bursts of 8": (
+        "senders let out 8 packets at once, as with segmentation offload",
+        {},
+        {"delayed_ack": 8},
+    ),
+    "race": (
+        "who comes within 10 µs after a dropped packet sees the same state and is dropped, too",
+        {"race_us": 10},
+        {},
+    ),
+    "race, bursts of 4": ("the same, with bursts of 4", {"race_us": 10}, {"delayed_ack": 4}),
+    "32-bit clock": (
+        "nanoseconds in 32 bits, compared plainly, as in the authors' program for Tofino",
+        {"wrap": True},
+        {},
+    ),
+    "no HyStart": (
+        "slow start goes on until packets are lost, in a queue of 128 packets",
+        {},
+        {"cca": {"name": "cubic", "hystart": False}, "buffer_packets": 128},
+    ),
+    "64 packets": ("room for so many in the queue", {}, {"buffer_packets": 64}),
+    "64 packets, RTT of 0.1 ms": ("both", {}, {"buffer_packets": 64, "rtt_ms": 0.1}),
+    "race, 64 packets": ("both", {"race_us": 10}, {"buffer_packets": 64}),
+}
+
+
 def npu_losses(settings: Settings) -> Part:
     """What might make the NPU lose as much as it did: guesses, one at a time, against all six of its numbers."""
     import numpy as np
     import pandas as pd
 
-    from ..aqm import NpuCoDel
-    from ..cca import Cubic
     from ._codel_figures import guesses
     from ._codel_variants import IngressCoDel
 
-    def guess(what: str, flows: int, seed: int) -> Scenario:
-        clock_ms = round(_CLOCK_WRAPS_MS * (seed - 0.5) / settings.seeds, 3)
-        aqm: Aqm = {
-            "delay from packets": IngressCoDel(by_packets=True),
-            "race": IngressCoDel(race_us=10),
-            "race, bursts of 4": IngressCoDel(race_us=10),
-            "race, 64 packets": IngressCoDel(race_us=10),
-            "32-bit clock": IngressCoDel(wrap=True, clock_ms=clock_ms),
-        }.get(what, NpuCoDel())
-        options: dict[str, Any] = {
-            "RTT of 0.1 ms": {"rtt_ms": 0.1},
-            "bursts of 8": {"delayed_ack": 8},
-            "race, bursts of 4": {"delayed_ack": 4},
-            "no HyStart": {"cca": Cubic(hystart=False), "buffer_packets": 128},
-            "64 packets": {"buffer_packets": 64},
-            "64 packets, RTT of 0.1 ms": {"buffer_packets": 64, "rtt_ms": 0.1},
-            "race, 64 packets": {"buffer_packets": 64},
-        }.get(what, {})
-        return scenario(aqm, flows, seed, **options)
+    def guessed(what: str, flows: int, seed: int) -> Scenario:
+        _, changed, options = GUESSES[what]
+        if "wrap" in changed:
+            changed = changed | {"clock_ms": round(_CLOCK_WRAPS_MS * (seed - 0.5) / settings.seeds, 3)}
+        return scenario(IngressCoDel(**changed), flows, seed, **options)
 
     def with_episodes(made: Run) -> dict[str, float]:
         assert made.drops is not None
@@ -856,7 +890,7 @@ def npu_losses(settings: Settings) -> Part:
     seeds = range(1, settings.seeds + 1)
     runs = simulated(
         (
-            ({"guess": what, "flows": flows, "seed": seed}, guess(what, flows, seed))
+            ({"guess": what, "flows": flows, "seed": seed}, guessed(what, flows, seed))
             for what in GUESSES
             for flows in (1, 2, 3)
             for seed in seeds
@@ -904,7 +938,7 @@ def npu_losses(settings: Settings) -> Part:
         "lose a packet in the same 10 ms, for the paper suspects that the NPU synchronises its flows; and "
         "the root mean square of all six logarithms against the paper.",
         markdown_table(pd.DataFrame(rows)),
-        "Guesses: " + "; ".join(f"**{what}**: {why}" for what, why in GUESSES.items()) + ".",
+        "Guesses: " + "; ".join(f"**{what}**: {why}" for what, (why, _, _) in GUESSES.items()) + ".",
         "A queue of 64 packets has the paper's numbers with two and three flows, and better still with a "
         "shorter RTT: less delay, more loss, and flows that lose at the same time, because the queue is "
         "full sometimes. It does not explain the loss with one flow, and figure 5 has more than 64 "
@@ -913,33 +947,6 @@ def npu_losses(settings: Settings) -> Part:
         "model stays as the text describes the NPU.",
     ]
     return Part({"npu": table}, {"npu": guesses(table, paper)}, text)
-
-
-#: Of :func:`clock_wrap`: runs that are drawn, with when the clock wraps (s), the seed, and whether signed differences
-#: are compared.
-WRAPS = {
-    "signed differences, wrap after 2 s": (2.0, 1, True),
-    "plain comparison, wrap after 2 s": (2.0, 1, False),
-    "plain comparison, wrap after 0.308 s": (0.308, 19, False),
-}
-
-#: What the algorithms of :func:`if_3` count.
-ENTRIES = ("entered", "resumed")
-
-#: Of :func:`npu_losses`: name and what it changes.
-GUESSES = {
-    "as modelled": "`codel_npu`",
-    "delay from packets": "the queue's delay is its packets' sending time, not its head's waiting time",
-    "RTT of 0.1 ms": "servers closer together than 1 ms",
-    "bursts of 8": "senders let out 8 packets at once, as with segmentation offload",
-    "race": "who comes within 10 µs after a dropped packet sees the same state and is dropped, too",
-    "race, bursts of 4": "both",
-    "32-bit clock": "nanoseconds in 32 bits, compared plainly, as in the authors' program for Tofino",
-    "no HyStart": "slow start goes on until packets are lost, in a queue of 128 packets",
-    "64 packets": "room for so many in the queue",
-    "64 packets, RTT of 0.1 ms": "both",
-    "race, 64 packets": "both",
-}
 
 
 # ---- the whole -------------------------------------------------------------------------------------------------------
