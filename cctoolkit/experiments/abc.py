@@ -543,9 +543,9 @@ link too, where ABC has no say, and that figure would not have come out as print
 is the first row.)
 
 **gamma 1** and **random loss** come near 32 as well, but no sentence of the paper is about either, and the one
-slows the sharing of figure 5, the other the connection alone. Memories, round-trip time, jitter, bursts, Q_min and
-Reno do not explain it. To decide between the first two takes counters of a real switch: packets lost before its
-ingress pipeline, and at the link behind it."""
+leaves figure 5 uneven, the other holds back the connection that is alone. Memories, round-trip time, jitter,
+bursts, Q_min and Reno do not explain it. To decide between the first two takes counters of a real switch: packets
+lost before its ingress pipeline, and at the link behind it."""
 
 
 def _why_blocks(folder: Folder, why: pd.DataFrame) -> list[str]:
