@@ -120,7 +120,7 @@ def test_a_lesson_has_its_parts(source: Path) -> None:
     assert "**You need**" in cells[0].source
     code = [c.source for c in cells if c.cell_type == "code"]
     predicting = next(i for i, c in enumerate(code) if c.startswith("prediction = {"))
-    comparing = next(i for i, c in enumerate(code) if "compare_prediction(prediction," in c)
+    comparing = next(i for i, c in enumerate(code) if re.search(r"compare_prediction\(\s*prediction,", c))
     assert predicting < comparing
     assert set(ast.literal_eval(code[predicting].removeprefix("prediction = ")).values()) == {None}
     assert any("@interact" in c for c in code)

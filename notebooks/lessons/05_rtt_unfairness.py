@@ -126,7 +126,7 @@ from ipywidgets import Dropdown, IntSlider, interact
     cca=Dropdown(options=["reno", "cubic", "bbr", "htcp", "vegas"], description="TCP"),
 )
 def distance(far_ms: int, buffer_packets: int, cca: str):
-    run = cct.simulate(two(cca, far_ms, buffer_packets=buffer_packets))
+    run = cct.simulate(two(cca, far_ms, buffer_packets=buffer_packets).replace({"duration_s": 20}))
     waiting = run.summary()["mean_delay_ms"]
     title = f"near flow gets {share(run):.0f} %; both wait {waiting:.0f} ms in the queue"
     return cct.plot.goodput(run).update_layout(title_text=title)

@@ -129,6 +129,8 @@ cct.plot.rtt(rtt, cap, flows=[f for f in big if (rtt.flow_id == f).any()])
 # %%
 from ipywidgets import FloatSlider, SelectionSlider, interact
 
+alone = cap.select(flow_id=largest)
+
 
 @interact(
     at_s=FloatSlider(
@@ -139,8 +141,8 @@ from ipywidgets import FloatSlider, SelectionSlider, interact
 def look(at_s: float, width_s: float):
     window = (at_s, at_s + width_s)
     return cct.plot.stack(
-        cct.plot.time_sequence(cap, largest, between_s=window),
-        cct.plot.bytes_in_flight(cap, largest, between_s=window),
+        cct.plot.time_sequence(alone, largest, between_s=window),
+        cct.plot.bytes_in_flight(alone, largest, between_s=window),
         heights=(300, 160),
     )
 
