@@ -64,6 +64,7 @@ html_css_files = ["book.css"]
 html_theme_options = {
     "show_toc_level": 2,
     "show_navbar_depth": 1,
+    "max_navbar_depth": 2,  # a page of the reference has its names
     "use_download_button": False,
     "use_fullscreen_button": False,
     "home_page_in_toc": False,

@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 import warnings
 import zlib
 from pathlib import Path
@@ -27,6 +28,11 @@ DOCUMENTS = [
     ROOT / "docs" / "separation.md",
     ROOT / "docs" / "index.md",
     *GUIDES,
+]
+READMES = [
+    path
+    for folder in ("benchmarks", "hardware", "notebooks", "traces")
+    for path in (ROOT / folder).rglob("README.md")
 ]
 documents = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.stem)
 
@@ -96,11 +102,11 @@ def test_documents_have_what_is_tested() -> None:
 
 
 @pytest.mark.parametrize(
-    "document", [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/**/README.md")], ids=str
+    "document",
+    [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *READMES],
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
 )
 def test_links_lead_to_files(document: Path) -> None:
-    if {".venv", "build", "node_modules"} & set(document.parts):
-        pytest.skip("not ours")
     for target in re.findall(r"\]\(([^)#\s]+)", document.read_text(encoding="utf-8")):
         if not re.match(r"[a-z]+:", target):
             generated = "generated" in target  # by the book's build
@@ -130,6 +136,20 @@ def test_where_there_is_a_package_the_first_cell_does_nothing(
         exec(compile(text, "cell", "exec"), names)
         assert Path.cwd() == tmp_path
         assert "os" not in names
+
+
+@pytest.mark.slow
+def test_binder_and_colab_start(tmp_path: Path) -> None:
+    """What Binder installs exists, what it runs then runs, and the badges lead to notebooks."""
+    (line,) = (ROOT / "binder" / "requirements.txt").read_text().splitlines()
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert re.fullmatch(r"--editable \.\[(\w+)\]", line)[1] in extras
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    subprocess.run([ROOT / "binder" / "postBuild"], cwd=ROOT, env=os.environ | {"PATH": path}, check=True)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    links = re.findall(r"\]\(https://(mybinder|colab)[^)]*?(notebooks/[^)]*)\)", readme)
+    assert {host for host, _ in links} == {"mybinder", "colab"}
+    assert all((ROOT / notebook).is_file() for _, notebook in links)
 
 
 @pytest.fixture(scope="module")
