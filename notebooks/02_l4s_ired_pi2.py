@@ -236,7 +236,7 @@ told = l4s.identified_shares(found)
 
 # %% [markdown]
 # An identifier is a promise about behaviour. DCTCP promises nothing by ECT(0), which a Cubic sender with ECN sets as
-# well; and a DSCP is rewritten at every second border. Either mistake costs one side nearly all it had.
+# well; and a DSCP is rewritten at every second border. Either mistake costs one side most of what it had.
 #
 # ## 8. On MAWI
 #
@@ -319,8 +319,8 @@ gains = {"paper's gains": waits[waits.system == "PI2"], "a tenth": pd.DataFrame(
 pd.concat({name: table[columns].set_index("phase") for name, table in gains.items()}).round(2)
 
 # %% [markdown] tags=["solution"]
-# The shares come closer, since p' swings less, and nothing marks more than before. It is paid for with delay: the slow
-# controller is late when flows join.
+# In phase 2 the shares come closer, since p' swings less; nothing marks more than before. It is paid for with delay:
+# the slow controller is late when flows join.
 
 # %% [markdown]
 # **2.** What happens to Cubic if the programmer forgets to square (`IRed(square=False)`, as in the published program),
