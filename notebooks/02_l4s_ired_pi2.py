@@ -83,8 +83,8 @@ figures.goodput_figure(goodput(three), PHASE_S, "The paper's figure 5 (a, b), an
 l4s.table_3(three).drop(columns=["configuration", "seed"]).set_index("system").round(2)
 
 # %% [markdown]
-# `cct experiment l4s --full` does this for the four configurations, with several seeds and their spread, and changes one
-# thing at a time to see what makes the difference.
+# `cct experiment l4s --full` does this for the four configurations, with several seeds and their spread, and changes
+# one thing at a time to see what makes the difference.
 #
 # ## 3. What makes iRED fair?
 #
