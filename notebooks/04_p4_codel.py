@@ -212,9 +212,11 @@ def wrap(wraps_at_s: int, flows: int, signed: bool):
 codel.figure_7(settings).figures["figure7"]
 
 # %% [markdown]
-# Above 100 Mbit/s every packet waits until `count` is so large that CoDel drops as much as is too much, and only then
-# the queue gets shorter. How long that takes, exercise 2 asks. With random arrivals the delay rises earlier: that is
-# queueing theory's M/D/1, not CoDel.
+# Above 100 Mbit/s the queue grows until `count` is so large that CoDel drops as much as is too much; how long that
+# takes, exercise 2 asks. On the ASIC it goes on growing: a packet dropped there has passed the shaper, so its time on
+# the link is spent, and the queue gets no shorter. That is the price of a CoDel behind the queue, where the delay is
+# known; senders that slow down hide it. With random arrivals the delay rises earlier: that is queueing theory's
+# M/D/1, not CoDel.
 #
 # ## 8. Queues by flow
 #

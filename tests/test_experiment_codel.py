@@ -186,6 +186,20 @@ def test_tables_cost_delay_only_where_the_count_is_large() -> None:
     assert 1 < unit["mean_delay_ms"] / exact["mean_delay_ms"] < 1.04
 
 
+def test_drops_behind_the_shaper_do_not_shorten_the_queue_of_who_does_not_answer() -> None:
+    """The ASIC and the same law before the link, with UDP at 101 Mbit/s: one grows with time, one is held."""
+    law = EgressCoDel(if_3=False, square_root="math unit")
+    held, grows = (
+        [
+            codel.measured(cct.simulate(codel.udp_scenario(aqm, 101, duration_s=s)))["max_delay_ms"]
+            for s in (4, 8)
+        ]
+        for aqm in (law, PisaCoDel())
+    )
+    assert grows[1] == pytest.approx(2 * grows[0], rel=0.05) and grows[1] > 75
+    assert held[1] < 1.1 * held[0] < 20
+
+
 def test_only_the_plain_comparison_of_a_wrapping_clock_loses() -> None:
     clocks_ms = range(100, 4290, 420)
 

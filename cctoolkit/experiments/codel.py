@@ -534,12 +534,14 @@ def figure_7(settings: Settings) -> Part:
     text = [
         f"Mean delay in ms, {settings.udp_s:g} s a point. Rates are of whole frames.",
         markdown_table(wide.rename_axis(columns=None)),
-        "At constant spacing nothing waits until the shaping rate is reached, and above it the queue "
-        "stands whatever CoDel drops, because UDP does not answer: the delay that stays is how much was "
-        "queued until CoDel dropped as much as came too much. The paper's NPU rises from 97 Mbit/s on. In "
-        "the simulator a delay below the shaping rate comes with packets that are not evenly spaced (the "
-        "column with Poisson arrivals). The kernel's interrupts, which in the paper delay packets at low "
-        "rates, are in neither the simulator nor the testbed's kernel.",
+        "At constant spacing nothing waits until the shaping rate is reached. Above it the queue grows until "
+        "CoDel drops as much as comes too much, because UDP does not answer. On the ASIC it grows on: what is "
+        "dropped there has passed the shaper, so its time on the link is lost and no drop makes the queue "
+        "shorter, until the buffer is full. Only senders that slow down make that CoDel work.",
+        "The paper's NPU rises from 97 Mbit/s on. In the simulator a delay below the shaping rate comes with "
+        "packets that are not evenly spaced (the column with Poisson arrivals). The kernel's interrupts, which "
+        "in the paper delay packets at low rates, are in neither the simulator nor the testbed's kernel; the "
+        "kernel's delays are from how much was queued (Little's law).",
     ]
     return Part({"figure7": table}, {"figure7": udp_scan(table)}, text)
 
@@ -1038,7 +1040,7 @@ def run(
         typer.Option(help=f"Only this: {', '.join(PARTS)}; may be given again."),
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(help="Runs of each point [default: 20, with --full 100].", min=2)
+        int | None, typer.Option(help="Runs of each point [default: 20, with --full 50].", min=2)
     ] = None,
     full: Annotated[
         bool, typer.Option(help="More seeds, longer runs, every Mbit/s of the UDP scan.")
@@ -1078,7 +1080,7 @@ def run(
         if name not in PARTS:
             raise ParameterError(f"part: {name!r} is none of {', '.join(PARTS)}")
     chosen = [name for name in PARTS if name in (part or PARTS)]
-    seeds = seeds or (100 if full else 20)
+    seeds = seeds or (50 if full else 20)
     options: dict[str, Any] = {"part": ", ".join(part) if part else "all", "seeds": seeds, "full": full}
     if testbed:
         from ..testbed.kernel import find_kernel
