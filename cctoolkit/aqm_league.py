@@ -25,17 +25,17 @@ def _flows(cca: str, rtt_ms: float, count: int = 1) -> Flow:
 RACES: dict[str, Scenario] = {
     "one upload": Scenario(
         bottleneck=Bottleneck(rate_mbps=10, buffer_packets=250),
-        flows=[_flows("cubic", 30), Flow("udp", rate_mbps=0.1, packet_bytes=200, name="call")],
+        flows=(_flows("cubic", 30), Flow("udp", rate_mbps=0.1, packet_bytes=200, name="call")),
         duration_s=20,
     ),
     "rush hour": Scenario(
         bottleneck=Bottleneck(rate_mbps=50, buffer_packets=1000),
-        flows=[_flows(cca, rtt_ms, 3) for cca in ("cubic", "reno") for rtt_ms in (20, 80)],
+        flows=tuple(_flows(cca, rtt_ms, 3) for cca in ("cubic", "reno") for rtt_ms in (20, 80)),
         duration_s=20,
     ),
     "changing link": Scenario(
-        bottleneck=Bottleneck(rate_mbps=40, buffer_packets=500, rate_schedule=[(10, 8), (20, 40)]),
-        flows=[_flows("cubic", 40, 4)],
+        bottleneck=Bottleneck(rate_mbps=40, buffer_packets=500, rate_schedule=((10, 8), (20, 40))),
+        flows=(_flows("cubic", 40, 4),),
         duration_s=30,
     ),
 }

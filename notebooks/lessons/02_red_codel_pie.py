@@ -190,9 +190,9 @@ def crowd(flows: int):
 
 # %% [markdown]
 # With one flow RED and CoDel leave the link idle at times, PIE uses its 15 ms to keep it busy. With forty RED's
-# average climbs its slope, CoDel's drops come too slowly (its law was made for few flows), and PIE, which does not
-# care why there is a queue, finds its target again after a while. What is best depends on what one wants; but only
-# RED had to be told the rate.
+# average climbs its slope, CoDel's drops come too slowly (they speed up only as its law allows), and PIE, which
+# does not care why there is a queue, finds its target again after a while. What is best depends on what one wants;
+# but only RED had to be told the rate.
 
 # %% [markdown]
 # ## Exercises
