@@ -122,9 +122,9 @@ cct.plot.rtt(rtt, cap, flows=[f for f in big if (rtt.flow_id == f).any()])
 #
 # ## 4. What happened there?
 #
-# Figures of a whole capture show that something is wrong, never what. So go close: one flow, one second. Above,
-# what it sent (and in red sent again) and what came back (green), below, how much was under way. Move the slider
-# through the capture until you find a loss, then narrow the window.
+# Figures of a whole capture show that something is wrong, never what. So go close: one flow, one second. Above, what
+# it sent (blue), what of it came late (yellow and red), and what was acknowledged (green); below, how much was under
+# way. Move the slider through the capture until you find a loss, then narrow the window.
 
 # %%
 from ipywidgets import FloatSlider, SelectionSlider, interact
@@ -148,9 +148,9 @@ def look(at_s: float, width_s: float):
 
 
 # %% [markdown]
-# A staircase that climbs steadily and runs into red is a sender that fills a queue until it overflows. One that stops
-# for long has nothing to send, or a receiver that is full (the light blue line). Red without any queue before it is a
-# link that loses packets.
+# A line that climbs steadily and runs into yellow and red is a sender that fills a queue until it overflows. One
+# that stops for long has nothing to send, or a receiver that is full (the light blue line). Losses without any
+# queue before them are a link that loses packets.
 #
 # ## 5. Is it true?
 #
