@@ -565,7 +565,7 @@ def run(
         Folder.
     full : bool
         The paper's length, and causes on all configurations, not only on I and II: half an hour of one core
-        instead of three minutes.
+        instead of five minutes.
     configuration : list of str, optional
     seeds : int
     testbed : bool
