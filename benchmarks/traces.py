@@ -50,7 +50,8 @@ def scenario_of(name: str, folder: Path = TRACES, seed: int = 1) -> cct.Scenario
                 )
             )
     return cct.Scenario(
-        bottleneck=cct.Bottleneck(rate_mbps=entry["rate_mbps"], **_queue(entry["queue"])),
+        # A rate limiter stood there: packets leave at the beginning of their sending time.
+        bottleneck=cct.Bottleneck(rate_mbps=entry["rate_mbps"], link="shaper", **_queue(entry["queue"])),
         flows=flows,
         duration_s=seconds,
         seed=seed,
@@ -69,15 +70,12 @@ def measured(run: cct.Run, rate_mbps: float) -> dict[str, float]:
     assert run.ingress is not None and run.egress is not None
     delays = cct.queue_delay(run.ingress, run.egress)
     delays = delays[(delays.payload_bytes > 500) & delays.lost.notna()]
-    waits_ms = delays.delay_ns.mean() / 1e6
-    if len(run.queues):  # the captured link was a rate limiter: its packets leave before their sending time
-        waits_ms -= delays.wire_bytes[~delays.lost].mean() * 8e-3 / rate_mbps
     out = run.egress.packets
     sent = out[out.payload_bytes > 500]
     seconds = (sent.ts_ns.iloc[-1] - sent.ts_ns.iloc[0]) / 1e9
     return {
         "utilisation": float(sent.wire_bytes.sum() * 8e-6 / rate_mbps / seconds),
-        "queue delay, ms": float(waits_ms),
+        "queue delay, ms": float(delays.delay_ns.mean() / 1e6),
         "losses": float(delays.lost.sum()),
         "marks": float((sent.ecn == 3).sum()),
     }
