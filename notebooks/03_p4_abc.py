@@ -224,7 +224,7 @@ figures.sharing_figure("cbr-tcp", flood)
 #
 # - **slow reading**: BMv2 "cannot read input traffic fast enough and drops packets at the ingress";
 # - **link behind**: BMv2 is limited to 4170 packets per second, "50 Mb/s for packets that are 1500 bytes large". But
-#   a   full TCP packet is a frame of 1514 bytes. How many Mbit/s are that? And of UDP frames with 1490 bytes?
+#   a full TCP packet is a frame of 1514 bytes. How many Mbit/s are that? And of UDP frames with 1490 bytes?
 
 # %%
 {kind: round(4170 * frame * 8e-6, 2) for kind, frame in (("TCP, Mbit/s", 1514), ("UDP, Mbit/s", 1490))}
@@ -326,7 +326,7 @@ LONG = 100_000 if day.meta.wire_bytes < 1_000_000_000 else 1_000_000  # bytes: a
 again = abc.by_source(cct.scenario_from_capture(day, min_bytes=LONG, every=2 if FAST else 1), sources)
 users = len({flow.aggregate for flow in again.flows})
 carried = sum(flow.bytes for flow in again.flows)
-rate = round(carried * 8e-6 / max(flow.start_s for flow in again.flows), 1)  # as much as comes, on average
+rate = round(carried * 8e-6 / day.duration_s, 1)  # as much as comes, on average
 print(f"{len(again.flows)} transfers of {users} networks, {carried / 1e6:.0f} MB, through {rate} Mbit/s")
 
 
