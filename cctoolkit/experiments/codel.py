@@ -747,11 +747,11 @@ def square_roots(settings: Settings) -> Part:
         "What that does: Listing 1 with each of them, and RFC 8289 beside Linux, which but for the square "
         "root are the same.",
         markdown_table(shown),
-        "With one to three flows `count` stays where the tables are exact and the math unit is off by a "
-        "few percent: no difference can be told from chance. Beyond 16 the NPU's table makes gaps up to "
-        "sqrt(2) too long. With 50 flows, and with UDP that does not answer, the count gets there, and "
-        "the queue is a tenth or more longer; the math unit costs one to three percent. Linux's Newton "
-        "step follows the root closely as the count goes up one by one.",
+        "With one to three flows `count` hardly gets past 16, up to which the NPU's table is exact, and the math "
+        "unit is off by a few percent: no difference can be told from chance. Beyond 16 the table makes gaps up "
+        "to sqrt(2) too long. With 50 flows, and with UDP that does not answer, the count gets there, and the "
+        "queue is a tenth or more longer; the few percent of the math unit hardly show. Linux's Newton step "
+        "follows the root closely as the count goes up one by one.",
     ]
     figures = {"square_root_error": gaps(errors), "square_root_effect": root_effect(table)}
     return Part({"square_root": table, "square_root_error": errors}, figures, text)
