@@ -313,7 +313,7 @@ def test_00_start_in_jupyterlab(copy: Path, tmp_path: Path) -> None:
         assert page.execute_script("return document.querySelectorAll('.cct-flows select option').length") >= 3
 
         # Zooming with the mouse brings finer bins from Python.
-        whole = wait_for(page, BIN_S, 30, "the explorer's figure")
+        whole = wait_for(page, BIN_S, 120, "the explorer's figure")
         drag_in(
             page,
             page.execute_script(EXPLORER + "return plot.querySelector('.nsewdrag[data-subplot=\"xy\"]')"),
