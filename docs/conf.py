@@ -94,6 +94,8 @@ nitpick_ignore_regex = [
 
 # --- notebooks: `make docs` sets BOOK_NOTEBOOKS=cache; "off" shows them as they are, without outputs
 nb_execution_mode = os.environ.get("BOOK_NOTEBOOKS", "off")
+if nb_execution_mode == "off":
+    html_sidebars = {"**": []}  # a book to check and not to read: sidebars are half of the time it takes
 nb_execution_cache_path = str(ROOT / "build" / "notebook_cache")
 nb_execution_timeout = 600
 nb_execution_show_tb = True
