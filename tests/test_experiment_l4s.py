@@ -74,6 +74,15 @@ def test_flows_join_in_phases() -> None:
     assert case.scenario() != dataclasses.replace(case, seed=4).scenario()
 
 
+def test_what_is_changed_one_at_a_time() -> None:
+    cases = l4s.Settings(("I", "III"), seeds=1, causes=("I",)).changed()
+    long = {c.configuration for c in cases if c.phase_s == 120}
+    assert long == {"I", "III"}  # shorter phases are a change, too
+    assert {c.configuration for c in cases if c.phase_s != 120} == {"I"}
+    assert [c.about["changed"] for c in cases if c.configuration == "I"] == list(l4s.CAUSES)
+    assert len(l4s.Settings(("I",), 120.0, 1, ("I",)).changed()) == len(l4s.CAUSES) - 1
+
+
 def test_two_queues_by_what_flows_are_taken_for() -> None:
     for senders, identifier, queues in (
         ("Cubic; Prague", "ect1", {"classic": 1, "scalable": 0}),

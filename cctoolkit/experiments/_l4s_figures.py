@@ -171,7 +171,8 @@ def delay_figure(phases: pd.DataFrame) -> go.Figure:
 def causes_figure(why: pd.DataFrame) -> go.Figure:
     """What each change makes of the scalable class's share in the first and the last phase."""
     names = list(dict.fromkeys(why.changed))[::-1]
-    configurations = list(dict.fromkeys(why.configuration))
+    changes = why.groupby("configuration", sort=False).changed.nunique()
+    configurations = list(changes.index[changes > 1])
     fig = _panels(
         1, len(configurations), [f"configuration {c}" for c in configurations],
         "One thing changed at a time: Prague's share of the goodput, %", shared_yaxes=True,
@@ -179,9 +180,9 @@ def causes_figure(why: pd.DataFrame) -> go.Figure:
     for i, configuration in enumerate(configurations):
         part = why[why.configuration == configuration].groupby("changed")
         for rank, phase in enumerate((1, 2, 3, 4)):
-            share = 100 * part[f"phase_{phase}_share"].mean()
+            share = 100 * part[f"phase_{phase}_share"].mean().reindex(names)
             fig.add_scatter(
-                x=[share[n] for n in names], y=names, mode="markers", name=f"phase {phase}", legendgroup=str(phase),
+                x=share, y=names, mode="markers", name=f"phase {phase}", legendgroup=str(phase),
                 showlegend=i == 0, marker={"color": COLOURS[rank], "size": 10, "symbol": rank}, row=1, col=i + 1,
             )  # fmt: skip
         fig.add_vline(x=50, line={"color": GREY, "width": 1}, row=1, col=i + 1)

@@ -50,11 +50,15 @@ def _shapes(phases: pd.DataFrame, third: pd.DataFrame, drops: pd.DataFrame) -> s
     faster = median.index[median["iRED", "until the drop"] < median["PI2", "until the drop"]]
     late = median["iRED", "until the gap leaves"].max()
     worst = phases[phases.system == "DualPI2"].scalable_p99_ms.max()
+    most = phases[phases.phase == phases.phase.max()]
+    used = most.pivot_table(index="configuration", columns="system", values="utilisation", sort=False)
     lines = (
         ("iRED is closer to an even split than PI2 in one queue", len(closer) == len(both),
          f"configurations {', '.join(closer) or 'none'} of {', '.join(both.index)}"),
         ("iRED takes less time to drop than PI2", len(faster) == len(median),
          f"configurations {', '.join(faster) or 'none'}; but the gap leaves the queue {late:.0f} ms later, median"),
+        ("PI2's drops cost link time, iRED's do not", bool((used["iRED"] > used["PI2"]).all()),
+         f"last phase: PI2 uses {100 * used['PI2'].mean():.1f} %, iRED {100 * used['iRED'].mean():.1f} % of the link"),
         ("under DualPI2 99 % of the L4S packets wait less than 2 ms", worst < 2,
          f"at most {worst:.2f} ms in any phase, configuration and seed"),
     )  # fmt: skip
@@ -88,7 +92,7 @@ def blocks(
          "scalable p50": ("scalable_p50_ms", 1, 2), "scalable p99": ("scalable_p99_ms", 1, 2)},
     )  # fmt: skip
     reasons = _by(
-        why,
+        why.sort_values("configuration", kind="stable"),
         ["configuration", "changed"],
         {"by phase, %": ("by_phase", 1, 1), "whole run": ("whole_run", 1, 1), "each second": ("each_second", 1, 1)}
         | {f"share in phase {n}, %": (f"phase_{n}_share", 100, 0) for n in range(1, len(PAIRS) + 1)}
@@ -164,7 +168,11 @@ def _differences(third: pd.DataFrame, phases: pd.DataFrame, why: pd.DataFrame) -
     ):
         paper = float(part.paper.iloc[0])
         line = f"- Configuration {configuration}, {system}: {_spread(part.by_phase)} by phase, the paper {paper:g}."
-        tried = why[(why.configuration == configuration) & (why.system == system)]
+        tried = why[
+            (why.configuration == configuration)
+            & (why.system == system)
+            & (why.changed != f"{system} as above")
+        ]
         means = tried.groupby("changed").by_phase.mean()
         if len(means) > 1:
             nearest = str((means - paper).abs().idxmin())
@@ -172,6 +180,8 @@ def _differences(third: pd.DataFrame, phases: pd.DataFrame, why: pd.DataFrame) -
                 f" One change moves it to between {means.min():.1f} ({means.idxmin()}) and {means.max():.1f} "
                 f"({means.idxmax()}); nearest to the paper is {means[nearest]:.1f} ({nearest})."
             )
+        elif len(means):
+            line += f" With one change ({means.index[0]}) it is {means.iloc[0]:.1f}."
         lines.append(line)
     first = 100 * phases[phases.phase == 1].groupby(["configuration", "system"]).scalable_share.mean()
     if ("IV", "iRED") in first:
@@ -210,6 +220,7 @@ def kernel_blocks(compared: pd.DataFrame) -> list[str]:
     return [
         "## DualPI2 in the Linux kernel",
         "The kernel's own `dualpi2` with CUBIC and DCTCP (which is what Linux has; it is told to take DCTCP's ECT(0) "
-        "for the low-latency queue), and the simulator's model of it, measured by the same code from both taps.",
+        "for the low-latency queue), and the simulator's model of it, measured by the same code from both taps: "
+        f"Linux {compared.kernel[0]}, phases of {compared.phase_s[0]:g} s, one run on each side.",
         markdown_table(shown.reset_index().rename_axis(columns=None)),
     ]

@@ -421,17 +421,29 @@ class Settings:
 
     def cases(self, configurations: Iterable[str], systems: Iterable[str], **changes: Any) -> list[Case]:
         """Each configuration through each system with each seed; `changes` are fields of :class:`Case`."""
+        given = {"phase_s": self.phase_s} | changes
         return [
-            Case(configuration, system, seed, self.phase_s, **changes)
+            Case(configuration, system, seed, **given)
             for configuration in configurations
             for system in systems
             for seed in range(1, self.seeds + 1)
         ]
 
+    def changed(self) -> list[Case]:
+        """:data:`CAUSES` on the configurations for them; the paper's phases on all, unless these have them anyway."""
+        cases = []
+        for name, (system, changes) in CAUSES.items():
+            if changes.get("phase_s") == self.phase_s:
+                continue
+            configurations = self.configurations if "phase_s" in changes else self.causes
+            cases += self.cases(configurations, [system], about={"changed": name}, **changes)
+        return cases
+
 
 #: What may make the difference: one thing changed at a time. The system, and fields of :class:`Case`.
 CAUSES: dict[str, tuple[str, dict[str, Any]]] = {
     "PI2 as above": ("PI2", {}),
+    "phases of 120 s, as in the paper": ("PI2", {"phase_s": 120.0}),
     "controller slower, gains a tenth": ("PI2", {"aqm": {"alpha": 0.03125, "beta": 0.3125}}),
     "control plane in no time": ("PI2", {"aqm": {"control_plane_ms": 0}}),
     "control plane in 60 ms": ("PI2", {"aqm": {"control_plane_ms": 60}}),
@@ -607,12 +619,7 @@ def run(
     phases = pd.DataFrame([row for o in main for row in o.phases])
     third, drops = table_3(main), drop_delays(main)
     goodput = pd.concat([o.rates.reset_index().assign(**o.about) for o in main], ignore_index=True)
-    changed = [
-        case
-        for name, (system, changes) in CAUSES.items()
-        for case in settings.cases(causes, [system], about={"changed": name}, **changes)
-    ]
-    tried = outcomes(changed, workers, progress)
+    tried = outcomes(settings.changed(), workers, progress)
     why = _frame(
         o.about
         | o.differences()
