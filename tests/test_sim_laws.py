@@ -285,7 +285,7 @@ def test_flow_queueing_drops_from_the_fattest():
 
 @pytest.mark.parametrize("shift_ms", [0.0, 2.0, 20.0])
 def test_time_shifted_fifo(shift_ms):
-    """RFC 9332, section 4.1.2 b: the head with the greater wait goes, queue 0's counted `time_shift_ms` longer."""
+    """RFC 9332, section 4.2.2: the head with the greater wait goes, queue 0's counted `time_shift_ms` longer."""
     flows = [
         Flow("udp", rate_mbps=9, ecn="l4s", arrivals="poisson"),
         Flow("udp", rate_mbps=10, arrivals="poisson"),

@@ -505,7 +505,7 @@ def _pick_fq(port, now):
 
 @_inner
 def _pick_dual(port, now):
-    """RFC 9332, section 4.1: low latency first, but for what classic traffic is owed."""
+    """RFC 9332, section 4.2.2: low latency first, but for what classic traffic is owed."""
     low, low_line = queue_at(port.queues, 0), line_at(port.lines, 0)
     classic, classic_line = queue_at(port.queues, 1), line_at(port.lines, 1)
     if not _may_send(classic, classic_line, now):
