@@ -116,6 +116,13 @@ def test_packets_may_all_be_small(tmp_path):
     assert sizes.tolist() == [600, 200]
 
 
+def test_a_delay_nobody_can_know_is_not_zero(tmp_path):
+    """Of UDP with losses the taps do not tell which packet is which."""
+    run = run_testbed(scenario(cct.Flow("udp", rate_mbps=25), duration_s=1.0), tmp_path / "run")
+    assert run.queues.dropped_full[0] > 100
+    assert np.isnan(run.queues.mean_delay_ms[0]) and np.isnan(run.summary()["mean_delay_ms"])
+
+
 def test_packets_come_back_after_the_round_trip(tmp_path):
     run = run_testbed(scenario(cct.Flow("reno", rtt_ms=70), rate_mbps=100, duration_s=1), tmp_path / "run")
     assert 69.99 <= run.flows.min_rtt_ms[0] <= 70.05  # the sender's kernel

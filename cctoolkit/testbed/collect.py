@@ -319,6 +319,7 @@ def _queues(
         last = queue_statistics(plan, results.queues, queue).iloc[-1]
         here = packets[packets.queue == queue]
         delay_ms = here.delay_ns.dropna().to_numpy(np.float64) / 1e6
+        none = 0.0 if here.empty else np.nan  # of UDP with losses, taps do not tell which packet is which
         rows.append(
             {
                 "queue": queue,
@@ -332,8 +333,8 @@ def _queues(
                 "dropped_enqueue": int(last.dropped_enqueue),
                 "dropped_dequeue": int(last.dropped_dequeue),
                 "marked_packets": len(marks[queue]),
-                "mean_delay_ms": float(delay_ms.mean()) if len(delay_ms) else 0.0,
-                "max_delay_ms": float(delay_ms.max()) if len(delay_ms) else 0.0,
+                "mean_delay_ms": float(delay_ms.mean()) if len(delay_ms) else none,
+                "max_delay_ms": float(delay_ms.max()) if len(delay_ms) else none,
                 "probability": float(last.probability),
             }
         )

@@ -666,8 +666,8 @@ def _queues(scenario: cct.Scenario, folder: Path, ingress: cct.Capture, egress: 
                 "queue": queue, "packets": waiting, "bytes": q["backlog"], "arrived_packets": sent + dropped + waiting,
                 "sent_packets": sent, "sent_bytes": q["bytes"], "dropped_full": dropped, "dropped_enqueue": 0,
                 "dropped_dequeue": 0, "marked_packets": q.get("ecn_mark", q.get("marked", 0)),
-                "mean_delay_ms": float(delay_ms.mean()) if len(delay_ms) else 0.0,
-                "max_delay_ms": float(delay_ms.max()) if len(delay_ms) else 0.0,
+                "mean_delay_ms": float(delay_ms.mean()) if len(delay_ms) else math.nan,
+                "max_delay_ms": float(delay_ms.max()) if len(delay_ms) else math.nan,
             }
         )  # fmt: skip
     return pd.DataFrame(rows)
