@@ -117,7 +117,8 @@ def blocks(
     systems = "; ".join(f"**{name}**: {s.what}" for name, s in SYSTEMS.items())
     return [
         f"Cubic (classic) and Prague (scalable), {' / '.join(f'{a}-{b}' for a, b in PAIRS)} flows in phases of "
-        f"{settings.phase_s:g} s, {settings.seeds} seed{'s' * (settings.seeds > 1)} (± is the standard deviation over them). Systems: {systems}.",
+        f"{settings.phase_s:g} s, {settings.seeds} seed{'s' * (settings.seeds > 1)} "
+        f"(± is the standard deviation over them). Systems: {systems}.",
         "## Shapes that have to appear",
         _shapes(phases, third, drops),
         "## Table 3: difference of the bandwidth of Prague and Cubic, %",
