@@ -133,7 +133,9 @@ class Run:
             came, sent = int(q.arrived_packets.sum()), max(int(q.sent_packets.sum()), 1)
             if self.scenario is not None:
                 out["utilisation"] = float(q.sent_bytes.sum() * 8 / _capacity_bits(self.scenario))
-            out["mean_delay_ms"] = float((q.mean_delay_ms * q.sent_packets).sum() / sent)
+            out["mean_delay_ms"] = float(
+                (q.mean_delay_ms * q.sent_packets)[q.sent_packets > 0].sum(skipna=False) / sent
+            )
             out["max_delay_ms"] = float(q.max_delay_ms.max())
             dropped = q.dropped_full + q.dropped_enqueue + q.dropped_dequeue
             out["drop_share"] = float(dropped.sum() / max(came, 1))
