@@ -17,6 +17,7 @@ import cctoolkit as cct
 from cctoolkit.cli import app
 from cctoolkit.errors import ParameterError, TestbedUnavailableError
 from cctoolkit.experiments import _l4s_kernel, experiment, l4s
+from cctoolkit.experiments.sim_vs_kernel import for_simulator
 from cctoolkit.papers import paper_numbers
 from cctoolkit.scenario import read_sweep
 from cctoolkit.sim.simulation import Simulation
@@ -283,7 +284,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
 def test_taps_of_both_sides_are_measured_alike() -> None:
     """The kernel's and the simulator's captures go through one function: here those of the simulator."""
     scenario = dataclasses.replace(_l4s_kernel._scenario("I", 1, 2.0), duration_s=4.0)
-    found = pd.DataFrame(_l4s_kernel.measure(cct.simulate(scenario), 2.0, stamps_last_byte=True))
+    found = pd.DataFrame(_l4s_kernel.measure(cct.simulate(for_simulator(scenario)), 2.0))
     assert sorted(found.phase.unique()) == [1, 2]
     second = found[found.phase == 2].set_index("quantity").value
     assert second.utilisation == pytest.approx(1, abs=0.05)

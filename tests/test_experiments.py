@@ -157,7 +157,9 @@ def values(rows):
 def udp_run(*rates_mbps, buffer_packets=20, **bottleneck):
     return cct.simulate(
         cct.Scenario(
-            bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=buffer_packets, **bottleneck),
+            bottleneck=cct.Bottleneck(
+                rate_mbps=10, buffer_packets=buffer_packets, **{"link": "shaper"} | bottleneck
+            ),
             flows=[cct.Flow("udp", rate_mbps=rate, packet_bytes=1250) for rate in rates_mbps],
             duration_s=6,
         ),
@@ -166,15 +168,15 @@ def udp_run(*rates_mbps, buffer_packets=20, **bottleneck):
 
 
 def test_half_a_link_waits_for_nothing():
-    found = values(measure(udp_run(5), warmup_s=1, stamps_last_byte=True))
+    found = values(measure(udp_run(5), warmup_s=1))
     assert found["utilisation", -1] == pytest.approx(0.5, rel=1e-3)
     assert found["mean delay", -1] == found["95 % delay", -1] == pytest.approx(0, abs=1e-6)
     assert found["loss", -1] == found["marks", -1] == 0
     assert ("share", 0) not in found
 
 
-def test_sending_time_counts_where_the_first_byte_is_stamped():
-    found = values(measure(udp_run(5), warmup_s=1, stamps_last_byte=False))
+def test_sending_time_counts_where_the_last_byte_is_stamped():
+    found = values(measure(udp_run(5, link="wire"), warmup_s=1))
     assert found["mean delay", -1] == pytest.approx(1.0, rel=1e-6)  # 1250 bytes at 10 Mbit/s
 
 
@@ -182,7 +184,7 @@ def tcp_run(aqm="tail_drop", **scenario):
     flows = scenario.pop(
         "flows", [cct.Flow("reno", rtt_ms=20, ecn=True), cct.Flow("cubic", rtt_ms=40, ecn=True)]
     )
-    bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=30, aqm=aqm)
+    bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=30, aqm=aqm, link="shaper")
     return cct.simulate(
         cct.Scenario(bottleneck=bottleneck, flows=flows, duration_s=8, **scenario), record=True
     )
@@ -191,7 +193,7 @@ def tcp_run(aqm="tail_drop", **scenario):
 @pytest.mark.parametrize("aqm", ["tail_drop", "codel"])
 def test_as_the_queue_itself_counted(aqm):
     run = tcp_run(aqm)
-    found = values(measure(run, warmup_s=0, stamps_last_byte=True))
+    found = values(measure(run, warmup_s=0))
     queue = run.queues.iloc[0]
     dropped = queue.dropped_full + queue.dropped_enqueue + queue.dropped_dequeue
     data = run.ingress.packets.query("direction == 0 and payload_bytes > 0")
@@ -208,13 +210,9 @@ def test_as_the_queue_itself_counted(aqm):
 
 def test_warm_up_and_end_are_left_out():
     run = tcp_run(flows=[cct.Flow("udp", rate_mbps=5, packet_bytes=1250, stop_s=4)])
-    assert values(measure(run, warmup_s=0, stamps_last_byte=True))["utilisation", -1] == pytest.approx(
-        0.25, rel=1e-2
-    )
-    assert values(measure(run, warmup_s=2, stamps_last_byte=True))["utilisation", -1] == pytest.approx(
-        1 / 6, rel=1e-2
-    )
-    nothing = values(measure(run, warmup_s=5, stamps_last_byte=True))
+    assert values(measure(run, warmup_s=0))["utilisation", -1] == pytest.approx(0.25, rel=1e-2)
+    assert values(measure(run, warmup_s=2))["utilisation", -1] == pytest.approx(1 / 6, rel=1e-2)
+    nothing = values(measure(run, warmup_s=5))
     assert nothing["utilisation", -1] == 0 and np.isnan(nothing["mean delay", -1])
 
 
@@ -265,7 +263,7 @@ def test_bundled_captures_of_linux_by_plain_loops_and_the_kernels_own_count(name
     run.scenario = cct.Scenario(
         bottleneck=cct.Bottleneck(rate_mbps=rate_mbps, buffer_packets=1), flows=[cct.Flow()], duration_s=end_s
     )
-    found = values(measure(run, warmup_s=2, stamps_last_byte=False))
+    found = values(measure(run, warmup_s=2))
     naive = naive_measure(run, rate_mbps, run.start_ns + 2 * 10**9, run.start_ns + end_s * 10**9)
     assert (("share", 1) in found) == (len(run.flows) > 1)
     for (quantity, flow), value in naive.items():
@@ -276,7 +274,7 @@ def test_bundled_captures_of_linux_by_plain_loops_and_the_kernels_own_count(name
 
     run.scenario = run.scenario.replace({"duration_s": 1000})
     data = run.ingress.packets.query("payload_bytes > 0 and direction == 0 and tcp_flags != 0")
-    lost = values(measure(run, warmup_s=0, stamps_last_byte=False))["loss", -1] * len(data)
+    lost = values(measure(run, warmup_s=0))["loss", -1] * len(data)
     assert lost == pytest.approx(entry["queue_dropped"], abs=2)
 
 

@@ -55,17 +55,14 @@ def _scenario(configuration: str, seed: int, phase_s: float) -> Scenario:
     return dataclasses.replace(made, bottleneck=bottleneck)
 
 
-def measure(run: Run, phase_s: float, *, stamps_last_byte: bool) -> Iterator[dict[str, Any]]:
+def measure(run: Run, phase_s: float) -> Iterator[dict[str, Any]]:
     """Rates and delays of both classes in each phase, from the two taps only.
 
     Parameters
     ----------
     run : Run
-        With both taps and a scenario.
+        With both taps and a scenario, of a link that shapes: the egress tap has the time of a packet's first byte.
     phase_s : float
-    stamps_last_byte : bool
-        The egress tap has the time of a packet's last byte (the simulator), not of its first: its sending time is no
-        queueing delay and is taken off.
 
     Yields
     ------
@@ -84,8 +81,6 @@ def measure(run: Run, phase_s: float, *, stamps_last_byte: bool) -> Iterator[dic
     is_scalable = packets.flow_id.map(cca == "dctcp").to_numpy(bool)
     at_s = (packets.ts_ns.to_numpy(np.int64) - run.start_ns) / 1e9
     delay_ms = packets.delay_ns.astype("Float64").to_numpy(np.float64, na_value=np.nan) / 1e6
-    if stamps_last_byte:
-        delay_ms = delay_ms - packets.wire_bytes.to_numpy(np.float64) * 8e-3 / rate_mbps
     left = np.isfinite(delay_ms)
     octets = packets.wire_bytes.to_numpy(np.float64)
     for phase in range(int(run.scenario.duration_s / phase_s)):
@@ -136,5 +131,5 @@ def beside_kernel(settings: Settings, folder: Path, kernel: Kernel) -> pd.DataFr
                 "phase_s": phase_s,
                 "kernel": kernel.version,
             }
-            rows += [about | row for row in measure(made, phase_s, stamps_last_byte=False)]  # both shape
+            rows += [about | row for row in measure(made, phase_s)]
     return pd.DataFrame(rows)

@@ -222,19 +222,17 @@ QUANTITIES = {
 # ---- measuring -------------------------------------------------------------------------------------------------------
 
 
-def measure(run: Run, *, warmup_s: float, stamps_last_byte: bool) -> list[dict[str, Any]]:
+def measure(run: Run, *, warmup_s: float) -> list[dict[str, Any]]:
     """What is compared, from the two taps only.
 
     Parameters
     ----------
     run : Run
-        With both taps and a scenario. Counted is what the flows' initiators send with payload, between `warmup_s` after
-        the run's begin and the scenario's end.
+        With both taps and a scenario, of a link that shapes: a packet at the egress tap has the time of its first byte.
+        Counted is what the flows' initiators send with payload, between `warmup_s` after the run's begin and the
+        scenario's end.
     warmup_s : float
         What is left out at the beginning, s.
-    stamps_last_byte : bool
-        The egress tap has the time at which a packet's last byte left (the simulator), not the first (a rate limiter in
-        Linux). Then its sending time is no queueing delay and is taken off.
 
     Returns
     -------
@@ -260,8 +258,6 @@ def measure(run: Run, *, warmup_s: float, stamps_last_byte: bool) -> list[dict[s
     came = came[(came.payload_bytes > 0) & (came.direction == 0) & came.ts_ns.between(begin_ns, end_ns)]
     left = came[came.delay_ns.notna()]
     delay_ms = left.delay_ns.to_numpy(np.float64) / 1e6
-    if stamps_last_byte:
-        delay_ms = delay_ms - left.wire_bytes.to_numpy(np.float64) * 8e-3 / rate_mbps
 
     sent = run.egress.packets
     sent = sent[(sent.payload_bytes > 0) & (sent.direction == 0) & sent.ts_ns.between(begin_ns, end_ns)]
@@ -372,7 +368,7 @@ class _Job:
             "side": self.side,
             "seed": self.seed,
         }
-        found = measure(self.run(), warmup_s=self.warmup_s, stamps_last_byte=False)
+        found = measure(self.run(), warmup_s=self.warmup_s)
         return [about | row for row in found]
 
 
