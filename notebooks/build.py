@@ -36,7 +36,9 @@ if importlib.util.find_spec("cctoolkit") is None:
 
 def sources() -> list[Path]:
     """The notebooks' sources, in order, and then the lessons'."""
-    return [source for folder in (HERE, HERE / "lessons") for source in sorted(folder.glob("[0-9][0-9]_*.py"))]
+    return [
+        source for folder in (HERE, HERE / "lessons") for source in sorted(folder.glob("[0-9][0-9]_*.py"))
+    ]
 
 
 def name_of(source: Path) -> str:
