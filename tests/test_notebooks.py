@@ -151,7 +151,7 @@ def test_it_runs(source: Path, copy: Path) -> None:
     client = nbclient.NotebookClient(
         notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}
     )
-    # Left to itself the client answers Output widgets, and what it sends while a reply arrives can make it miss that reply
+    # Left to itself the client answers Output widgets, and what it sends while a reply arrives can make it miss that
     # (jupyter_client sends past zmq.asyncio). So what widgets show stays in the cells, where errors are looked for.
     client.comm_open_handlers = {}
     client.execute(env=os.environ | environment(copy))
