@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from documents import ROOT, blocks, code, commands
+from uml_kernel import uml_kernel
 
 import cctoolkit as cct
 from cctoolkit import cli
@@ -51,7 +52,9 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }.items():
         shutil.copy(ROOT / "traces" / f"{trace}.pcap.gz", tmp_path / name)
     (scenario,) = code(ROOT / "docs" / "simulator.md", "toml")
-    (tmp_path / "shared.toml").write_text(scenario.partition("[sweep]")[0], encoding="utf-8")
+    single = scenario.partition("[sweep]")[0]
+    (tmp_path / "shared.toml").write_text(single, encoding="utf-8")
+    (tmp_path / "grid.toml").write_text(f"{single}[sweep]\nduration_s = [1, 2]\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -75,6 +78,8 @@ def test_python_runs_in_order(document: Path, checkout: Path) -> None:
 def test_commands_run(
     document: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    if any(command.startswith("cct testbed") for command in commands(document)):
+        uml_kernel()
     for command in commands(document):
         program, *arguments = shlex.split(command)
         if program == "cct":

@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
+from uml_kernel import uml_kernel
 
 import cctoolkit as cct
 from cctoolkit.aqm import CoDel, NpuCoDel, P4CoDel, PisaCoDel
@@ -347,7 +348,7 @@ def test_errors_are_one_line(tmp_path: Path) -> None:
 @pytest.mark.uml
 def test_real_linux_stands_beside_the_simulator(tmp_path: Path) -> None:
     """Table I's Linux column and the UDP scan on the kernel's own CoDel."""
-    pytest.importorskip("cctoolkit.testbed.kernel").find_kernel()
+    uml_kernel()
     settings = codel.Settings(seeds=2, testbed=tmp_path / "kernel")
     table = codel.table_1(settings).tables["table1"].set_index(["target", "flows"])
     for flows in (1, 2, 3):

@@ -96,6 +96,18 @@ def test_a_kernel_that_does_not_boot_is_refused_with_what_it_says(
         check_kernel(find_kernel())
 
 
+def test_a_processor_with_more_registers_than_the_kernel_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen with Linux 6.12 on a processor with AMX: what it says, and then a panic of its first program."""
+    said = "Kernel command line: panic=-1\nuserspace - ptrace set fp regs failed, errno = 14\nKernel panic\n"
+    path = program(tmp_path / "kernel", "")
+    path.write_text(f"#!/bin/sh\n[ $1 = --version ] && exec echo 6.12\nprintf '{said}'\n")
+    monkeypatch.setenv("CCTOOLKIT_UML_KERNEL", str(path))
+    with pytest.raises(TestbedUnavailableError, match=r"has more registers \(AMX\) than Linux 6.12 knows"):
+        check_kernel(find_kernel())
+
+
 # ---- building --------------------------------------------------------------------------------------------------------
 
 

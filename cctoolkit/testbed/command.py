@@ -71,11 +71,12 @@ def sweep(
 
 
 def build(source: Path | None, jobs: int | None) -> None:
-    """Make the kernel of the uml backend and say where it is."""
-    from .kernel import build_kernel
+    """Make the kernel of the uml backend, say where it is, and see whether it runs here."""
+    from .kernel import build_kernel, check_kernel
 
     kernel = build_kernel(source, jobs=jobs)
     print(f"Linux {kernel.version}\nsha256 {kernel.sha256}\nwrote {kernel.path}")
+    check_kernel(kernel)
 
 
 def doctor() -> bool:

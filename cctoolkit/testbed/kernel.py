@@ -164,7 +164,12 @@ def check_kernel(kernel: Kernel) -> None:
         except OSError as err:
             raise TestbedUnavailableError(f"{kernel.path}: {err.strerror}") from None
     if "exitcode=0x00000000" not in said:  # of its first program, whose end is the kernel's
-        lines = [x.strip() for x in said.splitlines() if x.strip()]
+        lines = [x.strip() for x in said.splitlines() if x.strip() and "command line:" not in x]
+        if "ptrace set fp regs failed" in said:
+            raise TestbedUnavailableError(
+                f"{kernel.path}: does not boot here: this processor has more registers (AMX) than Linux "
+                f"{kernel.version} knows as User Mode Linux; build from a newer tree (7.2 does)"
+            )
         telling = [x for x in lines if re.search(r"panic|fail|denied|not permitted|error", x, re.IGNORECASE)]
         what = (telling or lines[-1:] or ["it said nothing"])[0]
         raise TestbedUnavailableError(f"{kernel.path}: does not boot here: {what}")
