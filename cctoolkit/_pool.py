@@ -8,7 +8,7 @@ import os
 import pickle
 import signal
 import threading
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
@@ -17,7 +17,7 @@ from typing import Any
 
 from .errors import CCToolkitError
 
-__all__ = ["cores", "in_processes"]
+__all__ = ["cores", "in_processes", "results"]
 
 
 def cores() -> int:
@@ -63,6 +63,39 @@ def in_processes(
         ours.close()  # whatever they are doing
         pool.shutdown(cancel_futures=True)
         theirs.close()
+
+
+def results(
+    function: Callable[..., Any],
+    jobs: Sequence[tuple[Any, ...]],
+    workers: int | None = None,
+    *,
+    progress: bool = False,
+) -> list[Any]:
+    """What a function gives for each job, in their order; `workers` at a time, else as many as there are cores.
+
+    One worker is this process. With `progress` there is a bar.
+
+    Raises
+    ------
+    CCToolkitError
+        A worker died.
+    """
+    from tqdm.auto import tqdm
+
+    workers = min(workers or cores(), max(len(jobs), 1))
+    found: dict[int, Any] = {}
+    with tqdm(total=len(jobs), unit="run", disable=not progress, leave=False) as bar:
+        if workers == 1:
+            for number, job in enumerate(jobs):
+                found[number] = function(*job)
+                bar.update()
+        else:
+            with contextlib.closing(in_processes(function, jobs, workers)) as done:
+                for number, future in done:
+                    found[number] = future.result()
+                    bar.update()
+    return [found[number] for number in range(len(jobs))]
 
 
 def _follow(parent: Connection) -> None:

@@ -14,7 +14,6 @@ second.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .._pool import cores, in_processes
+from .._pool import results
 from ..errors import ParameterError
 from ..papers import paper_numbers
 from ._folder import Folder, OutputOption, WorkersOption, markdown_table
@@ -239,21 +238,7 @@ def outcomes(cases: Sequence[Case], workers: int | None = None, progress: bool =
     progress : bool
         Show a bar.
     """
-    from tqdm.auto import tqdm
-
-    workers = min(workers or cores(), max(len(cases), 1))
-    with tqdm(total=len(cases), unit="run", disable=not progress, leave=False) as bar:
-        found: dict[int, Outcome] = {}
-        if workers == 1:
-            for number, case in enumerate(cases):
-                found[number] = case.run()
-                bar.update()
-        else:
-            with contextlib.closing(in_processes(_outcome, ((case,) for case in cases), workers)) as done:
-                for number, future in done:
-                    found[number] = future.result()
-                    bar.update()
-        return [found[number] for number in range(len(cases))]
+    return results(_outcome, [(case,) for case in cases], workers, progress=progress)
 
 
 def _outcome(case: Case) -> Outcome:
