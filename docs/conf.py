@@ -32,6 +32,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "numpydoc",
     "sphinx_copybutton",
+    "sphinx-mathjax-offline",  # formulas without a network
 ]
 root_doc = "docs/index"
 include_patterns = [
