@@ -376,6 +376,17 @@ def looped(scenario: cct.Scenario, controller: object) -> cct.Run:
     return cct.simulate(controller.scenario(scenario), control=controller, record=False)
 
 
+def test_the_link_stays_what_it_was() -> None:
+    link = cct.Bottleneck(
+        rate_mbps=50, buffer_packets=100, rate_schedule=[(1, 20)], link="shaper", quantum_bytes=3028
+    )
+    scenario = cct.Scenario(bottleneck=link, flows=[cct.Flow("cubic")], duration_s=2)
+    made = RttSeparation(50, k=2).scenario(scenario).bottleneck
+    for name in ("rate_mbps", "rate_schedule", "link", "quantum_bytes"):
+        assert getattr(made, name) == getattr(link, name)
+    assert made.scheduler == "drr" and {q.buffer_bytes for q in made.queue_list()} == {100 * 1514}
+
+
 @pytest.mark.parametrize("cca", ["cubic", "bbr"])
 def test_separated_flows_share_evenly_and_use_the_link(cca: str) -> None:
     """The paper's test 1 on a smaller link: Jain at least 0.97, at least 0.95 of the utilisation without."""

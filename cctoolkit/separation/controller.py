@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -127,7 +128,7 @@ class Decision:
         return len(self.assignments) + len(self.buffers) + len(self.weights)
 
 
-class Controller:
+class Controller(ABC):
     """What all controllers share: from an assignment of flows to queues, shares and buffers, and what is new in them.
 
     A controller says in :meth:`assign` where each flow goes. Everything else is here.
@@ -215,15 +216,15 @@ class Controller:
 
         Each queue starts with the room the bottleneck had; the controller changes it when it knows more.
         """
-        from ..scenario import Bottleneck, Queue
+        from ..scenario import Queue
 
         old = scenario.bottleneck
         first = old.queue_list()[0]
         room = first.buffer_bytes or 1514 * (first.buffer_packets or 1)
         queues = (Queue(buffer_bytes=room, aqm=first.aqm),) * self.n_queues
-        new = Bottleneck(
-            rate_mbps=old.rate_mbps,
-            rate_schedule=old.rate_schedule,
+        new = dataclasses.replace(
+            old,
+            buffer_packets=None,
             buffer_bytes=room,
             scheduler="drr" if self.n_queues > 1 else "fifo",
             queues=queues,
@@ -233,6 +234,7 @@ class Controller:
 
     # -- to be said by each controller ---------------------------------------------------------------------------------
 
+    @abstractmethod
     def assign(self, flows: pd.DataFrame, now_s: float) -> tuple[np.ndarray, float]:
         """Where the flows go.
 
@@ -247,7 +249,6 @@ class Controller:
         array of int64, float
             Queue of each flow (0: no rule), and the classes' GVF or NaN.
         """
-        raise NotImplementedError
 
     def load(self, queue: np.ndarray) -> np.ndarray:
         """How many flows each queue stands for where queues share by flows, shape (n_queues,).
