@@ -51,9 +51,10 @@ def algorithm_1(values: list[float], k: int) -> tuple[list[float], list[int], fl
     while True:
         queues = [[v for v, mine in zip(values, labels, strict=True) if mine == j] for j in range(k)]
         sd = [float(squared_deviation(q)) for q in queues]
-        most = sd.index(max(sd))
-        least = min(range(k), key=lambda j: (sd[j], abs(j - most), j))
-        if sd[most] == sd[least]:
+        rank = [round(x / (sum(sd) or 1), 9) for x in sd]
+        most = rank.index(max(rank))
+        least = min(range(k), key=lambda j: (rank[j], abs(j - most), j))
+        if rank[most] == rank[least]:
             break
         sigma = math.sqrt(sd[most] / len(queues[most]))
         before = list(limits)

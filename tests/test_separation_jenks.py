@@ -6,7 +6,7 @@ import jenkspy
 import naive_jenks
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import cctoolkit as cct
@@ -93,6 +93,7 @@ def test_algorithm_1_is_no_better_than_the_optimum(values: list[float], k: int) 
 
 
 @settings(deadline=None)
+@example([1.0, 1.0, 2.0, 6.0, 6.0, 7.0, 12.0], 7)  # two classes deviate alike
 @given(few, ks)
 def test_algorithm_1_is_its_naive_twin(values: list[float], k: int) -> None:
     _, labels, gvf = naive_jenks.algorithm_1(values, k)

@@ -350,9 +350,11 @@ def _algorithm_1(x: np.ndarray, k: int) -> Classes:
         counts = np.bincount(labels, minlength=k)
         mean = np.bincount(labels, x, minlength=k) / np.maximum(counts, 1)
         deviation = np.bincount(labels, (x - mean[labels]) ** 2, minlength=k)
-        largest = int(deviation.argmax())
-        lowest = min(range(k), key=lambda j: (deviation[j], abs(j - largest)))
-        if deviation[largest] == deviation[lowest]:
+        # Equal ones must not differ by rounding: the first then gives way (test_algorithm_1_is_its_naive_twin)
+        rank = np.round(deviation / max(deviation.sum(), np.finfo(float).tiny), 9)
+        largest = int(rank.argmax())
+        lowest = min(range(k), key=lambda j: (rank[j], abs(j - largest)))
+        if rank[largest] == rank[lowest]:
             break
         width = math.sqrt(deviation[largest] / counts[largest])
         moved = limits.copy()
