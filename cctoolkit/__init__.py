@@ -14,6 +14,8 @@ __version__ = "0.1.0.dev0"
 #: Public names and the modules they live in.
 _WHERE = {
     "AlgorithmError": "algorithm",
+    "BatchResult": "batch.run",
+    "BatchSettings": "batch.settings",
     "Bottleneck": "scenario",
     "Capture": "capture.model",
     "CountMinSketch": "sketch",
@@ -53,6 +55,7 @@ _WHERE = {
     "rtt_samples": "rtt",
     "rtt_summary": "rtt",
     "rtt_unfairness": "metrics",
+    "run_batch": "batch.run",
     "run_sweep": "sim.sweep",
     "run_testbed": "testbed.testbed",
     "run_testbed_sweep": "testbed.sweep",
@@ -80,6 +83,9 @@ if TYPE_CHECKING:
     from .algorithm import AlgorithmError as AlgorithmError
     from .aqm_league import league as league
     from .aqm_league import standings as standings
+    from .batch.run import BatchResult as BatchResult
+    from .batch.run import run_batch as run_batch
+    from .batch.settings import BatchSettings as BatchSettings
     from .capture.filtering import filter_capture as filter_capture
     from .capture.mawi import fetch_mawi as fetch_mawi
     from .capture.mawi import find_trace as find_trace

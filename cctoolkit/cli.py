@@ -621,6 +621,59 @@ def testbed_doctor() -> None:
         raise typer.Exit(1)
 
 
+@app.command()
+def batch(
+    captures: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="CAPTURE...",
+            help="Files, folders, globs, days of MAWI (2024-02-15 or 2024-02-01..2024-02-29), URLs (s3://…, https://…).",
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The dataset.")],
+    workers: Annotated[
+        int | None, typer.Option(help="Processes [default: this one, a capture at a time].", min=1)
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Of a Dask scheduler, instead.")
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="What one worker may use, as 4GB [default: its share].")
+    ] = None,
+    slot_ms: Annotated[float, typer.Option(help="Length of a slot of long flows, ms.")] = 100.0,
+    long: Annotated[
+        int, typer.Option(metavar="BYTES", help="More in one direction makes a flow long.", min=1)
+    ] = 10_000_000,
+    tunnel: TunnelOption = Tunnel.outer,
+    model: Annotated[
+        str | None, typer.Option(help="Name the congestion controls of long flows with this model.")
+    ] = None,
+    keep: Annotated[bool, typer.Option(help="Keep days of MAWI that were fetched for this.")] = True,
+) -> None:
+    """Many captures into one dataset of Parquet files: flows, RTTs, counts by second, slots of long flows.
+
+    Started again it goes on where it stopped, and reads only what is new. A capture that cannot be read is a line
+    on standard error and exit status 1; the others are done all the same.
+
+    Examples: `cct batch traces/*.pcap.gz -o archive`, `cct batch 2024-02-01..2024-02-29 -o february --workers 8`
+    """
+    from .batch.command import batch as run
+    from .batch.settings import BatchSettings
+
+    settings = BatchSettings(slot_ms=slot_ms, long_flow_bytes=long, tunnel=tunnel.value)
+    if not run(
+        captures,
+        output,
+        settings,
+        workers=workers,
+        scheduler=scheduler,
+        memory=memory,
+        model=model,
+        keep=keep,
+    ):
+        raise typer.Exit(1)
+
+
 @app.command("filter")
 @_selecting
 def filter_(

@@ -233,7 +233,7 @@ class Summary:
         return findings(self)
 
 
-class _Keys:
+class AllKeys:
     """The keys of all flows of a stream, gathered from its parts; a later part knows more of a flow, so it wins."""
 
     def __init__(self) -> None:
@@ -257,7 +257,7 @@ class _Keys:
         return FlowKeys(**{name: values[rows] for name, values in self._columns.items()})
 
 
-def _add_meta(so_far: CaptureMeta | None, part: CaptureMeta) -> CaptureMeta:
+def add_meta(so_far: CaptureMeta | None, part: CaptureMeta) -> CaptureMeta:
     """Of the file up to the end of `part`; counts are of a part, all else is of the file so far."""
     if so_far is None:
         return part
@@ -351,14 +351,14 @@ def summarise(
     statistics = FlowStatistics(long_flow_bytes)
     pairing = RttPairing()
     timeline = Timeline()
-    keys = _Keys()
+    keys = AllKeys()
     meta: CaptureMeta | None = None
     for part, part_meta in _parts(source, packets, selection, reading):
         columns = part.columns
         statistics.update(columns)
         timeline.update(columns, part.keys, pairing.update(columns))
         keys.add(part.keys)
-        meta = _add_meta(meta, part_meta)
+        meta = add_meta(meta, part_meta)
     assert meta is not None  # there is always one part
     del (
         part,

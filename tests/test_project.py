@@ -16,7 +16,12 @@ ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 #: conda-forge's names, where they are not PyPI's.
-CONDA_NAMES = {"isal": ["python-isal"], "torch": ["pytorch"], "dask[distributed]": ["dask", "distributed"]}
+CONDA_NAMES = {
+    "isal": ["python-isal"],
+    "torch": ["pytorch"],
+    "dask[distributed]": ["dask", "distributed"],
+    "duckdb": ["python-duckdb"],
+}
 
 
 def _split(requirement: str) -> tuple[str, str]:

@@ -1,0 +1,95 @@
+"""Where tasks run: in this process, in processes of this machine, or on somebody's Dask cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from ..errors import CCToolkitError, ParameterError
+from .memory import Memory
+
+__all__ = ["connected"]
+
+_SHARE = 0.8  # of a machine's memory, for all workers together
+_SLACK = 1.25  # what a process may use beyond its limit for moments, before Dask ends it
+
+
+@contextlib.contextmanager
+def connected(
+    workers: int | None, scheduler: str | None, memory_bytes: int | None
+) -> Iterator[tuple[Any, Memory]]:
+    """A Dask client, and the memory of one of its workers.
+
+    Parameters
+    ----------
+    workers : int, optional
+        Processes on this machine; 1 or None: this process, one task at a time.
+    scheduler : str, optional
+        The address of a scheduler, instead. Its workers should have one thread each.
+    memory_bytes : int, optional
+        Of one worker; without it, an equal share of four fifths of the machine's, or what the cluster's smallest
+        worker has.
+
+    Raises
+    ------
+    ParameterError
+        The extra `batch` is missing, or no scheduler answers.
+    """
+    try:
+        import dask
+        import distributed
+        from distributed.system import MEMORY_LIMIT
+    except ImportError:
+        raise ParameterError("batch: needs Dask: pip install 'cctoolkit[batch]'") from None
+    if scheduler is not None and workers is not None:
+        raise ParameterError("workers: a scheduler has its own")
+    logging.getLogger("distributed").setLevel(
+        logging.CRITICAL
+    )  # what goes wrong is said here, in one line each
+    config = {
+        # tables are in files, not in Dask's memory: nothing to spill, and no use in waiting
+        "distributed.worker.memory.target": False,
+        "distributed.worker.memory.spill": False,
+        "distributed.worker.memory.pause": False,
+        "distributed.worker.memory.terminate": 0.95,
+        "distributed.admin.large-graph-warning-threshold": "1GB",
+    }
+    with dask.config.set(config), contextlib.ExitStack() as stack:
+        if scheduler is not None:
+            try:
+                client = distributed.Client(scheduler, timeout="10s")
+            except (OSError, ValueError, TimeoutError) as err:
+                raise ParameterError(f"scheduler: no answer from {scheduler} ({_first_line(err)})") from None
+            stack.enter_context(client)
+            limit = memory_bytes or _smallest_worker(client)
+        else:
+            n = workers or 1
+            limit = memory_bytes or int(_SHARE * MEMORY_LIMIT / n)
+            cluster = distributed.LocalCluster(
+                n_workers=n,
+                threads_per_worker=1,
+                processes=n > 1,
+                memory_limit=int(limit * _SLACK) if n > 1 else 0,
+                dashboard_address=None,
+                silence_logs=logging.CRITICAL,
+                host="127.0.0.1" if n > 1 else None,
+            )
+            stack.enter_context(cluster)
+            client = stack.enter_context(distributed.Client(cluster))
+        yield client, Memory(limit)
+
+
+def _smallest_worker(client: Any) -> int:
+    client.wait_for_workers(1, timeout=60)
+    limits = [w["memory_limit"] for w in client.scheduler_info(n_workers=-1)["workers"].values()]
+    if not limits or not min(limits):
+        raise CCToolkitError(
+            "the cluster's workers have no memory limit: say how much one may use (--memory)"
+        )
+    return int(min(limits) / _SLACK)
+
+
+def _first_line(err: BaseException) -> str:
+    return next(iter(str(err).splitlines()), type(err).__name__)

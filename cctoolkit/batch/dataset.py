@@ -1,0 +1,196 @@
+"""Where a dataset's files are, and what is known to be done.
+
+::
+
+    DATASET/dataset.json                            the settings
+            flows/capture=NAME-ADDRESS/block-00000.parquet   and likewise captures, rtt, seconds, rates, slots
+            cca/model=MODEL/capture=NAME-ADDRESS/block-00000.parquet
+            manifests/NAME-ADDRESS.json             written last: there is one, so all is there
+            blocks/NAME-ADDRESS/                    what is done of a capture that is not done
+            sources/KEY.json                        which file, in which version, has which address
+            journal/NAME-ADDRESS.00000.json         what it took to compute it
+
+All but the journal and ``sources`` is the same whoever computed it, and when. Every file appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .._atomic import replacing
+from ..errors import ParameterError
+from .settings import BatchSettings
+from .sources import Source
+from .tables import TABLES
+
+__all__ = ["Dataset"]
+
+
+class Dataset:
+    """A dataset's files by what they are for.
+
+    Parameters
+    ----------
+    root : path
+        A directory that all workers see under this name.
+    settings : BatchSettings
+    """
+
+    def __init__(self, root: str | os.PathLike[str], settings: BatchSettings) -> None:
+        self.root = Path(root).resolve()
+        self.settings = settings
+
+    @classmethod
+    def open(cls, root: str | os.PathLike[str], settings: BatchSettings) -> Dataset:
+        """Begin a dataset, or go on with one.
+
+        Raises
+        ------
+        ParameterError
+            The directory holds another dataset, or something else.
+        """
+        dataset = cls(root, settings)
+        about = dataset.root / "dataset.json"
+        found = _read(about)
+        if found is None:
+            if dataset.root.exists() and (not dataset.root.is_dir() or any(dataset.root.iterdir())):
+                raise ParameterError(f"output: {root} is there already and is no dataset of cct batch")
+            _write(about, {"settings": settings.as_dict()})
+        else:
+            wanted = settings.as_dict()
+            for name, value in found.get("settings", {}).items():
+                if wanted.get(name) != value:
+                    raise ParameterError(
+                        f"output: {root} was made with {name} = {value}, not {wanted.get(name)}; name another directory"
+                    )
+        return dataset
+
+    @contextlib.contextmanager
+    def reserved(self) -> Iterator[None]:
+        """Keep other drivers out, and clear away what a killed one left half written.
+
+        Raises
+        ------
+        ParameterError
+            Another one is at work.
+        """
+        with (self.root / ".lock").open("a") as handle:
+            with contextlib.suppress(ImportError):  # not on Windows
+                import fcntl
+
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    raise ParameterError(f"output: another batch is writing {self.root}") from None
+            for half in self.root.rglob(".*.tmp"):
+                half.unlink(missing_ok=True)
+            yield
+
+    # --- tables
+
+    def block_path(self, table: str, capture: str, block: int) -> Path:
+        """A table's file for the `block`-th run of flow numbers; ``captures`` and ``seconds`` have block 0 only."""
+        return self.root / table / f"capture={capture}" / f"block-{block:05}.parquet"
+
+    def cca_path(self, model: str, capture: str, block: int) -> Path:
+        """Predictions are apart by model: several may have been asked about the same slots."""
+        return self.block_path(f"cca/model={model}", capture, block)
+
+    # --- a capture's blocks, until all are there
+
+    def head(self, capture: str) -> dict[str, Any] | None:
+        """What the first piece found of the whole capture: ``meta``, ``flows`` (how many), ``start_ns``."""
+        return _read(self.root / "blocks" / capture / "head.json")
+
+    def write_head(self, capture: str, head: dict[str, Any]) -> None:
+        _write(self.root / "blocks" / capture / "head.json", head)
+
+    def block(self, capture: str, block: int) -> dict[str, Any] | None:
+        """``rows`` by table and ``long_flows`` of a block that is done."""
+        return _read(self.root / "blocks" / capture / f"{block:05}.json")
+
+    def write_block(self, capture: str, block: int, rows: dict[str, int], long_flows: int) -> None:
+        _write(self.root / "blocks" / capture / f"{block:05}.json", {"rows": rows, "long_flows": long_flows})
+
+    def blocks_of(self, head: dict[str, Any]) -> int:
+        """How many blocks a capture has; one without flows has one too, of empty tables."""
+        return max(1, -(-int(head["flows"]) // self.settings.block_flows))
+
+    def missing_blocks(self, capture: str) -> list[int]:
+        """Which blocks of a capture are not there; its head has to be, unless it is done."""
+        head = self.head(capture)
+        if head is None or self.manifest(capture) is not None:
+            return []
+        folder = self.root / "blocks" / capture
+        done = {int(path.stem) for path in folder.glob("[0-9]*.json")}
+        return [block for block in range(self.blocks_of(head)) if block not in done]
+
+    # --- whole captures
+
+    def manifest(self, capture: str) -> dict[str, Any] | None:
+        """What there is of a capture that is done."""
+        return _read(self.root / "manifests" / f"{capture}.json")
+
+    def write_manifest(self, capture: str, manifest: dict[str, Any]) -> None:
+        _write(self.root / "manifests" / f"{capture}.json", manifest)
+
+    def drop_blocks(self, capture: str) -> None:
+        """What was known of a capture while it was not done."""
+        shutil.rmtree(self.root / "blocks" / capture, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            (self.root / "blocks").rmdir()
+
+    def captures(self) -> list[str]:
+        """Those that are done."""
+        return sorted(path.stem for path in (self.root / "manifests").glob("*.json"))
+
+    def classified(self, model: str, capture: str) -> bool:
+        return (self.root / "manifests" / f"{capture}.cca" / f"{model}.json").exists()
+
+    def write_classified(self, model: str, capture: str, rows: int) -> None:
+        _write(self.root / "manifests" / f"{capture}.cca" / f"{model}.json", {"rows": rows})
+
+    # --- where captures came from
+
+    def source(self, source: Source) -> dict[str, Any]:
+        """``version`` and ``sha256`` when it was read last, ``capture`` when it was done last."""
+        return _read(self.root / "sources" / f"{source.key}.json") or {}
+
+    def note_source(self, source: Source, **what: str) -> None:
+        known = self.source(source)
+        if known | what != known:
+            _write(self.root / "sources" / f"{source.key}.json", {"url": source.url, **known, **what})
+
+    def journal(self, capture: str, first_block: int, entry: dict[str, Any]) -> None:
+        _write(self.root / "journal" / f"{capture}.{first_block:05}.json", entry)
+
+    def forget_replaced(self) -> list[str]:
+        """Remove the results of captures whose files have since changed, now that there are new ones."""
+        known = [_read(path) or {} for path in (self.root / "sources").glob("*.json")]
+        in_use = {source.get("capture") for source in known}
+        gone = [capture for capture in self.captures() if capture not in in_use]
+        for capture in gone:
+            (self.root / "manifests" / f"{capture}.json").unlink()  # first: from now on it is not done
+            shutil.rmtree(self.root / "manifests" / f"{capture}.cca", ignore_errors=True)
+            for table in TABLES:
+                for folder in self.root.glob(f"{table}/**/capture={capture}"):
+                    shutil.rmtree(folder)
+        return gone
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+
+
+def _write(path: Path, value: dict[str, Any]) -> None:
+    with replacing(path) as tmp:
+        tmp.write_text(json.dumps(value, indent=1, sort_keys=True) + "\n", encoding="utf-8")

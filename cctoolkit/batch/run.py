@@ -1,0 +1,339 @@
+"""Many captures into one dataset: the driver, which hands out tasks and notes what is done."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from .. import __version__
+from ..errors import CCToolkitError
+from .cca import SlotClassifier, classify
+from .cluster import connected
+from .dataset import Dataset
+from .memory import Memory
+from .piece import Outcome, compute_piece
+from .settings import BatchSettings
+from .sources import Source, find_sources
+from .tables import TableWriter
+
+__all__ = ["BatchResult", "run_batch"]
+
+
+@dataclass
+class BatchResult:
+    """What a batch did.
+
+    Attributes
+    ----------
+    output : Path
+    computed, present : list of str
+        Captures (by what their results are called) that were computed now, and that were there before.
+    failed : dict of str to str
+        Captures without results (by path or URL), and why.
+    notes : dict of str to list of str
+        What a reader of the results should know of captures computed now: one that is cut, for instance.
+    """
+
+    output: Path
+    computed: list[str] = field(default_factory=list)
+    present: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, list[str]] = field(default_factory=dict)
+
+
+def run_batch(
+    captures: Iterable[str | os.PathLike[str]],
+    output: str | os.PathLike[str],
+    settings: BatchSettings | None = None,
+    *,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    memory_bytes: int | None = None,
+    classifier: SlotClassifier | None = None,
+    keep: bool = True,
+    progress: bool | None = None,
+    say: Callable[[str], None] | None = None,
+) -> BatchResult:
+    """Compute flows, round-trip times, per-second counts and slots of many captures, on Dask.
+
+    Parameters
+    ----------
+    captures : iterable of str or path
+        Paths, folders, globs, days of MAWI (``2024-02-15``, ``2024-02-01..2024-02-29``), URLs that fsspec opens.
+    output : path
+        The dataset's directory; all workers have to see it under this name. It can be read while it is made.
+    settings : BatchSettings, optional
+        What to compute; one dataset has one.
+    workers : int, optional
+        Processes on this machine. 1 or None: this process, one capture at a time.
+    scheduler : str, optional
+        The address of a Dask scheduler (``tcp://…``), instead. This package has to be installed on its workers, in
+        this version; they should have one thread each.
+    memory_bytes : int, optional
+        What one worker may use. It decides into how many pieces a capture with very many flows is split, never what
+        comes out. Without it, an equal share of four fifths of this machine's memory, or what the scheduler's smallest
+        worker has.
+    classifier : SlotClassifier, optional
+        Adds the table ``cca``.
+    keep : bool
+        Keep days of MAWI in the cache after they were fetched.
+    progress : bool, optional
+        Show a bar; by default on a terminal or in a notebook only.
+    say : callable, optional
+        Gets a line for each capture that fails, and for each note, when that is known.
+
+    Returns
+    -------
+    BatchResult
+
+    Raises
+    ------
+    ParameterError
+        An argument has no meaning, `output` is something else, another batch is writing it, the extra `batch` is
+        missing, or no scheduler answers. What is wrong with a single capture raises nothing: see
+        ``BatchResult.failed``.
+
+    Notes
+    -----
+    Files depend on the captures' bytes and the settings only: the same whatever the workers, and however often the
+    batch was interrupted. What is done is never computed again; a worker or driver that was killed loses what it was
+    in the middle of. A capture is known again by size and time of the file (or what a store says of a URL: an HTTP
+    server's files are taken not to change), and else by the SHA-256 of its bytes.
+
+    Worker processes start afresh, so a script (not a notebook) has to call this with `workers` under
+    ``if __name__ == "__main__":``.
+
+    Examples
+    --------
+    >>> done = cct.run_batch(["captures/", "2024-02-01..2024-02-29"], "archive", workers=8)     # doctest: +SKIP
+    >>> pd.read_parquet("archive/flows", filters=[("is_long", "==", True)])                    # doctest: +SKIP
+    """
+    sources, without = find_sources(captures)
+    dataset = Dataset.open(output, settings or BatchSettings())
+    with dataset.reserved():
+        batch = _Batch(dataset, sources, classifier, keep, say or (lambda line: None))
+        for what, reason in without.items():
+            batch.fail(what, reason)
+        batch.find_done()
+        if batch.waiting or (classifier and not batch.all_classified()):
+            with connected(workers, scheduler, memory_bytes) as (client, memory):
+                batch.run(client, memory, progress)
+        dataset.forget_replaced()
+    return batch.result
+
+
+def _piece(*arguments: Any) -> Outcome | str:
+    """The task: what went wrong with a capture is an answer, not a failure of Dask's."""
+    try:
+        return compute_piece(*arguments)
+    except (CCToolkitError, OSError, MemoryError) as err:
+        return _line(err)
+
+
+def _classification(dataset: Dataset, capture: str, classifier: SlotClassifier) -> int | str:
+    try:
+        return classify(dataset, capture, classifier)
+    except (CCToolkitError, OSError, MemoryError) as err:
+        return _line(err)
+
+
+def _line(err: BaseException) -> str:
+    if isinstance(err, OSError):
+        return f"{err.filename}: {err.strerror}" if err.filename else str(err.strerror or err)
+    return next(iter(str(err).splitlines()), type(err).__name__)
+
+
+class _Batch:
+    """The driver's loop: the first piece of each capture, the others of one that is large, then its predictions."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        sources: list[Source],
+        classifier: SlotClassifier | None,
+        keep: bool,
+        say: Callable[[str], None],
+    ) -> None:
+        self.dataset, self.sources, self.classifier, self.keep, self.say = (
+            dataset,
+            sources,
+            classifier,
+            keep,
+            say,
+        )
+        self.result = BatchResult(dataset.root)
+        self.waiting: list[Source] = []
+        self._pending: dict[Source, set[int]] = {}  # first blocks of a capture's pieces that are out
+        self._computed: set[Source] = set()
+
+    def find_done(self) -> None:
+        """Tell what is there from what is to be done, without reading a capture."""
+        for source in self.sources:
+            known = self.dataset.source(source)
+            capture = known.get("capture")
+            if capture and known.get("sha256") and self.dataset.manifest(capture) is not None:
+                with contextlib.suppress(CCToolkitError):  # it will fail where it is read
+                    if known["version"] == source.version():
+                        self.result.present.append(capture)
+                        continue
+            self.waiting.append(source)
+
+    def all_classified(self) -> bool:
+        assert self.classifier is not None
+        return all(self.dataset.classified(self.classifier.name, c) for c in self.result.present)
+
+    def run(self, client: Any, memory: Memory, progress: bool | None) -> None:
+        from distributed import as_completed
+        from tqdm.auto import tqdm
+
+        self._client, self._memory = client, memory
+        self._what: dict[Any, tuple[str, Any]] = {}
+        futures = as_completed(with_results=True, raise_errors=False)
+        self._futures = futures
+        bar = tqdm(
+            total=len(self.sources),
+            initial=len(self.result.present),
+            unit="capture",
+            disable=None if progress is None else not progress,
+            file=sys.stderr,
+        )
+        with bar:
+            for capture in self.result.present:
+                self._submit_classification(capture)
+            for source in self.waiting:
+                self._pending[source] = {0}
+                self._submit(source, 0)
+            for future, found in futures:
+                kind, of = self._what.pop(future.key)
+                found = self._answer(future, found)
+                if kind == "cca":
+                    if isinstance(found, str):
+                        self.fail(of, found)
+                    continue
+                source, first_block = of
+                if source in self._pending and self._take(source, first_block, found):
+                    bar.update()
+
+    def _answer(self, future: Any, found: Any) -> Any:
+        """What a task gave; of one that Dask gave up, a line."""
+        if future.status == "finished":
+            return found
+        error = found[1] if isinstance(found, tuple) else found
+        from distributed.scheduler import KilledWorker
+
+        if isinstance(error, KilledWorker):
+            return "its worker died again and again (out of memory? see --memory)"
+        return f"{type(error).__name__}: {_line(error)}"
+
+    def _submit(self, source: Source, first_block: int) -> None:
+        future = self._client.submit(
+            _piece, source, self.dataset, self._memory, first_block, self.keep,
+            key=f"cct-batch-{source.stem}-{source.key}-{first_block}-{os.getpid()}", pure=False,
+        )  # fmt: skip
+        self._what[future.key] = ("piece", (source, first_block))
+        self._futures.add(future)
+
+    def _submit_classification(self, capture: str) -> None:
+        if self.classifier is None or self.dataset.classified(self.classifier.name, capture):
+            return
+        future = self._client.submit(
+            _classification, self.dataset, capture, self.classifier,
+            key=f"cct-batch-cca-{capture}-{os.getpid()}", pure=False,
+        )  # fmt: skip
+        if future.key not in self._what:  # the same capture may have been named twice
+            self._what[future.key] = ("cca", capture)
+            self._futures.add(future)
+
+    def _take(self, source: Source, first_block: int, found: Outcome | str) -> bool:
+        """One piece is back; True if that was the last of its capture."""
+        pending = self._pending[source]
+        pending.discard(first_block)
+        if isinstance(found, str):
+            del self._pending[source]
+            self.fail(source.url, found)
+            return True
+        if found.computed:
+            self._computed.add(source)
+        for note in found.notes:
+            self.result.notes.setdefault(found.capture, []).append(note)
+            self.say(f"{source.url}: {note}")
+        if first_block == 0 and found.missing:
+            # each takes as many blocks in a row as fit; those in between may be there from before
+            step = self._memory.blocks(self.dataset.settings.block_flows)
+            upto = -1
+            for block in found.missing:
+                if block > upto:
+                    upto = block + step - 1
+                    pending.add(block)
+                    self._submit(source, block)
+        if pending:
+            return False
+        del self._pending[source]
+        self._finish(source, found.capture)
+        return True
+
+    def _finish(self, source: Source, capture: str) -> None:
+        if self.dataset.manifest(capture) is None:
+            missing = self.dataset.missing_blocks(capture)
+            if missing:
+                self.fail(
+                    source.url,
+                    f"blocks {missing} are missing although all were computed: did the file change?",
+                )
+                return
+            write_manifest(self.dataset, capture)
+        self.dataset.drop_blocks(capture)
+        self.dataset.note_source(source, capture=capture)
+        (self.result.computed if source in self._computed else self.result.present).append(capture)
+        self._submit_classification(capture)
+
+    def fail(self, what: str, reason: str) -> None:
+        reason = reason.removeprefix(f"{what}: ")
+        self.result.failed[what] = reason
+        self.say(f"{what}: {reason}")
+
+
+def write_manifest(dataset: Dataset, capture: str) -> None:
+    """All blocks are there: say so, and what the whole is."""
+    head = dataset.head(capture)
+    assert head is not None
+    blocks = dataset.blocks_of(head)
+    rows: dict[str, int] = {}
+    long_flows = 0
+    for block in range(blocks):
+        found = dataset.block(capture, block)
+        assert found is not None
+        for table, n in found["rows"].items():
+            rows[table] = rows.get(table, 0) + n
+        long_flows += found["long_flows"]
+    meta = head["meta"]
+    row = {
+        "name": head["name"],
+        "sha256": head["sha256"],
+        "notes": "; ".join(meta["notes"]),
+        "flows": rows["flows"],
+        "long_flows": long_flows,
+    } | {name: meta[name] for name in _OF_META}
+    provenance = {
+        "capture": head["name"],
+        "sha256": head["sha256"],
+        "settings": dataset.settings.as_dict(),
+        "version": __version__,
+    }
+    with TableWriter(dataset.block_path("captures", capture, 0), "captures", provenance) as writer:
+        writer.write(pd.DataFrame([row]))
+    manifest = {**head, "blocks": blocks, "rows": {**rows, "captures": 1}, "long_flows": long_flows}
+    dataset.write_manifest(capture, manifest)
+
+
+_OF_META = (
+    "format", "compression", "truncated", "frames", "packets", "wire_bytes", "captured_bytes", "dropped",
+    "first_ts_ns", "last_ts_ns",
+)  # fmt: skip

@@ -1,0 +1,230 @@
+"""Which captures: paths, globs, folders, days of MAWI, URLs; each known by a URL, and brought to this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import glob
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..capture.mawi import fetch_mawi, mawi_path
+from ..errors import CaptureFormatError, DatasetUnavailableError, ParameterError
+
+__all__ = ["Source", "find_sources", "local_file", "sha256_of"]
+
+_CAPTURE = re.compile(r"\.(pcap|pcapng|cap)(\.(gz|xz|zst))?$", re.IGNORECASE)
+_DAY = r"\d{4}-\d\d-\d\d"
+_DAYS = re.compile(rf"({_DAY})(?:\.\.({_DAY}))?")
+_MAWI = "mawi:"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A capture, wherever it is.
+
+    Attributes
+    ----------
+    url : str
+        An absolute path, ``mawi:`` and a day, or anything fsspec opens.
+    """
+
+    url: str
+
+    @property
+    def is_mawi(self) -> bool:
+        return self.url.startswith(_MAWI)
+
+    @property
+    def is_remote(self) -> bool:
+        return "://" in self.url
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        if self.is_mawi:
+            return f"{self.url.removeprefix(_MAWI).replace('-', '')}1400.pcap.gz"
+        return self.url.partition("?")[0].rstrip("/").rsplit("/", 1)[-1]
+
+    @property
+    def stem(self) -> str:
+        """The name without its ending, of characters that are safe in a path and in ``capture=…``."""
+        return re.sub(r"[^\w.+-]", "_", _CAPTURE.sub("", self.name)) or "capture"
+
+    @property
+    def key(self) -> str:
+        """A short name for this place (not for what is there)."""
+        return hashlib.sha256(self.url.encode()).hexdigest()[:24]
+
+    def version(self) -> str:
+        """Changes when the file does, without reading it: of a file its size and time, of a URL what its store says.
+
+        A day of MAWI never changes.
+
+        Raises
+        ------
+        CaptureFormatError, DatasetUnavailableError
+            It is not there.
+        """
+        if self.is_mawi:
+            return "day"
+        if self.is_remote:
+            with _one_line(self.url):
+                fs, path = _file_system(self.url)
+                return f"{fs.info(path).get('size')}-{fs.ukey(path)}"
+        try:
+            found = os.stat(self.url)
+        except OSError as err:
+            raise CaptureFormatError(self.url, 0, f"cannot be read: {err.strerror}") from None
+        return f"{found.st_size}-{found.st_mtime_ns}"
+
+
+def find_sources(captures: Iterable[str | os.PathLike[str]]) -> tuple[list[Source], dict[str, str]]:
+    """The captures meant, each once, in the order given; what a glob or folder matches in order of name.
+
+    Whether a single path or URL is there is seen when it is read.
+
+    Parameters
+    ----------
+    captures : iterable of str or path
+        A path; a folder (all captures in and below it, by their names' endings); a glob (``**`` also below); a day of
+        MAWI, ``2024-02-15``, or days, ``2024-02-01..2024-02-29``; a URL of any store that fsspec knows, also with
+        ``*``.
+
+    Returns
+    -------
+    list of Source
+    dict of str to str
+        What means none, and why: a glob or folder without captures, days that cannot be, a URL whose store does not
+        answer or needs a package that is missing.
+    """
+    found: dict[Source, None] = {}
+    without: dict[str, str] = {}
+    for given in captures:
+        capture = os.fspath(given)
+        try:
+            found |= dict.fromkeys(_meant(capture))
+        except (ParameterError, DatasetUnavailableError) as err:
+            without[capture] = str(err).removeprefix("captures: ").removeprefix(f"{capture}: ")
+    return list(found), without
+
+
+def _meant(text: str) -> Iterator[Source]:
+    days = _DAYS.fullmatch(text)
+    if days:
+        yield from _days(*days.groups())
+    elif "://" in text:
+        yield from _urls(text)
+    else:
+        path = Path(text).expanduser()
+        if path.is_dir():
+            paths = sorted(p for p in path.rglob("*") if _CAPTURE.search(p.name) and p.is_file())
+        elif glob.has_magic(text) and not path.exists():
+            paths = [Path(p) for p in sorted(glob.glob(str(path), recursive=True)) if os.path.isfile(p)]
+        else:
+            paths = [path]
+        if not paths:
+            raise ParameterError("there is no capture" if path.is_dir() else "no file matches")
+        for path in paths:
+            yield Source(str(path.resolve()))
+
+
+def _days(first: str, last: str | None) -> Iterator[Source]:
+    mawi_path(first)  # says what is wrong with it
+    mawi_path(last or first)
+    begin, end = dt.date.fromisoformat(first), dt.date.fromisoformat(last or first)
+    if begin > end:
+        raise ParameterError("it ends before it begins")
+    for day in range((end - begin).days + 1):
+        yield Source(f"{_MAWI}{begin + dt.timedelta(day)}")
+
+
+def _urls(url: str) -> Iterator[Source]:
+    try:
+        fs, path = _file_system(url)
+    except (ImportError, ValueError) as err:
+        raise ParameterError(str(err)) from None
+    if "file" in fs.protocol:
+        yield from _meant(path)
+    elif "*" in url:
+        with _one_line(url):
+            paths = sorted(fs.glob(path))
+        if not paths:
+            raise ParameterError("no file matches")
+        yield from (Source(fs.unstrip_protocol(p)) for p in paths)
+    else:
+        yield Source(url)
+
+
+def _file_system(url: str) -> tuple[Any, str]:
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError:
+        raise ParameterError("URLs need fsspec: pip install 'cctoolkit[batch]'") from None
+    return url_to_fs(url)
+
+
+@contextlib.contextmanager
+def _one_line(url: str) -> Iterator[None]:
+    """Whatever a store's own library raises, as one of our errors."""
+    try:
+        yield
+    except Exception as err:
+        text = next(iter(str(err).splitlines()), "")
+        if isinstance(err, FileNotFoundError):
+            text = "not there"
+        raise DatasetUnavailableError(f"{url}: {text or type(err).__name__}") from None
+
+
+@contextlib.contextmanager
+def local_file(source: Source, keep: bool) -> Iterator[Path]:
+    """The capture as a file of this machine.
+
+    What is behind a URL is copied to the temporary directory for as long as the block lasts. A day of MAWI is
+    fetched into the cache, and stays there if it was there or with `keep`.
+
+    Raises
+    ------
+    DatasetUnavailableError
+        It cannot be fetched.
+    """
+    if source.is_mawi:
+        day = source.url.removeprefix(_MAWI)
+        there = mawi_path(day) is not None
+        path = fetch_mawi(day, progress=False)
+        try:
+            yield path
+        finally:
+            if not (there or keep):
+                path.unlink(missing_ok=True)
+                path.with_name(path.name + ".sha256").unlink(missing_ok=True)
+    elif source.is_remote:
+        with tempfile.TemporaryDirectory(prefix="cct-batch-") as folder:
+            path = Path(folder) / (source.name or "capture")
+            with _one_line(source.url):
+                fs, remote = _file_system(source.url)
+                fs.get_file(remote, str(path))
+            yield path
+    else:
+        yield Path(source.url)
+
+
+def sha256_of(path: Path) -> str:
+    """Of a file's bytes, as they are stored.
+
+    Raises
+    ------
+    CaptureFormatError
+        It cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as err:
+        raise CaptureFormatError(path, 0, f"cannot be read: {err.strerror}") from None

@@ -1,0 +1,168 @@
+"""The tables of a dataset, and files of them whose bytes depend on the rows alone."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .._atomic import replacing
+from ..schema import FLOWS, SCHEMA_VERSION, SLOTS
+
+__all__ = ["TABLES", "TableWriter"]
+
+_RTT = {
+    "flow_id": "uint32",
+    "direction": "int8",  # of the data
+    "samples": "int64",
+    "rtt_min_ns": "int64",
+    "rtt_median_ns": "int64",
+    "rtt_p95_ns": "int64",
+    "rtt_max_ns": "int64",
+}
+#: Of all packets with an IP header. Seconds count from the capture's first packet.
+_SECONDS = {
+    "second": "int64",
+    "start_ns": "int64",  # when it begins
+    "packets": "int64",
+    "bytes": "int64",  # on the wire
+    "payload_bytes": "int64",
+    "tcp_packets": "int64",
+    "tcp_bytes": "int64",
+    "udp_packets": "int64",
+    "udp_bytes": "int64",
+    "ect_packets": "int64",  # ECT(0), ECT(1) or CE
+    "ce_packets": "int64",
+    "syns": "int64",  # without ACK
+    "resets": "int64",
+    "new_flows": "int64",
+}
+#: Of long flows.
+_RATES = {
+    "flow_id": "uint32",
+    "direction": "int8",
+    "second": "int64",
+    "packets": "int64",
+    "bytes": "int64",
+    "goodput_bytes": "int64",
+    "rtt_samples": "int64",  # of data in this direction
+    "rtt_min_ns": "Int64",
+    "rtt_mean_ns": "Int64",
+}
+_CAPTURES = {
+    "name": "str",
+    "sha256": "str",
+    "format": "str",
+    "compression": "str",
+    "truncated": "bool",
+    "notes": "str",
+    "frames": "int64",
+    "packets": "int64",
+    "wire_bytes": "int64",
+    "captured_bytes": "int64",
+    "dropped": "Int64",
+    "first_ts_ns": "int64",
+    "last_ts_ns": "int64",
+    "flows": "int64",
+    "long_flows": "int64",
+}
+_CCA = {"flow_id": "uint32", "cca": "str", "probability": "float64"}
+
+#: Columns and types by table. ``captures`` has one row a capture, ``seconds`` one a second, the others are by flow.
+TABLES: dict[str, dict[str, str]] = {
+    "captures": _CAPTURES,
+    "flows": dict(FLOWS),
+    "rtt": _RTT,
+    "seconds": _SECONDS,
+    "rates": _RATES,
+    "slots": dict(SLOTS),
+    "cca": _CCA,
+}
+
+_GROUP_ROWS = 1 << 17
+
+
+class TableWriter:
+    """Writes one Parquet file, rows by rows; it appears when the ``with`` block ends well, else not at all.
+
+    Row groups have a fixed length, so how the rows were handed over leaves no trace in the file.
+
+    Parameters
+    ----------
+    path : path
+    table : str
+        A name in :data:`TABLES`.
+    provenance : mapping
+        Anything JSON can hold; nothing that differs from one computation of the same to another.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], table: str, provenance: Mapping[str, Any]) -> None:
+        import pyarrow as pa
+
+        self.rows = 0
+        self._path = path
+        self._columns = TABLES[table]
+        self._waiting: list[pd.DataFrame] = []
+        self._waiting_rows = 0
+        self._stack = ExitStack()
+        self._writer: Any = None
+        template = pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in self._columns.items()})
+        types = {"str": pa.string(), "bool": pa.bool_()}
+        bare = pa.schema(
+            [
+                (name, types.get(dtype) or pa.from_numpy_dtype(np.dtype(dtype.lower())))
+                for name, dtype in self._columns.items()
+            ]
+        )
+        metadata = pa.Table.from_pandas(template, schema=bare, preserve_index=False).schema.metadata
+        self._schema = bare.with_metadata(
+            {
+                **metadata,
+                b"cctoolkit.schema": json.dumps({"table": table, "version": SCHEMA_VERSION}).encode(),
+                b"cctoolkit.provenance": json.dumps(dict(provenance), sort_keys=True).encode(),
+            }
+        )
+
+    def __enter__(self) -> TableWriter:
+        import pyarrow.parquet as pq
+
+        with ExitStack() as stack:
+            tmp = stack.enter_context(replacing(self._path))
+            self._writer = stack.enter_context(pq.ParquetWriter(tmp, self._schema, compression="zstd"))
+            self._stack = stack.pop_all()
+        return self
+
+    def write(self, rows: pd.DataFrame) -> None:
+        """Append rows; their columns are cast to the table's."""
+        self.rows += len(rows)
+        self._waiting.append(rows)
+        self._waiting_rows += len(rows)
+        while self._waiting_rows >= _GROUP_ROWS:
+            self._flush(_GROUP_ROWS)
+
+    def _flush(self, rows: int) -> None:
+        import pyarrow as pa
+
+        frame = self._waiting[0] if len(self._waiting) == 1 else pd.concat(self._waiting, ignore_index=True)
+        self._waiting = [frame.iloc[rows:]]
+        self._waiting_rows = len(frame) - rows
+        group = frame.iloc[:rows][list(self._columns)].astype(self._columns)
+        table = pa.Table.from_pandas(group, schema=self._schema, preserve_index=False)
+        self._writer.write_table(table, row_group_size=_GROUP_ROWS)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None and self._waiting_rows:
+                self._flush(self._waiting_rows)
+        except BaseException as failure:
+            self._stack.__exit__(type(failure), failure, failure.__traceback__)
+            raise
+        self._stack.__exit__(kind, error, trace)
