@@ -9,6 +9,7 @@ collector rounds the clock; the table counts them from the slot of the first pac
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any
 
 import numba
@@ -21,7 +22,7 @@ from .errors import ParameterError
 from .schema import SLOTS
 from .taps import LOST, PacketMatcher, TapPair, positive_ns, wanted_flows
 
-__all__ = ["SlotTable", "compute_slots"]
+__all__ = ["CELL", "SlotRows", "SlotTable", "compute_slots", "slot_columns"]
 
 _STATE = np.dtype(
     [
@@ -39,11 +40,12 @@ _STATE = np.dtype(
         ("open", np.int64),
     ]
 )
-_CELL = np.dtype(
+#: What was seen of a way in a slot. A slot may have several, in order of time.
+CELL = np.dtype(
     [
         ("way", np.int64),
         ("slot", np.int64),
-        ("first_seq", np.int64),
+        ("first_seq", np.int64),  # + 1; 0: no data
         ("bytes", np.int64),
         ("packets", np.int64),
         ("source_gap", np.int64),
@@ -293,9 +295,18 @@ class _Tap:
 
     def all_cells(self) -> np.ndarray:
         """Closed cells in order of time, then those still open."""
-        still_open = np.empty(len(self.touched), _CELL)
-        _open_cells(self.states, self.touched, still_open)
+        ways = self.touched[self.states["open"][self.touched] != 0]
+        still_open = np.empty(len(ways), CELL)
+        _open_cells(self.states, ways, still_open)
         return np.concatenate([*self.cells, still_open])
+
+    def take_cells(self) -> np.ndarray:
+        """All cells, which are forgotten here. A slot that goes on will have another."""
+        cells = self.all_cells()
+        self.states["open"][self.touched] = 0
+        self.cells = []
+        self.n_cells = 0
+        return cells
 
 
 class SlotTable:
@@ -369,6 +380,17 @@ class SlotTable:
         if not self._sampled:
             self._matcher.update(came_in, went_out, self._pair, self._wanted)
 
+    def take_cells(self) -> tuple[np.ndarray, np.ndarray]:
+        """Cells of both taps so far, which are forgotten: for who makes tables of them piece by piece.
+
+        Returns
+        -------
+        arrays of :data:`CELL`
+            Of the ingress tap and of the egress tap, ways and times as there: slots are counted since the Unix epoch.
+        """
+        egress = np.empty(0, CELL) if self._egress is None else self._egress.take_cells()
+        return self._ingress.take_cells(), egress
+
     def _take(self, tap: _Tap, columns: Any) -> None:
         ts = columns["ts_ns"]
         if not len(ts):
@@ -391,7 +413,7 @@ class SlotTable:
             )
         )
         salt = np.uint64((2 * self._seed + is_egress) * 0xA24BAED4963EE407 % 2**64)
-        new_cells = np.empty(2 * min(_BATCH, len(ts)), _CELL)
+        new_cells = np.empty(2 * min(_BATCH, len(ts)), CELL)
         new_ways = np.empty(min(_BATCH, len(ts)), np.int64)
         for at in range(0, len(ts), _BATCH):
             n_cells, n_ways, first_ts, last_ts = _collect(
@@ -433,83 +455,177 @@ class SlotTable:
                 self._take(self._egress, rest)
                 if not self._sampled:
                     self._matcher.update(None, rest, self._pair, self._wanted)
-        flows, ways = self._data_ways()
-        flow_of_way = np.zeros(int(ways.max()) + 1 if len(ways) else 0, np.int64)
-        flow_of_way[ways] = np.arange(1, len(ways) + 1)
+        ways = self._data_ways()
         in_cells = self._ingress.all_cells()
-        out_cells = np.empty(0, _CELL) if self._egress is None else self._egress.all_cells()
-        first = np.full(len(ways), np.iinfo(np.int64).max)
-        last = np.full(len(ways), _NONE)
-        for cells in in_cells, out_cells:
-            _span(cells, flow_of_way, first, last)
-        lengths = last - first + 1
-        offset = np.concatenate([[0], np.cumsum(lengths)])
-        n = int(offset[-1])
-        if n > self._max_rows:
-            self._too_many(n, len(flows))
-
-        slot = np.arange(n) + np.repeat(first - offset[:-1], lengths)
-        starts = [t.first_ts for t in (self._ingress, self._egress) if t and t.first_ts is not None]
-        table: dict[str, Any] = {
-            "flow_id": np.repeat(flows.astype(np.uint32), lengths),
-            "slot": slot - min(starts, default=0) // self._slot_ns,
-        }
-        in_rows = _rows(in_cells["way"], in_cells["slot"], flow_of_way, first, offset)
-        out_rows = _rows(out_cells["way"], out_cells["slot"], flow_of_way, first, offset)
-        in_covered, out_covered = self._covered(self._ingress, slot), self._covered(self._egress, slot)
-        filled = {}
-        for side, cells, rows, covered in (
-            ("in", in_cells, in_rows, in_covered),
-            ("out", out_cells, out_rows, out_covered),
-        ):
-            n_bytes, n_packets, seq = np.zeros(n, np.int64), np.zeros(n, np.int64), np.full(n, -1, np.int64)
-            _scatter_counts(cells, rows, n_bytes, n_packets, seq)
-            filled[side] = np.empty(n, np.int64)
-            _fill(seq, offset, self._interpolate, filled[side])
-            # A flow that never left may not belong to that link at all; a sample is no count.
-            there = np.repeat(np.add.reduceat(n_packets, offset[:-1]) > 0, lengths) if n else covered
-            unknown = ~(covered & there) | self._sampled
-            table[f"{side}_bytes"] = _nullable(n_bytes, unknown)
-            table[f"{side}_packets"] = _nullable(n_packets, unknown)
-            table[f"{side}_seq"] = _nullable(seq, seq < 0)
-
-        cbiq, throughput = np.empty(n, np.int64), np.empty(n, np.int64)
-        _differences(filled["in"], filled["out"], offset, cbiq, throughput)
-        table["cbiq_bytes"] = _nullable(cbiq, cbiq < 0)
-        table["throughput_bytes"] = _nullable(throughput, throughput < 0)
-
-        drops, unknown = np.zeros(n, np.int64), np.ones(n, np.bool_)
+        out_cells = np.empty(0, CELL) if self._egress is None else self._egress.all_cells()
+        rows = SlotRows(ways, in_cells, out_cells)
+        if rows.n > self._max_rows:
+            self._too_many(rows.n, len(ways))
+        in_slots, out_slots = self._slots(self._ingress), self._slots(self._egress)
+        starts = [slots[0] for slots in (in_slots, out_slots) if slots is not None]
+        table = slot_columns(
+            rows,
+            in_cells,
+            out_cells,
+            in_slots,
+            out_slots,
+            interpolate=self._interpolate,
+            sampled=self._sampled,
+        )
+        table["slot"] = rows.slot - min(starts, default=0)
         if self._egress is not None and not self._sampled:
-            fates = np.concatenate(self._matcher.fates())
-            unknown = ~(np.repeat(self._matcher.crosses[ways], lengths) & in_covered)
-            rows = _rows(fates["way"], fates["ts_ns"] // self._slot_ns, flow_of_way, first, offset)
-            fates, rows = fates[rows >= 0], rows[rows >= 0]
-            drops += np.bincount(rows[fates["delay_ns"] == LOST], minlength=n)
-            unknown[rows[fates["delay_ns"] != LOST]] = True
-        table["drops_estimate"] = _nullable(drops, unknown)
-
-        source_gap, arrival_gap = np.full(n, _NONE), np.full(n, _NONE)
-        end, acked, in_flight = np.zeros(n, np.int64), np.zeros(n, np.int64), np.empty(n, np.int64)
-        _scatter_marks(in_cells, in_rows, source_gap, arrival_gap, end, acked)
-        _in_flight(end, acked, offset, in_flight)
-        table["max_source_gap"] = _nullable(source_gap, source_gap == _NONE)
-        table["max_arrival_gap_ns"] = _nullable(arrival_gap, arrival_gap == _NONE)
-        table["bytes_in_flight"] = _nullable(in_flight, (in_flight < 0) | ~in_covered)
+            table["drops_estimate"] = self._drops(rows, in_slots)
         frame = pd.DataFrame({name: table[name] for name in SLOTS}, copy=False)
         frame.attrs["slot_ms"] = self._slot_ns / 1e6
         return frame
 
-    def _data_ways(self) -> tuple[np.ndarray, np.ndarray]:
-        """Flows with data at the ingress, and of each the direction with more of it."""
+    def _drops(self, rows: SlotRows, in_slots: tuple[int, int] | None) -> pd.arrays.IntegerArray:
+        fates = np.concatenate(self._matcher.fates())
+        unknown = ~(np.repeat(self._matcher.crosses[rows.ways], rows.lengths) & _covered(rows.slot, in_slots))
+        at = rows.of(fates["way"], fates["ts_ns"] // self._slot_ns)
+        fates, at = fates[at >= 0], at[at >= 0]
+        drops = np.bincount(at[fates["delay_ns"] == LOST], minlength=rows.n)
+        unknown[at[fates["delay_ns"] != LOST]] = True
+        return _nullable(drops, unknown)
+
+    def _data_ways(self) -> np.ndarray:
+        """Of each flow with data at the ingress, the direction with more of it."""
         flows = np.unique(self._ingress.touched >> 1)
         payload = self._ingress.states["payload"]
-        return flows, 2 * flows + (payload[2 * flows + 1] > payload[2 * flows])
+        return 2 * flows + (payload[2 * flows + 1] > payload[2 * flows])
 
-    def _covered(self, tap: _Tap | None, slot: np.ndarray) -> np.ndarray:
-        """Slots between the tap's first and last packet, of any flow."""
+    def _slots(self, tap: _Tap | None) -> tuple[int, int] | None:
+        """Slots of the tap's first and last packet, of any flow."""
         if tap is None or tap.first_ts is None:
-            return np.zeros(len(slot), np.bool_)
-        return (slot >= tap.first_ts // self._slot_ns) & (slot <= tap.last_ts // self._slot_ns)
+            return None
+        return int(tap.first_ts) // self._slot_ns, int(tap.last_ts) // self._slot_ns
+
+
+class SlotRows:
+    """Which slot is in which row: of each way all from its first cell to its last, at either tap.
+
+    Parameters
+    ----------
+    ways : int64 array
+        ``2 * flow + direction``, in the order wanted.
+    in_cells, out_cells : array of :data:`CELL`
+        Those of other ways do not matter.
+    first : int64 array, optional
+        By way, a slot at which its rows begin at the latest.
+
+    Attributes
+    ----------
+    n : int
+        Rows in all.
+    slot : int64 array, shape (n,)
+    lengths, offset : int64 array
+        Of each way: how many rows, and its first; `offset` has one more for the end.
+    last_in, last_out : int64 array
+        Of each way: its last cell's slot at that tap; negative without any.
+    """
+
+    def __init__(
+        self,
+        ways: np.ndarray,
+        in_cells: np.ndarray,
+        out_cells: np.ndarray,
+        first: np.ndarray | None = None,
+    ) -> None:
+        self.ways = ways
+        self._of_way = np.zeros(int(ways.max()) + 1 if len(ways) else 0, np.int64)
+        self._of_way[ways] = np.arange(1, len(ways) + 1)
+        self._first = np.full(len(ways), np.iinfo(np.int64).max) if first is None else first.copy()
+        self.last_in, self.last_out = np.full((2, len(ways)), _NONE)
+        _span(in_cells, self._of_way, self._first, self.last_in)
+        _span(out_cells, self._of_way, self._first, self.last_out)
+        self.lengths = np.maximum(self.last_in, self.last_out) - self._first + 1
+        self.offset = np.concatenate([[0], np.cumsum(self.lengths)])
+        self.n = int(self.offset[-1])
+
+    @cached_property
+    def slot(self) -> np.ndarray:
+        return np.arange(self.n) + np.repeat(self._first - self.offset[:-1], self.lengths)
+
+    def of(self, way: np.ndarray, slot: np.ndarray) -> np.ndarray:
+        """Row of each way and slot; -1 for ways that are not in the table."""
+        return _rows(way, slot, self._of_way, self._first, self.offset)
+
+
+def slot_columns(
+    rows: SlotRows,
+    in_cells: np.ndarray,
+    out_cells: np.ndarray,
+    in_slots: tuple[int, int] | None,
+    out_slots: tuple[int, int] | None,
+    *,
+    interpolate: bool,
+    sampled: bool,
+    seen: tuple[np.ndarray, np.ndarray] | None = None,
+) -> dict[str, Any]:
+    """The columns of :data:`cctoolkit.schema.SLOTS` that cells tell, wherever these come from; the others are null.
+
+    Parameters
+    ----------
+    rows : SlotRows
+        Of these cells.
+    in_cells, out_cells : array of :data:`CELL`
+    in_slots, out_slots : (int, int), optional
+        First and last slot that the tap was there for; outside, what it did not see is not known. None: no such tap.
+    interpolate : bool
+        How empty slots are filled.
+    sampled : bool
+        Cells are of a sample, which is no count.
+    seen : (bool array, bool array), optional
+        By way, whether it was ever seen at the ingress and at the egress; without it, whether it is in these cells.
+
+    Returns
+    -------
+    dict
+        Slots are numbered as the cells' are.
+    """
+    n, offset = rows.n, rows.offset
+    table: dict[str, Any] = {
+        "flow_id": np.repeat((rows.ways >> 1).astype(np.uint32), rows.lengths),
+        "slot": rows.slot,
+    }
+    in_rows = rows.of(in_cells["way"], in_cells["slot"])
+    out_rows = rows.of(out_cells["way"], out_cells["slot"])
+    in_covered, out_covered = _covered(rows.slot, in_slots), _covered(rows.slot, out_slots)
+    filled = {}
+    if seen is None:
+        seen = rows.last_in != _NONE, rows.last_out != _NONE
+    for side, cells, at, covered, there in (
+        ("in", in_cells, in_rows, in_covered, seen[0]),
+        ("out", out_cells, out_rows, out_covered, seen[1]),
+    ):
+        n_bytes, n_packets, seq = np.zeros(n, np.int64), np.zeros(n, np.int64), np.full(n, -1, np.int64)
+        _scatter_counts(cells, at, n_bytes, n_packets, seq)
+        filled[side] = np.empty(n, np.int64)
+        _fill(seq, offset, interpolate, filled[side])
+        # A flow that never left may not belong to that link at all; a sample is no count.
+        unknown = ~(covered & np.repeat(there, rows.lengths)) | sampled
+        table[f"{side}_bytes"] = _nullable(n_bytes, unknown)
+        table[f"{side}_packets"] = _nullable(n_packets, unknown)
+        table[f"{side}_seq"] = _nullable(seq, seq < 0)
+
+    cbiq, throughput = np.empty(n, np.int64), np.empty(n, np.int64)
+    _differences(filled["in"], filled["out"], offset, cbiq, throughput)
+    table["cbiq_bytes"] = _nullable(cbiq, cbiq < 0)
+    table["throughput_bytes"] = _nullable(throughput, throughput < 0)
+    table["drops_estimate"] = _nullable(np.zeros(n, np.int64), np.ones(n, np.bool_))
+
+    source_gap, arrival_gap = np.full(n, _NONE), np.full(n, _NONE)
+    end, acked, in_flight = np.zeros(n, np.int64), np.zeros(n, np.int64), np.empty(n, np.int64)
+    _scatter_marks(in_cells, in_rows, source_gap, arrival_gap, end, acked)
+    _in_flight(end, acked, offset, in_flight)
+    table["max_source_gap"] = _nullable(source_gap, source_gap == _NONE)
+    table["max_arrival_gap_ns"] = _nullable(arrival_gap, arrival_gap == _NONE)
+    table["bytes_in_flight"] = _nullable(in_flight, (in_flight < 0) | ~in_covered)
+    return table
+
+
+def _covered(slot: np.ndarray, slots: tuple[int, int] | None) -> np.ndarray:
+    return np.zeros(len(slot), np.bool_) if slots is None else (slot >= slots[0]) & (slot <= slots[1])
 
 
 def _nullable(values: np.ndarray, null: np.ndarray) -> pd.arrays.IntegerArray:
