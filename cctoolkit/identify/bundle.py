@@ -1,0 +1,440 @@
+"""Models on disk: ONNX and JSON in a folder, used by onnxruntime without torch. Loading one executes nothing.
+
+A folder has ``model.json`` (classes, inputs, preparation, calibration, hashes, what it was trained on and what came out), one
+``….onnx`` for each window length (one for all, where the preparation allows it) and ``README.md``, the card.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from .. import __version__
+from .._atomic import replacing
+from ..errors import ParameterError, SchemaError
+from .inputs import PREPARATIONS, VIEW_INPUTS
+from .windows import Windows, slot_arrays
+
+if TYPE_CHECKING:
+    from .classifiers import _NetworkClassifier
+
+__all__ = ["Model", "bundled_models", "load", "save_model", "save_models", "write_onnx"]
+
+FORMAT = 1
+_ABOUT = "model.json"
+UNKNOWN = "unknown"
+
+
+def bundled_models() -> dict[str, Path]:
+    """Names and folders of the models that come with the package."""
+    here = Path(__file__).parents[1] / "bundled_models"  # in a wheel
+    root = here if here.is_dir() else Path(__file__).parents[2] / "data" / "models"
+    return {path.parent.name: path.parent for path in sorted(root.glob(f"*/{_ABOUT}"))}
+
+
+def load(name: str | os.PathLike[str]) -> Model:
+    """Open a model.
+
+    Parameters
+    ----------
+    name : str or path
+        One of :func:`bundled_models`, or a folder that :func:`save_model` wrote.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    ParameterError
+        There is no such model.
+    SchemaError
+        A file is missing, damaged, or of another version of the format.
+    """
+    known = bundled_models()
+    folder = known.get(str(name), Path(name))
+    if not (folder / _ABOUT).is_file():
+        raise ParameterError(
+            f"model: {name} is neither a folder with a {_ABOUT} nor one of {', '.join(known) or 'the bundled (none)'}"
+        )
+    return Model(folder)
+
+
+class Model:
+    """A trained classifier, read from a folder.
+
+    Attributes
+    ----------
+    name : str
+    about : dict
+        ``model.json``.
+    classes_ : array of str
+    inputs : tuple of str
+        What it wants of each slot.
+    windows_ms : tuple of float
+        Lengths that it was trained on; with `any_length` others in between do, too.
+    any_length : bool
+    """
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            self.about: dict[str, Any] = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
+            version = self.about["format"]
+            if version != FORMAT:
+                raise SchemaError(
+                    f"{folder}: a model of format {version}, this package reads {FORMAT}: train it again, or take "
+                    f"the version of cctoolkit that made it ({self.about.get('cctoolkit', 'unknown')})"
+                )
+            self.name = folder.name
+            self.classes_ = np.array(self.about["classes"], dtype=object)
+            self.inputs: tuple[str, ...] = tuple(self.about["inputs"])
+            self.slot_ms: float = float(self.about["slot_ms"])
+            self.windows_ms: tuple[float, ...] = tuple(self.about["windows_ms"])
+            self._prepare = PREPARATIONS[self.about["preparation"]]
+            self._networks: list[dict[str, Any]] = self.about["networks"]
+            self._temperature = float(self.about["temperature"])
+            self._least = float(self.about["least"])
+            self._other = str(self.about["other"])
+        except (ValueError, KeyError, TypeError) as err:
+            raise SchemaError(f"{folder / _ABOUT}: not a model's ({type(err).__name__}: {err})") from None
+        self.any_length = any(network["slots"] is None for network in self._networks)
+        self._folder = folder
+        self._sessions: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        lengths = ", ".join(f"{ms:g}" for ms in self.windows_ms)
+        return f"<Model {self.name}: {', '.join(self.classes_)} from {', '.join(self.inputs)}; windows of {lengths} ms>"
+
+    def _session(self, slots: int) -> Any:
+        """The network for so many slots, its file checked before anything reads it."""
+        import onnxruntime
+
+        for network in self._networks:
+            if network["slots"] in (None, slots):
+                break
+        else:
+            there = ", ".join(f"{n['slots'] * self.slot_ms:g}" for n in self._networks)
+            raise ParameterError(
+                f"windows of {slots * self.slot_ms:g} ms: {self.name} has networks for {there} ms"
+            )
+        file = network["file"]
+        if file not in self._sessions:
+            path = self._folder / Path(file).name
+            try:
+                content = path.read_bytes()
+            except OSError:
+                raise SchemaError(f"{path}: missing; the model is incomplete") from None
+            if hashlib.sha256(content).hexdigest() != network["sha256"]:
+                raise SchemaError(
+                    f"{path}: not the file that {_ABOUT} describes (SHA-256 differs); get the model again"
+                )
+            options = onnxruntime.SessionOptions()
+            options.log_severity_level = 3
+            options.intra_op_num_threads = 1  # networks are small: threads cost more than they bring
+            self._sessions[file] = onnxruntime.InferenceSession(
+                content, options, providers=["CPUExecutionProvider"]
+            )
+        return self._sessions[file]
+
+    def _checked(self, X: Windows | np.ndarray) -> np.ndarray:
+        if isinstance(X, Windows):
+            if X.inputs != self.inputs:
+                raise ParameterError(
+                    f"windows of {', '.join(X.inputs)}: {self.name} was trained on {', '.join(self.inputs)}"
+                )
+            if X.slot_ms != self.slot_ms:
+                raise ParameterError(
+                    f"windows of slots of {X.slot_ms:g} ms: {self.name} was trained on slots of {self.slot_ms:g} ms"
+                )
+            X = X.X
+        X = np.asarray(X, np.float32)
+        if X.ndim != 3 or X.shape[2] != len(self.inputs):
+            raise ParameterError(
+                f"X: shape {X.shape} is not windows x slots x {len(self.inputs)} ({', '.join(self.inputs)})"
+            )
+        unseen = np.isnan(X[:, :, 0] if self.any_length else X).any(
+            axis=tuple(range(1, 2 if self.any_length else 3))
+        )
+        if unseen.any():
+            raise ParameterError(
+                f"X: window {int(np.flatnonzero(unseen)[0])} has values that were not observed (NaN) of "
+                f"{self.inputs[0] if self.any_length else ', '.join(self.inputs)}"
+            )
+        shortest = min(self.windows_ms)
+        if self.any_length and X.shape[1] * self.slot_ms < shortest:
+            raise ParameterError(
+                f"windows of {X.shape[1] * self.slot_ms:g} ms: the shortest {self.name} was trained on are {shortest:g} ms"
+            )
+        return X
+
+    def predict_proba(self, X: Windows | np.ndarray) -> np.ndarray:
+        """Probabilities of windows.
+
+        Parameters
+        ----------
+        X : Windows or array, windows x slots x ``inputs``
+            As counted: bytes and packets a slot.
+
+        Returns
+        -------
+        array, windows x ``classes_``
+
+        Raises
+        ------
+        ParameterError
+            Other inputs, other slots, windows too short or of a length that there is no network for, NaN.
+        """
+        from .classifiers import softmax
+
+        counted = self._checked(X)
+        session = self._session(counted.shape[1])
+        (scores,) = session.run(None, {"X": self._prepare(counted)})
+        return softmax(scores[:, : len(self.classes_)] / self._temperature)
+
+    def _named(self, probabilities: np.ndarray) -> np.ndarray:
+        from .classifiers import named
+
+        return named(probabilities, self.classes_, self._other, self._least)
+
+    def predict(self, X: Any) -> Any:
+        """Name windows or flows.
+
+        Parameters
+        ----------
+        X : Windows or array
+            As for :meth:`predict_proba`.
+        X : DataFrame
+            A slots table: :meth:`predict_slots`.
+
+        Returns
+        -------
+        array of str, or DataFrame
+            ``"unknown"`` where no class is probable enough.
+        """
+        if isinstance(X, pd.DataFrame):
+            return self.predict_slots(X)
+        return self._named(self.predict_proba(X))
+
+    def predict_slots(self, slots: pd.DataFrame, window_ms: float | None = None) -> pd.DataFrame:
+        """Name the flows of a slots table.
+
+        Parameters
+        ----------
+        slots : DataFrame
+            Of :func:`cctoolkit.compute_slots`, with slots as long as the model's.
+        window_ms : float, optional
+            Length of the windows; without it the longest the model was trained on that the flow fills.
+
+        Returns
+        -------
+        DataFrame
+            A row a flow: ``flow_id``, ``cca`` (``"unknown"`` where nothing is probable enough, null where the flow has
+            not one window), ``probability`` (of the most probable named class), ``windows`` (how many spoke),
+            ``window_ms``, ``feature_set`` (what was observed), ``model``.
+
+        Raises
+        ------
+        ParameterError
+            Slots of another length, or a length the model has no network for.
+        SchemaError
+            The table lacks a column.
+
+        Notes
+        -----
+        Windows follow each other without overlap, those without a packet are left out; their log-probabilities
+        are averaged.
+        """
+        slot_ms = slots.attrs.get("slot_ms", self.slot_ms)
+        if slot_ms != self.slot_ms:
+            raise ParameterError(
+                f"slots of {slot_ms:g} ms: {self.name} was trained on slots of {self.slot_ms:g} ms"
+            )
+        arrivals = next(
+            i for i, name in enumerate(self.inputs) if name in ("in_bytes", "in_packets", "throughput_bytes")
+        )
+        rows = []
+        by_length: dict[int, list[tuple[int, np.ndarray]]] = {}
+        for flow_id, _, values in slot_arrays(slots, self.inputs):
+            row: dict[str, Any] = {
+                "flow_id": flow_id, "cca": None, "probability": np.nan, "windows": 0, "window_ms": np.nan,
+                "feature_set": self._feature_set(values), "model": self.name,
+            }  # fmt: skip
+            length = self._length(len(values), window_ms)
+            if length and row["feature_set"]:
+                row["window_ms"] = length * self.slot_ms
+                stretch = values[: len(values) // length * length].reshape(-1, length, values.shape[1])
+                spoke = ~np.isnan(stretch[:, :, arrivals]).any(axis=1) & (
+                    np.nansum(stretch[:, :, arrivals], axis=1) > 0
+                )
+                if not self.any_length:
+                    spoke &= ~np.isnan(stretch).any(axis=(1, 2))
+                row["windows"] = int(spoke.sum())
+                if row["windows"]:
+                    by_length.setdefault(length, []).append((len(rows), stretch[spoke]))
+            rows.append(row)
+        for flows in by_length.values():
+            probabilities = self.predict_proba(np.concatenate([stretch for _, stretch in flows]))
+            ends = np.cumsum([len(stretch) for _, stretch in flows])
+            for (at, _), part in zip(flows, np.split(probabilities, ends[:-1]), strict=True):
+                together = np.exp(np.log(np.maximum(part, 1e-12)).mean(axis=0, keepdims=True))
+                together /= together.sum()
+                rows[at]["cca"] = self._named(together)[0]
+                rows[at]["probability"] = float(together[0, self.classes_ != self._other].max())
+        columns = ["flow_id", "cca", "probability", "windows", "window_ms", "feature_set", "model"]
+        return pd.DataFrame(rows, columns=columns)
+
+    def _length(self, slots: int, window_ms: float | None) -> int:
+        if window_ms is not None:
+            from .windows import window_slots
+
+            length = window_slots(window_ms, self.slot_ms)
+            return length if length <= slots else 0
+        fitting = [round(ms / self.slot_ms) for ms in self.windows_ms if round(ms / self.slot_ms) <= slots]
+        return max(fitting, default=0)
+
+    def _feature_set(self, values: np.ndarray) -> str:
+        """What was observed of a flow; nothing where that is not enough."""
+        seen = {
+            name for name, column in zip(self.inputs, values.T, strict=True) if not np.isnan(column).all()
+        }
+        if self.inputs == VIEW_INPUTS:
+            if "in_bytes" not in seen:
+                return ""
+            queue = "cbiq+" if {"cbiq_bytes", "out_bytes", "drops_estimate"} <= seen else ""
+            flight = "bytes_in_flight+" if "bytes_in_flight" in seen else ""
+            return f"{queue}{flight}throughput"
+        return (
+            "+".join(name.removesuffix("_bytes") for name in self.inputs) if seen == set(self.inputs) else ""
+        )
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------------
+
+
+def write_onnx(classifier: _NetworkClassifier, path: str | os.PathLike[str]) -> Path:
+    """The network of a fitted classifier as ONNX: input ``X`` (as prepared, any number of windows), output ``scores``.
+
+    Raises
+    ------
+    ParameterError
+        The extra ``train`` is not whole: torch's exporter needs onnx and onnxscript.
+    """
+    import torch
+
+    inputs, slots = _prepared_shape(classifier)
+    network = classifier.network_.eval()
+    example = torch.zeros(2, inputs, slots)
+    with replacing(path) as tmp, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch about its own exporter
+        try:
+            torch.onnx.export(
+                network, (example,), str(tmp), input_names=["X"], output_names=["scores"],
+                dynamic_shapes={"x": {0: torch.export.Dim("windows", min=1)}}, dynamo=True, external_data=False,
+                verbose=False,
+            )  # fmt: skip
+        except ModuleNotFoundError as err:
+            raise ParameterError(f"saving needs {err.name}: pip install 'cctoolkit[train]'") from None
+    return Path(path)
+
+
+def _prepared_shape(classifier: _NetworkClassifier) -> tuple[int, int]:
+    ready = classifier._prepared(np.zeros((1, *classifier.shape_in_), np.float32))
+    return ready.shape[1], ready.shape[2]
+
+
+def save_model(classifier: _NetworkClassifier, directory: str | os.PathLike[str], **facts: Any) -> Path:
+    """Write one classifier as a model's folder; see :func:`save_models`."""
+    return save_models([classifier], directory, **facts)
+
+
+def save_models(
+    classifiers: Sequence[_NetworkClassifier],
+    directory: str | os.PathLike[str],
+    *,
+    windows_ms: Sequence[float] | None = None,
+    data: str = "",
+    results: pd.DataFrame | None = None,
+    limits: str = "",
+    provenance: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write fitted classifiers of one kind, one a window length, as one model.
+
+    Parameters
+    ----------
+    classifiers : sequence
+        Fitted on Windows, so that inputs and slots are known.
+    directory : path
+    windows_ms : sequence of float, optional
+        Lengths trained on; needed for a classifier of any length.
+    data, limits : str
+        For the card: what it was trained on and how that was split; where it should not be trusted.
+    results : DataFrame, optional
+        For the card.
+    provenance : mapping, optional
+        For ``model.json``: commands, versions, seeds, hashes of the data.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    ParameterError
+        Classifiers that were fitted on bare arrays, or that do not belong together.
+    """
+    from .card import write_card
+
+    folder = Path(directory)
+    first = classifiers[0]
+    for classifier in classifiers:
+        if not hasattr(classifier, "inputs_") and first.preparation != "scale_view":
+            raise ParameterError(
+                "classifier: fitted on a bare array; fit it on Windows, so that its inputs have names"
+            )
+        if type(classifier) is not type(first) or list(classifier.classes_) != list(first.classes_):
+            raise ParameterError("classifiers: not of one kind with the same classes")
+    any_length = first.preparation == "scale_view"
+    inputs = VIEW_INPUTS if any_length else first.inputs_
+    slot_ms = getattr(first, "slot_ms_", 1.0)
+    if any_length and not windows_ms:
+        raise ParameterError("windows_ms: say which lengths it was trained on")
+    lengths = list(windows_ms) if windows_ms else [c.shape_in_[0] * slot_ms for c in classifiers]
+    folder.mkdir(parents=True, exist_ok=True)
+    networks = []
+    for classifier in classifiers:
+        slots = None if any_length else int(classifier.shape_in_[0])
+        file = "network.onnx" if slots is None else f"network-{slots * slot_ms:g}ms.onnx"
+        path = write_onnx(classifier, folder / file)
+        networks.append(
+            {"slots": slots, "file": file, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+        )
+    about = {
+        "format": FORMAT,
+        "cctoolkit": __version__,
+        "classifier": type(first).__name__,
+        "parameters": {k: v for k, v in first.get_params().items() if k not in ("checkpoint", "progress")},
+        "classes": [str(c) for c in first.classes_],
+        "inputs": list(inputs),
+        "preparation": first.preparation,
+        "slot_ms": slot_ms,
+        "windows_ms": [float(ms) for ms in lengths],
+        "networks": networks,
+        "temperature": getattr(first, "temperature_", 1.0),
+        "least": getattr(first, "least_", 0.0),
+        "other": getattr(first, "other", "other"),
+        "data": data,
+        "limits": limits,
+        "provenance": dict(provenance or {}),
+    }
+    with replacing(folder / _ABOUT) as tmp:
+        tmp.write_text(json.dumps(about, indent=1, default=str) + "\n", encoding="utf-8")
+    write_card(folder, about, results)
+    return folder

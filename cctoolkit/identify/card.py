@@ -1,0 +1,49 @@
+"""Model cards: what a model is, what it was trained on, how good it is, where not to trust it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from .._atomic import replacing
+
+__all__ = ["write_card"]
+
+
+def write_card(folder: Path, about: Mapping[str, Any], results: pd.DataFrame | None) -> Path:
+    """Write ``README.md`` beside a model.
+
+    Parameters
+    ----------
+    folder : Path
+    about : mapping
+        The content of ``model.json``.
+    results : DataFrame, optional
+        Scores, one row a test.
+    """
+    from ..experiments._folder import markdown_table
+
+    lengths = ", ".join(f"{ms:g} ms" for ms in about["windows_ms"])
+    blocks = [
+        f"# {folder.name}",
+        f"A `{about['classifier']}` of cctoolkit {about['cctoolkit']} that tells "
+        f"{', '.join(about['classes'])} apart, from {', '.join(f'`{i}`' for i in about['inputs'])} in slots of "
+        f"{about['slot_ms']:g} ms. Windows: {lengths}.",
+        "```python\nimport cctoolkit as cct\n\n"
+        f'model = cct.identify.load("{folder.name}")\n'
+        "model.predict(cct.compute_slots(ingress, egress))\n```",
+        "## Data\n\n" + (about["data"] or "Not stated."),
+    ]
+    if results is not None and len(results):
+        blocks.append("## Results\n\n" + markdown_table(results))
+    blocks.append("## Limits\n\n" + (about["limits"] or "Not stated."))
+    settings = ", ".join(f"{k} {v}" for k, v in about["parameters"].items())
+    blocks.append(f"## Made by\n\nParameters: {settings}.")
+    if about["provenance"]:
+        blocks.append("\n".join(f"- {k}: {v}" for k, v in about["provenance"].items()))
+    with replacing(folder / "README.md") as tmp:
+        tmp.write_text("\n\n".join(blocks) + "\n", encoding="utf-8")
+    return folder / "README.md"

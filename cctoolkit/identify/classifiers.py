@@ -1,0 +1,541 @@
+"""Classifiers with scikit-learn's interface: fit, predict, predict_proba, score, clone, cross-validation.
+
+``X`` is windows x slots x inputs as counted (:class:`~.windows.Windows` has it as ``X``); each classifier normalises by itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from ..errors import ParameterError
+from .inputs import (
+    BINS,
+    FLIGHT_CHANNELS,
+    PREPARATIONS,
+    QUEUE_CHANNELS,
+    VIEW_CHANNELS,
+    VIEW_INPUTS,
+    scale_views,
+)
+from .windows import Windows
+
+__all__ = ["CCAClassifier", "DeepcciClassifier", "DragonflyClassifier", "SummaryClassifier"]
+
+#: Congestion controls that pace: what DeePCCI's second output is taught.
+PACED = ("bbr", "bbr2", "bbr3", "prague")
+_Windows = Windows | np.ndarray
+
+
+def _checked(X: _Windows, y: Any, inputs: int | None) -> tuple[np.ndarray, np.ndarray | None]:
+    """Windows and labels as arrays, with what is wrong with them said."""
+    if isinstance(X, Windows):
+        y = X.y if y is None else y
+        X = X.X
+    X = np.asarray(X, np.float32)
+    if X.ndim != 3:
+        raise ParameterError(f"X: {X.ndim} dimensions, not windows x slots x inputs")
+    if inputs is not None and X.shape[2] != inputs:
+        raise ParameterError(f"X: {X.shape[2]} inputs a slot, this classifier takes {inputs}")
+    if not len(X):
+        raise ParameterError("X: no windows")
+    if y is None:
+        return X, None
+    y = np.asarray(y, object).astype(str)
+    if len(y) != len(X):
+        raise ParameterError(f"y: {len(y)} labels of {len(X)} windows")
+    return X, y
+
+
+class _NetworkClassifier(ClassifierMixin, BaseEstimator):
+    """A torch network behind scikit-learn's interface. Subclasses name network, preparation and feature sets."""
+
+    preparation: ClassVar[str]
+    #: How many windows go through the network at a time.
+    _AT_ONCE: ClassVar[int] = 512
+
+    epochs: int
+    batch: int
+    learning_rate: float
+    patience: int | None
+    validation_share: float
+    seed: int
+    device: str
+    checkpoint: str | os.PathLike[str] | None
+    progress: bool
+
+    def fit(self, X: _Windows, y: npt.ArrayLike | None = None, groups: npt.ArrayLike | None = None) -> Any:
+        """Train on windows.
+
+        Parameters
+        ----------
+        X : Windows or array, windows x slots x inputs
+        y : array of str, optional
+            Congestion controls; Windows bring their own.
+        groups : array, optional
+            The run of each window: validation windows are then of other runs (Windows bring their own).
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ParameterError
+            Windows too few, too short or not observed, labels of one class, or not as many as windows.
+        """
+        import torch
+
+        from .training import train_network
+
+        if isinstance(X, Windows):
+            groups = X.groups if groups is None else groups
+            self.inputs_, self.slot_ms_ = X.inputs, X.slot_ms
+        counted, labels = _checked(X, y, self._inputs())
+        if labels is None:
+            raise ParameterError("y: no labels")
+        self._check_window(counted)
+        self.classes_, numbers = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ParameterError(f"y: all windows are {self.classes_[0]}; there is nothing to tell apart")
+        ready = self._prepared(counted)
+        self.shape_in_ = counted.shape[1:]
+        torch.manual_seed(self.seed)
+        self.network_ = self._network(ready.shape, len(self.classes_))
+        train, validation = self._held_out(len(ready), groups)
+        self.history_ = train_network(
+            self.network_,
+            ready[train],
+            numbers[train],
+            self._loss(numbers[train]),
+            self._recipe(),
+            validation=None if validation is None else (ready[validation], numbers[validation]),
+            augment=self._augment,
+            checkpoint=self.checkpoint,
+            progress=self.progress,
+        )
+        self._after_fit(ready, numbers, train, validation)
+        return self
+
+    def _inputs(self) -> int | None:
+        return None
+
+    def _check_window(self, X: np.ndarray) -> None:
+        unseen = np.isnan(X).all(axis=(0, 1))
+        if unseen.any():
+            raise ParameterError(f"X: input {int(np.flatnonzero(unseen)[0])} was never observed (all NaN)")
+
+    def _prepared(self, X: np.ndarray) -> np.ndarray:
+        return PREPARATIONS[self.preparation](X)
+
+    def _held_out(self, n: int, groups: Any) -> tuple[np.ndarray, np.ndarray | None]:
+        if not self.validation_share:
+            return np.arange(n), None
+        from sklearn.model_selection import GroupShuffleSplit
+
+        groups = np.arange(n) if groups is None else np.asarray(groups)
+        if len(np.unique(groups)) < 2:
+            raise ParameterError("groups: windows of one run cannot be split into training and validation")
+        splitter = GroupShuffleSplit(1, test_size=self.validation_share, random_state=self.seed)
+        return next(splitter.split(np.zeros(n), groups=groups))
+
+    def _recipe(self) -> Any:
+        from .training import Recipe
+
+        return Recipe(
+            epochs=self.epochs, batch=self.batch, learning_rate=self.learning_rate, patience=self.patience,
+            seed=self.seed, device=self.device,
+        )  # fmt: skip
+
+    def _network(self, shape: tuple[int, ...], classes: int) -> Any:
+        raise NotImplementedError
+
+    def _loss(self, numbers: np.ndarray) -> Any:
+        from torch.nn.functional import cross_entropy
+
+        return cross_entropy
+
+    _augment: Any = None
+
+    def _after_fit(
+        self, ready: np.ndarray, numbers: np.ndarray, train: np.ndarray, validation: np.ndarray | None
+    ) -> None:
+        """What else is learnt from the windows."""
+
+    def _outputs(self, X: _Windows) -> np.ndarray:
+        """What the network says of windows: scores first."""
+        import torch
+
+        check_is_fitted(self, "network_")
+        counted, _ = _checked(X, None, self._inputs())
+        self._check_shape(counted)
+        ready = torch.from_numpy(self._prepared(counted))
+        with torch.inference_mode():
+            return torch.cat([self.network_(part) for part in ready.split(self._AT_ONCE)]).numpy()
+
+    def _check_shape(self, X: np.ndarray) -> None:
+        if X.shape[1:] != self.shape_in_:
+            raise ParameterError(
+                f"X: windows of {X.shape[1]} slots x {X.shape[2]} inputs; "
+                f"this classifier was fitted on {self.shape_in_[0]} x {self.shape_in_[1]}"
+            )
+
+    def predict_proba(self, X: _Windows) -> np.ndarray:
+        """Probabilities, windows x ``classes_``."""
+        return softmax(self._outputs(X)[:, : len(self.classes_)])
+
+    def predict(self, X: _Windows) -> np.ndarray:
+        """The most probable class of each window."""
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+    def score(self, X: _Windows, y: npt.ArrayLike | None = None, sample_weight: Any = None) -> float:
+        """Accuracy, as of every scikit-learn classifier; :mod:`cctoolkit.identify.evaluation` has the rest."""
+        counted, labels = _checked(X, y, self._inputs())
+        if labels is None:
+            raise ParameterError("y: no labels")
+        from sklearn.metrics import accuracy_score
+
+        return float(accuracy_score(labels, self.predict(counted), sample_weight=sample_weight))
+
+    def save(self, directory: str | os.PathLike[str], **facts: Any) -> Path:
+        """Write the model as a folder: ONNX, what goes with it as JSON, and a card. See :func:`~.bundle.save_model`."""
+        from .bundle import save_model
+
+        return save_model(self, directory, **facts)
+
+    def export_onnx(self, path: str | os.PathLike[str]) -> Path:
+        """Write the network alone."""
+        from .bundle import write_onnx
+
+        check_is_fitted(self, "network_")
+        return write_onnx(self, path)
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    e = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+class DragonflyClassifier(_NetworkClassifier):
+    """Dragonfly as published: the network, the normalisation and the training of the paper.
+
+    Parameters
+    ----------
+    epochs, batch, learning_rate : int, int, float
+        The paper's: 100, 32, and the published code's 1e-4 (Adam, 0.9 of it every 25 epochs).
+    patience : int, optional
+        Stop early; needs `validation_share`.
+    validation_share : float
+        Of runs, kept from training to see when to stop.
+    seed : int
+        The same seed and windows give the same network on one machine.
+    device : str
+        ``"auto"``: a GPU when there is one.
+    checkpoint : path, optional
+        Where an interrupted training goes on.
+    progress : bool
+
+    Notes
+    -----
+    Which inputs it gets is decided by the windows: ``cbiq+throughput`` is the paper's, ``cbiq`` its single-input
+    variant. Windows of another length need another classifier, as in the paper.
+    """
+
+    preparation = "by_maximum"
+
+    def __init__(
+        self, *, epochs: int = 100, batch: int = 32, learning_rate: float = 1e-4, patience: int | None = None,
+        validation_share: float = 0.0, seed: int = 0, device: str = "auto",
+        checkpoint: str | os.PathLike[str] | None = None, progress: bool = False,
+    ) -> None:  # fmt: skip
+        self.epochs = epochs
+        self.batch = batch
+        self.learning_rate = learning_rate
+        self.patience = patience
+        self.validation_share = validation_share
+        self.seed = seed
+        self.device = device
+        self.checkpoint = checkpoint
+        self.progress = progress
+
+    def _network(self, shape: tuple[int, ...], classes: int) -> Any:
+        from .networks import DragonflyNet
+
+        return DragonflyNet(shape[2], shape[1], classes)
+
+
+class DeepcciClassifier(DragonflyClassifier):
+    """DeePCCI, the paper's baseline: packets per slot, convolutions and an LSTM, and a second output for pacing.
+
+    Parameters
+    ----------
+    pacing_weight : float
+        Of the second output's loss (0.2 as published).
+    epochs, batch, learning_rate, patience, validation_share, seed, device, checkpoint, progress
+        As :class:`DragonflyClassifier`; 1e-3 here, for at 1e-4 it is still learning after 100 epochs.
+    """
+
+    preparation = "as_counted"
+
+    def __init__(
+        self, *, pacing_weight: float = 0.2, epochs: int = 100, batch: int = 32, learning_rate: float = 1e-3,
+        patience: int | None = None, validation_share: float = 0.0, seed: int = 0, device: str = "auto",
+        checkpoint: str | os.PathLike[str] | None = None, progress: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            epochs=epochs, batch=batch, learning_rate=learning_rate, patience=patience,
+            validation_share=validation_share, seed=seed, device=device, checkpoint=checkpoint, progress=progress,
+        )  # fmt: skip
+        self.pacing_weight = pacing_weight
+
+    def _network(self, shape: tuple[int, ...], classes: int) -> Any:
+        from .networks import DeepcciNet
+
+        return DeepcciNet(shape[2], shape[1], classes)
+
+    def _loss(self, numbers: np.ndarray) -> Any:
+        import torch
+        from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+
+        paced = torch.tensor([float(c in PACED) for c in self.classes_])
+
+        def loss(out: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+            pacing = binary_cross_entropy_with_logits(out[:, -1], paced.to(out.device)[wanted])
+            return cross_entropy(out[:, :-1], wanted) + self.pacing_weight * pacing
+
+        return loss
+
+
+class CCAClassifier(_NetworkClassifier):
+    """Ours: one model for windows of any length, with one tap or two, with calibrated probabilities and "unknown".
+
+    Parameters
+    ----------
+    epochs, batch, learning_rate : int, int, float
+        AdamW, one cycle.
+    hide : float
+        In training, the share of windows whose queue is hidden, and of those whose flight is: so that
+        one model serves one tap and two, with acknowledgements and without.
+    other : str
+        Label of windows that stand for all that is not to be named: what is taken for it is "unknown".
+    lose : float
+        Share of known windows (of the validation runs) that may be called unknown.
+    patience, validation_share, seed, device, checkpoint, progress
+        As :class:`DragonflyClassifier`. Validation windows calibrate the probabilities, too.
+
+    Notes
+    -----
+    Windows have :data:`~.inputs.VIEW_INPUTS`, and become :func:`~.inputs.scale_view`: training on windows of several
+    lengths at once takes a list of Windows, or views already made (``cut_windows(…, transform=scale_view)``).
+    Probabilities are calibrated by one temperature (Guo et al. 2017). Unknown is: the class `other`, or a largest
+    probability below the limit that loses `lose` of the known.
+    """
+
+    preparation = "scale_view"
+
+    def __init__(
+        self, *, epochs: int = 40, batch: int = 128, learning_rate: float = 1e-3, hide: float = 0.25,
+        other: str = "other", lose: float = 0.05, patience: int | None = None, validation_share: float = 0.15,
+        seed: int = 0, device: str = "auto", checkpoint: str | os.PathLike[str] | None = None, progress: bool = False,
+    ) -> None:  # fmt: skip
+        self.epochs = epochs
+        self.batch = batch
+        self.learning_rate = learning_rate
+        self.hide = hide
+        self.other = other
+        self.lose = lose
+        self.patience = patience
+        self.validation_share = validation_share
+        self.seed = seed
+        self.device = device
+        self.checkpoint = checkpoint
+        self.progress = progress
+
+    def fit(
+        self,
+        X: _Windows | Sequence[Windows],
+        y: npt.ArrayLike | None = None,
+        groups: npt.ArrayLike | None = None,
+    ) -> CCAClassifier:
+        """Train on windows; on several lengths when `X` is a list of Windows. Otherwise as the other classifiers."""
+        if not isinstance(X, Windows | np.ndarray):
+            parts = list(X)
+            if not parts or not all(isinstance(part, Windows) for part in parts):
+                raise ParameterError("X: a list has to be of Windows")
+            y = np.concatenate([part.y for part in parts])
+            groups = np.concatenate([part.groups for part in parts])
+            X = np.concatenate([scale_views(part.X).transpose(0, 2, 1) for part in parts])
+        super().fit(X, y, groups)
+        return self
+
+    def _check_window(self, X: np.ndarray) -> None:
+        if X.shape[2] not in (len(VIEW_INPUTS), len(VIEW_CHANNELS)):
+            raise ParameterError(
+                f"X: {X.shape[2]} inputs a slot, not {len(VIEW_INPUTS)} ({', '.join(VIEW_INPUTS)})"
+            )
+        if np.isnan(X[:, :, 0]).any():
+            raise ParameterError("X: in_bytes was not observed (NaN): sampled slots cannot be used here")
+
+    def _check_shape(self, X: np.ndarray) -> None:
+        self._check_window(X)
+
+    def _recipe(self) -> Any:
+        from dataclasses import replace
+
+        return replace(super()._recipe(), schedule="one_cycle", weight_decay=1e-2)
+
+    def _network(self, shape: tuple[int, ...], classes: int) -> Any:
+        from .networks import ScalesNet
+
+        return ScalesNet(BINS, len(VIEW_CHANNELS), classes)
+
+    def _loss(self, numbers: np.ndarray) -> Any:
+        """Classes weigh the same however many windows they have."""
+        import torch
+        from torch.nn.functional import cross_entropy
+
+        counts = np.bincount(numbers, minlength=len(self.classes_))
+        weights = torch.tensor(len(numbers) / (len(counts) * np.maximum(counts, 1)), dtype=torch.float32)
+
+        def loss(out: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+            scores = out[:, : len(self.classes_)]
+            return cross_entropy(scores, wanted, weight=weights.to(out.device), label_smoothing=0.05)
+
+        return loss
+
+    def _augment(self, batch: Any, generator: Any) -> Any:
+        """Hide the queue of some windows, and the flight of some of the others."""
+        import torch
+
+        lot = torch.rand(len(batch), generator=generator).to(batch.device)
+        batch = batch.clone()
+        batch[lot < self.hide, QUEUE_CHANNELS] = 0
+        batch[lot > 1 - self.hide, FLIGHT_CHANNELS] = 0
+        return batch
+
+    def _after_fit(
+        self, ready: np.ndarray, numbers: np.ndarray, train: np.ndarray, validation: np.ndarray | None
+    ) -> None:
+        self.temperature_, self.least_ = 1.0, 0.0
+        if validation is None:
+            return
+        self.temperature_ = _temperature(self._scores(ready[validation]), numbers[validation])
+        known = self.classes_[numbers[validation]] != self.other
+        likely = self._known(self._probabilities(ready[validation]))
+        if known.any():
+            self.least_ = float(np.quantile(likely[known], self.lose))
+
+    def _scores(self, ready: np.ndarray) -> np.ndarray:
+        import torch
+
+        with torch.inference_mode():
+            parts = [self.network_(part) for part in torch.from_numpy(ready).split(self._AT_ONCE)]
+        return torch.cat(parts).numpy()[:, : len(self.classes_)]
+
+    def _probabilities(self, ready: np.ndarray) -> np.ndarray:
+        return softmax(self._scores(ready) / self.temperature_)
+
+    def _known(self, probabilities: np.ndarray) -> np.ndarray:
+        """The largest probability of a class that has a name."""
+        return probabilities[:, self.classes_ != self.other].max(axis=1)
+
+    def predict_proba(self, X: _Windows) -> np.ndarray:
+        """Calibrated probabilities, windows x ``classes_``."""
+        return softmax(self._outputs(X)[:, : len(self.classes_)] / self.temperature_)
+
+    def predict(self, X: _Windows) -> np.ndarray:
+        """The most probable class of each window, or ``"unknown"``."""
+        return named(self.predict_proba(X), self.classes_, self.other, self.least_)
+
+
+UNKNOWN = "unknown"
+
+
+def named(probabilities: np.ndarray, classes: np.ndarray, other: str, least: float) -> np.ndarray:
+    """Classes by probability; unknown where `other` is the most probable or no named class reaches `least`."""
+    best = classes[probabilities.argmax(axis=1)].astype(object)
+    likely = probabilities[:, classes != other].max(axis=1)
+    best[(best == other) | (likely < least)] = UNKNOWN
+    return best
+
+
+def _temperature(scores: np.ndarray, numbers: np.ndarray) -> float:
+    """What scores are divided by so that probabilities are calibrated (Guo et al. 2017): least log loss."""
+    from scipy.optimize import minimize_scalar
+    from scipy.special import log_softmax
+
+    rows = np.arange(len(numbers))
+
+    def loss(log_t: float) -> float:
+        return float(-log_softmax(scores / np.exp(log_t), axis=1)[rows, numbers].mean())
+
+    return float(np.exp(minimize_scalar(loss, bounds=(-2, 2), method="bounded").x))
+
+
+class SummaryClassifier(ClassifierMixin, BaseEstimator):
+    """A baseline without a network: gradient-boosted trees on what summarises a window's views.
+
+    Parameters
+    ----------
+    iterations : int
+        Trees a class.
+    learning_rate : float
+    seed : int
+
+    Notes
+    -----
+    Summaries are of each channel of :func:`~.inputs.scale_view`: mean, deviation, extremes, deciles and median, and the
+    deviation and extremes of its steps. scikit-learn's ``HistGradientBoostingClassifier`` does the rest.
+    """
+
+    def __init__(self, *, iterations: int = 150, learning_rate: float = 0.08, seed: int = 0) -> None:
+        self.iterations = iterations
+        self.learning_rate = learning_rate
+        self.seed = seed
+
+    def fit(self, X: _Windows, y: npt.ArrayLike | None = None) -> SummaryClassifier:
+        """Train on windows, as :meth:`DragonflyClassifier.fit`."""
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        counted, labels = _checked(X, y, None)
+        if labels is None:
+            raise ParameterError("y: no labels")
+        self.trees_ = HistGradientBoostingClassifier(
+            max_iter=self.iterations, learning_rate=self.learning_rate, random_state=self.seed
+        ).fit(summaries(counted), labels)
+        self.classes_ = self.trees_.classes_
+        return self
+
+    def predict_proba(self, X: _Windows) -> np.ndarray:
+        """Probabilities, windows x ``classes_``."""
+        check_is_fitted(self, "trees_")
+        return self.trees_.predict_proba(summaries(_checked(X, None, None)[0]))
+
+    def predict(self, X: _Windows) -> np.ndarray:
+        """The most probable class of each window."""
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+    def score(self, X: _Windows, y: npt.ArrayLike | None = None, sample_weight: Any = None) -> float:
+        """Accuracy."""
+        from sklearn.metrics import accuracy_score
+
+        counted, labels = _checked(X, y, None)
+        return float(accuracy_score(labels, self.predict(counted), sample_weight=sample_weight))
+
+
+def summaries(X: np.ndarray) -> np.ndarray:
+    """Numbers that summarise windows: windows x numbers."""
+    views = scale_views(X)
+    steps = np.diff(views, axis=2)
+    parts = [
+        views.mean(2), views.std(2), views.min(2), views.max(2), *np.quantile(views, [0.1, 0.5, 0.9], axis=2),
+        steps.std(2), steps.min(2), steps.max(2), (steps > 0).mean(2), views[:, :, -1] - views[:, :, 0],
+    ]  # fmt: skip
+    return np.concatenate(parts, axis=1)

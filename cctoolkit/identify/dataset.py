@@ -1,0 +1,333 @@
+"""Datasets: the slots of labelled flows of many runs, in a folder of Parquet files."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .. import __version__
+from .._atomic import replacing
+from .._pool import cores, in_processes
+from ..errors import CCToolkitError, ParameterError, SchemaError
+from ..run import Run
+from ..scenario import Scenario, plain
+from ..schema import write_parquet
+from ..slots import compute_slots
+
+__all__ = ["Recording", "SlotDataset", "build_dataset", "record"]
+
+_VERSION = 1
+_INDEX = "dataset.json"
+_FLOWS = "flows.parquet"
+#: Of a run's flows beyond the special ones, so many are kept.
+MOST_BACKGROUND = 9
+
+
+@dataclass
+class Recording:
+    """The slots of one run's labelled flows.
+
+    Attributes
+    ----------
+    name : str
+        Of the run; splits keep all of a run on one side.
+    slots : DataFrame
+        What :func:`cctoolkit.compute_slots` gives.
+    flows : DataFrame
+        ``flow_id`` and ``cca`` of each labelled flow, and what else is known of flow and run.
+    slot_ms : float
+    """
+
+    name: str
+    slots: pd.DataFrame
+    flows: pd.DataFrame
+    slot_ms: float = 1.0
+
+
+def record(
+    run: Run | Any,
+    egress: Any = None,
+    labels: pd.DataFrame | None = None,
+    *,
+    name: str | None = None,
+    slot_ms: float = 1.0,
+    sampling: str | float = "all",
+    flow_ids: Sequence[int] | None = None,
+    facts: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> Recording:
+    """The slots of a run's labelled flows.
+
+    Parameters
+    ----------
+    run : Run or Capture
+        A run (simulated, testbed, :func:`cctoolkit.load_run`), or the ingress or only tap of a pair of captures.
+    egress : Capture, optional
+        With a Capture as `run`.
+    labels : DataFrame, optional
+        ``flow_id`` and ``cca``; without it the run's own. Flows without a congestion control are left out.
+    name : str, optional
+        Without it the run's.
+    slot_ms, sampling, seed
+        As for :func:`cctoolkit.compute_slots`.
+    flow_ids : sequence of int, optional
+        Only these flows.
+    facts : mapping, optional
+        What is known of the run; becomes columns of ``flows``.
+
+    Returns
+    -------
+    Recording
+
+    Raises
+    ------
+    ParameterError
+        There are no labels, or the run's taps were not recorded.
+    """
+    if isinstance(run, Run):
+        if run.ingress is None:
+            raise ParameterError(f"{run.name}: its taps were not recorded (simulate(..., record=True))")
+        ingress, egress = run.ingress, run.egress
+        known = (
+            run.labels[["flow_id", "cca", "base_rtt_ms", "bytes_acked", "retransmits"]]
+            if labels is None
+            else labels
+        )
+        name = name or run.name
+    else:
+        if labels is None:
+            raise ParameterError("labels: captures need a table with flow_id and cca")
+        ingress, known = run, labels
+        name = name or "capture"
+    for column in ("flow_id", "cca"):
+        if column not in known:
+            raise ParameterError(f"labels: column {column!r} is missing")
+    known = known[~known["cca"].isin(["", "udp"]) & known["cca"].notna()]
+    if flow_ids is not None:
+        known = known[known["flow_id"].isin(list(flow_ids))]
+    flows = known.assign(**dict(facts or {})).reset_index(drop=True)
+    wanted = flows["flow_id"].to_numpy()
+    if not len(wanted):
+        raise ParameterError(f"{name}: no flow has a congestion control in its label")
+    slots = compute_slots(ingress, egress, slot_ms=slot_ms, sampling=sampling, flow_ids=wanted, seed=seed)
+    slots.attrs = {}
+    return Recording(name, slots, flows, slot_ms)
+
+
+class SlotDataset:
+    """A folder of recordings; iterating reads them one by one.
+
+    Parameters
+    ----------
+    path : path
+        ``dataset.json`` (what made it), ``flows.parquet`` (a row a flow: ``run``, ``flow_id``, ``cca``, settings) and
+        ``slots/RUN.parquet``.
+
+    Raises
+    ------
+    SchemaError
+        There is no dataset, or one of another version.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        try:
+            self.about: dict[str, Any] = json.loads((self.path / _INDEX).read_text(encoding="utf-8"))
+            version = self.about["version"]
+        except (OSError, ValueError, KeyError, TypeError):
+            raise SchemaError(f"{self.path}: holds no dataset of slots (no readable {_INDEX})") from None
+        if version != _VERSION:
+            raise SchemaError(
+                f"{self.path}: dataset of version {version}, this package reads {_VERSION}: build it again"
+            )
+        self.flows = pd.read_parquet(self.path / _FLOWS)
+        self.slot_ms: float = self.about["slot_ms"]
+
+    @property
+    def runs(self) -> list[str]:
+        """Names, in order."""
+        return list(dict.fromkeys(self.flows["run"]))
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def __iter__(self) -> Iterator[Recording]:
+        return self.recordings()
+
+    def recordings(self, columns: Sequence[str] | None = None) -> Iterator[Recording]:
+        """One by one, with these columns of the slots only; numbers are floats where some are not known."""
+        import pyarrow.parquet as pq
+
+        wanted = None if columns is None else ["flow_id", "slot", *columns]
+        for run, flows in self.flows.groupby("run", sort=False):
+            table = pq.read_table(self.path / "slots" / f"{run}.parquet", columns=wanted, memory_map=True)
+            known = flows.drop(columns="run").reset_index(drop=True)
+            yield Recording(str(run), table.to_pandas(ignore_metadata=True), known, self.slot_ms)
+
+    def where(self, which: str | Iterable[str]) -> SlotDataset:
+        """Part of it: flows for which an expression holds (as pandas' ``query``), or of these runs."""
+        part = object.__new__(SlotDataset)
+        part.path, part.about, part.slot_ms = self.path, self.about, self.slot_ms
+        part.flows = (
+            self.flows.query(which)
+            if isinstance(which, str)
+            else self.flows[self.flows["run"].isin(list(which))]
+        )
+        return part
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{n} {cca}" for cca, n in self.flows["cca"].value_counts().items())
+        return f"<SlotDataset {self.path.name}: {len(self)} runs, {len(self.flows)} flows ({counts})>"
+
+
+def build_dataset(
+    scenarios: Iterable[tuple[Mapping[str, Any], Scenario]],
+    directory: str | os.PathLike[str],
+    *,
+    on: str = "simulator",
+    special: int = 3,
+    background: int = MOST_BACKGROUND,
+    slot_ms: float = 1.0,
+    workers: int | None = None,
+    progress: bool = True,
+    keep_captures: bool = False,
+) -> SlotDataset:
+    """Run scenarios and keep the slots of their flows.
+
+    Parameters
+    ----------
+    scenarios : iterable of (dict, Scenario)
+        What :mod:`cctoolkit.identify.settings` and :func:`cctoolkit.sweep` give. The dict becomes columns of the flows.
+    directory : path
+        Runs that are there already are not run again, so a dataset may grow and an interrupted build goes on.
+    on : str
+        ``"simulator"``, or a testbed's backend: ``"uml"`` (real Linux in virtual time), ``"netns"``, ``"mininet"``.
+    special, background : int
+        Of each run, flows 0 to `special` - 1 are kept, and up to `background` of the others, drawn by the
+        run's number.
+    slot_ms : float
+    workers : int, optional
+        Runs at once; all cores without it.
+    progress : bool
+    keep_captures : bool
+        Keep what the run left (``captures/RUN``), too.
+
+    Returns
+    -------
+    SlotDataset
+
+    Raises
+    ------
+    ParameterError, TestbedUnavailableError, CCToolkitError
+        As for :func:`cctoolkit.simulate` and :func:`cctoolkit.run_testbed`; what was done stays done.
+    """
+    from tqdm.auto import tqdm
+
+    folder = Path(directory)
+    jobs = [(number, dict(changes), scenario) for number, (changes, scenario) in enumerate(scenarios)]
+    names = [_run_name(number, scenario) for number, _, scenario in jobs]
+    if len(set(names)) < len(names):
+        raise ParameterError("scenarios: two have one name")
+    (folder / "slots").mkdir(parents=True, exist_ok=True)
+    missing = [
+        job
+        for job, name in zip(jobs, names, strict=True)
+        if not (folder / "slots" / f"{name}.json").is_file()
+    ]
+    settings = (str(folder), on, special, background, slot_ms, keep_captures)
+    with tqdm(total=len(jobs), initial=len(jobs) - len(missing), unit="run", disable=not progress) as bar:
+        done = in_processes(
+            _build_one, [(*job, *settings) for job in missing], min(workers or cores(), max(len(missing), 1))
+        )
+        try:
+            for number, future in done:
+                try:
+                    future.result()
+                except CCToolkitError as err:
+                    raise type(err)(f"{_run_name(missing[number][0], missing[number][2])}: {err}") from None
+                bar.update()
+        finally:
+            done.close()
+    return index_dataset(folder, {"on": on, "special": special, "background": background}, slot_ms)
+
+
+def _run_name(number: int, scenario: Scenario) -> str:
+    return scenario.name or f"run-{number:05d}"
+
+
+def _build_one(
+    number: int, changes: dict[str, Any], scenario: Scenario,
+    folder: str, on: str, special: int, background: int, slot_ms: float, keep_captures: bool,
+) -> None:  # fmt: skip
+    name = _run_name(number, scenario)
+    root = Path(folder)
+    at = root / "captures" / name
+    if on == "simulator":
+        from ..sim.simulation import simulate
+
+        run = simulate(scenario, record=True)
+    else:
+        from ..testbed import run_testbed
+
+        run = run_testbed(scenario, at, backend=on, sample_s=1.0)
+    facts = {key: plain(value) for key, value in changes.items()}
+    recording = record(
+        run,
+        name=name,
+        slot_ms=slot_ms,
+        facts=facts,
+        flow_ids=_kept(len(run.labels), special, background, number),
+    )
+    save_recording(
+        root, recording, {"scenario": scenario.to_toml(), "made_by": run.made_by, "seed": scenario.seed}
+    )
+    if on == "simulator" and keep_captures:
+        run.save(at)
+    elif not keep_captures:
+        shutil.rmtree(at, ignore_errors=True)
+
+
+def _kept(flows: int, special: int, background: int, number: int) -> list[int]:
+    """The special flows, and some of the others by the run's number."""
+    others = np.arange(min(special, flows), flows)
+    drawn = np.random.default_rng([number, 77]).choice(others, min(background, len(others)), replace=False)
+    return [*range(min(special, flows)), *sorted(drawn.tolist())]
+
+
+def save_recording(root: Path, recording: Recording, provenance: Mapping[str, Any]) -> None:
+    """A recording's slots as Parquet, then its labels beside it: what has labels is whole."""
+    (root / "slots").mkdir(parents=True, exist_ok=True)
+    write_parquet(
+        recording.slots,
+        root / "slots" / f"{recording.name}.parquet",
+        "slots",
+        {"version": __version__, **provenance},
+    )
+    with replacing(root / "slots" / f"{recording.name}.json") as tmp:
+        recording.flows.to_json(tmp, orient="records")
+
+
+def index_dataset(root: Path, about: Mapping[str, Any], slot_ms: float) -> SlotDataset:
+    """Write the index of what recordings there are."""
+    tables = [
+        pd.read_json(path, orient="records").assign(run=path.stem)
+        for path in sorted((root / "slots").glob("*.json"))
+    ]
+    if not tables:
+        raise ParameterError(f"{root}: holds no recording")
+    flows = pd.concat(tables, ignore_index=True)
+    flows = flows[["run", *(c for c in flows if c != "run")]]
+    with replacing(root / _FLOWS) as tmp:
+        flows.to_parquet(tmp, index=False)
+    facts = {"version": _VERSION, "cctoolkit": __version__, "slot_ms": slot_ms, **about}
+    with replacing(root / _INDEX) as tmp:
+        tmp.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    return SlotDataset(root)

@@ -1,0 +1,139 @@
+"""The networks, as torch modules: windows x inputs x slots in, a score a class out. Needs the extra ``train``."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["DeepcciNet", "DragonflyNet", "ScalesNet", "dragonfly_pool"]
+
+
+def dragonfly_pool(slots: int) -> int:
+    """Pooling along time: the largest p with p**5 at most the number of slots (10: 1, 100: 2, 1000: 3, 60 000: 9)."""
+    p = 1
+    while (p + 1) ** 5 <= slots:
+        p += 1
+    return p
+
+
+class DragonflyNet(nn.Module):
+    """Dragonfly's network (Carmel and Keslassy, section III-E and Figure 4, with the published code's sizes).
+
+    Five modules of convolution (3 x inputs in the first, 3 x 1 after; 50 filters), batch normalisation, ReLU and
+    max-pooling along time by :func:`dragonfly_pool`; a convolution from 50 filters to the classes; the mean over time.
+
+    Parameters
+    ----------
+    slots, inputs, classes : int
+
+    Notes
+    -----
+    The last convolution is padded in time like the others: of 10 000 slots one is left before it.
+    """
+
+    FILTERS = 50
+
+    def __init__(self, slots: int, inputs: int = 2, classes: int = 3) -> None:
+        super().__init__()
+        p = dragonfly_pool(slots)
+
+        def module(channels: int, width: int) -> nn.Sequential:
+            return nn.Sequential(
+                nn.Conv2d(channels, self.FILTERS, (3, width), padding=(1, 0)),
+                nn.BatchNorm2d(self.FILTERS),
+                nn.ReLU(),
+                nn.MaxPool2d((p, 1)),
+            )
+
+        self.modules_ = nn.Sequential(module(1, inputs), *(module(self.FILTERS, 1) for _ in range(4)))
+        self.scores = nn.Conv2d(self.FILTERS, classes, (3, 1), padding=(1, 0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores of windows x inputs x slots."""
+        x = x.transpose(1, 2).unsqueeze(1)  # windows x 1 x slots x inputs
+        return self.scores(self.modules_(x)).squeeze(3).mean(dim=2)
+
+
+class _Residual(nn.Module):
+    def __init__(self, channels: int, filters: int) -> None:
+        super().__init__()
+        self.first = nn.Conv1d(channels, filters, 3, padding=1)
+        self.second = nn.Conv1d(filters, filters, 3, padding=1)
+        self.past = nn.Conv1d(channels, filters, 1)
+        self.norms = nn.ModuleList([nn.BatchNorm1d(filters), nn.BatchNorm1d(filters)])
+        self.pool = nn.MaxPool1d(4, ceil_mode=True)  # a rest of less than four keeps a value
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.relu(self.norms[0](self.first(x)))
+        y = self.norms[1](self.second(y)) + self.past(x)
+        return self.pool(torch.relu(y))
+
+
+class DeepcciNet(nn.Module):
+    """DeePCCI's network (Sander, Rüth, Hohlfeld and Wehrle, Big-DAMA 2019), for packets per slot.
+
+    Five residual modules (64 channels, kernel 3, pooling by 4), three LSTM layers of 100, then a score a class and one for
+    pacing.
+
+    Parameters
+    ----------
+    slots, inputs, classes : int
+
+    Notes
+    -----
+    No implementation was published. Two convolutions a residual module with batch normalisation, and scores from the
+    LSTM's last step, are choices made here. Pooling rounds up, so that 100 slots still leave one step.
+    """
+
+    FILTERS = 64
+    HIDDEN = 100
+
+    def __init__(self, slots: int, inputs: int = 1, classes: int = 3) -> None:
+        super().__init__()
+        channels = [inputs, *[self.FILTERS] * 5]
+        self.modules_ = nn.Sequential(
+            *(_Residual(a, b) for a, b in zip(channels, channels[1:], strict=False))
+        )
+        self.memory = nn.LSTM(self.FILTERS, self.HIDDEN, num_layers=3, batch_first=True)
+        self.scores = nn.Linear(self.HIDDEN, classes)
+        self.pacing = nn.Linear(self.HIDDEN, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores of windows x inputs x slots, the one for pacing last."""
+        steps = self.modules_(x).transpose(1, 2)
+        last = self.memory(steps)[0][:, -1]
+        return torch.cat([self.scores(last), self.pacing(last)], dim=1)
+
+
+class ScalesNet(nn.Module):
+    """Ours, on :func:`~.inputs.scale_view`: four strided convolutions, mean and maximum over time, two layers.
+
+    Parameters
+    ----------
+    bins, channels, classes : int
+
+    Notes
+    -----
+    Gives the scores and, behind them, the layer before, which tells how far a window is from those trained on.
+    """
+
+    WIDTHS = (48, 64, 96, 96)
+    EMBEDDING = 64
+
+    def __init__(self, bins: int, channels: int, classes: int, dropout: float = 0.3) -> None:
+        super().__init__()
+        widths = [channels, *self.WIDTHS]
+        layers: list[nn.Module] = [nn.BatchNorm1d(channels)]
+        for i, (a, b) in enumerate(zip(widths, widths[1:], strict=False)):
+            layers += [nn.Conv1d(a, b, 5, stride=2 if i < 3 else 1, padding=2), nn.BatchNorm1d(b), nn.ReLU()]
+        self.features = nn.Sequential(*layers)
+        self.embedding = nn.Sequential(
+            nn.Dropout(dropout), nn.Linear(2 * widths[-1], self.EMBEDDING), nn.ReLU()
+        )
+        self.scores = nn.Linear(self.EMBEDDING, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores and embedding of windows x channels x bins."""
+        y = self.features(x)
+        z = self.embedding(torch.cat([y.mean(dim=2), y.amax(dim=2)], dim=1))
+        return torch.cat([self.scores(z), z], dim=1)

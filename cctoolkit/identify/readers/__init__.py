@@ -1,0 +1,20 @@
+"""Other people's data: iperf3's JSON, tshark's field exports, tables of labels.
+
+:func:`read_tshark_fields` gives a Capture, :func:`read_iperf3` series and who used which congestion control, and
+:func:`read_labels` and :func:`labels_from_names` tables of labels, which :func:`label_flows` brings
+to a capture's flows.
+"""
+
+from .iperf3 import Iperf3, read_iperf3
+from .labels import cca_name, label_flows, labels_from_names, read_labels
+from .tshark_fields import read_tshark_fields
+
+__all__ = [
+    "Iperf3",
+    "cca_name",
+    "label_flows",
+    "labels_from_names",
+    "read_iperf3",
+    "read_labels",
+    "read_tshark_fields",
+]

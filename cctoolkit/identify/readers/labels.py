@@ -1,0 +1,456 @@
+"""Which flow ran which congestion control: tables of labels, and how they come to a capture's flows."""
+
+from __future__ import annotations
+
+import csv
+import ipaddress
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ...capture.model import Capture
+from ...errors import ParameterError, SchemaError
+from ..settings import KERNEL_CCAS, SIMULATOR_CCAS
+
+__all__ = ["ALIASES", "cca_name", "label_flows", "labels_from_names", "read_labels"]
+
+#: Names of the toolkit: Linux's, and the simulator's.
+KNOWN = frozenset((*KERNEL_CCAS, *SIMULATOR_CCAS))
+#: Other people's names (small letters and digits only, "+" as "plus", without "tcp" at either end) and ours.
+ALIASES = {
+    "newreno": "reno",
+    "renonewreno": "reno",
+    "bbr1": "bbr",
+    "bbrv1": "bbr",
+    "bbrv2": "bbr2",
+    "bbrv3": "bbr3",
+    "binaryincrease": "bic",
+    "caiadelaygradient": "cdg",
+    "datacenter": "dctcp",
+    "hamilton": "htcp",
+    "hs": "highspeed",
+    "lowpriority": "lp",
+    "newvegas": "nv",
+    "s": "scalable",
+    "w": "westwood",
+    "westwoodplus": "westwood",
+}
+
+#: Our column, and how others head it.
+_HEADINGS = {
+    "src": ("src_ip", "ip_src", "ip.src", "source", "source_ip", "saddr", "src_addr"),
+    "dst": ("dst_ip", "ip_dst", "ip.dst", "destination", "destination_ip", "dest_ip", "daddr", "dst_addr"),
+    "sport": ("src_port", "srcport", "tcp.srcport", "source_port"),
+    "dport": ("dst_port", "dstport", "tcp.dstport", "destination_port", "dest_port"),
+    "protocol": ("proto", "ip.proto"),
+    "flow_id": ("flow", "flowid"),
+    "file": ("filename", "file_name", "path", "pcap", "capture", "trace"),
+    "cca": ("cc", "ccalgo", "congestion_control", "congestion", "algorithm", "algo", "label", "variant"),
+}
+_PROTOCOLS = {"tcp": 6, "udp": 17, "sctp": 132, "dccp": 33}
+_TUPLE = ("src", "sport", "dst", "dport")
+_CAPTURE_SUFFIXES = (".pcap", ".pcapng", ".cap", ".dmp", ".erf", ".csv", ".tsv", ".txt", ".gz", ".xz", ".zst")
+
+
+def cca_name(text: str) -> str:
+    """A congestion control by the name the toolkit has for it; unknown names stay as they are.
+
+    Case, blanks, dots, hyphens and underscores do not matter, nor "tcp" before or behind (:data:`ALIASES`).
+
+    Examples
+    --------
+    >>> [cca_name(name) for name in ("TCP NewReno", "BBR v1", "BBRv2", "H-TCP", "tcp_westwood+", "Copa")]
+    ['reno', 'bbr', 'bbr2', 'htcp', 'westwood', 'Copa']
+    """
+    key = re.sub(r"[^a-z0-9]", "", text.lower().replace("+", "plus"))
+    for name in (key, key.removeprefix("tcp"), key.removesuffix("tcp")):
+        if name in KNOWN:
+            return name
+        if name in ALIASES and (len(name) > 1 or name != key):  # "S-TCP", but not the name "S"
+            return ALIASES[name]
+    return text.strip()
+
+
+def read_labels(path: str | os.PathLike[str]) -> pd.DataFrame:
+    """Read a table of labels (CSV; separated by comma, semicolon or tab).
+
+    Parameters
+    ----------
+    path : path
+        A heading line, and a line for each flow or kind of flow. Column ``cca`` has to be there, and one or more of
+        ``src``, ``sport``, ``dst``, ``dport``, ``protocol`` (name or number), ``flow_id``, ``file``; usual other
+        headings of them are understood. Cells may be blank. Other columns stay as they are (text). Lines that
+        begin with ``#`` are left out.
+
+    Returns
+    -------
+    DataFrame
+        ``line`` (in the file), those of the above that are there (null where blank), the others; ``cca`` by
+        :func:`cca_name`, null where blank.
+
+    Raises
+    ------
+    SchemaError
+        File, line, and what is wrong: a column is missing or there twice, a cell is no address, port or number.
+    """
+    path = os.fspath(path)
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        try:
+            lines = [(n, line) for n, line in enumerate(file, 1) if line.strip() and not line.startswith("#")]
+        except UnicodeDecodeError:
+            raise SchemaError(f"{path}: labels: not text") from None
+    if not lines:
+        raise SchemaError(f"{path}: labels: empty, expected a heading line with a column 'cca'")
+    separator = max(",;\t", key=lines[0][1].count)
+    reader = csv.reader((line for _, line in lines), delimiter=separator, skipinitialspace=True)
+    names = _columns(path, next(reader))
+    table: dict[str, list[Any]] = {name: [] for name in ("line", *names)}
+    for cells in reader:
+        number = lines[reader.line_num - 1][0]
+        if len(cells) != len(names):
+            raise SchemaError(
+                f"{path}: line {number}: labels: {len(cells)} cells, but {len(names)} columns ({', '.join(names)})"
+            )
+        table["line"].append(number)
+        for name, cell in zip(names, cells, strict=True):
+            try:
+                table[name].append(_value(name, cell.strip()))
+            except ValueError as err:
+                raise SchemaError(f"{path}: line {number}: labels: {name}: {err}") from None
+    frame = pd.DataFrame(table)
+    numbers = {"sport": "UInt16", "dport": "UInt16", "protocol": "UInt8", "flow_id": "UInt32"}
+    frame = frame.astype({name: dtype for name, dtype in numbers.items() if name in frame})
+    frame.attrs["path"] = path
+    return frame
+
+
+def _columns(path: str, heading: Sequence[str]) -> list[str]:
+    """The heading in our names."""
+    ours = {other: name for name, others in _HEADINGS.items() for other in others}
+    lower = [re.sub(r"\s+", "_", cell.strip().lower()) for cell in heading]
+    names = []
+    for cell, text in zip(lower, heading, strict=True):
+        name = cell if cell in _HEADINGS else ours.get(cell, "")
+        names.append(text.strip() if not name or (name != cell and name in lower) else name)
+    for name in names:
+        if names.count(name) > 1:
+            raise SchemaError(f"{path}: labels: two columns are {name!r} ({', '.join(map(str, heading))})")
+    if "cca" not in names:
+        raise SchemaError(f"{path}: labels: column 'cca' is missing (there are {', '.join(names)})")
+    if not set(names) & (set(_HEADINGS) - {"cca", "protocol"}):
+        raise SchemaError(
+            f"{path}: labels: no column says which flow (src, sport, dst, dport, flow_id or file; there are "
+            f"{', '.join(names)})"
+        )
+    return names
+
+
+def _value(name: str, cell: str) -> Any:
+    """A cell as what it means; None where blank.
+
+    Raises
+    ------
+    ValueError
+        It cannot be that.
+    """
+    if cell == "" and name in _HEADINGS:
+        return None
+    if name == "cca":
+        return cca_name(cell)
+    if name in ("src", "dst"):
+        return str(ipaddress.ip_address(cell))
+    if name == "protocol" and not cell.isdecimal():
+        if cell.lower() not in _PROTOCOLS:
+            raise ValueError(f"{cell!r} is no protocol (a number or one of {', '.join(_PROTOCOLS)})")
+        return _PROTOCOLS[cell.lower()]
+    most = {"sport": 2**16, "dport": 2**16, "protocol": 2**8, "flow_id": 2**32}.get(name)
+    if most is None:
+        return cell
+    if not (cell.isdecimal() and int(cell) < most):
+        raise ValueError(f"{cell!r} is not a whole number from 0 to {most - 1}")
+    return int(cell)
+
+
+def labels_from_names(paths: Iterable[str | os.PathLike[str]] | str | os.PathLike[str]) -> pd.DataFrame:
+    """Labels from files' names, where these say which congestion control was run.
+
+    Parameters
+    ----------
+    paths : path or iterable of path
+        Files; of a folder, all captures and field exports in it (also further down).
+
+    Returns
+    -------
+    DataFrame
+        ``file`` and ``cca``: the one congestion control that the file's name has as a word, else its folder's; null
+        where there is none or more than one. Goes into :func:`label_flows`.
+
+    Raises
+    ------
+    ParameterError
+        There is no such file.
+    """
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    files: list[Path] = []
+    for path in map(Path, given):
+        if path.is_dir():
+            found = (p for p in path.rglob("*") if p.is_file() and p.suffix in _CAPTURE_SUFFIXES)
+            files += sorted(found)
+        elif path.exists():
+            files.append(path)
+        else:
+            raise ParameterError(f"{path}: no such file or folder")
+    ccas = [_named(_stem(path.name)) or _named(path.parent.name) or {None} for path in files]
+    return pd.DataFrame(
+        {
+            "file": pd.Series([str(path) for path in files], dtype="str"),
+            "cca": pd.Series([next(iter(names)) if len(names) == 1 else None for names in ccas], dtype="str"),
+        }
+    )
+
+
+def _named(text: str) -> set[Any]:
+    """The congestion controls that `text` has as words, or as two words ("new reno", "bbr v2")."""
+    words = [word for word in re.split(r"[^a-z0-9+]+", text.lower()) if word]
+    found = set()
+    at = 0
+    while at < len(words):
+        for count in (2, 1):
+            name = cca_name("".join(words[at : at + count]))
+            if name in KNOWN and len(words[at]) > 1:
+                found.add(name)
+                at += count - 1
+                break
+        at += 1
+    return found
+
+
+def _stem(name: str) -> str:
+    """A file's name without what only says how it is stored."""
+    while Path(name).suffix in _CAPTURE_SUFFIXES:
+        name = Path(name).stem
+    return name
+
+
+def _same_file(path: Path, label: str) -> bool:
+    """Whether the label means this file: the path, or as much of its end as the label gives, with suffixes or not."""
+    path, given = path.resolve(), Path(label)
+    if given.resolve() == path:
+        return True
+    *folders, name = given.parts or ("",)
+    return (
+        not given.is_absolute()
+        and list(path.parts[-1 - len(folders) : -1]) == folders
+        and name in (path.name, _stem(path.name))
+    )
+
+
+def label_flows(
+    capture: Capture,
+    labels: pd.DataFrame | str | os.PathLike[str],
+    *,
+    least_payload_bytes: int = 100_000,
+) -> pd.DataFrame:
+    """Which of a capture's flows ran which congestion control.
+
+    Parameters
+    ----------
+    capture : Capture
+    labels : DataFrame or path
+        From :func:`read_labels` (a path is read by it), :func:`labels_from_names`, ``streams`` of
+        :func:`~.iperf3.read_iperf3`, ``labels`` of a run, or made by hand with such columns. A row means every flow
+        that has all it says; addresses and ports may be from either end. Without ``protocol`` it means TCP flows.
+    least_payload_bytes : int
+        A row that says no more than ``file`` means the file's flows with at least so much data in one direction:
+        the name of a file says nothing of its control connections.
+
+    Returns
+    -------
+    DataFrame
+        One row a flow of the capture, in order: ``flow_id``, ``src``, ``dst``, ``sport``, ``dport``, ``protocol``,
+        ``cca`` (null: no label) and the further columns of the labels. ``attrs["unused"]`` counts the rows
+        of the labels that no flow has.
+
+    Raises
+    ------
+    SchemaError
+        The labels have no column ``cca``, or none that says which flow.
+    ParameterError
+        No flow has a label; a flow number is not there; or two rows that say as much of a flow (the one that says
+        more goes first) have different congestion controls.
+
+    Notes
+    -----
+    Where as many rows have one whole 5-tuple as flows do, they are taken in order: ports are used again.
+    """
+    if not isinstance(labels, pd.DataFrame):
+        labels = read_labels(labels)
+    if "cca" not in labels or not set(labels.columns) & (set(_HEADINGS) - {"cca", "protocol"}):
+        raise SchemaError(
+            "labels: need a column 'cca' and one of src, sport, dst, dport, flow_id, file; there are "
+            f"{', '.join(map(str, labels.columns))}"
+        )
+    flows = _Flows(capture, least_payload_bytes)
+    chosen = np.full(len(flows.keys), -1)  # row of the labels, by row of the flows
+    said = np.zeros(len(flows.keys), np.int64)  # how much it says
+    unused = 0
+    rows = _wanted(labels)
+    shared = defaultdict(list)
+    for row, want in enumerate(rows):
+        if _is_tuple(want):
+            shared[_ends(want)].append(row)
+    for row, want in enumerate(rows):
+        if "cca" not in want:
+            continue
+        found = flows.of(want, _name_of(labels, row))
+        same = shared[_ends(want)] if _is_tuple(want) else []
+        if len(same) == len(found) > 1:
+            found = found[[same.index(row)]]
+        weight = len(want) + 8 * ("flow_id" in want)
+        for flow in found:
+            before = chosen[flow]
+            if before >= 0 and said[flow] == weight and rows[before]["cca"] != want["cca"]:
+                raise ParameterError(
+                    f"{_name_of(labels, row)}: flow {flows.text(flow)} of {capture.meta.path} is {want['cca']}, "
+                    f"but {rows[before]['cca']} by {_name_of(labels, before)}"
+                )
+            if before < 0 or weight > said[flow]:
+                chosen[flow], said[flow] = row, weight
+        unused += not len(found)
+    if len(chosen) == 0 or chosen.max() < 0:
+        raise ParameterError(
+            f"{capture.meta.path}: none of {len(labels)} rows of the labels{_of_file(labels)} fits one of its "
+            f"{len(flows.keys)} flows"
+        )
+    table = flows.table()
+    more = labels.drop(columns=[c for c in (*table.columns, "file") if c in labels.columns and c != "cca"])
+    more = more[["cca", *(c for c in more.columns if c != "cca")]].reset_index(drop=True)
+    more = more.reindex(pd.Index(np.where(chosen < 0, len(more), chosen))).reset_index(drop=True)
+    out = table.join(more)
+    out["cca"] = pd.Series([rows[r]["cca"] if r >= 0 else None for r in chosen], dtype="str")
+    out.attrs = {"unused": int(unused)}
+    return out
+
+
+def _wanted(labels: pd.DataFrame) -> list[dict[str, Any]]:
+    """Each row as what it says: without its blank cells."""
+    names = [name for name in _HEADINGS if name in labels]
+    columns = [labels[name].astype(object).to_list() for name in names]
+    rows = []
+    for cells in zip(*columns, strict=True):
+        row = {n: c for n, c in zip(names, cells, strict=True) if not (pd.isna(c) or c == "")}
+        if "cca" in row:
+            row["cca"] = cca_name(str(row["cca"]))
+        rows.append(row)
+    return rows
+
+
+def _is_tuple(want: dict[str, Any]) -> bool:
+    """It says both ends, and not by number which flow."""
+    return all(name in want for name in _TUPLE) and "flow_id" not in want
+
+
+def _ends(want: dict[str, Any]) -> tuple[Any, ...]:
+    """Both ends, in no order, and the protocol."""
+    ends = sorted([(want["src"], want["sport"]), (want["dst"], want["dport"])])
+    return (*ends, want.get("protocol", 6))
+
+
+def _of_file(labels: pd.DataFrame) -> str:
+    return f" {labels.attrs['path']}" if "path" in labels.attrs else ""
+
+
+def _name_of(labels: pd.DataFrame, row: int) -> str:
+    """How a person finds a row again."""
+    file = _of_file(labels).strip()
+    if "line" in labels:
+        return (
+            f"{file}: line {labels['line'].iloc[row]}" if file else f"labels: line {labels['line'].iloc[row]}"
+        )
+    return f"labels: row {row}"
+
+
+class _Flows:
+    """A capture's flows, looked up by what a row of labels says."""
+
+    def __init__(self, capture: Capture, least_payload_bytes: int) -> None:
+        self.keys = capture.keys
+        self._capture = capture
+        self._least = least_payload_bytes
+        self._path = Path(capture.meta.path)
+        self._src = np.array(self.keys.src_text(), object)
+        self._dst = np.array(self.keys.dst_text(), object)
+        self._by_ends: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+        for row in range(len(self.keys)):
+            self._by_ends[_ends(self._as_row(row))].append(row)
+        self._with_data: np.ndarray | None = None
+
+    def _as_row(self, row: int) -> dict[str, Any]:
+        keys = self.keys
+        return {
+            "src": self._src[row],
+            "dst": self._dst[row],
+            "sport": int(keys.sport[row]),
+            "dport": int(keys.dport[row]),
+            "protocol": int(keys.protocol[row]),
+        }
+
+    def text(self, row: int) -> str:
+        flow = self._as_row(row)
+        return f"{self.keys.flow_id[row]} ({flow['src']}:{flow['sport']} to {flow['dst']}:{flow['dport']})"
+
+    def table(self) -> pd.DataFrame:
+        keys = self.keys
+        return pd.DataFrame(
+            {
+                "flow_id": keys.flow_id,
+                "src": pd.Series(self._src, dtype="str"),
+                "dst": pd.Series(self._dst, dtype="str"),
+                "sport": keys.sport,
+                "dport": keys.dport,
+                "protocol": keys.protocol,
+            }
+        )
+
+    def of(self, want: dict[str, Any], name: str) -> np.ndarray:
+        """Rows of the flows that have all this."""
+        says = set(want) - {"cca", "protocol"}
+        if not says:
+            raise ParameterError(f"{name}: says a congestion control, but not of which flow")
+        if "file" in want and not _same_file(self._path, str(want["file"])):
+            return np.zeros(0, np.int64)
+        if "flow_id" in want:
+            found = np.flatnonzero(self.keys.flow_id == want["flow_id"])
+            if not len(found):
+                raise ParameterError(f"{name}: no flow {want['flow_id']} in {self._capture.meta.path}")
+        elif _is_tuple(want):
+            return np.array(self._by_ends.get(_ends(want), []), np.int64)
+        elif says == {"file"}:
+            return np.flatnonzero(self._data_flows() & (self.keys.protocol == want.get("protocol", 6)))
+        else:
+            found = np.flatnonzero(self.keys.protocol == want.get("protocol", 6))
+        forward = (self._src, self.keys.sport, self._dst, self.keys.dport)
+        return found[self._has(want, found, forward) | self._has(want, found, forward[2:] + forward[:2])]
+
+    @staticmethod
+    def _has(want: dict[str, Any], rows: np.ndarray, ends: tuple[np.ndarray, ...]) -> np.ndarray:
+        ok = np.ones(len(rows), np.bool_)
+        for name, column in zip(_TUPLE, ends, strict=True):
+            if name in want:
+                ok &= np.asarray(column[rows] == want[name], np.bool_)
+        return ok
+
+    def _data_flows(self) -> np.ndarray:
+        if self._with_data is None:
+            columns = self._capture.columns
+            row = np.searchsorted(self.keys.flow_id, columns["flow_id"])
+            way = 2 * row + columns["direction"]
+            payload = np.bincount(way, columns["payload_bytes"], 2 * len(self.keys)).reshape(-1, 2)
+            self._with_data = payload.max(axis=1, initial=0) >= self._least
+        return self._with_data

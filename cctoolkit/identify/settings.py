@@ -1,0 +1,269 @@
+"""What to learn from: the settings in which flows are run, drawn at random, each run from its own number.
+
+Every function gives ``(changes, scenario)`` pairs as :func:`cctoolkit.sweep` does, so both the simulator's and the
+testbed's sweeps take them; run ``i`` of a seed is the same however many runs are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..aqm import Red
+from ..errors import ParameterError
+from ..scenario import Bottleneck, Flow, Scenario
+
+__all__ = [
+    "KERNEL_CCAS",
+    "PAPER_CCAS",
+    "SETTINGS",
+    "SIMULATOR_CCAS",
+    "every_cca",
+    "hard",
+    "paper",
+    "physical",
+]
+
+#: What the paper tells apart (section IV-A, as DeePCCI).
+PAPER_CCAS = ("reno", "cubic", "bbr")
+#: All congestion controls of the testbed's kernel.
+KERNEL_CCAS = (
+    "reno", "cubic", "bbr", "htcp", "vegas", "dctcp", "bic", "cdg", "highspeed", "hybla", "illinois", "lp", "nv",
+    "scalable", "veno", "westwood", "yeah",
+)  # fmt: skip
+#: All congestion controls of the simulator.
+SIMULATOR_CCAS = ("reno", "cubic", "bbr", "bbr2", "bbr3", "htcp", "vegas", "dctcp", "prague")
+#: The paper's numbers of background flows, 3n (section IV-A).
+BACKGROUND = (0, 15, 30, 60, 75)
+#: Queue disciplines of the hard settings; the last two are never trained on.
+TRAINED_AQMS = ("tail_drop", "tail_drop", "tail_drop", "codel", "red")
+HELD_OUT_AQMS = ("pie", "fq_codel")
+
+_FRAME_BYTES = 1514
+_Pairs = Iterator[tuple[dict[str, Any], Scenario]]
+
+
+def _rng(seed: int, kind: int, run: int) -> np.random.Generator:
+    return np.random.default_rng([seed, kind, run])
+
+
+def _between(rng: np.random.Generator, low: float, high: float) -> float:
+    """Log-uniform, to three digits: settings that a person can read."""
+    return float(f"{np.exp(rng.uniform(np.log(low), np.log(high))):.3g}")
+
+
+def _aqm(name: str, buffer_packets: int) -> str | Red:
+    """By name; RED's thresholds, which are counts of packets, by the buffer."""
+    if name != "red":
+        return name
+    return Red(min_packets=max(buffer_packets / 6, 5.0), max_packets=max(buffer_packets / 2, 15.0))
+
+
+def _flows(
+    rng: np.random.Generator, ccas: Sequence[str], latest_start_s: float, paths: Sequence[dict[str, Any]]
+) -> tuple[Flow, ...]:
+    """Flows of these congestion controls, each on one of the paths and starting some time before `latest_start_s`."""
+    starts = rng.uniform(0, latest_start_s, len(ccas)).round(3)
+    chosen = rng.integers(len(paths), size=len(ccas))
+    return tuple(
+        Flow(cca, start_s=float(start), **paths[path])
+        for cca, start, path in zip(ccas, starts, chosen, strict=True)
+    )
+
+
+def paper(
+    runs: int = 1500,
+    seed: int = 1,
+    *,
+    ccas: Sequence[str] = PAPER_CCAS,
+    background: Sequence[int] = BACKGROUND,
+) -> _Pairs:
+    """Section IV-A: one flow of each congestion control and 3n background flows through 100 Mbit/s, 500 packets.
+
+    Parameters
+    ----------
+    runs, seed : int
+    ccas : sequence of str
+        Congestion controls; the first ``len(ccas)`` flows are the special ones, one of each.
+    background : sequence of int
+        Numbers of background flows, in turn; each a multiple of ``len(ccas)`` in the paper.
+
+    Yields
+    ------
+    dict, Scenario
+        ``background``; the run lasts x + 60 s, x uniform in 0 to 10 s, flows start uniformly before x.
+
+    Notes
+    -----
+    Base RTT is 70 ms (10 and 25 ms of propagation one way) plus twice the sources' own link. The paper says
+    that those have 100 Mbit/s to 1 Gbit/s "with propagation time"; here a run has up to five kinds of source, each
+    with its rate and 0 to 5 ms. The last link (100 Mbit/s or more, one user) never queues and is left out.
+    """
+    for run in range(runs):
+        rng = _rng(seed, 1, run)
+        n = background[run % len(background)]
+        x = rng.uniform(0, 10)
+        paths = []
+        for _ in range(min(len(ccas) + n, 5)):
+            access_ms = round(float(rng.uniform(0, 5)), 1)
+            paths.append(
+                {
+                    "rtt_ms": 70 + 2 * access_ms,
+                    "access_ms": access_ms,
+                    "access_mbps": float(rng.integers(10, 101) * 10),
+                }
+            )
+        behind = [ccas[i % len(ccas)] for i in range(n)]
+        yield (
+            {"background": n},
+            Scenario(
+                bottleneck=Bottleneck(rate_mbps=100, buffer_packets=500),
+                flows=_flows(rng, [*ccas, *behind], x, paths),
+                duration_s=round(x + 60, 3),
+                seed=seed * 1_000_003 + run,
+                name=f"paper-{seed}-{run}",
+            ),
+        )
+
+
+def physical(
+    runs: int = 500, seed: int = 1, *, ccas: Sequence[str] = PAPER_CCAS, background: Sequence[int] = BACKGROUND,
+    measured_s: float = 10.0,
+) -> _Pairs:  # fmt: skip
+    """Section IV-B: the same flows through 1 Gbit/s, RTTs under 1 ms, buffers of 2000 to 16 000 packets.
+
+    Parameters
+    ----------
+    runs, seed, ccas, background
+        As :func:`paper`.
+    measured_s : float
+        After all flows have started (the paper's Figure 10 has runs of 10 s, the others a minute).
+
+    Yields
+    ------
+    dict, Scenario
+        ``background``, ``buffer_packets``.
+    """
+    for run in range(runs):
+        rng = _rng(seed, 2, run)
+        n = background[run % len(background)]
+        x = rng.uniform(0, measured_s / 6)
+        buffer = int(rng.choice([2000, 4000, 8000, 16000]))
+        paths = [{"rtt_ms": round(float(rng.uniform(0.2, 1.0)), 2), "access_mbps": 1000.0} for _ in range(2)]
+        behind = [ccas[i % len(ccas)] for i in range(n)]
+        yield (
+            {"background": n, "buffer_packets": buffer},
+            Scenario(
+                bottleneck=Bottleneck(rate_mbps=1000, buffer_packets=buffer),
+                flows=_flows(rng, [*ccas, *behind], x, paths),
+                duration_s=round(x + measured_s, 3),
+                seed=seed * 1_000_003 + run,
+                name=f"physical-{seed}-{run}",
+            ),
+        )
+
+
+def hard(
+    runs: int = 400, seed: int = 1, *, ccas: Sequence[str] = PAPER_CCAS, part: str = "train",
+    measured_s: float = 20.0,
+) -> _Pairs:  # fmt: skip
+    """20 to 1000 Mbit/s, 5 to 100 ms, buffers of a tenth to four BDP, 3 to 75 flows, tail drop and AQMs.
+
+    Parameters
+    ----------
+    runs, seed, ccas
+        As :func:`paper`.
+    part : "train" or "test"
+        Settings of the two parts are drawn apart, and half of the test runs have a queue discipline of
+        :data:`HELD_OUT_AQMS`, which training runs never have.
+    measured_s : float
+        After all flows have started.
+
+    Yields
+    ------
+    dict, Scenario
+        ``rate_mbps``, ``rtt_ms``, ``buffer_bdp``, ``flows``, ``aqm``.
+
+    Notes
+    -----
+    In half of the runs all flows have one base RTT, in the others there are up to four. CCAs of the flows
+    beyond one of each are drawn.
+    """
+    if part not in ("train", "test"):
+        raise ParameterError(f"part: {part!r} is neither 'train' nor 'test'")
+    for run in range(runs):
+        rng = _rng(seed, 3 if part == "train" else 4, run)
+        rate = _between(rng, 20, 1000)
+        rtt = _between(rng, 5, 100)
+        bdp = _between(rng, 0.1, 4)
+        n = int(_between(rng, len(ccas), 75.99))
+        held_out = part == "test" and run % 2
+        aqm = str(rng.choice(HELD_OUT_AQMS if held_out else TRAINED_AQMS))
+        x = rng.uniform(0, measured_s / 4)
+        rtts = [rtt] if rng.random() < 0.5 else [rtt, *(_between(rng, 5, 100) for _ in range(3))]
+        paths = [{"rtt_ms": r, "access_mbps": 10 * rate} for r in rtts]
+        names = [*ccas, *rng.choice(ccas, n - len(ccas))]
+        packets = max(round(bdp * rate * rtt * 125 / _FRAME_BYTES), 10)
+        yield (
+            {"rate_mbps": rate, "rtt_ms": rtt, "buffer_bdp": bdp, "flows": n, "aqm": aqm},
+            Scenario(
+                bottleneck=Bottleneck(rate_mbps=rate, buffer_packets=packets, aqm=_aqm(aqm, packets)),
+                flows=_flows(rng, [str(c) for c in names], x, paths),
+                duration_s=round(x + measured_s, 3),
+                seed=seed * 1_000_003 + run,
+                name=f"hard-{part}-{seed}-{run}",
+            ),
+        )
+
+
+def every_cca(
+    runs: int = 300, seed: int = 1, *, ccas: Sequence[str] = KERNEL_CCAS, measured_s: float = 30.0
+) -> _Pairs:
+    """One to six flows, each of any congestion control, through 10 to 200 Mbit/s, 10 to 150 ms, 0.3 to 3 BDP.
+
+    Parameters
+    ----------
+    runs, seed, ccas, measured_s
+        As :func:`hard`.
+
+    Yields
+    ------
+    dict, Scenario
+        ``rate_mbps``, ``rtt_ms``, ``buffer_bdp``, ``flows``, ``aqm``; a quarter of the runs have CoDel or RED, and
+        then marks for the flows that want them (DCTCP, Prague).
+
+    Notes
+    -----
+    The first flows of successive runs go through `ccas` in turn, so that each has about as many runs.
+    """
+    for run in range(runs):
+        rng = _rng(seed, 5, run)
+        rate = _between(rng, 10, 200)
+        rtt = _between(rng, 10, 150)
+        bdp = _between(rng, 0.3, 3)
+        n = int(rng.integers(1, 7))
+        aqm = str(rng.choice(["tail_drop"] * 6 + ["codel", "red"]))
+        x = rng.uniform(0, 3)
+        names = [ccas[run % len(ccas)], *(str(c) for c in rng.choice(ccas, n - 1))]
+        packets = max(round(bdp * rate * rtt * 125 / _FRAME_BYTES), 10)
+        yield (
+            {"rate_mbps": rate, "rtt_ms": rtt, "buffer_bdp": bdp, "flows": n, "aqm": aqm},
+            Scenario(
+                bottleneck=Bottleneck(rate_mbps=rate, buffer_packets=packets, aqm=_aqm(aqm, packets)),
+                flows=_flows(rng, names, x, [{"rtt_ms": rtt, "access_mbps": 10 * rate}]),
+                duration_s=round(x + measured_s, 3),
+                seed=seed * 1_000_003 + run,
+                name=f"every-cca-{seed}-{run}",
+            ),
+        )
+
+
+#: By name, for the command line.
+SETTINGS: dict[str, Callable[..., _Pairs]] = {
+    "paper": paper,
+    "physical": physical,
+    "hard": hard,
+    "every-cca": every_cca,
+}

@@ -1,0 +1,268 @@
+"""The training loop all networks share: batches, early stopping, checkpoints, mixed precision. Needs the extra ``train``."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .._atomic import replacing
+from ..errors import ParameterError
+
+__all__ = ["Recipe", "train_network"]
+
+#: Scores and targets to a loss.
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train.
+
+    Parameters
+    ----------
+    epochs, batch : int
+    learning_rate : float
+    schedule : str
+        ``"step"``: 0.9 of the rate every 25 epochs (the paper's code); ``"one_cycle"``: up and down once, to four
+        times the rate.
+    weight_decay : float
+    patience : int, optional
+        Stop when so many epochs brought no lower loss on the validation windows, and keep the best.
+    seed : int
+    device : str
+        ``"auto"``: a GPU when there is one, in mixed precision.
+    """
+
+    epochs: int = 100
+    batch: int = 32
+    learning_rate: float = 1e-4
+    schedule: str = "step"
+    weight_decay: float = 0.0
+    patience: int | None = None
+    seed: int = 0
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch"):
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or value < 1:
+                raise ParameterError(f"{name}: {value!r} is not a whole number of at least 1")
+        if not self.learning_rate > 0:
+            raise ParameterError(f"learning_rate: {self.learning_rate!r} is not above 0")
+        if self.schedule not in ("step", "one_cycle"):
+            raise ParameterError(f"schedule: {self.schedule!r} is neither 'step' nor 'one_cycle'")
+
+
+@dataclass
+class _State:
+    """Where training is, and the best so far."""
+
+    epoch: int = 0
+    best_loss: float = float("inf")
+    best_epoch: int = 0
+    best: dict[str, Tensor] | None = None
+    history: list[dict[str, float]] = field(default_factory=list)
+
+
+def train_network(
+    network: nn.Module,
+    X: np.ndarray,
+    y: np.ndarray,
+    loss: Loss,
+    recipe: Recipe,
+    *,
+    validation: tuple[np.ndarray, np.ndarray] | None = None,
+    augment: Callable[[Tensor, torch.Generator], Tensor] | None = None,
+    after_epoch: Callable[[int, nn.Module], dict[str, float]] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: bool = False,
+) -> list[dict[str, float]]:
+    """Train a network in place.
+
+    Parameters
+    ----------
+    network : Module
+    X : float32 array, windows x inputs x slots
+    y : integer array
+        Numbers of classes.
+    loss : function
+    recipe : Recipe
+    validation : (X, y), optional
+        Windows of other runs.
+    augment : function of (batch, generator), optional
+        Changes each batch.
+    after_epoch : function of (epoch, network), optional
+        Its numbers go into the history.
+    checkpoint : path, optional
+        Written after every epoch, taken up when it is there and of the same training, removed at the end.
+    progress : bool
+
+    Returns
+    -------
+    list of dict
+        ``epoch``, ``loss``, ``validation_loss`` of each epoch.
+
+    Raises
+    ------
+    ParameterError
+        The checkpoint is of another training.
+    """
+    from tqdm.auto import tqdm
+
+    device = _device(recipe.device)
+    mixed = device.type == "cuda"
+    network.to(device)
+    inputs, targets = torch.from_numpy(X), torch.from_numpy(np.asarray(y, np.int64))
+    if mixed:  # windows are small: all of them fit beside the network
+        inputs, targets = inputs.to(device), targets.to(device)
+    steps = -(-len(X) // recipe.batch)
+    optimiser = torch.optim.AdamW(
+        network.parameters(), recipe.learning_rate, weight_decay=recipe.weight_decay
+    )
+    scheduler: Any
+    if recipe.schedule == "step":
+        scheduler = torch.optim.lr_scheduler.StepLR(optimiser, 25, 0.9)
+    else:
+        scheduler = torch.optim.lr_scheduler.OneCycleLR(
+            optimiser, 4 * recipe.learning_rate, epochs=recipe.epochs, steps_per_epoch=steps
+        )
+    scaler = torch.amp.GradScaler("cuda", enabled=mixed)
+    generator = torch.Generator().manual_seed(recipe.seed)
+    state = _State()
+    path = Path(checkpoint) if checkpoint is not None else None
+    training = _fingerprint(recipe, X, y)
+    if path is not None and path.is_file():
+        _resume(path, training, state, network, optimiser, scheduler, generator)
+
+    bar = tqdm(total=recipe.epochs, initial=state.epoch, unit="epoch", disable=not progress)
+    with bar:
+        while state.epoch < recipe.epochs and not _converged(state, recipe):
+            network.train()
+            total = 0.0
+            for rows in torch.randperm(len(X), generator=generator).split(recipe.batch):
+                if len(rows) < 2 <= len(X):
+                    continue  # batch normalisation needs two
+                chosen = rows.to(inputs.device)
+                batch, wanted = inputs[chosen].to(device), targets[chosen].to(device)
+                if augment is not None:
+                    batch = augment(batch, generator)
+                with torch.autocast("cuda") if mixed else contextlib.nullcontext():
+                    value = loss(network(batch), wanted)
+                optimiser.zero_grad()
+                scaler.scale(value).backward()
+                scaler.step(optimiser)
+                scaler.update()
+                if recipe.schedule == "one_cycle":
+                    scheduler.step()
+                total += value.item() * len(rows)
+            if recipe.schedule == "step":
+                scheduler.step()
+            _finish_epoch(state, network, total / len(X), loss, validation, after_epoch, device)
+            bar.update()
+            bar.set_postfix(loss=f"{state.history[-1]['loss']:.3f}")
+            if path is not None:
+                _save(path, training, state, network, optimiser, scheduler, generator)
+    if state.best is not None:
+        network.load_state_dict(state.best)
+    network.to("cpu").eval()
+    if path is not None:
+        path.unlink(missing_ok=True)
+    return state.history
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as err:
+        raise ParameterError(f"device: {name}: {str(err).splitlines()[0]}") from None
+
+
+def _converged(state: _State, recipe: Recipe) -> bool:
+    return (
+        recipe.patience is not None
+        and state.best is not None
+        and state.epoch - state.best_epoch >= recipe.patience
+    )
+
+
+def _finish_epoch(
+    state: _State, network: nn.Module, mean_loss: float, loss: Loss,
+    validation: tuple[np.ndarray, np.ndarray] | None,
+    after_epoch: Callable[[int, nn.Module], dict[str, float]] | None, device: torch.device,
+) -> None:  # fmt: skip
+    state.epoch += 1
+    row: dict[str, float] = {"epoch": state.epoch, "loss": mean_loss}
+    network.eval()
+    if validation is not None:
+        with torch.inference_mode():
+            X, y = (torch.from_numpy(a) for a in validation)
+            values = [
+                loss(network(a.to(device)), b.to(device)).item() * len(a)
+                for a, b in zip(X.split(1024), y.split(1024), strict=True)
+            ]
+        row["validation_loss"] = sum(values) / len(X)
+        if row["validation_loss"] < state.best_loss:
+            state.best_loss, state.best_epoch = row["validation_loss"], state.epoch
+            state.best = copy.deepcopy({k: v.cpu() for k, v in network.state_dict().items()})
+    if after_epoch is not None:
+        row |= after_epoch(state.epoch, network)
+    state.history.append(row)
+
+
+# ---- checkpoints -----------------------------------------------------------------------------------------------------
+
+
+def _fingerprint(recipe: Recipe, X: np.ndarray, y: np.ndarray) -> str:
+    digest = hashlib.sha256(repr((recipe, X.shape)).encode())
+    digest.update(np.ascontiguousarray(X).data)
+    digest.update(np.ascontiguousarray(y).data)
+    return digest.hexdigest()
+
+
+def _save(path: Path, training: str, state: _State, network: nn.Module, *parts: Any) -> None:
+    optimiser, scheduler, generator = parts
+    content = {
+        "training": training,
+        "state": vars(state),
+        "network": network.state_dict(),
+        "optimiser": optimiser.state_dict(),
+        "scheduler": scheduler.state_dict(),
+        "generator": generator.get_state(),
+        "torch": torch.get_rng_state(),  # of dropout
+    }
+    with replacing(path) as tmp:
+        torch.save(content, tmp)
+
+
+def _resume(path: Path, training: str, state: _State, network: nn.Module, *parts: Any) -> None:
+    optimiser, scheduler, generator = parts
+    try:
+        found = torch.load(
+            path, weights_only=True
+        )  # tensors and plain values: nothing in the file is executed
+        if found["training"] != training:
+            raise ParameterError(
+                f"checkpoint: {path} is of another training (other windows or settings); remove it"
+            )
+        vars(state).update(found["state"])
+        network.load_state_dict(found["network"])
+        optimiser.load_state_dict(found["optimiser"])
+        scheduler.load_state_dict(found["scheduler"])
+        generator.set_state(found["generator"])
+        torch.set_rng_state(found["torch"])
+    except ParameterError:
+        raise
+    except Exception as err:  # torch names no exception of its own for a file that is none of its
+        raise ParameterError(f"checkpoint: {path} cannot be read ({type(err).__name__}); remove it") from None
