@@ -1,7 +1,7 @@
 """Models on disk: ONNX and JSON in a folder, used by onnxruntime without torch. Loading one executes nothing.
 
-A folder has ``model.json`` (classes, inputs, preparation, calibration, hashes, what it was trained on and what came out), one
-``….onnx`` for each window length (one for all, where the preparation allows it) and ``README.md``, the card.
+A folder has ``model.json`` (classes, inputs, preparation, calibration, hashes, what it was trained on and what came
+out), one ``….onnx`` for each window length (one for all, where the preparation allows it) and ``README.md``, the card.
 """
 
 from __future__ import annotations
@@ -260,10 +260,10 @@ class Model:
         arrivals = next(
             i for i, name in enumerate(self.inputs) if name in ("in_bytes", "in_packets", "throughput_bytes")
         )
-        rows = []
+        rows: list[dict[str, Any]] = []
         by_length: dict[int, list[tuple[int, np.ndarray]]] = {}
         for flow_id, _, values in slot_arrays(slots, self.inputs):
-            row: dict[str, Any] = {
+            row = {
                 "flow_id": flow_id, "cca": None, "probability": np.nan, "windows": 0, "window_ms": np.nan,
                 "feature_set": self._feature_set(values), "model": self.name,
             }  # fmt: skip

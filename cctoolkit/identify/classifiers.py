@@ -1,6 +1,7 @@
 """Classifiers with scikit-learn's interface: fit, predict, predict_proba, score, clone, cross-validation.
 
-``X`` is windows x slots x inputs as counted (:class:`~.windows.Windows` has it as ``X``); each classifier normalises by itself.
+``X`` is windows x slots x inputs as counted (:class:`~.windows.Windows` has it as ``X``); each classifier normalises by
+itself.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def by_maximum(X: np.ndarray) -> np.ndarray:
 
 @numba.njit(cache=True, nogil=True)
 def _view(window, out):
-    """See VIEW_CHANNELS; `out` (channels x bins) is zeroed. Twin: naive_identify.view, tests/test_identify_inputs.py."""
+    """See VIEW_CHANNELS; `out` (channels x bins) is zeroed. Twin: tests/naive_identify.py."""
     slots = window.shape[0]
     bins = out.shape[1]
     with_queue = True
@@ -141,7 +141,7 @@ def _view(window, out):
 
 
 def scale_view(window: np.ndarray) -> np.ndarray:
-    """A window of any length as so many bins, with magnitudes and shapes side by side: a window of other inputs.
+    """A window of any length as so many bins, with magnitudes and shapes side by side.
 
     Parameters
     ----------

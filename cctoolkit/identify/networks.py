@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 from torch import Tensor, nn
 
@@ -72,8 +74,8 @@ class _Residual(nn.Module):
 class DeepcciNet(nn.Module):
     """DeePCCI's network (Sander, Rüth, Hohlfeld and Wehrle, Big-DAMA 2019), for packets per slot.
 
-    Five residual modules (64 channels, kernel 3, pooling by 4), three LSTM layers of 100, then a score a class and one for
-    pacing.
+    Five residual modules (64 channels, kernel 3, pooling by 4), three LSTM layers of 100, then a score a class and one
+    for pacing.
 
     Parameters
     ----------
@@ -91,9 +93,7 @@ class DeepcciNet(nn.Module):
     def __init__(self, slots: int, inputs: int = 1, classes: int = 3) -> None:
         super().__init__()
         channels = [inputs, *[self.FILTERS] * 5]
-        self.modules_ = nn.Sequential(
-            *(_Residual(a, b) for a, b in zip(channels, channels[1:], strict=False))
-        )
+        self.modules_ = nn.Sequential(*(_Residual(a, b) for a, b in itertools.pairwise(channels)))
         self.memory = nn.LSTM(self.FILTERS, self.HIDDEN, num_layers=3, batch_first=True)
         self.scores = nn.Linear(self.HIDDEN, classes)
         self.pacing = nn.Linear(self.HIDDEN, 1)
@@ -124,7 +124,7 @@ class ScalesNet(nn.Module):
         super().__init__()
         widths = [channels, *self.WIDTHS]
         layers: list[nn.Module] = [nn.BatchNorm1d(channels)]
-        for i, (a, b) in enumerate(zip(widths, widths[1:], strict=False)):
+        for i, (a, b) in enumerate(itertools.pairwise(widths)):
             layers += [nn.Conv1d(a, b, 5, stride=2 if i < 3 else 1, padding=2), nn.BatchNorm1d(b), nn.ReLU()]
         self.features = nn.Sequential(*layers)
         self.embedding = nn.Sequential(

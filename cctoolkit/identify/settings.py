@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..aqm import Red
+from ..aqm import Aqm, Red
 from ..errors import ParameterError
 from ..scenario import Bottleneck, Flow, Scenario
 
@@ -54,10 +54,11 @@ def _between(rng: np.random.Generator, low: float, high: float) -> float:
     return float(f"{np.exp(rng.uniform(np.log(low), np.log(high))):.3g}")
 
 
-def _aqm(name: str, buffer_packets: int) -> str | Red:
+def _aqm(name: str, buffer_packets: int) -> Aqm:
     """By name; RED's thresholds, which are counts of packets, by the buffer."""
     if name != "red":
-        return name
+        aqm: Any = Aqm.registry[name]()
+        return aqm
     return Red(min_packets=max(buffer_packets / 6, 5.0), max_packets=max(buffer_packets / 2, 15.0))
 
 

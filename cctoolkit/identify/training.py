@@ -1,4 +1,7 @@
-"""The training loop all networks share: batches, early stopping, checkpoints, mixed precision. Needs the extra ``train``."""
+"""The training loop that all networks share: batches, early stopping, checkpoints, mixed precision.
+
+Needs the extra ``train``.
+"""
 
 from __future__ import annotations
 

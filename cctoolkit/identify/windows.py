@@ -157,7 +157,7 @@ class Windows:
 
         from .._atomic import replacing
 
-        n, slots, inputs = self.X.shape
+        _, slots, inputs = self.X.shape
         flat = pa.array(np.ascontiguousarray(self.X, np.float32).reshape(-1))
         table = pa.Table.from_pandas(self.table, preserve_index=False)
         table = table.append_column("X", pa.FixedSizeListArray.from_arrays(flat, slots * inputs))
@@ -251,7 +251,7 @@ def cut_windows(
     window_ms : float, or sequence of float with ``inputs="views"``
     inputs : str or sequence of str
         A name in :data:`FEATURE_SETS`, or names in :data:`INPUTS`; or ``"views"``: each window as
-        :func:`~.inputs.scale_view`, for :class:`~.classifiers.CCAClassifier`. Views are of one size whatever the length.
+        :func:`~.inputs.scale_view`, for :class:`~.classifiers.CCAClassifier`; of one size whatever the length.
     per_flow : int
         Windows of each flow and length (the paper: one); they may overlap. A flow too short gives none.
     seed : int
@@ -283,7 +283,9 @@ def cut_windows(
     slot_ms, flows = 1.0, 0
     for recording in recordings:
         slot_ms = recording.slot_ms
-        labels = {row["flow_id"]: row for row in recording.flows.to_dict("records")}
+        labels: dict[int, dict[str, Any]] = {
+            row["flow_id"]: {str(k): v for k, v in row.items()} for row in recording.flows.to_dict("records")
+        }
         for flow_id, first_slot, values in slot_arrays(recording.slots, names):
             label = labels.get(flow_id)
             if label is None or (ccas is not None and label["cca"] not in ccas):
@@ -303,7 +305,8 @@ def cut_windows(
     if not rows:
         told = ", ".join(f"{ms:g}" for ms in lengths_ms)
         raise ParameterError(
-            f"window_ms: none of {flows} flows has {told} ms of slots with packets in which {', '.join(names)} are known"
+            f"window_ms: none of {flows} flows has {told} ms of slots with packets "
+            f"in which {', '.join(names)} are known"
         )
     table = pd.DataFrame(rows)
     inputs_now = VIEW_CHANNELS if views else names
