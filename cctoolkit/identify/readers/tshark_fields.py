@@ -56,9 +56,9 @@ _FLAG_BITS = {
     "tcp.flags.ns": 256,
 }
 _USED = (
-    *_TIMES, *_FLAG_BITS, "frame.len", "ip.src", "ip.dst", "ipv6.src", "ipv6.dst", "ip.proto", "ipv6.nxt", "ip.len",
-    "ip.hdr_len", "ip.ttl", "ipv6.hlim", "ip.dsfield", "ipv6.tclass", "tcp.srcport", "tcp.dstport", "tcp.seq",
-    "tcp.seq_raw", "tcp.ack", "tcp.ack_raw", "tcp.len", "tcp.hdr_len", "tcp.flags",
+    *_TIMES, *_FLAG_BITS, "frame.len", "ip.src", "ip.dst", "ipv6.src", "ipv6.dst", "ip.proto", "ipv6.nxt",
+    "ipv6.hopopts.nxt", "ip.len", "ip.hdr_len", "ip.ttl", "ipv6.hlim", "ip.dsfield", "ipv6.tclass", "tcp.srcport",
+    "tcp.dstport", "tcp.seq", "tcp.seq_raw", "tcp.ack", "tcp.ack_raw", "tcp.len", "tcp.hdr_len", "tcp.flags",
     "tcp.window_size_value", "tcp.options.timestamp.tsval", "tcp.options.timestamp.tsecr", "udp.srcport",
     "udp.dstport", "udp.length",
 )  # fmt: skip
@@ -125,9 +125,9 @@ def read_tshark_fields(
     between the same ports. Of several values in a cell (``-E occurrence=a``) the first counts: the outermost header.
 
     Used where they are there: ``frame.len``, ``ip.proto``, ``ip.ttl``, ``ip.dsfield``, ``ipv6.src``, ``ipv6.dst``,
-    ``ipv6.nxt``, ``ipv6.hlim``, ``ipv6.tclass``, ``tcp.flags`` (or its single bits), ``tcp.window_size_value``,
-    ``tcp.options.timestamp.tsval`` and ``.tsecr``, ``udp.srcport``, ``udp.dstport``, ``udp.length``. SACK blocks, MSS
-    and window scale are not read.
+    ``ipv6.nxt``, ``ipv6.hopopts.nxt``, ``ipv6.hlim``, ``ipv6.tclass``, ``tcp.flags`` (or its single bits),
+    ``tcp.window_size_value``, ``tcp.options.timestamp.tsval`` and ``.tsecr``, ``udp.srcport``, ``udp.dstport``,
+    ``udp.length``. SACK blocks, MSS and window scale are not read.
 
     Examples
     --------
@@ -228,7 +228,7 @@ class _Transport(NamedTuple):
 
 
 def _transport(cells: _Cells) -> _Transport:
-    protocol, known = cells.integers("ip.proto", "ipv6.nxt", most=255)
+    protocol, known = cells.integers("ip.proto", "ipv6.hopopts.nxt", "ipv6.nxt", most=255)
     is_icmp = known & np.isin(protocol, _ICMP)  # an ICMP error quotes ports of the packet it is about
     ports = np.zeros((2, len(cells)), np.int64)
     sides = []
