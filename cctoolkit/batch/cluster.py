@@ -72,7 +72,7 @@ def connected(
                 threads_per_worker=1,
                 processes=n > 1,
                 memory_limit=int(limit * _SLACK) if n > 1 else 0,
-                dashboard_address=None,
+                dashboard_address="127.0.0.1:0",  # any free port; a fixed one may be taken
                 silence_logs=logging.CRITICAL,
                 host="127.0.0.1" if n > 1 else None,
             )

@@ -88,8 +88,9 @@ class Dataset:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except OSError:
                     raise ParameterError(f"output: another batch is writing {self.root}") from None
-            for half in self.root.rglob(".*.tmp"):
-                half.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # a worker of the killed one may still be at it
+                for half in self.root.rglob(".*.tmp"):
+                    half.unlink(missing_ok=True)
             yield
 
     # --- tables
@@ -187,7 +188,7 @@ class Dataset:
 def _read(path: Path) -> dict[str, Any] | None:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
 
 

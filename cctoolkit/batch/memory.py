@@ -8,10 +8,11 @@ from ..errors import CCToolkitError
 
 __all__ = ["Memory"]
 
-#: Measured (docs/scale.md): the process with its kernels and two parts of packets, then by flow of the piece in work,
-#: and by row of a table of slots with what it is made of.
-BASE_BYTES = 700_000_000
-FLOW_BYTES = 700
+#: Measured, rounded up (docs/scale.md): the process with its kernels and a part of packets; a flow of the capture, which
+#: has to be numbered whoever computes it; a flow of the piece in work; a row of the table of slots.
+BASE_BYTES = 400_000_000
+NUMBER_BYTES = 300
+FLOW_BYTES = 400
 SLOT_ROW_BYTES = 400
 PART_PACKETS = 500_000
 
@@ -28,13 +29,18 @@ class Memory:
 
     limit_bytes: int
 
+    @property
+    def most_flows(self) -> int:
+        """How many flows a capture may have at a time, whatever the number of pieces: numbering gets half."""
+        return max(0, (self.limit_bytes - BASE_BYTES) // 2 // NUMBER_BYTES)
+
     def blocks(self, block_flows: int) -> int:
-        """How many blocks of flows fit at a time; one has to."""
-        return max(1, int((self.limit_bytes - BASE_BYTES) // (FLOW_BYTES * block_flows)))
+        """How many blocks of flows a piece has: the other half; one at least."""
+        return max(1, (self.limit_bytes - BASE_BYTES) // 2 // (FLOW_BYTES * block_flows))
 
     def slot_rows(self) -> int:
-        """How many rows of slots fit at a time."""
-        return max(100_000, int((self.limit_bytes - BASE_BYTES) // SLOT_ROW_BYTES))
+        """How many rows of slots fit at a time; a piece's flows are done when its slots begin."""
+        return max(100_000, (self.limit_bytes - BASE_BYTES) // 2 // SLOT_ROW_BYTES)
 
     def check(self, flows: int) -> None:
         """Stop before the operating system does.

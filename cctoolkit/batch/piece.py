@@ -23,12 +23,13 @@ import numpy as np
 import pandas as pd
 
 from .. import __version__
-from ..capture.model import Capture, CaptureMeta
+from ..capture.model import Capture, CaptureMeta, FlowKeys
 from ..capture.reader import iter_capture
 from ..errors import CaptureFormatError, CCToolkitError, TruncatedCaptureWarning
 from ..flows import FlowStatistics
 from ..metrics.rates import RateTable
 from ..rtt import RttPairing
+from ..schema import FLOWS
 from ..slots import SlotTable
 from ..summary import AllKeys, add_meta
 from .dataset import Dataset
@@ -42,6 +43,9 @@ __all__ = ["Outcome", "compute_piece"]
 
 _RESULT_FLOWS = 1 << 17  # flows made a table at a time: addresses as text take more than their state
 _NO_LIMIT = 2**62  # rows are bounded here, by what memory allows
+_NO_LONG_FLOWS = pd.DataFrame(
+    {name: pd.Series(dtype=FLOWS[name]) for name in ("flow_id", "protocol", "first_ts_ns", "last_ts_ns")}
+)
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,8 @@ class _Piece:
         self.first_ns = 0  # the least time of the whole capture
         self.origin_ns = 0  # the time of its first packet
         self.passes = 0
-        self.rows: dict[int, dict[str, int]] = defaultdict(dict)
+        self.long = _NO_LONG_FLOWS  # flow_id, protocol, first_ts_ns, last_ts_ns
+        self.rows: dict[int, dict[str, int]] = defaultdict(dict)  # by block and table
 
     def run(self) -> Outcome:
         started, cpu = time.time(), time.process_time()
@@ -228,37 +233,43 @@ class _Piece:
         self.first_ns = meta.first_ts_ns
         del pairing
 
-        block_flows = self.dataset.settings.block_flows
-        rtt = round_trips.result()
-        rtt["flow_id"] += self.low
+        self._write_rtt(round_trips.result())
         del round_trips
-        self.long = pd.DataFrame({"flow_id": np.empty(0, np.int64)})
-        everything = keys.all() if self.flows > self.low else None
-        long: list[pd.DataFrame] = []
-        for begin in range(self.low, max(min(self.high, self.flows), self.low + 1), block_flows):
-            block = self._block(begin)
-            with self._writer("flows", block) as writer:
-                for first in range(begin, min(begin + block_flows, self.flows), _RESULT_FLOWS):
-                    assert everything is not None
-                    last = min(first + _RESULT_FLOWS, begin + block_flows)
-                    rows = slice(
-                        *np.searchsorted(everything.flow_id, [first - self.low, last - self.low]).tolist()
-                    )
-                    table = statistics.result(everything.take(np.arange(len(everything))[rows]))
-                    table["flow_id"] += self.low
-                    writer.write(table)
-                    long.append(
-                        table.loc[table["is_long"], ["flow_id", "protocol", "first_ts_ns", "last_ts_ns"]]
-                    )
-            self.rows[block]["flows"] = writer.rows
-            self._write("rtt", block, rtt[self._block(rtt["flow_id"]) == block])
-        if long:
-            self.long = pd.concat(long, ignore_index=True)
+        self._write_flows(statistics, keys.all() if self.flows > self.low else None)
         if self.first_block == 0:
             self._write("seconds", 0, seconds.result())
         return meta
 
-    def _in_range(self, part: Capture) -> tuple[dict[str, np.ndarray], Any]:
+    def _first_flows(self) -> range:
+        """Where the piece's blocks begin; the first is there even if the capture has no flow."""
+        return range(
+            self.low, max(min(self.high, self.flows), self.low + 1), self.dataset.settings.block_flows
+        )
+
+    def _write_rtt(self, rtt: pd.DataFrame) -> None:
+        rtt["flow_id"] += self.low
+        for begin in self._first_flows():
+            block = self._block(begin)
+            self._write("rtt", block, rtt[self._block(rtt["flow_id"]) == block])
+
+    def _write_flows(self, statistics: FlowStatistics, keys: FlowKeys | None) -> None:
+        """Block by block, and a part of a block at a time; notes which flows are long."""
+        block_flows = self.dataset.settings.block_flows
+        long = [_NO_LONG_FLOWS]
+        for begin in self._first_flows():
+            with self._writer("flows", self._block(begin)) as writer:
+                for first in range(begin, min(begin + block_flows, self.flows), _RESULT_FLOWS):
+                    assert keys is not None
+                    last = min(first + _RESULT_FLOWS, begin + block_flows)
+                    rows = np.searchsorted(keys.flow_id, [first - self.low, last - self.low])
+                    table = statistics.result(keys.take(np.arange(*rows)))
+                    table["flow_id"] += self.low
+                    writer.write(table)
+                    long.append(table.loc[table["is_long"], list(_NO_LONG_FLOWS)])
+            self.rows[self._block(begin)]["flows"] = writer.rows
+        self.long = pd.concat(long, ignore_index=True)
+
+    def _in_range(self, part: Capture) -> tuple[dict[str, np.ndarray], FlowKeys]:
         """The packets and keys of the piece's flows, numbered from 0."""
         ids = part.keys.flow_id
         if self.low == 0 and int(ids[-1]) < self.high:

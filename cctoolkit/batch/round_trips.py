@@ -11,7 +11,7 @@ import pandas as pd
 
 __all__ = ["RttByFlow", "RttBySecond"]
 
-#: A bin is this fraction of a factor of two, so a quantile is off by half of that at most: 0.55 %.
+#: A bin is this fraction of a factor of two, so a quantile is off by half of that at most: 0.8 %.
 SUBBINS = 64
 _SHIFT = 52 - SUBBINS.bit_length() + 1
 _BINS = 64 * SUBBINS
@@ -54,7 +54,7 @@ class RttByFlow:
     -----
     16 bytes for each bin of each flow and direction that has samples; there are 64 bins in every factor of two, so
     a flow with a million samples costs no more than one with some hundred. A quantile is the middle of the bin of
-    that rank (the lower one of two), within minimum and maximum: exact for one sample, else within 0.55 %.
+    that rank (the lower one of two), within minimum and maximum: exact for one sample, else within 0.8 %.
     """
 
     def __init__(self) -> None:
