@@ -386,14 +386,17 @@ ROW = "1.5,10.0.0.1,10.0.0.2,1000,80,1,1,100\n"
         ("frame.time", ["Nov  6, 2023 12:52:12.459157001 UTC", "Nov 16, 2023 12:52:12.459157000 UTC",
                         "2023-11-16T12:52:13.000000001Z"],
          [1699275132459157001, 1700139132459157000, 1700139133000000001]),
+        ("frame.time", ["Nov 16, 2023 12:52:12.459157000 CET", "Nov 16, 2023 12:52:13.459157000 Pacific Daylight Time"],
+         [1700139132459157000, 1700139133459157000]),
     ],
-    ids=["epoch", "relative", "default column", "past midnight", "dates"],
+    ids=["epoch", "relative", "default column", "past midnight", "dates", "zones"],
 )  # fmt: skip
 def test_times(tmp_path, name, cells, ns):
     rows = "".join(f"{text}\t{ROW[4:].replace(',', chr(9))}" for text in cells)
     head = HEAD.replace("frame.time_epoch", name).replace(",", "\t")
     found = read_tshark_fields(write(tmp_path, head + rows))
     assert found.columns["ts_ns"].tolist() == ns
+    assert any("CET, Pacific Daylight Time" in note for note in found.meta.notes) == ("CET" in cells[0])
 
 
 def test_the_best_time_is_taken(tmp_path):
@@ -418,6 +421,29 @@ def test_what_is_not_exported(tmp_path):
     notes = " / ".join(found.meta.notes)
     for said in ("no tcp.ack", "no tcp.flags", "address of 4 segments is not known", "no frame.len"):
         assert said in notes
+
+
+def test_raw_and_relative_numbers_are_not_mixed(tmp_path):
+    """Some export ``tcp.seq``, ``tcp.ack`` and ``tcp.seq_raw``: a raw number less a relative one means nothing."""
+    head = "frame.time_epoch,tcp.srcport,tcp.dstport,tcp.seq,tcp.ack,tcp.len,tcp.seq_raw\n"
+    rows = ["1,9,80,1,1,500,77777", "2,80,9,1,501,0,5", "3,9,80,501,1,200,78277"]
+    found = read_tshark_fields(write(tmp_path, head + "\n".join(rows) + "\n"))
+    assert cct.compute_slots(found, slot_ms=1000).bytes_in_flight.tolist()[1:] == [0, 200]
+    without = write(tmp_path, head.replace("tcp.seq,", "x,") + "\n".join(rows) + "\n")
+    found = read_tshark_fields(without)
+    assert cct.compute_slots(found, slot_ms=1000).bytes_in_flight.isna().all()
+    assert "no tcp.ack_raw: bytes in flight are not known" in found.meta.notes
+
+
+def test_a_heading_in_ones_own_words(tmp_path):
+    head = HEAD.replace("frame.time_epoch", "timestamp").replace("tcp.len", "bytes")
+    path = write(tmp_path, head + ROW)
+    with pytest.raises(SchemaError, match=r"column tcp\.len is missing \(there are timestamp, ip\.src"):
+        read_tshark_fields(path)
+    found = read_tshark_fields(path, HEAD.strip().split(","))
+    assert found.columns["ts_ns"].tolist() == [1_500_000_000] and found.columns["payload_bytes"].tolist() == [
+        100
+    ]
 
 
 def test_missing_source_of_two_servers(tmp_path):

@@ -57,12 +57,12 @@ _FLAG_BITS = {
 }
 _USED = (
     *_TIMES, *_FLAG_BITS, "frame.len", "ip.src", "ip.dst", "ipv6.src", "ipv6.dst", "ip.proto", "ipv6.nxt",
-    "ipv6.hopopts.nxt", "ip.len", "ip.hdr_len", "ip.ttl", "ipv6.hlim", "ip.dsfield", "ipv6.tclass", "tcp.srcport",
+    "ipv6.hopopts.nxt", "ip.len", "ip.hdr_len", "ip.ttl", "ipv6.hlim", "ip.dsfield",
+    "ip.dsfield.ecn", "ip.dsfield.dscp", "ipv6.tclass", "tcp.srcport",
     "tcp.dstport", "tcp.seq", "tcp.seq_raw", "tcp.ack", "tcp.ack_raw", "tcp.len", "tcp.hdr_len", "tcp.flags",
     "tcp.window_size_value", "tcp.options.timestamp.tsval", "tcp.options.timestamp.tsecr", "udp.srcport",
     "udp.dstport", "udp.length",
 )  # fmt: skip
-_FIELD = re.compile(r"_ws\.col\.\w+|[a-z]\w*(\.\w+)+", re.IGNORECASE)
 _SEPARATORS = "\t,;| "
 _SYN, _PSH, _ACK = 2, 8, 16
 _U32 = 0xFFFFFFFF
@@ -113,18 +113,20 @@ def read_tshark_fields(
     -----
     Needed are
 
-    - a time: ``frame.time_epoch``; else ``frame.time`` (UTC), ``_ws.col.Time`` as time of day (then counted from
-      midnight) or ``frame.time_relative`` (then two taps have no common clock);
+    - a time: ``frame.time_epoch``; else ``frame.time`` (taken as UTC), ``_ws.col.Time`` as time of day (then
+      counted from midnight) or ``frame.time_relative`` (then two taps have no common clock);
     - ``tcp.srcport``, ``tcp.dstport``, ``tcp.seq`` or ``tcp.seq_raw``, and ``tcp.len`` (or ``ip.len``, ``ip.hdr_len``
       and ``tcp.hdr_len``).
 
-    Without ``tcp.ack`` or ``tcp.ack_raw`` there are no bytes in flight. Sequence numbers may be relative (tshark's
-    default): each direction then begins at 0, and all differences of sequence numbers are right. Without
-    ``tcp.flags`` every segment counts as an ACK, and one without data at relative number 0 as a SYN. An address
-    that is missing (some of Nebby's exports have no ``ip.src``) is taken from the segments that come back
-    between the same ports. Of several values in a cell (``-E occurrence=a``) the first counts: the outermost header.
+    Without ``tcp.ack`` there are no bytes in flight, nor with ``tcp.seq_raw`` but neither ``tcp.seq`` nor
+    ``tcp.ack_raw``. Sequence numbers may be relative (tshark's default): each direction then begins at 0, and all
+    differences of sequence numbers are right. Without ``tcp.flags`` every segment counts as an ACK, and one
+    without data at relative number 0 as a SYN. An address that is missing (some of Nebby's exports have no
+    ``ip.src``) is taken from the segments that come back between the same ports. Of several values in a cell
+    (``-E occurrence=a``) the first counts: the outermost header.
 
-    Used where they are there: ``frame.len``, ``ip.proto``, ``ip.ttl``, ``ip.dsfield``, ``ipv6.src``, ``ipv6.dst``,
+    Used where they are there: ``frame.len``, ``ip.proto``, ``ip.ttl``, ``ip.dsfield`` (or its parts), ``ipv6.src``,
+    ``ipv6.dst``,
     ``ipv6.nxt``, ``ipv6.hopopts.nxt``, ``ipv6.hlim``, ``ipv6.tclass``, ``tcp.flags`` (or its single bits),
     ``tcp.window_size_value``, ``tcp.options.timestamp.tsval`` and ``.tsecr``, ``udp.srcport``, ``udp.dstport``,
     ``udp.length``. SACK blocks, MSS and window scale are not read.
@@ -138,7 +140,7 @@ def read_tshark_fields(
     """
     cells = _Cells(os.fspath(path), columns, separator)
     notes = cells.notes
-    seq_field = cells.need("tcp.seq_raw", "tcp.seq")
+    seq_field, ack_field = _numbering(cells)
     to = _transport(cells)
     is_tcp = to.is_tcp
     if not is_tcp.any():
@@ -148,14 +150,15 @@ def read_tshark_fields(
     rows = is_tcp | (src.known & dst.known)
 
     seq = cells.sequence_numbers(seq_field, is_tcp)
-    ack, has_ack = cells.integers(cells.first_of("tcp.ack_raw", "tcp.ack") or "tcp.ack", most=_U32)
+    ack, has_ack = cells.integers(ack_field, most=_U32)
     if not has_ack.any():
-        notes.append("no tcp.ack: bytes in flight are not known")
+        notes.append(f"no {ack_field}: bytes in flight are not known")
     payload = _payload_bytes(cells, to)
     flags = _flags(cells, seq, ack, payload, has_ack)
     if seq_field == "tcp.seq" and (is_tcp & (flags & _SYN > 0) & (seq == 0)).any():
         notes.append("sequence numbers are relative: each direction begins at 0")
     tos, _ = cells.integers("ip.dsfield", "ipv6.tclass", most=255)
+    ecn, dscp = (cells.integers(f"ip.dsfield.{part}", most=63)[0] for part in ("ecn", "dscp"))
     tsval, has_tsval = cells.integers("tcp.options.timestamp.tsval", most=_U32)
     tsecr, has_tsecr = cells.integers("tcp.options.timestamp.tsecr", most=_U32)
     table: dict[str, Any] = {
@@ -168,8 +171,8 @@ def read_tshark_fields(
         "payload_bytes": payload,
         "wire_bytes": _wire_bytes(cells, payload),
         "window": cells.integers("tcp.window_size_value", most=0xFFFF)[0] * is_tcp,
-        "ecn": tos & 3,
-        "dscp": tos >> 2,
+        "ecn": tos & 3 | ecn,
+        "dscp": tos >> 2 | dscp,
         "ttl": cells.integers("ip.ttl", "ipv6.hlim", most=255)[0],
         "tsval": tsval * is_tcp,
         "tsecr": tsecr * is_tcp,
@@ -231,7 +234,7 @@ def _transport(cells: _Cells) -> _Transport:
     protocol, known = cells.integers("ip.proto", "ipv6.hopopts.nxt", "ipv6.nxt", most=255)
     is_icmp = known & np.isin(protocol, _ICMP)  # an ICMP error quotes ports of the packet it is about
     ports = np.zeros((2, len(cells)), np.int64)
-    sides = []
+    sides: list[np.ndarray] = []
     for name, number in (("tcp", 6), ("udp", 17)):
         if name == "tcp":
             cells.need("tcp.srcport")
@@ -454,18 +457,20 @@ class _Cells:
             ns = ns + day * np.cumsum(np.diff(ns, prepend=ns[:1]) < -day // 2)  # past midnight
             self.notes.append(f"times are those of {name}: counted from midnight, the day is not known")
         else:
-            ns, bad = _dates_ns(text)
+            ns, bad, zones = _dates_ns(text)
+            if zones - {"", "UTC", "GMT"}:
+                self.notes.append(f"times are taken as UTC, but {name} is in {', '.join(sorted(zones))}")
         if (bad & rows).any():
-            raise self.wrong(name, bad & rows, "a time in seconds, of day, or a date in UTC")
+            raise self.wrong(name, bad & rows, "a time in seconds, of day, or a date")
         return ns
 
 
 def _heading(line: str, separator: str | None) -> tuple[list[str], str] | None:
-    """Field names and separator, if the line has any."""
+    """Field names and separator, if the line has any names of tshark's."""
     for sep in separator or _SEPARATORS:
         cells = next(csv.reader([line.strip("\r\n").replace("'", '"')], delimiter=sep), [])
         cells = [cell.strip() for cell in cells]
-        if len(cells) > 1 and all(map(_FIELD.fullmatch, cells)):
+        if len(cells) > 1 and any(cell.lower() in _USED for cell in cells):
             return cells, sep
     return None
 
@@ -500,16 +505,18 @@ def _decimal_ns(text: pd.Series) -> tuple[np.ndarray, np.ndarray]:
     return seconds * 10**9 + np.where(negative, -fraction, fraction), ~good
 
 
-def _dates_ns(text: pd.Series) -> tuple[np.ndarray, np.ndarray]:
-    """Dates as ISO 8601 or as tshark's ``frame.time`` writes them in UTC."""
-    plain = text.str.replace(r"\s+", " ", regex=True).str.removesuffix(" UTC").str.removesuffix(" GMT")
-    classic = "%b %d, %Y %H:%M:%S.%f"
+def _dates_ns(text: pd.Series) -> tuple[np.ndarray, np.ndarray, set[str]]:
+    """Dates as ISO 8601 or as tshark's ``frame.time`` writes them, which are none, and time zones by name."""
+    plain = text.str.replace(r"\s+", " ", regex=True)
     named = plain.str.match(r"[A-Za-z]")
-    dates = pd.to_datetime(plain.where(named), format=classic, errors="coerce", utc=True)
+    zone = plain.str.replace(r".*:\d\d(\.\d*)? ?", "", regex=True)
+    classic = plain.where(named).str.replace(r"(:\d\d\.\d*).*", r"\1", regex=True)
+    dates = pd.to_datetime(classic, format="%b %d, %Y %H:%M:%S.%f", errors="coerce", utc=True)
     iso = pd.to_datetime(plain.where(~named), format="ISO8601", errors="coerce", utc=True)
     dates = dates.fillna(iso)
     bad = dates.isna().to_numpy()
-    return dates.fillna(pd.Timestamp(0, tz="UTC")).dt.as_unit("ns").astype(np.int64).to_numpy(), bad
+    ns = dates.fillna(pd.Timestamp(0, tz="UTC")).dt.as_unit("ns").astype(np.int64).to_numpy()
+    return ns, bad, set(zone[named].unique())
 
 
 def _complete(cells: _Cells, src: _Addresses, dst: _Addresses, to: _Transport) -> None:
@@ -557,6 +564,13 @@ def _complete(cells: _Cells, src: _Addresses, dst: _Addresses, to: _Transport) -
             cells.notes.append(
                 f"the {side} address of {int((~told).sum())} segments is not known: written as zero"
             )
+
+
+def _numbering(cells: _Cells) -> tuple[str, str]:
+    """Columns of sequence and acknowledgement numbers that count from the same number: both raw, or neither."""
+    if cells.first_of("tcp.seq_raw") and (cells.first_of("tcp.ack_raw") or not cells.first_of("tcp.seq")):
+        return "tcp.seq_raw", "tcp.ack_raw"
+    return cells.need("tcp.seq"), "tcp.ack"
 
 
 def _payload_bytes(cells: _Cells, to: _Transport) -> np.ndarray:
