@@ -675,6 +675,8 @@ def test_ports_used_again(tmp_path):
     head = "src,sport,dst,dport,cca\n"
     assert labelled(tmp_path, f"{head}{row},cubic\n{row},bbr\n", capture)[0] == ["cubic", "bbr"]
     assert labelled(tmp_path, f"{head}{row},\n{row},bbr\n", capture)[0] == [None, "bbr"]
+    text = f"file,{head}again,{row},cubic\nother,{row},reno\nagain,{row},bbr\n"
+    assert labelled(tmp_path, text, capture)[0] == ["cubic", "bbr"]
     assert labelled(tmp_path, f"{head}{row},cubic\n", capture)[0] == ["cubic", "cubic"]
     with pytest.raises(ParameterError, match=r"line 3: flow 0 .* is bbr, but cubic by .*line 2"):
         labelled(tmp_path, f"{head}{row},cubic\n{row},bbr\n{row},reno\n", capture)
@@ -696,7 +698,8 @@ def test_labels_of_a_run():
 def test_names_of_files(tmp_path):
     names = {
         "cubic_dualpi2_wifi.pcap.gz": "cubic", "bbr-35-500-tcp.csv": "bbr", "run1_New-Reno.pcapng": "reno",
-        "d_c2c_h1_scalable_5.pcap": "scalable", "bbr_v2-x.pcap": "bbr2", "reno-vs-cubic.pcap": None, "codel.pcap": None,
+        "d_c2c_h1_scalable_5.pcap": "scalable", "bbr_v2-x.pcap": "bbr2",
+        "bbr-2-0-50-200.csv": "bbr", "reno-vs-cubic.pcap": None, "codel.pcap": None,
         "mcubic.csv": None, "vegas/1.pcap": "vegas", "vegas/yeah.tsv": "yeah", "15-ms/htcp.csv": "htcp",
     }  # fmt: skip
     for name in (*names, "notes-cubic.md"):

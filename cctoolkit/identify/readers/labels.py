@@ -221,11 +221,13 @@ def _named(text: str) -> set[Any]:
     found = set()
     at = 0
     while at < len(words):
-        for count in (2, 1):
-            name = cca_name("".join(words[at : at + count]))
+        # "bbr-2" is a second run of BBR, not its second version
+        one, two = words[at : at + 1], words[at : at + 2]
+        for phrase in (two, one) if not two[-1].isdecimal() else (one,):
+            name = cca_name("".join(phrase))
             if name in KNOWN and len(words[at]) > 1:
                 found.add(name)
-                at += count - 1
+                at += len(phrase) - 1
                 break
         at += 1
     return found
@@ -303,7 +305,7 @@ def label_flows(
     rows = _wanted(labels)
     shared = defaultdict(list)
     for row, want in enumerate(rows):
-        if _is_tuple(want):
+        if _is_tuple(want) and flows.is_file(want):
             shared[_ends(want)].append(row)
     for row, want in enumerate(rows):
         if "cca" not in want:
@@ -418,12 +420,16 @@ class _Flows:
             }
         )
 
+    def is_file(self, want: dict[str, Any]) -> bool:
+        """The row is about this capture, or about any."""
+        return "file" not in want or _same_file(self._path, str(want["file"]))
+
     def of(self, want: dict[str, Any], name: str) -> np.ndarray:
         """Rows of the flows that have all this."""
         says = set(want) - {"cca", "protocol"}
         if not says:
             raise ParameterError(f"{name}: says a congestion control, but not of which flow")
-        if "file" in want and not _same_file(self._path, str(want["file"])):
+        if not self.is_file(want):
             return np.zeros(0, np.int64)
         if "flow_id" in want:
             found = np.flatnonzero(self.keys.flow_id == want["flow_id"])
