@@ -159,9 +159,7 @@ def scale_view(window: np.ndarray) -> np.ndarray:
     again relative to the window's own maximum or mean (curves of growth); steps from bin to bin are in segments,
     because one segment a round trip is what tells Reno. A window's length is a channel of its own.
     """
-    out = np.zeros((len(VIEW_CHANNELS), BINS), np.float32)
-    _view(np.ascontiguousarray(window, np.float32), out)
-    return out.T
+    return scale_views(np.asarray(window)[None])[0].T
 
 
 @numba.njit(cache=True, nogil=True)
@@ -174,7 +172,7 @@ def scale_views(X: np.ndarray) -> np.ndarray:
     """:func:`scale_view` of each of windows x slots x 5, or views already made: windows x channels x bins."""
     if X.ndim == 3 and X.shape[1:] == (BINS, len(VIEW_CHANNELS)):
         return np.ascontiguousarray(X.transpose(0, 2, 1))
-    if X.ndim != 3 or X.shape[2] != len(VIEW_INPUTS):
+    if X.ndim != 3 or X.shape[1] < 1 or X.shape[2] != len(VIEW_INPUTS):
         raise ParameterError(
             f"X: shape {X.shape} is not windows x slots x {len(VIEW_INPUTS)}: {', '.join(VIEW_INPUTS)}"
         )

@@ -59,7 +59,8 @@ def _aqm(name: str, buffer_packets: int) -> Aqm:
     if name != "red":
         aqm: Any = Aqm.registry[name]()
         return aqm
-    return Red(min_packets=max(buffer_packets / 6, 5.0), max_packets=max(buffer_packets / 2, 15.0))
+    least, most = max(buffer_packets / 6, 5.0), max(buffer_packets / 2, 15.0)
+    return Red(min_packets=least, max_packets=most, gentle=False)  # as in Linux
 
 
 def _flows(
@@ -199,7 +200,7 @@ def hard(
         rate = _between(rng, 20, 1000)
         rtt = _between(rng, 5, 100)
         bdp = _between(rng, 0.1, 4)
-        n = int(_between(rng, len(ccas), 75.99))
+        n = min(int(_between(rng, len(ccas), 75.99)), 75)  # three digits of 75.96 are 76.0
         held_out = part == "test" and run % 2
         aqm = str(rng.choice(HELD_OUT_AQMS if held_out else TRAINED_AQMS))
         x = rng.uniform(0, measured_s / 4)

@@ -1,0 +1,195 @@
+"""From counts to what networks are fed: the naive twin, and what must not change the result."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import naive_identify
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+
+from cctoolkit.errors import ParameterError
+from cctoolkit.identify.inputs import (
+    BINS,
+    FLIGHT_CHANNELS,
+    PREPARATIONS,
+    QUEUE_CHANNELS,
+    VIEW_CHANNELS,
+    VIEW_INPUTS,
+    as_counted,
+    by_maximum,
+    scale_view,
+    scale_views,
+)
+
+
+@st.composite
+def counts(draw, *shape):
+    """Counts of some size, many or all of which may be 0."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    most, share = draw(st.sampled_from([1, 100, 3_000_000])), draw(st.sampled_from([0, 0.1, 0.9, 1]))
+    return (rng.integers(0, most, shape, endpoint=True) * (rng.random(shape) < share)).astype(np.float32)
+
+
+CHANNEL = {name: i for i, name in enumerate(VIEW_CHANNELS)}
+
+
+any_length = st.integers(1, 400)
+
+
+@st.composite
+def windows(draw, slots=any_length):
+    """Slots x 5 counts, of which the queue's or the flight's may not have been observed in some or all slots."""
+    window = draw(counts(draw(slots), 5))
+    n = len(window)
+    for column in range(1, 5):
+        hidden = draw(st.sampled_from(["no"] * 6 + ["all", "one"]))
+        if hidden == "all":
+            window[:, column] = np.nan
+        elif hidden == "one":
+            window[draw(st.integers(0, n - 1)), column] = np.nan
+    return window
+
+
+@settings(deadline=None, max_examples=40)
+@given(windows())
+@example(np.zeros((1, 5), np.float32))
+@example(np.full((400, 5), 3e6, np.float32))
+def test_a_view_is_its_naive_twin(window):
+    np.testing.assert_allclose(scale_view(window), naive_identify.view(window), rtol=1e-5, atol=1e-5)
+
+
+def test_long_windows_are_their_naive_twin():
+    rng = np.random.default_rng(1)
+    for slots in (127, 128, 129, 1000, 60_000):
+        window = rng.poisson(3000, (slots, 5)) * rng.integers(0, 2, (slots, 1))
+        np.testing.assert_allclose(scale_view(window), naive_identify.view(window), rtol=1e-4, atol=1e-4)
+
+
+def test_a_view_by_hand():
+    """128 slots in which one segment comes and goes a slot, the queue grows by one, and the flight is twice it."""
+    t = np.arange(128.0)
+    window = np.column_stack([np.full(128, 1448), 1448 * t, np.full(128, 1448), np.zeros(128), 2896 * t])
+    view = scale_view(window)
+    assert view.shape == (BINS, len(VIEW_CHANNELS)) and view.dtype == np.float32
+    for name, value in {
+        "in_relative": 1,
+        "out_relative": 1,
+        "busy_slots": 1,
+        "drops": 0,
+        "cbiq_range": 0,
+    }.items():
+        np.testing.assert_allclose(view[:, CHANNEL[name]], value, rtol=1e-6, err_msg=name)
+    np.testing.assert_allclose(view[:, CHANNEL["cbiq_relative"]], t / 127, rtol=1e-6)
+    np.testing.assert_allclose(view[1:, CHANNEL["cbiq_step"]], np.arcsinh(1), rtol=1e-6)  # one segment a bin
+    np.testing.assert_allclose(view[1:, CHANNEL["flight_step"]], np.arcsinh(2), rtol=1e-6)
+    delay_ms = np.expm1(2 * view[:, CHANNEL["own_delay"]])
+    np.testing.assert_allclose(delay_ms, t * 1448 / 1498, rtol=1e-5)  # Little's law, with 50 bytes to spare
+    assert (view[:, CHANNEL["log_slots"]] == view[0, 0]).all()
+
+
+@settings(deadline=None, max_examples=40)
+@given(windows(), st.integers(0, 3), st.data())
+def test_one_slot_not_observed_hides_its_whole_group_and_nothing_else(window, column, data):
+    whole = np.nan_to_num(window)
+    hidden = whole.copy()
+    hidden[data.draw(st.integers(0, len(window) - 1)), column + 1] = np.nan
+    group = QUEUE_CHANNELS if column < 3 else FLIGHT_CHANNELS
+    others = np.ones(len(VIEW_CHANNELS), bool)
+    others[group] = False
+    a, b = scale_view(whole), scale_view(hidden)
+    assert (b[:, group] == 0).all()
+    assert (a[:, CHANNEL["has_queue" if column < 3 else "has_flight"]] == 1).all()
+    np.testing.assert_array_equal(a[:, others], b[:, others])
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(0, 7).flatmap(lambda power: windows(st.just(2**power))))
+def test_a_slot_shown_twice_is_as_two_slots_alike(window):
+    """Windows shorter than the bins show slots more than once; only the channel of the length tells."""
+    stretched = np.repeat(window, BINS // len(window), axis=0)
+    np.testing.assert_allclose(scale_view(window)[:, 1:], scale_view(stretched)[:, 1:], rtol=1e-5, atol=1e-5)
+
+
+@settings(deadline=None, max_examples=15)
+@given(windows(), st.integers(1, 20))
+def test_relative_channels_do_not_know_the_unit(window, factor):
+    relative = [CHANNEL[n] for n in VIEW_CHANNELS if n.endswith(("relative", "range")) or n == "busy_slots"]
+    a, b = scale_view(window)[:, relative], scale_view(window * np.float32(2**factor))[:, relative]
+    np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+def test_many_views_are_each_by_itself_and_views_stay_as_they_are():
+    rng = np.random.default_rng(2)
+    X = rng.poisson(1000, (4, 300, 5)).astype(np.float32)
+    X[1, 5, 2] = X[2, :, 4] = np.nan
+    views = scale_views(X)
+    assert views.shape == (4, len(VIEW_CHANNELS), BINS)
+    for window, view in zip(X, views, strict=True):
+        np.testing.assert_array_equal(scale_view(window).T, view)
+    np.testing.assert_array_equal(scale_views(views.transpose(0, 2, 1)), views)
+
+
+@pytest.mark.parametrize("shape", [(3, 100, 2), (1, 1, 100, 5), (3, 0, 5)])
+def test_views_of_other_shapes_are_refused(shape):
+    with pytest.raises(ParameterError, match="in_bytes, cbiq_bytes, out_bytes"):
+        scale_views(np.zeros(shape, np.float32))
+    with pytest.raises(ParameterError, match="in_bytes, cbiq_bytes, out_bytes"):
+        scale_view(np.zeros(shape[1:], np.float32))
+
+
+def test_channels_have_names_in_groups():
+    assert len(set(VIEW_CHANNELS)) == 20 and len(VIEW_INPUTS) == 5
+    assert [n for n in VIEW_CHANNELS[QUEUE_CHANNELS] if n.startswith(("in_", "flight"))] == []
+    assert (
+        VIEW_CHANNELS[QUEUE_CHANNELS][-1] == "has_queue"
+        and VIEW_CHANNELS[FLIGHT_CHANNELS][-1] == "has_flight"
+    )
+
+
+# ---- the paper's ---------------------------------------------------------------------------------------------------
+
+two_inputs = st.tuples(st.integers(1, 4), st.integers(1, 60), st.integers(1, 3)).flatmap(
+    lambda shape: counts(*shape)
+)
+
+
+@settings(deadline=None, max_examples=40)
+@given(two_inputs)
+@example(np.zeros((2, 5, 2), np.float32))
+def test_by_maximum_lies_in_0_to_1_and_reaches_1(X):
+    ready = by_maximum(X)
+    assert ready.shape == (len(X), X.shape[2], X.shape[1]) and ready.dtype == np.float32
+    assert (ready >= 0).all() and (ready <= 1).all()
+    most = ready.max(axis=2)
+    np.testing.assert_array_equal(most, X.max(axis=1) > 0)  # 1, or 0 for an input that is 0 throughout
+
+
+@settings(deadline=None, max_examples=40)
+@given(two_inputs, st.lists(st.integers(-10, 10), min_size=3, max_size=3))
+def test_by_maximum_does_not_know_units(X, powers):
+    units = np.float32(2.0) ** np.array(powers[: X.shape[2]], np.float32)  # exact in floating point
+    np.testing.assert_array_equal(by_maximum(X * units), by_maximum(X))
+
+
+@settings(deadline=None, max_examples=40)
+@given(two_inputs, st.data())
+def test_by_maximum_of_a_window_does_not_know_the_others(X, data):
+    i = data.draw(st.integers(0, len(X) - 1))
+    np.testing.assert_array_equal(by_maximum(X)[i], by_maximum(X[i : i + 1])[0])
+
+
+def test_as_counted_says_what_was_counted():
+    X = np.array([[[1, 10], [np.nan, 20], [3, np.nan]]])
+    np.testing.assert_array_equal(as_counted(X), [[[1, 0, 3], [10, 20, 0]]])
+    np.testing.assert_array_equal(by_maximum(X), np.float32([[[1 / 3, 0, 1], [0.5, 1, 0]]]))
+    assert as_counted(X).flags.c_contiguous and np.isnan(X).any()  # and the argument is left alone
+
+
+def test_preparations_by_name():
+    X = np.random.default_rng(3).poisson(5, (2, 150, 5)).astype(np.float32)
+    assert {name: f(X).shape for name, f in PREPARATIONS.items()} == {
+        "as_counted": (2, 5, 150),
+        "by_maximum": (2, 5, 150),
+        "scale_view": (2, 20, 128),
+    }

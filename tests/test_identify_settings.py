@@ -1,0 +1,204 @@
+"""Settings to learn from: what the paper says of them, and that a run is the same whatever is drawn beside it."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from cctoolkit.aqm import Aqm
+from cctoolkit.cca import Cca
+from cctoolkit.errors import ParameterError
+from cctoolkit.identify import settings
+from cctoolkit.identify.settings import (
+    BACKGROUND,
+    HELD_OUT_AQMS,
+    KERNEL_CCAS,
+    PAPER_CCAS,
+    SETTINGS,
+    SIMULATOR_CCAS,
+    TRAINED_AQMS,
+    every_cca,
+    hard,
+    paper,
+    physical,
+)
+from cctoolkit.testbed.testbed import planned
+
+DRAWS = {
+    **SETTINGS,
+    "hard-test": lambda runs, seed=1: hard(runs, seed, part="test"),
+}
+
+
+def names(scenario):
+    return [flow.cca.name for flow in scenario.flows]
+
+
+def last_start(scenario):
+    return max(flow.start_s for flow in scenario.flows)
+
+
+@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
+def test_a_run_does_not_know_how_many_there_are(draw):
+    assert list(draw(3)) == list(itertools.islice(draw(40), 3)) == list(draw(3))
+    assert [changes for changes, _ in draw(8, 2)] != [changes for changes, _ in draw(8, 3)] or [
+        s for _, s in draw(8, 2)
+    ] != [s for _, s in draw(8, 3)]
+
+
+def test_runs_have_names_and_seeds_of_their_own():
+    scenarios = [s for draw in DRAWS.values() for seed in (1, 2) for _, s in draw(8, seed)]
+    assert len({s.name for s in scenarios}) == len(scenarios)
+    for draw in DRAWS.values():
+        seeds = [s.seed for seed in (1, 2) for _, s in draw(8, seed)]
+        assert len(set(seeds)) == len(seeds)
+
+
+@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
+def test_the_testbed_takes_every_scenario(draw):
+    runs = list(draw(len(KERNEL_CCAS) if draw is every_cca else 12))
+    for _, scenario in runs:
+        planned(scenario, "uml")
+    if draw is every_cca:
+        assert {name for _, s in runs for name in names(s)} == set(KERNEL_CCAS)
+
+
+def test_names_of_ccas_and_aqms_exist():
+    assert {*PAPER_CCAS, *KERNEL_CCAS, *SIMULATOR_CCAS} <= set(Cca.registry)
+    assert {*TRAINED_AQMS, *HELD_OUT_AQMS} <= set(Aqm.registry)
+    assert not set(TRAINED_AQMS) & set(HELD_OUT_AQMS)
+    assert (
+        len(KERNEL_CCAS) == len(set(KERNEL_CCAS)) == 17
+        and len(SIMULATOR_CCAS) == len(set(SIMULATOR_CCAS)) == 9
+    )
+
+
+# ---- section IV-A ----------------------------------------------------------------------------------------------------
+
+
+def test_paper_is_section_iv_a():
+    runs = list(paper(60))
+    assert [changes["background"] for changes, _ in runs] == list(BACKGROUND) * 12
+    for changes, scenario in runs:
+        link = scenario.bottleneck
+        assert (link.rate_mbps, link.buffer_packets, link.aqm.name) == (100, 500, "tail_drop")
+        assert names(scenario)[:3] == list(PAPER_CCAS)  # one special flow of each
+        n = changes["background"] // 3
+        assert Counter(names(scenario)) == dict.fromkeys(PAPER_CCAS, 1 + n)  # 3n behind them
+        x = scenario.duration_s - 60
+        assert (
+            0 <= x <= 10 and 0 <= min(f.start_s for f in scenario.flows) <= last_start(scenario) <= x + 1e-3
+        )
+        for flow in scenario.flows:
+            assert flow.rtt_ms == 70 + 2 * flow.access_ms and 0 <= flow.access_ms <= 5
+            assert 100 <= flow.access_mbps <= 1000
+        assert len({(f.rtt_ms, f.access_mbps) for f in scenario.flows}) <= 5
+    xs = [scenario.duration_s - 60 for _, scenario in runs]
+    assert min(xs) < 2 and max(xs) > 8 and abs(np.mean(xs) - 5) < 1.5  # uniform in 0 to 10 s
+
+
+def test_paper_with_all_of_the_simulators_ccas_and_other_backgrounds():
+    runs = list(paper(6, ccas=SIMULATOR_CCAS, background=(0, 9)))
+    for changes, scenario in runs:
+        assert Counter(names(scenario)) == dict.fromkeys(SIMULATOR_CCAS, 1 + changes["background"] // 9)
+    assert [changes["background"] for changes, _ in runs] == [0, 9] * 3
+
+
+def test_physical_is_section_iv_b():
+    runs = list(physical(20, measured_s=6))
+    for changes, scenario in runs:
+        assert scenario.bottleneck.rate_mbps == 1000
+        assert scenario.bottleneck.buffer_packets == changes["buffer_packets"]
+        assert all(0.2 <= flow.rtt_ms <= 1 for flow in scenario.flows)
+        assert Counter(names(scenario)) == dict.fromkeys(PAPER_CCAS, 1 + changes["background"] // 3)
+        x = scenario.duration_s - 6
+        assert 0 <= x <= 1 and last_start(scenario) <= x + 1e-3
+    assert {changes["buffer_packets"] for changes, _ in runs} == {2000, 4000, 8000, 16000}
+
+
+# ---- hard ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", ["train", "test"])
+def test_hard_settings_lie_where_the_docstring_says(part):
+    runs = list(hard(80, part=part))
+    for changes, scenario in runs:
+        link = scenario.bottleneck
+        assert 20 <= link.rate_mbps == changes["rate_mbps"] <= 1000
+        assert 5 <= changes["rtt_ms"] <= 100 and 0.1 <= changes["buffer_bdp"] <= 4
+        bdp_packets = changes["rate_mbps"] * 1e6 / 8 * changes["rtt_ms"] / 1e3 / 1514
+        assert link.buffer_packets == max(round(changes["buffer_bdp"] * bdp_packets), 10)
+        assert 3 <= len(scenario.flows) == changes["flows"] <= 75
+        assert names(scenario)[:3] == list(PAPER_CCAS) and set(names(scenario)) == set(PAPER_CCAS)
+        rtts = {flow.rtt_ms for flow in scenario.flows}
+        assert len(rtts) <= 4 and all(5 <= rtt <= 100 for rtt in rtts)
+        assert link.aqm.name == changes["aqm"]
+        x = scenario.duration_s - 20
+        assert 0 <= x <= 5 and last_start(scenario) <= x + 1e-3
+    for key, low, high in (
+        ("rate_mbps", 20, 1000),
+        ("rtt_ms", 5, 100),
+        ("buffer_bdp", 0.1, 4),
+        ("flows", 3, 75),
+    ):
+        values = [changes[key] for changes, _ in runs]
+        assert min(values) < low * 1.5 and max(values) > high / 1.5, key
+    several = [len({f.rtt_ms for f in s.flows}) > 1 for _, s in runs if len(s.flows) > 10]
+    assert 0.3 < np.mean(several) < 0.7  # one base RTT in half of the runs
+
+
+def test_hard_training_never_has_the_held_out_aqms_and_half_of_testing_has_no_other():
+    trained = {changes["aqm"] for changes, _ in hard(60)}
+    assert trained == set(TRAINED_AQMS)
+    tested = [changes["aqm"] for changes, _ in hard(60, part="test")]
+    assert set(tested[1::2]) == set(HELD_OUT_AQMS) and set(tested[::2]) == set(TRAINED_AQMS)
+
+
+def test_hard_parts_are_drawn_apart():
+    def drawn(part):
+        return {(c["rate_mbps"], c["rtt_ms"], c["buffer_bdp"]) for c, _ in hard(80, part=part)}
+
+    assert not drawn("train") & drawn("test")
+    with pytest.raises(ParameterError, match="part: 'both' is neither 'train' nor 'test'"):
+        next(hard(1, part="both"))
+
+
+def test_hard_never_has_76_flows(monkeypatch):
+    """Run 1720 of seed 2 draws 75.96 flows, which three digits make 76.0."""
+    monkeypatch.setattr(settings, "_rng", lambda *_: np.random.default_rng([2, 4, 1720]))
+    changes, scenario = next(hard(1, 2, part="test"))
+    assert changes["flows"] == len(scenario.flows) == 75
+
+
+# ---- every congestion control ----------------------------------------------------------------------------------------
+
+
+def test_every_cca_goes_through_them_in_turn():
+    runs = list(every_cca(2 * len(KERNEL_CCAS)))
+    assert [names(scenario)[0] for _, scenario in runs] == list(KERNEL_CCAS) * 2
+    for changes, scenario in runs:
+        assert 10 <= changes["rate_mbps"] == scenario.bottleneck.rate_mbps <= 200
+        assert 10 <= changes["rtt_ms"] <= 150 and 0.3 <= changes["buffer_bdp"] <= 3
+        assert {flow.rtt_ms for flow in scenario.flows} == {changes["rtt_ms"]}
+        assert 1 <= len(scenario.flows) == changes["flows"] <= 6
+        assert last_start(scenario) <= scenario.duration_s - 30 + 1e-3
+    assert {len(scenario.flows) for _, scenario in runs} == {1, 2, 3, 4, 5, 6}
+    shares = Counter(changes["aqm"] for changes, _ in every_cca(200))
+    assert set(shares) == {"tail_drop", "codel", "red"} and 0.15 < 1 - shares["tail_drop"] / 200 < 0.35
+    assert {flow.ecn for _, s in runs for flow in s.flows if flow.cca.name == "dctcp"} != {"off"}
+
+
+def test_red_has_room_between_its_thresholds_whatever_the_buffer():
+    for packets in (10, 30, 90, 10_000):
+        red = settings._aqm("red", packets)
+        assert 5 <= red.min_packets < red.max_packets and (packets < 30 or red.max_packets == packets / 2)
+
+
+def test_the_testbed_takes_red_whatever_the_buffer():
+    """Linux has no gentle RED, and tc wants thresholds of which it can make the weight."""
+    for changes, scenario in itertools.chain(hard(60), hard(60, part="test"), every_cca(60)):
+        if changes["aqm"] == "red":
+            planned(scenario, "uml")
