@@ -69,7 +69,9 @@ _WHERE = {
     "throughput": "metrics",
     "write_pcap": "capture.writer",
 }
-_MODULES = ("aqm", "capture", "cca", "errors", "explore", "metrics", "plot", "report", "schema", "separation")
+_MODULES = (
+    "aqm", "capture", "cca", "errors", "explore", "identify", "metrics", "plot", "report", "schema", "separation",
+)  # fmt: skip
 
 __all__ = list(_WHERE) + list(_MODULES)
 
@@ -77,6 +79,7 @@ if TYPE_CHECKING:
     from . import aqm as aqm
     from . import cca as cca
     from . import errors as errors
+    from . import identify as identify
     from . import metrics as metrics
     from . import plot as plot
     from . import schema as schema

@@ -75,6 +75,10 @@ experiment_app = typer.Typer(
 app.add_typer(experiment_app, name="experiment")
 testbed_app = typer.Typer(no_args_is_help=True, help="Run scenarios on real Linux TCP.")
 app.add_typer(testbed_app, name="testbed")
+dataset_app = typer.Typer(
+    no_args_is_help=True, help="Slots of labelled flows, to train and test classifiers on."
+)
+app.add_typer(dataset_app, name="dataset")
 
 
 class Tunnel(StrEnum):
@@ -619,6 +623,141 @@ def testbed_doctor() -> None:
 
     if not doctor():
         raise typer.Exit(1)
+
+
+_DatasetFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The dataset.")]
+_Ccas = Annotated[
+    str | None, typer.Option(metavar="CCA,CCA,…", help="Congestion controls, with commas between.")
+]
+_WindowMs = Annotated[
+    list[float] | None,
+    typer.Option("--window-ms", metavar="MS", help="Length of windows; may be given again."),
+]
+
+
+@dataset_app.command("build")
+def dataset_build(
+    settings: Annotated[
+        str,
+        typer.Argument(
+            metavar="SETTINGS",
+            help="paper, physical, hard or every-cca; or a .toml file with a scenario and a [sweep].",
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The dataset; it may grow.")],
+    runs: Annotated[int | None, typer.Option(help="How many [default: the settings' own].", min=1)] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Of the settings that are drawn [default: 1].", min=0)
+    ] = None,
+    on: Annotated[
+        str, typer.Option(help="simulator; or, on real Linux, uml (virtual time), netns or mininet.")
+    ] = "simulator",
+    part: Annotated[
+        str, typer.Option(help="Of `hard`: train, or test (settings never trained on).")
+    ] = "train",
+    ccas: _Ccas = None,
+    special: Annotated[
+        int | None,
+        typer.Option(
+            help="The first so many flows of a run are kept, of the others nine [default: one a CCA].", min=0
+        ),
+    ] = None,
+    slot_ms: Annotated[float, typer.Option(help="Length of a slot, ms.")] = 1.0,
+    workers: Annotated[int | None, typer.Option(help="Runs at once [default: all cores].", min=1)] = None,
+    captures: Annotated[bool, typer.Option("--captures", help="Keep the captures, too.")] = False,
+) -> None:
+    """Run settings, and keep the slots of their flows with what the flows ran.
+
+    Started again it goes on where it stopped.
+
+    Examples: `cct dataset build paper -o paper --runs 300`, `cct dataset build hard --part test -o hard-test --on uml`
+    """
+    from .identify.command import build, names
+
+    build(
+        settings, output, runs=runs, seed=seed, on=on, part=part, ccas=names(ccas), special=special, slot_ms=slot_ms,
+        workers=workers, keep_captures=captures,
+    )  # fmt: skip
+
+
+@dataset_app.command("add")
+def dataset_add(
+    dataset: _DatasetFolder,
+    ingress: Annotated[
+        str, typer.Argument(metavar="INGRESS", help="The tap before the queue, or the only one.")
+    ],
+    egress: Annotated[
+        str | None, typer.Argument(metavar="[EGRESS]", help="The tap behind the queue.")
+    ] = None,
+    labels: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE", help="CSV: cca, and src, sport, dst, dport (some of them), flow_id or file."
+        ),
+    ] = ...,  # type: ignore[assignment]  # typer's word for required
+    name: Annotated[str | None, typer.Option(help="Of the run [default: the capture's].")] = None,
+    slot_ms: Annotated[
+        float | None, typer.Option(help="Length of a slot, of a new dataset [default: 1].")
+    ] = None,
+    tunnel: TunnelOption = Tunnel.outer,
+) -> None:
+    """Add captures of your own, with a table of what their flows ran.
+
+    Example: `cct dataset add mine in.pcap.gz out.pcap.gz --labels labels.csv`
+    """
+    from .identify.command import add
+
+    add(dataset, ingress, egress, labels, name=name, slot_ms=slot_ms, tunnel=tunnel.value)
+
+
+@dataset_app.command("info")
+def dataset_info(dataset: _DatasetFolder) -> None:
+    """What is in a dataset: runs, flows, settings, length, and how it was made.
+
+    Example: `cct dataset info mine`
+    """
+    from .identify.command import info
+
+    info(dataset)
+
+
+@app.command()
+@_selecting
+def classify(
+    ingress: Annotated[
+        str, typer.Argument(metavar="INGRESS", help="The tap before the queue, or the only one.")
+    ],
+    selection: Selection,
+    tunnel: str,
+    egress: Annotated[
+        str | None, typer.Argument(metavar="[EGRESS]", help="The tap behind the queue.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="A bundled model's name, or a folder of `cct train` [default: cca].")
+    ] = None,
+    window_ms: Annotated[
+        float | None, typer.Option(metavar="MS", help="Length of windows [default: the longest that fits].")
+    ] = None,
+    min_bytes: Annotated[
+        int,
+        typer.Option(metavar="BYTES", help="Leave out flows with less payload in both directions.", min=1),
+    ] = 1_000_000,
+    seconds: Annotated[float, typer.Option(metavar="S", help="Look at so much of each flow.")] = 60.0,
+    format: FormatOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Which congestion control each flow uses, with a probability, or "unknown".
+
+    One tap tells bytes in flight and throughput; with the tap behind the queue there are bytes in the queue, too.
+
+    Examples: `cct classify trace.pcap.gz`, `cct classify in.pcap.gz out.pcap.gz -o ccas.csv`
+    """
+    from .identify.command import classify as run
+
+    run(
+        ingress, egress, model=model, window_ms=window_ms, min_bytes=min_bytes, seconds=seconds,
+        selection=selection, tunnel=tunnel, format=format, output=output, provenance=_provenance(ingress),
+    )  # fmt: skip
 
 
 @app.command()

@@ -18,6 +18,7 @@ import pandas as pd
 from .errors import SchemaError
 
 __all__ = [
+    "CCAS",
     "FLOWS",
     "PACKETS",
     "RTT_SAMPLES",
@@ -119,6 +120,22 @@ SLOTS: dict[str, str] = {
     "bytes_in_flight": "Int64",
 }
 
+#: One row a flow: what a model says of its congestion control. Null where it was not told enough.
+CCAS: dict[str, str] = {
+    "flow_id": "uint32",
+    "src": "str",
+    "sport": "uint16",
+    "dst": "str",
+    "dport": "uint16",
+    "payload_bytes": "int64",  # in the direction with more
+    "cca": "str",  # or "unknown"
+    "probability": "float64",
+    "windows": "int64",  # of how many windows
+    "window_ms": "float64",
+    "feature_set": "str",  # what was seen of the flow
+    "model": "str",
+}
+
 #: The tables by name.
 TABLES: dict[str, dict[str, str]] = {
     "packets": PACKETS,
@@ -126,6 +143,7 @@ TABLES: dict[str, dict[str, str]] = {
     "flows": FLOWS,
     "rtt_samples": RTT_SAMPLES,
     "slots": SLOTS,
+    "ccas": CCAS,
 }
 
 _KEY_SCHEMA = b"cctoolkit.schema"

@@ -14,23 +14,33 @@ _WHERE = {
     "DragonflyClassifier": "classifiers",
     "FEATURE_SETS": "windows",
     "INPUTS": "windows",
+    "Model": "bundle",
     "Recording": "dataset",
     "SETTINGS": "settings",
     "SlotDataset": "dataset",
     "SummaryClassifier": "classifiers",
     "Windows": "windows",
     "build_dataset": "dataset",
+    "bundled_models": "bundle",
+    "classify_flows": "classify",
     "cut_windows": "windows",
+    "load": "bundle",
     "record": "dataset",
+    "save_models": "bundle",
 }
 
 __all__ = list(_WHERE)
 
 if TYPE_CHECKING:
+    from .bundle import Model as Model
+    from .bundle import bundled_models as bundled_models
+    from .bundle import load as load
+    from .bundle import save_models as save_models
     from .classifiers import CCAClassifier as CCAClassifier
     from .classifiers import DeepcciClassifier as DeepcciClassifier
     from .classifiers import DragonflyClassifier as DragonflyClassifier
     from .classifiers import SummaryClassifier as SummaryClassifier
+    from .classify import classify_flows as classify_flows
     from .dataset import Recording as Recording
     from .dataset import SlotDataset as SlotDataset
     from .dataset import build_dataset as build_dataset

@@ -1,0 +1,276 @@
+"""The congestion controls of a capture's flows, by a saved model: in bounded memory, without torch."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ..capture.model import Capture
+from ..capture.reader import iter_capture, read_capture
+from ..capture.selection import Selection
+from ..errors import ParameterError
+from ..flows import FlowStatistics
+from ..schema import CCAS, empty
+from ..slots import SlotTable
+from ..taps import positive_ns
+from .bundle import Model, bundled_models, load
+
+__all__ = ["DEFAULT_MODEL", "MIN_BYTES", "SECONDS", "classify_flows", "default_model", "reads_twice"]
+
+#: The bundled model that is taken where none is named.
+DEFAULT_MODEL = "cca"
+#: Of payload in one direction: about 700 segments. A flow with less is hardly out of slow start, in which most
+#: congestion controls do the same.
+MIN_BYTES = 1_000_000
+#: Of each flow from its first packet on: one window of the longest kind, six of 10 s.
+SECONDS = 60.0
+#: Rows of a slots table at a time: about 130 MB.
+_ROWS = 1_000_000
+#: Cells of one stretch of time, at most: about a gigabyte.
+_MAX_CELLS = 10_000_000
+_PACKETS = 1_000_000
+
+
+def default_model() -> str | None:
+    """The name of the bundled model that speaks where none is named; None where none is bundled."""
+    return DEFAULT_MODEL if DEFAULT_MODEL in bundled_models() else None
+
+
+def reads_twice(source: str | os.PathLike[str] | Capture) -> bool:
+    """Whether it can be read again from the start: a file or a Capture, but no pipe."""
+    if isinstance(source, Capture):
+        return True
+    try:
+        return os.fspath(source) != "-" and stat.S_ISREG(os.stat(source).st_mode)
+    except OSError:
+        return True  # reading says what is wrong
+
+
+def classify_flows(
+    source: str | os.PathLike[str] | Capture,
+    egress: str | os.PathLike[str] | Capture | None = None,
+    *,
+    model: str | os.PathLike[str] | Model = DEFAULT_MODEL,
+    flows: pd.DataFrame | None = None,
+    min_bytes: int = MIN_BYTES,
+    seconds: float = SECONDS,
+    window_ms: float | None = None,
+    selection: Selection | None = None,
+    **reading: Any,
+) -> pd.DataFrame:
+    """Name the congestion controls of a capture's flows.
+
+    Parameters
+    ----------
+    source : path or Capture
+        The only tap, or the one before the queue. A file is read twice, in bounded memory: once for who the
+        flows are, once for their slots. What cannot be read twice (a pipe) is kept in memory.
+    egress : path or Capture, optional
+        The same traffic behind the queue, on the same clock: adds bytes in the queue (CBIQ), losses and departures.
+    model : str, path or Model
+        What :func:`~.bundle.load` takes.
+    flows : DataFrame, optional
+        Rows of the flows table (:data:`cctoolkit.schema.FLOWS`): only these flows, and no first reading. What is not
+        TCP or has too little data among them is left out.
+    min_bytes : int
+        Flows with less payload in both directions are left out.
+    seconds : float
+        So much of each flow is looked at, from its first packet on.
+    window_ms : float, optional
+        Length of the windows; without it the longest that the model was trained on and the flow fills.
+    selection : Selection, optional
+        Of the packets of `source`.
+    **reading
+        As for :func:`cctoolkit.read_capture`.
+
+    Returns
+    -------
+    DataFrame
+        :data:`cctoolkit.schema.CCAS`: a row a flow, those with the most data first. ``cca`` is ``"unknown"`` where
+        nothing is probable enough, and null where the flow has not one window; see :meth:`Model.predict_slots`.
+
+    Raises
+    ------
+    CaptureFormatError
+        No capture.
+    ParameterError
+        There is no such model, it has no network for `window_ms`, or the flows of one stretch of time need more memory
+        than is sensible.
+
+    Notes
+    -----
+    Flows are taken by when they begin, so that memory holds those of two stretches of `seconds` at most, however long
+    the capture is. The reading ends with the last stretch.
+
+    Examples
+    --------
+    >>> cct.identify.classify_flows("in.pcap.gz", "out.pcap.gz")                             # doctest: +SKIP
+    """
+    speaker = model if isinstance(model, Model) else load(model)
+    limit_ns = positive_ns(seconds, 1e9, "seconds")
+    if flows is None:
+        if not isinstance(source, Capture) and not reads_twice(source):
+            source, reading = read_capture(source, **reading), {}
+        flows = _tcp_flows(_parts(source, selection, reading))
+    elif not reads_twice(source):
+        raise ParameterError(f"{os.fspath(source)}: cannot be read again")  # type: ignore[arg-type]
+    flows = flows[flows["protocol"] == 6]
+    payload = flows[["payload_fwd", "payload_rev"]].max(axis=1)
+    flows = flows.assign(payload_bytes=payload.astype("int64"))[payload >= max(min_bytes, 1)]
+    flows = flows.sort_values("first_ts_ns", kind="stable")
+    jobs = [
+        job
+        for stretch in _stretches(flows, limit_ns)
+        for job in _jobs(stretch, limit_ns, speaker.slot_ms, min_bytes)
+    ]
+    said = [
+        speaker.predict_slots(_beginning(slots, limit_ns), window_ms)
+        for slots in _slots_of(jobs, source, egress, selection, reading)
+    ]
+    if not said:
+        return empty("ccas")
+    found = pd.concat(said, ignore_index=True)
+    table = flows[[name for name in CCAS if name in flows]].merge(found, on="flow_id", how="left")
+    table["windows"] = table["windows"].fillna(0)
+    table["model"] = speaker.name
+    table = table.sort_values("payload_bytes", ascending=False, kind="stable", ignore_index=True)
+    return table[list(CCAS)].astype(CCAS)
+
+
+def _parts(
+    source: str | os.PathLike[str] | Capture, selection: Selection | None, reading: dict[str, Any]
+) -> Iterator[Capture]:
+    """Part by part, what is selected of it."""
+    if isinstance(source, Capture):
+        yield source.rows(selection.mask(source, source.meta.first_ts_ns)) if selection else source
+        return
+    origin_ns: int | None = None
+    for part in iter_capture(source, _PACKETS, **reading):
+        origin_ns = part.meta.first_ts_ns if origin_ns is None else origin_ns
+        yield part.rows(selection.mask(part, origin_ns)) if selection else part
+
+
+def _tcp_flows(parts: Iterator[Capture]) -> pd.DataFrame:
+    """The flows table, of TCP only."""
+    from ..summary import AllKeys
+
+    statistics, keys = FlowStatistics(), AllKeys()
+    for part in parts:
+        statistics.update(part.columns)
+        keys.add(part.keys)
+    everything = keys.all()
+    return statistics.result(everything.take(everything.protocol == 6))
+
+
+def _stretches(flows: pd.DataFrame, limit_ns: int) -> Iterator[pd.DataFrame]:
+    """Flows, in order of their beginning, in groups that begin within one stretch of time."""
+    first = flows["first_ts_ns"].to_numpy()
+    begin = 0
+    while begin < len(flows):
+        end = int(np.searchsorted(first, first[begin] + limit_ns))
+        yield flows.iloc[begin:end]
+        begin = end
+
+
+class _Job:
+    """The slots of some flows, collected between two points of time."""
+
+    def __init__(self, flows: pd.DataFrame, end_ns: int, slot_ms: float) -> None:
+        self.begin_ns, self.end_ns = int(flows["first_ts_ns"].iloc[0]), end_ns
+        self.table = SlotTable(slot_ms, flow_ids=flows["flow_id"], max_rows=4 * _MAX_CELLS)
+
+    def take(self, part: Capture, behind: Capture | None) -> None:
+        if self._concerns(part) or (behind is not None and self._concerns(behind)):
+            self.table.update(self._cut(part), None if behind is None else self._cut(behind))
+
+    def _concerns(self, part: Capture) -> bool:
+        return len(part) > 0 and part.meta.last_ts_ns >= self.begin_ns and part.meta.first_ts_ns < self.end_ns
+
+    def _cut(self, part: Capture) -> Capture:
+        if not len(part) or (self.begin_ns <= part.meta.first_ts_ns and part.meta.last_ts_ns < self.end_ns):
+            return part
+        ts = part.columns["ts_ns"]
+        return part.rows((ts >= self.begin_ns) & (ts < self.end_ns))
+
+
+def _jobs(flows: pd.DataFrame, limit_ns: int, slot_ms: float, min_bytes: int) -> Iterator[_Job]:
+    """The jobs of one stretch: as many as its slots tables have to be cut into."""
+    first, last = flows["first_ts_ns"].to_numpy(), flows["last_ts_ns"].to_numpy()
+    end_ns = int(np.minimum(last + 1, first + limit_ns).max())
+    lasts = np.minimum(last, end_ns) - first  # a flow goes on to the stretch's end, if it lasts so long
+    rows = lasts // round(slot_ms * 1e6) + 1
+    cells = np.minimum(rows, (flows["packets_fwd"] + flows["packets_rev"]).to_numpy()).sum()
+    if cells > _MAX_CELLS:
+        raise ParameterError(
+            f"min_bytes: {len(flows):,} flows with {min_bytes:,} bytes or more begin within {limit_ns / 1e9:g} s, "
+            f"which makes {cells:,} slots (room is for {_MAX_CELLS:,}): ask for more bytes (--min-bytes), for fewer "
+            "seconds of each flow (--seconds), or for some flows or a time only (--host, --start, --stop)"
+        )
+    piece = np.cumsum(rows) // _ROWS
+    for _, members in groupby(range(len(flows)), key=piece.__getitem__):
+        yield _Job(flows.iloc[list(members)], end_ns, slot_ms)
+
+
+def _slots_of(
+    jobs: list[_Job],
+    source: str | os.PathLike[str] | Capture,
+    egress: str | os.PathLike[str] | Capture | None,
+    selection: Selection | None,
+    reading: dict[str, Any],
+) -> Iterator[pd.DataFrame]:
+    """The slots table of each job, as soon as time has passed it."""
+    waiting = list(jobs)
+    if not waiting:
+        return
+    came = _parts(source, selection, reading)
+    steps = _alone(came) if egress is None else _in_step(came, _parts(egress, None, reading))
+    for part, behind, until_ns in steps:
+        for job in waiting:
+            job.take(part, behind)
+        for job in [job for job in waiting if job.end_ns <= until_ns]:
+            waiting.remove(job)
+            yield job.table.result()
+        if not waiting:
+            return
+
+
+def _alone(parts: Iterator[Capture]) -> Iterator[tuple[Capture, None, float]]:
+    """Each part, and up to when all has been seen."""
+    for part in parts:
+        yield part, None, part.meta.last_ts_ns
+    yield part.rows(np.zeros(len(part), np.bool_)), None, np.inf
+
+
+def _in_step(
+    ingress: Iterator[Capture], egress: Iterator[Capture]
+) -> Iterator[tuple[Capture, Capture, float]]:
+    """Parts of both taps, the one that is behind in time first, and up to when all has been seen."""
+    taps = [ingress, egress]
+    parts = [next(tap) for tap in taps]  # there is always one
+    nothing = [part.rows(np.zeros(len(part), np.bool_)) for part in parts]
+    reached: list[float] = [part.meta.last_ts_ns for part in parts]
+    yield parts[0], parts[1], min(reached)
+    while min(reached) < np.inf:
+        tap = int(reached[1] < reached[0])
+        part = next(taps[tap], None)
+        reached[tap] = np.inf if part is None else max(part.meta.last_ts_ns, reached[tap])
+        now = list(nothing)
+        if part is not None:
+            now[tap] = part
+        yield now[0], now[1], min(reached)
+
+
+def _beginning(slots: pd.DataFrame, limit_ns: int) -> pd.DataFrame:
+    """Of each flow, the slots of its first `limit_ns`."""
+    flow, slot = slots["flow_id"].to_numpy(), slots["slot"].to_numpy()
+    starts = np.flatnonzero(np.diff(flow.astype(np.int64), prepend=-1))
+    first = np.repeat(slot[starts], np.diff(starts, append=len(slots)))
+    kept = slots[slot - first < -(-limit_ns // round(slots.attrs["slot_ms"] * 1e6))]
+    kept.attrs = slots.attrs
+    return kept
