@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ def window_slots(window_ms: float, slot_ms: float = 1.0) -> int:
     ParameterError
         It is not a whole number of slots, or none.
     """
-    slots = round(window_ms / slot_ms)
+    slots = round(window_ms / slot_ms) if np.isfinite(window_ms) else 0
     if slots < 1 or abs(slots * slot_ms - window_ms) > 1e-9 * window_ms:
         raise ParameterError(
             f"window_ms: {window_ms:g} ms is not a whole number (at least 1) of slots of {slot_ms:g} ms"
@@ -134,11 +135,14 @@ class Windows:
         Raises
         ------
         ParameterError
-            Fewer than two groups.
+            Fewer than two groups, or no such column.
         """
         from sklearn.model_selection import GroupShuffleSplit
 
         columns = [by] if isinstance(by, str) else list(by)
+        for column in columns:
+            if column not in self.table:
+                raise ParameterError(f"by: windows have no column {column!r}, only {', '.join(self.table)}")
         group = self.table.groupby(columns, sort=False).ngroup().to_numpy()
         if len(self) == 0 or group.max() < 1:
             raise ParameterError(
@@ -186,7 +190,7 @@ class Windows:
         try:
             table = pq.read_table(path)
             about = json.loads((table.schema.metadata or {})[_KEY])
-        except (pa.ArrowInvalid, KeyError):
+        except (pa.ArrowInvalid, KeyError, ValueError):
             raise SchemaError(f"{path}: holds no windows") from None
         if about["version"] != _VERSION:
             raise SchemaError(
@@ -224,8 +228,8 @@ def slot_arrays(slots: pd.DataFrame, inputs: Sequence[str]) -> Iterator[tuple[in
         values[:, i] = slots[name].to_numpy(np.float32, na_value=np.nan)
     flow = slots["flow_id"].to_numpy()
     slot = slots["slot"].to_numpy()
-    bounds = np.flatnonzero(np.diff(flow, prepend=-1)) if len(flow) else np.zeros(0, np.int64)
-    for begin, end in zip(bounds, [*bounds[1:], len(flow)], strict=True):
+    bounds = [*np.flatnonzero(np.diff(flow, prepend=-1)), len(flow)] if len(flow) else []
+    for begin, end in itertools.pairwise(bounds):
         part = values[begin:end]
         missing_here = np.isnan(part)
         known = np.flatnonzero(~missing_here[:, ~missing_here.all(axis=0)].any(axis=1))

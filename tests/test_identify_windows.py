@@ -1,0 +1,321 @@
+"""Windows: where they are cut, what decides that, how they are split, and what files give back."""
+
+from __future__ import annotations
+
+import json
+
+import hypothesis.strategies as st
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+
+from cctoolkit.errors import ParameterError, SchemaError
+from cctoolkit.identify import FEATURE_SETS, INPUTS, Recording, Windows, cut_windows
+from cctoolkit.identify.inputs import BINS, VIEW_CHANNELS, VIEW_INPUTS, scale_view
+from cctoolkit.identify.windows import slot_arrays, window_slots
+
+RUN, FLOW = 200_000, 20_000  # in_bytes tells run, flow and slot: exact in float32 up to 2**24
+MS = 40
+
+
+def recording(run: int, *lengths: int, slot_ms: float = 1.0, rtt_ms: float = 20.0) -> Recording:
+    """A run whose flows have so many slots, each saying where it is."""
+    parts = []
+    for flow, slots in enumerate(lengths):
+        slot = np.arange(slots) + 100 * flow  # flows begin at different times
+        here = RUN * run + FLOW * flow + np.arange(slots)
+        parts.append(pd.DataFrame({"flow_id": flow, "slot": slot} | dict.fromkeys(INPUTS, here + 1.0)))
+    flows = pd.DataFrame(
+        {"flow_id": range(len(lengths)), "cca": ["reno", "cubic", "bbr", "vegas"][: len(lengths)]}
+    )
+    return Recording(f"run-{run}", pd.concat(parts), flows.assign(rtt_ms=rtt_ms), slot_ms)
+
+
+def sorted_rows(windows: Windows) -> pd.DataFrame:
+    table = windows.table.assign(first=windows.X[:, 0, 0])
+    return table.sort_values(list(table.columns)).reset_index(drop=True)
+
+
+# ---- cutting ---------------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.lists(st.integers(1, 300), min_size=1, max_size=4), min_size=1, max_size=4),
+    st.integers(1, 120),
+    st.integers(1, 4),
+    st.integers(0, 5),
+    st.sampled_from(list(FEATURE_SETS)),
+)
+def test_a_window_is_a_stretch_of_one_flow(runs, length, per_flow, seed, inputs):
+    recordings = [recording(i, *lengths) for i, lengths in enumerate(runs)]
+    enough = sum(slots >= length for lengths in runs for slots in lengths)
+    if not enough:
+        with pytest.raises(ParameterError, match=f"none of {sum(map(len, runs))} flows has {length} ms"):
+            cut_windows(recordings, length, inputs, per_flow=per_flow, seed=seed)
+        return
+    windows = cut_windows(recordings, length, inputs, per_flow=per_flow, seed=seed)
+    assert windows.X.shape == (per_flow * enough, length, len(FEATURE_SETS[inputs]))
+    assert (
+        windows.X.dtype == np.float32
+        and windows.inputs == FEATURE_SETS[inputs]
+        and windows.window_ms == length
+    )
+    for X, y, row in zip(windows.X, windows.y, windows.table.itertuples(), strict=True):
+        where = row.first_slot - 100 * row.flow_id
+        run = int(row.run.removeprefix("run-"))
+        assert 0 <= where <= runs[run][row.flow_id] - length  # in flight, and whole
+        expected = RUN * run + FLOW * row.flow_id + where + np.arange(length) + 1.0
+        np.testing.assert_array_equal(X, np.repeat(expected[:, None], X.shape[1], axis=1))
+        assert y == row.cca == ["reno", "cubic", "bbr", "vegas"][row.flow_id]
+        assert (row.window_ms, row.rtt_ms) == (length, 20)
+
+
+def test_windows_begin_anywhere():
+    starts = cut_windows([recording(0, 100)], 11, per_flow=3000).table.first_slot
+    assert set(starts) == set(range(90))
+    assert starts.value_counts().between(10, 65).all()  # 33 each, were they uniform
+
+
+@pytest.mark.parametrize(
+    ("ms", "slot_ms", "slots"),
+    [(10, 1, 10), (60_000, 1, 60_000), (60_000, 10, 6000), (10, 0.1, 100), (1, 0.3, None)],
+)
+def test_lengths_of_10_ms_to_60_s(ms, slot_ms, slots):
+    if slots is None:
+        with pytest.raises(ParameterError, match=r"1 ms is not a whole number .* of slots of 0\.3 ms"):
+            window_slots(ms, slot_ms)
+        return
+    assert window_slots(ms, slot_ms) == slots
+    windows = cut_windows([recording(0, 60_000, slot_ms=slot_ms)], ms)
+    assert windows.X.shape == (1, slots, 2) and windows.window_ms == ms and windows.slot_ms == slot_ms
+
+
+@pytest.mark.parametrize("ms", [0, -10, 0.5, 1.5, float("nan"), float("inf")])
+def test_lengths_that_are_no_number_of_slots_are_refused(ms):
+    with pytest.raises(ParameterError, match=r"window_ms: .* is not a whole number"):
+        cut_windows([recording(0, 50)], ms)
+
+
+def test_windows_depend_on_seed_run_flow_and_length_alone():
+    runs = [recording(i, 300, 200, 250) for i in range(4)]
+    windows = cut_windows(runs, MS, per_flow=3, seed=7)
+    again = cut_windows(runs, MS, per_flow=3, seed=7)
+    np.testing.assert_array_equal(windows.X, again.X)
+    pd.testing.assert_frame_equal(windows.table, again.table)
+    # in another order, without some runs, without some congestion controls
+    pd.testing.assert_frame_equal(
+        sorted_rows(cut_windows(runs[::-1], MS, per_flow=3, seed=7)), sorted_rows(windows)
+    )
+    some = cut_windows(runs[2:3], MS, per_flow=3, seed=7, ccas=["cubic"])
+    pd.testing.assert_frame_equal(sorted_rows(some), sorted_rows(windows.of(run="run-2", cca="cubic")))
+    # fewer of each flow are the first of more
+    fewer = cut_windows(runs, MS, per_flow=1, seed=7)
+    np.testing.assert_array_equal(fewer.X, windows.X[::3])
+    assert (cut_windows(runs, MS, per_flow=3, seed=8).X != windows.X).any()
+    assert len(set(windows.table.first_slot - 100 * windows.table.flow_id)) > 12  # runs and flows differ
+
+
+def test_windows_without_a_packet_are_left_out():
+    silent = recording(0, 400)
+    silent.slots[list(INPUTS)] = silent.slots[list(INPUTS)].where(silent.slots.slot.between(100, 109), 0.0)
+    windows = cut_windows([silent], 20, per_flow=200)
+    assert 0 < len(windows) < 60 and (windows.X.sum(axis=(1, 2)) > 0).all()
+    assert windows.table.first_slot.between(81, 109).all()
+    silent.slots[list(INPUTS)] = 0.0
+    with pytest.raises(ParameterError, match="none of 1 flows has 20 ms of slots with packets"):
+        cut_windows([silent], 20)
+
+
+def test_flows_without_label_and_slots_not_known_yet_are_left_out():
+    part = recording(0, 100, 100)
+    part.flows = part.flows[part.flows.flow_id == 1]
+    part.slots.loc[part.slots.slot > 100 + 49, "cbiq_bytes"] = (
+        np.nan
+    )  # the end of flow 1: no later packet says
+    windows = cut_windows([part], 50)
+    assert list(windows.table.flow_id) == [1] and list(windows.table.first_slot) == [100]
+    with pytest.raises(
+        ParameterError, match=r"none of 1 flows has 51 ms .* cbiq_bytes, throughput_bytes are known"
+    ):
+        cut_windows([part], 51)
+    assert len(cut_windows([part], 51, "throughput")) == 1
+
+
+def test_an_input_that_is_never_known_is_not_waited_for():
+    one_tap = recording(0, 60)
+    one_tap.slots[["cbiq_bytes", "out_bytes", "drops_estimate"]] = None
+    ((flow, first, values),) = slot_arrays(one_tap.slots, VIEW_INPUTS)
+    assert (flow, first, values.shape) == (0, 0, (60, 5)) and np.isnan(values[:, 1:4]).all()
+    views = cut_windows([one_tap], 60, "views")
+    assert (views.X[0, :, VIEW_CHANNELS.index("has_queue")] == 0).all()
+    assert (views.X[0, :, VIEW_CHANNELS.index("has_flight")] == 1).all()
+    with pytest.raises(ParameterError, match=r"none of 1 flows has 60 ms .* cbiq_bytes are known"):
+        cut_windows([one_tap], 60, "cbiq")
+
+
+def test_slot_arrays_of_nothing_and_of_tables_that_lack_an_input():
+    slots = recording(0, 5).slots
+    assert list(slot_arrays(slots.iloc[:0], ["in_bytes"])) == []
+    for name in ("in_bytes", "flow_id", "slot"):
+        with pytest.raises(SchemaError, match=f"slots: column '{name}' is missing"):
+            list(slot_arrays(slots.drop(columns=name), ["in_bytes"]))
+
+
+# ---- inputs ----------------------------------------------------------------------------------------------------------
+
+
+def test_feature_sets_are_those_of_the_papers():
+    assert FEATURE_SETS["cbiq+throughput"] == ("cbiq_bytes", "throughput_bytes")  # Dragonfly, section III-A
+    assert FEATURE_SETS["cbiq"] == ("cbiq_bytes",)
+    assert FEATURE_SETS["throughput"] == ("in_packets",)  # DeePCCI: packets a slot
+    one_tap = FEATURE_SETS["bytes_in_flight+throughput"]
+    assert not {"cbiq_bytes", "out_bytes", "drops_estimate"} & set(one_tap)  # these need a second tap
+    assert {name for names in FEATURE_SETS.values() for name in names} <= set(INPUTS)
+
+
+def test_inputs_by_name_and_what_is_none():
+    run = recording(0, 80)
+    assert cut_windows([run], 8, "in_bytes").inputs == ("in_bytes",)
+    assert cut_windows([run], 8, ["out_bytes", "in_bytes"]).inputs == ("out_bytes", "in_bytes")
+    for wrong in ("cbiq+rtt", ["in_bytes", "slot"]):
+        with pytest.raises(ParameterError, match=r"inputs: .* is neither a feature set \(cbiq\+throughput, "):
+            cut_windows([run], 8, wrong)
+    run.slots = run.slots.drop(columns="cbiq_bytes")
+    with pytest.raises(SchemaError, match="slots: column 'cbiq_bytes' is missing"):
+        cut_windows([run], 8)
+
+
+def test_views_are_of_one_size_and_of_the_same_windows():
+    runs = [recording(i, 500, 90) for i in range(2)]
+    views = cut_windows(runs, [10, 100, 400], "views", per_flow=2)
+    assert views.X.shape == (2 * 2 * (3 + 1), BINS, len(VIEW_CHANNELS)) and views.inputs == VIEW_CHANNELS
+    assert views.table.groupby("window_ms").size().to_dict() == {10: 8, 100: 4, 400: 4}
+    for ms in (10, 100, 400):
+        counted = cut_windows(runs, ms, VIEW_INPUTS, per_flow=2)
+        expected = np.stack([scale_view(window) for window in counted.X])
+        np.testing.assert_array_equal(views.of(window_ms=ms).X, expected)
+    with pytest.raises(ParameterError, match='only with inputs="views"'):
+        cut_windows(runs, [10, 100])
+
+
+# ---- parts -----------------------------------------------------------------------------------------------------------
+
+
+def many() -> Windows:
+    runs = [recording(i, 90, 90, 90, 90, rtt_ms=[10.0, 30.0, 50.0][i % 3]) for i in range(12)]
+    return cut_windows(runs, MS, per_flow=2)
+
+
+def keys(windows: Windows, *columns: str) -> set[tuple[object, ...]]:
+    return set(windows.table[list(columns)].itertuples(index=False, name=None))
+
+
+def test_a_split_by_run_shares_no_run():
+    windows = many()
+    for seed in range(5):
+        train, test = windows.split(0.25, seed)
+        assert len(train) + len(test) == len(windows)
+        assert not keys(train, "run") & keys(test, "run")
+        assert (
+            len(keys(test, "run")) == 3 and len(test) == 3 * 4 * 2
+        )  # a quarter of the runs, with all their windows
+        for part in (train, test):
+            assert list(part.y) == list(part.table.cca) and list(part.groups) == list(part.table.run)
+            at = part.X[:, 0, 0] - part.table.run.str.removeprefix("run-").astype(int) * RUN
+            assert list((at // FLOW).astype(int)) == list(
+                part.table.flow_id
+            )  # windows stay beside their rows
+    assert keys(windows.split(0.25, 0)[1], "run") != keys(windows.split(0.25, 1)[1], "run")
+    assert keys(windows.split(0.25, 3)[1], "run") == keys(many().split(0.25, 3)[1], "run")
+
+
+def test_a_split_by_setting_shares_no_setting():
+    train, test = many().split(0.3, by="rtt_ms")
+    assert not keys(train, "rtt_ms") & keys(test, "rtt_ms") and len(keys(test, "rtt_ms")) == 1
+    assert not keys(train, "run") & keys(test, "run")
+
+
+def test_a_split_by_flow_shares_runs_but_no_flow():
+    """The published one: flows of a run on both sides."""
+    train, test = many().split(0.3, by=("run", "flow_id"))
+    assert not keys(train, "run", "flow_id") & keys(test, "run", "flow_id")
+    assert keys(train, "run") & keys(test, "run")
+
+
+def test_what_cannot_be_split_is_refused():
+    windows = many()
+    with pytest.raises(ParameterError, match="by: windows of 1 run cannot be split"):
+        windows.of(run="run-1").split()
+    with pytest.raises(ParameterError, match="by: windows of 0 run cannot be split"):
+        windows.take([]).split()
+    with pytest.raises(ParameterError, match="by: windows have no column 'aqm'"):
+        windows.split(by=("run", "aqm"))
+
+
+def test_taking_by_mask_and_by_number():
+    windows = many()
+    mask = (windows.y == "bbr") & (windows.table.rtt_ms == 30).to_numpy()
+    taken = windows.take(mask)
+    assert set(taken.y) == {"bbr"} and set(taken.table.rtt_ms) == {30} and len(taken) == mask.sum()
+    np.testing.assert_array_equal(taken.X, windows.take(np.flatnonzero(mask)).X)
+    np.testing.assert_array_equal(taken.X, windows.of(cca="bbr", rtt_ms=30).X)
+    again = taken.take(taken.y == "bbr")  # the table is numbered anew
+    pd.testing.assert_frame_equal(again.table, taken.table)
+
+
+def test_windows_that_do_not_fit_together_are_refused():
+    windows = many()
+    with pytest.raises(ParameterError, match="is not windows x slots x 1 inputs"):
+        Windows(windows.X, windows.y, windows.table, ("cbiq_bytes",))
+    with pytest.raises(ParameterError, match=r"X, y, table: 96, 95 and 96 windows"):
+        Windows(windows.X, windows.y[1:], windows.table, windows.inputs)
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def test_files_give_back_what_went_in(tmp_path):
+    run = recording(3, 90, 90, slot_ms=0.5)
+    run.slots.loc[run.slots.slot % 7 == 0, "cbiq_bytes"] = np.nan
+    windows = cut_windows([run], 20, per_flow=3)
+    assert np.isnan(windows.X).any()
+    windows.save(tmp_path / "deep" / "w.parquet", {"command": "made by a test"})
+    again = Windows.load(tmp_path / "deep" / "w.parquet")
+    np.testing.assert_array_equal(again.X, windows.X)
+    assert again.X.dtype == np.float32 and list(again.y) == list(windows.y)
+    assert (again.inputs, again.slot_ms, again.window_ms) == (windows.inputs, 0.5, 20)
+    pd.testing.assert_frame_equal(again.table, windows.table, check_dtype=False)
+    meta = pq.read_metadata(tmp_path / "deep" / "w.parquet").metadata
+    assert json.loads(meta[b"cctoolkit.provenance"]) == {"command": "made by a test"}
+    assert [p.name for p in (tmp_path / "deep").iterdir()] == ["w.parquet"]
+    windows.take([]).save(tmp_path / "none.parquet")
+    assert Windows.load(tmp_path / "none.parquet").X.shape == (0, 40, 2)
+
+
+def test_files_that_hold_no_windows_or_of_another_version_are_refused(tmp_path):
+    path = tmp_path / "w.parquet"
+    windows = cut_windows([recording(0, 90)], MS)
+    windows.save(path)
+    table = pq.read_table(path)
+    about = json.loads(table.schema.metadata[b"cctoolkit.windows"])
+    changed = {
+        "windows of version 99, this package reads 1: cut them again": json.dumps(about | {"version": 99}),
+        "holds no windows": "no JSON",
+    }
+    for message, text in changed.items():
+        pq.write_table(table.replace_schema_metadata({b"cctoolkit.windows": text.encode()}), path)
+        with pytest.raises(SchemaError, match=message):
+            Windows.load(path)
+    pq.write_table(pa.table({"a": [1]}), path)
+    with pytest.raises(SchemaError, match="holds no windows"):
+        Windows.load(path)
+    windows.save(path)
+    whole = path.read_bytes()
+    for content in (b"", b"PAR1", b"text", whole[: len(whole) // 2], whole[:-20]):
+        path.write_bytes(content)
+        with pytest.raises(SchemaError, match="holds no windows"):
+            Windows.load(path)
