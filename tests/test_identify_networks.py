@@ -1,0 +1,154 @@
+"""The networks: the shapes that the papers give, the number of weights in closed form, DragonflyNet by loops."""
+
+from __future__ import annotations
+
+import itertools
+
+import naive_identify
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="the networks need torch: the extra 'train'")
+
+from cctoolkit.identify.inputs import BINS, VIEW_CHANNELS  # noqa: E402
+from cctoolkit.identify.networks import DeepcciNet, DragonflyNet, ScalesNet, dragonfly_pool  # noqa: E402
+
+#: Slots, the pooling that the fifth root gives, and how many slots are left after each of the five modules.
+DRAGONFLY = [
+    (10, 1, [10, 10, 10, 10, 10]),
+    (100, 2, [50, 25, 12, 6, 3]),
+    (1000, 3, [333, 111, 37, 12, 4]),
+    (10_000, 6, [1666, 277, 46, 7, 1]),
+    (60_000, 9, [6666, 740, 82, 9, 1]),
+]
+#: Slots, and steps after each module of pooling by 4, rounded up.
+DEEPCCI = [
+    (10, [3, 1, 1, 1, 1]),
+    (100, [25, 7, 2, 1, 1]),
+    (1000, [250, 63, 16, 4, 1]),
+    (10_000, [2500, 625, 157, 40, 10]),
+    (60_000, [15_000, 3750, 938, 235, 59]),
+]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def shapes_of(network, modules, X):
+    """Scores, and the shape after each of these modules."""
+    shapes = []
+    for module in modules:
+        module.register_forward_hook(lambda *call: shapes.append(tuple(call[2].shape)))
+    with torch.inference_mode():
+        return network.eval()(X), shapes
+
+
+def weights(network):
+    return sum(p.numel() for p in network.parameters())
+
+
+def test_pooling_is_the_fifth_root_of_the_slots():
+    printed = {10: 1, 50: 2, 100: 2, 200: 2, 300: 3, 1000: 3, 10_000: 6, 60_000: 9}
+    assert {slots: dragonfly_pool(slots) for slots in printed} == printed
+    for p in range(2, 12):  # where floating point roots go wrong
+        assert (dragonfly_pool(p**5 - 1), dragonfly_pool(p**5)) == (p - 1, p)
+
+
+@pytest.mark.parametrize(("slots", "pool", "left"), DRAGONFLY)
+@pytest.mark.parametrize("inputs", [1, 2])
+def test_dragonfly_has_the_layers_of_the_paper(slots, pool, left, inputs):
+    network = DragonflyNet(slots, inputs, classes=3)
+    scores, shapes = shapes_of(network, network.modules_, torch.rand(2, inputs, slots))
+    assert shapes == [(2, 50, n, 1) for n in left]
+    assert scores.shape == (2, 3) and torch.isfinite(scores).all()
+    for i, (convolution, norm, relu, pooling) in enumerate(network.modules_):
+        assert convolution.kernel_size == (3, inputs if i == 0 else 1) and convolution.padding == (1, 0)
+        assert (convolution.in_channels, convolution.out_channels) == (1 if i == 0 else 50, 50)
+        assert norm.num_features == 50 and isinstance(relu, torch.nn.ReLU)
+        assert pooling.kernel_size == pooling.stride == (pool, 1)
+    assert (network.scores.in_channels, network.scores.out_channels) == (50, 3)
+    assert network.scores.kernel_size == (3, 1)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 17])
+def test_dragonfly_has_so_many_weights_whatever_the_length(classes):
+    first, others, last = 50 * 3 * 2 + 50, 50 * 50 * 3 + 50, 50 * classes * 3 + classes
+    norms = 5 * 2 * 50
+    for slots in (10, 1000):
+        assert weights(DragonflyNet(slots, 2, classes)) == first + 4 * others + norms + last
+    assert first + 4 * others + norms == 31_050
+
+
+@pytest.mark.parametrize(("slots", "pool"), [(10, 1), (40, 2)])
+def test_dragonfly_is_its_naive_twin(slots, pool):
+    torch.manual_seed(1)
+    network = DragonflyNet(slots, 2, 4)
+    for norm in (module[1] for module in network.modules_):
+        norm.running_mean.uniform_(-1, 1)
+        norm.running_var.uniform_(0.5, 2)
+        torch.nn.init.uniform_(norm.weight, 0.5, 2)
+        torch.nn.init.uniform_(norm.bias, -1, 1)
+    X = torch.rand(3, 2, slots)
+    named = {name: tensor.numpy().astype(float) for name, tensor in network.state_dict().items()}
+    expected = [naive_identify.dragonfly(named, window, pool) for window in X.numpy().astype(float)]
+    with torch.inference_mode():
+        np.testing.assert_allclose(network.eval()(X).numpy(), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("slots", "left"), DEEPCCI)
+def test_deepcci_has_the_layers_of_the_paper(slots, left):
+    network = DeepcciNet(slots, classes=3)
+    scores, shapes = shapes_of(network, network.modules_, torch.rand(2, 1, slots))
+    assert shapes == [(2, 64, n) for n in left]
+    assert scores.shape == (2, 3 + 1)  # and pacing
+    assert (network.memory.num_layers, network.memory.hidden_size) == (3, 100)
+    for module in network.modules_:
+        assert module.first.kernel_size == module.second.kernel_size == (3,)
+        assert module.first.out_channels == module.second.out_channels == 64 and module.pool.kernel_size == 4
+
+
+@pytest.mark.parametrize("classes", [2, 17])
+def test_deepcci_has_so_many_weights(classes):
+    def residual(channels, filters=64):
+        convolutions = 3 * channels * filters + 3 * filters * filters + channels * filters
+        return convolutions + 3 * filters + 2 * 2 * filters  # biases, two norms
+
+    def lstm(inputs, hidden=100):
+        return 4 * hidden * (inputs + hidden) + 2 * 4 * hidden  # torch has two biases
+
+    convolutions = residual(1) + 4 * residual(64)
+    memory = lstm(64) + 2 * lstm(100)
+    heads = 100 * classes + classes + 100 + 1
+    assert weights(DeepcciNet(100, 1, classes)) == convolutions + memory + heads
+
+
+def test_scales_net_gives_scores_and_what_is_before_them():
+    network = ScalesNet(BINS, len(VIEW_CHANNELS), classes=5)
+    X = torch.rand(3, len(VIEW_CHANNELS), BINS)
+    out, shapes = shapes_of(network, network.features, X)
+    assert out.shape == (3, 5 + 64)
+    assert [s for s in shapes if s[1] != len(VIEW_CHANNELS)][::3] == [
+        (3, 48, 64),
+        (3, 64, 32),
+        (3, 96, 16),
+        (3, 96, 16),
+    ]
+    with torch.inference_mode():
+        torch.testing.assert_close(network.scores(out[:, 5:]), out[:, :5])
+        torch.testing.assert_close(network(X)[1], network(X[1:2])[0], rtol=1e-4, atol=1e-5)
+    widths = [20, 48, 64, 96, 96]
+    convolutions = sum(5 * a * b + b + 2 * b for a, b in itertools.pairwise(widths))
+    assert weights(network) == 2 * 20 + convolutions + (2 * 96 * 64 + 64) + (64 * 5 + 5)
+
+
+@pytest.mark.parametrize("kind", [DragonflyNet, DeepcciNet])
+def test_a_window_does_not_know_the_others(kind):
+    network = kind(100, 2, 3)
+    X = torch.rand(5, 2, 100)
+    with torch.inference_mode():
+        torch.testing.assert_close(network.eval()(X)[3], network(X[3:4])[0], rtol=1e-4, atol=1e-5)
