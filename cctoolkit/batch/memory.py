@@ -8,12 +8,13 @@ from ..errors import CCToolkitError
 
 __all__ = ["Memory"]
 
-#: Measured, rounded up (docs/scale.md): the process with its kernels and a part of packets; a flow of the capture, which
-#: has to be numbered whoever computes it; a flow of the piece in work; a row of the table of slots.
-BASE_BYTES = 400_000_000
+#: Measured, rounded up (docs/scale.md): the process with its kernels, a part of packets and what a part of a table
+#: takes to write; a flow of the capture, which is numbered whoever computes it; a flow of the piece in work; a row of
+#: slots.
+BASE_BYTES = 550_000_000
 NUMBER_BYTES = 300
 FLOW_BYTES = 400
-SLOT_ROW_BYTES = 400
+SLOT_ROW_BYTES = 200
 PART_PACKETS = 500_000
 
 
