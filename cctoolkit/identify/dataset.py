@@ -148,7 +148,10 @@ class SlotDataset:
             raise SchemaError(
                 f"{self.path}: dataset of version {version}, this package reads {_VERSION}: build it again"
             )
-        self.flows = pd.read_parquet(self.path / _FLOWS)
+        try:
+            self.flows = pd.read_parquet(self.path / _FLOWS)
+        except (OSError, ValueError):
+            raise SchemaError(f"{self.path}: holds no dataset of slots (no readable {_FLOWS})") from None
         self.slot_ms: float = self.about["slot_ms"]
 
     @property
@@ -176,11 +179,15 @@ class SlotDataset:
         """Part of it: flows for which an expression holds (as pandas' ``query``), or of these runs."""
         part = object.__new__(SlotDataset)
         part.path, part.about, part.slot_ms = self.path, self.about, self.slot_ms
-        part.flows = (
-            self.flows.query(which)
-            if isinstance(which, str)
-            else self.flows[self.flows["run"].isin(list(which))]
-        )
+        if isinstance(which, str):
+            try:
+                part.flows = self.flows.query(which)
+            except Exception as err:  # whatever pandas makes of it
+                raise ParameterError(
+                    f"which: {which!r}: {err}; columns are {', '.join(self.flows)}"
+                ) from None
+        else:
+            part.flows = self.flows[self.flows["run"].isin(list(which))]
         return part
 
     def __repr__(self) -> str:
@@ -207,7 +214,7 @@ def build_dataset(
     scenarios : iterable of (dict, Scenario)
         What :mod:`cctoolkit.identify.settings` and :func:`cctoolkit.sweep` give. The dict becomes columns of the flows.
     directory : path
-        Runs that are there already are not run again, so a dataset may grow and an interrupted build goes on.
+        Runs that are there already (by name) are not run again, so a dataset may grow and an interrupted build goes on.
     on : str
         ``"simulator"``, or a testbed's backend: ``"uml"`` (real Linux in virtual time), ``"netns"``, ``"mininet"``.
     special, background : int
@@ -236,6 +243,10 @@ def build_dataset(
     names = [_run_name(number, scenario) for number, _, scenario in jobs]
     if len(set(names)) < len(names):
         raise ParameterError("scenarios: two have one name")
+    if (folder / _INDEX).is_file() and (there := SlotDataset(folder).slot_ms) != slot_ms:
+        raise ParameterError(
+            f"slot_ms: {folder} has slots of {there:g} ms; build those of {slot_ms:g} ms elsewhere"
+        )
     (folder / "slots").mkdir(parents=True, exist_ok=True)
     missing = [
         job
