@@ -126,10 +126,9 @@ def read_tshark_fields(
     (``-E occurrence=a``) the first counts: the outermost header.
 
     Used where they are there: ``frame.len``, ``ip.proto``, ``ip.ttl``, ``ip.dsfield`` (or its parts), ``ipv6.src``,
-    ``ipv6.dst``,
-    ``ipv6.nxt``, ``ipv6.hopopts.nxt``, ``ipv6.hlim``, ``ipv6.tclass``, ``tcp.flags`` (or its single bits),
-    ``tcp.window_size_value``, ``tcp.options.timestamp.tsval`` and ``.tsecr``, ``udp.srcport``, ``udp.dstport``,
-    ``udp.length``. SACK blocks, MSS and window scale are not read.
+    ``ipv6.dst``, ``ipv6.nxt``, ``ipv6.hopopts.nxt``, ``ipv6.hlim``, ``ipv6.tclass``, ``tcp.flags`` (or its single
+    bits), ``tcp.window_size_value``, ``tcp.options.timestamp.tsval`` and ``.tsecr``, ``udp.srcport``,
+    ``udp.dstport``, ``udp.length``. SACK blocks, MSS and window scale are not read.
 
     Examples
     --------
