@@ -344,7 +344,7 @@ ONE_OF = [
 ]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.data())
 def test_any_layout_gives_the_same_slots(tmp_path_factory, data):
     fields = [name for choices in ONE_OF for name in data.draw(st.sampled_from(choices))]
