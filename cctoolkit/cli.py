@@ -429,6 +429,9 @@ def report(
     ),
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
     top: Annotated[int, typer.Option(help="How many of the largest flows to draw.", min=1)] = 12,
+    model: Annotated[
+        str, typer.Option(help="Names the flows' congestion controls, if it is there; `none`: no names.")
+    ] = "cca",
 ) -> None:
     """One self-contained HTML page about a capture; it works offline.
 
@@ -437,8 +440,9 @@ def report(
     from .report import report as write_report
 
     path = write_report(
-        capture, output, egress=egress, title=title, top=top, selection=selection, tunnel=tunnel
-    )
+        capture, output, egress=egress, title=title, top=top, model=None if model == "none" else model,
+        selection=selection, tunnel=tunnel,
+    )  # fmt: skip
     print(f"wrote {path}")
 
 

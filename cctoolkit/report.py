@@ -20,7 +20,7 @@ from .findings import flow_name, format_bytes, format_percent, format_rate, form
 from .plot.source import Names
 from .plot.style import COLOURS, GREY, POINTS, figure, line_of
 from .plot.thinning import thin, thin_rows
-from .summary import Summary, each, summarise
+from .summary import PACKETS_AGAIN, Summary, each, summarise
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -40,7 +40,6 @@ DWARFED = 0.2
 MIXED_RTTS = 10
 #: A distribution over fewer flows says less than their table.
 ENOUGH_FLOWS = 10
-LONG_FLOWS_LISTED = 50
 SERVICES_LISTED = 12
 
 
@@ -51,6 +50,7 @@ def report(
     egress: str | os.PathLike[str] | Capture | None = None,
     title: str | None = None,
     top: int = 12,
+    model: str | os.PathLike[str] | None = "cca",
     **options: Any,
 ) -> Path:
     """Write one HTML page about a capture that needs nothing else: no network, no other file.
@@ -67,6 +67,9 @@ def report(
         Heading of the page; without it the name of the capture file.
     top : int
         How many of the largest flows to show.
+    model : str or path, optional
+        Names the flows' congestion controls, see :func:`cctoolkit.summarise`; None: they are not named. So they are
+        where the bundled ``cca`` is not there, or `source` is a Summary made without a model.
     **options
         As for :func:`cctoolkit.summarise`.
 
@@ -82,11 +85,21 @@ def report(
     ParameterError
         An argument has no meaning.
     """
-    summary = source if isinstance(source, Summary) else summarise(source, egress=egress, top=top, **options)
+    if isinstance(source, Summary):
+        summary = source
+    else:
+        summary = summarise(source, egress=egress, top=top, model=_there(model), **options)
     page = _page(summary, title)
     with replacing(path) as tmp:
         tmp.write_text(page, encoding="utf-8")
     return Path(path)
+
+
+def _there(model: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
+    """A model that was named; the default one only where it is bundled."""
+    from .identify.bundle import bundled_models
+
+    return None if model == "cca" and model not in bundled_models() else model
 
 
 def printable(text: object) -> str:
@@ -123,11 +136,12 @@ def _page(summary: Summary, title: str | None) -> str:
         services=_service_rows(summary),
         ecn=_ecn_rows(summary),
         top=_flow_rows(summary, summary.top),
-        long_flows=_flow_rows(summary, _long_flows(summary)),
+        long_flows=_flow_rows(summary, summary.long_flows),
         long_flow_count=summary.totals["long_flows"],
         losses=_loss_rows(summary),
         two_taps=_tap_rows(summary),
-        flow_columns=FLOW_COLUMNS,
+        flow_columns=_flow_columns(summary),
+        ccas=_ccas_in_words(summary),
         loss_columns=LOSS_COLUMNS,
         tap_columns=TAP_COLUMNS,
         long_flow=format_bytes(summary.long_flow_bytes),
@@ -692,12 +706,6 @@ def _loss_rows(s: Summary) -> list[list[Cell | str]]:
     ]
 
 
-def _long_flows(s: Summary) -> pd.DataFrame:
-    long = s.flows[s.flows["is_long"]]
-    order = np.argsort(-(long["bytes_fwd"] + long["bytes_rev"]).to_numpy(), kind="stable")
-    return long.iloc[order[:LONG_FLOWS_LISTED]]
-
-
 FLOW_COLUMNS = (
     ("flow", "number, initiator → responder"),
     ("protocol", ""),
@@ -716,8 +724,63 @@ FLOW_COLUMNS = (
 )
 
 
+CCA_COLUMN = ("CCA", "congestion control by a model, and how probable")
+
+
+def _flow_columns(s: Summary) -> list[tuple[str, str]]:
+    columns = list(FLOW_COLUMNS)
+    if s.ccas is not None and len(s.ccas):
+        columns.insert(2, CCA_COLUMN)
+    return columns
+
+
+def _cca_cells(s: Summary) -> dict[int, Cell]:
+    """By flow, what the model says; with what it saw where that is not what it saw of most flows."""
+    if s.ccas is None:
+        return {}
+    told = s.ccas[s.ccas["cca"].notna()]
+    usual = _usual_feature_set(s.ccas)
+    return {
+        row.flow_id: (
+            (row.cca if row.cca == "unknown" else f"{printable(row.cca)} {100 * row.probability:.0f} %")
+            + (f" ({row.feature_set})" if row.feature_set != usual else ""),
+            row.probability,
+        )
+        for row in each(told)
+    }
+
+
+def _usual_feature_set(ccas: pd.DataFrame) -> str:
+    sets = ccas["feature_set"][ccas["cca"].notna()].value_counts()
+    return str(sets.index[0]) if len(sets) else ""
+
+
+_SEEN = {"cbiq": "bytes in the queue", "bytes_in_flight": "bytes in flight", "throughput": "throughput"}
+
+
+def _ccas_in_words(s: Summary) -> str:
+    """Which model spoke, and what it was told."""
+    if s.ccas is None or not len(s.ccas):
+        return ""
+    model = printable(s.ccas["model"].iloc[0])
+    parts = [_SEEN.get(name, name) for name in _usual_feature_set(s.ccas).split("+") if name]
+    seen = " and ".join(part for part in (", ".join(parts[:-1]), *parts[-1:]) if part)
+    told = f" from {seen} ({'two taps' if s.two_taps is not None else 'one tap'})" if seen else ""
+    return (
+        f"CCA: the congestion control that the model {model} takes for the most probable{told}, by the first minute "
+        "of each flow; unknown where nothing is probable enough. Only TCP flows with a megabyte of data are asked about"
+        + (
+            f", and of a file only the first {PACKETS_AGAIN:,} packets."
+            if s.meta.packets > PACKETS_AGAIN
+            else "."
+        )
+    )
+
+
 def _flow_rows(s: Summary, flows: pd.DataFrame) -> list[list[Cell | str]]:
     rows: list[list[Cell | str]] = []
+    ccas = _cca_cells(s)
+    with_ccas = CCA_COLUMN in _flow_columns(s)
     for flow in each(flows):
         more_rev = flow.payload_rev > flow.payload_fwd
         way = "rev" if more_rev else "fwd"
@@ -735,6 +798,7 @@ def _flow_rows(s: Summary, flows: pd.DataFrame) -> list[list[Cell | str]]:
             [
                 (f"{flow.flow_id}: {flow_name(flow._asdict())}", float(flow.flow_id)),
                 protocol_name(flow.protocol),
+                *([ccas.get(flow.flow_id, ("–", -1.0))] if with_ccas else []),
                 _time_cell(flow.first_ts_ns - s.totals["first_ts_ns"]),
                 _time_cell(lasted_ns),
                 _bytes_cell(flow.bytes_fwd),
@@ -808,6 +872,7 @@ def terminal_summary(summary: Summary) -> RenderableType:
         shown = (
             "flow",
             "protocol",
+            *(["CCA"] if CCA_COLUMN in _flow_columns(summary) else []),
             "duration",
             "bytes →",
             "bytes ←",
@@ -816,7 +881,8 @@ def terminal_summary(summary: Summary) -> RenderableType:
             "RTT median",
             "retransmitted",
         )
-        columns = [[name for name, _ in FLOW_COLUMNS].index(name) for name in shown]
+        there = [name for name, _ in _flow_columns(summary)]
+        columns = [there.index(name) for name in shown]
         for name in shown:
             table.add_column(
                 name, justify="left" if name in ("flow", "protocol") else "right", no_wrap=name != "flow"

@@ -91,6 +91,10 @@ QUEUE_INTERVALS = 10  # with fewer intervals nothing is said
 
 #: Jumbo Ethernet with VLAN tags; anything larger was put together by a host.
 LARGEST_FRAME_BYTES = 9_100
+#: Of a file, so many packets are read again for the congestion controls of its flows: some seconds.
+PACKETS_AGAIN = 20_000_000
+#: Of the long flows, so many are worth a line.
+LONG_FLOWS_LISTED = 50
 #: A gap this long that is most of the capture is worth a word.
 LONG_GAP_NS = 10_000_000_000
 ECN_NAMES = ("not ECT", "ECT(1)", "ECT(0)", "CE")
@@ -189,6 +193,10 @@ class Summary:
         intervals of 100 ms (or of one bin if that is longer) that have five RTT samples or more: in how many of
         them even the least RTT was more than 5 ms above the flow's least RTT.
     two_taps : TwoTaps or None
+    ccas : DataFrame or None
+        :data:`cctoolkit.schema.CCAS`: what a model says of the congestion controls of the TCP flows in `top` and
+        `long_flows`, as far as they have a megabyte of data, by their first minute; null for what begins late in a
+        capture of more than 20 million packets.
     notes : list of str
         What could not be computed, or only in part, and why.
     """
@@ -212,12 +220,18 @@ class Summary:
     standing_queue: pd.DataFrame
     long_flow_bytes: int
     two_taps: TwoTaps | None = None
+    ccas: pd.DataFrame | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
     def duration_s(self) -> float:
         """From the first to the last packet."""
         return (self.totals["last_ts_ns"] - self.totals["first_ts_ns"]) / 1e9
+
+    @property
+    def long_flows(self) -> pd.DataFrame:
+        """Rows of `flows`: the largest of the long ones, at most 50."""
+        return _long_flows(self.flows)
 
     def rtt_quantile_ns(self, q: float) -> float:
         """Quantile `q` of all RTT samples, from the histogram: within 2 %. NaN without samples."""
@@ -308,6 +322,7 @@ def summarise(
     slot_ms: float = 10.0,
     long_flow_bytes: int = 10_000_000,
     packets: int = 1_000_000,
+    model: str | os.PathLike[str] | None = None,
     **reading: Any,
 ) -> Summary:
     """Everything the report shows, in one pass.
@@ -329,6 +344,9 @@ def summarise(
         More than this in one direction makes a flow long.
     packets : int
         Packets a part; the result does not depend on it.
+    model : str or path, optional
+        Name the congestion controls of the largest flows by this model (:func:`cctoolkit.identify.load`). For that the
+        first 20 million packets of a file are read again; a pipe cannot be.
     **reading
         As for :func:`cctoolkit.read_capture` (``tunnel=``, ``flow_timeout_s=``).
 
@@ -341,10 +359,14 @@ def summarise(
     CaptureFormatError
         The file is no capture.
     ParameterError
-        `top` is less than 1.
+        `top` is less than 1, or there is no such model.
     """
     if top < 1:
         raise ParameterError(f"top must be at least 1, not {top}")
+    if model is not None:
+        from .identify.bundle import load
+
+        load(model)  # before the long work
     options = reading
     if egress is not None and not isinstance(source, Capture):
         source, reading = read_capture(source, **reading), {}
@@ -396,8 +418,36 @@ def summarise(
         assert isinstance(source, Capture)
         behind = egress if isinstance(egress, Capture) else read_capture(egress, **options)
         summary.two_taps = _two_taps(source, behind, selection, largest, slot_ms)
+        egress = behind
     summary.notes = _notes(summary, timeline)
+    if model is not None:
+        _add_ccas(summary, source, egress, selection, model, options)
     return summary
+
+
+def _add_ccas(
+    summary: Summary,
+    source: str | os.PathLike[str] | Capture,
+    egress: str | os.PathLike[str] | Capture | None,
+    selection: Selection | None,
+    model: str | os.PathLike[str],
+    reading: dict[str, Any],
+) -> None:
+    """What the model says of the flows worth a line; a note where it cannot be asked."""
+    from .identify.classify import classify_flows, reads_twice
+
+    if not reads_twice(source):
+        summary.notes.append(
+            "A pipe cannot be read twice: congestion controls are not named (cct classify can)."
+        )
+        return
+    shown = pd.concat([summary.top[summary.flows.columns], summary.long_flows]).drop_duplicates("flow_id")
+    try:
+        summary.ccas = classify_flows(
+            source, egress, model=model, flows=shown, selection=selection, packets=PACKETS_AGAIN, **reading
+        )
+    except ParameterError as err:
+        summary.notes.append(f"Congestion controls are not named: {err}.")
 
 
 def _add_rtt(flows: pd.DataFrame, timeline: Timeline) -> None:
@@ -434,6 +484,12 @@ def _largest(flows: pd.DataFrame, timeline: Timeline, top: int) -> pd.DataFrame:
     largest["binned"] = np.array(binned) / size[rows]
     largest["data_direction"] = _data_direction(largest)
     return largest
+
+
+def _long_flows(flows: pd.DataFrame) -> pd.DataFrame:
+    long = flows[flows["is_long"]]
+    order = np.argsort(-(long["bytes_fwd"] + long["bytes_rev"]).to_numpy(), kind="stable")
+    return long.iloc[order[:LONG_FLOWS_LISTED]]
 
 
 def _data_direction(flows: pd.DataFrame) -> np.ndarray:

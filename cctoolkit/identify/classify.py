@@ -62,6 +62,7 @@ def classify_flows(
     seconds: float = SECONDS,
     window_ms: float | None = None,
     selection: Selection | None = None,
+    packets: int | None = None,
     **reading: Any,
 ) -> pd.DataFrame:
     """Name the congestion controls of a capture's flows.
@@ -86,6 +87,8 @@ def classify_flows(
         Length of the windows; without it the longest that the model was trained on and the flow fills.
     selection : Selection, optional
         Of the packets of `source`.
+    packets : int, optional
+        Stop after so many of a file, for who is in a hurry: flows that begin later are named by nothing.
     **reading
         As for :func:`cctoolkit.read_capture`.
 
@@ -129,9 +132,10 @@ def classify_flows(
         for stretch in _stretches(flows, limit_ns)
         for job in _jobs(stretch, limit_ns, speaker.slot_ms, min_bytes)
     ]
+    came = _parts(source, selection, reading, packets)
+    left = None if egress is None else _parts(egress, None, reading, packets)
     said = [
-        speaker.predict_slots(_beginning(slots, limit_ns), window_ms)
-        for slots in _slots_of(jobs, source, egress, selection, reading)
+        speaker.predict_slots(_beginning(slots, limit_ns), window_ms) for slots in _slots_of(jobs, came, left)
     ]
     if not said:
         return empty("ccas")
@@ -144,16 +148,23 @@ def classify_flows(
 
 
 def _parts(
-    source: str | os.PathLike[str] | Capture, selection: Selection | None, reading: dict[str, Any]
+    source: str | os.PathLike[str] | Capture,
+    selection: Selection | None,
+    reading: dict[str, Any],
+    packets: int | None = None,
 ) -> Iterator[Capture]:
-    """Part by part, what is selected of it."""
+    """Part by part, what is selected of it; of a file, no more parts once there were so many packets."""
     if isinstance(source, Capture):
         yield source.rows(selection.mask(source, source.meta.first_ts_ns)) if selection else source
         return
     origin_ns: int | None = None
+    read = 0
     for part in iter_capture(source, _PACKETS, **reading):
         origin_ns = part.meta.first_ts_ns if origin_ns is None else origin_ns
         yield part.rows(selection.mask(part, origin_ns)) if selection else part
+        read += len(part)
+        if packets is not None and read >= packets:
+            return
 
 
 def _tcp_flows(parts: Iterator[Capture]) -> pd.DataFrame:
@@ -218,18 +229,13 @@ def _jobs(flows: pd.DataFrame, limit_ns: int, slot_ms: float, min_bytes: int) ->
 
 
 def _slots_of(
-    jobs: list[_Job],
-    source: str | os.PathLike[str] | Capture,
-    egress: str | os.PathLike[str] | Capture | None,
-    selection: Selection | None,
-    reading: dict[str, Any],
+    jobs: list[_Job], ingress: Iterator[Capture], egress: Iterator[Capture] | None
 ) -> Iterator[pd.DataFrame]:
     """The slots table of each job, as soon as time has passed it."""
     waiting = list(jobs)
     if not waiting:
         return
-    came = _parts(source, selection, reading)
-    steps = _alone(came) if egress is None else _in_step(came, _parts(egress, None, reading))
+    steps = _alone(ingress) if egress is None else _in_step(ingress, egress)
     for part, behind, until_ns in steps:
         for job in waiting:
             job.take(part, behind)

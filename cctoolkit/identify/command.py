@@ -351,7 +351,7 @@ def classify(
             out.write(table)
         elif len(table):
             shown = table.drop(columns=["feature_set", "model"]).assign(
-                probability=[f"{p:.0%}" if p == p else "" for p in table["probability"]]
+                probability=[f"{100 * p:.0f} %" if p == p else "" for p in table["probability"]]
             )
             show(listing(shown.rename(columns={"flow_id": "flow"})))
             print(_spoke(table))
