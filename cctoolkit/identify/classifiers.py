@@ -55,6 +55,16 @@ def _checked(X: _Windows, y: Any, inputs: int | None) -> tuple[np.ndarray, np.nd
     return X, y
 
 
+def _numbered(labels: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """The classes, and the number of each label's."""
+    if labels is None:
+        raise ParameterError("y: no labels")
+    classes, numbers = np.unique(labels, return_inverse=True)
+    if len(classes) < 2:
+        raise ParameterError(f"y: all windows are {classes[0]}; there is nothing to tell apart")
+    return classes, numbers
+
+
 class _NetworkClassifier(ClassifierMixin, BaseEstimator):
     """A torch network behind scikit-learn's interface. Subclasses name network, preparation and feature sets."""
 
@@ -96,16 +106,15 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator):
 
         from .training import train_network
 
+        for name in ("inputs_", "slot_ms_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
         if isinstance(X, Windows):
             groups = X.groups if groups is None else groups
+            self._check_names(X)
             self.inputs_, self.slot_ms_ = X.inputs, X.slot_ms
         counted, labels = _checked(X, y, self._inputs())
-        if labels is None:
-            raise ParameterError("y: no labels")
         self._check_window(counted)
-        self.classes_, numbers = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ParameterError(f"y: all windows are {self.classes_[0]}; there is nothing to tell apart")
+        self.classes_, numbers = _numbered(labels)
         ready = self._prepared(counted)
         self.shape_in_ = counted.shape[1:]
         torch.manual_seed(self.seed)
@@ -175,6 +184,8 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator):
         import torch
 
         check_is_fitted(self, "network_")
+        if isinstance(X, Windows):
+            self._check_names(X)
         counted, _ = _checked(X, None, self._inputs())
         self._check_shape(counted)
         ready = torch.from_numpy(self._prepared(counted))
@@ -187,6 +198,18 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator):
                 f"X: windows of {X.shape[1]} slots x {X.shape[2]} inputs; "
                 f"this classifier was fitted on {self.shape_in_[0]} x {self.shape_in_[1]}"
             )
+        self._check_window(X)
+
+    def _check_names(self, X: Windows) -> None:
+        """Windows say what they are of; arrays are taken at their word."""
+        if X.inputs != getattr(self, "inputs_", X.inputs):
+            raise ParameterError(
+                f"X: windows of {', '.join(X.inputs)}; this classifier was fitted on {', '.join(self.inputs_)}"
+            )
+        if X.slot_ms != getattr(self, "slot_ms_", X.slot_ms):
+            raise ParameterError(
+                f"X: slots of {X.slot_ms:g} ms; this classifier was fitted on slots of {self.slot_ms_:g} ms"
+            )
 
     def predict_proba(self, X: _Windows) -> np.ndarray:
         """Probabilities, windows x ``classes_``."""
@@ -194,21 +217,23 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: _Windows) -> np.ndarray:
         """The most probable class of each window."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        best = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[best]
 
     def score(self, X: _Windows, y: npt.ArrayLike | None = None, sample_weight: Any = None) -> float:
         """Accuracy, as of every scikit-learn classifier; :mod:`cctoolkit.identify.evaluation` has the rest."""
-        counted, labels = _checked(X, y, self._inputs())
+        _, labels = _checked(X, y, self._inputs())
         if labels is None:
             raise ParameterError("y: no labels")
         from sklearn.metrics import accuracy_score
 
-        return float(accuracy_score(labels, self.predict(counted), sample_weight=sample_weight))
+        return float(accuracy_score(labels, self.predict(X), sample_weight=sample_weight))
 
     def save(self, directory: str | os.PathLike[str], **facts: Any) -> Path:
         """Write the model as a folder: ONNX, what goes with it as JSON, and a card. See :func:`~.bundle.save_model`."""
         from .bundle import save_model
 
+        check_is_fitted(self, "network_")
         return save_model(self, directory, **facts)
 
     def export_onnx(self, path: str | os.PathLike[str]) -> Path:
@@ -370,6 +395,8 @@ class CCAClassifier(_NetworkClassifier):
             parts = list(X)
             if not parts or not all(isinstance(part, Windows) for part in parts):
                 raise ParameterError("X: a list has to be of Windows")
+            for part in parts:
+                self._check_names(part)
             y = np.concatenate([part.y for part in parts])
             groups = np.concatenate([part.groups for part in parts])
             X = np.concatenate([scale_views(part.X).transpose(0, 2, 1) for part in parts])
@@ -386,6 +413,12 @@ class CCAClassifier(_NetworkClassifier):
 
     def _check_shape(self, X: np.ndarray) -> None:
         self._check_window(X)
+
+    def _check_names(self, X: Windows) -> None:
+        if X.inputs not in (VIEW_INPUTS, VIEW_CHANNELS):
+            raise ParameterError(
+                f"X: windows of {', '.join(X.inputs)}, not of {', '.join(VIEW_INPUTS)}, or views"
+            )
 
     def _recipe(self) -> Any:
         from dataclasses import replace
@@ -407,7 +440,10 @@ class CCAClassifier(_NetworkClassifier):
 
         def loss(out: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
             scores = out[:, : len(self.classes_)]
-            return cross_entropy(scores, wanted, weight=weights.to(out.device), label_smoothing=0.05)
+            # torch's own weights would pull the smoothed part of every window towards the rare classes
+            values = cross_entropy(scores, wanted, label_smoothing=0.05, reduction="none")
+            weight = weights.to(out.device)[wanted]
+            return (values * weight).sum() / weight.sum()
 
         return loss
 
@@ -506,8 +542,9 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):
         from sklearn.ensemble import HistGradientBoostingClassifier
 
         counted, labels = _checked(X, y, None)
-        if labels is None:
-            raise ParameterError("y: no labels")
+        _numbered(labels)
+        if np.isnan(counted[:, :, 0]).any():
+            raise ParameterError("X: in_bytes was not observed (NaN): sampled slots cannot be used here")
         self.trees_ = HistGradientBoostingClassifier(
             max_iter=self.iterations, learning_rate=self.learning_rate, random_state=self.seed
         ).fit(summaries(counted), labels)
@@ -521,7 +558,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: _Windows) -> np.ndarray:
         """The most probable class of each window."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        best = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[best]
 
     def score(self, X: _Windows, y: npt.ArrayLike | None = None, sample_weight: Any = None) -> float:
         """Accuracy."""
