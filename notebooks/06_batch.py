@@ -189,7 +189,7 @@ def fairness(least_mb: float):
 # nothing else (`classifier=` of `run_batch` adds its answers as the table `cca`).
 
 # %%
-one = long.sort_values("bytes_fwd", ascending=False).iloc[0]
+one = long[long.bytes_rev > 0].sort_values("bytes_fwd", ascending=False).iloc[0]  # seen both ways
 slots = duckdb.sql(f"""
     select slot / 10 as second, in_bytes, bytes_in_flight from {table("slots")}
     where capture = '{one.capture}' and flow_id = {one.flow_id} order by slot

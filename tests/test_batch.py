@@ -483,6 +483,18 @@ def test_what_is_there_is_not_computed_again(tmp_path: Path, monkeypatch: pytest
     assert compute_piece(source, dataset, Tight(1), 2).computed == []
 
 
+def test_a_piece_ends_where_something_is_there(tmp_path: Path) -> None:
+    """A batch that goes on with more memory than it began with."""
+    dataset = Dataset.open(tmp_path / "out", replace(SETTINGS, block_flows=8))
+    source = Source(str(MIXED))
+    compute_piece(source, dataset, Tight(1))
+    compute_piece(source, dataset, Tight(1), 3)
+    assert compute_piece(source, dataset, AMPLE, 1).computed == [1, 2]
+    last = compute_piece(source, dataset, AMPLE, 4)
+    assert last.computed == [4, 5, 6]
+    assert last.missing == []
+
+
 def test_a_file_is_known_again_by_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.pcap.gz"
     shutil.copy(MIXED, path)

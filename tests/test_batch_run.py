@@ -14,17 +14,21 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from test_batch import MIXED, ROOT, SETTINGS, ByRate, compute, contents
+from test_batch import MIXED, ROOT, SETTINGS, ByRate, Tight, compute, contents
 
 import cctoolkit as cct
 from cctoolkit import cli
+from cctoolkit.batch.dataset import Dataset
+from cctoolkit.batch.piece import compute_piece
 from cctoolkit.batch.run import BatchResult, run_batch
 from cctoolkit.batch.settings import BatchSettings
+from cctoolkit.batch.sources import Source
 from cctoolkit.errors import ParameterError
 
 distributed = pytest.importorskip("distributed", reason="the extra `batch` is not installed")
@@ -79,6 +83,22 @@ def test_a_batch_in_this_process(tmp_path: Path) -> None:
     assert len(changed.computed) == 1
     assert len(pd.read_parquet(out / "captures")) == 3
     assert len(list((out / "manifests").glob("*.json"))) == 3
+
+
+def test_it_goes_on_within_a_capture(tmp_path: Path) -> None:
+    """Some blocks are there, from a driver that was killed: the others are computed, those are not."""
+    settings = replace(SETTINGS, block_flows=8)
+    whole = compute(MIXED, tmp_path / "whole", settings=settings)
+    dataset = Dataset.open(tmp_path / "out", settings)
+    for block in (0, 3):
+        compute_piece(Source(str(MIXED)), dataset, Tight(1), block)
+    before = journal(dataset.root)
+    done = run_batch([MIXED], dataset.root, settings, progress=False)
+    assert len(done.computed) == 1
+    assert contents(dataset.root) == contents(whole.root)
+    assert before.items() < journal(dataset.root).items()
+    blocks = [json.loads(text)["blocks"] for _, text in journal(dataset.root).values()]
+    assert sorted(blocks) == [[0], [1, 2], [3], [4, 5, 6]]
 
 
 def test_arguments_that_cannot_be(tmp_path: Path) -> None:
@@ -289,7 +309,7 @@ def test_a_worker_that_always_dies_is_a_line(tmp_path: Path, monkeypatch: pytest
     """Dask gives a task up after it has cost four workers."""
     with cluster(1) as (address, _):
         monkeypatch.setattr("cctoolkit.batch.run._piece", die)
-        done = run_batch([MIXED], tmp_path / "out", SETTINGS, scheduler=address, memory_bytes=10**10)
+        done = run_batch([MIXED], tmp_path / "out", SETTINGS, scheduler=address)
     assert list(done.failed) == [str(MIXED)]
     assert "its worker died again and again" in done.failed[str(MIXED)]
 

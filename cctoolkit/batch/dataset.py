@@ -123,13 +123,16 @@ class Dataset:
         """How many blocks a capture has; one without flows has one too, of empty tables."""
         return max(1, -(-int(head["flows"]) // self.settings.block_flows))
 
+    def done_blocks(self, capture: str) -> set[int]:
+        """Which blocks of a capture that is not done are."""
+        return {int(path.stem) for path in (self.root / "blocks" / capture).glob("[0-9]*.json")}
+
     def missing_blocks(self, capture: str) -> list[int]:
         """Which blocks of a capture are not there; its head has to be, unless it is done."""
         head = self.head(capture)
         if head is None or self.manifest(capture) is not None:
             return []
-        folder = self.root / "blocks" / capture
-        done = {int(path.stem) for path in folder.glob("[0-9]*.json")}
+        done = self.done_blocks(capture)
         return [block for block in range(self.blocks_of(head)) if block not in done]
 
     # --- whole captures

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 from ..errors import CCToolkitError
 
-__all__ = ["Memory"]
+__all__ = ["Memory", "peak_bytes"]
 
 #: Measured, rounded up (docs/scale.md): the process with its kernels, a part of packets and what a part of a table
 #: takes to write; a flow of the capture, which is numbered whoever computes it; a flow of the piece in work; a row of
@@ -59,3 +60,13 @@ class Memory:
                 f"needs more memory than a worker may use: {now / 1e9:.2f} GB with {flows:,} flows so far, "
                 f"the limit is {self.limit_bytes / 1e9:.2f} GB (--memory)"
             )
+
+
+def peak_bytes() -> int | None:
+    """The most memory this process has had, resident; None where the system does not say."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -9,7 +9,7 @@ beside decompression and the analysis; the state of a flow, which is what takes 
 from __future__ import annotations
 
 import os
-import resource
+import platform
 import time
 import warnings
 from collections import defaultdict
@@ -33,7 +33,7 @@ from ..schema import FLOWS
 from ..slots import SlotTable
 from ..summary import AllKeys, add_meta
 from .dataset import Dataset
-from .memory import PART_PACKETS, Memory
+from .memory import PART_PACKETS, Memory, peak_bytes
 from .round_trips import RttByFlow, RttBySecond
 from .seconds import Seconds
 from .sources import Source, local_file, sha256_of
@@ -139,7 +139,8 @@ class _Piece:
         self.dataset, self.memory, self.first_block = dataset, memory, first_block
         settings = dataset.settings
         self.low = first_block * settings.block_flows
-        self.high = self.low + memory.blocks(settings.block_flows) * settings.block_flows
+        there = [block for block in dataset.done_blocks(capture) if block > first_block]
+        self.high = min([first_block + memory.blocks(settings.block_flows), *there]) * settings.block_flows
         self.flows = 0  # of the whole capture
         self.first_ns = 0  # the least time of the whole capture
         self.origin_ns = 0  # the time of its first packet
@@ -168,11 +169,11 @@ class _Piece:
             "started": started,
             "wall_s": round(time.time() - started, 3),
             "cpu_s": round(time.process_time() - cpu, 3),
-            "process_peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "process_peak_bytes": peak_bytes(),
             "passes": self.passes,
             "packets": meta.packets,
             "file_bytes": self.path.stat().st_size,
-            "worker": f"{os.uname().nodename}:{os.getpid()}",
+            "worker": f"{platform.node()}:{os.getpid()}",
         }
         self.dataset.journal(self.capture, self.first_block, entry)
         notes = [note for note in meta.notes if "cut or damaged" in note] if self.first_block == 0 else []

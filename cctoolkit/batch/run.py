@@ -171,6 +171,9 @@ class _Batch:
         self.result = BatchResult(dataset.root)
         self.waiting: list[Source] = []
         self._pending: dict[Source, set[int]] = {}  # first blocks of a capture's pieces that are out
+        self._missing: dict[
+            Source, list[int]
+        ] = {}  # blocks that were still to be done when pieces were handed out
         self._computed: set[Source] = set()
 
     def find_done(self) -> None:
@@ -264,30 +267,38 @@ class _Batch:
         for note in found.notes:
             self.result.notes.setdefault(found.capture, []).append(note)
             self.say(f"{source.url}: {note}")
-        if first_block == 0 and found.missing:
-            # each takes as many blocks in a row as fit; those in between may be there from before
-            step = self._memory.blocks(self.dataset.settings.block_flows)
-            upto = -1
-            for block in found.missing:
-                if block > upto:
-                    upto = block + step - 1
-                    pending.add(block)
-                    self._submit(source, block)
         if pending:
             return False
+        missing = self.dataset.missing_blocks(found.capture)
+        if missing and missing != self._missing.get(source):  # else it makes no progress
+            self._missing[source] = missing
+            for block in self._first_of_pieces(missing):
+                pending.add(block)
+                self._submit(source, block)
+            return False
         del self._pending[source]
-        self._finish(source, found.capture)
+        if missing:
+            self.fail(
+                source.url,
+                f"blocks {missing} were computed and are not there: did the file change meanwhile?",
+            )
+        else:
+            self._finish(source, found.capture)
         return True
+
+    def _first_of_pieces(self, missing: list[int]) -> list[int]:
+        """Where pieces begin: each takes as many blocks in a row as fit, up to one that is there."""
+        most = self._memory.blocks(self.dataset.settings.block_flows)
+        first: list[int] = []
+        last = -2
+        for block in missing:
+            if block != last + 1 or block - first[-1] >= most:
+                first.append(block)
+            last = block
+        return first
 
     def _finish(self, source: Source, capture: str) -> None:
         if self.dataset.manifest(capture) is None:
-            missing = self.dataset.missing_blocks(capture)
-            if missing:
-                self.fail(
-                    source.url,
-                    f"blocks {missing} are missing although all were computed: did the file change?",
-                )
-                return
             write_manifest(self.dataset, capture)
         self.dataset.drop_blocks(capture)
         self.dataset.note_source(source, capture=capture)
