@@ -725,6 +725,88 @@ def dataset_info(dataset: _DatasetFolder) -> None:
     info(dataset)
 
 
+_Datasets = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Datasets.")]
+_PerFlow = Annotated[int, typer.Option(help="Windows of each flow and length.", min=1)]
+
+
+@app.command()
+def train(
+    datasets: _Datasets,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The model: a new folder.")],
+    classifier: Annotated[
+        str,
+        typer.Option(help="scales (ours, any length), dragonfly or deepcci (the papers', one length each)."),
+    ] = "scales",
+    window_ms: _WindowMs = None,
+    inputs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FEATURE_SET",
+            help="Of dragonfly and deepcci: cbiq+throughput, cbiq, throughput, bytes_in_flight+throughput.",
+        ),
+    ] = None,
+    ccas: _Ccas = None,
+    others: Annotated[
+        bool,
+        typer.Option("--others", help="Flows that are none of --ccas teach what to call unknown (scales)."),
+    ] = False,
+    epochs: Annotated[int | None, typer.Option(help="[default: the classifier's own].", min=1)] = None,
+    seed: Annotated[int, typer.Option(help="Of the split, the windows and the training.", min=0)] = 0,
+    per_flow: _PerFlow = 4,
+    test_share: Annotated[float, typer.Option(help="Of the runs, kept out to test on.")] = 0.3,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU if there is one.")] = "auto",
+    checkpoint: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where an interrupted training goes on.")
+    ] = None,
+) -> None:
+    """Train a classifier on datasets and test it on runs that it was not trained on.
+
+    Windows are of 100 ms, 1 s and 10 s, as far as flows are long enough.
+
+    Examples: `cct train mine -o my-model`, `cct train paper --classifier dragonfly --window-ms 1000 -o dragonfly`
+    """
+    from .identify.command import names
+    from .identify.command import train as run
+
+    run(
+        datasets, output, classifier=classifier, windows_ms=window_ms, inputs=inputs, ccas=names(ccas), others=others,
+        epochs=epochs, seed=seed, per_flow=per_flow, test_share=test_share, device=device, checkpoint=checkpoint,
+    )  # fmt: skip
+
+
+@app.command()
+def evaluate(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A bundled model's name, or a folder of `cct train`.")
+    ],
+    datasets: _Datasets,
+    window_ms: _WindowMs = None,
+    by: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="A line for each value: a setting, as `cct dataset info` lists."),
+    ] = None,
+    per_flow: _PerFlow = 4,
+    seed: Annotated[int, typer.Option(help="Of where windows are cut.", min=0)] = 0,
+    ccas: _Ccas = None,
+    all_runs: Annotated[bool, typer.Option("--all", help="Runs that it was trained on, too.")] = False,
+    format: FormatOption = None,
+    output: OutputOption = None,
+) -> None:
+    """F1 of a model on datasets, with 95 % intervals over runs, and what it takes for what.
+
+    Runs that the model was trained on are left out.
+
+    Examples: `cct evaluate my-model mine`, `cct evaluate cca hard-test --window-ms 1000 --by aqm`
+    """
+    from .identify.command import evaluate as run
+    from .identify.command import names
+
+    run(
+        model, datasets, windows_ms=window_ms, by=by, per_flow=per_flow, seed=seed, ccas=names(ccas),
+        all_runs=all_runs, format=format, output=output,
+    )  # fmt: skip
+
+
 @app.command()
 @_selecting
 def classify(

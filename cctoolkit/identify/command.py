@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib
+import importlib.util
 import json
+import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from .. import __version__
+from .._atomic import replacing
 from .._output import Format, TableOutput
 from .._terminal import listing, show
 from ..capture.reader import read_capture
 from ..capture.selection import Selection
 from ..errors import ParameterError, SchemaError
 from ..scenario import Scenario, read_sweep
-from .dataset import SlotDataset, build_dataset, index_dataset, record, save_recording
+from .bundle import UNKNOWN, Model, bundled_models, load, save_models
+from .card import write_card
+from .dataset import Recording, SlotDataset, build_dataset, index_dataset, record, save_recording
+from .inputs import VIEW_INPUTS
 from .settings import KERNEL_CCAS, PAPER_CCAS, SETTINGS, SIMULATOR_CCAS
+from .windows import FEATURE_SETS, Windows, cut_windows, window_slots
 
-__all__ = ["add", "build", "classify", "info"]
+__all__ = ["add", "build", "classify", "evaluate", "info", "train"]
 
 _Jobs = list[tuple[dict[str, Any], Scenario]]
 #: Columns of a dataset's flows that are no settings.
@@ -285,14 +296,19 @@ def info(folder: Path) -> None:
     for row in rows:
         facts.add_row(*row)
     show(facts)
-    settings = [
+    settings = _settings(flows)
+    if settings:
+        show("")
+        show(listing(pd.DataFrame(settings, columns=["setting", "values", "from", "to", "median"])))
+
+
+def _settings(flows: pd.DataFrame) -> list[tuple[str, int, Any, Any, Any]]:
+    """Of each column that tells in which setting a flow was: name, values, least, greatest, median."""
+    return [
         (name, *_range(flows[name]))
         for name in flows.columns
         if name not in _NO_SETTING and flows[name].notna().any()
     ]
-    if settings:
-        show("")
-        show(listing(pd.DataFrame(settings, columns=["setting", "values", "from", "to", "median"])))
 
 
 def _range(column: pd.Series) -> tuple[int, Any, Any, Any]:
@@ -311,6 +327,353 @@ def _flows(n: int) -> str:
 def _counted(ccas: pd.Series) -> str:
     counts = ccas.value_counts()
     return f"{_flows(counts.sum())} ({', '.join(f'{n:,} {cca}' for cca, n in counts.items())})"
+
+
+# ---- models ----------------------------------------------------------------------------------------------------------
+
+#: By the name that the command line has: class, and the inputs it is given where none are named.
+CLASSIFIERS = {
+    "scales": ("CCAClassifier", "views"),
+    "dragonfly": ("DragonflyClassifier", "cbiq+throughput"),
+    "deepcci": ("DeepcciClassifier", "throughput"),
+}
+#: Where none are given, those of these for which the flows are long enough.
+WINDOWS_MS = (100.0, 1000.0, 10000.0)
+_SPLIT = "split.csv"
+_RUNS_AT_ONCE = 10
+
+
+class _Data:
+    """Several datasets as one; runs of one name are taken for one run."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self.parts = [SlotDataset(folder) for folder in folders]
+        lengths = {part.slot_ms for part in self.parts}
+        if len(lengths) > 1:
+            raise ParameterError(f"datasets: slots of {' and '.join(f'{ms:g}' for ms in sorted(lengths))} ms")
+        self.slot_ms = lengths.pop()
+        self.runs = sorted({run for part in self.parts for run in part.runs})
+        self.flows = pd.concat([part.flows for part in self.parts], ignore_index=True)
+
+    def recordings(self, runs: Sequence[str], columns: Sequence[str]) -> Iterator[Recording]:
+        for part in self.parts:
+            some = part.where(runs)
+            if len(some.flows):
+                yield from some.recordings(columns)
+
+    def cut(self, runs: Sequence[str], window_ms: Any, inputs: Any, **options: Any) -> Windows:
+        columns = VIEW_INPUTS if inputs == "views" else FEATURE_SETS.get(inputs, inputs)
+        return cut_windows(self.recordings(runs, columns), window_ms, inputs, **options)
+
+    def split(self, test_share: float, seed: int) -> tuple[list[str], list[str]]:
+        """Names of the runs to train on, and of those to test on."""
+        if not 0 <= test_share < 1:
+            raise ParameterError(f"test_share: {test_share:g} is not a share from 0 up to 1")
+        held_out = min(int(np.ceil(test_share * len(self.runs))), len(self.runs) - 1)
+        order = np.random.default_rng(seed).permutation(self.runs)
+        return sorted(order[held_out:].tolist()), sorted(order[:held_out].tolist())
+
+
+def train(
+    folders: Sequence[Path],
+    output: Path,
+    *,
+    classifier: str = "scales",
+    windows_ms: Sequence[float] | None = None,
+    inputs: str | None = None,
+    ccas: Sequence[str] | None = None,
+    others: bool = False,
+    epochs: int | None = None,
+    seed: int = 0,
+    per_flow: int = 4,
+    test_share: float = 0.3,
+    device: str = "auto",
+    checkpoint: Path | None = None,
+) -> None:
+    """Train on datasets, score on runs held out, write the model, its card and which runs were which.
+
+    Parameters
+    ----------
+    folders : sequence of Path
+        Datasets.
+    output : Path
+        A new folder.
+    classifier : str
+        A name in :data:`CLASSIFIERS`.
+    windows_ms : sequence of float, optional
+        Without it :data:`WINDOWS_MS`, as far as flows are long enough.
+    inputs : str, optional
+        A name in :data:`~.windows.FEATURE_SETS`; ``scales`` has its own.
+    ccas : sequence of str, optional
+        To tell apart; without it all there are.
+    others : bool
+        Of `scales`: flows of other congestion controls teach what is to be called unknown.
+    epochs, seed, device, checkpoint
+        As for the classifiers; `seed` also of the split and of the windows.
+    per_flow : int
+        Windows of each flow and length.
+    test_share : float
+        Of the runs.
+
+    Raises
+    ------
+    ParameterError, SchemaError
+        What is wrong, and where.
+    """
+    if classifier == "summary":
+        raise ParameterError(
+            "classifier: summary is a baseline without a saved form; "
+            "fit cctoolkit.identify.SummaryClassifier on windows in Python"
+        )
+    if classifier not in CLASSIFIERS:
+        raise ParameterError(f"classifier: {classifier!r} is none of {', '.join(CLASSIFIERS)}")
+    if classifier == "scales" and inputs not in (None, "views"):
+        raise ParameterError(
+            "inputs: scales takes all that was observed; name inputs for dragonfly and deepcci"
+        )
+    if classifier != "scales" and inputs == "views":
+        raise ParameterError(f"inputs: views are for scales, {classifier} takes what was counted")
+    if others and (classifier != "scales" or not ccas):
+        raise ParameterError("others: scales alone learns what is unknown, as all but --ccas")
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise ParameterError(f"output: {output} is there already")
+    _check_extra()
+    data = _Data(folders)
+    _check_ccas(data, ccas)
+    training, testing = data.split(test_share, seed)
+    kind, usual = CLASSIFIERS[classifier]
+    chosen = inputs or usual
+    options = {"per_flow": per_flow, "seed": seed, "ccas": None if others else ccas}
+    lengths, windows = _training_windows(data, training, windows_ms, chosen, options)
+    if others:
+        for part in windows:
+            part.y[~np.isin(part.y, list(ccas or ()))] = "other"
+    settings: dict[str, Any] = {"seed": seed, "device": device, "progress": sys.stderr.isatty()}
+    settings |= {} if epochs is None else {"epochs": epochs}
+    fitted = []
+    for part in windows:
+        where = checkpoint
+        if checkpoint is not None and len(windows) > 1:
+            where = checkpoint.with_name(f"{checkpoint.stem}-{part.window_ms:g}ms{checkpoint.suffix}")
+        fitted.append(
+            getattr(importlib.import_module(f"{__package__}.classifiers"), kind)(
+                **settings, checkpoint=where
+            ).fit(part)
+        )
+    n = sum(len(part) for part in windows)
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # its exporter tells of packages nobody asked for
+    save_models(
+        fitted, output, windows_ms=lengths, limits=_limits(data, training, fitted[0]),
+        data=f"{n:,} windows of {len(training):,} runs of {', '.join(part.path.name for part in data.parts)}; "
+        f"{len(testing):,} other runs were held out to test on (split by run, seed {seed}).",
+        provenance={"command": " ".join(["cct", *sys.argv[1:]]), "version": __version__, "seed": seed}
+        | {f"sha256 of {part.path.name}": _digest(part) for part in data.parts},
+    )  # fmt: skip
+    parts = ["train"] * len(training) + ["test"] * len(testing)
+    with replacing(output / _SPLIT) as tmp:
+        pd.DataFrame({"run": [*training, *testing], "part": parts}).to_csv(tmp, index=False)
+    if testing:
+        model = load(output)
+        scores = _scores(model, data, testing, lengths, None, per_flow, seed, None if others else ccas)[0]
+        write_card(output, model.about, scores)
+        _show_scores(scores)
+    print(f"wrote {output}: {', '.join(fitted[0].classes_)} in windows of {_told(lengths)} ms")
+
+
+def _check_extra() -> None:
+    """Before the work: what training and saving need is there."""
+    missing = [name for name in ("torch", "onnx", "onnxscript") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ParameterError(f"training needs {' and '.join(missing)}: pip install 'cctoolkit[train]'")
+
+
+def _check_ccas(data: _Data, ccas: Sequence[str] | None) -> None:
+    there = sorted(set(data.flows["cca"]))
+    for cca in ccas or ():
+        if cca not in there:
+            raise ParameterError(f"ccas: no flow is {cca!r}; there are {', '.join(there)}")
+
+
+def _training_windows(
+    data: _Data, runs: Sequence[str], windows_ms: Sequence[float] | None, inputs: str, options: dict[str, Any]
+) -> tuple[list[float], list[Windows]]:
+    """Lengths, and windows of each; all in one where they are views."""
+    lengths = list(windows_ms or WINDOWS_MS)
+    cut = {}
+    for ms in lengths:
+        window_slots(ms, data.slot_ms)
+        try:
+            cut[ms] = data.cut(runs, ms, inputs, **options)
+        except ParameterError:
+            if windows_ms is not None or (ms == lengths[-1] and not cut):
+                raise
+    lengths = sorted(cut)
+    if inputs != "views":
+        return lengths, [cut[ms] for ms in lengths]
+    parts = [cut[ms] for ms in lengths]
+    table = pd.concat([part.table for part in parts], ignore_index=True)
+    X, y = np.concatenate([part.X for part in parts]), np.concatenate([part.y for part in parts])
+    return lengths, [Windows(X, y, table, parts[0].inputs, data.slot_ms)]
+
+
+def _limits(data: _Data, runs: Sequence[str], classifier: Any) -> str:
+    """In which settings it was trained, and what becomes of anything else."""
+    flows = data.flows[data.flows["run"].isin(list(runs))]
+    ranges = [f"{name} {values[1]} to {values[2]}" for name, *values in _settings(flows) if values[0] > 1]
+    seen = (
+        f"Trained in these settings: {'; '.join(ranges)}. " if ranges else "All runs had the same settings. "
+    )
+    rest = (
+        "What it was not trained on is called unknown only where it looks like none of its classes."
+        if hasattr(classifier, "least_")
+        else "Every flow is given one of its classes, also one that uses another congestion control."
+    )
+    return seen + rest
+
+
+def _digest(dataset: SlotDataset) -> str:
+    return hashlib.sha256((dataset.path / "flows.parquet").read_bytes()).hexdigest()
+
+
+def evaluate(
+    model: str,
+    folders: Sequence[Path],
+    *,
+    windows_ms: Sequence[float] | None = None,
+    by: str | None = None,
+    per_flow: int = 4,
+    seed: int = 0,
+    ccas: Sequence[str] | None = None,
+    all_runs: bool = False,
+    format: Format | None = None,
+    output: Path | None = None,
+) -> None:
+    """How good a saved model is on datasets: F1 with intervals over runs, confusion, what is called unknown.
+
+    Parameters
+    ----------
+    model : str
+        As for :func:`~.bundle.load`.
+    folders : sequence of Path
+        Datasets.
+    windows_ms : sequence of float, optional
+        Without it those the model was trained on.
+    by : str, optional
+        A column of the datasets' flows: a row for each of its values.
+    per_flow, seed, ccas
+        As for :func:`~.windows.cut_windows`.
+    all_runs : bool
+        Runs that the model was trained on, too.
+
+    Raises
+    ------
+    ParameterError, SchemaError
+        What is wrong, and where.
+    """
+    if format is Format.parquet or (output is not None and output.suffix == ".parquet"):
+        raise ParameterError("format: scores are csv or jsonl")
+    speaker = load(model)
+    data = _Data(folders)
+    _check_ccas(data, ccas)
+    if by is not None and by not in data.flows:
+        raise ParameterError(f"by: {by!r} is none of {', '.join(data.flows.columns)}")
+    runs = data.runs if all_runs else _unseen_runs(bundled_models().get(model, Path(model)), data)
+    lengths = list(windows_ms or speaker.windows_ms)
+    with TableOutput(format, output, "scores") as out:
+        scores, said = _scores(speaker, data, runs, lengths, by, per_flow, seed, ccas)
+        if out.format is not Format.table:
+            out.write(scores)
+            return
+        _show_scores(scores)
+        for ms, (windows, predicted) in said.items():
+            show(f"\n{ms:g} ms, windows by what they are (rows) and what was said:")
+            from .evaluation import confusion
+
+            show(listing(confusion(windows.y, predicted).reset_index()))
+            strange = ~np.isin(windows.y, speaker.classes_)
+            if strange.any():
+                share = np.mean(predicted[strange] == UNKNOWN)
+                print(
+                    f"not trained on: {int(strange.sum()):,} windows, {100 * share:.0f} % of them called unknown"
+                )
+
+
+def _unseen_runs(model: Path, data: _Data) -> list[str]:
+    """Runs that a model was not trained on, as far as its folder says."""
+    path = model / _SPLIT
+    if not path.is_file():
+        return data.runs
+    split = pd.read_csv(path, dtype=str)
+    trained = set(split["run"][split["part"] == "train"])
+    runs = [run for run in data.runs if run not in trained]
+    if not runs:
+        raise ParameterError(
+            f"datasets: {model.name} was trained on all of these runs (--all takes them all the same)"
+        )
+    if len(runs) < len(data.runs):
+        told = f"{len(data.runs) - len(runs):,} of {len(data.runs):,} runs, which {model.name} was trained on"
+        print(f"cct: left out {told} (--all takes them, too)", file=sys.stderr)
+    return runs
+
+
+_Said = dict[float, tuple[Windows, np.ndarray]]
+
+
+def _scores(
+    model: Model, data: _Data, runs: Sequence[str], lengths: Sequence[float], by: str | None, per_flow: int,
+    seed: int, ccas: Sequence[str] | None,
+) -> tuple[pd.DataFrame, _Said]:  # fmt: skip
+    """F1 of each length (and value of `by`) on the classes the model knows; and what it said of all windows."""
+    from .evaluation import evaluate as score
+
+    tables, said = [], {}
+    for ms in lengths:
+        windows, predicted = _predictions(model, data, runs, ms, per_flow, seed, ccas)
+        said[ms] = windows, predicted
+        known = np.isin(windows.y, model.classes_)
+        if known.any():
+            table = score(predicted[known], windows.take(known), by=by)
+            tables.append(table.assign(window_ms=ms)[["window_ms", *table.columns]])
+    if not tables:
+        raise ParameterError(f"datasets: no flow is one of {', '.join(model.classes_)}")
+    return pd.concat(tables, ignore_index=True), said
+
+
+def _predictions(
+    model: Model, data: _Data, runs: Sequence[str], ms: float, per_flow: int, seed: int, ccas: Sequence[str] | None
+) -> tuple[Windows, np.ndarray]:  # fmt: skip
+    """Windows without their values, and what the model says: a few runs at a time, for long windows are large."""
+    slots = window_slots(ms, data.slot_ms)
+    tables, predicted = [], []
+    for at in range(0, len(runs), _RUNS_AT_ONCE):
+        try:
+            part = data.cut(
+                runs[at : at + _RUNS_AT_ONCE], ms, model.inputs, per_flow=per_flow, seed=seed, ccas=ccas
+            )
+        except ParameterError:
+            continue  # no flow of these runs is long enough
+        tables.append(part.table)
+        predicted.append(np.asarray(model.predict(part), object))
+    if not tables:
+        raise ParameterError(
+            f"window_ms: no flow has {slots:,} slots in which {', '.join(model.inputs)} are known"
+        )
+    table = pd.concat(tables, ignore_index=True)
+    nothing = np.zeros((len(table), 0, len(model.inputs)), np.float32)
+    return Windows(nothing, table["cca"].to_numpy(object), table, model.inputs, data.slot_ms), np.concatenate(
+        predicted
+    )
+
+
+def _show_scores(scores: pd.DataFrame) -> None:
+    shown = scores.rename(columns=lambda name: str(name).removeprefix("f1_")).rename(
+        columns={"f1": "macro F1"}
+    )
+    show(listing(shown))
+
+
+def _told(lengths: Sequence[float]) -> str:
+    return ", ".join(f"{ms:g}" for ms in lengths)
 
 
 # ---- captures --------------------------------------------------------------------------------------------------------
@@ -337,7 +700,6 @@ def classify(
     ParameterError, SchemaError, CaptureFormatError
         What is wrong, and where.
     """
-    from .bundle import bundled_models
     from .classify import DEFAULT_MODEL, classify_flows
 
     if model is None and DEFAULT_MODEL not in bundled_models():
