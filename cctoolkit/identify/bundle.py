@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -97,9 +98,18 @@ class Model:
             self.classes_ = np.array(self.about["classes"], dtype=object)
             self.inputs: tuple[str, ...] = tuple(self.about["inputs"])
             self.slot_ms: float = float(self.about["slot_ms"])
-            self.windows_ms: tuple[float, ...] = tuple(self.about["windows_ms"])
+            self.windows_ms: tuple[float, ...] = tuple(float(ms) for ms in self.about["windows_ms"])
             self._prepare = PREPARATIONS[self.about["preparation"]]
-            self._networks: list[dict[str, Any]] = self.about["networks"]
+            self._networks = [
+                {
+                    "slots": None if network["slots"] is None else int(network["slots"]),
+                    "file": Path(network["file"]).name,  # in the folder, whatever it says
+                    "sha256": network["sha256"],
+                }
+                for network in self.about["networks"]
+            ]
+            if not self._networks or not self.windows_ms:
+                raise ValueError("no network or no window length")
             self._temperature = float(self.about["temperature"])
             self._least = float(self.about["least"])
             self._other = str(self.about["other"])
@@ -127,7 +137,7 @@ class Model:
             )
         file = network["file"]
         if file not in self._sessions:
-            path = self._folder / Path(file).name
+            path = self._folder / file
             try:
                 content = path.read_bytes()
             except OSError:
@@ -139,9 +149,14 @@ class Model:
             options = onnxruntime.SessionOptions()
             options.log_severity_level = 3
             options.intra_op_num_threads = 1  # networks are small: threads cost more than they bring
-            self._sessions[file] = onnxruntime.InferenceSession(
-                content, options, providers=["CPUExecutionProvider"]
-            )
+            try:
+                self._sessions[file] = onnxruntime.InferenceSession(
+                    content, options, providers=["CPUExecutionProvider"]
+                )
+            except Exception as err:  # onnxruntime's own have no common base
+                raise SchemaError(
+                    f"{path}: no network that onnxruntime reads ({type(err).__name__}); get the model again"
+                ) from None
         return self._sessions[file]
 
     def _checked(self, X: Windows | np.ndarray) -> np.ndarray:
@@ -171,7 +186,8 @@ class Model:
         shortest = min(self.windows_ms)
         if self.any_length and X.shape[1] * self.slot_ms < shortest:
             raise ParameterError(
-                f"windows of {X.shape[1] * self.slot_ms:g} ms: the shortest {self.name} was trained on are {shortest:g} ms"
+                f"windows of {X.shape[1] * self.slot_ms:g} ms: "
+                f"the shortest {self.name} was trained on are {shortest:g} ms"
             )
         return X
 
@@ -332,6 +348,7 @@ def write_onnx(classifier: _NetworkClassifier, path: str | os.PathLike[str]) -> 
     inputs, slots = _prepared_shape(classifier)
     network = classifier.network_.eval()
     example = torch.zeros(2, inputs, slots)
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # torchvision is not there, and not needed
     with replacing(path) as tmp, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch about its own exporter
         try:

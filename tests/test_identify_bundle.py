@@ -1,0 +1,408 @@
+"""Models on disk: what torch says onnxruntime says too, without torch; and files that cannot be trusted are refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import identify_samples as samples
+import numpy as np
+import pandas as pd
+import pytest
+from identify_samples import fitted, unfitted
+
+torch = pytest.importorskip("torch", reason="making models needs torch: the extra 'train'")
+pytest.importorskip("onnxscript", reason="making models needs onnxscript: the extra 'train'")
+
+import cctoolkit as cct  # noqa: E402
+from cctoolkit.errors import ParameterError, SchemaError  # noqa: E402
+from cctoolkit.identify import cut_windows  # noqa: E402
+from cctoolkit.identify.bundle import Model, bundled_models, load, save_models  # noqa: E402
+from cctoolkit.identify.inputs import VIEW_INPUTS  # noqa: E402
+
+TRACES = Path(__file__).parents[1] / "traces"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def dragonfly(tmp_path_factory):
+    """The folder of a fitted DragonflyClassifier."""
+    folder = tmp_path_factory.mktemp("models") / "fly"
+    results = pd.DataFrame({"test": ["other runs"], "accuracy": [0.97]})
+    return fitted("dragonfly").save(
+        folder,
+        data="Simulated.",
+        limits="One link.",
+        results=results,
+        provenance={"command": "a test", "seed": 0},
+    )
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory):
+    """The folder of a fitted CCAClassifier."""
+    return fitted("ours").save(tmp_path_factory.mktemp("models") / "ours", windows_ms=[100, 500])
+
+
+@pytest.fixture
+def copy(dragonfly, tmp_path):
+    """A folder to damage."""
+    return Path(shutil.copytree(dragonfly, tmp_path / "copy"))
+
+
+def changed(folder: Path, **values: object) -> None:
+    about = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(
+        json.dumps({k: v for k, v in (about | values).items() if v is not ...})
+    )
+
+
+# ---- parity ----------------------------------------------------------------------------------------------------------
+
+
+def same_as_torch(model: Model, kind: str, windows) -> None:
+    """Probabilities of onnxruntime and torch differ by 1e-5 at most, however many windows go at once."""
+    expected = fitted(kind).predict_proba(windows)
+    for batch in (1, 2, 7, len(windows)):
+        parts = [model.predict_proba(windows.X[i : i + batch]) for i in range(0, len(windows), batch)]
+        assert np.abs(np.concatenate(parts) - expected).max() <= 1e-5
+    names = model.predict(windows)
+    assert (names == fitted(kind).predict(windows)).all()
+    assert list(model.classes_) == list(fitted(kind).classes_)
+
+
+def test_dragonfly_without_torch_is_dragonfly(dragonfly):
+    same_as_torch(load(dragonfly), "dragonfly", samples.test("cbiq+throughput"))
+
+
+def test_ours_without_torch_is_ours(ours):
+    model = load(ours)
+    counted = cut_windows(samples.recordings(), 100, VIEW_INPUTS, per_flow=4)
+    same_as_torch(model, "ours", counted)
+    longer = cut_windows(samples.recordings(), 700, VIEW_INPUTS)
+    longer.X[:, :, 1:4] = np.nan  # one tap
+    same_as_torch(model, "ours", longer)
+    assert model.any_length and model.windows_ms == (100, 500)
+
+
+@pytest.mark.slow
+def test_deepcci_without_torch_is_deepcci(tmp_path):
+    same_as_torch(load(fitted("deepcci").save(tmp_path / "d")), "deepcci", samples.test("throughput"))
+
+
+@pytest.mark.slow
+def test_one_model_of_several_lengths(tmp_path):
+    longer = unfitted("dragonfly", epochs=2).fit(samples.windows("cbiq+throughput", 200))
+    folder = save_models([fitted("dragonfly"), longer], tmp_path / "both")
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "README.md", "model.json", "network-100ms.onnx", "network-200ms.onnx"
+    ]  # fmt: skip
+    model = load(folder)
+    assert model.windows_ms == (100, 200) and not model.any_length
+    for ms, classifier in ((100, fitted("dragonfly")), (200, longer)):
+        windows = samples.windows("cbiq+throughput", ms)
+        assert np.abs(model.predict_proba(windows) - classifier.predict_proba(windows)).max() <= 1e-5
+    with pytest.raises(ParameterError, match="windows of 50 ms: both has networks for 100, 200 ms"):
+        model.predict_proba(cut_windows(samples.recordings(), 50))
+    found = model.predict(samples.recordings()[0].slots)  # the longest that the flow fills
+    assert list(found.window_ms) == [200]
+
+
+def test_scores_alone(dragonfly, tmp_path):
+    import onnxruntime
+
+    path = fitted("dragonfly").export_onnx(tmp_path / "alone.onnx")
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    assert [i.name for i in session.get_inputs()] == ["X"] and [o.name for o in session.get_outputs()] == [
+        "scores"
+    ]
+    assert [p.name for p in tmp_path.iterdir()] == ["alone.onnx"]  # weights and all
+
+
+_WITHOUT_TORCH = """
+import json
+import sys
+
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "torch":
+            raise ImportError("there is no torch")
+
+sys.meta_path.insert(0, NoTorch())
+import numpy as np
+import cctoolkit as cct
+from cctoolkit.identify.bundle import load
+model = load(sys.argv[1])
+run = cct.load_run(sys.argv[2])
+table = model.predict(cct.compute_slots(run.ingress, run.egress))
+windows = np.load(sys.argv[3])
+assert "torch" not in sys.modules
+json.dump({"flows": table.to_dict("records"), "probabilities": model.predict_proba(windows).tolist()}, sys.stdout)
+"""
+
+
+def test_a_model_needs_no_torch(dragonfly, tmp_path):
+    windows = samples.test("cbiq+throughput").X[:3]
+    np.save(tmp_path / "X.npy", windows)
+    arguments = [sys.executable, "-c", _WITHOUT_TORCH, dragonfly, TRACES / "bbr", tmp_path / "X.npy"]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    np.testing.assert_allclose(found["probabilities"], fitted("dragonfly").predict_proba(windows), atol=1e-5)
+    assert found["flows"][0]["model"] == "fly"
+
+
+# ---- what a folder says ----------------------------------------------------------------------------------------------
+
+
+def test_a_folder_says_what_the_model_is(dragonfly):
+    about = json.loads((dragonfly / "model.json").read_text())
+    (network,) = about["networks"]
+    assert network["slots"] == 100
+    assert network["sha256"] == hashlib.sha256((dragonfly / network["file"]).read_bytes()).hexdigest()
+    assert about["classes"] == ["bbr", "reno"] and about["inputs"] == ["cbiq_bytes", "throughput_bytes"]
+    assert about["provenance"] == {"command": "a test", "seed": 0}
+    assert about["parameters"]["epochs"] == 20 and about["cctoolkit"] == cct.__version__
+    assert "checkpoint" not in about["parameters"]
+    card = (dragonfly / "README.md").read_text()
+    for said in (
+        "# fly",
+        "Simulated.",
+        "One link.",
+        "other runs",
+        "0.97",
+        "bbr, reno",
+        "epochs 20",
+        "a test",
+        "100 ms",
+    ):
+        assert said in card, said
+    model = load(dragonfly)
+    assert repr(model) == "<Model fly: bbr, reno from cbiq_bytes, throughput_bytes; windows of 100 ms>"
+    assert (model.windows_ms, model.slot_ms, model.any_length) == ((100,), 1, False)
+
+
+def test_what_belongs_to_no_model_is_not_saved(tmp_path):
+    bare = unfitted("dragonfly", epochs=1)
+    windows = samples.train("cbiq+throughput")
+    bare.fit(windows.X, windows.y)
+    with pytest.raises(ParameterError, match="classifier: fitted on a bare array; fit it on Windows"):
+        bare.save(tmp_path / "a")
+    with pytest.raises(ParameterError, match="classifiers: not of one kind with the same classes"):
+        save_models([fitted("dragonfly"), fitted("deepcci")], tmp_path / "a")
+    with pytest.raises(ParameterError, match="windows_ms: say which lengths it was trained on"):
+        fitted("ours").save(tmp_path / "a")
+    assert not list(tmp_path.iterdir())
+
+
+def test_bundled_models_by_name(dragonfly, monkeypatch):
+    for name, folder in bundled_models().items():
+        assert load(name).name == name == folder.name
+    monkeypatch.setattr("cctoolkit.identify.bundle.bundled_models", lambda: {"mine": dragonfly})
+    assert load("mine").classes_.tolist() == ["bbr", "reno"]
+    with pytest.raises(
+        ParameterError, match=r"model: nobody's is neither a folder with a model\.json nor one of mine"
+    ):
+        load("nobody's")
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------
+
+
+def test_a_network_that_is_not_the_one_described_is_refused_before_it_is_read(copy):
+    path = copy / "network-100ms.onnx"
+    whole = path.read_bytes()
+    windows = samples.test("cbiq+throughput")
+    for content in (whole[:-1], whole[:-1] + bytes([whole[-1] ^ 1]), b"", whole + b"\0"):
+        path.write_bytes(content)
+        with pytest.raises(
+            SchemaError, match=r"network-100ms\.onnx: not the file that model\.json describes"
+        ):
+            load(copy).predict_proba(windows)
+    path.unlink()
+    with pytest.raises(SchemaError, match=r"network-100ms\.onnx: missing; the model is incomplete"):
+        load(copy).predict_proba(windows)
+
+
+def test_a_network_lies_in_the_models_folder(copy, tmp_path):
+    """A name in model.json cannot lead out of it."""
+    outside = tmp_path / "outside.onnx"
+    shutil.move(copy / "network-100ms.onnx", outside)
+    networks = json.loads((copy / "model.json").read_text())["networks"]
+    for file in ("../outside.onnx", str(outside)):
+        changed(copy, networks=[networks[0] | {"file": file}])
+        with pytest.raises(SchemaError, match=r"copy/outside\.onnx: missing"):
+            load(copy).predict_proba(samples.test("cbiq+throughput"))
+
+
+def test_a_network_that_onnxruntime_cannot_read_is_refused(copy):
+    networks = json.loads((copy / "model.json").read_text())["networks"]
+    (copy / "network-100ms.onnx").write_bytes(b"no network")
+    changed(copy, networks=[networks[0] | {"sha256": hashlib.sha256(b"no network").hexdigest()}])
+    with pytest.raises(SchemaError, match=r"network-100ms\.onnx: no network that onnxruntime reads"):
+        load(copy).predict_proba(samples.test("cbiq+throughput"))
+
+
+def test_a_model_of_another_format_is_refused_with_what_to_do(copy):
+    changed(copy, format=99, cctoolkit="9.9")
+    with pytest.raises(
+        SchemaError, match=r"a model of format 99, this package reads 1: train it again.*\(9\.9\)"
+    ):
+        load(copy)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"classes": ...}, {"networks": ...}, {"networks": [{}]}, {"networks": 5}, {"networks": []}, {"inputs": 5},
+        {"preparation": "os.system"}, {"slot_ms": "long"}, {"temperature": None}, {"format": ...}, {"windows_ms": []},
+        {"networks": [{"slots": 100, "file": 7, "sha256": ""}]},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_description_that_is_none_is_refused(copy, values):
+    changed(copy, **values)
+    with pytest.raises(SchemaError, match=r"model\.json: not a model's"):
+        load(copy)
+
+
+def test_a_description_that_cannot_be_read_is_refused(copy):
+    for content in (b"", b"no JSON", b"[]", b"\xff\xfe", b'{"format": 1}'):
+        (copy / "model.json").write_bytes(content)
+        with pytest.raises(SchemaError, match=r"model\.json: not a model's"):
+            load(copy)
+    (copy / "model.json").unlink()
+    with pytest.raises(ParameterError, match=r"is neither a folder with a model\.json"):
+        load(copy)
+
+
+def test_windows_that_are_not_what_it_was_trained_on_are_refused(dragonfly, ours):
+    model, windows = load(dragonfly), samples.test("cbiq+throughput")
+    holes = windows.X.copy()
+    holes[3, 7, 1] = np.nan
+    tens = cut_windows(samples.recordings()[:2], 100, "cbiq+throughput")
+    tens.slot_ms = 10
+    for X, message in [
+        (
+            samples.test("throughput"),
+            "windows of in_packets: fly was trained on cbiq_bytes, throughput_bytes",
+        ),
+        (tens, "windows of slots of 10 ms: fly was trained on slots of 1 ms"),
+        (windows.X[:, :50], "windows of 50 ms: fly has networks for 100 ms"),
+        (windows.X[0], r"X: shape \(100, 2\) is not windows x slots x 2 \(cbiq_bytes, throughput_bytes\)"),
+        (windows.X[:, :, :1], r"X: shape \(40, 100, 1\) is not windows x slots x 2"),
+        (holes, r"X: window 3 has values that were not observed \(NaN\)"),
+    ]:
+        with pytest.raises(ParameterError, match=message):
+            model.predict_proba(X)
+    any_length = load(ours)
+    counted = cut_windows(samples.recordings(), 100, VIEW_INPUTS).X
+    with pytest.raises(ParameterError, match="windows of 99 ms: the shortest ours was trained on are 100 ms"):
+        any_length.predict_proba(counted[:, :99])
+    counted[2, 0, 0] = np.nan
+    with pytest.raises(
+        ParameterError, match=r"X: window 2 has values that were not observed \(NaN\) of in_bytes"
+    ):
+        any_length.predict_proba(counted)
+
+
+# ---- flows of a slots table ------------------------------------------------------------------------------------------
+
+
+def test_flows_of_a_trace_by_two_taps_and_by_one(ours):
+    model, run = load(ours), cct.load_run(TRACES / "cubic-bbr")
+    two = model.predict(cct.compute_slots(run.ingress, run.egress))
+    one = model.predict_slots(cct.compute_slots(run.ingress))
+    one_way = cct.compute_slots(run.ingress)
+    one_way["bytes_in_flight"] = None
+    for table, feature_set in (
+        (two, "cbiq+bytes_in_flight+throughput"), (one, "bytes_in_flight+throughput"),
+        (model.predict(one_way), "throughput"),
+    ):  # fmt: skip
+        assert list(table.columns) == [
+            "flow_id", "cca", "probability", "windows", "window_ms", "feature_set", "model"
+        ]  # fmt: skip
+        assert list(table.flow_id) == [0, 1] and set(table.feature_set) == {feature_set}
+        assert set(table.model) == {"ours"} and set(table.window_ms) == {500}
+        assert set(table.cca) <= {"bbr", "reno", "unknown"} and table.probability.between(0.3, 1).all()
+        assert (table.windows > 10).all()
+    assert (two.probability - one.probability).abs().max() > 0  # another view, another number
+
+
+def test_the_flows_of_runs_not_trained_on_are_named(dragonfly):
+    model = load(dragonfly)
+    tested = set(samples.test("cbiq+throughput").groups)
+    for recording in samples.recordings():
+        if recording.name in tested:
+            (row,) = model.predict(recording.slots).to_dict("records")
+            assert row["cca"] == recording.flows.cca[0] and row["feature_set"] == "cbiq+throughput"
+            assert row["probability"] > 0.8 and 25 <= row["windows"] <= 30 and row["window_ms"] == 100
+
+
+def test_windows_of_a_flow_speak_together(dragonfly):
+    """By hand: no overlap, silent ones left out, log-probabilities averaged."""
+    model, slots = load(dragonfly), samples.recordings()[0].slots
+    row = model.predict(slots).iloc[0]
+    values = slots[["cbiq_bytes", "throughput_bytes"]].to_numpy(np.float32, na_value=np.nan)
+    whole = [values[i : i + 100] for i in range(0, len(values) - 99, 100)]
+    whole = [w for w in whole if not np.isnan(w).any() and w[:, 1].sum() > 0]
+    together = np.exp(np.log(model.predict_proba(np.stack(whole))).mean(axis=0))
+    together /= together.sum()
+    assert row.windows == len(whole) and row.probability == pytest.approx(together.max(), rel=1e-4)
+    assert row.cca == model.classes_[together.argmax()]
+
+
+def test_flows_of_which_nothing_can_be_said(dragonfly, ours):
+    model, slots = load(dragonfly), samples.recordings()[0].slots
+    short = model.predict(slots[:60]).iloc[0]
+    assert short.windows == 0 and pd.isna(short.cca) and np.isnan(short.probability)
+    no_queue = slots.assign(cbiq_bytes=np.nan)
+    row = model.predict(no_queue).iloc[0]
+    assert (row.feature_set, row.windows) == ("", 0) and pd.isna(row.cca)
+    assert load(ours).predict(no_queue).iloc[0].feature_set == "bytes_in_flight+throughput"
+    silent = slots.assign(cbiq_bytes=0.0, throughput_bytes=0.0)
+    assert model.predict(silent).iloc[0].windows == 0
+    assert len(model.predict(slots[:0])) == 0
+
+
+def test_slots_that_a_model_does_not_take(dragonfly):
+    model, slots = load(dragonfly), samples.recordings()[0].slots
+    tens = slots.copy()
+    tens.attrs["slot_ms"] = 10.0
+    with pytest.raises(ParameterError, match="slots of 10 ms: fly was trained on slots of 1 ms"):
+        model.predict(tens)
+    with pytest.raises(SchemaError, match="slots: column 'cbiq_bytes' is missing"):
+        model.predict(slots.drop(columns="cbiq_bytes"))
+    with pytest.raises(ParameterError, match="windows of 200 ms: fly has networks for 100 ms"):
+        model.predict_slots(slots, window_ms=200)
+    assert model.predict_slots(slots, window_ms=100).window_ms[0] == 100
+
+
+def test_loading_executes_nothing(copy, tmp_path):
+    """Neither a pickle in a model's folder nor anything that model.json names is looked at."""
+    mark = tmp_path / "mark"
+
+    class Evil:
+        def __reduce__(self):
+            return os.mkdir, (str(mark),)
+
+    torch.save(Evil(), copy / "network.pt")
+    networks = json.loads((copy / "model.json").read_text())["networks"]
+    torch.save(Evil(), copy / "network-100ms.onnx")
+    digest = hashlib.sha256((copy / "network-100ms.onnx").read_bytes()).hexdigest()
+    changed(copy, networks=[networks[0] | {"sha256": digest}])
+    with pytest.raises(SchemaError, match="no network that onnxruntime reads"):
+        load(copy).predict_proba(samples.test("cbiq+throughput"))
+    assert not mark.exists()
