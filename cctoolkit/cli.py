@@ -851,7 +851,7 @@ def batch(
     captures: Annotated[
         list[str],
         typer.Argument(
-            metavar="CAPTURE...",
+            metavar="CAPTURE",
             help="Files, folders, globs, days of MAWI (2024-02-15 or 2024-02-01..2024-02-29), URLs (s3://…, https://…).",
         ),
     ],
@@ -865,7 +865,10 @@ def batch(
     memory: Annotated[
         str | None, typer.Option(metavar="SIZE", help="What one worker may use, as 4GB [default: its share].")
     ] = None,
-    slot_ms: Annotated[float, typer.Option(help="Length of a slot of long flows, ms.")] = 100.0,
+    slot_ms: Annotated[
+        float | None,
+        typer.Option(help="Length of a slot of long flows, ms [default: 100, or what the model wants]."),
+    ] = None,
     long: Annotated[
         int, typer.Option(metavar="BYTES", help="More in one direction makes a flow long.", min=1)
     ] = 10_000_000,
@@ -883,13 +886,13 @@ def batch(
     Examples: `cct batch traces/*.pcap.gz -o archive`, `cct batch 2024-02-01..2024-02-29 -o february --workers 8`
     """
     from .batch.command import batch as run
-    from .batch.settings import BatchSettings
 
-    settings = BatchSettings(slot_ms=slot_ms, long_flow_bytes=long, tunnel=tunnel.value)
     if not run(
         captures,
         output,
-        settings,
+        slot_ms=slot_ms,
+        long_flow_bytes=long,
+        tunnel=tunnel.value,
         workers=workers,
         scheduler=scheduler,
         memory=memory,

@@ -265,7 +265,14 @@ def test_how_rows_were_handed_over_leaves_no_trace(
     folder = tmp_path_factory.mktemp("files")
     n = 1000
     rows = pd.DataFrame(
-        {"flow_id": np.arange(n), "cca": [f"c{i % 3}" for i in range(n)], "probability": np.arange(n) / n}
+        {
+            "flow_id": np.arange(n),
+            "cca": [f"c{i % 3}" if i % 7 else None for i in range(n)],
+            "probability": np.arange(n) / n,
+            "windows": 1,
+            "window_ms": 0.5,
+            "feature_set": "",
+        }
     )
     edges = [0, *sorted(cuts), n]
     with pytest.MonkeyPatch.context() as patch:
@@ -281,12 +288,24 @@ def test_how_rows_were_handed_over_leaves_no_trace(
     pd.testing.assert_frame_equal(found, rows.astype(TABLES["cca"]))
 
 
+ROW = pd.DataFrame(
+    {
+        "flow_id": [1],
+        "cca": ["bbr"],
+        "probability": [0.5],
+        "windows": [1],
+        "window_ms": [0.5],
+        "feature_set": ["throughput"],
+    }
+)
+
+
 def test_a_table_that_was_not_finished_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError), TableWriter(tmp_path / "t.parquet", "cca", {}) as writer:
-        writer.write(pd.DataFrame({"flow_id": [1], "cca": ["bbr"], "probability": [0.5]}))
+        writer.write(ROW)
         raise RuntimeError
     with pytest.raises(ValueError), TableWriter(tmp_path / "t.parquet", "cca", {}) as writer:
-        writer.write(pd.DataFrame({"flow_id": ["one"], "cca": ["bbr"], "probability": [0.5]}))
+        writer.write(ROW.assign(flow_id="one"))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -580,6 +599,7 @@ class ByRate:
     """Says of a flow what its slots say alone, and notes which flows it was asked about."""
 
     name = "by-rate-1"
+    slot_ms = SETTINGS.slot_ms
 
     def __init__(self) -> None:
         self.asked: list[list[int]] = []
@@ -588,13 +608,18 @@ class ByRate:
         schema.check(slots, "slots")
         assert slots.attrs["slot_ms"] == SETTINGS.slot_ms
         self.asked.append(slots.flow_id.unique().tolist())
-        mean = slots.groupby("flow_id").in_bytes.mean()
+        found = slots.groupby("flow_id").in_bytes.agg(["mean", "size"]).reset_index()
+        names = np.where(found["mean"] > found["mean"].median(), "bbr", "reno").astype(object)
+        names[found["size"] < 50] = None
         return pd.DataFrame(
             {
-                "flow_id": mean.index,
-                "cca": np.where(mean > mean.median(), "bbr", "reno"),
+                "flow_id": found.flow_id,
+                "cca": names,
                 "probability": 0.75,
-                "of": 1,
+                "windows": 1,
+                "window_ms": 1000.0,
+                "feature_set": "throughput",
+                "model": "not kept",
             }
         )
 
@@ -615,6 +640,8 @@ def test_predictions_are_made_of_the_slots_that_are_there(
     found = read(dataset, "cca")
     assert list(found) == list(TABLES["cca"])
     assert len(found) == rows == len(long)
+    assert set(found.cca.dropna()) == {"bbr", "reno"}
+    assert found.cca.isna().any()  # and no word that stands for it
     assert classify(dataset, capture, model) == 0
     assert [flow for call in model.asked for flow in call] == flows
 

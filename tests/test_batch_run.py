@@ -106,6 +106,40 @@ def test_arguments_that_cannot_be(tmp_path: Path) -> None:
         run_batch([MIXED], tmp_path / "a", workers=2, scheduler="tcp://127.0.0.1:1")
     with pytest.raises(ParameterError, match="is no dataset"):
         run_batch([MIXED], ROOT)
+    with pytest.raises(ParameterError, match=r"by-rate-1 wants slots of 20 ms, not 100"):
+        run_batch([MIXED], tmp_path / "b", classifier=ByRate())
+    with pytest.raises(ParameterError, match=r"0\.10 GB a worker, of which 0\.55 GB are gone"):
+        run_batch([MIXED], tmp_path / "c", memory_bytes=10**8)
+
+
+@slow
+def test_a_model_of_ours_on_two_workers(tmp_path: Path) -> None:
+    """What the workers say is what the model says of the same slots, flow by flow."""
+    pytest.importorskip("torch", reason="making models needs torch: the extra 'train'")
+    pytest.importorskip("onnxscript", reason="making models needs onnxscript: the extra 'train'")
+    from identify_samples import fitted
+
+    from cctoolkit.batch.cca import SavedModel
+    from cctoolkit.identify import load
+
+    folder = fitted("ours").save(tmp_path / "ours", windows_ms=[100, 500])
+    model = SavedModel(folder)
+    settings = BatchSettings(long_flow_bytes=50_000, slot_ms=model.slot_ms)
+    done = run_batch(TRACES[:2], tmp_path / "out", settings, workers=2, classifier=model)
+    assert not done.failed
+    found = pd.read_parquet(tmp_path / "out" / "cca")
+    assert set(found.model) == {model.name}
+    assert len(found.dropna(subset="cca")) > 2
+    for capture, said in found.groupby("capture", observed=True):
+        (path,) = (trace for trace in TRACES if str(capture).startswith(trace.name.removesuffix(".pcap.gz")))
+        cap = cct.read_capture(path)
+        slots = cct.compute_slots(cap, slot_ms=model.slot_ms, flow_ids=said.flow_id)
+        expected = load(folder).predict_slots(slots)
+        assert said.flow_id.tolist() == expected.flow_id.tolist()
+        assert said.cca.fillna("").tolist() == expected.cca.fillna("").tolist()
+        assert said.probability.to_numpy() == pytest.approx(
+            expected.probability.to_numpy(), rel=1e-5, nan_ok=True
+        )
 
 
 @slow

@@ -1,35 +1,49 @@
 """The table ``cca``: what a classifier says of the long flows, from their slots alone.
 
 It is made of files that are there, so another model costs no second reading of the captures. This is the place where
-:mod:`cctoolkit.identify` comes in: anything with the two names of :class:`SlotClassifier` will do.
+``cctoolkit.identify`` comes in, by :class:`SavedModel`; anything else like :class:`SlotClassifier` will do.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pandas as pd
 
 from .. import __version__
-from ..errors import ParameterError
 from .dataset import Dataset
-from .tables import TableWriter
+from .tables import TABLES, TableWriter
 
-__all__ = ["SlotClassifier", "classify", "load_classifier"]
+if TYPE_CHECKING:
+    from ..identify import Model
+
+__all__ = ["SavedModel", "SlotClassifier", "classify"]
 
 _ROWS = 1 << 19  # of slots, at a time
 
 
 class SlotClassifier(Protocol):
-    """What names congestion controls by slots. It is sent to the workers, so it has to be picklable."""
+    """What names congestion controls by slots. It is sent to the workers, so it has to be picklable.
 
-    #: Of the model, with its version: predictions of one name are never made twice.
+    Attributes
+    ----------
+    name : str
+        Of the model, with its version: predictions of one name are never made twice.
+    slot_ms : float
+        What it wants slots to be.
+    """
+
     name: str
+    slot_ms: float
 
     def predict_slots(self, slots: pd.DataFrame) -> pd.DataFrame:
-        """One row a flow that can be told: ``flow_id``, ``cca``, ``probability`` (others are not kept).
+        """A row a flow, with the columns of table ``cca`` as ``cctoolkit.identify.Model.predict_slots`` has them.
 
         `slots` is :data:`cctoolkit.schema.SLOTS` of one tap, ``attrs["slot_ms"]`` the length of a slot; all slots of a
         flow come in one call.
@@ -37,23 +51,39 @@ class SlotClassifier(Protocol):
         ...
 
 
-def load_classifier(model: str) -> SlotClassifier:
-    """A classifier by what `cct batch --model` was given.
+class SavedModel:
+    """A model of ``cctoolkit.identify``, opened by each worker for itself.
+
+    Parameters
+    ----------
+    model : str or path
+        As for ``cctoolkit.identify.load``; a folder has to be there for all workers.
 
     Raises
     ------
-    ParameterError
-        There is none of that name.
+    ParameterError, SchemaError
+        There is no such model, or it is damaged.
     """
-    from .. import identify
 
-    load: Any = getattr(identify, "load", None)
-    if load is None:
-        raise ParameterError(f"model: {model!r} cannot be had: this version has no models")
-    classifier = load(model)
-    if not hasattr(classifier, "predict_slots"):
-        raise ParameterError(f"model: {model!r} does not classify slots of one tap")
-    return classifier
+    def __init__(self, model: str | os.PathLike[str]) -> None:
+        folder = Path(model).expanduser()
+        self._model = str(folder.resolve()) if folder.is_dir() else str(model)
+        opened = _opened(self._model)
+        self.slot_ms = opened.slot_ms
+        # model.json has the hashes of all the other files
+        about = json.dumps(opened.about, sort_keys=True)
+        self.name = f"{opened.name}-{hashlib.sha256(about.encode()).hexdigest()[:8]}"
+
+    def predict_slots(self, slots: pd.DataFrame) -> pd.DataFrame:
+        """As ``cctoolkit.identify.Model.predict_slots``."""
+        return _opened(self._model).predict_slots(slots)
+
+
+@functools.lru_cache(maxsize=4)
+def _opened(model: str) -> Model:
+    from ..identify import load
+
+    return load(model)
 
 
 def classify(dataset: Dataset, capture: str, classifier: SlotClassifier) -> int:
@@ -74,7 +104,7 @@ def classify(dataset: Dataset, capture: str, classifier: SlotClassifier) -> int:
         with TableWriter(dataset.cca_path(classifier.name, capture, block), "cca", provenance) as writer:
             for slots in _whole_flows(dataset.block_path("slots", capture, block)):
                 slots.attrs["slot_ms"] = dataset.settings.slot_ms
-                writer.write(classifier.predict_slots(slots)[["flow_id", "cca", "probability"]])
+                writer.write(classifier.predict_slots(slots)[list(TABLES["cca"])])
         rows += writer.rows
     dataset.write_classified(classifier.name, capture, rows)
     return rows

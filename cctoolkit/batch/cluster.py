@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..errors import CCToolkitError, ParameterError
-from .memory import Memory
+from .memory import BASE_BYTES, Memory
 
 __all__ = ["connected"]
 
@@ -35,7 +35,7 @@ def connected(
     Raises
     ------
     ParameterError
-        The extra `batch` is missing, or no scheduler answers.
+        The extra `batch` is missing, no scheduler answers, or the memory would not do for an empty capture.
     """
     try:
         import dask
@@ -63,10 +63,12 @@ def connected(
             except (OSError, ValueError, TimeoutError) as err:
                 raise ParameterError(f"scheduler: no answer from {scheduler} ({_first_line(err)})") from None
             stack.enter_context(client)
-            limit = memory_bytes or _smallest_worker(client)
+            limit = _enough(memory_bytes or _smallest_worker(client), "more memory for each (--memory)")
         else:
             n = workers or 1
-            limit = memory_bytes or int(_SHARE * MEMORY_LIMIT / n)
+            limit = _enough(
+                memory_bytes or int(_SHARE * MEMORY_LIMIT / n), "fewer workers, or more memory for each"
+            )
             cluster = distributed.LocalCluster(
                 n_workers=n,
                 threads_per_worker=1,
@@ -93,3 +95,12 @@ def _smallest_worker(client: Any) -> int:
 
 def _first_line(err: BaseException) -> str:
     return next(iter(str(err).splitlines()), type(err).__name__)
+
+
+def _enough(limit_bytes: int, remedy: str) -> int:
+    if limit_bytes < BASE_BYTES:
+        raise ParameterError(
+            f"memory: {limit_bytes / 1e9:.2f} GB a worker, of which {BASE_BYTES / 1e9:.2f} GB are gone "
+            f"before it has read anything: {remedy}"
+        )
+    return limit_bytes

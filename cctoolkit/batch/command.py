@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from ..errors import ParameterError
-from .cca import load_classifier
+from .cca import SavedModel
 from .run import run_batch
 from .settings import BatchSettings
 
@@ -33,15 +33,21 @@ def parse_bytes(text: str) -> int:
 def batch(
     captures: list[str],
     output: Path,
-    settings: BatchSettings,
     *,
+    slot_ms: float | None,
+    long_flow_bytes: int,
+    tunnel: str,
     workers: int | None,
     scheduler: str | None,
     memory: str | None,
     model: str | None,
     keep: bool,
 ) -> bool:
-    """Run it and say what came of it; False if a capture has no results."""
+    """Run it and say what came of it; False if a capture has no results. Slots are what a model wants, by default."""
+    classifier = None if model is None else SavedModel(model)
+    if slot_ms is None:
+        slot_ms = BatchSettings.slot_ms if classifier is None else classifier.slot_ms
+    settings = BatchSettings(slot_ms=slot_ms, long_flow_bytes=long_flow_bytes, tunnel=tunnel)  # type: ignore[arg-type]
     done = run_batch(
         captures,
         output,
@@ -49,7 +55,7 @@ def batch(
         workers=workers,
         scheduler=scheduler,
         memory_bytes=None if memory is None else parse_bytes(memory),
-        classifier=None if model is None else load_classifier(model),
+        classifier=classifier,
         keep=keep,
         say=_say,
     )

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from .. import __version__
-from ..errors import CCToolkitError
+from ..errors import CCToolkitError, ParameterError
 from .cca import SlotClassifier, classify
 from .cluster import connected
 from .dataset import Dataset
@@ -81,7 +81,7 @@ def run_batch(
         comes out. Without it, an equal share of four fifths of this machine's memory, or what the scheduler's smallest
         worker has.
     classifier : SlotClassifier, optional
-        Adds the table ``cca``.
+        Adds the table ``cca``: a :class:`cctoolkit.batch.cca.SavedModel`, or one's own.
     keep : bool
         Keep days of MAWI in the cache after they were fetched.
     progress : bool, optional
@@ -96,8 +96,9 @@ def run_batch(
     Raises
     ------
     ParameterError
-        An argument has no meaning, `output` is something else, another batch is writing it, the extra `batch` is
-        missing, or no scheduler answers. What is wrong with a single capture raises nothing: see
+        An argument has no meaning, the classifier wants other slots, `output` is something else, another batch is
+        writing it, the extra `batch` is missing, or no scheduler answers. What is wrong with a single capture raises
+        nothing: see
         ``BatchResult.failed``.
 
     Notes
@@ -116,7 +117,12 @@ def run_batch(
     >>> pd.read_parquet("archive/flows", filters=[("is_long", "==", True)])                    # doctest: +SKIP
     """
     sources, without = find_sources(captures)
-    dataset = Dataset.open(output, settings or BatchSettings())
+    settings = settings or BatchSettings()
+    if classifier is not None and classifier.slot_ms != settings.slot_ms:
+        raise ParameterError(
+            f"slot_ms: {classifier.name} wants slots of {classifier.slot_ms:g} ms, not {settings.slot_ms:g}"
+        )
+    dataset = Dataset.open(output, settings)
     with dataset.reserved():
         batch = _Batch(dataset, sources, classifier, keep, say or (lambda line: None))
         for what, reason in without.items():

@@ -72,7 +72,14 @@ _CAPTURES = {
     "flows": "int64",
     "long_flows": "int64",
 }
-_CCA = {"flow_id": "uint32", "cca": "str", "probability": "float64"}
+_CCA = {
+    "flow_id": "uint32",
+    "cca": "str",  # or "unknown"; null where the flow was too short to be asked about
+    "probability": "float64",
+    "windows": "int64",  # how many spoke
+    "window_ms": "float64",
+    "feature_set": "str",  # what was seen of the flow
+}
 
 #: Columns and types by table. ``captures`` has one row a capture, ``seconds`` one a second, the others are by flow.
 TABLES: dict[str, dict[str, str]] = {
@@ -152,7 +159,9 @@ class TableWriter:
         frame = self._waiting[0] if len(self._waiting) == 1 else pd.concat(self._waiting, ignore_index=True)
         self._waiting = [frame.iloc[rows:]]
         self._waiting_rows = len(frame) - rows
-        group = frame.iloc[:rows][list(self._columns)].astype(self._columns)
+        # text stays as it is: None would become a word
+        types = {name: dtype for name, dtype in self._columns.items() if dtype != "str"}
+        group = frame.iloc[:rows][list(self._columns)].astype(types)
         table = pa.Table.from_pandas(group, schema=self._schema, preserve_index=False)
         self._writer.write_table(table, row_group_size=_GROUP_ROWS)
 
