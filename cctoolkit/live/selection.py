@@ -1,0 +1,63 @@
+"""Which flows to monitor: those asked for, and the heaviest of the others while they last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .collector import FlowKey
+
+__all__ = ["FlowSelection"]
+
+
+class FlowSelection:
+    """Decides again and again which flows are monitored.
+
+    Parameters
+    ----------
+    flows : iterable of FlowKey
+        These always.
+    heavy : int
+        And so many more, the heaviest.
+    idle_s : float
+        A heavy flow leaves when nothing came of it for so long, or when the places are full and others sent more
+        than twice as much.
+    """
+
+    def __init__(self, flows: Iterable[FlowKey] = (), heavy: int = 16, idle_s: float = 5.0) -> None:
+        self._asked = list(flows)
+        self._heavy = heavy
+        self._idle_s = idle_s
+        self._last_heard: dict[FlowKey, float] = {}  # of the heavy ones
+
+    def first(self) -> list[FlowKey]:
+        """Flows to monitor from the beginning."""
+        return self._asked
+
+    def heard(self, key: FlowKey, now_s: float) -> None:
+        """Something came of a flow."""
+        if key in self._last_heard:
+            self._last_heard[key] = now_s
+
+    def update(
+        self, candidates: Iterable[tuple[FlowKey, int]], now_s: float
+    ) -> tuple[list[FlowKey], list[FlowKey]]:
+        """Which flows to add and which to remove, given who sent how much lately."""
+        sent = dict(candidates)
+        gone = [key for key, heard in self._last_heard.items() if now_s - heard > self._idle_s]
+        for key in gone:
+            del self._last_heard[key]
+        new = [key for key in sent if key not in self._last_heard and key not in self._asked]
+        new.sort(key=lambda key: -sent[key])
+        added = []
+        for key in new:
+            if len(self._last_heard) >= self._heavy:
+                if not self._heavy:
+                    break
+                least = min(self._last_heard, key=lambda one: sent.get(one, 0))
+                if sent[key] <= 2 * sent.get(least, 0):
+                    break
+                del self._last_heard[least]
+                gone.append(least)
+            self._last_heard[key] = now_s
+            added.append(key)
+        return added, gone

@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/*
+ * The Dragonfly collector in the kernel (Carmel and Keslassy, sections III-C, III-D and IV-D).
+ *
+ * Every packet of a monitored flow adds to the flow's open cell: first sequence number, bytes, packets and largest gaps
+ * in a slot. A cell goes to user space when the next slot's first packet comes, or when user space reads. The rules are
+ * those of _collect() in cctoolkit/slots.py, so that cells from here and from a capture file make the same table.
+ *
+ * The ingress tap is a tcx hook. So may the egress tap be; but tc's egress hook comes before the queueing discipline.
+ * What has left the queue is seen as packet captures see it: by the filter of a packet socket, which keeps nothing.
+ *
+ * No structure of the kernel is read, so there is nothing to relocate: one object for all kernels.
+ */
+#include "collector.h"
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+char LICENSE[] SEC("license") = "GPL"; /* the kernel asks it of programs that read its clock */
+
+#define PASS (-1) /* TCX_NEXT: as if this program were not there */
+#define OUTGOING 4 /* PACKET_OUTGOING */
+#define MAX_TRIES (1 << 16)
+#define MAX_VLAN_TAGS 4
+#define MAX_EXTENSIONS 8
+#define MAX_OPTION_BYTES 40
+#define TCP_SYN 2
+
+struct bpf_map;
+
+/* ---- settings and maps -------------------------------------------------------------------------------------------- */
+
+const volatile struct settings settings = {.slot_ns = 1000000};
+struct variables variables;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct flow_key);
+	__type(value, struct flow);
+} monitored SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 24);
+} cells SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, TAPS);
+	__type(key, __u32);
+	__type(value, struct counters);
+} counts SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 256);
+	__type(key, __u32);
+	__type(value, __u32); /* whether a frame begins with an Ethernet header, else with IP's */
+} links SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SKETCH_ROWS * SKETCH_COLUMNS);
+	__type(key, __u32);
+	__type(value, __u64);
+} sketch SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct flow_key);
+	__type(value, __u64);
+} candidates SEC(".maps");
+
+/* ---- headers ------------------------------------------------------------------------------------------------------ */
+
+struct segment {
+	struct flow_key key;
+	__u32 payload_bytes;
+	__u32 seq; /* of the first byte of data */
+	__u32 tsval;
+	__u32 has_ts;
+};
+
+struct options {
+	__u8 bytes[MAX_OPTION_BYTES];
+	__u32 used;
+};
+
+/* Where RFC 7323's option is, or -1. Global, so that the verifier looks at its loop once and not at each hook. */
+__attribute__((noinline)) int find_timestamp(struct options *options)
+{
+	__u32 next = 0;
+
+	if (!options)
+		return -1;
+	for (__u32 i = 0; i + 1 < MAX_OPTION_BYTES; i++) {
+		if (i < next)
+			continue;
+		__u8 kind = options->bytes[i], bytes = options->bytes[i + 1];
+		if (kind == 0 || i >= options->used)
+			return -1;
+		if (kind == 1)
+			continue;
+		if (bytes < 2 || i + bytes > options->used)
+			return -1;
+		if (kind == 8 && bytes == 10)
+			return i;
+		next = i + bytes;
+	}
+	return -1;
+}
+
+/* `at` is behind the fixed TCP header, `bytes` what its options take. */
+static __always_inline void read_timestamp(struct __sk_buff *skb, __u32 at, __u32 bytes, struct segment *to)
+{
+	struct {
+		__be32 layout, tsval, tsecr;
+	} usual;
+	__be32 tsval;
+
+	if (bytes >= sizeof(usual) && !bpf_skb_load_bytes(skb, at, &usual, sizeof(usual)) && usual.layout == bpf_htonl(0x0101080a)) {
+		to->tsval = bpf_ntohl(usual.tsval);
+		to->has_ts = 1;
+		return;
+	}
+	struct options options = {.used = bytes};
+	if (bytes == 0 || bytes > MAX_OPTION_BYTES || bpf_skb_load_bytes(skb, at, options.bytes, bytes))
+		return;
+	int found = find_timestamp(&options);
+	if (found >= 0 && !bpf_skb_load_bytes(skb, at + found + 2, &tsval, sizeof(tsval))) {
+		to->tsval = bpf_ntohl(tsval);
+		to->has_ts = 1;
+	}
+}
+
+/* Whether it is a TCP segment with data, and which. */
+static __always_inline int read_segment(struct __sk_buff *skb, int ethernet, struct segment *to)
+{
+	__u32 at = 0, end, protocol;
+	__be16 type = 0;
+	__builtin_memset(to, 0, sizeof(*to));
+
+	if (ethernet) {
+		if (bpf_skb_load_bytes(skb, 12, &type, 2))
+			return 0;
+		at = 14;
+		for (int i = 0; i < MAX_VLAN_TAGS; i++) {
+			if (type != bpf_htons(0x8100) && type != bpf_htons(0x88a8))
+				break;
+			if (bpf_skb_load_bytes(skb, at + 2, &type, 2))
+				return 0;
+			at += 4;
+		}
+	} else {
+		__u8 first;
+		if (bpf_skb_load_bytes(skb, 0, &first, 1))
+			return 0;
+		type = first >> 4 == 6 ? bpf_htons(0x86dd) : bpf_htons(0x0800);
+	}
+
+	if (type == bpf_htons(0x0800)) {
+		struct {
+			__u8 version_ihl, tos;
+			__be16 bytes, id, fragment;
+			__u8 ttl, protocol;
+			__be16 check;
+			__u8 src[4], dst[4];
+		} ip;
+		if (bpf_skb_load_bytes(skb, at, &ip, sizeof(ip)) || ip.version_ihl >> 4 != 4 || (ip.version_ihl & 15) < 5)
+			return 0;
+		if (ip.fragment & bpf_htons(0x1fff))
+			return 0;
+		/* more than 64 kB of segmentation offload: 0 */
+		end = ip.bytes ? at + bpf_ntohs(ip.bytes) : skb->len;
+		protocol = ip.protocol;
+		at += (ip.version_ihl & 15) * 4;
+		to->key.version = 4;
+		__builtin_memcpy(to->key.src, ip.src, 4);
+		__builtin_memcpy(to->key.dst, ip.dst, 4);
+	} else if (type == bpf_htons(0x86dd)) {
+		struct {
+			__u8 version, label[3];
+			__be16 bytes;
+			__u8 protocol, ttl;
+			__u8 src[16], dst[16];
+		} ip;
+		if (bpf_skb_load_bytes(skb, at, &ip, sizeof(ip)) || ip.version >> 4 != 6)
+			return 0;
+		end = ip.bytes ? at + 40 + bpf_ntohs(ip.bytes) : skb->len;
+		protocol = ip.protocol;
+		at += 40;
+		to->key.version = 6;
+		__builtin_memcpy(to->key.src, ip.src, 16);
+		__builtin_memcpy(to->key.dst, ip.dst, 16);
+		for (int i = 0; i < MAX_EXTENSIONS && protocol != 6; i++) {
+			struct {
+				__u8 next, units;
+				__be16 fragment;
+			} header;
+			if (bpf_skb_load_bytes(skb, at, &header, sizeof(header)))
+				return 0;
+			if (protocol == 44) {
+				if (header.fragment & bpf_htons(0xfff8))
+					return 0;
+				at += 8;
+			} else if (protocol == 51) {
+				at += (header.units + 2) * 4;
+			} else if (protocol == 0 || protocol == 43 || protocol == 60 || protocol == 135) {
+				at += (header.units + 1) * 8;
+			} else {
+				return 0;
+			}
+			protocol = header.next;
+		}
+	} else {
+		return 0;
+	}
+	if (protocol != 6)
+		return 0;
+	if (end > skb->len)
+		end = skb->len;
+
+	struct {
+		__be16 sport, dport;
+		__be32 seq, ack;
+		__u8 header, flags;
+		__be16 window, check, urgent;
+	} tcp;
+	if (bpf_skb_load_bytes(skb, at, &tcp, sizeof(tcp)))
+		return 0;
+	__u32 data = at + (tcp.header >> 4) * 4;
+	if (data < at + sizeof(tcp) || data >= end)
+		return 0;
+	to->key.sport = tcp.sport;
+	to->key.dport = tcp.dport;
+	to->payload_bytes = end - data;
+	to->seq = bpf_ntohl(tcp.seq) + !!(tcp.flags & TCP_SYN); /* a SYN takes one number */
+	read_timestamp(skb, at + sizeof(tcp), data - at - sizeof(tcp), to);
+	return 1;
+}
+
+/* ---- cells -------------------------------------------------------------------------------------------------------- */
+
+/*
+ * A flow's lock. bpf_spin_lock is not for filters of sockets; this one is enough, because none of these programs can be
+ * interrupted by another on the same processor.
+ */
+static long try_lock(__u32 i, struct flow **flow)
+{
+	return __sync_val_compare_and_swap(&(*flow)->lock, 0, 1) == 0;
+}
+
+static __always_inline int lock(struct flow *flow)
+{
+	struct flow *to = flow;
+	if (__sync_val_compare_and_swap(&flow->lock, 0, 1) == 0)
+		return 1;
+	return bpf_loop(MAX_TRIES, try_lock, &to, 0) < MAX_TRIES;
+}
+
+static __always_inline void unlock(struct flow *flow)
+{
+	__sync_lock_test_and_set(&flow->lock, 0);
+}
+
+static __always_inline void close_cell(struct state *state, __s64 way, struct cell *cell)
+{
+	cell->way = way;
+	cell->slot = state->slot;
+	cell->first_seq = state->first_seq;
+	cell->bytes = state->bytes;
+	cell->packets = state->packets;
+	cell->source_gap = state->source_gap;
+	cell->arrival_gap = state->arrival_gap;
+	cell->end = 0;
+	cell->acked = 0;
+	state->open = 0;
+}
+
+static __always_inline void hand_over(const struct cell *cell, struct counters *count)
+{
+	if (bpf_ringbuf_output(&cells, (void *)cell, sizeof(*cell), BPF_RB_NO_WAKEUP)) {
+		count->lost_cells++;
+		count->lost_packets += cell->packets;
+	} else {
+		count->cells++;
+	}
+}
+
+static __always_inline void add(struct flow *flow, __u32 tap, __s64 ts, const struct segment *seg, struct counters *count)
+{
+	struct state *state = &flow->tap[tap];
+	__s64 slot = (__u64)ts / (__u64)settings.slot_ns;
+	struct cell cell;
+	int closed = 0;
+
+	count->monitored++;
+	if (settings.sampling == SAMPLE_RANDOM && bpf_get_prandom_u32() >= settings.sample_below)
+		return;
+	if (settings.sampling == SAMPLE_FIRST && state->seen && state->slot == slot) /* the common case, without the lock */
+		return;
+
+	if (!lock(flow)) {
+		count->lost_packets++;
+		return;
+	}
+	if (settings.sampling == SAMPLE_FIRST && state->seen && state->slot == slot) {
+		unlock(flow);
+		return;
+	}
+	if (state->open && state->slot != slot) {
+		close_cell(state, (__s64)flow->number * 2 + tap, &cell);
+		closed = 1;
+	}
+	if (!state->open) {
+		state->open = 1;
+		state->slot = slot;
+		state->first_seq = (__s64)seg->seq + 1;
+		state->bytes = 0;
+		state->packets = 0;
+		state->source_gap = NONE;
+		state->arrival_gap = NONE;
+	}
+	state->packets++;
+	state->bytes += seg->payload_bytes;
+	if (state->seen && ts - state->last_ts > state->arrival_gap)
+		state->arrival_gap = ts - state->last_ts;
+	state->seen = 1;
+	state->last_ts = ts;
+	if (seg->has_ts) {
+		__s64 gap = (__s32)(seg->tsval - (__u32)(state->last_tsval - 1));
+		if (state->last_tsval && gap > state->source_gap)
+			state->source_gap = gap;
+		state->last_tsval = (__s64)seg->tsval + 1;
+	}
+	unlock(flow);
+
+	count->sampled++;
+	if (closed)
+		hand_over(&cell, count);
+}
+
+/* ---- heavy hitters ------------------------------------------------------------------------------------------------ */
+
+/* Two 32-bit hashes of a key, of which a row's index is made (A. Kirsch, M. Mitzenmacher, 2006). */
+static __always_inline __u64 hash(const struct flow_key *key)
+{
+	const __u64 *word = (const __u64 *)key;
+	__u64 x = 0x9e3779b97f4a7c15ULL;
+	for (int i = 0; i < sizeof(*key) / 8; i++) {
+		x = (x ^ word[i]) * 0xd6e8feb86659fd93ULL;
+		x ^= x >> 32;
+	}
+	return x;
+}
+
+static __always_inline void count_heavy(const struct segment *seg)
+{
+	__u64 now = variables.epoch & 0xffff, bytes = seg->payload_bytes, least = BYTES_MASK, hashed = hash(&seg->key);
+	__u32 step = (__u32)(hashed >> 32) | 1;
+
+	for (__u32 row = 0; row < SKETCH_ROWS; row++) {
+		__u32 index = row * SKETCH_COLUMNS + (((__u32)hashed + row * step) & (SKETCH_COLUMNS - 1));
+		__u64 *counter = bpf_map_lookup_elem(&sketch, &index);
+		if (!counter)
+			return;
+		__u64 sum = 0;
+		for (int i = 0; i < 8; i++) { /* until no other processor was in between */
+			__u64 old = *(volatile __u64 *)counter;
+			sum = (old >> EPOCH_SHIFT == now ? old & BYTES_MASK : 0) + bytes;
+			if (__sync_val_compare_and_swap(counter, old, now << EPOCH_SHIFT | sum) == old)
+				break;
+		}
+		if (sum < least)
+			least = sum;
+	}
+	if (least < variables.heavy_bytes)
+		return;
+	__u64 *known = bpf_map_lookup_elem(&candidates, &seg->key), value = now << EPOCH_SHIFT | least;
+	if (known)
+		*known = value;
+	else
+		bpf_map_update_elem(&candidates, &seg->key, &value, BPF_ANY);
+}
+
+/* ---- hooks -------------------------------------------------------------------------------------------------------- */
+
+static __always_inline void take(struct __sk_buff *skb, __u32 tap)
+{
+	struct segment seg;
+	__u32 index = skb->ifindex, key = tap; /* what has an address is no constant any more */
+	__u32 *ethernet = bpf_map_lookup_elem(&links, &index);
+	struct counters *count = bpf_map_lookup_elem(&counts, &key);
+
+	if (!ethernet || !count)
+		return;
+	count->packets++;
+	if (!read_segment(skb, *ethernet, &seg))
+		return;
+	count->segments++;
+	if (tap == INGRESS && variables.heavy_bytes)
+		count_heavy(&seg);
+	struct flow *flow = bpf_map_lookup_elem(&monitored, &seg.key);
+	if (flow)
+		add(flow, tap, (__s64)bpf_ktime_get_tai_ns() - variables.tai_offset_ns, &seg, count);
+}
+
+SEC("tc")
+int tc_ingress(struct __sk_buff *skb)
+{
+	take(skb, INGRESS);
+	return PASS;
+}
+
+SEC("tc")
+int tc_egress(struct __sk_buff *skb)
+{
+	take(skb, EGRESS);
+	return PASS;
+}
+
+SEC("socket")
+int left_queue(struct __sk_buff *skb)
+{
+	if (skb->pkt_type == OUTGOING)
+		take(skb, EGRESS);
+	return 0; /* bytes for the socket to keep */
+}
+
+static long close_open_cells(struct bpf_map *map, struct flow_key *key, struct flow *flow, void *context)
+{
+	for (__u32 tap = 0; tap < TAPS; tap++) {
+		struct cell cell;
+		int closed = 0;
+		__u32 at = tap;
+		struct counters *count = bpf_map_lookup_elem(&counts, &at);
+		if (!count)
+			return 1;
+		if (!lock(flow))
+			continue;
+		if (flow->tap[tap].open) {
+			close_cell(&flow->tap[tap], (__s64)flow->number * 2 + tap, &cell);
+			closed = 1;
+		}
+		unlock(flow);
+		if (closed)
+			hand_over(&cell, count);
+	}
+	return 0;
+}
+
+/* User space runs this when it reads. A slot may then have several cells. */
+SEC("tc")
+int flush(struct __sk_buff *skb)
+{
+	bpf_for_each_map_elem(&monitored, close_open_cells, 0, 0);
+	return 0;
+}

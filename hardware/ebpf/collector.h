@@ -1,0 +1,88 @@
+/* What the kernel's side and the user's side of the collector share. */
+#ifndef COLLECTOR_H
+#define COLLECTOR_H
+
+#include <linux/bpf.h>
+#include <linux/types.h>
+
+enum { INGRESS, EGRESS, TAPS };
+
+/* Sampling of data packets, as in cctoolkit.compute_slots. */
+enum { SAMPLE_ALL, SAMPLE_FIRST, SAMPLE_RANDOM };
+
+/* One direction of a TCP connection. An IPv4 address is the first 4 bytes. */
+struct flow_key {
+	__u8 src[16];
+	__u8 dst[16];
+	__be16 sport;
+	__be16 dport;
+	__u32 version; /* 4 or 6 */
+};
+
+/* What was seen of a flow in a slot: cctoolkit/slots.py's _CELL, and a way is 2 * flow number + tap here. */
+struct cell {
+	__s64 way;
+	__s64 slot; /* since the Unix epoch */
+	__s64 first_seq; /* + 1 */
+	__s64 bytes;
+	__s64 packets;
+	__s64 source_gap; /* NONE: not known */
+	__s64 arrival_gap;
+	__s64 end; /* 0: acknowledgements are not looked at here */
+	__s64 acked;
+};
+#define NONE (-0x7fffffffffffffffLL - 1)
+
+/* A flow at one tap: the open cell and what is carried from packet to packet. */
+struct state {
+	__s64 slot;
+	__s64 first_seq;
+	__s64 bytes;
+	__s64 packets;
+	__s64 source_gap;
+	__s64 arrival_gap;
+	__s64 last_ts;
+	__s64 last_tsval; /* + 1 */
+	__u32 open;
+	__u32 seen;
+};
+
+/* A monitored flow. Its packets may be at several processors at once. */
+struct flow {
+	__u32 lock;
+	__u32 number;
+	struct state tap[TAPS];
+};
+
+/* Of each tap and processor. */
+struct counters {
+	__u64 packets; /* that came by */
+	__u64 segments; /* of TCP, with data */
+	__u64 monitored; /* of monitored flows */
+	__u64 sampled; /* of them counted in cells */
+	__u64 cells; /* handed to user space */
+	__u64 lost_cells; /* for which there was no room */
+	__u64 lost_packets; /* in them, or because other processors were at the flow all the time */
+};
+
+/* Before loading. */
+struct settings {
+	__s64 slot_ns;
+	__u32 sampling;
+	__u32 sample_below; /* random sampling: of 2^32 */
+};
+
+/* At any time. */
+struct variables {
+	__s64 tai_offset_ns; /* CLOCK_TAI - CLOCK_REALTIME */
+	__u64 heavy_bytes; /* in an epoch make a flow a candidate; 0: nothing is counted */
+	__u64 epoch;
+};
+
+/* The count-min sketch: a counter is the epoch's number (16 bits) and bytes (48 bits); an old epoch's counts as 0. */
+#define SKETCH_ROWS 4
+#define SKETCH_COLUMNS 8192
+#define EPOCH_SHIFT 48
+#define BYTES_MASK ((1ULL << EPOCH_SHIFT) - 1)
+
+#endif

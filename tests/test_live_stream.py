@@ -1,0 +1,302 @@
+"""Live without a kernel: rows as they become known, the choice of flows, the dry run and the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from typer.testing import CliRunner
+
+import cctoolkit as cct
+from cctoolkit import cli, schema
+from cctoolkit.errors import ParameterError
+from cctoolkit.live import CaptureCollector, FlowKey, SlotStream, watch
+from cctoolkit.live.selection import FlowSelection
+from cctoolkit.slots import CELL
+
+TRACES = Path(__file__).parents[1] / "traces"
+BEFORE, AFTER = TRACES / "cubic-bbr.ingress.pcap.gz", TRACES / "cubic-bbr.egress.pcap.gz"
+CUBIC = FlowKey("10.1.0.10", 40000, "10.3.0.10", 5001)
+BBR = FlowKey("10.1.0.11", 40001, "10.3.0.11", 5001)
+NOT_LIVE = ["drops_estimate", "bytes_in_flight"]
+
+
+def cells(rows: list[tuple[int, int, int, int]]) -> np.ndarray:
+    """Of (flow, slot, first sequence number, bytes)."""
+    made = np.zeros(len(rows), CELL)
+    for cell, (flow, slot, seq, size) in zip(made, rows, strict=True):
+        cell["way"], cell["slot"], cell["first_seq"], cell["bytes"], cell["packets"] = (
+            2 * flow,
+            slot,
+            seq + 1,
+            size,
+            1,
+        )
+        cell["source_gap"] = cell["arrival_gap"] = -(2**63)
+    return made
+
+
+def stream(**changes: Any) -> SlotStream:
+    made = SlotStream(100, 1_000_000, **{"has_egress": True, "sampled": False, "patience_ms": 20, **changes})
+    made.begin(0, 100)
+    return made
+
+
+def replayed(
+    period_ms: float, sampling: str, fill: str, taps: tuple[Path, ...] = (BEFORE, AFTER), **options: Any
+) -> pd.DataFrame:
+    with CaptureCollector(*taps, slot_ms=5, sampling=sampling) as collector:
+        updates = list(
+            watch(
+                collector,
+                flows=[CUBIC, BBR],
+                heavy=0,
+                period_ms=period_ms,
+                fill=fill,
+                patience_ms=60_000,
+                **options,
+            )
+        )
+    table = pd.concat([update.slots for update in updates], ignore_index=True)
+    assert updates[-1].counts["late_cells"] == 0
+    assert len(updates) > 1
+    return table.sort_values(["flow_id", "slot"], kind="stable", ignore_index=True)
+
+
+# ---- rows as they become known ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fill", ["backward", "interpolate"])
+@pytest.mark.parametrize("sampling", ["all", "first"])
+@pytest.mark.parametrize("period_ms", [7.3, 100, 1700])
+def test_pieces_make_the_table_of_the_whole(period_ms: float, sampling: str, fill: str) -> None:
+    pieces = replayed(period_ms, sampling, fill)
+    whole = cct.compute_slots(
+        cct.read_capture(BEFORE), cct.read_capture(AFTER), slot_ms=5, sampling=sampling, fill=fill
+    )
+    begun = {flow: pieces.slot[pieces.flow_id == flow].min() for flow in (0, 1)}
+    # A flow is watched from the slot after the first on, and rows of acknowledgements alone are not live's.
+    last = {flow: pieces.slot[pieces.flow_id == flow].max() for flow in (0, 1)}
+    rows = [begun[f] <= s <= last[f] for f, s in zip(whole.flow_id, whole.slot, strict=True)]
+    assert sum(rows) == len(pieces) > 3000
+    columns = [name for name in schema.SLOTS if name not in NOT_LIVE]
+    whole = whole[rows].reset_index(drop=True)
+    for name in (
+        "in_bytes",
+        "in_packets",
+        "out_bytes",
+        "out_packets",
+    ):  # at a capture's end live has no tap's end
+        inside = whole[name].notna()
+        assert inside.mean() > (0.9 if sampling == "all" else -1)
+        pd.testing.assert_series_equal(pieces[name][inside], whole[name][inside])
+        columns.remove(name)
+    pd.testing.assert_frame_equal(pieces[columns], whole[columns])
+    assert pieces[NOT_LIVE].isna().all().all()
+
+
+def test_one_tap() -> None:
+    pieces = replayed(100, "all", "backward", (BEFORE,))
+    whole = cct.compute_slots(cct.read_capture(BEFORE), slot_ms=5).set_index(["flow_id", "slot"])
+    pieces = pieces.set_index(["flow_id", "slot"])
+    assert pieces.cbiq_bytes.isna().all()
+    assert pieces.out_bytes.isna().all()
+    pd.testing.assert_series_equal(pieces.throughput_bytes, whole.throughput_bytes.reindex(pieces.index))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 1)), min_size=1, max_size=40),
+    st.lists(st.integers(1, 45), max_size=8),
+    st.sampled_from(["backward", "interpolate"]),
+)
+def test_cuts_do_not_matter(events: list[tuple[int, int]], cuts: list[int], fill: str) -> None:
+    events = sorted(events)
+    seq = [0, 0]
+    taps: list[list[tuple[int, int, int, int]]] = [[], []]
+    for slot, tap in events:
+        taps[tap].append((0, 100 + slot, seq[tap], 10))
+        seq[tap] += 10
+    tables = []
+    for ends in ([], sorted(set(cuts))):
+        one, parts, at = stream(fill=fill, patience_ms=10_000), [], 0
+        for end in [100 + end for end in ends]:
+            new = [cells([c for c in tap if at <= c[1] < end]) for tap in taps]
+            parts.append(one.update(*new, end))
+            at = end
+        parts.append(one.update(*(cells([c for c in tap if c[1] >= at]) for tap in taps), 1000, ended=[0]))
+        tables.append(pd.concat(parts, ignore_index=True))
+        assert one.late_cells == 0
+    pd.testing.assert_frame_equal(*tables)
+
+
+def test_a_row_waits_for_the_other_tap_until_patience_is_over() -> None:
+    one = stream()
+    came = one.update(
+        cells([(0, 100, 0, 10), (0, 101, 10, 10), (0, 103, 20, 10)]), cells([(0, 101, 0, 10)]), 104
+    )
+    assert came.slot.tolist() == [0]
+    assert came.cbiq_bytes.tolist() == [10]
+    nothing = one.update(cells([]), cells([]), 115)
+    assert len(nothing) == 0
+    given_up = one.update(cells([]), cells([]), 122)
+    assert given_up.slot.tolist() == [1]  # 2 and 3 wait
+    assert given_up.cbiq_bytes.isna().all()
+    assert given_up.throughput_bytes.tolist() == [10]
+    late = one.update(cells([]), cells([(0, 101, 10, 10), (0, 104, 20, 10)]), 123)
+    assert one.late_cells == 1
+    assert late.slot.tolist() == [2]
+
+
+def test_cells_of_slots_that_go_on_wait() -> None:
+    one = stream(has_egress=False)
+    first = one.update(cells([(0, 100, 0, 10), (0, 102, 10, 10)]), cells([]), 102)
+    second = one.update(cells([(0, 102, 20, 10), (0, 103, 30, 10)]), cells([]), 104)
+    assert len(first) == 0
+    assert second.in_bytes.tolist() == [10, 0, 20]
+    assert second.throughput_bytes.tolist() == [10, 0, 20]
+
+
+# ---- the choice of flows ---------------------------------------------------------------------------------------------
+
+
+def key(number: int) -> FlowKey:
+    return FlowKey("10.0.0.1", number, "10.0.0.2", 80)
+
+
+def test_heavy_flows_take_the_places_there_are() -> None:
+    chosen = FlowSelection([key(0)], heavy=2, idle_s=5)
+    assert chosen.first() == [key(0)]
+    assert chosen.update([(key(0), 99), (key(1), 10), (key(2), 30), (key(3), 20)], 0) == (
+        [key(2), key(3)],
+        [],
+    )
+    assert chosen.update([(key(2), 30), (key(3), 20), (key(4), 40)], 1) == (
+        [],
+        [],
+    )  # not more than twice as much
+    assert chosen.update([(key(2), 30), (key(3), 20), (key(4), 41)], 1) == ([key(4)], [key(3)])
+    chosen.heard(key(4), 6)
+    assert chosen.update([], 6.5) == ([], [key(2)])
+    assert FlowSelection(heavy=0).update([(key(1), 10)], 0) == ([], [])
+
+
+def test_flows_come_and_go_in_a_dry_run() -> None:
+    with CaptureCollector(BEFORE, AFTER) as collector:
+        reports = [
+            update
+            for update in watch(collector, heavy=1, idle_s=1, heavy_mbps=0.5)
+            if update.flows is not None
+        ]
+    monitored = {
+        tuple(row) for update in reports for row in update.flows[["flow_id", "sport"]].itertuples(index=False)
+    }
+    assert {sport for _, sport in monitored} == {40000, 40001}  # BBR takes CUBIC's place
+    assert all(len(update.flows) <= 1 for update in reports)
+    assert len({flow for flow, _ in monitored}) == len(monitored)  # a number stands for one flow
+    rates = pd.concat([update.flows for update in reports]).query("sport == 40001 and age_s > 2")
+    assert rates.in_mbps.median() == pytest.approx(6.7, abs=0.5)
+
+
+class Teller:
+    """Says what it was shown."""
+
+    def __init__(self) -> None:
+        self.shown: list[pd.DataFrame] = []
+
+    def predict_slots(self, slots: pd.DataFrame) -> pd.DataFrame:
+        schema.check(slots, "slots")
+        assert slots.attrs["slot_ms"] == 1
+        self.shown.append(slots)
+        flows = slots.flow_id.unique()
+        return pd.DataFrame({"flow_id": flows, "cca": [f"cca{f}" for f in flows], "probability": 0.5})
+
+
+def test_the_classifier_sees_the_last_seconds() -> None:
+    teller = Teller()
+    with CaptureCollector(BEFORE, AFTER) as collector:
+        reports = [
+            u.flows
+            for u in watch(collector, flows=[CUBIC, BBR], classifier=teller, history_s=3)
+            if u.flows is not None
+        ]
+    assert len(teller.shown) >= 10
+    for slots in teller.shown:
+        for _, flow in slots.groupby("flow_id"):
+            assert len(flow) <= 3100
+            assert (np.diff(flow.slot) == 1).all()
+    assert max(len(slots) for slots in teller.shown) > 5000
+    assert reports[-1].cca.tolist() == ["cca0", "cca1"]
+    assert reports[-1].probability.tolist() == [0.5, 0.5]
+
+
+def test_wrong_arguments() -> None:
+    with CaptureCollector(BEFORE) as collector:
+        with pytest.raises(ParameterError, match="period_ms"):
+            next(watch(collector, period_ms=0))
+        with pytest.raises(ParameterError, match="fill"):
+            next(watch(collector, fill="forward"))
+        with pytest.raises(ParameterError, match="no such flow"):
+            next(watch(collector, flows=[key(1)]))
+
+
+# ---- the command -----------------------------------------------------------------------------------------------------
+
+DRY = ["live", "--from-capture", str(BEFORE), "--from-capture", str(AFTER), "--no-classify"]
+
+
+def test_command_prints_and_writes(tmp_path: Path) -> None:
+    done = CliRunner().invoke(cli.app, [*DRY, "-o", str(tmp_path / "slots.parquet")])
+    assert done.exit_code == 0, done.output
+    assert "10.1.0.11 40001" in done.output
+    assert "packets in" in done.output
+    slots, provenance = schema.read_parquet(tmp_path / "slots.parquet", "slots")
+    assert set(slots.flow_id) == {0, 1}
+    assert provenance["capture"].startswith(str(BEFORE))
+    lines = CliRunner().invoke(cli.app, [*DRY, "-f", "jsonl", "--duration", "3"]).output.splitlines()
+    assert {json.loads(line)["sport"] for line in lines} == {40000}
+    assert json.loads(lines[-1])["in_mbps"] > 1
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["live"], "give --ingress"),
+        ([*DRY, "--flow", "10.0.0.1-10.0.0.2"], "is not SRC:PORT-DST:PORT"),
+        ([*DRY, "--flow", "[fd00::1]:1-[fd00::2]:2"], "fd00::1 1 fd00::2 2: no such flow"),
+        ([*DRY, "-f", "csv"], "neither table nor jsonl"),
+        ([*DRY, "--sampling", "some"], "sampling"),
+    ],
+)
+def test_command_says_what_is_wrong(options: list[str], said: str) -> None:
+    done = CliRunner().invoke(cli.app, options)
+    assert done.exit_code == 1
+    assert said in str(done.exception)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_keeps_what_it_has(tmp_path: Path, number: int) -> None:
+    path = tmp_path / "slots.csv"
+    command = [sys.executable, "-m", "cctoolkit.cli", *DRY, "--speed", "1", "-f", "jsonl", "-o", str(path)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(0.5)
+    process.send_signal(number)
+    assert process.wait(20) == 0
+    process.stdout.close()
+    assert len(pd.read_csv(path)) > 100
