@@ -30,6 +30,8 @@ DEFAULT_MODEL = "cca"
 MIN_BYTES = 1_000_000
 #: Of each flow from its first packet on: one window of the longest kind, six of 10 s.
 SECONDS = 60.0
+#: What is in a slot is known some time after it: bytes in the queue at the flow's next packet, losses at later ones.
+_AFTER_NS = 1_000_000_000
 #: Rows of a slots table at a time: about 130 MB.
 _ROWS = 1_000_000
 #: Cells of one stretch of time, at most: about a gigabyte.
@@ -213,7 +215,7 @@ class _Job:
 def _jobs(flows: pd.DataFrame, limit_ns: int, slot_ms: float, min_bytes: int) -> Iterator[_Job]:
     """The jobs of one stretch: as many as its slots tables have to be cut into."""
     first, last = flows["first_ts_ns"].to_numpy(), flows["last_ts_ns"].to_numpy()
-    end_ns = int(np.minimum(last + 1, first + limit_ns).max())
+    end_ns = int(np.minimum(last + 1, first + limit_ns).max()) + _AFTER_NS
     lasts = np.minimum(last, end_ns) - first  # a flow goes on to the stretch's end, if it lasts so long
     rows = lasts // round(slot_ms * 1e6) + 1
     cells = np.minimum(rows, (flows["packets_fwd"] + flows["packets_rev"]).to_numpy()).sum()

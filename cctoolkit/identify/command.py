@@ -23,6 +23,7 @@ from ..capture.reader import read_capture
 from ..capture.selection import Selection
 from ..errors import ParameterError, SchemaError
 from ..scenario import Scenario, read_sweep
+from ..testbed.doctor import BACKENDS
 from .bundle import UNKNOWN, Model, bundled_models, load, save_models
 from .card import write_card
 from .dataset import Recording, SlotDataset, build_dataset, index_dataset, record, save_recording
@@ -34,7 +35,10 @@ __all__ = ["add", "build", "classify", "evaluate", "info", "train"]
 
 _Jobs = list[tuple[dict[str, Any], Scenario]]
 #: Columns of a dataset's flows that are no settings.
-_NO_SETTING = {"run", "flow_id", "cca", "bytes_acked", "retransmits", "src", "dst", "sport", "dport"}
+_NO_SETTING = {
+    "run", "flow_id", "cca", "bytes_acked", "retransmits", "src", "dst", "sport", "dport",
+    "kind", "data_from", "start_ns", "stop_ns", "min_rtt_us",
+}  # fmt: skip
 
 
 def names(text: str | None) -> tuple[str, ...] | None:
@@ -88,6 +92,8 @@ def build(
     ParameterError, TestbedUnavailableError, CCToolkitError
         What is wrong, and where.
     """
+    if on not in ("simulator", *BACKENDS):
+        raise ParameterError(f"on: {on!r} is none of simulator, {', '.join(BACKENDS)}")
     if settings in SETTINGS:
         jobs, flows = _drawn(settings, runs, seed, on, part, ccas)
     elif Path(settings).suffix == ".toml":

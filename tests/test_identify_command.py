@@ -1,0 +1,485 @@
+"""``cct dataset``, ``cct train``, ``cct evaluate``, ``cct classify``, and the report's congestion controls."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import cctoolkit as cct
+from cctoolkit import cli, schema
+from cctoolkit.errors import ParameterError
+from cctoolkit.identify import Model, SlotDataset, classify, classify_flows
+from cctoolkit.identify.inputs import BINS, VIEW_CHANNELS, VIEW_INPUTS
+
+TRACES = Path(__file__).parents[1] / "traces"
+MIXED = TRACES / "mixed.ingress.pcap.gz"
+THREE = TRACES / "three-ccas-ipv6.ingress.pcap.gz"
+THREE_EGRESS = TRACES / "three-ccas-ipv6.egress.pcap.gz"
+TOML = """
+duration_s = 3
+
+[bottleneck]
+rate_mbps = 10
+buffer_packets = 40
+
+[[flows]]
+cca = "cubic"
+
+[[flows]]
+cca = "bbr"
+
+[[flows]]
+cca = "reno"
+
+[sweep]
+"bottleneck.rate_mbps" = [5, 10]
+seed = [1, 2]
+"""
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
+    """Call ``cct`` in this process: (exit status, standard output, standard error)."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["cct", *map(str, arguments)])
+        status = 0
+        try:
+            cli.main()
+        except SystemExit as stop:
+            status = int(stop.code or 0)
+        out, err = capfd.readouterr()
+        return status, out, err
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def seer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model made by hand that says what it sees of a flow: its queue, its flight, or neither."""
+    onnx = pytest.importorskip("onnx", reason="the extra `train` is not installed")
+    weights = np.zeros((len(VIEW_CHANNELS), 3), np.float32)
+    for column, (name, weight) in enumerate([("has_queue", 20), ("has_flight", 10)]):
+        channel = next(i for i, channel in enumerate(VIEW_CHANNELS) if channel.endswith(name))
+        weights[channel, column] = weight
+    tensor, node = onnx.numpy_helper.from_array, onnx.helper.make_node
+    graph = onnx.helper.make_graph(
+        [
+            node("ReduceMean", ["X"], ["mean"], axes=[2], keepdims=0),
+            node("MatMul", ["mean", "weights"], ["seen"]),
+            node("Add", ["seen", "bias"], ["scores"]),
+        ],
+        "seer",
+        [onnx.helper.make_tensor_value_info("X", 1, ["windows", len(VIEW_CHANNELS), BINS])],
+        [onnx.helper.make_tensor_value_info("scores", 1, ["windows", 3])],
+        [tensor(weights, "weights"), tensor(np.array([0, 0, 5], np.float32), "bias")],
+    )
+    network = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8)
+    folder = tmp_path_factory.mktemp("models") / "seer"
+    folder.mkdir()
+    content = network.SerializeToString()
+    (folder / "network.onnx").write_bytes(content)
+    about = {
+        "format": 1, "classes": ["queue", "flight", "neither"], "inputs": list(VIEW_INPUTS), "slot_ms": 1.0,
+        "preparation": "scale_view", "windows_ms": [100, 1000], "temperature": 1.0, "least": 0.0, "other": "other",
+        "networks": [{"slots": None, "file": "network.onnx", "sha256": hashlib.sha256(content).hexdigest()}],
+    }  # fmt: skip
+    (folder / "model.json").write_text(json.dumps(about))
+    return folder
+
+
+def read_csv(text: str) -> pd.DataFrame:
+    return pd.read_csv(io.StringIO(text), keep_default_na=False, na_values=[""])
+
+
+# ---- classify --------------------------------------------------------------------------------------------------------
+
+
+def test_classify_says_what_taps_tell(run, seer: Path) -> None:
+    status, out, err = run("classify", THREE, "--model", seer, "-f", "csv")
+    assert (status, err) == (0, "")
+    one = read_csv(out)
+    assert set(one["cca"]) == {"flight"}
+    assert set(one["feature_set"]) == {"bytes_in_flight+throughput"}
+    two = read_csv(run("classify", THREE, THREE_EGRESS, "--model", seer, "-f", "csv")[1])
+    assert set(two["cca"]) == {"queue"}
+    assert set(two["feature_set"]) == {"cbiq+bytes_in_flight+throughput"}
+    flows = cct.read_capture(THREE).flows.set_index("flow_id")
+    assert list(one["payload_bytes"]) == sorted(one["payload_bytes"], reverse=True)
+    for row in one.itertuples():
+        flow = flows.loc[row.flow_id]
+        assert (row.src, row.sport, row.dst, row.dport) == (flow.src, flow.sport, flow.dst, flow.dport)
+        assert row.payload_bytes == max(flow.payload_fwd, flow.payload_rev) >= 1_000_000
+    wanted = flows[(flows.protocol == 6) & (flows[["payload_fwd", "payload_rev"]].max(axis=1) >= 1_000_000)]
+    assert set(one["flow_id"]) == set(wanted.index)
+
+
+def test_classify_on_a_terminal_and_in_parquet(run, seer: Path, tmp_path: Path) -> None:
+    status, out, _ = run("classify", THREE, "--model", seer)
+    assert status == 0
+    assert "by the model seer, from bytes_in_flight+throughput (3 flows)" in out
+    assert "fd00:1::a" in out and "flight" in out
+    assert run("classify", THREE, "--model", seer, "-o", tmp_path / "ccas.parquet")[0] == 0
+    table, provenance = schema.read_parquet(tmp_path / "ccas.parquet", "ccas")
+    assert len(table) == 3 and provenance["command"][1] == "classify"
+    status, out, _ = run("classify", THREE, "--model", seer, "--min-bytes", 10**9)
+    assert status == 0 and "no TCP flow has 1,000,000,000 bytes" in out
+
+
+def naive(model: Model, path: Path, egress: Path | None, table: pd.DataFrame, seconds: float) -> pd.DataFrame:
+    """Each flow by itself, from the slots table of the whole capture."""
+    behind = None if egress is None else cct.read_capture(egress)
+    slots = cct.compute_slots(cct.read_capture(path), behind, 1.0, flow_ids=table["flow_id"])
+    rows = []
+    for flow_id in table["flow_id"]:
+        of = slots[slots["flow_id"] == flow_id]
+        of = of[of["slot"] < of["slot"].iloc[0] + round(1000 * seconds)]
+        of.attrs["slot_ms"] = 1.0
+        rows.append(model.predict_slots(of))
+    return pd.concat(rows, ignore_index=True).astype({"cca": "str", "feature_set": "str"})
+
+
+@pytest.mark.parametrize("two_taps", [False, True])
+@pytest.mark.parametrize("seconds", [60.0, 2.0])
+def test_in_parts_as_at_once(
+    seer: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, two_taps: bool
+) -> None:
+    egress = TRACES / "mixed.egress.pcap.gz" if two_taps else None
+    model = cct.identify.load(seer)
+    monkeypatch.setattr(classify, "_PACKETS", 1500)
+    monkeypatch.setattr(classify, "_ROWS", 3000)  # many tables
+    table = classify_flows(MIXED, egress, model=model, min_bytes=20_000, seconds=seconds)
+    assert len(table) > 10
+    expected = naive(model, MIXED, egress, table, seconds)
+    pd.testing.assert_frame_equal(
+        table[["flow_id", "cca", "windows", "window_ms", "feature_set"]],
+        expected[["flow_id", "cca", "windows", "window_ms", "feature_set"]],
+        check_dtype=False,
+    )
+    assert table.loc[table["window_ms"] == 1000, "windows"].max() == (2 if seconds == 2 else 16)
+
+
+def test_captures_and_pipes_and_selections(seer: Path, tmp_path: Path) -> None:
+    table = classify_flows(MIXED, model=seer)
+    pd.testing.assert_frame_equal(classify_flows(cct.read_capture(MIXED), model=seer), table)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(MIXED.read_bytes()))
+    writer.start()
+    pd.testing.assert_frame_equal(classify_flows(pipe, model=seer), table)
+    writer.join()
+    some = classify_flows(MIXED, model=seer, selection=cct.Selection(host="10.1.0.10"))
+    pd.testing.assert_frame_equal(some, table[table["src"] == "10.1.0.10"].reset_index(drop=True))
+    assert classify_flows(MIXED, model=seer, selection=cct.Selection(protocol="udp")).empty
+
+
+def test_flows_that_begin_after_the_last_packet_read_are_named_by_nothing(
+    seer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(classify, "_PACKETS", 2000)
+    table = classify_flows(MIXED, model=seer, min_bytes=1000, packets=4000)
+    assert table["cca"].isna().any() and table["cca"].notna().any()
+    assert (table.loc[table["cca"].isna(), "windows"] == 0).all()
+
+
+def test_too_many_flows_at_once_are_refused_with_what_to_do(run, seer: Path, monkeypatch) -> None:
+    monkeypatch.setattr(classify, "_MAX_CELLS", 1000)
+    status, _, err = run("classify", MIXED, "--model", seer)
+    assert status == 1
+    assert "--min-bytes" in err and "--seconds" in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments, told",
+    [
+        (("nowhere.pcap",), "nowhere.pcap"),
+        ((MIXED, "--window-ms", "50"), "the shortest seer was trained on are 100 ms"),
+        ((MIXED, "--window-ms", "0.3"), "not a whole number"),
+        ((MIXED, "--seconds", "-1"), "seconds: -1.0"),
+        ((MIXED, "-o", "ccas.txt"), "ends in none of"),
+    ],
+)
+def test_classify_refuses(run, seer: Path, arguments: tuple[object, ...], told: str) -> None:
+    status, _, err = run("classify", *arguments, "--model", seer)
+    assert status == 1
+    assert told in err and err.startswith("cct: ") and err.count("\n") == 1
+
+
+def test_a_model_that_is_not_there(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    status, _, err = run("classify", MIXED, "--model", "nothing")
+    assert status == 1 and "nothing is neither a folder" in err
+    monkeypatch.setattr("cctoolkit.identify.bundle.bundled_models", dict)
+    monkeypatch.setattr("cctoolkit.identify.command.bundled_models", dict)
+    status, _, err = run("classify", MIXED)
+    assert status == 1 and "--model" in err
+
+
+def test_naming_needs_no_torch(seer: Path) -> None:
+    code = (
+        "import sys, cctoolkit as cct; cct.identify.load; before = 'pandas' in sys.modules\n"
+        f"cct.report.report({str(THREE)!r}, sys.argv[1], model={str(seer)!r})\n"
+        "print('torch' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(seer.parent / "page.html")],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == "False"
+
+
+# ---- the report ------------------------------------------------------------------------------------------------------
+
+
+def test_the_report_has_a_column(run, seer: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert run("report", THREE, "--egress", THREE_EGRESS, "--model", seer, "-o", page)[0] == 0
+    text = page.read_text(encoding="utf-8")
+    assert 'button type="button">CCA</button>' in text
+    assert text.count("queue 100 %") == 3
+    assert "the model seer takes" in text
+    assert "from bytes in the queue, bytes in flight and throughput (two taps)" in text
+    summary = cct.summarise(MIXED, model=seer, top=3)
+    assert list(summary.ccas["cca"]) == ["flight"] * 3
+    cct.report.report(summary, page)
+    assert "from bytes in flight and throughput (one tap)" in page.read_text(encoding="utf-8")
+
+
+def test_without_a_model_there_is_no_column(
+    run, seer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "page.html"
+    assert run("report", THREE, "--model", "none", "-o", page)[0] == 0
+    assert ">CCA<" not in page.read_text(encoding="utf-8")
+    monkeypatch.setattr("cctoolkit.identify.bundle.bundled_models", dict)
+    assert run("report", THREE, "-o", page)[0] == 0
+    assert ">CCA<" not in page.read_text(encoding="utf-8")
+    status, _, err = run("report", THREE, "--model", "nothing", "-o", tmp_path / "other.html")
+    assert status == 1 and "nothing" in err and not (tmp_path / "other.html").exists()
+
+
+def test_the_report_of_a_pipe_says_why_it_names_nothing(seer: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(THREE.read_bytes()))
+    writer.start()
+    summary = cct.summarise(pipe, model=seer)
+    writer.join()
+    assert summary.ccas is None
+    assert any("cannot be read twice" in note for note in summary.notes)
+
+
+# ---- datasets --------------------------------------------------------------------------------------------------------
+
+
+def test_own_captures_become_a_dataset(run, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    labels = TRACES / "three-ccas-ipv6.labels.csv"
+    status, out, err = run("dataset", "add", mine, THREE, THREE_EGRESS, "--labels", labels)
+    assert (status, err) == (0, "")
+    assert "3 flows (1 reno, 1 cubic, 1 bbr)" in out
+    assert (
+        run("dataset", "add", mine, MIXED, "--labels", TRACES / "mixed.labels.csv", "--name", "other")[0] == 0
+    )
+    dataset = SlotDataset(mine)
+    assert dataset.runs == ["other", "three-ccas-ipv6"]
+    recording = next(iter(dataset.where("run == 'three-ccas-ipv6'")))
+    known = pd.read_csv(labels).set_index("src")["cca"]
+    assert {row.src: row.cca for row in recording.flows.itertuples()} == known.to_dict()
+    expected = cct.compute_slots(
+        cct.read_capture(THREE), cct.read_capture(THREE_EGRESS), flow_ids=recording.flows["flow_id"]
+    )
+    pd.testing.assert_series_equal(
+        recording.slots["cbiq_bytes"].astype("Int64"), expected["cbiq_bytes"], check_names=False
+    )
+    status, out, _ = run("dataset", "info", mine)
+    assert status == 0
+    assert (
+        f"{len(dataset.flows)} ({', '.join(f'{n} {c}' for c, n in dataset.flows['cca'].value_counts().items())})"
+        in out
+    )
+    assert "base rtt ms" in out.replace("_", " ")
+
+
+@pytest.mark.parametrize(
+    "arguments, told",
+    [
+        (
+            ("add", "DIR", THREE, "--labels", TRACES / "three-ccas-ipv6.labels.csv"),
+            "has a run three-ccas-ipv6",
+        ),
+        (("add", "DIR", THREE, "--labels", TRACES / "reno.labels.csv", "--name", "b"), "fits one of its"),
+        (("add", "DIR", THREE, "--labels", "nowhere.csv", "--name", "b"), "nowhere.csv"),
+        (("add", "DIR", "nowhere.pcap", "--labels", TRACES / "reno.labels.csv"), "nowhere.pcap"),
+        (("add", "DIR", THREE, "--labels", TRACES / "reno.labels.csv", "--name", "../b"), "no name of a run"),
+        (("add", "DIR", THREE, "--labels", TRACES / "reno.labels.csv", "--slot-ms", "2"), "slots of 1 ms"),
+        (("info", "nowhere"), "holds no dataset"),
+        (("build", "nothing", "-o", "DIR"), "neither a .toml file nor one of paper"),
+        (("build", "paper", "-o", "DIR", "--ccas", "bic"), "the simulator has no 'bic'"),
+        (("build", "paper", "-o", "DIR", "--ccas", "reno,reno"), "reno is there twice"),
+        (("build", "paper", "-o", "DIR", "--part", "test"), "only hard has"),
+        (("build", "hard", "-o", "DIR", "--part", "third"), "neither 'train' nor 'test'"),
+        (("build", "grid.toml", "-o", "DIR", "--runs", "3"), "grid.toml says that itself"),
+        (("build", "nowhere.toml", "-o", "DIR"), "nowhere.toml"),
+        (("build", "paper", "-o", "new", "--runs", "1", "--on", "nothing"), "nothing"),
+    ],
+)
+def test_dataset_refuses(
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[object, ...], told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "grid.toml").write_text(TOML)
+    if arguments[0] == "add":
+        assert run("dataset", "add", "DIR", THREE, "--labels", TRACES / "three-ccas-ipv6.labels.csv")[0] == 0
+    status, _, err = run("dataset", *arguments)
+    assert status == 1, err
+    assert told in err and err.startswith("cct: ") and err.count("\n") == 1
+
+
+# ---- the whole way ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset of four simulated runs, made by the command."""
+    folder = tmp_path_factory.mktemp("grid")
+    (folder / "grid.toml").write_text(TOML)
+    command = [sys.executable, "-m", "cctoolkit.cli", "dataset", "build", "grid.toml", "-o", "grid"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    assert "wrote 4 runs, 12 flows (4 cubic, 4 bbr, 4 reno), to grid" in done.stdout
+    return folder
+
+
+@pytest.mark.slow
+def test_a_dataset_is_built_once(run, grid: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(grid)
+    before = {path: path.stat().st_mtime_ns for path in (grid / "grid" / "slots").iterdir()}
+    assert run("dataset", "build", "grid.toml", "-o", "grid")[0] == 0
+    assert {path: path.stat().st_mtime_ns for path in (grid / "grid" / "slots").iterdir()} == before
+    dataset = SlotDataset("grid")
+    assert dataset.runs == [f"grid-{i}" for i in range(4)]
+    assert set(dataset.flows["bottleneck.rate_mbps"]) == {5, 10}
+    (grid / "other").mkdir()
+    (grid / "other" / "grid.toml").write_text(TOML.replace("= 40", "= 41"))
+    status, _, err = run("dataset", "build", "other/grid.toml", "-o", "grid")
+    assert status == 1 and "a run grid-0 of another scenario" in err
+    status, _, err = run("dataset", "build", "grid.toml", "-o", "grid", "--special", 1)
+    assert status == 1 and "built with special 3, not 1" in err
+
+
+@pytest.mark.slow
+def test_train_evaluate_classify(run, grid: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="the extra `train` is not installed")
+    monkeypatch.chdir(grid)
+    status, out, err = run("train", "grid", "-o", "model", "--epochs", 4, "--test-share", 0.5)
+    assert status == 0, err
+    assert "wrote model: bbr, cubic, reno in windows of 100, 1000 ms" in out  # none of 10 s: runs have 3 s
+    split = pd.read_csv("model/split.csv").set_index("run")["part"]
+    assert sorted(split) == ["test", "test", "train", "train"]
+    card = Path("model/README.md").read_text(encoding="utf-8")
+    assert "2 other runs were held out" in card and "rate_mbps" in card and "| f1_bbr |" in card
+    model = cct.identify.load("model")
+    assert model.windows_ms == (100, 1000)
+
+    status, out, err = run("evaluate", "model", "grid", "--window-ms", 300, "-f", "csv", "--per-flow", 5)
+    assert status == 0 and "left out 2 of 4 runs, which model was trained on" in err
+    scores = read_csv(out)
+    held_out = SlotDataset("grid").where([name for name in split.index if split[name] == "test"])
+    windows = cct.identify.cut_windows(held_out, 300, VIEW_INPUTS, per_flow=5)
+    from sklearn.metrics import f1_score
+
+    expected = f1_score(windows.y, model.predict(windows), average=None, labels=["bbr", "cubic", "reno"])
+    np.testing.assert_allclose(scores[["f1_bbr", "f1_cubic", "f1_reno"]].iloc[0], expected)
+    assert scores["runs"].iloc[0] == 2 and scores["windows"].iloc[0] == len(windows) == 30
+    assert scores["low"].iloc[0] <= scores["f1"].iloc[0] + 1e-9 <= scores["high"].iloc[0] + 2e-9
+
+    status, out, _ = run("evaluate", "model", "grid", "--all", "--by", "bottleneck.rate_mbps", "-f", "csv")
+    assert list(read_csv(out)["bottleneck.rate_mbps"]) == [5, 10] * 2
+    status, out, _ = run("evaluate", "model", "grid")
+    assert status == 0 and "macro F1" in out and "windows by what they are" in out
+    status, out, _ = run("classify", MIXED, "--model", "model", "-f", "csv")
+    assert status == 0 and set(read_csv(out)["cca"]) <= {"bbr", "cubic", "reno", "unknown"}
+
+    status, _, err = run("train", "grid", "-o", "model")
+    assert status == 1 and "model is there already" in err
+
+
+@pytest.mark.slow
+def test_the_papers_classifier_and_what_is_not_trained_on(
+    run, grid: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch", reason="the extra `train` is not installed")
+    monkeypatch.chdir(grid)
+    options = ("--epochs", 1, "--ccas", "cubic,bbr")
+    status, _, err = run(
+        "train",
+        "grid",
+        "-o",
+        "dragonfly",
+        "--classifier",
+        "dragonfly",
+        "--window-ms",
+        100,
+        "--window-ms",
+        200,
+        *options,
+    )
+    assert status == 0, err
+    assert {p.name for p in Path("dragonfly").glob("*.onnx")} == {"network-100ms.onnx", "network-200ms.onnx"}
+    status, out, _ = run("evaluate", "dragonfly", "grid", "--window-ms", 200)
+    assert status == 0 and "0 % of them called unknown" in out  # it has no word for that
+    status, _, err = run("evaluate", "dragonfly", "grid", "--window-ms", 300)
+    assert status == 1 and "has networks for 100, 200 ms" in err
+    status, out, err = run("train", "grid", "-o", "others", "--others", "--window-ms", 200, *options)
+    assert status == 0, err
+    assert list(cct.identify.load("others").classes_) == ["bbr", "cubic", "other"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options, told",
+    [
+        (("--classifier", "summary"), "no saved form|without a saved form"),
+        (("--classifier", "nothing"), "is none of scales, dragonfly, deepcci"),
+        (("--ccas", "vegas"), "no flow is 'vegas'"),
+        (("--window-ms", "10000"), "none of .* flows has 10000 ms"),
+        (("--window-ms", "0.5"), "not a whole number"),
+        (("--inputs", "cbiq"), "scales takes all"),
+        (("--classifier", "dragonfly", "--inputs", "views"), "views are for scales"),
+        (("--classifier", "dragonfly", "--inputs", "nothing"), "neither a feature set"),
+        (("--others",), "as all but --ccas"),
+        (("--test-share", "1.5"), "not a share"),
+        (("--device", "nothing"), "device: nothing"),
+    ],
+)
+def test_train_refuses(
+    run, grid: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], told: str
+) -> None:
+    pytest.importorskip("torch", reason="the extra `train` is not installed")
+    import re
+
+    monkeypatch.chdir(grid)
+    status, _, err = run("train", "grid", "-o", "never", *options)
+    assert status == 1
+    assert re.search(told, err) and err.startswith("cct: ") and err.count("\n") == 1
+    assert not Path("never").exists()
+
+
+def test_what_training_needs_is_asked_for_first(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    status, _, err = run("train", "nowhere", "-o", tmp_path / "model")
+    assert status == 1 and "pip install 'cctoolkit[train]'" in err
+
+
+def test_a_pipe_cannot_give_slots_of_flows_that_are_known(seer: Path) -> None:
+    with pytest.raises(ParameterError, match="cannot be read again"):
+        classify_flows("-", model=seer, flows=cct.read_capture(THREE).flows)
