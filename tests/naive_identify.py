@@ -2,62 +2,74 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
 
-BINS = 128
+BINS = 100
 
 
-def bins_of(slots: int) -> list[range]:
-    """Which slots each bin shows: equal shares, and at least one."""
-    edges = [k * slots // BINS for k in range(BINS + 1)]
-    return [range(a, max(b, a + 1)) for a, b in itertools.pairwise(edges)]
+def bins_of(slots: int, begin: float, width: float, n: int) -> list[list[int]]:
+    """Which slots each of n bins from `begin` to the window's end shows: at least one."""
+    edges = [int(begin + k * width) for k in range(n)] + [slots]
+    firsts = [min(edge, slots - 1) for edge in edges[:-1]]
+    return [list(range(a, min(max(b, a + 1), slots))) for a, b in zip(firsts, edges[1:], strict=True)]
 
 
 def view(window: np.ndarray) -> np.ndarray:
-    """`cctoolkit.identify.inputs.scale_view`: bins x 20 channels of slots x 5 inputs."""
+    """`cctoolkit.identify.inputs.scale_view`: bins x (3 views x 22 channels) of slots x 5 inputs."""
     w = np.asarray(window, np.float32).astype(float)
+    slots, arrived, flight = len(w), w[:, 0].sum(), w[:, 4].sum()
+    out = np.zeros((BINS, 3, 22))
+    out[:, 0] = channels(w, bins_of(slots, 0, slots / BINS, BINS), slots / BINS)
+    if not np.isnan(flight) and arrived > 0:
+        rtt = flight / arrived
+        for i, width in ((1, max(rtt, 1)), (2, max(rtt / 8, 1))):
+            n = min(int(slots / width), BINS)
+            out[:n, i] = channels(w, bins_of(slots, slots - n * width, width, n), width)
+    return out.reshape(BINS, 66)
+
+
+def channels(w: np.ndarray, bins: list[list[int]], width: float) -> np.ndarray:
+    """What each of some bins says."""
     arrived, cbiq, left, lost, flight = w.T
-    slots = len(w)
     has_queue = not np.isnan(w[:, 1:4]).any()
     has_flight = not np.isnan(flight).any()
-    out = np.zeros((BINS, 20))
-    mean_arrived = arrived.sum() / slots
+    mean_arrived, mean_left = arrived.mean(), left.mean()
+    out = np.zeros((len(bins), 22))
     before = None
-    for k, which in enumerate(bins_of(slots)):
-        bin_ = list(which)
+    for row, bin_ in zip(out, bins, strict=True):
         in_rate = arrived[bin_].mean()
-        out[k, 0] = math.log(slots) / 4 - 1
-        out[k, 1] = math.log1p(in_rate / 50)
-        out[k, 2] = min(in_rate / (mean_arrived + 1e-9), 8)
-        out[k, 3] = math.log1p(arrived[bin_].max() / 500)
-        out[k, 4] = np.mean(arrived[bin_] > 0)
+        row[0] = 1
+        row[1] = math.log(width) / 3
+        row[2] = math.log1p(in_rate / 50)
+        row[3] = min(in_rate / (mean_arrived + 1e-9), 8)
+        row[4] = math.log1p(arrived[bin_].max() / 500)
+        row[5] = np.mean(arrived[bin_] > 0)
         if has_queue:
-            mean_left = left.sum() / slots
-            most = max(cbiq.max(), 0) + 1e-9
+            most = cbiq.max() + 1e-9
             out_rate, level = left[bin_].mean(), cbiq[bin_].mean()
-            out[k, 5] = math.log1p(out_rate / 50)
-            out[k, 6] = min(out_rate / (mean_left + 1e-9), 8)
-            out[k, 7] = math.asinh(lost[bin_].sum())
-            out[k, 8] = math.log1p(level / 500)
-            out[k, 9] = level / most
+            row[6] = math.log1p(out_rate / 50)
+            row[7] = min(out_rate / (mean_left + 1e-9), 8)
+            row[8] = math.asinh(lost[bin_].sum())
+            row[9] = math.log1p(level / 500)
+            row[10] = level / most
             if before is not None:
-                out[k, 10] = math.asinh((level - cbiq[before].mean()) / 1448)
-            out[k, 11] = (cbiq[bin_].max() - cbiq[bin_].min()) / most
-            out[k, 12] = math.log1p(level / (mean_left + 50)) / 2
-            out[k, 13] = 1
+                row[11] = math.asinh((level - cbiq[before].mean()) / 1448)
+            row[12] = (cbiq[bin_].max() - cbiq[bin_].min()) / most
+            row[13] = math.log1p(level / (mean_left + 50)) / 2
+            row[14] = 1
         if has_flight:
             most = flight.max() + 1e-9
             level = flight[bin_].mean()
-            out[k, 14] = math.log1p(level / 500)
-            out[k, 15] = level / most
+            row[15] = math.log1p(level / 500)
+            row[16] = level / most
             if before is not None:
-                out[k, 16] = math.asinh((level - flight[before].mean()) / 1448)
-            out[k, 17] = (flight[bin_].max() - flight[bin_].min()) / most
-            out[k, 18] = math.log1p(level / (mean_arrived + 50)) / 2
-            out[k, 19] = 1
+                row[17] = math.asinh((level - flight[before].mean()) / 1448)
+            row[18] = (flight[bin_].max() - flight[bin_].min()) / most
+            row[19] = math.log1p(flight[bin_].max() / 500)
+            row[20] = math.log1p(level / (mean_arrived + 50)) / 2
+            row[21] = 1
         before = bin_
     return out
 

@@ -10,14 +10,14 @@ from hypothesis import example, given, settings
 
 from cctoolkit.errors import ParameterError
 from cctoolkit.identify.inputs import (
+    BIN_CHANNELS,
     BINS,
-    FLIGHT_CHANNELS,
     PREPARATIONS,
-    QUEUE_CHANNELS,
     VIEW_CHANNELS,
-    VIEW_INPUTS,
+    VIEWS,
     as_counted,
     by_maximum,
+    hidden,
     scale_view,
     scale_views,
 )
@@ -61,17 +61,23 @@ def test_a_view_is_its_naive_twin(window):
 
 def test_long_windows_are_their_naive_twin():
     rng = np.random.default_rng(1)
-    for slots in (127, 128, 129, 1000, 60_000):
+    for slots in (99, 101, 113, 1000, 60_000):
         window = rng.poisson(3000, (slots, 5)) * rng.integers(0, 2, (slots, 1))
         np.testing.assert_allclose(scale_view(window), naive_identify.view(window), rtol=1e-4, atol=1e-4)
 
 
 def test_a_view_by_hand():
-    """128 slots in which one segment comes and goes a slot, the queue grows by one, and the flight is twice it."""
-    t = np.arange(128.0)
-    window = np.column_stack([np.full(128, 1448), 1448 * t, np.full(128, 1448), np.zeros(128), 2896 * t])
+    """100 slots in which one segment comes and goes a slot, the queue grows by one, and the flight is ten times one."""
+    t = np.arange(100.0)
+    window = np.column_stack(
+        [np.full(100, 1448), 1448 * t, np.full(100, 1448), np.zeros(100), np.full(100, 14480)]
+    )
     view = scale_view(window)
     assert view.shape == (BINS, len(VIEW_CHANNELS)) and view.dtype == np.float32
+
+    def channel(name):
+        return view[:, CHANNEL[name]]
+
     for name, value in {
         "in_relative": 1,
         "out_relative": 1,
@@ -79,42 +85,78 @@ def test_a_view_by_hand():
         "drops": 0,
         "cbiq_range": 0,
     }.items():
-        np.testing.assert_allclose(view[:, CHANNEL[name]], value, rtol=1e-6, err_msg=name)
-    np.testing.assert_allclose(view[:, CHANNEL["cbiq_relative"]], t / 127, rtol=1e-6)
-    np.testing.assert_allclose(view[1:, CHANNEL["cbiq_step"]], np.arcsinh(1), rtol=1e-6)  # one segment a bin
-    np.testing.assert_allclose(view[1:, CHANNEL["flight_step"]], np.arcsinh(2), rtol=1e-6)
-    delay_ms = np.expm1(2 * view[:, CHANNEL["own_delay"]])
+        np.testing.assert_allclose(channel(f"window.{name}"), value, rtol=1e-6, err_msg=name)
+    assert (channel("window.log_slots") == 0).all()  # a slot a bin
+    np.testing.assert_allclose(channel("window.cbiq_relative"), t / 99, rtol=1e-6)
+    np.testing.assert_allclose(channel("window.cbiq_step")[1:], np.arcsinh(1), rtol=1e-6)  # a segment a bin
+    delay_ms = np.expm1(2 * channel("window.own_delay"))
     np.testing.assert_allclose(delay_ms, t * 1448 / 1498, rtol=1e-5)  # Little's law, with 50 bytes to spare
-    assert (view[:, CHANNEL["log_slots"]] == view[0, 0]).all()
+    # a round trip is ten slots: there are ten, in each of which the queue grows by ten segments
+    assert channel("round_trips.there").tolist() == [1] * 10 + [0] * 90
+    np.testing.assert_allclose(channel("round_trips.log_slots")[:10], np.log(10) / 3, rtol=1e-6)
+    np.testing.assert_allclose(channel("round_trips.cbiq_step")[1:10], np.arcsinh(10), rtol=1e-6)
+    assert channel("eighths.there").tolist() == [1] * 80 + [0] * 20  # of 1.25 slots
 
 
-@settings(deadline=None, max_examples=40)
+def test_a_view_ends_with_the_windows_last_slot():
+    """Widths are no whole numbers of slots; what came last has to be seen all the same."""
+    for slots in range(1, 400):
+        window = np.zeros((slots, 5))
+        window[:, 0], window[:, 4] = 1, 0.7 + slots % 9
+        window[-1, 0] = 1e6
+        view = scale_view(window).reshape(BINS, len(VIEWS), len(BIN_CHANNELS))
+        for i in range(len(VIEWS)):
+            there = int(view[:, i, 0].sum())
+            assert there == 0 or view[there - 1, i, BIN_CHANNELS.index("in_burst")] > np.log1p(1e6 / 600), (
+                slots,
+                i,
+            )
+
+
+@settings(deadline=None, max_examples=30)
 @given(windows(), st.integers(0, 3), st.data())
 def test_one_slot_not_observed_hides_its_whole_group_and_nothing_else(window, column, data):
     whole = np.nan_to_num(window)
-    hidden = whole.copy()
-    hidden[data.draw(st.integers(0, len(window) - 1)), column + 1] = np.nan
-    group = QUEUE_CHANNELS if column < 3 else FLIGHT_CHANNELS
-    others = np.ones(len(VIEW_CHANNELS), bool)
-    others[group] = False
-    a, b = scale_view(whole), scale_view(hidden)
-    assert (b[:, group] == 0).all()
-    assert (a[:, CHANNEL["has_queue" if column < 3 else "has_flight"]] == 1).all()
-    np.testing.assert_array_equal(a[:, others], b[:, others])
+    part = whole.copy()
+    part[data.draw(st.integers(0, len(window) - 1)), column + 1] = np.nan
+    queue = column < 3
+    a, b = scale_view(whole), scale_view(part)
+    lost = [name for name, seen in zip(VIEW_CHANNELS, (b == 0).all(axis=0), strict=True) if seen]
+    assert ("window.has_queue" in lost) is queue and ("window.has_flight" in lost) is not queue
+    expected = a.T[None].copy()
+    hidden(expected, np.array([queue]), np.array([not queue]))
+    np.testing.assert_array_equal(b, expected[0].T)
+
+
+def test_what_is_hidden():
+    """By name: the queue's channels in each view; the flight's, and with it all that goes by round trips."""
+    ones = np.ones((4, len(VIEW_CHANNELS), BINS), np.float32)
+    hidden(ones, np.array([True, False, True, False]), np.array([False, True, True, False]))
+    queue = {"out_rate", "out_relative", "drops", "own_delay", "has_queue"}
+    queue |= {name for name in BIN_CHANNELS if name.startswith("cbiq")}
+    flight = {"rtt", "has_flight"} | {name for name in BIN_CHANNELS if name.startswith("flight")}
+    for number, name in enumerate(VIEW_CHANNELS):
+        view, channel = name.split(".")
+        left = [channel not in queue, channel not in flight and view == "window"]
+        for window, value in enumerate([left[0], left[1], left[0] and left[1], True]):
+            assert (ones[window, number] == value).all(), (name, window)
 
 
 @settings(deadline=None, max_examples=15)
-@given(st.integers(0, 7).flatmap(lambda power: windows(st.just(2**power))))
+@given(st.sampled_from([25, 50, 100]).flatmap(lambda slots: windows(st.just(slots))))
 def test_a_slot_shown_twice_is_as_two_slots_alike(window):
-    """Windows shorter than the bins show slots more than once; only the channel of the length tells."""
-    stretched = np.repeat(window, BINS // len(window), axis=0)
-    np.testing.assert_allclose(scale_view(window)[:, 1:], scale_view(stretched)[:, 1:], rtol=1e-5, atol=1e-5)
+    """Windows shorter than the bins show slots more than once; only the width of a bin tells."""
+    once, stretched = scale_view(window), scale_view(np.repeat(window, BINS // len(window), axis=0))
+    same = [c for n, c in CHANNEL.items() if n.startswith("window.") and n != "window.log_slots"]
+    np.testing.assert_allclose(once[:, same], stretched[:, same], rtol=1e-5, atol=1e-5)
 
 
 @settings(deadline=None, max_examples=15)
 @given(windows(), st.integers(1, 20))
 def test_relative_channels_do_not_know_the_unit(window, factor):
-    relative = [CHANNEL[n] for n in VIEW_CHANNELS if n.endswith(("relative", "range")) or n == "busy_slots"]
+    relative = [
+        c for n, c in CHANNEL.items() if n.endswith(("relative", "range", "there", "log_slots", "busy_slots"))
+    ]
     a, b = scale_view(window)[:, relative], scale_view(window * np.float32(2**factor))[:, relative]
     np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
@@ -136,15 +178,6 @@ def test_views_of_other_shapes_are_refused(shape):
         scale_views(np.zeros(shape, np.float32))
     with pytest.raises(ParameterError, match="in_bytes, cbiq_bytes, out_bytes"):
         scale_view(np.zeros(shape[1:], np.float32))
-
-
-def test_channels_have_names_in_groups():
-    assert len(set(VIEW_CHANNELS)) == 20 and len(VIEW_INPUTS) == 5
-    assert [n for n in VIEW_CHANNELS[QUEUE_CHANNELS] if n.startswith(("in_", "flight"))] == []
-    assert (
-        VIEW_CHANNELS[QUEUE_CHANNELS][-1] == "has_queue"
-        and VIEW_CHANNELS[FLIGHT_CHANNELS][-1] == "has_flight"
-    )
 
 
 # ---- the paper's ---------------------------------------------------------------------------------------------------
@@ -191,5 +224,5 @@ def test_preparations_by_name():
     assert {name: f(X).shape for name, f in PREPARATIONS.items()} == {
         "as_counted": (2, 5, 150),
         "by_maximum": (2, 5, 150),
-        "scale_view": (2, 20, 128),
+        "scale_view": (2, 66, 100),
     }

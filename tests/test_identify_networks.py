@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-
 import naive_identify
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="the networks need torch: the extra 'train'")
 
-from cctoolkit.identify.inputs import BINS, VIEW_CHANNELS  # noqa: E402
+from cctoolkit.identify.inputs import BIN_CHANNELS, BINS, VIEW_CHANNELS  # noqa: E402
 from cctoolkit.identify.networks import DeepcciNet, DragonflyNet, ScalesNet, dragonfly_pool  # noqa: E402
 
+CHANNELS = len(BIN_CHANNELS)
 #: Slots, the pooling that the fifth root gives, and how many slots are left after each of the five modules.
 DRAGONFLY = [
     (10, 1, [10, 10, 10, 10, 10]),
@@ -31,7 +30,7 @@ DEEPCCI = [
 ]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def one_thread():
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -128,22 +127,31 @@ def test_deepcci_has_so_many_weights(classes):
 
 
 def test_scales_net_gives_scores_and_what_is_before_them():
-    network = ScalesNet(BINS, len(VIEW_CHANNELS), classes=5)
+    network = ScalesNet(classes=5)
     X = torch.rand(3, len(VIEW_CHANNELS), BINS)
+    X[:, ::CHANNELS] = 1  # all bins are there
     out, shapes = shapes_of(network, network.features, X)
-    assert out.shape == (3, 5 + 64)
-    assert [s for s in shapes if s[1] != len(VIEW_CHANNELS)][::3] == [
-        (3, 48, 64),
-        (3, 64, 32),
-        (3, 96, 16),
-        (3, 96, 16),
-    ]
+    assert out.shape == (3, 5 + 96)
+    assert shapes[1::3] == [(9, 48, 50), (9, 64, 25), (9, 96, 13)]  # three views of each of three windows
     with torch.inference_mode():
         torch.testing.assert_close(network.scores(out[:, 5:]), out[:, :5])
         torch.testing.assert_close(network(X)[1], network(X[1:2])[0], rtol=1e-4, atol=1e-5)
-    widths = [20, 48, 64, 96, 96]
-    convolutions = sum(5 * a * b + b + 2 * b for a, b in itertools.pairwise(widths))
-    assert weights(network) == 2 * 20 + convolutions + (2 * 96 * 64 + 64) + (64 * 5 + 5)
+    convolutions = 5 * 22 * 48 + 3 * 48 * 64 + 3 * 64 * 96 + 3 * (48 + 64 + 96)  # biases and norms
+    embedding = 3 * 2 * 96 * 96 + 96
+    assert weights(network) == 2 * 22 + convolutions + embedding + 96 * 5 + 5
+
+
+def test_scales_net_pools_over_the_bins_that_are_there():
+    """What the features are where there is no bin does not matter, and a view without bins is nothing, not NaN."""
+    network = ScalesNet(classes=2).eval()
+    X = torch.rand(1, len(VIEW_CHANNELS), BINS)
+    X[:, ::CHANNELS] = 1
+    X[:, CHANNELS:] = 0  # the first view alone
+    with torch.inference_mode():
+        features = network.features(X[:, :CHANNELS])
+        pooled = torch.cat([features.mean(2), features.amax(2), torch.zeros(1, 2 * 2 * 96)], dim=1)
+        torch.testing.assert_close(network(X)[:, 2:], network.embedding(pooled), rtol=1e-4, atol=1e-5)
+        assert torch.isfinite(network(torch.zeros_like(X))).all()
 
 
 @pytest.mark.parametrize("kind", [DragonflyNet, DeepcciNet])

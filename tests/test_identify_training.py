@@ -20,7 +20,7 @@ X = RNG.normal(size=(70, 2, 6)).astype(np.float32)
 Y = (X[:, 0].sum(axis=1) > 0).astype(np.int64)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def one_thread():
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -151,8 +151,8 @@ def test_an_input_that_is_never_known_is_not_waited_for():
     ((flow, first, values),) = slot_arrays(one_tap.slots, VIEW_INPUTS)
     assert (flow, first, values.shape) == (0, 0, (60, 5)) and np.isnan(values[:, 1:4]).all()
     views = cut_windows([one_tap], 60, "views")
-    assert (views.X[0, :, VIEW_CHANNELS.index("has_queue")] == 0).all()
-    assert (views.X[0, :, VIEW_CHANNELS.index("has_flight")] == 1).all()
+    assert (views.X[0, :, VIEW_CHANNELS.index("window.has_queue")] == 0).all()
+    assert (views.X[0, :, VIEW_CHANNELS.index("window.has_flight")] == 1).all()
     with pytest.raises(ParameterError, match=r"none of 1 flows has 60 ms .* cbiq_bytes are known"):
         cut_windows([one_tap], 60, "cbiq")
 

@@ -184,7 +184,7 @@ class SlotDataset:
                 part.flows = self.flows.query(which)
             except Exception as err:  # whatever pandas makes of it
                 raise ParameterError(
-                    f"which: {which!r}: {err}; columns are {', '.join(self.flows)}"
+                    f"which: {which!r}: {err}; columns are {', '.join(map(str, self.flows))}"
                 ) from None
         else:
             part.flows = self.flows[self.flows["run"].isin(list(which))]

@@ -142,7 +142,9 @@ class Windows:
         columns = [by] if isinstance(by, str) else list(by)
         for column in columns:
             if column not in self.table:
-                raise ParameterError(f"by: windows have no column {column!r}, only {', '.join(self.table)}")
+                raise ParameterError(
+                    f"by: windows have no column {column!r}, only {', '.join(map(str, self.table))}"
+                )
         group = self.table.groupby(columns, sort=False).ngroup().to_numpy()
         if len(self) == 0 or group.max() < 1:
             raise ParameterError(
