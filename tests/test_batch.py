@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import tshark
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -526,6 +527,10 @@ def test_a_file_is_known_again_by_its_bytes(tmp_path: Path, monkeypatch: pytest.
     assert dataset.forget_replaced() == []  # not before the new results are whole
     write_manifest(dataset, other.capture)
     dataset.note_source(Source(str(path)), capture=other.capture)
+    shutil.copytree(dataset.root, tmp_path / "copy", ignore=shutil.ignore_patterns("sources"))
+    assert (
+        Dataset.open(tmp_path / "copy", SETTINGS).forget_replaced() == []
+    )  # nothing says that it was replaced
     assert dataset.forget_replaced() == [capture]
     assert {p.name for p in dataset.root.rglob("capture=*")} == {f"capture={other.capture}"}
     assert dataset.captures() == [other.capture]
@@ -650,3 +655,26 @@ def test_predictions_are_made_of_the_slots_that_are_there(
     assert classify(dataset, capture, other) == rows
     models = {path.name for path in (dataset.root / "cca").iterdir()}
     assert models == {"model=by-rate-1", "model=by-rate-2"}
+
+
+@pytest.mark.slow
+@pytest.mark.tshark
+def test_seconds_are_those_of_tshark(whole: Dataset) -> None:
+    """Frames with an IP header, counted by the second of tshark's own clock reading."""
+    if not tshark.have_tshark():
+        pytest.skip("needs tshark on PATH")
+    fields = ["frame.time_epoch", "frame.len", "ip.proto", "ipv6.nxt", "tcp.flags", "tcp.len"]
+    frames = pd.DataFrame(tshark.run_tshark(MIXED, fields, display_filter="ip || ipv6").columns)
+    ns = [int(seconds) * 10**9 + int(rest) for seconds, rest in frames["frame.time_epoch"].str.split(".")]
+    second = (np.array(ns) - ns[0]) // 10**9
+    size = frames["frame.len"].astype(int)
+    tcp = (frames["ip.proto"] == "6") | (frames["ipv6.nxt"] == "6")
+    flags = np.array([int(text, 16) if text else 0 for text in frames["tcp.flags"]])
+    found = read(whole, "seconds")
+    assert (found.packets == np.bincount(second)).all()
+    assert (found.bytes == np.bincount(second, size)).all()
+    assert (found.tcp_packets == np.bincount(second, tcp)).all()
+    assert (found.tcp_bytes == np.bincount(second, tcp * size)).all()
+    assert (found.syns == np.bincount(second, flags & 18 == 2)).all()
+    assert (found.resets == np.bincount(second, flags & 4 != 0)).all()
+    assert found.syns.sum() > 10

@@ -163,11 +163,13 @@ class Dataset:
     # --- where captures came from
 
     def source(self, source: Source) -> dict[str, Any]:
-        """``version`` and ``sha256`` when it was read last, ``capture`` when it was done last."""
+        """``version`` and ``sha256`` when it was read last, ``capture`` when it was done last, ``replaced``: before."""
         return _read(self.root / "sources" / f"{source.key}.json") or {}
 
     def note_source(self, source: Source, **what: str) -> None:
         known = self.source(source)
+        if "capture" in what and known.get("capture", what["capture"]) != what["capture"]:
+            what["replaced"] = known["capture"]
         if known | what != known:
             _write(self.root / "sources" / f"{source.key}.json", {"url": source.url, **known, **what})
 
@@ -177,8 +179,8 @@ class Dataset:
     def forget_replaced(self) -> list[str]:
         """Remove the results of captures whose files have since changed, now that there are new ones."""
         known = [_read(path) or {} for path in (self.root / "sources").glob("*.json")]
-        in_use = {source.get("capture") for source in known}
-        gone = [capture for capture in self.captures() if capture not in in_use]
+        replaced = {source.get("replaced") for source in known} - {source.get("capture") for source in known}
+        gone = [capture for capture in self.captures() if capture in replaced]
         for capture in gone:
             (self.root / "manifests" / f"{capture}.json").unlink()  # first: from now on it is not done
             shutil.rmtree(self.root / "manifests" / f"{capture}.cca", ignore_errors=True)
