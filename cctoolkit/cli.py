@@ -377,6 +377,15 @@ def _print_frame(table: pd.DataFrame, times_ns: set[str], most: int = 100) -> No
         print(f"{most} of {len(table)} rows (-o FILE writes all)")
 
 
+def _sampling(text: str) -> str | float:
+    if text in ("all", "first"):
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise ParameterError(f"sampling: {text!r} is not 'all', 'first' or a probability") from None
+
+
 @app.command()
 def slots(
     ingress: Annotated[
@@ -401,16 +410,10 @@ def slots(
     from .capture.reader import read_capture
     from .slots import compute_slots
 
-    chosen: str | float = sampling
-    if sampling not in ("all", "first"):
-        try:
-            chosen = float(sampling)
-        except ValueError:
-            raise ParameterError(f"sampling: {sampling!r} is not 'all', 'first' or a probability") from None
     with TableOutput(format, output, "slots", _provenance(ingress)) as out:
         before = read_capture(ingress, tunnel=tunnel.value)
         after = None if egress is None else read_capture(egress, tunnel=tunnel.value)
-        out.write(compute_slots(before, after, slot_ms, chosen, fill.value, flow, seed))
+        out.write(compute_slots(before, after, slot_ms, _sampling(sampling), fill.value, flow, seed))
         if out.format is Format.table:
             _print_frame(out.frame(), {"max_arrival_gap_ns"})
 
@@ -922,6 +925,88 @@ def filter_(
 
     n = filter_capture(capture, output, selection, snaplen=snaplen, tunnel=tunnel)
     print(f"wrote {n} packets to {output}")
+
+
+@app.command()
+def live(
+    ingress: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--ingress", metavar="IF", help="Interface by which packets come in; may be given again."
+        ),
+    ] = None,
+    egress: Annotated[
+        list[str] | None,
+        typer.Option("--egress", metavar="IF", help="Interface by which they leave, behind the queue; also."),
+    ] = None,
+    from_capture: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CAPTURE", help="A dry run without root: a capture before the queue; again: behind it."
+        ),
+    ] = None,
+    speed: Annotated[
+        float | None, typer.Option(help="Of a capture, times real time [default: as fast as can be].")
+    ] = None,
+    flow: Annotated[
+        list[str] | None,
+        typer.Option("--flow", metavar="SRC:PORT-DST:PORT", help="Monitor it always; may be given again."),
+    ] = None,
+    heavy: Annotated[int, typer.Option(help="Monitor so many of the heaviest flows too.", min=0)] = 16,
+    heavy_mbps: Annotated[
+        float, typer.Option(metavar="MBPS", help="What a heavy flow sends at least.")
+    ] = 1.0,
+    slot_ms: Annotated[float, typer.Option(help="Length of a slot, ms.")] = 1.0,
+    sampling: Annotated[str, typer.Option(help="all, first (of each slot), or a probability.")] = "all",
+    fill: Annotated[Fill, typer.Option(help="For slots without packets.")] = Fill.backward,
+    every: Annotated[float, typer.Option(metavar="MS", help="How often slots are built.")] = 100.0,
+    report_every: Annotated[float, typer.Option(metavar="S", help="How often flows are reported.")] = 1.0,
+    duration: Annotated[
+        float | None, typer.Option("--duration", metavar="S", help="Default: until Ctrl-C.")
+    ] = None,
+    hook: Annotated[
+        str, typer.Option(help="The egress tap: behind the `queue`, or at `tc`'s hook, before it.")
+    ] = "queue",
+    classify: Annotated[bool, typer.Option(help="Name flows' congestion controls.")] = True,
+    model: Annotated[
+        str | None, typer.Option(help="Name or folder of the classifier [default: the bundled one].")
+    ] = None,
+    format: Annotated[
+        Format | None,
+        typer.Option("--format", "-f", help="table (it changes), or jsonl: a line a flow and report."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Slots to a .csv, .jsonl or .parquet file."),
+    ] = None,
+) -> None:
+    """Watch flows of a router while they run: the Dragonfly collector (eBPF; root, clang and libbpf).
+
+    Examples: `cct live --ingress eth0 --egress eth1`, `cct live --from-capture in.pcap.gz --from-capture out.pcap.gz`
+    """
+    from .live.command import live as run
+    from .live.naming import load_classifier
+
+    run(
+        ingress=ingress or [],
+        egress=egress or [],
+        captures=from_capture or [],
+        speed=speed,
+        flows=flow or [],
+        slot_ms=slot_ms,
+        sampling=_sampling(sampling),
+        egress_hook=hook,
+        format=format,
+        output=output,
+        classifier=load_classifier(model) if classify else None,
+        provenance=_provenance(" ".join(from_capture or ingress or [])),
+        heavy=heavy,
+        heavy_mbps=heavy_mbps,
+        period_ms=every,
+        report_s=report_every,
+        fill=fill.value,
+        duration_s=duration,
+    )
 
 
 @fetch_app.command("mawi")
