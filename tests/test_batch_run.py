@@ -331,9 +331,12 @@ def test_captures_from_a_web_server(tmp_path: Path) -> None:
         done = run_batch([f"{url}/{MIXED.name}", f"{url}/none.pcap"], tmp_path / "out", SETTINGS, workers=2)
         again = run_batch([f"{url}/{MIXED.name}"], tmp_path / "out", SETTINGS)
         server.shutdown()
+    silent = run_batch([f"{url}/{MIXED.name}"], tmp_path / "silent", SETTINGS)  # nobody answers any more
+    assert "onnect" in silent.failed[f"{url}/{MIXED.name}"]
     assert len(done.computed) == 1
     assert again.present == done.computed
-    assert done.failed == {f"{url}/none.pcap": "not there"}
+    assert list(done.failed) == [f"{url}/none.pcap"]
+    assert done.failed[f"{url}/none.pcap"].startswith("404")
     compute(MIXED, tmp_path / "here")
     assert contents(tmp_path / "out") == contents(tmp_path / "here")
 

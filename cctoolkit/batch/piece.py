@@ -2,8 +2,9 @@
 
 A capture is read twice: once for all flows, once for the long ones, which are not known before. Flow numbers are
 given in order of first packets and are the same in every reading, so a range of them is a split that needs no merging:
-each piece reads the whole capture, keeps the packets of its range and writes files of its own. Numbering costs little
-beside decompression and the analysis; the state of a flow, which is what takes memory, exists for the range only.
+each piece reads the whole capture, keeps the packets of its range and writes files of its own. Decompression and
+numbering are repeated, two thirds of the work; the state of a flow, which is what takes memory, exists for the range
+only.
 """
 
 from __future__ import annotations

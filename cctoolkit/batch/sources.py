@@ -178,7 +178,9 @@ def _one_line(url: str) -> Iterator[None]:
     except Exception as err:
         text = next(iter(str(err).splitlines()), "")
         if isinstance(err, FileNotFoundError):
-            text = "not there"
+            why = err.__cause__  # fsspec says the same when it cannot connect
+            known = why is None or isinstance(why, FileNotFoundError)
+            text = "not there" if known else next(iter(str(why).splitlines()), "not there")
         raise DatasetUnavailableError(f"{url}: {text or type(err).__name__}") from None
 
 
