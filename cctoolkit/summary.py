@@ -345,8 +345,8 @@ def summarise(
     packets : int
         Packets a part; the result does not depend on it.
     model : str or path, optional
-        Name the congestion controls of the largest flows by this model (:func:`cctoolkit.identify.load`). For that the
-        first 20 million packets of a file are read again; a pipe cannot be.
+        Name the congestion controls of the largest flows by this model (:func:`cctoolkit.identify.bundle.load`). For
+        that the first 20 million packets of a file are read again; a pipe cannot be.
     **reading
         As for :func:`cctoolkit.read_capture` (``tunnel=``, ``flow_timeout_s=``).
 
