@@ -185,6 +185,11 @@ class KernelCollector:
         )
         self._receive("start")
 
+    @property
+    def helper(self) -> int:
+        """The process that holds everything."""
+        return self._process.pid
+
     def _receive(self, what: str) -> bytes:
         assert self._process.stdout is not None and self._process.stderr is not None
         head = self._process.stdout.read(_REPLY.size)

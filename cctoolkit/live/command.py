@@ -129,19 +129,19 @@ def _screen(update: Update, seconds: float) -> Any:
     from ..findings import format_bytes
 
     assert update.flows is not None
-    table = Table(box=None, pad_edge=False)
-    for name, justify in (
-        ("flow", "right"),
-        ("from", "left"),
-        ("to", "left"),
-        ("seconds", "right"),
-        ("in Mbit/s", "right"),
-        ("out Mbit/s", "right"),
-        ("in queue", "right"),
-        ("CCA", "left"),
-        ("", "right"),
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for name, justify, width in (
+        ("flow", "right", 4),
+        ("from", "left", None),
+        ("to", "left", None),
+        ("s", "right", 4),
+        ("Mbit/s in", "right", 7),
+        ("out", "right", 7),
+        ("in queue", "right", 8),
+        ("CCA", "left", 5),
+        ("", "right", 4),
     ):
-        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        table.add_column(name, justify=justify, min_width=width, overflow="fold")  # type: ignore[arg-type]
     row: Any
     for row in update.flows.itertuples():
         table.add_row(
