@@ -144,7 +144,7 @@ class Model:
                 raise SchemaError(f"{path}: missing; the model is incomplete") from None
             if hashlib.sha256(content).hexdigest() != network["sha256"]:
                 raise SchemaError(
-                    f"{path}: not the file that {_ABOUT} describes (SHA-256 differs); get the model again"
+                    f"{path}: not the file that {_ABOUT} describes (SHA-256 differs); get it again"
                 )
             options = onnxruntime.SessionOptions()
             options.log_severity_level = 3
@@ -208,11 +208,15 @@ class Model:
         ParameterError
             Other inputs, other slots, windows too short or of a length that there is no network for, NaN.
         """
-        from .classifiers import softmax
+        from .classifiers import by_pieces
 
         counted = self._checked(X)
-        session = self._session(counted.shape[1])
-        (scores,) = session.run(None, {"X": self._prepare(counted)})
+        return by_pieces(counted, self._probabilities) if self.any_length else self._probabilities(counted)
+
+    def _probabilities(self, X: np.ndarray) -> np.ndarray:
+        from .classifiers import softmax
+
+        (scores,) = self._session(X.shape[1]).run(None, {"X": self._prepare(X)})
         return softmax(scores[:, : len(self.classes_)] / self._temperature)
 
     def _named(self, probabilities: np.ndarray) -> np.ndarray:

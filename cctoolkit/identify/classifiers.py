@@ -7,7 +7,7 @@ itself.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,15 +17,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..errors import ParameterError
-from .inputs import (
-    BINS,
-    FLIGHT_CHANNELS,
-    PREPARATIONS,
-    QUEUE_CHANNELS,
-    VIEW_CHANNELS,
-    VIEW_INPUTS,
-    scale_views,
-)
+from .inputs import PREPARATIONS, VIEW_CHANNELS, VIEW_INPUTS, hidden, scale_views
 from .windows import Windows
 
 __all__ = ["CCAClassifier", "DeepcciClassifier", "DragonflyClassifier", "SummaryClassifier"]
@@ -428,7 +420,7 @@ class CCAClassifier(_NetworkClassifier):
     def _network(self, shape: tuple[int, ...], classes: int) -> Any:
         from .networks import ScalesNet
 
-        return ScalesNet(BINS, len(VIEW_CHANNELS), classes)
+        return ScalesNet(classes)
 
     def _loss(self, numbers: np.ndarray) -> Any:
         """Classes weigh the same however many windows they have."""
@@ -453,8 +445,7 @@ class CCAClassifier(_NetworkClassifier):
 
         lot = torch.rand(len(batch), generator=generator).to(batch.device)
         batch = batch.clone()
-        batch[lot < self.hide, QUEUE_CHANNELS] = 0
-        batch[lot > 1 - self.hide, FLIGHT_CHANNELS] = 0
+        hidden(batch, lot < self.hide, lot > 1 - self.hide)
         return batch
 
     def _after_fit(
@@ -485,7 +476,12 @@ class CCAClassifier(_NetworkClassifier):
 
     def predict_proba(self, X: _Windows) -> np.ndarray:
         """Calibrated probabilities, windows x ``classes_``."""
-        return softmax(self._outputs(X)[:, : len(self.classes_)] / self.temperature_)
+        check_is_fitted(self, "network_")
+        if isinstance(X, Windows):
+            self._check_names(X)
+        counted, _ = _checked(X, None, None)
+        self._check_shape(counted)
+        return by_pieces(counted, lambda part: self._probabilities(scale_views(part)))
 
     def predict(self, X: _Windows) -> np.ndarray:
         """The most probable class of each window, or ``"unknown"``."""
@@ -493,6 +489,17 @@ class CCAClassifier(_NetworkClassifier):
 
 
 UNKNOWN = "unknown"
+#: Slots of the longest piece that is judged at once.
+LONGEST = 10_000
+
+
+def by_pieces(X: np.ndarray, probabilities: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Probabilities of windows longer than :data:`LONGEST` from pieces as equal as can be, their logarithms averaged."""
+    pieces = -(-X.shape[1] // LONGEST)
+    if pieces == 1:
+        return probabilities(X)
+    logs = [np.log(np.maximum(probabilities(part), 1e-12)) for part in np.array_split(X, pieces, axis=1)]
+    return softmax(np.mean(logs, axis=0))
 
 
 def named(probabilities: np.ndarray, classes: np.ndarray, other: str, least: float) -> np.ndarray:

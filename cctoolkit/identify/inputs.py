@@ -6,6 +6,7 @@ A window is an array of slots x inputs; windows are an array of windows x slots 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numba
 import numpy as np
@@ -24,17 +25,18 @@ __all__ = [
 
 #: Inputs of :func:`scale_view`, in this order. What was not observed (no second tap, no acknowledgements) is NaN.
 VIEW_INPUTS = ("in_bytes", "cbiq_bytes", "out_bytes", "drops_estimate", "bytes_in_flight")
-#: Bins that a window of any length becomes.
-BINS = 128
-#: What each bin says; the three groups are of what arrived, of the queue (two taps), of the flight (both ways).
-VIEW_CHANNELS = (
-    "log_slots", "in_rate", "in_relative", "in_burst", "busy_slots",
+#: Bins of a view.
+BINS = 100
+#: What each bin says: where it is; what arrived; what the queue held (two taps); what was in flight (both ways).
+BIN_CHANNELS = (
+    "there", "log_slots", "in_rate", "in_relative", "in_burst", "busy_slots",
     "out_rate", "out_relative", "drops", "cbiq", "cbiq_relative", "cbiq_step", "cbiq_range", "own_delay", "has_queue",
-    "flight", "flight_relative", "flight_step", "flight_range", "rtt", "has_flight",
+    "flight", "flight_relative", "flight_step", "flight_range", "flight_peak", "rtt", "has_flight",
 )  # fmt: skip
-#: Channels of the queue and of the flight: 0 where not observed.
-QUEUE_CHANNELS = slice(5, 14)
-FLIGHT_CHANNELS = slice(14, 20)
+_QUEUE, _FLIGHT = slice(6, 15), slice(15, 22)
+#: The views of a window: all of it, its last 100 round trips, its last 12.5 round trips.
+VIEWS = ("window", "round_trips", "eighths")
+VIEW_CHANNELS = tuple(f"{view}.{channel}" for view in VIEWS for channel in BIN_CHANNELS)
 _SEGMENT = 1448.0
 
 
@@ -55,33 +57,21 @@ def by_maximum(X: np.ndarray) -> np.ndarray:
 
 
 @numba.njit(cache=True, nogil=True)
-def _view(window, out):
-    """See VIEW_CHANNELS; `out` (channels x bins) is zeroed. Twin: tests/naive_identify.py."""
+def _bins(
+    window, begin, width, n_bins, mean_in, mean_out, most_cbiq_ever, most_flight_ever, queue, flies, out
+):
+    """Bins of `width` slots (at least 1) from slot `begin`, one of BIN_CHANNELS a row of `out`, which is zeroed.
+
+    Logarithms are taken afterwards, of many at a time (:func:`_compress`).
+    """
     slots = window.shape[0]
-    bins = out.shape[1]
-    with_queue = True
-    with_flight = True
-    sums = np.zeros(5)
-    most = np.zeros(5)
-    for t in range(slots):
-        for j in range(5):
-            value = window[t, j]
-            if value == value:
-                sums[j] += value
-                most[j] = max(most[j], value)
-            elif j == 4:
-                with_flight = False
-            elif j > 0:
-                with_queue = False
-    mean_in = sums[0] / slots
-    mean_out = sums[2] / slots
-    before_cbiq = -1.0
-    before_flight = -1.0
-    for k in range(bins):
-        first = k * slots // bins
-        stop = max(
-            (k + 1) * slots // bins, first + 1
-        )  # a window shorter than the bins shows slots more than once
+    cbiq_before = -1.0
+    flight_before = -1.0
+    for k in range(n_bins):
+        first = min(int(begin + k * width), slots - 1)
+        stop = min(max(int(begin + (k + 1) * width), first + 1), slots)
+        if k == n_bins - 1:
+            stop = slots  # rounding of the width must not lose the last slot
         n = stop - first
         came = 0.0
         left = 0.0
@@ -98,50 +88,87 @@ def _view(window, out):
             came += window[t, 0]
             burst = max(burst, window[t, 0])
             busy += window[t, 0] > 0
-            if with_queue:
+            if queue:
                 cbiq += window[t, 1]
                 least_cbiq = min(least_cbiq, window[t, 1])
                 most_cbiq = max(most_cbiq, window[t, 1])
                 left += window[t, 2]
                 lost += window[t, 3]
-            if with_flight:
+            if flies:
                 flight += window[t, 4]
                 least_flight = min(least_flight, window[t, 4])
                 most_flight = max(most_flight, window[t, 4])
         came /= n
-        out[0, k] = np.log(slots) / 4 - 1
-        out[1, k] = np.log1p(came / 50)
-        out[2, k] = min(came / (mean_in + 1e-9), 8.0)
-        out[3, k] = np.log1p(burst / 500)
-        out[4, k] = busy / n
-        if with_queue:
+        out[0, k] = 1.0
+        out[1, k] = np.log(width) / 3
+        out[2, k] = came / 50
+        out[3, k] = min(came / (mean_in + 1e-9), 8.0)
+        out[4, k] = burst / 500
+        out[5, k] = busy / n
+        if queue:
             left /= n
             cbiq /= n
-            out[5, k] = np.log1p(left / 50)
-            out[6, k] = min(left / (mean_out + 1e-9), 8.0)
-            out[7, k] = np.arcsinh(lost)
-            out[8, k] = np.log1p(cbiq / 500)
-            out[9, k] = cbiq / (most[1] + 1e-9)
-            if before_cbiq >= 0:
-                out[10, k] = np.arcsinh((cbiq - before_cbiq) / _SEGMENT)
-            out[11, k] = (most_cbiq - least_cbiq) / (most[1] + 1e-9)
-            out[12, k] = np.log1p(cbiq / (mean_out + 50)) / 2  # Little's law: ms in the queue
-            out[13, k] = 1.0
-            before_cbiq = cbiq
-        if with_flight:
+            out[6, k] = left / 50
+            out[7, k] = min(left / (mean_out + 1e-9), 8.0)
+            out[8, k] = lost
+            out[9, k] = cbiq / 500
+            out[10, k] = cbiq / (most_cbiq_ever + 1e-9)
+            if cbiq_before >= 0:
+                out[11, k] = (cbiq - cbiq_before) / _SEGMENT
+            out[12, k] = (most_cbiq - least_cbiq) / (most_cbiq_ever + 1e-9)
+            out[13, k] = cbiq / (mean_out + 50)  # Little's law: ms in the queue
+            out[14, k] = 1.0
+            cbiq_before = cbiq
+        if flies:
             flight /= n
-            out[14, k] = np.log1p(flight / 500)
-            out[15, k] = flight / (most[4] + 1e-9)
-            if before_flight >= 0:
-                out[16, k] = np.arcsinh((flight - before_flight) / _SEGMENT)
-            out[17, k] = (most_flight - least_flight) / (most[4] + 1e-9)
-            out[18, k] = np.log1p(flight / (mean_in + 50)) / 2  # Little's law: ms of round trip
-            out[19, k] = 1.0
-            before_flight = flight
+            out[15, k] = flight / 500
+            out[16, k] = flight / (most_flight_ever + 1e-9)
+            if flight_before >= 0:
+                out[17, k] = (flight - flight_before) / _SEGMENT
+            out[18, k] = (most_flight - least_flight) / (most_flight_ever + 1e-9)
+            out[19, k] = most_flight / 500
+            out[20, k] = flight / (mean_in + 50)  # Little's law: ms of round trip
+            out[21, k] = 1.0
+            flight_before = flight
+
+
+@numba.njit(cache=True, nogil=True)
+def _view(window, out):
+    """See VIEW_CHANNELS; `out` (channels x bins) is zeroed. Twin: tests/naive_identify.py."""
+    slots = window.shape[0]
+    bins = out.shape[1]
+    queue = True
+    flies = True
+    sums = np.zeros(5)
+    most = np.zeros(5)
+    for t in range(slots):
+        for j in range(5):
+            value = window[t, j]
+            if value == value:
+                sums[j] += value
+                most[j] = max(most[j], value)
+            elif j == 4:
+                flies = False
+            elif j > 0:
+                queue = False
+    mean_in = sums[0] / slots
+    mean_out = sums[2] / slots
+    n = out.shape[0] // 3
+    _bins(window, 0.0, slots / bins, bins, mean_in, mean_out, most[1], most[4], queue, flies, out[:n])
+    if flies and sums[0] > 0:
+        rtt = sums[4] / sums[0]  # slots, by Little's law
+        for view in range(1, 3):
+            width = max(rtt if view == 1 else rtt / 8, 1.0)
+            there = min(int(slots / width), bins)
+            begin = slots - there * width
+            _bins(
+                window, begin, width, there, mean_in, mean_out, most[1], most[4], queue, flies,
+                out[view * n : (view + 1) * n],
+            )  # fmt: skip
 
 
 def scale_view(window: np.ndarray) -> np.ndarray:
-    """A window of any length as so many bins, with magnitudes and shapes side by side.
+    """A window of any length at three scales of time, each as so many bins.
 
     Parameters
     ----------
@@ -155,11 +182,30 @@ def scale_view(window: np.ndarray) -> np.ndarray:
 
     Notes
     -----
-    Rates, queue and flight are logarithms of what was counted (shares and delays of a flow tell BBR at a glance), and
-    again relative to the window's own maximum or mean (curves of growth); steps from bin to bin are in segments,
-    because one segment a round trip is what tells Reno. A window's length is a channel of its own.
+    The first view is the whole window. The others go by the flow's own clock, its round trip as Little's law gives it
+    from bytes in flight and arrivals: a bin a round trip, and eight; congestion controls are defined by what they
+    do in one. They need the flight, count from the window's end, and are 0 where there is no more (``there``).
+    Rates, queue and flight are logarithms of what was counted (shares and delays of a flow tell BBR at a glance),
+    and again relative to the window's own maximum or mean (curves of growth); steps from bin to bin are in segments:
+    Reno's is one a round trip.
     """
     return scale_views(np.asarray(window)[None])[0].T
+
+
+#: Channels whose logarithm (of 1 + x), half of it, or inverse hyperbolic sine a network is fed.
+_LOGS, _HALF_LOGS, _STEPS = (2, 4, 6, 9, 15, 19), (13, 20), (8, 11, 17)
+
+
+def _compress(views: np.ndarray) -> None:
+    """Rates and steps span orders of magnitude."""
+    n = len(BIN_CHANNELS)
+    for begin in range(0, len(VIEW_CHANNELS), n):
+        for channel in (*_LOGS, *_HALF_LOGS):
+            np.log1p(views[:, begin + channel], out=views[:, begin + channel])
+        for channel in _HALF_LOGS:
+            views[:, begin + channel] /= 2
+        for channel in _STEPS:
+            np.arcsinh(views[:, begin + channel], out=views[:, begin + channel])
 
 
 @numba.njit(cache=True, nogil=True)
@@ -171,14 +217,31 @@ def _views(X, out):
 def scale_views(X: np.ndarray) -> np.ndarray:
     """:func:`scale_view` of each of windows x slots x 5, or views already made: windows x channels x bins."""
     if X.ndim == 3 and X.shape[1:] == (BINS, len(VIEW_CHANNELS)):
-        return np.ascontiguousarray(X.transpose(0, 2, 1))
+        return np.ascontiguousarray(X.transpose(0, 2, 1), np.float32)
     if X.ndim != 3 or X.shape[1] < 1 or X.shape[2] != len(VIEW_INPUTS):
         raise ParameterError(
             f"X: shape {X.shape} is not windows x slots x {len(VIEW_INPUTS)}: {', '.join(VIEW_INPUTS)}"
         )
     out = np.zeros((len(X), len(VIEW_CHANNELS), BINS), np.float32)
     _views(np.ascontiguousarray(X, np.float32), out)
+    _compress(out)
     return out
+
+
+def hidden(views: Any, queue: Any, flight: Any) -> None:
+    """Make windows look, in place, as if their queue or their flight had not been observed.
+
+    Parameters
+    ----------
+    views : array or tensor, windows x channels x bins
+    queue, flight : boolean array or tensor
+        Which windows.
+    """
+    n = len(BIN_CHANNELS)
+    for view in range(len(VIEWS)):
+        views[queue, view * n + _QUEUE.start : view * n + _QUEUE.stop] = 0
+    views[flight, _FLIGHT] = 0
+    views[flight, n:] = 0  # without the flight there is no round trip
 
 
 #: By the name that a saved model has of it.

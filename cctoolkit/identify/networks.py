@@ -7,6 +7,8 @@ import itertools
 import torch
 from torch import Tensor, nn
 
+from .inputs import BIN_CHANNELS, VIEWS
+
 __all__ = ["DeepcciNet", "DragonflyNet", "ScalesNet", "dragonfly_pool"]
 
 
@@ -49,6 +51,7 @@ class DragonflyNet(nn.Module):
 
         self.modules_ = nn.Sequential(module(1, inputs), *(module(self.FILTERS, 1) for _ in range(4)))
         self.scores = nn.Conv2d(self.FILTERS, classes, (3, 1), padding=(1, 0))
+        self.to(memory_format=torch.channels_last)  # a third faster to train on a processor; the same numbers
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores of windows x inputs x slots."""
@@ -106,34 +109,44 @@ class DeepcciNet(nn.Module):
 
 
 class ScalesNet(nn.Module):
-    """Ours, on :func:`~.inputs.scale_view`: four strided convolutions, mean and maximum over time, two layers.
+    """Ours, on :func:`~.inputs.scale_view`: one stack of strided convolutions for all three views, and two layers.
 
     Parameters
     ----------
-    bins, channels, classes : int
+    classes : int
+    dropout : float
 
     Notes
     -----
-    Gives the scores and, behind them, the layer before, which tells how far a window is from those trained on.
+    Each view is pooled over the bins that are there, by mean and by maximum. Gives the scores and, behind them, the
+    layer before.
     """
 
-    WIDTHS = (48, 64, 96, 96)
-    EMBEDDING = 64
+    WIDTHS = (48, 64, 96)
+    EMBEDDING = 96
 
-    def __init__(self, bins: int, channels: int, classes: int, dropout: float = 0.3) -> None:
+    def __init__(self, classes: int, dropout: float = 0.3) -> None:
         super().__init__()
+        channels = len(BIN_CHANNELS)
         widths = [channels, *self.WIDTHS]
         layers: list[nn.Module] = [nn.BatchNorm1d(channels)]
         for i, (a, b) in enumerate(itertools.pairwise(widths)):
-            layers += [nn.Conv1d(a, b, 5, stride=2 if i < 3 else 1, padding=2), nn.BatchNorm1d(b), nn.ReLU()]
+            kernel = 5 if i == 0 else 3
+            layers += [nn.Conv1d(a, b, kernel, stride=2, padding=kernel // 2), nn.BatchNorm1d(b), nn.ReLU()]
         self.features = nn.Sequential(*layers)
-        self.embedding = nn.Sequential(
-            nn.Dropout(dropout), nn.Linear(2 * widths[-1], self.EMBEDDING), nn.ReLU()
-        )
+        self.there = nn.MaxPool1d(2, ceil_mode=True)  # which bins of the strided convolutions are there
+        pooled = 2 * widths[-1] * len(VIEWS)
+        self.embedding = nn.Sequential(nn.Dropout(dropout), nn.Linear(pooled, self.EMBEDDING), nn.ReLU())
         self.scores = nn.Linear(self.EMBEDDING, classes)
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores and embedding of windows x channels x bins."""
+        x = x.reshape(-1, len(BIN_CHANNELS), x.shape[2])  # views of a window follow each other
+        there = x[:, :1]
         y = self.features(x)
-        z = self.embedding(torch.cat([y.mean(dim=2), y.amax(dim=2)], dim=1))
+        for _ in self.WIDTHS:
+            there = self.there(there)
+        mean = (y * there).sum(dim=2) / there.sum(dim=2).clamp(min=1.0)
+        peak = (y * there).amax(dim=2)  # y is not negative
+        z = self.embedding(torch.cat([mean, peak], dim=1).reshape(-1, len(VIEWS) * 2 * y.shape[1]))
         return torch.cat([self.scores(z), z], dim=1)

@@ -1,0 +1,216 @@
+"""How good a classifier is: F1 with intervals, by setting, over seeds; confusion; what happens to unknown ones.
+
+Intervals come from drawing runs, not windows: windows of one run resemble each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ..errors import ParameterError
+from .bundle import UNKNOWN
+from .windows import Windows
+
+__all__ = ["confusion", "evaluate", "f1", "grouped", "over_seeds", "rejection"]
+
+#: Windows to labels: a classifier's or model's ``predict``.
+Predict = Callable[[Windows], np.ndarray]
+
+
+def f1(y: np.ndarray, predicted: np.ndarray, classes: Sequence[str]) -> np.ndarray:
+    """F1 of each class, the harmonic mean of precision and recall; 0 for a class never found, NaN for one not there.
+
+    Parameters
+    ----------
+    y, predicted : array of str
+    classes : sequence of str
+
+    Returns
+    -------
+    array
+        Its mean is macro F1. What is predicted as something else ("unknown") lowers recall.
+    """
+    y, predicted = np.asarray(y, object), np.asarray(predicted, object)
+    out = np.full(len(classes), np.nan)
+    for i, name in enumerate(classes):
+        right = np.sum((y == name) & (predicted == name))
+        there, said = np.sum(y == name), np.sum(predicted == name)
+        if there:
+            out[i] = 2 * right / (there + said)
+    return out
+
+
+def evaluate(
+    predict: Predict | np.ndarray,
+    windows: Windows,
+    *,
+    by: str | Sequence[str] | None = None,
+    confidence: float = 0.95,
+    draws: int = 200,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """F1 on windows, with intervals.
+
+    Parameters
+    ----------
+    predict : function of Windows, or array of str
+        A classifier's ``predict``, or what it said.
+    windows : Windows
+    by : str or sequence of str, optional
+        Columns of the windows' table: a row for each value instead of one for all.
+    confidence : float
+        Of the intervals, by bootstrap over runs.
+    draws : int
+    seed : int
+
+    Returns
+    -------
+    DataFrame
+        Columns of `by`, ``windows``, ``runs``, ``f1`` (macro, over the classes of the labels), ``low``, ``high``,
+        and ``f1_CLASS`` for each class.
+
+    Raises
+    ------
+    ParameterError
+        No windows, or no such column.
+    """
+    if not len(windows):
+        raise ParameterError("windows: there are none to evaluate on")
+    predicted = np.asarray(predict(windows) if callable(predict) else predict, object)
+    columns = [] if by is None else [by] if isinstance(by, str) else list(by)
+    for column in columns:
+        if column not in windows.table:
+            raise ParameterError(f"by: {column!r} is none of {', '.join(windows.table.columns)}")
+    classes = sorted(set(windows.y))
+    rng = np.random.default_rng(seed)
+    groups: Any = (
+        windows.table.groupby(columns, sort=True).indices.items()
+        if columns
+        else [((), np.arange(len(windows)))]
+    )
+    rows = []
+    for value, at in groups:
+        y, said, runs = windows.y[at], predicted[at], windows.groups[at]
+        scores = f1(y, said, classes)
+        low, high = _interval(y, said, runs, classes, confidence, draws, rng)
+        values = value if isinstance(value, tuple) else (value,)
+        rows.append(
+            dict(zip(columns, values, strict=True))
+            | {"windows": len(at), "runs": len(set(runs)), "f1": np.nanmean(scores), "low": low, "high": high}
+            | {f"f1_{name}": score for name, score in zip(classes, scores, strict=True)}
+        )
+    return pd.DataFrame(rows)
+
+
+def _interval(
+    y: np.ndarray, said: np.ndarray, runs: np.ndarray, classes: Sequence[str], confidence: float, draws: int,
+    rng: np.random.Generator,
+) -> tuple[float, float]:  # fmt: skip
+    """Of macro F1 when other runs had been drawn: each run's counts are added up once, then runs are drawn."""
+    names, run = np.unique(runs, return_inverse=True)
+    if len(names) < 2:
+        return np.nan, np.nan
+    counts = np.zeros((len(names), len(classes), 3))
+    for i, name in enumerate(classes):
+        there, found = y == name, said == name
+        for j, which in enumerate((there & found, there, found)):
+            counts[:, i, j] = np.bincount(run, weights=which, minlength=len(names))
+    drawn = counts[rng.integers(len(names), size=(draws, len(names)))].sum(axis=1)
+    right, there, found = drawn.transpose(2, 0, 1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        scores = np.where(there > 0, 2 * right / (there + found), np.nan)
+    tail = (1 - confidence) / 2
+    low, high = np.nanquantile(np.nanmean(scores, axis=1), [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def over_seeds(
+    train: Callable[[Windows, int], Predict],
+    windows: Windows | Callable[[int], tuple[Windows, Windows]],
+    seeds: Sequence[int] = (0, 1, 2),
+    *,
+    by: str | Sequence[str] | None = None,
+    test_share: float = 0.3,
+) -> pd.DataFrame:
+    """Split, train and evaluate with several seeds: how much of a score is luck.
+
+    Parameters
+    ----------
+    train : function of (Windows, seed)
+        Gives what predicts.
+    windows : Windows, or function of seed
+        Split by run with each seed; or a function that gives the two parts.
+    seeds : sequence of int
+    by : str or sequence of str, optional
+        As for :func:`evaluate`.
+    test_share : float
+        Of the runs.
+
+    Returns
+    -------
+    DataFrame
+        As :func:`evaluate`, averaged over the seeds; ``low`` and ``high`` are Student's 95 % interval of the
+        mean, ``seeds`` how many there were.
+    """
+    from scipy.stats import t
+
+    tables = []
+    for seed in seeds:
+        training, testing = windows(seed) if callable(windows) else windows.split(test_share, seed)
+        tables.append(evaluate(train(training, seed), testing, by=by, draws=2))
+    columns = [] if by is None else [by] if isinstance(by, str) else list(by)
+    everything = pd.concat(tables, ignore_index=True).drop(columns=["low", "high"])
+    keys = columns or [pd.Series(np.zeros(len(everything), int))]
+    mean = everything.groupby(keys, sort=True).mean().reset_index(drop=not columns)
+    spread = everything.groupby(keys, sort=True)["f1"].agg(["std", "count"]).reset_index(drop=True)
+    half = spread["std"] / np.sqrt(spread["count"]) * t.ppf(0.975, np.maximum(spread["count"] - 1, 1))
+    at = list(mean.columns).index("f1") + 1
+    mean.insert(at, "low", mean["f1"] - half)
+    mean.insert(at + 1, "high", mean["f1"] + half)
+    mean.insert(at + 2, "seeds", spread["count"].to_numpy())
+    return mean
+
+
+def confusion(y: np.ndarray, predicted: np.ndarray) -> pd.DataFrame:
+    """How often what was taken for what: a row a true class, a column a predicted one, counts of windows."""
+    y, predicted = np.asarray(y, object), np.asarray(predicted, object)
+    rows = sorted(set(y))
+    columns = [*rows, *sorted(set(predicted) - set(rows) - {UNKNOWN}), *({UNKNOWN} & set(predicted))]
+    table = pd.crosstab(pd.Series(y, name="is"), pd.Series(predicted, name="said"))
+    return table.reindex(index=rows, columns=columns, fill_value=0)
+
+
+def rejection(predict: Predict, known: Windows, unknown: Windows) -> dict[str, Any]:
+    """What becomes of congestion controls that a classifier was not trained on.
+
+    Parameters
+    ----------
+    predict : function of Windows
+    known : Windows
+        Of classes trained on, of runs not trained on.
+    unknown : Windows
+        Of classes left out.
+
+    Returns
+    -------
+    dict
+        ``known_lost``: share of known windows called unknown; ``rejected``: share of unknown windows called unknown;
+        ``rejected_by_cca``: the same for each class left out.
+    """
+    lost = predict(known) == UNKNOWN
+    found = predict(unknown) == UNKNOWN
+    return {
+        "known_lost": float(np.mean(lost)),
+        "rejected": float(np.mean(found)),
+        "rejected_by_cca": {str(c): float(np.mean(found[unknown.y == c])) for c in sorted(set(unknown.y))},
+    }
+
+
+def grouped(labels: np.ndarray, groups: dict[str, Sequence[str]]) -> np.ndarray:
+    """Labels with those of a group replaced by the group's name: congestion controls that behave alike."""
+    name = {member: group for group, members in groups.items() for member in members}
+    return np.array([name.get(label, label) for label in labels], object)

@@ -1,0 +1,279 @@
+#!/usr/bin/env python3
+"""Make the bundled models again: runs on real Linux TCP, windows, training, evaluation, cards.
+
+    build.py [STEP…] [--work DIR]
+
+Steps, each of which takes up what is there of the one before: ``data`` (some 900 runs on the testbed's kernel in virtual
+time: about two core-hours), ``cca``, ``every-cca``, ``dragonfly`` (with DeePCCI beside it), ``rejection``, ``sim`` (trained
+on simulations only); without a step all of them. Models go to ``data/models/``, scores to ``data/results/``.
+
+Splits are by run: of ``paper`` and ``every`` each fourth run is for testing; ``hard`` is tested on ``hard-test``,
+settings drawn apart, half of them with queue disciplines that no training run has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cctoolkit import identify
+from cctoolkit._atomic import replacing
+from cctoolkit.identify import SlotDataset, Windows, cut_windows
+from cctoolkit.identify.bundle import save_models
+from cctoolkit.identify.evaluation import confusion, evaluate, grouped, rejection
+from cctoolkit.identify.inputs import VIEW_INPUTS
+from cctoolkit.identify.settings import KERNEL_CCAS, PAPER_CCAS, SIMULATOR_CCAS, every_cca, hard, paper
+
+MODELS = Path(__file__).parent
+RESULTS = MODELS.parent / "results"
+
+#: Datasets: scenarios, where they run, and how many flows of a run are kept whatever its number.
+DATASETS: dict[str, tuple[Any, str, int]] = {
+    "paper": (lambda: paper(144), "uml", 3),
+    "hard": (lambda: hard(152), "uml", 3),
+    "hard-test": (lambda: hard(54, part="test"), "uml", 3),
+    "every": (lambda: every_cca(640), "uml", 6),
+    "sim-paper": (lambda: paper(150, 101), "simulator", 3),
+    "sim-hard": (lambda: hard(150, 101), "simulator", 3),
+    "sim-every": (lambda: every_cca(250, 501, ccas=SIMULATOR_CCAS), "simulator", 6),
+}
+#: Congestion controls that do the same here: DCTCP without marks falls back to Reno in Linux, by name or by behaviour.
+ALIKE = {"reno": ("reno", "dctcp-reno")}
+#: Window lengths in milliseconds trained on, with windows of each flow.
+LENGTHS = {30: 2, 100: 8, 300: 3, 1000: 6, 3000: 3, 10_000: 4}
+TESTED_MS = (10, 100, 1000, 10_000, 60_000)
+LEFT_OUT = ("vegas", "htcp", "illinois", "westwood")
+
+
+def fourth(run: str) -> bool:
+    """Each fourth run is for testing."""
+    return int(run.rsplit("-", 1)[-1]) % 4 == 3
+
+
+class Work:
+    """Datasets and the windows cut from them, kept in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def dataset(self, name: str) -> SlotDataset:
+        scenarios, on, special = DATASETS[name]
+        folder = self.folder / name
+        if (folder / "dataset.json").is_file():
+            return SlotDataset(folder)
+        return identify.build_dataset(scenarios(), folder, on=on, special=special)
+
+    def windows(self, name: str, ms: float, inputs: str | Sequence[str], per_flow: int, seed: int = 0) -> Windows:
+        kind = inputs if isinstance(inputs, str) else "counted"
+        path = self.folder / "windows" / f"{name}-{ms:g}-{kind}-{per_flow}-{seed}.parquet"
+        if not path.is_file():
+            cut_windows(self.dataset(name), ms, inputs, per_flow=per_flow, seed=seed).save(path)
+        return Windows.load(path)
+
+    def training(self, names: Sequence[str], ccas: Sequence[str] | None, other: Sequence[str] = ()) -> list[Windows]:
+        """Views of the training runs; of others than `ccas` under the name "other"."""
+        out = []
+        for name in names:
+            for ms, per_flow in LENGTHS.items():
+                w = self.windows(name, ms, "views", per_flow)
+                if name in ("paper", "every", "sim-every"):
+                    w = w.take(np.array([not fourth(run) for run in w.groups]))
+                w.y = grouped(w.y, ALIKE)
+                if ccas is not None:
+                    w = w.take(np.isin(w.y, [*ccas, *other]))
+                    w.y = np.where(np.isin(w.y, ccas), w.y, "other").astype(object)
+                w.X = w.X.astype(np.float16)  # half the memory
+                out.append(w)
+        return out
+
+    def testing(self, name: str, ms: float, inputs: str | Sequence[str] = "views") -> Windows:
+        if inputs == "views" and ms > max(LENGTHS):
+            inputs = VIEW_INPUTS  # longer than what is judged at once
+        per_flow = {10: 3, 100: 3, 1000: 3, 10_000: 2, 60_000: 1}[int(ms)]
+        w = self.windows(name, ms, inputs, per_flow, seed=1)
+        if name in ("paper", "every", "sim-every"):
+            w = w.take(np.array([fourth(run) for run in w.groups]))
+        w.y = grouped(w.y, ALIKE)
+        return w
+
+
+def told(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+
+
+def write(name: str, table: pd.DataFrame) -> None:
+    RESULTS.mkdir(exist_ok=True)
+    with replacing(RESULTS / f"{name}.csv") as tmp:
+        table.to_csv(tmp, index=False, float_format="%.4f")
+
+
+def scores(predict: Callable[[Windows], np.ndarray], work: Work, model: str, inputs: Any = "views",
+           lengths: Sequence[int] = TESTED_MS, ccas: Sequence[str] | None = PAPER_CCAS) -> pd.DataFrame:  # fmt: skip
+    """F1 on both evaluation sets, all together and by setting."""
+    tables = []
+    for name, columns in (("paper", ["background"]), ("hard-test", ["aqm"])):
+        for ms in lengths:
+            if ms == 60_000 and name != "paper":
+                continue
+            w = work.testing(name, ms, inputs)
+            if ccas is not None:
+                w = w.take(np.isin(w.y, ccas))
+            said = predict(w)
+            for by in (None, *columns):
+                t = evaluate(said, w, by=by)
+                t.insert(0, "by", "" if by is None else by)
+                t.insert(1, "value", "" if by is None else t.pop(by).astype(str))
+                tables.append(t.assign(model=model, set=name, window_ms=ms))
+            told(f"{model} {name} {ms} ms: F1 {evaluate(said, w, draws=2).f1[0]:.3f} of {len(w)} windows")
+    out = pd.concat(tables, ignore_index=True)
+    first = ["model", "set", "window_ms", "by", "value"]
+    return out[first + [c for c in out if c not in first]]
+
+
+def train(work: Work, parts: list[Windows], seed: int = 0, epochs: int = 24) -> Any:
+    X = np.concatenate([w.X for w in parts])
+    y = np.concatenate([w.y for w in parts])
+    groups = np.concatenate([w.groups for w in parts])
+    parts.clear()
+    told(f"training on {len(X)} windows of {len(set(groups))} runs: " + str(dict(zip(*np.unique(y, return_counts=True)))))
+    at = work.folder / f"checkpoint-{seed}-{len(X)}.pt"
+    classifier = identify.CCAClassifier(epochs=epochs, seed=seed, checkpoint=at, hide=0.15)
+    return classifier.fit(X.astype(np.float32), y, groups)
+
+
+def cca(work: Work) -> None:
+    """Reno, CUBIC and BBR by name, all others as unknown."""
+    others = [c for c in KERNEL_CCAS if c not in PAPER_CCAS]
+    model = train(work, work.training(["paper", "hard", "every"], PAPER_CCAS, others))
+    table = scores(model.predict, work, "cca")
+    classes = list(model.classes_)
+    named = [classes.index(c) for c in PAPER_CCAS]
+
+    def of_three(w: Windows) -> np.ndarray:
+        return np.array(PAPER_CCAS, object)[model.predict_proba(w)[:, named].argmax(axis=1)]
+
+    table = pd.concat([table, scores(of_three, work, "cca, one of three")], ignore_index=True)
+    for ms in (100, 1000, 10_000):
+        w = work.testing("every", ms)
+        result = rejection(model.predict, w.take(np.isin(w.y, PAPER_CCAS)), w.take(~np.isin(w.y, PAPER_CCAS)))
+        told(f"cca, others {ms} ms: {result}")
+    write("cca", table)
+    save(model, "cca", table, work)
+
+
+def save(model: Any, name: str, table: pd.DataFrame, work: Work) -> None:
+    overall = table[table["by"] == ""].drop(columns=["by", "value"])
+    runs = {d: len(work.dataset(d)) for d in ("paper", "hard", "hard-test", "every")}
+    data = (
+        f"Linux 7.2's own TCP in virtual time (`data/models/build.py`): {runs['paper']} runs of the Dragonfly paper's "
+        f"section IV-A, {runs['hard']} of settings drawn widely (20-1000 Mbit/s, 5-100 ms, 0.1-4 BDP, 3-75 flows, tail drop, "
+        f"CoDel, RED), {runs['every']} of all the kernel's congestion controls. Split by run: each fourth run of the "
+        f"first and last is for testing, and {runs['hard-test']} runs of settings drawn apart, half of them with PIE or FQ-CoDel, "
+        "which no training run has."
+    )
+    limits = (
+        "An ideal network: no wireless, no offload, no cross traffic of short flows, acknowledgements never lost. Flows "
+        "whose window is a few packets (many flows, small buffers) cannot be told apart in a second: Reno and CUBIC do the "
+        "same there. What paces like BBR is called BBR. Slots have to be 1 ms."
+    )
+    save_models([model], MODELS / name, windows_ms=list(LENGTHS), data=data, limits=limits, results=overall,
+                provenance={"made_by": f"data/models/build.py {name}"})  # fmt: skip
+
+
+def every(work: Work) -> None:
+    """All congestion controls of the kernel, then those that were taken for each other as one."""
+    model = train(work, work.training(["every", "hard", "paper"], None))
+    rows = []
+    for ms in (100, 1000, 10_000):
+        w = work.testing("every", ms)
+        said = model.predict(w)
+        rows.append(evaluate(said, w).assign(model="every-cca", window_ms=ms))
+        told(f"every-cca {ms} ms: F1 {rows[-1].f1[0]:.3f}")
+        confusion(w.y, said).to_csv(work.folder / f"every-confusion-{ms}.csv")
+    table = pd.concat(rows, ignore_index=True)
+    write("every-cca", table)
+    model.save(work.folder / "every-cca", windows_ms=list(LENGTHS))
+
+
+def dragonfly(work: Work) -> None:
+    """The paper's network and DeePCCI, on windows of the same runs as ours, one window length a network."""
+    tables = []
+    epochs = {10: 60, 100: 60, 1000: 30, 10_000: 10}
+    for kind, inputs in (("dragonfly", "cbiq+throughput"), ("dragonfly, CBIQ only", "cbiq"), ("deepcci", "throughput")):
+        fitted = []
+        for ms in (10, 100, 1000, 10_000):
+            if ms == 10_000 and kind != "dragonfly":
+                continue
+            parts = []
+            for name in ("paper", "hard"):
+                w = work.windows(name, ms, inputs, 2 if ms < 10_000 else 1)
+                w = w.take(np.array([name == "hard" or not fourth(run) for run in w.groups]))
+                parts.append(w)
+            both = Windows(np.concatenate([w.X for w in parts]), np.concatenate([w.y for w in parts]),
+                           pd.concat([w.table for w in parts], ignore_index=True), parts[0].inputs)  # fmt: skip
+            maker = identify.DeepcciClassifier if kind == "deepcci" else identify.DragonflyClassifier
+            begin = time.process_time()
+            rate = {} if kind == "deepcci" else {"learning_rate": 5e-4}
+            model = maker(epochs=epochs[ms], checkpoint=work.folder / f"{kind}-{ms}.pt", **rate).fit(both)
+            told(f"{kind} {ms} ms: {len(both)} windows, {time.process_time() - begin:.0f} CPU seconds")
+            tables.append(scores(model.predict, work, kind, inputs, lengths=[ms]))
+            write("dragonfly", pd.concat(tables, ignore_index=True))
+            if ms > 10:
+                fitted.append(model)
+        if kind == "dragonfly":
+            table = pd.concat(tables, ignore_index=True)
+            overall = table[(table["by"] == "") & (table.model == kind)].drop(columns=["by", "value"])
+            save_models(fitted, MODELS / "dragonfly", results=overall,
+                        data="The training runs of the model `cca` of settings `paper` and `hard` (`data/models/build.py`).",
+                        limits="As published: each window divided by its maxima, so that magnitudes are lost.",
+                        provenance={"made_by": "data/models/build.py dragonfly"})  # fmt: skip
+
+
+def left_out(work: Work) -> None:
+    """Unknown ones: congestion controls that no training window was of."""
+    others = [c for c in KERNEL_CCAS if c not in (*PAPER_CCAS, *LEFT_OUT)]
+    model = train(work, work.training(["hard", "every"], PAPER_CCAS, others), epochs=12)
+    rows = []
+    for ms in (100, 1000, 10_000):
+        w = work.testing("every", ms)
+        unknown = w.take(np.isin(w.y, LEFT_OUT))
+        result = rejection(model.predict, w.take(np.isin(w.y, PAPER_CCAS)), unknown)
+        told(f"left out, {ms} ms: {result}")
+        by_cca = result.pop("rejected_by_cca")
+        rows.append({"window_ms": ms, **result, **by_cca})
+    write("rejection", pd.DataFrame(rows))
+
+
+def simulated(work: Work) -> None:
+    """Trained on simulations only, tested on real Linux."""
+    model = train(work, work.training(["sim-paper", "sim-hard"], PAPER_CCAS), epochs=12)
+    write("simulated", scores(model.predict, work, "trained on simulations", lengths=(100, 1000, 10_000)))
+
+
+def data(work: Work) -> None:
+    for name in DATASETS:
+        told(repr(work.dataset(name)))
+
+
+STEPS = {"data": data, "cca": cca, "every-cca": every, "dragonfly": dragonfly, "rejection": left_out, "sim": simulated}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("step", nargs="*", choices=[*STEPS, []], help="without one, all")
+    parser.add_argument("--work", type=Path, default=Path("build/models"), help="datasets, windows, checkpoints")
+    given = parser.parse_args()
+    for step in given.step or STEPS:
+        told(step)
+        STEPS[step](Work(given.work))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
