@@ -13,7 +13,7 @@ import platform
 import tempfile
 from pathlib import Path
 
-NAMES = ("startup", "decode", "analysis", "slots", "report", "sim", "ns3", "separation", "traces")
+NAMES = ("startup", "decode", "analysis", "slots", "report", "sim", "ns3", "separation", "traces", "live")
 
 
 def main() -> None:

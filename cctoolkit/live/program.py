@@ -73,7 +73,8 @@ def _has(capability: int) -> bool:
 
 
 def require() -> None:
-    """
+    """Refuse to go on where something is missing.
+
     Raises
     ------
     CollectorUnavailableError

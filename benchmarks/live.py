@@ -1,0 +1,123 @@
+"""The live collector (the Dragonfly paper's Table II): packets a second, what is lost, what it costs, time to build.
+
+Needs root and iperf3. A sender, a router and a receiver in namespaces; the router forwards as fast as it can.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from live_network import Network, network, why_not
+
+from cctoolkit.live import KernelCollector, Update, watch
+
+FLOWS = 4
+SEGMENT_S = 1.5
+SAMPLINGS = ("all", "first", 0.1)
+
+
+def run(directory: Path, packets: int | None, repeat: int) -> None:
+    if why_not():
+        print(f"  cannot run here: {why_not()}")
+        return
+    with network() as net:
+        server = net.start("D", "iperf3", "-s", stdout=subprocess.DEVNULL)
+        time.sleep(0.5)
+        for offload in (False, True):
+            net.offload(offload)
+            seconds = 2 + (SEGMENT_S + 1) * len(SAMPLINGS) * (2 * repeat + 2)
+            address = ["-c", "10.9.2.1", "-P", str(FLOWS), "-t", str(round(seconds) + 20)]
+            client = net.start("S", "iperf3", *address, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(1)
+            for sampling in SAMPLINGS:
+                _compare(net, "offload" if offload else "no offload", sampling, repeat)
+            client.kill()
+            client.wait()
+            time.sleep(1)
+        server.kill()
+
+
+def _compare(net: Network, name: str, sampling: str | float, repeat: int) -> None:
+    """With the collector and without, in turn, while the same flows run."""
+    settings: dict[str, Any] = {"heavy": FLOWS, "report_s": 0.5, "duration_s": SEGMENT_S}
+    with net.inside("R"), KernelCollector("in0", "out0", sampling=sampling) as tap, _kernel_times():
+        for _ in watch(tap, **settings):  # code is compiled, memory is there
+            pass
+        ns = _ns_a_run()
+    user_s = 0.0
+    updates: list[Update] = []
+    last: list[Update] = []
+
+    idle = [_rate(net, lambda: time.sleep(SEGMENT_S))]
+    busy = []
+    for _ in range(repeat):
+        with net.inside("R"), KernelCollector("in0", "out0", sampling=sampling) as tap:
+            before = Path(f"/proc/{tap.helper}/stat").read_text(encoding="ascii").split()[13:15]
+            user_s -= time.process_time() + sum(map(int, before)) / 100
+            busy.append(_rate(net, lambda: updates.extend(watch(tap, **settings))))
+            after = Path(f"/proc/{tap.helper}/stat").read_text(encoding="ascii").split()[13:15]
+            user_s += time.process_time() + sum(map(int, after)) / 100
+        last.append(updates[-1])
+        idle.append(_rate(net, lambda: time.sleep(SEGMENT_S)))
+    off, on = np.array(idle), np.array(busy)
+    cost = 100 * (1 - on / ((off[1:] + off[:-1]) / 2))  # beside the mean of before and after
+    sides = [one.counts[side] for one in last for side in ("ingress", "egress")]
+    lost, looked_at = (sum(side[key] for side in sides) for key in ("lost_packets", "sampled"))
+    kernel_s = ns * 1e-9 * sum(side["packets"] for side in sides)
+    print(
+        f"  {name}, sampling {sampling:<5}  off {np.median(off) / 1e3:6.1f}, on {np.median(on) / 1e3:6.1f} k packets/s"
+        f" (cost {np.median(cost):5.1f} %, {cost.min():.1f} to {cost.max():.1f});"
+        f" {ns:4.0f} ns a packet and tap, {100 * kernel_s / (repeat * SEGMENT_S):.1f} % of a core, user space"
+        f" {100 * user_s / (repeat * SEGMENT_S):.1f} %; captured {100 * (1 - lost / max(looked_at + lost, 1)):.3f} % of"
+        f" {sum(side['monitored'] for side in sides):,}, {sum(side['cells'] for side in sides):,} cells,"
+        f" {sum(one.counts['late_cells'] for one in last)} late;"
+        f" {sum(len(one.slots) for one in updates):,} rows built"
+        f" {repeat * SEGMENT_S / sum(one.build_s for one in updates):.0f} × faster than real time",
+        flush=True,
+    )
+
+
+def _rate(net: Network, during: Callable[[], None]) -> float:
+    """Packets a second that came to the router meanwhile."""
+    before, began = _forwarded(net), time.monotonic()
+    during()
+    return (_forwarded(net) - before) / (time.monotonic() - began)
+
+
+def _forwarded(net: Network) -> int:
+    text = net.command("R", "cat", "/proc/net/dev").stdout
+    found = re.search(r"in0:\s*\d+\s+(\d+)", text)
+    assert found
+    return int(found[1])
+
+
+@contextmanager
+def _kernel_times() -> Iterator[None]:
+    path = Path("/proc/sys/kernel/bpf_stats_enabled")
+    before = path.read_text(encoding="ascii")
+    path.write_text("1", encoding="ascii")
+    try:
+        yield
+    finally:
+        path.write_text(before, encoding="ascii")
+
+
+def _ns_a_run() -> float:
+    """Mean time of the kernel's programs at the taps."""
+    done = subprocess.run(["bpftool", "-j", "prog", "show"], capture_output=True, text=True, check=True)
+    ours: list[dict[str, Any]] = [
+        p for p in json.loads(done.stdout) if p.get("name") in ("tc_ingress", "left_queue")
+    ]
+    return sum(p.get("run_time_ns", 0) for p in ours) / max(sum(p.get("run_cnt", 0) for p in ours), 1)
