@@ -20,6 +20,7 @@ __all__ = ["EXPERIMENTS", "experiment"]
 EXPERIMENTS = {
     "abc": "The ABC paper: three ways to share a link, with and without ABC, CSFQ and fair queueing beside it.",
     "codel": "The P4-CoDel paper: CoDel on its three targets, and what the paper leaves out taken apart.",
+    "dragonfly": "The Dragonfly paper: naming congestion controls from slots, by its networks, DeePCCI and ours.",
     "l4s": "iRED and PI2 for L4S: Cubic and Prague in four configurations by four loads, DualPI2 beside them.",
     "rtt-separation": "The RTT paper's six tests: flows in queues by RTT, beside one queue and beside competitors.",
     "sim-vs-kernel": "The simulator beside real Linux: utilisation, delay, loss, marks and shares, with the error.",
