@@ -407,13 +407,8 @@ sys.stdin.read()
 """
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        "kill python",
-        *(pytest.param(x, marks=pytest.mark.slow) for x in ("close", "interrupt", "kill helper")),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["close", "interrupt", "kill python", "kill helper"])
 def test_nothing_stays_behind(net: Network, how: str) -> None:
     programs()
     before = hooks(net), net.command("R", "tc", "qdisc").stdout, sorted(os.listdir("/sys/fs/bpf"))

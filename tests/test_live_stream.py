@@ -79,7 +79,7 @@ def replayed(
 
 @pytest.mark.parametrize("fill", ["backward", "interpolate"])
 @pytest.mark.parametrize("sampling", ["all", "first"])
-@pytest.mark.parametrize("period_ms", [pytest.param(7.3, marks=pytest.mark.slow), 100, 1700])
+@pytest.mark.parametrize("period_ms", [100, *(pytest.param(x, marks=pytest.mark.slow) for x in (7.3, 1700))])
 def test_pieces_make_the_table_of_the_whole(period_ms: float, sampling: str, fill: str) -> None:
     pieces = replayed(period_ms, sampling, fill)
     whole = cct.compute_slots(
