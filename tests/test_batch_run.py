@@ -241,7 +241,6 @@ def test_a_worker_is_killed_in_the_middle(
     assert contents(out) == undisturbed
     assert before.items() <= journal(out).items()
     assert len(journal(out)) == len(days)
-    assert not list(out.rglob("*.tmp")) or run_batch(days, out, LARGE).present  # the next run clears up
 
 
 DRIVER = """

@@ -73,7 +73,7 @@ class Dataset:
 
     @contextlib.contextmanager
     def reserved(self) -> Iterator[None]:
-        """Keep other drivers out, and clear away what a killed one left half written.
+        """Keep other drivers out; before and after, clear away what killed ones and their workers left half written.
 
         Raises
         ------
@@ -88,10 +88,14 @@ class Dataset:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except OSError:
                     raise ParameterError(f"output: another batch is writing {self.root}") from None
-            with contextlib.suppress(FileNotFoundError):  # a worker of the killed one may still be at it
-                for half in self.root.rglob(".*.tmp"):
-                    half.unlink(missing_ok=True)
+            self._clear()
             yield
+            self._clear()
+
+    def _clear(self) -> None:
+        with contextlib.suppress(FileNotFoundError):  # a worker of a killed driver may still be at it
+            for half in self.root.rglob(".*.tmp"):
+                half.unlink(missing_ok=True)
 
     # --- tables
 

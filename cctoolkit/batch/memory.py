@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from ..errors import CCToolkitError
 
@@ -65,8 +65,9 @@ class Memory:
 def peak_bytes() -> int | None:
     """The most memory this process has had, resident; None where the system does not say."""
     try:
-        import resource
-    except ImportError:  # not on Windows
-        return None
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+            if line.startswith("VmHWM:"):  # getrusage's counts what was there before exec, the parent's
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return None
