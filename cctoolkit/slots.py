@@ -385,7 +385,7 @@ class SlotTable:
 
         Returns
         -------
-        arrays of :data:`CELL`
+        arrays of ``cctoolkit.slots.CELL``
             Of the ingress tap and of the egress tap, ways and times as there: slots are counted since the Unix epoch.
         """
         egress = np.empty(0, CELL) if self._egress is None else self._egress.take_cells()

@@ -43,7 +43,7 @@ class Reading:
 
     Attributes
     ----------
-    in_cells, out_cells : arrays of :data:`cctoolkit.slots.CELL`
+    in_cells, out_cells : arrays of ``cctoolkit.slots.CELL``
         Of the monitored flows at the two taps; ways are twice the numbers that :meth:`Collector.add` was given.
     until_slot : int
         Cells of earlier slots are complete.

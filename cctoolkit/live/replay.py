@@ -18,7 +18,7 @@ __all__ = ["CaptureCollector"]
 
 
 class CaptureCollector:
-    """Captures from two taps, or from one, handed out by :meth:`wait` as time goes by.
+    """Captures from two taps, or from one, handed out by ``wait`` as time goes by.
 
     Parameters
     ----------

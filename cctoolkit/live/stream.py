@@ -37,7 +37,7 @@ class SlotStream:
     slot_ns : int
     has_egress : bool
     sampled : bool
-        As :func:`cctoolkit.slots.slot_columns`.
+        As ``cctoolkit.slots.slot_columns``.
     fill : "backward" or "interpolate"
     patience_ms : float
 
@@ -80,7 +80,7 @@ class SlotStream:
 
         Parameters
         ----------
-        in_cells, out_cells : arrays of :data:`cctoolkit.slots.CELL`
+        in_cells, out_cells : arrays of ``cctoolkit.slots.CELL``
             New ones, slots counted since the Unix epoch, ways twice the flow's number.
         until_slot : int
             Cells of earlier slots are complete.
