@@ -70,7 +70,8 @@ _WHERE = {
     "write_pcap": "capture.writer",
 }
 _MODULES = (
-    "aqm", "capture", "cca", "errors", "explore", "identify", "metrics", "plot", "report", "schema", "separation",
+    "aqm", "capture", "cca", "errors", "explore", "identify", "live", "metrics", "plot", "report", "schema",
+    "separation",
 )  # fmt: skip
 
 __all__ = list(_WHERE) + list(_MODULES)
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
     from . import cca as cca
     from . import errors as errors
     from . import identify as identify
+    from . import live as live
     from . import metrics as metrics
     from . import plot as plot
     from . import schema as schema

@@ -27,6 +27,7 @@ DOCUMENTS = [
     ROOT / "README.md",
     ROOT / "docs" / "testbed.md",
     ROOT / "docs" / "separation.md",
+    ROOT / "docs" / "live.md",
     ROOT / "docs" / "identification.md",
     ROOT / "docs" / "batch.md",
     ROOT / "docs" / "scale.md",
