@@ -63,15 +63,16 @@ def test_pooling_is_the_fifth_root_of_the_slots():
 def test_dragonfly_has_the_layers_of_the_paper(slots, pool, left, inputs):
     network = DragonflyNet(slots, inputs, classes=3)
     scores, shapes = shapes_of(network, network.modules_, torch.rand(2, inputs, slots))
-    assert shapes == [(2, 50, n, 1) for n in left]
+    assert shapes == [(2, 50, n) for n in left]
     assert scores.shape == (2, 3) and torch.isfinite(scores).all()
     for i, (convolution, norm, relu, pooling) in enumerate(network.modules_):
-        assert convolution.kernel_size == (3, inputs if i == 0 else 1) and convolution.padding == (1, 0)
-        assert (convolution.in_channels, convolution.out_channels) == (1 if i == 0 else 50, 50)
+        # 3 x inputs, then 3 x 1, each as wide as what it sees: in one dimension, with the width as channels
+        assert convolution.kernel_size == (3,) and convolution.padding == (1,)
+        assert (convolution.in_channels, convolution.out_channels) == (inputs if i == 0 else 50, 50)
         assert norm.num_features == 50 and isinstance(relu, torch.nn.ReLU)
-        assert pooling.kernel_size == pooling.stride == (pool, 1)
+        assert pooling.kernel_size == pooling.stride == pool
     assert (network.scores.in_channels, network.scores.out_channels) == (50, 3)
-    assert network.scores.kernel_size == (3, 1)
+    assert network.scores.kernel_size == (3,)
 
 
 @pytest.mark.parametrize("classes", [2, 3, 17])
@@ -94,6 +95,9 @@ def test_dragonfly_is_its_naive_twin(slots, pool):
         torch.nn.init.uniform_(norm.bias, -1, 1)
     X = torch.rand(3, 2, slots)
     named = {name: tensor.numpy().astype(float) for name, tensor in network.state_dict().items()}
+    for name, kernel in named.items():  # to the paper's two dimensions: one channel 3 x inputs, then fifty 3 x 1
+        if kernel.ndim == 3:
+            named[name] = kernel.transpose(0, 2, 1)[:, None] if name == "modules_.0.0.weight" else kernel[..., None]
     expected = [naive_identify.dragonfly(named, window, pool) for window in X.numpy().astype(float)]
     with torch.inference_mode():
         np.testing.assert_allclose(network.eval()(X).numpy(), expected, rtol=1e-4, atol=1e-5)

@@ -494,7 +494,7 @@ LONGEST = 10_000
 
 
 def by_pieces(X: np.ndarray, probabilities: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Probabilities of windows longer than :data:`LONGEST` from pieces as equal as can be, their logarithms averaged."""
+    """Probabilities; of windows longer than :data:`LONGEST` from pieces alike, their logarithms averaged."""
     pieces = -(-X.shape[1] // LONGEST)
     if pieces == 1:
         return probabilities(X)

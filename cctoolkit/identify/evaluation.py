@@ -164,7 +164,7 @@ def over_seeds(
         tables.append(evaluate(train(training, seed), testing, by=by, draws=2))
     columns = [] if by is None else [by] if isinstance(by, str) else list(by)
     everything = pd.concat(tables, ignore_index=True).drop(columns=["low", "high"])
-    keys = columns or [pd.Series(np.zeros(len(everything), int))]
+    keys: Any = columns or [pd.Series(np.zeros(len(everything), int))]
     mean = everything.groupby(keys, sort=True).mean().reset_index(drop=not columns)
     spread = everything.groupby(keys, sort=True)["f1"].agg(["std", "count"]).reset_index(drop=True)
     half = spread["std"] / np.sqrt(spread["count"]) * t.ppf(0.975, np.maximum(spread["count"] - 1, 1))

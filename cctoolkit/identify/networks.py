@@ -32,7 +32,9 @@ class DragonflyNet(nn.Module):
 
     Notes
     -----
-    The last convolution is padded in time like the others: of 10 000 slots one is left before it.
+    A kernel as wide as the inputs moves along time only, so the paper's 3 x inputs and 3 x 1 are written as convolutions
+    in one dimension: the same numbers, faster to train, and in onnxruntime more than twice as fast. The last
+    convolution is padded in time like the others: of 10 000 slots one is left before it.
     """
 
     FILTERS = 50
@@ -40,23 +42,18 @@ class DragonflyNet(nn.Module):
     def __init__(self, slots: int, inputs: int = 2, classes: int = 3) -> None:
         super().__init__()
         p = dragonfly_pool(slots)
-
-        def module(channels: int, width: int) -> nn.Sequential:
-            return nn.Sequential(
-                nn.Conv2d(channels, self.FILTERS, (3, width), padding=(1, 0)),
-                nn.BatchNorm2d(self.FILTERS),
-                nn.ReLU(),
-                nn.MaxPool2d((p, 1)),
+        channels = [inputs, *[self.FILTERS] * 5]
+        self.modules_ = nn.Sequential(
+            *(
+                nn.Sequential(nn.Conv1d(a, b, 3, padding=1), nn.BatchNorm1d(b), nn.ReLU(), nn.MaxPool1d(p))
+                for a, b in itertools.pairwise(channels)
             )
-
-        self.modules_ = nn.Sequential(module(1, inputs), *(module(self.FILTERS, 1) for _ in range(4)))
-        self.scores = nn.Conv2d(self.FILTERS, classes, (3, 1), padding=(1, 0))
-        self.to(memory_format=torch.channels_last)  # a third faster to train on a processor; the same numbers
+        )
+        self.scores = nn.Conv1d(self.FILTERS, classes, 3, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores of windows x inputs x slots."""
-        x = x.transpose(1, 2).unsqueeze(1)  # windows x 1 x slots x inputs
-        return self.scores(self.modules_(x)).squeeze(3).mean(dim=2)
+        return self.scores(self.modules_(x)).mean(dim=2)
 
 
 class _Residual(nn.Module):

@@ -3,9 +3,10 @@
 
     build.py [STEP…] [--work DIR]
 
-Steps, each of which takes up what is there of the one before: ``data`` (some 900 runs on the testbed's kernel in virtual
-time: about two core-hours), ``cca``, ``every-cca``, ``dragonfly`` (with DeePCCI beside it), ``rejection``, ``sim`` (trained
-on simulations only); without a step all of them. Models go to ``data/models/``, scores to ``data/results/``.
+Steps, each of which takes up what is there of the one before: ``data`` (some 900 runs on the testbed's kernel in
+virtual time: about two core-hours), ``cca``, ``every-cca``, ``dragonfly`` (with DeePCCI beside it), ``rejection``,
+``sim`` (trained on simulations only); without a step all of them. Models go to ``data/models/``, scores to
+``data/results/``.
 
 Splits are by run: of ``paper`` and ``every`` each fourth run is for testing; ``hard`` is tested on ``hard-test``,
 settings drawn apart, half of them with queue disciplines that no training run has.
@@ -39,7 +40,7 @@ DATASETS: dict[str, tuple[Any, str, int]] = {
     "paper": (lambda: paper(144), "uml", 3),
     "hard": (lambda: hard(152), "uml", 3),
     "hard-test": (lambda: hard(54, part="test"), "uml", 3),
-    "every": (lambda: every_cca(640), "uml", 6),
+    "every": (lambda: every_cca(212), "uml", 6),
     "sim-paper": (lambda: paper(150, 101), "simulator", 3),
     "sim-hard": (lambda: hard(150, 101), "simulator", 3),
     "sim-every": (lambda: every_cca(250, 501, ccas=SIMULATOR_CCAS), "simulator", 6),
@@ -70,14 +71,18 @@ class Work:
             return SlotDataset(folder)
         return identify.build_dataset(scenarios(), folder, on=on, special=special)
 
-    def windows(self, name: str, ms: float, inputs: str | Sequence[str], per_flow: int, seed: int = 0) -> Windows:
+    def windows(
+        self, name: str, ms: float, inputs: str | Sequence[str], per_flow: int, seed: int = 0
+    ) -> Windows:
         kind = inputs if isinstance(inputs, str) else "counted"
         path = self.folder / "windows" / f"{name}-{ms:g}-{kind}-{per_flow}-{seed}.parquet"
         if not path.is_file():
             cut_windows(self.dataset(name), ms, inputs, per_flow=per_flow, seed=seed).save(path)
         return Windows.load(path)
 
-    def training(self, names: Sequence[str], ccas: Sequence[str] | None, other: Sequence[str] = ()) -> list[Windows]:
+    def training(
+        self, names: Sequence[str], ccas: Sequence[str] | None, other: Sequence[str] = ()
+    ) -> list[Windows]:
         """Views of the training runs; of others than `ccas` under the name "other"."""
         out = []
         for name in names:
@@ -142,7 +147,7 @@ def train(work: Work, parts: list[Windows], seed: int = 0, epochs: int = 24) -> 
     y = np.concatenate([w.y for w in parts])
     groups = np.concatenate([w.groups for w in parts])
     parts.clear()
-    told(f"training on {len(X)} windows of {len(set(groups))} runs: " + str(dict(zip(*np.unique(y, return_counts=True)))))
+    told(f"training on {len(X)} windows of {len(set(groups))} runs: {dict(pd.Series(y).value_counts())}")
     at = work.folder / f"checkpoint-{seed}-{len(X)}.pt"
     classifier = identify.CCAClassifier(epochs=epochs, seed=seed, checkpoint=at, hide=0.15)
     return classifier.fit(X.astype(np.float32), y, groups)
@@ -173,14 +178,14 @@ def save(model: Any, name: str, table: pd.DataFrame, work: Work) -> None:
     runs = {d: len(work.dataset(d)) for d in ("paper", "hard", "hard-test", "every")}
     data = (
         f"Linux 7.2's own TCP in virtual time (`data/models/build.py`): {runs['paper']} runs of the Dragonfly paper's "
-        f"section IV-A, {runs['hard']} of settings drawn widely (20-1000 Mbit/s, 5-100 ms, 0.1-4 BDP, 3-75 flows, tail drop, "
-        f"CoDel, RED), {runs['every']} of all the kernel's congestion controls. Split by run: each fourth run of the "
-        f"first and last is for testing, and {runs['hard-test']} runs of settings drawn apart, half of them with PIE or FQ-CoDel, "
-        "which no training run has."
+        f"section IV-A, {runs['hard']} of settings drawn widely (20-1000 Mbit/s, 5-100 ms, 0.1-4 BDP, 3-75 flows, tail "
+        f"drop, CoDel, RED), {runs['every']} of all the kernel's congestion controls. Split by run: each fourth run of "
+        f"the first and last is for testing, and {runs['hard-test']} runs of settings drawn apart, half of them with PIE "
+        "or FQ-CoDel, which no training run has."
     )
     limits = (
-        "An ideal network: no wireless, no offload, no cross traffic of short flows, acknowledgements never lost. Flows "
-        "whose window is a few packets (many flows, small buffers) cannot be told apart in a second: Reno and CUBIC do the "
+        "An ideal network: no wireless, no offload, no short flows beside, acknowledgements never lost. Flows whose "
+        "window is a few packets (many flows, small buffers) cannot be told apart in a second: Reno and CUBIC do the "
         "same there. What paces like BBR is called BBR. Slots have to be 1 ms."
     )
     save_models([model], MODELS / name, windows_ms=list(LENGTHS), data=data, limits=limits, results=overall,
@@ -206,7 +211,11 @@ def dragonfly(work: Work) -> None:
     """The paper's network and DeePCCI, on windows of the same runs as ours, one window length a network."""
     tables = []
     epochs = {10: 60, 100: 60, 1000: 30, 10_000: 10}
-    for kind, inputs in (("dragonfly", "cbiq+throughput"), ("dragonfly, CBIQ only", "cbiq"), ("deepcci", "throughput")):
+    for kind, inputs in (
+        ("dragonfly", "cbiq+throughput"),
+        ("dragonfly, CBIQ only", "cbiq"),
+        ("deepcci", "throughput"),
+    ):
         fitted = []
         for ms in (10, 100, 1000, 10_000):
             if ms == 10_000 and kind != "dragonfly":
@@ -231,7 +240,7 @@ def dragonfly(work: Work) -> None:
             table = pd.concat(tables, ignore_index=True)
             overall = table[(table["by"] == "") & (table.model == kind)].drop(columns=["by", "value"])
             save_models(fitted, MODELS / "dragonfly", results=overall,
-                        data="The training runs of the model `cca` of settings `paper` and `hard` (`data/models/build.py`).",
+                        data="The model `cca`'s training runs of settings `paper` and `hard` (`data/models/build.py`).",
                         limits="As published: each window divided by its maxima, so that magnitudes are lost.",
                         provenance={"made_by": "data/models/build.py dragonfly"})  # fmt: skip
 
@@ -262,13 +271,24 @@ def data(work: Work) -> None:
         told(repr(work.dataset(name)))
 
 
-STEPS = {"data": data, "cca": cca, "every-cca": every, "dragonfly": dragonfly, "rejection": left_out, "sim": simulated}
+STEPS = {
+    "data": data,
+    "cca": cca,
+    "every-cca": every,
+    "dragonfly": dragonfly,
+    "rejection": left_out,
+    "sim": simulated,
+}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("step", nargs="*", choices=[*STEPS, []], help="without one, all")
-    parser.add_argument("--work", type=Path, default=Path("build/models"), help="datasets, windows, checkpoints")
+    parser.add_argument(
+        "--work", type=Path, default=Path("build/models"), help="datasets, windows, checkpoints"
+    )
     given = parser.parse_args()
     for step in given.step or STEPS:
         told(step)
