@@ -42,8 +42,9 @@ def _like(fig: go.Figure, title: str, height: int) -> go.Figure:
 
 
 def _interval(table: pd.DataFrame) -> dict[str, Any]:
-    """Bars from low to high."""
-    up, down = (table["high"] - table["f1"]).fillna(0), (table["f1"] - table["low"]).fillna(0)
+    """Bars from low to high; of few seeds Student's interval may be longer than F1's range."""
+    up = (table["high"].clip(upper=1) - table["f1"]).fillna(0)
+    down = (table["f1"] - table["low"].clip(lower=0)).fillna(0)
     return {
         "type": "data", "symmetric": False, "array": up, "arrayminus": down, "thickness": 1.2, "width": 3,
     }  # fmt: skip
@@ -96,7 +97,8 @@ def inputs_figure(table: pd.DataFrame) -> go.Figure:
     fig = figure(
         f"Dragonfly's network told of one input alone, {part.window_ms.iloc[0]:g} ms (Figure 2)"
         + small("the paper prints no scores: CBIQ best, then ingress and egress throughput"),
-        height=420,
+        height=440,
+        margin={"t": 90},
     )
     chosen = [COLOURS[2] if "+" in name else COLOURS[0] for name in part.input]
     fig.add_bar(
@@ -209,7 +211,10 @@ def splits_figure(table: pd.DataFrame) -> go.Figure:
     """What runs on both sides of a split do to the score."""
     about = small(f"windows of {table.window_ms.iloc[0]:g} ms")
     fig = figure(
-        "F1 when training and test share no run, no flow, no window" + about, height=400, barmode="group"
+        "F1 when training and test share no run, no flow, no window" + about,
+        height=400,
+        barmode="group",
+        margin={"t": 90},
     )
     for name in [n for n in _ORDER if n in set(table.classifier)]:
         part = table[table.classifier == name]

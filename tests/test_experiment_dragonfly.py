@@ -1,0 +1,370 @@
+"""The Dragonfly experiment: what is run, what is measured on runs that can be told apart, sentences, the whole."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import cctoolkit as cct
+from cctoolkit.cli import app
+from cctoolkit.errors import ParameterError
+from cctoolkit.experiments import dragonfly, experiment
+from cctoolkit.identify import Recording, Windows, settings
+
+torch = pytest.importorskip("torch")
+
+
+def made_windows(
+    runs: int = 10, slots: int = 30, per_run: int = 6, inputs=("cbiq_bytes", "throughput_bytes")
+) -> Windows:
+    """Reno's queue grows, BBR's alternates: anyone can tell them apart. ``background`` is the run's number modulo 2."""
+    rng = np.random.default_rng(5)
+    rows, X = [], []
+    for run in range(runs):
+        for flow_id, cca in enumerate(("bbr", "reno")):
+            for _ in range(per_run):
+                shape = np.arange(slots) if cca == "reno" else 20 * (np.arange(slots) // 3 % 2)
+                X.append(
+                    np.stack([1500 * (shape + rng.random(slots)), rng.integers(0, 3, slots) * 1448.0], axis=1)
+                )
+                rows.append(
+                    {"run": f"run-{run}", "flow_id": flow_id, "cca": cca, "background": 15 * (run % 2)}
+                )
+    table = pd.DataFrame(rows)
+    return Windows(np.float32(X), table.cca.to_numpy(object), table, inputs)
+
+
+SHORT = dragonfly.Training(epochs=8, seeds=2, learning_rate=3e-3)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Networks of this size gain nothing from more."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+# ---- what is run -----------------------------------------------------------------------------------------------------
+
+
+def test_runs_of_a_minute_are_the_settings_of_the_paper() -> None:
+    mine, theirs = list(dragonfly.jobs(6)), list(settings.paper(6))
+    for (changes, made), (said, paper) in zip(mine, theirs, strict=True):
+        assert changes == said
+        assert made == paper
+
+
+def test_shorter_runs_keep_all_but_time() -> None:
+    for (_, made), (_, paper) in zip(dragonfly.jobs(5, 15), settings.paper(5), strict=True):
+        assert made.duration_s == pytest.approx(paper.duration_s / 4, abs=1e-3)
+        assert [f.start_s for f in made.flows] == pytest.approx(
+            [f.start_s / 4 for f in paper.flows], abs=1e-3
+        )
+        assert [dataclasses.replace(f, start_s=0.0) for f in made.flows] == [
+            dataclasses.replace(f, start_s=0.0) for f in paper.flows
+        ]
+        assert made.bottleneck == paper.bottleneck
+
+
+def test_backgrounds_of_figure_5_are_the_papers() -> None:
+    said = cct.paper_numbers("dragonfly", "Figure 5").set_index(["setting", "quantity"]).paper
+    udp = dragonfly.EPOCH_BACKGROUNDS["UDP"][0]
+    assert udp.packet_bytes == 1000 * float(said["UDP background", "packet_kb"])
+    assert udp.rate_mbps * 1e6 / 8 / udp.packet_bytes == float(said["UDP background", "packets_per_s"])
+    vegas = dragonfly.EPOCH_BACKGROUNDS["TCP Vegas"]
+    assert sum(flow.count for flow in vegas) == int(said["TCP Vegas background", "hosts"])
+    ((_, made),) = dragonfly.jobs(1, 5, background=(0,), others=vegas)
+    assert [f.cca_name for f in made.flow_list()] == ["reno", "cubic", "bbr", *["vegas"] * 10]
+
+
+def test_lengths_have_the_papers() -> None:
+    said = cct.paper_numbers("dragonfly", "Figure 7").paper.astype(float)
+    assert set(said) <= set(dragonfly.FULL_WINDOWS_MS)
+
+
+def test_sampled_windows_are_of_the_same_places_and_of_what_slots_say() -> None:
+    changes, scenario = next(dragonfly.jobs(1, 4, background=(0,)))
+    found = dragonfly.recorded_windows(changes, scenario, 500, 2, (0, 50, 99))
+    assert found.inputs == ("cbiq_bytes", "throughput_bytes")
+    assert set(found.table.dropped_percent) == {0, 50, 99}
+    whole = found.of(dropped_percent=0.0)
+    run = cct.simulate(scenario, record=True)
+    slots = cct.compute_slots(run.ingress, run.egress)
+    for i, row in whole.table.iterrows():
+        flow = slots[slots.flow_id == row.flow_id].set_index("slot")
+        there = flow.loc[row.first_slot : row.first_slot + 499]
+        assert np.array_equal(whole.X[i, :, 0], there.cbiq_bytes.to_numpy(np.float32))
+    half = found.of(dropped_percent=50.0)
+    assert len(half) and not np.array_equal(half.X[: len(whole)], whole.X[: len(half)])
+
+
+# ---- what is measured ------------------------------------------------------------------------------------------------
+
+
+def test_volatility_is_steps_over_the_mean() -> None:
+    slots = pd.DataFrame(
+        {
+            "flow_id": [0] * 4,
+            "slot": range(4),
+            "cbiq_bytes": [100, 110, 100, 90],
+            "throughput_bytes": [0, 20, 0, 20],
+        }
+    )
+    found = dragonfly.volatility(Recording("x", slots, pd.DataFrame({"flow_id": [0], "cca": ["reno"]})))
+    assert found.cbiq.tolist() == pytest.approx([0.1])
+    assert found.throughput.tolist() == pytest.approx([2.0])
+
+
+def test_accuracy_by_epoch_is_that_of_the_classifier() -> None:
+    """The same seeds, windows and loop: after the last epoch it is what fit and score give."""
+    windows = made_windows(runs=6, slots=20, per_run=4)
+    training = dragonfly.Training(epochs=3, seeds=2, learning_rate=3e-3)
+    found = dragonfly.accuracy_by_epoch("Dragonfly", windows, training)
+    assert found.groupby("seed").epoch.apply(list).tolist() == [[1, 2, 3]] * 2
+    for seed in range(2):
+        learnt, tested = windows.split(0.3, seed)
+        score = training.classifier("Dragonfly", seed).fit(learnt).score(tested)
+        last = found[(found.seed == seed) & (found.epoch == 3)].accuracy.iloc[0]
+        assert last == pytest.approx(score)
+
+
+def test_deepcci_by_epoch() -> None:
+    windows = made_windows(inputs=("cbiq_bytes", "throughput_bytes"))
+    packets = dataclasses.replace(windows, X=windows.X[:, :, 1:] / 1448, inputs=("in_packets",))
+    found = dragonfly.accuracy_by_epoch("DeePCCI", packets, dragonfly.Training(epochs=2, seeds=1))
+    assert found.accuracy.between(0, 1).all() and len(found) == 2
+
+
+def test_scores_train_once_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds = []
+
+    class Told:
+        def fit(self, windows: Windows):
+            return self
+
+        def predict(self, windows: Windows) -> np.ndarray:
+            return windows.y
+
+    monkeypatch.setattr(
+        dragonfly.Training, "classifier", lambda self, name, seed: seeds.append(seed) or Told()
+    )
+    every, by = SHORT.scores("Dragonfly", made_windows(), "background")
+    assert seeds == [0, 1]
+    assert every.f1.tolist() == [1] and by.f1.tolist() == [1, 1]
+    assert by.background.tolist() == [0, 15]
+
+
+def test_sampling_is_trained_on_everything_and_tested_on_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 99 % the windows are the other class's: who says what the windows of all packets are is wrong there."""
+    windows = made_windows()
+    swapped = dataclasses.replace(windows, y=np.where(windows.y == "reno", "bbr", "reno").astype(object))
+    both = dragonfly._joined(
+        [
+            dataclasses.replace(part, table=part.table.assign(dropped_percent=percent))
+            for part, percent in ((windows, 0.0), (swapped, 99.0))
+        ]
+    )
+
+    class Told:
+        def fit(self, learnt: Windows):
+            assert set(learnt.table.dropped_percent) == {0.0}
+            self.inputs, self.runs = learnt.inputs, set(learnt.groups)
+            return self
+
+        def predict(self, tested: Windows) -> np.ndarray:
+            assert not self.runs & set(tested.groups)
+            assert tested.inputs == self.inputs and tested.X.shape[2] == len(self.inputs)
+            grows = tested.X[:, -1, 0] > 25 * 1500
+            return np.where(grows, "reno", "bbr")
+
+    monkeypatch.setattr(dragonfly.Training, "classifier", lambda self, name, seed: Told())
+    found = dragonfly.f1_by_sampling(both, SHORT).set_index(["classifier", "dropped_percent"]).f1
+    for name in ("Dragonfly", "Dragonfly, CBIQ only"):
+        assert found[name, 0.0] == 1
+        assert found[name, 99.0] == 0
+
+
+@functools.cache
+def small_dataset(folder: Path):
+    from cctoolkit.identify import build_dataset
+
+    return build_dataset(
+        dragonfly.jobs(8, 4, background=(0, 15)), folder, background=0, workers=1, progress=False
+    )
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory):
+    return small_dataset(tmp_path_factory.mktemp("dragonfly") / "data")
+
+
+@pytest.mark.slow
+def test_each_measure_on_a_simulated_dataset(dataset) -> None:
+    training = dragonfly.Training(epochs=1, seeds=2, per_flow=2)
+    assert dragonfly.background_of(dataset) == "background"
+    assert dragonfly.background_of(dataset.where("background == 0")) is None
+
+    inputs = dragonfly.f1_by_input(dataset, training, 100)
+    assert inputs.f1.is_monotonic_decreasing
+    assert {"cbiq_bytes", "in_bytes", "out_bytes", "drops_estimate", "cbiq+throughput"} <= set(inputs.input)
+
+    names = ["Dragonfly", "ours"]
+    every, by = dragonfly.f1_by_window(dataset, training, [100, 60_000], names, ["background"])
+    assert set(every.window_ms) == {100}  # no flow has a minute
+    assert every.classifier.tolist() == names and set(by.background) <= {0, 15}
+    with pytest.raises(ParameterError, match="none of 24 flows has 60000 ms"):
+        dragonfly.f1_by_window(dataset, training, [60_000], names)
+
+    splits = dragonfly.by_split(dataset, training, 100, ["Dragonfly"]).set_index("split")
+    assert splits.index.tolist() == ["by run", "by flow", "by window"]
+    assert splits.runs["by run"] < splits.runs["by flow"]  # test runs: by flow they are everywhere
+
+    apart = dragonfly.left_out(dataset, training, 100, "background", "Dragonfly")
+    assert set(apart.background) <= {0, 15} and apart.f1_trained.between(0, 1).all()
+
+
+# ---- sentences -------------------------------------------------------------------------------------------------------
+
+
+def as_the_paper_says() -> dict[str, pd.DataFrame]:
+    """Tables that have the printed numbers, and in between what the sentences want."""
+    curve = {
+        "Dragonfly": {10: 0.7, 100: 0.75, 6000: 0.8, 18_000: 0.9, 60_000: 0.97},
+        "DeePCCI": {10: 0.2, 100: 0.3, 6000: 0.5, 18_000: 0.7, 60_000: 0.75},
+    }
+    windows = [
+        {"classifier": n, "window_ms": float(ms), "f1": f1, "f1_bbr": f1, "f1_cubic": f1, "f1_reno": f1 - 0.1}
+        for n, values in curve.items()
+        for ms, f1 in values.items()
+    ]
+    background = [
+        {"classifier": n, "background": flows, "f1": f1}
+        for n, values in {"Dragonfly": (0.9, 0.8, 0.74), "DeePCCI": (0.77, 0.6, 0.56)}.items()
+        for flows, f1 in zip((0, 30, 75), values, strict=True)
+    ]
+    said = {"none": (0.99, 0.95, None), "UDP": (0.95, 0.9, 0.8), "TCP Vegas": (0.98, 0.9, 0.8)}
+    epochs = [
+        {
+            "background": b,
+            "classifier": n,
+            "epoch": e,
+            "seed": 0,
+            "accuracy": a if a else 0.6 + 0.25 * (e % 2),
+        }
+        for b, accuracies in said.items()
+        for n, a in zip(dragonfly.PUBLISHED, accuracies, strict=True)
+        for e in range(1, 21)
+    ]
+    return {
+        "volatility": pd.DataFrame({"cca": ["reno", "bbr"], "cbiq": [0.1, 0.2], "throughput": [1.0, 1.5]}),
+        "inputs": pd.DataFrame(
+            {"input": ["cbiq+throughput", "cbiq_bytes", "in_bytes"], "f1": [0.8, 0.78, 0.6]}
+        ),
+        "epochs": pd.DataFrame(epochs),
+        "windows": pd.DataFrame(windows),
+        "background": pd.DataFrame(background),
+        "sampling": pd.DataFrame(
+            {"classifier": ["Dragonfly"] * 2, "dropped_percent": [0.0, 99.0], "f1": [0.9, 0.8]}
+        ),
+        "splits": pd.DataFrame(
+            {"classifier": ["ours"] * 3, "split": ["by run", "by flow", "by window"], "f1": [0.7, 0.8, 0.9]}
+        ),
+    }
+
+
+def test_statements_agree_where_the_numbers_do() -> None:
+    told = dragonfly.statements(as_the_paper_says())
+    other = told[told.agrees == "no"]
+    assert other.figure.tolist() == ["11"] * 4  # the cloud's numbers are not those of Mininet
+    assert {"1", "2", "5", "6", "7", "8", "9", "10", "all"} <= set(told.figure)
+    assert dragonfly.statements({}).empty
+
+
+@pytest.mark.parametrize(
+    "table, column, change, sentence",
+    [
+        ("volatility", "cbiq", lambda v: v + 5, "CBIQ is less volatile"),
+        ("inputs", "f1", lambda v: v[::-1].to_numpy(), "CBIQ is the best single input"),
+        ("epochs", "accuracy", lambda v: v * 0 + 0.5, "no background, Dragonfly: accuracy"),
+        ("windows", "f1", lambda v: 1 - v, "higher than DeePCCI at every length"),
+        ("windows", "f1_reno", lambda v: v + 0.3, "named better than Reno"),
+        ("windows", "f1", lambda v: v * 0.5, "Dragonfly reaches F1 of 0.7"),
+        ("background", "f1", lambda v: v[::-1].to_numpy(), "F1 falls with background flows, Dragonfly"),
+        ("sampling", "f1", lambda v: [0.9, 0.4], "99 % dropped"),
+        ("splits", "f1", lambda v: v[::-1].to_numpy(), "a split by flow scores higher"),
+    ],
+)
+def test_statements_disagree_where_the_numbers_do(table: str, column: str, change, sentence: str) -> None:
+    tables = as_the_paper_says()
+    assert (
+        dragonfly.statements(tables).set_index("paper").filter(like=sentence, axis=0).agrees.iloc[0] == "yes"
+    )
+    tables[table] = tables[table].assign(**{column: change(tables[table][column])})
+    told = dragonfly.statements(tables).set_index("paper").filter(like=sentence, axis=0)
+    assert told.agrees.iloc[0] == "no"
+
+
+# ---- the whole -------------------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
+    run = experiment("dragonfly")
+    with pytest.raises(ParameterError, match="only: 'figure-6' is none of cbiq, inputs, epochs"):
+        run(tmp_path / "x", only=["figure-6"])
+    with pytest.raises(ParameterError, match=r"window_ms: 0\.5 ms is not a whole number"):
+        run(tmp_path / "x", windows_ms=[0.5])
+    with pytest.raises(cct.errors.SchemaError, match="holds no dataset of slots"):
+        run(tmp_path / "x", data=tmp_path)
+    assert not (tmp_path / "x").exists()
+
+
+def test_help_names_the_options() -> None:
+    shown = CliRunner().invoke(app, ["experiment", "dragonfly", "--help"], env={"COLUMNS": "200"})
+    assert shown.exit_code == 0
+    for option in ("--data", "--only", "--full", "--runs", "--window-ms", "--epochs", "--seeds", "--workers"):
+        assert option in shown.output
+
+
+@pytest.mark.slow
+def test_from_the_command_line(tmp_path: Path, dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All parts, one epoch, on eight runs of four seconds; and figure 5 and 9 on as many of their own."""
+    found = importlib.util.find_spec  # PNGs take a browser and most of the time
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda n, *more: None if n == "kaleido" else found(n, *more)
+    )
+    monkeypatch.setattr(dragonfly, "DROPPED_PERCENT", (0, 99))
+    out = tmp_path / "out"
+    command = [
+        "experiment", "dragonfly", "-o", str(out), "--data", str(dataset.path), "--runs", "4", "--seconds", "3",
+        "--window-ms", "100", "--epochs", "1", "--seeds", "1", "--per-flow", "2", "--workers", "1",
+    ]  # fmt: skip
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    tables = {
+        "volatility",
+        "inputs",
+        "epochs",
+        "windows",
+        "background",
+        "sampling",
+        "splits",
+        "settings",
+        "statements",
+    }
+    names = {p.name for p in out.iterdir()}
+    assert names >= {f"{name}.parquet" for name in tables} | {"summary.md", "ccas.html", "windows.html"}
+    text = (out / "summary.md").read_text()
+    assert "docs/live.md" in text and "8 runs, 24 flows" in text and "--full" in text
+    windows = pq.read_table(out / "windows.parquet").to_pandas()
+    assert windows.classifier.tolist() == list(dragonfly.CLASSIFIERS)
+    assert windows.f1.between(0, 1).all()
