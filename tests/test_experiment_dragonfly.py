@@ -229,6 +229,13 @@ def test_each_measure_on_a_simulated_dataset(dataset) -> None:
     assert splits.index.tolist() == ["by run", "by flow", "by window"]
     assert splits.runs["by run"] < splits.runs["by flow"]  # test runs: by flow they are everywhere
 
+    again = dataset.where("background == 0")
+    there = dragonfly.elsewhere(dataset, again, training, 100, ["Dragonfly"]).set_index("tested")
+    assert there.loc["elsewhere", ["windows", "runs"]].tolist() == [
+        len(training.cut(again, 100, "cbiq+throughput")), len(again)
+    ]  # fmt: skip
+    assert there.runs["here"] < len(dataset)
+
     apart = dragonfly.left_out(dataset, training, 100, "background", "Dragonfly")
     assert set(apart.background) <= {0, 15} and apart.f1_trained.between(0, 1).all()
 
@@ -347,6 +354,7 @@ def test_from_the_command_line(tmp_path: Path, dataset, monkeypatch: pytest.Monk
     command = [
         "experiment", "dragonfly", "-o", str(out), "--data", str(dataset.path), "--runs", "4", "--seconds", "3",
         "--window-ms", "100", "--epochs", "1", "--seeds", "1", "--per-flow", "2", "--workers", "1",
+        "--other", str(dataset.path),
     ]  # fmt: skip
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
@@ -359,6 +367,7 @@ def test_from_the_command_line(tmp_path: Path, dataset, monkeypatch: pytest.Monk
         "sampling",
         "splits",
         "settings",
+        "elsewhere",
         "statements",
     }
     names = {p.name for p in out.iterdir()}

@@ -35,6 +35,7 @@ __all__ = [
     "accuracy_by_epoch",
     "background_of",
     "by_split",
+    "elsewhere",
     "f1_by_input",
     "f1_by_sampling",
     "f1_by_window",
@@ -503,6 +504,44 @@ def left_out(
     return pd.concat(tables, ignore_index=True)
 
 
+def elsewhere(
+    dataset: SlotDataset,
+    other: SlotDataset,
+    training: Training,
+    window_ms: float,
+    classifiers: Sequence[str] = ("Dragonfly", "DeePCCI", "ours"),
+) -> pd.DataFrame:
+    """Trained on one dataset, tested on another: other settings, or the testbed after the simulator.
+
+    Returns
+    -------
+    DataFrame
+        ``classifier``, ``window_ms``, ``tested`` (``"here"``: other runs of the same dataset; ``"elsewhere"``: all of
+        the other) and the scores.
+    """
+    import pandas as pd
+
+    tables = []
+    for name in classifiers:
+        windows, theirs = (training.cut(part, window_ms, CLASSIFIERS[name]) for part in (dataset, other))
+        known = set(windows.y)
+        theirs = theirs.take([i for i, cca in enumerate(theirs.y) if cca in known])
+
+        def parts(seed: int, windows: Windows = windows, theirs: Windows = theirs) -> tuple[Windows, Windows]:
+            learnt, tested = windows.split(0.3, seed)
+            both = [
+                dataclasses.replace(part, table=part.table.assign(tested=where))
+                for where, part in (("here", tested), ("elsewhere", theirs))
+            ]
+            return learnt, _joined(both)
+
+        _, table = training.scores(name, parts, "tested")
+        table.insert(0, "classifier", name)
+        table.insert(1, "window_ms", window_ms)
+        tables.append(table)
+    return pd.concat(tables, ignore_index=True)
+
+
 def background_of(dataset: SlotDataset) -> str | None:
     """The setting that figure 8 and the settings left out are about: the first that varies; None without one."""
     for name in _SETTINGS:
@@ -683,6 +722,10 @@ def run(
         Path | None,
         typer.Option(metavar="DIR", help="A dataset (cct dataset build) instead of new simulations."),
     ] = None,
+    other: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="A dataset to be tested on and never trained on (splits)."),
+    ] = None,
     only: Annotated[
         list[str] | None, typer.Option(help=f"{', '.join(PARTS)}; may be given again. Default: all.")
     ] = None,
@@ -707,7 +750,8 @@ def run(
         int | None, typer.Option(help="Windows of a flow [default: 10; full: 1].", min=1)
     ] = None,
     learning_rate: Annotated[
-        float | None, typer.Option(help="Of Dragonfly and DeePCCI instead of 1e-4 and 1e-3.")
+        float | None,
+        typer.Option(help="Of Dragonfly and DeePCCI [default: 1e-3; full: as published, 1e-4 and 1e-3]."),
     ] = None,
     workers: WorkersOption = None,
 ) -> Path:
@@ -719,14 +763,14 @@ def run(
     -------
     Path
         The folder: ``volatility``, ``inputs``, ``epochs``, ``windows``, ``background``, ``sampling``, ``splits``,
-        ``settings`` and ``statements`` as Parquet, figures, ``summary.md``.
+        ``settings``, ``elsewhere`` (with `other`) and ``statements`` as Parquet, figures, ``summary.md``.
 
     Raises
     ------
     ParameterError
         An option that cannot be.
     SchemaError
-        `data` holds no dataset.
+        `data` or `other` holds no dataset.
     """
     from ..identify import SlotDataset
     from ..identify.windows import window_slots
@@ -745,10 +789,18 @@ def run(
         epochs if epochs is not None else 100 if full else 30,
         seeds if seeds is not None else 5 if full else 3,
         per_flow if per_flow is not None else 1 if full else 10,
-        learning_rate,
+        learning_rate if learning_rate is not None else None if full else 1e-3,
     )
     given = None if data is None else SlotDataset(data)
-    options = {"data": data, "runs": number, "seconds": lasting, "windows_ms": lengths, "only": chosen}
+    foreign = None if other is None else SlotDataset(other)
+    options = {
+        "data": data,
+        "other": other,
+        "runs": number,
+        "seconds": lasting,
+        "windows_ms": lengths,
+        "only": chosen,
+    }
     folder = Folder(output, "dragonfly", options | dataclasses.asdict(training))
     dataset = given if given is not None else _simulated(folder, "paper", number, lasting, workers)
     special = dataset.about.get("special")
@@ -801,11 +853,18 @@ def run(
             keep("settings", found, None, "Settings never trained on",
                  f"Ours, windows of {longest:g} ms: each value of {setting} left out of training once; beside it "
                  "(f1_trained) the same windows when it was not.")  # fmt: skip
+        if foreign is not None:
+            found = elsewhere(dataset, foreign, training, longest)
+            keep("elsewhere", found, None, "Another dataset",
+                 f"Windows of {longest:g} ms; trained on the data above, tested on other runs of it (here) and on "
+                 f"{other} (elsewhere), of which only congestion controls that were trained on.")  # fmt: skip
     told = statements(tables)
     folder.table("statements", told)
     if not full:
         blocks.insert(
-            0, "The paper has 1500 runs of a minute and 100 epochs (`--full`): with less, scores are lower."
+            0,
+            "The paper has 1500 runs of a minute and 100 epochs (`--full`): with less, scores are lower, and "
+            "steps of training larger.",
         )
     source = f"Data: {data}" if data is not None else f"Data: {number} simulated runs of {lasting:g} s"
     folder.summary(
