@@ -98,7 +98,8 @@ def inputs_figure(table: pd.DataFrame) -> go.Figure:
         f"Dragonfly's network told of one input alone, {part.window_ms.iloc[0]:g} ms (Figure 2)"
         + small("the paper prints no scores: CBIQ best, then ingress and egress throughput"),
         height=440,
-        margin={"t": 90},
+        margin={"t": 75},
+        title_pad={"t": 24},
     )
     chosen = [COLOURS[2] if "+" in name else COLOURS[0] for name in part.input]
     fig.add_bar(
@@ -214,7 +215,8 @@ def splits_figure(table: pd.DataFrame) -> go.Figure:
         "F1 when training and test share no run, no flow, no window" + about,
         height=400,
         barmode="group",
-        margin={"t": 90},
+        margin={"t": 75},
+        title_pad={"t": 24},
     )
     for name in [n for n in _ORDER if n in set(table.classifier)]:
         part = table[table.classifier == name]
