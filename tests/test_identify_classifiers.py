@@ -16,8 +16,9 @@ torch = pytest.importorskip("torch", reason="the classifiers' networks need torc
 
 from cctoolkit.errors import ParameterError  # noqa: E402
 from cctoolkit.identify import CCAClassifier, Windows, cut_windows  # noqa: E402
-from cctoolkit.identify.classifiers import _temperature, named, softmax, summaries  # noqa: E402
+from cctoolkit.identify.classifiers import _temperature, summaries  # noqa: E402
 from cctoolkit.identify.inputs import VIEW_CHANNELS, VIEW_INPUTS  # noqa: E402
+from cctoolkit.identify.probabilities import named, softmax  # noqa: E402
 
 NETWORKS = [kind for kind in KINDS if kind != "summary"]
 

@@ -95,9 +95,14 @@ def test_dragonfly_is_its_naive_twin(slots, pool):
         torch.nn.init.uniform_(norm.bias, -1, 1)
     X = torch.rand(3, 2, slots)
     named = {name: tensor.numpy().astype(float) for name, tensor in network.state_dict().items()}
-    for name, kernel in named.items():  # to the paper's two dimensions: one channel 3 x inputs, then fifty 3 x 1
+    for (
+        name,
+        kernel,
+    ) in named.items():  # to the paper's two dimensions: one channel 3 x inputs, then fifty 3 x 1
         if kernel.ndim == 3:
-            named[name] = kernel.transpose(0, 2, 1)[:, None] if name == "modules_.0.0.weight" else kernel[..., None]
+            named[name] = (
+                kernel.transpose(0, 2, 1)[:, None] if name == "modules_.0.0.weight" else kernel[..., None]
+            )
     expected = [naive_identify.dragonfly(named, window, pool) for window in X.numpy().astype(float)]
     with torch.inference_mode():
         np.testing.assert_allclose(network.eval()(X).numpy(), expected, rtol=1e-4, atol=1e-5)

@@ -21,7 +21,8 @@ import pandas as pd
 from .. import __version__
 from .._atomic import replacing
 from ..errors import ParameterError, SchemaError
-from .inputs import PREPARATIONS, VIEW_INPUTS
+from .inputs import BINS, PREPARATIONS, VIEW_CHANNELS, VIEW_INPUTS
+from .probabilities import by_pieces, named, softmax
 from .windows import Windows, slot_arrays
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ __all__ = ["Model", "bundled_models", "load", "save_model", "save_models", "writ
 
 FORMAT = 1
 _ABOUT = "model.json"
-UNKNOWN = "unknown"
 
 
 def bundled_models() -> dict[str, Path]:
@@ -157,6 +157,13 @@ class Model:
                 raise SchemaError(
                     f"{path}: no network that onnxruntime reads ({type(err).__name__}); get the model again"
                 ) from None
+            wanted = self._sessions[file].get_inputs()[0].shape[1:]
+            made = [len(VIEW_CHANNELS), BINS] if self.any_length else [len(self.inputs), slots]
+            if wanted != made:
+                raise SchemaError(
+                    f"{path}: takes {wanted} values a window, this package makes {made} of one: a model of another "
+                    f"version ({self.about.get('cctoolkit', 'unknown')}); train it again"
+                )
         return self._sessions[file]
 
     def _checked(self, X: Windows | np.ndarray) -> np.ndarray:
@@ -208,20 +215,14 @@ class Model:
         ParameterError
             Other inputs, other slots, windows too short or of a length that there is no network for, NaN.
         """
-        from .classifiers import by_pieces
-
         counted = self._checked(X)
         return by_pieces(counted, self._probabilities) if self.any_length else self._probabilities(counted)
 
     def _probabilities(self, X: np.ndarray) -> np.ndarray:
-        from .classifiers import softmax
-
         (scores,) = self._session(X.shape[1]).run(None, {"X": self._prepare(X)})
         return softmax(scores[:, : len(self.classes_)] / self._temperature)
 
     def _named(self, probabilities: np.ndarray) -> np.ndarray:
-        from .classifiers import named
-
         return named(probabilities, self.classes_, self._other, self._least)
 
     def predict(self, X: Any) -> Any:

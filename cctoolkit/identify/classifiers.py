@@ -7,7 +7,7 @@ itself.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..errors import ParameterError
 from .inputs import PREPARATIONS, VIEW_CHANNELS, VIEW_INPUTS, hidden, scale_views
+from .probabilities import by_pieces, named, softmax
 from .windows import Windows
 
 __all__ = ["CCAClassifier", "DeepcciClassifier", "DragonflyClassifier", "SummaryClassifier"]
@@ -234,11 +235,6 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator):
 
         check_is_fitted(self, "network_")
         return write_onnx(self, path)
-
-
-def softmax(scores: np.ndarray) -> np.ndarray:
-    e = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return e / e.sum(axis=1, keepdims=True)
 
 
 class DragonflyClassifier(_NetworkClassifier):
@@ -486,28 +482,6 @@ class CCAClassifier(_NetworkClassifier):
     def predict(self, X: _Windows) -> np.ndarray:
         """The most probable class of each window, or ``"unknown"``."""
         return named(self.predict_proba(X), self.classes_, self.other, self.least_)
-
-
-UNKNOWN = "unknown"
-#: Slots of the longest piece that is judged at once.
-LONGEST = 10_000
-
-
-def by_pieces(X: np.ndarray, probabilities: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Probabilities; of windows longer than :data:`LONGEST` from pieces alike, their logarithms averaged."""
-    pieces = -(-X.shape[1] // LONGEST)
-    if pieces == 1:
-        return probabilities(X)
-    logs = [np.log(np.maximum(probabilities(part), 1e-12)) for part in np.array_split(X, pieces, axis=1)]
-    return softmax(np.mean(logs, axis=0))
-
-
-def named(probabilities: np.ndarray, classes: np.ndarray, other: str, least: float) -> np.ndarray:
-    """Classes by probability; unknown where `other` is the most probable or no named class reaches `least`."""
-    best = classes[probabilities.argmax(axis=1)].astype(object)
-    likely = probabilities[:, classes != other].max(axis=1)
-    best[(best == other) | (likely < least)] = UNKNOWN
-    return best
 
 
 def _temperature(scores: np.ndarray, numbers: np.ndarray) -> float:

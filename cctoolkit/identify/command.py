@@ -24,10 +24,11 @@ from ..capture.selection import Selection
 from ..errors import ParameterError, SchemaError
 from ..scenario import Scenario, read_sweep
 from ..testbed.doctor import BACKENDS
-from .bundle import UNKNOWN, Model, bundled_models, load, save_models
+from .bundle import Model, bundled_models, load, save_models
 from .card import write_card
 from .dataset import Recording, SlotDataset, build_dataset, index_dataset, record, save_recording
 from .inputs import VIEW_INPUTS
+from .probabilities import UNKNOWN
 from .settings import KERNEL_CCAS, PAPER_CCAS, SETTINGS, SIMULATOR_CCAS
 from .windows import FEATURE_SETS, Windows, cut_windows, window_slots
 

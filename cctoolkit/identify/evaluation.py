@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from ..errors import ParameterError
-from .bundle import UNKNOWN
+from .probabilities import UNKNOWN
 from .windows import Windows
 
 __all__ = ["confusion", "evaluate", "f1", "grouped", "over_seeds", "rejection"]
