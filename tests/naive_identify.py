@@ -33,7 +33,8 @@ def view(window: np.ndarray) -> np.ndarray:
 def channels(w: np.ndarray, bins: list[list[int]], width: float) -> np.ndarray:
     """What each of some bins says."""
     arrived, cbiq, left, lost, flight = w.T
-    has_queue = not np.isnan(w[:, 1:4]).any()
+    has_queue = not np.isnan(w[:, 1:3]).any()
+    has_drops = not np.isnan(lost).any()
     has_flight = not np.isnan(flight).any()
     mean_arrived, mean_left = arrived.mean(), left.mean()
     out = np.zeros((len(bins), 22))
@@ -51,7 +52,7 @@ def channels(w: np.ndarray, bins: list[list[int]], width: float) -> np.ndarray:
             out_rate, level = left[bin_].mean(), cbiq[bin_].mean()
             row[6] = math.log1p(out_rate / 50)
             row[7] = min(out_rate / (mean_left + 1e-9), 8)
-            row[8] = math.asinh(lost[bin_].sum())
+            row[8] = math.asinh(lost[bin_].sum() if has_drops else -1)
             row[9] = math.log1p(level / 500)
             row[10] = level / most
             if before is not None:

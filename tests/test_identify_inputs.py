@@ -119,19 +119,19 @@ def test_one_slot_not_observed_hides_its_whole_group_and_nothing_else(window, co
     whole = np.nan_to_num(window)
     part = whole.copy()
     part[data.draw(st.integers(0, len(window) - 1)), column + 1] = np.nan
-    queue = column < 3
+    queue, drops, flight = column < 2, column == 2, column == 3
     a, b = scale_view(whole), scale_view(part)
     lost = [name for name, seen in zip(VIEW_CHANNELS, (b == 0).all(axis=0), strict=True) if seen]
-    assert ("window.has_queue" in lost) is queue and ("window.has_flight" in lost) is not queue
+    assert ("window.has_queue" in lost) is queue and ("window.has_flight" in lost) is flight
     expected = a.T[None].copy()
-    hidden(expected, np.array([queue]), np.array([not queue]))
+    hidden(expected, np.array([queue]), np.array([flight]), np.array([drops]))
     np.testing.assert_array_equal(b, expected[0].T)
 
 
 def test_what_is_hidden():
     """By name: the queue's channels in each view; the flight's, and with it all that goes by round trips."""
     ones = np.ones((4, len(VIEW_CHANNELS), BINS), np.float32)
-    hidden(ones, np.array([True, False, True, False]), np.array([False, True, True, False]))
+    hidden(ones, np.array([True, False, True, False]), np.array([False, True, True, False]), np.zeros(4, bool))
     queue = {"out_rate", "out_relative", "drops", "own_delay", "has_queue"}
     queue |= {name for name in BIN_CHANNELS if name.startswith("cbiq")}
     flight = {"rtt", "has_flight"} | {name for name in BIN_CHANNELS if name.startswith("flight")}

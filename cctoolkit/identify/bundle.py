@@ -329,7 +329,7 @@ class Model:
         if self.inputs == VIEW_INPUTS:
             if "in_bytes" not in seen:
                 return ""
-            queue = "cbiq+" if {"cbiq_bytes", "out_bytes", "drops_estimate"} <= seen else ""
+            queue = "cbiq+" if {"cbiq_bytes", "out_bytes"} <= seen else ""
             flight = "bytes_in_flight+" if "bytes_in_flight" in seen else ""
             return f"{queue}{flight}throughput"
         return (

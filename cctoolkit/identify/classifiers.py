@@ -335,8 +335,8 @@ class CCAClassifier(_NetworkClassifier):
     epochs, batch, learning_rate : int, int, float
         AdamW, one cycle.
     hide : float
-        In training, the share of windows whose queue is hidden, and of those whose flight is: so that
-        one model serves one tap and two, with acknowledgements and without.
+        In training, the share of windows whose queue is hidden, and of those whose flight is, and whose drops are:
+        so that one model serves one tap and two, with acknowledgements and without.
     other : str
         Label of windows that stand for all that is not to be named: what is taken for it is "unknown".
     lose : float
@@ -436,12 +436,13 @@ class CCAClassifier(_NetworkClassifier):
         return loss
 
     def _augment(self, batch: Any, generator: Any) -> Any:
-        """Hide the queue of some windows, and the flight of some of the others."""
+        """Hide the queue of some windows, the flight of some of the others, and the drops of some."""
         import torch
 
         lot = torch.rand(len(batch), generator=generator).to(batch.device)
         batch = batch.clone()
-        hidden(batch, lot < self.hide, lot > 1 - self.hide)
+        unseen = torch.rand(len(batch), generator=generator).to(batch.device) < self.hide
+        hidden(batch, lot < self.hide, lot > 1 - self.hide, unseen)
         return batch
 
     def _after_fit(

@@ -38,6 +38,8 @@ _QUEUE, _FLIGHT = slice(6, 15), slice(15, 22)
 VIEWS = ("window", "round_trips", "eighths")
 VIEW_CHANNELS = tuple(f"{view}.{channel}" for view in VIEWS for channel in BIN_CHANNELS)
 _SEGMENT = 1448.0
+#: What stands for the drops of a queue whose drops were not observed, for none were is another thing.
+_UNSEEN = -1.0
 
 
 def as_counted(X: np.ndarray) -> np.ndarray:
@@ -58,7 +60,18 @@ def by_maximum(X: np.ndarray) -> np.ndarray:
 
 @numba.njit(cache=True, nogil=True)
 def _bins(
-    window, begin, width, n_bins, mean_in, mean_out, most_cbiq_ever, most_flight_ever, queue, flies, out
+    window,
+    begin,
+    width,
+    n_bins,
+    mean_in,
+    mean_out,
+    most_cbiq_ever,
+    most_flight_ever,
+    queue,
+    losses,
+    flies,
+    out,
 ):
     """Bins of `width` slots (at least 1) from slot `begin`, one of BIN_CHANNELS a row of `out`, which is zeroed.
 
@@ -93,7 +106,8 @@ def _bins(
                 least_cbiq = min(least_cbiq, window[t, 1])
                 most_cbiq = max(most_cbiq, window[t, 1])
                 left += window[t, 2]
-                lost += window[t, 3]
+                if losses:
+                    lost += window[t, 3]
             if flies:
                 flight += window[t, 4]
                 least_flight = min(least_flight, window[t, 4])
@@ -110,7 +124,7 @@ def _bins(
             cbiq /= n
             out[6, k] = left / 50
             out[7, k] = min(left / (mean_out + 1e-9), 8.0)
-            out[8, k] = lost
+            out[8, k] = lost if losses else _UNSEEN
             out[9, k] = cbiq / 500
             out[10, k] = cbiq / (most_cbiq_ever + 1e-9)
             if cbiq_before >= 0:
@@ -138,6 +152,7 @@ def _view(window, out):
     slots = window.shape[0]
     bins = out.shape[1]
     queue = True
+    losses = True
     flies = True
     sums = np.zeros(5)
     most = np.zeros(5)
@@ -149,12 +164,14 @@ def _view(window, out):
                 most[j] = max(most[j], value)
             elif j == 4:
                 flies = False
+            elif j == 3:
+                losses = False
             elif j > 0:
                 queue = False
     mean_in = sums[0] / slots
     mean_out = sums[2] / slots
     n = out.shape[0] // 3
-    _bins(window, 0.0, slots / bins, bins, mean_in, mean_out, most[1], most[4], queue, flies, out[:n])
+    _bins(window, 0.0, slots / bins, bins, mean_in, mean_out, most[1], most[4], queue, losses, flies, out[:n])
     if flies and sums[0] > 0:
         rtt = sums[4] / sums[0]  # slots, by Little's law
         for view in range(1, 3):
@@ -162,7 +179,7 @@ def _view(window, out):
             there = min(int(slots / width), bins)
             begin = slots - there * width
             _bins(
-                window, begin, width, there, mean_in, mean_out, most[1], most[4], queue, flies,
+                window, begin, width, there, mean_in, mean_out, most[1], most[4], queue, losses, flies,
                 out[view * n : (view + 1) * n],
             )  # fmt: skip
 
@@ -173,7 +190,8 @@ def scale_view(window: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     window : array, slots x 5
-        :data:`VIEW_INPUTS`. A group that has a NaN anywhere counts as not observed.
+        :data:`VIEW_INPUTS`. A group that has a NaN anywhere counts as not observed; drops may be unknown (NaN)
+        while the queue is observed, as they are live.
 
     Returns
     -------
@@ -228,17 +246,20 @@ def scale_views(X: np.ndarray) -> np.ndarray:
     return out
 
 
-def hidden(views: Any, queue: Any, flight: Any) -> None:
-    """Make windows look, in place, as if their queue or their flight had not been observed.
+def hidden(views: Any, queue: Any, flight: Any, drops: Any) -> None:
+    """Make windows look, in place, as if their queue, their flight or the queue's drops had not been observed.
 
     Parameters
     ----------
     views : array or tensor, windows x channels x bins
-    queue, flight : boolean array or tensor
+    queue, flight, drops : boolean array or tensor
         Which windows.
     """
     n = len(BIN_CHANNELS)
     for view in range(len(VIEWS)):
+        views[drops, view * n + 8] = (
+            float(np.arcsinh(_UNSEEN)) * views[drops, view * n]
+        )  # where bins are there
         views[queue, view * n + _QUEUE.start : view * n + _QUEUE.stop] = 0
     views[flight, _FLIGHT] = 0
     views[flight, n:] = 0  # without the flight there is no round trip

@@ -32,9 +32,9 @@ class DragonflyNet(nn.Module):
 
     Notes
     -----
-    A kernel as wide as the inputs moves along time only, so the paper's 3 x inputs and 3 x 1 are written as convolutions
-    in one dimension: the same numbers, faster to train, and in onnxruntime more than twice as fast. The last
-    convolution is padded in time like the others: of 10 000 slots one is left before it.
+    A kernel as wide as the inputs moves along time only, so the paper's 3 x inputs and 3 x 1 are written as
+    convolutions in one dimension: the same numbers, faster to train, and in onnxruntime more than twice as fast. The
+    last convolution is padded in time like the others: of 10 000 slots one is left before it.
     """
 
     FILTERS = 50

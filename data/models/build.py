@@ -93,7 +93,9 @@ class Work:
                 w.y = grouped(w.y, ALIKE)
                 if ccas is not None:
                     w = w.take(np.isin(w.y, [*ccas, *other]))
-                    if name == "every":  # as many of the named as of the others: settings must not give it away
+                    if (
+                        name == "every"
+                    ):  # as many of the named as of the others: settings must not give it away
                         rows = np.arange(len(w))
                         w = w.take(np.concatenate([rows, *[rows[np.isin(w.y, ccas)]] * 4]))
                     w.y = np.where(np.isin(w.y, ccas), w.y, "other").astype(object)
@@ -145,14 +147,14 @@ def scores(predict: Callable[[Windows], np.ndarray], work: Work, model: str, inp
     return out[first + [c for c in out if c not in first]]
 
 
-def train(work: Work, parts: list[Windows], seed: int = 0, epochs: int = 18) -> Any:
+def train(work: Work, parts: list[Windows], seed: int = 0, epochs: int = 16) -> Any:
     X = np.concatenate([w.X for w in parts])
     y = np.concatenate([w.y for w in parts])
     groups = np.concatenate([w.groups for w in parts])
     parts.clear()
     told(f"training on {len(X)} windows of {len(set(groups))} runs: {dict(pd.Series(y).value_counts())}")
     at = work.folder / f"checkpoint-{seed}-{len(X)}.pt"
-    classifier = identify.CCAClassifier(epochs=epochs, seed=seed, checkpoint=at, hide=0.15)
+    classifier = identify.CCAClassifier(epochs=epochs, seed=seed, checkpoint=at, hide=0.2)
     return classifier.fit(X.astype(np.float32), y, groups)
 
 
@@ -183,8 +185,8 @@ def save(model: Any, name: str, table: pd.DataFrame, work: Work) -> None:
         f"Linux 7.2's own TCP in virtual time (`data/models/build.py`): {runs['paper']} runs of the Dragonfly paper's "
         f"section IV-A, {runs['hard']} of settings drawn widely (20-1000 Mbit/s, 5-100 ms, 0.1-4 BDP, 3-75 flows, tail "
         f"drop, CoDel, RED), {runs['every']} of all the kernel's congestion controls. Split by run: each fourth run of "
-        f"the first and last is for testing, and {runs['hard-test']} runs of settings drawn apart, half of them with PIE "
-        "or FQ-CoDel, which no training run has."
+        f"the first and last is for testing, and {runs['hard-test']} runs of settings drawn apart, half of them with "
+        "PIE or FQ-CoDel, which no training run has."
     )
     limits = (
         "An ideal network: no wireless, no offload, no short flows beside, acknowledgements never lost. Flows whose "
