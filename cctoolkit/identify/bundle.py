@@ -218,6 +218,16 @@ class Model:
         counted = self._checked(X)
         return by_pieces(counted, self._probabilities) if self.any_length else self._probabilities(counted)
 
+    def predict_views(self, views: np.ndarray) -> np.ndarray:
+        """Probabilities of windows that are prepared already (:func:`~.inputs.scale_views`), perhaps changed.
+
+        Parameters
+        ----------
+        views : float32 array, windows x channels x bins
+        """
+        (scores,) = self._session(views.shape[2]).run(None, {"X": views})
+        return softmax(scores[:, : len(self.classes_)] / self._temperature)
+
     def _probabilities(self, X: np.ndarray) -> np.ndarray:
         (scores,) = self._session(X.shape[1]).run(None, {"X": self._prepare(X)})
         return softmax(scores[:, : len(self.classes_)] / self._temperature)

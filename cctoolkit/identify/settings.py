@@ -59,7 +59,7 @@ def _aqm(name: str, buffer_packets: int) -> Aqm:
     if name != "red":
         aqm: Any = Aqm.registry[name]()
         return aqm
-    room = min(buffer_packets, 5000)  # Linux refuses lower thresholds of 2 MB and more at this weight
+    room = min(buffer_packets, 5000)  # above, Linux refuses them at this weight
     least, most = max(room / 6, 5.0), max(room / 2, 15.0)
     return Red(min_packets=least, max_packets=most, gentle=False)  # as in Linux
 

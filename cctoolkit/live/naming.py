@@ -30,7 +30,7 @@ def load_classifier(name: str | None = None) -> SlotClassifier | None:
         bundled = identify.bundled_models()
         if not bundled:
             return None
-        name = "dragonfly" if "dragonfly" in bundled else min(bundled)
+        name = "cca" if "cca" in bundled else min(bundled)
     return identify.load(name)
 
 

@@ -4,9 +4,9 @@
     build.py [STEP…] [--work DIR]
 
 Steps, each of which takes up what is there of the one before: ``data`` (some 900 runs on the testbed's kernel in
-virtual time: about two core-hours), ``cca``, ``every-cca``, ``dragonfly`` (with DeePCCI beside it), ``rejection``,
-``sim`` (trained on simulations only); without a step all of them. Models go to ``data/models/``, scores to
-``data/results/``.
+virtual time: about two core-hours), ``cca``, ``feature-sets``, ``every-cca``, ``dragonfly`` (with DeePCCI beside it),
+``rejection``, ``sim`` (trained on simulations only); without a step all of them. Models go to ``data/models/``,
+scores to ``data/results/``.
 
 Splits are by run: of ``paper`` and ``every`` each fourth run is for testing; ``hard`` is tested on ``hard-test``,
 settings drawn apart, half of them with queue disciplines that no training run has.
@@ -29,7 +29,7 @@ from cctoolkit._atomic import replacing
 from cctoolkit.identify import SlotDataset, Windows, cut_windows
 from cctoolkit.identify.bundle import save_models
 from cctoolkit.identify.evaluation import confusion, evaluate, grouped, rejection
-from cctoolkit.identify.inputs import VIEW_INPUTS
+from cctoolkit.identify.inputs import VIEW_INPUTS, hidden, scale_views
 from cctoolkit.identify.settings import KERNEL_CCAS, PAPER_CCAS, SIMULATOR_CCAS, every_cca, hard, paper
 
 MODELS = Path(__file__).parent
@@ -114,6 +114,16 @@ class Work:
         return w
 
 
+#: What a user may have: queue (two taps), flight (acknowledgements), drops.
+OBSERVED = {
+    "two taps, both ways": (True, True, True),
+    "one tap, both ways": (False, True, True),
+    "two taps, one way": (True, False, True),
+    "two taps, one way, live (no drops)": (True, False, False),
+    "one tap, one way": (False, False, True),
+}
+
+
 def told(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 
@@ -178,8 +188,29 @@ def cca(work: Work) -> None:
     save(model, "cca", table, work)
 
 
+def feature_sets(work: Work) -> None:
+    """The bundled model with one tap or two, with acknowledgements or without."""
+    model = identify.load("cca")
+    classes = list(model.classes_)
+    named = [classes.index(c) for c in PAPER_CCAS]
+    rows = []
+    for name in ("paper", "hard-test"):
+        for ms in (100, 1000, 10_000):
+            w = work.testing(name, ms)
+            for what, (queue, flight, drops) in OBSERVED.items():
+                views = scale_views(w.X)
+                yes, no = np.ones(len(w), np.bool_), np.zeros(len(w), np.bool_)
+                hidden(views, no if queue else yes, no if flight else yes, no if drops else yes)
+                said = np.array(PAPER_CCAS, object)[model.predict_views(views)[:, named].argmax(axis=1)]
+                rows.append(
+                    evaluate(said, w).assign(model="cca, one of three", set=name, window_ms=ms, observed=what)
+                )
+    table = pd.concat(rows, ignore_index=True)
+    first = ["model", "observed", "set", "window_ms"]
+    write("feature-sets", table[first + [c for c in table if c not in first]])
+
+
 def save(model: Any, name: str, table: pd.DataFrame, work: Work) -> None:
-    overall = table[table["by"] == ""].drop(columns=["by", "value"])
     runs = {d: len(work.dataset(d)) for d in ("paper", "hard", "hard-test", "every")}
     data = (
         f"Linux 7.2's own TCP in virtual time (`data/models/build.py`): {runs['paper']} runs of the Dragonfly paper's "
@@ -193,7 +224,7 @@ def save(model: Any, name: str, table: pd.DataFrame, work: Work) -> None:
         "window is a few packets (many flows, small buffers) cannot be told apart in a second: Reno and CUBIC do the "
         "same there. What paces like BBR is called BBR. Slots have to be 1 ms."
     )
-    save_models([model], MODELS / name, windows_ms=list(LENGTHS), data=data, limits=limits, results=overall,
+    save_models([model], MODELS / name, windows_ms=list(LENGTHS), data=data, limits=limits, results=overall(table),
                 provenance={"made_by": f"data/models/build.py {name}"})  # fmt: skip
 
 
@@ -212,42 +243,59 @@ def every(work: Work) -> None:
     model.save(work.folder / "every-cca", windows_ms=list(LENGTHS))
 
 
-def dragonfly(work: Work) -> None:
+#: Published networks: feature set, and epochs by window length (as many as an hour of one core allows).
+PUBLISHED: dict[str, tuple[str, dict[int, int]]] = {
+    "dragonfly": ("cbiq+throughput", {10: 60, 100: 60, 1000: 30, 10_000: 10}),
+    "deepcci": ("throughput", {100: 30, 1000: 6}),
+}
+
+
+def dragonfly(work: Work, kinds: Sequence[str] = tuple(PUBLISHED)) -> None:
     """The paper's network and DeePCCI, on windows of the same runs as ours, one window length a network."""
     tables = []
-    epochs = {10: 60, 100: 60, 1000: 30, 10_000: 10}
-    for kind, inputs in (
-        ("dragonfly", "cbiq+throughput"),
-        ("dragonfly, CBIQ only", "cbiq"),
-        ("deepcci", "throughput"),
-    ):
+    for kind in kinds:
+        inputs, epochs = PUBLISHED[kind]
         fitted = []
-        for ms in (10, 100, 1000, 10_000):
-            if ms == 10_000 and kind != "dragonfly":
-                continue
-            parts = []
-            for name in ("paper", "hard"):
-                w = work.windows(name, ms, inputs, 2 if ms < 10_000 else 1)
-                w = w.take(np.array([name == "hard" or not fourth(run) for run in w.groups]))
-                parts.append(w)
-            both = Windows(np.concatenate([w.X for w in parts]), np.concatenate([w.y for w in parts]),
-                           pd.concat([w.table for w in parts], ignore_index=True), parts[0].inputs)  # fmt: skip
-            maker = identify.DeepcciClassifier if kind == "deepcci" else identify.DragonflyClassifier
+        for ms in epochs:
+            both = published_training(work, ms, inputs)
             begin = time.process_time()
-            rate = {} if kind == "deepcci" else {"learning_rate": 5e-4}
-            model = maker(epochs=epochs[ms], checkpoint=work.folder / f"{kind}-{ms}.pt", **rate).fit(both)
+            at = work.folder / f"{kind}-{ms}.pt"
+            model: Any
+            if kind == "deepcci":
+                model = identify.DeepcciClassifier(epochs=epochs[ms], checkpoint=at)
+            else:
+                model = identify.DragonflyClassifier(epochs=epochs[ms], checkpoint=at, learning_rate=5e-4)
+            model.fit(both)
             told(f"{kind} {ms} ms: {len(both)} windows, {time.process_time() - begin:.0f} CPU seconds")
             tables.append(scores(model.predict, work, kind, inputs, lengths=[ms]))
-            write("dragonfly", pd.concat(tables, ignore_index=True))
             if ms > 10:
                 fitted.append(model)
         if kind == "dragonfly":
-            table = pd.concat(tables, ignore_index=True)
-            overall = table[(table["by"] == "") & (table.model == kind)].drop(columns=["by", "value"])
-            save_models(fitted, MODELS / "dragonfly", results=overall,
-                        data="The model `cca`'s training runs of settings `paper` and `hard` (`data/models/build.py`).",
-                        limits="As published: each window divided by its maxima, so that magnitudes are lost.",
-                        provenance={"made_by": "data/models/build.py dragonfly"})  # fmt: skip
+            save_models(
+                fitted, MODELS / "dragonfly", results=overall(pd.concat(tables)),
+                data="The model `cca`'s training runs of settings `paper` and `hard` (`data/models/build.py`).",
+                limits="As published: each window divided by its maxima, so that magnitudes are lost.",
+                provenance={"made_by": "data/models/build.py dragonfly"},
+            )  # fmt: skip
+    table = pd.concat(tables, ignore_index=True)
+    there = RESULTS / "dragonfly.csv"
+    if there.is_file():  # of networks that were not asked for now
+        before = pd.read_csv(there, keep_default_na=False)
+        table = pd.concat([before[~before["model"].isin(kinds)], table], ignore_index=True)
+    write("dragonfly", table)
+
+
+def published_training(work: Work, ms: int, inputs: str) -> Windows:
+    parts = []
+    for name in ("paper", "hard"):
+        w = work.windows(name, ms, inputs, 2 if ms < 10_000 else 1)
+        parts.append(w.take(np.array([name == "hard" or not fourth(run) for run in w.groups])))
+    X, y = (np.concatenate([getattr(w, name) for w in parts]) for name in ("X", "y"))
+    return Windows(X, y, pd.concat([w.table for w in parts], ignore_index=True), parts[0].inputs)
+
+
+def overall(table: pd.DataFrame) -> pd.DataFrame:
+    return table[table["by"] == ""].drop(columns=["by", "value"])
 
 
 def left_out(work: Work) -> None:
