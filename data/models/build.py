@@ -327,6 +327,7 @@ def data(work: Work) -> None:
 STEPS = {
     "data": data,
     "cca": cca,
+    "feature-sets": feature_sets,
     "every-cca": every,
     "dragonfly": dragonfly,
     "rejection": left_out,
