@@ -301,7 +301,7 @@ def overall(table: pd.DataFrame) -> pd.DataFrame:
 def left_out(work: Work) -> None:
     """Unknown ones: congestion controls that no training window was of."""
     others = [c for c in KERNEL_CCAS if c not in (*PAPER_CCAS, *LEFT_OUT)]
-    model = train(work, work.training(["hard", "every"], PAPER_CCAS, others), epochs=12)
+    model = train(work, work.training(["hard", "every"], PAPER_CCAS, others), epochs=6)
     rows = []
     for ms in (100, 1000, 10_000):
         w = work.testing("every", ms)
@@ -315,7 +315,7 @@ def left_out(work: Work) -> None:
 
 def simulated(work: Work) -> None:
     """Trained on simulations only, tested on real Linux."""
-    model = train(work, work.training(["sim-paper", "sim-hard"], PAPER_CCAS), epochs=12)
+    model = train(work, work.training(["sim-paper", "sim-hard"], PAPER_CCAS), epochs=6)
     write("simulated", scores(model.predict, work, "trained on simulations", lengths=(100, 1000, 10_000)))
 
 
