@@ -61,7 +61,9 @@ def load(name: str | os.PathLike[str]) -> Model:
         A file is missing, damaged, or of another version of the format.
     """
     known = bundled_models()
-    folder = known.get(str(name), Path(name))
+    folder = Path(name)  # a folder of one's own before a bundled model of the same name
+    if not (folder / _ABOUT).is_file():
+        folder = known.get(str(name), folder)
     if not (folder / _ABOUT).is_file():
         raise ParameterError(
             f"model: {name} is neither a folder with a {_ABOUT} nor one of {', '.join(known) or 'the bundled (none)'}"
