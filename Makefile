@@ -15,7 +15,7 @@ demo: $(VENV)/.base   ## a bundled real capture becomes report.html and a summar
 	$(BIN)/cct report $(DEMO).ingress.pcap.gz --egress $(DEMO).egress.pcap.gz -o report.html
 
 test: $(VENV)/.dev    ## all the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 fast: $(VENV)/.dev    ## the tests that take seconds, not minutes
 	$(BIN)/python -m pytest -m "not slow"
