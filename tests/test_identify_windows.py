@@ -14,8 +14,15 @@ from hypothesis import given, settings
 
 from cctoolkit.errors import ParameterError, SchemaError
 from cctoolkit.identify import FEATURE_SETS, INPUTS, Recording, Windows, cut_windows
+from cctoolkit.identify.evaluation import evaluate
 from cctoolkit.identify.inputs import BINS, VIEW_CHANNELS, VIEW_INPUTS, scale_view
-from cctoolkit.identify.windows import slot_arrays, window_slots
+from cctoolkit.identify.windows import (
+    CROSSOVER_BANDS,
+    crossover_bands,
+    crossover_ratio,
+    slot_arrays,
+    window_slots,
+)
 
 RUN, FLOW = 200_000, 20_000  # in_bytes tells run, flow and slot: exact in float32 up to 2**24
 MS = 40
@@ -319,3 +326,70 @@ def test_files_that_hold_no_windows_or_of_another_version_are_refused(tmp_path):
         path.write_bytes(content)
         with pytest.raises(SchemaError, match="holds no windows"):
             Windows.load(path)
+
+
+# ---- where CUBIC is Reno ---------------------------------------------------------------------------------------------
+
+
+def steady(segments: float, rtt_ms: float, slots: int = 300, slot_ms: float = 1.0) -> np.ndarray:
+    """A flow with so many segments in flight all the time, as slots x VIEW_INPUTS."""
+    window = np.zeros((slots, len(VIEW_INPUTS)), np.float32)
+    window[:, VIEW_INPUTS.index("bytes_in_flight")] = 1448 * segments
+    window[:, VIEW_INPUTS.index("in_bytes")] = 1448 * segments / rtt_ms * slot_ms
+    return window
+
+
+def windows_of(X: np.ndarray, inputs: tuple[str, ...] = VIEW_INPUTS, slot_ms: float = 1.0) -> Windows:
+    table = pd.DataFrame({"run": [f"run-{i}" for i in range(len(X))], "flow_id": 0, "cca": "cubic"})
+    return Windows(X, table["cca"].to_numpy(object), table, inputs, slot_ms)
+
+
+@pytest.mark.parametrize(
+    "rtt_ms, reno, cubic",
+    [  # RFC 9438, tables 1 and 2: average windows at C = 0.4, where CUBIC's is Reno's or larger
+        (100, 12, 12), (100, 38, 38), (100, 120, 187), (100, 379, 1054),
+        (10, 379, 379), (10, 1200, 1200), (10, 3795, 5926), (10, 12000, 33325),
+    ],
+)  # fmt: skip
+def test_cubic_leaves_reno_where_the_rfcs_tables_say(rtt_ms, reno, cubic):
+    ratio = crossover_ratio(windows_of(steady(reno, rtt_ms)[None]))
+    assert ratio.shape == (1,) and (ratio[0] > 1) == (cubic > reno)
+
+
+@given(st.floats(1, 1e4), st.floats(2, 300), st.sampled_from([0.5, 1.0, 2.0]))
+def test_at_a_ratio_of_one_the_laws_of_the_rfc_agree(segments, rtt_ms, slot_ms):
+    ratio = crossover_ratio(windows_of(steady(segments, rtt_ms, slot_ms=slot_ms)[None], slot_ms=slot_ms))[0]
+    window = segments / ratio  # W*
+    loss = 1.5 / window**2  # sqrt(1.5 / p)
+    cubic = 1.054 * (rtt_ms / 1000) ** 0.75 / loss**0.75  # equation (6)
+    assert cubic == pytest.approx(window, rel=1e-3)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 2**32), st.sampled_from([100, 500, 1700]), st.sampled_from([0.5, 1.0]))
+def test_views_and_windows_as_counted_have_one_crossover(seed, slots, slot_ms):
+    rng = np.random.default_rng(seed)
+    X = np.stack([steady(*rng.uniform([2, 5], [500, 200]), slots=slots) for _ in range(5)])
+    X *= rng.uniform(0, 2, X.shape).astype(np.float32)
+    counted = crossover_ratio(windows_of(X, slot_ms=slot_ms))
+    views = windows_of(np.stack([scale_view(window) for window in X]), VIEW_CHANNELS, slot_ms)
+    np.testing.assert_allclose(crossover_ratio(views), counted, rtol=1e-4)
+    pair = ("bytes_in_flight", "in_bytes")
+    columns = [VIEW_INPUTS.index(name) for name in pair]
+    np.testing.assert_array_equal(crossover_ratio(windows_of(X[:, :, columns], pair, slot_ms)), counted)
+
+
+def test_crossover_bands_are_in_order_and_say_what_was_not_observed():
+    unseen = steady(50, 100)
+    unseen[7, VIEW_INPUTS.index("bytes_in_flight")] = np.nan  # a group with a NaN counts as not observed
+    X = np.stack([steady(n, 100) for n in (1, 30, 1000)] + [unseen, steady(0, 100)])  # W* is 52
+    for inputs, values in ((VIEW_INPUTS, X), (VIEW_CHANNELS, np.stack([scale_view(window) for window in X]))):
+        windows = windows_of(values, inputs)
+        bands = crossover_bands(windows)
+        assert tuple(bands.categories) == CROSSOVER_BANDS and bands.ordered
+        assert list(bands) == [*CROSSOVER_BANDS, "not observed"]  # nothing came in the last
+        windows.table["crossover"] = bands
+        scores = evaluate(np.full(5, "cubic"), windows.take(np.arange(4)[::-1]), by="crossover")
+        assert list(scores["crossover"]) == list(CROSSOVER_BANDS) and (scores["windows"] == 1).all()
+    with pytest.raises(ParameterError, match="bytes_in_flight is not among their inputs"):
+        crossover_ratio(windows_of(X[:, :, :1], ("in_bytes",)))

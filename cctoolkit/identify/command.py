@@ -30,7 +30,7 @@ from .dataset import Recording, SlotDataset, build_dataset, index_dataset, recor
 from .inputs import VIEW_INPUTS
 from .probabilities import UNKNOWN
 from .settings import KERNEL_CCAS, PAPER_CCAS, SETTINGS, SIMULATOR_CCAS
-from .windows import FEATURE_SETS, Windows, cut_windows, window_slots
+from .windows import FEATURE_SETS, Windows, crossover_bands, cut_windows, window_slots
 
 __all__ = ["add", "build", "classify", "evaluate", "info", "train"]
 
@@ -40,6 +40,8 @@ _NO_SETTING = {
     "run", "flow_id", "cca", "bytes_acked", "retransmits", "src", "dst", "sport", "dport",
     "kind", "data_from", "start_ns", "stop_ns", "min_rtt_us",
 }  # fmt: skip
+#: What scores may be shown by though it is of windows, not of flows.
+_CROSSOVER = "crossover"
 
 
 def names(text: str | None) -> tuple[str, ...] | None:
@@ -566,7 +568,8 @@ def evaluate(
     windows_ms : sequence of float, optional
         Without it those the model was trained on.
     by : str, optional
-        A column of the datasets' flows: a row for each of its values.
+        A column of the datasets' flows: a row for each of its values; or ``"crossover"``, the
+        :func:`~.windows.crossover_bands` of the windows.
     per_flow, seed, ccas
         As for :func:`~.windows.cut_windows`.
     all_runs : bool
@@ -582,8 +585,8 @@ def evaluate(
     speaker = load(model)
     data = _Data(folders)
     _check_ccas(data, ccas)
-    if by is not None and by not in data.flows:
-        raise ParameterError(f"by: {by!r} is none of {', '.join(data.flows.columns)}")
+    if by is not None and by not in (*data.flows, _CROSSOVER):
+        raise ParameterError(f"by: {by!r} is none of {', '.join(data.flows.columns)}, {_CROSSOVER}")
     runs = data.runs if all_runs else _unseen_runs(bundled_models().get(model, Path(model)), data)
     lengths = list(windows_ms or speaker.windows_ms)
     with TableOutput(format, output, "scores") as out:
@@ -635,7 +638,7 @@ def _scores(
 
     tables, said = [], {}
     for ms in lengths:
-        windows, predicted = _predictions(model, data, runs, ms, per_flow, seed, ccas)
+        windows, predicted = _predictions(model, data, runs, ms, per_flow, seed, ccas, bands=by == _CROSSOVER)
         said[ms] = windows, predicted
         known = np.isin(windows.y, model.classes_)
         if known.any():
@@ -647,7 +650,8 @@ def _scores(
 
 
 def _predictions(
-    model: Model, data: _Data, runs: Sequence[str], ms: float, per_flow: int, seed: int, ccas: Sequence[str] | None
+    model: Model, data: _Data, runs: Sequence[str], ms: float, per_flow: int, seed: int, ccas: Sequence[str] | None,
+    *, bands: bool = False,
 ) -> tuple[Windows, np.ndarray]:  # fmt: skip
     """Windows without their values, and what the model says: a few runs at a time, for long windows are large."""
     slots = window_slots(ms, data.slot_ms)
@@ -659,7 +663,7 @@ def _predictions(
             )
         except ParameterError:
             continue  # no flow of these runs is long enough
-        tables.append(part.table)
+        tables.append(part.table.assign(**({_CROSSOVER: crossover_bands(part)} if bands else {})))
         predicted.append(np.asarray(model.predict(part), object))
     if not tables:
         raise ParameterError(
