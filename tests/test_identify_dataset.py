@@ -187,9 +187,62 @@ def test_a_dataset_grows(here, tmp_path):
     build_dataset(SCENARIOS[:1], tmp_path, progress=False)
     grown = build_dataset(SCENARIOS[1:], tmp_path, progress=False)
     assert here.ran == 3 and grown.runs == ["run-0", "run-1", "run-2"]
-    with pytest.raises(ParameterError, match=r"slot_ms: .* has slots of 1 ms"):
+    with pytest.raises(ParameterError, match=r"slot_ms: .* was built with slot_ms 1.0, not 10: take another"):
         build_dataset(SCENARIOS, tmp_path, progress=False, slot_ms=10)
     assert SlotDataset(tmp_path).slot_ms == 1
+
+
+def test_runs_of_something_else_are_not_taken_for_ones_own(here, tmp_path):
+    build_dataset(SCENARIOS[:2], tmp_path, progress=False, special=1, background=0)
+    before = files(tmp_path)
+    same = {"special": 1, "background": 0}
+    (changes, made), other = (
+        SCENARIOS[0],
+        r"scenarios: .* has a run run-0 of another scenario: take another folder",
+    )
+    slower = made.replace({"bottleneck.rate_mbps": 10})
+    for scenarios, options, message in [
+        ([(changes, made.replace({"seed": 9}))], same, other),
+        ([SCENARIOS[1], (changes, slower)], same, other),
+        (SCENARIOS[:1], same | {"special": 2}, "special: .* built with special 1, not 2"),
+        (SCENARIOS, same | {"background": 9}, "background: .* built with background 0, not 9"),
+        (SCENARIOS[2:], same | {"on": "uml"}, "on: .* was built with on simulator, not uml"),
+    ]:
+        for indexed in (True, False):  # an interrupted build has no index
+            if not indexed:
+                (tmp_path / "dataset.json").unlink()
+            with pytest.raises(ParameterError, match=message):
+                build_dataset(scenarios, tmp_path, progress=False, **options)
+            (tmp_path / "dataset.json").write_bytes(before["dataset.json"])
+    assert files(tmp_path) == before and here.ran == 2
+
+
+def test_folders_of_earlier_versions_are_read_and_grow_where_they_name_their_scenarios(here, tmp_path):
+    def strip(*left_out: str) -> None:
+        """The provenance of runs without these entries."""
+        for path in (tmp_path / "slots").glob("*.parquet"):
+            table, said = schema.read_parquet(path, "slots")
+            schema.write_parquet(table, path, "slots", {k: v for k, v in said.items() if k not in left_out})
+
+    build_dataset(SCENARIOS[:2], tmp_path, progress=False)
+    strip("on", "special", "background", "slot_ms")
+    assert build_dataset(SCENARIOS, tmp_path, progress=False).runs == ["run-0", "run-1", "run-2"]
+    assert here.ran == 3
+    strip("scenario")
+    assert SlotDataset(tmp_path).runs == ["run-0", "run-1", "run-2"]
+    assert cut_windows(SlotDataset(tmp_path), 100).window_ms == 100
+    with pytest.raises(ParameterError, match="has a run run-0 of another scenario"):
+        build_dataset(SCENARIOS, tmp_path, progress=False)
+    (tmp_path / "slots" / "run-2.parquet").write_bytes(b"no Parquet")
+    with pytest.raises(SchemaError, match=r"run-2\.parquet: cannot be read; remove it and build again"):
+        build_dataset([({}, scenario("run-3"))], tmp_path, progress=False)
+
+
+def test_ones_own_captures_are_not_in_the_way(here, tmp_path):
+    dataset.save_recording(tmp_path, record(cct.load_run(TRACES / "reno")), {"made_by": "captures"})
+    assert build_dataset(SCENARIOS[:1], tmp_path, progress=False).runs == ["reno", "run-0"]
+    with pytest.raises(ParameterError, match="has a run reno of another scenario"):
+        build_dataset([({}, scenario("reno"))], tmp_path, progress=False)
 
 
 def test_scenarios_with_one_name_are_refused_and_those_without_have_their_number(here, tmp_path):

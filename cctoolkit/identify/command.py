@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
-import json
 import logging
 import sys
 from collections.abc import Iterator, Sequence
@@ -21,12 +20,20 @@ from .._output import Format, TableOutput
 from .._terminal import listing, show
 from ..capture.reader import read_capture
 from ..capture.selection import Selection
-from ..errors import ParameterError, SchemaError
+from ..errors import ParameterError
 from ..scenario import Scenario, read_sweep
 from ..testbed.doctor import BACKENDS
 from .bundle import Model, bundled_models, load, save_models
 from .card import write_card
-from .dataset import Recording, SlotDataset, build_dataset, index_dataset, record, save_recording
+from .dataset import (
+    Recording,
+    SlotDataset,
+    build_dataset,
+    index_dataset,
+    provenance,
+    record,
+    save_recording,
+)
 from .inputs import VIEW_INPUTS
 from .probabilities import UNKNOWN
 from .settings import KERNEL_CCAS, PAPER_CCAS, SETTINGS, SIMULATOR_CCAS
@@ -109,10 +116,8 @@ def build(
         raise ParameterError(
             f"settings: {settings!r} is neither a .toml file nor one of {', '.join(SETTINGS)}"
         )
-    about: dict[str, Any] = {"on": on, "special": flows if special is None else special, "slot_ms": slot_ms}
-    _check_same(output, jobs, about)
     dataset = build_dataset(
-        jobs, output, on=on, special=about["special"], slot_ms=slot_ms, workers=workers,
+        jobs, output, on=on, special=flows if special is None else special, slot_ms=slot_ms, workers=workers,
         progress=sys.stderr.isatty(), keep_captures=keep_captures,
     )  # fmt: skip
     print(f"wrote {len(dataset):,} runs, {_counted(dataset.flows['cca'])}, to {output}")
@@ -144,35 +149,6 @@ def _named_jobs(path: Path) -> _Jobs:
         (changes, scenario.replace({"name": f"{scenario.name or path.stem}-{i}"}))
         for i, (changes, scenario) in enumerate(jobs)
     ]
-
-
-def _check_same(folder: Path, jobs: _Jobs, about: dict[str, Any]) -> None:
-    """What is in the folder already is of the same scenarios, run in the same way."""
-    if (folder / "dataset.json").is_file():
-        before = SlotDataset(folder).about
-        for name, value in about.items():
-            if before.get(name, value) != value:
-                raise ParameterError(
-                    f"output: {folder} was built with {name} {before[name]}, not {value}: take another folder"
-                )
-    for _, scenario in jobs:
-        path = folder / "slots" / f"{scenario.name}.parquet"
-        if path.is_file() and provenance(path).get("scenario") != scenario.to_toml():
-            raise ParameterError(
-                f"output: {folder} has a run {scenario.name} of another scenario: take another folder"
-            )
-
-
-def provenance(path: Path) -> dict[str, Any]:
-    """What a Parquet file of slots says of how it was made."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        found = json.loads((pq.read_schema(path).metadata or {}).get(b"cctoolkit.provenance", b"{}"))
-    except (pa.ArrowInvalid, OSError):
-        raise SchemaError(f"{path}: cannot be read; remove it and build again") from None
-    return dict(found)
 
 
 def add(

@@ -215,6 +215,7 @@ def build_dataset(
         What :mod:`cctoolkit.identify.settings` and :func:`cctoolkit.sweep` give. The dict becomes columns of the flows.
     directory : path
         Runs that are there already (by name) are not run again, so a dataset may grow and an interrupted build goes on.
+        What is there has to be of the same scenarios, and run and cut in the same way.
     on : str
         ``"simulator"``, or a testbed's backend: ``"uml"`` (real Linux in virtual time), ``"netns"``, ``"mininet"``.
     special, background : int
@@ -233,7 +234,10 @@ def build_dataset(
 
     Raises
     ------
-    ParameterError, TestbedUnavailableError, CCToolkitError
+    ParameterError
+        The folder has a run of one of these names and of another scenario, or runs made with another `on`, `special`,
+        `background` or `slot_ms`.
+    TestbedUnavailableError, CCToolkitError
         As for :func:`cctoolkit.simulate` and :func:`cctoolkit.run_testbed`; what was done stays done.
     """
     from tqdm.auto import tqdm
@@ -243,10 +247,8 @@ def build_dataset(
     names = [_run_name(number, scenario) for number, _, scenario in jobs]
     if len(set(names)) < len(names):
         raise ParameterError("scenarios: two have one name")
-    if (folder / _INDEX).is_file() and (there := SlotDataset(folder).slot_ms) != slot_ms:
-        raise ParameterError(
-            f"slot_ms: {folder} has slots of {there:g} ms; build those of {slot_ms:g} ms elsewhere"
-        )
+    made_with = {"on": on, "special": special, "background": background, "slot_ms": slot_ms}
+    _check_same(folder, {name: job[2] for name, job in zip(names, jobs, strict=True)}, made_with)
     (folder / "slots").mkdir(parents=True, exist_ok=True)
     missing = [
         job
@@ -274,6 +276,39 @@ def _run_name(number: int, scenario: Scenario) -> str:
     return scenario.name or f"run-{number:05d}"
 
 
+def _check_same(folder: Path, scenarios: Mapping[str, Scenario], made_with: Mapping[str, Any]) -> None:
+    """What is in the folder was made in the same way, and what has one of these names is of the same scenario."""
+
+    def check(said: Mapping[str, Any]) -> None:
+        for key, value in made_with.items():
+            if said.get(key, value) != value:  # not said: of an earlier version, or one's own captures
+                raise ParameterError(
+                    f"{key}: {folder} was built with {key} {said[key]}, not {value}: take another folder"
+                )
+
+    if (folder / _INDEX).is_file():
+        check(SlotDataset(folder).about)
+    for path in sorted((folder / "slots").glob("*.json")):
+        said = provenance(path.with_suffix(".parquet"))
+        check(said)
+        if path.stem in scenarios and said.get("scenario") != scenarios[path.stem].to_toml():
+            raise ParameterError(
+                f"scenarios: {folder} has a run {path.stem} of another scenario: take another folder"
+            )
+
+
+def provenance(path: Path) -> dict[str, Any]:
+    """What a Parquet file of slots says of how it was made."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        found = json.loads((pq.read_schema(path).metadata or {}).get(b"cctoolkit.provenance", b"{}"))
+    except (pa.ArrowInvalid, OSError):
+        raise SchemaError(f"{path}: cannot be read; remove it and build again") from None
+    return dict(found)
+
+
 def _build_one(
     number: int, changes: dict[str, Any], scenario: Scenario,
     folder: str, on: str, special: int, background: int, slot_ms: float, keep_captures: bool,
@@ -297,9 +332,9 @@ def _build_one(
         facts=facts,
         flow_ids=_kept(len(run.labels), special, background, number),
     )
-    save_recording(
-        root, recording, {"scenario": scenario.to_toml(), "made_by": run.made_by, "seed": scenario.seed}
-    )
+    made_with = {"on": on, "special": special, "background": background, "slot_ms": slot_ms}
+    said = {"scenario": scenario.to_toml(), "made_by": run.made_by, "seed": scenario.seed}
+    save_recording(root, recording, said | made_with)
     if on == "simulator" and keep_captures:
         run.save(at)
     elif not keep_captures:
