@@ -10,7 +10,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -105,12 +105,16 @@ def of_captures(
     return table.set_index(["flow_id", "slot"]).sort_index(), before, after
 
 
-def uncertain(tap: Capture) -> set[int]:
-    """Slots at whose begin or end a packet came by: on which side of it, the two clocks need not agree."""
-    ts = tap.columns["ts_ns"][tap.columns["payload_bytes"] > 0]
+def edges(ts: np.ndarray) -> set[int]:
+    """Slots at whose begin a packet came by: on which side of it, the two clocks need not agree."""
     edge = np.round(ts / SLOT_NS).astype(np.int64)
-    edges = edge[np.abs(ts - edge * SLOT_NS) < NEAR_NS]
-    return set(edges.tolist()) | set((edges - 1).tolist())
+    return set(edge[np.abs(ts - edge * SLOT_NS) < NEAR_NS].tolist())
+
+
+def uncertain(tap: Capture) -> set[int]:
+    """Slots at whose begin or end data came by."""
+    begins = edges(tap.columns["ts_ns"][tap.columns["payload_bytes"] > 0])
+    return begins | {slot - 1 for slot in begins}
 
 
 def only_near_packets_moved(tap: Capture, ours: pd.Series, theirs: pd.Series) -> None:
@@ -181,8 +185,23 @@ def test_slots_are_those_of_captures(net: Network, tmp_path: Path, sampling: str
         assert (ours.in_bytes.sum(), ours.out_bytes.sum()) > (10_000_000, 10_000_000)
         for tap, name in ((before, "in_bytes"), (after, "out_bytes")):
             only_near_packets_moved(tap, ours[name], theirs[name])
+        # at the end of a slot so much was sent and so much acknowledged, whatever came before
+        ends = {slot - 1 for slot in edges(before.columns["ts_ns"])}
+        sure = np.array([slot not in ends for _, slot in ours.index])
+        assert sure.mean() > 0.2
+        assert ours.bytes_in_flight.notna().mean() > 0.95
+        same = ours.bytes_in_flight.fillna(-1) == theirs.bytes_in_flight.fillna(-1)
+        assert same[sure].mean() > 0.99
+        assert same.mean() > 0.7
+        assert ours.bytes_in_flight.max() > 60_000  # the queue, and what was lost in it
+        assert (ours.bytes_in_flight >= 0).all()
+        acks = counts["acks"]
+        assert 100 < acks["sampled"] <= acks["monitored"] <= acks["segments"] <= acks["packets"]
+        assert acks["lost_packets"] == 0
     else:
-        assert ours[["in_bytes", "out_bytes", "in_packets", "out_packets"]].isna().all().all()
+        counted = ["in_bytes", "out_bytes", "in_packets", "out_packets", "bytes_in_flight"]
+        assert ours[counted].isna().all().all()
+        assert counts["acks"]["packets"] == 0
         assert counts["ingress"]["sampled"] < counts["ingress"]["monitored"]
 
 
@@ -353,10 +372,10 @@ FRAMES = {
 }  # fmt: skip
 
 
-def inject(net: Network, box: str, device: str) -> None:
+def inject(net: Network, box: str, device: str, frames: Iterable[bytes] = FRAMES.values()) -> None:
     with net.inside(box), socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
         raw.bind((device, 0))
-        for frame in FRAMES.values():
+        for frame in frames:
             raw.send(frame)
             time.sleep(0.003)
 
@@ -394,6 +413,51 @@ def test_headers_are_read_as_in_captures(net: Network, tmp_path: Path, hook: str
             gaps = ours["source_gap"][ours["source_gap"] != -(2**63)].tolist()
             assert gaps == stamps
     assert reading.in_cells["packets"].sum() == reading.counts["ingress"]["monitored"] >= 13
+
+
+def backward(frame: bytes, ack: int, flags: int) -> bytes:
+    """The frame with its ends exchanged, and what it acknowledges."""
+    ends = (
+        [bytes([10, 9, n, 77]) for n in (1, 2)],
+        [socket.inet_pton(socket.AF_INET6, f"fd09:{n}::77") for n in (1, 2)],
+    )
+    for one, other in ends:
+        frame = frame.replace(one + other, other + one)
+    at = frame.find(struct.pack("!HHI", 1000, 2000, 2**32 - 500))
+    head = struct.pack("!HHIIBB", 2000, 1000, 77, ack % 2**32, *frame[at + 12 : at + 13], flags)
+    return frame[:at] + head + frame[at + 14 :] if len(frame) >= at + 20 else frame
+
+
+@pytest.mark.parametrize("hook", ["queue", pytest.param("tc", marks=pytest.mark.slow)])
+def test_acknowledgements_are_read_as_in_captures(net: Network, tmp_path: Path, hook: str) -> None:
+    """Of every kind of header, beyond 2**32, backward, again, without the flag, with a reset."""
+    keys = [FlowKey("10.9.1.77", 1000, "10.9.2.77", 2000), FlowKey("fd09:1::77", 1000, "fd09:2::77", 2000)]
+    data = [ethernet(0x0800, ipv4(tcp(1000))), ethernet(0x86DD, ipv6(tcp(1000)))]
+    first = 2**32 - 500
+    acks = [backward(frame, first + 10 * i, 0x10) for i, frame in enumerate(FRAMES.values())]
+    acks += [backward(one, first + more, flags) for one in (FRAMES["plain"], FRAMES["IPv6"]) for more, flags in (
+        (600, 0x10), (600, 0x10), (400, 0x10), (700, 0x14), (800, 0x00), (850, 0x19), (5000, 0x10), (-100, 0x10),
+    )]  # fmt: skip
+    with net.capture(tmp_path, "in0") as paths, collector(net, slot_ms=1, egress_hook=hook) as tap:
+        for number, key in enumerate(keys):
+            tap.add(number, key)
+        inject(net, "S", "s0", data)
+        inject(net, "R", "in0", acks)
+        inject(net, "S", "s0", data)
+        time.sleep(0.1)
+        reading = tap.read()
+    cells = reading.in_cells
+    theirs = cct.compute_slots(cct.read_capture(paths[0]), slot_ms=1)
+    for number, (_, slots) in enumerate(theirs.groupby("flow_id")):
+        ours = cells[cells["way"] == 2 * number]
+        ours = ours[np.argsort(ours["slot"], kind="stable")]
+        known = ours[(ours["end"] > 0) & (ours["acked"] > 0)]
+        flight = np.maximum(known["end"] - known["acked"], 0)
+        expected = slots.bytes_in_flight.dropna().to_numpy(np.int64)
+        changes = np.flatnonzero(np.diff(expected, prepend=-1))
+        assert flight[np.flatnonzero(np.diff(flight, prepend=-1))].tolist() == expected[changes].tolist()
+        assert len(changes) > 5
+    assert reading.counts["acks"]["monitored"] > 20
 
 
 # ---- nothing stays behind --------------------------------------------------------------------------------------------

@@ -29,7 +29,14 @@ TRACES = Path(__file__).parents[1] / "traces"
 BEFORE, AFTER = TRACES / "cubic-bbr.ingress.pcap.gz", TRACES / "cubic-bbr.egress.pcap.gz"
 CUBIC = FlowKey("10.1.0.10", 40000, "10.3.0.10", 5001)
 BBR = FlowKey("10.1.0.11", 40001, "10.3.0.11", 5001)
-NOT_LIVE = ["drops_estimate", "bytes_in_flight"]
+NOT_LIVE = ["drops_estimate"]
+
+
+def acknowledged(slot: int, end: int, acked: int) -> np.ndarray:
+    """Of flow 0, without data."""
+    cell = cells([(0, slot, -1, 0)])
+    cell["packets"], cell["end"], cell["acked"] = 0, end, acked
+    return cell
 
 
 def cells(rows: list[tuple[int, int, int, int]]) -> np.ndarray:
@@ -86,7 +93,7 @@ def test_pieces_make_the_table_of_the_whole(period_ms: float, sampling: str, fil
         cct.read_capture(BEFORE), cct.read_capture(AFTER), slot_ms=5, sampling=sampling, fill=fill
     )
     begun = {flow: pieces.slot[pieces.flow_id == flow].min() for flow in (0, 1)}
-    # A flow is watched from the slot after the first on, and rows of acknowledgements alone are not live's.
+    # A flow is watched from the slot after the first on.
     last = {flow: pieces.slot[pieces.flow_id == flow].max() for flow in (0, 1)}
     rows = [begun[f] <= s <= last[f] for f, s in zip(whole.flow_id, whole.slot, strict=True)]
     assert sum(rows) == len(pieces) > 3000
@@ -117,28 +124,45 @@ def test_one_tap() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 1)), min_size=1, max_size=40),
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 2)), min_size=1, max_size=40),
     st.lists(st.integers(1, 45), max_size=8),
     st.sampled_from(["backward", "interpolate"]),
 )
 def test_cuts_do_not_matter(events: list[tuple[int, int]], cuts: list[int], fill: str) -> None:
-    events = sorted(events)
-    seq = [0, 0]
-    taps: list[list[tuple[int, int, int, int]]] = [[], []]
-    for slot, tap in events:
-        taps[tap].append((0, 100 + slot, seq[tap], 10))
-        seq[tap] += 10
+    """Of data at one tap and the other, and of acknowledgements."""
+    sent, left, acked = 0, 0, 0
+    taps: list[list[np.ndarray]] = [[cells([])], [cells([])]]
+    for slot, what in sorted(events):
+        if what == 1:
+            taps[1].append(cells([(0, 100 + slot, left, 10)]))
+            left += 10
+            continue
+        if what == 0:
+            cell = cells([(0, 100 + slot, sent, 10)])
+            sent += 10
+        elif acked < sent:
+            acked += 5
+            cell = acknowledged(100 + slot, 0, 0)
+        else:
+            continue
+        cell["end"], cell["acked"] = 2**32 + sent, 2**32 + acked if acked else 0
+        taps[0].append(cell)
+    came, went = (np.concatenate(tap) for tap in taps)
     tables = []
     for ends in ([], sorted(set(cuts))):
         one, parts, at = stream(fill=fill, patience_ms=10_000), [], 0
         for end in [100 + end for end in ends]:
-            new = [cells([c for c in tap if at <= c[1] < end]) for tap in taps]
-            parts.append(one.update(*new, end))
+            parts.append(
+                one.update(*(tap[(tap["slot"] >= at) & (tap["slot"] < end)] for tap in (came, went)), end)
+            )
             at = end
-        parts.append(one.update(*(cells([c for c in tap if c[1] >= at]) for tap in taps), 1000, ended=[0]))
+        parts.append(one.update(*(tap[tap["slot"] >= at] for tap in (came, went)), 1000, ended=[0]))
         tables.append(pd.concat(parts, ignore_index=True))
         assert one.late_cells == 0
     pd.testing.assert_frame_equal(*tables)
+    known = tables[0].bytes_in_flight.dropna()
+    assert (len(known) > 0) == (acked > 0)
+    assert not acked or known.iloc[-1] == sent - acked
 
 
 def test_a_row_waits_for_the_other_tap_until_patience_is_over() -> None:
@@ -157,6 +181,31 @@ def test_a_row_waits_for_the_other_tap_until_patience_is_over() -> None:
     late = one.update(cells([]), cells([(0, 101, 10, 10), (0, 104, 20, 10)]), 123)
     assert one.late_cells == 1
     assert late.slot.tolist() == [2]
+
+
+def test_bytes_in_flight_go_on_where_rows_were_given() -> None:
+    one = stream(has_egress=False)
+    begin = cells([(0, 100, 0, 30), (0, 101, 30, 10)])
+    begin["end"] = 5030, 5040
+    unknown = one.update(begin, cells([]), 102)
+    assert unknown.slot.tolist() == [0]
+    assert unknown.bytes_in_flight.isna().all()
+    parts = [
+        one.update(acknowledged(103, 5040, 5010), cells([]), 104),
+        one.update(cells([]), cells([]), 106),
+        one.update(cells([]), cells([]), 130),
+    ]
+    again = cells([(0, 132, 40, 10), (0, 133, 50, 10)])
+    again["end"], again["acked"] = (5050, 5060), 5010
+    parts += [one.update(again, cells([]), 134), one.update(cells([]), cells([]), 134, ended=[0])]
+    table = pd.concat(parts, ignore_index=True).set_index("slot")
+    assert table.index.tolist() == list(
+        range(1, 34)
+    )  # until 3 patience was over, then data said what was before them
+    assert table.bytes_in_flight[1:2].isna().all()
+    assert (table.bytes_in_flight.loc[3:31] == 30).all()
+    assert table.bytes_in_flight.loc[32:].tolist() == [40, 50]
+    assert len(one.update(cells([]), cells([]), 140)) == 0
 
 
 def test_cells_of_slots_that_go_on_wait() -> None:

@@ -44,13 +44,15 @@ class Reading:
     Attributes
     ----------
     in_cells, out_cells : arrays of ``cctoolkit.slots.CELL``
-        Of the monitored flows at the two taps; ways are twice the numbers that :meth:`Collector.add` was given.
+        Of the monitored flows at the two taps; ways are twice the numbers that :meth:`Collector.add` was given. A cell
+        at the ingress without packets says that something was acknowledged.
     until_slot : int
         Cells of earlier slots are complete.
     counts : dict
         By tap (``"ingress"``, ``"egress"``), since the beginning: ``packets`` that came by, ``segments`` of TCP with
         data, those ``monitored``, of them ``sampled`` (counted in cells), ``cells`` of them, ``lost_cells`` and
-        ``lost_packets``.
+        ``lost_packets``. From the kernel also ``"acks"``, of packets that leave by an ingress interface: there
+        ``segments`` are acknowledgements, and ``sampled`` those that acknowledge more than any before.
     """
 
     in_cells: np.ndarray
@@ -89,7 +91,8 @@ class Collector(Protocol):
 
 _REPLY = struct.Struct("<iI")
 _COUNTS = ("packets", "segments", "monitored", "sampled", "cells", "lost_cells", "lost_packets")
-_READING = struct.Struct(f"<q{2 * len(_COUNTS)}Q")
+_HOOKS = ("ingress", "egress", "acks")
+_READING = struct.Struct(f"<q{len(_HOOKS) * len(_COUNTS)}Q")
 _HEAVY = np.dtype(
     [
         ("src", np.uint8, 16),
@@ -118,8 +121,8 @@ class KernelCollector:
     buffer_mb : float
         Room for cells between two readings (rounded up to a power of two). Without room they are lost, and counted.
     egress_hook : "queue" or "tc"
-        Where the egress tap is: behind the interface's queueing discipline, where packet captures are too, or at tc's
-        egress hook, which is before it (for queues elsewhere, as on an intermediate device).
+        Where packets that leave are seen: behind the interface's queueing discipline, where packet captures are too, or
+        at tc's egress hook, which is before it (for queues elsewhere, as on an intermediate device).
 
     Raises
     ------
@@ -132,9 +135,11 @@ class KernelCollector:
     Notes
     -----
     Carmel and Keslassy, section III-C, with a difference: cells, not packets, are what the kernel hands over, so that
-    the amount does not grow with the rate even where all packets are looked at. Only TCP segments with data in IPv4
-    or IPv6, behind up to four VLAN tags, are seen; tunnels are not looked into. Times are the clock's
-    (CLOCK_REALTIME). Nothing is pinned; hooks and maps are the helper's, and gone with it, however this process ends.
+    the amount does not grow with the rate even where all packets are looked at. Only TCP segments in IPv4 or IPv6,
+    behind up to four VLAN tags, are seen; tunnels are not looked into. Acknowledgements are seen where they leave by an
+    ingress interface, so that bytes in flight are those of a capture there; where they return by another, or where
+    packets are sampled, bytes in flight are null. Times are the clock's (CLOCK_REALTIME). Nothing is pinned; hooks and
+    maps are the helper's, and gone with it, however this process ends.
     """
 
     def __init__(
@@ -260,8 +265,8 @@ class KernelCollector:
         for side in sides:
             side["way"] &= ~1
         counts: dict[str, Any] = {
-            "ingress": dict(zip(_COUNTS, numbers, strict=False)),
-            "egress": dict(zip(_COUNTS, numbers[len(_COUNTS) :], strict=True)),
+            hook: dict(zip(_COUNTS, numbers[i * len(_COUNTS) :], strict=False))
+            for i, hook in enumerate(_HOOKS)
         }
         return Reading(*sides, (clock_ns - _GRACE_NS) // self.slot_ns, counts)
 

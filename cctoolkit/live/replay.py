@@ -50,9 +50,9 @@ class CaptureCollector:
         self.slot_ns = positive_ns(slot_ms, 1e6, "slot_ms")
         self.sampled = sampling not in ("all", 1)
         self.has_egress = egress is not None
-        self._taps = {"ingress": _Tap(ingress, slot_ms, sampling, seed)}
+        self._taps = {"ingress": _Tap(ingress, slot_ms, sampling, seed, with_acks=True)}
         if egress is not None:
-            self._taps["egress"] = _Tap(egress, slot_ms, sampling, seed + 1)
+            self._taps["egress"] = _Tap(egress, slot_ms, sampling, seed + 1, with_acks=False)
         times = [tap.capture.columns["ts_ns"] for tap in self._taps.values() if len(tap.capture)]
         self.now_ns = min((int(ts[0]) for ts in times), default=0)
         self._end_ns = max((int(ts[-1]) for ts in times), default=0)
@@ -131,7 +131,12 @@ class _Tap:
     """A capture and what was collected of it."""
 
     def __init__(
-        self, source: Capture | str | os.PathLike[str], slot_ms: float, sampling: str | float, seed: int
+        self,
+        source: Capture | str | os.PathLike[str],
+        slot_ms: float,
+        sampling: str | float,
+        seed: int,
+        with_acks: bool,
     ) -> None:
         self.capture = _in_order(source if isinstance(source, Capture) else read_capture(source))
         self.keys = _keys(self.capture)
@@ -141,6 +146,7 @@ class _Tap:
         self.number = np.full(max(self.keys, default=-1) + 1, -1)  # by way; -1: not monitored
         self.counts = {"packets": 0, "segments": 0}
         self._table = SlotTable(slot_ms, sampling, seed=seed)
+        self._with_acks = with_acks
 
     def between(self, from_ns: int, until_ns: int) -> Capture:
         at, stop = np.searchsorted(self.capture.columns["ts_ns"], [from_ns, until_ns])
@@ -155,13 +161,16 @@ class _Tap:
         self._table.update(part)
 
     def take_cells(self) -> np.ndarray:
-        """As the kernel would give them: of monitored flows, and nothing of acknowledgements."""
+        """As the kernel would give them: of monitored flows, and of acknowledgements at the ingress only."""
         cells = self._table.take_cells()[0]
         number = self.number[cells["way"]]
-        wanted = (number >= 0) & (cells["packets"] != 0)
+        wanted = number >= 0
+        if not self._with_acks:
+            wanted &= cells["packets"] != 0
         cells = cells[wanted]
         cells["way"] = 2 * number[wanted]
-        cells["end"] = cells["acked"] = 0
+        if not self._with_acks:
+            cells["end"] = cells["acked"] = 0
         return cells
 
 

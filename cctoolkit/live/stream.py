@@ -27,8 +27,8 @@ class SlotStream:
     """The rows of :func:`cctoolkit.compute_slots`, piece by piece.
 
     CBIQ and throughput of slot t need the next slot with packets, at both taps; a row waits until there is one, or,
-    where only one tap has gone on, until `patience_ms` have passed: then what is not known is null. For all rows that
-    did not run out of patience, pieces put together are the table of the whole.
+    where only one tap has gone on, until `patience_ms` have passed: then what is not known is null. Bytes in flight are
+    known at once. For all rows that did not run out of patience, pieces put together are the table of the whole.
 
     Parameters
     ----------
@@ -107,20 +107,25 @@ class SlotStream:
             interpolate=self._interpolate, sampled=self._sampled, seen=(known["seen_in"], known["seen_out"]),
         )  # fmt: skip
 
-        both = np.minimum(rows.last_in, rows.last_out) if self._has_egress else rows.last_in
+        over = np.isin(flow, np.fromiter(ended, np.int64))
+        last_in = _last_data(ways, in_cells)
+        both = np.minimum(last_in, rows.last_out) if self._has_egress else last_in
         end = np.maximum(both, until_slot - self._patience)  # the first slot that has to wait
-        end[np.isin(flow, np.fromiter(ended, np.int64))] = np.iinfo(np.int64).max
+        end[over] = np.iinfo(np.int64).max
         wanted = (rows.slot < np.repeat(end, rows.lengths)) & (
             rows.slot >= np.repeat(known["next"], rows.lengths)
         )
         last = rows.slot[rows.offset[1:] - 1]
         moved = end > known["next"]
-        known["next"] = np.where(moved, np.minimum(end, last + 1), known["next"])
+        known["next"] = np.maximum(known["next"], np.minimum(end, last + 1))
         known["begun"] |= moved
         self._flows[flow] = known
 
-        self._in = np.concatenate([self._kept(in_cells), self._in])
-        self._out = np.concatenate([self._kept(out_cells), self._out])
+        goes_on = np.ones(len(self._flows), np.bool_)
+        goes_on[flow[over]] = False
+        in_cells, out_cells = (cells[goes_on[cells["way"] >> 1]] for cells in (in_cells, out_cells))
+        self._in = np.concatenate([self._kept(in_cells, with_acks=True), self._in])
+        self._out = np.concatenate([self._kept(out_cells, with_acks=False), self._out])
         table["slot"] = rows.slot - self._first_slot
         frame = pd.DataFrame({name: table[name][wanted] for name in SLOTS}, copy=False)
         frame.attrs["slot_ms"] = self._slot_ns / 1e6
@@ -134,15 +139,29 @@ class SlotStream:
         self.late_cells += int((late & state["begun"]).sum())
         return cells[~late]
 
-    def _kept(self, cells: np.ndarray) -> np.ndarray:
-        """Cells that rows to come need: with interpolation also each flow's last slot with packets before those."""
+    def _kept(self, cells: np.ndarray, with_acks: bool) -> np.ndarray:
+        """Cells that rows to come need.
+
+        Beside those of the rows themselves, each flow's last before them where cells tell what was sent and
+        acknowledged by then, and its last with packets where values are interpolated.
+        """
         flow = cells["way"] >> 1
         pending = cells["slot"] >= self._flows["next"][flow]
-        if self._interpolate:
-            last = np.full(len(self._flows), -1)
-            np.maximum.at(last, flow[~pending], cells["slot"][~pending])
-            pending |= cells["slot"] == last[flow]
-        return cells[pending]
+        kept = pending.copy()
+        for wanted, which in ((with_acks, ~pending), (self._interpolate, ~pending & (cells["packets"] != 0))):
+            if wanted:
+                last = np.full(len(self._flows), -1)
+                np.maximum.at(last, flow[which], cells["slot"][which])
+                kept |= which & (cells["slot"] == last[flow])
+        return cells[kept]
+
+
+def _last_data(ways: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """Of each way (in order) the slot of its last cell with packets; negative without any."""
+    last = np.full(len(ways), np.iinfo(np.int64).min)
+    cells = cells[cells["packets"] != 0]
+    np.maximum.at(last, np.searchsorted(ways, cells["way"]), cells["slot"])
+    return last
 
 
 def _split(cells: np.ndarray, until_slot: int) -> tuple[np.ndarray, np.ndarray]:

@@ -31,7 +31,8 @@ class Update:
         When it was read.
     slots : DataFrame
         New rows of :data:`cctoolkit.schema.SLOTS`. Slots count from the run's first; ``flow_id`` is the number in
-        `flows`. ``drops_estimate`` and ``bytes_in_flight`` are null; byte and packet counts are with sampling.
+        `flows`. ``drops_estimate`` is null; with sampling, so are byte and packet counts and ``bytes_in_flight``, which
+        is also null until an acknowledgement was seen.
     flows : DataFrame or None
         Once every `report_s`, a row for each monitored flow: ``flow_id``, ``src``, ``sport``, ``dst``, ``dport``,
         ``age_s`` (since it is monitored), ``in_mbps``, ``out_mbps`` (payload, of what was reported since the last

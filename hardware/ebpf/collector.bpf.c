@@ -5,9 +5,11 @@
  * Every packet of a monitored flow adds to the flow's open cell: first sequence number, bytes, packets and largest gaps
  * in a slot. A cell goes to user space when the next slot's first packet comes, or when user space reads. The rules are
  * those of _collect() in cctoolkit/slots.py, so that cells from here and from a capture file make the same table.
+ * Where all packets are looked at, a cell also says up to where the flow was sent and acknowledged.
  *
- * The ingress tap is a tcx hook. So may the egress tap be; but tc's egress hook comes before the queueing discipline.
- * What has left the queue is seen as packet captures see it: by the filter of a packet socket, which keeps nothing.
+ * The ingress tap is a tcx hook. So may be what looks at leaving packets; but tc's egress hook comes before the queueing
+ * discipline. What has left the queue is seen as packet captures see it: by the filter of a packet socket, which keeps
+ * nothing. Acknowledgements are seen so where they leave by an ingress interface, as a capture at the ingress tap would.
  *
  * No structure of the kernel is read, so there is nothing to relocate: one object for all kernels.
  */
@@ -24,7 +26,10 @@ char LICENSE[] SEC("license") = "GPL"; /* the kernel asks it of programs that re
 #define MAX_VLAN_TAGS 4
 #define MAX_EXTENSIONS 8
 #define MAX_OPTION_BYTES 40
+#define FIRST_LAP (1LL << 32) /* sequence numbers are counted on from here, so that 0 is none */
 #define TCP_SYN 2
+#define TCP_RST 4
+#define TCP_ACK 16
 
 struct bpf_map;
 
@@ -47,7 +52,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, TAPS);
+	__uint(max_entries, HOOKS);
 	__type(key, __u32);
 	__type(value, struct counters);
 } counts SEC(".maps");
@@ -56,7 +61,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 256);
 	__type(key, __u32);
-	__type(value, __u32); /* whether a frame begins with an Ethernet header, else with IP's */
+	__type(value, __u32); /* HAS_ETHERNET (else frames begin with IP's header), IS_INGRESS, IS_EGRESS */
 } links SEC(".maps");
 
 struct {
@@ -79,6 +84,10 @@ struct segment {
 	struct flow_key key;
 	__u32 payload_bytes;
 	__u32 seq; /* of the first byte of data */
+	__u32 ack;
+	__u32 flags;
+	__u32 options_at;
+	__u32 options_bytes;
 	__u32 tsval;
 	__u32 has_ts;
 };
@@ -112,9 +121,9 @@ __attribute__((noinline)) int find_timestamp(struct options *options)
 	return -1;
 }
 
-/* `at` is behind the fixed TCP header, `bytes` what its options take. */
-static __always_inline void read_timestamp(struct __sk_buff *skb, __u32 at, __u32 bytes, struct segment *to)
+static __always_inline void read_timestamp(struct __sk_buff *skb, struct segment *to)
 {
+	__u32 at = to->options_at, bytes = to->options_bytes;
 	struct {
 		__be32 layout, tsval, tsecr;
 	} usual;
@@ -135,7 +144,7 @@ static __always_inline void read_timestamp(struct __sk_buff *skb, __u32 at, __u3
 	}
 }
 
-/* Whether it is a TCP segment with data, and which. */
+/* Whether it is a TCP segment, and which. Its timestamp is left to read_timestamp(). */
 static __always_inline int read_segment(struct __sk_buff *skb, int ethernet, struct segment *to)
 {
 	__u32 at = 0, end, protocol;
@@ -231,13 +240,16 @@ static __always_inline int read_segment(struct __sk_buff *skb, int ethernet, str
 	if (bpf_skb_load_bytes(skb, at, &tcp, sizeof(tcp)))
 		return 0;
 	__u32 data = at + (tcp.header >> 4) * 4;
-	if (data < at + sizeof(tcp) || data >= end)
+	if (data < at + sizeof(tcp) || data > end)
 		return 0;
 	to->key.sport = tcp.sport;
 	to->key.dport = tcp.dport;
 	to->payload_bytes = end - data;
 	to->seq = bpf_ntohl(tcp.seq) + !!(tcp.flags & TCP_SYN); /* a SYN takes one number */
-	read_timestamp(skb, at + sizeof(tcp), data - at - sizeof(tcp), to);
+	to->ack = bpf_ntohl(tcp.ack);
+	to->flags = tcp.flags;
+	to->options_at = at + sizeof(tcp);
+	to->options_bytes = data - to->options_at;
 	return 1;
 }
 
@@ -274,9 +286,25 @@ static __always_inline void close_cell(struct state *state, __s64 way, struct ce
 	cell->packets = state->packets;
 	cell->source_gap = state->source_gap;
 	cell->arrival_gap = state->arrival_gap;
-	cell->end = 0;
-	cell->acked = 0;
+	cell->end = state->end;
+	cell->acked = state->acked;
 	state->open = 0;
+}
+
+static __always_inline void open_cell(struct state *state, __s64 slot)
+{
+	state->open = 1;
+	state->slot = slot;
+	state->first_seq = 0;
+	state->bytes = 0;
+	state->packets = 0;
+	state->source_gap = NONE;
+	state->arrival_gap = NONE;
+}
+
+static __always_inline __s64 now(void)
+{
+	return (__s64)bpf_ktime_get_tai_ns() - variables.tai_offset_ns;
 }
 
 static __always_inline void hand_over(const struct cell *cell, struct counters *count)
@@ -289,18 +317,26 @@ static __always_inline void hand_over(const struct cell *cell, struct counters *
 	}
 }
 
-static __always_inline void add(struct flow *flow, __u32 tap, __s64 ts, const struct segment *seg, struct counters *count)
+/* How far sequence number `a` is ahead of `b`; negative: behind. */
+static __always_inline __s64 ahead(__u32 a, __u32 b)
+{
+	return (__s32)(a - b);
+}
+
+static __always_inline void add(struct __sk_buff *skb, struct flow *flow, __u32 tap, struct segment *seg,
+				struct counters *count)
 {
 	struct state *state = &flow->tap[tap];
-	__s64 slot = (__u64)ts / (__u64)settings.slot_ns;
 	struct cell cell;
 	int closed = 0;
 
 	count->monitored++;
 	if (settings.sampling == SAMPLE_RANDOM && bpf_get_prandom_u32() >= settings.sample_below)
 		return;
+	__s64 ts = now(), slot = (__u64)ts / (__u64)settings.slot_ns;
 	if (settings.sampling == SAMPLE_FIRST && state->seen && state->slot == slot) /* the common case, without the lock */
 		return;
+	read_timestamp(skb, seg);
 
 	if (!lock(flow)) {
 		count->lost_packets++;
@@ -314,15 +350,10 @@ static __always_inline void add(struct flow *flow, __u32 tap, __s64 ts, const st
 		close_cell(state, (__s64)flow->number * 2 + tap, &cell);
 		closed = 1;
 	}
-	if (!state->open) {
-		state->open = 1;
-		state->slot = slot;
+	if (!state->open)
+		open_cell(state, slot);
+	if (!state->packets)
 		state->first_seq = (__s64)seg->seq + 1;
-		state->bytes = 0;
-		state->packets = 0;
-		state->source_gap = NONE;
-		state->arrival_gap = NONE;
-	}
 	state->packets++;
 	state->bytes += seg->payload_bytes;
 	if (state->seen && ts - state->last_ts > state->arrival_gap)
@@ -330,14 +361,56 @@ static __always_inline void add(struct flow *flow, __u32 tap, __s64 ts, const st
 	state->seen = 1;
 	state->last_ts = ts;
 	if (seg->has_ts) {
-		__s64 gap = (__s32)(seg->tsval - (__u32)(state->last_tsval - 1));
+		__s64 gap = ahead(seg->tsval, (__u32)(state->last_tsval - 1));
 		if (state->last_tsval && gap > state->source_gap)
 			state->source_gap = gap;
 		state->last_tsval = (__s64)seg->tsval + 1;
 	}
+	if (tap == INGRESS && settings.sampling == SAMPLE_ALL) {
+		__u32 end = seg->seq + seg->payload_bytes;
+		__s64 further = ahead(end, (__u32)state->end);
+		if (state->end)
+			state->end += further > 0 ? further : 0;
+		else if (state->acked)
+			state->end = state->acked + ahead(end, (__u32)state->acked);
+		else
+			state->end = FIRST_LAP + end;
+	}
 	unlock(flow);
 
 	count->sampled++;
+	if (closed)
+		hand_over(&cell, count);
+}
+
+static __always_inline void acknowledge(struct flow *flow, __u32 ack, struct counters *count)
+{
+	struct state *state = &flow->tap[INGRESS];
+	struct cell cell;
+	int closed = 0;
+
+	count->monitored++;
+	if (state->acked && ahead(ack, (__u32)state->acked) <= 0) /* a duplicate, without the lock */
+		return;
+	__s64 slot = (__u64)now() / (__u64)settings.slot_ns;
+	if (!lock(flow)) {
+		count->lost_packets++;
+		return;
+	}
+	__s64 acked = state->acked ? state->acked : state->end ? state->end : FIRST_LAP + ack;
+	acked += ahead(ack, (__u32)acked);
+	if (acked > state->acked) {
+		if (state->open && state->slot != slot) {
+			close_cell(state, (__s64)flow->number * 2 + INGRESS, &cell);
+			closed = 1;
+		}
+		if (!state->open && state->seen)
+			open_cell(state, slot);
+		state->acked = acked;
+		count->sampled++;
+	}
+	unlock(flow);
+
 	if (closed)
 		hand_over(&cell, count);
 }
@@ -387,37 +460,87 @@ static __always_inline void count_heavy(const struct segment *seg)
 
 /* ---- hooks -------------------------------------------------------------------------------------------------------- */
 
-static __always_inline void take(struct __sk_buff *skb, __u32 tap)
+static __always_inline struct counters *counters_of(__u32 hook)
 {
-	struct segment seg;
-	__u32 index = skb->ifindex, key = tap; /* what has an address is no constant any more */
-	__u32 *ethernet = bpf_map_lookup_elem(&links, &index);
-	struct counters *count = bpf_map_lookup_elem(&counts, &key);
+	__u32 key = hook; /* what has an address is no constant any more */
+	return bpf_map_lookup_elem(&counts, &key);
+}
 
-	if (!ethernet || !count)
-		return;
-	count->packets++;
-	if (!read_segment(skb, *ethernet, &seg))
+static __always_inline void take_data(struct __sk_buff *skb, __u32 tap, struct segment *seg, struct counters *count)
+{
+	if (!seg->payload_bytes)
 		return;
 	count->segments++;
 	if (tap == INGRESS && variables.heavy_bytes)
-		count_heavy(&seg);
-	struct flow *flow = bpf_map_lookup_elem(&monitored, &seg.key);
+		count_heavy(seg);
+	struct flow *flow = bpf_map_lookup_elem(&monitored, &seg->key);
 	if (flow)
-		add(flow, tap, (__s64)bpf_ktime_get_tai_ns() - variables.tai_offset_ns, &seg, count);
+		add(skb, flow, tap, seg, count);
+}
+
+/* What a segment acknowledges is the other direction's. */
+static __always_inline void take_ack(const struct segment *seg, struct counters *count)
+{
+	struct flow_key key = {.sport = seg->key.dport, .dport = seg->key.sport, .version = seg->key.version};
+
+	if ((seg->flags & (TCP_ACK | TCP_RST)) != TCP_ACK)
+		return;
+	count->segments++;
+	__builtin_memcpy(key.src, seg->key.dst, sizeof(key.src));
+	__builtin_memcpy(key.dst, seg->key.src, sizeof(key.dst));
+	struct flow *flow = bpf_map_lookup_elem(&monitored, &key);
+	if (flow)
+		acknowledge(flow, seg->ack, count);
+}
+
+static __always_inline void came(struct __sk_buff *skb)
+{
+	struct segment seg;
+	__u32 index = skb->ifindex;
+	__u32 *link = bpf_map_lookup_elem(&links, &index);
+	struct counters *count = counters_of(INGRESS);
+
+	if (!link || !count)
+		return;
+	count->packets++;
+	if (read_segment(skb, *link & HAS_ETHERNET, &seg))
+		take_data(skb, INGRESS, &seg, count);
+}
+
+/* An interface may be both: data of one direction leave by it, and acknowledgements of the other. */
+static __always_inline void left(struct __sk_buff *skb)
+{
+	struct segment seg;
+	__u32 index = skb->ifindex;
+	__u32 *link = bpf_map_lookup_elem(&links, &index);
+	struct counters *data = counters_of(EGRESS), *acks = counters_of(ACKS);
+
+	if (!link || !data || !acks)
+		return;
+	int is_egress = *link & IS_EGRESS, sees_acks = settings.sampling == SAMPLE_ALL && *link & IS_INGRESS;
+	if (is_egress)
+		data->packets++;
+	if (sees_acks)
+		acks->packets++;
+	if (!read_segment(skb, *link & HAS_ETHERNET, &seg))
+		return;
+	if (is_egress)
+		take_data(skb, EGRESS, &seg, data);
+	if (sees_acks)
+		take_ack(&seg, acks);
 }
 
 SEC("tc")
 int tc_ingress(struct __sk_buff *skb)
 {
-	take(skb, INGRESS);
+	came(skb);
 	return PASS;
 }
 
 SEC("tc")
 int tc_egress(struct __sk_buff *skb)
 {
-	take(skb, EGRESS);
+	left(skb);
 	return PASS;
 }
 
@@ -425,7 +548,7 @@ SEC("socket")
 int left_queue(struct __sk_buff *skb)
 {
 	if (skb->pkt_type == OUTGOING)
-		take(skb, EGRESS);
+		left(skb);
 	return 0; /* bytes for the socket to keep */
 }
 
@@ -434,8 +557,7 @@ static long close_open_cells(struct bpf_map *map, struct flow_key *key, struct f
 	for (__u32 tap = 0; tap < TAPS; tap++) {
 		struct cell cell;
 		int closed = 0;
-		__u32 at = tap;
-		struct counters *count = bpf_map_lookup_elem(&counts, &at);
+		struct counters *count = counters_of(tap);
 		if (!count)
 			return 1;
 		if (!lock(flow))

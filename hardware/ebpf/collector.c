@@ -7,7 +7,8 @@
  *   slot_ns=N sampling=all|first|P     of data packets; P is a probability
  *   flows=N cells_bytes=N              room for monitored flows, and for cells that nobody has read yet (a power of two)
  *   ingress=IF egress=IF               any number of each
- *   after=queue|tc                     where the egress tap is: behind the queueing discipline, or at tc's egress hook
+ *   after=queue|tc                     where leaving packets are seen: behind the queueing discipline, or at tc's egress
+ *                                      hook; they are the egress tap's, and at the ingress acknowledgements
  *
  * Commands are lines, each is answered by a frame: struct reply and as many bytes as it says.
  *
@@ -53,7 +54,7 @@ struct reply {
 };
 struct reading {
 	__s64 clock_ns; /* what happened before it is in the cells, but for packets that are just being looked at */
-	struct counters taps[TAPS];
+	struct counters hooks[HOOKS];
 };
 struct heavy {
 	struct flow_key key;
@@ -161,25 +162,27 @@ static void attach_socket(const char *program, const char *name, int index)
 	links[n_links++] = fd;
 }
 
-static void attach(char **ingress, int n_ingress, char **egress, int n_egress, int behind_queue)
+static void attach(char **ingress, int n_ingress, char **egress, int n_egress, int sees_acks, int behind_queue)
 {
-	for (int tap = INGRESS; tap <= EGRESS; tap++) {
-		for (int i = 0; i < (tap == INGRESS ? n_ingress : n_egress); i++) {
-			const char *name = tap == INGRESS ? ingress[i] : egress[i];
-			__u32 index = if_nametoindex(name);
-			if (!index)
-				die("%s: no such interface", name);
-			__u32 ethernet = is_ethernet(name);
-			int error = bpf_map_update_elem(map_fd("links"), &index, &ethernet, BPF_ANY);
-			if (error)
-				die("%s: %s", name, strerror(-error));
-			if (tap == INGRESS)
-				attach_tcx("tc_ingress", name, index, TCX_INGRESS);
-			else if (behind_queue)
-				attach_socket("left_queue", name, index);
-			else
-				attach_tcx("tc_egress", name, index, TCX_EGRESS);
-		}
+	for (int i = 0; i < n_ingress + n_egress; i++) {
+		int is_ingress = i < n_ingress;
+		const char *name = is_ingress ? ingress[i] : egress[i - n_ingress];
+		__u32 index = if_nametoindex(name), before = 0;
+		if (!index)
+			die("%s: no such interface", name);
+		bpf_map_lookup_elem(map_fd("links"), &index, &before);
+		__u32 link = before | (is_ethernet(name) ? HAS_ETHERNET : 0) | (is_ingress ? IS_INGRESS : IS_EGRESS);
+		int error = bpf_map_update_elem(map_fd("links"), &index, &link, BPF_ANY);
+		if (error)
+			die("%s: %s", name, strerror(-error));
+		if (is_ingress)
+			attach_tcx("tc_ingress", name, index, TCX_INGRESS);
+		if (is_ingress ? !sees_acks : sees_acks && before & IS_INGRESS)
+			continue; /* what leaves does not matter, or is looked at already */
+		if (behind_queue)
+			attach_socket("left_queue", name, index);
+		else
+			attach_tcx("tc_egress", name, index, TCX_EGRESS);
 	}
 }
 
@@ -225,8 +228,9 @@ static void load(int argc, char **argv)
 	int error = bpf_map__set_initial_value(map_ending(".rodata"), &settings, sizeof(settings));
 	if (error)
 		die("settings: %s", strerror(-error));
-	bpf_program__set_autoload(bpf_object__find_program_by_name(object, "left_queue"), n_egress && behind_queue);
-	bpf_program__set_autoload(bpf_object__find_program_by_name(object, "tc_egress"), n_egress && !behind_queue);
+	int sees_acks = settings.sampling == SAMPLE_ALL, sees_leave = n_egress || sees_acks;
+	bpf_program__set_autoload(bpf_object__find_program_by_name(object, "left_queue"), sees_leave && behind_queue);
+	bpf_program__set_autoload(bpf_object__find_program_by_name(object, "tc_egress"), sees_leave && !behind_queue);
 	error = bpf_object__load(object);
 	if (error)
 		die("the kernel does not take the program (%s)%s%s", strerror(-error), said[0] ? ": " : "", said);
@@ -237,7 +241,7 @@ static void load(int argc, char **argv)
 	if (variables == MAP_FAILED)
 		die("the program's variables: %s", strerror(errno));
 	variables->tai_offset_ns = tai_offset_ns();
-	attach(ingress, n_ingress, egress, n_egress, behind_queue);
+	attach(ingress, n_ingress, egress, n_egress, sees_acks, behind_queue);
 }
 
 /* ---- answers ------------------------------------------------------------------------------------------------------ */
@@ -295,13 +299,13 @@ static int read_cells(struct ring_buffer *ring)
 	error = ring_buffer__consume(ring);
 	if (error < 0)
 		return error;
-	for (__u32 tap = 0; tap < TAPS; tap++) {
-		error = bpf_map_lookup_elem(map_fd("counts"), &tap, counts);
+	for (__u32 hook = 0; hook < HOOKS; hook++) {
+		error = bpf_map_lookup_elem(map_fd("counts"), &hook, counts);
 		if (error)
 			return error;
 		for (int cpu = 0; cpu < n_cpus; cpu++)
 			for (size_t i = 0; i < sizeof(*counts) / 8; i++)
-				((__u64 *)&reading.taps[tap])[i] += ((__u64 *)&counts[cpu])[i];
+				((__u64 *)&reading.hooks[hook])[i] += ((__u64 *)&counts[cpu])[i];
 	}
 	memcpy(buffer + sizeof(struct reply), &reading, sizeof(reading));
 	return 0;

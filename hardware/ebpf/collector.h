@@ -5,7 +5,11 @@
 #include <linux/bpf.h>
 #include <linux/types.h>
 
-enum { INGRESS, EGRESS, TAPS };
+/* Acknowledgements are seen where they leave by an ingress interface: they are counted apart, and go to the ingress tap. */
+enum { INGRESS, EGRESS, TAPS, ACKS = TAPS, HOOKS };
+
+/* What an interface is, in the map of links. */
+enum { HAS_ETHERNET = 1, IS_INGRESS = 2, IS_EGRESS = 4 };
 
 /* Sampling of data packets, as in cctoolkit.compute_slots. */
 enum { SAMPLE_ALL, SAMPLE_FIRST, SAMPLE_RANDOM };
@@ -23,13 +27,13 @@ struct flow_key {
 struct cell {
 	__s64 way;
 	__s64 slot; /* since the Unix epoch */
-	__s64 first_seq; /* + 1 */
+	__s64 first_seq; /* + 1; 0: no data, something was acknowledged */
 	__s64 bytes;
 	__s64 packets;
 	__s64 source_gap; /* NONE: not known */
 	__s64 arrival_gap;
-	__s64 end; /* 0: acknowledgements are not looked at here */
-	__s64 acked;
+	__s64 end; /* highest sequence number + 1 and highest acknowledged so far, counted on beyond 2^32; 0: none, */
+	__s64 acked; /* or not looked at (egress, samples) */
 };
 #define NONE (-0x7fffffffffffffffLL - 1)
 
@@ -43,6 +47,8 @@ struct state {
 	__s64 arrival_gap;
 	__s64 last_ts;
 	__s64 last_tsval; /* + 1 */
+	__s64 end;
+	__s64 acked;
 	__u32 open;
 	__u32 seen;
 };
@@ -54,12 +60,12 @@ struct flow {
 	struct state tap[TAPS];
 };
 
-/* Of each tap and processor. */
+/* Of each hook and processor. */
 struct counters {
 	__u64 packets; /* that came by */
-	__u64 segments; /* of TCP, with data */
+	__u64 segments; /* of TCP, with data; of ACKS: that acknowledge */
 	__u64 monitored; /* of monitored flows */
-	__u64 sampled; /* of them counted in cells */
+	__u64 sampled; /* of them counted in cells; of ACKS: that acknowledge more */
 	__u64 cells; /* handed to user space */
 	__u64 lost_cells; /* for which there was no room */
 	__u64 lost_packets; /* in them, or because other processors were at the flow all the time */
