@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import identify_samples as samples
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from threadpoolctl import threadpool_limits
 torch = pytest.importorskip("torch", reason="the classifiers' networks need torch: the extra 'train'")
 
 from cctoolkit.errors import ParameterError  # noqa: E402
-from cctoolkit.identify import CCAClassifier, Windows, cut_windows  # noqa: E402
+from cctoolkit.identify import CCAClassifier, Windows, cut_windows, training  # noqa: E402
 from cctoolkit.identify.classifiers import _temperature, summaries  # noqa: E402
 from cctoolkit.identify.inputs import VIEW_CHANNELS, VIEW_INPUTS  # noqa: E402
 from cctoolkit.identify.probabilities import named, softmax  # noqa: E402
@@ -225,6 +227,38 @@ def test_a_checkpoint_is_taken_up(tmp_path, monkeypatch):
     np.testing.assert_array_equal(model.predict_proba(windows), whole.predict_proba(windows))
 
 
+@pytest.mark.parametrize(
+    ("kind", "changed"), [("ours", {"hide": 0.5}), ("deepcci", {"pacing_weight": 0.5}), ("dragonfly", {})]
+)
+def test_a_checkpoint_is_of_its_settings(kind, changed, tmp_path, monkeypatch):
+    windows, path = few(KINDS[kind][1]), tmp_path / "checkpoint"
+    model = unfitted(kind, epochs=2, checkpoint=path, validation_share=0.3)
+    train_network = training.train_network
+
+    def stop(*arguments, **options):
+        def after_epoch(epoch, _):
+            if path.is_file():
+                raise KeyboardInterrupt
+            return {}
+
+        return train_network(*arguments, **options, after_epoch=after_epoch)
+
+    monkeypatch.setattr(training, "train_network", stop)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(windows)
+    monkeypatch.undo()
+    left = path.read_bytes()
+    for other in (
+        *([clone(model).set_params(**changed)] if changed else []),
+        clone(model).set_params(validation_share=0.5),
+        clone(model).set_params(epochs=3),
+    ):
+        with pytest.raises(ParameterError, match=r"checkpoint: .* is of another training"):
+            other.fit(windows)
+    assert path.read_bytes() == left
+    assert len(clone(model).set_params(progress=True).fit(windows).history_) == 2
+
+
 def test_early_stopping_of_a_classifier():
     windows = samples.train("cbiq+throughput")
     model = unfitted("dragonfly", epochs=60, patience=2, validation_share=0.3).fit(windows)
@@ -299,6 +333,23 @@ def test_what_ours_does_not_take():
     for X in ([], [counted.X]):
         with pytest.raises(ParameterError, match="X: a list has to be of Windows"):
             unfitted("ours").fit(X)
+    coarse = dataclasses.replace(counted, slot_ms=10.0)
+    with pytest.raises(ParameterError, match="X: slots of 1 and 10 ms, not of one width"):
+        unfitted("ours").fit([counted, coarse])
+
+
+def test_ours_knows_the_width_of_its_slots():
+    counted = dataclasses.replace(cut_windows(samples.recordings(), 100, VIEW_INPUTS), slot_ms=10.0)
+    for X in (counted, [counted, counted.take(np.arange(len(counted)))]):
+        model = unfitted("ours", epochs=1).fit(
+            samples.train("views")
+        )  # of 1 ms; a fit forgets the one before
+        assert model.slot_ms_ == 1
+        assert model.fit(X).slot_ms_ == 10 and model.predict(counted).shape == (len(counted),)
+        with pytest.raises(
+            ParameterError, match="X: slots of 1 ms; this classifier was fitted on slots of 10 ms"
+        ):
+            model.predict(samples.test("views"))
 
 
 def test_hiding_takes_the_queue_or_the_flight_never_both():

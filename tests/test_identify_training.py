@@ -195,8 +195,14 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path):
     for windows, labels in ((X + 1, Y), (X, 1 - Y), (X[:60], Y[:60]), (X.reshape(70, 3, 4), Y)):
         with pytest.raises(ParameterError, match=r"checkpoint: .* is of another training"):
             train_network(network(), windows, labels, cross_entropy, recipe(), checkpoint=path)
-    with pytest.raises(ParameterError, match=r"checkpoint: .*; remove it"):
-        train(network(hidden=9), recipe(), checkpoint=path)
+    other = network()
+    other[4].p = 0.2
+    for net in (network(hidden=9), other):
+        with pytest.raises(ParameterError, match=r"checkpoint: .* is of another training"):
+            train(net, recipe(), checkpoint=path)
+    for options in ({"validation": (X[:20], Y[:20])}, {"identity": {"hide": 0.3}}):
+        with pytest.raises(ParameterError, match=r"checkpoint: .* is of another training"):
+            train(network(), recipe(), checkpoint=path, **options)
     assert path.read_bytes() == content  # nobody's work is lost by asking
     assert len(train(network(), recipe(), checkpoint=path)) == 6
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -122,6 +123,7 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator):
             validation=None if validation is None else (ready[validation], numbers[validation]),
             augment=self._augment,
             checkpoint=self.checkpoint,
+            identity=self._identity(),
             progress=self.progress,
         )
         self._after_fit(ready, numbers, train, validation)
@@ -156,6 +158,12 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator):
             epochs=self.epochs, batch=self.batch, learning_rate=self.learning_rate, patience=self.patience,
             seed=self.seed, device=self.device,
         )  # fmt: skip
+
+    def _identity(self) -> object:
+        """What a checkpoint has to have in common with this training, beyond windows and recipe."""
+        anyway = ("checkpoint", "progress", "device")
+        settings = {name: value for name, value in self.get_params().items() if name not in anyway}
+        return type(self).__name__, settings, self.classes_.tolist(), getattr(self, "inputs_", None)
 
     def _network(self, shape: tuple[int, ...], classes: int) -> Any:
         raise NotImplementedError
@@ -195,13 +203,16 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator):
 
     def _check_names(self, X: Windows) -> None:
         """Windows say what they are of; arrays are taken at their word."""
-        if X.inputs != getattr(self, "inputs_", X.inputs):
-            raise ParameterError(
-                f"X: windows of {', '.join(X.inputs)}; this classifier was fitted on {', '.join(self.inputs_)}"
-            )
+        self._check_inputs(X)
         if X.slot_ms != getattr(self, "slot_ms_", X.slot_ms):
             raise ParameterError(
                 f"X: slots of {X.slot_ms:g} ms; this classifier was fitted on slots of {self.slot_ms_:g} ms"
+            )
+
+    def _check_inputs(self, X: Windows) -> None:
+        if X.inputs != getattr(self, "inputs_", X.inputs):
+            raise ParameterError(
+                f"X: windows of {', '.join(X.inputs)}; this classifier was fitted on {', '.join(self.inputs_)}"
             )
 
     def predict_proba(self, X: _Windows) -> np.ndarray:
@@ -380,16 +391,28 @@ class CCAClassifier(_NetworkClassifier):
     ) -> CCAClassifier:
         """Train on windows; on several lengths when `X` is a list of Windows. Otherwise as the other classifiers."""
         if not isinstance(X, Windows | np.ndarray):
-            parts = list(X)
-            if not parts or not all(isinstance(part, Windows) for part in parts):
-                raise ParameterError("X: a list has to be of Windows")
-            for part in parts:
-                self._check_names(part)
-            y = np.concatenate([part.y for part in parts])
-            groups = np.concatenate([part.groups for part in parts])
-            X = np.concatenate([scale_views(part.X).transpose(0, 2, 1) for part in parts])
+            X = self._joined(list(X))
         super().fit(X, y, groups)
         return self
+
+    def _joined(self, parts: list[Any]) -> Windows:
+        """Windows of several lengths as views."""
+        if not parts or not all(isinstance(part, Windows) for part in parts):
+            raise ParameterError("X: a list has to be of Windows")
+        for part in parts:
+            self._check_inputs(part)
+        slot_ms = sorted({part.slot_ms for part in parts})
+        if len(slot_ms) > 1:
+            raise ParameterError(
+                f"X: slots of {' and '.join(f'{ms:g}' for ms in slot_ms)} ms, not of one width"
+            )
+        return Windows(
+            np.concatenate([scale_views(part.X).transpose(0, 2, 1) for part in parts]),
+            np.concatenate([part.y for part in parts]),
+            pd.concat([part.table for part in parts], ignore_index=True),
+            VIEW_CHANNELS,
+            slot_ms[0],
+        )
 
     def _check_window(self, X: np.ndarray) -> None:
         if X.shape[2] not in (len(VIEW_INPUTS), len(VIEW_CHANNELS)):
@@ -402,7 +425,7 @@ class CCAClassifier(_NetworkClassifier):
     def _check_shape(self, X: np.ndarray) -> None:
         self._check_window(X)
 
-    def _check_names(self, X: Windows) -> None:
+    def _check_inputs(self, X: Windows) -> None:
         if X.inputs not in (VIEW_INPUTS, VIEW_CHANNELS):
             raise ParameterError(
                 f"X: windows of {', '.join(X.inputs)}, not of {', '.join(VIEW_INPUTS)}, or views"

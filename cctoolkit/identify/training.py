@@ -88,6 +88,7 @@ def train_network(
     augment: Callable[[Tensor, torch.Generator], Tensor] | None = None,
     after_epoch: Callable[[int, nn.Module], dict[str, float]] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    identity: object = None,
     progress: bool = False,
 ) -> list[dict[str, float]]:
     """Train a network in place.
@@ -108,6 +109,9 @@ def train_network(
         Its numbers go into the history.
     checkpoint : path, optional
         Written after every epoch, taken up when it is there and of the same training, removed at the end.
+    identity : object, optional
+        What else makes this training another one: its ``repr`` stands for settings of `loss` and `augment`, which
+        cannot be compared. Windows, labels, recipe and layers are compared anyway.
     progress : bool
 
     Returns
@@ -143,7 +147,7 @@ def train_network(
     generator = torch.Generator().manual_seed(recipe.seed)
     state = _State()
     path = Path(checkpoint) if checkpoint is not None else None
-    training = _fingerprint(recipe, X, y)
+    training = _fingerprint((recipe, network, identity), X, y, *(validation or ()))
     if path is not None and path.is_file():
         _resume(path, training, state, network, optimiser, scheduler, generator)
 
@@ -227,10 +231,11 @@ def _finish_epoch(
 # ---- checkpoints -----------------------------------------------------------------------------------------------------
 
 
-def _fingerprint(recipe: Recipe, X: np.ndarray, y: np.ndarray) -> str:
-    digest = hashlib.sha256(repr((recipe, X.shape)).encode())
-    digest.update(np.ascontiguousarray(X).data)
-    digest.update(np.ascontiguousarray(y).data)
+def _fingerprint(settings: object, *arrays: np.ndarray) -> str:
+    digest = hashlib.sha256(repr(settings).encode())
+    for array in arrays:
+        digest.update(repr((array.shape, array.dtype)).encode())
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
 
