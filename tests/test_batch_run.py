@@ -279,7 +279,7 @@ def test_the_driver_is_killed_in_the_middle(
     workers = {int(json.loads(text)["worker"].partition(":")[2]) for _, text in journal(out).values()}
     driver.kill()
     driver.wait()
-    for _ in range(100):
+    for _ in range(600):
         if not any(map(alive, workers)):
             break
         time.sleep(0.1)
