@@ -137,6 +137,31 @@ def test_windows_without_a_packet_are_left_out():
         cut_windows([silent], 20)
 
 
+def test_windows_with_data_stay_whatever_the_inputs_say():
+    """An empty queue, no drops, nothing in flight: that tells something, too; and inputs are compared on one set."""
+    quiet = recording(0, 400)
+    for name in INPUTS:
+        if name not in ("in_bytes", "in_packets"):
+            quiet.slots[name] = 0.0
+    places = [
+        cut_windows([quiet], 20, inputs, per_flow=30).table
+        for inputs in (*FEATURE_SETS, *INPUTS, ["drops_estimate", "cbiq_bytes"])
+    ]
+    assert len(places[0]) == 30 and all(table.equals(places[0]) for table in places)
+    assert not cut_windows([quiet], 20, "cbiq", per_flow=30).X.any()
+    sampled = recording(0, 400)  # nothing was counted
+    sampled.slots[["in_bytes", "in_packets"]] = np.nan
+    sampled.slots["throughput_bytes"] = sampled.slots.throughput_bytes.where(sampled.slots.slot > 380, 0.0)
+    assert cut_windows([sampled], 20, "cbiq", per_flow=200).table.first_slot.between(362, 380).all()
+    del sampled.slots["throughput_bytes"], sampled.slots["in_bytes"]
+    with pytest.raises(SchemaError, match="neither in_bytes nor throughput_bytes is there to tell"):
+        cut_windows([sampled], 20, "cbiq")
+    with pytest.raises(ParameterError, match="none of 1 flows has 20 ms"):  # one tap shows no queue at all
+        cut_windows(
+            [Recording("x", recording(0, 90).slots.assign(cbiq_bytes=np.nan), sampled.flows)], 20, "cbiq"
+        )
+
+
 def test_flows_without_label_and_slots_not_known_yet_are_left_out():
     part = recording(0, 100, 100)
     part.flows = part.flows[part.flows.flow_id == 1]

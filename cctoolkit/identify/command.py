@@ -37,7 +37,7 @@ from .dataset import (
 from .inputs import VIEW_INPUTS
 from .probabilities import UNKNOWN
 from .settings import KERNEL_CCAS, PAPER_CCAS, SETTINGS, SIMULATOR_CCAS
-from .windows import FEATURE_SETS, Windows, crossover_bands, cut_windows, window_slots
+from .windows import ARRIVALS, FEATURE_SETS, Windows, crossover_bands, cut_windows, window_slots
 
 __all__ = ["add", "build", "classify", "evaluate", "info", "train"]
 
@@ -348,7 +348,7 @@ class _Data:
 
     def cut(self, runs: Sequence[str], window_ms: Any, inputs: Any, **options: Any) -> Windows:
         columns = VIEW_INPUTS if inputs == "views" else FEATURE_SETS.get(inputs, inputs)
-        return cut_windows(self.recordings(runs, columns), window_ms, inputs, **options)
+        return cut_windows(self.recordings(runs, (*columns, *ARRIVALS)), window_ms, inputs, **options)
 
     def split(self, test_share: float, seed: int) -> tuple[list[str], list[str]]:
         """Names of the runs to train on, and of those to test on."""

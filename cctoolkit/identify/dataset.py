@@ -169,7 +169,7 @@ class SlotDataset:
         """One by one, with these columns of the slots only; numbers are floats where some are not known."""
         import pyarrow.parquet as pq
 
-        wanted = None if columns is None else ["flow_id", "slot", *columns]
+        wanted = None if columns is None else list(dict.fromkeys(["flow_id", "slot", *columns]))
         for run, flows in self.flows.groupby("run", sort=False):
             table = pq.read_table(self.path / "slots" / f"{run}.parquet", columns=wanted, memory_map=True)
             known = flows.drop(columns="run").reset_index(drop=True)

@@ -17,6 +17,7 @@ from .dataset import Recording, SlotDataset
 from .inputs import VIEW_CHANNELS, VIEW_INPUTS, scale_view
 
 __all__ = [
+    "ARRIVALS",
     "CROSSOVER_BANDS",
     "FEATURE_SETS",
     "INPUTS",
@@ -38,6 +39,8 @@ INPUTS = (
     "bytes_in_flight",
     "drops_estimate",
 )
+#: What tells whether data came in a slot: the first is not known of a sample of packets (section III-C of the paper).
+ARRIVALS = ("in_bytes", "throughput_bytes")
 #: Named choices of inputs, and what they need.
 FEATURE_SETS: dict[str, tuple[str, ...]] = {
     "cbiq+throughput": ("cbiq_bytes", "throughput_bytes"),  # Dragonfly: two taps, one way, O(1) a slot
@@ -271,21 +274,25 @@ def cut_windows(
     per_flow : int
         Windows of each flow and length (the paper: one); they may overlap. A flow too short gives none.
     seed : int
-        A flow's windows depend on the seed, its run's name, its number and the length alone.
+        A flow's windows depend on the seed, its run's name, its number, the length, and how long `inputs` are known.
     ccas : sequence of str, optional
         Only flows of these.
 
     Returns
     -------
     Windows
-        Windows in which no packet came are left out: there is nothing to tell. The table also has ``window_ms``.
+        Windows in which no data came (:data:`ARRIVALS`) are left out, whatever `inputs` are: there is nothing to tell.
+        Windows with data whose inputs are 0 throughout stay, such as CBIQ's at an empty queue, or CBIQ's and
+        throughput's while only lost data are sent again: a queue that a flow does not build tells something, a
+        classifier in use meets such windows, inputs are compared on the same ones, and the paper leaves none out
+        (section III-E). The table also has ``window_ms``.
 
     Raises
     ------
     ParameterError
         No flow is long enough.
     SchemaError
-        An input is not in the slots tables.
+        An input is not in the slots tables, or nothing that tells of arrivals.
     """
     views = isinstance(inputs, str) and inputs == "views"
     names = VIEW_INPUTS if views else _names(inputs)
@@ -293,7 +300,7 @@ def cut_windows(
     if len(lengths_ms) > 1 and not views:
         raise ParameterError('window_ms: windows of several lengths have one size only with inputs="views"')
     if isinstance(recordings, SlotDataset):
-        recordings = recordings.recordings(names)
+        recordings = recordings.recordings((*names, *ARRIVALS))
     arrays: list[np.ndarray] = []
     rows: list[dict[str, Any]] = []
     slot_ms, flows = 1.0, 0
@@ -302,7 +309,12 @@ def cut_windows(
         labels: dict[int, dict[str, Any]] = {
             row["flow_id"]: {str(k): v for k, v in row.items()} for row in recording.flows.to_dict("records")
         }
-        for flow_id, first_slot, values in slot_arrays(recording.slots, names):
+        both = zip(
+            slot_arrays(recording.slots, names),
+            slot_arrays(recording.slots, _arrivals(recording.slots)),
+            strict=True,
+        )
+        for (flow_id, first_slot, values), (_, _, came) in both:
             label = labels.get(flow_id)
             if label is None or (ccas is not None and label["cca"] not in ccas):
                 continue
@@ -312,9 +324,9 @@ def cut_windows(
                 rng = np.random.default_rng([seed, *recording.name.encode(), flow_id, length])
                 room = len(values) - length + 1
                 for start in rng.integers(room, size=per_flow) if room > 0 else ():
-                    window = values[start : start + length]
-                    if not np.nansum(window[:, _arrivals(names)]):
+                    if not np.nansum(came[start : start + length]):
                         continue
+                    window = values[start : start + length]
                     arrays.append(scale_view(window) if views else window.copy())
                     place = {"window_ms": ms, "first_slot": first_slot + int(start)}
                     rows.append({"run": recording.name, **label, **place})
@@ -340,12 +352,14 @@ def _names(inputs: str | Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def _arrivals(names: Sequence[str]) -> int:
-    """The input that tells whether anything came."""
-    for name in ("in_bytes", "in_packets", "throughput_bytes"):
-        if name in names:
-            return list(names).index(name)
-    return 0
+def _arrivals(slots: pd.DataFrame) -> tuple[str]:
+    """The first of ARRIVALS that was observed."""
+    there = [name for name in ARRIVALS if name in slots]
+    if not there:
+        raise SchemaError(
+            f"slots: neither {' nor '.join(ARRIVALS)} is there to tell in which slots data came"
+        )
+    return (next((name for name in there if slots[name].notna().any()), there[0]),)
 
 
 # ---- where CUBIC is Reno ---------------------------------------------------------------------------------------------
