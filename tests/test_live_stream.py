@@ -283,9 +283,11 @@ def test_the_classifier_sees_the_last_seconds() -> None:
     assert len(teller.shown) >= 10
     for slots in teller.shown:
         for _, flow in slots.groupby("flow_id"):
-            assert len(flow) <= 3100
+            assert len(flow) <= 3000
             assert (np.diff(flow.slot) == 1).all()
-    assert max(len(slots) for slots in teller.shown) > 5000
+    assert (
+        max(len(slots) for slots in teller.shown) == 6000
+    )  # whole histories, though a row is known after its time
     assert reports[-1].cca.tolist() == ["cca0", "cca1"]
     assert reports[-1].probability.tolist() == [0.5, 0.5]
 

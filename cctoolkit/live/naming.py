@@ -61,7 +61,9 @@ class Naming:
         if self._classifier is None or not self._parts:
             return {}
         slots = pd.concat(self._parts, ignore_index=True)
-        slots = slots[slots["slot"] >= now_slot - self._slots]
+        # A row is known some time after it: a whole history ends with each flow's last row, not now.
+        last = slots.groupby("flow_id")["slot"].transform("max")
+        slots = slots[(slots["slot"] > last - self._slots) & (last >= now_slot - self._slots)]
         slots = slots.sort_values(["flow_id", "slot"], kind="stable", ignore_index=True)
         slots.attrs["slot_ms"] = self._parts[-1].attrs["slot_ms"]
         self._parts = [slots]
