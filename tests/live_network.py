@@ -18,6 +18,8 @@ from pathlib import Path
 import pytest
 
 _CLONE_NEWNET = 0x40000000
+#: For what stands for hosts and links of their own: other work on this machine must not hold their packets up.
+AT_ONCE = ("chrt", "--rr", "10")
 #: Reads ports and lets whoever connects send; echoes nothing.
 SINK = """
 import socket, sys, threading
@@ -57,14 +59,14 @@ s.close()
 
 
 @functools.cache
-def why_not() -> str:
-    """Why the collector cannot run here; empty: it can."""
+def why_not(*more_tools: str) -> str:
+    """Why the collector, and what else is needed, cannot run here; empty: it can."""
     from cctoolkit.live import CollectorError, KernelCollector, missing
 
     lacking = missing()
     if lacking:
         return f"lacks {'; '.join(lacking)}"
-    tools = [tool for tool in ("ip", "tcpdump") if shutil.which(tool) is None]
+    tools = [tool for tool in ("ip", "tcpdump", *more_tools) if shutil.which(tool) is None]
     if tools:
         return f"lacks {', '.join(tools)}"
     try:
@@ -177,6 +179,52 @@ class Network:
             "R", "tc", "qdisc", "replace", "dev", "out0", "root", "tbf",
             "rate", f"{rate_mbps}mbit", "burst", str(burst), "limit", str(limit_bytes),
         )  # fmt: skip
+
+    def delay(self, ms: float) -> None:
+        """What D sends S takes so long to R, through a TUN device: this kernel need not have netem."""
+        from cctoolkit.testbed import traffic
+
+        program = traffic.binary(Path(traffic.__file__).with_name("guest") / "hold.c")
+        command = [
+            *AT_ONCE,
+            str(program),
+            *(f"/run/netns/{self.ns(box)}" for box in "RD"),
+            str(round(ms * 1e6)),
+        ]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        process = self.start("R", *command, **pipes)
+        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+        for box in "RD":
+            self.ip(box, "link set hold mtu 1500 txqueuelen 100000 up")
+        self.ip("D", "route add 10.9.1.0/24 dev hold", "route add fd09:1::/64 dev hold")
+
+    def bottleneck(self, rate_mbps: float, rtt_ms: float, buffer_bdp: float) -> None:
+        """Packets of at most 1500 bytes through a tail-drop queue, and a round trip."""
+        self.offload(False)
+        self.shape(rate_mbps, round(buffer_bdp * rate_mbps * 1e6 / 8 * rtt_ms / 1e3))
+        self.delay(rtt_ms)
+        for box in "SD":  # a connection knows nothing of those before it
+            self.command(box, "sysctl", "-qw", "net.ipv4.tcp_no_metrics_save=1")
+
+    def iperf3(self, cca: str, port: int, seconds: float) -> subprocess.Popen[bytes]:
+        """One flow of iperf3 to 10.9.2.1 and this port, under way."""
+        silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self.start("D", *AT_ONCE, "iperf3", "-s", "-1", "-p", str(port), **silent)
+        while f":{port} " not in self.command("D", "ss", "-Hltn").stdout:
+            time.sleep(0.05)
+        command = [
+            *AT_ONCE,
+            "iperf3",
+            "-c",
+            "10.9.2.1",
+            "-p",
+            str(port),
+            "-C",
+            cca,
+            "-t",
+            str(round(seconds)),
+        ]
+        return self.start("S", *command, **silent)
 
     def offload(self, on: bool) -> None:
         for box, names in (("S", ("s0",)), ("R", ("in0", "out0")), ("D", ("d0",))):
