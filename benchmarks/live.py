@@ -1,11 +1,13 @@
-"""The live collector (the Dragonfly paper's Table II): packets a second, what is lost, what it costs, time to build.
+"""The live collector: the Dragonfly paper's Table II, and how often flows under way are named right.
 
-Needs root and iperf3. A sender, a router and a receiver in namespaces; the router forwards as fast as it can.
+Needs root and iperf3. A sender, a router and a receiver in namespaces. For Table II (packets a second, what is lost,
+what it costs, time to build) the router forwards as fast as it can; for names there is a bottleneck.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -16,22 +18,35 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from live_network import Network, network, why_not
 
 from cctoolkit.live import KernelCollector, Update, watch
+from cctoolkit.live.naming import load_classifier
 
 FLOWS = 4
 SEGMENT_S = 1.5
 SAMPLINGS = ("all", "first", 0.1)
+#: A bottleneck at which CUBIC is beyond its crossover, and so grows otherwise than Reno.
+RATE_MBPS, RTT_MS, BUFFER_BDP = 50, 50, 3
+CCAS = ("reno", "cubic", "bbr")
+#: So long after it is seen a flow's name is looked at.
+AGES_S = (2, 4, 10)
 
 
 def run(directory: Path, packets: int | None, repeat: int) -> None:
-    if why_not():
-        print(f"  cannot run here: {why_not()}")
+    if why_not("iperf3", "chrt", "ss"):
+        print(f"  cannot run here: {why_not('iperf3', 'chrt', 'ss')}")
         return
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))  # hosts and the router are not one machine
+    _names(repeat)
+    _table_2(repeat)
+
+
+def _table_2(repeat: int) -> None:
     with network() as net:
         server = net.start("D", "iperf3", "-s", stdout=subprocess.DEVNULL)
         time.sleep(0.5)
@@ -47,6 +62,51 @@ def run(directory: Path, packets: int | None, repeat: int) -> None:
             client.wait()
             time.sleep(1)
         server.kill()
+
+
+def _names(repeat: int) -> None:
+    """Three flows side by side, or each alone, seen some seconds after they began."""
+    model = load_classifier()
+    if model is None:
+        print("  no model is bundled: nothing is named")
+        return
+    print(f"  names: {RATE_MBPS} Mbit/s, {RTT_MS} ms, tail drop after {BUFFER_BDP} bandwidth-delay products")
+    rng = np.random.default_rng(1)
+    for what, groups in (("side by side", [CCAS]), ("alone", [(cca,) for cca in CCAS])):
+        right = {cca: dict.fromkeys(AGES_S, 0) for cca in CCAS}
+        for _ in range(repeat):
+            for group in groups:
+                for cca, said in _watched(group, model, lead_s=rng.uniform(4, 12)).items():
+                    shown = []
+                    for age_s in AGES_S:
+                        last = said[said.age_s <= age_s].iloc[-1:]
+                        name = last.cca.iloc[0] if len(last) else None
+                        right[cca][age_s] += name == cca
+                        shown.append(f"{name or '-'} at {age_s} s")
+                    print(
+                        f"    {what}: {cca} is {', '.join(shown)} ({said.in_mbps.mean():.1f} Mbit/s)",
+                        flush=True,
+                    )
+        for cca, counts in right.items():
+            print(
+                f"  {what}, {cca}: right "
+                + ", ".join(f"{n} of {repeat} at {age_s} s" for age_s, n in counts.items())
+            )
+
+
+def _watched(group: tuple[str, ...], model: Any, lead_s: float) -> dict[str, pd.DataFrame]:
+    """By congestion control, what was reported of its flow, report by report."""
+    ports = {5201 + i: cca for i, cca in enumerate(group)}
+    with network() as net:
+        net.bottleneck(RATE_MBPS, RTT_MS, BUFFER_BDP)
+        for port, cca in ports.items():
+            net.iperf3(cca, port, 120)
+            time.sleep(1)
+        time.sleep(lead_s)
+        with net.inside("R"), KernelCollector("in0", "out0") as tap:
+            updates = watch(tap, heavy=len(group), classifier=model, duration_s=AGES_S[-1] + 2)
+            reports = pd.concat([update.flows for update in updates if update.flows is not None])
+    return {cca: reports[reports.dport == port] for port, cca in ports.items()}
 
 
 def _compare(net: Network, name: str, sampling: str | float, repeat: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -16,12 +17,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
+from rich.console import Console
 from typer.testing import CliRunner
 
 import cctoolkit as cct
 from cctoolkit import cli, schema
 from cctoolkit.errors import ParameterError
-from cctoolkit.live import CaptureCollector, FlowKey, SlotStream, watch
+from cctoolkit.live import CaptureCollector, FlowKey, SlotStream, Update, command, watch
 from cctoolkit.live.selection import FlowSelection
 from cctoolkit.slots import CELL
 
@@ -311,6 +313,7 @@ def test_command_prints_and_writes(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli.app, [*DRY, "-o", str(tmp_path / "slots.parquet")])
     assert done.exit_code == 0, done.output
     assert "10.1.0.11 40001" in done.output
+    assert "in flight" in done.output
     assert "packets in" in done.output
     slots, provenance = schema.read_parquet(tmp_path / "slots.parquet", "slots")
     assert set(slots.flow_id) == {0, 1}
@@ -318,6 +321,43 @@ def test_command_prints_and_writes(tmp_path: Path) -> None:
     lines = CliRunner().invoke(cli.app, [*DRY, "-f", "jsonl", "--duration", "3"]).output.splitlines()
     assert {json.loads(line)["sport"] for line in lines} == {40000}
     assert json.loads(lines[-1])["in_mbps"] > 1
+    assert 5e3 < json.loads(lines[-1])["bytes_in_flight"] < 5e5
+
+
+def test_who_samples_is_told_that_nothing_is_named(capfd: pytest.CaptureFixture[str]) -> None:
+    class Counting(Teller):
+        inputs = ("in_bytes", "cbiq_bytes")
+
+    given: dict[str, Any] = {
+        "ingress": [], "egress": [], "captures": [str(BEFORE)], "speed": None, "flows": [], "slot_ms": 1.0,
+        "egress_hook": "queue", "format": None, "output": None, "provenance": {}, "duration_s": 1,
+    }  # fmt: skip
+    for sampling, classifier, told in (
+        ("first", Counting(), True),
+        ("all", Counting(), False),
+        ("first", None, False),
+    ):
+        command.live(**given, sampling=sampling, classifier=classifier)
+        assert ("nothing will be named" in capfd.readouterr().err) == told
+
+
+def test_a_probability_is_of_a_name() -> None:
+    flow = {
+        "flow_id": 0,
+        **CUBIC._asdict(),
+        "age_s": 2.0,
+        "in_mbps": 1.0,
+        "out_mbps": np.nan,
+        "cbiq_bytes": np.nan,
+    }
+    flows = pd.DataFrame(
+        [{**flow, "bytes_in_flight": 14480.0, "cca": cca, "probability": 0.4} for cca in ("reno", "unknown")]
+    )
+    counts: dict[str, Any] = {"ingress": {"packets": 5}, "egress": {"packets": 0}, "late_cells": 0}
+    text = io.StringIO()
+    Console(file=text, width=110).print(command._screen(Update(0, pd.DataFrame(), flows, counts, 0.0), 2.0))
+    assert text.getvalue().count("40 %") == 1
+    assert text.getvalue().count("14.5 kB") == 2
 
 
 @pytest.mark.parametrize(

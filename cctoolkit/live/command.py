@@ -14,12 +14,16 @@ import pandas as pd
 
 from .._output import Format, TableOutput
 from ..errors import ParameterError
+from ..identify.probabilities import UNKNOWN
 from .collector import Collector, FlowKey, KernelCollector
 from .naming import SlotClassifier
 from .replay import CaptureCollector
 from .watch import Update, watch
 
 __all__ = ["live"]
+
+#: Without these a model that has them as inputs names nothing.
+_COUNTS = {"in_bytes", "in_packets"}
 
 
 def live(
@@ -78,6 +82,9 @@ def live(
                 ingress, egress, slot_ms=slot_ms, sampling=sampling, egress_hook=egress_hook
             )
         stack.callback(collector.close)
+        if collector.sampled and _COUNTS & set(getattr(classifier, "inputs", ())):
+            said = "a sample counts no bytes: nothing will be named (--sampling all; or --no-classify)"
+            print(f"cct: live: {said}", file=sys.stderr)
         updates = watch(collector, flows=keys, classifier=classifier, **settings)
         try:
             for update in _shown(updates, format is Format.jsonl):
@@ -138,6 +145,7 @@ def _screen(update: Update, seconds: float) -> Any:
         ("Mbit/s in", "right", 7),
         ("out", "right", 7),
         ("in queue", "right", 8),
+        ("in flight", "right", 9),
         ("CCA", "left", 5),
         ("", "right", 4),
     ):
@@ -152,8 +160,9 @@ def _screen(update: Update, seconds: float) -> Any:
             _number(row.in_mbps),
             _number(row.out_mbps),
             "" if pd.isna(row.cbiq_bytes) else format_bytes(round(row.cbiq_bytes)),
+            "" if pd.isna(row.bytes_in_flight) else format_bytes(round(row.bytes_in_flight)),
             row.cca or "",
-            "" if pd.isna(row.probability) else f"{100 * row.probability:.0f} %",
+            "" if pd.isna(row.probability) or row.cca == UNKNOWN else f"{100 * row.probability:.0f} %",
         )
     lost = sum(side.get("lost_packets", 0) for side in (update.counts["ingress"], update.counts["egress"]))
     came, left = (update.counts[tap]["packets"] for tap in ("ingress", "egress"))

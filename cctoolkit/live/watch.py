@@ -19,6 +19,7 @@ from .stream import SlotStream
 __all__ = ["Update", "watch"]
 
 _FOREVER = 2**62
+_MEASURED = ["in_mbps", "out_mbps", "cbiq_bytes", "bytes_in_flight"]
 
 
 @dataclass
@@ -36,8 +37,8 @@ class Update:
     flows : DataFrame or None
         Once every `report_s`, a row for each monitored flow: ``flow_id``, ``src``, ``sport``, ``dst``, ``dport``,
         ``age_s`` (since it is monitored), ``in_mbps``, ``out_mbps`` (payload, of what was reported since the last
-        time; with sampling ``in_mbps`` is by sequence numbers and ``out_mbps`` null), ``cbiq_bytes`` (mean), ``cca``
-        and ``probability`` (null: not named).
+        time; with sampling ``in_mbps`` is by sequence numbers and ``out_mbps`` null), ``cbiq_bytes`` and
+        ``bytes_in_flight`` (means), ``cca`` and ``probability`` (null: not named; ``"unknown"``: of the best name).
     counts : dict
         As :class:`~cctoolkit.live.Reading`, and ``late_cells``.
     build_s : float
@@ -192,7 +193,8 @@ class _Report:
 
     def add(self, slots: pd.DataFrame) -> None:
         if len(slots):
-            self._parts.append(slots[["flow_id", "in_bytes", "out_bytes", "throughput_bytes", "cbiq_bytes"]])
+            counted = ["in_bytes", "out_bytes", "throughput_bytes", "cbiq_bytes", "bytes_in_flight"]
+            self._parts.append(slots[["flow_id", *counted]])
 
     def table(
         self,
@@ -215,14 +217,13 @@ class _Report:
                     "in_mbps": by_flow[arrived].sum(min_count=1).astype("Float64") * 8e-6 / slot_s,
                     "out_mbps": by_flow["out_bytes"].sum(min_count=1).astype("Float64") * 8e-6 / slot_s,
                     "cbiq_bytes": by_flow["cbiq_bytes"].mean().astype("Float64"),
+                    "bytes_in_flight": by_flow["bytes_in_flight"].mean().astype("Float64"),
                 }
             ).reindex(flows["flow_id"])
         else:
-            measured = pd.DataFrame(
-                index=range(len(flows)), columns=["in_mbps", "out_mbps", "cbiq_bytes"], dtype="Float64"
-            )
+            measured = pd.DataFrame(index=range(len(flows)), columns=_MEASURED, dtype="Float64")
         self._parts = []
-        for name in ("in_mbps", "out_mbps", "cbiq_bytes"):
+        for name in _MEASURED:
             flows[name] = measured[name].to_numpy(dtype=float, na_value=float("nan"))
         flows["cca"] = [names.get(n, {}).get("cca") for n in keys]
         flows["probability"] = [names.get(n, {}).get("probability", float("nan")) for n in keys]
