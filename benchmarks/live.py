@@ -66,47 +66,67 @@ def _table_2(repeat: int) -> None:
 
 def _names(repeat: int) -> None:
     """Three flows side by side, or each alone, seen some seconds after they began."""
-    model = load_classifier()
+    model: Any = load_classifier()
     if model is None:
         print("  no model is bundled: nothing is named")
         return
     print(f"  names: {RATE_MBPS} Mbit/s, {RTT_MS} ms, tail drop after {BUFFER_BDP} bandwidth-delay products")
     rng = np.random.default_rng(1)
     for what, groups in (("side by side", [CCAS]), ("alone", [(cca,) for cca in CCAS])):
-        right = {cca: dict.fromkeys(AGES_S, 0) for cca in CCAS}
+        right: dict[str, list[list[bool]]] = {cca: [] for cca in CCAS}
         for _ in range(repeat):
             for group in groups:
-                for cca, said in _watched(group, model, lead_s=rng.uniform(4, 12)).items():
-                    shown = []
-                    for age_s in AGES_S:
-                        last = said[said.age_s <= age_s].iloc[-1:]
-                        name = last.cca.iloc[0] if len(last) else None
-                        right[cca][age_s] += name == cca
-                        shown.append(f"{name or '-'} at {age_s} s")
-                    print(
-                        f"    {what}: {cca} is {', '.join(shown)} ({said.in_mbps.mean():.1f} Mbit/s)",
-                        flush=True,
-                    )
-        for cca, counts in right.items():
+                for cca, (names, likely) in _watched(group, model, lead_s=rng.uniform(4, 12)).items():
+                    right[cca].append([name == cca for name in (*names, *likely)])
+                    said = [f"{n or '-'} ({m})" for n, m in zip(names, likely, strict=True)]
+                    print(f"    {what}, {cca}: {', '.join(said)}", flush=True)
+        for cca, rows in right.items():
+            counts = np.sum(rows, axis=0)
+            told = [f"{n} at {age_s} s" for n, age_s in zip(counts, AGES_S, strict=False)]
+            among = [f"{n} at {age_s} s" for n, age_s in zip(counts[len(AGES_S) :], AGES_S, strict=True)]
             print(
-                f"  {what}, {cca}: right "
-                + ", ".join(f"{n} of {repeat} at {age_s} s" for age_s, n in counts.items())
+                f"  {what}, {cca}: of {len(rows)} named right {', '.join(told)}; were it known that it is one of"
             )
+            print(f"    {', '.join(CCAS)}: {', '.join(among)}", flush=True)
 
 
-def _watched(group: tuple[str, ...], model: Any, lead_s: float) -> dict[str, pd.DataFrame]:
-    """By congestion control, what was reported of its flow, report by report."""
+def _watched(group: tuple[str, ...], model: Any, lead_s: float) -> dict[str, tuple[list[str], list[str]]]:
+    """By congestion control, its flow's names at AGES_S, and which of CCAS is the most probable then."""
     ports = {5201 + i: cca for i, cca in enumerate(group)}
+    parts, reports = [], []
     with network() as net:
         net.bottleneck(RATE_MBPS, RTT_MS, BUFFER_BDP)
-        for port, cca in ports.items():
-            net.iperf3(cca, port, 120)
+        for port in ports:
+            net.iperf3(ports[port], port, 120)
             time.sleep(1)
         time.sleep(lead_s)
         with net.inside("R"), KernelCollector("in0", "out0") as tap:
-            updates = watch(tap, heavy=len(group), classifier=model, duration_s=AGES_S[-1] + 2)
-            reports = pd.concat([update.flows for update in updates if update.flows is not None])
-    return {cca: reports[reports.dport == port] for port, cca in ports.items()}
+            for update in watch(tap, heavy=len(group), classifier=model, duration_s=AGES_S[-1] + 2):
+                parts.append(update.slots)
+                if update.flows is not None:
+                    reports.append(update.flows)
+    slots = pd.concat(parts).sort_values(["flow_id", "slot"], ignore_index=True)
+    said = pd.concat(reports)
+    found: dict[str, tuple[list[str], list[str]]] = {}
+    for port, cca in ports.items():
+        flow = said[said.dport == port]
+        names = [str(x) if x else "" for x in (_last(flow.cca[flow.age_s <= age_s]) for age_s in AGES_S)]
+        values = slots.loc[slots.flow_id == _last(flow.flow_id), list(model.inputs)]
+        array = values.to_numpy(dtype=float, na_value=np.nan)
+        found[cca] = names, [_most_probable(model, array[: age_s * 1000]) for age_s in AGES_S]
+    return found
+
+
+def _last(values: pd.Series) -> Any:
+    return values.iloc[-1] if len(values) else None
+
+
+def _most_probable(model: Any, slots: np.ndarray) -> str:
+    """One of CCAS, by windows of 1 s or 3 s."""
+    length = 3000 if len(slots) >= 3000 else 1000
+    whole = len(slots) // length * length
+    likely = np.log(model.predict_proba(slots[:whole].reshape(-1, length, slots.shape[1]))).mean(axis=0)
+    return max(CCAS, key=lambda cca: likely[list(model.classes_).index(cca)])
 
 
 def _compare(net: Network, name: str, sampling: str | float, repeat: int) -> None:
