@@ -121,8 +121,8 @@ def _last(values: pd.Series) -> Any:
 
 
 def _most_probable(model: Any, slots: np.ndarray) -> str:
-    """One of CCAS, by windows of 1 s or 3 s."""
-    length = 3000 if len(slots) >= 3000 else 1000
+    """One of CCAS, by windows of up to 3 s."""
+    length = round(max(ms for ms in model.windows_ms if ms <= min(len(slots), 3000)))
     whole = len(slots) // length * length
     likely = np.log(model.predict_proba(slots[:whole].reshape(-1, length, slots.shape[1]))).mean(axis=0)
     return max(CCAS, key=lambda cca: likely[list(model.classes_).index(cca)])

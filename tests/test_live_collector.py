@@ -206,6 +206,26 @@ def test_slots_are_those_of_captures(net: Network, tmp_path: Path, sampling: str
 
 
 @pytest.mark.slow
+def test_interfaces_may_be_both_ingress_and_egress(net: Network) -> None:
+    net.offload(False)
+    net.sink(5001)
+    key, begin = send(net, 40000, 1, "10.9.2.1", chunk=10_000)
+    sockets = len(hooks(net)[1].splitlines())
+    with net.inside("R"), KernelCollector(["in0", "out0"], ["in0", "out0"], slot_ms=SLOT_MS) as tap:
+        assert len(hooks(net)[1].splitlines()) == sockets + 2
+        begin()
+        slots, counts = collect(net, tap, [key], 2)
+    assert slots.in_bytes.sum() == slots.out_bytes.sum() == 100 * 10_000
+    assert counts["ingress"]["packets"] >= counts["ingress"]["segments"] == counts["egress"]["segments"]
+    assert (
+        counts["acks"]["segments"] > counts["egress"]["segments"]
+    )  # data acknowledge too, the other direction
+    assert 0 < counts["acks"]["monitored"] < counts["acks"]["segments"]
+    assert slots.bytes_in_flight.max() > 0
+    assert slots.bytes_in_flight.iloc[-1] == 0
+
+
+@pytest.mark.slow
 def test_random_sampling_takes_about_its_share(net: Network) -> None:
     net.offload(False)
     net.sink(5001)

@@ -21,7 +21,6 @@ pytestmark = pytest.mark.netns
 #: CUBIC is beyond its crossover here, where it grows otherwise than Reno: a window of some hundred segments.
 RATE_MBPS, RTT_MS, BUFFER_BDP = 50, 50, 3
 PORTS = {5201: "reno", 5202: "cubic", 5203: "bbr"}
-WINDOW_MS = 3000
 
 
 @pytest.fixture
@@ -50,12 +49,14 @@ def captured(paths: list[Path], since_slot: int, ports: dict[int, int]) -> pd.Da
     return table
 
 
-def probabilities(model: Model, slots: pd.DataFrame, flow: int, first: int, last: int) -> np.ndarray:
+def probabilities(
+    model: Model, slots: pd.DataFrame, flow: int, first: int, last: int, window: int
+) -> np.ndarray:
     """Of the windows between two slots, without drops, which live slots lack."""
     values = slots[(slots.flow_id == flow) & (slots.slot >= first) & (slots.slot < last)]
     array = values[list(model.inputs)].to_numpy(dtype=float, na_value=np.nan)
     array[:, model.inputs.index("drops_estimate")] = np.nan
-    return model.predict_proba(array.reshape(-1, WINDOW_MS, len(model.inputs)))
+    return model.predict_proba(array.reshape(-1, window, len(model.inputs)))
 
 
 def most_probable(model: Model, windows: np.ndarray) -> str:
@@ -68,6 +69,7 @@ def most_probable(model: Model, windows: np.ndarray) -> str:
 def test_flows_are_named_in_flight(net: Network, tmp_path: Path) -> None:
     """Live slots of flows that were there before say what a capture's say, and say it right, BBR's name in 10 s."""
     model: Any = load_classifier()
+    window = round(max(ms for ms in model.windows_ms if ms <= 3000))
     net.bottleneck(RATE_MBPS, RTT_MS, BUFFER_BDP)
     for port, cca in PORTS.items():
         net.iperf3(cca, port, 60)
@@ -101,8 +103,8 @@ def test_flows_are_named_in_flight(net: Network, tmp_path: Path) -> None:
         assert (apart == 0).mean() > 0.9
         assert apart.quantile(0.99) < 0.1 * ours.bytes_in_flight.max()
         first = int(ours.index[0]) + 200
-        last = first + (int(ours.index[-1]) - 500 - first) // WINDOW_MS * WINDOW_MS
-        one, other = (probabilities(model, table, number, first, last) for table in (live, theirs))
+        last = first + (int(ours.index[-1]) - 500 - first) // window * window
+        one, other = (probabilities(model, table, number, first, last, window) for table in (live, theirs))
         assert len(one) >= 2
         assert np.abs(one - other).sum(axis=1).mean() < 0.1
         assert most_probable(model, one) == PORTS[port]
