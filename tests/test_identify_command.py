@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -18,8 +19,10 @@ import pytest
 import cctoolkit as cct
 from cctoolkit import cli, schema
 from cctoolkit.errors import ParameterError
-from cctoolkit.identify import Model, SlotDataset, classify, classify_flows
-from cctoolkit.identify.inputs import BINS, VIEW_CHANNELS, VIEW_INPUTS
+from cctoolkit.identify import Model, SlotDataset, classify, classify_flows, record
+from cctoolkit.identify.dataset import index_dataset, save_recording
+from cctoolkit.identify.bundle import FORMAT
+from cctoolkit.identify.inputs import BIN_CHANNELS, VIEW_INPUTS, VIEWS
 
 TRACES = Path(__file__).parents[1] / "traces"
 MIXED = TRACES / "mixed.ingress.pcap.gz"
@@ -68,19 +71,21 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
 def seer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model made by hand that says what it sees of a flow: its queue, its flight, or neither."""
     onnx = pytest.importorskip("onnx", reason="the extra `train` is not installed")
-    weights = np.zeros((len(VIEW_CHANNELS), 3), np.float32)
+    weights = np.zeros((len(BIN_CHANNELS), 3), np.float32)
     for column, (name, weight) in enumerate([("has_queue", 20), ("has_flight", 10)]):
-        channel = next(i for i, channel in enumerate(VIEW_CHANNELS) if channel.endswith(name))
-        weights[channel, column] = weight
+        weights[BIN_CHANNELS.index(name), column] = weight
     tensor, node = onnx.numpy_helper.from_array, onnx.helper.make_node
     graph = onnx.helper.make_graph(
         [
-            node("ReduceMean", ["X"], ["mean"], axes=[2], keepdims=0),
+            node("ReduceMean", [VIEWS[0]], ["mean"], axes=[2], keepdims=0),
             node("MatMul", ["mean", "weights"], ["seen"]),
             node("Add", ["seen", "bias"], ["scores"]),
         ],
         "seer",
-        [onnx.helper.make_tensor_value_info("X", 1, ["windows", len(VIEW_CHANNELS), BINS])],
+        [
+            onnx.helper.make_tensor_value_info(view, 1, ["windows", len(BIN_CHANNELS), f"{view}_bins"])
+            for view in VIEWS
+        ],
         [onnx.helper.make_tensor_value_info("scores", 1, ["windows", 3])],
         [tensor(weights, "weights"), tensor(np.array([0, 0, 5], np.float32), "bias")],
     )
@@ -90,7 +95,7 @@ def seer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     content = network.SerializeToString()
     (folder / "network.onnx").write_bytes(content)
     about = {
-        "format": 1, "classes": ["queue", "flight", "neither"], "inputs": list(VIEW_INPUTS), "slot_ms": 1.0,
+        "format": FORMAT, "classes": ["queue", "flight", "neither"], "inputs": list(VIEW_INPUTS), "slot_ms": 1.0,
         "preparation": "scale_view", "windows_ms": [100, 1000], "temperature": 1.0, "least": 0.0, "other": "other",
         "networks": [{"slots": None, "file": "network.onnx", "sha256": hashlib.sha256(content).hexdigest()}],
     }  # fmt: skip
@@ -343,6 +348,46 @@ def test_dataset_refuses(
     status, _, err = run("dataset", *arguments)
     assert status == 1, err
     assert told in err and err.startswith("cct: ") and err.count("\n") == 1
+
+
+@pytest.fixture
+def queues(tmp_path: Path) -> Path:
+    """A dataset of one run whose flows are, as the seer has it, of the congestion control "queue"."""
+    recording = record(cct.load_run(TRACES / "three-ccas-ipv6"))
+    recording.flows["cca"] = "queue"
+    save_recording(tmp_path / "queues", recording, {})
+    index_dataset(tmp_path / "queues", {}, 1.0)
+    return tmp_path / "queues"
+
+
+def test_evaluate_says_what_it_cannot_know(run, seer: Path, queues: Path, tmp_path: Path) -> None:
+    evaluated = "evaluate", seer, queues, "--window-ms", 1000, "-f", "csv"
+    status, out, err = run(*evaluated)
+    assert status == 0 and read_csv(out)["f1_queue"].tolist() == [1]
+    told = "cct: seer does not say which runs it was trained on (no split.csv); scores on those would be too good"
+    assert err.splitlines() == [told]
+    assert run(*evaluated, "--all")[2] == ""
+    mine = shutil.copytree(seer, tmp_path / "mine")
+    for content, status, said in [
+        ("run,part\nthree-ccas-ipv6,test\n", 0, ""),
+        ("run,part\nthree-ccas-ipv6,train\n", 1, "mine was trained on all of these runs"),
+        ("name\nthree-ccas-ipv6\n", 1, "split.csv: no table of run and part"),
+        ("", 1, "split.csv: no table of run and part"),
+    ]:
+        (mine / "split.csv").write_text(content)
+        found, _, err = run("evaluate", mine, queues, "--window-ms", 1000)
+        assert found == status and said in err and err.count("\n") == status
+
+
+def test_evaluate_by_the_crossover(run, seer: Path, queues: Path) -> None:
+    status, out, _ = run(
+        "evaluate", seer, queues, "--window-ms", 1000, "--by", "crossover", "--per-flow", 9, "-f", "csv"
+    )
+    scores = read_csv(out)
+    assert status == 0 and scores["windows"].sum() == 27
+    assert set(scores["crossover"]) <= {"below a tenth", "a tenth to one", "above one"} and len(scores) > 1
+    status, _, err = run("evaluate", seer, queues, "--by", "crossing")
+    assert status == 1 and "by: 'crossing' is none of run, flow_id, cca" in err and "crossover" in err
 
 
 # ---- the whole way ---------------------------------------------------------------------------------------------------

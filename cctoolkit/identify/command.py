@@ -20,7 +20,7 @@ from .._output import Format, TableOutput
 from .._terminal import listing, show
 from ..capture.reader import read_capture
 from ..capture.selection import Selection
-from ..errors import ParameterError
+from ..errors import ParameterError, SchemaError
 from ..scenario import Scenario, read_sweep
 from ..testbed.doctor import BACKENDS
 from .bundle import Model, bundled_models, load, save_models
@@ -563,7 +563,7 @@ def evaluate(
     _check_ccas(data, ccas)
     if by is not None and by not in (*data.flows, _CROSSOVER):
         raise ParameterError(f"by: {by!r} is none of {', '.join(data.flows.columns)}, {_CROSSOVER}")
-    runs = data.runs if all_runs else _unseen_runs(bundled_models().get(model, Path(model)), data)
+    runs = data.runs if all_runs else _unseen_runs(model, data)
     lengths = list(windows_ms or speaker.windows_ms)
     with TableOutput(format, output, "scores") as out:
         scores, said = _scores(speaker, data, runs, lengths, by, per_flow, seed, ccas)
@@ -584,20 +584,30 @@ def evaluate(
                 )
 
 
-def _unseen_runs(model: Path, data: _Data) -> list[str]:
+def _unseen_runs(model: str, data: _Data) -> list[str]:
     """Runs that a model was not trained on, as far as its folder says."""
-    path = model / _SPLIT
+    folder = Path(model)  # one's own comes before a bundled one, as for load
+    if not (folder / "model.json").is_file():
+        folder = bundled_models().get(model, folder)
+    path = folder / _SPLIT
     if not path.is_file():
+        told = f"{folder.name} does not say which runs it was trained on (no {_SPLIT})"
+        print(f"cct: {told}; scores on those would be too good", file=sys.stderr)
         return data.runs
-    split = pd.read_csv(path, dtype=str)
+    try:
+        split = pd.read_csv(path, dtype=str, usecols=["run", "part"])
+    except ValueError:  # not even a CSV is one, too
+        raise SchemaError(f"{path}: no table of run and part, as cct train writes it") from None
     trained = set(split["run"][split["part"] == "train"])
     runs = [run for run in data.runs if run not in trained]
     if not runs:
         raise ParameterError(
-            f"datasets: {model.name} was trained on all of these runs (--all takes them all the same)"
+            f"datasets: {folder.name} was trained on all of these runs (--all takes them all the same)"
         )
     if len(runs) < len(data.runs):
-        told = f"{len(data.runs) - len(runs):,} of {len(data.runs):,} runs, which {model.name} was trained on"
+        told = (
+            f"{len(data.runs) - len(runs):,} of {len(data.runs):,} runs, which {folder.name} was trained on"
+        )
         print(f"cct: left out {told} (--all takes them, too)", file=sys.stderr)
     return runs
 
