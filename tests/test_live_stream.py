@@ -351,13 +351,16 @@ def test_a_probability_is_of_a_name() -> None:
         "cbiq_bytes": np.nan,
     }
     flows = pd.DataFrame(
-        [{**flow, "bytes_in_flight": 14480.0, "cca": cca, "probability": 0.4} for cca in ("reno", "unknown")]
+        [
+            {**flow, "bytes_in_flight": 14480.0, "cca": cca, "probability": 0.4 if cca else np.nan}
+            for cca in ("reno", "unknown", None)
+        ]
     )
     counts: dict[str, Any] = {"ingress": {"packets": 5}, "egress": {"packets": 0}, "late_cells": 0}
     text = io.StringIO()
     Console(file=text, width=110).print(command._screen(Update(0, pd.DataFrame(), flows, counts, 0.0), 2.0))
     assert text.getvalue().count("40 %") == 1
-    assert text.getvalue().count("14.5 kB") == 2
+    assert text.getvalue().count("14.5 kB") == 3
 
 
 @pytest.mark.parametrize(

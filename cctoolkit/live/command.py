@@ -161,7 +161,7 @@ def _screen(update: Update, seconds: float) -> Any:
             _number(row.out_mbps),
             "" if pd.isna(row.cbiq_bytes) else format_bytes(round(row.cbiq_bytes)),
             "" if pd.isna(row.bytes_in_flight) else format_bytes(round(row.bytes_in_flight)),
-            row.cca or "",
+            "" if pd.isna(row.cca) else row.cca,
             "" if pd.isna(row.probability) or row.cca == UNKNOWN else f"{100 * row.probability:.0f} %",
         )
     lost = sum(side.get("lost_packets", 0) for side in (update.counts["ingress"], update.counts["egress"]))
