@@ -386,7 +386,7 @@ print(
 # ## Exercises
 #
 # **1.** Which input tells most? Train Dragonfly's network on one input alone, as the paper's Figure 2
-# (`identify.INPUTS` has the names). Does CBIQ win on these data?
+# (`identify.INPUTS` has the names, the paper's largest time gaps among them). Does CBIQ win on these data?
 
 # %% tags=["solution"]
 alone = dragonfly.f1_by_input(
@@ -395,8 +395,9 @@ alone = dragonfly.f1_by_input(
 draw.inputs_figure(alone)
 
 # %% [markdown] tags=["solution"]
-# Look at the bars before you crown one. Where packets have one size, `in_bytes` and `in_packets` are the same curve
-# but for a factor, which division by the maximum takes away: how far apart they come out is what luck does.
+# Look at the bars before you crown one. All inputs had the same windows. Where packets have one size, `in_bytes` and
+# `in_packets` are the same curve but for a factor, which division by the maximum takes away, so they come out the same.
+# `throughput_bytes` says nearly the same in another way: how far apart it comes out is what luck does.
 
 # %% [markdown]
 # **2.** A router meets settings that nobody trained on. Leave each number of background flows out of training once.

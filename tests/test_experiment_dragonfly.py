@@ -17,9 +17,11 @@ import cctoolkit as cct
 from cctoolkit.cli import app
 from cctoolkit.errors import ParameterError
 from cctoolkit.experiments import dragonfly, experiment
-from cctoolkit.identify import Recording, Windows, settings
+from cctoolkit.identify import FEATURE_SETS, INPUTS, Recording, Windows, record, settings
 
 torch = pytest.importorskip("torch")
+
+TRACES = Path(__file__).parents[1] / "traces"
 
 
 def made_windows(
@@ -208,6 +210,35 @@ def dataset(tmp_path_factory: pytest.TempPathFactory):
     return small_dataset(tmp_path_factory.mktemp("dragonfly") / "data")
 
 
+def test_inputs_are_compared_on_the_same_windows() -> None:
+    """Every input of the paper's section III-A, its time gaps among them; with one tap what one tap shows."""
+    trace = cct.load_run(TRACES / "cubic-bbr")
+    told: dict[tuple[str, ...], Windows] = {}
+
+    class Recorder(dragonfly.Training):
+        def scores(self, name, windows, *by, seeds=None):
+            assert name == "Dragonfly"
+            told[windows.inputs] = windows
+            return [pd.DataFrame({"f1": [1 / len(told)]})]
+
+    found = dragonfly.f1_by_input([record(trace)], Recorder(per_flow=5), 100)
+    assert list(found.f1) == sorted(found.f1, reverse=True) and len(found) == len(INPUTS) + 1
+    assert set(told) == {*((name,) for name in INPUTS), FEATURE_SETS["cbiq+throughput"]}
+    first = told["cbiq_bytes",]
+    slots = cct.compute_slots(trace.ingress, trace.egress)
+    for (name, *_), windows in told.items():
+        assert windows.table.equals(first.table) and len(windows) == 10
+        for X, row in zip(windows.X[:, :, 0], windows.table.itertuples(), strict=True):
+            flow = slots[slots.flow_id == row.flow_id]
+            part = flow[flow.slot.between(row.first_slot, row.first_slot + 99)]
+            np.testing.assert_array_equal(X, part[name].to_numpy(np.float32, na_value=np.nan))
+    told.clear()
+    labels = trace.labels[["flow_id", "cca"]]
+    dragonfly.f1_by_input([record(trace.ingress, labels=labels)], Recorder(per_flow=5), 100)
+    assert ("in_bytes",) in told and ("max_arrival_gap_ns",) in told
+    assert not {("cbiq_bytes",), ("out_bytes",), FEATURE_SETS["cbiq+throughput"]} & set(told)
+
+
 @pytest.mark.slow
 def test_each_measure_on_a_simulated_dataset(dataset) -> None:
     training = dragonfly.Training(epochs=1, seeds=2, per_flow=2)
@@ -216,7 +247,14 @@ def test_each_measure_on_a_simulated_dataset(dataset) -> None:
 
     inputs = dragonfly.f1_by_input(dataset, training, 100)
     assert inputs.f1.is_monotonic_decreasing
-    assert {"cbiq_bytes", "in_bytes", "out_bytes", "drops_estimate", "cbiq+throughput"} <= set(inputs.input)
+    assert {
+        "cbiq_bytes",
+        "in_bytes",
+        "out_bytes",
+        "drops_estimate",
+        "max_source_gap",
+        "cbiq+throughput",
+    } <= set(inputs.input)
 
     names = ["Dragonfly", "ours"]
     every, by = dragonfly.f1_by_window(dataset, training, [100, 60_000], names, ["background"])
@@ -275,7 +313,10 @@ def as_the_paper_says() -> dict[str, pd.DataFrame]:
     return {
         "volatility": pd.DataFrame({"cca": ["reno", "bbr"], "cbiq": [0.1, 0.2], "throughput": [1.0, 1.5]}),
         "inputs": pd.DataFrame(
-            {"input": ["cbiq+throughput", "cbiq_bytes", "in_bytes"], "f1": [0.8, 0.78, 0.6]}
+            {
+                "input": ["cbiq+throughput", "cbiq_bytes", "in_bytes", "out_bytes", "max_source_gap"],
+                "f1": [0.8, 0.78, 0.6, 0.5, 0.4],
+            }
         ),
         "epochs": pd.DataFrame(epochs),
         "windows": pd.DataFrame(windows),
@@ -302,6 +343,9 @@ def test_statements_agree_where_the_numbers_do() -> None:
     [
         ("volatility", "cbiq", lambda v: v + 5, "CBIQ is less volatile"),
         ("inputs", "f1", lambda v: v[::-1].to_numpy(), "CBIQ is the best single input"),
+        ("inputs", "f1", lambda v: [0.8, 0.78, 0.5, 0.6, 0.4], "ingress and egress throughput are second"),
+        ("inputs", "f1", lambda v: [0.8, 0.78, 0.6, 0.5, 0.55], "ingress and egress throughput are second"),
+        ("inputs", "f1", lambda v: [0.9, 0.78, 0.6, 0.5, 0.4], "more inputs than CBIQ"),
         ("epochs", "accuracy", lambda v: v * 0 + 0.5, "no background, Dragonfly: accuracy"),
         ("windows", "f1", lambda v: 1 - v, "higher than DeePCCI at every length"),
         ("windows", "f1_reno", lambda v: v + 0.3, "named better than Reno"),

@@ -38,6 +38,8 @@ INPUTS = (
     "in_packets",
     "bytes_in_flight",
     "drops_estimate",
+    "max_source_gap",  # the paper's maximal time gaps (section III-A); not known of slots without data, and then 0
+    "max_arrival_gap_ns",
 )
 #: What tells whether data came in a slot: the first is not known of a sample of packets (section III-C of the paper).
 ARRIVALS = ("in_bytes", "throughput_bytes")
