@@ -191,7 +191,7 @@ def _print(renderable: Any) -> None:
     from rich.console import Console
 
     # a pipe has no width: tables are not cut there
-    Console(width=None if sys.stdout.isatty() else 160).print(renderable)
+    Console(width=None if sys.stdout.isatty() else 200).print(renderable)
 
 
 def _print_version(wanted: bool) -> None:
@@ -237,24 +237,49 @@ def flows(
     top: Annotated[
         int | None, typer.Option(help="Only the first so many [default: 30 on a terminal].", min=1)
     ] = None,
+    cca: Annotated[
+        bool, typer.Option("--cca", help="Name congestion controls, too: columns cca and probability.")
+    ] = False,
+    egress: Annotated[
+        str | None, typer.Option(help="With --cca: the same traffic behind the queue, which tells more.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="With --cca: as for `cct classify` [default: cca].")
+    ] = None,
     format: FormatOption = None,
     output: OutputOption = None,
 ) -> None:
-    """The flows: ends, packets, bytes, retransmissions, RTT.
+    """The flows: ends, packets, bytes, retransmissions, RTT; with --cca also congestion controls.
 
     Examples: `cct flows trace.pcap.gz --sort retransmits --top 5`, `cct flows day.pcap.gz -o flows.parquet`
     """
     from .summary import summarise
 
+    for name, value in (("egress", egress), ("model", model)):
+        if value is not None and not cca:
+            raise ParameterError(f"{name}: is of use with --cca only")
     with TableOutput(format, output, "flows", _provenance(capture)) as out:
-        table = _sorted_flows(summarise(capture, selection=selection, tunnel=tunnel).flows, sort)
-        if out.format is Format.table:
-            shown = table.head(top or 30)
-            _print(_flow_listing(shown))
-            if len(shown) < len(table):
-                print(f"{len(shown)} of {len(table)} flows (--top N shows more, -o FILE writes all)")
-        else:
-            out.write(table if top is None else table.head(top))
+        source: Any = capture
+        reading: dict[str, Any] = {"tunnel": tunnel}
+        if cca:
+            from .identify.command import name_flows, readable_twice
+
+            source, reading = readable_twice(capture, **reading)
+        everything = summarise(source, selection=selection, **reading).flows
+        table = _sorted_flows(everything, sort).head(
+            top or (30 if out.format is Format.table else len(everything))
+        )
+        by = ""
+        if cca:
+            table, by = name_flows(table, source, egress, model=model, selection=selection, **reading)
+        if out.format is not Format.table:
+            out.write(table)
+            return
+        _print(_flow_listing(table))
+        if len(table) < len(everything):
+            print(f"{len(table)} of {len(everything)} flows (--top N shows more, -o FILE writes all)")
+        if cca:
+            print(by)
 
 
 def _sorted_flows(table: pd.DataFrame, sort: SortBy) -> pd.DataFrame:
@@ -289,6 +314,8 @@ def _flow_listing(table: pd.DataFrame) -> Any:
         ("median", "right"),
     ):
         listing.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    if "cca" in table:
+        listing.add_column("CCA", no_wrap=True)
     row: Any  # its columns are those of the flows table and of the summary
     for row in table.itertuples():
         seconds = (row.last_ts_ns - row.first_ts_ns) / 1e9
@@ -309,8 +336,15 @@ def _flow_listing(table: pd.DataFrame) -> Any:
                 "" if _is_null(value) else format_time_ns(value)
                 for value in (getattr(row, f"rtt_min_ns_{way}"), getattr(row, f"rtt_median_ns_{way}"))
             ),
+            *([_cca_in_words(row)] if "cca" in table else []),
         )
     return listing
+
+
+def _cca_in_words(row: Any) -> str:
+    if _is_null(row.cca) or row.cca == "unknown":
+        return "" if _is_null(row.cca) else "unknown"
+    return f"{row.cca} {100 * row.probability:.0f} %"
 
 
 def _is_null(value: Any) -> bool:

@@ -20,8 +20,8 @@ import cctoolkit as cct
 from cctoolkit import cli, schema
 from cctoolkit.errors import ParameterError
 from cctoolkit.identify import Model, SlotDataset, classify, classify_flows, record
-from cctoolkit.identify.dataset import index_dataset, save_recording
 from cctoolkit.identify.bundle import FORMAT
+from cctoolkit.identify.dataset import index_dataset, save_recording
 from cctoolkit.identify.inputs import BIN_CHANNELS, VIEW_INPUTS, VIEWS
 
 TRACES = Path(__file__).parents[1] / "traces"
@@ -388,6 +388,48 @@ def test_evaluate_by_the_crossover(run, seer: Path, queues: Path) -> None:
     assert set(scores["crossover"]) <= {"below a tenth", "a tenth to one", "above one"} and len(scores) > 1
     status, _, err = run("evaluate", seer, queues, "--by", "crossing")
     assert status == 1 and "by: 'crossing' is none of run, flow_id, cca" in err and "crossover" in err
+
+
+def test_flows_with_their_congestion_controls(run, seer: Path, tmp_path: Path) -> None:
+    _, plain, _ = run("flows", THREE, "-f", "csv")
+    status, out, err = run("flows", THREE, "--cca", "--model", seer, "-f", "csv")
+    assert (status, err) == (0, "")
+    table = read_csv(out)
+    pd.testing.assert_frame_equal(table.drop(columns=["cca", "probability"]), read_csv(plain))
+    said = read_csv(run("classify", THREE, "--model", seer, "-f", "csv")[1]).set_index("flow_id")
+    named = table.set_index("flow_id")["cca"].dropna()
+    assert len(named) == 3 and named.to_dict() == said["cca"].to_dict() == dict.fromkeys(
+        named.index, "flight"
+    )
+    assert table["probability"].notna().sum() == 3
+
+    status, out, _ = run("flows", THREE, "--cca", "--egress", THREE_EGRESS, "--model", seer, "--top", 2)
+    assert status == 0 and out.count("queue 100 %") == 2
+    assert "CCA: by the model seer, from cbiq+bytes_in_flight+throughput (2 flows)" in out
+    status, out, _ = run("flows", THREE, "--cca", "--model", seer, "--protocol", "icmpv6")
+    assert status == 0 and "none of these flows is TCP with 1,000,000 bytes" in out
+    parquet = tmp_path / "flows.parquet"
+    assert run("flows", THREE, "--cca", "--model", seer, "-o", parquet)[0] == 0
+    assert list(schema.read_parquet(parquet, "flows")[0]["cca"].dropna()) == ["flight"] * 3
+
+    piped = subprocess.run(
+        [sys.executable, "-m", "cctoolkit.cli", "flows", "-", "--cca", "--model", seer, "-f", "csv"],
+        input=THREE.read_bytes(), capture_output=True, check=True,
+    )  # fmt: skip
+    pd.testing.assert_frame_equal(read_csv(piped.stdout.decode()), table)
+    for option in ("--egress", "--model"):
+        status, _, err = run("flows", THREE, option, THREE_EGRESS)
+        assert status == 1 and err == f"cct: {option[2:]}: is of use with --cca only\n"
+    status, _, err = run("flows", THREE, "--cca", "--model", "nobody")
+    assert status == 1 and "model: nobody is neither" in err and err.count("\n") == 1
+
+
+def test_flows_without_cca_load_no_classifier() -> None:
+    code = (
+        "import sys; sys.argv = ['cct', 'flows', sys.argv[1], '-f', 'csv']; from cctoolkit import cli; cli.main(); "
+        "assert not [m for m in sys.modules if m.startswith('cctoolkit.identify') or m == 'onnxruntime']"
+    )
+    subprocess.run([sys.executable, "-c", code, str(THREE)], stdout=subprocess.DEVNULL, check=True)
 
 
 # ---- the whole way ---------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from .. import __version__
 from .._atomic import replacing
 from .._output import Format, TableOutput
 from .._terminal import listing, show
+from ..capture.model import Capture
 from ..capture.reader import read_capture
 from ..capture.selection import Selection
 from ..errors import ParameterError, SchemaError
@@ -39,7 +40,7 @@ from .probabilities import UNKNOWN
 from .settings import KERNEL_CCAS, PAPER_CCAS, SETTINGS, SIMULATOR_CCAS
 from .windows import ARRIVALS, FEATURE_SETS, Windows, crossover_bands, cut_windows, window_slots
 
-__all__ = ["add", "build", "classify", "evaluate", "info", "train"]
+__all__ = ["add", "build", "classify", "evaluate", "info", "name_flows", "readable_twice", "train"]
 
 _Jobs = list[tuple[dict[str, Any], Scenario]]
 #: Columns of a dataset's flows that are no settings.
@@ -347,7 +348,8 @@ class _Data:
                 yield from some.recordings(columns)
 
     def cut(self, runs: Sequence[str], window_ms: Any, inputs: Any, **options: Any) -> Windows:
-        columns = VIEW_INPUTS if inputs == "views" else FEATURE_SETS.get(inputs, inputs)
+        columns = VIEW_INPUTS if inputs == "views" else (inputs,) if isinstance(inputs, str) else inputs
+        columns = FEATURE_SETS.get(columns[0], columns)
         return cut_windows(self.recordings(runs, (*columns, *ARRIVALS)), window_ms, inputs, **options)
 
     def split(self, test_share: float, seed: int) -> tuple[list[str], list[str]]:
@@ -718,6 +720,48 @@ def classify(
             print(
                 f"no TCP flow has {min_bytes:,} bytes of payload in one direction (--min-bytes asks for less)"
             )
+
+
+def readable_twice(capture: str, **reading: Any) -> tuple[str | Capture, dict[str, Any]]:
+    """A capture and how to read it: a file as it is, a pipe in memory."""
+    from .classify import reads_twice
+
+    return (capture, reading) if reads_twice(capture) else (read_capture(capture, **reading), {})
+
+
+def name_flows(
+    flows: pd.DataFrame,
+    source: str | Capture,
+    egress: str | None,
+    *,
+    model: str | None = None,
+    selection: Selection | None = None,
+    **reading: Any,
+) -> tuple[pd.DataFrame, str]:
+    """Rows of a flows table with the columns ``cca`` and ``probability``, and who says so.
+
+    Parameters
+    ----------
+    flows : DataFrame
+    source, egress, model, selection, **reading
+        As for :func:`~.classify.classify_flows`; `source` can be read twice.
+
+    Returns
+    -------
+    DataFrame
+        Null for flows that are not TCP, that have too little data, or not one whole window.
+    str
+        The model, and what it saw.
+    """
+    from .classify import DEFAULT_MODEL, MIN_BYTES, classify_flows
+
+    said = classify_flows(
+        source, egress, model=model or DEFAULT_MODEL, flows=flows, selection=selection, **reading
+    )
+    table = flows.merge(said[["flow_id", "cca", "probability"]], on="flow_id", how="left")
+    if len(said):
+        return table, f"CCA: {_spoke(said)}"
+    return table, f"CCA: none of these flows is TCP with {MIN_BYTES:,} bytes of payload in one direction"
 
 
 def _spoke(table: pd.DataFrame) -> str:
