@@ -17,17 +17,17 @@ def bins_of(slots: int, begin: float, width: float, n: int) -> list[list[int]]:
 
 
 def view(window: np.ndarray) -> np.ndarray:
-    """`cctoolkit.identify.inputs.scale_view`: bins x (3 views x 22 channels) of slots x 5 inputs."""
+    """`cctoolkit.identify.inputs.scale_view`: bins x (3 views x 23 channels) of slots x 5 inputs."""
     w = np.asarray(window, np.float32).astype(float)
     slots, arrived, flight = len(w), w[:, 0].sum(), w[:, 4].sum()
-    out = np.zeros((BINS, 3, 22))
+    out = np.zeros((BINS, 3, 23))
     out[:, 0] = channels(w, bins_of(slots, 0, slots / BINS, BINS), slots / BINS)
     if not np.isnan(flight) and arrived > 0:
         rtt = flight / arrived
         for i, width in ((1, max(rtt, 1)), (2, max(rtt / 8, 1))):
             n = min(int(slots / width), BINS)
             out[:n, i] = channels(w, bins_of(slots, slots - n * width, width, n), width)
-    return out.reshape(BINS, 66)
+    return out.reshape(BINS, 69)
 
 
 def channels(w: np.ndarray, bins: list[list[int]], width: float) -> np.ndarray:
@@ -37,7 +37,7 @@ def channels(w: np.ndarray, bins: list[list[int]], width: float) -> np.ndarray:
     has_drops = not np.isnan(lost).any()
     has_flight = not np.isnan(flight).any()
     mean_arrived, mean_left = arrived.mean(), left.mean()
-    out = np.zeros((len(bins), 22))
+    out = np.zeros((len(bins), 23))
     before = None
     for row, bin_ in zip(out, bins, strict=True):
         in_rate = arrived[bin_].mean()
@@ -69,8 +69,10 @@ def channels(w: np.ndarray, bins: list[list[int]], width: float) -> np.ndarray:
                 row[17] = math.asinh((level - flight[before].mean()) / 1448)
             row[18] = (flight[bin_].max() - flight[bin_].min()) / most
             row[19] = math.log1p(flight[bin_].max() / 500)
-            row[20] = math.log1p(level / (mean_arrived + 50)) / 2
-            row[21] = 1
+            if before is not None:
+                row[20] = math.asinh((flight[bin_].max() - flight[before].max()) / 1448)
+            row[21] = math.log1p(level / (mean_arrived + 50)) / 2
+            row[22] = 1
         before = bin_
     return out
 

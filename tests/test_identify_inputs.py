@@ -131,7 +131,9 @@ def test_one_slot_not_observed_hides_its_whole_group_and_nothing_else(window, co
 def test_what_is_hidden():
     """By name: the queue's channels in each view; the flight's, and with it all that goes by round trips."""
     ones = np.ones((4, len(VIEW_CHANNELS), BINS), np.float32)
-    hidden(ones, np.array([True, False, True, False]), np.array([False, True, True, False]), np.zeros(4, bool))
+    hidden(
+        ones, np.array([True, False, True, False]), np.array([False, True, True, False]), np.zeros(4, bool)
+    )
     queue = {"out_rate", "out_relative", "drops", "own_delay", "has_queue"}
     queue |= {name for name in BIN_CHANNELS if name.startswith("cbiq")}
     flight = {"rtt", "has_flight"} | {name for name in BIN_CHANNELS if name.startswith("flight")}
@@ -224,5 +226,5 @@ def test_preparations_by_name():
     assert {name: f(X).shape for name, f in PREPARATIONS.items()} == {
         "as_counted": (2, 5, 150),
         "by_maximum": (2, 5, 150),
-        "scale_view": (2, 66, 100),
+        "scale_view": (2, 69, 100),
     }

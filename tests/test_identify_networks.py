@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the networks need torch: the extra 'train'")
 
-from cctoolkit.identify.inputs import BIN_CHANNELS, BINS, VIEW_CHANNELS  # noqa: E402
+from cctoolkit.identify.inputs import BIN_CHANNELS, BINS, LEAST_BINS, VIEW_CHANNELS, by_view  # noqa: E402
 from cctoolkit.identify.networks import DeepcciNet, DragonflyNet, ScalesNet, dragonfly_pool  # noqa: E402
 
 CHANNELS = len(BIN_CHANNELS)
@@ -139,28 +139,54 @@ def test_scales_net_gives_scores_and_what_is_before_them():
     network = ScalesNet(classes=5)
     X = torch.rand(3, len(VIEW_CHANNELS), BINS)
     X[:, ::CHANNELS] = 1  # all bins are there
-    out, shapes = shapes_of(network, network.features, X)
+    out, shapes = shapes_of(network, network.layers, X)
     assert out.shape == (3, 5 + 96)
-    assert shapes[1::3] == [(9, 48, 50), (9, 64, 25), (9, 96, 13)]  # three views of each of three windows
+    assert shapes == [(9, 48, 50), (9, 64, 25), (9, 96, 13)]  # three views of each of three windows
     with torch.inference_mode():
         torch.testing.assert_close(network.scores(out[:, 5:]), out[:, :5])
         torch.testing.assert_close(network(X)[1], network(X[1:2])[0], rtol=1e-4, atol=1e-5)
-    convolutions = 5 * 22 * 48 + 3 * 48 * 64 + 3 * 64 * 96 + 3 * (48 + 64 + 96)  # biases and norms
+    convolutions = 5 * CHANNELS * 48 + 3 * 48 * 64 + 3 * 64 * 96 + 3 * (48 + 64 + 96)  # biases and norms
     embedding = 3 * 2 * 96 * 96 + 96
-    assert weights(network) == 2 * 22 + convolutions + embedding + 96 * 5 + 5
+    assert weights(network) == 2 * CHANNELS + convolutions + embedding + 96 * 5 + 5
+
+
+def unlike(network):
+    """Norms that do not keep nothing nothing, as after training."""
+    for module in network.modules():
+        if isinstance(module, torch.nn.BatchNorm1d):
+            module.running_mean.normal_()
+            module.running_var.uniform_(0.5, 2)
+    return network.eval()
 
 
 def test_scales_net_pools_over_the_bins_that_are_there():
     """What the features are where there is no bin does not matter, and a view without bins is nothing, not NaN."""
-    network = ScalesNet(classes=2).eval()
+    network = unlike(ScalesNet(classes=2))
     X = torch.rand(1, len(VIEW_CHANNELS), BINS)
     X[:, ::CHANNELS] = 1
     X[:, CHANNELS:] = 0  # the first view alone
     with torch.inference_mode():
-        features = network.features(X[:, :CHANNELS])
+        features = torch.nn.Sequential(network.norm, *network.layers)(X[:, :CHANNELS])
         pooled = torch.cat([features.mean(2), features.amax(2), torch.zeros(1, 2 * 2 * 96)], dim=1)
         torch.testing.assert_close(network(X)[:, 2:], network.embedding(pooled), rtol=1e-4, atol=1e-5)
         assert torch.isfinite(network(torch.zeros_like(X))).all()
+
+
+def test_scales_net_takes_views_cut_off_behind_their_last_bin():
+    network = unlike(ScalesNet(classes=3))
+    there = [(100, 0, 0), (100, 1, 9), (100, 13, 97), (100, 12, 96)]
+    X = torch.rand(len(there), len(VIEW_CHANNELS), BINS)
+    for window, bins in zip(X, there, strict=True):
+        for view, n in enumerate(bins):
+            part = window[view * CHANNELS : (view + 1) * CHANNELS]
+            part[0, :n] = 1
+            part[:, n:] = 0
+    rows = np.array([3, 0, 2])
+    parts = [torch.from_numpy(part) for part in by_view(X.numpy(), rows)]
+    assert [part.shape for part in parts] == [(3, CHANNELS, 100), (3, CHANNELS, 13), (3, CHANNELS, 97)]
+    assert by_view(X.numpy(), np.array([0]))[1].shape == (1, CHANNELS, LEAST_BINS)
+    with torch.inference_mode():
+        torch.testing.assert_close(network(*parts), network(X[rows]), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", [DragonflyNet, DeepcciNet])

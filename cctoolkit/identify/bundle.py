@@ -21,7 +21,7 @@ import pandas as pd
 from .. import __version__
 from .._atomic import replacing
 from ..errors import ParameterError, SchemaError
-from .inputs import BINS, PREPARATIONS, VIEW_CHANNELS, VIEW_INPUTS
+from .inputs import BIN_CHANNELS, BINS, LEAST_BINS, PREPARATIONS, VIEW_INPUTS, VIEWS, by_view
 from .probabilities import by_pieces, named, softmax
 from .windows import Windows, slot_arrays
 
@@ -32,6 +32,8 @@ __all__ = ["Model", "bundled_models", "load", "save_model", "save_models", "writ
 
 FORMAT = 1
 _ABOUT = "model.json"
+#: Windows of any length that go through the network at a time.
+_AT_ONCE = 64
 
 
 def bundled_models() -> dict[str, Path]:
@@ -159,8 +161,10 @@ class Model:
                 raise SchemaError(
                     f"{path}: no network that onnxruntime reads ({type(err).__name__}); get the model again"
                 ) from None
-            wanted = self._sessions[file].get_inputs()[0].shape[1:]
-            made = [len(VIEW_CHANNELS), BINS] if self.any_length else [len(self.inputs), slots]
+            wanted = [values.shape[1:] for values in self._sessions[file].get_inputs()]
+            made = [[len(BIN_CHANNELS), f"{view}_bins"] for view in VIEWS]
+            if not self.any_length:
+                made = [[len(self.inputs), slots]]
             if wanted != made:
                 raise SchemaError(
                     f"{path}: takes {wanted} values a window, this package makes {made} of one: a model of another "
@@ -227,11 +231,20 @@ class Model:
         ----------
         views : float32 array, windows x channels x bins
         """
-        (scores,) = self._session(views.shape[2]).run(None, {"X": views})
-        return softmax(scores[:, : len(self.classes_)] / self._temperature)
+        session = self._session(0)
+        scores = np.empty((len(views), len(self.classes_)), np.float32)
+        # windows of like round trips together: the fewer bins each has, the more can be cut off
+        order = np.argsort(views[:, -len(BIN_CHANNELS)].sum(axis=1), kind="stable")
+        for rows in np.array_split(order, -(-len(order) // _AT_ONCE)):
+            parts = dict(zip(VIEWS, by_view(views, rows), strict=True))
+            scores[rows] = session.run(None, parts)[0][:, : len(self.classes_)]
+        return softmax(scores / self._temperature)
 
     def _probabilities(self, X: np.ndarray) -> np.ndarray:
-        (scores,) = self._session(X.shape[1]).run(None, {"X": self._prepare(X)})
+        ready = self._prepare(X)
+        if self.any_length:
+            return self.predict_views(ready)
+        (scores,) = self._session(X.shape[1]).run(None, {"X": ready})
         return softmax(scores[:, : len(self.classes_)] / self._temperature)
 
     def _named(self, probabilities: np.ndarray) -> np.ndarray:
@@ -353,7 +366,10 @@ class Model:
 
 
 def write_onnx(classifier: _NetworkClassifier, path: str | os.PathLike[str]) -> Path:
-    """The network of a fitted classifier as ONNX: input ``X`` (as prepared, any number of windows), output ``scores``.
+    """The network of a fitted classifier as ONNX: output ``scores`` of any number of windows.
+
+    Inputs are ``X``, as prepared, or of a classifier for any length each of :data:`~.inputs.VIEWS` with as many bins as
+    needed (:func:`~.inputs.by_view`).
 
     Raises
     ------
@@ -362,17 +378,24 @@ def write_onnx(classifier: _NetworkClassifier, path: str | os.PathLike[str]) -> 
     """
     import torch
 
-    inputs, slots = _prepared_shape(classifier)
     network = classifier.network_.eval()
-    example = torch.zeros(2, inputs, slots)
+    windows = torch.export.Dim("windows", min=1)
+    if classifier.preparation == "scale_view":
+        names = list(VIEWS)
+        examples = tuple(torch.zeros(2, len(BIN_CHANNELS), BINS - i) for i in range(len(VIEWS)))
+        bins = [torch.export.Dim(f"{view}_bins", min=LEAST_BINS, max=BINS) for view in VIEWS]
+        shapes: Any = {"x": {0: windows, 2: bins[0]}, "others": tuple({0: windows, 2: b} for b in bins[1:])}
+    else:
+        names = ["X"]
+        examples = (torch.zeros(2, *_prepared_shape(classifier)),)
+        shapes = {"x": {0: windows}}
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # torchvision is not there, and not needed
     with replacing(path) as tmp, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch about its own exporter
         try:
             torch.onnx.export(
-                network, (example,), str(tmp), input_names=["X"], output_names=["scores"],
-                dynamic_shapes={"x": {0: torch.export.Dim("windows", min=1)}}, dynamo=True, external_data=False,
-                verbose=False,
+                network, examples, str(tmp), input_names=names, output_names=["scores"],
+                dynamic_shapes=shapes, dynamo=True, external_data=False, verbose=False,
             )  # fmt: skip
         except ModuleNotFoundError as err:
             raise ParameterError(f"saving needs {err.name}: pip install 'cctoolkit[train]'") from None

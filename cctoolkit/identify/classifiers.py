@@ -34,7 +34,9 @@ def _checked(X: _Windows, y: Any, inputs: int | None) -> tuple[np.ndarray, np.nd
     if isinstance(X, Windows):
         y = X.y if y is None else y
         X = X.X
-    X = np.asarray(X, np.float32)
+    X = np.asarray(X)
+    if X.dtype != np.float16:  # views of many windows need half the memory so
+        X = X.astype(np.float32, copy=False)
     if X.ndim != 3:
         raise ParameterError(f"X: {X.ndim} dimensions, not windows x slots x inputs")
     if inputs is not None and X.shape[2] != inputs:
@@ -484,7 +486,7 @@ class CCAClassifier(_NetworkClassifier):
         import torch
 
         with torch.inference_mode():
-            parts = [self.network_(part) for part in torch.from_numpy(ready).split(self._AT_ONCE)]
+            parts = [self.network_(part.float()) for part in torch.from_numpy(ready).split(self._AT_ONCE)]
         return torch.cat(parts).numpy()[:, : len(self.classes_)]
 
     def _probabilities(self, ready: np.ndarray) -> np.ndarray:

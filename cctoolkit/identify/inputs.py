@@ -19,6 +19,7 @@ __all__ = [
     "VIEW_INPUTS",
     "as_counted",
     "by_maximum",
+    "by_view",
     "scale_view",
     "scale_views",
 ]
@@ -27,13 +28,15 @@ __all__ = [
 VIEW_INPUTS = ("in_bytes", "cbiq_bytes", "out_bytes", "drops_estimate", "bytes_in_flight")
 #: Bins of a view.
 BINS = 100
+#: Of a view that is cut off: three strided convolutions leave two of nine, and torch's exporter wants more than one.
+LEAST_BINS = 9
 #: What each bin says: where it is; what arrived; what the queue held (two taps); what was in flight (both ways).
 BIN_CHANNELS = (
     "there", "log_slots", "in_rate", "in_relative", "in_burst", "busy_slots",
     "out_rate", "out_relative", "drops", "cbiq", "cbiq_relative", "cbiq_step", "cbiq_range", "own_delay", "has_queue",
-    "flight", "flight_relative", "flight_step", "flight_range", "flight_peak", "rtt", "has_flight",
+    "flight", "flight_relative", "flight_step", "flight_range", "flight_peak", "flight_peak_step", "rtt", "has_flight",
 )  # fmt: skip
-_QUEUE, _FLIGHT = slice(6, 15), slice(15, 22)
+_QUEUE, _FLIGHT = slice(6, 15), slice(15, 23)
 #: The views of a window: all of it, its last 100 round trips, its last 12.5 round trips.
 VIEWS = ("window", "round_trips", "eighths")
 VIEW_CHANNELS = tuple(f"{view}.{channel}" for view in VIEWS for channel in BIN_CHANNELS)
@@ -80,6 +83,7 @@ def _bins(
     slots = window.shape[0]
     cbiq_before = -1.0
     flight_before = -1.0
+    peak_before = -1.0
     for k in range(n_bins):
         first = min(int(begin + k * width), slots - 1)
         stop = min(max(int(begin + (k + 1) * width), first + 1), slots)
@@ -141,9 +145,12 @@ def _bins(
                 out[17, k] = (flight - flight_before) / _SEGMENT
             out[18, k] = (most_flight - least_flight) / (most_flight_ever + 1e-9)
             out[19, k] = most_flight / 500
-            out[20, k] = flight / (mean_in + 50)  # Little's law: ms of round trip
-            out[21, k] = 1.0
+            if flight_before >= 0:
+                out[20, k] = (most_flight - peak_before) / _SEGMENT
+            out[21, k] = flight / (mean_in + 50)  # Little's law: ms of round trip
+            out[22, k] = 1.0
             flight_before = flight
+            peak_before = most_flight
 
 
 @numba.njit(cache=True, nogil=True)
@@ -211,7 +218,7 @@ def scale_view(window: np.ndarray) -> np.ndarray:
 
 
 #: Channels whose logarithm (of 1 + x), half of it, or inverse hyperbolic sine a network is fed.
-_LOGS, _HALF_LOGS, _STEPS = (2, 4, 6, 9, 15, 19), (13, 20), (8, 11, 17)
+_LOGS, _HALF_LOGS, _STEPS = (2, 4, 6, 9, 15, 19), (13, 21), (8, 11, 17, 20)
 
 
 def _compress(views: np.ndarray) -> None:
@@ -235,7 +242,7 @@ def _views(X, out):
 def scale_views(X: np.ndarray) -> np.ndarray:
     """:func:`scale_view` of each of windows x slots x 5, or views already made: windows x channels x bins."""
     if X.ndim == 3 and X.shape[1:] == (BINS, len(VIEW_CHANNELS)):
-        return np.ascontiguousarray(X.transpose(0, 2, 1), np.float32)
+        return np.ascontiguousarray(X.transpose(0, 2, 1))
     if X.ndim != 3 or X.shape[1] < 1 or X.shape[2] != len(VIEW_INPUTS):
         raise ParameterError(
             f"X: shape {X.shape} is not windows x slots x {len(VIEW_INPUTS)}: {', '.join(VIEW_INPUTS)}"
@@ -263,6 +270,16 @@ def hidden(views: Any, queue: Any, flight: Any, drops: Any) -> None:
         views[queue, view * n + _QUEUE.start : view * n + _QUEUE.stop] = 0
     views[flight, _FLIGHT] = 0
     views[flight, n:] = 0  # without the flight there is no round trip
+
+
+def by_view(views: np.ndarray, rows: np.ndarray) -> list[np.ndarray]:
+    """The views of some windows, each cut off behind the last bin that one of them has (windows x channels x bins)."""
+    n = len(BIN_CHANNELS)
+    parts = []
+    for begin in range(0, views.shape[1], n):
+        bins = max(int(views[rows, begin].sum(axis=1).max()), LEAST_BINS)
+        parts.append(np.ascontiguousarray(views[rows, begin : begin + n, :bins]))
+    return parts
 
 
 #: By the name that a saved model has of it.

@@ -115,8 +115,9 @@ class ScalesNet(nn.Module):
 
     Notes
     -----
-    Each view is pooled over the bins that are there, by mean and by maximum. Gives the scores and, behind them, the
-    layer before.
+    A bin that is not there is nothing at every layer, so views may be cut off behind their last bin, which is most of
+    them in short windows, without a change of the result. Each view is pooled over the bins that are there, by mean and
+    by maximum. Gives the scores and, behind them, the layer before.
     """
 
     WIDTHS = (48, 64, 96)
@@ -125,25 +126,30 @@ class ScalesNet(nn.Module):
     def __init__(self, classes: int, dropout: float = 0.3) -> None:
         super().__init__()
         channels = len(BIN_CHANNELS)
-        widths = [channels, *self.WIDTHS]
-        layers: list[nn.Module] = [nn.BatchNorm1d(channels)]
-        for i, (a, b) in enumerate(itertools.pairwise(widths)):
+        self.norm = nn.BatchNorm1d(channels)
+        self.layers = nn.ModuleList()
+        for i, (a, b) in enumerate(itertools.pairwise([channels, *self.WIDTHS])):
             kernel = 5 if i == 0 else 3
-            layers += [nn.Conv1d(a, b, kernel, stride=2, padding=kernel // 2), nn.BatchNorm1d(b), nn.ReLU()]
-        self.features = nn.Sequential(*layers)
-        self.there = nn.MaxPool1d(2, ceil_mode=True)  # which bins of the strided convolutions are there
-        pooled = 2 * widths[-1] * len(VIEWS)
+            convolution = nn.Conv1d(a, b, kernel, stride=2, padding=kernel // 2)
+            self.layers.append(nn.Sequential(convolution, nn.BatchNorm1d(b), nn.ReLU()))
+        pooled = 2 * self.WIDTHS[-1] * len(VIEWS)
         self.embedding = nn.Sequential(nn.Dropout(dropout), nn.Linear(pooled, self.EMBEDDING), nn.ReLU())
         self.scores = nn.Linear(self.EMBEDDING, classes)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Scores and embedding of windows x channels x bins."""
-        x = x.reshape(-1, len(BIN_CHANNELS), x.shape[2])  # views of a window follow each other
-        there = x[:, :1]
-        y = self.features(x)
-        for _ in self.WIDTHS:
-            there = self.there(there)
-        mean = (y * there).sum(dim=2) / there.sum(dim=2).clamp(min=1.0)
-        peak = (y * there).amax(dim=2)  # y is not negative
-        z = self.embedding(torch.cat([mean, peak], dim=1).reshape(-1, len(VIEWS) * 2 * y.shape[1]))
+    def forward(self, x: Tensor, *others: Tensor) -> Tensor:
+        """Scores and embedding of windows x channels x bins: all views in one, or each by itself, cut off or not."""
+        if others:
+            pooled = torch.cat([self._pooled(view) for view in (x, *others)], dim=1)
+        else:
+            pooled = self._pooled(x.reshape(-1, len(BIN_CHANNELS), x.shape[2])).reshape(len(x), -1)
+        z = self.embedding(pooled)
         return torch.cat([self.scores(z), z], dim=1)
+
+    def _pooled(self, view: Tensor) -> Tensor:
+        there = view[:, :1]
+        y = self.norm(view) * there
+        for layer in self.layers:
+            there = there[:, :, ::2]
+            y = layer(y) * there
+        mean = y.sum(dim=2) / there.sum(dim=2).clamp(min=1.0)
+        return torch.cat([mean, y.amax(dim=2)], dim=1)  # y is not negative

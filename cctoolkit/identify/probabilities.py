@@ -9,8 +9,8 @@ import numpy as np
 __all__ = ["LONGEST", "UNKNOWN", "by_pieces", "named", "softmax"]
 
 UNKNOWN = "unknown"
-#: Slots of the longest piece that is judged at once.
-LONGEST = 10_000
+#: Slots of the longest piece that is judged at once: a view shows a hundred round trips, and several pieces say more.
+LONGEST = 2000
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:

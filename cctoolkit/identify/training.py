@@ -96,7 +96,7 @@ def train_network(
     Parameters
     ----------
     network : Module
-    X : float32 array, windows x inputs x slots
+    X : float32 or float16 array, windows x inputs x slots
     y : integer array
         Numbers of classes.
     loss : function
@@ -160,7 +160,7 @@ def train_network(
                 if len(rows) < 2 <= len(X):
                     continue  # batch normalisation needs two
                 chosen = rows.to(inputs.device)
-                batch, wanted = inputs[chosen].to(device), targets[chosen].to(device)
+                batch, wanted = inputs[chosen].to(device, torch.float32), targets[chosen].to(device)
                 if augment is not None:
                     batch = augment(batch, generator)
                 with torch.autocast("cuda") if mixed else contextlib.nullcontext():
@@ -216,7 +216,7 @@ def _finish_epoch(
         with torch.inference_mode():
             X, y = (torch.from_numpy(a) for a in validation)
             values = [
-                loss(network(a.to(device)), b.to(device)).item() * len(a)
+                loss(network(a.to(device, torch.float32)), b.to(device)).item() * len(a)
                 for a, b in zip(X.split(1024), y.split(1024), strict=True)
             ]
         row["validation_loss"] = sum(values) / len(X)
