@@ -213,16 +213,17 @@ def test_interfaces_may_be_both_ingress_and_egress(net: Network) -> None:
     sockets = len(hooks(net)[1].splitlines())
     with net.inside("R"), KernelCollector(["in0", "out0"], ["in0", "out0"], slot_ms=SLOT_MS) as tap:
         assert len(hooks(net)[1].splitlines()) == sockets + 2
+        tap.add(0, key)
         begin()
-        slots, counts = collect(net, tap, [key], 2)
-    assert slots.in_bytes.sum() == slots.out_bytes.sum() == 100 * 10_000
-    assert counts["ingress"]["packets"] >= counts["ingress"]["segments"] == counts["egress"]["segments"]
-    assert (
-        counts["acks"]["segments"] > counts["egress"]["segments"]
-    )  # data acknowledge too, the other direction
-    assert 0 < counts["acks"]["monitored"] < counts["acks"]["segments"]
-    assert slots.bytes_in_flight.max() > 0
-    assert slots.bytes_in_flight.iloc[-1] == 0
+        time.sleep(2)
+        reading = tap.read()
+    assert reading.in_cells["bytes"].sum() == reading.out_cells["bytes"].sum() == 100 * 10_000
+    acks = reading.counts["acks"]
+    assert acks["segments"] > reading.counts["egress"]["segments"]  # data acknowledge too
+    assert 0 < acks["sampled"] <= acks["monitored"] < acks["segments"]
+    assert acks["cells"] == 0
+    last = reading.in_cells[-1]
+    assert last["acked"] == last["end"] + 1  # the FIN
 
 
 @pytest.mark.slow
@@ -303,7 +304,7 @@ def test_what_does_not_fit_is_counted(net: Network) -> None:
         reading = tap.read()
     side = reading.counts["ingress"]
     assert side["lost_cells"] > 0
-    assert side["lost_packets"] >= side["lost_cells"]
+    assert side["lost_packets"] > 0
     assert reading.in_cells["packets"].sum() + side["lost_packets"] == side["sampled"]
     assert len(reading.in_cells) == side["cells"]
 

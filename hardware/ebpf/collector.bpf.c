@@ -383,7 +383,8 @@ static __always_inline void add(struct __sk_buff *skb, struct flow *flow, __u32 
 		hand_over(&cell, count);
 }
 
-static __always_inline void acknowledge(struct flow *flow, __u32 ack, struct counters *count)
+/* The cell that it ends is the ingress tap's. */
+static __always_inline void acknowledge(struct flow *flow, __u32 ack, struct counters *count, struct counters *tap)
 {
 	struct state *state = &flow->tap[INGRESS];
 	struct cell cell;
@@ -412,7 +413,7 @@ static __always_inline void acknowledge(struct flow *flow, __u32 ack, struct cou
 	unlock(flow);
 
 	if (closed)
-		hand_over(&cell, count);
+		hand_over(&cell, tap);
 }
 
 /* ---- heavy hitters ------------------------------------------------------------------------------------------------ */
@@ -479,7 +480,7 @@ static __always_inline void take_data(struct __sk_buff *skb, __u32 tap, struct s
 }
 
 /* What a segment acknowledges is the other direction's. */
-static __always_inline void take_ack(const struct segment *seg, struct counters *count)
+static __always_inline void take_ack(const struct segment *seg, struct counters *count, struct counters *tap)
 {
 	struct flow_key key = {.sport = seg->key.dport, .dport = seg->key.sport, .version = seg->key.version};
 
@@ -490,7 +491,7 @@ static __always_inline void take_ack(const struct segment *seg, struct counters 
 	__builtin_memcpy(key.dst, seg->key.src, sizeof(key.dst));
 	struct flow *flow = bpf_map_lookup_elem(&monitored, &key);
 	if (flow)
-		acknowledge(flow, seg->ack, count);
+		acknowledge(flow, seg->ack, count, tap);
 }
 
 static __always_inline void came(struct __sk_buff *skb)
@@ -513,9 +514,9 @@ static __always_inline void left(struct __sk_buff *skb)
 	struct segment seg;
 	__u32 index = skb->ifindex;
 	__u32 *link = bpf_map_lookup_elem(&links, &index);
-	struct counters *data = counters_of(EGRESS), *acks = counters_of(ACKS);
+	struct counters *data = counters_of(EGRESS), *acks = counters_of(ACKS), *ingress = counters_of(INGRESS);
 
-	if (!link || !data || !acks)
+	if (!link || !data || !acks || !ingress)
 		return;
 	int is_egress = *link & IS_EGRESS, sees_acks = settings.sampling == SAMPLE_ALL && *link & IS_INGRESS;
 	if (is_egress)
@@ -527,7 +528,7 @@ static __always_inline void left(struct __sk_buff *skb)
 	if (is_egress)
 		take_data(skb, EGRESS, &seg, data);
 	if (sees_acks)
-		take_ack(&seg, acks);
+		take_ack(&seg, acks, ingress);
 }
 
 SEC("tc")
