@@ -194,7 +194,9 @@ def test_every_cca_goes_through_them_in_turn():
 def test_red_has_room_between_its_thresholds_whatever_the_buffer():
     for packets in (10, 30, 90, 10_000):
         red = settings._aqm("red", packets)
-        assert 5 <= red.min_packets < red.max_packets and (packets < 30 or red.max_packets == min(packets, 5000) / 2)
+        assert 5 <= red.min_packets < red.max_packets and (
+            packets < 30 or red.max_packets == min(packets, 5000) / 2
+        )
 
 
 def test_the_testbed_takes_red_whatever_the_buffer():

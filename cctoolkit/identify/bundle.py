@@ -21,8 +21,18 @@ import pandas as pd
 from .. import __version__
 from .._atomic import replacing
 from ..errors import ParameterError, SchemaError
-from .inputs import BIN_CHANNELS, BINS, LEAST_BINS, PREPARATIONS, VIEW_INPUTS, VIEWS, by_view
-from .probabilities import by_pieces, named, softmax
+from .inputs import (
+    BIN_CHANNELS,
+    BINS,
+    LEAST_BINS,
+    PREPARATIONS,
+    VIEW_CHANNELS,
+    VIEW_INPUTS,
+    VIEWS,
+    by_view,
+    scale_views,
+)
+from .probabilities import SHORTEST, by_pieces, named, softmax
 from .windows import Windows, slot_arrays
 
 if TYPE_CHECKING:
@@ -174,15 +184,19 @@ class Model:
 
     def _checked(self, X: Windows | np.ndarray) -> np.ndarray:
         if isinstance(X, Windows):
-            if X.inputs != self.inputs:
+            views = self.any_length and X.inputs == VIEW_CHANNELS
+            if X.inputs != self.inputs and not views:
+                there = "views" if X.inputs == VIEW_CHANNELS else ", ".join(X.inputs)
                 raise ParameterError(
-                    f"windows of {', '.join(X.inputs)}: {self.name} was trained on {', '.join(self.inputs)}"
+                    f"windows of {there}: {self.name} was trained on {', '.join(self.inputs)}"
                 )
             if X.slot_ms != self.slot_ms:
                 raise ParameterError(
                     f"windows of slots of {X.slot_ms:g} ms: {self.name} was trained on slots of {self.slot_ms:g} ms"
                 )
             X = X.X
+            if views:
+                return scale_views(X)
         X = np.asarray(X, np.float32)
         if X.ndim != 3 or X.shape[2] != len(self.inputs):
             raise ParameterError(
@@ -210,7 +224,7 @@ class Model:
         Parameters
         ----------
         X : Windows or array, windows x slots x ``inputs``
-            As counted: bytes and packets a slot.
+            As counted: bytes and packets a slot. Of a model for any length also Windows of views.
 
         Returns
         -------
@@ -222,7 +236,11 @@ class Model:
             Other inputs, other slots, windows too short or of a length that there is no network for, NaN.
         """
         counted = self._checked(X)
-        return by_pieces(counted, self._probabilities) if self.any_length else self._probabilities(counted)
+        if not self.any_length:
+            return self._probabilities(counted)
+        if isinstance(X, Windows) and X.inputs == VIEW_CHANNELS:
+            return self.predict_views(counted)
+        return by_pieces(counted, self._probabilities)
 
     def predict_views(self, views: np.ndarray) -> np.ndarray:
         """Probabilities of windows that are prepared already (:func:`~.inputs.scale_views`), perhaps changed.
@@ -277,7 +295,8 @@ class Model:
         slots : DataFrame
             Of :func:`cctoolkit.compute_slots`, with slots as long as the model's.
         window_ms : float, optional
-            Length of the windows; without it the longest the model was trained on that the flow fills.
+            Length of the windows; without it the longest that the flow fills, of those the model was trained on or, for
+            one of any length, of whole seconds between them.
 
         Returns
         -------
@@ -343,8 +362,11 @@ class Model:
 
             length = window_slots(window_ms, self.slot_ms)
             return length if length <= slots else 0
-        fitting = [round(ms / self.slot_ms) for ms in self.windows_ms if round(ms / self.slot_ms) <= slots]
-        return max(fitting, default=0)
+        lengths = [round(ms / self.slot_ms) for ms in self.windows_ms]
+        fitting = max((length for length in lengths if length <= slots), default=0)
+        if self.any_length and fitting:  # and between them by whole pieces
+            fitting = max(fitting, min(slots // SHORTEST * SHORTEST, max(lengths)))
+        return fitting
 
     def _feature_set(self, values: np.ndarray) -> str:
         """What was observed of a flow; nothing where that is not enough."""

@@ -351,7 +351,7 @@ class CCAClassifier(_NetworkClassifier):
         In training, the share of windows whose queue is hidden, and of those whose flight is, and whose drops are:
         so that one model serves one tap and two, with acknowledgements and without.
     other : str
-        Label of windows that stand for all that is not to be named: what is taken for it is "unknown".
+        Label of windows that stand for all that is not to be named.
     lose : float
         Share of known windows (of the validation runs) that may be called unknown.
     patience, validation_share, seed, device, checkpoint, progress
@@ -361,8 +361,8 @@ class CCAClassifier(_NetworkClassifier):
     -----
     Windows have :data:`~.inputs.VIEW_INPUTS`, and become :func:`~.inputs.scale_view`: training on windows of several
     lengths at once takes a list of Windows, or views already made (``cut_windows(…, transform=scale_view)``).
-    Probabilities are calibrated by one temperature (Guo et al. 2017). Unknown is: the class `other`, or a largest
-    probability below the limit that loses `lose` of the known.
+    Probabilities are calibrated by one temperature (Guo et al. 2017). Unknown is where no class with a name reaches the
+    probability that loses `lose` of the known. Long windows are judged in pieces (:func:`~.probabilities.by_pieces`).
     """
 
     preparation = "scale_view"
@@ -506,7 +506,7 @@ class CCAClassifier(_NetworkClassifier):
         return by_pieces(counted, lambda part: self._probabilities(scale_views(part)))
 
     def predict(self, X: _Windows) -> np.ndarray:
-        """The most probable class of each window, or ``"unknown"``."""
+        """The most probable class of each window that has a name, or ``"unknown"``."""
         return named(self.predict_proba(X), self.classes_, self.other, self.least_)
 
 

@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-__all__ = ["LONGEST", "UNKNOWN", "by_pieces", "named", "softmax"]
+__all__ = ["LONGEST", "ROUND_TRIPS", "SHORTEST", "UNKNOWN", "by_pieces", "named", "pieces", "softmax"]
 
 UNKNOWN = "unknown"
-#: Slots of the longest piece that is judged at once: a view shows a hundred round trips, and several pieces say more.
-LONGEST = 2000
+#: Slots of the shortest and the longest piece of a long window that is judged at once, and round trips of one: as many
+#: as a view shows bins. Several pieces say more than one view of all, and a piece of a few round trips says little.
+SHORTEST, LONGEST, ROUND_TRIPS = 1000, 10_000, 100
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
@@ -19,18 +20,47 @@ def softmax(scores: np.ndarray) -> np.ndarray:
     return e / e.sum(axis=1, keepdims=True)
 
 
+def pieces(X: np.ndarray) -> np.ndarray:
+    """In how many pieces each window is judged: of :data:`ROUND_TRIPS`, and from :data:`SHORTEST` to :data:`LONGEST`.
+
+    Parameters
+    ----------
+    X : array, windows x slots x :data:`~.inputs.VIEW_INPUTS`
+        The round trip is Little's law: bytes in flight over arrivals. Where the flight was not observed a piece is
+        twice the shortest.
+    """
+    slots = X.shape[1]
+    if slots <= SHORTEST:
+        return np.ones(len(X), np.int64)
+    came, flying = (X[:, :, i].sum(axis=1, dtype=float) for i in (0, 4))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        longest = np.clip(ROUND_TRIPS * flying / came, SHORTEST, LONGEST)
+    longest = np.where(np.isfinite(longest), longest, 2 * SHORTEST)
+    return np.maximum(np.round(slots / longest), 1).astype(np.int64)
+
+
 def by_pieces(X: np.ndarray, probabilities: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Probabilities; of windows longer than :data:`LONGEST` from pieces alike, their logarithms averaged."""
-    pieces = -(-X.shape[1] // LONGEST)
-    if pieces == 1:
-        return probabilities(X)
-    logs = [np.log(np.maximum(probabilities(part), 1e-12)) for part in np.array_split(X, pieces, axis=1)]
-    return softmax(np.mean(logs, axis=0))
+    """Probabilities; of windows that :func:`pieces` divides, from pieces alike, their logarithms averaged."""
+    counts = pieces(X)
+    parts = {}
+    for n in np.unique(counts):
+        rows = np.flatnonzero(counts == n)
+        split = np.array_split(X[rows], n, axis=1) if n > 1 or len(rows) < len(X) else [X]
+        logs = [np.log(np.maximum(probabilities(part), 1e-12)) for part in split]
+        parts[n] = rows, softmax(np.mean(logs, axis=0)) if n > 1 else np.exp(logs[0])
+    out = np.empty((len(X), next(iter(parts.values()))[1].shape[1]), np.float32)
+    for rows, values in parts.values():
+        out[rows] = values
+    return out
 
 
 def named(probabilities: np.ndarray, classes: np.ndarray, other: str, least: float) -> np.ndarray:
-    """Classes by probability; unknown where `other` is the most probable or no named class reaches `least`."""
-    best = classes[probabilities.argmax(axis=1)].astype(object)
-    likely = probabilities[:, classes != other].max(axis=1)
-    best[(best == other) | (likely < least)] = UNKNOWN
+    """The most probable of the classes that have a name; unknown where it is less probable than `least`.
+
+    Where no limit was learnt (`least` is 0) unknown is what `other` is more probable for.
+    """
+    known = classes != other
+    likely = probabilities[:, known].max(axis=1)
+    best = classes[known][probabilities[:, known].argmax(axis=1)].astype(object)
+    best[likely < (least or probabilities[:, ~known].sum(axis=1))] = UNKNOWN
     return best

@@ -4,9 +4,9 @@
     build.py [STEP…] [--work DIR] [--seed N]
 
 Steps, each of which takes up what is there of the one before: ``data`` (some 850 runs on the testbed's kernel in
-virtual time and as many simulations: about two core-hours), ``cca`` (once a seed), ``feature-sets``, ``every-cca``,
-``dragonfly`` (with DeePCCI beside it), ``rejection``, ``sim`` (trained on simulations only); without a step all of
-them. Models go to ``data/models/``, scores to ``data/results/``.
+virtual time and 1200 simulations: about three core-hours), ``cca`` (once a seed; ``cca-scores`` without training),
+``feature-sets``, ``every-cca``, ``dragonfly`` (with DeePCCI beside it), ``rejection``, ``sim`` (trained on simulations
+only); without a step all of them. Models go to ``data/models/``, scores to ``data/results/``.
 
 Splits are by run, and what is tested is real Linux only: of ``paper`` and ``every`` each fourth run is for testing;
 ``hard`` is tested on ``hard-test``, settings drawn apart, half of them with queue disciplines that no training run has.
@@ -28,9 +28,10 @@ from cctoolkit import identify
 from cctoolkit._atomic import replacing
 from cctoolkit.identify import SlotDataset, Windows, cut_windows
 from cctoolkit.identify.bundle import save_models
+from cctoolkit.identify.card import write_card
 from cctoolkit.identify.evaluation import confusion, evaluate, grouped, rejection
 from cctoolkit.identify.inputs import VIEW_INPUTS
-from cctoolkit.identify.probabilities import LONGEST
+from cctoolkit.identify.probabilities import SHORTEST
 from cctoolkit.identify.settings import KERNEL_CCAS, PAPER_CCAS, SIMULATOR_CCAS, every_cca, hard, paper
 from cctoolkit.identify.windows import crossover_bands
 
@@ -45,15 +46,16 @@ DATASETS: dict[str, tuple[Any, str, int]] = {
     "every": (lambda: every_cca(494), "uml", 6),
     "sim-paper": (lambda: paper(300, 101), "simulator", 3),
     "sim-hard": (lambda: hard(260, 101), "simulator", 3),
+    "sim-few": (lambda: every_cca(400, 901, ccas=PAPER_CCAS), "simulator", 6),
     "sim-every": (lambda: every_cca(250, 501, ccas=SIMULATOR_CCAS), "simulator", 6),
 }
 #: Congestion controls that do the same here: DCTCP without marks falls back to Reno in Linux, by name or by behaviour.
 ALIKE = {"reno": ("reno", "dctcp-reno")}
 #: Window lengths in milliseconds trained on, with windows of each flow.
-LENGTHS = {30: 2, 100: 8, 300: 3, 1000: 8, 2000: 6}
+LENGTHS = {30: 2, 100: 8, 300: 3, 1000: 8, 3000: 3, 10_000: 4}
 TESTED_MS = (10, 100, 1000, 10_000, 60_000)
 #: Training: real runs of Reno, CUBIC and BBR, and simulated ones, which are many and alike enough.
-NAMED = ("paper", "hard", "sim-paper", "sim-hard")
+NAMED = ("paper", "hard", "sim-paper", "sim-hard", "sim-few")
 LEFT_OUT = ("vegas", "htcp", "illinois", "westwood")
 
 
@@ -100,19 +102,17 @@ class Work:
                 w.y = grouped(w.y, ALIKE)
                 if ccas is not None:
                     w = w.take(np.isin(w.y, [*ccas, *other]))
-                    if (
-                        name == "every"
-                    ):  # as many of the named as of the others: settings must not give it away
+                    if name == "every":  # the named ones are few: settings must not give the others away
                         rows = np.arange(len(w))
-                        w = w.take(np.concatenate([rows, *[rows[np.isin(w.y, ccas)]] * 4]))
+                        w = w.take(np.concatenate([rows, *[rows[np.isin(w.y, ccas)]] * 2]))
                     w.y = np.where(np.isin(w.y, ccas), w.y, "other").astype(object)
                 w.X = w.X.astype(np.float16)  # half the memory
                 out.append(w)
         return out
 
     def testing(self, name: str, ms: float, inputs: str | Sequence[str] = "views") -> Windows:
-        if inputs == "views" and ms > LONGEST:
-            inputs = VIEW_INPUTS  # longer than what is judged at once
+        if inputs == "views" and ms > SHORTEST:
+            inputs = VIEW_INPUTS  # may be judged in pieces
         per_flow = {10: 3, 100: 3, 1000: 3, 10_000: 2, 60_000: 1}[int(ms)]
         w = self.windows(name, ms, inputs, per_flow, seed=1)
         if name in ("paper", "every", "sim-every"):
@@ -183,27 +183,42 @@ def cca(work: Work) -> None:
     """Reno, CUBIC and BBR by name, all others as unknown."""
     others = [c for c in KERNEL_CCAS if c not in PAPER_CCAS]
     model = train(work, work.training([*NAMED, "every"], PAPER_CCAS, others), work.seed)
-    classes = list(model.classes_)
-    named = [classes.index(c) for c in PAPER_CCAS]
+    save(model, model_folder(work), work)
+    cca_scores(work)
 
-    def of_three(w: Windows) -> np.ndarray:
-        return np.array(PAPER_CCAS, object)[model.predict_proba(w)[:, named].argmax(axis=1)]
 
+def model_folder(work: Work) -> Path:
+    """The bundled model is that of seed 0."""
+    return MODELS / "cca" if work.seed == 0 else work.folder / f"cca-{work.seed}"
+
+
+def one_of(model: identify.Model, ccas: Sequence[str] = PAPER_CCAS) -> Callable[[Any], np.ndarray]:
+    """What a model says when it may not say "unknown"."""
+    columns = [list(model.classes_).index(c) for c in ccas]
+    return lambda X: np.array(ccas, object)[model.predict_proba(X)[:, columns].argmax(axis=1)]
+
+
+def cca_scores(work: Work) -> None:
+    """Of the model as it is used: without torch."""
+    model = identify.load(model_folder(work))
     table = pd.concat(
-        [scores(model.predict, work, "cca"), scores(of_three, work, "cca, one of three")], ignore_index=True
+        [scores(model.predict, work, "cca"), scores(one_of(model), work, "cca, one of three")],
+        ignore_index=True,
     )
     unknown = []
     for ms in (100, 1000, 10_000):
         w = work.testing("every", ms)
-        result = rejection(model.predict, w.take(np.isin(w.y, PAPER_CCAS)), w.take(~np.isin(w.y, PAPER_CCAS)))
-        told(f"cca, others {ms} ms: {result}")
+        named = np.isin(w.y, PAPER_CCAS)
+        f1 = evaluate(one_of(model), w.take(named), draws=2).f1[0]
+        result = rejection(model.predict, w.take(named), w.take(~named))
+        told(f"cca, others {ms} ms: F1 of three {f1:.3f}, {result}")
         by_cca = result.pop("rejected_by_cca")
-        unknown.append({"window_ms": ms, **result, **by_cca})
+        unknown.append({"window_ms": ms, "f1_of_three": f1, **result, **by_cca})
     seeds(overall(table).assign(seed=work.seed), pd.DataFrame(unknown).assign(seed=work.seed))
     if work.seed == 0:
         write("cca", table)
         write("others", pd.DataFrame(unknown))
-        save(model, "cca", table, work)
+        write_card(MODELS / "cca", model.about, overall(table))
 
 
 def seeds(table: pd.DataFrame, unknown: pd.DataFrame) -> None:
@@ -219,9 +234,7 @@ def seeds(table: pd.DataFrame, unknown: pd.DataFrame) -> None:
 
 def feature_sets(work: Work) -> None:
     """The bundled model with one tap or two, with acknowledgements or without."""
-    model = identify.load("cca")
-    classes = list(model.classes_)
-    named = [classes.index(c) for c in PAPER_CCAS]
+    says = one_of(identify.load("cca"))
     rows = []
     for name in ("paper", "hard-test"):
         for ms in (100, 1000, 10_000):
@@ -229,33 +242,34 @@ def feature_sets(work: Work) -> None:
             for what, seen in OBSERVED.items():
                 X = w.X.copy()
                 X[:, :, [i for i, column in enumerate(VIEW_INPUTS) if column not in seen]] = np.nan
-                said = np.array(PAPER_CCAS, object)[model.predict_proba(X)[:, named].argmax(axis=1)]
                 rows.append(
-                    evaluate(said, w).assign(model="cca, one of three", set=name, window_ms=ms, observed=what)
+                    evaluate(says(X), w).assign(
+                        model="cca, one of three", set=name, window_ms=ms, observed=what
+                    )
                 )
     table = pd.concat(rows, ignore_index=True)
     first = ["model", "observed", "set", "window_ms"]
     write("feature-sets", table[first + [c for c in table if c not in first]])
 
 
-def save(model: Any, name: str, table: pd.DataFrame, work: Work) -> None:
+def save(model: Any, folder: Path, work: Work) -> None:
     runs = {d: len(work.dataset(d)) for d in DATASETS}
     data = (
         f"Linux 7.2's own TCP in virtual time (`data/models/build.py`): {runs['paper']} runs of the Dragonfly paper's "
         f"section IV-A, {runs['hard']} of settings drawn widely (20-1000 Mbit/s, 5-100 ms, 0.1-4 BDP, 3-75 flows, tail "
         f"drop, CoDel, RED), {runs['every']} of all the kernel's congestion controls; and from cctoolkit's simulator "
-        f"{runs['sim-paper']} runs of the first kind and {runs['sim-hard']} of the second. Split by run, tested on "
-        "real Linux only: each fourth run of section IV-A's and of all congestion controls' is for testing, and "
-        f"{runs['hard-test']} runs of settings drawn apart, half of them with PIE or FQ-CoDel, which no training run "
-        "has."
+        f"{runs['sim-paper']} runs of the first kind, {runs['sim-hard']} of the second and {runs['sim-few']} of one to "
+        "six flows. Split by run, tested on real Linux only: each fourth run of section IV-A's and of all congestion "
+        f"controls' is for testing, and {runs['hard-test']} runs of settings drawn apart, half of them with PIE or "
+        "FQ-CoDel, which no training run has."
     )
     limits = (
         "An ideal network: no wireless, no offload, no short flows beside, acknowledgements never lost. Flows whose "
         "window is a few packets (many flows, small buffers) cannot be told apart in a second: Reno and CUBIC do the "
         "same there. What paces like BBR is called BBR. Slots have to be 1 ms."
     )
-    save_models([model], MODELS / name, windows_ms=list(LENGTHS), data=data, limits=limits, results=overall(table),
-                provenance={"made_by": f"data/models/build.py {name}"})  # fmt: skip
+    save_models([model], folder, windows_ms=list(LENGTHS), data=data, limits=limits,
+                provenance={"made_by": "data/models/build.py cca"})  # fmt: skip
 
 
 def every(work: Work) -> None:
@@ -357,6 +371,7 @@ def data(work: Work) -> None:
 STEPS = {
     "data": data,
     "cca": cca,
+    "cca-scores": cca_scores,
     "feature-sets": feature_sets,
     "every-cca": every,
     "dragonfly": dragonfly,
