@@ -1,0 +1,61 @@
+"""In how many pieces a window is judged, and what they say together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cctoolkit.identify.probabilities import by_pieces, named, pieces, softmax
+
+
+def window(slots: int, rtt_slots: float | None) -> np.ndarray:
+    """One segment a slot, so that the flight is the round trip's."""
+    X = np.zeros((slots, 5), np.float32)
+    X[:, 0] = 1448
+    X[:, 4] = np.nan if rtt_slots is None else 1448 * rtt_slots
+    return X
+
+
+@pytest.mark.parametrize(
+    ("slots", "rtt_slots", "count"),
+    [
+        (1000, 1, 1),  # no window of a second is divided
+        (10_000, 20, 5),  # a hundred round trips are two seconds
+        (10_000, 5, 10),  # a second at least
+        (10_000, 150, 1),  # ten seconds at most
+        (60_000, 150, 6),
+        (60_000, 1000, 6),
+        (10_000, None, 5),  # not observed: two seconds
+        (7000, 30, 2),
+    ],
+)
+def test_a_piece_has_a_hundred_round_trips(slots: int, rtt_slots: float | None, count: int) -> None:
+    assert pieces(window(slots, rtt_slots)[None]).tolist() == [count]
+
+
+def test_a_window_without_arrivals_is_divided_as_one_without_flight() -> None:
+    assert pieces(np.zeros((1, 10_000, 5), np.float32)).tolist() == [5]
+
+
+def test_pieces_speak_by_the_mean_of_their_logarithms() -> None:
+    X = np.stack([window(4000, 10), window(4000, 40), window(4000, 10)])
+    X[0, :2000, 1], X[2, :, 1] = 3, 1  # what probabilities are made of here
+    seen: list[tuple[int, ...]] = []
+
+    def probabilities(part: np.ndarray) -> np.ndarray:
+        seen.append(part.shape)
+        return softmax(np.stack([part[:, :, 1].mean(axis=1), np.zeros(len(part))], axis=1))
+
+    found = by_pieces(X, probabilities)
+    assert sorted(seen) == [(1, 4000, 5)] + [(2, 1000, 5)] * 4
+    expected = [np.log(softmax(np.array([[value, 0.0]])))[0] for value in (3, 3, 0, 0)]
+    np.testing.assert_allclose(found[0], softmax(np.mean(expected, axis=0, keepdims=True))[0], rtol=1e-5)
+    np.testing.assert_allclose(found[1], [0.5, 0.5], rtol=1e-6)
+    np.testing.assert_allclose(found[2], softmax(np.array([[1.0, 0.0]]))[0], rtol=1e-5)
+    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-6)
+
+
+def test_nothing_is_unknown_where_all_have_a_name_and_no_limit_was_learnt() -> None:
+    classes, probabilities = np.array(["bbr", "reno"]), np.array([[0.5, 0.5], [0.4, 0.6]])
+    assert named(probabilities, classes, "other", 0.0).tolist() == ["bbr", "reno"]
+    assert named(probabilities, classes, "other", 0.55).tolist() == ["unknown", "reno"]
