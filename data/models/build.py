@@ -30,7 +30,7 @@ from cctoolkit.identify import SlotDataset, Windows, cut_windows
 from cctoolkit.identify.bundle import save_models
 from cctoolkit.identify.card import write_card
 from cctoolkit.identify.evaluation import confusion, evaluate, grouped, rejection
-from cctoolkit.identify.inputs import VIEW_INPUTS
+from cctoolkit.identify.inputs import VIEW_CHANNELS, VIEW_INPUTS
 from cctoolkit.identify.probabilities import SHORTEST
 from cctoolkit.identify.settings import KERNEL_CCAS, PAPER_CCAS, SIMULATOR_CCAS, every_cca, hard, paper
 from cctoolkit.identify.windows import crossover_bands
@@ -161,6 +161,12 @@ def scores(predict: Callable[[Windows], np.ndarray], work: Work, model: str, inp
             if "bytes_in_flight" in w.inputs or inputs == "views":
                 w.table["crossover"] = crossover_bands(w).astype(str)
                 columns = [columns[0], "crossover"]
+            if w.inputs == VIEW_CHANNELS:  # so many bins are there, a hundred at most
+                count = w.X[:, :, VIEW_CHANNELS.index("round_trips.there")].sum(axis=1)
+                w.table["round_trips"] = np.select(
+                    [count < 1, count < 3, count < 10], ["0", "1-2", "3-9"], "10-"
+                )
+                columns = [*columns, "round_trips"]
             said = predict(w)
             for by in (None, *columns):
                 t = evaluate(said, w, by=by)
@@ -281,7 +287,7 @@ def every(work: Work) -> None:
     """All congestion controls of the kernel, each by its name and those that behave alike as one."""
     folder = work.folder / "every-cca"
     if not folder.is_dir():
-        model = train(work, work.training(["every", "sim-every"], None), epochs=25)
+        model = train(work, work.training(["every", "sim-every", "paper", "hard"], None), epochs=11)
         model.save(folder, windows_ms=list(LENGTHS))
     model = identify.load(folder)
     names = model.classes_[np.isin(model.classes_, KERNEL_CCAS)]
