@@ -390,8 +390,7 @@ class Model:
 def write_onnx(classifier: _NetworkClassifier, path: str | os.PathLike[str]) -> Path:
     """The network of a fitted classifier as ONNX: output ``scores`` of any number of windows.
 
-    Inputs are ``X``, as prepared, or of a classifier for any length each of :data:`~.inputs.VIEWS` with as many bins as
-    needed (:func:`~.inputs.by_view`).
+    Inputs are ``X``, as prepared, or of a classifier for any length each of its views with as many bins as needed.
 
     Raises
     ------
