@@ -131,6 +131,13 @@ def test_scores_alone(dragonfly, tmp_path):
         "scores"
     ]
     assert [p.name for p in tmp_path.iterdir()] == ["alone.onnx"]  # weights and all
+    assert b".py" not in path.read_bytes()  # nor of where it was made
+
+
+def test_bundled_networks_do_not_tell_where_they_were_made():
+    for folder in bundled_models().values():
+        for path in folder.glob("*.onnx"):
+            assert b".py" not in path.read_bytes(), path
 
 
 _WITHOUT_TORCH = """

@@ -418,9 +418,22 @@ def write_onnx(classifier: _NetworkClassifier, path: str | os.PathLike[str]) -> 
                 network, examples, str(tmp), input_names=names, output_names=["scores"],
                 dynamic_shapes=shapes, dynamo=True, external_data=False, verbose=False,
             )  # fmt: skip
+            import onnx
+
+            model = onnx.load(tmp)
         except ModuleNotFoundError as err:
             raise ParameterError(f"saving needs {err.name}: pip install 'cctoolkit[train]'") from None
+        _strip(model)
+        onnx.save(model, tmp)
     return Path(path)
+
+
+def _strip(model: Any) -> None:
+    """Without what torch's exporter tells of where it was run: paths, and lines of source."""
+    for part in (model.graph, *model.graph.node, *model.graph.value_info, *model.graph.initializer,
+                 *model.graph.input, *model.graph.output, *model.functions):  # fmt: skip
+        del part.metadata_props[:]
+        part.doc_string = ""
 
 
 def _prepared_shape(classifier: _NetworkClassifier) -> tuple[int, int]:
