@@ -1,0 +1,58 @@
+/* From the Ethernet header on, for both targets. The program has defined headers_t, with PACKET_HEADERS in it.
+
+   Ports are read from first fragments and from packets without IPv4 options or IPv6 extension headers only: of others
+   tcp and udp stay invalid, and the program treats them as packets without a flow. */
+
+#ifndef PARSER_P4
+#define PARSER_P4
+
+parser PacketParser(packet_in packet, inout headers_t hdr) {
+    state start {
+        packet.extract(hdr.ethernet);
+        transition select(hdr.ethernet.ether_type) {
+            ETHERTYPE_VLAN: vlan;
+            ETHERTYPE_IPV4: ipv4;
+            ETHERTYPE_IPV6: ipv6;
+            default: accept;
+        }
+    }
+
+    state vlan {
+        packet.extract(hdr.vlan);
+        transition select(hdr.vlan.ether_type) {
+            ETHERTYPE_IPV4: ipv4;
+            ETHERTYPE_IPV6: ipv6;
+            default: accept;
+        }
+    }
+
+    state ipv4 {
+        packet.extract(hdr.ipv4);
+        transition select(hdr.ipv4.header_words, hdr.ipv4.fragment_offset, hdr.ipv4.protocol) {
+            (5, 0, PROTOCOL_TCP): tcp;
+            (5, 0, PROTOCOL_UDP): udp;
+            default: accept;
+        }
+    }
+
+    state ipv6 {
+        packet.extract(hdr.ipv6);
+        transition select(hdr.ipv6.next_header) {
+            PROTOCOL_TCP: tcp;
+            PROTOCOL_UDP: udp;
+            default: accept;
+        }
+    }
+
+    state tcp {
+        packet.extract(hdr.tcp);
+        transition accept;
+    }
+
+    state udp {
+        packet.extract(hdr.udp);
+        transition accept;
+    }
+}
+
+#endif

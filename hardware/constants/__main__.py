@@ -1,0 +1,5 @@
+"""``python -m hardware.constants``: write ``hardware/generated``."""
+
+from . import write
+
+write()

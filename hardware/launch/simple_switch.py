@@ -1,0 +1,143 @@
+"""BMv2's ``simple_switch`` in a network namespace of its own.
+
+The namespace has no name: it and its links are gone when the switch ends, and the switch ends with the process that
+started it, however that ends. The control port can be reached from inside only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cctoolkit.errors import TestbedUnavailableError
+
+from ..control.bmv2 import Bmv2Switch
+from ..control.switch import SwitchGoneError
+
+__all__ = ["Running", "missing", "running"]
+
+THRIFT_PORT = 9090
+_STARTS_S = 20
+# Ports are veth pairs: pN is the switch's end, hN the other. Without IPv6, or the kernel would send of itself.
+_SET_UP = """set -e
+echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6
+echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6
+ip link set lo up
+n=0
+while [ $n -lt "$1" ]; do
+    ip link add p$n mtu 9000 type veth peer name h$n mtu 9000
+    ip link set p$n up
+    ip link set h$n up
+    n=$((n + 1))
+done
+shift
+exec "$@"
+"""
+
+
+@dataclass
+class Running:
+    """A switch that runs.
+
+    Attributes
+    ----------
+    pid : int
+        Of the switch.
+    namespace : str
+        Path of its network namespace; link ``hN`` in it is the far end of port N.
+    control : Bmv2Switch
+    """
+
+    pid: int
+    namespace: str
+    control: Bmv2Switch
+
+
+def missing() -> str:
+    """What is missing on this machine, in words; empty if nothing is."""
+    for tool in ("simple_switch", "ip", "unshare", "setpriv"):
+        if shutil.which(tool) is None:
+            return f"{tool} is not on PATH"
+    return "" if os.geteuid() == 0 else "network namespaces need root"
+
+
+@contextlib.contextmanager
+def running(
+    program: Path,
+    *,
+    ports: int = 2,
+    queues: int = 1,
+    log: Path | None = None,
+    cpu: int | None = None,
+) -> Iterator[Running]:
+    """Start a compiled program, and end it.
+
+    Parameters
+    ----------
+    program : path
+        JSON made by ``p4c-bm2-ss``.
+    ports : int
+        How many, from 0.
+    queues : int
+        Priority queues of each port.
+    log : path, optional
+        For what the switch says; where it was compiled with logging, that is every packet.
+    cpu : int, optional
+        The only one it may use.
+
+    Raises
+    ------
+    TestbedUnavailableError
+        Something is missing on this machine.
+    SwitchGoneError
+        It did not start.
+    """
+    if lack := missing():
+        raise TestbedUnavailableError(f"BMv2: {lack}")
+    notifications = f"ipc://@cctoolkit-{os.getpid()}-{time.monotonic_ns()}"
+    command = ["setpriv", "--pdeathsig", "KILL", *([] if cpu is None else ["taskset", "-c", str(cpu)])]
+    command += ["unshare", "--net", "sh", "-c", _SET_UP, "sh", str(ports), "simple_switch"]
+    for port in range(ports):
+        command += ["-i", f"{port}@p{port}"]
+    command += ["--thrift-port", str(THRIFT_PORT), "--notifications-addr", notifications]
+    command += ["--log-file", str(log)] if log else []
+    command += [str(program), "--", "--priority-queues", str(queues)]
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        namespace = f"/proc/{process.pid}/ns/net"
+        control = _connected(process, command, namespace, notifications)
+        with control:
+            yield Running(process.pid, namespace, control)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _connected(
+    process: subprocess.Popen[str], command: Sequence[str], namespace: str, notifications: str
+) -> Bmv2Switch:
+    until = time.monotonic() + _STARTS_S
+    while True:
+        if process.poll() is not None:
+            said = process.communicate()[0].strip().splitlines()
+            raise SwitchGoneError(
+                f"simple_switch: {said[-1] if said else f'ended with {process.returncode}'}"
+            )
+        # until the command is the switch, the namespace may still be this process's own
+        name = Path(f"/proc/{process.pid}/comm").read_text().strip()
+        if name == "simple_switch":
+            try:
+                return Bmv2Switch("127.0.0.1", THRIFT_PORT, notifications=notifications, namespace=namespace)
+            except SwitchGoneError:
+                pass
+        if time.monotonic() > until:
+            raise SwitchGoneError(f"simple_switch: does not answer after {_STARTS_S} s: {' '.join(command)}")
+        time.sleep(0.05)

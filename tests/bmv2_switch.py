@@ -1,0 +1,175 @@
+"""A program in BMv2 and packets through it, one answer for each: for the tests that hold P4 against Python models.
+
+Packets carry time, queue and random bits in a header before them (``hardware/bmv2/common/test_input.p4``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import shutil
+import socket
+import struct
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from hardware import build
+from hardware.control.bmv2 import Bmv2Switch, _in_namespace
+from hardware.launch import simple_switch
+
+PASS, MARK, DROP = 0, 1, 2
+_HEADER = struct.Struct("!6s6sHQIIIIHQQ")
+_ETHERTYPE = 0x88B5
+_PATIENCE_S = 10.0
+
+
+@dataclass(frozen=True)
+class TestInput:
+    """What a program is told instead of what the switch knows; the fields of ``test_h``."""
+
+    __test__ = False  # not a test, whatever its name
+
+    now_ns: int
+    queue_delay_ns: int = 0
+    queue_depth: int = 0
+    random: int = 0
+    input: int = 0
+
+    def header(self, number: int) -> bytes:
+        return _HEADER.pack(
+            b"\2" + bytes(5), number.to_bytes(6, "big"), _ETHERTYPE, self.now_ns, self.queue_delay_ns,
+            self.queue_depth, self.random, self.input, 0xFFFF, 0, 0,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came out: the port, the program's decision and values, and the packet behind the test header."""
+
+    port: int
+    decision: int
+    value: int
+    value2: int
+    frame: bytes
+
+
+@dataclass
+class Bench:
+    """A switch with its ports in the test's hands."""
+
+    switch: Bmv2Switch
+    sockets: dict[int, socket.socket] = field(default_factory=dict)
+
+    def exchange(
+        self,
+        packets: Sequence[tuple[TestInput, bytes]],
+        port: int | Sequence[int] = 0,
+        in_flight: int = 64,
+        settle_s: float = 0.0,
+    ) -> list[Answer]:
+        """Send packets in order, at most so many at a time in the switch, and wait for all answers.
+
+        Parameters
+        ----------
+        packets : list of (TestInput, bytes)
+            The frame follows the test header.
+        port : int or list of int
+            Where they go in; of each packet, or of all.
+        in_flight : int
+            With 1 a packet has left before the next comes.
+        settle_s : float
+            Time after each answer for what the program does besides (notifications to itself).
+        """
+        ports = [port] * len(packets) if isinstance(port, int) else list(port)
+        answers: list[Answer | None] = [None] * len(packets)
+        poll = select.epoll()
+        for sock in self.sockets.values():
+            poll.register(sock.fileno(), select.EPOLLIN)
+        by_file = {sock.fileno(): number for number, sock in self.sockets.items()}
+        sent = done = 0
+        heard = time.monotonic()
+        while done < len(packets):
+            while sent < len(packets) and sent - done < in_flight:
+                told, frame = packets[sent]
+                self.sockets[ports[sent]].send(told.header(sent) + frame)
+                sent += 1
+            for file, _ in poll.poll(0.2):
+                while (answer := self._received(by_file[file])) is not None:
+                    index, what = answer
+                    assert answers[index] is None, f"packet {index} came out twice: {answers[index]}, {what}"
+                    answers[index] = what
+                    done += 1
+                    heard = time.monotonic()
+                    if settle_s:
+                        time.sleep(settle_s)
+            if time.monotonic() - heard > _PATIENCE_S:
+                lost = [i for i, a in enumerate(answers[:sent]) if a is None]
+                raise AssertionError(f"no answer to {len(lost)} of {sent} packets, the first is {lost[0]}")
+        poll.close()
+        return [a for a in answers if a is not None]
+
+    def _received(self, port: int) -> tuple[int, Answer] | None:
+        while True:
+            try:
+                data, origin = self.sockets[port].recvfrom(16384)
+            except BlockingIOError:
+                return None
+            if origin[2] == socket.PACKET_OUTGOING or len(data) < _HEADER.size:
+                continue
+            _, number, ether_type, _, _, _, _, _, decision, value, value2 = _HEADER.unpack_from(data)
+            if ether_type == _ETHERTYPE:
+                return int.from_bytes(number, "big"), Answer(
+                    port, decision, value, value2, data[_HEADER.size :]
+                )
+
+
+def skip_without_bmv2() -> None:
+    """Skip the test, with the reason, where it cannot run."""
+    if shutil.which("p4c-bm2-ss") is None:
+        pytest.skip("p4c-bm2-ss is not on PATH")
+    if lack := simple_switch.missing():
+        pytest.skip(lack)
+
+
+@contextlib.contextmanager
+def running(
+    program: str, *flags: str, ports: int = 2, queues: int = 1, test_input: bool = True
+) -> Iterator[Bench]:
+    """Compile a program with the test header, start it, and connect its ports.
+
+    Parameters
+    ----------
+    program : str
+    flags : str
+        More options for the compiler, ``-DNAME=value``.
+    ports, queues : int
+        Of the switch.
+    test_input : bool
+        Off: the program as it is, with the switch's own clock; :meth:`Bench.exchange` then has no answers.
+    """
+    skip_without_bmv2()
+    with tempfile.TemporaryDirectory() as folder:
+        json = build.bmv2(program, Path(folder), *(["-DTEST_INPUT"] if test_input else []), *flags)
+        with simple_switch.running(json, ports=ports, queues=queues) as started:
+            control = started.control
+            for port in range(ports):
+                # the queue's own limit, 64 packets by default, must not decide
+                control.shape(port, 1e7, frame_bytes=100, buffer_packets=100_000)
+            bench = Bench(control)
+            try:
+                with _in_namespace(started.namespace):
+                    for port in range(ports):
+                        sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))  # ETH_P_ALL
+                        sock.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)  # SO_RCVBUFFORCE
+                        sock.bind((f"h{port}", 0))
+                        sock.setblocking(False)
+                        bench.sockets[port] = sock
+                yield bench
+            finally:
+                for sock in bench.sockets.values():
+                    sock.close()
