@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import os
+import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import cctoolkit as cct
-from cctoolkit.errors import TestbedUnavailableError
+from cctoolkit.errors import ParameterError, TestbedUnavailableError
 from cctoolkit.testbed import TestbedError, doctor, netns, run_testbed
 from cctoolkit.testbed.plan import make_plan
 
@@ -284,3 +290,83 @@ def test_the_list_of_queue_disciplines_is_the_kernels() -> None:
     script = "ip link add p type veth peer name q; tc qdisc add dev p root netem delay 1ms"
     done = subprocess.run(["unshare", "--net", "sh", "-c", script], capture_output=True, check=False)
     assert (done.returncode == 0) == ("netem" in has)
+
+
+# ---- a switch in the bottleneck's place ------------------------------------------------------------------------------
+
+
+class Wire:
+    """As simple as a switch can be: what comes in at one port leaves at the other, but for every n-th full frame."""
+
+    def __init__(self, lose_every: int) -> None:
+        self.lose_every, self.lost, self.passed = lose_every, 0, 0
+
+    @contextlib.contextmanager
+    def __call__(self, namespace: str) -> Iterator[dict[str, str]]:
+        home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+        libc = ctypes.CDLL(None, use_errno=True)
+        there = os.open(namespace, os.O_RDONLY)
+        try:
+            assert libc.setns(there, 0) == 0
+            ports = [socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) for _ in range(2)]
+            for i, sock in enumerate(ports):
+                sock.bind((f"p{i}", 0))
+        finally:
+            assert libc.setns(home, 0) == 0
+            os.close(there)
+            os.close(home)
+        stop = threading.Event()
+        thread = threading.Thread(target=self._carry, args=(ports, stop))
+        thread.start()
+        try:
+            yield {"switch": "wire"}
+        finally:
+            stop.set()
+            thread.join()
+            for sock in ports:
+                sock.close()
+
+    def _carry(self, ports: list[socket.socket], stop: threading.Event) -> None:
+        full = 0
+        while not stop.is_set():
+            for sock in select.select(ports, [], [], 0.05)[0]:
+                frame, origin = sock.recvfrom(2048)
+                if origin[2] == socket.PACKET_OUTGOING:
+                    continue
+                if len(frame) > 1000:
+                    full += 1
+                    if full % self.lose_every == 0:
+                        self.lost += 1
+                        continue
+                    self.passed += 1
+                ports[sock is ports[0]].send(frame)
+
+
+@pytest.mark.netns
+@pytest.mark.slow
+def test_a_switch_in_the_bottlenecks_place(machine: None, tmp_path: Path) -> None:
+    """What it loses is what the taps on its two sides say, whatever the AQM of the scenario's name is."""
+    if shutil.which("ethtool") is None:
+        pytest.skip("needs ethtool")
+    wire = Wire(lose_every=40)
+    aqm = cct.aqm.PisaCoDel()  # Linux has none of these
+    run = run_testbed(
+        scenario(cct.Flow("reno", rtt_ms=20), bottleneck={"aqm": aqm}),
+        tmp_path / "run",
+        backend="netns",
+        switch=wire,
+    )
+    assert wire.lost > 5 and wire.passed > 200
+    queue = run.queues.iloc[0]
+    # what was still sent behind the end is in the wire's numbers alone
+    assert 0 <= wire.lost - queue.dropped_dequeue <= 2
+    assert run.flows.dropped_packets.sum() == queue.dropped_dequeue
+    assert abs(wire.passed - queue.sent_packets) < 10  # beside full frames there are a few small ones
+    assert run.provenance["switch"] == "wire" and run.scenario.bottleneck.aqm == aqm
+    assert run.flows.min_rtt_ms[0] >= 20
+    assert not namespaces()
+
+
+def test_a_switch_needs_namespaces(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="switch: needs backend netns"):
+        run_testbed(scenario(), tmp_path / "run", backend="uml", switch=Wire(2))

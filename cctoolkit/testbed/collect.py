@@ -338,6 +338,14 @@ def _queues(
                 "probability": float(last.probability),
             }
         )
+        if plan.switched:  # whose counters nobody reads: what came and did not leave, by the taps
+            lost = int(here.lost.fillna(False).sum())
+            rows[-1] |= {
+                "sent_packets": len(here) - lost,
+                "arrived_packets": len(here),
+                "dropped_dequeue": lost,
+            }
+            rows[-1] |= {"sent_bytes": int(here.wire_bytes[~here.lost.fillna(False).to_numpy(bool)].sum())}
     return pd.DataFrame(rows)
 
 

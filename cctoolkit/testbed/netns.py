@@ -33,7 +33,11 @@ from .errors import TestbedError
 from .netlink import needs_netlink, qdisc_messages
 from .plan import MACHINE_SYSCTLS, Plan, Recording, batch, without_ipv6
 
-__all__ = ["run"]
+__all__ = ["Switch", "run"]
+
+#: Starts a switch on the devices ``p0`` (senders) and ``p1`` (receivers) of a namespace, given as a file;
+#: gives something for the run's provenance, and ends the switch when the block ends.
+Switch = Callable[[str], contextlib.AbstractContextManager[dict[str, Any]]]
 
 _GUEST = Path(__file__).with_name("guest")
 #: From when all is set up until the run begins, and from its end until the taps have seen every packet.
@@ -61,6 +65,7 @@ def run(
     *,
     poll: Callable[[], None] | None = None,
     progress: Callable[[float], None] | None = None,
+    switch: Switch | None = None,
 ) -> dict[str, Any]:
     """Run a plan in namespaces.
 
@@ -75,6 +80,8 @@ def run(
         Called again and again during the run: it answers a controller's requests.
     progress : function, optional
         Called with the time so far, in seconds.
+    switch : function, optional
+        What stands between ``R:rb`` and ``B:br``, of a plan :meth:`~.plan.Plan.with_switch`.
 
     Returns
     -------
@@ -94,9 +101,18 @@ def run(
     (directory / "control").mkdir()
     with _namespaces(plan), contextlib.ExitStack() as stack:
         _set_up(plan, directory, held, stack)
+        about: dict[str, Any] = {}
+        if switch is not None:
+            # it gets frames as they are: nobody fills in checksums behind it
+            for name, device in (("R", "rb"), ("B", "br")):
+                _tool(["ip", "netns", "exec", plan.prefix + name, "ethtool", "-K", device, "tx", "off"])
+            about = stack.enter_context(switch(plan.netns("W")))
         taps = [
-            _tap(plan, directory, device, name, recording, stack)
-            for device, name in (("ra", "ingress"), ("rb", "egress"))
+            _tap(plan, directory, host, device, name, recording, stack)
+            for host, device, name in (
+                ("R", "ra", "ingress"),
+                (*(("R", "rb") if switch is None else ("B", "br")), "egress"),
+            )
         ]
         _traffic(plan, directory, recording, poll, progress, stack)
         text = _tool(["tc", "-s", "-j", "-netns", plan.prefix + "R", "qdisc", "show", "dev", "rb"])
@@ -110,6 +126,7 @@ def run(
         "delays": "netem"
         if held is None
         else "all of the round trip on the way back, by TUN devices (no netem)",
+        **about,
     }
 
 
@@ -288,14 +305,20 @@ def _hold(plan: Plan, held: dict[str, int], stack: contextlib.ExitStack) -> None
 
 
 def _tap(
-    plan: Plan, directory: Path, device: str, name: str, recording: Recording, stack: contextlib.ExitStack
+    plan: Plan,
+    directory: Path,
+    host: str,
+    device: str,
+    name: str,
+    recording: Recording,
+    stack: contextlib.ExitStack,
 ) -> subprocess.Popen[str]:
-    """tcpdump on one of R's devices, listening."""
+    """tcpdump on a device, listening."""
     command = [
         "ip",
         "netns",
         "exec",
-        plan.prefix + "R",
+        plan.prefix + host,
         "tcpdump",
         "-i",
         device,

@@ -115,6 +115,8 @@ class Plan:
         Of all links.
     prefix, directory : str
         See :func:`make_plan`.
+    switched : bool
+        The bottleneck is a switch, which `tree` knows nothing of.
     """
 
     scenario: Scenario
@@ -127,10 +129,25 @@ class Plan:
     mtu: int
     prefix: str = ""
     directory: str = "/run/netns"
+    switched: bool = False
 
     def netns(self, host: str) -> str:
         """A host's namespace as a file."""
         return f"{self.directory}/{self.prefix}{host}"
+
+    def with_switch(self, scenario: Scenario) -> Plan:
+        """The same network with a switch between ``R:rb`` and ``B:br``, for a scenario whose bottleneck is that switch.
+
+        It is in a box of its own, W, where ``p0`` and ``p1`` are its ports.
+        """
+        w = Host()
+        for device in ("p0", "p1"):
+            w.ip.append(f"link set dev {device} mtu {self.mtu} arp off{without_ipv6(self.mtu)} up")
+        links = [x for x in self.links if x.device != "rb"]
+        links += [Link("R", "rb", "W", "p0"), Link("W", "p1", "B", "br")]
+        return dataclasses.replace(
+            self, scenario=scenario, hosts={**self.hosts, "W": w}, links=links, switched=True
+        )
 
     def link_lines(self) -> list[str]:
         """Lines for ``ip -b`` that make all namespaces and links."""

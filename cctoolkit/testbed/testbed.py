@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import os
 import secrets
@@ -11,14 +12,16 @@ from typing import Any
 
 from ..errors import ParameterError
 from ..run import Run, load_run, replacing_directory
-from ..scenario import Scenario
+from ..scenario import Bottleneck, Scenario
 from .collect import collect
 from .control import Steering
+from .netns import Switch
 from .plan import Plan, Recording, make_plan
 
 __all__ = ["BACKENDS", "planned", "run_testbed"]
 
 BACKENDS = ("uml", "netns", "mininet")
+_WIDE = Bottleneck(rate_mbps=10_000, buffer_packets=100_000)
 
 
 def run_testbed(
@@ -32,6 +35,7 @@ def run_testbed(
     control_s: float = 0.1,
     iperf3: bool = False,
     progress: bool = False,
+    switch: Switch | None = None,
 ) -> Run:
     """Run a scenario on real Linux TCP and queue disciplines.
 
@@ -55,6 +59,10 @@ def run_testbed(
         which needs less and reports more.
     progress : bool
         Show a bar.
+    switch : function, optional
+        A software switch in the bottleneck's place (``netns`` only); ``hardware/launch/switch.py`` has BMv2's. Rate,
+        queues and AQM are then for it to set up, `control` is not possible, and of queues there is one row: drops are
+        counted by the taps.
 
     Returns
     -------
@@ -82,7 +90,9 @@ def run_testbed(
         control_ns=None if control is None else max(round(control_s * 1e9), 1),
         iperf3=iperf3,
     )
-    plan = planned(scenario, backend)
+    if switch is not None and (backend != "netns" or control is not None):
+        raise ParameterError("switch: needs backend netns, and cannot be controlled")
+    plan = planned(scenario, backend, switched=switch is not None)
     if iperf3 and backend != "uml":
         raise ParameterError(f"iperf3: backend {backend} does not have it, only uml")
     run: Callable[..., dict[str, Any]] = importlib.import_module(f".{backend}", __package__).run
@@ -100,13 +110,14 @@ def run_testbed(
                 bar.update(round(reached_s, 1) - bar.n)
 
             poll = steering.poll if steering else None
-            about = run(plan, raw, recording, poll=poll, progress=show if progress else None)
+            extra = {} if switch is None else {"switch": switch}
+            about = run(plan, raw, recording, poll=poll, progress=show if progress else None, **extra)
         collect(plan, raw, folder, recording, about, steering.assignments if steering else [])
     return load_run(directory)
 
 
-def planned(scenario: Scenario, backend: str) -> Plan:
-    """What a backend is to set up.
+def planned(scenario: Scenario, backend: str, *, switched: bool = False) -> Plan:
+    """What a backend is to set up; `switched`: with a switch in the bottleneck's place.
 
     Raises
     ------
@@ -119,4 +130,10 @@ def planned(scenario: Scenario, backend: str) -> Plan:
         raise ParameterError(f"backend: {backend!r} is none of {', '.join(BACKENDS)}")
     virtual = backend == "uml"
     # on a host's own kernel names must not be those of anybody else
-    return make_plan(scenario, prefix="" if virtual else f"cct{secrets.token_hex(3)}", virtual=virtual)
+    prefix = "" if virtual else f"cct{secrets.token_hex(3)}"
+    if not switched:
+        return make_plan(scenario, prefix=prefix, virtual=virtual)
+    # the router before the switch is never the bottleneck
+    flows = tuple(dataclasses.replace(f, queue=None) for f in scenario.flows)
+    wide = dataclasses.replace(scenario, bottleneck=_WIDE, flows=flows)
+    return make_plan(wide, prefix=prefix, virtual=virtual).with_switch(scenario)

@@ -1,7 +1,7 @@
-"""BMv2's ``simple_switch`` in a network namespace of its own.
+"""BMv2's ``simple_switch`` in a network namespace: one of its own, or one that is there.
 
-The namespace has no name: it and its links are gone when the switch ends, and the switch ends with the process that
-started it, however that ends. The control port can be reached from inside only.
+Its own has no name: it and its links are gone when the switch ends, and the switch ends with the process that started
+it, however that ends. The control port can be reached from inside the namespace only.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Running:
 
 def missing() -> str:
     """What is missing on this machine, in words; empty if nothing is."""
-    for tool in ("simple_switch", "ip", "unshare", "setpriv"):
+    for tool in ("simple_switch", "ip", "unshare", "nsenter", "setpriv"):
         if shutil.which(tool) is None:
             return f"{tool} is not on PATH"
     return "" if os.geteuid() == 0 else "network namespaces need root"
@@ -73,6 +73,7 @@ def running(
     *,
     ports: int = 2,
     queues: int = 1,
+    namespace: str | None = None,
     log: Path | None = None,
     cpu: int | None = None,
 ) -> Iterator[Running]:
@@ -86,6 +87,8 @@ def running(
         How many, from 0.
     queues : int
         Priority queues of each port.
+    namespace : str, optional
+        A network namespace, as a file, in which links ``p0``, ``p1``, … are there already; otherwise one is made.
     log : path, optional
         For what the switch says; where it was compiled with logging, that is every packet.
     cpu : int, optional
@@ -102,7 +105,11 @@ def running(
         raise TestbedUnavailableError(f"BMv2: {lack}")
     notifications = f"ipc://@cctoolkit-{os.getpid()}-{time.monotonic_ns()}"
     command = ["setpriv", "--pdeathsig", "KILL", *([] if cpu is None else ["taskset", "-c", str(cpu)])]
-    command += ["unshare", "--net", "sh", "-c", _SET_UP, "sh", str(ports), "simple_switch"]
+    if namespace is None:
+        command += ["unshare", "--net", "sh", "-c", _SET_UP, "sh", str(ports)]
+    else:
+        command += ["nsenter", f"--net={namespace}", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
+    command.append("simple_switch")
     for port in range(ports):
         command += ["-i", f"{port}@p{port}"]
     command += ["--thrift-port", str(THRIFT_PORT), "--notifications-addr", notifications]
@@ -112,10 +119,10 @@ def running(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     try:
-        namespace = f"/proc/{process.pid}/ns/net"
-        control = _connected(process, command, namespace, notifications)
+        inside = f"/proc/{process.pid}/ns/net"
+        control = _connected(process, command, inside, notifications)
         with control:
-            yield Running(process.pid, namespace, control)
+            yield Running(process.pid, inside, control)
     finally:
         process.kill()
         process.communicate()
