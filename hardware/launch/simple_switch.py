@@ -125,7 +125,9 @@ def running(
             yield Running(process.pid, inside, control)
     finally:
         process.kill()
-        process.communicate()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def _connected(
@@ -134,7 +136,7 @@ def _connected(
     until = time.monotonic() + _STARTS_S
     while True:
         if process.poll() is not None:
-            said = process.communicate()[0].strip().splitlines()
+            said = process.stdout.read().strip().splitlines() if process.stdout is not None else []
             raise SwitchGoneError(
                 f"simple_switch: {said[-1] if said else f'ended with {process.returncode}'}"
             )
