@@ -379,10 +379,8 @@ def _named(things: list[dict[str, Any]], name: str, kind: str) -> dict[str, Any]
     if len(found) > 1 and kind.endswith("action"):  # tables share actions
         found = found[:1]
     if len(found) != 1:
-        several = "more than one" if found else "no"
-        raise SwitchError(
-            f"{kind} {name}: the program has {several} such; {', '.join(t['name'] for t in things)}"
-        )
+        what = "could be several" if found else "there is none"
+        raise SwitchError(f"{kind} {name}: {what}; the program has {', '.join(t['name'] for t in things)}")
     return found[0]
 
 

@@ -24,16 +24,24 @@ __all__ = ["Running", "missing", "running"]
 
 THRIFT_PORT = 9090
 _STARTS_S = 20
-# Ports are veth pairs: pN is the switch's end, hN the other. Without IPv6, or the kernel would send of itself.
-_SET_UP = """set -e
+#: Ports are veth pairs: pN is the switch's end, hN the other. Without IPv6, or the kernel would send of itself.
+_LINKS = """
 echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6
 echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6
-ip link set lo up
 n=0
-while [ $n -lt "$1" ]; do
-    ip link add p$n mtu 9000 type veth peer name h$n mtu 9000
+while [ $n -lt $1 ]; do
+    ip link add p$n mtu 2000 type veth peer name h$n mtu 2000
     ip link set p$n up
     ip link set h$n up
+    n=$((n + 1))
+done
+"""
+#: Where a device may have larger packets than its MTU, libpcap's ring has room for 32, and the rest is lost.
+_START = """
+ip link set lo up
+n=0
+while [ $n -lt $1 ]; do
+    ethtool -K p$n tso off gso off gro off
     n=$((n + 1))
 done
 shift
@@ -61,7 +69,7 @@ class Running:
 
 def missing() -> str:
     """What is missing on this machine, in words; empty if nothing is."""
-    for tool in ("simple_switch", "ip", "unshare", "nsenter", "setpriv"):
+    for tool in ("simple_switch", "ip", "ethtool", "unshare", "nsenter", "setpriv"):
         if shutil.which(tool) is None:
             return f"{tool} is not on PATH"
     return "" if os.geteuid() == 0 else "network namespaces need root"
@@ -106,10 +114,10 @@ def running(
     notifications = f"ipc://@cctoolkit-{os.getpid()}-{time.monotonic_ns()}"
     command = ["setpriv", "--pdeathsig", "KILL", *([] if cpu is None else ["taskset", "-c", str(cpu)])]
     if namespace is None:
-        command += ["unshare", "--net", "sh", "-c", _SET_UP, "sh", str(ports)]
+        command += ["unshare", "--net", "sh", "-ec", _LINKS + _START]
     else:
-        command += ["nsenter", f"--net={namespace}", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
-    command.append("simple_switch")
+        command += ["nsenter", f"--net={namespace}", "sh", "-ec", _START]
+    command += ["sh", str(ports), "simple_switch"]
     for port in range(ports):
         command += ["-i", f"{port}@p{port}"]
     command += ["--thrift-port", str(THRIFT_PORT), "--notifications-addr", notifications]
