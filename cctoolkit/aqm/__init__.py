@@ -67,17 +67,18 @@ from __future__ import annotations
 
 from ..algorithm import AlgorithmError
 from .abc import Abc, IntegerAbc
+from .abc_tofino import TofinoAbc
 from .base import DROP, DROP_LATE, MARK, PACKET, PASS, QUEUE, Aqm, delay_ns, peer, random
 from .codel import CoDel
 from .codel_linux import LinuxCoDel
 from .codel_p4 import NpuCoDel, P4CoDel, PisaCoDel
 from .csfq import Csfq
-from .dualpi2 import DualPi2
+from .dualpi2 import DualPi2, IntegerDualPi2
 from .dualpi2_linux import LinuxDualPi2
 from .fq_codel import FqCoDel
-from .ired import IRed
+from .ired import IntegerIRed, IRed
 from .linux_only import Cake, Choke, Fq, FqPie, Sfb, Sfq
-from .pi2 import Pi2, TofinoPi2
+from .pi2 import IntegerPi2, Pi2, TofinoPi2
 from .pie import Pie
 from .pie_linux import LinuxPie
 from .red import Red
@@ -103,6 +104,9 @@ __all__ = [
     "FqPie",
     "IRed",
     "IntegerAbc",
+    "IntegerDualPi2",
+    "IntegerIRed",
+    "IntegerPi2",
     "LinuxCoDel",
     "LinuxDualPi2",
     "LinuxPie",
@@ -115,6 +119,7 @@ __all__ = [
     "Sfb",
     "Sfq",
     "TailDrop",
+    "TofinoAbc",
     "TofinoPi2",
     "delay_ns",
     "peer",

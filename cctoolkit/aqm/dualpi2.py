@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numba
+import numpy as np
 
 from ..errors import ParameterError
-from .base import DROP, MARK, PASS, Aqm, delay_ns, peer
-from .pi2 import pi_step
+from .base import DROP, DROP_LATE, MARK, PASS, Aqm, delay_ns, peer
+from .pi2 import fixed_point, pi_step
 
-__all__ = ["DualPi2"]
+__all__ = ["DualPi2", "IntegerDualPi2"]
 
 _L = 0  # low latency queue; 1 is the classic one
 
@@ -138,6 +139,90 @@ class DualPi2(Aqm):
         delay = max(delay_ns(low, now_ns), delay_ns(other, now_ns))
         s.probability = pi_step(s.probability, delay, s.old_delay_ns, p.target_ns, p.alpha, p.beta)
         s.old_delay_ns = delay
+        low.probability = min(p.coupling * s.probability, 1.0)
+        other.probability = s.probability**2
+        return PASS
+
+
+# ---- in integers -----------------------------------------------------------------------------------------------------
+
+BITS = (
+    30  # after the point of probabilities and their sums; the smallest classic one that counts is below 1e-9
+)
+ONE = 1 << BITS
+
+
+class IntegerDualPi2(DualPi2):
+    """DualPI2 with a data plane in integers, as the P4 programs have it (``hardware/tofino/dualpi2``), equal to them
+    packet for packet. The controller stays in floating point: it is the control plane's.
+
+    Parameters
+    ----------
+    As for :class:`DualPi2`; `range_ms` has to be 0 and `coupling` at least 1.
+
+    Notes
+    -----
+    The data plane is given k p' and p'² with 30 bits after the point and sums them up as :class:`DualPi2` does, so a
+    share is off by less than one packet in 2**30. It differs where a switch differs: the controller sees the longer of
+    the delays with which packets left the two queues last since its last update (0 where none left), not of the packets
+    at the heads; and drops are made at egress, so they take their time on the link.
+    """
+
+    name: ClassVar[str] = "dualpi2_integer"
+
+    class State:
+        probability = 0.0  # p', in the control plane
+        old_delay_ns = 0
+        coupled = 0  # k p', at most 1
+        classic = 0  # p'²
+        last_delay_ns = np.zeros(2, np.int64)
+        l_sum = 0
+        l_drop_sum = 0
+        c_sum = 0
+
+    def check(self) -> None:
+        super().check()
+        if self.range_ms != 0:
+            raise ParameterError("IntegerDualPi2.range_ms: there is only a step, so it has to be 0")
+        if self.coupling < 1:
+            raise ParameterError("IntegerDualPi2.coupling: has to be at least 1")
+
+    @staticmethod
+    def on_dequeue(p, s, stats, queue, packet, now_ns):
+        delay = now_ns - packet.enqueued_ns
+        s.last_delay_ns[queue.index] = delay
+        overload = s.coupled == ONE  # then p'² has reached 1 / k², too
+        if queue.index == _L:
+            if overload:
+                s.l_drop_sum += s.classic
+                if s.l_drop_sum > ONE:
+                    s.l_drop_sum -= ONE
+                    stats.l_drops += 1
+                    return DROP_LATE
+            step = queue.packets >= p.min_backlog_packets and delay >= p.step_ns
+            s.l_sum += ONE if step else s.coupled
+            if s.l_sum > ONE:
+                s.l_sum -= ONE
+                stats.l_marks += 1
+                return DROP_LATE if packet.ecn == 0 else MARK
+            return PASS
+        s.c_sum += s.classic
+        if s.c_sum > ONE:
+            s.c_sum -= ONE
+            stats.c_signals += 1
+            return DROP_LATE if overload or packet.ecn == 0 else MARK
+        return PASS
+
+    @staticmethod
+    def on_update(p, s, stats, queue, packet, now_ns):
+        delay = max(s.last_delay_ns[0], s.last_delay_ns[1])
+        s.last_delay_ns[:] = 0
+        s.probability = pi_step(s.probability, delay, s.old_delay_ns, p.target_ns, p.alpha, p.beta)
+        s.old_delay_ns = delay
+        s.coupled = fixed_point(p.coupling * s.probability, BITS)
+        s.classic = fixed_point(s.probability**2, BITS)
+        low: Any = peer(queue, 0)  # type: ignore[call-arg]  # numba adds the first argument
+        other: Any = peer(queue, 1)
         low.probability = min(p.coupling * s.probability, 1.0)
         other.probability = s.probability**2
         return PASS

@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import ParameterError
 from .base import DROP_LATE, MARK, PASS, Aqm, delay_ns, random
 
-__all__ = ["IDENTIFIERS", "Pi2", "TofinoPi2", "pi_step"]
+__all__ = ["IDENTIFIERS", "IntegerPi2", "Pi2", "TofinoPi2", "fixed_point", "pi_step"]
 
 #: How scalable packets are told: by ECT(1) or CE (RFC 9331, section 5.1), by their DSCP, by any ECN codepoint at all.
 IDENTIFIERS = ("ect1", "dscp", "any_ect")
@@ -129,6 +129,27 @@ class Pi2(Aqm):
         return PASS
 
 
+@numba.njit(error_model="numpy")
+def send_update(p, s, now_ns):
+    """What was computed is on its way to the data plane."""
+    if s.waiting == len(s.update_p):  # nothing left for so long that the oldest is superseded
+        s.first = (s.first + 1) % len(s.update_p)
+        s.waiting -= 1
+    last = (s.first + s.waiting) % len(s.update_p)
+    s.update_p[last] = s.computed
+    s.update_at_ns[last] = now_ns + p.control_plane_ns
+    s.waiting += 1
+
+
+@numba.njit(error_model="numpy")
+def receive_updates(s, now_ns):
+    """The newest probability that has arrived in the data plane."""
+    while s.waiting > 0 and s.update_at_ns[s.first] <= now_ns:
+        s.probability = s.update_p[s.first]
+        s.first = (s.first + 1) % len(s.update_p)
+        s.waiting -= 1
+
+
 class TofinoPi2(Aqm):
     """PI2 on a Tofino: decided and dropped at egress, the controller in the control plane.
 
@@ -184,10 +205,7 @@ class TofinoPi2(Aqm):
 
     @staticmethod
     def on_dequeue(p, s, stats, queue, packet, now_ns):
-        while s.waiting > 0 and s.update_at_ns[s.first] <= now_ns:
-            s.probability = s.update_p[s.first]
-            s.first = (s.first + 1) % len(s.update_p)
-            s.waiting -= 1
+        receive_updates(s, now_ns)
         queue.probability = s.probability
         if not signal(p, s.probability, queue, packet):
             return PASS
@@ -202,11 +220,68 @@ class TofinoPi2(Aqm):
         delay = queue.last_delay_ns
         s.computed = pi_step(s.computed, delay, s.old_delay_ns, p.target_ns, p.alpha, p.beta)
         s.old_delay_ns = delay
-        if s.waiting == len(s.update_p):  # nothing left for so long that the oldest is superseded
-            s.first = (s.first + 1) % len(s.update_p)
-            s.waiting -= 1
-        last = (s.first + s.waiting) % len(s.update_p)
-        s.update_p[last] = s.computed
-        s.update_at_ns[last] = now_ns + p.control_plane_ns
-        s.waiting += 1
+        send_update(p, s, now_ns)
+        return PASS
+
+
+# ---- in integers -----------------------------------------------------------------------------------------------------
+
+ONE = 1 << 16  # probabilities of the data plane have 16 bits after the point
+
+
+@numba.njit(error_model="numpy")
+def fixed_point(probability, bits):
+    """A probability with so many bits after the point, as the control plane gives it to the data plane; at most 1."""
+    return np.int64(min(probability, 1.0) * (1 << bits) + 0.5)
+
+
+class IntegerPi2(TofinoPi2):
+    """PI2 with a data plane in integers, as the P4 programs have it (``hardware/tofino/pi2``), equal to them packet for
+    packet. The controller stays in floating point: it is the control plane's.
+
+    Parameters
+    ----------
+    As for :class:`TofinoPi2`.
+
+    Notes
+    -----
+    The data plane is given p' and k p' with 16 bits after the point. One random word of 32 bits makes two draws, which
+    both have to be below p' for a classic packet; a scalable one has the first. Against :class:`TofinoPi2` the
+    probabilities are off by half of a part in 2**16, before squaring.
+
+    The delay that the control plane reads is that of the last packet, also of one that is dropped: egress measures
+    before it decides. And it takes the delay away as it reads it, so a queue from which nothing left until the next
+    update counts as empty; otherwise p' would go on rising where traffic has ended.
+    """
+
+    name: ClassVar[str] = "pi2_integer"
+
+    class State(TofinoPi2.State):
+        last_delay_ns = 0
+
+    @staticmethod
+    def on_dequeue(p, s, stats, queue, packet, now_ns):
+        receive_updates(s, now_ns)
+        queue.probability = s.probability
+        s.last_delay_ns = now_ns - packet.enqueued_ns
+
+        draw = np.int64(random(queue) * (ONE * ONE))
+        first, second = draw // ONE, draw % ONE
+        if is_scalable(p, packet):
+            if first >= fixed_point(p.coupling * s.probability, 16):
+                return PASS
+            stats.scalable += 1
+        else:
+            if max(first, second) >= fixed_point(s.probability, 16):
+                return PASS
+            stats.classic += 1
+        return DROP_LATE if packet.ecn == 0 else MARK
+
+    @staticmethod
+    def on_update(p, s, stats, queue, packet, now_ns):
+        delay = s.last_delay_ns
+        s.last_delay_ns = 0
+        s.computed = pi_step(s.computed, delay, s.old_delay_ns, p.target_ns, p.alpha, p.beta)
+        s.old_delay_ns = delay
+        send_update(p, s, now_ns)
         return PASS
