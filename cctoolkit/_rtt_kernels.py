@@ -576,6 +576,8 @@ def data_plane(
     table_size,
     timeout_ns,
     signature_bits,
+    per_direction,
+    tick_bits,
     tables,
     control,
     out_packet,
@@ -584,7 +586,10 @@ def data_plane(
     out_direction,
     out_rtt,
 ):
-    """Pair segments and ACKs through `stages` tables of two words an entry: signature (and the void bit), time."""
+    """Pair segments and ACKs through `stages` tables of two words an entry: signature (and the void bit), time.
+
+    With `per_direction` there are two sets of them, the second behind the first.
+    """
     mask = np.uint64(table_size - 1)
     size = np.uint64(table_size)
     shift = np.uint32(32 - signature_bits)
@@ -596,6 +601,11 @@ def data_plane(
         now = ts_ns[i]
         me = np.uint64(flow_id[i]) * _2 + np.uint64(direction[i] & 1)
         length = np.uint32(payload_bytes[i] + np.uint32((flags >> 1) & 1) + np.uint32(flags & 1))
+        ack_set = _0
+        data_set = _0
+        if per_direction:
+            data_set = np.uint64(np.uint32(fids[me] - fids[me ^ _1]) >> np.uint32(31))
+            ack_set = _1 - data_set
         for role in range(2):  # 0: the ACK it carries looks up, 1: the segment it is goes in
             if role == 0:
                 if flags & ACK == 0:
@@ -603,12 +613,14 @@ def data_plane(
                 control[D_ACKS] += 1
                 fid = fids[me ^ _1]
                 number = ack[i]
+                first = ack_set * np.uint64(stages)
             else:
                 if length == 0:
                     continue
                 control[D_SEGMENTS] += 1
                 fid = fids[me]
                 number = np.uint32(seq[i] + length)
+                first = data_set * np.uint64(stages)
             one = _FULL
             two = _FULL
             for b in range(4):
@@ -627,9 +639,10 @@ def data_plane(
             done = False
             for k in range(stages):
                 stage = np.uint64(k)
-                slot = _2 * (stage * size + ((np.uint64(one) + stage * np.uint64(two)) & mask))
+                slot = _2 * ((first + stage) * size + ((np.uint64(one) + stage * np.uint64(two)) & mask))
                 word = tables[slot]
-                alive = word != _0 and now - np.int64(tables[slot + _1]) <= timeout_ns
+                age = (now >> tick_bits) - (np.int64(tables[slot + _1]) >> tick_bits)
+                alive = word != _0 and age <= timeout_ns >> tick_bits
                 same = word & _LOW_WORD == signature
                 if role == 0:
                     if same and not done:

@@ -125,6 +125,10 @@ class DataPlaneTables:
         An entry older than this is expired: its place may be taken, and an ACK that still finds it gives no sample.
     signature_bits : int
         Width of the signature, 1 to 32.
+    per_direction : bool
+        A set of tables for the data of each direction, as a switch needs it.
+    tick_bits : int
+        The age of an entry is counted in ticks of ``2**tick_bits`` ns, 0 to 32. RTTs are in nanoseconds all the same.
 
     Raises
     ------
@@ -160,14 +164,23 @@ class DataPlaneTables:
     samples are too long); and what a cumulative ACK covers below its own number, which stays until it expires.
     A signature can also be another segment's: how likely, `table_size` and `signature_bits` decide.
 
-    A switch may access a table once a packet. One that measures both directions has therefore a set of
-    tables for each (or lets a packet pass twice); here both directions share one set.
+    A switch may access a table once a packet. One that measures both directions has therefore a set of tables for
+    each (or lets a packet pass twice); without `per_direction` both share one set. With it there are twice as many
+    entries, and data of a flow goes into set 1 if its ``FID`` less that of the other direction is negative as a
+    signed 32-bit number, else into set 0; an ACK looks into the set that its packet's own data does not go into. (Of
+    2**31 flows one has two equal ``FID``, or two that are half the range apart. Such a flow has no samples.)
+
+    A switch's registers hold 32 bits: nanoseconds in them wrap every 4.29 s, and an old entry would seem young again.
+    So it counts ages in coarser ticks. The P4 program ``rtt_monitor`` has the upper 32 of 48 bits of its clock for
+    this, ``DataPlaneTables(1 << 15, per_direction=True, tick_bits=16)``, and agrees with it sample for sample.
     """
 
     table_size: int = 1 << 16
     stages: int = 2
     timeout_ms: int = 1000
     signature_bits: int = 32
+    per_direction: bool = False
+    tick_bits: int = 0
 
     def __post_init__(self) -> None:
         size = self.table_size
@@ -179,6 +192,8 @@ class DataPlaneTables:
             raise ParameterError(f"timeout_ms: {self.timeout_ms} is not between 1 and 86400000 (a day)")
         if not 1 <= self.signature_bits <= 32:
             raise ParameterError(f"signature_bits: {self.signature_bits} is not between 1 and 32")
+        if not 0 <= self.tick_bits <= 32:
+            raise ParameterError(f"tick_bits: {self.tick_bits} is not between 0 and 32")
 
 
 class RttPairing:
@@ -246,7 +261,8 @@ class RttPairing:
             self._syn = np.zeros(0, np.uint64)
         else:
             self._fids = np.zeros(0, np.uint32)
-            self._entries = np.zeros(2 * self.tables.stages * self.tables.table_size, np.uint64)
+            sets = 2 if self.tables.per_direction else 1
+            self._entries = np.zeros(2 * sets * self.tables.stages * self.tables.table_size, np.uint64)
 
     @property
     def counters(self) -> dict[str, int]:
@@ -367,6 +383,8 @@ class RttPairing:
             t.table_size,
             t.timeout_ms * 1_000_000,
             t.signature_bits,
+            t.per_direction,
+            t.tick_bits,
             self._entries,
             self._control,
             *out,

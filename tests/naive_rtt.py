@@ -190,14 +190,26 @@ def crc32c(data):
     return crc ^ 0xFFFFFFFF
 
 
-def data_plane(packets, table_size=65536, stages=2, timeout_ms=1000, signature_bits=32, fid=None):
+def data_plane(
+    packets,
+    table_size=65536,
+    stages=2,
+    timeout_ms=1000,
+    signature_bits=32,
+    per_direction=False,
+    tick_bits=0,
+    fid=None,
+):
     """`fid` maps (flow_id, direction) to the hash of the five-tuple; returns samples and counters."""
     if fid is None:
 
         def fid(flow, side):
             return zlib.crc32(flow.to_bytes(4, "big") + bytes([side]))
 
-    tables = [[None] * table_size for _ in range(stages)]  # None or [signature, ts_ns, void]
+    tick = 2**tick_bits
+    sets = [
+        [[None] * table_size for _ in range(stages)] for _ in range(2)
+    ]  # None or [signature, ts_ns, void]
     samples = []
     names = "segments inserted expired not_inserted voided acks matched matched_void matched_late backwards"
     count = dict.fromkeys(names.split(), 0)
@@ -207,18 +219,25 @@ def data_plane(packets, table_size=65536, stages=2, timeout_ms=1000, signature_b
         c1, c2 = zlib.crc32(key), crc32c(key)
         return [(c1 + k * c2) % table_size for k in range(stages)], c2 >> (32 - signature_bits) or 1
 
+    def expired(entry):
+        return now // tick - entry[1] // tick > timeout_ms * 1_000_000 // tick
+
     for i, p in enumerate(packets):
         flags, flow, side, now = p["tcp_flags"], p["flow_id"], p["direction"], p["ts_ns"]
         if flags == 0 or flags & RST:
             continue
+        for_acks = for_data = sets[0]
+        if per_direction:
+            negative = (fid(flow, side) - fid(flow, 1 - side)) % 2**32 >= 2**31
+            for_acks, for_data = sets if negative else sets[::-1]
         if flags & ACK:
             count["acks"] += 1
             at, signature = places(flow, 1 - side, p["ack"])
-            for table, place in zip(tables, at, strict=True):
+            for table, place in zip(for_acks, at, strict=True):
                 entry = table[place]
                 if entry and entry[0] == signature:
                     table[place] = None
-                    if now - entry[1] > timeout_ms * 1_000_000:
+                    if expired(entry):
                         count["matched_late"] += 1
                     elif entry[2]:
                         count["matched_void"] += 1
@@ -233,9 +252,9 @@ def data_plane(packets, table_size=65536, stages=2, timeout_ms=1000, signature_b
             count["segments"] += 1
             at, signature = places(flow, side, (p["seq"] + length) % 2**32)
             done = False
-            for table, place in zip(tables, at, strict=True):
+            for table, place in zip(for_data, at, strict=True):
                 entry = table[place]
-                alive = entry is not None and now - entry[1] <= timeout_ms * 1_000_000
+                alive = entry is not None and not expired(entry)
                 if alive and entry[0] == signature:
                     count["voided"] += not entry[2]
                     entry[2] = True

@@ -88,11 +88,14 @@ def test_handshake_is_its_naive_twin(packets, cuts):
     st.integers(1, 3),
     st.sampled_from([1, 3, 32]),
     st.sampled_from([1, 5, 1000]),
+    st.booleans(),
+    st.sampled_from([0, 16, 22]),
 )
-@settings(max_examples=200, deadline=None)
-def test_data_plane_is_its_naive_twin(packets, cuts, size, stages, bits, timeout_ms):
-    pairing = RttPairing("data_plane", tables=DataPlaneTables(size, stages, timeout_ms, bits))
-    samples, counters = naive_rtt.data_plane(packets, size, stages, timeout_ms, bits)
+@settings(max_examples=400, deadline=None)
+def test_data_plane_is_its_naive_twin(packets, cuts, size, stages, bits, timeout_ms, per_direction, tick):
+    tables = DataPlaneTables(size, stages, timeout_ms, bits, per_direction, tick)
+    pairing = RttPairing("data_plane", tables=tables)
+    samples, counters = naive_rtt.data_plane(packets, size, stages, timeout_ms, bits, per_direction, tick)
     assert in_batches(pairing, packets, cuts) == samples
     assert pairing.counters == counters
 
@@ -482,6 +485,28 @@ def test_entries_expire():
     assert len(table) == 0 and table.attrs["data_plane"]["not_inserted"] == 1
 
 
+def test_ages_are_counted_in_ticks():
+    tick_ms = (1 << 22) / MS  # 4.19 ms; a timeout of 10 ms is two of them
+    tables = DataPlaneTables(1, 1, timeout_ms=10, tick_bits=22)
+    for sent, acked, found in ((0, 2.99, 1), (0, 3, 0), (0.99, 2.99, 1), (0.99, 3, 0)):
+        pair = [packet(sent * tick_ms, 0, 0, payload=10), packet(acked * tick_ms, 1, 0, 10)]
+        table = rtt_samples(columns(pair), "data_plane", tables=tables)
+        assert len(table) == found and table.attrs["data_plane"]["matched_late"] == 1 - found
+        assert table["rtt_ns"].tolist() == [pair[1]["ts_ns"] - pair[0]["ts_ns"]] * found
+
+
+def test_a_set_for_each_direction():
+    """Both directions' segments collide in one entry, but not in one entry each."""
+    both = [packet(0, 0, 0, 0, payload=10), packet(1, 1, 0, 0, payload=10)]
+    both += [packet(2, 0, 10, 10), packet(3, 1, 10, 10)]
+    for flow in range(8):  # whichever of the two FID is larger
+        packets = [p | {"flow_id": flow} for p in both]
+        one = samples_ms(packets, "data_plane", tables=DataPlaneTables(1, 1))
+        two = samples_ms(packets, "data_plane", tables=DataPlaneTables(1, 1, per_direction=True))
+        assert one == [(3, 0, 3)]
+        assert two == [(2, 1, 1), (3, 0, 3)]
+
+
 def five_tuple(version, flow):
     """A made-up five-tuple: (addresses, ports) of the initiator and the responder."""
     rng = random.Random(flow)
@@ -507,10 +532,12 @@ def test_data_plane_hashes_the_five_tuple():
             assert len(wire) == (13 if version == 4 else 37)
             hashes[flow, side] = zlib.crc32(wire)
     keys = dataclasses.replace(keys, sport=ports[0], dport=ports[1])
-    pairing = RttPairing("data_plane", tables=DataPlaneTables(1024, 2, 25, 12))
-    samples = as_tuples(pairing.update(columns(packets), keys))
-    assert (samples, pairing.counters) == naive_rtt.data_plane(packets, 1024, 2, 25, 12, lambda *k: hashes[k])
-    assert len(samples) > 20
+    for rest in ((False, 0), (True, 16)):
+        pairing = RttPairing("data_plane", tables=DataPlaneTables(1024, 2, 25, 12, *rest))
+        samples = as_tuples(pairing.update(columns(packets), keys))
+        twin = naive_rtt.data_plane(packets, 1024, 2, 25, 12, *rest, lambda *k: hashes[k])
+        assert (samples, pairing.counters) == twin
+        assert len(samples) > 20
 
 
 # ---------------------------------------------------------------- tables and arguments
@@ -605,7 +632,14 @@ def test_bad_arguments(arguments, word):
 
 @pytest.mark.parametrize(
     "field_value",
-    [("table_size", 1000), ("table_size", 0), ("stages", 0), ("timeout_ms", 0), ("signature_bits", 33)],
+    [
+        ("table_size", 1000),
+        ("table_size", 0),
+        ("stages", 0),
+        ("timeout_ms", 0),
+        ("signature_bits", 33),
+        ("tick_bits", 33),
+    ],
 )
 def test_bad_tables(field_value):
     with pytest.raises(ParameterError, match=field_value[0]):
