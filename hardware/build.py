@@ -38,8 +38,8 @@ def _tool(name: str) -> str:
     return path
 
 
-def bmv2(program: str, folder: Path, *flags: str) -> Path:
-    """Compile for BMv2; returns the JSON.
+def bmv2(program: str | Path, folder: Path, *flags: str) -> Path:
+    """Compile a program, or another P4 source, for BMv2; returns the JSON.
 
     Raises
     ------
@@ -48,8 +48,8 @@ def bmv2(program: str, folder: Path, *flags: str) -> Path:
     TestbedUnavailableError
         There is no compiler.
     """
-    out = folder / f"{program}.json"
-    source = HERE / "bmv2" / program / f"{program}.p4"
+    source = program if isinstance(program, Path) else HERE / "bmv2" / program / f"{program}.p4"
+    out = folder / f"{source.stem}.json"
     _run(
         [
             _tool("p4c-bm2-ss"),

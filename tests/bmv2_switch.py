@@ -138,13 +138,14 @@ def skip_without_bmv2() -> None:
 
 @contextlib.contextmanager
 def running(
-    program: str, *flags: str, ports: int = 2, queues: int = 1, test_input: bool = True
+    program: str | Path, *flags: str, ports: int = 2, queues: int = 1, test_input: bool = True
 ) -> Iterator[Bench]:
     """Compile a program with the test header, start it, and connect its ports.
 
     Parameters
     ----------
-    program : str
+    program : str or path
+        A name, or a P4 source.
     flags : str
         More options for the compiler, ``-DNAME=value``.
     ports, queues : int

@@ -10,7 +10,7 @@ import contextlib
 import json
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -289,10 +289,14 @@ class Bmv2Switch(Switch):
 
     # -- the rest ------------------------------------------------------------------------------------------------------
 
-    def digests(self, name: str, timeout_s: float = 0.0) -> Iterator[Mapping[str, Any]]:
+    def digests(
+        self, name: str, fields: Sequence[str] = (), timeout_s: float = 0.0
+    ) -> Iterator[Mapping[str, Any]]:
         if self._subscription is None:
             raise SwitchError(f"{name}: digests need the notifications address of the switch")
-        wanted = self._program.digest(name)
+        number, widths = self._program.digest(name)
+        if len(fields) != len(widths):
+            raise SwitchError(f"{name}: has {len(widths)} fields; named were {len(fields)}")
         import pynng
 
         self._subscription.recv_timeout = max(round(timeout_s * 1000), 1)
@@ -302,14 +306,14 @@ class Bmv2Switch(Switch):
             except pynng.Timeout:
                 return
             self._subscription.recv_timeout = 1
-            _, _, number, buffer_id, count = _DIGEST_HEADER.unpack_from(message)
-            self._call("bm_learning_ack_buffer", 0, number, buffer_id)
-            if number != wanted["id"]:
+            _, _, found, buffer_id, count = _DIGEST_HEADER.unpack_from(message)
+            self._call("bm_learning_ack_buffer", 0, found, buffer_id)
+            if found != number:
                 continue
             at = 32
             for _ in range(count):
                 sample = {}
-                for field, bits in wanted["fields"]:
+                for field, bits in zip(fields, widths, strict=True):
                     size = (bits + 7) // 8
                     sample[field] = int.from_bytes(message[at : at + size], "big")
                     at += size
@@ -367,10 +371,10 @@ class _Program:
             return {"": _named(self.registers, name, "register")}
         return fields
 
-    def digest(self, name: str) -> dict[str, Any]:
+    def digest(self, name: str) -> tuple[int, list[int]]:
+        """Number, and widths of its fields."""
         found = _named(self._digests, name, "digest")
-        fields = [(e["value"][1], self.bits(e["value"])) for e in found["elements"]]
-        return {"id": found["id"], "fields": fields}
+        return found["id"], [self.bits(e["value"]) for e in found["elements"]]
 
 
 def _named(things: list[dict[str, Any]], name: str, kind: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ that a program's control plane is written once. Names are those of the P4 source
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -146,8 +146,19 @@ class Switch(ABC):
         """Set one cell, or all without `index`."""
 
     @abstractmethod
-    def digests(self, name: str, timeout_s: float = 0.0) -> Iterator[Mapping[str, Any]]:
-        """What the data plane has sent under this name since the last call; waits so long for the first."""
+    def digests(
+        self, name: str, fields: Sequence[str] = (), timeout_s: float = 0.0
+    ) -> Iterator[Mapping[str, Any]]:
+        """What the data plane has sent under this name since the last call; waits so long for the first.
+
+        Parameters
+        ----------
+        name : str
+            Of the struct.
+        fields : sequence of str
+            Its fields, in order: BMv2's compiler forgets their names. A Tofino knows them.
+        timeout_s : float
+        """
 
     @abstractmethod
     def shape(

@@ -1,0 +1,197 @@
+"""BMv2's side of the control planes' interface, on a running switch."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from bmv2_switch import TestInput, running, skip_without_bmv2
+
+from hardware import build
+from hardware.control.bmv2 import Bmv2Switch
+from hardware.control.switch import Exact, Lpm, Range, SwitchError, SwitchGoneError, Ternary
+from hardware.launch import simple_switch
+
+SOURCE = Path(__file__).with_name("every_kind.p4")
+SEEN = ("input", "now_ns", "port")
+FRAME = bytes(12) + b"\x08\x06" + bytes(46)
+
+
+def p4(test):
+    return pytest.mark.p4(pytest.mark.slow(test))  # each starts a compiler and a switch
+
+
+@pytest.fixture
+def bench():
+    with running(SOURCE) as running_bench:
+        running_bench.switch.add_entry("exact_one", {"ingress_port": 0}, "send", {"port": 1})
+        yield running_bench
+
+
+def decisions(bench, *inputs: TestInput) -> list[int]:
+    return [a.decision for a in bench.exchange([(i, FRAME) for i in inputs])]
+
+
+@p4
+def test_every_kind_of_key(bench) -> None:
+    s = bench.switch
+    s.add_entry("longest", {"input": Lpm(0x0A000000, 8)}, "answer", {"number": 8})
+    s.add_entry("longest", {"input": Lpm(0x0A010000, 16)}, "answer", {"number": 16})
+    s.add_entry("longest", {"input": Exact(0x0A010001)}, "answer", {"number": 32})
+    inputs = [TestInput(0, input=x) for x in (0x0A020000, 0x0A010002, 0x0A010001, 0x0B000000)]
+    assert decisions(bench, *inputs) == [8, 16, 32, 1]
+    # the lowest number wins
+    s.add_entry(
+        "masked", {"random": Ternary(0x1, 0x1), "depth": Range(5, 10)}, "answer", {"number": 100}, priority=2
+    )
+    s.add_entry("masked", {"random": 3, "depth": 7}, "answer", {"number": 101}, priority=1)
+    inputs = [TestInput(0, random=r, queue_depth=d) for r, d in ((1, 5), (3, 7), (3, 10), (2, 7), (1, 11))]
+    assert decisions(bench, *inputs) == [100, 101, 100, 1, 1]
+
+
+@p4
+def test_entries_are_replaced_and_taken_out(bench) -> None:
+    s = bench.switch
+    for number in (5, 6):
+        s.add_entry("longest", {"input": Lpm(0, 8)}, "answer", {"number": number})
+    assert decisions(bench, TestInput(0, input=1)) == [6]
+    s.delete_entry("longest", {"input": Lpm(0, 8)})
+    s.set_default("longest", "answer", {"number": 9})
+    assert decisions(bench, TestInput(0, input=1)) == [9]
+    with pytest.raises(SwitchError, match="no such entry"):
+        s.delete_entry("longest", {"input": Lpm(0, 8)})
+    s.clear_table("exact_one")
+    s.add_entry("exact_one", {"ingress_port": 0}, "send", {"port": 0})
+    assert bench.exchange([(TestInput(0), FRAME)])[0].port == 0
+
+
+@p4
+def test_registers_of_pairs_counters_and_digests(bench) -> None:
+    s = bench.switch
+    big = (1 << 48) - 1
+    bench.exchange([(TestInput(big, queue_delay_ns=3, random=0xFFFFFFFF), FRAME)] * 2)
+    table = s.read_register("pairs")
+    assert table.dtype.names == ("first", "second") and len(table) == 8
+    assert (int(table["first"][3]), int(table["second"][3])) == (0xFFFFFFFF, big)
+    s.write_register("pairs", {"first": 7, "second": 8}, 2)
+    assert s.read_register("pairs", 2, 2).tolist() == [(7, 8), (0xFFFFFFFF, big)]
+    s.write_register("pairs_first", 1)
+    assert s.read_register("pairs_first").tolist() == [1] * 8
+    packets, size = s.counter("packets", 3)
+    assert packets == 2 and size % 2 == 0 and size > 2 * len(FRAME)
+    bench.exchange([(TestInput(77, input=x), FRAME) for x in (1, 2, 3)])
+    seen = list(s.digests("seen_t", SEEN, timeout_s=2))
+    while len(seen) < 3:  # they come in messages of one or more
+        more = list(s.digests("seen_t", SEEN, timeout_s=2))
+        assert more
+        seen += more
+    assert seen == [{"input": x, "now_ns": 77, "port": 0} for x in (1, 2, 3)]
+    assert list(s.digests("seen_t", SEEN)) == []
+
+
+@p4
+def test_what_is_refused(bench) -> None:
+    s = bench.switch
+    for act, said in (
+        (lambda: s.add_entry("nothing", {}, "send"), "table nothing: there is none; the program has"),
+        (
+            lambda: s.add_entry("exact_one", {"port": 1}, "send", {"port": 1}),
+            "has the keys ingress_port, not port",
+        ),
+        (
+            lambda: s.add_entry("exact_one", {"ingress_port": 512}, "send", {"port": 1}),
+            "512 does not fit into 9 bits",
+        ),
+        (
+            lambda: s.add_entry("exact_one", {"ingress_port": Lpm(0, 1)}, "send", {"port": 1}),
+            "is no key for an exact",
+        ),
+        (
+            lambda: s.add_entry("exact_one", {"ingress_port": 1}, "answer", {"number": 1}),
+            "answer: there is none",
+        ),
+        (lambda: s.add_entry("exact_one", {"ingress_port": 1}, "send"), "send takes port, not nothing"),
+        (lambda: s.read_register("pairs", 7, 2), "has 8 cells, not 7 to 9"),
+        (lambda: s.write_register("pairs", 3, 0), "has the fields first, second"),
+        (lambda: s.write_register("pairs_first", 1 << 32, 0), "does not fit into 32 bits"),
+        (lambda: s.write_register("pairs_first", 1, 8), "has 8 cells, not one of number 8"),
+        (lambda: list(s.digests("other")), "digest other: there is none"),
+        (lambda: list(s.digests("seen_t")), "has 3 fields; named were 0"),
+    ):
+        with pytest.raises(SwitchError, match=said):
+            act()
+
+
+@p4
+def test_a_switch_that_goes_away_and_one_that_comes() -> None:
+    with running(SOURCE) as first:
+        pid = int(first.switch.namespace.split("/")[2])
+        control = Bmv2Switch(port=simple_switch.THRIFT_PORT, namespace=first.switch.namespace, timeout_s=2)
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(SwitchGoneError, match="does not answer any more"):
+            for _ in range(100):
+                control.read_register("pairs_first", 0, 1)
+                time.sleep(0.02)
+        with pytest.raises(SwitchGoneError):
+            control.read_register("pairs_first")
+        with pytest.raises(SwitchError):
+            control.reconnect(timeout_s=0.3)  # the namespace went with it
+        with running(SOURCE) as second:
+            control.namespace = second.switch.namespace
+            control.reconnect(timeout_s=5)
+            assert control.read_register("pairs_first", 0, 1).tolist() == [0]
+
+
+@p4
+def test_the_switch_ends_with_who_started_it() -> None:
+    skip_without_bmv2()
+    code = (
+        "import sys, time, tempfile; from pathlib import Path\n"
+        "from bmv2_switch import running\n"
+        f"with running(Path({str(SOURCE)!r})) as bench:\n"
+        "    print(bench.switch.namespace.split('/')[2], flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    path = os.pathsep.join([str(SOURCE.parent), str(SOURCE.parents[1]), os.environ.get("PYTHONPATH", "")])
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": path}
+    )
+    assert child.stdout is not None
+    pid = int(child.stdout.readline())
+    assert Path(f"/proc/{pid}/comm").read_text().strip() == "simple_switch"
+    child.kill()
+    child.wait()
+    child.stdout.close()
+    for _ in range(100):
+        if (
+            not Path(f"/proc/{pid}").exists()
+            or "Z" in Path(f"/proc/{pid}/stat").read_text().split(")")[1][:3]
+        ):
+            return
+        time.sleep(0.05)
+    raise AssertionError("simple_switch still runs")
+
+
+# -- without a switch
+
+
+def test_nobody_answers() -> None:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
+    with pytest.raises(SwitchGoneError, match=rf"127.0.0.1:{port}: no BMv2 answers"):
+        Bmv2Switch("127.0.0.1", port, timeout_s=1)
+
+
+def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert simple_switch.missing() == "simple_switch is not on PATH"
+    with pytest.raises(build.TestbedUnavailableError, match="p4c-bm2-ss is not on PATH"):
+        build.bmv2("codel", tmp_path)
