@@ -18,13 +18,15 @@ def aligned_zeros(shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
     return memory[start : start + size].view(dtype).reshape(shape)
 
 
-def grown(array: np.ndarray, length: int) -> np.ndarray:
+def grown(array: np.ndarray, length: int, used: np.ndarray | None = None) -> np.ndarray:
     """`array` with room for `length` rows at least: itself, or twice as long with zeros behind what it holds.
 
-    Doubling keeps the cost of growing small over many batches.
+    Doubling keeps the cost of growing small over many batches. Where few rows are not zero, `used` (their indices)
+    keeps the others from being copied, which would touch them.
     """
     if length <= len(array):
         return array
     larger = aligned_zeros((max(length, 2 * len(array)), *array.shape[1:]), array.dtype)
-    larger[: len(array)] = array
+    rows = slice(len(array)) if used is None else used[used < len(array)]
+    larger[rows] = array[rows]
     return larger

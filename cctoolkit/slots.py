@@ -319,7 +319,8 @@ class SlotTable:
 
     Notes
     -----
-    Memory grows with the number of slots in which flows were active, not with packets. The result does not depend
+    Memory grows with the number of slots in which flows were active, not with packets, and with the number of flows
+    (of those wanted, if `flow_ids` says which). The result does not depend
     on how the packets were cut into batches; the two taps' batches need not end at the same time (the egress
     tap's packets wait until the ingress tap has got as far).
     """
@@ -347,6 +348,9 @@ class SlotTable:
             raise ParameterError(f"fill: {fill!r} is neither 'backward' nor 'interpolate'")
         self._interpolate = fill == "interpolate"
         self._wanted = wanted_flows(flow_ids)
+        self._ways: np.ndarray | None = None  # of the flows wanted; None: of all
+        if len(self._wanted):
+            self._ways = (2 * np.flatnonzero(self._wanted)[:, None] + [0, 1]).ravel()
         self._seed = seed
         self._max_rows = max_rows
         self._ingress = _Tap(with_acks=not self._sampled)
@@ -398,7 +402,7 @@ class SlotTable:
         is_egress = tap is self._egress
         entries = self._pair.entries if is_egress else np.zeros(0, np.int64)
         highest = max(int(columns["flow_id"].max()) + 1, len(self._pair.not_before))
-        tap.states = grown(tap.states, 2 * highest)
+        tap.states = grown(tap.states, 2 * highest, self._ways)
         flow_id, direction, seq, ack, tcp_flags, payload, tsval, has_ts = (
             np.ascontiguousarray(columns[name])
             for name in (

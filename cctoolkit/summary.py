@@ -420,6 +420,7 @@ def summarise(
         summary.two_taps = _two_taps(source, behind, selection, largest, slot_ms)
         egress = behind
     summary.notes = _notes(summary, timeline)
+    del timeline, keys, everything  # here too: the file is read again
     if model is not None:
         _add_ccas(summary, source, egress, selection, model, options)
     return summary

@@ -419,5 +419,5 @@ def test_twenty_million_packets_in_bounded_memory(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code, capture, page], capture_output=True, text=True, check=True
     )
-    assert int(done.stdout) < 2_500_000_000  # up to 2.0 with congestion controls named, 1.2 without
+    assert int(done.stdout) < 1_500_000_000  # 1.2 to 1.3, with congestion controls named or without
     assert "20,000,000" in page_of(page).text("dd")

@@ -261,6 +261,33 @@ def test_which_flows_and_which_direction():
         assert listed(only.slot) == [2]  # still counted from the capture's first packet
 
 
+def test_flows_that_are_not_wanted_cost_no_memory():
+    """Of a capture of four million flows two are wanted: one from its start on, and the last."""
+    last = 4_000_000
+    rows = []
+    for at, newest in enumerate([6, 1_000_000, 2_000_000, last]):
+        data = {"flow_id": 5, "seq": 10 * at, "payload_bytes": 10}
+        ack = {"flow_id": 5, "direction": 1, "ack": 10 * at}
+        news = {"flow_id": newest, "seq": 0, "payload_bytes": 50}
+        rows += [{"ts_ns": at * MS} | row for row in (data, ack, news)]
+    stream = packets(rows)
+    expected = compute_slots(stream, flow_ids=[5, last])  # compiles, too
+    table = SlotTable(flow_ids=[5, last])
+    before = resident_bytes()
+    for part in cut(stream, [3, 6, 9]):
+        table.update(part)
+    result = table.result()
+    assert resident_bytes() - before < 50_000_000  # of 800 MB if all had states
+    assert listed(result.bytes_in_flight) == [10, 10, 10, 10, None]
+    assert listed(result.flow_id) == [5, 5, 5, 5, last]
+    pd.testing.assert_frame_equal(result, expected)
+
+
+def resident_bytes() -> int:
+    with open("/proc/self/status") as status:
+        return next(1024 * int(line.split()[1]) for line in status if line.startswith("VmRSS"))
+
+
 def test_a_flow_that_never_leaves_has_no_egress_columns():
     ingress = packets([(0, 0, 10), (1, 10, 10)])
     egress = packets([(0, 0, 10), (2, 10, 10)], flow_id=5)

@@ -231,10 +231,9 @@ def _jobs(flows: pd.DataFrame, limit_ns: int, slot_ms: float, min_bytes: int) ->
 
 
 def _slots_of(
-    jobs: list[_Job], ingress: Iterator[Capture], egress: Iterator[Capture] | None
+    waiting: list[_Job], ingress: Iterator[Capture], egress: Iterator[Capture] | None
 ) -> Iterator[pd.DataFrame]:
-    """The slots table of each job, as soon as time has passed it."""
-    waiting = list(jobs)
+    """The slots table of each job, as soon as time has passed it; the job is then dropped from the list."""
     if not waiting:
         return
     steps = _alone(ingress) if egress is None else _in_step(ingress, egress)
