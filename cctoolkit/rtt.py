@@ -332,9 +332,7 @@ class RttPairing:
         if self.method == "handshake":
             self._stage = grown(self._stage, flows)
             self._syn = grown(self._syn, 2 * flows)
-        elif self.method == "data_plane":
-            self._fids = grown(self._fids, 2 * flows)
-        else:
+        elif self.method != "data_plane":
             self._state = grown(self._state, 2 * kernels.STATE_WORDS * flows)
 
     def _run_exact(self, cols: list[np.ndarray], out: tuple[np.ndarray, ...]) -> int:
@@ -365,14 +363,7 @@ class RttPairing:
     def _run_data_plane(
         self, cols: list[np.ndarray], keys: FlowKeys | None, out: tuple[np.ndarray, ...]
     ) -> int:
-        if keys is None:
-            kernels.number_fingerprints(cols[1], kernels.CRC32_TABLE, self._fids)
-        elif len(keys):
-            self._make_room(int(keys.flow_id.max()) + 1)
-            fields = ("flow_id", "ip_version", "protocol", "sport", "dport", "src", "dst")
-            types = ("uint32", "uint8", "uint8", "uint16", "uint16", "uint8", "uint8")
-            who = (_input(getattr(keys, name), dtype) for name, dtype in zip(fields, types, strict=True))
-            kernels.fingerprints(*who, kernels.CRC32_TABLE, self._fids)
+        self._fids = five_tuple_hashes(self._fids, cols[1], keys)
         t = self.tables
         return kernels.data_plane(
             *cols,
@@ -389,6 +380,37 @@ class RttPairing:
             self._control,
             *out,
         )
+
+
+def five_tuple_hashes(known: np.ndarray, flow_id: np.ndarray, keys: FlowKeys | None) -> np.ndarray:
+    """The CRC-32 of flows, which is what a switch calls them; see :class:`DataPlaneTables`.
+
+    Parameters
+    ----------
+    known : uint32 array
+        What this returned for the batches before; empty at first.
+    flow_id : array
+        Of the batch's packets.
+    keys : FlowKeys, optional
+        Their five-tuples; else the flows' numbers stand for them.
+
+    Returns
+    -------
+    uint32 array
+        By ``2 * flow_id + direction``.
+    """
+    flow_id = _input(flow_id, "uint32")
+    if len(flow_id):
+        known = grown(known, 2 * int(flow_id.max()) + 2)
+    if keys is None:
+        kernels.number_fingerprints(flow_id, kernels.CRC32_TABLE, known)
+    elif len(keys):
+        known = grown(known, 2 * int(keys.flow_id.max()) + 2)
+        fields = ("flow_id", "ip_version", "protocol", "sport", "dport", "src", "dst")
+        types = ("uint32", "uint8", "uint8", "uint16", "uint16", "uint8", "uint8")
+        who = (_input(getattr(keys, name), dtype) for name, dtype in zip(fields, types, strict=True))
+        kernels.fingerprints(*who, kernels.CRC32_TABLE, known)
+    return known
 
 
 def rtt_samples(

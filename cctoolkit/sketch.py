@@ -17,15 +17,18 @@ import numba
 import numpy as np
 import pandas as pd
 
-from .capture.model import columns_of
+from ._rtt_kernels import CRC32_TABLE, CRC32C_TABLE
+from .capture.model import Capture, columns_of
 from .errors import ParameterError
+from .rtt import five_tuple_hashes
 
 if TYPE_CHECKING:
-    from .capture.model import Capture
+    from .capture.model import FlowKeys
 
 __all__ = ["CountMinSketch", "LongFlows", "long_flows"]
 
 _CHUNK = 1 << 16  # packets at a time: their keys and estimates stay in the cache
+HASHES = ("multiply_shift", "crc")
 
 
 @numba.njit(cache=True, nogil=True, boundscheck=False)
@@ -49,6 +52,24 @@ def _count(table, multipliers, shift, conservative, keys, amounts, estimates):
         else:
             for row in range(depth):
                 table[row, at[row]] += amounts[i]
+
+
+@numba.njit(cache=True, nogil=True, boundscheck=False)
+def _count_at(table, places, conservative, amounts, estimates):
+    """As `_count`, where the counters of each key are known."""
+    depth = np.uint64(table.shape[0])
+    for i in range(np.uint64(len(amounts))):
+        smallest = np.int64(0x7FFFFFFFFFFFFFFF)
+        for row in range(depth):
+            smallest = min(smallest, table[row, places[row, i]])
+        smallest += amounts[i]
+        estimates[i] = smallest
+        for row in range(depth):
+            at = places[row, i]
+            if conservative:
+                table[row, at] = max(table[row, at], smallest)
+            else:
+                table[row, at] += amounts[i]
 
 
 @numba.njit(cache=True, nogil=True, boundscheck=False)
@@ -84,6 +105,8 @@ class CountMinSketch:
         the result depends on the order of updates, and merged sketches are no longer the sketch of everything.
     seed : int
         Draws the hash functions. Only sketches of one seed and shape can be merged.
+    hash : {"multiply_shift", "crc"}
+        ``crc`` is what a switch can compute, for keys of 32 bits, a width of at most 2**16 and a depth of at most 4.
 
     Notes
     -----
@@ -97,14 +120,34 @@ class CountMinSketch:
     without a multiplier use CRC units with different polynomials instead; those are linear, so that the theorem
     does not cover them.
 
+    With ``hash="crc"`` rows 0 and 1 take the lower and the upper 16 bits of the CRC-32 of the key (4 bytes in network
+    order), rows 2 and 3 those of its CRC-32C, and of these as many of the lowest bits as `width` needs. A CRC of 32
+    bits of as many is one to one, so with the full width two keys share a counter in row 0 or 1, but never in both;
+    nor in rows 2 and 3.
+
     Counters have 64 bits and do not overflow; a switch's usually have 32.
     """
 
-    def __init__(self, width: int, depth: int, *, conservative: bool = False, seed: int = 0) -> None:
+    def __init__(
+        self,
+        width: int,
+        depth: int,
+        *,
+        conservative: bool = False,
+        seed: int = 0,
+        hash: str = "multiply_shift",
+    ) -> None:
         if width < 2 or width & (width - 1):
             raise ParameterError(f"width is {width}, expected a power of two of at least 2")
         if depth < 1:
             raise ParameterError(f"depth is {depth}, expected at least 1")
+        if hash not in HASHES:
+            raise ParameterError(f"hash is {hash!r}, expected one of {', '.join(HASHES)}")
+        if hash == "crc" and width > 1 << 16:
+            raise ParameterError(f"width is {width}, expected at most 65536 with hash 'crc'")
+        if hash == "crc" and depth > 4:
+            raise ParameterError(f"depth is {depth}, expected at most 4 with hash 'crc'")
+        self.hash = hash
         self.width, self.depth = int(width), int(depth)
         self.conservative = bool(conservative)
         self.seed = seed
@@ -140,6 +183,7 @@ class CountMinSketch:
         Parameters
         ----------
         keys : array of unsigned or non-negative integers, shape (n,)
+            Below 2**32 with ``hash="crc"``.
         amounts : array of non-negative integers, shape (n,), optional
             Default: 1 each.
 
@@ -148,24 +192,54 @@ class CountMinSketch:
         int64 array, shape (n,)
             The estimate for each key right after its update, as a switch reads it while the packet passes.
         """
-        keys = _whole("keys", keys).astype(np.uint64, copy=False)
+        keys = self._keys(keys)
         amounts = np.ones(len(keys), np.int64) if amounts is None else _whole("amounts", amounts)
         amounts = amounts.astype(np.int64, copy=False)
         if len(amounts) != len(keys):
             raise ParameterError(f"amounts has {len(amounts)} values, expected one a key: {len(keys)}")
         estimates = np.empty(len(keys), np.int64)
-        _count(self._table, self._multipliers, self._shift, self.conservative, keys, amounts, estimates)
+        if self.hash == "crc":
+            _count_at(self._table, self._crc_places(keys), self.conservative, amounts, estimates)
+        else:
+            _count(self._table, self._multipliers, self._shift, self.conservative, keys, amounts, estimates)
         self.total += int(amounts.sum())
         return estimates
 
     def query(self, keys: np.ndarray) -> np.ndarray:
         """The estimates for these keys, int64, shape (n,)."""
-        keys = _whole("keys", keys).astype(np.uint64, copy=False)
+        keys = self._keys(keys)
+        if self.hash == "crc":
+            return np.take_along_axis(self._table, self._crc_places(keys).astype(np.intp), axis=1).min(axis=0)
         low, high = keys & np.uint64(0xFFFFFFFF), keys >> np.uint64(32)
         estimates = np.full(len(keys), np.iinfo(np.int64).max)
         for counters, (a, b, c) in zip(self._table, self._multipliers, strict=True):
             np.minimum(estimates, counters[(a * low + b * high + c) >> self._shift], out=estimates)
         return estimates
+
+    @property
+    def counters(self) -> np.ndarray:
+        """All counters as they are now, int64, shape (depth, width)."""
+        return self._table.copy()
+
+    def _keys(self, keys: np.ndarray) -> np.ndarray:
+        keys = _whole("keys", keys).astype(np.uint64, copy=False)
+        if self.hash == "crc" and len(keys) and keys.max() >= 1 << 32:
+            raise ParameterError("keys: expected at most 32 bits with hash 'crc'")
+        return keys
+
+    def _crc_places(self, keys: np.ndarray) -> np.ndarray:
+        """Each row's counter of each key, shape (depth, n)."""
+        places = np.empty((self.depth, len(keys)), np.uint64)
+        for first, table in ((0, CRC32_TABLE), (2, CRC32C_TABLE)):
+            crc = np.full(len(keys), 0xFFFFFFFF, np.uint32)
+            for byte in (24, 16, 8, 0):
+                crc = (crc >> np.uint32(8)) ^ table[
+                    (crc ^ (keys >> np.uint64(byte)).astype(np.uint32)) & 0xFF
+                ]
+            crc ^= np.uint32(0xFFFFFFFF)
+            for row in range(first, min(first + 2, self.depth)):
+                places[row] = (crc >> np.uint32(16 * (row - first))) & np.uint32(self.width - 1)
+        return places
 
     def merge(self, other: CountMinSketch) -> CountMinSketch:
         """The sketch of both: without `conservative` exactly that of one stream after the other.
@@ -175,12 +249,14 @@ class CountMinSketch:
         ParameterError
             The two have another width, depth, seed, or kind of update.
         """
-        for name in ("width", "depth", "seed", "conservative"):
+        for name in ("width", "depth", "seed", "conservative", "hash"):
             if getattr(self, name) != getattr(other, name):
                 raise ParameterError(
                     f"merge: {name} is {getattr(self, name)} here and {getattr(other, name)} there"
                 )
-        merged = CountMinSketch(self.width, self.depth, conservative=self.conservative, seed=self.seed)
+        merged = CountMinSketch(
+            self.width, self.depth, conservative=self.conservative, seed=self.seed, hash=self.hash
+        )
         np.add(self._table, other._table, out=merged._table)
         merged.total = self.total + other.total
         return merged
@@ -213,6 +289,7 @@ class LongFlows:
         depth: int = 4,
         conservative: bool = False,
         seed: int = 0,
+        hash: str = "multiply_shift",
     ) -> None:
         if not threshold_bytes > 0:
             raise ParameterError(f"threshold_bytes is {threshold_bytes}, expected a positive number of bytes")
@@ -221,7 +298,9 @@ class LongFlows:
         self.threshold_bytes = int(threshold_bytes)
         self.sketch: CountMinSketch | None = None
         if method == "count_min":
-            self.sketch = CountMinSketch(width, depth, conservative=conservative, seed=seed)
+            self.sketch = CountMinSketch(width, depth, conservative=conservative, seed=seed, hash=hash)
+        self._by_hash = self.sketch is not None and hash == "crc"
+        self._hashes = np.zeros(0, np.uint32)
         self._totals = np.zeros(0, np.int64)
         self._crossed = np.zeros(0, np.bool_)
         self._found: list[np.ndarray] = [np.empty(0, np.int64)]
@@ -240,11 +319,20 @@ class LongFlows:
             totals[:have] = self._totals
             self._totals = totals
 
-    def update(self, packets: Capture | pd.DataFrame | dict[str, np.ndarray]) -> None:
-        """Take in the next packets (a Capture, a packets DataFrame, or its columns as arrays), in capture order."""
+    def update(
+        self, packets: Capture | pd.DataFrame | dict[str, np.ndarray], keys: FlowKeys | None = None
+    ) -> None:
+        """Take in the next packets (a Capture, a packets DataFrame, or its columns as arrays), in capture order.
+
+        With ``hash="crc"`` a flow's key is the CRC-32 of its five-tuple as in :class:`~cctoolkit.DataPlaneTables`:
+        of `keys`, or of a Capture's own.
+        """
         columns = columns_of(packets)
         if len(columns["flow_id"]) == 0:
             return
+        if self._by_hash:
+            keys = packets.keys if keys is None and isinstance(packets, Capture) else keys
+            self._hashes = five_tuple_hashes(self._hashes, columns["flow_id"], keys)
         self._reserve(2 * int(columns["flow_id"].max()) + 2)
         found, found_ts = np.empty(_CHUNK, np.int64), np.empty(_CHUNK, np.int64)
         for start in range(0, len(columns["flow_id"]), _CHUNK):
@@ -256,7 +344,7 @@ class LongFlows:
                 estimates = np.empty(len(keys), np.int64)
                 _count_exactly(self._totals, keys, amounts, estimates)
             else:
-                estimates = self.sketch.update(keys, amounts)
+                estimates = self.sketch.update(self._hashes[keys] if self._by_hash else keys, amounts)
             ts_ns = columns["ts_ns"][rows]
             n = _first_crossings(keys, estimates, ts_ns, self.threshold_bytes, self._crossed, found, found_ts)
             self._found.append(found[:n].copy())
@@ -265,11 +353,15 @@ class LongFlows:
     def result(self) -> pd.DataFrame:
         """The long flows so far; see :func:`long_flows`."""
         keys = np.concatenate(self._found)
+        if self.sketch is None:
+            carried = self._totals[keys]
+        else:
+            carried = self.sketch.query(self._hashes[keys] if self._by_hash else keys)
         return pd.DataFrame(
             {
                 "flow_id": (keys // 2).astype(np.uint32),
                 "direction": (keys % 2).astype(np.int8),
-                "bytes": self._totals[keys] if self.sketch is None else self.sketch.query(keys),
+                "bytes": carried,
                 "crossed_ts_ns": np.concatenate(self._found_ts),
             }
         )
@@ -284,6 +376,7 @@ def long_flows(
     depth: int = 4,
     conservative: bool = False,
     seed: int = 0,
+    hash: str = "multiply_shift",
 ) -> pd.DataFrame:
     """Flows that carry more than `threshold_bytes` on the wire in one direction, and since when.
 
@@ -296,7 +389,7 @@ def long_flows(
     method : {"exact", "count_min"}
         A counter a flow and direction, or a count-min sketch as on a switch: it misses no long flow, sees each
         no later than it becomes long, and may take short ones for long.
-    width, depth, conservative, seed
+    width, depth, conservative, seed, hash
         Of the sketch; see :class:`CountMinSketch`. The default takes 2 MB and is off by more than 42 ppm of all bytes
         with a probability of at most 2 %.
 
@@ -313,7 +406,7 @@ def long_flows(
     reported is remembered exactly (a switch would use a register or leave it to the control plane).
     """
     detector = LongFlows(
-        threshold_bytes, method, width=width, depth=depth, conservative=conservative, seed=seed
+        threshold_bytes, method, width=width, depth=depth, conservative=conservative, seed=seed, hash=hash
     )
     detector.update(packets)
     return detector.result()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import zlib
 from collections import Counter
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from made_packets import make_keys, packet_columns
 from naive_sketch import NaiveSketch
 
+from cctoolkit.capture.model import Capture, CaptureMeta
 from cctoolkit.errors import ParameterError
 from cctoolkit.flows import flow_table
 from cctoolkit.sketch import CountMinSketch, LongFlows, long_flows
@@ -40,6 +42,35 @@ def test_it_is_its_naive_twin(stream, shape):
     assert sketch.query(others).tolist() == [naive.query(key) for key in others.tolist()]
     assert sketch.query(keys).tolist() == [naive.query(key) for key in keys.tolist()]
     assert sketch.total == sum(amount for _, amount in stream)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 2**32 - 1) | st.integers(0, 20), st.integers(0, 2**40)), max_size=60),
+    st.sampled_from([2, 16, 1 << 16]),
+    st.integers(1, 4),
+    st.booleans(),
+)
+def test_with_the_hashes_of_a_switch_too(stream, width, depth, conservative):
+    sketch = CountMinSketch(width, depth, conservative=conservative, hash="crc")
+    naive = NaiveSketch(width, depth, conservative, 0, "crc")
+    keys, amounts = columns_of_stream(stream)
+    assert sketch.update(keys, amounts).tolist() == [naive.update(key, amount) for key, amount in stream]
+    others = np.array([0, 5, 2**32 - 1], np.uint64)
+    assert sketch.query(others).tolist() == [naive.query(key) for key in others.tolist()]
+    counted = {place: naive.counters[place] for place in zip(*np.nonzero(sketch.counters), strict=True)}
+    assert counted == {place: int(sketch.counters[place]) for place in counted}
+    assert sketch.counters.sum(axis=1).tolist() == [sum(naive.counters[r, i] for i in range(width))
+                                                    for r in range(depth)]  # fmt: skip
+
+
+def test_no_two_keys_share_both_halves_of_a_crc():
+    """Where the sum of a pair of rows says nothing of another key, the sketch of a switch is exact."""
+    sketch = CountMinSketch(1 << 16, 2, hash="crc")
+    keys = np.random.default_rng(1).choice(1 << 32, 1 << 15, replace=False).astype(np.uint64)
+    places = sketch._crc_places(keys)
+    assert len(np.unique(places[0] << np.uint64(16) | places[1])) == len(keys)
+    assert len(np.unique(places[0])) < 0.9 * len(keys)
 
 
 @settings(deadline=None)
@@ -94,7 +125,9 @@ def test_merging(first, second, conservative):
         assert merged.query(keys).tolist() == together.query(keys).tolist()
 
 
-@pytest.mark.parametrize("other", [{"width": 8}, {"depth": 3}, {"seed": 1}, {"conservative": True}])
+@pytest.mark.parametrize(
+    "other", [{"width": 8}, {"depth": 3}, {"seed": 1}, {"conservative": True}, {"hash": "crc"}]
+)
 def test_only_alike_sketches_merge(other):
     shape = {"width": 4, "depth": 2, "seed": 0, "conservative": False}
     with pytest.raises(ParameterError, match=next(iter(other))):
@@ -147,6 +180,10 @@ def test_size_for_an_error():
         (lambda: CountMinSketch(100, 2), "width"),
         (lambda: CountMinSketch(1, 2), "width"),
         (lambda: CountMinSketch(4, 0), "depth"),
+        (lambda: CountMinSketch(4, 1, hash="md5"), "hash"),
+        (lambda: CountMinSketch(1 << 17, 1, hash="crc"), "width"),
+        (lambda: CountMinSketch(4, 5, hash="crc"), "depth"),
+        (lambda: CountMinSketch(4, 1, hash="crc").update(np.array([1 << 32])), "keys"),
         (lambda: CountMinSketch.for_error(0, 0.1), "epsilon"),
         (lambda: CountMinSketch.for_error(0.1, 1), "delta"),
         (lambda: CountMinSketch(4, 1).update(np.array([-1])), "keys"),
@@ -221,6 +258,36 @@ def test_long_flows(n, flows, threshold, cuts):
         for start, stop in itertools.pairwise(edges):
             detector.update({name: column[start:stop] for name, column in columns.items()})
         assert by_key(detector.result()) == found
+
+
+def test_long_flows_as_a_switch_finds_them():
+    """By the hashes of five-tuples, the same in one batch and in several; a flow's two directions are two keys."""
+    columns = packets(3000, 200, seed=4)
+    keys = make_keys(set(columns["flow_id"].tolist()))
+    threshold, shape = 30_000, {"width": 64, "depth": 3, "hash": "crc"}
+    naive = NaiveSketch(64, 3, False, 0, "crc")
+    row = {int(flow): i for i, flow in enumerate(keys.flow_id)}
+    found: dict[tuple[int, int], int] = {}
+    for ts, flow, way, size in zip(
+        *(columns[name].tolist() for name in ("ts_ns", "flow_id", "direction", "wire_bytes")), strict=True
+    ):
+        i = row[flow]
+        ends = [keys.src[i, :4].tobytes(), keys.dst[i, :4].tobytes()]
+        ports = [int(keys.sport[i]).to_bytes(2, "big"), int(keys.dport[i]).to_bytes(2, "big")]
+        wire = ends[way] + ends[1 - way] + b"\6" + ports[way] + ports[1 - way]
+        if naive.update(zlib.crc32(wire), size) > threshold:
+            found.setdefault((flow, way), ts)
+    detector = LongFlows(threshold, "count_min", **shape)
+    for start, stop in ((0, 1), (1, 1), (1, 1000), (1000, 3000)):
+        detector.update({name: column[start:stop] for name, column in columns.items()}, keys)
+    table = detector.result()
+    assert (
+        dict(zip(zip(table.flow_id, table.direction, strict=True), table.crossed_ts_ns, strict=True)) == found
+    )
+    assert len(naive_long_flows(columns, threshold)) < len(found) < 200
+    meta = CaptureMeta(path="", format="pcap", link_types=[])
+    whole = long_flows(Capture(columns, keys, meta), threshold, "count_min", **shape)
+    pd.testing.assert_frame_equal(whole, table)
 
 
 def test_a_wide_sketch_is_exact_and_a_narrow_one_is_not():
