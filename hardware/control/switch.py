@@ -169,3 +169,11 @@ class Switch(ABC):
         BMv2 counts packets: there the rate is exact for frames of `frame_bytes` only. A Tofino shapes bytes and
         holds buffers in cells; `frame_bytes` says how many of them a packet takes.
         """
+
+    def mirror_session(self, session_id: int, port: int, max_bytes: int | None = None) -> None:
+        """Where the copies of a session go, and how long they are at most (BMv2: the program says that)."""
+        raise SwitchError(f"{self.target}: no mirror sessions")
+
+    def weight(self, port: int, queue: int, weight: int) -> None:
+        """A queue's share, 0 to 1023, among the queues of its port with the same priority."""
+        raise SwitchError(f"{self.target}: queues have no weights, only strict priorities")
