@@ -337,16 +337,16 @@ class LongFlows:
         found, found_ts = np.empty(_CHUNK, np.int64), np.empty(_CHUNK, np.int64)
         for start in range(0, len(columns["flow_id"]), _CHUNK):
             rows = slice(start, start + _CHUNK)
-            keys = columns["flow_id"][rows].astype(np.uint64) * np.uint64(2)
-            keys += columns["direction"][rows].astype(np.uint64)
+            ways = columns["flow_id"][rows].astype(np.uint64) * np.uint64(2)
+            ways += columns["direction"][rows].astype(np.uint64)
             amounts = columns["wire_bytes"][rows].astype(np.int64)
             if self.sketch is None:
-                estimates = np.empty(len(keys), np.int64)
-                _count_exactly(self._totals, keys, amounts, estimates)
+                estimates = np.empty(len(ways), np.int64)
+                _count_exactly(self._totals, ways, amounts, estimates)
             else:
-                estimates = self.sketch.update(self._hashes[keys] if self._by_hash else keys, amounts)
+                estimates = self.sketch.update(self._hashes[ways] if self._by_hash else ways, amounts)
             ts_ns = columns["ts_ns"][rows]
-            n = _first_crossings(keys, estimates, ts_ns, self.threshold_bytes, self._crossed, found, found_ts)
+            n = _first_crossings(ways, estimates, ts_ns, self.threshold_bytes, self._crossed, found, found_ts)
             self._found.append(found[:n].copy())
             self._found_ts.append(found_ts[:n].copy())
 
