@@ -53,12 +53,15 @@ class Reading:
         data, those ``monitored``, of them ``sampled`` (counted in cells), ``cells`` of them, ``lost_cells`` and
         ``lost_packets``. From the kernel also ``"acks"``, of packets that leave by an ingress interface: there
         ``segments`` are acknowledgements, and ``sampled`` those that acknowledge more than any before.
+    missed_until : int or None
+        What was seen in earlier slots, and not read before, is lost: of them nothing is known.
     """
 
     in_cells: np.ndarray
     out_cells: np.ndarray
     until_slot: int
     counts: dict[str, Any] = field(default_factory=dict)
+    missed_until: int | None = None
 
 
 class Collector(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from .naming import SlotClassifier
 from .replay import CaptureCollector
 from .watch import Update, watch
 
-__all__ = ["live"]
+__all__ = ["follow", "live"]
 
 #: Without these a model that has them as inputs names nothing.
 _COUNTS = {"in_bytes", "in_packets"}
@@ -63,10 +63,41 @@ def live(
     ------
     ParameterError, CollectorError
     """
-    if format not in (None, Format.table, Format.jsonl):
-        raise ParameterError(f"format: {format.value} is neither table nor jsonl (slots go to -o FILE)")
     if bool(captures) == bool(ingress):
         raise ParameterError("give --ingress (and --egress), or --from-capture")
+
+    def collector() -> Collector:
+        if captures:
+            return CaptureCollector(*captures[:2], slot_ms=slot_ms, sampling=sampling, speed=speed)
+        return KernelCollector(ingress, egress, slot_ms=slot_ms, sampling=sampling, egress_hook=egress_hook)
+
+    follow(collector, flows, format, output, classifier, provenance, **settings)
+
+
+def follow(
+    make: Callable[[], Collector],
+    flows: Sequence[str],
+    format: Format | None,
+    output: Path | None,
+    classifier: SlotClassifier | None,
+    provenance: dict[str, Any],
+    **settings: Any,
+) -> None:
+    """What :func:`live` does, with any collector.
+
+    Parameters
+    ----------
+    make : function
+        Gives the collector, once all else is found right. It is closed in the end.
+    flows, format, output, classifier, provenance, settings
+        As :func:`live`.
+
+    Raises
+    ------
+    ParameterError, CollectorError
+    """
+    if format not in (None, Format.table, Format.jsonl):
+        raise ParameterError(f"format: {format.value} is neither table nor jsonl (slots go to -o FILE)")
     keys = [_flow_key(text) for text in flows]
     with ExitStack() as stack:
         stack.enter_context(_terminable())
@@ -74,13 +105,7 @@ def live(
         slots = (
             None if output is None else stack.enter_context(TableOutput(None, output, "slots", provenance))
         )
-        collector: Collector
-        if captures:
-            collector = CaptureCollector(*captures[:2], slot_ms=slot_ms, sampling=sampling, speed=speed)
-        else:
-            collector = KernelCollector(
-                ingress, egress, slot_ms=slot_ms, sampling=sampling, egress_hook=egress_hook
-            )
+        collector = make()
         stack.callback(collector.close)
         if collector.sampled and _COUNTS & set(getattr(classifier, "inputs", ())):
             said = "a sample counts no bytes: nothing will be named (--sampling all; or --no-classify)"

@@ -135,6 +135,9 @@ def watch(
         if over:  # what goes on or waits is given as it is
             reading.until_slot = _FOREVER
             ended += monitored.keys
+        if reading.missed_until is not None:
+            for number in monitored.keys:
+                stream.begin(number, reading.missed_until)
         began = time.process_time()
         slots = stream.update(reading.in_cells, reading.out_cells, reading.until_slot, ended)
         build_s = time.process_time() - began
