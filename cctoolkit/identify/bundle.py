@@ -30,7 +30,6 @@ from .inputs import (
     VIEW_INPUTS,
     VIEWS,
     by_view,
-    scale_views,
 )
 from .probabilities import SHORTEST, by_pieces, named, softmax
 from .windows import Windows, slot_arrays
@@ -196,7 +195,7 @@ class Model:
                 )
             X = X.X
             if views:
-                return scale_views(X)
+                return X
         X = np.asarray(X, np.float32)
         if X.ndim != 3 or X.shape[2] != len(self.inputs):
             raise ParameterError(
@@ -236,34 +235,24 @@ class Model:
             Other inputs, other slots, windows too short or of a length that there is no network for, NaN.
         """
         counted = self._checked(X)
-        if not self.any_length:
-            return self._probabilities(counted)
-        if isinstance(X, Windows) and X.inputs == VIEW_CHANNELS:
-            return self.predict_views(counted)
-        return by_pieces(counted, self._probabilities)
-
-    def predict_views(self, views: np.ndarray) -> np.ndarray:
-        """Probabilities of windows that are prepared already (:func:`~.inputs.scale_views`), perhaps changed.
-
-        Parameters
-        ----------
-        views : float32 array, windows x channels x bins
-        """
-        session = self._session(0)
-        scores = np.empty((len(views), len(self.classes_)), np.float32)
-        # windows of like round trips together: the fewer bins each has, the more can be cut off
-        order = np.argsort(views[:, -len(BIN_CHANNELS)].sum(axis=1), kind="stable")
-        for rows in np.array_split(order, -(-len(order) // _AT_ONCE)):
-            parts = dict(zip(VIEWS, by_view(views, rows), strict=True))
-            scores[rows] = session.run(None, parts)[0][:, : len(self.classes_)]
-        return softmax(scores / self._temperature)
+        return by_pieces(counted, self._probabilities) if self.any_length else self._probabilities(counted)
 
     def _probabilities(self, X: np.ndarray) -> np.ndarray:
-        ready = self._prepare(X)
-        if self.any_length:
-            return self.predict_views(ready)
-        (scores,) = self._session(X.shape[1]).run(None, {"X": ready})
-        return softmax(scores[:, : len(self.classes_)] / self._temperature)
+        return softmax(self._scores(self._prepare(X)) / self._temperature)
+
+    def _scores(self, ready: np.ndarray) -> np.ndarray:
+        """What the network says of prepared windows (windows x channels x slots or bins)."""
+        if not self.any_length:
+            (scores,) = self._session(ready.shape[2]).run(None, {"X": ready})
+            return scores[:, : len(self.classes_)]
+        session = self._session(0)
+        scores = np.empty((len(ready), len(self.classes_)), np.float32)
+        # windows of like round trips together: the fewer bins each has, the more can be cut off
+        order = np.argsort(ready[:, -len(BIN_CHANNELS)].sum(axis=1), kind="stable")
+        for rows in np.array_split(order, -(-len(order) // _AT_ONCE)):
+            parts = dict(zip(VIEWS, by_view(ready, rows), strict=True))
+            scores[rows] = session.run(None, parts)[0][:, : len(self.classes_)]
+        return scores
 
     def _named(self, probabilities: np.ndarray) -> np.ndarray:
         return named(probabilities, self.classes_, self._other, self._least)
