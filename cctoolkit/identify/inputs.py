@@ -15,6 +15,7 @@ from ..errors import ParameterError
 
 __all__ = [
     "PREPARATIONS",
+    "SEGMENT_BYTES",
     "VIEW_CHANNELS",
     "VIEW_INPUTS",
     "as_counted",
@@ -40,7 +41,8 @@ _QUEUE, _FLIGHT = slice(6, 15), slice(15, 23)
 #: The views of a window: all of it, its last 100 round trips, its last 12.5 round trips.
 VIEWS = ("window", "round_trips", "eighths")
 VIEW_CHANNELS = tuple(f"{view}.{channel}" for view in VIEWS for channel in BIN_CHANNELS)
-_SEGMENT = 1448.0
+#: Bytes of payload in a full segment, whose packet has 1500 with timestamps.
+SEGMENT_BYTES = 1448.0
 #: What stands for the drops of a queue whose drops were not observed, for none were is another thing.
 _UNSEEN = -1.0
 
@@ -132,7 +134,7 @@ def _bins(
             out[9, k] = cbiq / 500
             out[10, k] = cbiq / (most_cbiq_ever + 1e-9)
             if cbiq_before >= 0:
-                out[11, k] = (cbiq - cbiq_before) / _SEGMENT
+                out[11, k] = (cbiq - cbiq_before) / SEGMENT_BYTES
             out[12, k] = (most_cbiq - least_cbiq) / (most_cbiq_ever + 1e-9)
             out[13, k] = cbiq / (mean_out + 50)  # Little's law: ms in the queue
             out[14, k] = 1.0
@@ -142,11 +144,11 @@ def _bins(
             out[15, k] = flight / 500
             out[16, k] = flight / (most_flight_ever + 1e-9)
             if flight_before >= 0:
-                out[17, k] = (flight - flight_before) / _SEGMENT
+                out[17, k] = (flight - flight_before) / SEGMENT_BYTES
             out[18, k] = (most_flight - least_flight) / (most_flight_ever + 1e-9)
             out[19, k] = most_flight / 500
             if flight_before >= 0:
-                out[20, k] = (most_flight - peak_before) / _SEGMENT
+                out[20, k] = (most_flight - peak_before) / SEGMENT_BYTES
             out[21, k] = flight / (mean_in + 50)  # Little's law: ms of round trip
             out[22, k] = 1.0
             flight_before = flight
