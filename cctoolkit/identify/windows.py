@@ -14,7 +14,7 @@ import pandas as pd
 
 from ..errors import ParameterError, SchemaError
 from .dataset import Recording, SlotDataset
-from .inputs import VIEW_CHANNELS, VIEW_INPUTS, scale_view
+from .inputs import SEGMENT_BYTES, VIEW_CHANNELS, VIEW_INPUTS, scale_view
 
 __all__ = [
     "ARRIVALS",
@@ -368,7 +368,6 @@ def _arrivals(slots: pd.DataFrame) -> tuple[str]:
 
 #: Of :func:`crossover_ratio`, for tables; the last is for windows whose flight was not observed.
 CROSSOVER_BANDS = ("below a tenth", "a tenth to one", "above one", "not observed")
-_SEGMENT = 1448.0  # bytes, as in inputs.py
 _C, _BETA = 0.4, 0.7  # CUBIC's, RFC 9438 sections 4.6 and 5
 
 
@@ -384,8 +383,8 @@ def crossover_ratio(windows: Windows) -> np.ndarray:
     -------
     float64 array
         Below 1 CUBIC's own curve is on average below its estimate of Reno's window, which it then follows
-        (Reno-friendly region, RFC 9438 section 4.3): growth does not tell the two apart. NaN where the flight was
-        not observed.
+        (Reno-friendly region, RFC 9438 section 4.3), so that it grows as fast as Reno. NaN where the flight was not
+        observed.
 
     Raises
     ------
@@ -424,7 +423,7 @@ def crossover_ratio(windows: Windows) -> np.ndarray:
         )
     with np.errstate(divide="ignore", invalid="ignore"):
         rtt_s = np.where(came > 0, flying / came, np.nan) * windows.slot_ms / 1000
-    return flying / _SEGMENT * rtt_s**1.5 * np.sqrt(_C * (3 + _BETA) / (4 * (1 - _BETA)) / 1.5**3)
+    return flying / SEGMENT_BYTES * rtt_s**1.5 * np.sqrt(_C * (3 + _BETA) / (4 * (1 - _BETA)) / 1.5**3)
 
 
 def crossover_bands(windows: Windows) -> pd.Categorical[str]:
