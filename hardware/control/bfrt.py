@@ -119,7 +119,7 @@ class BfrtSwitch(Switch):
         # it waits for the server's goodbye, which a dead one never says
         ending = threading.Thread(target=_quietly(client.tear_down_stream), daemon=True)
         ending.start()
-        ending.join(2.0)
+        ending.join(1.0)
         if ending.is_alive():
             _quietly(client.channel.close)()
 
@@ -167,7 +167,10 @@ class BfrtSwitch(Switch):
 
     def _stream_ended(self) -> bool:
         """The server keeps a client as long as its stream; without it there is nobody for whom it would answer."""
-        return self._client is not None and not self._client.stream_recv_thread.is_alive()
+        if self._client is None:
+            return True
+        self._client.stream_recv_thread.join(0.1)  # it may end a moment after the call that failed
+        return not self._client.stream_recv_thread.is_alive()
 
     # -- names ---------------------------------------------------------------------------------------------------------
 
