@@ -10,6 +10,7 @@ import contextlib
 import json
 import struct
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,7 @@ class Bmv2Switch(Switch):
         self._connect()
         self._program = _Program(json.loads(self._call("bm_get_config")))
         self._subscription: Any = _subscription(notifications) if notifications else None
+        self._digests: dict[int, deque[bytes]] = {}
 
     # -- the connection ------------------------------------------------------------------------------------------------
 
@@ -297,6 +299,24 @@ class Bmv2Switch(Switch):
         number, widths = self._program.digest(name)
         if len(fields) != len(widths):
             raise SwitchError(f"{name}: has {len(widths)} fields; named were {len(fields)}")
+        mine = self._digests.setdefault(number, deque())
+        until = time.monotonic() + timeout_s
+        self._collect(0.0 if mine else timeout_s)
+        while not mine and time.monotonic() < until:  # what came was of another digest
+            self._collect(until - time.monotonic())
+        size = sum((bits + 7) // 8 for bits in widths)
+        while mine:
+            sample, at = mine.popleft(), 0
+            if len(sample) != size:
+                raise SwitchError(f"{name}: {len(sample)} bytes came, not {size}")
+            values = {}
+            for field, bits in zip(fields, widths, strict=True):
+                values[field] = int.from_bytes(sample[at : at + (bits + 7) // 8], "big")
+                at += (bits + 7) // 8
+            yield values
+
+    def _collect(self, timeout_s: float) -> None:
+        """Put what has come into queues by digest; wait so long for the first."""
         import pynng
 
         self._subscription.recv_timeout = max(round(timeout_s * 1000), 1)
@@ -306,18 +326,19 @@ class Bmv2Switch(Switch):
             except pynng.Timeout:
                 return
             self._subscription.recv_timeout = 1
-            _, _, found, buffer_id, count = _DIGEST_HEADER.unpack_from(message)
-            self._call("bm_learning_ack_buffer", 0, found, buffer_id)
-            if found != number:
-                continue
-            at = 32
-            for _ in range(count):
-                sample = {}
-                for field, bits in zip(fields, widths, strict=True):
-                    size = (bits + 7) // 8
-                    sample[field] = int.from_bytes(message[at : at + size], "big")
-                    at += size
-                yield sample
+            _, _, number, buffer_id, count = _DIGEST_HEADER.unpack_from(message)
+            self._call("bm_learning_ack_buffer", 0, number, buffer_id)
+            size = (len(message) - 32) // max(count, 1)
+            queue = self._digests.setdefault(number, deque())
+            queue.extend(message[at : at + size] for at in range(32, 32 + count * size, size))
+
+    def use_crc32(self, polynomial: int) -> None:
+        """Let all of the program's ``crc32_custom`` be this CRC, reflected, from and with ones, as CRC-32C is."""
+        ones = -1  # the calls' integers have a sign
+        word = polynomial - (polynomial >> 31 << 32)
+        config = self._calls.BmCrc32Config(word, ones, ones, True, True)
+        for name in self._program.custom_crcs:
+            self._call("bm_set_crc32_custom_parameters", 0, name, config, what=name)
 
     def shape(
         self, port: int, rate_mbps: float, *, frame_bytes: int = 1514, buffer_packets: int | None = None
@@ -351,6 +372,7 @@ class _Program:
         self.registers = config.get("register_arrays", [])
         self.counters = config.get("counter_arrays", [])
         self._digests = config.get("learn_lists", [])
+        self.custom_crcs = [c["name"] for c in config.get("calculations", []) if c["algo"] == "crc32_custom"]
         types = {t["name"]: {f[0]: f[1] for f in t["fields"]} for t in config["header_types"]}
         self._fields = {h["name"]: types[h["header_type"]] for h in config["headers"]}
 
@@ -365,11 +387,16 @@ class _Program:
         """By field; a register of no pairs has one field without a name."""
         with contextlib.suppress(SwitchError):
             return {"": _named(self.registers, name, "register")}
-        last = [(r["name"].rsplit(".", 1)[-1], r) for r in self.registers]
-        fields = {n.removeprefix(name + "_"): r for n, r in last if n.startswith(name + "_")}
-        if not fields:
-            return {"": _named(self.registers, name, "register")}
-        return fields
+        fields: dict[str, dict[str, Any]] = {}
+        for register in self.registers:
+            _, found, field = f".{register['name']}".rpartition(f".{name}_")
+            if found and "." not in field:
+                if field in fields:
+                    raise SwitchError(
+                        f"register {name}: the program has more than one such; write the path, too"
+                    )
+                fields[field] = register
+        return fields or {"": _named(self.registers, name, "register")}
 
     def digest(self, name: str) -> tuple[int, list[int]]:
         """Number, and widths of its fields."""

@@ -25,6 +25,15 @@ exception InvalidTableOperation { 1: i32 code }
 exception InvalidRegisterOperation { 1: i32 code }
 exception InvalidCounterOperation { 1: i32 code }
 exception InvalidLearnOperation { 1: i32 code }
+exception InvalidCrcOperation { 1: i32 code }
+
+struct BmCrc32Config {
+  1: i32 polynomial,
+  2: i32 initial_remainder,
+  3: i32 final_xor_value,
+  4: bool data_reflected,
+  5: bool remainder_reflected
+}
 
 service Standard {
   string bm_get_config(),
@@ -53,6 +62,9 @@ service Standard {
 
   BmCounterValue bm_counter_read(1: i32 cxt_id, 2: string counter_name, 3: i32 index)
     throws (1: InvalidCounterOperation ouch),
+
+  void bm_set_crc32_custom_parameters(1: i32 cxt_id, 2: string calc_name, 3: BmCrc32Config crc32_config)
+    throws (1: InvalidCrcOperation ouch),
 
   void bm_learning_ack_buffer(1: i32 cxt_id, 2: i32 list_id, 3: i64 buffer_id) throws (1: InvalidLearnOperation ouch)
 }
