@@ -188,7 +188,7 @@ class FakeSwitch(Switch):
     def __init__(self, target="tofino"):
         self.target = target
         self.tables = {"wire": {}, "queues": {}}
-        self.shaped = {}
+        self.shaped, self.weights = {}, {}
         self.registers = {
             "dropping": np.zeros(codel.STATES, np.uint64),
             "drop_next": np.zeros(codel.STATES, [("time_ns", np.uint64), ("count", np.uint64)]),
@@ -214,6 +214,10 @@ class FakeSwitch(Switch):
     def shape(self, port, rate_mbps, *, frame_bytes=1514, buffer_packets=None):
         self.shaped[port] = (rate_mbps, frame_bytes, buffer_packets)
 
+    def weight(self, port, queue, weight):
+        assert self.target != "bmv2"  # it has none
+        self.weights[port, queue] = weight
+
     close = reconnect = delete_entry = clear_table = set_default = digests = None
 
 
@@ -230,6 +234,18 @@ def test_set_up():
     }
     assert switch.tables["queues"] == {3: ("spread", {"mask": 31}), 7: ("spread", {"mask": 31})}
     assert switch.shaped == {3: (50, 1514, 400), 7: (50, 1514, 400)}
+    assert set(switch.weights) == {(port, queue) for port in (3, 7) for queue in range(32)}
+    assert len(set(switch.weights.values())) == 1
+
+
+def test_set_up_of_one_queue_leaves_the_rest_alone():
+    for target in ("tofino2", "bmv2"):
+        switch = FakeSwitch(target)
+        control_plane.set_up(switch, {0: 1})
+        assert switch.tables["queues"] == {1: ("spread", {"mask": 0})}
+        assert not switch.weights and not switch.shaped
+    control_plane.set_up(switch, {0: 1}, queues=8)
+    assert switch.tables["queues"] == {1: ("spread", {"mask": 7})}
 
 
 @pytest.mark.parametrize(
@@ -473,6 +489,7 @@ def test_bmv2_decides_as_the_model_of_random_walks(bench, flows):
 
 
 @pytest.mark.p4
+@pytest.mark.slow
 @pytest.mark.usefixtures("empty")
 def test_bmv2_counts_far(bench, flows):
     """A long overload: the count goes through many classes of the math unit, the clock wraps several times."""

@@ -6,7 +6,7 @@ on the count's leading bits, made here, gives the same numbers.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from cctoolkit.aqm.codel_p4 import PisaCoDel
 
@@ -29,7 +29,8 @@ _TABLE, _SCALE = (MODEL.derived()[name] for name in ("table", "scale"))
 _RECORD = MODEL.parameter_record()[0]
 
 
-class MathUnitEntry(NamedTuple):
+@dataclass(frozen=True)
+class MathUnitEntry:
     """Counts that begin with these bits have this gap."""
 
     count: int

@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 _PORTS = 512
 #: A BMv2's port has 8 priorities.
 _MOST_QUEUES = {"bmv2": 8}
+#: All the same; the traffic manager's own default.
+_WEIGHT = 1023
 _REGISTERS = ("dropping", "drop_next", "signals")
 
 
@@ -58,8 +60,8 @@ def set_up(
 
     Notes
     -----
-    A Tofino serves queues of one priority by deficit round robin, with equal weights unless they were changed. BMv2
-    serves them by strict priority, each at the port's rate, so there FQ-CoDel's states can be seen but not its shares.
+    A Tofino serves queues of one priority by deficit round robin; they get equal weights here. BMv2 serves them by
+    strict priority, each at the port's rate, so there FQ-CoDel's states can be seen but not its shares.
     """
     most = _MOST_QUEUES.get(switch.target, QUEUES)
     if not 1 <= queues <= most or queues & (queues - 1):
@@ -68,6 +70,9 @@ def set_up(
         switch.add_entry("wire", {"port": source}, "send", {"port": destination})
     for port in sorted(set(wires.values())):
         switch.add_entry("queues", {"port": port}, "spread", {"mask": queues - 1})
+        if queues > 1 and switch.target != "bmv2":
+            for queue in range(queues):
+                switch.weight(port, queue, _WEIGHT)
         if rate_mbps is not None:
             switch.shape(port, rate_mbps, frame_bytes=frame_bytes, buffer_packets=buffer_packets)
 
