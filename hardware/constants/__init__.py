@@ -36,6 +36,7 @@ UNITS = (
     "SHIFT",
     "Q16",
     "Q20",
+    "Q30",
     "COUNT",
     "ID",
 )
