@@ -405,10 +405,13 @@ class BfrtSwitch(Switch):
         return alike[0]
 
     def _collect(self, wanted: str, timeout_s: float) -> None:
-        """Put what has come into queues by name; wait for the first of `wanted`, but read no longer than a second."""
-        begin = time.monotonic()
-        while True:
-            patience_s = 0.0 if self._digests.get(wanted) else timeout_s - (time.monotonic() - begin)
+        """Put what has come into queues by name; wait for the first of `wanted`, then read for a second at most."""
+        first_by = time.monotonic() + timeout_s
+        until = first_by + 1.0
+        while (now := time.monotonic()) < until:
+            patience_s = first_by - now
+            if self._digests.get(wanted):
+                patience_s, until = 0.0, min(until, now + 1.0)
             try:
                 with self._calls("digests"):
                     message = self._client.digest_get(timeout=max(patience_s, 0.005))
@@ -428,8 +431,6 @@ class BfrtSwitch(Switch):
                 sample.pop("action_name", None)
                 sample.pop("is_default_entry", None)
                 queue.append(sample)
-            if time.monotonic() - begin > timeout_s + 1.0:
-                return
 
     # -- the traffic manager -------------------------------------------------------------------------------------------
 
