@@ -5,6 +5,10 @@ One function a program, of the scenario and the switch's two ports: where sender
 
 from __future__ import annotations
 
+import ipaddress
+import time
+from typing import Any
+
 import pandas as pd
 
 import cctoolkit as cct
@@ -49,3 +53,137 @@ def codel(scenario: cct.Scenario, ingress: int, egress: int) -> Experiment:
         return {"queues": control.queue_states(switch, [egress])}
 
     return Experiment(set_up, read_out=read_out)
+
+
+def abc(scenario: cct.Scenario, ingress: int, egress: int) -> Experiment:
+    """Section 6 of the ABC paper: one switch is the whole domain, each client (``Flow.aggregate``) an aggregate."""
+    from ..control import abc as control
+
+    aqm = _aqm(scenario, cct.aqm.Abc)  # IntegerAbc is one
+    assert isinstance(aqm, cct.aqm.Abc)
+    rates_kbps = aqm.reference_rates_bps() / 1e3
+    bottleneck = scenario.bottleneck
+    prefixes = client_prefixes([flow.aggregate for flow in scenario.flow_list()])
+    aggregates = [control.Aggregate(str(p), float(rates_kbps[number])) for number, p in prefixes.items()]
+    link = control.Link(
+        egress,
+        bottleneck.rate_mbps,
+        bottleneck.buffer_packets or 24,
+        aqm.min_packets,
+        aqm.base_packets,
+        aqm.gamma_packets,
+    )
+    domain = control.Domain({ingress: egress, egress: ingress}, links=(link,), aggregates=aggregates)
+
+    def set_up(switch: Switch) -> None:
+        control.set_up(switch, domain, frame_bytes=_frame_bytes(scenario))
+        control.clear(switch)
+
+    def read_out(switch: Switch) -> dict[str, pd.DataFrame]:
+        return {
+            "aggregates": control.aggregate_table(switch, domain),
+            "ports": control.port_table(switch, domain),
+        }
+
+    return Experiment(set_up, read_out=read_out)
+
+
+def ired(scenario: cct.Scenario, ingress: int, egress: int) -> Experiment:
+    """Section 5 of the L4S paper, one queue, or two with L4S in its own."""
+    from ..control import ired as control
+
+    aqm = _aqm(scenario, cct.aqm.IRed)
+    queues = len(scenario.bottleneck.queue_list())
+
+    def set_up(switch: Switch) -> None:
+        control.set_up(
+            switch,
+            {ingress: egress, egress: ingress},
+            model=_integer(aqm, cct.aqm.IntegerIRed),
+            queues=queues,
+        )
+        control.clear(switch)
+        _shape(switch, scenario, egress)
+
+    def read_out(switch: Switch) -> dict[str, pd.DataFrame]:
+        return {"queues": control.queue_states(switch, [egress], queues)}
+
+    return Experiment(set_up, read_out=read_out, queues=queues)
+
+
+def pi2(scenario: cct.Scenario, ingress: int, egress: int) -> Experiment:
+    """Section 5 of the L4S paper; the controller runs beside the traffic."""
+    from ..control import pi2 as control
+
+    aqm = _aqm(scenario, cct.aqm.TofinoPi2, cct.aqm.IntegerPi2)
+    controller = control.Controller([egress], _integer(aqm, cct.aqm.IntegerPi2))
+    return _steered(scenario, ingress, egress, control, controller)
+
+
+def dualpi2(scenario: cct.Scenario, ingress: int, egress: int) -> Experiment:
+    """RFC 9332; the controller runs beside the traffic."""
+    from ..control import dualpi2 as control
+
+    aqm = _aqm(scenario, cct.aqm.DualPi2)
+    controller = control.Controller([egress], _integer(aqm, cct.aqm.IntegerDualPi2))
+    return _steered(scenario, ingress, egress, control, controller, queues=2)
+
+
+def _steered(
+    scenario: cct.Scenario, ingress: int, egress: int, control: Any, controller: Any, *, queues: int = 1
+) -> Experiment:
+    looks = []
+
+    def set_up(switch: Switch) -> None:
+        control.set_up(switch, {ingress: egress, egress: ingress})
+        control.clear(switch)
+        _shape(switch, scenario, egress)
+
+    def step(switch: Switch) -> None:
+        controller.step(switch)
+        looks.append((time.time(), controller.probability[egress], controller.delay_ns[egress]))
+
+    def read_out(switch: Switch) -> dict[str, pd.DataFrame]:
+        steps = pd.DataFrame(looks, columns=["time_s", "probability", "delay_ns"])
+        return {"ports": control.port_states(switch, controller), "controller": steps}
+
+    return Experiment(set_up, step, controller.period_s, read_out, queues)
+
+
+def _integer(aqm: Any, kind: Any) -> Any:
+    """The integer model with the same parameters, as far as it has them."""
+    return (
+        aqm
+        if isinstance(aqm, kind)
+        else kind(**{k: v for k, v in aqm.parameters().items() if k in kind().parameters()})
+    )
+
+
+def source_address(flow: int) -> str:
+    """Of a testbed's flow, as the captures show it."""
+    return f"10.1.{(flow // 250) % 250}.{flow % 250 + 1}"
+
+
+def client_prefixes(client_of_flow: list[int]) -> dict[int, ipaddress.IPv4Network]:
+    """A prefix for each client, so that the longest one that matches a flow's address is its client's.
+
+    Raises
+    ------
+    ParameterError
+        The flows of one client are not side by side.
+    """
+    numbers: dict[int, list[int]] = {}
+    for flow, client in enumerate(client_of_flow):
+        numbers.setdefault(client, []).append(int(ipaddress.IPv4Address(source_address(flow))))
+    prefixes = {}
+    for client, found in sorted(numbers.items()):
+        bits = (min(found) ^ max(found)).bit_length()
+        prefixes[client] = ipaddress.IPv4Network((min(found) >> bits << bits, 32 - bits))
+    for flow, client in enumerate(client_of_flow):
+        address = ipaddress.IPv4Address(source_address(flow))
+        matching = [(p.prefixlen, c) for c, p in prefixes.items() if address in p]
+        if [c for n, c in matching if n == max(matching)[0]] != [client]:
+            raise ParameterError(
+                f"flows: flow {flow} of client {client} has an address in another client's prefix"
+            )
+    return prefixes
