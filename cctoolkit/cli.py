@@ -296,7 +296,7 @@ def _flow_listing(table: pd.DataFrame) -> Any:
     from rich.table import Table
 
     from .capture.protocols import protocol_name
-    from .findings import format_bytes, format_rate, format_time_ns
+    from .findings import format_bytes, format_cca, format_rate, format_time_ns
 
     listing = Table(box=None, pad_edge=False)
     for name, justify in (
@@ -336,15 +336,9 @@ def _flow_listing(table: pd.DataFrame) -> Any:
                 "" if _is_null(value) else format_time_ns(value)
                 for value in (getattr(row, f"rtt_min_ns_{way}"), getattr(row, f"rtt_median_ns_{way}"))
             ),
-            *([_cca_in_words(row)] if "cca" in table else []),
+            *([format_cca(row.cca, row.probability)] if "cca" in table else []),
         )
     return listing
-
-
-def _cca_in_words(row: Any) -> str:
-    if _is_null(row.cca) or row.cca == "unknown":
-        return "" if _is_null(row.cca) else "unknown"
-    return f"{row.cca} {100 * row.probability:.0f} %"
 
 
 def _is_null(value: Any) -> bool:

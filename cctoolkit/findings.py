@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from .identify.probabilities import UNKNOWN
+
 if TYPE_CHECKING:
     from .summary import Summary
 
@@ -20,7 +22,9 @@ __all__ = [
     "findings",
     "flow_name",
     "format_bytes",
+    "format_cca",
     "format_percent",
+    "format_probability",
     "format_rate",
     "format_time_ns",
 ]
@@ -239,6 +243,18 @@ def format_percent(share: float) -> str:
     if 99.9 < percent < 100:
         return "more than 99.9 %"
     return f"{percent:.3g} %"
+
+
+def format_probability(probability: float) -> str:
+    """A whole percentage; nothing where it is not known."""
+    return "" if pd.isna(probability) else f"{100 * probability:.0f} %"
+
+
+def format_cca(cca: Any, probability: float) -> str:
+    """A flow's congestion control as ``reno 98 %`` or ``unknown``; nothing where it was not named."""
+    if pd.isna(cca):
+        return ""
+    return UNKNOWN if cca == UNKNOWN else f"{cca} {format_probability(probability)}"
 
 
 def format_bytes(size: float) -> str:

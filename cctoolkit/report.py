@@ -16,7 +16,7 @@ from ._atomic import replacing
 from ._timeline import wider_bins
 from .capture.model import Capture
 from .capture.protocols import protocol_name
-from .findings import flow_name, format_bytes, format_percent, format_rate, format_time_ns
+from .findings import flow_name, format_bytes, format_cca, format_percent, format_rate, format_time_ns
 from .plot.source import Names
 from .plot.style import COLOURS, GREY, POINTS, figure, line_of
 from .plot.thinning import thin, thin_rows
@@ -742,7 +742,7 @@ def _cca_cells(s: Summary) -> dict[int, Cell]:
     usual = _usual_feature_set(s.ccas)
     return {
         row.flow_id: (
-            (row.cca if row.cca == "unknown" else f"{printable(row.cca)} {100 * row.probability:.0f} %")
+            printable(format_cca(row.cca, row.probability))
             + (f" ({row.feature_set})" if row.feature_set != usual else ""),
             row.probability,
         )

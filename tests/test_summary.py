@@ -16,7 +16,14 @@ import cctoolkit as cct
 from cctoolkit.capture.model import Capture, CaptureMeta
 from cctoolkit.capture.selection import Selection
 from cctoolkit.errors import CaptureFormatError, ParameterError, TruncatedCaptureWarning
-from cctoolkit.findings import format_bytes, format_percent, format_rate, format_time_ns
+from cctoolkit.findings import (
+    format_bytes,
+    format_cca,
+    format_percent,
+    format_probability,
+    format_rate,
+    format_time_ns,
+)
 from cctoolkit.summary import Summary, summarise
 
 TRACES = Path(__file__).parents[1] / "traces"
@@ -316,6 +323,11 @@ def test_bad_arguments() -> None:
         (format_percent(0.00001), "less than 0.1 %"),
         (format_percent(0.99999), "more than 99.9 %"),
         (format_percent(0.5), "50 %"),
+        (format_probability(0.996), "100 %"),
+        (format_probability(float("nan")), ""),
+        (format_cca("reno", 0.98), "reno 98 %"),
+        (format_cca("unknown", 0.4), "unknown"),
+        (format_cca(None, float("nan")), ""),
         (format_percent(1), "100 %"),
     ],
 )

@@ -88,6 +88,7 @@ class Model:
     Attributes
     ----------
     name : str
+    folder : Path
     about : dict
         ``model.json``.
     classes_ : array of str
@@ -129,7 +130,7 @@ class Model:
         except (ValueError, KeyError, TypeError) as err:
             raise SchemaError(f"{folder / _ABOUT}: not a model's ({type(err).__name__}: {err})") from None
         self.any_length = any(network["slots"] is None for network in self._networks)
-        self._folder = folder
+        self.folder = folder
         self._sessions: dict[str, Any] = {}
 
     def __repr__(self) -> str:
@@ -150,7 +151,7 @@ class Model:
             )
         file = network["file"]
         if file not in self._sessions:
-            path = self._folder / file
+            path = self.folder / file
             try:
                 content = path.read_bytes()
             except OSError:

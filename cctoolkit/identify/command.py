@@ -22,6 +22,7 @@ from ..capture.model import Capture
 from ..capture.reader import read_capture
 from ..capture.selection import Selection
 from ..errors import ParameterError, SchemaError
+from ..findings import format_probability
 from ..scenario import Scenario, read_sweep
 from ..testbed.doctor import BACKENDS
 from .bundle import Model, bundled_models, load, save_models
@@ -565,7 +566,7 @@ def evaluate(
     _check_ccas(data, ccas)
     if by is not None and by not in (*data.flows, _CROSSOVER):
         raise ParameterError(f"by: {by!r} is none of {', '.join(data.flows.columns)}, {_CROSSOVER}")
-    runs = data.runs if all_runs else _unseen_runs(model, data)
+    runs = data.runs if all_runs else _unseen_runs(speaker, data)
     lengths = list(windows_ms or speaker.windows_ms)
     with TableOutput(format, output, "scores") as out:
         scores, said = _scores(speaker, data, runs, lengths, by, per_flow, seed, ccas)
@@ -586,14 +587,11 @@ def evaluate(
                 )
 
 
-def _unseen_runs(model: str, data: _Data) -> list[str]:
+def _unseen_runs(model: Model, data: _Data) -> list[str]:
     """Runs that a model was not trained on, as far as its folder says."""
-    folder = Path(model)  # one's own comes before a bundled one, as for load
-    if not (folder / "model.json").is_file():
-        folder = bundled_models().get(model, folder)
-    path = folder / _SPLIT
+    path = model.folder / _SPLIT
     if not path.is_file():
-        told = f"{folder.name} does not say which runs it was trained on (no {_SPLIT})"
+        told = f"{model.name} does not say which runs it was trained on (no {_SPLIT})"
         print(f"cct: {told}; scores on those would be too good", file=sys.stderr)
         return data.runs
     try:
@@ -604,12 +602,10 @@ def _unseen_runs(model: str, data: _Data) -> list[str]:
     runs = [run for run in data.runs if run not in trained]
     if not runs:
         raise ParameterError(
-            f"datasets: {folder.name} was trained on all of these runs (--all takes them all the same)"
+            f"datasets: {model.name} was trained on all of these runs (--all takes them all the same)"
         )
     if len(runs) < len(data.runs):
-        told = (
-            f"{len(data.runs) - len(runs):,} of {len(data.runs):,} runs, which {folder.name} was trained on"
-        )
+        told = f"{len(data.runs) - len(runs):,} of {len(data.runs):,} runs, which {model.name} was trained on"
         print(f"cct: left out {told} (--all takes them, too)", file=sys.stderr)
     return runs
 
@@ -712,7 +708,7 @@ def classify(
             out.write(table)
         elif len(table):
             shown = table.drop(columns=["feature_set", "model"]).assign(
-                probability=[f"{100 * p:.0f} %" if p == p else "" for p in table["probability"]]
+                probability=table["probability"].map(format_probability)
             )
             show(listing(shown.rename(columns={"flow_id": "flow"})))
             print(_spoke(table))

@@ -158,7 +158,7 @@ def _screen(update: Update, seconds: float) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    from ..findings import format_bytes
+    from ..findings import format_bytes, format_probability
 
     assert update.flows is not None
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
@@ -187,7 +187,7 @@ def _screen(update: Update, seconds: float) -> Any:
             "" if pd.isna(row.cbiq_bytes) else format_bytes(round(row.cbiq_bytes)),
             "" if pd.isna(row.bytes_in_flight) else format_bytes(round(row.bytes_in_flight)),
             "" if pd.isna(row.cca) else row.cca,
-            "" if pd.isna(row.probability) or row.cca == UNKNOWN else f"{100 * row.probability:.0f} %",
+            "" if row.cca == UNKNOWN else format_probability(row.probability),
         )
     lost = sum(side.get("lost_packets", 0) for side in (update.counts["ingress"], update.counts["egress"]))
     came, left = (update.counts[tap]["packets"] for tap in ("ingress", "egress"))
