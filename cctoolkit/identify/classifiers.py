@@ -360,7 +360,7 @@ class CCAClassifier(_NetworkClassifier):
     Notes
     -----
     Windows have :data:`~.inputs.VIEW_INPUTS`, and become :func:`~.inputs.scale_view`: training on windows of several
-    lengths at once takes a list of Windows, or views already made (``cut_windows(…, transform=scale_view)``).
+    lengths at once takes a list of Windows, or views already made (``cut_windows(…, inputs="views")``).
     Probabilities are calibrated by one temperature (Guo et al. 2017). Unknown is where no class with a name reaches the
     probability that loses `lose` of the known. Long windows are judged in pieces of 25 round trips,
     whose log-probabilities are averaged.

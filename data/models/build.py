@@ -151,22 +151,23 @@ def scores(predict: Callable[[Windows], np.ndarray], work: Work, model: str, inp
            lengths: Sequence[int] = TESTED_MS, ccas: Sequence[str] | None = PAPER_CCAS) -> pd.DataFrame:  # fmt: skip
     """F1 on both evaluation sets, all together and by setting."""
     tables = []
-    for name, columns in (("paper", ["background"]), ("hard-test", ["aqm"])):
+    for name, setting in (("paper", "background"), ("hard-test", "aqm")):
         for ms in lengths:
             if ms == 60_000 and name != "paper":
                 continue
             w = work.testing(name, ms, inputs)
+            columns = [setting]
             if ccas is not None:
                 w = w.take(np.isin(w.y, ccas))
             if "bytes_in_flight" in w.inputs or inputs == "views":
                 w.table["crossover"] = crossover_bands(w).astype(str)
-                columns = [columns[0], "crossover"]
+                columns.append("crossover")
             if w.inputs == VIEW_CHANNELS:  # so many bins are there, a hundred at most
                 count = w.X[:, :, VIEW_CHANNELS.index("round_trips.there")].sum(axis=1)
                 w.table["round_trips"] = np.select(
                     [count < 1, count < 3, count < 10], ["0", "1-2", "3-9"], "10-"
                 )
-                columns = [*columns, "round_trips"]
+                columns.append("round_trips")
             said = predict(w)
             for by in (None, *columns):
                 t = evaluate(said, w, by=by)
@@ -275,9 +276,10 @@ def save(model: Any, folder: Path, work: Work) -> None:
         "FQ-CoDel, which no training run has."
     )
     limits = (
-        "An ideal network: no wireless, no offload, no short flows beside, acknowledgements never lost. Flows whose "
-        "window is a few packets (many flows, small buffers) cannot be told apart in a second: Reno and CUBIC do the "
-        "same there. What paces like BBR is called BBR. Slots have to be 1 ms."
+        "An ideal network: no wireless, no offload, no short flows beside, acknowledgements never lost. Reno and CUBIC "
+        "are told apart by what a flow's window does from one round trip to the next: in less than a few round trips "
+        "hardly anything of that shows. It is hardest where round trips are long, above CUBIC's crossover with Reno; "
+        "the Reno-friendly region below it is easier. What paces like BBR is called BBR. Slots have to be 1 ms."
     )
     save_models([model], folder, windows_ms=list(LENGTHS), data=data, limits=limits,
                 provenance={"made_by": "data/models/build.py cca"})  # fmt: skip
