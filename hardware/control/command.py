@@ -33,7 +33,7 @@ from cctoolkit.errors import CCToolkitError, ParameterError
 
 from .switch import Switch, SwitchGoneError
 
-__all__ = ["SwitchArgs", "main_loop", "run", "switch_from"]
+__all__ = ["SwitchArgs", "call", "main_loop", "run", "switch_from"]
 
 log = logging.getLogger(__name__)
 
@@ -219,15 +219,20 @@ def run(program: str, *commands: Callable[..., object], args: list[str] | None =
     )
     for command in commands:
         app.command(no_args_is_help=True)(_with_switch(program, command))
+    call(app, program, args)
+
+
+def call(app: typer.Typer, name: str, args: list[str] | None = None) -> None:
+    """Run an app; SIGTERM is as Ctrl-C, and an error is one line on standard error. Does not return."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        app(args=args, prog_name=f"python -m hardware.control.{program}", standalone_mode=True)
+        app(args=args, prog_name=f"python -m hardware.control.{name}", standalone_mode=True)
     except CCToolkitError as err:
-        print(f"{program}: {err}", file=sys.stderr)
+        print(f"{name}: {err}", file=sys.stderr)
         sys.exit(1)
     except OSError as err:
         where = f"{err.filename}: " if err.filename else ""
-        print(f"{program}: {where}{err.strerror or err}", file=sys.stderr)
+        print(f"{name}: {where}{err.strerror or err}", file=sys.stderr)
         sys.exit(1)
 
 
