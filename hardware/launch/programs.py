@@ -129,6 +129,48 @@ def dualpi2(scenario: cct.Scenario, ingress: int, egress: int) -> Experiment:
     return _steered(scenario, ingress, egress, control, controller, queues=2)
 
 
+def cbiq(scenario: cct.Scenario, ingress: int, egress: int) -> Experiment:
+    """Dragonfly's data, collected in the switch: slots of 1 ms of each TCP flow, and what its CCA is taken for."""
+    from cctoolkit.live import FlowKey
+    from cctoolkit.live.stream import SlotStream
+
+    from ..control.cbiq import SwitchCollector
+
+    keys = [
+        FlowKey(source_address(i), source_port(i), destination_address(i), DESTINATION_PORT)
+        for i, flow in enumerate(scenario.flow_list())
+        if not flow.is_udp
+    ]
+    parts: list[pd.DataFrame] = []
+    state: dict[str, Any] = {}
+
+    def wired(switch: Switch) -> None:
+        for came, leaves in ((ingress, egress), (egress, ingress)):
+            switch.add_entry("wire", {"port": came}, "send", {"port": leaves})
+        _shape(switch, scenario, egress)
+
+    def set_up(switch: Switch) -> None:
+        collector = SwitchCollector(switch, set_up=wired)
+        first_slot = collector.now_ns // collector.slot_ns
+        stream = SlotStream(first_slot, collector.slot_ns, has_egress=True, sampled=collector.sampled)
+        for number, key in enumerate(keys):
+            collector.add(number, key)
+        state.update(collector=collector, stream=stream)
+
+    def take(ended: range = range(0)) -> None:
+        reading = state["collector"].read(everything=len(ended) > 0)
+        parts.append(state["stream"].update(reading.in_cells, reading.out_cells, reading.until_slot, ended))
+
+    def read_out(switch: Switch) -> dict[str, pd.DataFrame]:
+        take(range(len(keys)))
+        slots = pd.concat(parts).sort_values(["flow_id", "slot"], ignore_index=True)
+        slots.attrs["slot_ms"] = 1.0
+        names = cct.identify.load("cca").predict_slots(slots)
+        return {"slots": slots, "names": names}
+
+    return Experiment(set_up, lambda switch: take(), 0.1, read_out)
+
+
 def _steered(
     scenario: cct.Scenario, ingress: int, egress: int, control: Any, controller: Any, *, queues: int = 1
 ) -> Experiment:
@@ -159,9 +201,21 @@ def _integer(aqm: Any, kind: Any) -> Any:
     )
 
 
+#: Where all flows of a testbed go.
+DESTINATION_PORT = 5001
+
+
 def source_address(flow: int) -> str:
     """Of a testbed's flow, as the captures show it."""
     return f"10.1.{(flow // 250) % 250}.{flow % 250 + 1}"
+
+
+def destination_address(flow: int) -> str:
+    return source_address(flow).replace("10.1.", "10.2.", 1)
+
+
+def source_port(flow: int) -> int:
+    return 10_000 + flow % 50_000
 
 
 def client_prefixes(client_of_flow: list[int]) -> dict[int, ipaddress.IPv4Network]:

@@ -1,0 +1,116 @@
+"""One command an experiment: real TCP through BMv2, and what comes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from bmv2_switch import skip_without_bmv2
+from test_testbed_netns import namespaces, why_not
+
+import cctoolkit as cct
+from cctoolkit.errors import ParameterError
+from hardware import build
+from hardware.launch import programs, switch
+
+LAUNCH = Path(__file__).parents[1] / "hardware" / "launch"
+
+
+@pytest.fixture
+def machine() -> None:
+    skip_without_bmv2()
+    if reason := why_not():
+        pytest.skip(reason)
+
+
+def short(path: str, seconds: float, folder: Path) -> Path:
+    """A launch scenario, cut to a few seconds."""
+    text = (LAUNCH / path).read_text()
+    (line,) = [x for x in text.splitlines() if x.startswith("duration_s")]
+    out = folder / Path(path).name
+    out.write_text(text.replace(line, f"duration_s = {seconds}"))
+    return out
+
+
+@pytest.mark.p4
+@pytest.mark.netns
+@pytest.mark.slow
+def test_codel_between_namespaces(machine: None, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """What the taps miss is what the program says it dropped."""
+    before = namespaces()
+    scenario = short("p4-codel/bmv2.toml", 8, tmp_path)
+    assert switch.main(["codel", str(scenario), "-o", str(tmp_path / "run"), "--beside-simulator"]) == 0
+    said = capsys.readouterr().out
+    assert "switch" in said and "simulator" in said and said.endswith(f"{tmp_path / 'run'}\n")
+    run = cct.load_run(tmp_path / "run")
+    queues = pd.read_parquet(tmp_path / "run" / "switch" / "queues.parquet")
+    dropped = int(queues.dropped.sum())
+    assert dropped > 0 and queues.marked.sum() == 0
+    # the queue still serves what came before the end
+    assert 0 <= dropped - run.flows.dropped_packets.sum() <= 3
+    assert 6 < run.flows.goodput_mbps.sum() < 10
+    assert namespaces() == before
+
+
+@pytest.mark.p4
+@pytest.mark.netns
+@pytest.mark.slow
+def test_abc_between_namespaces(machine: None, tmp_path: Path) -> None:
+    """Four connections against one: with ABC neither client has much more than its half."""
+    scenario = short("p4-abc/bmv2.toml", 15, tmp_path)
+    assert switch.main(["abc", str(scenario), "-o", str(tmp_path / "run")]) == 0
+    run = cct.load_run(tmp_path / "run")
+    aggregates = pd.read_parquet(tmp_path / "run" / "switch" / "aggregates.parquet")
+    assert len(aggregates) == 3 and (aggregates.accepted[:2] > 500).all()
+    # one connection of five would have a fifth
+    assert run.flows.goodput_mbps[4] / run.flows.goodput_mbps.sum() > 0.3
+
+
+# -- without a switch
+
+
+@pytest.mark.parametrize(
+    ("program", "aqm", "said"),
+    [
+        ("codel", "codel", "this program is codel_pisa, not codel"),
+        ("abc", None, "this program is abc, not None"),
+        ("pi2", "pi2", "this program is pi2_tofino or"),
+    ],
+)
+def test_the_aqm_has_to_be_the_programs(program: str, aqm: str | None, said: str) -> None:
+    scenario = cct.Scenario(
+        bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=50, aqm=aqm),
+        flows=[cct.Flow("reno")],
+        duration_s=1,
+    )
+    with pytest.raises(ParameterError, match=said):
+        switch.experiment(program, scenario, (0, 1))
+
+
+def test_every_program_can_be_launched() -> None:
+    assert all(callable(getattr(programs, name)) for name in build.PROGRAMS)
+
+
+def test_clients_have_prefixes_of_their_own() -> None:
+    found = programs.client_prefixes([0, 0, 0, 0, 1])
+    assert {k: str(v) for k, v in found.items()} == {0: "10.1.0.0/29", 1: "10.1.0.5/32"}
+    with pytest.raises(ParameterError, match="flow 4 of client 1 has an address in another client's prefix"):
+        programs.client_prefixes([0, 0, 0, 0, 1, 1, 1, 1])
+
+
+def test_what_cannot_be_is_said(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text("name = 1\n[")
+    assert switch.main(["codel", str(path), "-o", str(tmp_path / "out")]) == 1
+    assert capsys.readouterr().err.startswith("switch: ")
+    hosts = LAUNCH / "hosts.example.toml"
+    scenario = str(LAUNCH / "p4-codel" / "bmv2.toml")
+    more = ["-o", str(tmp_path / "out"), "--bfrt", "127.0.0.1:1", "--hosts", str(hosts)]
+    assert switch.main(["codel", scenario, *more, "--ports", "1"]) == 1
+    assert "--ports: '1' is not IN,OUT, two numbers" in capsys.readouterr().err
+    assert switch.main(["codel", scenario, *more]) == 1
+    assert "bottleneck: is the switch, leave this table out" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        switch.main(["codel", scenario, "-o", str(tmp_path), "--bfrt", "127.0.0.1:1"])
+    assert "--bfrt and --hosts go together" in capsys.readouterr().err
