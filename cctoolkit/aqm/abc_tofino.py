@@ -34,8 +34,8 @@ LENGTH_BITS, LOG_BITS, YOUNG_BITS = 7, 7, 6  # behind the leading one: index of 
 WEIGHT_BITS = 8  # after the point of the exponent that weighted lengths are looked up with
 EXPONENT_BITS = 12  # of which as many are kept before
 LONGEST_BYTES = 9216  # packets beyond count as that long
-FINE_STEPS = 1 << 21  # of a half-life, the clock of young meters
-MATURE_STEPS = 1 << 25  # then a meter is young no longer: 16 half-lives
+FINE_STEPS = 1 << 23  # of a half-life, the clock of young meters
+MATURE_STEPS = 1 << 27  # then a meter is young no longer: 16 half-lives
 AVERAGE_BITS = 24  # after the point of the average, which grows by very small amounts
 GAIN_BITS = 3  # after the point of the logarithm that gains are looked up with
 MOST_PACKETS_BITS = 20  # gains end at 2**-20
@@ -91,7 +91,7 @@ def young_logarithms() -> np.ndarray:
 
 
 def average_gains(ratio: float, least_shift: int) -> tuple[np.ndarray, np.ndarray]:
-    """The part of an excess that the average takes over, by log2 of the packets in its memory.
+    """How much of an excess the average takes over, by log2 of the packets in its memory.
 
     Parameters
     ----------
@@ -153,7 +153,9 @@ def measure_tofino(p, s, packet, now_ns):
     time = now_ns & ((1 << TIME_BITS) - 1)
 
     # Forward decay: what comes later in an epoch weighs more, and the sum is divided by the weight of the moment
-    within = (time >> p.half_life_bits - 16) & (EPOCH_HALF_LIVES * ONE - 1)
+    within = (time >> p.half_life_bits - 15) << 1 & (
+        EPOCH_HALF_LIVES * ONE - 1
+    )  # bits of one word of the clock
     epoch = time // EPOCH_HALF_LIVES >> p.half_life_bits
     exponent = p.length_log[octave(max(packet.bytes - p.header_bytes, 1), LENGTH_BITS)] + (
         within >> 16 - EXPONENT_BITS
@@ -165,7 +167,7 @@ def measure_tofino(p, s, packet, now_ns):
     activity = p.log[octave(total, LOG_BITS)] + p.offset[a] - within
 
     # A meter of less than 16 half-lives
-    fine = (time >> p.half_life_bits - 21) & _WORD
+    fine = (time >> p.half_life_bits - 23) & _WORD
     if s.first[a] == 0:
         s.first[a] = fine
     running = (fine - s.first[a]) & _WORD
@@ -205,9 +207,8 @@ class TofinoAbc(Abc):
     A half-life is a power of two of nanoseconds, because the clock's bits are what epochs are read from: the meter's
     memory of 3 s is 3.10 s here. That of the average is as given, since the gain's table makes up for it.
 
-    Against :class:`Abc` with a memory of the same half-life, activities are off by at most 0.025 once an aggregate has
-    been metered for a millisecond (where a few small packets are all of the sum, by 0.04). At least 12 half-lives of the
-    meter are kept.
+    Against :class:`Abc` with a memory of the same half-life, activities are off by at most 0.025, or 0.06 where a few
+    packets of 64 bytes are all of the sum. At least 12 half-lives of the meter are kept.
 
     The average moves with packets that leave, not with those that are accepted, and no packet moves it by more than
     its excess over three buffers of packets: what is on its way when it moves would move it again.
@@ -265,6 +266,7 @@ class TofinoAbc(Abc):
         """Tables and constants; gains for each buffer of a power of two of packets."""
         shift, further = zip(*(self.gains(1 << bits) for bits in range(17)), strict=True)
         half_life, average = self.half_life_bits(), self.average_half_life_bits()
+        gamma = round(self.gamma_packets * 256)
         return {
             "half_life_bits": half_life,
             "average_bits": average,
@@ -280,8 +282,9 @@ class TofinoAbc(Abc):
             "gain_further": np.concatenate(further),
             "gains": len(shift[0]),
             "min_fixed": math.floor(self.min_packets),
-            "base_fixed": round(self.base_packets * (1 << 24)),
-            "gamma_fixed": round(self.gamma_packets * 256),
+            # a 65536th of activity less, so that thresholds change where prefixes begin
+            "base_fixed": round(self.base_packets * (1 << 24)) - gamma,
+            "gamma_fixed": gamma,
         }
 
     def initial(self) -> dict[str, Any]:
