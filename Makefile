@@ -53,5 +53,5 @@ $(VENV)/.base: pyproject.toml | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
-	$(PIP) --editable ".[dev,train,notebooks,batch,docs]"
+	$(PIP) --editable ".[dev,train,notebooks,batch,hardware,docs]"
 	touch $@ $(VENV)/.base

@@ -28,7 +28,7 @@ from cctoolkit.errors import CCToolkitError, ParameterError
 
 from .command import call
 
-__all__ = ["Applied", "JunosError", "JunosGoneError", "JunosRouter"]
+__all__ = ["Applied", "JunosError", "JunosGoneError", "JunosLockedError", "JunosRouter"]
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +42,10 @@ class JunosError(CCToolkitError):
 
 class JunosGoneError(JunosError):
     """The router does not answer (any more)."""
+
+
+class JunosLockedError(JunosError):
+    """Somebody else is at the router's configuration."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ class Applied:
 
 
 class JunosRouter:
-    """A Junos router's candidate configuration. A context manager; also a function of some lines, like :meth:`apply`.
+    """A Junos router's candidate configuration. A context manager, and a controller's function for what it says.
 
     Parameters
     ----------
@@ -113,6 +117,9 @@ class JunosRouter:
         self.confirm_minutes, self.timeout_s = confirm_minutes, timeout_s
         self._where = f"{host}:{port}"
         self._manager: Any = None
+        self._waiting: list[str] = []
+        #: A commit was begun and neither its confirmation nor its end is known.
+        self._in_doubt = False
         self._connect()
 
     # -- the connection ------------------------------------------------------------------------------------------------
@@ -218,13 +225,31 @@ class JunosRouter:
         with self._candidate() as manager:
             warnings = self._load(wanted)
             diff = self._compare()
-            if diff:
+            commit = bool(diff) or self._in_doubt
+            if commit:
                 warnings += self._ask("commit check", manager.commit, check=True)[1]
                 self._commit(manager)
-        log.info("%s: %d lines, %s", self._where, len(wanted), "committed" if diff else "nothing new")
-        return Applied(len(wanted), diff, tuple(warnings), bool(diff))
+        log.info("%s: %d lines, %s", self._where, len(wanted), "committed" if commit else "nothing new")
+        return Applied(len(wanted), diff, tuple(warnings), commit)
 
-    __call__ = apply
+    def __call__(self, lines: str | Iterable[str]) -> Applied | None:
+        """As :meth:`apply`, for a controller that goes on, for it says only what is new.
+
+        While the router is away or somebody else has its configuration, one line is logged, None returned, and the
+        lines wait for the next call. Said twice they mean the same. A refusal is raised.
+        """
+        self._waiting += _checked(lines)
+        wanted = list(self._waiting)
+        try:
+            done = self.apply(wanted)
+        except (JunosGoneError, JunosLockedError) as err:
+            log.warning("%s; %d lines wait", err, len(wanted))
+            return None
+        except JunosError:
+            self._waiting.clear()
+            raise
+        self._waiting.clear()
+        return done
 
     def compare(self, lines: str | Iterable[str]) -> Applied:
         """What the device would change, and whether its commit check passes; nothing is changed."""
@@ -242,8 +267,14 @@ class JunosRouter:
         if self._manager is None or not self._manager.connected:
             self.close()
             self._connect()
+            self._lock()
+        else:
+            try:
+                self._lock()
+            except JunosGoneError:  # it ended while nobody asked anything
+                self._connect()
+                self._lock()
         manager = self._manager
-        self._ask("lock", manager.lock, target="candidate")
         try:
             yield manager
         finally:
@@ -251,6 +282,14 @@ class JunosRouter:
             with contextlib.suppress(JunosGoneError):
                 self._release("discard", manager.discard_changes)
                 self._release("unlock", manager.unlock, target="candidate")
+
+    def _lock(self) -> None:
+        try:
+            self._ask("lock", self._manager.lock, target="candidate")
+        except JunosGoneError:
+            raise
+        except JunosError as err:
+            raise JunosLockedError(str(err)) from None
 
     def _release(self, what: str, request: Callable[..., Any], **arguments: Any) -> None:
         try:
@@ -300,19 +339,23 @@ class JunosRouter:
     def _commit(self, manager: Any) -> None:
         within = f"the device takes it back within {self.confirm_minutes} min"
         try:
+            self._in_doubt = True
             self._ask(
                 "commit", manager.commit, confirmed=True, timeout=60 * self.confirm_minutes, comment=_COMMENT
             )
         except JunosGoneError as err:
             raise JunosGoneError(f"{err}; if it was committed, {within}") from None
+        except JunosError:
+            self._in_doubt = False
+            raise
         try:
             self._ask("confirm", manager.commit, comment=_COMMENT)
+            self._in_doubt = False
         except JunosGoneError as err:
             raise JunosGoneError(f"{err}; {within}, unless the confirmation had arrived") from None
         except BaseException as err:
-            if self._took_back(manager):
-                raise
-            if isinstance(err, JunosError):
+            self._in_doubt = not self._took_back(manager)
+            if self._in_doubt and isinstance(err, JunosError):
                 raise JunosError(f"{err}; {within}") from None
             raise
 
@@ -364,7 +407,7 @@ def _import_ncclient() -> Any:
         import ncclient.transport
         import paramiko
     except ImportError:
-        raise JunosError("NETCONF needs the package ncclient: pip install cctoolkit[hardware]") from None
+        raise JunosError("NETCONF needs the package ncclient: pip install ncclient") from None
     for name in ("ncclient", "paramiko"):  # what they have to tell is in their errors
         logging.getLogger(name).setLevel(logging.CRITICAL)
     ncclient.paramiko = paramiko
