@@ -1,0 +1,154 @@
+"""Every program compiles and fits; its numbers are the models'; times are wide."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from cctoolkit.errors import TestbedUnavailableError
+from hardware import build, constants
+from hardware.constants import Constant
+
+HARDWARE = Path(build.__file__).parent
+SOURCES = sorted(HARDWARE.glob("**/*.p4"))
+
+
+def ids(path: Path) -> str:
+    return str(path.relative_to(HARDWARE))
+
+
+# -- with compilers
+
+
+@pytest.mark.p4
+@pytest.mark.slow
+@pytest.mark.parametrize("target", build.TOFINOS)
+@pytest.mark.parametrize("program", build.PROGRAMS)
+def test_tofino(program: str, target: str, tmp_path: Path) -> None:
+    """Compiled and assembled without a warning; the README says what it takes."""
+    try:
+        found = build.tofino(program, target, tmp_path)
+    except TestbedUnavailableError as err:
+        pytest.skip(str(err))
+    assert 0 < found.stages <= found.of["stages"]
+    assert found.registers and all(len(stages) == 1 for stages in found.registers.values())
+    readme = (HARDWARE / "tofino" / program / "README.md").read_text(encoding="utf-8")
+    column = list(build.TOFINOS).index(target) + 1
+    table = build.resource_table({target: found}).splitlines()
+    for line in table[2:]:
+        name, value = (x.strip() for x in line.strip("|").split("|"))
+        (row,) = [x for x in readme.splitlines() if x.startswith(f"| {name} |")]
+        assert [x.strip() for x in row.split("|")][1 + column] == value, name
+
+
+@pytest.mark.p4
+@pytest.mark.slow
+@pytest.mark.parametrize("program", build.PROGRAMS)
+def test_bmv2(program: str, tmp_path: Path) -> None:
+    try:
+        for flags in ((), ("-DTEST_INPUT",)):
+            assert build.bmv2(program, tmp_path, *flags).stat().st_size > 1000
+    except TestbedUnavailableError as err:
+        pytest.skip(str(err))
+
+
+@pytest.mark.p4
+def test_the_compilers_words_are_passed_on(tmp_path: Path) -> None:
+    source = tmp_path / "broken.p4"
+    source.write_text('#include "common/headers.p4"\nconst bit<16> TARGET_NS = 20000000;\n')
+    try:
+        with pytest.raises(build.BuildError, match=r"p4c-bm2-ss: (?s:.*)broken\.p4"):
+            build.bmv2(source, tmp_path)
+    except TestbedUnavailableError as err:
+        pytest.skip(str(err))
+
+
+# -- without
+
+
+@pytest.mark.parametrize("program", constants.PROGRAMS)
+def test_generated_files_are_what_is_rendered(program: str) -> None:
+    path = constants.GENERATED / f"{program}.p4"
+    assert path.read_text(encoding="utf-8") == constants.render(program), "run: python -m hardware.constants"
+
+
+def test_nothing_else_is_generated() -> None:
+    assert {p.stem for p in constants.GENERATED.glob("*.p4")} == set(constants.PROGRAMS)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=ids)
+def test_times_have_32_bits(path: Path) -> None:
+    """In 16 bits, nanoseconds go up to 65 us: a published program keeps its target of 20 ms in them."""
+    narrow = re.findall(r"bit<(\d+)>\s+(\w+_(?:ns|us|NS|US))\b", path.read_text(encoding="utf-8"))
+    assert not [(bits, name) for bits, name in narrow if int(bits) < 32]
+
+
+@pytest.mark.parametrize("path", [p for p in SOURCES if p.parent.name != "generated"], ids=ids)
+def test_numbers_come_from_the_models(path: Path) -> None:
+    """What is in the algorithms' units is never typed: neither times nor probabilities."""
+    code = re.sub(r"/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    large = [int(x) for x in re.findall(r"(?<![\w.<])(\d{5,})\b", code)]
+    # sizes of hashes and of BMv2's, and powers of two
+    assert not [x for x in large if x & (x - 1) and x & (x + 1) and x not in ALLOWED]
+
+
+#: V1MODEL_VERSION
+ALLOWED = {20200408}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "bits", "said"),
+    [
+        ("TARGET_NS", 20_000_000, 16, "does not fit into 16 bits"),
+        ("TARGET_NS", 20_000, 16, "16 bits are too few for a time"),
+        ("TARGET_US", 20_000, 16, "16 bits are too few for a time"),
+        ("TARGET", 5, 32, "the last word is no unit"),
+        ("target_ns", 5, 32, "the last word is no unit"),
+        ("TARGET_NS", -1, 32, "does not fit"),
+        ("TARGET_NS", 1 << 32, 32, "does not fit into 32 bits"),
+    ],
+)
+def test_constants_that_cannot_be(name: str, value: int, bits: int, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Constant(name, value, bits, "a test")
+
+
+def test_every_program_has_its_parts() -> None:
+    for program in build.PROGRAMS:
+        for path in (
+            f"tofino/{program}/{program}.p4",
+            f"tofino/{program}/README.md",
+            f"bmv2/{program}/{program}.p4",
+            f"control/{program}.py",
+            f"constants/{program}.py",
+        ):
+            assert (HARDWARE / path).is_file(), path
+
+
+def test_a_register_in_two_stages_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Tofino 1 would make two of it, and the compiler says nothing."""
+    report = {"resources": {"mau": {"nStages": 12, "mau_stages": [_stage(0), _stage(1)]}}}
+    (tmp_path / "pipe" / "logs").mkdir(parents=True)
+    (tmp_path / "pipe" / "logs" / "resources.json").write_text(json.dumps(report))
+    monkeypatch.setattr(build, "_tool", lambda name: name)
+    monkeypatch.setattr(build, "_run", lambda command: None)
+    with pytest.raises(build.BuildError, match=r"register r lies in stages \[0, 1\]"):
+        build.tofino("codel", "tofino", tmp_path)
+
+
+def _stage(number: int) -> dict[str, object]:
+    return {
+        "stage_number": number,
+        "rams": {"srams": [], "nRows": 8, "nColumns": 10},
+        "map_rams": {"maprams": [], "nRows": 8, "nUnits": 6},
+        "tcams": {"tcams": [], "nRows": 12, "nColumns": 2},
+        "meter_alus": {
+            "meters": [{"row": 0, "usages": [{"used_by": "r", "used_for": "register"}]}],
+            "nAlus": 4,
+        },
+        "vliw": {"instructions": [], "size": 32},
+        "logical_tables": {"ids": [{"id": 0, "table_name": "t"}], "size": 16},
+    }
