@@ -199,7 +199,8 @@ evaluate(one.predict, testing).round(2)
 # %% [markdown]
 # Rows are what it is, columns what was said. F1 is the harmonic mean of precision and recall, here the mean over the
 # classes; the interval is what other test runs would have given. Which two are mixed up, and is that a surprise?
-# CUBIC below its crossover with Reno *is* Reno (RFC 9438's Reno-friendly region): no classifier can know better.
+# CUBIC below its crossover with Reno grows as fast as Reno (RFC 9438's Reno-friendly region), but not step by step;
+# and of how a window grows a few round trips are the least that has to be seen.
 #
 # ## 6. F1 against the window's length
 #
@@ -436,7 +437,7 @@ both.groupby("flow_id").agg(mean_cbiq=("cbiq_bytes", "mean"), mean_error=("off",
 # 3. Why is a split by run still too kind, if all runs go through one topology?
 
 # %% [markdown] tags=["solution"]
-# 1. No: it sees what they do, not what they are. CUBIC in its Reno-friendly region is the case in point; group such
+# 1. No: it sees what they do, not what they are. Linux's DCTCP without marks does what Reno does; group such
 #    classes, or say that the label cannot be known.
 # 2. It paces a little differently. A classifier trained on yesterday's senders is no fence; and of ten flows so named,
 #    one was something else (if the probability is calibrated, which has to be measured).
