@@ -67,6 +67,31 @@ def test_abc_between_namespaces(machine: None, tmp_path: Path) -> None:
     assert run.flows.goodput_mbps[4] / run.flows.goodput_mbps.sum() > 0.3
 
 
+@pytest.mark.p4
+@pytest.mark.netns
+@pytest.mark.slow
+def test_rtts_between_namespaces(machine: None, tmp_path: Path) -> None:
+    """What the switch measures is what the capture before it says, and its controller tells the flows apart."""
+    scenario = short("rtt-flow-separation/bmv2.toml", 20, tmp_path)
+    assert switch.main(["rtt_monitor", str(scenario), "-o", str(tmp_path / "run")]) == 0
+    run = cct.load_run(tmp_path / "run")
+    found = {
+        t: pd.read_parquet(tmp_path / "run" / "switch" / f"{t}.parquet")
+        for t in ("flows", "rtt_samples", "rules")
+    }
+    # numbers of flows are the switch's own
+    names = found["flows"].set_index("flow_id").sport - programs.source_port(0)
+    samples = found["rtt_samples"].assign(flow=lambda t: t.flow_id.map(names))
+    captured = cct.rtt_samples(run.ingress, method="data_plane").query("direction == 0")
+    for flow in range(3):
+        mine = samples.rtt_ns[(samples.flow == flow) & (samples.direction == 0)]
+        there = captured.rtt_ns[captured.flow_id == flow]
+        assert len(mine) > 0.95 * len(there) > 100
+        assert abs(mine.median() / there.median() - 1) < 0.03
+        assert abs(mine.min() / there.min() - 1) < 0.1
+    assert any("htb" in lines for lines in found["rules"].lines)
+
+
 # -- without a switch
 
 
@@ -74,11 +99,11 @@ def test_abc_between_namespaces(machine: None, tmp_path: Path) -> None:
     ("program", "aqm", "said"),
     [
         ("codel", "codel", "this program is codel_pisa, not codel"),
-        ("abc", None, "this program is abc, not None"),
+        ("abc", "tail_drop", "this program is abc, not tail_drop"),
         ("pi2", "pi2", "this program is pi2_tofino or"),
     ],
 )
-def test_the_aqm_has_to_be_the_programs(program: str, aqm: str | None, said: str) -> None:
+def test_the_aqm_has_to_be_the_programs(program: str, aqm: str, said: str) -> None:
     scenario = cct.Scenario(
         bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=50, aqm=aqm),
         flows=[cct.Flow("reno")],

@@ -129,6 +129,56 @@ def dualpi2(scenario: cct.Scenario, ingress: int, egress: int) -> Experiment:
     return _steered(scenario, ingress, egress, control, controller, queues=2)
 
 
+def rtt_monitor(scenario: cct.Scenario, ingress: int, egress: int) -> Experiment:
+    """The RTT paper's loop: the switch measures, its controller decides once a second, and rules come out.
+
+    The switch is in the way of the packets instead of beside it, and has the queue; a router for the rules there is
+    none, so they are only said.
+    """
+    from cctoolkit.separation.controller import RttSeparation
+    from cctoolkit.separation.router import Router
+
+    from ..constants.rtt_monitor import TABLES
+    from ..control.rtt_monitor import Monitor, separate
+
+    rate_mbps = scenario.bottleneck.rate_mbps
+    wires = {ingress: egress, egress: ingress}
+    monitor = Monitor(wires, rate_mbps=rate_mbps, wires=wires, all_samples=True)
+    classes = len({flow.rtt_ms for flow in scenario.flow_list() if not flow.is_udp})
+    rules: list[tuple[float, str]] = []
+    decide = separate(
+        monitor,
+        RttSeparation(rate_mbps, max(classes, 1)),
+        Router("linux", rate_mbps, "eth1"),
+        lambda lines: rules.append((time.time(), lines)),
+    )
+    metrics: list[pd.DataFrame] = []
+    samples: list[pd.DataFrame] = []
+
+    def set_up(switch: Switch) -> None:
+        monitor.set_up(switch)
+        _shape(switch, scenario, egress)
+        time.sleep(
+            1e-3 * TABLES.timeout_ms
+        )  # an empty entry is of the time when the clock was 0: free a timeout later
+
+    def step(switch: Switch) -> None:
+        decide(switch)
+        metrics.append(monitor.metrics.assign(time_s=time.time()))
+        samples.append(monitor.take_samples())
+
+    def read_out(switch: Switch) -> dict[str, pd.DataFrame]:
+        step(switch)
+        return {
+            "flows": monitor.flows,
+            "metrics": pd.concat(metrics, ignore_index=True),
+            "rtt_samples": pd.concat(samples, ignore_index=True),
+            "rules": pd.DataFrame(rules, columns=["time_s", "lines"]),
+        }
+
+    return Experiment(set_up, step, 1.0, read_out)
+
+
 def cbiq(scenario: cct.Scenario, ingress: int, egress: int) -> Experiment:
     """Dragonfly's data, collected in the switch: slots of 1 ms of each TCP flow, and what its CCA is taken for."""
     from cctoolkit.live import FlowKey
