@@ -484,7 +484,7 @@ class _Table:
     def __init__(self, about: dict[str, Any], rpc: Any) -> None:
         self._about, self._rpc, self._name = about, rpc, about["name"]
         self._keys = {k["name"]: k for k in about["key"]}
-        self._common = {d["singleton"]["name"]: d["singleton"] for d in about["data"]}
+        self._common = {d["singleton"]["name"]: d["singleton"] for d in about["data"] if "singleton" in d}
         self._actions = {a["name"]: {d["name"]: d for d in a["data"]} for a in about.get("action_specs", [])}
         self.info = self
 
