@@ -1,0 +1,157 @@
+/* The ingress control's tables and actions that need no register, for both targets. INGRESS_PORT is the packet's. */
+
+    action tap(tap_t side) {
+        meta.tap = side;
+    }
+
+    /* Which ports are a tap's; a tap may have one for each of its fibres */
+    table taps {
+        key = {
+            INGRESS_PORT: exact @name("port");
+        }
+        actions = {
+            tap;
+        }
+        const default_action = tap(NO_TAP);
+        size = 512;
+    }
+
+    action less_headers(bit<32> add) {
+        meta.segment_bytes = meta.length_bytes + add;
+    }
+
+    table segment {
+        key = {
+            hdr.ipv4.isValid(): exact @name("is_ipv4");
+            hdr.tcp.header_words: exact @name("header_words");
+            hdr.tcp.flags[1:1]: exact @name("syn");
+            hdr.tcp.flags[0:0]: exact @name("fin");
+        }
+        actions = {
+            less_headers;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        const entries = {
+            SEGMENT_ENTRIES
+        }
+        SIZE(88)
+    }
+
+    action subtract() {
+        meta.difference = meta.own_fid - meta.other_fid;
+    }
+
+    table difference {
+        actions = {
+            subtract;
+        }
+        const default_action = subtract();
+        size = 1;
+    }
+
+    /* In one set the segment is put in, in the other the ACK is looked up */
+    action direction_0() {
+        meta.direction = 0;
+        meta.flow = meta.own_fid;
+        meta.bytes_0 = meta.frame_bytes;
+        meta.bytes_1 = 0;
+        meta.set_0.role = meta.data_role;
+        meta.set_0.signature = meta.data_signature;
+        meta.set_0.place_0 = meta.data_place;
+        meta.set_1.role = meta.ack_role;
+        meta.set_1.signature = meta.ack_signature;
+        meta.set_1.place_0 = meta.ack_place;
+    }
+
+    action direction_1() {
+        meta.direction = 1;
+        meta.flow = meta.other_fid;
+        meta.bytes_0 = 0;
+        meta.bytes_1 = meta.frame_bytes;
+        meta.set_0.role = meta.ack_role;
+        meta.set_0.signature = meta.ack_signature;
+        meta.set_0.place_0 = meta.ack_place;
+        meta.set_1.role = meta.data_role;
+        meta.set_1.signature = meta.data_signature;
+        meta.set_1.place_0 = meta.data_place;
+    }
+
+    /* The difference is negative in one of a flow's directions */
+    table directions {
+        key = {
+            meta.difference[31:31]: exact @name("negative");
+        }
+        actions = {
+            direction_0;
+            direction_1;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        const entries = {
+            0: direction_0();
+            1: direction_1();
+        }
+        SIZE(2)
+    }
+
+    action want_samples() {
+        meta.wants_samples = 1;
+    }
+
+    /* Of which flows the control plane is told every sample */
+    table samples {
+        key = {
+            meta.flow: exact @name("flow");
+        }
+        actions = {
+            want_samples;
+            NoAction;
+        }
+        default_action = NoAction();
+        size = 1024;
+    }
+
+    action tell(bit<8> events) {
+        meta.events = events;
+    }
+
+    action tell_rtt_0(bit<8> events) {
+        meta.events = events;
+        meta.rtt_ns = meta.set_0.rtt_ns;
+    }
+
+    action tell_rtt_1(bit<8> events) {
+        meta.events = events;
+        meta.rtt_ns = meta.set_1.rtt_ns;
+    }
+
+    table report {
+        key = {
+            hdr.udp.isValid(): exact @name("is_udp");
+            meta.became_long: exact;
+            meta.wants_samples: exact;
+            meta.set_0.is_sample: exact;
+            meta.set_1.is_sample: exact;
+        }
+        actions = {
+            tell;
+            tell_rtt_0;
+            tell_rtt_1;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        const entries = {
+            (true, 1, 0, 0, 0): tell(BECAME_LONG | IS_UDP);
+            (true, 1, 1, 0, 0): tell(BECAME_LONG | IS_UDP);
+            (false, 1, 0, 0, 0): tell(BECAME_LONG);
+            (false, 1, 0, 0, 1): tell(BECAME_LONG);
+            (false, 1, 0, 1, 0): tell(BECAME_LONG);
+            (false, 1, 1, 0, 0): tell(BECAME_LONG);
+            (false, 1, 1, 1, 0): tell_rtt_0(BECAME_LONG | SAMPLE);
+            (false, 1, 1, 0, 1): tell_rtt_1(BECAME_LONG | SAMPLE);
+            (false, 0, 1, 1, 0): tell_rtt_0(SAMPLE);
+            (false, 0, 1, 0, 1): tell_rtt_1(SAMPLE);
+        }
+        SIZE(10)
+    }
