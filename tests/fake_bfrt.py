@@ -311,6 +311,7 @@ class _RpcError(Exception):
     def __init__(self, code: str, details: str) -> None:
         super().__init__(details)
         self._code, self._details = code, details
+        self.sub_errors: list[tuple[int, Any]] = []  # in the trailing metadata, really
 
     def code(self) -> Any:
         return SimpleNamespace(name=self._code)
@@ -320,15 +321,57 @@ class _RpcError(Exception):
 
 
 class _BfruntimeRpcException(Exception):
-    def __init__(self, error: _RpcError, errors: Sequence[tuple[int, Any]] = ()) -> None:
+    def __init__(self, error: _RpcError) -> None:
         super().__init__()
-        self._error, self._errors = error, list(errors)
+        self._error, self._errors = error, error.sub_errors
 
     def grpc_error_get(self) -> _RpcError:
         return self._error
 
     def sub_errors_get(self) -> list[tuple[int, Any]]:
         return self._errors
+
+
+class _Message:
+    """A protobuf message of any form: fields come with their first mention."""
+
+    def __init__(self) -> None:
+        self._items: list[_Message] = []
+
+    def __getattr__(self, name: str) -> _Message:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        made = self.__dict__[name] = _Message()
+        return made
+
+    def add(self) -> _Message:
+        self._items.append(_Message())
+        return self._items[-1]
+
+    def __iter__(self) -> Iterator[_Message]:
+        return iter(self._items)
+
+    def __getitem__(self, i: int) -> _Message:
+        return self._items[i]
+
+
+def _read_cells(device: Device, request: Any) -> Iterator[_Message]:
+    """The answer to a request, made without the client, for cells of registers."""
+    by_id = {about["id"]: name for name, about in device.about.items()}
+    for entity in request.entities:
+        name = by_id[entity.table_entry.table_id]
+        numbers = {d["singleton"]["name"]: d["singleton"]["id"] for d in device.about[name]["data"]}
+        key = int.from_bytes(entity.table_entry.key.fields[0].exact.value, "big")
+        from_hw = entity.table_entry.table_flags.from_hw
+        for _, _, cell in device.find(name, [{"$REGISTER_INDEX": {"value": key}}], 0xFFFF, from_hw):
+            answer = _Message()
+            entry = answer.entities.add().table_entry
+            entry.key.fields.add().exact.value = key.to_bytes(4, "big")
+            for field, values in cell.items():
+                for value in values:
+                    data = entry.data.fields.add()
+                    data.field_id, data.stream = numbers[field], value.to_bytes(4, "big")
+            yield answer
 
 
 class _Stub:
@@ -352,19 +395,23 @@ class _Stub:
         try:
             return self._call(work, timeout)
         except Refused as no:
-            error = SimpleNamespace(canonical_code=no.code, message=str(no))
-            raise _BfruntimeRpcException(_RpcError("UNKNOWN", ""), [(0, error)]) from None
+            err = _RpcError("UNKNOWN", "")
+            err.sub_errors = [(0, SimpleNamespace(canonical_code=no.code, message=str(no)))]
+            raise _BfruntimeRpcException(err) from None
         except _RpcError as err:
             raise _BfruntimeRpcException(err) from None
 
     def Read(self, work: Any, metadata: Any = None, timeout: float | None = None) -> Iterator[Any]:
+        raw = isinstance(work, _Message)
         try:
-            yield from self._call(work, timeout)
+            yield from self._call((lambda device: _read_cells(device, work)) if raw else work, timeout)
         except Refused as no:
             error = SimpleNamespace(canonical_code=no.code, message=str(no))
-            raise _BfruntimeRpcException(_RpcError("UNKNOWN", ""), [(0, error)]) from None
+            err = _RpcError("UNKNOWN", "")
+            err.sub_errors = [(0, error)]
+            raise err if raw else _BfruntimeRpcException(err) from None
         except _RpcError as err:
-            raise _BfruntimeRpcException(err) from None
+            raise err if raw else _BfruntimeRpcException(err) from None
 
     def SetForwardingPipelineConfig(self, work: Any, timeout: float | None = None) -> Any:
         try:
@@ -502,6 +549,12 @@ class _Table:
     def key_field_name_list_get(self) -> list[str]:
         return list(self._keys)
 
+    def id_get(self) -> int:
+        return int(self._about["id"])
+
+    def key_field_id_get(self, name: str) -> int:
+        return int(self._keys[name]["id"])
+
     def key_field_size_get(self, name: str) -> Any:
         return _kind(self._keys[name])[1]
 
@@ -519,6 +572,9 @@ class _Table:
 
     def data_field_type_get(self, name: str, action: str | None = None) -> str:
         return _kind(self._field(name, action))[0]
+
+    def data_field_id_get(self, name: str, action: str | None = None) -> int:
+        return int(self._field(name, action)["id"])
 
     def data_field_size_get(self, name: str, action: str | None = None) -> Any:
         return _kind(self._field(name, action))[1]
@@ -637,6 +693,8 @@ def client_module() -> ModuleType:
     module.__dict__.update(
         ClientInterface=_ClientInterface,
         BfruntimeRpcException=_BfruntimeRpcException,
+        BfruntimeReadWriteRpcException=_BfruntimeRpcException,
+        bfruntime_pb2=SimpleNamespace(ReadRequest=_Message),
         KeyTuple=_key_tuple,
         DataTuple=_data_tuple,
         Target=_target,
