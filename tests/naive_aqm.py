@@ -201,6 +201,8 @@ class NpuCodel(P4Codel):
 
 def math_unit_gap(interval, count):
     """Tofino's math unit from its definition: the smallest k with count/4**k < 2 gives m = floor(8 count/4**k)."""
+    if count == 0:
+        return 0
     k = 0
     while count / 4**k >= 2:
         k += 1
@@ -239,7 +241,8 @@ class PisaCodel:
             if out:
                 count = self.alu2[1] + 1
                 start = clock if self.p.from_now else self.alu2[0]
-                self.alu2 = [start + math_unit_gap(self.interval, count), count]
+                root_of = count if self.p.count_first else self.alu2[1]
+                self.alu2 = [start + math_unit_gap(self.interval, root_of), count]
         if self.p.wrap:
             self.alu2[0] %= 2**32
         return out

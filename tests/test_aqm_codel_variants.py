@@ -104,9 +104,11 @@ def test_npu(seed, load, ecn):
 
 
 @settings(max_examples=25, deadline=None)
-@given(SEEDS, LOADS, ECN, st.booleans(), st.booleans(), st.booleans(), st.sampled_from([0, 1514]))
-def test_pisa(seed, load, ecn, from_now, wrap, signed, mtu):
-    aqm = PisaCoDel(**FAST, from_now=from_now, wrap=wrap, signed=signed, mtu_bytes=mtu)
+@given(SEEDS, LOADS, ECN, *[st.booleans()] * 4, st.sampled_from([0, 1514]))
+def test_pisa(seed, load, ecn, from_now, count_first, wrap, signed, mtu):
+    aqm = PisaCoDel(
+        **FAST, from_now=from_now, count_first=count_first, wrap=wrap, signed=signed, mtu_bytes=mtu
+    )
     at, packets = phases(seed, load, ecn)
     Link(Compiled(aqm), naive.PisaCodel(aqm)).run(at + (2**32 - int(at[len(at) // 3])), packets)
 
@@ -211,6 +213,13 @@ def test_gaps_of_the_variants(aqm, first_counts):
     tolerance = 0.13 if aqm is PisaCoDel else 0.003
     assert gaps == pytest.approx([100 / math.sqrt(c) for c in first_counts], rel=tolerance, abs=0.2)
     # Linux: 0.5 instead of 0.707 at count 2
+
+
+def test_pisa_count_after():
+    """The root of the count before: from the second drop on the gaps are those of count 1, 2, …"""
+    gaps = np.diff(drop_times(PisaCoDel(count_first=False))[:4])
+    assert gaps == pytest.approx([100 / math.sqrt(c) for c in (1, 2, 3)], rel=0.13, abs=0.2)
+    assert gaps[0] > 99  # 70.7 with count_first
 
 
 @pytest.mark.parametrize("cls", [LinuxCoDel, P4CoDel, NpuCoDel, PisaCoDel, FqCoDel])

@@ -55,7 +55,9 @@ parser CodelIngressParser(
     out ingress_metadata_t meta,
     out ingress_intrinsic_metadata_t ig_intr_md) {
     IngressIntrinsic() intrinsic_parser;
+
     state start {
+        meta = {...};
         intrinsic_parser.apply(packet, ig_intr_md);
         transition ethernet;
     }
@@ -152,6 +154,7 @@ parser CodelEgressParser(
     out egress_metadata_t meta,
     out egress_intrinsic_metadata_t eg_intr_md) {
     state start {
+        meta = {...};
         packet.extract(eg_intr_md);
         packet.extract(hdr.bridge);
         transition ethernet;
@@ -194,7 +197,7 @@ control Codel(inout egress_metadata_t meta) {
         }
     };
 
-    /* f_1: both differences are 0 if the target is violated */
+    /* f_1: what is lacking is 0 if the target is violated */
     action compare() {
         meta.below_ns = TARGET_NS |-| meta.delay_ns;
 #if __TARGET_TOFINO__ == 2
@@ -202,6 +205,10 @@ control Codel(inout egress_metadata_t meta) {
 #else
         meta.lack_cells = (bit<32>) MTU_TOFINO_CELLS |-| meta.lack_cells;
 #endif
+    }
+
+    action combine() {
+        meta.below_ns = meta.below_ns | meta.lack_cells;
     }
 
     action enter() {
@@ -232,8 +239,9 @@ control Codel(inout egress_metadata_t meta) {
 
     apply {
         compare();
+        combine();
         meta.violated = 0;
-        if (meta.below_ns == 0 && meta.lack_cells == 0) {
+        if (meta.below_ns == 0) {
             meta.violated = 1;
         }
         meta.was_dropping = violate.execute(meta.index);
