@@ -18,8 +18,9 @@ control SlotOf(in bit<48> now_ns, out bit<32> slot, out bool known) {
     bit<32> left_ns;
     bit<32> beyond_ns;
 
-    action began(bit<32> at_ns, bit<32> number) {
-        left_ns = now_ns[31:0] - at_ns;
+    /* What is to be subtracted comes as what is to be added: a Tofino subtracts no action data */
+    action began(bit<32> minus_ns, bit<32> number) {
+        left_ns = now_ns[31:0] + minus_ns;
         slot = number;
         known = true;
     }
@@ -37,9 +38,9 @@ control SlotOf(in bit<48> now_ns, out bit<32> slot, out bool known) {
         size = 1;
     }
 
-    action whole_slots(bit<32> slots, bit<32> slots_ns) {
+    action whole_slots(bit<32> slots, bit<32> minus_ns) {
         slot = slot + slots;
-        left_ns = left_ns - slots_ns;
+        left_ns = left_ns + minus_ns;
     }
 
     @name("coarse")
@@ -50,9 +51,10 @@ control SlotOf(in bit<48> now_ns, out bit<32> slot, out bool known) {
         size = COARSE_ENTRIES;
     }
 
-    action last_slots(bit<32> slots, bit<32> next_ns) {
+    /* less the begin of the slot after them */
+    action last_slots(bit<32> slots, bit<32> minus_ns) {
         slot = slot + slots;
-        beyond_ns = left_ns - next_ns;
+        beyond_ns = left_ns + minus_ns;
     }
 
     table fine {
@@ -112,17 +114,20 @@ control WatchedData(in ipv4_h ipv4, in ipv6_h ipv6, in tcp_h tcp, out bool watch
         seq = 0;
         end = 0;
         if (tcp.isValid()) {
-            bit<32> tcp_bytes = (bit<32>)(tcp.header_words ++ 2w0);
+            bit<32> header_bytes = (bit<32>)(tcp.header_words ++ 2w0);
             if (ipv4.isValid()) {
-                payload_bytes = (bit<32>)ipv4.total_bytes |-| 20; /* no options: the parser saw to that */
+                header_bytes = header_bytes + 20; /* no options: the parser saw to that */
+                payload_bytes = (bit<32>)ipv4.total_bytes;
                 flows_ipv4.apply();
             } else {
                 payload_bytes = (bit<32>)ipv6.payload_bytes;
                 flows_ipv6.apply();
             }
-            payload_bytes = payload_bytes |-| tcp_bytes;
-            /* a SYN takes one number, its data begin after it */
-            seq = tcp.seq + (bit<32>)tcp.flags[1:1];
+            payload_bytes = payload_bytes |-| header_bytes;
+            seq = tcp.seq;
+            if (tcp.flags & TCP_SYN != 0) {
+                seq = tcp.seq + 1; /* a SYN takes one number, its data begin after it */
+            }
             end = seq + payload_bytes;
         }
     }

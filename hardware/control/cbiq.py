@@ -11,7 +11,7 @@ import ipaddress
 import logging
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,6 +29,7 @@ from cctoolkit.slots import CELL
 from cctoolkit.taps import positive_ns
 
 from ..constants.cbiq import FLOW_BITS, RING_BITS, slot_steps
+from .codel import wires_of
 from .command import run
 from .switch import Switch, SwitchGoneError
 
@@ -174,14 +175,14 @@ class SwitchCollector:
         switch = self._switch
         for side in ("in", "out"):
             switch.set_default(f"{side}_slot.epoch", "unknown")
-            for name, steps, action, what in (
-                ("coarse", self._coarse, "whole_slots", "slots_ns"),
-                ("fine", self._fine, "last_slots", "next_ns"),
+            for name, steps, action in (
+                ("coarse", self._coarse, "whole_slots"),
+                ("fine", self._fine, "last_slots"),
             ):
                 table = f"{side}_slot.{name}"
                 switch.clear_table(table)
                 for bits, slots, ns in steps:
-                    switch.add_entry(table, {"bits": bits}, action, {"slots": slots, what: ns})
+                    switch.add_entry(table, {"bits": bits}, action, {"slots": slots, "minus_ns": -ns % _WRAP})
         for table in _TABLES:
             switch.clear_table(table)
         for index, flow in self._watched.items():
@@ -205,7 +206,7 @@ class SwitchCollector:
         if self._epoch_ns is None or not 0 <= now_ns - self._epoch_ns < _COUNTED_NS // 2:
             slot = (clock.zero_ns + now_ns - _COUNTED_NS // 4) // self.slot_ns
             self._epoch_ns = slot * self.slot_ns - clock.zero_ns
-            said = {"at_ns": self._epoch_ns % _WRAP, "number": slot % _WRAP}
+            said = {"minus_ns": -self._epoch_ns % _WRAP, "number": slot % _WRAP}
             for side in ("in", "out"):
                 self._switch.set_default(f"{side}_slot.epoch", "began", said)
             if self._read_until is None:
@@ -467,19 +468,18 @@ def _with_marks(
 def control(
     switch: Switch,
     flow: Annotated[
-        list[str] | None,
-        typer.Option("--flow", metavar="SRC:PORT-DST:PORT", help="Watch it; may be given again."),
-    ] = None,
+        list[str], typer.Option(metavar="SRC:PORT-DST:PORT", help="Watch it; may be given again.")
+    ],
     wire: Annotated[
-        list[str] | None,
-        typer.Option("--wire", metavar="IN:OUT", help="Packets of port IN leave by OUT, and back; again."),
+        list[str] | None, typer.Option(metavar="IN:OUT", help="Where packets of a port leave.")
     ] = None,
+    rate_mbps: Annotated[float | None, typer.Option(help="Shape these ports.")] = None,
+    frame_bytes: Annotated[int, typer.Option(help="Size of packets, where rates are in packets.")] = 1514,
+    buffer_packets: Annotated[int | None, typer.Option(help="Room in a queue.")] = None,
     slot_ms: Annotated[float, typer.Option(help="Length of a slot, ms.")] = 1.0,
     every: Annotated[float, typer.Option(metavar="MS", help="How often slots are read.")] = 100.0,
     report_every: Annotated[float, typer.Option(metavar="S", help="How often flows are reported.")] = 1.0,
-    duration: Annotated[
-        float | None, typer.Option("--duration", metavar="S", help="Default: until Ctrl-C.")
-    ] = None,
+    duration_s: Annotated[float | None, typer.Option(help="End after so long; otherwise by Ctrl-C.")] = None,
     classify: Annotated[bool, typer.Option(help="Name flows' congestion controls.")] = True,
     model: Annotated[
         str | None, typer.Option(help="Name or folder of the classifier [default: the bundled one].")
@@ -495,23 +495,25 @@ def control(
 ) -> None:
     """Watch flows of a switch while they run, and name their congestion controls: `cct live` with a P4 switch.
 
-    Example: `python -m hardware.control.cbiq --bmv2 localhost:9090 --wire 0:1 --flow 10.0.0.1:40000-10.0.1.1:5001`
+    Example: `python -m hardware.control.cbiq --bmv2 127.0.0.1:9090 --wire 0:1 --wire 1:0 --flow
+    10.0.0.1:40000-10.0.1.1:5001`
     """
-    if not flow:
-        raise ParameterError("flow: name at least one")
     longest_ms = (RING - GRACE_SLOTS) * slot_ms / 2
     if every > longest_ms:
         raise ParameterError(
             f"every: {every:g} ms; the switch keeps {RING} slots, so read them every {longest_ms:g} ms"
         )
-    ports = _wires(wire or [])
+    wires = wires_of(wire or [])
 
-    def wired(there: Switch) -> None:
-        for came, leaves in ports.items():
-            there.add_entry("wire", {"port": came}, "send", {"port": leaves})
+    def connect(there: Switch) -> None:
+        for source, destination in wires.items():
+            there.add_entry("wire", {"port": source}, "send", {"port": destination})
+        if rate_mbps is not None:
+            for port in sorted(set(wires.values())):
+                there.shape(port, rate_mbps, frame_bytes=frame_bytes, buffer_packets=buffer_packets)
 
     follow(
-        lambda: SwitchCollector(switch, slot_ms=slot_ms, set_up=wired),
+        lambda: SwitchCollector(switch, slot_ms=slot_ms, set_up=connect),
         flow,
         format,
         output,
@@ -520,20 +522,8 @@ def control(
         heavy=0,
         period_ms=every,
         report_s=report_every,
-        duration_s=duration,
+        duration_s=duration_s,
     )
-
-
-def _wires(texts: Sequence[str]) -> dict[int, int]:
-    """By ingress port, where its packets leave."""
-    ports: dict[int, int] = {}
-    for text in texts:
-        try:
-            one, other = (int(port) for port in text.split(":"))
-        except ValueError:
-            raise ParameterError(f"wire: {text!r} is not IN:OUT, as 0:1") from None
-        ports |= {one: other, other: one}
-    return ports
 
 
 if __name__ == "__main__":
