@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import ClassVar, NamedTuple
+
 import naive_aqm as naive
+import numba
 import numpy as np
 from one_queue import Compiled, packet
 
+from cctoolkit.sim.simulation import Simulation
 from hardware.control.switch import Switch
 
 MS = 1_000_000
@@ -94,3 +98,78 @@ class FakeSwitch(Switch):
 
     def weight(self, port, queue, weight):
         self.weights[port, queue] = weight
+
+
+# ---- what an AQM was asked in a simulation, and what it answered -----------------------------------------------------
+
+_FIELDS, _ROWS = ("now_ns", "delay_ns", "ecn", "queue", "backlog_packets", "rng", "verdict"), 60_000
+UPDATE = -1  # instead of a verdict: the controller was asked
+
+
+class Log(NamedTuple):
+    """One row a packet that left, or an update."""
+
+    now_ns: int
+    delay_ns: int
+    ecn: int
+    queue: int
+    backlog_packets: int
+    rng: int
+    verdict: int
+    probability: float
+
+    def draw(self, bits):
+        """The number that the packet's verdict was made with."""
+        return int(naive.SplitMix64(self.rng % (1 << 64))() * (1 << bits))
+
+
+def recorder(cls, called):
+    """The AQM's class, with a log of packets and updates."""
+    dequeue, update = (numba.njit(error_model="numpy")(f) for f in (cls.on_dequeue, cls.on_update))
+    width = len(_FIELDS)
+
+    class Recorder(cls):
+        name: ClassVar[str] = called
+
+        class State(cls.State):
+            rows = 0
+            log = np.zeros(width * _ROWS, np.int64)
+            probabilities = np.zeros(_ROWS)
+
+        @staticmethod
+        def on_dequeue(p, s, stats, queue, packet, now_ns):
+            row = np.int64(s.rows)
+            s.log[width * row + 1] = now_ns - packet.enqueued_ns
+            s.log[width * row + 2] = packet.ecn
+            s.log[width * row + 3] = queue.index
+            s.log[width * row + 4] = queue.packets
+            s.log[width * row + 5] = np.int64(queue.rng)
+            verdict = dequeue(p, s, stats, queue, packet, now_ns)
+            s.log[width * row] = now_ns
+            s.log[width * row + 6] = verdict
+            s.probabilities[row] = queue.probability
+            s.rows = min(row + 1, _ROWS - 1)
+            return verdict
+
+        @staticmethod
+        def on_update(p, s, stats, queue, packet, now_ns):
+            update(p, s, stats, queue, packet, now_ns)
+            row = np.int64(s.rows)
+            s.log[width * row] = now_ns
+            s.log[width * row + 6] = UPDATE
+            s.probabilities[row] = queue.probability
+            s.rows = min(row + 1, _ROWS - 1)
+            return 0
+
+    return Recorder
+
+
+def recorded(scenario):
+    """Run it; the rows of the (first) queue's AQM."""
+    sim = Simulation(scenario, sample_s=None)
+    sim.run(scenario.duration_s)
+    state = sim.aqm_state(0)
+    rows = int(state["rows"])
+    assert rows < _ROWS - 1
+    log = np.array(state["log"]).reshape(-1, len(_FIELDS))[:rows].tolist()
+    return [Log(*row, p) for row, p in zip(log, state["probabilities"], strict=False)]
