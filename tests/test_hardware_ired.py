@@ -40,11 +40,11 @@ def test_constants():
 def test_actions_shift_as_the_model_does():
     """Doubled as often as there were packets before in the epoch; halved once more when it is read."""
     for i, line in enumerate(MACRO["DOUBLE_ACTIONS"].lines):
-        assert line == f"action double_{i}() {{ weighted = delay << {i}; }}"
+        assert line == f"action double_{i}() {{ meta.weighted = meta.delay << {i}; }}"
     for i, line in enumerate(MACRO["HALVE_ACTIONS"].lines):
         recent, earlier = re.findall(r"= (.+?);", line)
-        assert recent == f"sum >> {i + 1}"
-        assert earlier == (f"before >> {i + 1 + EPOCH_PACKETS}" if i < 15 else "0")
+        assert recent == f"meta.sum >> {i + 1}"
+        assert earlier == (f"meta.before >> {i + 1 + EPOCH_PACKETS}" if i < 15 else "0")
     for kind in ("DOUBLE", "HALVE"):
         assert len(MACRO[f"{kind}_ACTIONS"].lines) == len(MACRO[f"{kind}_NAMES"].lines) == EPOCH_PACKETS
         entries = [f"{i}: {kind.lower()}_{i}();" for i in range(EPOCH_PACKETS)]

@@ -52,8 +52,10 @@ def red_entries(model: IntegerIRed | None = None) -> list[RedEntry]:
 def _halve(position: int) -> str:
     """A delay weighs half as much with each packet after it."""
     last = EPOCH_PACKETS + position + 1
-    earlier = f"before >> {last}" if last < 32 else "0"
-    return f"action halve_{position}() {{ recent = sum >> {position + 1}; earlier = {earlier}; }}"
+    earlier = f"meta.before >> {last}" if last < 32 else "0"
+    return (
+        f"action halve_{position}() {{ meta.recent = meta.sum >> {position + 1}; meta.earlier = {earlier}; }}"
+    )
 
 
 CONSTANTS: list[Constant | Macro] = [
@@ -68,7 +70,7 @@ CONSTANTS: list[Constant | Macro] = [
     Constant("NOTIFICATION_BYTES", 48, 32, "section 4.1 of the paper"),
     Macro(
         "DOUBLE_ACTIONS",
-        [f"action double_{i}() {{ weighted = delay << {i}; }}" for i in range(EPOCH_PACKETS)],
+        [f"action double_{i}() {{ meta.weighted = meta.delay << {i}; }}" for i in range(EPOCH_PACKETS)],
         "packet i of an epoch counts 2^i times",
     ),
     Macro("DOUBLE_NAMES", [f"double_{i};" for i in range(EPOCH_PACKETS)], "the actions"),

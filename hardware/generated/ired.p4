@@ -12,22 +12,22 @@ const bit<32> STATE_ENTRIES = 4096; /* 512 ports of 8 queues */
 const bit<32> NOTIFICATION_BYTES = 48; /* section 4.1 of the paper */
 /* packet i of an epoch counts 2^i times */
 #define DOUBLE_ACTIONS \
-    action double_0() { weighted = delay << 0; } \
-    action double_1() { weighted = delay << 1; } \
-    action double_2() { weighted = delay << 2; } \
-    action double_3() { weighted = delay << 3; } \
-    action double_4() { weighted = delay << 4; } \
-    action double_5() { weighted = delay << 5; } \
-    action double_6() { weighted = delay << 6; } \
-    action double_7() { weighted = delay << 7; } \
-    action double_8() { weighted = delay << 8; } \
-    action double_9() { weighted = delay << 9; } \
-    action double_10() { weighted = delay << 10; } \
-    action double_11() { weighted = delay << 11; } \
-    action double_12() { weighted = delay << 12; } \
-    action double_13() { weighted = delay << 13; } \
-    action double_14() { weighted = delay << 14; } \
-    action double_15() { weighted = delay << 15; }
+    action double_0() { meta.weighted = meta.delay << 0; } \
+    action double_1() { meta.weighted = meta.delay << 1; } \
+    action double_2() { meta.weighted = meta.delay << 2; } \
+    action double_3() { meta.weighted = meta.delay << 3; } \
+    action double_4() { meta.weighted = meta.delay << 4; } \
+    action double_5() { meta.weighted = meta.delay << 5; } \
+    action double_6() { meta.weighted = meta.delay << 6; } \
+    action double_7() { meta.weighted = meta.delay << 7; } \
+    action double_8() { meta.weighted = meta.delay << 8; } \
+    action double_9() { meta.weighted = meta.delay << 9; } \
+    action double_10() { meta.weighted = meta.delay << 10; } \
+    action double_11() { meta.weighted = meta.delay << 11; } \
+    action double_12() { meta.weighted = meta.delay << 12; } \
+    action double_13() { meta.weighted = meta.delay << 13; } \
+    action double_14() { meta.weighted = meta.delay << 14; } \
+    action double_15() { meta.weighted = meta.delay << 15; }
 /* the actions */
 #define DOUBLE_NAMES \
     double_0; \
@@ -66,22 +66,22 @@ const bit<32> NOTIFICATION_BYTES = 48; /* section 4.1 of the paper */
     15: double_15();
 /* after packet i of an epoch, the shares of this epoch and the last one in the average */
 #define HALVE_ACTIONS \
-    action halve_0() { recent = sum >> 1; earlier = before >> 17; } \
-    action halve_1() { recent = sum >> 2; earlier = before >> 18; } \
-    action halve_2() { recent = sum >> 3; earlier = before >> 19; } \
-    action halve_3() { recent = sum >> 4; earlier = before >> 20; } \
-    action halve_4() { recent = sum >> 5; earlier = before >> 21; } \
-    action halve_5() { recent = sum >> 6; earlier = before >> 22; } \
-    action halve_6() { recent = sum >> 7; earlier = before >> 23; } \
-    action halve_7() { recent = sum >> 8; earlier = before >> 24; } \
-    action halve_8() { recent = sum >> 9; earlier = before >> 25; } \
-    action halve_9() { recent = sum >> 10; earlier = before >> 26; } \
-    action halve_10() { recent = sum >> 11; earlier = before >> 27; } \
-    action halve_11() { recent = sum >> 12; earlier = before >> 28; } \
-    action halve_12() { recent = sum >> 13; earlier = before >> 29; } \
-    action halve_13() { recent = sum >> 14; earlier = before >> 30; } \
-    action halve_14() { recent = sum >> 15; earlier = before >> 31; } \
-    action halve_15() { recent = sum >> 16; earlier = 0; }
+    action halve_0() { meta.recent = meta.sum >> 1; meta.earlier = meta.before >> 17; } \
+    action halve_1() { meta.recent = meta.sum >> 2; meta.earlier = meta.before >> 18; } \
+    action halve_2() { meta.recent = meta.sum >> 3; meta.earlier = meta.before >> 19; } \
+    action halve_3() { meta.recent = meta.sum >> 4; meta.earlier = meta.before >> 20; } \
+    action halve_4() { meta.recent = meta.sum >> 5; meta.earlier = meta.before >> 21; } \
+    action halve_5() { meta.recent = meta.sum >> 6; meta.earlier = meta.before >> 22; } \
+    action halve_6() { meta.recent = meta.sum >> 7; meta.earlier = meta.before >> 23; } \
+    action halve_7() { meta.recent = meta.sum >> 8; meta.earlier = meta.before >> 24; } \
+    action halve_8() { meta.recent = meta.sum >> 9; meta.earlier = meta.before >> 25; } \
+    action halve_9() { meta.recent = meta.sum >> 10; meta.earlier = meta.before >> 26; } \
+    action halve_10() { meta.recent = meta.sum >> 11; meta.earlier = meta.before >> 27; } \
+    action halve_11() { meta.recent = meta.sum >> 12; meta.earlier = meta.before >> 28; } \
+    action halve_12() { meta.recent = meta.sum >> 13; meta.earlier = meta.before >> 29; } \
+    action halve_13() { meta.recent = meta.sum >> 14; meta.earlier = meta.before >> 30; } \
+    action halve_14() { meta.recent = meta.sum >> 15; meta.earlier = meta.before >> 31; } \
+    action halve_15() { meta.recent = meta.sum >> 16; meta.earlier = 0; }
 /* the actions */
 #define HALVE_NAMES \
     halve_0; \

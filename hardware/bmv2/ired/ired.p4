@@ -30,6 +30,13 @@ struct metadata_t {
     bit<1> scalable;
     bit<1> marked;
     bit<1> dropped;
+    bit<32> delay; /* these in 1024 ns */
+    bit<32> weighted;
+    bit<32> sum;
+    bit<32> before;
+    bit<32> recent;
+    bit<32> earlier;
+    bit<32> average;
     @field_list(OF_NOTIFICATIONS)
     bit<12> state;
 }
@@ -156,11 +163,10 @@ control IredIngress(
 
 /* The decision: whether a packet that leaves has to be signalled. Delay and draw are parameters. */
 control Ired(
+    inout metadata_t meta,
     in bit<32> delay_ns,
     in bit<16> draw,
-    in bit<1> is_scalable,
     in state_t index,
-    out bit<32> average,
     out bool signal) {
     register<bit<8>, state_t>(STATE_ENTRIES) packets;
     register<bit<32>, state_t>(STATE_ENTRIES) delay_sum;
@@ -169,12 +175,6 @@ control Ired(
 
     bit<8> count;
     bit<4> position;
-    bit<32> delay;
-    bit<32> weighted = 0;
-    bit<32> sum;
-    bit<32> before;
-    bit<32> recent = 0;
-    bit<32> earlier = 0;
     bit<32> classic_probability = 0;
     bit<32> scalable_probability = 0;
 
@@ -213,7 +213,7 @@ control Ired(
 
     table red {
         key = {
-            average[15:RED_SHIFT]: exact @name("step");
+            meta.average[15:RED_SHIFT]: exact @name("step");
         }
         actions = {
             set_probabilities;
@@ -227,27 +227,27 @@ control Ired(
         packets.write(index, count + 1);
         position = count[3:0];
 
-        delay = delay_ns >> DELAY_SHIFT;
+        meta.delay = delay_ns >> DELAY_SHIFT;
         if (delay_ns >> CUT_SHIFT != 0) {
-            delay = LONGEST_DELAY_STEPS;
+            meta.delay = LONGEST_DELAY_STEPS;
         }
         double.apply();
-        delay_sum.read(sum, index);
-        last_sum.read(before, index);
+        delay_sum.read(meta.sum, index);
+        last_sum.read(meta.before, index);
         if (position == 0) {
-            before = sum;
-            last_sum.write(index, before);
-            sum = weighted;
+            meta.before = meta.sum;
+            last_sum.write(index, meta.before);
+            meta.sum = meta.weighted;
         } else {
-            sum = sum + weighted;
+            meta.sum = meta.sum + meta.weighted;
         }
-        delay_sum.write(index, sum);
+        delay_sum.write(index, meta.sum);
         halve.apply();
-        average = recent + earlier;
-        average_delay.write(index, average);
+        meta.average = meta.recent + meta.earlier;
+        average_delay.write(index, meta.average);
 
         red.apply();
-        if (is_scalable == 1) {
+        if (meta.scalable == 1) {
             signal = (bit<32>) draw < scalable_probability;
         } else {
             signal = (bit<32>) draw < classic_probability;
@@ -267,7 +267,6 @@ control IredEgress(
     bit<32> now_ns;
     bit<16> draw;
     state_t index;
-    bit<32> average;
     bool signal;
     bit<32> so_far;
 
@@ -306,7 +305,7 @@ control IredEgress(
             random(draw, 16w0, 16w0xffff);
 #endif
             index = (state_t) meta.state;
-            ired.apply(now_ns - meta.arrival_ns, draw, meta.scalable, index, average, signal);
+            ired.apply(meta, now_ns - meta.arrival_ns, draw, index, signal);
             if (signal) {
                 if (meta.scalable == 0) {
                     notify();
@@ -322,7 +321,7 @@ control IredEgress(
             if (meta.marked == 1) {
                 hdr.test.decision = DECISION_MARK;
             }
-            hdr.test.value = (bit<64>) average;
+            hdr.test.value = (bit<64>) meta.average;
             if (signal) {
                 hdr.test.value2 = 1;
             }
