@@ -178,7 +178,7 @@ class FakeSwitch(Switch):
         version = ip_address(key.src).version
         index = self.tables.get(f"{side}_flows.flows_ipv{version}", {}).get(ends)
         if index is not None and payload:
-            at = index * RING + slot % RING
+            at = slot % RING * FLOWS + index
             first, counts, end = (self.registers[n] for n in (f"{side}_first", f"{side}_counts", "in_end"))
             if first["slot"][at] != slot:
                 first[at], counts[at], end[at] = (slot, seq), (0, 0), (seq + payload) % 2**32
@@ -189,7 +189,7 @@ class FakeSwitch(Switch):
         index = self.tables.get(f"out_acks.acks_ipv{version}", {}).get(back)
         if side == "out" and index is not None and ack is not None:
             acked = self.registers["acked"]
-            at = index * RING + slot % RING
+            at = slot % RING * FLOWS + index
             if acked["slot"][at] != slot or (ack - int(acked["ack"][at])) % 2**32 < 2**31:
                 acked[at] = slot, ack
 
@@ -292,7 +292,7 @@ def test_a_watch_goes_on_behind_a_gap(fake: FakeSwitch) -> None:
         at_ms = 5_000
 
         def wait(self, until_ns: int) -> bool:
-            steps = 400 if self.at_ms == 5_300 else 100  # once it is late
+            steps = 1400 if self.at_ms == 5_300 else 100  # once it is late
             for _ in range(steps):
                 self.at_ms += 1
                 fake.packet("in", self.at_ms * MS, KEY, self.at_ms, 1)
@@ -302,13 +302,13 @@ def test_a_watch_goes_on_behind_a_gap(fake: FakeSwitch) -> None:
     tap = Live(fake, zero_ns=ZERO_NS, idle_ns=lambda: 0)
     fake.packet("in", 5_000 * MS + 100_000, OTHER)
     tap.read()
-    parts = [u.slots for u in watch(tap, flows=[KEY], heavy=0, duration_s=1.0)]
+    parts = [u.slots for u in watch(tap, flows=[KEY], heavy=0, duration_s=2.5)]
     slots = pd.concat(parts, ignore_index=True)
     assert (slots.in_bytes == 1).all()
     assert (slots.in_seq == 5_000 + slots.slot).all()
     jumps = slots.slot[slots.slot.diff() != 1].tolist()
     assert len(jumps) == 2  # the first row, and the first after the gap
-    assert jumps[1] == 700 - RING + 1
+    assert jumps[1] == 1_700 - RING + 1
 
 
 def test_sent_and_acknowledged_go_on_beyond_a_lap(fake: FakeSwitch) -> None:
@@ -604,12 +604,16 @@ def test_the_table_is_that_of_captures(
     """The captures' packets as they came and left; and flows have the names that the captures' slots give them."""
     pair = Pair.of(name, tmp_path, seconds)
     model = load_classifier()
+    if slot_ms != model.slot_ms:
+        model = None  # there are names of slots of 1 ms only
     live = {"flows": list(pair.flows), "heavy": 0, "period_ms": 100 * slot_ms, "patience_ms": 60_000}
     tap = Replay(bench, pair.events, slot_ms=slot_ms)
     *_, last = watch(tap, classifier=model, **live)
     table = same_tables(pair, tap, {key: i for i, key in enumerate(pair.flows)}, slot_ms)
     assert len(table) > 1000
     assert table.cbiq_bytes.max() > 10_000
+    if model is None:
+        return
     *_, wanted = watch(CaptureCollector(pair.before, pair.after, slot_ms=slot_ms), classifier=model, **live)
     assert last.flows is not None
     assert wanted.flows is not None
@@ -706,7 +710,8 @@ def test_packets_of_all_kinds(bench: Bench, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_flows_come_and_go(bench: Bench, tmp_path: Path) -> None:
     """Of a flow that is watched from one reading to another, the slots between are there, and they are right."""
-    pair = Pair.of("testbed/cubic-bbr", tmp_path, 3.0)
+    # a minute later than in the test before: cells of the same slots would be gone on with
+    pair = Pair.of("testbed/cubic-bbr", tmp_path, 3.0, 60_000 * MS)
     cubic, bbr = pair.flows
     changes = {3: [(True, cubic)], 6: [(True, bbr)], 22: [(False, cubic), (True, cubic)], 26: [(False, bbr)]}
     tap = Replay(bench, pair.events)

@@ -13,7 +13,7 @@ typedef bit<(FLOW_BITS)> flow_t;
    compute_slots, and the length is the control plane's choice: it fills the tables (hardware/constants/cbiq.py).
 
    The control plane says what slot began when, and says it anew before 2^32 ns have passed. A packet from after that
-   would be put into a slot too early by 4.3 s; who reads looks at the last 256 slots only. */
+   would be put into a slot too early by 4.3 s; who reads looks at the last 1024 slots only. */
 control SlotOf(in bit<48> now_ns, out bit<32> slot, out bool known) {
     bit<32> left_ns;
     bit<32> beyond_ns;

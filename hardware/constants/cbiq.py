@@ -10,8 +10,8 @@ from . import Constant
 
 __all__ = ["CONSTANTS", "SLOT_MAX_NS", "SLOT_MIN_NS", "slot_steps"]
 
-FLOW_BITS = 6
-RING_BITS = 8
+FLOW_BITS = 4
+RING_BITS = 10
 COARSE_SHIFT = 24
 FINE_SHIFT = 16
 FINE_ENTRIES = 1024
@@ -19,7 +19,7 @@ FINE_ENTRIES = 1024
 CONSTANTS = [
     Constant("FLOW_BITS", FLOW_BITS, 8, "a watched flow's number"),
     Constant("FLOW_ENTRIES", 1 << FLOW_BITS, 32, "watched flows, of IPv4 and IPv6 together"),
-    Constant("RING_BITS", RING_BITS, 8, "a slot's place in the ring: 256 ms to read a slot of 1 ms"),
+    Constant("RING_BITS", RING_BITS, 8, "a slot's place in the ring: a second to read a slot of 1 ms"),
     Constant("RING_CELLS", 1 << FLOW_BITS + RING_BITS, 32, "the rings of all flows"),
     Constant("COARSE_SHIFT", COARSE_SHIFT, 8, "the first step of the division: by 2^24 ns, 16.8 ms"),
     Constant("COARSE_ENTRIES", 1 << 32 - COARSE_SHIFT, 32, "all values of the upper bits"),

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 FLOWS, RING = 1 << FLOW_BITS, 1 << RING_BITS
 #: Slots so many before the last packet's are complete: what was on its way through the switch then has passed.
-GRACE_SLOTS = RING // 8
+GRACE_SLOTS = 32
 _WRAP = 1 << 32
 _NONE = -(2**63)
 _TIME_SHIFT = 16  # of the times that the switch tells
@@ -313,10 +313,7 @@ class SwitchCollector:
         if everything:
             until = self._slot(self._clock.last_ns) + 1
         until = max(until, since)
-        first, count = 0, 0
-        if self._watched and until > since:
-            first, count = min(self._watched) * RING, (max(self._watched) - min(self._watched) + 1) * RING
-        read = {name: self._switch.read_register(name, first, count) for name in _REGISTERS if count}
+        read = self._rings(since, until) if self._watched else {}
         # Cells may have been overwritten meanwhile, by packets of up to this slot
         self._look()
         oldest = self._slot(self._clock.last_ns) - RING + 1
@@ -330,8 +327,7 @@ class SwitchCollector:
         self._read_until = max(until, since)
         cells: dict[str, list[np.ndarray]] = {"in": [empty], "out": [empty]}
         for index, flow in self._watched.items():
-            ring = slice(index * RING - first, (index + 1) * RING - first)
-            part = {name: values[ring] for name, values in read.items()}
+            part = {name: values[index::FLOWS] for name, values in read.items()}
             if part:
                 came, left = self._cells(flow, part, since, until)
                 cells["in"].append(came)
@@ -341,6 +337,19 @@ class SwitchCollector:
             self._counts[side]["monitored"] += int(some["packets"].sum())
             self._counts[side]["cells"] += int((some["packets"] != 0).sum())
         return Reading(came, left, self._read_until, self._told(), missed_until)
+
+    def _rings(self, since: int, until: int) -> dict[str, np.ndarray]:
+        """The registers' cells for these slots, of all flows."""
+        slots = min(until - since, RING)
+        at = since % RING
+        ends = [(at, min(slots, RING - at)), (0, at + slots - RING)]
+        return {
+            name: np.concatenate(
+                [self._switch.read_register(name, a * FLOWS, n * FLOWS) for a, n in ends if n > 0]
+            )
+            for name in _REGISTERS
+            if slots > 0
+        }
 
     def _cells(
         self, flow: _Watched, part: dict[str, np.ndarray], since: int, until: int

@@ -3,9 +3,9 @@
 #ifndef CBIQ_CONSTANTS_P4
 #define CBIQ_CONSTANTS_P4
 
-const bit<8> FLOW_BITS = 6; /* a watched flow's number */
-const bit<32> FLOW_ENTRIES = 64; /* watched flows, of IPv4 and IPv6 together */
-const bit<8> RING_BITS = 8; /* a slot's place in the ring: 256 ms to read a slot of 1 ms */
+const bit<8> FLOW_BITS = 4; /* a watched flow's number */
+const bit<32> FLOW_ENTRIES = 16; /* watched flows, of IPv4 and IPv6 together */
+const bit<8> RING_BITS = 10; /* a slot's place in the ring: a second to read a slot of 1 ms */
 const bit<32> RING_CELLS = 16384; /* the rings of all flows */
 const bit<8> COARSE_SHIFT = 24; /* the first step of the division: by 2^24 ns, 16.8 ms */
 const bit<32> COARSE_ENTRIES = 256; /* all values of the upper bits */

@@ -205,10 +205,14 @@ def cbiq(scenario: cct.Scenario, ingress: int, egress: int) -> Experiment:
         stream = SlotStream(first_slot, collector.slot_ns, has_egress=True, sampled=collector.sampled)
         for number, key in enumerate(keys):
             collector.add(number, key)
+            stream.begin(number, collector.now_ns // collector.slot_ns + 1)
         state.update(collector=collector, stream=stream)
 
     def take(ended: range = range(0)) -> None:
         reading = state["collector"].read(everything=len(ended) > 0)
+        if reading.missed_until is not None:
+            for number in range(len(keys)):
+                state["stream"].begin(number, reading.missed_until)
         parts.append(state["stream"].update(reading.in_cells, reading.out_cells, reading.until_slot, ended))
 
     def read_out(switch: Switch) -> dict[str, pd.DataFrame]:

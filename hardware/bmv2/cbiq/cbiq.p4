@@ -88,7 +88,7 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta, inout standard
             hdr.test.value2 = known ? 64w1 : 0;
 #endif
             if (known && watched && payload_bytes != 0) {
-                bit<32> cell = (bit<32>)(flow ++ slot[RING_BITS - 1:0]);
+                bit<32> cell = (bit<32>)(slot[RING_BITS - 1:0] ++ flow);
                 bit<32> cell_slot;
                 bit<32> cell_bytes = 0;
                 bit<32> cell_packets = 0;
@@ -154,7 +154,7 @@ control SwitchEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
             hdr.test.value2 = known ? 64w1 : 0;
 #endif
             if (known && watched && payload_bytes != 0) {
-                bit<32> cell = (bit<32>)(flow ++ slot[RING_BITS - 1:0]);
+                bit<32> cell = (bit<32>)(slot[RING_BITS - 1:0] ++ flow);
                 bit<32> cell_slot;
                 bit<32> cell_bytes = 0;
                 bit<32> cell_packets = 0;
@@ -173,7 +173,7 @@ control SwitchEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
             bool acknowledges;
             out_acks.apply(hdr.ipv4, hdr.ipv6, hdr.tcp, acknowledges, flow);
             if (known && acknowledges) {
-                bit<32> cell = (bit<32>)(flow ++ slot[RING_BITS - 1:0]);
+                bit<32> cell = (bit<32>)(slot[RING_BITS - 1:0] ++ flow);
                 bit<32> cell_slot;
                 bit<32> cell_ack;
                 acked_slot.read(cell_slot, cell);

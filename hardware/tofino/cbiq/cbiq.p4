@@ -2,9 +2,9 @@
    first sequence number before the queue (ingress) and behind it (egress), the bytes and packets of its data, how far it
    was sent, and how far acknowledged.
 
-   A flow has a ring of 256 slots. Each cell carries the number of its slot: the first packet of a slot finds another
-   number there, and begins the cell anew. So nothing has to be cleared or swapped by the control plane, slots cannot be
-   mixed, and who reads at least every quarter of a second misses none. */
+   Registers are rings of 1024 slots of 16 flows. Each cell carries the number of its slot: the first packet of a slot
+   finds another number there, and begins the cell anew. So nothing has to be cleared or swapped by the control plane,
+   slots cannot be mixed, and who reads at least once a second misses none. */
 
 #include "tofino/common/intrinsic.p4"
 #include "common/headers.p4"
@@ -147,7 +147,7 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta, in ingress_int
         in_slot.apply(ig_prsr_md.global_tstamp, meta.slot, meta.known);
         in_flows.apply(hdr.ipv4, hdr.ipv6, hdr.tcp, meta.watched, meta.flow, meta.payload_bytes, meta.seq, meta.end);
         if (meta.known && meta.watched && meta.payload_bytes != 0) {
-            cell_t cell = meta.flow ++ meta.slot[RING_BITS - 1:0];
+            cell_t cell = meta.slot[RING_BITS - 1:0] ++ meta.flow;
             bit<1> begun = begin_cell.execute(cell);
             if (begun == 1) {
                 count_first.execute(cell);
@@ -241,7 +241,7 @@ control SwitchEgress(inout headers_t hdr, inout metadata_t meta, in egress_intri
         out_flows.apply(hdr.ipv4, hdr.ipv6, hdr.tcp, meta.watched, meta.flow, meta.payload_bytes, meta.seq, meta.end);
         out_acks.apply(hdr.ipv4, hdr.ipv6, hdr.tcp, meta.acknowledges, meta.acked_flow);
         if (meta.known && meta.watched && meta.payload_bytes != 0) {
-            cell_t cell = meta.flow ++ meta.slot[RING_BITS - 1:0];
+            cell_t cell = meta.slot[RING_BITS - 1:0] ++ meta.flow;
             bit<1> begun = begin_cell.execute(cell);
             if (begun == 1) {
                 count_first.execute(cell);
@@ -250,7 +250,7 @@ control SwitchEgress(inout headers_t hdr, inout metadata_t meta, in egress_intri
             }
         }
         if (meta.known && meta.acknowledges) {
-            acknowledge.execute(meta.acked_flow ++ meta.slot[RING_BITS - 1:0]);
+            acknowledge.execute(meta.slot[RING_BITS - 1:0] ++ meta.acked_flow);
         }
     }
 }
