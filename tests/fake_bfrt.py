@@ -210,13 +210,13 @@ class Device:
         return self.hw[name][index]
 
     def insert(self, name: str, key: Any, action: str | None, data: dict[str, Any], pipe: int) -> None:
-        self.log.append(("insert", name))
         if name in self.hw:
             cell = self.cell(name, key["$REGISTER_INDEX"]["value"])
             for field, value in data.items():
                 cell[field] = [value] * self.pipes
             self.copy[name][key["$REGISTER_INDEX"]["value"]] = dict(cell)
             return
+        self.log.append(("insert", name))
         if self._fixed(name):
             raise Refused(UNIMPLEMENTED, f"Table Add failed table:{name}")
         place = self._place(name, key, pipe)
@@ -355,23 +355,27 @@ class _Message:
         return self._items[i]
 
 
-def _read_cells(device: Device, request: Any) -> Iterator[_Message]:
-    """The answer to a request, made without the client, for cells of registers."""
-    by_id = {about["id"]: name for name, about in device.about.items()}
-    for entity in request.entities:
-        name = by_id[entity.table_entry.table_id]
-        numbers = {d["singleton"]["name"]: d["singleton"]["id"] for d in device.about[name]["data"]}
-        key = int.from_bytes(entity.table_entry.key.fields[0].exact.value, "big")
-        from_hw = entity.table_entry.table_flags.from_hw
-        for _, _, cell in device.find(name, [{"$REGISTER_INDEX": {"value": key}}], 0xFFFF, from_hw):
-            answer = _Message()
-            entry = answer.entities.add().table_entry
-            entry.key.fields.add().exact.value = key.to_bytes(4, "big")
-            for field, values in cell.items():
-                for value in values:
-                    data = entry.data.fields.add()
-                    data.field_id, data.stream = numbers[field], value.to_bytes(4, "big")
-            yield answer
+def _read_cells(device: Device, request: Any) -> Iterator[Any]:
+    """The answer to a request, made without the client, for cells of one register."""
+    asked = [entity.table_entry for entity in request.entities]
+    (number,), (from_hw,) = {e.table_id for e in asked}, {e.table_flags.from_hw for e in asked}
+    (name,) = [n for n, about in device.about.items() if about["id"] == number]
+    ids = {d["singleton"]["name"]: d["singleton"]["id"] for d in device.about[name]["data"]}
+    keys = [int.from_bytes(e.key.fields[0].exact.value, "big") for e in asked]
+    wanted = [{"$REGISTER_INDEX": {"value": key}} for key in keys]
+    made = []
+    for key, (_, _, cell) in zip(keys, device.find(name, wanted, 0xFFFF, from_hw), strict=True):
+        exact = SimpleNamespace(value=key.to_bytes(4, "big"))
+        fields = [
+            SimpleNamespace(field_id=ids[f], stream=v.to_bytes(4, "big"))
+            for f, vs in cell.items()
+            for v in vs
+        ]
+        entry = SimpleNamespace(
+            key=SimpleNamespace(fields=[SimpleNamespace(exact=exact)]), data=SimpleNamespace(fields=fields)
+        )
+        made.append(SimpleNamespace(table_entry=entry))
+    yield SimpleNamespace(entities=made)
 
 
 class _Stub:
