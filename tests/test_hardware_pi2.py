@@ -109,7 +109,6 @@ def test_the_loop_writes_each_step(tmp_path):
 
     switch.read_register = read_register
     out = tmp_path / "steps.csv"
-    control_plane.Controller([0]).step(FakeSwitch(registers=REGISTERS))  # compiles
     control_plane.control(switch, ["0:1"], update_ms=5, duration_s=2.0, output=out)
     rows = list(csv.DictReader(out.open()))
     assert len(rows) > 10 and {row["port"] for row in rows} == {"1"} and rows[-1]["delay_ns"] == str(40 * MS)

@@ -31,6 +31,8 @@ __all__ = ["Controller", "clear", "port_states", "set_up"]
 
 log = logging.getLogger(__name__)
 
+_fixed_point = fixed_point.py_func  # as in hardware.control.pi2
+
 
 class Controller(pi2.Controller):
     """One PI controller for the two queues of each port, as :class:`hardware.control.pi2.Controller`.
@@ -57,8 +59,8 @@ class Controller(pi2.Controller):
 
     def given(self, probability: float) -> dict[str, int]:
         """p_CL and p_C, and whether p_CL has reached 1."""
-        coupled = fixed_point(self.model.coupling * probability, BITS)
-        classic = fixed_point(probability**2, BITS)
+        coupled = int(_fixed_point(self.model.coupling * probability, BITS))
+        classic = int(_fixed_point(probability**2, BITS))
         return {"coupled": coupled, "classic": classic, "overloaded": int(coupled == ONE)}
 
 

@@ -31,6 +31,8 @@ __all__ = ["Controller", "clear", "port_states", "set_up", "steer"]
 log = logging.getLogger(__name__)
 
 _BITS = 16
+# The models' functions, not compiled: that takes seconds, which the first step would wait for
+_pi_step, _fixed_point = pi_step.py_func, fixed_point.py_func
 
 
 class Controller:
@@ -69,7 +71,7 @@ class Controller:
         m = self.model
         for port, probability in self.probability.items():
             delay_ns = self.read_delay_ns(switch, port)
-            new = pi_step(probability, delay_ns, self.delay_ns[port], m.target_ms * 1e6, m.alpha, m.beta)
+            new = _pi_step(probability, delay_ns, self.delay_ns[port], m.target_ms * 1e6, m.alpha, m.beta)
             self.probability[port], self.delay_ns[port] = float(new), delay_ns
         self.write(switch)
 
@@ -83,8 +85,8 @@ class Controller:
     def given(self, probability: float) -> dict[str, int]:
         """What the data plane has to know of p'."""
         return {
-            "root": fixed_point(probability, _BITS),
-            "coupled": fixed_point(self.model.coupling * probability, _BITS),
+            "root": int(_fixed_point(probability, _BITS)),
+            "coupled": int(_fixed_point(self.model.coupling * probability, _BITS)),
         }
 
     def write(self, switch: Switch, *, again: bool = False) -> None:
