@@ -42,11 +42,12 @@ def test_constants_are_the_models():
         assert step_ns * 1024 == pytest.approx(memory * 1e9 * np.log(2), rel=1e-5)
         # so that a division is a product: off by less than a step in 64 half-lives
         assert abc.NUMBER[f"{name}_RECIPROCAL_STEPS"] == 2**40 // step_ns
-    half_life = 2.0 ** abc.NUMBER["METER_HALF_LIFE_SHIFT"]
+    half_life = 2.0 ** abc.NUMBER["METER_EPOCH_SHIFT"] / 8
     assert abc.TOFINO_MODEL.meter_s() == pytest.approx(half_life * 1e-9 / np.log(2))
     assert abc.NUMBER["AGGREGATE_ENTRIES"] == abc.MODEL.aggregates == abc.TOFINO_MODEL.aggregates
-    # the clock's bits: cycles have to be left above four half-lives of four slots
-    assert abc.NUMBER["METER_HALF_LIFE_SHIFT"] + 4 < 48 and abc.NUMBER["METER_HALF_LIFE_SHIFT"] >= 23
+    # epochs are read from the clock's bits 47 to 16, and the program's steps of 2^16 ns are the model's
+    assert 16 + tofino.COARSE_BITS + 3 == abc.NUMBER["METER_EPOCH_SHIFT"] < 47
+    assert 16 < abc.NUMBER["AVERAGE_EPOCH_SHIFT"] < 47
 
 
 def test_products_fit_into_64_bits():
@@ -82,7 +83,7 @@ def lookup(entries, key, bits=32):
 OCTAVES = {
     "LENGTH_ENTRIES": list(control_plane.octave_entries(tofino.LENGTH_BITS, 16, 16)),
     "LOGARITHM_ENTRIES": list(control_plane.octave_entries(tofino.LOG_BITS, 32, 32)),
-    "YOUNG_ENTRIES": list(control_plane.octave_entries(tofino.YOUNG_BITS, 27, 32)),
+    "YOUNG_ENTRIES": list(control_plane.octave_entries(tofino.YOUNG_BITS, 19, 32)),
 }
 
 
@@ -116,8 +117,8 @@ def test_weighted_lengths():
     logs, units = tofino.length_logarithms(), tofino.weighted_lengths(1)
     assert len(units) == abc.NUMBER["WEIGHTED_ENTRIES"] <= 1 << 13 and units.max() < WORD
     for size in (34, 60, 64, 65, 200, 576, 1492, 1514, 9014, 9230):
-        for within in (0, 4 * 65536 - 2, *rng.integers(0, 4 * 65536, 20).tolist()):
-            at = (int(logs[tofino.octave(size - 14, 7)]) + (within >> 4)) >> 4
+        for within in (0, 8 * 65536 - 2, *rng.integers(0, 8 * 65536, 20).tolist()):
+            at = (int(logs[tofino.octave(size - 14, 7)]) + (within >> 1)) >> 7
             assert units[at] == pytest.approx(min(size, 9216) * 2 ** (within / 65536), rel=0.008, abs=0.6)
 
 
@@ -208,9 +209,10 @@ class FakeSwitch(Switch):
         if tofino_arithmetic:
             names = ("average", "departed", "accepted_number", "average_q24")
             self.registers |= {name: np.zeros(512, np.uint64) for name in names}
-            self.registers |= {name: np.zeros(abc.AGGREGATES, np.uint64) for name in ("first", "mature")}
+            self.registers["mature"] = np.zeros(abc.AGGREGATES, np.uint64)
+            self.registers["first"] = np.zeros(abc.AGGREGATES, [("time", np.uint64), ("known", np.uint64)])
             pair = [("sum", np.uint64), ("cycle", np.uint64)]
-            for slot in range(4):
+            for slot in range(2):
                 self.registers[f"volume_{slot}"] = np.zeros(abc.AGGREGATES, pair)
                 self.registers[f"count_{slot}"] = np.zeros(512, pair)
         else:

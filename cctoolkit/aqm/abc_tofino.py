@@ -28,14 +28,12 @@ __all__ = [
 ]
 
 TIME_BITS = 48  # of the switch's clock, ns
-SLOTS = 4  # epochs that are remembered, this one among them
-EPOCH_HALF_LIVES = 4  # of the meter; the average's epochs are one half-life
+EPOCH_HALF_LIVES = 8  # of the meter
 LENGTH_BITS, LOG_BITS, YOUNG_BITS = 7, 7, 6  # behind the leading one: index of the tables of logarithms
 WEIGHT_BITS = 8  # after the point of the exponent that weighted lengths are looked up with
-EXPONENT_BITS = 12  # of which as many are kept before
 LONGEST_BYTES = 9216  # packets beyond count as that long
-FINE_STEPS = 1 << 23  # of a half-life, the clock of young meters
-MATURE_STEPS = 1 << 27  # then a meter is young no longer: 16 half-lives
+COARSE_BITS = 15  # of a half-life, after the point: the steps of the clock
+MATURE_STEPS = 16 << COARSE_BITS  # then a meter is young no longer: 16 half-lives
 AVERAGE_BITS = 24  # after the point of the average, which grows by very small amounts
 GAIN_BITS = 3  # after the point of the logarithm that gains are looked up with
 MOST_PACKETS_BITS = 20  # gains end at 2**-20
@@ -71,9 +69,9 @@ def logarithms() -> np.ndarray:
 
 
 def length_logarithms(header_bytes: int = 14) -> np.ndarray:
-    """log2 of a frame's bytes by the length that its IP header tells, in 12 bits after the point."""
+    """log2 of a frame's bytes by the length that its IP header tells, in 15 bits after the point."""
     frame = np.minimum(_middles(LENGTH_BITS, 16) + header_bytes, LONGEST_BYTES)
-    return np.round((1 << EXPONENT_BITS) * np.log2(frame)).astype(np.int64)
+    return np.round((1 << COARSE_BITS) * np.log2(frame)).astype(np.int64)
 
 
 def weighted_lengths(unit_bytes: int) -> np.ndarray:
@@ -84,9 +82,9 @@ def weighted_lengths(unit_bytes: int) -> np.ndarray:
 
 
 def young_logarithms() -> np.ndarray:
-    """log2 of 1 - 2**-t, with t in half-lives by its fine steps, in 16 bits after the point."""
+    """log2 of 1 - 2**-t, with t in half-lives by its coarse steps, in 16 bits after the point."""
     width = MATURE_STEPS.bit_length() - 1
-    half_lives = _middles(YOUNG_BITS, width) / FINE_STEPS
+    half_lives = _middles(YOUNG_BITS, width) / (1 << COARSE_BITS)
     return np.round(ONE * np.log2(-np.expm1(-half_lives * math.log(2)))).astype(np.int64)
 
 
@@ -96,7 +94,7 @@ def average_gains(ratio: float, least_shift: int) -> tuple[np.ndarray, np.ndarra
     Parameters
     ----------
     ratio : float
-        Memory wanted over memory of the count.
+        Memory wanted, in epochs of the count.
     least_shift : int
         No gain is above 2**-least_shift.
 
@@ -106,11 +104,11 @@ def average_gains(ratio: float, least_shift: int) -> tuple[np.ndarray, np.ndarra
         The gain is 2**-shift (1 + 2**-further), without the second term where `further` is 0. By log2 of the count in
         eighths, from -1 on.
     """
-    # What packets at a constant rate leave of a count of whole epochs, over an epoch: the mean of (x + 7/8) 2**-x
+    # Packets at a constant rate, in epochs, are counted as (1 + x) 2**-x where one epoch and x of the next have passed
     x = (np.arange(1000) + 0.5) / 1000
-    counted = float(np.mean((x + 1 - 2.0 ** (1 - SLOTS)) * 2.0**-x)) * math.log(2)
+    counted = float(np.mean((1 + x) * 2.0**-x))
     eighths = np.arange(-(1 << GAIN_BITS), 32 << GAIN_BITS)
-    packets = np.maximum(2.0 ** ((eighths + 0.5) / (1 << GAIN_BITS)) * ratio / counted, 1)
+    packets = np.maximum(2.0 ** (eighths / (1 << GAIN_BITS)) * ratio / counted, 1)
     shifts, furthers, values = zip(
         *[
             (shift, further, 2.0**-shift * (1 + (2.0**-further if further else 0)))
@@ -125,24 +123,23 @@ def average_gains(ratio: float, least_shift: int) -> tuple[np.ndarray, np.ndarra
 
 
 @numba.njit(error_model="numpy")
-def slots_sum(sums, cycles, first, epoch, cycle_mask, lost_bits, increment):
-    """Sum of what the last epochs have added, halved (or more, `lost_bits`) for each since; adds to this one's first.
+def add_and_sum(sums, cycles, a, epoch, epoch_mask, increment, lost_bits):
+    """Sum of what this epoch has added, this packet's increment included, and what the epoch before had.
 
-    Each slot is a register with the number of the cycle in which it was begun: one that was not begun in the last
-    ``SLOTS`` epochs says nothing.
+    Two slots take turns. Each has the number of the cycle of two epochs in which it was begun: if that is another,
+    nothing of it counts. The epoch before has lost `lost_bits`.
     """
-    now, cycle = epoch & (SLOTS - 1), epoch // SLOTS
+    now = epoch & 1
     total = 0
-    for slot in range(SLOTS):
-        at = first + slot
-        wanted = cycle if slot <= now else (cycle - 1) & cycle_mask
+    for slot in range(2):
+        at = 2 * a + slot
+        cycle = ((epoch - slot) & epoch_mask) >> 1
         if slot == now:
-            if cycles[at] != wanted:
-                sums[at] = 0
-                cycles[at] = wanted
-            sums[at] = min(sums[at] + increment, _WORD)
-        if cycles[at] == wanted:
-            total += sums[at] >> lost_bits * ((now - slot) & (SLOTS - 1))
+            sums[at] = min(sums[at] + increment, _WORD) if cycles[at] == cycle else increment
+            cycles[at] = cycle
+            total += sums[at]
+        elif cycles[at] == cycle:
+            total += sums[at] >> lost_bits
     return min(total, _WORD)
 
 
@@ -153,40 +150,45 @@ def measure_tofino(p, s, packet, now_ns):
     time = now_ns & ((1 << TIME_BITS) - 1)
 
     # Forward decay: what comes later in an epoch weighs more, and the sum is divided by the weight of the moment
-    within = (time >> p.half_life_bits - 15) << 1 & (
-        EPOCH_HALF_LIVES * ONE - 1
-    )  # bits of one word of the clock
-    epoch = time // EPOCH_HALF_LIVES >> p.half_life_bits
-    exponent = p.length_log[octave(max(packet.bytes - p.header_bytes, 1), LENGTH_BITS)] + (
-        within >> 16 - EXPONENT_BITS
+    coarse = time >> p.half_life_bits - COARSE_BITS
+    within = coarse & (EPOCH_HALF_LIVES << COARSE_BITS) - 1
+    exponent = p.length_log[octave(max(packet.bytes - p.header_bytes, 1), LENGTH_BITS)] + within
+    increment = p.weighted[exponent >> COARSE_BITS - WEIGHT_BITS]
+    total = add_and_sum(
+        s.volume,
+        s.volume_cycle,
+        a,
+        coarse >> p.epoch_shift,
+        p.volume_epoch_mask,
+        increment,
+        EPOCH_HALF_LIVES,
     )
-    increment = p.weighted[exponent >> EXPONENT_BITS - WEIGHT_BITS]
-    total = slots_sum(
-        s.volume, s.volume_cycle, SLOTS * a, epoch, p.volume_cycle_mask, EPOCH_HALF_LIVES, increment
-    )
-    activity = p.log[octave(total, LOG_BITS)] + p.offset[a] - within
+    activity = p.log[octave(total, LOG_BITS)] + p.offset[a] - (within << 16 - COARSE_BITS)
 
     # A meter of less than 16 half-lives
-    fine = (time >> p.half_life_bits - 23) & _WORD
-    if s.first[a] == 0:
-        s.first[a] = fine
-    running = (fine - s.first[a]) & _WORD
-    if running >= MATURE_STEPS:
+    coarse &= _WORD
+    if s.known[a] == 0:
+        s.first[a] = coarse
+        s.known[a] = 1
+    age = (coarse - s.first[a]) & _WORD
+    if age >= MATURE_STEPS:
         s.mature[a] = 1
-    if s.mature[a] == 0 and running > 0:
-        activity -= p.young[octave(running, YOUNG_BITS)]
+    if s.mature[a] == 0 and age > 0:
+        activity -= p.young[octave(age, YOUNG_BITS)]
     return activity
 
 
 class TofinoAbc(Abc):
     """ABC as a Tofino does it: 32-bit additions, shifts by fixed numbers of bits, and tables.
 
-    *Meter.* Instead of letting the volume S decay, later bytes weigh more (forward decay): within an epoch of four
+    *Meter.* Instead of letting the volume S decay, later bytes weigh more (forward decay): within an epoch of eight
     half-lives a byte adds 2**x with x the half-lives since the epoch began, so the register needs nothing but an
-    addition. The product of length and weight is a sum of logarithms and one table. Four registers take turns, an
-    epoch each; their sum, shifted by 0, 4, 8 and 12 bits, is S · 2**x, and the activity is its logarithm less x.
+    addition. The product of length and weight is a sum of logarithms and one table. Two registers take turns, an
+    epoch each; the one and an 8-bit shift of the other are S · 2**x, and the activity is its logarithm less x.
 
-    *Average.* A new value differs from UTEMA's last one by (A - A_avg) / N, with N the decaying number of packets.
+    *Average.* A new value differs from UTEMA's last one by (A - A_avg) / N, with N the packets in the memory.
+    N comes from a count over this epoch, of about the memory's length, and the one before, by its logarithm less the
+    part of this epoch that has passed, since log2(1 + x) is nearly x.
     The difference is found on arrival, where the threshold needs it, and travels along; when the packet leaves,
     it is divided by N, a shift or the sum of two, and added. The departure tells the ingress pipeline the new average.
 
@@ -231,23 +233,23 @@ class TofinoAbc(Abc):
             raise ParameterError("TofinoAbc.largest_mbps: has to be above 0")
         if not 24 <= self.half_life_bits() <= 36:
             raise ParameterError("TofinoAbc.meter_memory_s: has to be between 0.02 and 100")
-        if not 18 <= self.average_half_life_bits() <= 36:
+        if not 18 <= self.count_epoch_bits() <= 36:
             raise ParameterError("TofinoAbc.average_memory_s: has to be between 0.0005 and 100")
 
     def half_life_bits(self) -> int:
         """The meter's half-life is two to the power of this, in nanoseconds."""
         return round(math.log2(self.meter_memory_s * 1e9 * math.log(2)))
 
-    def average_half_life_bits(self) -> int:
-        """That of the count of packets."""
-        return round(math.log2(self.average_memory_s * 1e9 * math.log(2)))
+    def count_epoch_bits(self) -> int:
+        """Packets are counted over epochs of two to the power of this, in nanoseconds."""
+        return round(math.log2(self.average_memory_s * 1e9))
 
     def meter_s(self) -> float:
         """The meter's memory as it is."""
         return 2.0 ** self.half_life_bits() * 1e-9 / math.log(2)
 
     def unit_bytes(self) -> int:
-        """What sums count in, so that S of the largest rate, 16 times as heavy, fits into 32 bits."""
+        """What sums count in, so that S of the largest rate, 256 times as heavy, fits into 32 bits."""
         most = self.largest_mbps * 1e6 / 8 * self.meter_s() * 2**EPOCH_HALF_LIVES
         return 1 << max(0, math.ceil(math.log2(most / 2**32)))
 
@@ -257,21 +259,22 @@ class TofinoAbc(Abc):
         return np.round(ONE * np.log2(bits_per_s / self.reference_rates_bps())).astype(np.int64)
 
     def gains(self, buffer_packets: int) -> tuple[np.ndarray, np.ndarray]:
-        """:func:`average_gains` with this buffer."""
-        counted_s = 2.0 ** self.average_half_life_bits() * 1e-9 / math.log(2)
+        """:func:`cctoolkit.aqm.abc_tofino.average_gains` with this buffer."""
         least = math.ceil(math.log2(math.e * min(buffer_packets, RING)))
-        return average_gains(self.average_memory_s / counted_s, least)
+        return average_gains(self.average_memory_s * 1e9 / 2.0 ** self.count_epoch_bits(), least)
 
     def derived(self) -> dict[str, Any]:
         """Tables and constants; gains for each buffer of a power of two of packets."""
         shift, further = zip(*(self.gains(1 << bits) for bits in range(17)), strict=True)
-        half_life, average = self.half_life_bits(), self.average_half_life_bits()
+        half_life, count_epoch = self.half_life_bits(), self.count_epoch_bits()
+        epoch_shift = COARSE_BITS + EPOCH_HALF_LIVES.bit_length() - 1
         gamma = round(self.gamma_packets * 256)
         return {
             "half_life_bits": half_life,
-            "average_bits": average,
-            "volume_cycle_mask": (1 << TIME_BITS - half_life - 4) - 1,
-            "count_cycle_mask": (1 << TIME_BITS - average - 2) - 1,
+            "epoch_shift": epoch_shift,
+            "volume_epoch_mask": (1 << TIME_BITS - half_life + COARSE_BITS - epoch_shift) - 1,
+            "count_epoch_bits": count_epoch,
+            "count_epoch_mask": (1 << TIME_BITS - count_epoch) - 1,
             "last_aggregate": self.aggregates - 1,
             "offset": self.offsets(),
             "length_log": length_logarithms(self.header_bytes),
@@ -288,15 +291,16 @@ class TofinoAbc(Abc):
         }
 
     def initial(self) -> dict[str, Any]:
-        """Meters, a slot an epoch, and the counts of packets that left."""
+        """Meters, two slots each, and the count of packets that left."""
         n = self.aggregates
         return {
-            "volume": np.zeros(SLOTS * n, np.int64),
-            "volume_cycle": np.zeros(SLOTS * n, np.int64),
+            "volume": np.zeros(2 * n, np.int64),
+            "volume_cycle": np.zeros(2 * n, np.int64),
             "first": np.zeros(n, np.int64),
+            "known": np.zeros(n, np.int64),
             "mature": np.zeros(n, np.int64),
-            "count": np.zeros(SLOTS, np.int64),
-            "count_cycle": np.zeros(SLOTS, np.int64),
+            "count": np.zeros(2, np.int64),
+            "count_cycle": np.zeros(2, np.int64),
         }
 
     @staticmethod
@@ -319,10 +323,10 @@ class TofinoAbc(Abc):
     def on_dequeue(p, s, stats, queue, packet, now_ns):
         s.departed += 1
         time = now_ns & ((1 << TIME_BITS) - 1)
-        epoch = time >> p.average_bits
-        count = slots_sum(s.count, s.count_cycle, 0, epoch, p.count_cycle_mask, 1, 1)
+        epoch = time >> p.count_epoch_bits
+        count = add_and_sum(s.count, s.count_cycle, 0, epoch, p.count_epoch_mask, 1, 0)
         log_count = p.log[octave(count, LOG_BITS)] >> 16 - GAIN_BITS
-        within = (time >> p.average_bits - GAIN_BITS) & ((1 << GAIN_BITS) - 1)
+        within = (time >> p.count_epoch_bits - GAIN_BITS) & ((1 << GAIN_BITS) - 1)
         buffer_bits = leading_one(2 * min(queue.limit_packets, RING) - 1)
         gain = buffer_bits * p.gains + log_count - within + (1 << GAIN_BITS)
         shift = p.gain_shift[gain] - (AVERAGE_BITS - 16)

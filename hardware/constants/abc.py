@@ -10,6 +10,7 @@ from __future__ import annotations
 from cctoolkit.aqm.abc import _START_BITS, BITS, STEPS, IntegerAbc
 from cctoolkit.aqm.abc_tofino import (
     AVERAGE_BITS,
+    EPOCH_HALF_LIVES,
     GAIN_BITS,
     LENGTH_BITS,
     LOG_BITS,
@@ -33,8 +34,8 @@ MODEL = IntegerAbc(aggregates=AGGREGATES)
 TOFINO_MODEL = TofinoAbc(aggregates=AGGREGATES)
 
 _RECORD = MODEL.derived()
-_METER, _AVERAGE = TOFINO_MODEL.half_life_bits(), TOFINO_MODEL.average_half_life_bits()
-
+_METER = TOFINO_MODEL.half_life_bits()
+_EPOCH_BITS = EPOCH_HALF_LIVES.bit_length() - 1
 
 #: A buffer of one packet has the largest gain.
 _GAIN_SHIFTS = range(int(TOFINO_MODEL.gains(1)[0].min()), MOST_PACKETS_BITS + 1)
@@ -71,13 +72,21 @@ CONSTANTS: list[Constant | Macro] = [
         "position of the leading one of 64 bits",
     ),
     # Tofino
-    Constant("METER_HALF_LIFE_SHIFT", _METER, 8, "the meter's half-life is 2^31 ns, its memory 3.1 s"),
-    Constant("AVERAGE_HALF_LIFE_SHIFT", _AVERAGE, 8, "the half-life of the count of packets is 2^28 ns"),
+    Constant(
+        "METER_EPOCH_SHIFT", _METER + _EPOCH_BITS, 8, "the meter's half-life is 2^31 ns, its epochs are eight"
+    ),
+    Constant("METER_LOST_BITS", EPOCH_HALF_LIVES, 8, "what an epoch before has lost"),
+    Constant(
+        "AVERAGE_EPOCH_SHIFT",
+        TOFINO_MODEL.count_epoch_bits(),
+        8,
+        "packets are counted over epochs of 2^28 ns",
+    ),
     Constant(
         "MATURE_SHIFT",
         MATURE_STEPS.bit_length() - 1,
         8,
-        "a meter is young for so many bits of its age, which is in 2^8 ns",
+        "a meter is young for so many bits of its age, which is in 2^16 ns",
     ),
     Constant("LENGTH_ENTRIES", _octaves(LENGTH_BITS, 16), 32, "prefixes of an IP length"),
     Constant(
@@ -91,7 +100,8 @@ CONSTANTS: list[Constant | Macro] = [
     Macro(
         "GAIN_ACTIONS",
         [
-            f"action gain_{shift}(bit<8> further) {{ part = excess {_shift(shift)}; halvings = further; }}"
+            f"action gain_{shift}(bit<8> further) {{ "
+            f"meta.part = meta.excess {_shift(shift)}; meta.halvings = further; }}"
             for shift in _GAIN_SHIFTS
         ],
         "an excess times 2^-shift, with 8 more bits after the point",

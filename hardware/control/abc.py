@@ -341,7 +341,7 @@ def _fill_tofino(switch: Switch, domain: Domain) -> None:
     ):
         values = tofino.length_logarithms(header_bytes)
         for index, prefix in octave_entries(tofino.LENGTH_BITS, 16, 16):
-            switch.add_entry(table, {"length_bytes": prefix}, "length", {"log_q12": int(values[index])})
+            switch.add_entry(table, {"length_bytes": prefix}, "length", {"log_q15": int(values[index])})
     model = domain.tofino_model()
     for exponent, units in enumerate(tofino.weighted_lengths(model.unit_bytes()).tolist()):
         switch.add_entry("weighted_lengths", {"exponent": exponent}, "weigh", {"units": units})
@@ -354,8 +354,8 @@ def _fill_tofino(switch: Switch, domain: Domain) -> None:
     values = tofino.young_logarithms()
     width = tofino.MATURE_STEPS.bit_length() - 1
     for index, prefix in octave_entries(tofino.YOUNG_BITS, width, 32):
-        missing = int(values[index]) % _WORD
-        switch.add_entry("young_logarithms", {"age": prefix}, "rejuvenate", {"log_q16": missing})
+        missing = {"missing_q16": -int(values[index])}
+        switch.add_entry("young_logarithms", {"age": prefix}, "rejuvenate", missing)
     links = {domain.profiles[_parameters(link)]: link for link in domain.links}
     entries = {
         profile: list(threshold_entries(link.tofino(), link.buffer_packets))
@@ -383,10 +383,9 @@ def clear(switch: Switch) -> None:
     names = ["activities"]
     pairs = {"aggregate_packets": ("accepted", "dropped"), "port_packets": ("accepted", "dropped")}
     if uses_tofino_arithmetic(switch):
-        names += ["first", "mature", "departed", "average", "accepted_number", "average_q24"]
-        pairs |= {
-            f"{kind}_{slot}": ("sum", "cycle") for kind in ("volume", "count") for slot in range(tofino.SLOTS)
-        }
+        names += ["mature", "departed", "average", "accepted_number", "average_q24"]
+        pairs |= {f"{kind}_{slot}": ("sum", "cycle") for kind in ("volume", "count") for slot in range(2)}
+        pairs["first"] = ("time", "known")
     else:
         names += ["started", "first_ns", "last_ns", "volume", "activity_sum", "activity_count", "averaged_ns"]
         names += ["queue_depth"]

@@ -80,35 +80,36 @@ const bit<32> START_ENTRIES = 3840; /* of the table for young meters */
     0x2000000000000000 &&& 0xe000000000000000: found(61); \
     0x4000000000000000 &&& 0xc000000000000000: found(62); \
     0x8000000000000000 &&& 0x8000000000000000: found(63);
-const bit<8> METER_HALF_LIFE_SHIFT = 31; /* the meter's half-life is 2^31 ns, its memory 3.1 s */
-const bit<8> AVERAGE_HALF_LIFE_SHIFT = 28; /* the half-life of the count of packets is 2^28 ns */
-const bit<8> MATURE_SHIFT = 27; /* a meter is young for so many bits of its age, which is in 2^8 ns */
+const bit<8> METER_EPOCH_SHIFT = 34; /* the meter's half-life is 2^31 ns, its epochs are eight */
+const bit<8> METER_LOST_BITS = 8; /* what an epoch before has lost */
+const bit<8> AVERAGE_EPOCH_SHIFT = 28; /* packets are counted over epochs of 2^28 ns */
+const bit<8> MATURE_SHIFT = 19; /* a meter is young for so many bits of its age, which is in 2^16 ns */
 const bit<32> LENGTH_ENTRIES = 1279; /* prefixes of an IP length */
-const bit<32> WEIGHTED_ENTRIES = 4396; /* exponents of weighted lengths of up to 9216 bytes */
+const bit<32> WEIGHTED_ENTRIES = 5420; /* exponents of weighted lengths of up to 9216 bytes */
 const bit<32> LOGARITHM_ENTRIES = 3327; /* prefixes of a sum */
-const bit<32> YOUNG_ENTRIES = 1407; /* prefixes of an age */
+const bit<32> YOUNG_ENTRIES = 895; /* prefixes of an age */
 const bit<32> GAIN_ENTRIES = 4224; /* profiles, and logarithms of counts from -1 on */
 /* an excess times 2^-shift, with 8 more bits after the point */
 #define GAIN_ACTIONS \
-    action gain_2(bit<8> further) { part = excess << 6; halvings = further; } \
-    action gain_3(bit<8> further) { part = excess << 5; halvings = further; } \
-    action gain_4(bit<8> further) { part = excess << 4; halvings = further; } \
-    action gain_5(bit<8> further) { part = excess << 3; halvings = further; } \
-    action gain_6(bit<8> further) { part = excess << 2; halvings = further; } \
-    action gain_7(bit<8> further) { part = excess << 1; halvings = further; } \
-    action gain_8(bit<8> further) { part = excess << 0; halvings = further; } \
-    action gain_9(bit<8> further) { part = excess >> 1; halvings = further; } \
-    action gain_10(bit<8> further) { part = excess >> 2; halvings = further; } \
-    action gain_11(bit<8> further) { part = excess >> 3; halvings = further; } \
-    action gain_12(bit<8> further) { part = excess >> 4; halvings = further; } \
-    action gain_13(bit<8> further) { part = excess >> 5; halvings = further; } \
-    action gain_14(bit<8> further) { part = excess >> 6; halvings = further; } \
-    action gain_15(bit<8> further) { part = excess >> 7; halvings = further; } \
-    action gain_16(bit<8> further) { part = excess >> 8; halvings = further; } \
-    action gain_17(bit<8> further) { part = excess >> 9; halvings = further; } \
-    action gain_18(bit<8> further) { part = excess >> 10; halvings = further; } \
-    action gain_19(bit<8> further) { part = excess >> 11; halvings = further; } \
-    action gain_20(bit<8> further) { part = excess >> 12; halvings = further; }
+    action gain_2(bit<8> further) { meta.part = meta.excess << 6; meta.halvings = further; } \
+    action gain_3(bit<8> further) { meta.part = meta.excess << 5; meta.halvings = further; } \
+    action gain_4(bit<8> further) { meta.part = meta.excess << 4; meta.halvings = further; } \
+    action gain_5(bit<8> further) { meta.part = meta.excess << 3; meta.halvings = further; } \
+    action gain_6(bit<8> further) { meta.part = meta.excess << 2; meta.halvings = further; } \
+    action gain_7(bit<8> further) { meta.part = meta.excess << 1; meta.halvings = further; } \
+    action gain_8(bit<8> further) { meta.part = meta.excess << 0; meta.halvings = further; } \
+    action gain_9(bit<8> further) { meta.part = meta.excess >> 1; meta.halvings = further; } \
+    action gain_10(bit<8> further) { meta.part = meta.excess >> 2; meta.halvings = further; } \
+    action gain_11(bit<8> further) { meta.part = meta.excess >> 3; meta.halvings = further; } \
+    action gain_12(bit<8> further) { meta.part = meta.excess >> 4; meta.halvings = further; } \
+    action gain_13(bit<8> further) { meta.part = meta.excess >> 5; meta.halvings = further; } \
+    action gain_14(bit<8> further) { meta.part = meta.excess >> 6; meta.halvings = further; } \
+    action gain_15(bit<8> further) { meta.part = meta.excess >> 7; meta.halvings = further; } \
+    action gain_16(bit<8> further) { meta.part = meta.excess >> 8; meta.halvings = further; } \
+    action gain_17(bit<8> further) { meta.part = meta.excess >> 9; meta.halvings = further; } \
+    action gain_18(bit<8> further) { meta.part = meta.excess >> 10; meta.halvings = further; } \
+    action gain_19(bit<8> further) { meta.part = meta.excess >> 11; meta.halvings = further; } \
+    action gain_20(bit<8> further) { meta.part = meta.excess >> 12; meta.halvings = further; }
 /* of these actions */
 #define GAIN_NAMES \
     gain_2; \

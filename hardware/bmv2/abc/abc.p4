@@ -36,6 +36,8 @@ struct metadata_t {
     bit<8> profile;
     bit<32> number; /* of an accepted packet, by port */
     int<32> excess; /* activity above the average */
+    int<32> part; /* of it, what the average takes over */
+    bit<8> halvings; /* of this, what it takes over besides */
 #endif
 }
 
@@ -238,7 +240,7 @@ control AbcIngress(
             activity = hdr.activity.activity;
         }
         activity_aqm.apply(hdr, meta, now_ns, out_port, activity, accepted, detail);
-        if (meta.managed == 1) {
+        if (meta.managed == 1 && meta.arrives == 1) {
             if (accepted) {
                 count_accepted();
                 if (metered == 1) {

@@ -6,27 +6,22 @@
 register<bit<32>, bit<32>>(PORTS) departed; /* number of the packet that left last */
 register<bit<32>, bit<32>>(PORTS) average; /* activity, 16 bits after the point */
 
-/* One of the registers that take turns, an epoch each: the sum of what the epoch has added, and the cycle it was begun
-   in. One begun in no epoch that counts adds nothing. */
+/* One of two registers that take turns, an epoch each: the sum of what the epoch has added, and the cycle of two epochs
+   that it was in. One begun in another cycle adds nothing. */
 #define USE_SLOT(NAME, SLOT, INDEX, INCREMENT, LOST_BITS) \
     NAME##_##SLOT##_cycle.read(begun, INDEX); \
     NAME##_##SLOT##_sum.read(sum, INDEX); \
-    wanted = cycle; \
-    if (SLOT > slot) { \
-        wanted = cycle_before; \
+    if (begun != cycle_##SLOT) { \
+        sum = 0; \
     } \
-    if (SLOT == slot) { \
-        if (begun != wanted) { \
-            sum = 0; \
-        } \
+    if (epoch_parity == SLOT) { \
         sum = sum |+| INCREMENT; \
-        begun = wanted; \
         NAME##_##SLOT##_sum.write(INDEX, sum); \
-        NAME##_##SLOT##_cycle.write(INDEX, begun); \
+        NAME##_##SLOT##_cycle.write(INDEX, cycle_##SLOT); \
+    } else { \
+        sum = sum >> LOST_BITS; \
     } \
-    if (begun == wanted) { \
-        total = total |+| (sum >> ((bit<8>) (slot - SLOT) * LOST_BITS)); \
-    }
+    total = total |+| sum;
 
 /* Section 3.2 of the paper, with forward decay */
 control ActivityMeter(
@@ -36,36 +31,33 @@ control ActivityMeter(
     in aggregate_t aggregate,
     in int<32> offset,
     out int<32> activity) {
-    register<bit<32>, bit<32>>(AGGREGATE_ENTRIES) first; /* in fine steps, 2^8 ns */
-    register<bit<1>, bit<32>>(AGGREGATE_ENTRIES) mature;
+    register<bit<32>, bit<32>>(AGGREGATE_ENTRIES) first_time; /* in 2^16 ns */
+    register<bit<32>, bit<32>>(AGGREGATE_ENTRIES) first_known;
+    register<bit<8>, bit<32>>(AGGREGATE_ENTRIES) mature;
     register<bit<32>, bit<32>>(AGGREGATE_ENTRIES) volume_0_sum;
     register<bit<32>, bit<32>>(AGGREGATE_ENTRIES) volume_0_cycle;
     register<bit<32>, bit<32>>(AGGREGATE_ENTRIES) volume_1_sum;
     register<bit<32>, bit<32>>(AGGREGATE_ENTRIES) volume_1_cycle;
-    register<bit<32>, bit<32>>(AGGREGATE_ENTRIES) volume_2_sum;
-    register<bit<32>, bit<32>>(AGGREGATE_ENTRIES) volume_2_cycle;
-    register<bit<32>, bit<32>>(AGGREGATE_ENTRIES) volume_3_sum;
-    register<bit<32>, bit<32>>(AGGREGATE_ENTRIES) volume_3_cycle;
 
     bit<32> exponent = 0;
     bit<32> increment = 0;
     bit<32> within; /* half-lives since the epoch began, 16 bits after the point */
-    bit<2> slot;
-    bit<32> cycle;
-    bit<32> cycle_before;
-    bit<32> wanted;
+    bit<32> coarse; /* the clock's bits 47 to 16 */
+    bit<1> epoch_parity;
+    bit<32> cycle_0;
+    bit<32> cycle_1;
     bit<32> begun;
     bit<32> sum;
     bit<32> total = 0;
     int<32> log_sum = 0;
-    bit<32> fine;
+    bit<32> known;
     bit<32> started;
-    bit<32> running;
-    bit<1> is_mature;
-    int<32> young = 0;
+    bit<32> age;
+    bit<8> is_mature;
+    int<32> missing = 0;
 
-    action length(bit<32> log_q12) {
-        exponent = log_q12;
+    action length(bit<32> log_q15) {
+        exponent = log_q15;
     }
 
     table length_logarithms {
@@ -98,7 +90,7 @@ control ActivityMeter(
 
     table weighted_lengths {
         key = {
-            exponent[16:4]: exact @name("exponent");
+            exponent[19:7]: exact @name("exponent");
         }
         actions = {
             weigh;
@@ -124,13 +116,13 @@ control ActivityMeter(
         size = LOGARITHM_ENTRIES;
     }
 
-    action rejuvenate(int<32> log_q16) {
-        young = log_q16;
+    action rejuvenate(int<32> missing_q16) {
+        missing = missing_q16;
     }
 
     table young_logarithms {
         key = {
-            running: lpm @name("age");
+            age: lpm;
         }
         actions = {
             rejuvenate;
@@ -141,11 +133,11 @@ control ActivityMeter(
     }
 
     apply {
-        within = (bit<32>) now_ns[METER_HALF_LIFE_SHIFT + 1:METER_HALF_LIFE_SHIFT - 15] << 1;
-        slot = now_ns[METER_HALF_LIFE_SHIFT + 3:METER_HALF_LIFE_SHIFT + 2];
-        cycle = (bit<32>) now_ns[47:METER_HALF_LIFE_SHIFT + 4];
-        cycle_before = (bit<32>) (now_ns[47:METER_HALF_LIFE_SHIFT + 4] - 1);
-        fine = now_ns[METER_HALF_LIFE_SHIFT + 8:METER_HALF_LIFE_SHIFT - 23];
+        coarse = now_ns[47:16];
+        within = (bit<32>) (coarse[METER_EPOCH_SHIFT - 17:0] ++ 1w0);
+        epoch_parity = now_ns[METER_EPOCH_SHIFT:METER_EPOCH_SHIFT];
+        cycle_0 = coarse >> METER_EPOCH_SHIFT - 15;
+        cycle_1 = (coarse - (1 << METER_EPOCH_SHIFT - 16)) >> METER_EPOCH_SHIFT - 15;
 
         /* The length's logarithm and the time's weight, one sum; then both at once */
         if (hdr.ipv4.isValid()) {
@@ -153,17 +145,19 @@ control ActivityMeter(
         } else {
             length_logarithms_ipv6.apply();
         }
-        exponent = exponent + (within >> 4);
+        exponent = exponent + (within >> 1);
         weighted_lengths.apply();
 
-        first.read(started, aggregate);
-        if (started == 0) {
-            started = fine;
-            first.write(aggregate, started);
+        first_time.read(started, aggregate);
+        first_known.read(known, aggregate);
+        if (known == 0) {
+            started = coarse;
+            first_time.write(aggregate, started);
+            first_known.write(aggregate, 1);
         }
-        running = fine - started;
+        age = coarse - started;
         mature.read(is_mature, aggregate);
-        if (running[31:MATURE_SHIFT] != 0) {
+        if (age[31:MATURE_SHIFT] != 0) {
             is_mature = 1;
             mature.write(aggregate, is_mature);
         }
@@ -171,12 +165,10 @@ control ActivityMeter(
             young_logarithms.apply();
         }
 
-        USE_SLOT(volume, 0, aggregate, increment, 4)
-        USE_SLOT(volume, 1, aggregate, increment, 4)
-        USE_SLOT(volume, 2, aggregate, increment, 4)
-        USE_SLOT(volume, 3, aggregate, increment, 4)
+        USE_SLOT(volume, 0, aggregate, increment, METER_LOST_BITS)
+        USE_SLOT(volume, 1, aggregate, increment, METER_LOST_BITS)
         logarithms.apply();
-        activity = log_sum + offset - (int<32>) within - young;
+        activity = log_sum + offset - (int<32>) within + missing;
     }
 }
 
@@ -262,28 +254,21 @@ control Departure(
     register<bit<32>, bit<32>>(PORTS) count_0_cycle;
     register<bit<32>, bit<32>>(PORTS) count_1_sum;
     register<bit<32>, bit<32>>(PORTS) count_1_cycle;
-    register<bit<32>, bit<32>>(PORTS) count_2_sum;
-    register<bit<32>, bit<32>>(PORTS) count_2_cycle;
-    register<bit<32>, bit<32>>(PORTS) count_3_sum;
-    register<bit<32>, bit<32>>(PORTS) count_3_cycle;
     register<bit<32>, bit<32>>(PORTS) average_q24;
 
     bit<32> port;
     bit<32> value;
-    bit<2> slot;
-    bit<32> cycle;
-    bit<32> cycle_before;
-    bit<32> wanted;
+    bit<32> coarse; /* the clock's bits 47 to 16 */
+    bit<1> epoch_parity;
+    bit<32> cycle_0;
+    bit<32> cycle_1;
     bit<32> begun;
     bit<32> sum;
     bit<32> total = 0;
-    bit<9> log_count = 0;
-    int<32> excess;
-    int<32> part = 0;
+    bit<16> log_count = 0;
     int<32> rest = 0;
-    bit<8> halvings = 0;
 
-    action logarithm(bit<9> log_q3) {
+    action logarithm(bit<16> log_q3) {
         log_count = log_q3;
     }
 
@@ -305,7 +290,7 @@ control Departure(
     table gains {
         key = {
             meta.profile: exact @name("profile");
-            log_count: exact @name("log_count");
+            log_count[8:0]: exact @name("log_count");
         }
         actions = {
             GAIN_NAMES
@@ -326,21 +311,19 @@ control Departure(
 #endif
         average_q24.read(value, port);
         if (meta.labelled == 1) {
-            slot = now_ns[AVERAGE_HALF_LIFE_SHIFT + 1:AVERAGE_HALF_LIFE_SHIFT];
-            cycle = (bit<32>) now_ns[47:AVERAGE_HALF_LIFE_SHIFT + 2];
-            cycle_before = (bit<32>) (now_ns[47:AVERAGE_HALF_LIFE_SHIFT + 2] - 1);
-            USE_SLOT(count, 0, port, 1, 1)
-            USE_SLOT(count, 1, port, 1, 1)
-            USE_SLOT(count, 2, port, 1, 1)
-            USE_SLOT(count, 3, port, 1, 1)
+            coarse = now_ns[47:16];
+            epoch_parity = now_ns[AVERAGE_EPOCH_SHIFT:AVERAGE_EPOCH_SHIFT];
+            cycle_0 = coarse >> AVERAGE_EPOCH_SHIFT - 15;
+            cycle_1 = (coarse - (1 << AVERAGE_EPOCH_SHIFT - 16)) >> AVERAGE_EPOCH_SHIFT - 15;
+            USE_SLOT(count, 0, port, 1, 0)
+            USE_SLOT(count, 1, port, 1, 0)
             count_logarithms.apply();
-            log_count = log_count - (bit<9>) now_ns[AVERAGE_HALF_LIFE_SHIFT - 1:AVERAGE_HALF_LIFE_SHIFT - 3];
-            excess = meta.excess;
+            log_count = log_count - (bit<16>) now_ns[AVERAGE_EPOCH_SHIFT - 1:AVERAGE_EPOCH_SHIFT - 3];
             gains.apply();
-            if (halvings != 0) {
-                rest = part >> halvings;
+            if (meta.halvings != 0) {
+                rest = meta.part >> meta.halvings;
             }
-            value = value + (bit<32>) part + (bit<32>) rest;
+            value = value + (bit<32>) meta.part + (bit<32>) rest;
             average_q24.write(port, value);
             average.write(port, (bit<32>) ((int<32>) value >> 8));
         }

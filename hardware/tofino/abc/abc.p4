@@ -11,34 +11,37 @@
 #include "generated/abc.p4"
 
 typedef bit<10> aggregate_t;
-typedef bit<9> index_t; /* a port */
+typedef bit<16> index_t; /* a port */
 
-const bit<8> PACKET_ID = 0;
-const bit<8> NOTIFICATION_ID = 1;
+const bit<8> PACKET_ID = 1;
+const bit<8> NOTIFICATION_ID = 0; /* a mirrored header can begin with no other number */
 const MirrorType_t NOTIFICATION_MIRROR = 1;
 const bit<16> ETHERTYPE_NOTIFICATION = 0x88b5; /* IEEE 802, local experimental 1; it never leaves the switch */
 
 const bit<32> PORTS = 512;
 
+/* Where epochs begin in the clock's bits 47 to 16 */
+const bit<8> METER_BIT = METER_EPOCH_SHIFT - 16;
+const bit<8> AVERAGE_BIT = AVERAGE_EPOCH_SHIFT - 16;
+
 /* From ingress to egress */
 header bridge_h {
     bit<8> id;
-    @padding bit<4> unused;
+    @padding bit<6> unused;
     bit<1> managed; /* an AQM is at the port it leaves by */
     bit<1> labelled; /* it has an activity */
-    bit<2> pipe; /* where it came in: departures are told there */
     bit<8> profile;
-    bit<32> number; /* of an accepted packet, by port */
+    bit<8> session; /* back to the pipe where it came in: departures are told there */
+    int<32> number; /* of an accepted packet, by port */
     int<32> excess; /* activity above the average, 16 bits after the point */
 }
 
 /* From egress to egress, before a mirrored packet */
 header mirror_h {
     bit<8> id;
-    @padding bit<7> unused;
-    PortId_t port;
-    bit<32> number;
-    int<32> average_q24;
+    index_t port;
+    int<32> number;
+    int<32> average_q16;
 }
 
 /* From egress to ingress: this packet has left by this port, and the average activity is that now */
@@ -46,10 +49,9 @@ header notification_h {
     mac_address_t destination;
     mac_address_t source;
     bit<16> ether_type;
-    @padding bit<7> unused;
-    PortId_t port;
-    bit<32> number;
-    int<32> average_q24;
+    index_t port;
+    int<32> number;
+    int<32> average_q16;
 }
 
 struct headers_t {
@@ -65,63 +67,56 @@ struct headers_t {
 
 struct ingress_metadata_t {
     bit<32> coarse; /* the clock's bits 47 to 16 */
-    bit<32> fine; /* 39 to 8 */
-    bit<32> coarse_before; /* four epochs ago */
     bit<1> customer;
     bit<1> is_notification;
     bit<1> metered;
+    bit<8> is_mature;
     aggregate_t aggregate;
-    int<32> offset; /* then the activity without the sum's logarithm */
-    int<32> within; /* half-lives since the epoch began, 16 bits after the point */
-    bit<2> slot;
+    int<32> offset;
+    bit<32> within_q15; /* half-lives since the epoch began */
+    int<32> within; /* and 16 bits after the point, as activities have */
     bit<32> exponent;
-    bit<32> exponent_time;
     bit<32> increment;
+    bit<32> coarse_before; /* an epoch ago */
     bit<32> cycle_0; /* in which a slot was begun, if it counts */
     bit<32> cycle_1;
-    bit<32> cycle_2;
-    bit<32> cycle_3;
     bit<32> sum_0;
     bit<32> sum_1;
-    bit<32> sum_2;
-    bit<32> sum_3;
-    bit<32> age;
     bit<32> started;
-    bit<32> is_mature;
-    int<32> activity;
+    bit<32> age;
     int<32> average;
     int<32> bound;
-    int<32> number;
     index_t index;
 }
 
 struct egress_metadata_t {
-    bit<2> slot;
     bit<32> coarse;
-    bit<32> coarse_before;
-    bit<16> within;
+    bit<16> within; /* eighths of an epoch */
+    bit<32> coarse_before; /* an epoch ago */
     bit<32> cycle_0;
     bit<32> cycle_1;
-    bit<32> cycle_2;
-    bit<32> cycle_3;
     bit<32> sum_0;
     bit<32> sum_1;
-    bit<32> sum_2;
-    bit<32> sum_3;
     bit<16> log_count;
+    int<32> excess;
     int<32> part;
     int<32> rest;
     bit<8> halvings;
-    int<32> average_q24;
+    int<32> average;
     MirrorId_t session;
-    PortId_t port;
-    bit<32> number;
+    index_t port;
+    int<32> number;
 }
 
-/* A register of those that take turns: what an epoch has added, and the cycle it was begun in */
+/* Two of these take turns: what an epoch has added, and the cycle of two epochs that it was in */
 struct slot_t {
     bit<32> sum;
     bit<32> cycle;
+}
+
+struct start_t {
+    bit<32> time;
+    bit<32> known;
 }
 
 struct packets_t {
@@ -139,8 +134,8 @@ parser AbcIngressParser(
     state start {
         /* The clock, where bytes begin, so that no shift is needed later */
         bit<64> intrinsic = packet.lookahead<bit<64>>();
+        meta = {...};
         meta.coarse = intrinsic[47:16];
-        meta.fine = intrinsic[39:8];
         intrinsic_parser.apply(packet, ig_intr_md);
         transition select(packet.lookahead<bit<112>>()[15:0]) {
             ETHERTYPE_NOTIFICATION: notification;
@@ -150,13 +145,16 @@ parser AbcIngressParser(
 
     state notification {
         packet.extract(hdr.notification);
+        meta.index = hdr.notification.port;
         transition accept;
     }
 
 #include "common/activity_parser.p4"
 }
 
-#define SLOT(NAME, SLOT, INDEX_T, INDEX, INCREMENT, ENTRIES) \
+/* A sum over this epoch and the one before: the slot of the one is added to, that of the other looked at. What is in a
+   slot counts if it was begun in the right cycle. */
+#define SLOT(NAME, SLOT, OTHER, INDEX_T, INDEX, INCREMENT, ENTRIES, WANTED, EPOCH) \
     Register<slot_t, INDEX_T>(ENTRIES) NAME##_##SLOT; \
     RegisterAction<slot_t, INDEX_T, bit<32>>(NAME##_##SLOT) add_##SLOT = { \
         void apply(inout slot_t value, out bit<32> result) { \
@@ -185,103 +183,20 @@ parser AbcIngressParser(
     } \
     table use_##SLOT { \
         key = { \
-            meta.slot: exact; \
+            WANTED: exact; \
+            EPOCH: exact; \
         } \
         actions = { \
             add_to_##SLOT; \
             look_at_##SLOT; \
+            @defaultonly NoAction; \
         } \
-        const default_action = look_at_##SLOT(); \
+        const default_action = NoAction(); \
         const entries = { \
-            SLOT: add_to_##SLOT(); \
+            (1, SLOT): add_to_##SLOT(); \
+            (1, OTHER): look_at_##SLOT(); \
         } \
-        size = 4; \
-    }
-
-/* Slots behind this one are of the cycle before */
-#define CYCLES(CYCLE, BEFORE) \
-    action cycles_0() { \
-        meta.cycle_0 = CYCLE; \
-        meta.cycle_1 = BEFORE; \
-        meta.cycle_2 = BEFORE; \
-        meta.cycle_3 = BEFORE; \
-    } \
-    action cycles_1() { \
-        meta.cycle_0 = CYCLE; \
-        meta.cycle_1 = CYCLE; \
-        meta.cycle_2 = BEFORE; \
-        meta.cycle_3 = BEFORE; \
-    } \
-    action cycles_2() { \
-        meta.cycle_0 = CYCLE; \
-        meta.cycle_1 = CYCLE; \
-        meta.cycle_2 = CYCLE; \
-        meta.cycle_3 = BEFORE; \
-    } \
-    action cycles_3() { \
-        meta.cycle_0 = CYCLE; \
-        meta.cycle_1 = CYCLE; \
-        meta.cycle_2 = CYCLE; \
-        meta.cycle_3 = CYCLE; \
-    } \
-    table cycles { \
-        key = { \
-            meta.slot: exact; \
-        } \
-        actions = { \
-            cycles_0; \
-            cycles_1; \
-            cycles_2; \
-            cycles_3; \
-        } \
-        const default_action = cycles_0(); \
-        const entries = { \
-            1: cycles_1(); \
-            2: cycles_2(); \
-            3: cycles_3(); \
-        } \
-        size = 4; \
-    }
-
-/* Older slots weigh less: by so many bits for each epoch */
-#define DECAY(ONE, TWO, THREE) \
-    action decay_0() { \
-        meta.sum_3 = meta.sum_3 >> ONE; \
-        meta.sum_2 = meta.sum_2 >> TWO; \
-        meta.sum_1 = meta.sum_1 >> THREE; \
-    } \
-    action decay_1() { \
-        meta.sum_0 = meta.sum_0 >> ONE; \
-        meta.sum_3 = meta.sum_3 >> TWO; \
-        meta.sum_2 = meta.sum_2 >> THREE; \
-    } \
-    action decay_2() { \
-        meta.sum_1 = meta.sum_1 >> ONE; \
-        meta.sum_0 = meta.sum_0 >> TWO; \
-        meta.sum_3 = meta.sum_3 >> THREE; \
-    } \
-    action decay_3() { \
-        meta.sum_2 = meta.sum_2 >> ONE; \
-        meta.sum_1 = meta.sum_1 >> TWO; \
-        meta.sum_0 = meta.sum_0 >> THREE; \
-    } \
-    table decay { \
-        key = { \
-            meta.slot: exact; \
-        } \
-        actions = { \
-            decay_0; \
-            decay_1; \
-            decay_2; \
-            decay_3; \
-        } \
-        const default_action = decay_0(); \
-        const entries = { \
-            1: decay_1(); \
-            2: decay_2(); \
-            3: decay_3(); \
-        } \
-        size = 4; \
+        size = 2; \
     }
 
 control AbcIngress(
@@ -296,6 +211,7 @@ control AbcIngress(
 
     action send(PortId_t port) {
         ig_tm_md.ucast_egress_port = port;
+        meta.index = (index_t) port;
     }
 
     action drop() {
@@ -326,7 +242,6 @@ control AbcIngress(
 
     action from_egress() {
         meta.is_notification = 1;
-        ig_dprsr_md.drop_ctl = 1;
     }
 
     table ingress_role {
@@ -340,6 +255,28 @@ control AbcIngress(
         }
         const default_action = from_customer();
         size = 512;
+    }
+
+    action return_by(bit<8> session) {
+        hdr.bridge.session = session;
+    }
+
+    /* The ingress where a packet comes in counts it: that of another pipe has numbers of its own */
+    table way_back {
+        key = {
+            ig_intr_md.ingress_port[8:7]: exact @name("pipe");
+        }
+        actions = {
+            return_by;
+        }
+        const default_action = return_by(1);
+        const entries = {
+            0: return_by(1);
+            1: return_by(2);
+            2: return_by(3);
+            3: return_by(4);
+        }
+        size = 4;
     }
 
     action meter_as(aggregate_t aggregate, int<32> offset_q16) {
@@ -389,37 +326,113 @@ control AbcIngress(
         size = 512;
     }
 
+    /* ---- the header with the activity: the meter's sum begins there ---- */
+
+    action label() {
+        hdr.bridge.labelled = 1;
+        hdr.activity.setValid();
+        hdr.activity.activity = meta.offset - meta.within;
+        hdr.activity.ether_type = hdr.ethernet.ether_type;
+        hdr.ethernet.ether_type = ETHERTYPE_ACTIVITY;
+    }
+
+    /* A customer's packet may come with such a header; what it says is not believed */
+    action label_again() {
+        hdr.bridge.labelled = 1;
+        hdr.activity.activity = meta.offset - meta.within;
+    }
+
+    action unlabel() {
+        hdr.ethernet.ether_type = hdr.activity.ether_type;
+        hdr.activity.setInvalid();
+    }
+
+    action believe() {
+        hdr.bridge.labelled = 1;
+    }
+
+    table labels {
+        key = {
+            meta.customer: exact;
+            meta.metered: exact;
+            hdr.activity.isValid(): exact;
+        }
+        actions = {
+            label;
+            label_again;
+            unlabel;
+            believe;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        const entries = {
+            (1, 1, false): label();
+            (1, 1, true): label_again();
+            (1, 0, true): unlabel();
+            (0, 0, true): believe();
+        }
+        size = 4;
+    }
+
     /* ---- the meter, section 3.2 ---- */
 
-    SLOT(volume, 0, aggregate_t, meta.aggregate, meta.increment, AGGREGATE_ENTRIES)
-    SLOT(volume, 1, aggregate_t, meta.aggregate, meta.increment, AGGREGATE_ENTRIES)
-    SLOT(volume, 2, aggregate_t, meta.aggregate, meta.increment, AGGREGATE_ENTRIES)
-    SLOT(volume, 3, aggregate_t, meta.aggregate, meta.increment, AGGREGATE_ENTRIES)
-    CYCLES((bit<32>) meta.coarse[31:19], (bit<32>) meta.coarse_before[31:19])
-    DECAY(4, 8, 12)
+    SLOT(volume, 0, 1, aggregate_t, meta.aggregate, meta.increment, AGGREGATE_ENTRIES,
+        meta.metered, meta.coarse[METER_BIT:METER_BIT])
+    SLOT(volume, 1, 0, aggregate_t, meta.aggregate, meta.increment, AGGREGATE_ENTRIES,
+        meta.metered, meta.coarse[METER_BIT:METER_BIT])
 
-    Register<bit<32>, aggregate_t>(AGGREGATE_ENTRIES) first;
-    RegisterAction<bit<32>, aggregate_t, bit<32>>(first) start_meter = {
-        void apply(inout bit<32> value, out bit<32> started) {
-            if (value == 0) {
-                value = meta.fine;
+    Register<start_t, aggregate_t>(AGGREGATE_ENTRIES) first;
+    RegisterAction<start_t, aggregate_t, bit<32>>(first) start_meter = {
+        void apply(inout start_t value, out bit<32> started) {
+            if (value.known == 0) {
+                value.time = meta.coarse;
             }
-            started = value;
+            value.known = 1;
+            started = value.time;
         }
     };
 
-    Register<bit<32>, aggregate_t>(AGGREGATE_ENTRIES) mature;
-    RegisterAction<bit<32>, aggregate_t, bit<32>>(mature) ripen = {
-        void apply(inout bit<32> value, out bit<32> now) {
-            if (meta.age > (1 << MATURE_SHIFT) - 1) {
-                value = 1;
-            }
-            now = value;
+    Register<bit<8>, aggregate_t>(AGGREGATE_ENTRIES) mature;
+    RegisterAction<bit<8>, aggregate_t, bit<8>>(mature) write_mature = {
+        void apply(inout bit<8> value) {
+            value = 1;
+        }
+    };
+    RegisterAction<bit<8>, aggregate_t, bit<8>>(mature) read_mature = {
+        void apply(inout bit<8> value, out bit<8> result) {
+            result = value;
         }
     };
 
-    action length(bit<32> log_q12) {
-        meta.exponent = log_q12;
+    action ripen() {
+        write_mature.execute(meta.aggregate);
+    }
+
+    action ask_whether_mature() {
+        meta.is_mature = read_mature.execute(meta.aggregate);
+    }
+
+    /* A clock of 32 bits wraps: what was mature once remains so */
+    table maturity {
+        key = {
+            meta.metered: exact;
+            meta.age[31:MATURE_SHIFT]: ternary;
+        }
+        actions = {
+            ask_whether_mature;
+            ripen;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        const entries = {
+            (1, 0): ask_whether_mature();
+            (1, _): ripen();
+        }
+        size = 2;
+    }
+
+    action length(bit<32> log_q15) {
+        meta.exponent = log_q15;
     }
 
     table length_logarithms {
@@ -452,7 +465,7 @@ control AbcIngress(
 
     table weighted_lengths {
         key = {
-            meta.exponent[16:4]: exact @name("exponent");
+            meta.exponent[19:7]: exact @name("exponent");
         }
         actions = {
             weigh;
@@ -462,8 +475,9 @@ control AbcIngress(
         size = WEIGHTED_ENTRIES;
     }
 
-    action rejuvenate(int<32> log_q16) {
-        meta.offset = meta.offset - log_q16;
+    action rejuvenate(int<32> missing_q16) {
+        hdr.activity.activity = hdr.activity.activity + missing_q16;
+        hdr.bridge.excess = hdr.bridge.excess + missing_q16;
     }
 
     table young_logarithms {
@@ -479,7 +493,7 @@ control AbcIngress(
     }
 
     action logarithm(int<32> log_q16) {
-        meta.activity = meta.offset + log_q16;
+        hdr.activity.activity = hdr.activity.activity + log_q16;
         hdr.bridge.excess = hdr.bridge.excess + log_q16;
     }
 
@@ -505,9 +519,36 @@ control AbcIngress(
     };
     RegisterAction<int<32>, index_t, int<32>>(average) write_average = {
         void apply(inout int<32> value) {
-            value = meta.average;
+            value = hdr.notification.average_q16;
         }
     };
+
+    action ask_average() {
+        meta.average = read_average.execute(meta.index);
+    }
+
+    action learn_average() {
+        write_average.execute(meta.index);
+    }
+
+    table averages {
+        key = {
+            meta.is_notification: exact;
+            hdr.notification.isValid(): exact;
+        }
+        actions = {
+            ask_average;
+            learn_average;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        const entries = {
+            (0, false): ask_average();
+            (0, true): ask_average();
+            (1, true): learn_average();
+        }
+        size = 3;
+    }
 
     Register<int<32>, index_t>(PORTS) departed; /* number of the packet that left last */
     RegisterAction<int<32>, index_t, int<32>>(departed) read_departed = {
@@ -517,27 +558,36 @@ control AbcIngress(
     };
     RegisterAction<int<32>, index_t, int<32>>(departed) write_departed = {
         void apply(inout int<32> value) {
-            value = meta.number;
+            value = hdr.notification.number;
         }
     };
 
-    Register<int<32>, index_t>(PORTS) accepted_number; /* of the packet accepted last */
-    /* If no more wait than the threshold; as a difference, for numbers wrap */
-    RegisterAction<int<32>, index_t, int<32>>(accepted_number) accept_below = {
-        void apply(inout int<32> value, out int<32> number) {
-            number = 0;
-            if (value - meta.bound <= 0) {
-                value = value + 1;
-                number = value;
-            }
+    action ask_departed() {
+        meta.bound = read_departed.execute(meta.index);
+    }
+
+    action learn_departed() {
+        write_departed.execute(meta.index);
+    }
+
+    table departures {
+        key = {
+            meta.is_notification: exact;
+            hdr.notification.isValid(): exact;
         }
-    };
-    RegisterAction<int<32>, index_t, int<32>>(accepted_number) accept_any = {
-        void apply(inout int<32> value, out int<32> number) {
-            value = value + 1;
-            number = value;
+        actions = {
+            ask_departed;
+            learn_departed;
+            @defaultonly NoAction;
         }
-    };
+        const default_action = NoAction();
+        const entries = {
+            (0, false): ask_departed();
+            (0, true): ask_departed();
+            (1, true): learn_departed();
+        }
+        size = 3;
+    }
 
     action limit(int<32> packets) {
         meta.bound = meta.bound + packets;
@@ -557,195 +607,242 @@ control AbcIngress(
         size = THRESHOLD_ENTRIES;
     }
 
+    Register<int<32>, index_t>(PORTS) accepted_number; /* of the packet accepted last */
+    /* If no more wait than the threshold; as a difference, for numbers wrap */
+    RegisterAction<int<32>, index_t, int<32>>(accepted_number) number_below = {
+        void apply(inout int<32> value, out int<32> number) {
+            number = 0;
+            if (value - meta.bound <= 0) {
+                value = value + 1;
+                number = value;
+            }
+        }
+    };
+    RegisterAction<int<32>, index_t, int<32>>(accepted_number) number_any = {
+        void apply(inout int<32> value, out int<32> number) {
+            value = value + 1;
+            number = value;
+        }
+    };
+
+    action accept_below() {
+        hdr.bridge.number = number_below.execute(meta.index);
+    }
+
+    action accept_any() {
+        hdr.bridge.number = number_any.execute(meta.index);
+    }
+
+    table acceptance {
+        key = {
+            hdr.bridge.managed: exact;
+            hdr.bridge.labelled: exact;
+        }
+        actions = {
+            accept_below;
+            accept_any;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        const entries = {
+            (1, 1): accept_below();
+            (1, 0): accept_any();
+        }
+        size = 2;
+    }
+
     /* ---- what the control plane reads ---- */
 
     Register<int<32>, aggregate_t>(AGGREGATE_ENTRIES) activities; /* of an aggregate's last packet */
     RegisterAction<int<32>, aggregate_t, int<32>>(activities) keep_activity = {
         void apply(inout int<32> value) {
-            value = meta.activity;
+            value = hdr.activity.activity;
         }
     };
 
     Register<packets_t, aggregate_t>(AGGREGATE_ENTRIES) aggregate_packets;
-    RegisterAction<packets_t, aggregate_t, bit<1>>(aggregate_packets) count_accepted_of_aggregate = {
+    RegisterAction<packets_t, aggregate_t, bit<32>>(aggregate_packets) add_accepted_of_aggregate = {
         void apply(inout packets_t value) {
             value.accepted = value.accepted + 1;
         }
     };
-    RegisterAction<packets_t, aggregate_t, bit<1>>(aggregate_packets) count_dropped_of_aggregate = {
+    RegisterAction<packets_t, aggregate_t, bit<32>>(aggregate_packets) add_dropped_of_aggregate = {
         void apply(inout packets_t value) {
             value.dropped = value.dropped + 1;
         }
     };
 
+    action count_accepted_of_aggregate() {
+        add_accepted_of_aggregate.execute(meta.aggregate);
+    }
+
+    action count_dropped_of_aggregate() {
+        add_dropped_of_aggregate.execute(meta.aggregate);
+    }
+
+    table aggregate_decisions {
+        key = {
+            hdr.bridge.managed: exact;
+            meta.metered: exact;
+            hdr.bridge.number: ternary;
+        }
+        actions = {
+            count_accepted_of_aggregate;
+            count_dropped_of_aggregate;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        const entries = {
+            (1, 1, 0): count_dropped_of_aggregate();
+            (1, 1, _): count_accepted_of_aggregate();
+        }
+        size = 2;
+    }
+
     Register<packets_t, index_t>(PORTS) port_packets;
-    RegisterAction<packets_t, index_t, bit<1>>(port_packets) count_accepted = {
+    RegisterAction<packets_t, index_t, bit<32>>(port_packets) add_accepted = {
         void apply(inout packets_t value) {
             value.accepted = value.accepted + 1;
         }
     };
-    RegisterAction<packets_t, index_t, bit<1>>(port_packets) count_dropped = {
+    RegisterAction<packets_t, index_t, bit<32>>(port_packets) add_dropped = {
         void apply(inout packets_t value) {
             value.dropped = value.dropped + 1;
         }
     };
+
+    action accept() {
+        add_accepted.execute(meta.index);
+    }
+
+    action refuse() {
+        add_dropped.execute(meta.index);
+        ig_dprsr_md.drop_ctl = 1;
+    }
+
+    action discard_notification() {
+        ig_dprsr_md.drop_ctl = 1;
+    }
+
+    table decisions {
+        key = {
+            meta.is_notification: exact;
+            hdr.bridge.managed: exact;
+            hdr.bridge.number: ternary;
+        }
+        actions = {
+            accept;
+            refuse;
+            discard_notification;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        const entries = {
+            (0, 1, 0): refuse();
+            (0, 1, _): accept();
+            (1, 0, _): discard_notification();
+        }
+        size = 3;
+    }
 
     /* ---- steps ---- */
 
     action prepare() {
-        meta.slot = meta.coarse[18:17];
-        meta.within[17:1] = (int<17>) meta.coarse[16:0];
-        meta.exponent_time[13:0] = meta.coarse[16:3];
-        meta.coarse_before = meta.coarse - (1 << 19);
+        hdr.bridge.setValid();
+        hdr.bridge.id = PACKET_ID;
+        meta.within_q15 = meta.coarse & ((1 << METER_BIT) - 1);
+        meta.cycle_0 = meta.coarse >> (METER_BIT + 1);
+        meta.coarse_before = meta.coarse - (1 << METER_BIT);
     }
 
-    action add_exponents() {
-        meta.exponent = meta.exponent + meta.exponent_time;
-    }
-
-    action subtract_within() {
-        meta.offset = meta.offset - meta.within;
+    action prepare_more() {
+        meta.exponent = meta.exponent + meta.within_q15;
+        meta.within = (int<32>) (meta.within_q15 << 1);
+        meta.cycle_1 = meta.coarse_before >> (METER_BIT + 1);
     }
 
     action find_age() {
-        meta.age = meta.fine - meta.started;
-    }
-
-    action add_pairs() {
-        meta.sum_0 = meta.sum_0 |+| meta.sum_1;
-        meta.sum_2 = meta.sum_2 |+| meta.sum_3;
-    }
-
-    action add_all() {
-        meta.sum_0 = meta.sum_0 |+| meta.sum_2;
+        meta.age = meta.coarse - meta.started;
     }
 
     action subtract_average() {
-        hdr.bridge.excess = meta.offset - meta.average;
+        hdr.bridge.excess = hdr.activity.activity - meta.average;
     }
 
-    action believe() {
-        meta.offset = hdr.activity.activity;
-        hdr.bridge.labelled = 1;
+    /* What the epoch before has added weighs less */
+    action decay_0() {
+        meta.sum_0 = meta.sum_0 >> METER_LOST_BITS;
     }
 
-    action label() {
-        hdr.activity.setValid();
-        hdr.activity.activity = meta.activity;
-        hdr.activity.ether_type = hdr.ethernet.ether_type;
-        hdr.ethernet.ether_type = ETHERTYPE_ACTIVITY;
+    action decay_1() {
+        meta.sum_1 = meta.sum_1 >> METER_LOST_BITS;
     }
 
-    /* A customer's packet may come with such a header; what it says is not believed */
-    action label_again() {
-        hdr.activity.activity = meta.activity;
+    table decay {
+        key = {
+            meta.coarse[METER_BIT:METER_BIT]: exact;
+        }
+        actions = {
+            decay_0;
+            decay_1;
+        }
+        const default_action = decay_1();
+        const entries = {
+            1: decay_0();
+        }
+        size = 1;
     }
 
-    action unlabel() {
-        hdr.ethernet.ether_type = hdr.activity.ether_type;
-        hdr.activity.setInvalid();
-    }
-
-    action receive_notification() {
-        meta.index = hdr.notification.port;
-        meta.number = (int<32>) hdr.notification.number;
-        meta.average = hdr.notification.average_q24 >> 8;
-    }
-
-    action learn() {
-        write_average.execute(meta.index);
-        write_departed.execute(meta.index);
-    }
-
-    action ask() {
-        meta.average = read_average.execute(meta.index);
-        meta.bound = read_departed.execute(meta.index);
+    action add_slots() {
+        meta.sum_0 = meta.sum_0 |+| meta.sum_1;
     }
 
     apply {
         prepare();
-        hdr.bridge.setValid();
-        hdr.bridge.id = PACKET_ID;
-        hdr.bridge.pipe = ig_intr_md.ingress_port[8:7];
         wire.apply();
         ingress_role.apply();
-        if (meta.is_notification == 1 && hdr.notification.isValid()) {
-            receive_notification();
-            learn();
-        } else {
-            managed_ports.apply();
-            meta.index = ig_tm_md.ucast_egress_port;
-            ask();
-
-            if (meta.customer == 1) {
-                if (hdr.ipv4.isValid()) {
-                    aggregates.apply();
-                    length_logarithms.apply();
-                } else if (hdr.ipv6.isValid()) {
-                    aggregates_ipv6.apply();
-                    length_logarithms_ipv6.apply();
-                }
-            } else if (hdr.activity.isValid()) {
-                believe();
-            }
-            if (meta.metered == 1) {
-                hdr.bridge.labelled = 1;
-                add_exponents();
-                weighted_lengths.apply();
-                cycles.apply();
-                subtract_within();
-                meta.started = start_meter.execute(meta.aggregate);
-                find_age();
-                meta.is_mature = ripen.execute(meta.aggregate);
-                if (meta.is_mature == 0) {
-                    young_logarithms.apply();
-                }
-                use_0.apply();
-                use_1.apply();
-                use_2.apply();
-                use_3.apply();
-                decay.apply();
-                add_pairs();
-                add_all();
-            }
-            subtract_average();
-            if (meta.metered == 1) {
-                logarithms.apply();
-                keep_activity.execute(meta.aggregate);
-            }
-
-            if (hdr.bridge.managed == 1) {
-                if (hdr.bridge.labelled == 1) {
-                    thresholds.apply();
-                    meta.number = accept_below.execute(meta.index);
-                } else {
-                    meta.number = accept_any.execute(meta.index);
-                }
-                if (meta.number == 0) {
-                    ig_dprsr_md.drop_ctl = 1;
-                    count_dropped.execute(meta.index);
-                    if (meta.metered == 1) {
-                        count_dropped_of_aggregate.execute(meta.aggregate);
-                    }
-                } else {
-                    count_accepted.execute(meta.index);
-                    if (meta.metered == 1) {
-                        count_accepted_of_aggregate.execute(meta.aggregate);
-                    }
-                }
-            }
-            hdr.bridge.number = (bit<32>) meta.number;
-
-            if (meta.metered == 1) {
-                if (hdr.activity.isValid()) {
-                    label_again();
-                } else {
-                    label();
-                }
-            } else if (meta.customer == 1 && hdr.activity.isValid()) {
-                unlabel();
+        way_back.apply();
+        if (hdr.ipv4.isValid()) {
+            length_logarithms.apply();
+        } else if (hdr.ipv6.isValid()) {
+            length_logarithms_ipv6.apply();
+        }
+        prepare_more();
+        if (meta.customer == 1) {
+            if (hdr.ipv4.isValid()) {
+                aggregates.apply();
+            } else if (hdr.ipv6.isValid()) {
+                aggregates_ipv6.apply();
             }
         }
+        managed_ports.apply();
+        averages.apply();
+        departures.apply();
+        labels.apply();
+        subtract_average();
+
+        weighted_lengths.apply();
+        if (meta.metered == 1) {
+            meta.started = start_meter.execute(meta.aggregate);
+        }
+        find_age();
+        use_0.apply();
+        use_1.apply();
+        decay.apply();
+        add_slots();
+        maturity.apply();
+        if (meta.metered == 1) {
+            if (meta.is_mature == 0) {
+                young_logarithms.apply();
+            }
+            logarithms.apply();
+            keep_activity.execute(meta.aggregate);
+        }
+
+        thresholds.apply();
+        acceptance.apply();
+        decisions.apply();
+        aggregate_decisions.apply();
     }
 }
 
@@ -765,6 +862,7 @@ parser AbcEgressParser(
     out egress_metadata_t meta,
     out egress_intrinsic_metadata_t eg_intr_md) {
     state start {
+        meta = {...};
         packet.extract(eg_intr_md);
         transition select(packet.lookahead<bit<8>>()) {
             NOTIFICATION_ID: mirrored;
@@ -780,6 +878,7 @@ parser AbcEgressParser(
 
     state from_ingress {
         packet.extract(hdr.bridge);
+        meta.excess = hdr.bridge.excess;
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.ether_type) {
             ETHERTYPE_ACTIVITY: activity;
@@ -797,18 +896,11 @@ parser AbcEgressParser(
 control Departure(
     inout headers_t hdr,
     inout egress_metadata_t meta,
-    in PortId_t port,
     in egress_intrinsic_metadata_from_parser_t eg_prsr_md) {
-    int<32> excess = hdr.bridge.excess;
-    int<32> part;
-    bit<8> halvings;
-
-    SLOT(count, 0, index_t, port, 1, PORTS)
-    SLOT(count, 1, index_t, port, 1, PORTS)
-    SLOT(count, 2, index_t, port, 1, PORTS)
-    SLOT(count, 3, index_t, port, 1, PORTS)
-    CYCLES((bit<32>) meta.coarse[31:14], (bit<32>) meta.coarse_before[31:14])
-    DECAY(1, 2, 3)
+    SLOT(count, 0, 1, index_t, meta.port, 1, PORTS,
+        hdr.bridge.labelled, meta.coarse[AVERAGE_BIT:AVERAGE_BIT])
+    SLOT(count, 1, 0, index_t, meta.port, 1, PORTS,
+        hdr.bridge.labelled, meta.coarse[AVERAGE_BIT:AVERAGE_BIT])
 
     Register<int<32>, index_t>(PORTS) average_q24;
     RegisterAction<int<32>, index_t, int<32>>(average_q24) move_average = {
@@ -850,15 +942,15 @@ control Departure(
     }
 
     action half() {
-        meta.rest = part >> 1;
+        meta.rest = meta.part >> 1;
     }
 
     action quarter() {
-        meta.rest = part >> 2;
+        meta.rest = meta.part >> 2;
     }
 
     action eighth() {
-        meta.rest = part >> 3;
+        meta.rest = meta.part >> 3;
     }
 
     action nothing() {
@@ -867,7 +959,7 @@ control Departure(
 
     table further {
         key = {
-            halvings: exact;
+            meta.halvings: exact;
         }
         actions = {
             half;
@@ -885,48 +977,36 @@ control Departure(
     }
 
     action prepare() {
-        meta.coarse = eg_prsr_md.global_tstamp[47:16];
-        meta.coarse_before = eg_prsr_md.global_tstamp[47:16] - (1 << 14);
+        meta.within = (bit<16>) eg_prsr_md.global_tstamp[AVERAGE_EPOCH_SHIFT - 1:AVERAGE_EPOCH_SHIFT - 3];
+        meta.cycle_0 = meta.coarse >> (AVERAGE_BIT + 1);
+        meta.coarse_before = meta.coarse - (1 << AVERAGE_BIT);
     }
 
-    action slice() {
-        meta.slot = meta.coarse[13:12];
-        meta.within = (bit<16>) meta.coarse[11:9];
+    action find_cycle() {
+        meta.cycle_1 = meta.coarse_before >> (AVERAGE_BIT + 1);
     }
 
-    action add_pairs() {
-        meta.sum_0 = meta.sum_0 |+| meta.sum_1;
-        meta.sum_2 = meta.sum_2 |+| meta.sum_3;
-    }
-
-    action add_all() {
-        meta.sum_0 = meta.sum_0 |+| meta.sum_2;
+    action add_slots() {
+        meta.sum_0 = meta.sum_0 + meta.sum_1;
     }
 
     action add_rest() {
-        meta.part = part + meta.rest;
+        meta.part = meta.part + meta.rest;
     }
 
     apply {
-        part = 0;
-        halvings = 0;
+        prepare();
+        find_cycle();
+        use_0.apply();
+        use_1.apply();
+        add_slots();
+        count_logarithms.apply();
         if (hdr.bridge.labelled == 1) {
-            prepare();
-            slice();
-            cycles.apply();
-            use_0.apply();
-            use_1.apply();
-            use_2.apply();
-            use_3.apply();
-            decay.apply();
-            add_pairs();
-            add_all();
-            count_logarithms.apply();
             gains.apply();
-            further.apply();
-            add_rest();
         }
-        meta.average_q24 = move_average.execute(port);
+        further.apply();
+        add_rest();
+        meta.average = move_average.execute(meta.port);
     }
 }
 
@@ -960,11 +1040,16 @@ control AbcEgress(
         size = 512;
     }
 
+    action look() {
+        meta.coarse = eg_prsr_md.global_tstamp[47:16];
+        meta.port = (index_t) eg_intr_md.egress_port;
+    }
+
     action notify() {
         eg_dprsr_md.mirror_type = NOTIFICATION_MIRROR;
-        meta.session = (MirrorId_t) hdr.bridge.pipe + 1;
-        meta.port = eg_intr_md.egress_port;
+        meta.session = (MirrorId_t) hdr.bridge.session;
         meta.number = hdr.bridge.number;
+        meta.average = meta.average >> 8;
     }
 
     action recirculate() {
@@ -974,16 +1059,17 @@ control AbcEgress(
         hdr.notification.ether_type = ETHERTYPE_NOTIFICATION;
         hdr.notification.port = hdr.mirror.port;
         hdr.notification.number = hdr.mirror.number;
-        hdr.notification.average_q24 = hdr.mirror.average_q24;
+        hdr.notification.average_q16 = hdr.mirror.average_q16;
         hdr.mirror.setInvalid();
     }
 
     apply {
+        look();
         if (hdr.mirror.isValid()) {
             recirculate();
         } else {
             if (hdr.bridge.managed == 1) {
-                departure.apply(hdr, meta, eg_intr_md.egress_port, eg_prsr_md);
+                departure.apply(hdr, meta, eg_prsr_md);
                 notify();
             }
             if (hdr.activity.isValid()) {
@@ -1004,7 +1090,7 @@ control AbcEgressDeparser(
     apply {
         if (eg_dprsr_md.mirror_type == NOTIFICATION_MIRROR) {
             mirror.emit<mirror_h>(
-                meta.session, {NOTIFICATION_ID, 0, meta.port, meta.number, meta.average_q24});
+                meta.session, {NOTIFICATION_ID, meta.port, meta.number, meta.average});
         }
         packet.emit(hdr);
     }
