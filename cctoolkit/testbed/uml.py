@@ -7,6 +7,7 @@ same plan, seed and kernel give the same packets to the byte.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import re
@@ -14,7 +15,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -181,7 +182,7 @@ def _boot(
             )
         except OSError as err:
             raise TestbedUnavailableError(f"{kernel}: {err.strerror}") from None
-        try:
+        with _ending(process):
             pause_s, next_s = 0.0005, 0.0
             while True:
                 try:
@@ -194,10 +195,31 @@ def _boot(
                         progress(_reached_s(directory))
                     if poll is _nothing:
                         pause_s = min(2 * pause_s, 0.1)
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+
+
+@contextlib.contextmanager
+def _ending(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """A process and its group end with this block, and with this process however it ends.
+
+    A shell kills the group when its input ends. The kernel's death alone is not enough: processes of its guest that it
+    was just starting would sleep for good.
+    """
+    guard = subprocess.Popen(
+        ["/bin/sh", "-c", f"read _; kill -9 -{process.pid}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={},
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        guard.kill()
+        guard.communicate()
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def _reached_s(directory: Path) -> float:
