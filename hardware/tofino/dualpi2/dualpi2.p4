@@ -11,10 +11,9 @@ typedef bit<10> place_t; /* port and queue */
 header bridge_h {
 #if __TARGET_TOFINO__ != 2
     bit<32> arrival_ns; /* deq_timedelta has 18 bits there, 262 us */
+#else
+    bit<8> unused;
 #endif
-    @padding bit<5> unused;
-    bit<1> queue;
-    bit<2> ecn;
 }
 
 struct headers_t {
@@ -23,6 +22,7 @@ struct headers_t {
 }
 
 struct ingress_metadata_t {
+    bit<2> ecn;
 }
 
 struct egress_metadata_t {
@@ -30,9 +30,10 @@ struct egress_metadata_t {
     bit<32> below_ns; /* what the delay lacks of the step */
     bit<32> lack_cells; /* what the backlog lacks of the least */
     bit<32> likelihood; /* of a mark in the L queue */
-    bit<32> likelihood_excess; /* less 1 */
+    bit<32> l_room; /* a sum above it goes over 1 */
     bit<32> classic;
-    bit<32> classic_excess;
+    bit<32> classic_room;
+    bit<2> ecn;
     bit<1> late; /* the delay has reached the step */
     bit<1> overload;
     bit<1> due; /* by the classic sum */
@@ -54,6 +55,7 @@ parser DualPi2IngressParser(
     IngressIntrinsic() intrinsic_parser;
 
     state start {
+        meta = {ECN_NOT_ECT};
         intrinsic_parser.apply(packet, ig_intr_md);
         transition ethernet;
     }
@@ -89,23 +91,21 @@ control DualPi2Ingress(
     }
 
     apply {
-        hdr.bridge.setValid();
 #if __TARGET_TOFINO__ != 2
+        hdr.bridge.setValid();
         hdr.bridge.arrival_ns = ig_prsr_md.global_tstamp[31:0];
 #endif
         wire.apply();
-        hdr.bridge.ecn = ECN_NOT_ECT;
         /* With IPv4 options the checksum's end is not known, so CE cannot be set: they count as without ECT */
         if (hdr.ipv4.isValid() && hdr.ipv4.header_words == 5) {
-            hdr.bridge.ecn = hdr.ipv4.ecn;
+            meta.ecn = hdr.ipv4.ecn;
         } else if (hdr.ipv6.isValid()) {
-            hdr.bridge.ecn = hdr.ipv6.ecn;
+            meta.ecn = hdr.ipv6.ecn;
         }
-        hdr.bridge.queue = C_QUEUE_ID;
-        if (hdr.bridge.ecn == ECN_ECT_1 || hdr.bridge.ecn == ECN_CE) {
-            hdr.bridge.queue = L_QUEUE_ID;
+        ig_tm_md.qid = (QueueId_t) C_QUEUE_ID;
+        if (meta.ecn == ECN_ECT_1 || meta.ecn == ECN_CE) {
+            ig_tm_md.qid = (QueueId_t) L_QUEUE_ID;
         }
-        ig_tm_md.qid = (QueueId_t) hdr.bridge.queue;
     }
 }
 
@@ -125,9 +125,11 @@ parser DualPi2EgressParser(
     out egress_metadata_t meta,
     out egress_intrinsic_metadata_t eg_intr_md) {
     state start {
-        meta = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+        meta = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
         packet.extract(eg_intr_md);
+#if __TARGET_TOFINO__ != 2
         packet.extract(hdr.bridge);
+#endif
         transition ethernet;
     }
 
@@ -137,33 +139,34 @@ parser DualPi2EgressParser(
 /* Whether a packet that leaves has to be signalled, and by which sum */
 control DualPi2(inout egress_metadata_t meta, in PortId_t port, in bit<1> queue) {
     Register<bit<32>, place_t>(QUEUE_ENTRIES, 0) last_delay_ns;
-    Register<int<32>, place_t>(QUEUE_ENTRIES, 0) classic_sum;
-    Register<int<32>, PortId_t>(PORT_ENTRIES, 0) l_sum;
+    Register<bit<32>, place_t>(QUEUE_ENTRIES, 0) classic_sum;
+    Register<bit<32>, PortId_t>(PORT_ENTRIES, 0) l_sum;
 
     RegisterAction<bit<32>, place_t, bit<32>>(last_delay_ns) keep_delay = {
         void apply(inout bit<32> value) {
             value = meta.delay_ns;
         }
     };
-    /* Sums never exceed 1, so adding the excess, the probability less 1, tells whether a signal is due */
-    RegisterAction<int<32>, place_t, bit<1>>(classic_sum) add_classic = {
-        void apply(inout int<32> value, out bit<1> due) {
-            if (value + (int<32>) meta.classic_excess > 0) {
-                value = value + (int<32>) meta.classic_excess;
+    /* Sum and probability together are above 1 if the sum is above 1 less the probability; then that is what is taken
+       off. So one comparison of two words does, and nothing can overflow. */
+    RegisterAction<bit<32>, place_t, bit<1>>(classic_sum) add_classic = {
+        void apply(inout bit<32> value, out bit<1> due) {
+            if (value > meta.classic_room) {
+                value = value - meta.classic_room;
                 due = 1;
             } else {
-                value = value + (int<32>) meta.classic;
+                value = value + meta.classic;
                 due = 0;
             }
         }
     };
-    RegisterAction<int<32>, PortId_t, bit<1>>(l_sum) add_likelihood = {
-        void apply(inout int<32> value, out bit<1> due) {
-            if (value + (int<32>) meta.likelihood_excess > 0) {
-                value = value + (int<32>) meta.likelihood_excess;
+    RegisterAction<bit<32>, PortId_t, bit<1>>(l_sum) add_likelihood = {
+        void apply(inout bit<32> value, out bit<1> due) {
+            if (value > meta.l_room) {
+                value = value - meta.l_room;
                 due = 1;
             } else {
-                value = value + (int<32>) meta.likelihood;
+                value = value + meta.likelihood;
                 due = 0;
             }
         }
@@ -192,9 +195,9 @@ control DualPi2(inout egress_metadata_t meta, in PortId_t port, in bit<1> queue)
         meta.lack_cells = (bit<32>) MIN_BACKLOG_CELLS |-| meta.lack_cells;
     }
 
-    action subtract_one() {
-        meta.likelihood_excess = meta.likelihood - ONE_Q30;
-        meta.classic_excess = meta.classic - ONE_Q30;
+    action make_room() {
+        meta.l_room = ONE_Q30 - meta.likelihood;
+        meta.classic_room = ONE_Q30 - meta.classic;
     }
 
     apply {
@@ -208,7 +211,7 @@ control DualPi2(inout egress_metadata_t meta, in PortId_t port, in bit<1> queue)
         if (meta.late == 1 && meta.lack_cells == 0) {
             meta.likelihood = ONE_Q30; /* of use in the L queue only */
         }
-        subtract_one();
+        make_room();
         /* Classic packets; in overload packets of the L queue, too, with a sum of their own */
         if (queue == C_QUEUE_ID || meta.overload == 1) {
             meta.due = add_classic.execute(meta.place);
@@ -247,7 +250,6 @@ control DualPi2Egress(
         meta.delay_ns = eg_prsr_md.global_tstamp[31:0] - hdr.bridge.arrival_ns;
 #endif
         meta.lack_cells = (bit<32>) eg_intr_md.deq_qdepth;
-        meta.place = eg_intr_md.egress_port ++ hdr.bridge.queue;
     }
 
     action mark_ipv4() {
@@ -268,8 +270,15 @@ control DualPi2Egress(
 
     apply {
         measure();
-        dualpi2.apply(meta, eg_intr_md.egress_port, hdr.bridge.queue);
-        if (meta.due == 1 && (meta.overload == 1 || hdr.bridge.ecn == ECN_NOT_ECT)) {
+        if (hdr.ipv4.isValid() && hdr.ipv4.header_words == 5) {
+            meta.ecn = hdr.ipv4.ecn;
+        } else if (hdr.ipv6.isValid()) {
+            meta.ecn = hdr.ipv6.ecn;
+        }
+        /* The queue again: egress is told its number among those of several ports */
+        meta.place = eg_intr_md.egress_port ++ meta.ecn[0:0];
+        dualpi2.apply(meta, eg_intr_md.egress_port, meta.ecn[0:0]);
+        if (meta.due == 1 && (meta.overload == 1 || meta.ecn == ECN_NOT_ECT)) {
             drop();
         } else if (meta.due == 1 || meta.l_due == 1) {
             if (hdr.ipv4.isValid()) {
