@@ -79,7 +79,8 @@ class Bench:
         packets : list of (TestInput, bytes)
             The frame follows the test header.
         port : int or list of int
-            Where they go in; of each packet, or of all.
+            Where they go in; of each packet, or of all. BMv2 lets packets of two ports overtake each other, so all
+            others have left when one goes into another port than the last.
         in_flight : int
             With 1 a packet has left before the next comes.
         settle_s : float
@@ -95,6 +96,8 @@ class Bench:
         heard = time.monotonic()
         while done < len(packets):
             while sent < len(packets) and sent - done < in_flight:
+                if sent != done and ports[sent] != ports[sent - 1]:
+                    break
                 told, frame = packets[sent]
                 self.sockets[ports[sent]].send(told.header(sent) + frame)
                 sent += 1

@@ -61,7 +61,7 @@ control Stage(
     in outcome_t before,
     in bit<32> now_ns,
     in bit<32> now_steps,
-    out outcome_t outcome,
+    inout outcome_t outcome,
     inout bit<32> stamp_ns) {
     /* A pair on the Tofino */
     register<bit<32>, bit<32>>(PLACES) expected_signature;
@@ -136,14 +136,12 @@ control Owner(inout metadata_t meta) {
     bit<32> is_long;
     bool same;
     bool free;
-    outcome_t outcome;
-
     action check() {
         owner_flow.read(flow, index);
         owner_is_long.read(is_long, index);
         same = flow == meta.flow;
         free = is_long == 0;
-        outcome = OUTCOME(same, free);
+        meta.slot_outcome = OUTCOME(same, free);
     }
 
     action open() {

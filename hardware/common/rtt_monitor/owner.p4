@@ -31,20 +31,22 @@
             check;
             open;
             hold;
+            @defaultonly NoAction;
         }
-        const default_action = check();
+        const default_action = NoAction();
         const entries = {
+            CHECK: check();
             OPEN: open();
             HOLD: hold();
         }
-        SIZE(2)
+        SIZE(3)
     }
 
     /* A SYN takes a slot that no long flow holds; so does a packet that makes its flow long, and holds it */
     table taken {
         key = {
             meta.slot_role: exact;
-            outcome: exact;
+            meta.slot_outcome: exact;
         }
         actions = {
             old_flow;
@@ -68,9 +70,6 @@
     }
 
     apply {
-        meta.is_own = 0;
-        meta.is_new = 0;
-        meta.became_long = 0;
         take.apply();
         taken.apply();
     }

@@ -62,7 +62,6 @@
     }
 
     apply {
-        outcome = NOT_ASKED;
         enter.apply();
         stamp.apply();
     }

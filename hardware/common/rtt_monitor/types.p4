@@ -39,7 +39,7 @@ struct pairing_t {
     bit<32> signature;
     bit<16> place_0;
     bit<16> place_1;
-    outcome_t none; /* always NOT_ASKED: there is no stage before the first */
+    outcome_t none; /* is never set: there is no stage before the first */
     outcome_t outcome_0;
     outcome_t outcome_1;
     bit<32> stamp_ns; /* when the segment passed; 0: not found, or it was sent again */
@@ -47,6 +47,7 @@ struct pairing_t {
     bit<1> is_sample;
 }
 
+/* All of it begins as zeros */
 struct metadata_t {
     bit<48> now_ns;
     tap_t tap;
@@ -84,6 +85,7 @@ struct metadata_t {
     /* The flow's slot */
     bit<32> flow; /* the FID of direction 0, for both */
     role_t slot_role;
+    outcome_t slot_outcome;
     bit<1> is_own;
     bit<1> is_new; /* the slot was another flow's */
     bit<1> became_long;

@@ -59,7 +59,7 @@ control Stage(
     in outcome_t before,
     in bit<32> now_ns,
     in bit<32> now_steps,
-    out outcome_t outcome,
+    inout outcome_t outcome,
     inout bit<32> stamp_ns) {
     Register<entry_t, bit<PLACE_BITS>>(TABLE_ENTRIES) expected;
     Register<bit<32>, bit<PLACE_BITS>>(TABLE_ENTRIES) stamps;
@@ -154,8 +154,6 @@ control Row(in bit<16> place, in bit<32> frame_bytes, out bit<1> over) {
 control Owner(inout metadata_t meta) {
     Register<owner_t, bit<SLOT_BITS>>(SLOT_ENTRIES) owner;
 
-    outcome_t outcome;
-
     RegisterAction<owner_t, bit<SLOT_BITS>, outcome_t>(owner) check_owner = {
         void apply(inout owner_t value, out outcome_t result) {
             result = this.predicate(value.flow == meta.flow, value.is_long == 0);
@@ -180,15 +178,15 @@ control Owner(inout metadata_t meta) {
     };
 
     action check() {
-        outcome = check_owner.execute(meta.flow[SLOT_BITS - 1:0]);
+        meta.slot_outcome = check_owner.execute(meta.flow[SLOT_BITS - 1:0]);
     }
 
     action open() {
-        outcome = open_owner.execute(meta.flow[SLOT_BITS - 1:0]);
+        meta.slot_outcome = open_owner.execute(meta.flow[SLOT_BITS - 1:0]);
     }
 
     action hold() {
-        outcome = hold_owner.execute(meta.flow[SLOT_BITS - 1:0]);
+        meta.slot_outcome = hold_owner.execute(meta.flow[SLOT_BITS - 1:0]);
     }
 
 #include "common/rtt_monitor/owner.p4"
@@ -313,18 +311,49 @@ control MonitorIngress(
 
 #include "common/rtt_monitor/tables.p4"
 
-    action fingerprint_ipv4() {
+    /* One hash an action: a table has 32 bits for what does not come from its entries */
+    action own_fid_ipv4() {
         meta.own_fid = own_ipv4.get({hdr.ipv4.source, hdr.ipv4.destination, hdr.ipv4.protocol,
             meta.source_port, meta.destination_port});
+    }
+
+    action other_fid_ipv4() {
         meta.other_fid = other_ipv4.get({hdr.ipv4.destination, hdr.ipv4.source, hdr.ipv4.protocol,
             meta.destination_port, meta.source_port});
     }
 
-    action fingerprint_ipv6() {
+    action own_fid_ipv6() {
         meta.own_fid = own_ipv6.get({hdr.ipv6.source, hdr.ipv6.destination, hdr.ipv6.next_header,
             meta.source_port, meta.destination_port});
+    }
+
+    action other_fid_ipv6() {
         meta.other_fid = other_ipv6.get({hdr.ipv6.destination, hdr.ipv6.source, hdr.ipv6.next_header,
             meta.destination_port, meta.source_port});
+    }
+
+    action place_data() {
+        meta.data_place = place_of_data.get({meta.own_fid, meta.expected_ack});
+    }
+
+    action place_ack() {
+        meta.ack_place = place_of_ack.get({meta.other_fid, hdr.tcp.ack});
+    }
+
+    action sign_data() {
+        meta.data_signature = signature_of_data.get({meta.own_fid, meta.expected_ack});
+    }
+
+    action sign_ack() {
+        meta.ack_signature = signature_of_ack.get({meta.other_fid, hdr.tcp.ack});
+    }
+
+    action hash_rows_0_1() {
+        of_rows_0_1 = sketch_crc32.get({meta.own_fid});
+    }
+
+    action hash_rows_2_3() {
+        of_rows_2_3 = sketch_crc32c.get({meta.own_fid});
     }
 
     apply {
@@ -344,11 +373,13 @@ control MonitorIngress(
             if (hdr.ipv4.isValid()) {
                 meta.length_bytes = (bit<32>) hdr.ipv4.total_bytes;
                 meta.frame_bytes = meta.length_bytes + IPV4_FRAME_BYTES;
-                fingerprint_ipv4();
+                own_fid_ipv4();
+                other_fid_ipv4();
             } else {
                 meta.length_bytes = (bit<32>) hdr.ipv6.payload_bytes;
                 meta.frame_bytes = meta.length_bytes + IPV6_FRAME_BYTES;
-                fingerprint_ipv6();
+                own_fid_ipv6();
+                other_fid_ipv6();
             }
             if (meta.tap == BEFORE_QUEUE && hdr.tcp.isValid()
                 && hdr.tcp.flags != 0 && hdr.tcp.flags & TCP_RST == 0) {
@@ -363,10 +394,10 @@ control MonitorIngress(
                 if (hdr.tcp.flags & TCP_SYN != 0) {
                     meta.slot_role = OPEN;
                 }
-                meta.data_place = place_of_data.get({meta.own_fid, meta.expected_ack});
-                meta.ack_place = place_of_ack.get({meta.other_fid, hdr.tcp.ack});
-                meta.data_signature = signature_of_data.get({meta.own_fid, meta.expected_ack});
-                meta.ack_signature = signature_of_ack.get({meta.other_fid, hdr.tcp.ack});
+                place_data();
+                place_ack();
+                sign_data();
+                sign_ack();
             }
             difference.apply();
             directions.apply();
@@ -376,10 +407,10 @@ control MonitorIngress(
             set_1.apply(meta.set_1, meta.now_ns[31:0], meta.now_ns[47:16]);
 
             if (meta.tap == BEFORE_QUEUE) {
-                of_rows_0_1 = sketch_crc32.get({meta.own_fid});
+                hash_rows_0_1();
                 row_0.apply(of_rows_0_1[15:0], meta.frame_bytes, meta.over_0);
                 row_1.apply(of_rows_0_1[31:16], meta.frame_bytes, meta.over_1);
-                of_rows_2_3 = sketch_crc32c.get({meta.own_fid});
+                hash_rows_2_3();
                 row_2.apply(of_rows_2_3[15:0], meta.frame_bytes, meta.over_2);
                 row_3.apply(of_rows_2_3[31:16], meta.frame_bytes, meta.over_3);
                 if (meta.over_0 == 1 && meta.over_1 == 1 && meta.over_2 == 1 && meta.over_3 == 1) {
