@@ -6,6 +6,8 @@ capture measured with them gives the switch's samples and long flows.
 
 from __future__ import annotations
 
+from typing import Any
+
 from cctoolkit.rtt import DataPlaneTables
 from cctoolkit.separation.controller import LONG_BYTES
 
@@ -15,7 +17,7 @@ __all__ = ["CONSTANTS", "SKETCH", "SLOTS", "SLOT_BITS", "TABLES", "segment_entri
 
 TABLES = DataPlaneTables(table_size=1 << 15, stages=2, timeout_ms=1000, per_direction=True, tick_bits=16)
 #: Arguments of :class:`~cctoolkit.CountMinSketch` and :func:`~cctoolkit.long_flows`.
-SKETCH = {"width": 1 << 16, "depth": 4, "hash": "crc"}
+SKETCH: dict[str, Any] = {"width": 1 << 16, "depth": 4, "hash": "crc"}
 #: Flows whose bytes and RTTs are kept.
 SLOT_BITS = 15
 SLOTS = 1 << SLOT_BITS

@@ -190,7 +190,8 @@ class JunosRouter:
                 self._manager._session.close()
             self._manager = None
             raise JunosGoneError(f"{self._where}: {what}: the connection ended ({_line(err)})") from None
-        errors, warnings = [], []
+        errors: list[str] = []
+        warnings: list[str] = []
         for found in answer.xpath("//rpc-error"):
             text = _error_text(found)
             (warnings if found.findtext("error-severity", "error").strip() == "warning" else errors).append(

@@ -48,7 +48,7 @@ _BEFORE, _BEHIND = 1, 2  # sides of the queue, as in types.p4
 _BECAME_LONG, _SAMPLE, _IS_UDP = 1, 2, 4
 _FIELDS = ("now_ns", "rtt_ns", "events", "source", "destination", "source_port", "destination_port")
 _DIGESTS = {"flow_ipv4_t": 4, "flow_ipv6_t": 16}  # and the bytes of an address
-_ROWS = tuple(f"row_{i}.counters" for i in range(int(SKETCH["depth"])))
+_ROWS = tuple(f"row_{i}.counters" for i in range(SKETCH["depth"]))
 _ENTRIES = tuple(f"set_{s}.stage_{k}.expected" for s in (0, 1) for k in range(TABLES.stages))
 _WRAP = 1 << 32
 _CLOCK = 1 << 48
@@ -166,7 +166,7 @@ class Monitor:
             if not (value > 0 and math.isfinite(value)):
                 raise ParameterError(f"{name}: {value!r} is not above 0")
         self.all_samples, self.idle_s, self.forget_s = all_samples, float(idle_s), float(forget_s)
-        self.epoch_s = 0.1 * long_bytes * int(SKETCH["width"]) / (math.e * rate_mbps * 125_000)
+        self.epoch_s = 0.1 * long_bytes * SKETCH["width"] / (math.e * rate_mbps * 125_000)
         self._next = 0
         self._start(SLOTS)
 
@@ -375,7 +375,7 @@ class Monitor:
         rows = np.array(found, np.int64).reshape(-1, 4)
         ways = {number: flow.who.direction if flow.who else 0 for number, flow in self._numbers.items()}
         data = np.array([ways.get(number, 0) for number in rows[:, 1].tolist()], np.int64)
-        columns = {
+        columns: dict[str, np.ndarray] = {
             "ts_ns": rows[:, 0],
             "flow_id": rows[:, 1].astype(np.uint32),
             "direction": (rows[:, 2] ^ data).astype(np.int8),

@@ -29,7 +29,7 @@ def _shape(switch: Switch, scenario: cct.Scenario, port: int) -> None:
     switch.shape(port, bottleneck.rate_mbps, frame_bytes=frame, buffer_packets=room)
 
 
-def _aqm(scenario: cct.Scenario, *kinds: type) -> object:
+def _aqm(scenario: cct.Scenario, *kinds: type[cct.aqm.Aqm]) -> cct.aqm.Aqm:
     """The scenario's AQM, which has to be one of these: with its parameters."""
     aqm = scenario.bottleneck.queue_list()[0].aqm
     if not isinstance(aqm, kinds):

@@ -57,7 +57,7 @@ def scenario(kind: str, *, seed: int = 1, seconds: float = 60.0) -> cct.Scenario
         bottleneck=cct.Bottleneck(
             rate_mbps=1000 if physical else 100, buffer_packets=BUFFERS[0] if physical else 500
         ),
-        flows=flows,
+        flows=tuple(flows),
         duration_s=round(initial_s + seconds, 3),
         seed=seed,
         name=kind,

@@ -59,7 +59,7 @@ def scenario(queues: int, *, flows: int = 60, seed: int = 1) -> cct.Scenario:
     if queues == 1:
         bottleneck = cct.Bottleneck(rate_mbps=RATE_MBPS, buffer_bytes=rooms[0])
     else:
-        made = [cct.Queue(buffer_bytes=r, weight=w) for r, w in zip(rooms, weights, strict=True)]
+        made = tuple(cct.Queue(buffer_bytes=r, weight=w) for r, w in zip(rooms, weights, strict=True))
         bottleneck = cct.Bottleneck(rate_mbps=RATE_MBPS, scheduler="drr", queues=made)
     transfers = [
         cct.Flow("cubic", rtt_ms=float(r), bytes=int(b), start_s=float(s), queue=int(q) if queues > 1 else None,
@@ -67,7 +67,7 @@ def scenario(queues: int, *, flows: int = 60, seed: int = 1) -> cct.Scenario:
         for r, b, s, q in zip(rtts_ms, sizes, starts_s, of_flow, strict=True)
     ]  # fmt: skip
     return cct.Scenario(
-        bottleneck=bottleneck, flows=transfers, duration_s=DURATION_S, seed=seed, name=f"test4-{queues}"
+        bottleneck=bottleneck, flows=tuple(transfers), duration_s=DURATION_S, seed=seed, name=f"test4-{queues}"
     )
 
 
