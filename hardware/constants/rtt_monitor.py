@@ -61,6 +61,8 @@ CONSTANTS: list[Constant | Macro] = [
     Constant("SKETCH_ENTRIES", int(SKETCH["width"]), 32, "a row of the sketch"),
     Constant("LONG_BYTES", LONG_BYTES, 32, "a flow is long above this, section 3.1"),
     Constant("IPV4_FRAME_BYTES", _ETHERNET_BYTES, 32, "of a frame beyond IPv4's total length"),
-    Constant("IPV6_FRAME_BYTES", _ETHERNET_BYTES + _IPV6_BYTES, 32, "of a frame beyond IPv6's payload length"),
+    Constant(
+        "IPV6_FRAME_BYTES", _ETHERNET_BYTES + _IPV6_BYTES, 32, "of a frame beyond IPv6's payload length"
+    ),
     Macro("SEGMENT_ENTRIES", segment_entries(), "what a segment expects beyond its sequence number"),
 ]

@@ -67,7 +67,11 @@ def scenario(queues: int, *, flows: int = 60, seed: int = 1) -> cct.Scenario:
         for r, b, s, q in zip(rtts_ms, sizes, starts_s, of_flow, strict=True)
     ]  # fmt: skip
     return cct.Scenario(
-        bottleneck=bottleneck, flows=tuple(transfers), duration_s=DURATION_S, seed=seed, name=f"test4-{queues}"
+        bottleneck=bottleneck,
+        flows=tuple(transfers),
+        duration_s=DURATION_S,
+        seed=seed,
+        name=f"test4-{queues}",
     )
 
 
