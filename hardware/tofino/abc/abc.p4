@@ -184,7 +184,7 @@ parser AbcIngressParser(
     table use_##SLOT { \
         key = { \
             WANTED: exact; \
-            EPOCH: exact; \
+            EPOCH: exact @name("epoch"); \
         } \
         actions = { \
             add_to_##SLOT; \
@@ -416,7 +416,7 @@ control AbcIngress(
     table maturity {
         key = {
             meta.metered: exact;
-            meta.age[31:MATURE_SHIFT]: ternary;
+            meta.age[31:MATURE_SHIFT]: ternary @name("age");
         }
         actions = {
             ask_whether_mature;
@@ -780,7 +780,7 @@ control AbcIngress(
 
     table decay {
         key = {
-            meta.coarse[METER_BIT:METER_BIT]: exact;
+            meta.coarse[METER_BIT:METER_BIT]: exact @name("epoch");
         }
         actions = {
             decay_0;
@@ -799,7 +799,12 @@ control AbcIngress(
 
     apply {
         prepare();
-        wire.apply();
+        /* What goes nowhere is not numbered: nobody would tell that it has left */
+        switch (wire.apply().action_run) {
+            send: {
+                managed_ports.apply();
+            }
+        }
         ingress_role.apply();
         way_back.apply();
         if (hdr.ipv4.isValid()) {
@@ -815,7 +820,6 @@ control AbcIngress(
                 aggregates_ipv6.apply();
             }
         }
-        managed_ports.apply();
         averages.apply();
         departures.apply();
         labels.apply();
