@@ -8,8 +8,9 @@
 
 Compilers are looked for on PATH: ``p4c-bm2-ss`` for BMv2; for a Tofino ``p4c-barefoot`` and ``bfas`` of the open p4c. A
 program that the Tofino compiler accepts may still not fit: the assembler says so, and it is always asked. Warnings are
-errors. So is a register that came to lie in two stages: on a Tofino 1 these would be two registers, each with a part of
-the truth, and the compiler says nothing.
+errors. So are two things of which the compiler says nothing: a register that came to lie in two stages (on a Tofino 1
+these would be two registers, each with a part of the truth), and a parser that lost its selects, as all do that the
+open p4c compiles between its #5063 (February 2026) and the mending of `bind_use` in allocate_parser_match_register.cpp.
 """
 
 from __future__ import annotations
@@ -155,6 +156,12 @@ def tofino(program: str, target: str, folder: Path) -> Resources:
     command += [f"-D__TARGET_TOFINO__={number}", "--bf-rt-schema", str(folder / "bfrt.json")]
     _run([*command, "-o", str(folder), str(source)])
     pipe = folder / "pipe"
+    state = lost_select((pipe / f"{program}.bfa").read_text())
+    if state is not None:
+        raise BuildError(
+            f"{program}, {target}: parser state {state} takes its first branch always: "
+            "this p4c-barefoot loses selects (p4c #5063)"
+        )
     # as the SDE does it: what the assembler warns of is the compiler's text, not the program's
     _run([assembler, "--target", target, "--no-warn", "-o", str(pipe), str(pipe / f"{program}.bfa")])
     resources = _resources(json.loads((pipe / "logs" / "resources.json").read_text()))
@@ -164,6 +171,23 @@ def tofino(program: str, target: str, folder: Path) -> Resources:
                 f"{program}, {target}: register {name} lies in stages {stages}: these would be copies"
             )
     return resources
+
+
+def lost_select(assembly: str) -> str | None:
+    """The first state of a parser, in the compiler's output, with two branches for everything."""
+    state, default = None, False
+    in_parser = False
+    for line in assembly.splitlines():
+        indent = len(line) - len(line.lstrip())
+        if indent == 0 and line:
+            in_parser = line.startswith("parser ")
+        elif in_parser and indent == 4:
+            state, default = line.strip().rstrip(":"), False
+        elif in_parser and indent == 6 and line.strip() == "*:":
+            if default:
+                return state
+            default = True
+    return None
 
 
 def _resources(report: dict[str, Any]) -> Resources:

@@ -133,9 +133,46 @@ def test_a_register_in_two_stages_is_an_error(tmp_path: Path, monkeypatch: pytes
     report = {"resources": {"mau": {"nStages": 12, "mau_stages": [_stage(0), _stage(1)]}}}
     (tmp_path / "pipe" / "logs").mkdir(parents=True)
     (tmp_path / "pipe" / "logs" / "resources.json").write_text(json.dumps(report))
+    (tmp_path / "pipe" / "codel.bfa").write_text(PARSER)
     monkeypatch.setattr(build, "_tool", lambda name: name)
     monkeypatch.setattr(build, "_run", lambda command: None)
     with pytest.raises(build.BuildError, match=r"register r lies in stages \[0, 1\]"):
+        build.tofino("codel", "tofino", tmp_path)
+
+
+PARSER = """\
+parser ingress:
+  start: $entry_point.start
+  states:
+    $entry_point.start:
+      *:
+        load: { half : 12..13 }
+        next: choose
+    choose:
+      match: [ half ]
+      0x0800:
+        next: ipv4
+      0x****:
+        next: end
+    ipv4:
+      *:
+        next: end
+stage 0 ingress:
+    t:
+      *:
+      *:
+"""
+
+
+def test_a_parser_without_its_selects_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As compilers of half a year write it, without a word: then every packet takes the first branch."""
+    assert build.lost_select(PARSER) is None
+    lost = PARSER.replace("      match: [ half ]\n", "").replace("0x0800:", "*:").replace("0x****:", "*:")
+    (tmp_path / "pipe").mkdir()
+    (tmp_path / "pipe" / "codel.bfa").write_text(lost)
+    monkeypatch.setattr(build, "_tool", lambda name: name)
+    monkeypatch.setattr(build, "_run", lambda command: None)
+    with pytest.raises(build.BuildError, match="parser state choose takes its first branch always"):
         build.tofino("codel", "tofino", tmp_path)
 
 
