@@ -81,7 +81,7 @@ def lookup(entries, key, bits=32):
 
 
 OCTAVES = {
-    "LENGTH_ENTRIES": list(control_plane.octave_entries(tofino.LENGTH_BITS, 16, 16)),
+    "LENGTH_ENTRIES": list(control_plane.length_entries()),
     "LOGARITHM_ENTRIES": list(control_plane.octave_entries(tofino.LOG_BITS, 32, 32)),
     "YOUNG_ENTRIES": list(control_plane.octave_entries(tofino.YOUNG_BITS, 19, 32)),
 }
@@ -95,7 +95,7 @@ def test_octaves_are_prefixes(name, bits, width):
     }
     for x in numbers:
         assert lookup(OCTAVES[name], x, width) == tofino.octave(x, bits), x
-    assert lookup(OCTAVES[name], 0, width) is None
+    assert lookup(OCTAVES[name], 0, width) == (0 if name == "LENGTH_ENTRIES" else None)
 
 
 def test_young_meters_entries_end_with_their_youth():
@@ -641,3 +641,61 @@ def test_bmv2_with_the_tofinos_arithmetic_is_its_model():
         rows = made(TofinoRecorder(), 8, 1000, start_ns=2**48 - 10**9)
         assert rows[0]["now_ns"] < 2**48 < rows[-1]["now_ns"]
         compared(bench, domain, rows, tofino_arithmetic=True)
+
+
+@pytest.mark.p4
+@pytest.mark.parametrize("tofino_arithmetic", [False, True])
+def test_bmv2_labels_and_believes(tofino_arithmetic):
+    """Customers at ports 0 and 2, a node of the domain at port 1; IPv4, IPv6 and others, VLAN tags, forged headers."""
+    domain = Domain(
+        {0: 1, 1: 0, 2: 1},
+        domain_ports=frozenset({1}),
+        links=[Link(1), Link(0)],
+        aggregates=[Aggregate("10.0.0.0/24"), Aggregate("2001:db8::/48", 40)],
+    )
+    rates = (10.0, 40.0, *[10.0] * (abc.AGGREGATES - 2))
+
+    def meter(header_bytes):
+        given = {"reference_kbps": rates, "aggregates": abc.AGGREGATES}
+        return Compiled(
+            TofinoAbc(header_bytes=header_bytes, **given) if tofino_arithmetic else IntegerAbc(**given)
+        )
+
+    meters = {4: meter(14), 6: meter(54)}
+    kinds = [
+        {"ip": ip, "vlan": vlan, "activity": activity}
+        for ip in (4, 6, None)
+        for vlan in (False, True)
+        for activity in (None, -70_000, 12 << 16)
+    ]
+    rng = np.random.default_rng(6)
+    packets, ports, wanted = [], [], []
+    now = 2**41
+    for _ in range(300):
+        kind, port = kinds[rng.integers(len(kinds))], int(rng.integers(3))
+        now += int(rng.integers(1, 5 * MS))
+        size = int(rng.choice([64, 700, 1400])) if kind["ip"] != 6 else int(rng.choice([58, 64, 700, 1400]))
+        packets.append((TestInput(now_ns=now, input=ARRIVES | LEAVES), frame(0, size, **kind)))
+        ports.append(port)
+        if port == 1:
+            wanted.append((0, kind["activity"], frame(0, size, **kind | {"activity": None})))
+        elif kind["ip"] is None:
+            wanted.append((1, None, frame(0, size, **kind | {"activity": None})))
+        else:
+            sent = len(packets[-1][1])
+            counted = size - 4 * kind["vlan"] if tofino_arithmetic else sent
+            model = meters[kind["ip"]]
+            pk = packet(size=counted, aggregate=0 if kind["ip"] == 4 else 1)
+            model.call("on_enqueue", 0, pk, now)
+            activity = round(pk["label"][0] * 65536)
+            wanted.append((1, activity, frame(0, size, **kind | {"activity": activity})))
+    flags = ["-DTOFINO_ARITHMETIC"] if tofino_arithmetic else []
+    with running("abc", *flags, ports=3) as bench:
+        control_plane.set_up(bench.switch, domain)
+        answers = bench.exchange(packets, port=ports, in_flight=1)
+        table = control_plane.port_table(bench.switch, domain).set_index("port")
+        assert table.accepted.to_dict() == {1: sum(p != 1 for p in ports), 0: ports.count(1)}
+    for n, (answer, (port, activity, out)) in enumerate(zip(answers, wanted, strict=True)):
+        assert answer.port == port and answer.decision == DECISION[PASS], n
+        assert activity is None or signed(answer.value) == activity, n
+        assert answer.frame == out, n

@@ -88,7 +88,7 @@ CONSTANTS: list[Constant | Macro] = [
         8,
         "a meter is young for so many bits of its age, which is in 2^16 ns",
     ),
-    Constant("LENGTH_ENTRIES", _octaves(LENGTH_BITS, 16), 32, "prefixes of an IP length"),
+    Constant("LENGTH_ENTRIES", _octaves(LENGTH_BITS, 16) + 1, 32, "prefixes of an IP length, and 0"),
     Constant(
         "WEIGHTED_ENTRIES", len(weighted_lengths(1)), 32, "exponents of weighted lengths of up to 9216 bytes"
     ),

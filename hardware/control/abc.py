@@ -208,6 +208,12 @@ def octave_entries(bits: int, width: int, key_bits: int) -> Iterator[tuple[int, 
             yield index, Lpm(value, key_bits - values.bit_length() + 1)
 
 
+def length_entries() -> Iterator[tuple[int, Lpm]]:
+    """Those of lengths in IP headers. A length of 0, of an IPv6 packet that is only a header, counts as 1."""
+    yield 0, Lpm(0, 16)
+    yield from octave_entries(tofino.LENGTH_BITS, 16, 16)
+
+
 def prefixes_of(low: int, high: int, bits: int = 32) -> Iterator[Lpm]:
     """The fewest prefixes that are the numbers from `low` to `high`, both included."""
     while low <= high:
@@ -340,7 +346,7 @@ def _fill_tofino(switch: Switch, domain: Domain) -> None:
         ("length_logarithms_ipv6", IPV6_HEADER_BYTES),
     ):
         values = tofino.length_logarithms(header_bytes)
-        for index, prefix in octave_entries(tofino.LENGTH_BITS, 16, 16):
+        for index, prefix in length_entries():
             switch.add_entry(table, {"length_bytes": prefix}, "length", {"log_q15": int(values[index])})
     model = domain.tofino_model()
     for exponent, units in enumerate(tofino.weighted_lengths(model.unit_bytes()).tolist()):
