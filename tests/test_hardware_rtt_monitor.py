@@ -611,7 +611,9 @@ def prepare(bench: Bench, **options: Any) -> Monitor:
 
 def ip_frames(path: Path) -> list[tuple[int, bytes]]:
     """(ts_ns, frame) of a classic pcap's frames with an IP header; what the capture reader makes rows of."""
-    data = (gzip.open(path) if path.suffix == ".gz" else path.open("rb")).read()
+    data = path.read_bytes()
+    if path.suffix == ".gz":
+        data = gzip.decompress(data)
     order = "<" if data[:4] in (b"\xd4\xc3\xb2\xa1", b"\x4d\x3c\xb2\xa1") else ">"
     magic, linktype = struct.unpack(order + "I16xI", data[:24])
     scale = {0xA1B2C3D4: 1000, 0xA1B23C4D: 1}[magic]
@@ -963,7 +965,7 @@ def test_from_packets_to_rules(real):
     router = Router("linux", 20.0, "eth0")
     step = separate(monitor, RttSeparation(20.0, 2), router, told.append, lambda: clock[0])
     decision = step(real.switch)
-    edges = np.searchsorted(times, np.arange(times[0], times[-1], 1_000_000_000)).tolist() + [len(times)]
+    edges = [*np.searchsorted(times, np.arange(times[0], times[-1], 1_000_000_000)).tolist(), len(times)]
     samples = []
     for second, (first, last) in enumerate(itertools.pairwise(edges), 1):
         real.exchange(wanted.packets[first:last], wanted.ports[first:last])

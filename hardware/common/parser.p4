@@ -2,7 +2,13 @@
    "transition ethernet"; a parser of its own, applied there, would make the compiler warn of headers not yet set.
 
    Ports are read from first fragments and from packets without IPv4 options or IPv6 extension headers only: of others
-   tcp and udp stay invalid, and the program treats them as packets without a flow. */
+   tcp and udp stay invalid, and the program treats them as packets without a flow.
+
+   A program may define PARSED_PORTS(header): what is to be done with the ports of the header, tcp or udp. */
+
+#ifndef PARSED_PORTS
+#define PARSED_PORTS(header)
+#endif
 
     state ethernet {
         packet.extract(hdr.ethernet);
@@ -43,10 +49,12 @@
 
     state tcp {
         packet.extract(hdr.tcp);
+        PARSED_PORTS(tcp)
         transition accept;
     }
 
     state udp {
         packet.extract(hdr.udp);
+        PARSED_PORTS(udp)
         transition accept;
     }

@@ -22,6 +22,7 @@
 #endif
 
 #define INGRESS_PORT standard_metadata.ingress_port
+#define TOLD told
 
 typedef bit<9> port_t;
 
@@ -218,6 +219,7 @@ control MonitorIngress(
     FlowDirection() direction_of_1;
 
     bit<32> hashed;
+    bit<3> told = 0;
 
     action send(port_t port) {
         standard_metadata.egress_spec = port;
@@ -244,96 +246,74 @@ control MonitorIngress(
     apply {
         wire.apply();
         taps.apply();
-        meta.now_ns = standard_metadata.ingress_global_timestamp * 1000;
+        meta.clock_ns = standard_metadata.ingress_global_timestamp * 1000;
 #ifdef TEST_INPUT
-        meta.now_ns = hdr.test.now_ns[47:0];
+        meta.clock_ns = hdr.test.now_ns[47:0];
         hdr.test.decision = 0;
 #endif
+        meta.now_ns = meta.clock_ns[31:0];
+        meta.now_steps = meta.clock_ns[47:16];
         if (hdr.tcp.isValid()) {
-            meta.source_port = hdr.tcp.source_port;
-            meta.destination_port = hdr.tcp.destination_port;
-        } else if (hdr.udp.isValid()) {
-            meta.source_port = hdr.udp.source_port;
-            meta.destination_port = hdr.udp.destination_port;
-        } else {
-            meta.tap = NO_TAP;
+            segment.apply();
+        } else if (!hdr.udp.isValid()) {
+            no_flow();
         }
-        if (meta.tap != NO_TAP) {
-            if (hdr.ipv4.isValid()) {
-                meta.length_bytes = (bit<32>) hdr.ipv4.total_bytes;
-                meta.frame_bytes = meta.length_bytes + IPV4_FRAME_BYTES;
-                hash(meta.own_fid, HashAlgorithm.crc32, 32w0,
-                    {hdr.ipv4.source, hdr.ipv4.destination, hdr.ipv4.protocol,
-                        meta.source_port, meta.destination_port}, ALL_CRCS);
-                hash(meta.other_fid, HashAlgorithm.crc32, 32w0,
-                    {hdr.ipv4.destination, hdr.ipv4.source, hdr.ipv4.protocol,
-                        meta.destination_port, meta.source_port}, ALL_CRCS);
-            } else {
-                meta.length_bytes = (bit<32>) hdr.ipv6.payload_bytes;
-                meta.frame_bytes = meta.length_bytes + IPV6_FRAME_BYTES;
-                hash(meta.own_fid, HashAlgorithm.crc32, 32w0,
-                    {hdr.ipv6.source, hdr.ipv6.destination, hdr.ipv6.next_header,
-                        meta.source_port, meta.destination_port}, ALL_CRCS);
-                hash(meta.other_fid, HashAlgorithm.crc32, 32w0,
-                    {hdr.ipv6.destination, hdr.ipv6.source, hdr.ipv6.next_header,
-                        meta.destination_port, meta.source_port}, ALL_CRCS);
-            }
-            if (meta.tap == BEFORE_QUEUE && hdr.tcp.isValid()
-                && hdr.tcp.flags != 0 && hdr.tcp.flags & TCP_RST == 0) {
-                segment.apply();
-                meta.expected_ack = hdr.tcp.seq + meta.segment_bytes;
-                if (meta.segment_bytes != 0) {
-                    meta.data_role = PUT_IN;
-                }
-                if (hdr.tcp.flags & TCP_ACK != 0) {
-                    meta.ack_role = LOOK_UP;
-                }
-                if (hdr.tcp.flags & TCP_SYN != 0) {
-                    meta.slot_role = OPEN;
-                }
-                hash(hashed, HashAlgorithm.crc32, 32w0, {meta.own_fid, meta.expected_ack}, ALL_CRCS);
-                meta.data_place = hashed[15:0];
-                hash(hashed, HashAlgorithm.crc32, 32w0, {meta.other_fid, hdr.tcp.ack}, ALL_CRCS);
-                meta.ack_place = hashed[15:0];
-                hash(meta.data_signature, HashAlgorithm.crc32_custom, 32w0,
-                    {meta.own_fid, meta.expected_ack}, ALL_CRCS);
-                hash(meta.ack_signature, HashAlgorithm.crc32_custom, 32w0,
-                    {meta.other_fid, hdr.tcp.ack}, ALL_CRCS);
-            }
-            difference.apply();
-            directions.apply();
-            meta.set_0.place_1 = meta.set_0.place_0 + meta.set_0.signature[15:0];
-            meta.set_1.place_1 = meta.set_1.place_0 + meta.set_1.signature[15:0];
-            set_0.apply(meta.set_0, meta.now_ns[31:0], meta.now_ns[47:16]);
-            set_1.apply(meta.set_1, meta.now_ns[31:0], meta.now_ns[47:16]);
+        if (hdr.ipv4.isValid()) {
+            of_ipv4();
+            hash(meta.own_fid, HashAlgorithm.crc32, 32w0,
+                {hdr.ipv4.source, hdr.ipv4.destination, hdr.ipv4.protocol,
+                    meta.source_port, meta.destination_port}, ALL_CRCS);
+            hash(meta.other_fid, HashAlgorithm.crc32, 32w0,
+                {hdr.ipv4.destination, hdr.ipv4.source, hdr.ipv4.protocol,
+                    meta.destination_port, meta.source_port}, ALL_CRCS);
+        } else {
+            of_ipv6();
+            hash(meta.own_fid, HashAlgorithm.crc32, 32w0,
+                {hdr.ipv6.source, hdr.ipv6.destination, hdr.ipv6.next_header,
+                    meta.source_port, meta.destination_port}, ALL_CRCS);
+            hash(meta.other_fid, HashAlgorithm.crc32, 32w0,
+                {hdr.ipv6.destination, hdr.ipv6.source, hdr.ipv6.next_header,
+                    meta.destination_port, meta.source_port}, ALL_CRCS);
+        }
+        add_length();
+        if (meta.tap == BEFORE_QUEUE && meta.is_segment == 1) {
+            roles.apply();
+        }
+        difference.apply();
+        hash(hashed, HashAlgorithm.crc32, 32w0, {meta.own_fid, meta.expected_ack}, ALL_CRCS);
+        meta.data_place = hashed[15:0];
+        hash(hashed, HashAlgorithm.crc32, 32w0, {meta.other_fid, hdr.tcp.ack}, ALL_CRCS);
+        meta.ack_place = hashed[15:0];
+        hash(meta.data_signature, HashAlgorithm.crc32_custom, 32w0, {meta.own_fid, meta.expected_ack}, ALL_CRCS);
+        hash(meta.ack_signature, HashAlgorithm.crc32_custom, 32w0, {meta.other_fid, hdr.tcp.ack}, ALL_CRCS);
+        hash(meta.of_rows_0_1, HashAlgorithm.crc32, 32w0, {meta.own_fid}, ALL_CRCS);
+        hash(meta.of_rows_2_3, HashAlgorithm.crc32_custom, 32w0, {meta.own_fid}, ALL_CRCS);
+        directions.apply();
+        next_places();
+        set_0.apply(meta.set_0, meta.now_ns, meta.now_steps);
+        set_1.apply(meta.set_1, meta.now_ns, meta.now_steps);
+        if (meta.tap == BEFORE_QUEUE) {
+            row_0.apply(meta.of_rows_0_1[15:0], meta.frame_bytes, meta.over_0);
+            row_1.apply(meta.of_rows_0_1[31:16], meta.frame_bytes, meta.over_1);
+            row_2.apply(meta.of_rows_2_3[15:0], meta.frame_bytes, meta.over_2);
+            row_3.apply(meta.of_rows_2_3[31:16], meta.frame_bytes, meta.over_3);
+        }
+        long_flows.apply();
+        slots.apply(meta);
+        direction_of_0.apply(meta.set_0, meta.flow, meta.bytes_0, meta.is_own, meta.is_new, meta.tap);
+        direction_of_1.apply(meta.set_1, meta.flow, meta.bytes_1, meta.is_own, meta.is_new, meta.tap);
 
-            if (meta.tap == BEFORE_QUEUE) {
-                hash(hashed, HashAlgorithm.crc32, 32w0, {meta.own_fid}, ALL_CRCS);
-                row_0.apply(hashed[15:0], meta.frame_bytes, meta.over_0);
-                row_1.apply(hashed[31:16], meta.frame_bytes, meta.over_1);
-                hash(hashed, HashAlgorithm.crc32_custom, 32w0, {meta.own_fid}, ALL_CRCS);
-                row_2.apply(hashed[15:0], meta.frame_bytes, meta.over_2);
-                row_3.apply(hashed[31:16], meta.frame_bytes, meta.over_3);
-                if (meta.over_0 == 1 && meta.over_1 == 1 && meta.over_2 == 1 && meta.over_3 == 1) {
-                    meta.slot_role = HOLD;
-                }
-            }
-            slots.apply(meta);
-            direction_of_0.apply(meta.set_0, meta.flow, meta.bytes_0, meta.is_own, meta.is_new, meta.tap);
-            direction_of_1.apply(meta.set_1, meta.flow, meta.bytes_1, meta.is_own, meta.is_new, meta.tap);
-
-            samples.apply();
-            report.apply();
-            if (meta.events != 0) {
-                if (hdr.ipv4.isValid()) {
-                    digest<flow_ipv4_t>(1, {meta.now_ns, meta.rtt_ns, meta.events, hdr.ipv4.source,
-                        hdr.ipv4.destination, meta.source_port, meta.destination_port});
-                } else {
-                    digest<flow_ipv6_t>(1, {meta.now_ns, meta.rtt_ns, meta.events, hdr.ipv6.source,
-                        hdr.ipv6.destination, meta.source_port, meta.destination_port});
-                }
-            }
+        samples.apply();
+        report.apply();
+        if (told == DIGEST_IPV4) {
+            digest<flow_ipv4_t>(1, {meta.clock_ns, meta.rtt_ns, meta.events, hdr.ipv4.source,
+                hdr.ipv4.destination, meta.source_port, meta.destination_port});
+        } else if (told == DIGEST_IPV6) {
+            digest<flow_ipv6_t>(1, {meta.clock_ns, meta.rtt_ns, meta.events, hdr.ipv6.source,
+                hdr.ipv6.destination, meta.source_port, meta.destination_port});
+        }
 #ifdef TEST_INPUT
+        if (meta.tap != NO_TAP) {
             hdr.test.value = 31w0 ++ (~meta.direction) ++ 32w0;
             if (meta.set_0.is_sample == 1) {
                 hdr.test.value[31:0] = meta.set_0.rtt_ns;
@@ -343,8 +323,8 @@ control MonitorIngress(
             hdr.test.value2 = meta.own_fid ++ meta.flow;
             hdr.test.decision = 12w0 ++ meta.is_new ++ meta.is_own ++ meta.became_long
                 ++ (meta.set_0.is_sample | meta.set_1.is_sample);
-#endif
         }
+#endif
     }
 }
 

@@ -21,20 +21,22 @@ control ExpectedAcks(inout pairing_t set, in bit<32> now_ns, in bit<32> now_step
         set.is_sample = 1;
     }
 
-    /* A negative RTT is of a clock set back */
+    /* Time 0 is none; a negative RTT is of a clock set back */
     table sign {
         key = {
-            set.rtt_ns[31:31]: exact @name("negative");
+            set.stamp_ns: ternary;
+            set.rtt_ns[31:31]: ternary @name("negative");
         }
         actions = {
             keep;
-            @defaultonly NoAction;
+            NoAction;
         }
         const default_action = NoAction();
         const entries = {
-            0: keep();
+            (0, _): NoAction();
+            (_, 0): keep();
         }
-        SIZE(1)
+        SIZE(2)
     }
 
     apply {
@@ -43,8 +45,6 @@ control ExpectedAcks(inout pairing_t set, in bit<32> now_ns, in bit<32> now_step
         stage_1.apply(set.role, set.signature, set.place_1, set.outcome_0, now_ns, now_steps,
             set.outcome_1, set.stamp_ns);
         difference.apply();
-        if (set.stamp_ns != 0) {
-            sign.apply();
-        }
+        sign.apply();
     }
 }

@@ -1,4 +1,5 @@
-/* The ingress control's tables and actions that need no register, for both targets. INGRESS_PORT is the packet's. */
+/* The ingress control's tables and actions that need no register, for both targets. INGRESS_PORT is the packet's;
+   TOLD is set to the digest that is to be sent. */
 
     action tap(tap_t side) {
         meta.tap = side;
@@ -16,10 +17,17 @@
         size = 512;
     }
 
-    action less_headers(bit<32> add) {
-        meta.segment_bytes = meta.length_bytes + add;
+    action no_flow() {
+        meta.tap = NO_TAP;
     }
 
+    action less_headers(bit<32> add) {
+        meta.is_segment = 1;
+        meta.segment_bytes = add;
+        meta.expected_ack = hdr.tcp.seq + add;
+    }
+
+    /* What a segment has beyond its packet's length. That is added afterwards: in one step there is one addition. */
     table segment {
         key = {
             hdr.ipv4.isValid(): exact @name("is_ipv4");
@@ -29,13 +37,62 @@
         }
         actions = {
             less_headers;
-            @defaultonly NoAction;
+            @defaultonly NoAction; /* a header of less than five words */
         }
         const default_action = NoAction();
         const entries = {
             SEGMENT_ENTRIES
         }
         SIZE(88)
+    }
+
+    action of_ipv4() {
+        meta.length_bytes = (bit<32>) hdr.ipv4.total_bytes;
+        meta.frame_bytes = IPV4_FRAME_BYTES;
+        meta.digest = DIGEST_IPV4;
+    }
+
+    action of_ipv6() {
+        meta.length_bytes = (bit<32>) hdr.ipv6.payload_bytes;
+        meta.frame_bytes = IPV6_FRAME_BYTES;
+        meta.digest = DIGEST_IPV6;
+    }
+
+    action add_length() {
+        meta.segment_bytes = meta.segment_bytes + meta.length_bytes;
+        meta.expected_ack = meta.expected_ack + meta.length_bytes;
+        meta.frame_bytes = meta.frame_bytes + meta.length_bytes;
+    }
+
+    action play(role_t data, role_t ack, role_t slot) {
+        meta.data_role = data;
+        meta.ack_role = ack;
+        meta.slot_role = slot;
+    }
+
+    /* A packet without flags, or with RST, is no part of a stream */
+    table roles {
+        key = {
+            hdr.tcp.flags: ternary @name("flags");
+            meta.segment_bytes: ternary;
+        }
+        actions = {
+            play;
+        }
+        const default_action = play(NOTHING, NOTHING, CHECK);
+        const entries = {
+            (0, _): play(NOTHING, NOTHING, CHECK);
+            (TCP_RST &&& TCP_RST, _): play(NOTHING, NOTHING, CHECK);
+            (TCP_SYN &&& TCP_SYN | TCP_ACK, 0): play(NOTHING, NOTHING, OPEN);
+            (TCP_SYN &&& TCP_SYN | TCP_ACK, _): play(PUT_IN, NOTHING, OPEN);
+            (TCP_SYN | TCP_ACK &&& TCP_SYN | TCP_ACK, 0): play(NOTHING, LOOK_UP, OPEN);
+            (TCP_SYN | TCP_ACK &&& TCP_SYN | TCP_ACK, _): play(PUT_IN, LOOK_UP, OPEN);
+            (TCP_ACK &&& TCP_ACK, 0): play(NOTHING, LOOK_UP, CHECK);
+            (TCP_ACK &&& TCP_ACK, _): play(PUT_IN, LOOK_UP, CHECK);
+            (_, 0): play(NOTHING, NOTHING, CHECK);
+            (_, _): play(PUT_IN, NOTHING, CHECK);
+        }
+        SIZE(10)
     }
 
     action subtract() {
@@ -95,6 +152,34 @@
         SIZE(2)
     }
 
+    action hold_slot() {
+        meta.slot_role = HOLD;
+    }
+
+    /* A flow is long if all rows of the sketch say so */
+    table long_flows {
+        key = {
+            meta.over_0: exact;
+            meta.over_1: exact;
+            meta.over_2: exact;
+            meta.over_3: exact;
+        }
+        actions = {
+            hold_slot;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        const entries = {
+            (1, 1, 1, 1): hold_slot();
+        }
+        SIZE(1)
+    }
+
+    action next_places() {
+        meta.set_0.place_1 = meta.set_0.place_0 + meta.set_0.signature[15:0];
+        meta.set_1.place_1 = meta.set_1.place_0 + meta.set_1.signature[15:0];
+    }
+
     action want_samples() {
         meta.wants_samples = 1;
     }
@@ -113,15 +198,18 @@
     }
 
     action tell(bit<8> events) {
+        TOLD = meta.digest;
         meta.events = events;
     }
 
     action tell_rtt_0(bit<8> events) {
+        TOLD = meta.digest;
         meta.events = events;
         meta.rtt_ns = meta.set_0.rtt_ns;
     }
 
     action tell_rtt_1(bit<8> events) {
+        TOLD = meta.digest;
         meta.events = events;
         meta.rtt_ns = meta.set_1.rtt_ns;
     }

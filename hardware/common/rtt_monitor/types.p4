@@ -47,13 +47,21 @@ struct pairing_t {
     bit<1> is_sample;
 }
 
+/* The parser reads the ports for the first hashes */
+#define PARSED_PORTS(header) \
+    meta.source_port = hdr.header.source_port; \
+    meta.destination_port = hdr.header.destination_port;
+
 /* All of it begins as zeros */
 struct metadata_t {
-    bit<48> now_ns;
+    bit<48> clock_ns;
+    bit<32> now_ns; /* its lower bits */
+    bit<32> now_steps; /* its upper bits: 65.5 us each, which wrap after 78 h */
     tap_t tap;
 
     /* The segment, and the ACK on it */
     bit<32> length_bytes; /* as its IP header says it */
+    bit<1> is_segment;
     bit<32> segment_bytes; /* its payload, and one for SYN and for FIN */
     bit<32> expected_ack;
     role_t data_role;
@@ -77,6 +85,8 @@ struct metadata_t {
 
     /* The sketch */
     bit<32> frame_bytes;
+    bit<32> of_rows_0_1;
+    bit<32> of_rows_2_3;
     bit<1> over_0;
     bit<1> over_1;
     bit<1> over_2;
@@ -91,6 +101,7 @@ struct metadata_t {
     bit<1> became_long;
 
     /* To the control plane */
+    bit<3> digest; /* by which its flow would be told */
     bit<1> wants_samples;
     bit<8> events;
     bit<32> rtt_ns;
@@ -99,6 +110,9 @@ struct metadata_t {
 const bit<8> BECAME_LONG = 1;
 const bit<8> SAMPLE = 2; /* of data in the direction the packet does not go */
 const bit<8> IS_UDP = 4;
+
+const bit<3> DIGEST_IPV4 = 1;
+const bit<3> DIGEST_IPV6 = 2;
 
 struct flow_ipv4_t {
     bit<48> now_ns;

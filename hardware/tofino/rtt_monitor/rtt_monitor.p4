@@ -8,9 +8,7 @@
 #include "generated/rtt_monitor.p4"
 
 #define INGRESS_PORT ig_intr_md.ingress_port
-
-const bit<3> DIGEST_IPV4 = 1;
-const bit<3> DIGEST_IPV6 = 2;
+#define TOLD ig_dprsr_md.digest_type
 
 struct headers_t {
     PACKET_HEADERS
@@ -37,6 +35,9 @@ struct rtt_t {
     bit<32> latest;
 }
 
+/* A digest has 48 bytes at most, 47 for IPv6 and its type: that must be of one */
+@pa_container_size("ingress", "ig_intr_md_for_dprsr.digest_type", 8)
+@pa_container_size("ingress", "meta.digest", 8)
 parser MonitorIngressParser(
     packet_in packet,
     out headers_t hdr,
@@ -44,8 +45,11 @@ parser MonitorIngressParser(
     out ingress_intrinsic_metadata_t ig_intr_md) {
     IngressIntrinsic() intrinsic_parser;
     state start {
-        intrinsic_parser.apply(packet, ig_intr_md);
         meta = {...};
+        intrinsic_parser.apply(packet, ig_intr_md);
+        meta.clock_ns = ig_intr_md.ingress_mac_tstamp;
+        meta.now_ns = ig_intr_md.ingress_mac_tstamp[31:0];
+        meta.now_steps = ig_intr_md.ingress_mac_tstamp[47:16];
         transition ethernet;
     }
 
@@ -286,9 +290,6 @@ control MonitorIngress(
     Hash<bit<32>>(HashAlgorithm_t.CRC32) sketch_crc32;
     Hash<bit<32>>(HashAlgorithm_t.CUSTOM, crc32c) sketch_crc32c;
 
-    bit<32> of_rows_0_1;
-    bit<32> of_rows_2_3;
-
     action send(PortId_t port) {
         ig_tm_md.ucast_egress_port = port;
     }
@@ -349,88 +350,58 @@ control MonitorIngress(
     }
 
     action hash_rows_0_1() {
-        of_rows_0_1 = sketch_crc32.get({meta.own_fid});
+        meta.of_rows_0_1 = sketch_crc32.get({meta.own_fid});
     }
 
     action hash_rows_2_3() {
-        of_rows_2_3 = sketch_crc32c.get({meta.own_fid});
+        meta.of_rows_2_3 = sketch_crc32c.get({meta.own_fid});
     }
 
     apply {
         wire.apply();
         taps.apply();
-        meta.now_ns = ig_intr_md.ingress_mac_tstamp;
         if (hdr.tcp.isValid()) {
-            meta.source_port = hdr.tcp.source_port;
-            meta.destination_port = hdr.tcp.destination_port;
-        } else if (hdr.udp.isValid()) {
-            meta.source_port = hdr.udp.source_port;
-            meta.destination_port = hdr.udp.destination_port;
+            segment.apply();
+        } else if (!hdr.udp.isValid()) {
+            no_flow();
+        }
+        if (hdr.ipv4.isValid()) {
+            of_ipv4();
+            own_fid_ipv4();
+            other_fid_ipv4();
         } else {
-            meta.tap = NO_TAP;
+            of_ipv6();
+            own_fid_ipv6();
+            other_fid_ipv6();
         }
-        if (meta.tap != NO_TAP) {
-            if (hdr.ipv4.isValid()) {
-                meta.length_bytes = (bit<32>) hdr.ipv4.total_bytes;
-                meta.frame_bytes = meta.length_bytes + IPV4_FRAME_BYTES;
-                own_fid_ipv4();
-                other_fid_ipv4();
-            } else {
-                meta.length_bytes = (bit<32>) hdr.ipv6.payload_bytes;
-                meta.frame_bytes = meta.length_bytes + IPV6_FRAME_BYTES;
-                own_fid_ipv6();
-                other_fid_ipv6();
-            }
-            if (meta.tap == BEFORE_QUEUE && hdr.tcp.isValid()
-                && hdr.tcp.flags != 0 && hdr.tcp.flags & TCP_RST == 0) {
-                segment.apply();
-                meta.expected_ack = hdr.tcp.seq + meta.segment_bytes;
-                if (meta.segment_bytes != 0) {
-                    meta.data_role = PUT_IN;
-                }
-                if (hdr.tcp.flags & TCP_ACK != 0) {
-                    meta.ack_role = LOOK_UP;
-                }
-                if (hdr.tcp.flags & TCP_SYN != 0) {
-                    meta.slot_role = OPEN;
-                }
-                place_data();
-                place_ack();
-                sign_data();
-                sign_ack();
-            }
-            difference.apply();
-            directions.apply();
-            meta.set_0.place_1 = meta.set_0.place_0 + meta.set_0.signature[15:0];
-            meta.set_1.place_1 = meta.set_1.place_0 + meta.set_1.signature[15:0];
-            set_0.apply(meta.set_0, meta.now_ns[31:0], meta.now_ns[47:16]);
-            set_1.apply(meta.set_1, meta.now_ns[31:0], meta.now_ns[47:16]);
-
-            if (meta.tap == BEFORE_QUEUE) {
-                hash_rows_0_1();
-                row_0.apply(of_rows_0_1[15:0], meta.frame_bytes, meta.over_0);
-                row_1.apply(of_rows_0_1[31:16], meta.frame_bytes, meta.over_1);
-                hash_rows_2_3();
-                row_2.apply(of_rows_2_3[15:0], meta.frame_bytes, meta.over_2);
-                row_3.apply(of_rows_2_3[31:16], meta.frame_bytes, meta.over_3);
-                if (meta.over_0 == 1 && meta.over_1 == 1 && meta.over_2 == 1 && meta.over_3 == 1) {
-                    meta.slot_role = HOLD;
-                }
-            }
-            slots.apply(meta);
-            direction_of_0.apply(meta.set_0, meta.flow, meta.bytes_0, meta.is_own, meta.is_new, meta.tap);
-            direction_of_1.apply(meta.set_1, meta.flow, meta.bytes_1, meta.is_own, meta.is_new, meta.tap);
-
-            samples.apply();
-            report.apply();
-            if (meta.events != 0) {
-                if (hdr.ipv4.isValid()) {
-                    ig_dprsr_md.digest_type = DIGEST_IPV4;
-                } else {
-                    ig_dprsr_md.digest_type = DIGEST_IPV6;
-                }
-            }
+        add_length();
+        if (meta.tap == BEFORE_QUEUE && meta.is_segment == 1) {
+            roles.apply();
         }
+        difference.apply();
+        place_data();
+        place_ack();
+        sign_data();
+        sign_ack();
+        hash_rows_0_1();
+        hash_rows_2_3();
+        directions.apply();
+        next_places();
+        set_0.apply(meta.set_0, meta.now_ns, meta.now_steps);
+        set_1.apply(meta.set_1, meta.now_ns, meta.now_steps);
+        if (meta.tap == BEFORE_QUEUE) {
+            row_0.apply(meta.of_rows_0_1[15:0], meta.frame_bytes, meta.over_0);
+            row_1.apply(meta.of_rows_0_1[31:16], meta.frame_bytes, meta.over_1);
+            row_2.apply(meta.of_rows_2_3[15:0], meta.frame_bytes, meta.over_2);
+            row_3.apply(meta.of_rows_2_3[31:16], meta.frame_bytes, meta.over_3);
+        }
+        long_flows.apply();
+        slots.apply(meta);
+        direction_of_0.apply(meta.set_0, meta.flow, meta.bytes_0, meta.is_own, meta.is_new, meta.tap);
+        direction_of_1.apply(meta.set_1, meta.flow, meta.bytes_1, meta.is_own, meta.is_new, meta.tap);
+
+        samples.apply();
+        report.apply();
     }
 }
 
@@ -444,10 +415,10 @@ control MonitorIngressDeparser(
 
     apply {
         if (ig_dprsr_md.digest_type == DIGEST_IPV4) {
-            flow_ipv4.pack({meta.now_ns, meta.rtt_ns, meta.events, hdr.ipv4.source, hdr.ipv4.destination,
+            flow_ipv4.pack({meta.clock_ns, meta.rtt_ns, meta.events, hdr.ipv4.source, hdr.ipv4.destination,
                 meta.source_port, meta.destination_port});
         } else if (ig_dprsr_md.digest_type == DIGEST_IPV6) {
-            flow_ipv6.pack({meta.now_ns, meta.rtt_ns, meta.events, hdr.ipv6.source, hdr.ipv6.destination,
+            flow_ipv6.pack({meta.clock_ns, meta.rtt_ns, meta.events, hdr.ipv6.source, hdr.ipv6.destination,
                 meta.source_port, meta.destination_port});
         }
         packet.emit(hdr);
