@@ -56,7 +56,9 @@ class Twin:
         total = min(meter.epochs[epoch] + (meter.epochs.get(epoch - 1, 0) >> 8), WORD)
         reference = self.p.reference_rates_bps()[aggregate]
         rate = 8 * self.p.unit_bytes() / (self.half_life * 1e-9 / math.log(2))
-        activity = round(65536 * self.middle(total, 7)) + round(65536 * math.log2(rate / reference)) - 2 * within
+        activity = (
+            round(65536 * self.middle(total, 7)) + round(65536 * math.log2(rate / reference)) - 2 * within
+        )
         age = step - meter.first
         meter.mature |= age >= 16 * 2**15
         if not meter.mature and age > 0:
