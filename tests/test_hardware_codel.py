@@ -278,13 +278,6 @@ def test_queue_states():
     assert not control_plane.queue_states(switch, [511], 4).iloc[2, 2:].any()
 
 
-def test_wires():
-    assert control_plane.wires_of(["0:1", "1:0", "0:1", "511:8"]) == {0: 1, 1: 0, 511: 8}
-    for bad in (["0"], ["0:1:2"], ["0:x"], ["0:512"], ["-1:0"], ["0:1", "0:2"]):
-        with pytest.raises(ParameterError, match="--wire"):
-            control_plane.wires_of(bad)
-
-
 # ---- what the Tofino's compiler makes of it --------------------------------------------------------------------------
 
 

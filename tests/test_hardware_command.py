@@ -16,7 +16,7 @@ import typer
 
 from cctoolkit.errors import ParameterError
 from hardware.control import bmv2, command
-from hardware.control.command import SwitchArgs, main_loop, run, switch_from
+from hardware.control.command import SwitchArgs, main_loop, run, switch_from, wires_of
 from hardware.control.switch import Switch, SwitchError, SwitchGoneError
 
 ROOT = Path(__file__).parents[1]
@@ -248,3 +248,10 @@ def test_signals_end_the_loop_cleanly(number: int, tmp_path: Path) -> None:
     out, err = process.communicate(timeout=20)
     assert (process.returncode, out) == (0, "steps True\n")
     assert len(err.splitlines()) == 1 and err.endswith("stopped\n")
+
+
+def test_wires() -> None:
+    assert wires_of(["0:1", "1:0", "0:1", "511:8"]) == {0: 1, 1: 0, 511: 8}
+    for bad in (["0"], ["0:1:2"], ["0:x"], ["0:512"], ["-1:0"], ["0:1", "0:2"]):
+        with pytest.raises(ParameterError, match="--wire"):
+            wires_of(bad)

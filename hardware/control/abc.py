@@ -31,8 +31,7 @@ from cctoolkit.aqm.abc import ONE
 from cctoolkit.errors import ParameterError
 
 from ..constants.abc import AGGREGATES, MODEL, NUMBER, PROFILES, TOFINO_MODEL
-from .codel import wires_of
-from .command import main_loop, run
+from .command import main_loop, run, wires_of
 from .switch import Lpm, Switch, SwitchError
 
 __all__ = [

@@ -29,8 +29,7 @@ from cctoolkit.slots import CELL
 from cctoolkit.taps import positive_ns
 
 from ..constants.cbiq import FLOW_BITS, RING_BITS, slot_steps
-from .codel import wires_of
-from .command import run
+from .command import run, wires_of
 from .switch import Switch, SwitchGoneError
 
 __all__ = ["SwitchCollector", "control"]

@@ -19,14 +19,13 @@ import typer
 from cctoolkit.errors import ParameterError
 
 from ..constants.codel import QUEUES
-from .command import main_loop, run
+from .command import main_loop, run, wires_of
 from .switch import Switch
 
-__all__ = ["clear", "queue_states", "set_up", "wires_of"]
+__all__ = ["clear", "queue_states", "set_up"]
 
 log = logging.getLogger(__name__)
 
-_PORTS = 512
 #: A BMv2's port has 8 priorities.
 _MOST_QUEUES = {"bmv2": 8}
 #: All the same; the traffic manager's own default.
@@ -114,19 +113,6 @@ def queue_states(switch: Switch, ports: Iterable[int], queues: int = 1) -> pd.Da
             )
         )
     return pd.concat(tables, ignore_index=True)
-
-
-def wires_of(texts: Iterable[str]) -> dict[int, int]:
-    """Wires from ``IN:OUT``."""
-    wires: dict[int, int] = {}
-    for text in texts:
-        ends = text.split(":")
-        if len(ends) != 2 or not all(x.isascii() and x.isdigit() and int(x) < _PORTS for x in ends):
-            raise ParameterError(f"--wire: {text!r} is not IN:OUT, two ports")
-        source, destination = map(int, ends)
-        if wires.setdefault(source, destination) != destination:
-            raise ParameterError(f"--wire: port {source} leads to {wires[source]} and to {destination}")
-    return wires
 
 
 def control(

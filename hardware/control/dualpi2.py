@@ -23,8 +23,7 @@ from cctoolkit.errors import ParameterError
 
 from ..constants.dualpi2 import C_QUEUE, L_QUEUE
 from . import pi2
-from .codel import wires_of
-from .command import run
+from .command import run, wires_of
 from .switch import Switch
 
 __all__ = ["Controller", "clear", "port_states", "set_up"]

@@ -22,8 +22,7 @@ from cctoolkit.aqm.ired import DELAY_SHIFT, IntegerIRed
 from cctoolkit.errors import ParameterError
 
 from ..constants.ired import QUEUES, red_entries
-from .codel import wires_of
-from .command import main_loop, run
+from .command import main_loop, run, wires_of
 from .switch import Switch
 
 __all__ = ["clear", "queue_states", "set_probabilities", "set_up"]

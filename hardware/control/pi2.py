@@ -22,8 +22,7 @@ import typer
 
 from cctoolkit.aqm.pi2 import IntegerPi2, fixed_point, pi_step
 
-from .codel import wires_of
-from .command import main_loop, run
+from .command import main_loop, run, wires_of
 from .switch import Switch
 
 __all__ = ["Controller", "clear", "port_states", "set_up", "steer"]

@@ -34,8 +34,7 @@ from cctoolkit.separation.controller import LONG_BYTES, TCP, UDP, Controller, De
 from cctoolkit.separation.router import Router
 
 from ..constants.rtt_monitor import SKETCH, SLOTS, TABLES
-from .codel import wires_of
-from .command import main_loop, run
+from .command import main_loop, run, wires_of
 from .switch import Switch
 
 __all__ = ["CRC32C", "FiveTuple", "Monitor", "separate"]
