@@ -461,7 +461,7 @@ class Abc:
         beta = 1 / self.p.meter_memory_s
         total = float(np.sum(8 * sizes * np.exp(-beta * (now - times) * 1e-9)))
         since = (now - seen[0][0]) * 1e-9
-        rate = beta * total / ((1 - math.exp(-beta * since)) if since > 0 else 1)
+        rate = beta * total / (-math.expm1(-beta * since) if since > 0 else 1)
         return math.log2(rate / (self.p.reference_kbps * 1e3))
 
     def average(self, now):
