@@ -241,7 +241,14 @@ def test_dualpi2_refuses(bad):
 @pytest.mark.parametrize("cls", [IntegerIRed, IntegerPi2, IntegerDualPi2])
 def test_no_division_and_no_floats_for_a_packet(cls):
     """But for draws (a switch has its own), probabilities to be seen, and what comes from the control plane."""
-    allowed = ("random(queue)", "queue.probability", "fixed_point", "draw //", "% EPOCH_PACKETS", "arrives_ns")
+    allowed = (
+        "random(queue)",
+        "queue.probability",
+        "fixed_point",
+        "draw //",
+        "% EPOCH_PACKETS",
+        "arrives_ns",
+    )
     tree = ast.parse(textwrap.dedent(inspect.getsource(cls.on_dequeue)))
     statements = [n for n in ast.walk(tree) if isinstance(n, ast.Assign | ast.AugAssign | ast.Compare)]
     for statement in statements:
