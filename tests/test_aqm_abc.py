@@ -47,7 +47,7 @@ def test_closed_forms(seed, load, memory_s, aggregates):
     """Recursive meter and average are the sums over all packets that came: activities and decisions."""
     link = labelled(naive.Abc, Abc(meter_memory_s=memory_s))
     link.run(*traffic(seed, 700, load=load, aggregates=aggregates, sizes=(64, 590, 1514)))
-    assert np.abs(link.twin.errors).max() < 1e-7
+    assert np.abs(link.twin.errors).max() < 1e-12
     assert link.compiled.stats["dropped"][0] + link.compiled.stats["accepted"][0] == 700
 
 
