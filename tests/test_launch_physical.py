@@ -127,7 +127,10 @@ def test_the_papers_files_can_be_launched(script, paper: str) -> None:
             (refused[path.stem],) = [x for x in done.stderr.splitlines() if "left to the hosts" not in x]
     expected = {
         "rtt-flow-separation": {f"test4-{n}": "flows[0].bytes: " for n in (1, 2, 4, 8)},
-        "l4s-ired-pi2": dict.fromkeys(("I-sim", "II-sim", "III-sim", "IV-sim"), "Linux has no pi2"),
+        "l4s-ired-pi2": dict.fromkeys(
+            ("I-sim", "II-sim", "III-sim", "IV-sim", "bmv2-pi2"), "Linux has no pi2"
+        )
+        | {"bmv2-ired": "Linux has no ired"},
         "p4-codel": dict.fromkeys(("table1-sim", "udp-scan-sim", "bmv2"), "Linux has no codel_pisa"),
         "p4-abc": dict.fromkeys(("cbr-sim", "tcp-sim", "cbr-tcp-sim", "bmv2"), "Linux has no abc"),
     }.get(paper, {})

@@ -1,7 +1,7 @@
 #!/bin/sh
 # testbed.sh PAPER DIR [OPTIONS]: the experiments of a paper (a folder beside this script) on the testbed, each into
 # DIR/NAME. OPTIONS are those of `cct testbed run`, such as --backend netns. A run that is there is left, a sweep goes on
-# where it stopped; files named …-sim.toml are for `cct simulate` alone, bmv2.toml for
+# where it stopped; files named …-sim.toml are for `cct simulate` alone, bmv2….toml for
 # `python -m hardware.launch.switch`.
 set -eu
 [ $# -ge 2 ] || { echo "usage: $0 PAPER DIR [OPTIONS of cct testbed run]" >&2; exit 2; }
@@ -10,7 +10,7 @@ shift 2
 [ -d "$paper" ] || { echo "$0: no folder $paper" >&2; exit 2; }
 for file in "$paper"/*.toml; do
   name=$(basename "$file" .toml)
-  case $name in *-sim | bmv2) continue ;; esac
+  case $name in *-sim | bmv2*) continue ;; esac
   if grep -q '^\[sweep\]' "$file"; then
     cct testbed sweep "$file" -o "$out/$name" "$@"
   elif [ ! -e "$out/$name" ]; then
