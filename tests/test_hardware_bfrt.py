@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import json
 import os
 import subprocess
 import sys
@@ -17,10 +15,8 @@ import numpy as np
 import pytest
 from fake_bfrt import Device, Server, frozen, learn, register, table
 
-from cctoolkit.errors import TestbedUnavailableError
-from hardware import build
 from hardware.control.bfrt import BfrtSwitch
-from hardware.control.command import SwitchArgs, main_loop, run, switch_from
+from hardware.control.command import SwitchArgs, main_loop, switch_from
 from hardware.control.switch import Exact, Lpm, Range, SwitchError, SwitchGoneError, Ternary
 
 ROOT = Path(__file__).parents[1]
@@ -569,46 +565,6 @@ def test_a_control_plane_outlives_the_switch(server: Server) -> None:
     with switch_from(SwitchArgs("codel", bfrt=f"127.0.0.1:{server.port}")) as switch:
         main_loop(switch, step, 0.01, set_up=set_up)
     assert len(seen) == 6 and wire(1) in device.entries["pipe.SwitchIngress.wire"]
-
-
-# ---- the programs, as the compiler describes them
-
-WIRE = ["--wire", "0:1", "--wire", "1:0"]
-QUEUE = ["--rate-mbps", "100", "--buffer-packets", "100"]
-CONTROL = {
-    "abc": [*WIRE, "--link", "1:100:100", "--aggregate", "10.0.0.0/24=5000", "--domain", "1"],
-    "cbiq": [*WIRE, *QUEUE, "--flow", "10.0.0.1:5001-10.0.1.1:40000", "--flow", "[fd00::1]:1-[fd00::2]:2"],
-    "codel": [*WIRE, *QUEUE, "--queues", "8"],
-    "dualpi2": [*WIRE, *QUEUE],
-    "ired": [*WIRE, *QUEUE, "--queues", "2"],
-    "pi2": [*WIRE, *QUEUE],
-    "rtt_monitor": ["--before", "0", "--behind", "1", "--rate-mbps", "100", *WIRE],
-}
-
-
-@pytest.mark.p4
-@pytest.mark.slow
-@pytest.mark.parametrize("target", ["tofino", "tofino2"])
-@pytest.mark.parametrize("program", CONTROL)
-def test_a_control_plane_knows_the_names_of_its_tofino_program(
-    program: str, target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Each control plane runs for two seconds on what the compiler says that its program has."""
-    try:
-        build.tofino(program, target, tmp_path)
-    except TestbedUnavailableError as err:
-        pytest.skip(str(err))
-    schema = json.loads((tmp_path / "bfrt.json").read_text())
-    family = {"tofino": "tf1", "tofino2": "tf2"}[target]
-    device = Device(program, schema["tables"], schema.get("learn_filters", []), family=family, pipes=4)
-    module = importlib.import_module(f"hardware.control.{program}")
-    with fake_bfrt.serving(device) as server, pytest.raises(SystemExit) as status:
-        where = ["--bfrt", f"127.0.0.1:{server.port}", "--duration-s", "2"]
-        run(program, module.control, args=[*where, *CONTROL[program]])
-    assert not status.value.code, capsys.readouterr().err
-    (wire_table,) = [name for name in device.entries if name.endswith(".wire")]
-    assert len(device.entries[wire_table]) >= 2
-    assert {"insert", "read"} <= {what for what, _ in device.log}
 
 
 # ---- the SDE's client

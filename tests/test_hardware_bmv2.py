@@ -15,6 +15,7 @@ import pytest
 from bmv2_switch import TestInput, running, skip_without_bmv2
 
 from hardware import build
+from hardware.control import bmv2
 from hardware.control.bmv2 import Bmv2Switch
 from hardware.control.switch import Exact, Lpm, Range, SwitchError, SwitchGoneError, Ternary
 from hardware.launch import simple_switch
@@ -188,6 +189,14 @@ def test_nobody_answers() -> None:
         port = sock.getsockname()[1]
     with pytest.raises(SwitchGoneError, match=rf"127.0.0.1:{port}: no BMv2 answers"):
         Bmv2Switch("127.0.0.1", port, timeout_s=1)
+
+
+def test_nobody_tells_of_digests(tmp_path: Path) -> None:
+    pytest.importorskip("pynng", reason="the extra `hardware` is not installed")
+    with pytest.raises(
+        SwitchGoneError, match=r"/none: no BMv2 tells of digests there \(Connection refused\)"
+    ):
+        bmv2._subscription(f"ipc://{tmp_path}/none")
 
 
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -25,27 +25,6 @@ def ids(path: Path) -> str:
 
 @pytest.mark.p4
 @pytest.mark.slow
-@pytest.mark.parametrize("target", build.TOFINOS)
-@pytest.mark.parametrize("program", build.PROGRAMS)
-def test_tofino(program: str, target: str, tmp_path: Path) -> None:
-    """Compiled and assembled without a warning; the README says what it takes."""
-    try:
-        found = build.tofino(program, target, tmp_path)
-    except TestbedUnavailableError as err:
-        pytest.skip(str(err))
-    assert 0 < found.stages <= found.of["stages"]
-    assert found.registers and all(len(stages) == 1 for stages in found.registers.values())
-    readme = (HARDWARE / "tofino" / program / "README.md").read_text(encoding="utf-8")
-    column = list(build.TOFINOS).index(target) + 1
-    table = build.resource_table({target: found}).splitlines()
-    for line in table[2:]:
-        name, value = (x.strip() for x in line.strip("|").split("|"))
-        (row,) = [x for x in readme.splitlines() if x.startswith(f"| {name} |")]
-        assert [x.strip() for x in row.split("|")][1 + column] == value, name
-
-
-@pytest.mark.p4
-@pytest.mark.slow
 @pytest.mark.parametrize("program", build.PROGRAMS)
 def test_bmv2(program: str, tmp_path: Path) -> None:
     try:

@@ -6,9 +6,7 @@ The model is :data:`hardware.constants.codel.MODEL`, compiled as the simulator c
 from __future__ import annotations
 
 import math
-import re
 import struct
-import subprocess
 import time
 from itertools import pairwise
 from typing import ClassVar
@@ -23,10 +21,9 @@ from one_queue import Compiled, packet
 
 from cctoolkit.aqm import DROP_LATE, MARK, PASS, PisaCoDel
 from cctoolkit.aqm.codel_p4 import math_unit, math_unit_gap
-from cctoolkit.errors import ParameterError, TestbedUnavailableError
+from cctoolkit.errors import ParameterError
 from cctoolkit.scenario import Bottleneck, Flow, Queue, Scenario
 from cctoolkit.sim.simulation import Simulation
-from hardware import build
 from hardware.constants import Constant, codel
 from hardware.control import codel as control_plane
 from hardware.control.switch import Switch, SwitchError
@@ -276,44 +273,6 @@ def test_queue_states():
     assert not table.drop(index=6)[["dropping", "count", "drop_next_ns", "marked", "dropped"]].any(axis=None)
     control_plane.clear(switch)
     assert not control_plane.queue_states(switch, [511], 4).iloc[2, 2:].any()
-
-
-# ---- what the Tofino's compiler makes of it --------------------------------------------------------------------------
-
-
-@pytest.mark.p4
-@pytest.mark.slow
-@pytest.mark.parametrize("target", list(build.TOFINOS))
-def test_the_law_is_one_stateful_alu(target, tmp_path):
-    """Figure 4's second ALU: pair, math unit, comparison; and why the next drop is not at now + gap."""
-    try:
-        found = build.tofino("codel", target, tmp_path)
-    except TestbedUnavailableError as err:
-        pytest.skip(str(err))
-    assert sorted(name.rsplit(".", 1)[-1] for name in found.registers) == ["drop_next", "dropping", "signals"]
-    assert found.stateful_alus == 3  # one each
-    assembly = (tmp_path / "pipe" / "codel.bfa").read_text()
-    (alu,) = re.findall(r"  stateful \S+drop_next:\n(?:    .*\n)+", assembly)
-    for line in (
-        "format: { lo: 32, hi:32 }",
-        f"add lo, phv_lo, {INTERVAL}",
-        "alu_a hi, 2",
-        "phv_lo, -lo",
-        f"scale: {math_unit(INTERVAL)[1]}",
-        f"data: {math_unit(INTERVAL)[0].tolist()}",
-    ):
-        assert line in alu
-    # unsigned operands, a result with a sign: the wrap is not seen
-    assert re.findall(r"- (geq\S*) ", alu) == ["geq.uus"]
-    # the root is of the count as it was read
-    ((where, gap),) = re.findall(r"- add (\S+), lo, (.*math_table.*)", alu)
-    assert gap == "lo, math_table(hi)"
-    # and with the time of the packet in the sum there is no such instruction
-    other = tmp_path / "now.bfa"
-    other.write_text(assembly.replace(f"add {where}, lo, {gap}", f"add {where}, lo, phv_lo, math_table(hi)"))
-    command = ["bfas", "--target", target, "--no-warn", "-o", str(tmp_path / "now"), str(other)]
-    said = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert said.returncode and "Can't reference math table in first operand" in said.stderr + said.stdout
 
 
 # ---- BMv2 against the model ------------------------------------------------------------------------------------------

@@ -439,7 +439,10 @@ def _subscription(address: str) -> Any:
         import pynng
     except ImportError:
         raise SwitchError("digests of BMv2 need the package pynng: pip install cctoolkit[hardware]") from None
-    return pynng.Sub0(dial=address, topics=b"LEA|")
+    try:
+        return pynng.Sub0(dial=address, block_on_dial=True, topics=b"LEA|")
+    except pynng.NNGException as err:
+        raise SwitchGoneError(f"{address}: no BMv2 tells of digests there ({_reason(err)})") from None
 
 
 @contextlib.contextmanager

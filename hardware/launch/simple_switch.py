@@ -10,6 +10,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -111,7 +112,6 @@ def running(
     """
     if lack := missing():
         raise TestbedUnavailableError(f"BMv2: {lack}")
-    notifications = f"ipc://@cctoolkit-{os.getpid()}-{time.monotonic_ns()}"
     command = ["setpriv", "--pdeathsig", "KILL", *([] if cpu is None else ["taskset", "-c", str(cpu)])]
     if namespace is None:
         command += ["unshare", "--net", "sh", "-ec", _LINKS + _START]
@@ -120,22 +120,33 @@ def running(
     command += ["sh", str(ports), "simple_switch"]
     for port in range(ports):
         command += ["-i", f"{port}@p{port}"]
-    command += ["--thrift-port", str(THRIFT_PORT), "--notifications-addr", notifications]
-    command += ["--log-file", str(log)] if log else []
-    command += [str(program), "--", "--priority-queues", str(queues)]
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    try:
+    with tempfile.TemporaryDirectory(prefix="cctoolkit-bmv2-") as folder:
+        notifications = f"ipc://{folder}/notifications"
+        command += ["--thrift-port", str(THRIFT_PORT), "--notifications-addr", notifications]
+        command += ["--log-file", str(log)] if log else []
+        command += [str(program), "--", "--priority-queues", str(queues)]
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         inside = f"/proc/{process.pid}/ns/net"
-        control = _connected(process, command, inside, notifications)
+        try:
+            control = _connected(process, command, inside, notifications)
+        except BaseException:
+            _end(process)
+            raise
+    # both ends of the socket are open: its name, which would stay behind if this process is killed, is not needed
+    try:
         with control:
             yield Running(process.pid, inside, control)
     finally:
-        process.kill()
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+        _end(process)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
 
 
 def _connected(
