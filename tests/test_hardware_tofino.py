@@ -107,9 +107,9 @@ def test_codels_law_is_one_stateful_alu(built: Built) -> None:
         "alu_a hi, 2",
         "phv_lo, -lo",
         f"scale: {math_unit(interval)[1]}",
-        f"data: {math_unit(interval)[0].tolist()}",
+        f"data: [ {str(math_unit(interval)[0].tolist())[1:-1]} ]",
     ):
-        assert line in alu
+        assert line in alu, line
     # unsigned operands, a result with a sign: the wrap is not seen
     assert re.findall(r"- (geq\S*) ", alu) == ["geq.uus"]
     # the root is of the count as it was read
