@@ -21,6 +21,7 @@ pytestmark = pytest.mark.netns
 #: CUBIC is beyond its crossover here, where it grows otherwise than Reno: a window of some hundred segments.
 RATE_MBPS, RTT_MS, BUFFER_BDP = 50, 50, 3
 PORTS = {5201: "reno", 5202: "cubic", 5203: "bbr"}
+LATE_SLOTS = 5
 
 
 @pytest.fixture
@@ -94,8 +95,10 @@ def test_flows_are_named_in_flight(net: Network, tmp_path: Path) -> None:
     for port, number in numbers.items():
         ours = live[live.flow_id == number].set_index("slot")
         beside = theirs[theirs.flow_id == number].set_index("slot").reindex(ours.index)
-        # a slot is 1 ms: the two clock readings are on different sides of its end now and then
-        apart = (ours.bytes_in_flight - beside.bytes_in_flight).astype(float).abs()
+        # A slot is 1 ms. A capture's time is when a packet came to the interface, the collector's when the kernel comes
+        # to look at it: on a busy machine some milliseconds later.
+        shifted = [ours.bytes_in_flight - beside.bytes_in_flight.shift(k) for k in range(LATE_SLOTS + 1)]
+        apart = pd.concat(shifted, axis=1).astype(float).abs().min(axis=1)
         assert apart.notna().mean() > 0.95
         assert (apart == 0).mean() > 0.9
         assert apart.quantile(0.99) < 0.1 * ours.bytes_in_flight.max()

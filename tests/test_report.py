@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import io
 import json
@@ -328,6 +329,7 @@ def test_hover_shows_a_label(browser: Any, written: Path) -> None:
 
 @pytest.mark.browser
 def test_zoom_moves_all_time_axes(browser: Any, written: Path) -> None:
+    from selenium.common.exceptions import TimeoutException
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.support.ui import WebDriverWait
 
@@ -353,8 +355,12 @@ def test_zoom_moves_all_time_axes(browser: Any, written: Path) -> None:
         assert axis(name) == pytest.approx([low, high]), name
     assert axis("rtt-distribution") == whole["rtt-distribution"]
 
-    ActionChains(b).move_to_element(area).double_click().perform()
-    WebDriverWait(b, 5).until(lambda _: axis("throughput") == pytest.approx(whole["throughput"]))
+    for _ in range(5):  # on a busy machine two clicks may be too far apart for a double click
+        ActionChains(b).move_to_element(area).double_click().perform()
+        with contextlib.suppress(TimeoutException):
+            WebDriverWait(b, 3).until(lambda _: axis("throughput") == pytest.approx(whole["throughput"]))
+            break
+    assert axis("throughput") == pytest.approx(whole["throughput"])
     WebDriverWait(b, 5).until(lambda _: axis("rtt") == pytest.approx(whole["rtt"]))
 
 

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -52,8 +53,9 @@ def scenario(*flows: cct.Flow, **changes: object) -> cct.Scenario:
 
 
 def namespaces() -> set[str]:
+    """The testbed's; other tests have theirs at the same time."""
     done = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True)
-    return {line.split()[0] for line in done.stdout.splitlines() if line.startswith("cct")}
+    return set(re.findall(r"^cct[0-9a-f]{6}[A-Za-z]\S*", done.stdout, re.M))
 
 
 def processes(folder: Path) -> list[str]:
