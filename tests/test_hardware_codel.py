@@ -437,6 +437,17 @@ def frame_with_ce(sent):
     return sent[:14] + bytes(head) + sent[34:]
 
 
+def check_frames(answers, sent, given):
+    """All packets come out as they came in, but marked ones with CE; `given` is what `frame` made them from."""
+    for answer in answers:
+        if answer.decision != 1:
+            assert answer.frame == sent
+        elif given.get("ip") == 6:
+            assert answer.frame == frame(flow=9, **given | {"ecn": 3})
+        else:
+            assert answer.frame == frame_with_ce(sent) and checksum(answer.frame[14:34]) == 0
+
+
 @pytest.fixture(scope="module")
 def bench():
     with running("codel", queues=8) as bench:

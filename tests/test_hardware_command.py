@@ -16,8 +16,9 @@ import typer
 
 from cctoolkit.errors import ParameterError
 from hardware.control import bmv2, command
-from hardware.control.command import SwitchArgs, main_loop, run, switch_from, wires_of
+from hardware.control.command import SwitchArgs, main_loop, run, switch_from
 from hardware.control.switch import Switch, SwitchError, SwitchGoneError
+from hardware.control.wires import wires_of
 
 ROOT = Path(__file__).parents[1]
 

@@ -31,8 +31,9 @@ from cctoolkit.aqm.abc import ONE
 from cctoolkit.errors import ParameterError
 
 from ..constants.abc import AGGREGATES, MODEL, NUMBER, PROFILES, TOFINO_MODEL
-from .command import main_loop, run, wires_of
+from .command import main_loop, run
 from .switch import Lpm, Switch, SwitchError
+from .wires import lead, wires_of
 
 __all__ = [
     "Aggregate",
@@ -271,8 +272,8 @@ def set_up(
     else:
         _fill(switch)
     _name_aggregates(switch, domain, tofino_arithmetic)
-    for source, destination in domain.wires.items():
-        switch.add_entry("wire", {"port": source}, "send", {"port": destination})
+    lead(switch, domain.wires)
+    for source in domain.wires:
         role = "from_domain" if source in domain.domain_ports else "from_customer"
         switch.add_entry("ingress_role", {"port": source}, role)
     for port in sorted(set(domain.wires.values())):

@@ -29,8 +29,9 @@ from cctoolkit.slots import CELL
 from cctoolkit.taps import positive_ns
 
 from ..constants.cbiq import FLOW_BITS, RING_BITS, slot_steps
-from .command import run, wires_of
+from .command import run
 from .switch import Switch, SwitchGoneError
+from .wires import lead, wires_of
 
 __all__ = ["SwitchCollector", "control"]
 
@@ -514,8 +515,7 @@ def control(
     wires = wires_of(wire or [])
 
     def connect(there: Switch) -> None:
-        for source, destination in wires.items():
-            there.add_entry("wire", {"port": source}, "send", {"port": destination})
+        lead(there, wires)
         if rate_mbps is not None:
             for port in sorted(set(wires.values())):
                 there.shape(port, rate_mbps, frame_bytes=frame_bytes, buffer_packets=buffer_packets)

@@ -19,8 +19,9 @@ import typer
 from cctoolkit.errors import ParameterError
 
 from ..constants.codel import QUEUES
-from .command import main_loop, run, wires_of
+from .command import main_loop, run
 from .switch import Switch
+from .wires import lead, wires_of
 
 __all__ = ["clear", "queue_states", "set_up"]
 
@@ -65,8 +66,7 @@ def set_up(
     most = _MOST_QUEUES.get(switch.target, QUEUES)
     if not 1 <= queues <= most or queues & (queues - 1):
         raise ParameterError(f"queues: {queues} is no power of two up to {most}")
-    for source, destination in wires.items():
-        switch.add_entry("wire", {"port": source}, "send", {"port": destination})
+    lead(switch, wires)
     for port in sorted(set(wires.values())):
         switch.add_entry("queues", {"port": port}, "spread", {"mask": queues - 1})
         if queues > 1 and switch.target != "bmv2":

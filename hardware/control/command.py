@@ -22,7 +22,7 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,12 +33,11 @@ from cctoolkit.errors import CCToolkitError, ParameterError
 
 from .switch import Switch, SwitchGoneError
 
-__all__ = ["SwitchArgs", "call", "main_loop", "run", "switch_from", "wires_of"]
+__all__ = ["SwitchArgs", "call", "main_loop", "run", "switch_from"]
 
 log = logging.getLogger(__name__)
 
 BMV2_PORT, BFRT_PORT = 9090, 50052
-_PORTS = 512
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
 _WHICH = "Which switch"
 
@@ -259,16 +258,3 @@ def _with_switch(program: str, command: Callable[..., object]) -> Callable[..., 
     parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, loaded, *common)]
     wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
     return wrapper
-
-
-def wires_of(texts: Iterable[str]) -> dict[int, int]:
-    """Wires from ``IN:OUT``."""
-    wires: dict[int, int] = {}
-    for text in texts:
-        ends = text.split(":")
-        if len(ends) != 2 or not all(x.isascii() and x.isdigit() and int(x) < _PORTS for x in ends):
-            raise ParameterError(f"--wire: {text!r} is not IN:OUT, two ports")
-        source, destination = map(int, ends)
-        if wires.setdefault(source, destination) != destination:
-            raise ParameterError(f"--wire: port {source} leads to {wires[source]} and to {destination}")
-    return wires

@@ -23,8 +23,9 @@ from cctoolkit.errors import ParameterError
 
 from ..constants.dualpi2 import C_QUEUE, L_QUEUE
 from . import pi2
-from .command import run, wires_of
+from .command import run
 from .switch import Switch
+from .wires import lead, wires_of
 
 __all__ = ["Controller", "clear", "port_states", "set_up"]
 
@@ -93,8 +94,7 @@ def set_up(
     """
     if not 0 < l_percent < 100:
         raise ParameterError(f"l_percent: {l_percent} is not between 0 and 100")
-    for source, destination in wires.items():
-        switch.add_entry("wire", {"port": source}, "send", {"port": destination})
+    lead(switch, wires)
     for port in sorted(set(wires.values())):
         if switch.target != "bmv2":
             switch.weight(port, L_QUEUE, l_percent)

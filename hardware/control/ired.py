@@ -22,8 +22,9 @@ from cctoolkit.aqm.ired import DELAY_SHIFT, IntegerIRed
 from cctoolkit.errors import ParameterError
 
 from ..constants.ired import QUEUES, red_entries
-from .command import main_loop, run, wires_of
+from .command import main_loop, run
 from .switch import Switch
+from .wires import lead, wires_of
 
 __all__ = ["clear", "queue_states", "set_probabilities", "set_up"]
 
@@ -88,8 +89,7 @@ def set_up(
             switch.mirror_session(pipe + 1, port, NOTIFICATION_BYTES)
             switch.add_entry("wire", {"port": port}, "receive_notification")
     set_probabilities(switch, model or IntegerIRed())
-    for source, destination in wires.items():
-        switch.add_entry("wire", {"port": source}, "send", {"port": destination})
+    lead(switch, wires)
     for port in sorted(set(wires.values())):
         for scalable in (0, 1):
             queue = scalable if queues == 2 else 0

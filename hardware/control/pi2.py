@@ -22,8 +22,9 @@ import typer
 
 from cctoolkit.aqm.pi2 import IntegerPi2, fixed_point, pi_step
 
-from .command import main_loop, run, wires_of
+from .command import main_loop, run
 from .switch import Switch
+from .wires import lead, wires_of
 
 __all__ = ["Controller", "clear", "port_states", "set_up", "steer"]
 
@@ -117,8 +118,7 @@ def set_up(
     frame_bytes, buffer_packets : int
         As in :meth:`Switch.shape`.
     """
-    for source, destination in wires.items():
-        switch.add_entry("wire", {"port": source}, "send", {"port": destination})
+    lead(switch, wires)
     if rate_mbps is not None:
         for port in sorted(set(wires.values())):
             switch.shape(port, rate_mbps, frame_bytes=frame_bytes, buffer_packets=buffer_packets)

@@ -34,8 +34,9 @@ from cctoolkit.separation.controller import LONG_BYTES, TCP, UDP, Controller, De
 from cctoolkit.separation.router import Router
 
 from ..constants.rtt_monitor import SKETCH, SLOTS, TABLES
-from .command import main_loop, run, wires_of
+from .command import main_loop, run
 from .switch import Switch
+from .wires import lead, wires_of
 
 __all__ = ["CRC32C", "FiveTuple", "Monitor", "separate"]
 
@@ -189,8 +190,7 @@ class Monitor:
         """Fill the tables, and let the data plane forget what it knew."""
         if switch.target == "bmv2":
             switch.use_crc32(CRC32C)  # type: ignore[attr-defined]  # BMv2's alone
-        for port, to in self.wires.items():
-            switch.add_entry("wire", {"port": port}, "send", {"port": to})
+        lead(switch, self.wires)
         for side, ports in ((_BEFORE, self.before), (_BEHIND, self.behind)):
             for port in ports:
                 switch.add_entry("taps", {"port": port}, "tap", {"side": side})
