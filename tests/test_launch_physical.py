@@ -439,6 +439,27 @@ def test_nothing_is_left_after_a_signal(
 
 @pytest.mark.slow
 @pytest.mark.netns
+@pytest.mark.parametrize("deaf", [False, True])
+def test_a_sender_that_hangs_is_ended_too(rack: Rack, tmp_path: Path, deaf: bool) -> None:
+    """As a client of iperf3's does that waits for a server which was ended before it, and one that hears no signal."""
+    tool = tmp_path / "iperf3"
+    ignore = "trap '' TERM INT;" if deaf else ""
+    tool.write_text(
+        f"""#!/bin/sh
+[ "$1" = -c ] || exec {shutil.which("iperf3")} "$@"
+{ignore} exec sleep 1000
+"""
+    )
+    tool.chmod(0o755)
+    process = rack.start(tmp_path, SCENARIO.replace("duration_s = 3", "duration_s = 60"))
+    rack.wait_for("sleep 1000")
+    process.kill()
+    process.communicate(timeout=60)
+    rack.nothing_left(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.netns
 def test_a_host_that_fails_says_why_and_nothing_is_left(rack: Rack, tmp_path: Path) -> None:
     there = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
     absent = [c for c in ("vegas", "htcp", "dctcp") if c not in there and shutil.which("modprobe") is None]

@@ -336,7 +336,9 @@ def _iperf(s: Sending, scenario: cct.Scenario, sample_s: float) -> str:
             words += ["-M", payload + 12]
         if flow.max_window != 1_000_000:
             words += ["-w", flow.max_window * payload]
-    return _q("timeout", "-s", "INT", "-k", "5", math.ceil(left_s) + GRACE_S // 2, *words)
+    # --foreground: in the job's process group, which is ended as one (tests/test_launch_physical.py, "hangs")
+    limit = ["timeout", "--foreground", "-s", "INT", "-k", "5", math.ceil(left_s) + GRACE_S // 2]
+    return _q(*limit, *words)
 
 
 def parts(scenario: cct.Scenario, hosts: Hosts, *, sample_s: float = 0.1) -> dict[str, Part]:

@@ -7,12 +7,20 @@ jobs='' undo=''
 
 die() { echo "error $*"; exit 1; }
 
+# each SIGNAL: to all of every job; succeeds if there was one
+each() {
+  there=1
+  for j in $jobs; do kill -s "$1" -- "-$j" 2>/dev/null && there=0; done
+  return $there
+}
+
 finish() {
   trap '' EXIT HUP INT TERM PIPE
-  for j in $jobs; do kill -s TERM -- "-$j" 2>/dev/null || :; done
-  (sleep 5; for j in $jobs; do kill -s KILL -- "-$j" 2>/dev/null || :; done) >/dev/null 2>&1 &
+  each TERM || :
+  (sleep 5; each KILL || :) >/dev/null 2>&1 &
   late=$!
   for j in $jobs; do wait "$j" 2>/dev/null || :; done
+  for i in $(seq 60); do each 0 || break; sleep 0.1; done  # a job's first process may end before its others
   kill "$late" 2>/dev/null || :
   eval "$undo"
   rm -rf "$dir"
