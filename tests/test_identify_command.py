@@ -22,7 +22,7 @@ from cctoolkit.errors import ParameterError
 from cctoolkit.identify import Model, SlotDataset, classify, classify_flows, record
 from cctoolkit.identify.bundle import FORMAT
 from cctoolkit.identify.dataset import index_dataset, save_recording
-from cctoolkit.identify.inputs import BIN_CHANNELS, VIEW_INPUTS, VIEWS
+from cctoolkit.identify.inputs import BIN_CHANNELS, BINS, VIEW_INPUTS, VIEWS
 
 TRACES = Path(__file__).parents[1] / "traces"
 MIXED = TRACES / "mixed.ingress.pcap.gz"
@@ -83,7 +83,9 @@ def seer(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ],
         "seer",
         [
-            onnx.helper.make_tensor_value_info(view, 1, ["windows", len(BIN_CHANNELS), f"{view}_bins"])
+            onnx.helper.make_tensor_value_info(
+                view, 1, ["windows", len(BIN_CHANNELS), BINS if view == VIEWS[0] else f"{view}_bins"]
+            )
             for view in VIEWS
         ],
         [onnx.helper.make_tensor_value_info("scores", 1, ["windows", 3])],
@@ -96,7 +98,7 @@ def seer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "network.onnx").write_bytes(content)
     about = {
         "format": FORMAT, "classes": ["queue", "flight", "neither"], "inputs": list(VIEW_INPUTS), "slot_ms": 1.0,
-        "preparation": "scale_view", "windows_ms": [100, 1000], "temperature": 1.0, "least": 0.0, "other": "other",
+        "preparation": "scale_view", "windows_ms": [100, 1000], "temperature": 1.0, "least": [], "other": "other",
         "networks": [{"slots": None, "file": "network.onnx", "sha256": hashlib.sha256(content).hexdigest()}],
     }  # fmt: skip
     (folder / "model.json").write_text(json.dumps(about))

@@ -20,6 +20,7 @@ from cctoolkit.identify.inputs import (
     hidden,
     scale_view,
     scale_views,
+    slots_of,
 )
 
 
@@ -172,6 +173,14 @@ def test_many_views_are_each_by_itself_and_views_stay_as_they_are():
     for window, view in zip(X, views, strict=True):
         np.testing.assert_array_equal(scale_view(window).T, view)
     np.testing.assert_array_equal(scale_views(views.transpose(0, 2, 1)), views)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_how_long_a_window_was_is_seen_in_its_view(dtype):
+    lengths = [1, 7, 30, 100, 300, 1000, 3000, 10_000, 12_300, 60_000]
+    views = np.stack([scale_view(np.ones((slots, 5), np.float32)) for slots in lengths]).astype(dtype)
+    np.testing.assert_allclose(slots_of(views), lengths, rtol=0.006)
+    assert slots_of(np.zeros((2, 700, 5))) == 700
 
 
 @pytest.mark.parametrize("shape", [(3, 100, 2), (1, 1, 100, 5), (3, 0, 5)])

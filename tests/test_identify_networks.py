@@ -63,16 +63,16 @@ def test_pooling_is_the_fifth_root_of_the_slots():
 def test_dragonfly_has_the_layers_of_the_paper(slots, pool, left, inputs):
     network = DragonflyNet(slots, inputs, classes=3)
     scores, shapes = shapes_of(network, network.modules_, torch.rand(2, inputs, slots))
-    assert shapes == [(2, 50, n) for n in left]
+    assert shapes == [(2, 50, 1, n) for n in left]
     assert scores.shape == (2, 3) and torch.isfinite(scores).all()
     for i, (convolution, norm, relu, pooling) in enumerate(network.modules_):
-        # 3 x inputs, then 3 x 1, each as wide as what it sees: in one dimension, with the width as channels
-        assert convolution.kernel_size == (3,) and convolution.padding == (1,)
+        # 3 x inputs, then 3 x 1, each as wide as what it sees: with the width as channels
+        assert convolution.kernel_size == (1, 3) and convolution.padding == (0, 1)
         assert (convolution.in_channels, convolution.out_channels) == (inputs if i == 0 else 50, 50)
         assert norm.num_features == 50 and isinstance(relu, torch.nn.ReLU)
-        assert pooling.kernel_size == pooling.stride == pool
+        assert pooling.kernel_size == pooling.stride == (1, pool)
     assert (network.scores.in_channels, network.scores.out_channels) == (50, 3)
-    assert network.scores.kernel_size == (3,)
+    assert network.scores.kernel_size == (1, 3)
 
 
 @pytest.mark.parametrize("classes", [2, 3, 17])
@@ -99,9 +99,9 @@ def test_dragonfly_is_its_naive_twin(slots, pool):
         name,
         kernel,
     ) in named.items():  # to the paper's two dimensions: one channel 3 x inputs, then fifty 3 x 1
-        if kernel.ndim == 3:
+        if kernel.ndim == 4:
             named[name] = (
-                kernel.transpose(0, 2, 1)[:, None] if name == "modules_.0.0.weight" else kernel[..., None]
+                kernel.transpose(0, 2, 3, 1) if name == "modules_.0.0.weight" else kernel[:, :, 0, :, None]
             )
     expected = [naive_identify.dragonfly(named, window, pool) for window in X.numpy().astype(float)]
     with torch.inference_mode():
@@ -112,12 +112,15 @@ def test_dragonfly_is_its_naive_twin(slots, pool):
 def test_deepcci_has_the_layers_of_the_paper(slots, left):
     network = DeepcciNet(slots, classes=3)
     scores, shapes = shapes_of(network, network.modules_, torch.rand(2, 1, slots))
-    assert shapes == [(2, 64, n) for n in left]
+    assert shapes == [(2, 64, 1, n) for n in left]
     assert scores.shape == (2, 3 + 1)  # and pacing
     assert (network.memory.num_layers, network.memory.hidden_size) == (3, 100)
     for module in network.modules_:
-        assert module.first.kernel_size == module.second.kernel_size == (3,)
-        assert module.first.out_channels == module.second.out_channels == 64 and module.pool.kernel_size == 4
+        assert module.first.kernel_size == module.second.kernel_size == (1, 3)
+        assert module.first.out_channels == module.second.out_channels == 64 and module.pool.kernel_size == (
+            1,
+            4,
+        )
 
 
 @pytest.mark.parametrize("classes", [2, 17])
@@ -141,7 +144,7 @@ def test_scales_net_gives_scores_and_what_is_before_them():
     X[:, ::CHANNELS] = 1  # all bins are there
     out, shapes = shapes_of(network, network.layers, X)
     assert out.shape == (3, 5 + 96)
-    assert shapes == [(9, 48, 50), (9, 64, 25), (9, 96, 13)]  # three views of each of three windows
+    assert shapes == [(9, 48, 1, 50), (9, 64, 1, 25), (9, 96, 1, 13)]  # three views of each of three windows
     with torch.inference_mode():
         torch.testing.assert_close(network.scores(out[:, 5:]), out[:, :5])
         torch.testing.assert_close(network(X)[1], network(X[1:2])[0], rtol=1e-4, atol=1e-5)
@@ -153,7 +156,7 @@ def test_scales_net_gives_scores_and_what_is_before_them():
 def unlike(network):
     """Norms that do not keep nothing nothing, as after training."""
     for module in network.modules():
-        if isinstance(module, torch.nn.BatchNorm1d):
+        if isinstance(module, torch.nn.BatchNorm2d):
             module.running_mean.normal_()
             module.running_var.uniform_(0.5, 2)
     return network.eval()
@@ -166,8 +169,8 @@ def test_scales_net_pools_over_the_bins_that_are_there():
     X[:, ::CHANNELS] = 1
     X[:, CHANNELS:] = 0  # the first view alone
     with torch.inference_mode():
-        features = torch.nn.Sequential(network.norm, *network.layers)(X[:, :CHANNELS])
-        pooled = torch.cat([features.mean(2), features.amax(2), torch.zeros(1, 2 * 2 * 96)], dim=1)
+        features = torch.nn.Sequential(network.norm, *network.layers)(X[:, :CHANNELS, None])
+        pooled = torch.cat([features.mean((2, 3)), features.amax((2, 3)), torch.zeros(1, 2 * 2 * 96)], dim=1)
         torch.testing.assert_close(network(X)[:, 2:], network.embedding(pooled), rtol=1e-4, atol=1e-5)
         assert torch.isfinite(network(torch.zeros_like(X))).all()
 

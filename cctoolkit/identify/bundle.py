@@ -30,8 +30,9 @@ from .inputs import (
     VIEW_INPUTS,
     VIEWS,
     by_view,
+    slots_of,
 )
-from .probabilities import SHORTEST, by_pieces, named, softmax
+from .probabilities import SHORTEST, by_pieces, least_of, named, softmax
 from .windows import Windows, slot_arrays
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Model", "bundled_models", "load", "save_model", "save_models", "write_onnx"]
 
-FORMAT = 1
+FORMAT = 2
 _ABOUT = "model.json"
 #: Windows of any length that go through the network at a time.
 _AT_ONCE = 64
@@ -125,7 +126,9 @@ class Model:
             if not self._networks or not self.windows_ms:
                 raise ValueError("no network or no window length")
             self._temperature = float(self.about["temperature"])
-            self._least = float(self.about["least"])
+            self._least = np.array(self.about["least"], float).reshape(-1, 2)
+            if not ((self._least[:, 0] > 0).all() and (np.diff(self._least[:, 0]) > 0).all()):
+                raise ValueError("least: slots have to grow")
             self._other = str(self.about["other"])
         except (ValueError, KeyError, TypeError) as err:
             raise SchemaError(f"{folder / _ABOUT}: not a model's ({type(err).__name__}: {err})") from None
@@ -172,7 +175,7 @@ class Model:
                     f"{path}: no network that onnxruntime reads ({type(err).__name__}); get the model again"
                 ) from None
             wanted = [values.shape[1:] for values in self._sessions[file].get_inputs()]
-            made = [[len(BIN_CHANNELS), f"{view}_bins"] for view in VIEWS]
+            made = [[len(BIN_CHANNELS), f"{view}_bins" if i else BINS] for i, view in enumerate(VIEWS)]
             if not self.any_length:
                 made = [[len(self.inputs), slots]]
             if wanted != made:
@@ -255,8 +258,8 @@ class Model:
             scores[rows] = session.run(None, parts)[0][:, : len(self.classes_)]
         return scores
 
-    def _named(self, probabilities: np.ndarray) -> np.ndarray:
-        return named(probabilities, self.classes_, self._other, self._least)
+    def _named(self, probabilities: np.ndarray, slots: int | np.ndarray) -> np.ndarray:
+        return named(probabilities, self.classes_, self._other, least_of(self._least, slots))
 
     def predict(self, X: Any) -> Any:
         """Name windows or flows.
@@ -275,7 +278,8 @@ class Model:
         """
         if isinstance(X, pd.DataFrame):
             return self.predict_slots(X)
-        return self._named(self.predict_proba(X))
+        probabilities = self.predict_proba(X)
+        return self._named(probabilities, slots_of(X.X if isinstance(X, Windows) else np.asarray(X)))
 
     def predict_slots(self, slots: pd.DataFrame, window_ms: float | None = None) -> pd.DataFrame:
         """Name the flows of a slots table.
@@ -335,13 +339,13 @@ class Model:
                 if row["windows"]:
                     by_length.setdefault(length, []).append((len(rows), stretch[spoke]))
             rows.append(row)
-        for flows in by_length.values():
+        for length, flows in by_length.items():
             probabilities = self.predict_proba(np.concatenate([stretch for _, stretch in flows]))
             ends = np.cumsum([len(stretch) for _, stretch in flows])
             for (at, _), part in zip(flows, np.split(probabilities, ends[:-1]), strict=True):
                 together = np.exp(np.log(np.maximum(part, 1e-12)).mean(axis=0, keepdims=True))
                 together /= together.sum()
-                rows[at]["cca"] = self._named(together)[0]
+                rows[at]["cca"] = self._named(together, length)[0]
                 rows[at]["probability"] = float(together[0, self.classes_ != self._other].max())
         columns = ["flow_id", "cca", "probability", "windows", "window_ms", "feature_set", "model"]
         return pd.DataFrame(rows, columns=columns)
@@ -380,7 +384,8 @@ class Model:
 def write_onnx(classifier: _NetworkClassifier, path: str | os.PathLike[str]) -> Path:
     """The network of a fitted classifier as ONNX: output ``scores`` of any number of windows.
 
-    Inputs are ``X``, as prepared, or of a classifier for any length each of its views with as many bins as needed.
+    Inputs are ``X``, as prepared, or of a classifier for any length each of its views, all but the first with as many
+    bins as needed.
 
     Raises
     ------
@@ -394,8 +399,8 @@ def write_onnx(classifier: _NetworkClassifier, path: str | os.PathLike[str]) -> 
     if classifier.preparation == "scale_view":
         names = list(VIEWS)
         examples = tuple(torch.zeros(2, len(BIN_CHANNELS), BINS - i) for i in range(len(VIEWS)))
-        bins = [torch.export.Dim(f"{view}_bins", min=LEAST_BINS, max=BINS) for view in VIEWS]
-        shapes: Any = {"x": {0: windows, 2: bins[0]}, "others": tuple({0: windows, 2: b} for b in bins[1:])}
+        bins = [torch.export.Dim(f"{view}_bins", min=LEAST_BINS, max=BINS) for view in VIEWS[1:]]
+        shapes: Any = {"x": {0: windows}, "others": tuple({0: windows, 2: b} for b in bins)}
     else:
         names = ["X"]
         examples = (torch.zeros(2, *_prepared_shape(classifier)),)
@@ -509,7 +514,7 @@ def save_models(
         "windows_ms": [float(ms) for ms in lengths],
         "networks": networks,
         "temperature": getattr(first, "temperature_", 1.0),
-        "least": getattr(first, "least_", 0.0),
+        "least": np.round(getattr(first, "least_", []), 4).tolist(),
         "other": getattr(first, "other", "other"),
         "data": data,
         "limits": limits,

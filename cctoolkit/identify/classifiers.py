@@ -18,8 +18,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..errors import ParameterError
-from .inputs import PREPARATIONS, VIEW_CHANNELS, VIEW_INPUTS, hidden, scale_views
-from .probabilities import by_pieces, named, softmax
+from .inputs import PREPARATIONS, VIEW_CHANNELS, VIEW_INPUTS, hidden, scale_views, slots_of
+from .probabilities import by_pieces, least_of, named, softmax
 from .windows import Windows
 
 __all__ = ["CCAClassifier", "DeepcciClassifier", "DragonflyClassifier", "SummaryClassifier"]
@@ -353,7 +353,9 @@ class CCAClassifier(_NetworkClassifier):
     other : str
         Label of windows that stand for all that is not to be named.
     lose : float
-        Share of known windows (of the validation runs) that may be called unknown.
+        Share of known windows (of the validation runs, of each length) that may be called unknown.
+    widths : tuple of int
+        Channels of the network's convolutions: more classes may want more.
     patience, validation_share, seed, device, checkpoint, progress
         As :class:`DragonflyClassifier`. Validation windows calibrate the probabilities, too.
 
@@ -362,16 +364,18 @@ class CCAClassifier(_NetworkClassifier):
     Windows have :data:`~.inputs.VIEW_INPUTS`, and become :func:`~.inputs.scale_view`: training on windows of several
     lengths at once takes a list of Windows, or views already made (``cut_windows(…, inputs="views")``).
     Probabilities are calibrated by one temperature (Guo et al. 2017). Unknown is where no class with a name reaches the
-    probability that loses `lose` of the known. Long windows are judged in pieces of 25 round trips,
-    whose log-probabilities are averaged.
+    probability that loses `lose` of the known in windows of this length (``least_``: slots and probability; between
+    lengths trained on :func:`~.probabilities.least_of`). Long windows are judged in pieces of 25 round trips, whose
+    log-probabilities are averaged; their limits are of windows judged at once, which loses hardly more.
     """
 
     preparation = "scale_view"
 
     def __init__(
         self, *, epochs: int = 40, batch: int = 128, learning_rate: float = 1e-3, hide: float = 0.25,
-        other: str = "other", lose: float = 0.05, patience: int | None = None, validation_share: float = 0.15,
-        seed: int = 0, device: str = "auto", checkpoint: str | os.PathLike[str] | None = None, progress: bool = False,
+        other: str = "other", lose: float = 0.05, widths: tuple[int, ...] = (48, 64, 96),
+        patience: int | None = None, validation_share: float = 0.15, seed: int = 0, device: str = "auto",
+        checkpoint: str | os.PathLike[str] | None = None, progress: bool = False,
     ) -> None:  # fmt: skip
         self.epochs = epochs
         self.batch = batch
@@ -379,6 +383,7 @@ class CCAClassifier(_NetworkClassifier):
         self.hide = hide
         self.other = other
         self.lose = lose
+        self.widths = widths
         self.patience = patience
         self.validation_share = validation_share
         self.seed = seed
@@ -442,7 +447,7 @@ class CCAClassifier(_NetworkClassifier):
     def _network(self, shape: tuple[int, ...], classes: int) -> Any:
         from .networks import ScalesNet
 
-        return ScalesNet(classes)
+        return ScalesNet(classes, self.widths)
 
     def _loss(self, numbers: np.ndarray) -> Any:
         """Classes weigh the same however many windows they have."""
@@ -474,14 +479,15 @@ class CCAClassifier(_NetworkClassifier):
     def _after_fit(
         self, ready: np.ndarray, numbers: np.ndarray, train: np.ndarray, validation: np.ndarray | None
     ) -> None:
-        self.temperature_, self.least_ = 1.0, 0.0
+        self.temperature_, self.least_ = 1.0, np.empty((0, 2))
         if validation is None:
             return
         self.temperature_ = _temperature(self._scores(ready[validation]), numbers[validation])
-        known = self.classes_[numbers[validation]] != self.other
-        likely = self._known(self._probabilities(ready[validation]))
-        if known.any():
-            self.least_ = float(np.quantile(likely[known], self.lose))
+        known = validation[self.classes_[numbers[validation]] != self.other]
+        likely = self._known(self._probabilities(ready[known]))
+        slots = slots_of(ready[known].transpose(0, 2, 1))
+        limits = [(n, np.quantile(likely[slots == n], self.lose)) for n in np.unique(slots)]
+        self.least_ = np.array(limits).reshape(-1, 2)
 
     def _scores(self, ready: np.ndarray) -> np.ndarray:
         import torch
@@ -508,7 +514,9 @@ class CCAClassifier(_NetworkClassifier):
 
     def predict(self, X: _Windows) -> np.ndarray:
         """The most probable class of each window that has a name, or ``"unknown"``."""
-        return named(self.predict_proba(X), self.classes_, self.other, self.least_)
+        probabilities = self.predict_proba(X)
+        slots = slots_of(X.X if isinstance(X, Windows) else np.asarray(X))
+        return named(probabilities, self.classes_, self.other, least_of(self.least_, slots))
 
 
 def _temperature(scores: np.ndarray, numbers: np.ndarray) -> float:

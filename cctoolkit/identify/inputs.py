@@ -23,6 +23,7 @@ __all__ = [
     "by_view",
     "scale_view",
     "scale_views",
+    "slots_of",
 ]
 
 #: Inputs of :func:`scale_view`, in this order. What was not observed (no second tap, no acknowledgements) is NaN.
@@ -227,12 +228,14 @@ def _compress(views: np.ndarray) -> None:
     """Rates and steps span orders of magnitude."""
     n = len(BIN_CHANNELS)
     for begin in range(0, len(VIEW_CHANNELS), n):
+        bins = int(views[:, begin].sum(axis=1).max(initial=0))  # behind them all is 0, and stays so
+        view = views[:, begin : begin + n, :bins]
         for channel in (*_LOGS, *_HALF_LOGS):
-            np.log1p(views[:, begin + channel], out=views[:, begin + channel])
+            np.log1p(view[:, channel], out=view[:, channel])
         for channel in _HALF_LOGS:
-            views[:, begin + channel] /= 2
+            view[:, channel] /= 2
         for channel in _STEPS:
-            np.arcsinh(views[:, begin + channel], out=views[:, begin + channel])
+            np.arcsinh(view[:, channel], out=view[:, channel])
 
 
 @numba.njit(cache=True, nogil=True)
@@ -282,6 +285,15 @@ def by_view(views: np.ndarray, rows: np.ndarray) -> list[np.ndarray]:
         bins = max(int(views[rows, begin].sum(axis=1).max()), LEAST_BINS)
         parts.append(np.ascontiguousarray(views[rows, begin : begin + n, :bins]))
     return parts
+
+
+def slots_of(X: np.ndarray) -> int | np.ndarray:
+    """How many slots windows have (windows x slots x inputs), or had that were made views of (to three digits)."""
+    if X.shape[1:] != (BINS, len(VIEW_CHANNELS)):
+        return X.shape[1]
+    slots = BINS * np.exp(3 * X[:, 0, VIEW_CHANNELS.index("window.log_slots")].astype(float))
+    digits = 10.0 ** (np.floor(np.log10(slots)) - 2)
+    return np.round(slots / digits) * digits
 
 
 #: By the name that a saved model has of it.

