@@ -364,8 +364,8 @@ class CCAClassifier(_NetworkClassifier):
     Windows have :data:`~.inputs.VIEW_INPUTS`, and become :func:`~.inputs.scale_view`: training on windows of several
     lengths at once takes a list of Windows, or views already made (``cut_windows(…, inputs="views")``).
     Probabilities are calibrated by one temperature (Guo et al. 2017). Unknown is where no class with a name reaches the
-    probability that loses `lose` of the known in windows of this length (``least_``: slots and probability; between
-    lengths trained on :func:`~.probabilities.least_of`). Long windows are judged in pieces of 25 round trips, whose
+    probability that loses `lose` of the known in windows of this length (``least_``: slots and probability;
+    interpolated between lengths trained on). Long windows are judged in pieces of 25 round trips, whose
     log-probabilities are averaged; their limits are of windows judged at once, which loses hardly more.
     """
 
