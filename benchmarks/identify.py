@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import numpy as np
 
 import cctoolkit as cct
-from cctoolkit.identify import DragonflyClassifier, Windows, cut_windows, load, record
+from cctoolkit.identify import DragonflyClassifier, Recording, Windows, cut_windows, load, record
 from cctoolkit.identify.inputs import VIEW_INPUTS
 from cctoolkit.identify.readers import label_flows
 
@@ -18,15 +19,20 @@ NAMES = ("reno", "cubic", "bbr", "cubic-bbr", "mixed")
 WINDOW_MS = 100
 
 
-def windows(count: int, inputs: tuple[str, ...] | str) -> Windows:
-    """Of the bundled captures, as many times as it takes."""
-    recordings = []
+@functools.cache
+def recordings() -> list[Recording]:
+    """Of the bundled captures."""
+    found = []
     for name in NAMES:
         before, after = (cct.read_capture(TRACES / f"{name}.{tap}.pcap.gz") for tap in ("ingress", "egress"))
-        recordings.append(
-            record(before, after, label_flows(before, TRACES / f"{name}.labels.csv"), name=name)
-        )
-    cut = cut_windows(recordings, WINDOW_MS, inputs, per_flow=60)
+        labels = label_flows(before, TRACES / f"{name}.labels.csv")
+        found.append(record(before, after, labels, name=name))
+    return found
+
+
+def windows(count: int, inputs: tuple[str, ...] | str) -> Windows:
+    """Each as many times as it takes."""
+    cut = cut_windows(recordings(), WINDOW_MS, inputs, per_flow=60)
     return cut.take(np.resize(np.random.default_rng(0).permutation(len(cut)), count))
 
 

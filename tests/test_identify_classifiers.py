@@ -44,7 +44,7 @@ def few(inputs: str, each: int = 12) -> Windows:
 
 
 @pytest.mark.parametrize(
-    ("kind", "least"), [("dragonfly", 0.9), ("deepcci", 0.8), ("ours", 0.8), ("summary", 0.85)]
+    ("kind", "least"), [("dragonfly", 0.9), ("deepcci", 0.9), ("ours", 0.8), ("summary", 0.85)]
 )
 def test_reno_and_bbr_are_told_apart_in_runs_not_trained_on(kind, least):
     model, test = fitted(kind), samples.test(KINDS[kind][1])
@@ -270,8 +270,7 @@ def test_early_stopping_of_a_classifier():
 def test_deepcci_learns_pacing_with_its_weight():
     model, windows = fitted("deepcci"), samples.test("throughput")
     pacing = model._outputs(windows)[:, -1]
-    right = np.where(windows.y == "bbr", pacing > 0, pacing < 0)  # a fair coin has less than 28 of 40 in 99 %
-    assert right.mean() > 0.75
+    assert (pacing[windows.y == "bbr"] > 0).mean() > 0.9 and (pacing[windows.y == "reno"] < 0).mean() > 0.9
     out, wanted = torch.tensor([[1.0, 2.0, 0.5], [0.0, -1.0, -3.0]]), torch.tensor([1, 0])  # reno, bbr
     classes = -np.log([np.exp(2) / (np.exp(1) + np.exp(2)), 1 / (1 + np.exp(-1))]).mean()
     paced = np.log([1 + np.exp(0.5), 1 + np.exp(3)]).mean()  # reno is not paced, bbr is
