@@ -17,7 +17,10 @@ from cctoolkit.identify.inputs import (
     VIEWS,
     as_counted,
     by_maximum,
+    by_view,
+    cut_views,
     hidden,
+    round_trip_slots,
     scale_view,
     scale_views,
     slots_of,
@@ -173,6 +176,24 @@ def test_many_views_are_each_by_itself_and_views_stay_as_they_are():
     for window, view in zip(X, views, strict=True):
         np.testing.assert_array_equal(scale_view(window).T, view)
     np.testing.assert_array_equal(scale_views(views.transpose(0, 2, 1)), views)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.tuples(st.integers(1, 4), any_length, st.just(5)).flatmap(lambda shape: counts(*shape)), st.data())
+def test_views_are_cut_off_behind_the_last_bin_that_a_window_has(X, data):
+    if data.draw(st.booleans()):
+        X[data.draw(st.integers(0, len(X) - 1)), :, 4] = np.nan
+    whole = scale_views(X)
+    for cut, again in zip(cut_views(X), by_view(whole, np.arange(len(X))), strict=True):
+        np.testing.assert_array_equal(cut, again)
+
+
+def test_a_round_trip_is_what_flies_over_what_comes():
+    X = np.zeros((4, 200, 5), np.float32)
+    X[:, :, 4] = 36_000
+    X[0, :, 0], X[1, 7, 0] = 1500, 1500
+    X[3, :, 0], X[3, 5, 4] = 1500, np.nan  # not observed in one slot
+    np.testing.assert_array_equal(round_trip_slots(X), [24, 4800, np.inf, np.nan])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])

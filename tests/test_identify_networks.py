@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the networks need torch: the extra 'train'")
 
-from cctoolkit.identify.inputs import BIN_CHANNELS, BINS, LEAST_BINS, VIEW_CHANNELS, by_view  # noqa: E402
+from cctoolkit.identify.inputs import BIN_CHANNELS, BINS, VIEW_CHANNELS, by_view  # noqa: E402
 from cctoolkit.identify.networks import DeepcciNet, DragonflyNet, ScalesNet, dragonfly_pool  # noqa: E402
 
 CHANNELS = len(BIN_CHANNELS)
@@ -142,7 +142,7 @@ def test_scales_net_gives_scores_and_what_is_before_them():
     network = ScalesNet(classes=5)
     X = torch.rand(3, len(VIEW_CHANNELS), BINS)
     X[:, ::CHANNELS] = 1  # all bins are there
-    out, shapes = shapes_of(network, network.layers, X)
+    out, shapes = shapes_of(network, [layer[-1] for layer in network.layers], X)
     assert out.shape == (3, 5 + 96)
     assert shapes == [(9, 48, 1, 50), (9, 64, 1, 25), (9, 96, 1, 13)]  # three views of each of three windows
     with torch.inference_mode():
@@ -175,6 +175,17 @@ def test_scales_net_pools_over_the_bins_that_are_there():
         assert torch.isfinite(network(torch.zeros_like(X))).all()
 
 
+def test_scales_net_normalises_by_its_first_weights_once_they_are_learnt():
+    network = unlike(ScalesNet(classes=2))
+    network.norm.weight.data.uniform_(0.5, 2)
+    network.norm.bias.data.normal_()
+    y = torch.rand(3, CHANNELS, 1, 21)
+    y[:, 0], y[1, :, :, 13:], y[2] = 1, 0, 0  # all bins are there, 13, none
+    with torch.inference_mode():
+        expected = network.layers[0](network.norm(y) * y[:, :1])
+        torch.testing.assert_close(network._first(y), expected, rtol=1e-4, atol=1e-5)
+
+
 def test_scales_net_takes_views_cut_off_behind_their_last_bin():
     network = unlike(ScalesNet(classes=3))
     there = [(100, 0, 0), (100, 1, 9), (100, 13, 97), (100, 12, 96)]
@@ -187,7 +198,7 @@ def test_scales_net_takes_views_cut_off_behind_their_last_bin():
     rows = np.array([3, 0, 2])
     parts = [torch.from_numpy(part) for part in by_view(X.numpy(), rows)]
     assert [part.shape for part in parts] == [(3, CHANNELS, 100), (3, CHANNELS, 13), (3, CHANNELS, 97)]
-    assert by_view(X.numpy(), np.array([0]))[1].shape == (1, CHANNELS, LEAST_BINS)
+    assert by_view(X.numpy(), np.array([0]))[1].shape == (1, CHANNELS, 1)  # of none, too
     with torch.inference_mode():
         torch.testing.assert_close(network(*parts), network(X[rows]), rtol=1e-5, atol=1e-6)
 

@@ -24,12 +24,13 @@ from ..errors import ParameterError, SchemaError
 from .inputs import (
     BIN_CHANNELS,
     BINS,
-    LEAST_BINS,
     PREPARATIONS,
     VIEW_CHANNELS,
     VIEW_INPUTS,
     VIEWS,
     by_view,
+    cut_views,
+    round_trip_slots,
     slots_of,
 )
 from .probabilities import SHORTEST, by_pieces, least_of, named, softmax
@@ -44,6 +45,9 @@ FORMAT = 2
 _ABOUT = "model.json"
 #: Windows of any length that go through the network at a time.
 _AT_ONCE = 64
+#: Of a view that is cut off, in the example that torch's exporter is shown: three strided convolutions leave two of
+#: nine, and it wants more than one. What it writes takes one bin, too.
+_LEAST_BINS = 9
 
 
 def bundled_models() -> dict[str, Path]:
@@ -242,20 +246,23 @@ class Model:
         return by_pieces(counted, self._probabilities) if self.any_length else self._probabilities(counted)
 
     def _probabilities(self, X: np.ndarray) -> np.ndarray:
-        return softmax(self._scores(self._prepare(X)) / self._temperature)
+        return softmax(self._scores(X) / self._temperature)
 
-    def _scores(self, ready: np.ndarray) -> np.ndarray:
-        """What the network says of prepared windows (windows x channels x slots or bins)."""
+    def _scores(self, X: np.ndarray) -> np.ndarray:
+        """What the network says of windows as counted, or of views."""
         if not self.any_length:
-            (scores,) = self._session(ready.shape[2]).run(None, {"X": ready})
+            (scores,) = self._session(X.shape[1]).run(None, {"X": self._prepare(X)})
             return scores[:, : len(self.classes_)]
         session = self._session(0)
-        scores = np.empty((len(ready), len(self.classes_)), np.float32)
+        scores = np.empty((len(X), len(self.classes_)), np.float32)
+        made = X.shape[1:] == (BINS, len(VIEW_CHANNELS))
         # windows of like round trips together: the fewer bins each has, the more can be cut off
-        order = np.argsort(ready[:, -len(BIN_CHANNELS)].sum(axis=1), kind="stable")
+        length = X[:, :, -len(BIN_CHANNELS)].sum(axis=1) if made else round_trip_slots(X)
+        order = np.argsort(length, kind="stable")
         for rows in np.array_split(order, -(-len(order) // _AT_ONCE)):
-            parts = dict(zip(VIEWS, by_view(ready, rows), strict=True))
-            scores[rows] = session.run(None, parts)[0][:, : len(self.classes_)]
+            parts = by_view(X.transpose(0, 2, 1), rows) if made else cut_views(X[rows])
+            inputs = dict(zip(VIEWS, parts, strict=True))
+            scores[rows] = session.run(None, inputs)[0][:, : len(self.classes_)]
         return scores
 
     def _named(self, probabilities: np.ndarray, slots: int | np.ndarray) -> np.ndarray:
@@ -399,7 +406,7 @@ def write_onnx(classifier: _NetworkClassifier, path: str | os.PathLike[str]) -> 
     if classifier.preparation == "scale_view":
         names = list(VIEWS)
         examples = tuple(torch.zeros(2, len(BIN_CHANNELS), BINS - i) for i in range(len(VIEWS)))
-        bins = [torch.export.Dim(f"{view}_bins", min=LEAST_BINS, max=BINS) for view in VIEWS[1:]]
+        bins = [torch.export.Dim(f"{view}_bins", min=_LEAST_BINS, max=BINS) for view in VIEWS[1:]]
         shapes: Any = {"x": {0: windows}, "others": tuple({0: windows, 2: b} for b in bins)}
     else:
         names = ["X"]

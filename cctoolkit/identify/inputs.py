@@ -21,6 +21,8 @@ __all__ = [
     "as_counted",
     "by_maximum",
     "by_view",
+    "cut_views",
+    "round_trip_slots",
     "scale_view",
     "scale_views",
     "slots_of",
@@ -30,8 +32,6 @@ __all__ = [
 VIEW_INPUTS = ("in_bytes", "cbiq_bytes", "out_bytes", "drops_estimate", "bytes_in_flight")
 #: Bins of a view.
 BINS = 100
-#: Of a view that is cut off: three strided convolutions leave two of nine, and torch's exporter wants more than one.
-LEAST_BINS = 9
 #: What each bin says: where it is; what arrived; what the queue held (two taps); what was in flight (both ways).
 BIN_CHANNELS = (
     "there", "log_slots", "in_rate", "in_relative", "in_burst", "busy_slots",
@@ -84,6 +84,7 @@ def _bins(
     Logarithms are taken afterwards, of many at a time (:func:`_compress`).
     """
     slots = window.shape[0]
+    log_slots = np.log(width) / 3
     cbiq_before = -1.0
     flight_before = -1.0
     peak_before = -1.0
@@ -121,7 +122,7 @@ def _bins(
                 most_flight = max(most_flight, window[t, 4])
         came /= n
         out[0, k] = 1.0
-        out[1, k] = np.log(width) / 3
+        out[1, k] = log_slots
         out[2, k] = came / 50
         out[3, k] = min(came / (mean_in + 1e-9), 8.0)
         out[4, k] = burst / 500
@@ -157,10 +158,9 @@ def _bins(
 
 
 @numba.njit(cache=True, nogil=True)
-def _view(window, out):
-    """See VIEW_CHANNELS; `out` (channels x bins) is zeroed. Twin: tests/naive_identify.py."""
+def _view(window, rtt, whole, trips, eighths):
+    """See VIEW_CHANNELS; the last three (channels x bins) are zeroed. Twin: tests/naive_identify.py."""
     slots = window.shape[0]
-    bins = out.shape[1]
     queue = True
     losses = True
     flies = True
@@ -180,18 +180,16 @@ def _view(window, out):
                 queue = False
     mean_in = sums[0] / slots
     mean_out = sums[2] / slots
-    n = out.shape[0] // 3
-    _bins(window, 0.0, slots / bins, bins, mean_in, mean_out, most[1], most[4], queue, losses, flies, out[:n])
-    if flies and sums[0] > 0:
-        rtt = sums[4] / sums[0]  # slots, by Little's law
-        for view in range(1, 3):
-            width = max(rtt if view == 1 else rtt / 8, 1.0)
-            there = min(int(slots / width), bins)
-            begin = slots - there * width
-            _bins(
-                window, begin, width, there, mean_in, mean_out, most[1], most[4], queue, losses, flies,
-                out[view * n : (view + 1) * n],
-            )  # fmt: skip
+    _bins(window, 0.0, slots / BINS, BINS, mean_in, mean_out, most[1], most[4], queue, losses, flies, whole)
+    if np.isfinite(rtt):
+        width = max(rtt, 1.0)
+        there = min(int(slots / width), BINS)
+        begin = slots - there * width
+        _bins(window, begin, width, there, mean_in, mean_out, most[1], most[4], queue, losses, flies, trips)
+        width = max(rtt / 8, 1.0)
+        there = min(int(slots / width), BINS)
+        begin = slots - there * width
+        _bins(window, begin, width, there, mean_in, mean_out, most[1], most[4], queue, losses, flies, eighths)
 
 
 def scale_view(window: np.ndarray) -> np.ndarray:
@@ -224,37 +222,73 @@ def scale_view(window: np.ndarray) -> np.ndarray:
 _LOGS, _HALF_LOGS, _STEPS = (2, 4, 6, 9, 15, 19), (13, 21), (8, 11, 17, 20)
 
 
-def _compress(views: np.ndarray) -> None:
+def _compress(view: np.ndarray) -> None:
     """Rates and steps span orders of magnitude."""
-    n = len(BIN_CHANNELS)
-    for begin in range(0, len(VIEW_CHANNELS), n):
-        bins = int(views[:, begin].sum(axis=1).max(initial=0))  # behind them all is 0, and stays so
-        view = views[:, begin : begin + n, :bins]
-        for channel in (*_LOGS, *_HALF_LOGS):
-            np.log1p(view[:, channel], out=view[:, channel])
-        for channel in _HALF_LOGS:
-            view[:, channel] /= 2
-        for channel in _STEPS:
-            np.arcsinh(view[:, channel], out=view[:, channel])
+    for channel in (*_LOGS, *_HALF_LOGS):
+        np.log1p(view[:, channel], out=view[:, channel])
+    for channel in _HALF_LOGS:
+        view[:, channel] /= 2
+    for channel in _STEPS:
+        np.arcsinh(view[:, channel], out=view[:, channel])
 
 
 @numba.njit(cache=True, nogil=True)
-def _views(X, out):
+def _views(X, rtt, whole, trips, eighths):
     for i in range(len(X)):
-        _view(X[i], out[i])
+        _view(X[i], rtt[i], whole[i], trips[i], eighths[i])
+
+
+def round_trip_slots(X: np.ndarray) -> np.ndarray:
+    """Slots of each window's round trip by Little's law, bytes in flight over arrivals.
+
+    Parameters
+    ----------
+    X : array, windows x slots x :data:`VIEW_INPUTS`
+
+    Returns
+    -------
+    array, windows
+        Not finite where the flight was not observed, or nothing arrived.
+    """
+    came, flying = (X[:, :, i].sum(axis=1, dtype=float) for i in (0, 4))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return flying / came
+
+
+def cut_views(X: np.ndarray) -> list[np.ndarray]:
+    """The :data:`VIEWS` of windows, each cut off behind the last bin that one of the windows has.
+
+    Parameters
+    ----------
+    X : array, windows x slots x :data:`VIEW_INPUTS`
+
+    Returns
+    -------
+    list of float32 array, windows x channels x bins
+        Of windows with like round trips few bins of the second and the third are there.
+    """
+    if X.ndim != 3 or X.shape[1] < 1 or X.shape[2] != len(VIEW_INPUTS):
+        raise ParameterError(
+            f"X: shape {X.shape} is not windows x slots x {len(VIEW_INPUTS)}: {', '.join(VIEW_INPUTS)}"
+        )
+    rtt = round_trip_slots(X)
+    shortest = np.min(rtt, initial=np.inf, where=np.isfinite(rtt))
+    slots = X.shape[1]
+    bins = [BINS, *(int(min(max(slots / max(shortest / n, 1.0), 1), BINS)) for n in (1, 8))]
+    parts = [np.zeros((len(X), len(BIN_CHANNELS), n), np.float32) for n in bins]
+    _views(np.ascontiguousarray(X, np.float32), rtt, *parts)
+    for part in parts:
+        _compress(part)
+    return parts
 
 
 def scale_views(X: np.ndarray) -> np.ndarray:
     """:func:`scale_view` of each of windows x slots x 5, or views already made: windows x channels x bins."""
     if X.ndim == 3 and X.shape[1:] == (BINS, len(VIEW_CHANNELS)):
         return np.ascontiguousarray(X.transpose(0, 2, 1))
-    if X.ndim != 3 or X.shape[1] < 1 or X.shape[2] != len(VIEW_INPUTS):
-        raise ParameterError(
-            f"X: shape {X.shape} is not windows x slots x {len(VIEW_INPUTS)}: {', '.join(VIEW_INPUTS)}"
-        )
     out = np.zeros((len(X), len(VIEW_CHANNELS), BINS), np.float32)
-    _views(np.ascontiguousarray(X, np.float32), out)
-    _compress(out)
+    for i, part in enumerate(cut_views(X)):
+        out[:, i * len(BIN_CHANNELS) : (i + 1) * len(BIN_CHANNELS), : part.shape[2]] = part
     return out
 
 
@@ -282,7 +316,7 @@ def by_view(views: np.ndarray, rows: np.ndarray) -> list[np.ndarray]:
     n = len(BIN_CHANNELS)
     parts = []
     for begin in range(0, views.shape[1], n):
-        bins = max(int(views[rows, begin].sum(axis=1).max()), LEAST_BINS)
+        bins = max(int(views[rows, begin].sum(axis=1).max()), 1)
         parts.append(np.ascontiguousarray(views[rows, begin : begin + n, :bins]))
     return parts
 

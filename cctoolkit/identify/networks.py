@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import conv2d
 
 from .inputs import BIN_CHANNELS, VIEWS
 
@@ -168,16 +170,37 @@ class ScalesNet(nn.Module):
         return torch.cat([self.scores(z), z], dim=1)
 
     def _pooled(self, view: Tensor, whole: bool = False) -> Tensor:
-        y = _images(view)
+        y = self._first(_images(view))
         if whole:
-            y = self.norm(y)
-            for layer in self.layers:
+            for layer in self.layers[1:]:
                 y = layer(y)
             return torch.cat([y.mean(dim=(2, 3)), y.amax(dim=(2, 3))], dim=1)
-        there = y[:, :1]
-        y = self.norm(y) * there
-        for layer in self.layers:
+        there = view[:, :1, None, ::2]
+        y = y * there
+        for layer in self.layers[1:]:
             there = there[:, :, :, ::2]
             y = layer(y) * there
         mean = y.sum(dim=(2, 3)) / there.sum(dim=(2, 3)).clamp(min=1.0)
         return torch.cat([mean, y.amax(dim=(2, 3))], dim=1)  # y is not negative
+
+    def _first(self, y: Tensor) -> Tensor:
+        """The first layer of normalised bins, of which those that are not there stay nothing.
+
+        As the first channel is 1 where a bin is there, and all are 0 elsewhere, the norm's factors and, by way of that
+        channel, its summands become weights once they are learnt: nothing is left to do for each bin.
+        """
+        first: Any = self.layers[0]
+        norm: Any = self.norm
+        convolution, *rest = first
+        if self.training:
+            y = convolution(norm(y) * y[:, :1])
+        else:
+            factor = (norm.weight / torch.sqrt(norm.running_var + norm.eps))[:, None, None]
+            summand = norm.bias[:, None, None] - norm.running_mean[:, None, None] * factor
+            by_there = (convolution.weight * summand).sum(dim=1, keepdim=True)
+            weight = convolution.weight * factor
+            weight = torch.cat([weight[:, :1] + by_there, weight[:, 1:]], dim=1)
+            y = conv2d(y, weight, convolution.bias, convolution.stride, convolution.padding)
+        for step in rest:
+            y = step(y)
+        return y

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from .inputs import round_trip_slots
+
 __all__ = [
     "LONGEST",
     "ROUND_TRIPS",
@@ -39,16 +41,13 @@ def pieces(X: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     X : array, windows x slots x :data:`~.inputs.VIEW_INPUTS`
-        The round trip is Little's law: bytes in flight over arrivals. Where the flight was not observed a piece is
-        three times the shortest, a length trained on.
+        Where there is no round trip to be known a piece is three times the shortest, a length trained on.
     """
     slots = X.shape[1]
     if slots <= SHORTEST:
         return np.ones(len(X), np.int64)
-    came, flying = (X[:, :, i].sum(axis=1, dtype=float) for i in (0, 4))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        longest = np.clip(ROUND_TRIPS * flying / came, SHORTEST, LONGEST)
-    longest = np.where(np.isfinite(longest), longest, 3 * SHORTEST)
+    rtt = round_trip_slots(X)
+    longest = np.where(np.isfinite(rtt), np.clip(ROUND_TRIPS * rtt, SHORTEST, LONGEST), 3 * SHORTEST)
     return np.maximum(np.round(slots / longest), 1).astype(np.int64)
 
 

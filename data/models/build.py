@@ -3,8 +3,8 @@
 
     build.py [STEP…] [--work DIR] [--seed N]
 
-Steps, each of which takes up what is there of the one before: ``data`` (some 850 runs on the testbed's kernel in
-virtual time and 1200 simulations: about three core-hours), ``cca`` (once a seed; ``cca-scores`` without training),
+Steps, each of which takes up what is there of the one before: ``data`` (some 1700 runs on the testbed's kernel in
+virtual time and 1500 simulations: about five core-hours), ``cca`` (once a seed; ``cca-scores`` without training),
 ``feature-sets``, ``every-cca``, ``dragonfly`` (with DeePCCI beside it), ``rejection``, ``sim`` (trained on simulations
 only); without a step all of them. Models go to ``data/models/``, scores to ``data/results/``.
 
@@ -44,11 +44,12 @@ DATASETS: dict[str, tuple[Any, str, int]] = {
     "paper": (lambda: paper(144), "uml", 3),
     "hard": (lambda: hard(152), "uml", 3),
     "hard-test": (lambda: hard(54, part="test"), "uml", 3),
-    "every": (lambda: every_cca(494), "uml", 6),
+    "few": (lambda: every_cca(120, 902, ccas=PAPER_CCAS), "uml", 6),
+    "every": (lambda: every_cca(1220), "uml", 6),
     "sim-paper": (lambda: paper(300, 101), "simulator", 3),
     "sim-hard": (lambda: hard(260, 101), "simulator", 3),
     "sim-few": (lambda: every_cca(400, 901, ccas=PAPER_CCAS), "simulator", 6),
-    "sim-every": (lambda: every_cca(250, 501, ccas=SIMULATOR_CCAS), "simulator", 6),
+    "sim-every": (lambda: every_cca(540, 501, ccas=SIMULATOR_CCAS), "simulator", 6),
 }
 #: Congestion controls that do the same here: DCTCP without marks falls back to Reno in Linux, by name or by behaviour.
 ALIKE = {"reno": ("reno", "dctcp-reno")}
@@ -63,7 +64,7 @@ BEHAVIOUR = {
 LENGTHS = {30: 2, 100: 8, 300: 3, 1000: 8, 3000: 3, 10_000: 4}
 TESTED_MS = (10, 100, 1000, 10_000, 60_000)
 #: Training: real runs of Reno, CUBIC and BBR, and simulated ones, which are many and alike enough.
-NAMED = ("paper", "hard", "sim-paper", "sim-hard", "sim-few")
+NAMED = ("paper", "hard", "few", "sim-paper", "sim-hard", "sim-few")
 LEFT_OUT = ("vegas", "htcp", "illinois", "westwood")
 
 
@@ -90,9 +91,10 @@ class Work:
         self, name: str, ms: float, inputs: str | Sequence[str], per_flow: int, seed: int = 0
     ) -> Windows:
         kind = inputs if isinstance(inputs, str) else "counted"
-        path = self.folder / "windows" / f"{name}-{ms:g}-{kind}-{per_flow}-{seed}.parquet"
+        data = self.dataset(name)  # may have grown since windows were cut of it
+        path = self.folder / "windows" / f"{name}-{len(data)}-{ms:g}-{kind}-{per_flow}-{seed}.parquet"
         if not path.is_file():
-            cut_windows(self.dataset(name), ms, inputs, per_flow=per_flow, seed=seed).save(path)
+            cut_windows(data, ms, inputs, per_flow=per_flow, seed=seed).save(path)
         return Windows.load(path)
 
     def training(
@@ -115,8 +117,8 @@ class Work:
                 if ccas is not None:
                     w = w.take(np.isin(w.y, [*ccas, *other]))
                     if name == "every":  # the named ones are few: settings must not give the others away
-                        rows = np.arange(len(w))
-                        w = w.take(np.concatenate([rows, *[rows[np.isin(w.y, ccas)]] * 2]))
+                        rows, is_named = np.arange(len(w)), np.isin(w.y, ccas)
+                        w = w.take(np.concatenate([*[rows[is_named]] * 2, rows[~is_named][::2]]))
                     w.y = np.where(np.isin(w.y, ccas), w.y, "other").astype(object)
                 w.X = w.X.astype(np.float16)  # half the memory
                 out.append(w)
