@@ -15,7 +15,6 @@ Splits are by run, and what is tested is real Linux only: of ``paper`` and ``eve
 from __future__ import annotations
 
 import argparse
-import itertools
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -102,13 +101,12 @@ class Work:
         names: Sequence[str],
         ccas: Sequence[str] | None,
         other: Sequence[str] = (),
-        cuts: Sequence[int] = (0,),
     ) -> list[Windows]:
-        """Views of the training runs, cut with each of these seeds; of others than `ccas` under the name "other"."""
+        """Views of the training runs; of others than `ccas` under the name "other"."""
         out = []
         for name in names:
-            for (ms, per_flow), cut in itertools.product(LENGTHS.items(), cuts):
-                w = self.windows(name, ms, "views", per_flow, cut)
+            for ms, per_flow in LENGTHS.items():
+                w = self.windows(name, ms, "views", per_flow)
                 if name in ("paper", "every", "sim-every"):
                     w = w.take(np.array([not fourth(run) for run in w.groups]))
                 elif name in ("sim-paper", "sim-hard"):
@@ -316,7 +314,7 @@ def every(work: Work) -> None:
     """All congestion controls of the kernel, each by its name and those that behave alike as one."""
     folder = work.folder / "every-cca"
     if not folder.is_dir():
-        parts = work.training(["every", "sim-every"], None, cuts=(0, 2))  # few flows, so many windows of each
+        parts = work.training(["every", "sim-every"], None)
         parts += [w.take(np.arange(0, len(w), 2)) for w in work.training(["paper", "hard"], None)]
         model = train(work, parts, epochs=24, widths=(64, 96, 128))
         model.save(folder, windows_ms=list(LENGTHS))
