@@ -98,6 +98,13 @@ def test_step_is_nine_tenths_every_25_epochs():
     np.testing.assert_allclose(rates, 1e-3 * 0.9 ** (np.arange(60) // 25), rtol=1e-3)
 
 
+def test_rows_are_learnt_from_as_if_there_were_no_others():
+    rows = np.random.default_rng(4).permutation(len(X))[: len(X) // 2]
+    history = train(whole := network(), recipe(epochs=2), rows=rows)
+    alone = train_network(part := network(), X[rows], Y[rows], cross_entropy, recipe(epochs=2))
+    assert history == alone and same(whole, part)
+
+
 def test_every_window_is_seen_once_an_epoch_and_augmented():
     """33 windows in batches of 16: the one left over has no batch of its own, for batch normalisation needs two."""
     seen = []

@@ -118,10 +118,11 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator):
         train, validation = self._held_out(len(ready), groups)
         self.history_ = train_network(
             self.network_,
-            ready[train],
-            numbers[train],
+            ready,
+            numbers,
             self._loss(numbers[train]),
             self._recipe(),
+            rows=train,
             validation=None if validation is None else (ready[validation], numbers[validation]),
             augment=self._augment,
             checkpoint=self.checkpoint,

@@ -84,6 +84,7 @@ def train_network(
     loss: Loss,
     recipe: Recipe,
     *,
+    rows: np.ndarray | None = None,
     validation: tuple[np.ndarray, np.ndarray] | None = None,
     augment: Callable[[Tensor, torch.Generator], Tensor] | None = None,
     after_epoch: Callable[[int, nn.Module], dict[str, float]] | None = None,
@@ -101,6 +102,8 @@ def train_network(
         Numbers of classes.
     loss : function
     recipe : Recipe
+    rows : integer array, optional
+        Windows to learn from, all without it: a copy of them would double the memory.
     validation : (X, y), optional
         Windows of other runs.
     augment : function of (batch, generator), optional
@@ -132,7 +135,8 @@ def train_network(
     inputs, targets = torch.from_numpy(X), torch.from_numpy(np.asarray(y, np.int64))
     if mixed:  # windows are small: all of them fit beside the network
         inputs, targets = inputs.to(device), targets.to(device)
-    steps = -(-len(X) // recipe.batch)
+    learnt = torch.arange(len(X)) if rows is None else torch.from_numpy(rows)
+    steps = -(-len(learnt) // recipe.batch)
     optimiser = torch.optim.AdamW(
         network.parameters(), recipe.learning_rate, weight_decay=recipe.weight_decay
     )
@@ -147,7 +151,7 @@ def train_network(
     generator = torch.Generator().manual_seed(recipe.seed)
     state = _State()
     path = Path(checkpoint) if checkpoint is not None else None
-    training = _fingerprint((recipe, network, identity), X, y, *(validation or ()))
+    training = _fingerprint((recipe, network, identity), X, y, learnt.numpy(), *(validation or ()))
     if path is not None and path.is_file():
         _resume(path, training, state, network, optimiser, scheduler, generator)
 
@@ -156,10 +160,10 @@ def train_network(
         while state.epoch < recipe.epochs and not _converged(state, recipe):
             network.train()
             total = 0.0
-            for rows in torch.randperm(len(X), generator=generator).split(recipe.batch):
-                if len(rows) < 2 <= len(X):
+            for places in torch.randperm(len(learnt), generator=generator).split(recipe.batch):
+                if len(places) < 2 <= len(learnt):
                     continue  # batch normalisation needs two
-                chosen = rows.to(inputs.device)
+                chosen = learnt[places].to(inputs.device)
                 batch, wanted = inputs[chosen].to(device, torch.float32), targets[chosen].to(device)
                 if augment is not None:
                     batch = augment(batch, generator)
@@ -171,10 +175,10 @@ def train_network(
                 scaler.update()
                 if recipe.schedule == "one_cycle":
                     scheduler.step()
-                total += value.item() * len(rows)
+                total += value.item() * len(places)
             if recipe.schedule == "step":
                 scheduler.step()
-            _finish_epoch(state, network, total / len(X), loss, validation, after_epoch, device)
+            _finish_epoch(state, network, total / len(learnt), loss, validation, after_epoch, device)
             bar.update()
             bar.set_postfix(loss=f"{state.history[-1]['loss']:.3f}")
             if path is not None:

@@ -4,7 +4,7 @@
     build.py [STEP…] [--work DIR] [--seed N]
 
 Steps, each of which takes up what is there of the one before: ``data`` (some 1700 runs on the testbed's kernel in
-virtual time and 1500 simulations: about five core-hours), ``cca`` (once a seed; ``cca-scores`` without training),
+virtual time and 2500 simulations: four to five core-hours), ``cca`` (once a seed; ``cca-scores`` without training),
 ``feature-sets``, ``every-cca``, ``dragonfly`` (with DeePCCI beside it), ``rejection``, ``sim`` (trained on simulations
 only); without a step all of them. Models go to ``data/models/``, scores to ``data/results/``.
 
@@ -45,7 +45,7 @@ DATASETS: dict[str, tuple[Any, str, int]] = {
     "hard-test": (lambda: hard(54, part="test"), "uml", 3),
     "few": (lambda: every_cca(120, 902, ccas=PAPER_CCAS), "uml", 6),
     "every": (lambda: every_cca(1220), "uml", 6),
-    "sim-paper": (lambda: paper(300, 101), "simulator", 3),
+    "sim-paper": (lambda: paper(1300, 101), "simulator", 3),
     "sim-hard": (lambda: hard(260, 101), "simulator", 3),
     "sim-few": (lambda: every_cca(400, 901, ccas=PAPER_CCAS), "simulator", 6),
     "sim-every": (lambda: every_cca(540, 501, ccas=SIMULATOR_CCAS), "simulator", 6),
@@ -65,6 +65,8 @@ TESTED_MS = (10, 100, 1000, 10_000, 60_000)
 #: Training: real runs of Reno, CUBIC and BBR, and simulated ones, which are many and alike enough.
 NAMED = ("paper", "hard", "few", "sim-paper", "sim-hard", "sim-few")
 LEFT_OUT = ("vegas", "htcp", "illinois", "westwood")
+#: Datasets of which each fourth run is for testing.
+SPLIT = ("paper", "every")
 
 
 def fourth(run: str) -> bool:
@@ -87,13 +89,17 @@ class Work:
         return identify.build_dataset(scenarios(), folder, on=on, special=special)
 
     def windows(
-        self, name: str, ms: float, inputs: str | Sequence[str], per_flow: int, seed: int = 0
+        self, name: str, ms: float, inputs: str | Sequence[str], per_flow: int, testing: bool = False
     ) -> Windows:
         kind = inputs if isinstance(inputs, str) else "counted"
-        data = self.dataset(name)  # may have grown since windows were cut of it
-        path = self.folder / "windows" / f"{name}-{len(data)}-{ms:g}-{kind}-{per_flow}-{seed}.parquet"
+        data = self.dataset(name)
+        if name in SPLIT:
+            data = data.where([run for run in data.runs if fourth(run) == testing])
+        part = "test" if testing else "train"
+        # the number of runs, for a dataset may have grown since windows were cut of it
+        path = self.folder / "windows" / f"{name}-{part}-{len(data)}-{ms:g}-{kind}-{per_flow}.parquet"
         if not path.is_file():
-            cut_windows(data, ms, inputs, per_flow=per_flow, seed=seed).save(path)
+            cut_windows(data, ms, inputs, per_flow=per_flow, seed=int(testing)).save(path)
         return Windows.load(path)
 
     def training(
@@ -106,11 +112,10 @@ class Work:
         out = []
         for name in names:
             for ms, per_flow in LENGTHS.items():
-                w = self.windows(name, ms, "views", per_flow)
-                if name in ("paper", "every", "sim-every"):
-                    w = w.take(np.array([not fourth(run) for run in w.groups]))
-                elif name in ("sim-paper", "sim-hard"):
-                    w = w.take(np.arange(0, len(w), 2))  # many runs say more than many windows of each
+                many = name in ("sim-paper", "sim-hard")  # runs, which say more than many windows of each
+                w = self.windows(name, ms, "views", -(-per_flow // 4) if many else per_flow)
+                if name in ("sim-paper", "sim-few"):
+                    w = w.take(np.arange(0, len(w), 2))
                 w.y = grouped(w.y, ALIKE)
                 if ccas is not None:
                     w = w.take(np.isin(w.y, [*ccas, *other]))
@@ -126,9 +131,7 @@ class Work:
         if inputs == "views" and ms > SHORTEST:
             inputs = VIEW_INPUTS  # may be judged in pieces
         per_flow = {10: 3, 100: 3, 1000: 3, 10_000: 2, 60_000: 1}[int(ms)]
-        w = self.windows(name, ms, inputs, per_flow, seed=1)
-        if name in ("paper", "every", "sim-every"):
-            w = w.take(np.array([fourth(run) for run in w.groups]))
+        w = self.windows(name, ms, inputs, per_flow, testing=True)
         w.y = grouped(w.y, ALIKE)
         return w
 
@@ -290,24 +293,28 @@ def feature_sets(work: Work) -> None:
 
 
 def save(model: Any, folder: Path, work: Work) -> None:
-    runs = {d: len(work.dataset(d)) for d in DATASETS}
-    data = (
-        f"Linux 7.2's own TCP in virtual time (`data/models/build.py`): {runs['paper']} runs of the Dragonfly paper's "
-        f"section IV-A, {runs['hard']} of settings drawn widely (20-1000 Mbit/s, 5-100 ms, 0.1-4 BDP, 3-75 flows, tail "
-        f"drop, CoDel, RED), {runs['every']} of all the kernel's congestion controls; and from cctoolkit's simulator "
-        f"{runs['sim-paper']} runs of the first kind, {runs['sim-hard']} of the second and {runs['sim-few']} of one to "
-        "six flows. Split by run, tested on real Linux only: each fourth run of section IV-A's and of all congestion "
-        f"controls' is for testing, and {runs['hard-test']} runs of settings drawn apart, half of them with PIE or "
-        "FQ-CoDel, which no training run has."
-    )
     limits = (
         "An ideal network: no wireless, no offload, no short flows beside, acknowledgements never lost. Reno and CUBIC "
         "are told apart by what a flow's window does from one round trip to the next: in less than a few round trips "
         "hardly anything of that shows. It is hardest where round trips are long, above CUBIC's crossover with Reno; "
         "the Reno-friendly region below it is easier. What paces like BBR is called BBR. Slots have to be 1 ms."
     )
-    save_models([model], folder, windows_ms=list(LENGTHS), data=data, limits=limits,
+    save_models([model], folder, windows_ms=list(LENGTHS), data=learnt_from(work), limits=limits,
                 provenance={"made_by": "data/models/build.py cca"})  # fmt: skip
+
+
+def learnt_from(work: Work) -> str:
+    runs = {d: len(work.dataset(d)) for d in DATASETS}
+    return (
+        f"Linux 7.2's own TCP in virtual time (`data/models/build.py`): {runs['paper']} runs of the Dragonfly paper's "
+        f"section IV-A, {runs['hard']} of settings drawn widely (20-1000 Mbit/s, 5-100 ms, 0.1-4 BDP, 3-75 flows, tail "
+        f"drop, CoDel, RED), and of one to six flows {runs['few']} of Reno, CUBIC and BBR and {runs['every']} of all "
+        f"the kernel's congestion controls; and from cctoolkit's simulator {runs['sim-paper']} runs of the first kind, "
+        f"{runs['sim-hard']} of the second and {runs['sim-few']} of one to six flows. Split by run, tested on real "
+        "Linux only: each fourth run of section IV-A's and of all congestion controls' is for testing, and "
+        f"{runs['hard-test']} runs of settings drawn apart, half of them with PIE or FQ-CoDel, which no training run "
+        "has."
+    )
 
 
 def every(work: Work) -> None:
@@ -382,10 +389,7 @@ def dragonfly(work: Work, kinds: Sequence[str] = tuple(PUBLISHED)) -> None:
 
 
 def published_training(work: Work, ms: int, inputs: str) -> Windows:
-    parts = []
-    for name in ("paper", "hard"):
-        w = work.windows(name, ms, inputs, 2 if ms < 10_000 else 1)
-        parts.append(w.take(np.array([name == "hard" or not fourth(run) for run in w.groups])))
+    parts = [work.windows(name, ms, inputs, 2 if ms < 10_000 else 1) for name in ("paper", "hard")]
     X, y = (np.concatenate([getattr(w, name) for w in parts]) for name in ("X", "y"))
     return Windows(X, y, pd.concat([w.table for w in parts], ignore_index=True), parts[0].inputs)
 
