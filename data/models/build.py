@@ -4,12 +4,14 @@
     build.py [STEP…] [--work DIR] [--seed N]
 
 Steps, each of which takes up what is there of the one before: ``data`` (some 1700 runs on the testbed's kernel in
-virtual time and 2500 simulations: four to five core-hours), ``cca`` (once a seed; ``cca-scores`` without training),
-``feature-sets``, ``every-cca``, ``dragonfly`` (with DeePCCI beside it), ``rejection``, ``sim`` (trained on simulations
-only); without a step all of them. Models go to ``data/models/``, scores to ``data/results/``.
+virtual time and 2700 simulations: four to five core-hours), ``cca`` (once a seed; ``cca-scores`` without training),
+``feature-sets``, ``every-cca`` (``every-scores`` without training), ``dragonfly`` (with DeePCCI beside it),
+``rejection``, ``sim`` (trained on simulations only); without a step all of them. Models go to ``data/models/``, scores
+to ``data/results/``.
 
-Splits are by run, and what is tested is real Linux only: of ``paper`` and ``every`` each fourth run is for testing;
-``hard`` is tested on ``hard-test``, settings drawn apart, half of them with queue disciplines that no training run has.
+Splits are by run, and what is tested is real Linux only (but for congestion controls that it has not): of ``paper``
+and ``every`` each fourth run is for testing; ``hard`` is tested on ``hard-test``, settings drawn apart, half of them
+with queue disciplines that no training run has.
 """
 
 from __future__ import annotations
@@ -49,16 +51,15 @@ DATASETS: dict[str, tuple[Any, str, int]] = {
     "sim-hard": (lambda: hard(260, 101), "simulator", 3),
     "sim-few": (lambda: every_cca(400, 901, ccas=PAPER_CCAS), "simulator", 6),
     "sim-every": (lambda: every_cca(540, 501, ccas=SIMULATOR_CCAS), "simulator", 6),
+    "sim-every-test": (lambda: every_cca(200, 502, ccas=SIMULATOR_CCAS), "simulator", 6),
 }
 #: Congestion controls that do the same here: DCTCP without marks falls back to Reno in Linux, by name or by behaviour.
 ALIKE = {"reno": ("reno", "dctcp-reno")}
 #: What does in these runs what Reno does: DCTCP without marks halves as Reno does, and LP mostly yields no earlier.
 AS_RENO = ("dctcp", "lp")
-#: What grows alike, as far as that shows: a segment a round trip; faster in large windows.
-BEHAVIOUR = {
-    "reno": ("reno", "dctcp", "lp", "westwood", "veno", "yeah"),  # DCTCP without marks
-    "highspeed": ("highspeed", "htcp", "hybla"),
-}
+#: What grows alike, a segment a round trip: DCTCP without marks is Reno, LP mostly yields no earlier, Westwood differs
+#: after a loss only, YeAH where its round trips are far above the shortest.
+BEHAVIOUR = {"reno": ("reno", "dctcp", "lp", "westwood", "yeah")}
 #: Window lengths in milliseconds trained on, with windows of each flow.
 LENGTHS = {30: 2, 100: 8, 300: 3, 1000: 8, 3000: 3, 10_000: 4}
 TESTED_MS = (10, 100, 1000, 10_000, 60_000)
@@ -190,6 +191,11 @@ def scores(predict: Callable[[Windows], np.ndarray], work: Work, model: str, inp
     return out[first + [c for c in out if c not in first]]
 
 
+def joined(parts: Sequence[Windows]) -> Windows:
+    X, y = (np.concatenate([getattr(w, name) for w in parts]) for name in ("X", "y"))
+    return Windows(X, y, pd.concat([w.table for w in parts], ignore_index=True), parts[0].inputs)
+
+
 def train(work: Work, parts: list[Windows], seed: int = 0, epochs: int = 12, **settings: Any) -> Any:
     X = np.concatenate([w.X for w in parts])
     y = np.concatenate([w.y for w in parts])
@@ -318,32 +324,36 @@ def learnt_from(work: Work) -> str:
 
 
 def every(work: Work) -> None:
-    """All congestion controls of the kernel, each by its name and those that behave alike as one."""
-    folder = work.folder / "every-cca"
-    if not folder.is_dir():
-        parts = work.training(["every", "sim-every"], None)
-        parts += [w.take(np.arange(0, len(w), 2)) for w in work.training(["paper", "hard"], None)]
-        model = train(work, parts, epochs=24, widths=(64, 96, 128))
-        model.save(folder, windows_ms=list(LENGTHS))
-    model = identify.load(folder)
-    names = model.classes_[np.isin(model.classes_, KERNEL_CCAS)]
-    columns = np.flatnonzero(np.isin(model.classes_, names))
-    groups = np.unique(grouped(names, BEHAVIOUR))
+    """All congestion controls of the kernel and those of the simulator only, a class each."""
+    parts = work.training(["every", "sim-every"], None)
+    parts += [w.take(np.arange(0, len(w), 2)) for w in work.training(["paper", "hard"], None)]
+    model = train(work, parts, epochs=24, widths=(64, 96, 128))
+    model.save(work.folder / "every-cca", windows_ms=list(LENGTHS))
+    every_scores(work)
+
+
+def every_scores(work: Work) -> None:
+    """The kernel's by name and as groups on real Linux, and all, those of the simulator only on simulated runs."""
+    model = identify.load(work.folder / "every-cca")
     rows = []
     for ms in (100, 1000, 10_000):
-        w = work.testing("every", ms)
-        p = model.predict_proba(w)[:, columns]
-        rows.append(evaluate(names[p.argmax(axis=1)], w).assign(classes=len(names), window_ms=ms))
-        together = [p[:, grouped(names, BEHAVIOUR) == group].sum(axis=1) for group in groups]
-        w.y = grouped(w.y, BEHAVIOUR)
-        said = groups[np.argmax(together, axis=0)]
-        rows.append(evaluate(said, w).assign(classes=len(groups), window_ms=ms))
-        told(f"every-cca {ms} ms: F1 {rows[-2].f1[0]:.3f}, of groups {rows[-1].f1[0]:.3f}")
-        confusion(w.y, said).to_csv(work.folder / f"every-confusion-{ms}.csv")
-    table = pd.concat(rows, ignore_index=True)
-    write(
-        "every-cca", table[["classes", "window_ms"] + [c for c in table if c not in ("classes", "window_ms")]]
-    )
+        real, simulated = (work.testing(name, ms) for name in ("every", "sim-every-test"))
+        w = joined([real, simulated.take(~np.isin(simulated.y, KERNEL_CCAS))])
+        p = model.predict_proba(w)
+        for ccas in (KERNEL_CCAS, model.classes_):
+            rows_of, columns = np.isin(w.y, ccas), np.isin(model.classes_, ccas)
+            for alike in ({}, BEHAVIOUR):
+                found = grouped(model.classes_[columns], alike)
+                classes = np.unique(found)
+                together = [p[rows_of][:, columns][:, found == name].sum(axis=1) for name in classes]
+                said, part = classes[np.argmax(together, axis=0)], w.take(rows_of)
+                part.y = grouped(part.y, alike)
+                rows.append(evaluate(said, part).assign(classes=len(classes), window_ms=ms))
+                told(f"every-cca {ms} ms, {len(classes)} classes: F1 {rows[-1].f1[0]:.3f}")
+                confusion(part.y, said).to_csv(work.folder / f"every-confusion-{len(classes)}-{ms}.csv")
+    table = pd.concat(rows, ignore_index=True).sort_values(["classes", "window_ms"])
+    table = table[["classes", "window_ms"] + [c for c in table if c not in ("classes", "window_ms")]]
+    write("every-cca", table)
 
 
 #: Published networks: feature set, and epochs by window length (as many as an hour of one core allows).
@@ -389,9 +399,7 @@ def dragonfly(work: Work, kinds: Sequence[str] = tuple(PUBLISHED)) -> None:
 
 
 def published_training(work: Work, ms: int, inputs: str) -> Windows:
-    parts = [work.windows(name, ms, inputs, 2 if ms < 10_000 else 1) for name in ("paper", "hard")]
-    X, y = (np.concatenate([getattr(w, name) for w in parts]) for name in ("X", "y"))
-    return Windows(X, y, pd.concat([w.table for w in parts], ignore_index=True), parts[0].inputs)
+    return joined([work.windows(name, ms, inputs, 2 if ms < 10_000 else 1) for name in ("paper", "hard")])
 
 
 def overall(table: pd.DataFrame) -> pd.DataFrame:
@@ -428,6 +436,7 @@ STEPS = {
     "cca-scores": cca_scores,
     "feature-sets": feature_sets,
     "every-cca": every,
+    "every-scores": every_scores,
     "dragonfly": dragonfly,
     "rejection": left_out,
     "sim": simulated,
@@ -444,7 +453,7 @@ def main() -> None:
     )
     parser.add_argument("--seed", type=int, default=0, help="of training; the model of seed 0 is kept")
     given = parser.parse_args()
-    for step in given.step or STEPS:
+    for step in given.step or [name for name in STEPS if not name.endswith("-scores")]:
         told(step)
         STEPS[step](Work(given.work, given.seed))
 
