@@ -256,7 +256,7 @@ def round_trip_slots(X: np.ndarray) -> np.ndarray:
 
 
 def cut_views(X: np.ndarray) -> list[np.ndarray]:
-    """The :data:`VIEWS` of windows, each cut off behind the last bin that one of the windows has.
+    """The views of windows (:data:`VIEW_CHANNELS`), each cut off behind the last bin that one of the windows has.
 
     Parameters
     ----------
