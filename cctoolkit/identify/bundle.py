@@ -28,6 +28,7 @@ from .inputs import (
     VIEW_CHANNELS,
     VIEW_INPUTS,
     VIEWS,
+    are_views,
     by_view,
     cut_views,
     round_trip_slots,
@@ -255,7 +256,7 @@ class Model:
             return scores[:, : len(self.classes_)]
         session = self._session(0)
         scores = np.empty((len(X), len(self.classes_)), np.float32)
-        made = X.shape[1:] == (BINS, len(VIEW_CHANNELS))
+        made = are_views(X)
         # windows of like round trips together: the fewer bins each has, the more can be cut off
         length = X[:, :, -len(BIN_CHANNELS)].sum(axis=1) if made else round_trip_slots(X)
         order = np.argsort(length, kind="stable")

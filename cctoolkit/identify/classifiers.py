@@ -7,6 +7,7 @@ itself.
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -61,7 +62,7 @@ def _numbered(labels: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     return classes, numbers
 
 
-class _NetworkClassifier(ClassifierMixin, BaseEstimator):
+class _NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
     """A torch network behind scikit-learn's interface. Subclasses name network, preparation and feature sets."""
 
     preparation: ClassVar[str]
@@ -168,8 +169,9 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator):
         settings = {name: value for name, value in self.get_params().items() if name not in anyway}
         return type(self).__name__, settings, self.classes_.tolist(), getattr(self, "inputs_", None)
 
+    @abstractmethod
     def _network(self, shape: tuple[int, ...], classes: int) -> Any:
-        raise NotImplementedError
+        """Untrained, for prepared windows of this shape."""
 
     def _loss(self, numbers: np.ndarray) -> Any:
         from torch.nn.functional import cross_entropy

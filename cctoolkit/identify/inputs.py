@@ -18,6 +18,7 @@ __all__ = [
     "SEGMENT_BYTES",
     "VIEW_CHANNELS",
     "VIEW_INPUTS",
+    "are_views",
     "as_counted",
     "by_maximum",
     "by_view",
@@ -182,14 +183,11 @@ def _view(window, rtt, whole, trips, eighths):
     mean_out = sums[2] / slots
     _bins(window, 0.0, slots / BINS, BINS, mean_in, mean_out, most[1], most[4], queue, losses, flies, whole)
     if np.isfinite(rtt):
-        width = max(rtt, 1.0)
-        there = min(int(slots / width), BINS)
-        begin = slots - there * width
-        _bins(window, begin, width, there, mean_in, mean_out, most[1], most[4], queue, losses, flies, trips)
-        width = max(rtt / 8, 1.0)
-        there = min(int(slots / width), BINS)
-        begin = slots - there * width
-        _bins(window, begin, width, there, mean_in, mean_out, most[1], most[4], queue, losses, flies, eighths)
+        for bins_each, out in ((1.0, trips), (8.0, eighths)):
+            width = max(rtt / bins_each, 1.0)
+            there = min(int(slots / width), BINS)
+            begin = slots - there * width
+            _bins(window, begin, width, there, mean_in, mean_out, most[1], most[4], queue, losses, flies, out)
 
 
 def scale_view(window: np.ndarray) -> np.ndarray:
@@ -282,9 +280,14 @@ def cut_views(X: np.ndarray) -> list[np.ndarray]:
     return parts
 
 
+def are_views(X: np.ndarray) -> bool:
+    """Whether windows are views already made, not slots as counted."""
+    return X.shape[1:] == (BINS, len(VIEW_CHANNELS))
+
+
 def scale_views(X: np.ndarray) -> np.ndarray:
     """:func:`scale_view` of each of windows x slots x 5, or views already made: windows x channels x bins."""
-    if X.ndim == 3 and X.shape[1:] == (BINS, len(VIEW_CHANNELS)):
+    if X.ndim == 3 and are_views(X):
         return np.ascontiguousarray(X.transpose(0, 2, 1))
     out = np.zeros((len(X), len(VIEW_CHANNELS), BINS), np.float32)
     for i, part in enumerate(cut_views(X)):
@@ -323,7 +326,7 @@ def by_view(views: np.ndarray, rows: np.ndarray) -> list[np.ndarray]:
 
 def slots_of(X: np.ndarray) -> int | np.ndarray:
     """How many slots windows have (windows x slots x inputs), or had that were made views of (to three digits)."""
-    if X.shape[1:] != (BINS, len(VIEW_CHANNELS)):
+    if not are_views(X):
         return X.shape[1]
     slots = BINS * np.exp(3 * X[:, 0, VIEW_CHANNELS.index("window.log_slots")].astype(float))
     digits = 10.0 ** (np.floor(np.log10(slots)) - 2)

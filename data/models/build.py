@@ -121,8 +121,9 @@ class Work:
                 if ccas is not None:
                     w = w.take(np.isin(w.y, [*ccas, *other]))
                     if name == "every":  # the named ones are few: settings must not give the others away
-                        rows, is_named = np.arange(len(w)), np.isin(w.y, ccas)
-                        w = w.take(np.concatenate([*[rows[is_named]] * 2, rows[~is_named][::2]]))
+                        are_named = np.isin(w.y, ccas)
+                        named, others = np.flatnonzero(are_named), np.flatnonzero(~are_named)
+                        w = w.take(np.concatenate([named, named, others[::2]]))
                     w.y = np.where(np.isin(w.y, ccas), w.y, "other").astype(object)
                 w.X = w.X.astype(np.float16)  # half the memory
                 out.append(w)
@@ -342,10 +343,11 @@ def every_scores(work: Work) -> None:
         p = model.predict_proba(w)
         for ccas in (KERNEL_CCAS, model.classes_):
             rows_of, columns = np.isin(w.y, ccas), np.isin(model.classes_, ccas)
+            of_these = p[rows_of][:, columns]
             for alike in ({}, BEHAVIOUR):
                 found = grouped(model.classes_[columns], alike)
                 classes = np.unique(found)
-                together = [p[rows_of][:, columns][:, found == name].sum(axis=1) for name in classes]
+                together = [of_these[:, found == name].sum(axis=1) for name in classes]
                 said, part = classes[np.argmax(together, axis=0)], w.take(rows_of)
                 part.y = grouped(part.y, alike)
                 rows.append(evaluate(said, part).assign(classes=len(classes), window_ms=ms))
