@@ -18,6 +18,7 @@ from cctoolkit.cli import app
 from cctoolkit.errors import ParameterError
 from cctoolkit.experiments import dragonfly, experiment
 from cctoolkit.identify import FEATURE_SETS, INPUTS, Recording, Windows, record, settings
+from cctoolkit.identify.windows import joined
 
 torch = pytest.importorskip("torch")
 
@@ -170,7 +171,7 @@ def test_sampling_is_trained_on_everything_and_tested_on_samples(monkeypatch: py
     """At 99 % the windows are the other class's: who says what the windows of all packets are is wrong there."""
     windows = made_windows()
     swapped = dataclasses.replace(windows, y=np.where(windows.y == "reno", "bbr", "reno").astype(object))
-    both = dragonfly._joined(
+    both = joined(
         [
             dataclasses.replace(part, table=part.table.assign(dropped_percent=percent))
             for part, percent in ((windows, 0.0), (swapped, 99.0))

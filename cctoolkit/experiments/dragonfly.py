@@ -227,18 +227,6 @@ def recorded_windows(
     return cut_windows(recordings, window_ms, "cbiq+throughput", per_flow=per_flow)
 
 
-def _joined(parts: Sequence[Windows]) -> Windows:
-    import numpy as np
-    import pandas as pd
-
-    return dataclasses.replace(
-        parts[0],
-        X=np.concatenate([part.X for part in parts]),
-        y=np.concatenate([part.y for part in parts]),
-        table=pd.concat([part.table for part in parts], ignore_index=True),
-    )
-
-
 # ---- what is measured ------------------------------------------------------------------------------------------------
 
 
@@ -533,6 +521,8 @@ def elsewhere(
     """
     import pandas as pd
 
+    from ..identify.windows import joined
+
     tables = []
     for name in classifiers:
         windows, theirs = (training.cut(part, window_ms, CLASSIFIERS[name]) for part in (dataset, other))
@@ -545,7 +535,7 @@ def elsewhere(
                 dataclasses.replace(part, table=part.table.assign(tested=where))
                 for where, part in (("here", tested), ("elsewhere", theirs))
             ]
-            return learnt, _joined(both)
+            return learnt, joined(both)
 
         _, table = training.scores(name, parts, "tested")
         table.insert(0, "classifier", name)
@@ -952,6 +942,7 @@ def _sampling(
     training: Training, runs: int, seconds: float, window_ms: float, workers: int | None
 ) -> pd.DataFrame:
     from .._pool import cores, in_processes
+    from ..identify.windows import joined
 
     room = min(training.per_flow, max(int(_PAPER_S * 1000 // window_ms), 1))
     made = [
@@ -960,4 +951,4 @@ def _sampling(
     ]
     done = in_processes(recorded_windows, made, workers or cores())
     parts = {number: future.result() for number, future in done}
-    return f1_by_sampling(_joined([parts[number] for number in sorted(parts)]), training)
+    return f1_by_sampling(joined([parts[number] for number in sorted(parts)]), training)

@@ -39,7 +39,7 @@ from .dataset import (
 from .inputs import VIEW_INPUTS
 from .probabilities import UNKNOWN
 from .settings import KERNEL_CCAS, PAPER_CCAS, SETTINGS, SIMULATOR_CCAS
-from .windows import ARRIVALS, FEATURE_SETS, Windows, crossover_bands, cut_windows, window_slots
+from .windows import ARRIVALS, FEATURE_SETS, Windows, crossover_bands, cut_windows, joined, window_slots
 
 __all__ = ["add", "build", "classify", "evaluate", "info", "name_flows", "readable_twice", "train"]
 
@@ -498,10 +498,7 @@ def _training_windows(
     lengths = sorted(cut)
     if inputs != "views":
         return lengths, [cut[ms] for ms in lengths]
-    parts = [cut[ms] for ms in lengths]
-    table = pd.concat([part.table for part in parts], ignore_index=True)
-    X, y = np.concatenate([part.X for part in parts]), np.concatenate([part.y for part in parts])
-    return lengths, [Windows(X, y, table, parts[0].inputs, data.slot_ms)]
+    return lengths, [joined([cut[ms] for ms in lengths])]  # views are of one size
 
 
 def _limits(data: _Data, runs: Sequence[str], classifier: Any) -> str:

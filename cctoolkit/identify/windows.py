@@ -25,6 +25,7 @@ __all__ = [
     "crossover_bands",
     "crossover_ratio",
     "cut_windows",
+    "joined",
     "slot_arrays",
     "window_slots",
 ]
@@ -252,6 +253,16 @@ def slot_arrays(slots: pd.DataFrame, inputs: Sequence[str]) -> Iterator[tuple[in
         known = np.flatnonzero(~missing_here[:, ~missing_here.all(axis=0)].any(axis=1))
         stop = known[-1] + 1 if len(known) and not missing_here.all() else 0
         yield int(flow[begin]), int(slot[begin]), part[:stop]
+
+
+def joined(parts: Sequence[Windows]) -> Windows:
+    """Windows of the same inputs and of one length, or views of any, as one."""
+    return dataclasses.replace(
+        parts[0],
+        X=np.concatenate([part.X for part in parts]),
+        y=np.concatenate([part.y for part in parts]),
+        table=pd.concat([part.table for part in parts], ignore_index=True),
+    )
 
 
 def cut_windows(

@@ -35,7 +35,7 @@ from cctoolkit.identify.evaluation import confusion, evaluate, grouped, rejectio
 from cctoolkit.identify.inputs import VIEW_CHANNELS, VIEW_INPUTS
 from cctoolkit.identify.probabilities import SHORTEST, UNKNOWN
 from cctoolkit.identify.settings import KERNEL_CCAS, PAPER_CCAS, SIMULATOR_CCAS, every_cca, hard, paper
-from cctoolkit.identify.windows import crossover_bands
+from cctoolkit.identify.windows import crossover_bands, joined
 
 MODELS = Path(__file__).parent
 RESULTS = MODELS.parent / "results"
@@ -190,11 +190,6 @@ def scores(predict: Callable[[Windows], np.ndarray], work: Work, model: str, inp
     out = pd.concat(tables, ignore_index=True)
     first = ["model", "set", "window_ms", "by", "value"]
     return out[first + [c for c in out if c not in first]]
-
-
-def joined(parts: Sequence[Windows]) -> Windows:
-    X, y = (np.concatenate([getattr(w, name) for w in parts]) for name in ("X", "y"))
-    return Windows(X, y, pd.concat([w.table for w in parts], ignore_index=True), parts[0].inputs)
 
 
 def train(work: Work, parts: list[Windows], seed: int = 0, epochs: int = 12, **settings: Any) -> Any:
