@@ -55,7 +55,8 @@ def in_processes(
             for future in sorted(finished, key=lambda f: f.exception() is not None):  # what is done first
                 if isinstance(future.exception(), BrokenProcessPool):
                     raise CCToolkitError(
-                        "a worker process died (out of memory?); what was done is kept, so run it again"
+                        "a worker process died (out of memory, or a script that begins without "
+                        "`if __name__ == '__main__':`?); what was done is kept, so run it again"
                     )
                 yield futures.pop(future), future
         pool.shutdown()

@@ -781,6 +781,12 @@ def train(
         bool,
         typer.Option("--others", help="Flows that are none of --ccas teach what to call unknown (scales)."),
     ] = False,
+    alike: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=CCA,CCA", help="These become one class, by this name (scales). May be repeated."
+        ),
+    ] = None,
     epochs: Annotated[int | None, typer.Option(help="[default: the classifier's own].", min=1)] = None,
     seed: Annotated[int, typer.Option(help="Of the split, the windows and the training.", min=0)] = 0,
     per_flow: _PerFlow = 4,
@@ -796,12 +802,13 @@ def train(
 
     Examples: `cct train mine -o my-model`, `cct train paper --classifier dragonfly --window-ms 1000 -o dragonfly`
     """
-    from .identify.command import names
+    from .identify.command import groups, names
     from .identify.command import train as run
 
     run(
         datasets, output, classifier=classifier, windows_ms=window_ms, inputs=inputs, ccas=names(ccas), others=others,
-        epochs=epochs, seed=seed, per_flow=per_flow, test_share=test_share, device=device, checkpoint=checkpoint,
+        alike=groups(alike or ()), epochs=epochs, seed=seed, per_flow=per_flow, test_share=test_share, device=device,
+        checkpoint=checkpoint,
     )  # fmt: skip
 
 

@@ -204,6 +204,14 @@ def test_a_folder_says_what_the_model_is(dragonfly):
     assert (model.windows_ms, model.slot_ms, model.any_length) == ((100,), 1, False)
 
 
+def test_a_model_says_whom_its_classes_stand_for(ours, tmp_path):
+    model = unfitted("ours", epochs=1, alike={"reno": ("lp", "yeah")}).fit(samples.train("views"))
+    folder = model.save(tmp_path / "groups", windows_ms=[100])
+    assert load(folder).alike == {"reno": ("lp", "yeah")} and load(ours).alike == {}
+    said = "; reno stands for lp, yeah, too, which do the same"
+    assert said in (folder / "README.md").read_text() and "stands for" not in (ours / "README.md").read_text()
+
+
 def test_what_belongs_to_no_model_is_not_saved(tmp_path):
     bare = unfitted("dragonfly", epochs=1)
     windows = samples.train("cbiq+throughput")
@@ -280,6 +288,7 @@ def test_a_model_of_another_format_is_refused_with_what_to_do(copy):
         {"preparation": "os.system"}, {"slot_ms": "long"}, {"temperature": None}, {"format": ...}, {"windows_ms": []},
         {"networks": [{"slots": 100, "file": 7, "sha256": ""}]}, {"least": ...}, {"least": [1, 2, 3]},
         {"least": [[100, 0.5], [100, 0.6]]}, {"least": [[-1, 0.5]]}, {"least": [["long", 0.5]]},
+        {"alike": {"cubic": ["bic"]}}, {"alike": {"reno": 5}}, {"alike": ["reno"]},
     ],
     ids=str,
 )  # fmt: skip

@@ -388,6 +388,20 @@ def test_windows_of_others_are_unknown():
     assert "other" not in names
 
 
+def test_what_does_the_same_is_one_class():
+    windows = samples.train("views")
+    apart = Windows(windows.X, windows.y.copy(), windows.table, windows.inputs, windows.slot_ms)
+    apart.y[np.flatnonzero(apart.y == "reno")[::2]] = "lp"
+    alike = {"reno": ["lp", "dctcp"]}
+    model = unfitted("ours", alike=alike).fit(apart)
+    together = unfitted("ours").fit(windows)
+    assert list(model.classes_) == ["bbr", "reno"] and clone(model).alike == alike
+    np.testing.assert_array_equal(model.predict_proba(windows), together.predict_proba(windows))
+    assert model.score(apart) == model.score(windows) == together.score(windows) > 0.8
+    with pytest.raises(ParameterError, match="y: all windows are all; there is nothing to tell apart"):
+        unfitted("ours", alike={"all": ["bbr", "reno"]}).fit(windows)
+
+
 def test_unknown_is_what_is_other_or_not_probable_enough():
     classes = np.array(["bbr", "other", "reno"])
     probabilities = np.array(

@@ -21,6 +21,7 @@ from cctoolkit import cli, schema
 from cctoolkit.errors import ParameterError
 from cctoolkit.identify import Model, SlotDataset, classify, classify_flows, record
 from cctoolkit.identify.bundle import FORMAT
+from cctoolkit.identify.command import groups
 from cctoolkit.identify.dataset import index_dataset, save_recording
 from cctoolkit.identify.inputs import BIN_CHANNELS, BINS, VIEW_INPUTS, VIEWS
 
@@ -220,6 +221,29 @@ def test_classify_refuses(run, seer: Path, arguments: tuple[object, ...], told: 
     status, _, err = run("classify", *arguments, "--model", seer)
     assert status == 1
     assert told in err and err.startswith("cct: ") and err.count("\n") == 1
+
+
+def test_whom_else_a_name_stands_for_is_told_where_it_was_said(run, seer: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(seer, tmp_path / "seer"))
+    about = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(json.dumps(about | {"alike": {"flight": ["a", "b"], "queue": ["c"]}}))
+    told = "; flight stands for a, b, too, which do the same"
+    for command in (("classify", THREE), ("flows", THREE, "--cca")):
+        _, out, _ = run(*command, "--model", folder)
+        assert told in " ".join(out.split()) and "queue stands" not in out
+
+
+def test_classes_of_several(run, tmp_path: Path) -> None:
+    assert groups(["Reno = lp, YeAH", "a=b"]) == {"reno": ("lp", "yeah"), "a": ("b",)} and groups([]) == {}
+    for texts, told in [
+        (["reno"], "alike: 'reno' is not NAME=CCA,CCA"),
+        (["reno="], "is not NAME=CCA,CCA"),
+        (["=lp"], "is not NAME=CCA,CCA"),
+        (["a=b", "a=c"], "alike: a is there twice"),
+        (["a=b", "c=b"], "ccas: b is there twice"),
+    ]:
+        with pytest.raises(ParameterError, match=told):
+            groups(texts)
 
 
 def test_a_model_that_is_not_there(run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -531,6 +555,11 @@ def test_the_papers_classifier_and_what_is_not_trained_on(
     status, out, err = run("train", "grid", "-o", "others", "--others", "--window-ms", 200, *options)
     assert status == 0, err
     assert list(cct.identify.load("others").classes_) == ["bbr", "cubic", "other"]
+    some = ("--alike", "loss=reno,cubic", "--window-ms", 200, "--epochs", 1)
+    status, out, err = run("train", "grid", "-o", "two", *some)
+    assert status == 0 and "wrote two: bbr, loss in windows" in out, err
+    status, out, _ = run("evaluate", "two", "grid", "-f", "csv")
+    assert status == 0 and {"f1_bbr", "f1_loss"} < set(read_csv(out)) and "f1_reno" not in read_csv(out)
 
 
 @pytest.mark.slow
@@ -546,6 +575,10 @@ def test_the_papers_classifier_and_what_is_not_trained_on(
         (("--classifier", "dragonfly", "--inputs", "views"), "views are for scales"),
         (("--classifier", "dragonfly", "--inputs", "nothing"), "neither a feature set"),
         (("--others",), "as all but --ccas"),
+        (("--alike", "reno"), "is not NAME=CCA,CCA"),
+        (("--alike", "reno=vegas"), "alike: 'vegas' is not among"),
+        (("--alike", "reno=cubic", "--ccas", "reno,bbr"), "alike: 'cubic' is not among"),
+        (("--alike", "reno=cubic", "--classifier", "dragonfly"), "alike: scales alone"),
         (("--test-share", "1.5"), "not a share"),
         (("--device", "nothing"), "device: nothing"),
     ],

@@ -103,6 +103,8 @@ class Model:
     windows_ms : tuple of float
         Lengths that it was trained on; with `any_length` others in between do, too.
     any_length : bool
+    alike : dict of str to tuple of str
+        Classes that stand for others besides, which do the same.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -135,7 +137,13 @@ class Model:
             if not ((self._least[:, 0] > 0).all() and (np.diff(self._least[:, 0]) > 0).all()):
                 raise ValueError("least: slots have to grow")
             self._other = str(self.about["other"])
-        except (ValueError, KeyError, TypeError) as err:
+            self.alike = {
+                str(name): tuple(str(cca) for cca in members)
+                for name, members in self.about.get("alike", {}).items()
+            }
+            if not set(self.alike) <= set(self.classes_):
+                raise ValueError("alike: of classes only")
+        except (ValueError, KeyError, TypeError, AttributeError) as err:
             raise SchemaError(f"{folder / _ABOUT}: not a model's ({type(err).__name__}: {err})") from None
         self.any_length = any(network["slots"] is None for network in self._networks)
         self.folder = folder
@@ -524,6 +532,7 @@ def save_models(
         "temperature": getattr(first, "temperature_", 1.0),
         "least": np.round(getattr(first, "least_", []), 4).tolist(),
         "other": getattr(first, "other", "other"),
+        "alike": {name: list(ccas) for name, ccas in (getattr(first, "alike", None) or {}).items()},
         "data": data,
         "limits": limits,
         "provenance": dict(provenance or {}),

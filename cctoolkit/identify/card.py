@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,16 @@ import pandas as pd
 
 from .._atomic import replacing
 
-__all__ = ["write_card"]
+__all__ = ["alike_in_words", "write_card"]
+
+
+def alike_in_words(alike: Mapping[str, Sequence[str]], among: Container[str] | None = None) -> str:
+    """Whom else classes stand for, as the end of a sentence; only of the classes `among` these."""
+    return "".join(
+        f"; {name} stands for {', '.join(members)}, too, which do the same"
+        for name, members in alike.items()
+        if among is None or name in among
+    )
 
 
 def write_card(folder: Path, about: Mapping[str, Any], results: pd.DataFrame | None) -> Path:
@@ -31,7 +40,7 @@ def write_card(folder: Path, about: Mapping[str, Any], results: pd.DataFrame | N
         f"# {folder.name}",
         f"A `{about['classifier']}` of cctoolkit {about['cctoolkit']} that tells "
         f"{', '.join(about['classes'])} apart, from {', '.join(f'`{i}`' for i in about['inputs'])} in slots of "
-        f"{about['slot_ms']:g} ms. Windows: {lengths}.",
+        f"{about['slot_ms']:g} ms{alike_in_words(about.get('alike', {}))}. Windows: {lengths}.",
         "```python\nimport cctoolkit as cct\n\n"
         f'model = cct.identify.load("{folder.name}")\n'
         "model.predict(cct.compute_slots(ingress, egress))\n```",

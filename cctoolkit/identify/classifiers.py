@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..errors import ParameterError
+from .evaluation import grouped
 from .inputs import PREPARATIONS, VIEW_CHANNELS, VIEW_INPUTS, hidden, scale_views, slots_of
 from .probabilities import by_pieces, least_of, named, softmax
 from .windows import Windows
@@ -111,7 +112,7 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
             self.inputs_, self.slot_ms_ = X.inputs, X.slot_ms
         counted, labels = _checked(X, y, self._inputs())
         self._check_window(counted)
-        self.classes_, numbers = _numbered(labels)
+        self.classes_, numbers = _numbered(self._named_alike(labels))
         ready = self._prepared(counted)
         self.shape_in_ = counted.shape[1:]
         torch.manual_seed(self.seed)
@@ -135,6 +136,10 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def _inputs(self) -> int | None:
         return None
+
+    def _named_alike(self, labels: np.ndarray | None) -> np.ndarray | None:
+        """Labels, by the names that this classifier has for them."""
+        return labels
 
     def _check_window(self, X: np.ndarray) -> None:
         unseen = np.isnan(X).all(axis=(0, 1))
@@ -231,7 +236,7 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def score(self, X: _Windows, y: npt.ArrayLike | None = None, sample_weight: Any = None) -> float:
         """Accuracy, as of every scikit-learn classifier; :mod:`cctoolkit.identify.evaluation` has the rest."""
-        _, labels = _checked(X, y, self._inputs())
+        labels = self._named_alike(_checked(X, y, self._inputs())[1])
         if labels is None:
             raise ParameterError("y: no labels")
         from sklearn.metrics import accuracy_score
@@ -355,6 +360,8 @@ class CCAClassifier(_NetworkClassifier):
         so that one model serves one tap and two, with acknowledgements and without.
     other : str
         Label of windows that stand for all that is not to be named.
+    alike : mapping of str to sequence of str, optional
+        Congestion controls that do the same and become one class: its name, and whom it stands for besides.
     lose : float
         Share of known windows (of the validation runs, of each length) that may be called unknown.
     widths : tuple of int
@@ -376,7 +383,8 @@ class CCAClassifier(_NetworkClassifier):
 
     def __init__(
         self, *, epochs: int = 40, batch: int = 128, learning_rate: float = 1e-3, hide: float = 0.25,
-        other: str = "other", lose: float = 0.05, widths: tuple[int, ...] = (48, 64, 96),
+        other: str = "other", alike: Mapping[str, Sequence[str]] | None = None, lose: float = 0.05,
+        widths: tuple[int, ...] = (48, 64, 96),
         patience: int | None = None, validation_share: float = 0.15, seed: int = 0, device: str = "auto",
         checkpoint: str | os.PathLike[str] | None = None, progress: bool = False,
     ) -> None:  # fmt: skip
@@ -385,6 +393,7 @@ class CCAClassifier(_NetworkClassifier):
         self.learning_rate = learning_rate
         self.hide = hide
         self.other = other
+        self.alike = alike
         self.lose = lose
         self.widths = widths
         self.patience = patience
@@ -424,6 +433,9 @@ class CCAClassifier(_NetworkClassifier):
             VIEW_CHANNELS,
             slot_ms[0],
         )
+
+    def _named_alike(self, labels: np.ndarray | None) -> np.ndarray | None:
+        return labels if labels is None or not self.alike else grouped(labels, self.alike).astype(str)
 
     def _check_window(self, X: np.ndarray) -> None:
         if X.shape[2] not in (len(VIEW_INPUTS), len(VIEW_CHANNELS)):

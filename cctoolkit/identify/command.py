@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 import logging
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from ..findings import format_probability
 from ..scenario import Scenario, read_sweep
 from ..testbed.doctor import BACKENDS
 from .bundle import Model, bundled_models, load, save_models
-from .card import write_card
+from .card import alike_in_words, write_card
 from .dataset import (
     Recording,
     SlotDataset,
@@ -36,12 +36,13 @@ from .dataset import (
     record,
     save_recording,
 )
+from .evaluation import grouped
 from .inputs import VIEW_INPUTS
 from .probabilities import UNKNOWN
 from .settings import KERNEL_CCAS, PAPER_CCAS, SETTINGS, SIMULATOR_CCAS
 from .windows import ARRIVALS, FEATURE_SETS, Windows, crossover_bands, cut_windows, joined, window_slots
 
-__all__ = ["add", "build", "classify", "evaluate", "info", "name_flows", "readable_twice", "train"]
+__all__ = ["add", "build", "classify", "evaluate", "groups", "info", "name_flows", "readable_twice", "train"]
 
 _Jobs = list[tuple[dict[str, Any], Scenario]]
 #: Columns of a dataset's flows that are no settings.
@@ -66,6 +67,27 @@ def names(text: str | None) -> tuple[str, ...] | None:
     if twice:
         raise ParameterError(f"ccas: {twice[0]} is there twice")
     return found or None
+
+
+def groups(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """What stands behind an equals sign, by what stands before it.
+
+    Raises
+    ------
+    ParameterError
+        No equals sign, nothing on one side of it, or a name is given twice.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        name, _, rest = (part.strip().lower() for part in text.partition("="))
+        members = names(rest)
+        if not name or members is None:
+            raise ParameterError(f"alike: {text!r} is not NAME=CCA,CCA")
+        if name in found:
+            raise ParameterError(f"alike: {name} is there twice")
+        found[name] = members
+    names(",".join(cca for members in found.values() for cca in members))  # none in two classes
+    return found
 
 
 # ---- datasets --------------------------------------------------------------------------------------------------------
@@ -371,6 +393,7 @@ def train(
     inputs: str | None = None,
     ccas: Sequence[str] | None = None,
     others: bool = False,
+    alike: Mapping[str, Sequence[str]] | None = None,
     epochs: int | None = None,
     seed: int = 0,
     per_flow: int = 4,
@@ -396,6 +419,8 @@ def train(
         To tell apart; without it all there are.
     others : bool
         Of `scales`: flows of other congestion controls teach what is to be called unknown.
+    alike : mapping of str to sequence of str, optional
+        Of `scales`: congestion controls that become one class, by its name.
     epochs, seed, device, checkpoint
         As for the classifiers; `seed` also of the split and of the windows.
     per_flow : int
@@ -423,11 +448,16 @@ def train(
         raise ParameterError(f"inputs: views are for scales, {classifier} takes what was counted")
     if others and (classifier != "scales" or not ccas):
         raise ParameterError("others: scales alone learns what is unknown, as all but --ccas")
+    if alike and classifier != "scales":
+        raise ParameterError("alike: scales alone makes one class of several congestion controls")
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise ParameterError(f"output: {output} is there already")
     _check_extra()
     data = _Data(folders)
     _check_ccas(data, ccas)
+    for cca in (cca for members in (alike or {}).values() for cca in members):
+        if cca not in (ccas or set(data.flows["cca"])):
+            raise ParameterError(f"alike: {cca!r} is not among what is told apart")
     training, testing = data.split(test_share, seed)
     kind, usual = CLASSIFIERS[classifier]
     chosen = inputs or usual
@@ -438,6 +468,7 @@ def train(
             part.y[~np.isin(part.y, list(ccas or ()))] = "other"
     settings: dict[str, Any] = {"seed": seed, "device": device, "progress": sys.stderr.isatty()}
     settings |= {} if epochs is None else {"epochs": epochs}
+    settings |= {"alike": alike} if alike else {}
     fitted = []
     for part in windows:
         where = checkpoint
@@ -652,9 +683,8 @@ def _predictions(
         )
     table = pd.concat(tables, ignore_index=True)
     nothing = np.zeros((len(table), 0, len(model.inputs)), np.float32)
-    return Windows(nothing, table["cca"].to_numpy(object), table, model.inputs, data.slot_ms), np.concatenate(
-        predicted
-    )
+    labels = grouped(table["cca"].to_numpy(object), model.alike)
+    return Windows(nothing, labels, table, model.inputs, data.slot_ms), np.concatenate(predicted)
 
 
 def _show_scores(scores: pd.DataFrame) -> None:
@@ -696,9 +726,10 @@ def classify(
 
     if model is None and DEFAULT_MODEL not in bundled_models():
         raise ParameterError("model: none comes with this version; say which (--model DIR, of cct train)")
+    speaker = load(model or DEFAULT_MODEL)
     with TableOutput(format, output, "ccas", provenance) as out:
         table = classify_flows(
-            ingress, egress, model=model or DEFAULT_MODEL, min_bytes=min_bytes, seconds=seconds,
+            ingress, egress, model=speaker, min_bytes=min_bytes, seconds=seconds,
             window_ms=window_ms, selection=selection, tunnel=tunnel,
         )  # fmt: skip
         if out.format is not Format.table:
@@ -708,7 +739,7 @@ def classify(
                 probability=table["probability"].map(format_probability)
             )
             show(listing(shown.rename(columns={"flow_id": "flow"})))
-            print(_spoke(table))
+            print(_spoke(table, speaker))
         else:
             print(
                 f"no TCP flow has {min_bytes:,} bytes of payload in one direction (--min-bytes asks for less)"
@@ -748,22 +779,21 @@ def name_flows(
     """
     from .classify import DEFAULT_MODEL, MIN_BYTES, classify_flows
 
-    said = classify_flows(
-        source, egress, model=model or DEFAULT_MODEL, flows=flows, selection=selection, **reading
-    )
+    speaker = load(model or DEFAULT_MODEL)
+    said = classify_flows(source, egress, model=speaker, flows=flows, selection=selection, **reading)
     table = flows.merge(said[["flow_id", "cca", "probability"]], on="flow_id", how="left")
     if len(said):
-        return table, f"CCA: {_spoke(said)}"
+        return table, f"CCA: {_spoke(said, speaker)}"
     return table, f"CCA: none of these flows is TCP with {MIN_BYTES:,} bytes of payload in one direction"
 
 
-def _spoke(table: pd.DataFrame) -> str:
-    """Which model named the flows, and what it saw of them."""
+def _spoke(table: pd.DataFrame, model: Model) -> str:
+    """Which model named the flows, what it saw of them, and whom else its names stand for."""
     told = table["cca"].notna()
-    model = table["model"].iloc[0]
     if not told.any():
-        return f"no flow has one whole window in which the model {model} is told enough"
+        return f"no flow has one whole window in which the model {model.name} is told enough"
     sets = table.loc[told, "feature_set"].value_counts()
     seen = ", ".join(f"{name} ({_flows(n)})" for name, n in sets.items())
     short = f"; not one whole window: {_flows(int((~told).sum()))}" if not told.all() else ""
-    return f"by the model {model}, from {seen}{short}"
+    alike = alike_in_words(model.alike, among=set(table["cca"]))
+    return f"by the model {model.name}, from {seen}{short}{alike}"

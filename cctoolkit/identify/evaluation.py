@@ -5,7 +5,7 @@ Intervals come from drawing runs, not windows: windows of one run resemble each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -210,7 +210,7 @@ def rejection(predict: Predict, known: Windows, unknown: Windows) -> dict[str, A
     }
 
 
-def grouped(labels: np.ndarray, groups: dict[str, Sequence[str]]) -> np.ndarray:
+def grouped(labels: np.ndarray, groups: Mapping[str, Sequence[str]]) -> np.ndarray:
     """Labels with those of a group replaced by the group's name: congestion controls that behave alike."""
     name = {member: group for group, members in groups.items() for member in members}
     return np.array([name.get(label, label) for label in labels], object)

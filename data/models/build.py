@@ -5,8 +5,9 @@
 
 Steps, each of which takes up what is there of the one before: ``data`` (some 1700 runs on the testbed's kernel in
 virtual time and 2700 simulations: four to five core-hours), ``cca`` (once a seed; ``cca-scores`` without training),
-``feature-sets``, ``every-cca`` (``every-scores`` without training), ``dragonfly`` (with DeePCCI beside it),
-``rejection``, ``sim`` (trained on simulations only); without a step all of them. Models go to ``data/models/``, scores
+``feature-sets``, ``every-cca`` (``every-scores`` without training), ``every-apart`` (a class for each congestion
+control, also for those that do the same), ``dragonfly`` (with DeePCCI beside it), ``rejection``, ``sim`` (trained on
+simulations only); without a step all of them. Models go to ``data/models/``, scores
 to ``data/results/``.
 
 Splits are by run, and what is tested is real Linux only (but for congestion controls that it has not): of ``paper``
@@ -211,7 +212,8 @@ def cca(work: Work) -> None:
     """Reno, CUBIC and BBR by name, all others as unknown, but for those that do what Reno does."""
     others = [c for c in KERNEL_CCAS if c not in (*PAPER_CCAS, *AS_RENO)]
     model = train(work, work.training([*NAMED, "every"], PAPER_CCAS, others), work.seed)
-    save(model, model_folder(work), work)
+    limits = f"{IDEAL} What paces like BBR is called BBR."
+    save(model, model_folder(work), data=f"{learnt_from(work)} {tested_on(work)}", limits=limits, step="cca")
     cca_scores(work)
 
 
@@ -294,15 +296,18 @@ def feature_sets(work: Work) -> None:
     write("feature-sets", table[first + [c for c in table if c not in first]])
 
 
-def save(model: Any, folder: Path, work: Work) -> None:
-    limits = (
-        "An ideal network: no wireless, no offload, no short flows beside, acknowledgements never lost. Reno and CUBIC "
-        "are told apart by what a flow's window does from one round trip to the next: in less than a few round trips "
-        "hardly anything of that shows. It is hardest where round trips are long, above CUBIC's crossover with Reno; "
-        "the Reno-friendly region below it is easier. What paces like BBR is called BBR. Slots have to be 1 ms."
-    )
-    save_models([model], folder, windows_ms=list(LENGTHS), data=learnt_from(work), limits=limits,
-                provenance={"made_by": "data/models/build.py cca"})  # fmt: skip
+#: For the cards of both bundled models of ours.
+IDEAL = (
+    "An ideal network: no wireless, no offload, no short flows beside, acknowledgements never lost. Slots have to be "
+    "1 ms. Reno and CUBIC are told apart by what a flow's window does from one round trip to the next: in less than a "
+    "few round trips hardly anything of that shows. It is hardest where round trips are long, above CUBIC's crossover "
+    "with Reno; the Reno-friendly region below it is easier."
+)
+
+
+def save(model: Any, folder: Path, *, data: str, limits: str, step: str) -> None:
+    save_models([model], folder, windows_ms=list(LENGTHS), data=data, limits=limits,
+                provenance={"made_by": f"data/models/build.py {step}"})  # fmt: skip
 
 
 def learnt_from(work: Work) -> str:
@@ -312,45 +317,92 @@ def learnt_from(work: Work) -> str:
         f"section IV-A, {runs['hard']} of settings drawn widely (20-1000 Mbit/s, 5-100 ms, 0.1-4 BDP, 3-75 flows, tail "
         f"drop, CoDel, RED), and of one to six flows {runs['few']} of Reno, CUBIC and BBR and {runs['every']} of all "
         f"the kernel's congestion controls; and from cctoolkit's simulator {runs['sim-paper']} runs of the first kind, "
-        f"{runs['sim-hard']} of the second and {runs['sim-few']} of one to six flows. Split by run, tested on real "
-        "Linux only: each fourth run of section IV-A's and of all congestion controls' is for testing, and "
-        f"{runs['hard-test']} runs of settings drawn apart, half of them with PIE or FQ-CoDel, which no training run "
-        "has."
+        f"{runs['sim-hard']} of the second and {runs['sim-few']} of one to six flows."
     )
 
 
+def tested_on(work: Work) -> str:
+    return (
+        "Split by run, tested on real Linux: each fourth run of section IV-A's and of all congestion controls' is for "
+        f"testing, and {len(work.dataset('hard-test'))} runs of settings drawn apart, half of them with PIE or "
+        "FQ-CoDel, which no training run has."
+    )
+
+
+def every_training(work: Work) -> list[Windows]:
+    few = [w.take(np.arange(0, len(w), 2)) for w in work.training(["paper", "hard"], None)]
+    return [*work.training(["every", "sim-every"], None), *few]
+
+
 def every(work: Work) -> None:
-    """All congestion controls of the kernel and those of the simulator only, a class each."""
-    parts = work.training(["every", "sim-every"], None)
-    parts += [w.take(np.arange(0, len(w), 2)) for w in work.training(["paper", "hard"], None)]
-    model = train(work, parts, epochs=24, widths=(64, 96, 128))
-    model.save(work.folder / "every-cca", windows_ms=list(LENGTHS))
+    """All congestion controls of the kernel and those of the simulator only, a class for each way to behave."""
+    model = train(work, every_training(work), epochs=24, widths=(64, 96, 128), alike=BEHAVIOUR)
+    runs = {d: len(work.dataset(d)) for d in ("every", "paper", "hard", "sim-every", "sim-every-test")}
+    data = (
+        f"Linux 7.2's own TCP in virtual time (`data/models/build.py`): {runs['every']} runs of one to six flows of "
+        f"all the kernel's congestion controls, and {runs['paper'] + runs['hard']} with up to 75 of Reno, CUBIC and "
+        f"BBR; {runs['sim-every']} runs of cctoolkit's simulator, of its congestion controls. {tested_on(work)} BBRv2, "
+        "BBRv3 and Prague, which the kernel has not, are learnt from simulated runs and tested on "
+        f"{runs['sim-every-test']} others."
+    )
+    limits = (
+        f"{IDEAL} In 1 s two names of three are right, in 100 ms hardly one of two: it is a model for windows of ten "
+        "seconds. Where only Reno, CUBIC and BBR are in question `cca` says more of short windows."
+    )
+    save(model, MODELS / "every-cca", data=data, limits=limits, step="every-cca")
     every_scores(work)
 
 
+def every_apart(work: Work) -> None:
+    """The same with a class for each congestion control: what is taken for what."""
+    model = train(work, every_training(work), epochs=24, widths=(64, 96, 128))
+    model.save(work.folder / "every-apart", windows_ms=list(LENGTHS))
+    write("every-apart", scores_of_all(identify.load(work.folder / "every-apart"), work, ({}, BEHAVIOUR)))
+
+
 def every_scores(work: Work) -> None:
-    """The kernel's by name and as groups on real Linux, and all, those of the simulator only on simulated runs."""
-    model = identify.load(work.folder / "every-cca")
+    """Of the model as it is used: of all, and of Reno, CUBIC and BBR in the settings of `cca`."""
+    model = identify.load("every-cca")
+    of_all = scores_of_all(model, work, (BEHAVIOUR,))
+    write("every-cca", of_all)
+    of_three = overall(scores(one_of(model), work, "of reno, cubic and bbr one", (100, 1000, 10_000)))
+    named_all = of_all.assign(model=[f"one of {n}" for n in of_all["classes"]], set="every")
+    columns = ["model", "set", "window_ms", "windows", "runs", "f1", "low", "high"]
+    write_card(
+        MODELS / "every-cca", model.about, pd.concat([named_all, of_three], ignore_index=True)[columns]
+    )
+
+
+def scores_of_all(
+    model: identify.Model, work: Work, groupings: Sequence[dict[str, Sequence[str]]]
+) -> pd.DataFrame:
+    """The kernel's on real Linux, and all, those of the simulator only on simulated runs; by name or as groups."""
     rows = []
     for ms in (100, 1000, 10_000):
         real, simulated = (work.testing(name, ms) for name in ("every", "sim-every-test"))
         w = joined([real, simulated.take(~np.isin(simulated.y, KERNEL_CCAS))])
-        p = model.predict_proba(w)
-        for ccas in (KERNEL_CCAS, model.classes_):
+        p, said_freely = model.predict_proba(w), model.predict(w)
+        for ccas in (KERNEL_CCAS, np.unique(w.y)):
             rows_of, columns = np.isin(w.y, ccas), np.isin(model.classes_, ccas)
             of_these = p[rows_of][:, columns]
-            for alike in ({}, BEHAVIOUR):
+            for alike in groupings:
                 found = grouped(model.classes_[columns], alike)
                 classes = np.unique(found)
                 together = [of_these[:, found == name].sum(axis=1) for name in classes]
                 said, part = classes[np.argmax(together, axis=0)], w.take(rows_of)
                 part.y = grouped(part.y, alike)
-                rows.append(evaluate(said, part).assign(classes=len(classes), window_ms=ms))
-                told(f"every-cca {ms} ms, {len(classes)} classes: F1 {rows[-1].f1[0]:.3f}")
-                confusion(part.y, said).to_csv(work.folder / f"every-confusion-{len(classes)}-{ms}.csv")
+                unknown = float(np.mean(said_freely[rows_of] == UNKNOWN))
+                score = evaluate(said, part).assign(classes=len(classes), window_ms=ms, unknown=unknown)
+                rows.append(score)
+                told(
+                    f"{model.name} {ms} ms, {len(classes)} classes: F1 {score.f1[0]:.3f}, {unknown:.3f} unknown"
+                )
+                confusion(part.y, said).to_csv(
+                    work.folder / f"{model.name}-confusion-{len(classes)}-{ms}.csv"
+                )
     table = pd.concat(rows, ignore_index=True).sort_values(["classes", "window_ms"])
-    table = table[["classes", "window_ms"] + [c for c in table if c not in ("classes", "window_ms")]]
-    write("every-cca", table)
+    first = ["classes", "window_ms", "windows", "runs", "f1", "low", "high", "unknown"]
+    return table[first + [c for c in table if c not in first]]
 
 
 #: Published networks: feature set, and epochs by window length (as many as an hour of one core allows).
@@ -434,6 +486,7 @@ STEPS = {
     "feature-sets": feature_sets,
     "every-cca": every,
     "every-scores": every_scores,
+    "every-apart": every_apart,
     "dragonfly": dragonfly,
     "rejection": left_out,
     "sim": simulated,
