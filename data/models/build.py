@@ -66,6 +66,8 @@ LENGTHS = {30: 2, 100: 8, 300: 3, 1000: 8, 3000: 3, 10_000: 4}
 TESTED_MS = (10, 100, 1000, 10_000, 60_000)
 #: Training: real runs of Reno, CUBIC and BBR, and simulated ones, which are many and alike enough.
 NAMED = ("paper", "hard", "few", "sim-paper", "sim-hard", "sim-few")
+#: The same for all congestion controls; runs of many flows at once are simulated ones only.
+EVERY = ("every", "sim-every", "sim-hard")
 LEFT_OUT = ("vegas", "htcp", "illinois", "westwood")
 #: Datasets of which each fourth run is for testing.
 SPLIT = ("paper", "every")
@@ -329,21 +331,15 @@ def tested_on(work: Work) -> str:
     )
 
 
-def every_training(work: Work) -> list[Windows]:
-    few = [w.take(np.arange(0, len(w), 2)) for w in work.training(["paper", "hard"], None)]
-    return [*work.training(["every", "sim-every"], None), *few]
-
-
 def every(work: Work) -> None:
     """All congestion controls of the kernel and those of the simulator only, a class for each way to behave."""
-    model = train(work, every_training(work), epochs=24, widths=(64, 96, 128), alike=BEHAVIOUR)
-    runs = {d: len(work.dataset(d)) for d in ("every", "paper", "hard", "sim-every", "sim-every-test")}
+    model = train(work, work.training(EVERY, None), epochs=24, widths=(64, 96, 128), alike=BEHAVIOUR)
+    runs = {d: len(work.dataset(d)) for d in (*EVERY, "sim-every-test")}
     data = (
         f"Linux 7.2's own TCP in virtual time (`data/models/build.py`): {runs['every']} runs of one to six flows of "
-        f"all the kernel's congestion controls, and {runs['paper'] + runs['hard']} with up to 75 of Reno, CUBIC and "
-        f"BBR; {runs['sim-every']} runs of cctoolkit's simulator, of its congestion controls. {tested_on(work)} BBRv2, "
-        "BBRv3 and Prague, which the kernel has not, are learnt from simulated runs and tested on "
-        f"{runs['sim-every-test']} others."
+        f"all the kernel's congestion controls; and from cctoolkit's simulator {runs['sim-every']} of its congestion "
+        f"controls and {runs['sim-hard']} with up to 75 flows of Reno, CUBIC and BBR. {tested_on(work)} BBRv2, BBRv3 "
+        f"and Prague, which the kernel has not, are tested on {runs['sim-every-test']} other simulated runs."
     )
     limits = (
         f"{IDEAL} In 1 s two names of three are right, in 100 ms hardly one of two: it is a model for windows of ten "
@@ -355,7 +351,7 @@ def every(work: Work) -> None:
 
 def every_apart(work: Work) -> None:
     """The same with a class for each congestion control: what is taken for what."""
-    model = train(work, every_training(work), epochs=24, widths=(64, 96, 128))
+    model = train(work, work.training(EVERY, None), epochs=24, widths=(64, 96, 128))
     model.save(work.folder / "every-apart", windows_ms=list(LENGTHS))
     write("every-apart", scores_of_all(identify.load(work.folder / "every-apart"), work, ({}, BEHAVIOUR)))
 
