@@ -784,7 +784,7 @@ def train(
     alike: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=CCA,CCA", help="These become one class, by this name (scales). May be repeated."
+            metavar="NAME=CCA,CCA", help="These are one answer, by this name (scales). May be repeated."
         ),
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="[default: the classifier's own].", min=1)] = None,

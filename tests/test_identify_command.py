@@ -226,11 +226,13 @@ def test_classify_refuses(run, seer: Path, arguments: tuple[object, ...], told: 
 def test_whom_else_a_name_stands_for_is_told_where_it_was_said(run, seer: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(seer, tmp_path / "seer"))
     about = json.loads((folder / "model.json").read_text())
-    (folder / "model.json").write_text(json.dumps(about | {"alike": {"flight": ["a", "b"], "queue": ["c"]}}))
-    told = "; flight stands for a, b, too, which do the same"
+    (folder / "model.json").write_text(
+        json.dumps(about | {"alike": {"flow": ["flight", "neither"], "line": ["queue"]}})
+    )
+    told = "; flow stands for flight, neither, too, which do the same"
     for command in (("classify", THREE), ("flows", THREE, "--cca")):
         _, out, _ = run(*command, "--model", folder)
-        assert told in " ".join(out.split()) and "queue stands" not in out
+        assert told in " ".join(out.split()) and "line stands" not in out
 
 
 def test_classes_of_several(run, tmp_path: Path) -> None:

@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cctoolkit.identify.probabilities import by_pieces, least_of, named, pieces, softmax
+from cctoolkit.identify.probabilities import (
+    answers,
+    by_pieces,
+    grouped,
+    least_of,
+    named,
+    pieces,
+    softmax,
+    together,
+)
 
 
 def window(slots: int, rtt_slots: float | None) -> np.ndarray:
@@ -69,3 +78,16 @@ def test_a_name_has_to_be_as_probable_as_windows_of_its_length_ask_for() -> None
     np.testing.assert_array_equal(least_of(np.empty((0, 2)), np.array([5, 7])), [0, 0])
     classes, alike = np.array(["bbr", "reno"]), np.array([[0.5, 0.5], [0.5, 0.5]])
     assert named(alike, classes, "other", np.array([0.4, 0.6])).tolist() == ["bbr", "unknown"]
+
+
+def test_what_is_alike_is_one_answer_whose_probability_is_the_sum() -> None:
+    classes = np.array(["bbr", "lp", "reno", "yeah"])
+    probabilities = np.array([[0.1, 0.2, 0.3, 0.4], [0.7, 0.1, 0.1, 0.1]])
+    alike = {"one segment a round trip": ["reno", "lp"], "yeah": ["nobody"]}
+    assert answers(classes, alike).tolist() == ["bbr", "one segment a round trip", "yeah"]
+    np.testing.assert_allclose(together(probabilities, classes, alike), [[0.1, 0.5, 0.4], [0.7, 0.2, 0.1]])
+    for nothing in (None, {}):
+        assert answers(classes, nothing) is classes
+        assert together(probabilities, classes, nothing) is probabilities
+    labels = np.array(["lp", "cubic", "yeah"], object)
+    assert grouped(labels, alike).tolist() == ["one segment a round trip", "cubic", "yeah"]

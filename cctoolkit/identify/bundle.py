@@ -34,7 +34,7 @@ from .inputs import (
     round_trip_slots,
     slots_of,
 )
-from .probabilities import SHORTEST, by_pieces, least_of, named, softmax
+from .probabilities import SHORTEST, answers, by_pieces, least_of, named, softmax, together
 from .windows import Windows, slot_arrays
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Model:
         Lengths that it was trained on; with `any_length` others in between do, too.
     any_length : bool
     alike : dict of str to tuple of str
-        Classes that stand for others besides, which do the same.
+        Names that stand for others besides, which do the same; those are no ``classes_``.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -117,7 +117,7 @@ class Model:
                     f"the version of cctoolkit that made it ({self.about.get('cctoolkit', 'unknown')})"
                 )
             self.name = folder.name
-            self.classes_ = np.array(self.about["classes"], dtype=object)
+            self._learnt = np.array(self.about["classes"], dtype=object)
             self.inputs: tuple[str, ...] = tuple(self.about["inputs"])
             self.slot_ms: float = float(self.about["slot_ms"])
             self.windows_ms: tuple[float, ...] = tuple(float(ms) for ms in self.about["windows_ms"])
@@ -141,8 +141,9 @@ class Model:
                 str(name): tuple(str(cca) for cca in members)
                 for name, members in self.about.get("alike", {}).items()
             }
-            if not set(self.alike) <= set(self.classes_):
+            if not {cca for members in self.alike.values() for cca in members} <= set(self._learnt):
                 raise ValueError("alike: of classes only")
+            self.classes_ = answers(self._learnt, self.alike)
         except (ValueError, KeyError, TypeError, AttributeError) as err:
             raise SchemaError(f"{folder / _ABOUT}: not a model's ({type(err).__name__}: {err})") from None
         self.any_length = any(network["slots"] is None for network in self._networks)
@@ -255,15 +256,15 @@ class Model:
         return by_pieces(counted, self._probabilities) if self.any_length else self._probabilities(counted)
 
     def _probabilities(self, X: np.ndarray) -> np.ndarray:
-        return softmax(self._scores(X) / self._temperature)
+        return together(softmax(self._scores(X) / self._temperature), self._learnt, self.alike)
 
     def _scores(self, X: np.ndarray) -> np.ndarray:
         """What the network says of windows as counted, or of views."""
         if not self.any_length:
             (scores,) = self._session(X.shape[1]).run(None, {"X": self._prepare(X)})
-            return scores[:, : len(self.classes_)]
+            return scores[:, : len(self._learnt)]
         session = self._session(0)
-        scores = np.empty((len(X), len(self.classes_)), np.float32)
+        scores = np.empty((len(X), len(self._learnt)), np.float32)
         made = are_views(X)
         # windows of like round trips together: the fewer bins each has, the more can be cut off
         length = X[:, :, -len(BIN_CHANNELS)].sum(axis=1) if made else round_trip_slots(X)
@@ -271,7 +272,7 @@ class Model:
         for rows in np.array_split(order, -(-len(order) // _AT_ONCE)):
             parts = by_view(X.transpose(0, 2, 1), rows) if made else cut_views(X[rows])
             inputs = dict(zip(VIEWS, parts, strict=True))
-            scores[rows] = session.run(None, inputs)[0][:, : len(self.classes_)]
+            scores[rows] = session.run(None, inputs)[0][:, : len(self._learnt)]
         return scores
 
     def _named(self, probabilities: np.ndarray, slots: int | np.ndarray) -> np.ndarray:
@@ -523,7 +524,7 @@ def save_models(
         "cctoolkit": __version__,
         "classifier": type(first).__name__,
         "parameters": {k: v for k, v in first.get_params().items() if k not in ("checkpoint", "progress")},
-        "classes": [str(c) for c in first.classes_],
+        "classes": [str(c) for c in getattr(first, "learnt_", first.classes_)],
         "inputs": list(inputs),
         "preparation": first.preparation,
         "slot_ms": slot_ms,

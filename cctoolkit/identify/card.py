@@ -6,9 +6,11 @@ from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from .._atomic import replacing
+from .probabilities import answers
 
 __all__ = ["alike_in_words", "write_card"]
 
@@ -16,7 +18,7 @@ __all__ = ["alike_in_words", "write_card"]
 def alike_in_words(alike: Mapping[str, Sequence[str]], among: Container[str] | None = None) -> str:
     """Whom else classes stand for, as the end of a sentence; only of the classes `among` these."""
     return "".join(
-        f"; {name} stands for {', '.join(members)}, too, which do the same"
+        f"; {name} stands for {', '.join(cca for cca in members if cca != name)}, too, which do the same"
         for name, members in alike.items()
         if among is None or name in among
     )
@@ -35,12 +37,14 @@ def write_card(folder: Path, about: Mapping[str, Any], results: pd.DataFrame | N
     """
     from ..experiments._folder import markdown_table
 
+    alike = about.get("alike", {})
+    classes = answers(np.array(about["classes"]), alike)
     lengths = ", ".join(f"{ms:g} ms" for ms in about["windows_ms"])
     blocks = [
         f"# {folder.name}",
-        f"A `{about['classifier']}` of cctoolkit {about['cctoolkit']} that tells "
-        f"{', '.join(about['classes'])} apart, from {', '.join(f'`{i}`' for i in about['inputs'])} in slots of "
-        f"{about['slot_ms']:g} ms{alike_in_words(about.get('alike', {}))}. Windows: {lengths}.",
+        f"A `{about['classifier']}` of cctoolkit {about['cctoolkit']} that tells {', '.join(classes)} apart, from "
+        f"{', '.join(f'`{i}`' for i in about['inputs'])} in slots of {about['slot_ms']:g} ms{alike_in_words(alike)}. "
+        f"Windows: {lengths}.",
         "```python\nimport cctoolkit as cct\n\n"
         f'model = cct.identify.load("{folder.name}")\n'
         "model.predict(cct.compute_slots(ingress, egress))\n```",

@@ -19,9 +19,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..errors import ParameterError
-from .evaluation import grouped
 from .inputs import PREPARATIONS, VIEW_CHANNELS, VIEW_INPUTS, hidden, scale_views, slots_of
-from .probabilities import by_pieces, least_of, named, softmax
+from .probabilities import answers, by_pieces, grouped, least_of, named, softmax, together
 from .windows import Windows
 
 __all__ = ["CCAClassifier", "DeepcciClassifier", "DragonflyClassifier", "SummaryClassifier"]
@@ -112,7 +111,8 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
             self.inputs_, self.slot_ms_ = X.inputs, X.slot_ms
         counted, labels = _checked(X, y, self._inputs())
         self._check_window(counted)
-        self.classes_, numbers = _numbered(self._named_alike(labels))
+        _numbered(self._named_alike(labels))  # there has to be something to tell apart
+        self.classes_, numbers = _numbered(labels)
         ready = self._prepared(counted)
         self.shape_in_ = counted.shape[1:]
         torch.manual_seed(self.seed)
@@ -138,7 +138,7 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
         return None
 
     def _named_alike(self, labels: np.ndarray | None) -> np.ndarray | None:
-        """Labels, by the names that this classifier has for them."""
+        """Labels, by the names of the answers."""
         return labels
 
     def _check_window(self, X: np.ndarray) -> None:
@@ -361,7 +361,7 @@ class CCAClassifier(_NetworkClassifier):
     other : str
         Label of windows that stand for all that is not to be named.
     alike : mapping of str to sequence of str, optional
-        Congestion controls that do the same and become one class: its name, and whom it stands for besides.
+        Congestion controls that do the same and are one answer: its name, and whom it stands for besides.
     lose : float
         Share of known windows (of the validation runs, of each length) that may be called unknown.
     widths : tuple of int
@@ -373,6 +373,8 @@ class CCAClassifier(_NetworkClassifier):
     -----
     Windows have :data:`~.inputs.VIEW_INPUTS`, and become :func:`~.inputs.scale_view`: training on windows of several
     lengths at once takes a list of Windows, or views already made (``cut_windows(…, inputs="views")``).
+    The network learns those that are `alike` apart, and their probabilities are added up: ``learnt_`` are its classes,
+    ``classes_`` the answers.
     Probabilities are calibrated by one temperature (Guo et al. 2017). Unknown is where no class with a name reaches the
     probability that loses `lose` of the known in windows of this length (``least_``: slots and probability;
     interpolated between lengths trained on). Long windows are judged in pieces of 25 round trips, whose
@@ -495,10 +497,11 @@ class CCAClassifier(_NetworkClassifier):
         self, ready: np.ndarray, numbers: np.ndarray, train: np.ndarray, validation: np.ndarray | None
     ) -> None:
         self.temperature_, self.least_ = 1.0, np.empty((0, 2))
+        self.learnt_, self.classes_ = self.classes_, answers(self.classes_, self.alike)
         if validation is None:
             return
         self.temperature_ = _temperature(self._scores(ready[validation]), numbers[validation])
-        known = validation[self.classes_[numbers[validation]] != self.other]
+        known = validation[grouped(self.learnt_, self.alike or {})[numbers[validation]] != self.other]
         likely = self._known(self._probabilities(ready[known]))
         slots = slots_of(ready[known].transpose(0, 2, 1))
         limits = [(n, np.quantile(likely[slots == n], self.lose)) for n in np.unique(slots)]
@@ -509,10 +512,10 @@ class CCAClassifier(_NetworkClassifier):
 
         with torch.inference_mode():
             parts = [self.network_(part.float()) for part in torch.from_numpy(ready).split(self._AT_ONCE)]
-        return torch.cat(parts).numpy()[:, : len(self.classes_)]
+        return torch.cat(parts).numpy()[:, : len(self.learnt_)]
 
     def _probabilities(self, ready: np.ndarray) -> np.ndarray:
-        return softmax(self._scores(ready) / self.temperature_)
+        return together(softmax(self._scores(ready) / self.temperature_), self.learnt_, self.alike)
 
     def _known(self, probabilities: np.ndarray) -> np.ndarray:
         """The largest probability of a class that has a name."""

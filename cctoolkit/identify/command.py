@@ -36,9 +36,8 @@ from .dataset import (
     record,
     save_recording,
 )
-from .evaluation import grouped
 from .inputs import VIEW_INPUTS
-from .probabilities import UNKNOWN
+from .probabilities import UNKNOWN, grouped
 from .settings import KERNEL_CCAS, PAPER_CCAS, SETTINGS, SIMULATOR_CCAS
 from .windows import ARRIVALS, FEATURE_SETS, Windows, crossover_bands, cut_windows, joined, window_slots
 
@@ -420,7 +419,7 @@ def train(
     others : bool
         Of `scales`: flows of other congestion controls teach what is to be called unknown.
     alike : mapping of str to sequence of str, optional
-        Of `scales`: congestion controls that become one class, by its name.
+        Of `scales`: congestion controls that are one answer, by its name.
     epochs, seed, device, checkpoint
         As for the classifiers; `seed` also of the split and of the windows.
     per_flow : int

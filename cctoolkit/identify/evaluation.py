@@ -5,7 +5,7 @@ Intervals come from drawing runs, not windows: windows of one run resemble each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from ..errors import ParameterError
 from .probabilities import UNKNOWN
 from .windows import Windows
 
-__all__ = ["confusion", "evaluate", "f1", "grouped", "over_seeds", "rejection"]
+__all__ = ["confusion", "evaluate", "f1", "over_seeds", "rejection"]
 
 #: Windows to labels: a classifier's or model's ``predict``.
 Predict = Callable[[Windows], np.ndarray]
@@ -208,9 +208,3 @@ def rejection(predict: Predict, known: Windows, unknown: Windows) -> dict[str, A
         "rejected": float(np.mean(found)),
         "rejected_by_cca": {str(c): float(np.mean(found[unknown.y == c])) for c in sorted(set(unknown.y))},
     }
-
-
-def grouped(labels: np.ndarray, groups: Mapping[str, Sequence[str]]) -> np.ndarray:
-    """Labels with those of a group replaced by the group's name: congestion controls that behave alike."""
-    name = {member: group for group, members in groups.items() for member in members}
-    return np.array([name.get(label, label) for label in labels], object)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -13,11 +13,14 @@ __all__ = [
     "ROUND_TRIPS",
     "SHORTEST",
     "UNKNOWN",
+    "answers",
     "by_pieces",
+    "grouped",
     "least_of",
     "named",
     "pieces",
     "softmax",
+    "together",
 ]
 
 UNKNOWN = "unknown"
@@ -95,3 +98,24 @@ def named(
     best = classes[known][probabilities[:, known].argmax(axis=1)].astype(object)
     best[likely < np.where(least, least, probabilities[:, ~known].sum(axis=1))] = UNKNOWN
     return best
+
+
+def grouped(labels: np.ndarray, groups: Mapping[str, Sequence[str]]) -> np.ndarray:
+    """Labels with those of a group replaced by the group's name: congestion controls that behave alike."""
+    name = {member: group for group, members in groups.items() for member in members}
+    return np.array([name.get(label, label) for label in labels], object)
+
+
+def answers(classes: np.ndarray, alike: Mapping[str, Sequence[str]] | None) -> np.ndarray:
+    """What a classifier with these classes may say: those that are alike by one name."""
+    return np.unique(grouped(classes, alike).astype(str)) if alike else classes
+
+
+def together(
+    probabilities: np.ndarray, classes: np.ndarray, alike: Mapping[str, Sequence[str]] | None
+) -> np.ndarray:
+    """Probabilities of :func:`answers`: of classes that are alike the sum."""
+    if not alike:
+        return probabilities
+    names = grouped(classes, alike)
+    return np.stack([probabilities[:, names == name].sum(axis=1) for name in answers(classes, alike)], axis=1)

@@ -5,9 +5,8 @@
 
 Steps, each of which takes up what is there of the one before: ``data`` (some 1700 runs on the testbed's kernel in
 virtual time and 2700 simulations: four to five core-hours), ``cca`` (once a seed; ``cca-scores`` without training),
-``feature-sets``, ``every-cca`` (``every-scores`` without training), ``every-apart`` (a class for each congestion
-control, also for those that do the same), ``dragonfly`` (with DeePCCI beside it), ``rejection``, ``sim`` (trained on
-simulations only); without a step all of them. Models go to ``data/models/``, scores
+``feature-sets``, ``every-cca`` (``every-scores`` without training), ``dragonfly`` (with DeePCCI beside it),
+``rejection``, ``sim`` (trained on simulations only); without a step all of them. Models go to ``data/models/``, scores
 to ``data/results/``.
 
 Splits are by run, and what is tested is real Linux only (but for congestion controls that it has not): of ``paper``
@@ -18,6 +17,8 @@ with queue disciplines that no training run has.
 from __future__ import annotations
 
 import argparse
+import json
+import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -32,9 +33,9 @@ from cctoolkit._atomic import replacing
 from cctoolkit.identify import SlotDataset, Windows, cut_windows
 from cctoolkit.identify.bundle import save_models
 from cctoolkit.identify.card import write_card
-from cctoolkit.identify.evaluation import confusion, evaluate, grouped, rejection
+from cctoolkit.identify.evaluation import confusion, evaluate, rejection
 from cctoolkit.identify.inputs import VIEW_CHANNELS, VIEW_INPUTS
-from cctoolkit.identify.probabilities import SHORTEST, UNKNOWN
+from cctoolkit.identify.probabilities import SHORTEST, UNKNOWN, grouped
 from cctoolkit.identify.settings import KERNEL_CCAS, PAPER_CCAS, SIMULATOR_CCAS, every_cca, hard, paper
 from cctoolkit.identify.windows import crossover_bands, joined
 
@@ -51,6 +52,7 @@ DATASETS: dict[str, tuple[Any, str, int]] = {
     "sim-paper": (lambda: paper(1300, 101), "simulator", 3),
     "sim-hard": (lambda: hard(260, 101), "simulator", 3),
     "sim-few": (lambda: every_cca(400, 901, ccas=PAPER_CCAS), "simulator", 6),
+    "sim-crowd": (lambda: paper(300, 104), "simulator", 3),
     "sim-every": (lambda: every_cca(540, 501, ccas=SIMULATOR_CCAS), "simulator", 6),
     "sim-every-test": (lambda: every_cca(200, 502, ccas=SIMULATOR_CCAS), "simulator", 6),
 }
@@ -67,7 +69,7 @@ TESTED_MS = (10, 100, 1000, 10_000, 60_000)
 #: Training: real runs of Reno, CUBIC and BBR, and simulated ones, which are many and alike enough.
 NAMED = ("paper", "hard", "few", "sim-paper", "sim-hard", "sim-few")
 #: The same for all congestion controls; runs of many flows at once are simulated ones only.
-EVERY = ("every", "sim-every", "sim-hard")
+EVERY = ("every", "sim-every", "sim-hard", "sim-crowd")
 LEFT_OUT = ("vegas", "htcp", "illinois", "westwood")
 #: Datasets of which each fourth run is for testing.
 SPLIT = ("paper", "every")
@@ -333,35 +335,31 @@ def tested_on(work: Work) -> str:
 
 def every(work: Work) -> None:
     """All congestion controls of the kernel and those of the simulator only, a class for each way to behave."""
-    model = train(work, work.training(EVERY, None), epochs=24, widths=(64, 96, 128), alike=BEHAVIOUR)
+    model = train(work, work.training(EVERY, None), epochs=14, widths=(64, 96, 128), alike=BEHAVIOUR)
     runs = {d: len(work.dataset(d)) for d in (*EVERY, "sim-every-test")}
     data = (
         f"Linux 7.2's own TCP in virtual time (`data/models/build.py`): {runs['every']} runs of one to six flows of "
         f"all the kernel's congestion controls; and from cctoolkit's simulator {runs['sim-every']} of its congestion "
-        f"controls and {runs['sim-hard']} with up to 75 flows of Reno, CUBIC and BBR. {tested_on(work)} BBRv2, BBRv3 "
-        f"and Prague, which the kernel has not, are tested on {runs['sim-every-test']} other simulated runs."
+        f"controls and {runs['sim-hard'] + runs['sim-crowd']} with up to 78 flows of Reno, CUBIC and BBR. "
+        f"{tested_on(work)} BBRv2, BBRv3 and Prague, which the kernel has not, are tested on "
+        f"{runs['sim-every-test']} other simulated runs."
     )
     limits = (
-        f"{IDEAL} In 1 s two names of three are right, in 100 ms hardly one of two: it is a model for windows of ten "
+        f"{IDEAL} In 1 s three names of four are right, in 100 ms hardly one of two: it is a model for windows of ten "
         "seconds. Where only Reno, CUBIC and BBR are in question `cca` says more of short windows."
     )
     save(model, MODELS / "every-cca", data=data, limits=limits, step="every-cca")
     every_scores(work)
 
 
-def every_apart(work: Work) -> None:
-    """The same with a class for each congestion control: what is taken for what."""
-    model = train(work, work.training(EVERY, None), epochs=24, widths=(64, 96, 128))
-    model.save(work.folder / "every-apart", windows_ms=list(LENGTHS))
-    write("every-apart", scores_of_all(identify.load(work.folder / "every-apart"), work, ({}, BEHAVIOUR)))
-
-
 def every_scores(work: Work) -> None:
-    """Of the model as it is used: of all, and of Reno, CUBIC and BBR in the settings of `cca`."""
-    model = identify.load("every-cca")
-    of_all = scores_of_all(model, work, (BEHAVIOUR,))
-    write("every-cca", of_all)
-    of_three = overall(scores(one_of(model), work, "of reno, cubic and bbr one", (100, 1000, 10_000)))
+    """Of the model as it is used, and with a name for each; and of Reno, CUBIC and BBR in the settings of `cca`."""
+    model = identify.load(MODELS / "every-cca")
+    apart = shutil.copytree(model.folder, work.folder / "every-apart", dirs_exist_ok=True)
+    (apart / "model.json").write_text(json.dumps(model.about | {"alike": {}}))
+    of_all = scores_of_all(model, work, BEHAVIOUR)
+    write("every-cca", pd.concat([of_all, scores_of_all(identify.load(apart), work, {})], ignore_index=True))
+    of_three = overall(scores(one_of(model), work, "of reno, cubic and bbr one", lengths=(100, 1000, 10_000)))
     named_all = of_all.assign(model=[f"one of {n}" for n in of_all["classes"]], set="every")
     columns = ["model", "set", "window_ms", "windows", "runs", "f1", "low", "high"]
     write_card(
@@ -369,10 +367,8 @@ def every_scores(work: Work) -> None:
     )
 
 
-def scores_of_all(
-    model: identify.Model, work: Work, groupings: Sequence[dict[str, Sequence[str]]]
-) -> pd.DataFrame:
-    """The kernel's on real Linux, and all, those of the simulator only on simulated runs; by name or as groups."""
+def scores_of_all(model: identify.Model, work: Work, alike: dict[str, Sequence[str]]) -> pd.DataFrame:
+    """The kernel's on real Linux, and all, those of the simulator only on simulated runs."""
     rows = []
     for ms in (100, 1000, 10_000):
         real, simulated = (work.testing(name, ms) for name in ("every", "sim-every-test"))
@@ -380,22 +376,14 @@ def scores_of_all(
         p, said_freely = model.predict_proba(w), model.predict(w)
         for ccas in (KERNEL_CCAS, np.unique(w.y)):
             rows_of, columns = np.isin(w.y, ccas), np.isin(model.classes_, ccas)
-            of_these = p[rows_of][:, columns]
-            for alike in groupings:
-                found = grouped(model.classes_[columns], alike)
-                classes = np.unique(found)
-                together = [of_these[:, found == name].sum(axis=1) for name in classes]
-                said, part = classes[np.argmax(together, axis=0)], w.take(rows_of)
-                part.y = grouped(part.y, alike)
-                unknown = float(np.mean(said_freely[rows_of] == UNKNOWN))
-                score = evaluate(said, part).assign(classes=len(classes), window_ms=ms, unknown=unknown)
-                rows.append(score)
-                told(
-                    f"{model.name} {ms} ms, {len(classes)} classes: F1 {score.f1[0]:.3f}, {unknown:.3f} unknown"
-                )
-                confusion(part.y, said).to_csv(
-                    work.folder / f"{model.name}-confusion-{len(classes)}-{ms}.csv"
-                )
+            classes, part = model.classes_[columns], w.take(rows_of)
+            said, part.y = classes[p[rows_of][:, columns].argmax(axis=1)], grouped(part.y, alike)
+            unknown = float(np.mean(said_freely[rows_of] == UNKNOWN))
+            rows.append(evaluate(said, part).assign(classes=len(classes), window_ms=ms, unknown=unknown))
+            told(
+                f"{model.name} {ms} ms, {len(classes)} classes: F1 {rows[-1].f1[0]:.3f}, {unknown:.3f} unknown"
+            )
+            confusion(part.y, said).to_csv(work.folder / f"every-confusion-{len(classes)}-{ms}.csv")
     table = pd.concat(rows, ignore_index=True).sort_values(["classes", "window_ms"])
     first = ["classes", "window_ms", "windows", "runs", "f1", "low", "high", "unknown"]
     return table[first + [c for c in table if c not in first]]
@@ -482,7 +470,6 @@ STEPS = {
     "feature-sets": feature_sets,
     "every-cca": every,
     "every-scores": every_scores,
-    "every-apart": every_apart,
     "dragonfly": dragonfly,
     "rejection": left_out,
     "sim": simulated,
