@@ -24,6 +24,7 @@ from cctoolkit.errors import ParameterError, SchemaError  # noqa: E402
 from cctoolkit.identify import Windows, cut_windows  # noqa: E402
 from cctoolkit.identify.bundle import FORMAT, Model, bundled_models, load, save_models  # noqa: E402
 from cctoolkit.identify.inputs import VIEW_INPUTS  # noqa: E402
+from cctoolkit.identify.readers import label_flows  # noqa: E402
 
 TRACES = Path(__file__).parents[1] / "traces"
 
@@ -242,6 +243,24 @@ def test_bundled_models_by_name(dragonfly, monkeypatch):
         ParameterError, match=r"model: nobody's is neither a folder with a model\.json nor one of mine"
     ):
         load("nobody's")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "right", "wrong"), [("cca", 15, 0), ("every-cca", 12, 3)])
+def test_flows_of_other_kernels(model, right, wrong):
+    """Of the captures in ``traces/``, which no model was trained on; the numbers are those of the documentation."""
+    said = []
+    for labels in sorted(TRACES.glob("*.labels.csv")):
+        before, after = (
+            cct.read_capture(TRACES / labels.name.replace("labels.csv", f"{tap}.pcap.gz"))
+            for tap in ("ingress", "egress")
+        )
+        known = label_flows(before, labels)[["flow_id", "cca"]].rename(columns={"cca": "runs"})
+        said.append(cct.identify.classify_flows(before, after, model=model).merge(known, on="flow_id"))
+    table = pd.concat(said)
+    assert len(table) == 18
+    assert (table.cca == table.runs).sum() >= right
+    assert (~table.cca.isin(["unknown"]) & (table.cca != table.runs)).sum() <= wrong
 
 
 # ---- what is refused -------------------------------------------------------------------------------------------------
