@@ -235,7 +235,7 @@ def test_whom_else_a_name_stands_for_is_told_where_it_was_said(run, seer: Path, 
         assert told in " ".join(out.split()) and "line stands" not in out
 
 
-def test_classes_of_several(run, tmp_path: Path) -> None:
+def test_classes_of_several() -> None:
     assert groups(["Reno = lp, YeAH", "a=b"]) == {"reno": ("lp", "yeah"), "a": ("b",)} and groups([]) == {}
     for texts, told in [
         (["reno"], "alike: 'reno' is not NAME=CCA,CCA"),

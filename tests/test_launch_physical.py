@@ -354,10 +354,7 @@ def test_a_run_is_measured_and_loaded(rack: Rack, tmp_path: Path, transport: str
     out = run.egress.packets.query("direction == 0 and flow_id <= 2")
     seconds = (out.ts_ns.max() - out.ts_ns.min()) / 1e9
     assert 8.5 < out.wire_bytes.sum() * 8e-6 / seconds < 10.3
-    delays_ms = cct.queue_delay(run.ingress, run.egress).delay_ns.dropna() / 1e6
-    assert 20 < queue["max_delay_ms"] == pytest.approx(delays_ms.max(), rel=0.01)
-    # but for the few packets of a moment in which this machine stood still
-    assert delays_ms.quantile(0.99) < 1.1 * 60 * 1514 * 8 / 10e3
+    assert 20 < queue["max_delay_ms"] < 1.1 * 60 * 1514 * 8 / 10e3
     assert queue["sent_bytes"] >= out.wire_bytes.sum()
     series = run.flow_series[run.flow_series.flow_id == 0]
     assert len(series) >= 20 and series.cwnd_packets.max() > 10 and (series.srtt_ns > 0).any()

@@ -6,6 +6,7 @@ itself.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -14,14 +15,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..errors import ParameterError
 from .inputs import PREPARATIONS, VIEW_CHANNELS, VIEW_INPUTS, hidden, scale_views, slots_of
 from .probabilities import answers, by_pieces, grouped, least_of, named, softmax, together
-from .windows import Windows
+from .windows import Windows, joined
 
 __all__ = ["CCAClassifier", "DeepcciClassifier", "DragonflyClassifier", "SummaryClassifier"]
 
@@ -111,8 +111,8 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
             self.inputs_, self.slot_ms_ = X.inputs, X.slot_ms
         counted, labels = _checked(X, y, self._inputs())
         self._check_window(counted)
-        _numbered(self._named_alike(labels))  # there has to be something to tell apart
         self.classes_, numbers = _numbered(labels)
+        _numbered(self._named_alike(self.classes_))  # the answers, too, have to be two
         ready = self._prepared(counted)
         self.shape_in_ = counted.shape[1:]
         torch.manual_seed(self.seed)
@@ -428,12 +428,11 @@ class CCAClassifier(_NetworkClassifier):
             raise ParameterError(
                 f"X: slots of {' and '.join(f'{ms:g}' for ms in slot_ms)} ms, not of one width"
             )
-        return Windows(
-            np.concatenate([scale_views(part.X).transpose(0, 2, 1) for part in parts]),
-            np.concatenate([part.y for part in parts]),
-            pd.concat([part.table for part in parts], ignore_index=True),
-            VIEW_CHANNELS,
-            slot_ms[0],
+        return joined(
+            [
+                dataclasses.replace(part, X=scale_views(part.X).transpose(0, 2, 1), inputs=VIEW_CHANNELS)
+                for part in parts
+            ]
         )
 
     def _named_alike(self, labels: np.ndarray | None) -> np.ndarray | None:
@@ -457,9 +456,7 @@ class CCAClassifier(_NetworkClassifier):
             )
 
     def _recipe(self) -> Any:
-        from dataclasses import replace
-
-        return replace(super()._recipe(), schedule="one_cycle", weight_decay=1e-2)
+        return dataclasses.replace(super()._recipe(), schedule="one_cycle", weight_decay=1e-2)
 
     def _network(self, shape: tuple[int, ...], classes: int) -> Any:
         from .networks import ScalesNet
