@@ -27,9 +27,9 @@ import pandas as pd
 import typer
 
 from cctoolkit import schema
-from cctoolkit._atomic import replacing
+from cctoolkit._support.atomic import replacing
+from cctoolkit.analysis.rtt import samples_table
 from cctoolkit.errors import ParameterError
-from cctoolkit.rtt import samples_table
 from cctoolkit.separation.controller import LONG_BYTES, TCP, UDP, Controller, Decision, RttSeparation
 from cctoolkit.separation.router import Router
 
