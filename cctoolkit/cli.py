@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import typer.core
 
-from ._support.output import Format, TableOutput
 from ._support.version import __version__
 from .capture.selection import Selection
 from .errors import CCToolkitError, ParameterError
+from .schema.output import Format, TableOutput
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -295,8 +295,9 @@ def _sorted_flows(table: pd.DataFrame, sort: SortBy) -> pd.DataFrame:
 def _flow_listing(table: pd.DataFrame) -> Any:
     from rich.table import Table
 
+    from ._support.words import format_bytes, format_rate, format_time_ns
     from .capture.protocols import protocol_name
-    from .report.findings import format_bytes, format_cca, format_rate, format_time_ns
+    from .identify.probabilities import format_cca
 
     listing = Table(box=None, pad_edge=False)
     for name, justify in (

@@ -1,4 +1,4 @@
-"""Runs and tables on a terminal."""
+"""Tables on a terminal."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..scenario.run import FLOW_OVERVIEW, QUEUE_OVERVIEW, Run, overview, scenario_facts
-
-__all__ = ["listing", "show", "show_run"]
+__all__ = ["cell_text", "listing", "show"]
 
 _SHOWN = 40
 
@@ -21,21 +19,6 @@ def show(renderable: Any) -> None:
     Console(width=None if sys.stdout.isatty() else 160, markup=False, highlight=False).print(renderable)
 
 
-def show_run(run: Run) -> None:
-    """Print what was run and what came out of it."""
-    from rich.table import Table
-
-    facts = Table(box=None, show_header=False, pad_edge=False)
-    rows: list[tuple[str, Any]] = [*scenario_facts(run.scenario)] if run.scenario is not None else []
-    rows += [(name.replace("_", " "), value) for name, value in run.summary().items()]
-    for name, value in rows:
-        facts.add_row(name, _text(value))
-    show(facts)
-    for table in (overview(run.flows, FLOW_OVERVIEW), overview(run.queues, QUEUE_OVERVIEW)):
-        show("")
-        show(listing(table))
-
-
 def listing(table: pd.DataFrame) -> Any:
     """A table's first rows for a terminal."""
     from rich.table import Table
@@ -45,13 +28,14 @@ def listing(table: pd.DataFrame) -> Any:
         words = str(name).replace(".", " .").split("_")
         out.add_column(" ".join(words), justify="right", min_width=max(map(len, words)))
     for row in table.head(_SHOWN).itertuples(index=False):
-        out.add_row(*(_text(value) for value in row))
+        out.add_row(*(cell_text(value) for value in row))
     if len(table) > _SHOWN:
         out.caption = f"{_SHOWN} of {len(table):,}"
     return out
 
 
-def _text(value: Any) -> Any:
+def cell_text(value: Any) -> Any:
+    """A cell as rich takes it: numbers short, nothing where there is none."""
     from rich.text import Text
 
     return Text(_cell(value))  # names are a user's: brackets in them are no markup

@@ -58,7 +58,8 @@ from ..capture.model import columns_of
 from ..errors import ParameterError
 
 if TYPE_CHECKING:
-    from ..capture.model import Capture, FlowKeys
+    from ..capture.keys import FlowKeys
+    from ..capture.model import Capture
 
 __all__ = ["FlowStatistics", "flow_table"]
 

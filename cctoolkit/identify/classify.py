@@ -171,7 +171,7 @@ def _parts(
 
 def _tcp_flows(parts: Iterator[Capture]) -> pd.DataFrame:
     """The flows table, of TCP only."""
-    from ..report.summary import AllKeys
+    from ..capture.keys import AllKeys
 
     statistics, keys = FlowStatistics(), AllKeys()
     for part in parts:

@@ -15,15 +15,16 @@ import numpy as np
 import pandas as pd
 
 from .._support.atomic import replacing
-from .._support.output import Format, TableOutput
+from .._support.parquet import read_provenance
 from .._support.terminal import listing, show
 from .._support.version import __version__
+from .._support.words import format_probability
 from ..capture.model import Capture
 from ..capture.reader import read_capture
 from ..capture.selection import Selection
 from ..errors import ParameterError, SchemaError
-from ..report.findings import format_probability
 from ..scenario import Scenario, read_sweep
+from ..schema.output import Format, TableOutput
 from ..testbed.doctor import BACKENDS
 from .bundle import Model, bundled_models, load, save_models
 from .card import alike_in_words, write_card
@@ -32,7 +33,6 @@ from .dataset import (
     SlotDataset,
     build_dataset,
     index_dataset,
-    provenance,
     record,
     save_recording,
 )
@@ -286,7 +286,7 @@ def info(folder: Path) -> None:
     slots, size, made_by, versions = 0, 0, set(), set()
     for run in dataset.runs:
         path = folder / "slots" / f"{run}.parquet"
-        said = provenance(path)
+        said = read_provenance(path)
         made_by.add(str(said.get("made_by", "not said")))
         versions.add(str(said.get("version", "not said")))
         slots += pq.read_metadata(path).num_rows

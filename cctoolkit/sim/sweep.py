@@ -15,8 +15,8 @@ from typing import IO, Any
 import numpy as np
 import pandas as pd
 
+from .._support import parquet
 from .._support.algorithm.base import Algorithm
-from .._support.atomic import replacing
 from .._support.pool import cores, in_processes
 from .._support.version import __version__
 from ..errors import CCToolkitError, ParameterError
@@ -329,11 +329,5 @@ def _table(
 
 
 def _write(table: pd.DataFrame, path: Path, jobs: list[tuple[dict[str, Any], Scenario]]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    arrow = pa.Table.from_pandas(table, preserve_index=False)
     about = json.dumps({"version": __version__, "changed": sorted({name for c, _ in jobs for name in c})})
-    meta = dict(arrow.schema.metadata or {}) | {_KEY: about.encode()}
-    with replacing(path) as tmp:
-        pq.write_table(arrow.replace_schema_metadata(meta), tmp, compression="zstd")
+    parquet.write(table, path, metadata={_KEY: about.encode()})

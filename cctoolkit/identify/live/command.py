@@ -12,8 +12,8 @@ from typing import Any
 
 import pandas as pd
 
-from ..._support.output import Format, TableOutput
 from ...errors import ParameterError
+from ...schema.output import Format, TableOutput
 from ..probabilities import UNKNOWN
 from .collector import Collector, FlowKey, KernelCollector
 from .naming import SlotClassifier
@@ -158,7 +158,7 @@ def _screen(update: Update, seconds: float) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    from ...report.findings import format_bytes, format_probability
+    from ..._support.words import format_bytes, format_probability
 
     assert update.flows is not None
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))

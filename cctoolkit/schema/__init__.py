@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .errors import SchemaError
+from .._support import parquet
+from ..errors import SchemaError
 
 __all__ = [
     "CCAS",
@@ -147,7 +148,6 @@ TABLES: dict[str, dict[str, str]] = {
 }
 
 _KEY_SCHEMA = b"cctoolkit.schema"
-_KEY_PROVENANCE = b"cctoolkit.provenance"
 
 
 def _columns(table: str) -> dict[str, str]:
@@ -209,18 +209,10 @@ def write_parquet(
     provenance : mapping, optional
         What made it (command, versions, input sha256, seed); anything JSON can hold.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from ._support.atomic import replacing
-
     check(df, table)
-    arrow = pa.Table.from_pandas(df, preserve_index=False)
-    meta = dict(arrow.schema.metadata or {})
-    meta[_KEY_SCHEMA] = json.dumps({"table": table, "version": SCHEMA_VERSION}).encode()
-    meta[_KEY_PROVENANCE] = json.dumps(dict(provenance or {}), sort_keys=True, default=str).encode()
-    with replacing(path) as tmp:
-        pq.write_table(arrow.replace_schema_metadata(meta), tmp, compression="zstd")
+    parquet.write(
+        df, path, provenance, {_KEY_SCHEMA: json.dumps({"table": table, "version": SCHEMA_VERSION}).encode()}
+    )
 
 
 def read_parquet(path: str | os.PathLike[str], table: str) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -248,4 +240,4 @@ def read_parquet(path: str | os.PathLike[str], table: str) -> tuple[pd.DataFrame
         raise SchemaError(
             f"{os.fspath(path)}: schema version {found['version']}, this package reads version {SCHEMA_VERSION}"
         )
-    return check(arrow.to_pandas(), table), json.loads(meta.get(_KEY_PROVENANCE, b"{}"))
+    return check(arrow.to_pandas(), table), parquet.provenance_of(meta)

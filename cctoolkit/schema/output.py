@@ -11,9 +11,9 @@ from typing import IO, Any
 
 import pandas as pd
 
+from .._support.atomic import replacing
 from ..errors import ParameterError
-from ..schema import write_parquet
-from .atomic import replacing
+from . import write_parquet
 
 __all__ = ["Format", "TableOutput"]
 
