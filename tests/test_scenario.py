@@ -450,7 +450,7 @@ def test_parameters_of_an_algorithm_are_checked():
         ({"every_ms": "x"}, "Ticking.every_ms: 'x' is not a number"),
         ({"every_ms": -1}, "Ticking.every_ms: -1"),
         ({"packets": 1.5}, "Ticking.packets: 1.5 is not a whole number"),
-        ({"mark": 1}, "Ticking.mark: 1 is not true or false"),
+        ({"mark": 1}, "Ticking.mark: 1 must be True or False"),
         ({"every_ms": math.nan}, "Ticking.every_ms: nan"),
     ):
         with pytest.raises(ParameterError) as caught:

@@ -388,6 +388,6 @@ def test_linux_only_algorithms_go_to_toml_and_back_and_not_to_the_simulator(tmp_
     assert make_plan(again).flows[0].cca == names[0]
     for changes in ({"flows.*.cca": "reno"}, {"bottleneck.aqm": "tail_drop"}):
         with pytest.raises(
-            ParameterError, match="only the Linux kernel has it; run the scenario on the testbed"
+            ParameterError, match="only in the Linux kernel; run the scenario on the testbed"
         ):
             cct.simulate(spec.replace(changes))

@@ -13,14 +13,14 @@ _SHOWN = 40
 
 
 def show(renderable: Any) -> None:
-    """Print something of rich's; text is taken as it is."""
+    """Print a rich renderable; text is not parsed for markup."""
     from rich.console import Console
 
     Console(width=None if sys.stdout.isatty() else 160, markup=False, highlight=False).print(renderable)
 
 
 def listing(table: pd.DataFrame) -> Any:
-    """A table's first rows for a terminal."""
+    """A table's first rows as a rich table."""
     from rich.table import Table
 
     out = Table(box=None, pad_edge=False)
@@ -35,10 +35,10 @@ def listing(table: pd.DataFrame) -> Any:
 
 
 def cell_text(value: Any) -> Any:
-    """A cell as rich takes it: numbers short, nothing where there is none."""
+    """A table cell as rich text: numbers rounded, missing values blank."""
     from rich.text import Text
 
-    return Text(_cell(value))  # names are a user's: brackets in them are no markup
+    return Text(_cell(value))  # names are the user's: brackets in them are not markup
 
 
 def _cell(value: Any) -> str:
