@@ -114,7 +114,7 @@ def test_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("nothing/*.pcap", "no file matches"),
         ("2024-02-30", "no date"),
-        ("1999-01-01", "samplepoint F has days from"),
+        ("1999-01-01", "samplepoint F has traces from"),
         ("2024-02-15..2024-02-14", "ends before it begins"),
         ("nostore://bucket/x.pcap", "nostore"),
     ],
