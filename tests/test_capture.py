@@ -297,7 +297,7 @@ def test_simple_packets_take_the_time_of_the_one_before() -> None:
     cap = read_bytes(data)
     assert cap.columns["ts_ns"].tolist() == [0, 5000, 5000]
     assert cap.meta.captured_bytes == 70 + len(SEGMENT) + 70, "the snap length, where the block has more"
-    assert [note for note in cap.meta.notes if "2 packets have no time" in note]
+    assert [note for note in cap.meta.notes if "2 packets without a time" in note]
 
 
 def test_blocks_without_packets_are_skipped_and_losses_added_up() -> None:

@@ -559,11 +559,11 @@ def test_bad_arguments(tmp_path):
         write_pcap(path, columns | {"seq": np.zeros(5)}, keys)
     with pytest.raises(SchemaError, match="different lengths"):
         write_pcap(path, columns | {"seq": np.zeros(4, np.uint32)}, keys)
-    with pytest.raises(ParameterError, match="snaplen is 0"):
+    with pytest.raises(ParameterError, match="snaplen: 0"):
         write_pcap(path, columns, keys, snaplen=0)
-    with pytest.raises(ParameterError, match="format is 'erf'"):
+    with pytest.raises(ParameterError, match="format: 'erf'"):
         write_pcap(path, columns, keys, format="erf")
-    with pytest.raises(ParameterError, match="link_type is 113"):
+    with pytest.raises(ParameterError, match="link_type: 113"):
         write_pcap(path, columns, keys, link_type=113)
     with pytest.raises(ParameterError, match="keys: needed"):
         write_pcap(path, columns)

@@ -171,9 +171,7 @@ class DualPi2(Aqm):
 
 # ---- in integers -----------------------------------------------------------------------------------------------------
 
-BITS = (
-    30  # fractional bits of probabilities and their sums; the smallest nonzero one is below 1e-9
-)
+BITS = 30  # fractional bits of probabilities and their sums; the smallest nonzero one is below 1e-9
 ONE = 1 << BITS
 
 

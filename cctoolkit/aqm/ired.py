@@ -219,9 +219,7 @@ class IntegerIRed(IRed):
     def check(self) -> None:
         super().check()
         if self.measure != "delay" or self.weight != 0.5:
-            raise ParameterError(
-                "IntegerIRed.measure and IntegerIRed.weight: must be 'delay' and 0.5"
-            )
+            raise ParameterError("IntegerIRed.measure and IntegerIRed.weight: must be 'delay' and 0.5")
         if self.max_ms * 1e6 >= LONGEST_DELAY << DELAY_SHIFT:
             raise ParameterError(f"IntegerIRed.max_ms: {self.max_ms:g} must be less than 67")
 
@@ -246,7 +244,9 @@ class IntegerIRed(IRed):
         s.position = shift % EPOCH_PACKETS
         s.average = average << DELAY_SHIFT
 
-        queue.probability = min(max((s.average - p.min_ns) / (p.max_ns - p.min_ns), 0.0), 1.0)  # only for display
+        queue.probability = min(
+            max((s.average - p.min_ns) / (p.max_ns - p.min_ns), 0.0), 1.0
+        )  # only for display
 
         step = average >> RED_SHIFT
         draw = np.int64(random(queue) * ONE)

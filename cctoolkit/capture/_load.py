@@ -52,7 +52,9 @@ def prefetch(typingctx: Any, address: Any) -> Any:
         function = builder.module.declare_intrinsic(
             "llvm.prefetch", [byte_pointer], ir.FunctionType(ir.VoidType(), [byte_pointer, i32, i32, i32])
         )
-        builder.call(function, [pointer, i32(0), i32(3), i32(1)])  # for reading, keep in all caches, data cache
+        builder.call(
+            function, [pointer, i32(0), i32(3), i32(1)]
+        )  # for reading, keep in all caches, data cache
         return context.get_dummy_value()
 
     return types.void(types.int64), codegen

@@ -196,9 +196,7 @@ def _receive(session: Any, url: str, file: IO[bytes], part: Path, bar: Any) -> i
             raise DatasetUnavailableError(f"{url}: not found (HTTP status 404)")
         if status not in (200, 206):
             raise DatasetUnavailableError(f"{url}: HTTP status {status} {response.reason}")
-        if (
-            status == 200
-        ):  # start over: the server does not support ranges, or has a new version of the file
+        if status == 200:  # start over: the server does not support ranges, or has a new version of the file
             file.truncate(0)
             length = response.headers.get("Content-Length", "")
             total = int(length) if length.isdigit() else None

@@ -48,9 +48,7 @@ _RECORD = np.uint64(_WORDS)  # indices are unsigned, which saves numba the check
 _A_HI, _A_LO, _B_HI, _B_LO, _PORTS = np.arange(5, dtype=np.uint64)
 _LAST_TS = np.uint64(5)
 _ID_STATE = np.uint64(6)  # flow_id << 32 | state bits
-_ISN_PART = np.uint64(
-    7
-)  # the initiator's initial sequence number << 32 | last part with the flow
+_ISN_PART = np.uint64(7)  # the initiator's initial sequence number << 32 | last part with the flow
 
 # … and its state bits:
 _INITIATOR_IS_B = 1

@@ -28,6 +28,8 @@ from .source import ByteSource, open_source
 
 __all__ = ["iter_capture", "read_capture"]
 
+#: How the note about a truncated or damaged file starts.
+DAMAGE_NOTE = "the file is truncated or damaged"
 _BLOCK_FRAMES = 16384  # enough to make kernel calls cheap, few enough for the shared cache
 _FIRST_ROWS = 1 << 16
 _NO_FRAME_NUMBERS = np.empty(0, np.uint32)
@@ -325,7 +327,9 @@ def _parts(
     if tunnel not in ("outer", "inner"):
         raise ParameterError(f"tunnel: {tunnel!r} must be 'outer' or 'inner'")
     if flow_timeout_s is not None and not flow_timeout_s > 0:
-        raise ParameterError(f"flow_timeout_s: {flow_timeout_s} must be positive, or None if flows never time out")
+        raise ParameterError(
+            f"flow_timeout_s: {flow_timeout_s} must be positive, or None if flows never time out"
+        )
     if packets is not None and packets < 1:
         raise ParameterError(f"packets: {packets} must be at least 1")
 
@@ -360,7 +364,7 @@ def _note_damage(source: ByteSource, meta: CaptureMeta, whole: int, problem: str
     reason = source.damage or problem
     meta.truncated = True
     meta.notes.append(
-        f"the file is truncated or damaged at byte {source.position} ({reason}); "
+        f"{DAMAGE_NOTE} at byte {source.position} ({reason}); "
         f"the {whole} complete frames before are kept"
     )
     warnings.warn(

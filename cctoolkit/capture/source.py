@@ -204,7 +204,9 @@ class ByteSource:
             joined = np.empty(len(rest) + len(fresh), np.uint8)
             joined[: len(rest)] = rest
             joined[len(rest) :] = fresh
-            joined.flags.writeable = False  # like the other windows: one type, so one compilation of every kernel
+            joined.flags.writeable = (
+                False  # like the other windows: one type, so one compilation of every kernel
+            )
             self.data = joined
         else:
             self.data = fresh

@@ -76,9 +76,7 @@ def _check_locals(state: Any) -> None:
     for name, line in written.items():
         for argument, kind in zip(state.func_ir.arg_names, state.args, strict=True):
             if name not in read and isinstance(kind, types.Record) and name in kind.fields:
-                raise Mistake(
-                    line, f"{name} is set and never read: did you mean {argument}.{name}?"
-                )
+                raise Mistake(line, f"{name} is set and never read: did you mean {argument}.{name}?")
 
 
 def _check_set(state: Any, statement: Any) -> None:
