@@ -24,8 +24,8 @@ from cctoolkit._support.arguments import positive_ns
 from cctoolkit.analysis.slots import CELL
 from cctoolkit.errors import ParameterError
 from cctoolkit.identify.live import CollectorError, FlowKey, Reading
-from cctoolkit.identify.live.command import follow
 from cctoolkit.identify.live.naming import load_classifier
+from cctoolkit.identify.live.screen import follow
 from cctoolkit.schema.output import Format
 
 from ..constants.cbiq import FLOW_BITS, RING_BITS, slot_steps
