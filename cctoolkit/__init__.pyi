@@ -63,6 +63,7 @@ from .scenario import (
     read_scenario as read_scenario,
     sweep as sweep,
 )
+from .scenario.example import example as example
 from .scenario.run import Run as Run, load_run as load_run
 from .separation.jenks import jenks_classes as jenks_classes
 from .separation.workload import scenario_from_capture as scenario_from_capture
