@@ -1,4 +1,4 @@
-"""The slow, obvious twin of cctoolkit.flows: one packet at a time, in plain Python, remembering every range it saw."""
+"""The slow, obvious twin of cctoolkit.analysis.flows: a packet at a time, and every range seen is remembered."""
 
 from __future__ import annotations
 
