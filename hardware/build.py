@@ -29,8 +29,9 @@ from typing import Any
 from cctoolkit._atomic import replacing
 from cctoolkit.errors import CCToolkitError, TestbedUnavailableError
 
+from .programs import PROGRAMS
+
 HERE = Path(__file__).parent
-PROGRAMS = ("abc", "cbiq", "codel", "dualpi2", "ired", "pi2", "rtt_monitor")
 #: Names of architecture and chip.
 TOFINOS = {"tofino": ("tna", 1), "tofino2": ("t2na", 2)}
 TARGETS = ("bmv2", *TOFINOS)
@@ -102,8 +103,11 @@ def bmv2(program: str | Path, folder: Path, *flags: str) -> Path:
     TestbedUnavailableError
         There is no compiler.
     """
-    source = program if isinstance(program, Path) else HERE / "bmv2" / program / f"{program}.p4"
-    out = folder / f"{source.stem}.json"
+    if isinstance(program, Path):
+        source, name = program, program.stem
+    else:
+        source, name = HERE / "programs" / program / "bmv2.p4", program
+    out = folder / f"{name}.json"
     _run(
         [
             _tool("p4c-bm2-ss"),
@@ -138,7 +142,9 @@ def tofino(program: str, target: str, folder: Path) -> Resources:
         There is no compiler or no assembler.
     """
     arch, number = TOFINOS[target]
-    source = HERE / "tofino" / program / f"{program}.p4"
+    # compiler and assembler name what they make after the source file
+    source = folder / f"{program}.p4"
+    source.write_text(f'#include "programs/{program}/tofino.p4"\n', encoding="utf-8")
     compiler, assembler = _tool("p4c-barefoot"), _tool("bfas")
     command = [
         compiler,
@@ -253,7 +259,7 @@ def resource_table(of_target: dict[str, Resources]) -> str:
 
 def write_readme(program: str, table: str) -> None:
     """Put the table between the marks in a program's README."""
-    path = HERE / "tofino" / program / "README.md"
+    path = HERE / "programs" / program / "README.md"
     text = path.read_text(encoding="utf-8")
     new, n = re.subn(
         f"{re.escape(_BEGIN)}.*?{re.escape(_END)}", f"{_BEGIN}\n{table}\n{_END}", text, flags=re.DOTALL

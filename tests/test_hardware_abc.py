@@ -22,10 +22,11 @@ from cctoolkit.aqm import abc_tofino as tofino
 from cctoolkit.errors import ParameterError
 from cctoolkit.experiments.abc import scenario
 from cctoolkit.sim.simulation import Simulation
-from hardware.constants import Constant, abc
-from hardware.control import abc as control_plane
-from hardware.control.abc import Aggregate, Domain, Link
-from hardware.control.switch import Lpm, Switch, SwitchError, SwitchGoneError
+from hardware.common.switch import Lpm, Switch, SwitchError, SwitchGoneError
+from hardware.constants import Constant
+from hardware.programs.abc import constants as abc
+from hardware.programs.abc import control as control_plane
+from hardware.programs.abc.control import Aggregate, Domain, Link
 
 MS = 1_000_000
 WORD = 1 << 32

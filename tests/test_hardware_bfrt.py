@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from fake_bfrt import Device, Server, frozen, learn, register, table
 
-from hardware.control.bfrt import BfrtSwitch
-from hardware.control.command import SwitchArgs, main_loop, switch_from
-from hardware.control.switch import Exact, Lpm, Range, SwitchError, SwitchGoneError, Ternary
+from hardware.common.bfrt import BfrtSwitch
+from hardware.common.command import SwitchArgs, main_loop, switch_from
+from hardware.common.switch import Exact, Lpm, Range, SwitchError, SwitchGoneError, Ternary
 
 ROOT = Path(__file__).parents[1]
 SEND = {"SwitchIngress.send": {"port": 9}, "SwitchIngress.mark": {"port": 9, "ce": "bool"}, "NoAction": {}}
@@ -583,8 +583,8 @@ def python(code: str, **environment: str) -> str:
 
 
 CONNECT = """
-from hardware.control.switch import SwitchError
-from hardware.control import bfrt
+from hardware.common.switch import SwitchError
+from hardware.common import bfrt
 try:
     {}
 except SwitchError as error:

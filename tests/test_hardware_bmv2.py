@@ -15,9 +15,9 @@ import pytest
 from bmv2_switch import TestInput, running, skip_without_bmv2
 
 from hardware import build
-from hardware.control import bmv2
-from hardware.control.bmv2 import Bmv2Switch
-from hardware.control.switch import Exact, Lpm, Range, SwitchError, SwitchGoneError, Ternary
+from hardware.common import bmv2
+from hardware.common.bmv2 import Bmv2Switch
+from hardware.common.switch import Exact, Lpm, Range, SwitchError, SwitchGoneError, Ternary
 from hardware.launch import simple_switch
 
 SOURCE = Path(__file__).with_name("every_kind.p4")

@@ -25,9 +25,9 @@ from cctoolkit.live.naming import load_classifier
 from cctoolkit.schema import SLOTS
 from cctoolkit.slots import SlotRows, SlotTable, slot_columns
 from hardware import constants
-from hardware.constants import cbiq as of_cbiq
-from hardware.control.cbiq import FLOWS, GRACE_SLOTS, RING, SwitchCollector
-from hardware.control.switch import Key, Switch, SwitchError, SwitchGoneError
+from hardware.common.switch import Key, Switch, SwitchError, SwitchGoneError
+from hardware.programs.cbiq import constants as of_cbiq
+from hardware.programs.cbiq.control import FLOWS, GRACE_SLOTS, RING, SwitchCollector
 
 TRACES = Path(__file__).parents[1] / "traces"
 MS = 1_000_000
@@ -41,7 +41,7 @@ BY_SEQUENCE = ["flow_id", "slot", "in_seq", "out_seq", "cbiq_bytes", "throughput
 
 
 def divided(ns: np.ndarray, slot_ns: int) -> np.ndarray:
-    """As the data plane divides: control SlotOf in hardware/common/cbiq.p4."""
+    """As the data plane divides: control SlotOf in hardware/programs/cbiq/slots_and_flows.p4."""
     coarse, fine = of_cbiq.slot_steps(slot_ns)
     assert len(coarse) == 1 << 32 - of_cbiq.COARSE_SHIFT
     assert len(fine) <= of_cbiq.FINE_ENTRIES
@@ -79,7 +79,7 @@ def test_a_slot_that_the_tables_cannot_do_is_refused(slot_ns: int) -> None:
 
 
 def test_the_generated_file_is_what_the_constants_say() -> None:
-    assert (constants.GENERATED / "cbiq.p4").read_text(encoding="utf-8") == constants.render("cbiq")
+    assert constants.generated("cbiq").read_text(encoding="utf-8") == constants.render("cbiq")
 
 
 # ---- the control plane, with a switch that is none -------------------------------------------------------------------

@@ -15,10 +15,10 @@ import pytest
 import typer
 
 from cctoolkit.errors import ParameterError
-from hardware.control import bmv2, command
-from hardware.control.command import SwitchArgs, main_loop, run, switch_from
-from hardware.control.switch import Switch, SwitchError, SwitchGoneError
-from hardware.control.wires import wires_of
+from hardware.common import bmv2, command
+from hardware.common.command import SwitchArgs, main_loop, run, switch_from
+from hardware.common.switch import Switch, SwitchError, SwitchGoneError
+from hardware.common.wires import wires_of
 
 ROOT = Path(__file__).parents[1]
 
@@ -222,7 +222,7 @@ def test_errors_are_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: py
 
 PROGRAM = """
 import logging
-from hardware.control import bmv2, command
+from hardware.common import bmv2, command
 from tests_command import Flaky, step
 bmv2.Bmv2Switch = lambda *a, **k: Flaky()
 def control(switch):

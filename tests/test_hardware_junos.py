@@ -16,9 +16,9 @@ import pytest
 from fake_junos import Refusal, Router, Server
 
 from cctoolkit.errors import ParameterError
-from hardware.control import junos
-from hardware.control.command import call
-from hardware.control.junos import JunosError, JunosGoneError, JunosLockedError, JunosRouter
+from hardware.common.command import call
+from hardware.router import junos
+from hardware.router.junos import JunosError, JunosGoneError, JunosLockedError, JunosRouter
 
 ROOT = Path(__file__).parents[1]
 OLD = ["system host-name r1", "firewall family inet filter cct-flows term flow-100 then accept"]
@@ -426,7 +426,7 @@ def test_a_minute_at_least() -> None:
 
 def ended(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as status:
-        call(junos.app, "junos", list(args))
+        call(junos.app, "junos", "hardware.router.junos", list(args))
     out = capsys.readouterr()
     return int(status.value.code or 0), out.out, out.err
 
@@ -496,7 +496,7 @@ def test_the_command_from_a_shell_says_one_line_and_no_more(
     server.router.cut_before.add("load")
     where = ["--host", "127.0.0.1", "--port", str(server.port), "--known-hosts", known]
     done = subprocess.run(
-        [sys.executable, "-m", "hardware.control.junos", rules, *where, "--apply"],
+        [sys.executable, "-m", "hardware.router.junos", rules, *where, "--apply"],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from cctoolkit.errors import TestbedUnavailableError
 
-from ..control.bmv2 import Bmv2Switch
-from ..control.switch import SwitchGoneError
+from ..common.bmv2 import Bmv2Switch
+from ..common.switch import SwitchGoneError
 
 __all__ = ["Running", "missing", "running"]
 

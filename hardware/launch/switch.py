@@ -19,14 +19,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import logging
+import importlib
 import os
 import signal
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,64 +36,10 @@ from cctoolkit.run import write_table
 from cctoolkit.testbed import run_testbed
 
 from .. import build
-from ..control.switch import Switch, SwitchError
+from ..common.experiment import Experiment
 from . import simple_switch
 
-__all__ = ["Experiment", "between_namespaces", "main"]
-
-log = logging.getLogger("hardware.launch.switch")
-
-
-@dataclass
-class Experiment:
-    """What a program needs to be told, and what it has to tell: made by its module in ``hardware/launch/programs.py``.
-
-    Attributes
-    ----------
-    set_up : function of the switch
-        Fills tables, shapes ports.
-    step : function of the switch, optional
-        Called every `period_s` during the run.
-    read_out : function of the switch, optional
-        Tables by name, at the end.
-    queues : int
-        Priority queues the program needs at a port (BMv2).
-    """
-
-    set_up: Callable[[Switch], object]
-    step: Callable[[Switch], object] | None = None
-    period_s: float = 1.0
-    read_out: Callable[[Switch], dict[str, pd.DataFrame]] | None = None
-    queues: int = 1
-    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
-
-    @contextlib.contextmanager
-    def running(self, switch: Switch) -> Iterator[None]:
-        """Set up; step until the block ends; read out."""
-        self.set_up(switch)
-        stop, trouble = threading.Event(), []
-
-        def loop() -> None:
-            assert self.step is not None
-            try:
-                while not stop.wait(self.period_s):
-                    self.step(switch)
-            except SwitchError as err:
-                trouble.append(err)
-
-        thread = threading.Thread(target=loop, daemon=True)
-        if self.step is not None:
-            thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            if self.step is not None:
-                thread.join(timeout=30)
-        if trouble:
-            raise trouble[0]
-        if self.read_out is not None:
-            self.tables = self.read_out(switch)
+__all__ = ["between_namespaces", "experiment", "main"]
 
 
 def experiment(program: str, scenario: cct.Scenario, ports: tuple[int, int]) -> Experiment:
@@ -106,9 +50,9 @@ def experiment(program: str, scenario: cct.Scenario, ports: tuple[int, int]) -> 
     ParameterError
         The scenario's AQM is not the program's.
     """
-    from . import programs
-
-    return getattr(programs, program)(scenario, *ports)
+    module = importlib.import_module(f"hardware.programs.{program}.experiment")
+    made: Experiment = module.experiment(scenario, *ports)
+    return made
 
 
 def between_namespaces(
@@ -145,7 +89,7 @@ def between_hosts(
     program: str, scenario: cct.Scenario, directory: Path, hosts_file: Path, bfrt: str, ports: tuple[int, int]
 ) -> cct.Run:
     """Run a scenario through a Tofino between physical hosts."""
-    from ..control.command import SwitchArgs, switch_from
+    from ..common.command import SwitchArgs, switch_from
     from . import physical
 
     hosts = physical.read_hosts(hosts_file)
