@@ -212,7 +212,7 @@ def write_parquet(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from ._atomic import replacing
+    from ._support.atomic import replacing
 
     check(df, table)
     arrow = pa.Table.from_pandas(df, preserve_index=False)

@@ -10,9 +10,8 @@ import numba
 import pytest
 
 import cctoolkit as cct
-from cctoolkit import algorithm
-from cctoolkit.algorithm import AlgorithmError
-from cctoolkit.errors import ParameterError
+from cctoolkit._support.algorithm import base as algorithm
+from cctoolkit.errors import AlgorithmError, ParameterError
 
 BEGINNING = """
 import math, random as rnd, time

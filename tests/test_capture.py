@@ -24,8 +24,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import zstandard
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 import cctoolkit as cct
 from cctoolkit import schema

@@ -13,19 +13,16 @@ import numba
 import numpy as np
 import pytest
 from bmv2_switch import TestInput, running
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from one_queue import Compiled, packet
 
-from cctoolkit.aqm import DROP, PASS, IntegerAbc, TofinoAbc
-from cctoolkit.aqm import abc_tofino as tofino
+from cctoolkit.aqm import DROP, PASS, IntegerAbc, TofinoAbc, abc_tofino as tofino
 from cctoolkit.errors import ParameterError
 from cctoolkit.experiments.abc import scenario
 from cctoolkit.sim.simulation import Simulation
 from hardware.common.switch import Lpm, Switch, SwitchError, SwitchGoneError
 from hardware.constants import Constant
-from hardware.programs.abc import constants as abc
-from hardware.programs.abc import control as control_plane
+from hardware.programs.abc import constants as abc, control as control_plane
 from hardware.programs.abc.control import Aggregate, Domain, Link
 
 MS = 1_000_000

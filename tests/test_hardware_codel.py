@@ -15,8 +15,7 @@ import numba
 import numpy as np
 import pytest
 from bmv2_switch import Answer, TestInput, running
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from one_queue import Compiled, packet
 
 from cctoolkit.aqm import DROP_LATE, MARK, PASS, PisaCoDel
@@ -26,8 +25,7 @@ from cctoolkit.scenario import Bottleneck, Flow, Queue, Scenario
 from cctoolkit.sim.simulation import Simulation
 from hardware.common.switch import Switch, SwitchError
 from hardware.constants import Constant
-from hardware.programs.codel import constants as codel
-from hardware.programs.codel import control as control_plane
+from hardware.programs.codel import constants as codel, control as control_plane
 
 MS = 1_000_000
 WORD = 1 << 32

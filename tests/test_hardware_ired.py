@@ -19,8 +19,7 @@ from cctoolkit.errors import ParameterError
 from cctoolkit.scenario import Bottleneck, Flow, Scenario
 from cctoolkit.sim.simulation import Simulation
 from hardware.constants import Constant, Macro
-from hardware.programs.ired import constants as ired
-from hardware.programs.ired import control as control_plane
+from hardware.programs.ired import constants as ired, control as control_plane
 
 MODEL = IntegerIRed(recirculation_us=0)
 NUMBER = {c.name: c for c in ired.CONSTANTS if isinstance(c, Constant)}

@@ -26,18 +26,17 @@ from naive_rtt import RST, SYN, as_tuples, columns, packet, stream
 
 import cctoolkit as cct
 from cctoolkit import schema
+from cctoolkit.analysis.rtt import DataPlaneTables, RttPairing, five_tuple_hashes, rtt_samples
+from cctoolkit.analysis.sketch import CountMinSketch
 from cctoolkit.capture.model import FlowKeys
 from cctoolkit.errors import CaptureFormatError, ParameterError
-from cctoolkit.rtt import DataPlaneTables, RttPairing, five_tuple_hashes, rtt_samples
 from cctoolkit.separation.controller import METRICS, RttSeparation
 from cctoolkit.separation.router import Router
-from cctoolkit.sketch import CountMinSketch
 from hardware import constants
 from hardware.common import command
 from hardware.common.switch import Switch
 from hardware.constants import Constant
-from hardware.programs.rtt_monitor import constants as rtt_monitor
-from hardware.programs.rtt_monitor import control as control
+from hardware.programs.rtt_monitor import constants as rtt_monitor, control
 from hardware.programs.rtt_monitor.control import FiveTuple, Monitor, separate
 
 TRACES = Path(__file__).parents[1] / "traces"

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from cctoolkit.errors import ParameterError
 from cctoolkit.separation.controller import METRICS, RttSeparation

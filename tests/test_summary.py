@@ -16,7 +16,7 @@ import cctoolkit as cct
 from cctoolkit.capture.model import Capture, CaptureMeta
 from cctoolkit.capture.selection import Selection
 from cctoolkit.errors import CaptureFormatError, ParameterError, TruncatedCaptureWarning
-from cctoolkit.findings import (
+from cctoolkit.report.findings import (
     format_bytes,
     format_cca,
     format_percent,
@@ -24,7 +24,7 @@ from cctoolkit.findings import (
     format_rate,
     format_time_ns,
 )
-from cctoolkit.summary import Summary, summarise
+from cctoolkit.report.summary import Summary, summarise
 
 TRACES = Path(__file__).parents[1] / "traces"
 CAPTURES = Path(__file__).parents[2] / "shared" / "captures"

@@ -15,8 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import zstandard
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from cctoolkit.capture.model import FlowKeys
 from cctoolkit.capture.reader import read_capture

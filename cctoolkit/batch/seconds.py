@@ -6,7 +6,7 @@ import numba
 import numpy as np
 import pandas as pd
 
-from .._state import grown
+from .._support.state import grown
 from ..capture.model import FlowKeys
 from ..errors import ParameterError
 from .tables import TABLES

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._atomic import replacing
+from .._support.atomic import replacing
 from ..schema import FLOWS, SCHEMA_VERSION, SLOTS
 
 __all__ = ["TABLES", "TableWriter"]

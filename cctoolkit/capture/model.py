@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._addresses import addresses_text
 from ..errors import ParameterError, SchemaError
 from ..schema import PACKETS, SACKS, arrays, write_parquet
+from .addresses import addresses_text
 from .selection import Selection
 
 __all__ = ["Capture", "CaptureMeta", "FlowKeys"]
@@ -155,7 +155,7 @@ class Capture:
     @cached_property
     def flows(self) -> pd.DataFrame:
         """The flows table (:data:`cctoolkit.schema.FLOWS`), computed at first use."""
-        from ..flows import flow_table
+        from ..analysis.flows import flow_table
 
         return flow_table(self.columns, self.keys)
 
@@ -239,8 +239,8 @@ class Capture:
             write_parquet(getattr(self, table), Path(directory) / f"{table}.parquet", table, info)
 
     def explore(self) -> Any:
-        """Pick flows in a notebook and see their plots; see :func:`cctoolkit.explore.explore`."""
-        from ..explore import explore
+        """Pick flows in a notebook and see their plots; see :func:`cctoolkit.report.explore.explore`."""
+        from ..report.explore import explore
 
         return explore(self)
 

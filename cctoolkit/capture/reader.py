@@ -16,7 +16,7 @@ from typing import IO, Literal
 import numpy as np
 import numpy.typing as npt
 
-from .._state import aligned_zeros
+from .._support.state import aligned_zeros
 from ..errors import CaptureFormatError, ParameterError, TruncatedCaptureWarning
 from ..schema import PACKETS
 from . import pcapng

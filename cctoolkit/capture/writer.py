@@ -40,8 +40,8 @@ import numba
 import numpy as np
 import pandas as pd
 
-from .. import __version__
-from .._atomic import replacing
+from .._support.atomic import replacing
+from .._support.version import __version__
 from ..errors import ParameterError, SchemaError
 from ..schema import PACKETS, SACKS
 from ._load import be32, be64

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .. import __version__
-from .._atomic import replacing
-from .._output import Format, TableOutput
-from .._terminal import listing, show
+from .._support.atomic import replacing
+from .._support.output import Format, TableOutput
+from .._support.terminal import listing, show
+from .._support.version import __version__
 from ..capture.model import Capture
 from ..capture.reader import read_capture
 from ..capture.selection import Selection
 from ..errors import ParameterError, SchemaError
-from ..findings import format_probability
+from ..report.findings import format_probability
 from ..scenario import Scenario, read_sweep
 from ..testbed.doctor import BACKENDS
 from .bundle import Model, bundled_models, load, save_models
@@ -39,7 +39,15 @@ from .dataset import (
 from .inputs import VIEW_INPUTS
 from .probabilities import UNKNOWN, grouped
 from .settings import KERNEL_CCAS, PAPER_CCAS, SETTINGS, SIMULATOR_CCAS
-from .windows import ARRIVALS, FEATURE_SETS, Windows, crossover_bands, cut_windows, joined, window_slots
+from .windows import (
+    ARRIVALS,
+    FEATURE_SETS,
+    Windows,
+    crossover_bands,
+    cut_windows,
+    joined,
+    window_slots,
+)
 
 __all__ = ["add", "build", "classify", "evaluate", "groups", "info", "name_flows", "readable_twice", "train"]
 

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .. import __version__
-from .._atomic import replacing
-from .._pool import cores, in_processes
+from .._support.atomic import replacing
+from .._support.pool import cores, in_processes
+from .._support.version import __version__
+from ..analysis.slots import compute_slots
 from ..errors import CCToolkitError, ParameterError, SchemaError
-from ..run import Run
-from ..scenario import Scenario, plain
+from ..scenario.run import Run
+from ..scenario.scenario import Scenario, plain
 from ..schema import write_parquet
-from ..slots import compute_slots
 
 __all__ = ["Recording", "SlotDataset", "build_dataset", "record"]
 

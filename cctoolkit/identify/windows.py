@@ -177,7 +177,7 @@ class Windows:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        from .._atomic import replacing
+        from .._support.atomic import replacing
 
         _, slots, inputs = self.X.shape
         flat = pa.array(np.ascontiguousarray(self.X, np.float32).reshape(-1))

@@ -78,7 +78,7 @@ def max_min_shares(rate: float, demands: Any, weights: Any = None) -> np.ndarray
     if demand.ndim != 1 or weight.shape != demand.shape:
         raise ParameterError("demands and weights: expected a list, and as many")
     if not rate >= 0 or not (demand >= 0).all() or not ((weight > 0) & np.isfinite(weight)).all():
-        raise ParameterError("rate and demands have to be at least 0, weights above 0")
+        raise ParameterError("rate and demands must be at least 0, weights above 0")
     share = np.zeros(demand.shape)
     left, total = float(rate), weight.sum()
     for i in np.argsort(demand / weight, kind="stable"):  # who is content first

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from .._state import grown
+from .._support.state import grown
+from ..analysis.rtt import RttPairing
 from ..capture.model import Capture
 from ..errors import ParameterError
-from ..rtt import RttPairing
 from .controller import LONG_BYTES, TCP, UDP
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class CaptureMeter:
 
     def __init__(self, long_bytes: int = LONG_BYTES, idle_s: float = 2.0) -> None:
         if not long_bytes > 0 or not idle_s > 0:
-            raise ParameterError("long_bytes and idle_s: have to be above 0")
+            raise ParameterError("long_bytes and idle_s: must be positive")
         self.long_bytes, self.idle_ns = int(long_bytes), round(idle_s * 1e9)
         self._pairing = RttPairing("seq_ack")
         self._wire = np.zeros(0, np.int64)  # by 2 * flow_id + direction
@@ -239,7 +239,7 @@ def replay(
         An interval that is not above 0.
     """
     if not interval_s > 0:
-        raise ParameterError(f"interval_s: {interval_s!r} has to be above 0")
+        raise ParameterError(f"interval_s: {interval_s!r} must be positive")
     meter = CaptureMeter(long_bytes)
     origin_ns: int | None = None
     now = 0  # the interval under way

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from .._terminal import listing, show, show_run
+from .._support.terminal import listing, show, show_run
 from ..errors import ParameterError
 from ..scenario import read_scenario, read_sweep
 from .simulation import simulate

@@ -23,13 +23,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from .. import __version__
-from .._atomic import replacing
+from .._support.atomic import replacing
+from .._support.version import __version__
+from ..analysis.metrics.delay import queue_delay
 from ..capture.model import Capture
 from ..capture.pcap import HEADER_BYTES, frame_pcap, parse_pcap_header
 from ..capture.reader import read_capture
-from ..metrics.delay import queue_delay
-from ..run import LABELS, renumbered, write_table
+from ..scenario.run import LABELS, renumbered, write_table
 from .errors import TestbedError
 from .iperf3 import iperf3_results
 from .plan import Plan, Recording

@@ -43,7 +43,7 @@ import pandas as pd
 
 import cctoolkit as cct
 from cctoolkit.errors import CCToolkitError, ParameterError
-from cctoolkit.run import LABELS, renumbered, replacing_directory, write_table
+from cctoolkit.scenario.run import LABELS, renumbered, replacing_directory, write_table
 from cctoolkit.testbed.qdisc import QdiscTree
 
 FIRST_PORT = 5201  # of the receiver; flow i has this and i

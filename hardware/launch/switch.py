@@ -32,7 +32,7 @@ import pandas as pd
 
 import cctoolkit as cct
 from cctoolkit.errors import CCToolkitError, ParameterError
-from cctoolkit.run import write_table
+from cctoolkit.scenario.run import replacing_directory, write_table
 from cctoolkit.testbed import run_testbed
 
 from .. import build
@@ -98,7 +98,7 @@ def between_hosts(
     plan = experiment(program, scenario, ports)
     with (
         switch_from(SwitchArgs(program, bfrt=bfrt)) as control,
-        cct.run.replacing_directory(directory) as folder,
+        replacing_directory(directory) as folder,
     ):
         raw = folder.with_name("raw")
         raw.mkdir()

@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 
 import cctoolkit as cct
-from cctoolkit.live import FlowKey
-from cctoolkit.live.stream import SlotStream
+from cctoolkit.identify.live import FlowKey
+from cctoolkit.identify.live.stream import SlotStream
 
 from ...common.experiment import (
     DESTINATION_PORT,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cctoolkit.rtt import DataPlaneTables
+from cctoolkit.analysis.rtt import DataPlaneTables
 from cctoolkit.separation.controller import LONG_BYTES
 
 from ...constants import Constant, Macro

@@ -2,8 +2,8 @@
 
 ::
 
-    python -m hardware.programs.rtt_monitor.control --bfrt 127.0.0.1:50052 --before 128 --behind 129 --rate-mbps 10000 \\
-        --k 4 --router junos --interface xe-0/1/0 --ingress xe-0/1/1
+    python -m hardware.programs.rtt_monitor.control --bfrt 127.0.0.1:50052 --before 128 --behind 129 \\
+        --rate-mbps 10000 --k 4 --router junos --interface xe-0/1/0 --ingress xe-0/1/1
 
 What is decided, and in what words, is :mod:`cctoolkit.separation`'s: :class:`~cctoolkit.separation.controller.
 RttSeparation` and :class:`~cctoolkit.separation.router.Router`.
@@ -27,9 +27,9 @@ import pandas as pd
 import typer
 
 from cctoolkit import schema
-from cctoolkit._atomic import replacing
+from cctoolkit._support.atomic import replacing
+from cctoolkit.analysis.rtt import samples_table
 from cctoolkit.errors import ParameterError
-from cctoolkit.rtt import samples_table
 from cctoolkit.separation.controller import LONG_BYTES, TCP, UDP, Controller, Decision, RttSeparation
 from cctoolkit.separation.router import Router
 
