@@ -81,8 +81,8 @@ ALLOWED = {20200408}
         ("TARGET_NS", 20_000_000, 16, "does not fit into 16 bits"),
         ("TARGET_NS", 20_000, 16, "16 bits are too few for a time"),
         ("TARGET_US", 20_000, 16, "16 bits are too few for a time"),
-        ("TARGET", 5, 32, "the last word is no unit"),
-        ("target_ns", 5, 32, "the last word is no unit"),
+        ("TARGET", 5, 32, "end in a unit"),
+        ("target_ns", 5, 32, "must be in capitals"),
         ("TARGET_NS", -1, 32, "does not fit"),
         ("TARGET_NS", 1 << 32, 32, "does not fit into 32 bits"),
     ],
@@ -116,7 +116,7 @@ def test_a_register_in_two_stages_is_an_error(tmp_path: Path, monkeypatch: pytes
     commands: list[list[str]] = []
     monkeypatch.setattr(build, "_tool", lambda name: name)
     monkeypatch.setattr(build, "_run", commands.append)
-    with pytest.raises(build.BuildError, match=r"register r lies in stages \[0, 1\]"):
+    with pytest.raises(build.BuildError, match=r"register r is in stages \[0, 1\]"):
         build.tofino("codel", "tofino", tmp_path)
     # the source that is compiled gives the program its name
     assert [command[-1] for command in commands] == [
@@ -153,13 +153,13 @@ stage 0 ingress:
 
 def test_a_parser_without_its_selects_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As compilers of half a year write it, without a word: then every packet takes the first branch."""
-    assert build.lost_select(PARSER) is None
+    assert build.state_without_select(PARSER) is None
     lost = PARSER.replace("      match: [ half ]\n", "").replace("0x0800:", "*:").replace("0x****:", "*:")
     (tmp_path / "pipe").mkdir()
     (tmp_path / "pipe" / "codel.bfa").write_text(lost)
     monkeypatch.setattr(build, "_tool", lambda name: name)
     monkeypatch.setattr(build, "_run", lambda command: None)
-    with pytest.raises(build.BuildError, match="parser state choose takes its first branch always"):
+    with pytest.raises(build.BuildError, match="parser state choose always takes its first branch"):
         build.tofino("codel", "tofino", tmp_path)
 
 

@@ -1,9 +1,10 @@
-/* What a test tells a program instead of the switch: time, delay and depth of the queue, random bits. BMv2's own are
-   those of a busy computer, different in every run, so decisions could not be compared with a model's.
+/* Inputs that a test supplies in place of the switch: time, queueing delay, queue depth, random bits. BMv2's
+   own depend on the load of the machine and differ in every run, so decisions could not be compared with a
+   model's.
 
-   Compiled with -DTEST_INPUT a program expects this header after the Ethernet addresses of each packet, drops nothing but
-   writes its decision here, and sends the packet on. Without it the header does not exist and nothing of this is
-   compiled. tests/bmv2_switch.py packs and unpacks it. */
+   A program compiled with -DTEST_INPUT expects this header in front of each packet. It drops nothing: it
+   writes its decision into the header and forwards the packet. Without the flag, none of this is compiled.
+   tests/bmv2_switch.py packs and unpacks the header. */
 
 #ifndef TEST_INPUT_P4
 #define TEST_INPUT_P4
@@ -16,18 +17,18 @@ const bit<16> DECISION_PASS = 0;
 const bit<16> DECISION_MARK = 1;
 const bit<16> DECISION_DROP = 2;
 
-/* An Ethernet header of its own goes before the packet's */
+/* Starts with an Ethernet header of its own, in front of the packet's */
 header test_h {
     mac_address_t destination;
     mac_address_t source;
     bit<16> ether_type;
     bit<64> now_ns;
     bit<32> queue_delay_ns;
-    bit<32> queue_depth; /* in the unit the program counts in: packets, or bytes */
+    bit<32> queue_depth; /* in the program's unit: packets or bytes */
     bit<32> random;
-    bit<32> input; /* whatever else the program wants to be told */
+    bit<32> input; /* any other input of the program */
     bit<16> decision; /* out */
-    bit<64> value; /* out: what else the program has to say */
+    bit<64> value; /* out: any other output of the program */
     bit<64> value2;
 }
 

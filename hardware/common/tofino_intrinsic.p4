@@ -1,4 +1,4 @@
-/* The chip's own headers before a packet, on Tofino 1 and 2. */
+/* The chip's intrinsic metadata in front of each packet, on Tofino 1 and 2. */
 
 #ifndef INTRINSIC_P4
 #define INTRINSIC_P4
@@ -13,7 +13,7 @@
 parser IngressIntrinsic(packet_in packet, out ingress_intrinsic_metadata_t ig_intr_md) {
     state start {
         packet.extract(ig_intr_md);
-        packet.advance(PORT_METADATA_SIZE); /* nobody resubmits, so that is what follows */
+        packet.advance(PORT_METADATA_SIZE); /* packets are never resubmitted, so this is what follows */
         transition accept;
     }
 }

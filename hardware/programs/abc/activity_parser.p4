@@ -1,5 +1,5 @@
-/* The states from the Ethernet header on where a header with an activity may follow it; for both targets. Included
-   inside a parser whose start state ends with "transition ethernet". */
+/* Parser states from the Ethernet header on, where an activity header may follow it; for both targets. To be
+   included in a parser whose start state ends with "transition ethernet". */
 
     state ethernet {
         packet.extract(hdr.ethernet);

@@ -1,8 +1,9 @@
-/* Activity-based congestion management, for BMv2. See ../../tofino/abc/README.md.
+/* Activity-based congestion management, for BMv2. See README.md.
 
-   Without a flag meter and AQM are those of cctoolkit.aqm.IntegerAbc (arithmetic.p4), in the control flow of the paper:
-   the decision falls at ingress, the egress copies the queue's length to a register. With -DTOFINO_ARITHMETIC they are
-   those of the Tofino version (tofino_arithmetic.p4), with its tables and registers. */
+   By default the meter and the AQM are those of cctoolkit.aqm.IntegerAbc (bmv2_arithmetic.p4), in the paper's
+   control flow: the ingress decides, the egress copies the queue length to a register. With
+   -DTOFINO_ARITHMETIC they are those of the Tofino version (bmv2_tofino_arithmetic.p4), with its tables and
+   registers. */
 
 #include <core.p4>
 #define V1MODEL_VERSION 20200408
@@ -28,16 +29,16 @@ struct headers_t {
 }
 
 struct metadata_t {
-    bit<1> arrives; /* in a test a packet may only arrive, or only leave */
+    bit<1> arrives; /* in a test, a packet may only arrive or only leave */
     bit<1> leaves;
-    bit<1> managed; /* an AQM is at the port it leaves by */
+    bit<1> managed; /* its egress port has an AQM */
     bit<1> labelled; /* it has an activity */
 #ifdef TOFINO_ARITHMETIC
     bit<8> profile;
-    bit<32> number; /* of an accepted packet, by port */
-    int<32> excess; /* activity above the average */
-    int<32> part; /* of it, what the average takes over */
-    bit<8> halvings; /* of this, what it takes over besides */
+    bit<32> number; /* of an accepted packet, per port */
+    int<32> excess; /* activity minus the average */
+    int<32> part; /* share of the excess that moves the average */
+    bit<8> halvings; /* a further share: part >> halvings */
 #endif
 }
 
@@ -71,12 +72,12 @@ control AbcIngress(
     inout headers_t hdr,
     inout metadata_t meta,
     inout standard_metadata_t standard_metadata) {
-    /* Of an aggregate, and of all that leave by a port with an AQM; pairs on the Tofino */
+    /* Per aggregate, and per port with an AQM; pairs on the Tofino */
     register<bit<32>, bit<32>>(AGGREGATE_ENTRIES) aggregate_packets_accepted;
     register<bit<32>, bit<32>>(AGGREGATE_ENTRIES) aggregate_packets_dropped;
     register<bit<32>, bit<32>>(PORTS) port_packets_accepted;
     register<bit<32>, bit<32>>(PORTS) port_packets_dropped;
-    register<bit<32>, bit<32>>(AGGREGATE_ENTRIES) activities; /* of an aggregate's last packet */
+    register<bit<32>, bit<32>>(AGGREGATE_ENTRIES) activities; /* of each aggregate's last packet */
 
     ActivityMeter() activity_meter;
     ActivityAqm() activity_aqm;
@@ -113,8 +114,8 @@ control AbcIngress(
         size = 512;
     }
 
-    /* Who sends on a port: customers, whose packets are metered whatever they bring, or nodes of the domain, whose
-       activities are believed */
+    /* Who sends on a port: customers, whose packets are always metered, or nodes of the domain, whose
+       activities are trusted */
     action from_customer() {
         customer = 1;
     }
@@ -172,7 +173,7 @@ control AbcIngress(
         hdr.ethernet.ether_type = ETHERTYPE_ACTIVITY;
     }
 
-    /* A customer's packet may come with such a header; what it says is not believed */
+    /* A customer's packet may already carry the header; its value is not trusted */
     action label_again() {
         hdr.activity.activity = activity;
     }
@@ -277,7 +278,7 @@ control AbcEgress(
 
     bit<64> now_ns;
 
-    /* Ports that lead out of the domain, and into it */
+    /* For ports out of the domain, and for ports inside it */
     action strip() {
         hdr.ethernet.ether_type = hdr.activity.ether_type;
         hdr.activity.setInvalid();

@@ -1,20 +1,20 @@
-/* Meter and AQM in 64-bit integers: cctoolkit.aqm.IntegerAbc. Decay goes in steps of a 1024th of a half-life, what
-   does not fill a step is carried over; a quotient is a product with a power of two. */
+/* Meter and AQM in 64-bit integers: cctoolkit.aqm.IntegerAbc. Decay advances in steps of 1/1024 half-life; a
+   remainder is carried over. Division is multiplication by a power of two. */
 
-/* Section 5.1 of the paper: how many packets wait for a port is known at egress only. Each that leaves writes it here,
-   and each that is accepted adds itself. */
+/* Section 5.1 of the paper: only the egress knows a port's queue length. Each departing packet writes it
+   here, and each accepted packet adds itself. */
 register<bit<32>, bit<32>>(PORTS) queue_depth;
 
-/* Tables of the model, written by the control plane. They are registers and not match tables because a packet needs
-   them up to three times, and a table is there only once. */
-register<bit<32>, bit<32>>(TABLE_ENTRIES) powers; /* 2^-x, 20 bits after the point */
-register<bit<32>, bit<32>>(TABLE_ENTRIES) logarithms; /* log2(1 + x), 16 bits after the point */
-register<bit<32>, bit<32>>(START_ENTRIES) young_logarithms; /* what a young meter's activity lacks, 16 bits after the point */
+/* The model's tables, written by the control plane. They are registers because a packet looks them up as
+   often as three times, and a match table can be applied only once. */
+register<bit<32>, bit<32>>(TABLE_ENTRIES) powers; /* 2^-x, 20 fractional bits */
+register<bit<32>, bit<32>>(TABLE_ENTRIES) logarithms; /* log2(1 + x), 16 fractional bits */
+register<bit<32>, bit<32>>(START_ENTRIES) young_logarithms; /* correction for a young meter, 16 fractional bits */
 
 const bit<64> TABLE_MASK = (bit<64>) (TABLE_ENTRIES - 1);
-const bit<64> SHIFT_LIMIT = 62; /* then nothing is left */
-const bit<64> POWER_BITS = 20; /* after the point of powers */
-const bit<8> VOLUME_BITS = 6; /* of a byte */
+const bit<64> SHIFT_LIMIT = 62; /* beyond this, nothing is left */
+const bit<64> POWER_BITS = 20; /* fractional bits of powers */
+const bit<8> VOLUME_BITS = 6; /* fractional bits of a byte count */
 
 control LeadingOne(in bit<64> x, out bit<8> at) {
     action found(bit<8> position) {
@@ -40,7 +40,7 @@ control LeadingOne(in bit<64> x, out bit<8> at) {
     }
 }
 
-/* log2 of x > 0, 16 bits after the point */
+/* log2(x) for x > 0, 16 fractional bits */
 control Logarithm(in bit<64> x, out bit<32> result) {
     LeadingOne() leading_one;
     bit<8> at;
@@ -53,7 +53,7 @@ control Logarithm(in bit<64> x, out bit<32> result) {
     }
 }
 
-/* Whole steps since a time, at most 64 half-lives: a division, as a product with the reciprocal */
+/* Whole steps in an elapsed time, at most 64 half-lives: division as multiplication by the reciprocal */
 control Steps(in bit<64> elapsed_ns, in bit<64> step_ns, in bit<64> reciprocal, out bit<64> steps) {
     bit<64> counted_ns;
 
@@ -66,7 +66,7 @@ control Steps(in bit<64> elapsed_ns, in bit<64> step_ns, in bit<64> reciprocal, 
     }
 }
 
-/* x after so many steps */
+/* Decay of x over a number of steps */
 control Decay(inout int<64> x, in bit<64> steps) {
     bit<64> shift;
     bit<32> power;
@@ -82,7 +82,7 @@ control Decay(inout int<64> x, in bit<64> steps) {
     }
 }
 
-/* Section 3.2 of the paper: TDRM-UTEMA, and the logarithm of the rate over the reference rate */
+/* Section 3.2 of the paper: TDRM-UTEMA, and log2(rate / reference rate) */
 control ActivityMeter(
     in headers_t hdr,
     in bit<64> now_ns,
@@ -137,7 +137,7 @@ control ActivityMeter(
         last_ns.write(aggregate, decayed_ns);
         logarithm.apply(stored, log_sum);
         activity = (int<32>) log_sum + offset;
-        running = (now_ns - t0_ns) >> 4; /* in 16 ns; before, there is no time to divide by */
+        running = (now_ns - t0_ns) >> 4; /* in 16 ns; at 0 there is no time to divide by */
         if (running > 0) {
             leading_one.apply(running, at);
             young_logarithms.read(
@@ -148,7 +148,7 @@ control ActivityMeter(
     }
 }
 
-/* Section 3.3 of the paper: whether a packet of this activity may join the queue */
+/* Section 3.3 of the paper: may a packet with this activity join the queue? */
 control ActivityAqm(
     in headers_t hdr,
     inout metadata_t meta,
@@ -181,7 +181,7 @@ control ActivityAqm(
     int<64> average;
     int<64> threshold = 0;
 
-    /* Q_min and Q_base with 16 bits after the point, and gamma */
+    /* Q_min and Q_base with 16 fractional bits, and gamma */
     action manage(bit<64> min_q16, bit<64> base_q16, bit<64> gamma) {
         meta.managed = 1;
         min = (int<64>) min_q16;

@@ -1,13 +1,13 @@
-/* Meter and AQM as the Tofino version has them, with its tables and registers: cctoolkit.aqm.TofinoAbc. Registers of
-   pairs are two here; what a stateful ALU does in one go stands together; what the Tofino tells its ingress by a packet is
-   written to the register at once. */
+/* Meter and AQM of the Tofino version, with its tables and registers: cctoolkit.aqm.TofinoAbc. A register of
+   pairs is two registers here, the steps of one stateful ALU stand together, and what the Tofino's egress
+   sends its ingress in a notification is written to the register directly. */
 
-/* What the egress tells the ingress */
-register<bit<32>, bit<32>>(PORTS) departed; /* number of the packet that left last */
-register<bit<32>, bit<32>>(PORTS) average; /* activity, 16 bits after the point */
+/* From egress to ingress */
+register<bit<32>, bit<32>>(PORTS) departed; /* number of the last packet that left */
+register<bit<32>, bit<32>>(PORTS) average; /* activity, 16 fractional bits */
 
-/* One of two registers that take turns, an epoch each: the sum of what the epoch has added, and the cycle of two epochs
-   that it was in. One begun in another cycle adds nothing. */
+/* One of two registers that take turns, one epoch each: the sum added in its epoch, and the cycle of two
+   epochs in which that was. A register from another cycle counts as 0. */
 #define USE_SLOT(NAME, SLOT, INDEX, INCREMENT, LOST_BITS) \
     NAME##_##SLOT##_cycle.read(begun, INDEX); \
     NAME##_##SLOT##_sum.read(sum, INDEX); \
@@ -41,8 +41,8 @@ control ActivityMeter(
 
     bit<32> exponent = 0;
     bit<32> increment = 0;
-    bit<32> within; /* half-lives since the epoch began, 16 bits after the point */
-    bit<32> coarse; /* the clock's bits 47 to 16 */
+    bit<32> within; /* half-lives since the epoch began, 16 fractional bits */
+    bit<32> coarse; /* bits 47 to 16 of the clock */
     bit<1> epoch_parity;
     bit<32> cycle_0;
     bit<32> cycle_1;
@@ -139,7 +139,7 @@ control ActivityMeter(
         cycle_0 = coarse >> METER_EPOCH_SHIFT - 15;
         cycle_1 = (coarse - (1 << METER_EPOCH_SHIFT - 16)) >> METER_EPOCH_SHIFT - 15;
 
-        /* The length's logarithm and the time's weight, one sum; then both at once */
+        /* Add the length's logarithm and the time's weight, then look up 2^(the sum) */
         if (hdr.ipv4.isValid()) {
             length_logarithms.apply();
         } else {
@@ -172,7 +172,7 @@ control ActivityMeter(
     }
 }
 
-/* Section 3.3 of the paper. Packets without an activity are numbered, too: they wait with the others. */
+/* Section 3.3 of the paper. Packets without an activity are numbered too, because they share the queue. */
 control ActivityAqm(
     in headers_t hdr,
     inout metadata_t meta,
@@ -181,7 +181,7 @@ control ActivityAqm(
     in int<32> activity,
     out bool accepted,
     out bit<64> detail) {
-    register<bit<32>, bit<32>>(PORTS) accepted_number; /* of the packet accepted last */
+    register<bit<32>, bit<32>>(PORTS) accepted_number; /* of the last accepted packet */
 
     bit<32> average_q16;
     bit<32> last_departed;
@@ -209,7 +209,7 @@ control ActivityAqm(
         threshold = packets;
     }
 
-    /* Equation (2), in whole packets and within the buffer */
+    /* Equation (2), in whole packets, limited to the buffer */
     table thresholds {
         key = {
             meta.profile: exact @name("profile");
@@ -244,7 +244,7 @@ control ActivityAqm(
     }
 }
 
-/* At the egress: the average of the activities of packets that leave */
+/* At egress: the average activity of departing packets */
 control Departure(
     inout headers_t hdr,
     inout metadata_t meta,
@@ -258,7 +258,7 @@ control Departure(
 
     bit<32> port;
     bit<32> value;
-    bit<32> coarse; /* the clock's bits 47 to 16 */
+    bit<32> coarse; /* bits 47 to 16 of the clock */
     bit<1> epoch_parity;
     bit<32> cycle_0;
     bit<32> cycle_1;
@@ -284,7 +284,8 @@ control Departure(
         size = LOGARITHM_ENTRIES;
     }
 
-    /* An excess is divided by 2^shift; the gain is that, or that and a half, a quarter or an eighth of it more */
+    /* The excess is divided by 2^shift; the gain is that, plus optionally a half, a quarter or an eighth of
+       it */
     GAIN_ACTIONS
 
     table gains {

@@ -3,16 +3,16 @@
 #ifndef ABC_CONSTANTS_P4
 #define ABC_CONSTANTS_P4
 
-const bit<32> AGGREGATE_ENTRIES = 1024; /* meters; the last one is for all who are not named */
-const bit<32> PROFILE_ENTRIES = 16; /* sets of parameters of the AQM */
-const bit<64> METER_STEP_NS = 2030705; /* a 1024th of the half-life of M_AM = 3 s */
+const bit<32> AGGREGATE_ENTRIES = 1024; /* meters; the last one is for all traffic without its own */
+const bit<32> PROFILE_ENTRIES = 16; /* parameter sets of the AQM */
+const bit<64> METER_STEP_NS = 2030705; /* 1/1024 of the half-life of M_AM = 3 s */
 const bit<64> METER_RECIPROCAL_STEPS = 541443; /* steps in 2^40 ns */
-const bit<64> AVERAGE_STEP_NS = 203070; /* a 1024th of the half-life of M_AA = 0.3 s */
+const bit<64> AVERAGE_STEP_NS = 203070; /* 1/1024 of the half-life of M_AA = 0.3 s */
 const bit<64> AVERAGE_RECIPROCAL_STEPS = 5414446; /* steps in 2^40 ns */
 const bit<8> TABLE_BITS = 10; /* index of the tables of powers and logarithms */
 const bit<32> TABLE_ENTRIES = 1024; /* of the tables of powers and logarithms */
-const bit<64> GONE_STEPS = 43008; /* after 42 half-lives nothing is left, and the rest of a step no matter */
-const bit<8> START_BITS = 6; /* behind the leading one: index of the table for young meters */
+const bit<64> GONE_STEPS = 43008; /* after 42 half-lives nothing is left, and the remainder of a step does not matter */
+const bit<8> START_BITS = 6; /* after the leading one: index of the table for young meters */
 const bit<32> START_ENTRIES = 3840; /* of the table for young meters */
 /* position of the leading one of 64 bits */
 #define LEADING_ONE_ENTRIES \
@@ -80,16 +80,16 @@ const bit<32> START_ENTRIES = 3840; /* of the table for young meters */
     0x2000000000000000 &&& 0xe000000000000000: found(61); \
     0x4000000000000000 &&& 0xc000000000000000: found(62); \
     0x8000000000000000 &&& 0x8000000000000000: found(63);
-const bit<8> METER_EPOCH_SHIFT = 34; /* the meter's half-life is 2^31 ns, its epochs are eight */
-const bit<8> METER_LOST_BITS = 8; /* what an epoch before has lost */
-const bit<8> AVERAGE_EPOCH_SHIFT = 28; /* packets are counted over epochs of 2^28 ns */
-const bit<8> MATURE_SHIFT = 19; /* a meter is young for so many bits of its age, which is in 2^16 ns */
-const bit<32> LENGTH_ENTRIES = 1280; /* prefixes of an IP length, and 0 */
+const bit<8> METER_EPOCH_SHIFT = 34; /* the meter's half-life is 2^31 ns; an epoch is eight of them */
+const bit<8> METER_LOST_BITS = 8; /* what the previous epoch has lost */
+const bit<8> AVERAGE_EPOCH_SHIFT = 28; /* packets are counted in epochs of 2^28 ns */
+const bit<8> MATURE_SHIFT = 19; /* a meter is young while its age, in 2^16 ns, has at most this many bits */
+const bit<32> LENGTH_ENTRIES = 1280; /* prefixes of an IP length, plus 0 */
 const bit<32> WEIGHTED_ENTRIES = 5420; /* exponents of weighted lengths of up to 9216 bytes */
 const bit<32> LOGARITHM_ENTRIES = 3327; /* prefixes of a sum */
 const bit<32> YOUNG_ENTRIES = 895; /* prefixes of an age */
-const bit<32> GAIN_ENTRIES = 4224; /* profiles, and logarithms of counts from -1 on */
-/* an excess times 2^-shift, with 8 more bits after the point */
+const bit<32> GAIN_ENTRIES = 4224; /* profiles times logarithms of counts, from -1 on */
+/* excess times 2^-shift, with 8 more fractional bits */
 #define GAIN_ACTIONS \
     action gain_2(bit<8> further) { meta.part = meta.excess << 6; meta.halvings = further; } \
     action gain_3(bit<8> further) { meta.part = meta.excess << 5; meta.halvings = further; } \
@@ -110,7 +110,7 @@ const bit<32> GAIN_ENTRIES = 4224; /* profiles, and logarithms of counts from -1
     action gain_18(bit<8> further) { meta.part = meta.excess >> 10; meta.halvings = further; } \
     action gain_19(bit<8> further) { meta.part = meta.excess >> 11; meta.halvings = further; } \
     action gain_20(bit<8> further) { meta.part = meta.excess >> 12; meta.halvings = further; }
-/* of these actions */
+/* names of these actions */
 #define GAIN_NAMES \
     gain_2; \
     gain_3; \
@@ -131,6 +131,6 @@ const bit<32> GAIN_ENTRIES = 4224; /* profiles, and logarithms of counts from -1
     gain_18; \
     gain_19; \
     gain_20;
-const bit<32> THRESHOLD_ENTRIES = 2048; /* prefixes of an excess of activity, of all profiles */
+const bit<32> THRESHOLD_ENTRIES = 2048; /* prefixes of an activity excess, for all profiles */
 
 #endif

@@ -1,9 +1,9 @@
 /* Activity-based congestion management for Tofino 1 and 2: Menth et al., "Implementation and evaluation of
    activity-based congestion management using P4 (P4-ABC)". See README.md.
 
-   The arithmetic is that of cctoolkit.aqm.TofinoAbc, which says why it is so. The ingress meters customers' packets and
-   decides about all that leave by a port with an AQM; the egress averages the activities of those that leave, and a
-   packet to the ingress, a notification, tells the average and who has left. */
+   The arithmetic is that of cctoolkit.aqm.TofinoAbc, which explains it. The ingress meters customers' packets
+   and decides on all packets for a port with an AQM. The egress averages the activities of departing packets;
+   notifications carry that average and the number of the last departed packet to the ingress. */
 
 #include "common/tofino_intrinsic.p4"
 #include "common/headers.p4"
@@ -14,13 +14,13 @@ typedef bit<10> aggregate_t;
 typedef bit<16> index_t; /* a port */
 
 const bit<8> PACKET_ID = 1;
-const bit<8> NOTIFICATION_ID = 0; /* a mirrored header can begin with no other number */
+const bit<8> NOTIFICATION_ID = 0; /* a mirrored header cannot start with any other number */
 const MirrorType_t NOTIFICATION_MIRROR = 1;
-const bit<16> ETHERTYPE_NOTIFICATION = 0x88b5; /* IEEE 802, local experimental 1; it never leaves the switch */
+const bit<16> ETHERTYPE_NOTIFICATION = 0x88b5; /* IEEE 802, local experimental 1; never leaves the switch */
 
 const bit<32> PORTS = 512;
 
-/* Where epochs begin in the clock's bits 47 to 16 */
+/* Index of the epoch's lowest bit in bits 47 to 16 of the clock */
 const bit<8> METER_BIT = METER_EPOCH_SHIFT - 16;
 const bit<8> AVERAGE_BIT = AVERAGE_EPOCH_SHIFT - 16;
 
@@ -28,15 +28,15 @@ const bit<8> AVERAGE_BIT = AVERAGE_EPOCH_SHIFT - 16;
 header bridge_h {
     bit<8> id;
     @padding bit<6> unused;
-    bit<1> managed; /* an AQM is at the port it leaves by */
+    bit<1> managed; /* its egress port has an AQM */
     bit<1> labelled; /* it has an activity */
     bit<8> profile;
-    bit<8> session; /* back to the pipe where it came in: departures are told there */
-    int<32> number; /* of an accepted packet, by port */
-    int<32> excess; /* activity above the average, 16 bits after the point */
+    bit<8> session; /* mirrors to the pipe of the ingress port, where departures are counted */
+    int<32> number; /* of an accepted packet, per port */
+    int<32> excess; /* activity minus the average, 16 fractional bits */
 }
 
-/* From egress to egress, before a mirrored packet */
+/* From egress to egress, in front of a mirrored packet */
 header mirror_h {
     bit<8> id;
     index_t port;
@@ -44,7 +44,7 @@ header mirror_h {
     int<32> average_q16;
 }
 
-/* From egress to ingress: this packet has left by this port, and the average activity is that now */
+/* From egress to ingress: the packet that left by this port, and the average activity now */
 header notification_h {
     mac_address_t destination;
     mac_address_t source;
@@ -66,7 +66,7 @@ struct headers_t {
 }
 
 struct ingress_metadata_t {
-    bit<32> coarse; /* the clock's bits 47 to 16 */
+    bit<32> coarse; /* bits 47 to 16 of the clock */
     bit<1> customer;
     bit<1> is_notification;
     bit<1> metered;
@@ -74,11 +74,11 @@ struct ingress_metadata_t {
     aggregate_t aggregate;
     int<32> offset;
     bit<32> within_q15; /* half-lives since the epoch began */
-    int<32> within; /* and 16 bits after the point, as activities have */
+    int<32> within; /* with 16 fractional bits, like activities */
     bit<32> exponent;
     bit<32> increment;
-    bit<32> coarse_before; /* an epoch ago */
-    bit<32> cycle_0; /* in which a slot was begun, if it counts */
+    bit<32> coarse_before; /* one epoch ago */
+    bit<32> cycle_0; /* in which a slot must have begun to count */
     bit<32> cycle_1;
     bit<32> sum_0;
     bit<32> sum_1;
@@ -92,7 +92,7 @@ struct ingress_metadata_t {
 struct egress_metadata_t {
     bit<32> coarse;
     bit<16> within; /* eighths of an epoch */
-    bit<32> coarse_before; /* an epoch ago */
+    bit<32> coarse_before; /* one epoch ago */
     bit<32> cycle_0;
     bit<32> cycle_1;
     bit<32> sum_0;
@@ -108,7 +108,7 @@ struct egress_metadata_t {
     int<32> number;
 }
 
-/* Two of these take turns: what an epoch has added, and the cycle of two epochs that it was in */
+/* Two of these take turns: the sum added in an epoch, and the cycle of two epochs in which that was */
 struct slot_t {
     bit<32> sum;
     bit<32> cycle;
@@ -132,7 +132,7 @@ parser AbcIngressParser(
     IngressIntrinsic() intrinsic_parser;
 
     state start {
-        /* The clock, where bytes begin, so that no shift is needed later */
+        /* Read the clock at a byte boundary, so that no shift is needed later */
         bit<64> intrinsic = packet.lookahead<bit<64>>();
         meta = {...};
         meta.coarse = intrinsic[47:16];
@@ -152,8 +152,8 @@ parser AbcIngressParser(
 #include "activity_parser.p4"
 }
 
-/* A sum over this epoch and the one before: the slot of the one is added to, that of the other looked at. What is in a
-   slot counts if it was begun in the right cycle. */
+/* A sum over this epoch and the previous one: this epoch's slot is added to, the other's is read. A slot
+   counts only if it began in the right cycle. */
 #define SLOT(NAME, SLOT, OTHER, INDEX_T, INDEX, INCREMENT, ENTRIES, WANTED, EPOCH) \
     Register<slot_t, INDEX_T>(ENTRIES) NAME##_##SLOT; \
     RegisterAction<slot_t, INDEX_T, bit<32>>(NAME##_##SLOT) add_##SLOT = { \
@@ -207,7 +207,7 @@ control AbcIngress(
     inout ingress_intrinsic_metadata_for_deparser_t ig_dprsr_md,
     inout ingress_intrinsic_metadata_for_tm_t ig_tm_md) {
 
-    /* ---- where packets go, and who sends them ---- */
+    /* ---- where packets go, and who sent them ---- */
 
     action send(PortId_t port) {
         ig_tm_md.ucast_egress_port = port;
@@ -230,8 +230,8 @@ control AbcIngress(
         size = 512;
     }
 
-    /* Customers, whose packets are metered whatever they bring; nodes of the domain, whose activities are believed; the
-       egress: of other ports notifications are packets like others */
+    /* Customers, whose packets are always metered; nodes of the domain, whose activities are trusted; the
+       egress. Notifications from any other port are ordinary packets. */
     action from_customer() {
         meta.customer = 1;
     }
@@ -261,7 +261,7 @@ control AbcIngress(
         hdr.bridge.session = session;
     }
 
-    /* The ingress where a packet comes in counts it: that of another pipe has numbers of its own */
+    /* A packet is counted by the ingress where it came in; each pipe has its own numbers */
     table way_back {
         key = {
             ig_intr_md.ingress_port[8:7]: exact @name("pipe");
@@ -326,7 +326,7 @@ control AbcIngress(
         size = 512;
     }
 
-    /* ---- the header with the activity: the meter's sum begins there ---- */
+    /* ---- the activity header, where the meter's sum starts ---- */
 
     action label() {
         hdr.bridge.labelled = 1;
@@ -336,7 +336,7 @@ control AbcIngress(
         hdr.ethernet.ether_type = ETHERTYPE_ACTIVITY;
     }
 
-    /* A customer's packet may come with such a header; what it says is not believed */
+    /* A customer's packet may already carry the header; its value is not trusted */
     action label_again() {
         hdr.bridge.labelled = 1;
         hdr.activity.activity = meta.offset - meta.within;
@@ -412,7 +412,7 @@ control AbcIngress(
         meta.is_mature = read_mature.execute(meta.aggregate);
     }
 
-    /* A clock of 32 bits wraps: what was mature once remains so */
+    /* A 32-bit clock wraps: a meter that was mature once stays mature */
     table maturity {
         key = {
             meta.metered: exact;
@@ -511,7 +511,7 @@ control AbcIngress(
 
     /* ---- the AQM, section 3.3 ---- */
 
-    Register<int<32>, index_t>(PORTS) average; /* activity, 16 bits after the point */
+    Register<int<32>, index_t>(PORTS) average; /* activity, 16 fractional bits */
     RegisterAction<int<32>, index_t, int<32>>(average) read_average = {
         void apply(inout int<32> value, out int<32> result) {
             result = value;
@@ -550,7 +550,7 @@ control AbcIngress(
         size = 3;
     }
 
-    Register<int<32>, index_t>(PORTS) departed; /* number of the packet that left last */
+    Register<int<32>, index_t>(PORTS) departed; /* number of the last packet that left */
     RegisterAction<int<32>, index_t, int<32>>(departed) read_departed = {
         void apply(inout int<32> value, out int<32> result) {
             result = value;
@@ -593,7 +593,7 @@ control AbcIngress(
         meta.bound = meta.bound + packets;
     }
 
-    /* Equation (2), in whole packets and within the buffer */
+    /* Equation (2), in whole packets, limited to the buffer */
     table thresholds {
         key = {
             hdr.bridge.profile: exact @name("profile");
@@ -607,8 +607,8 @@ control AbcIngress(
         size = THRESHOLD_ENTRIES;
     }
 
-    Register<int<32>, index_t>(PORTS) accepted_number; /* of the packet accepted last */
-    /* If no more wait than the threshold; as a difference, for numbers wrap */
+    Register<int<32>, index_t>(PORTS) accepted_number; /* of the last accepted packet */
+    /* Accept if no more packets wait than the threshold; a difference, because numbers wrap */
     RegisterAction<int<32>, index_t, int<32>>(accepted_number) number_below = {
         void apply(inout int<32> value, out int<32> number) {
             number = 0;
@@ -653,7 +653,7 @@ control AbcIngress(
 
     /* ---- what the control plane reads ---- */
 
-    Register<int<32>, aggregate_t>(AGGREGATE_ENTRIES) activities; /* of an aggregate's last packet */
+    Register<int<32>, aggregate_t>(AGGREGATE_ENTRIES) activities; /* of each aggregate's last packet */
     RegisterAction<int<32>, aggregate_t, int<32>>(activities) keep_activity = {
         void apply(inout int<32> value) {
             value = hdr.activity.activity;
@@ -769,7 +769,7 @@ control AbcIngress(
         hdr.bridge.excess = hdr.activity.activity - meta.average;
     }
 
-    /* What the epoch before has added weighs less */
+    /* What the previous epoch added weighs less */
     action decay_0() {
         meta.sum_0 = meta.sum_0 >> METER_LOST_BITS;
     }
@@ -799,7 +799,7 @@ control AbcIngress(
 
     apply {
         prepare();
-        /* What goes nowhere is not numbered: nobody would tell that it has left */
+        /* A packet that is not forwarded gets no number: its departure would never be reported */
         switch (wire.apply().action_run) {
             send: {
                 managed_ports.apply();
@@ -874,7 +874,7 @@ parser AbcEgressParser(
         }
     }
 
-    /* What is left of the packet is not looked at */
+    /* The rest of the packet is not parsed */
     state mirrored {
         packet.extract(hdr.mirror);
         transition accept;
@@ -896,7 +896,8 @@ parser AbcEgressParser(
     }
 }
 
-/* The average of the activities of packets that leave: a new value's excess over it, divided by how many count */
+/* The average activity of departing packets: it moves by the excess divided by the number of packets that
+   count */
 control Departure(
     inout headers_t hdr,
     inout egress_metadata_t meta,
@@ -1023,7 +1024,7 @@ control AbcEgress(
     inout egress_intrinsic_metadata_for_output_port_t eg_oport_md) {
     Departure() departure;
 
-    /* Ports that lead out of the domain, and into it */
+    /* For ports out of the domain, and for ports inside it */
     action strip() {
         hdr.ethernet.ether_type = hdr.activity.ether_type;
         hdr.activity.setInvalid();

@@ -1,4 +1,4 @@
-/* Dragonfly's data collection in BMv2: the twin of hardware/tofino/cbiq/cbiq.p4, which says what it is. */
+/* Dragonfly's data collection, for BMv2: the twin of tofino.p4, which describes it. */
 
 #include <core.p4>
 #include <v1model.p4>
@@ -65,7 +65,7 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta, inout standard
         bool here = true;
 #ifdef TEST_INPUT
         now_ns = hdr.test.now_ns[47:0];
-        here = hdr.test.input == 0; /* else it leaves at this time */
+        here = hdr.test.input == 0; /* otherwise the time is that of its departure */
         hdr.test.decision = DECISION_PASS;
 #endif
         if (here) {

@@ -1,5 +1,5 @@
-/* What both versions of cbiq do before they come to registers: which slot it is, whose packet it is, and how much data
-   is in it. Carmel and Keslassy, "Dragonfly", section III. */
+/* What both versions of cbiq do without registers: find a packet's slot and flow, and how much data it
+   carries. Carmel and Keslassy, "Dragonfly", section III. */
 
 #ifndef CBIQ_P4
 #define CBIQ_P4
@@ -9,16 +9,16 @@
 
 typedef bit<(FLOW_BITS)> flow_t;
 
-/* The slot of a time, counted since the Unix epoch modulo 2^32. Slots begin at multiples of their length, as in
-   compute_slots, and the length is the control plane's choice: it fills the tables (hardware/constants/cbiq.py).
+/* The slot of a time, counted from the Unix epoch modulo 2^32. Slots begin at multiples of their length, as
+   in compute_slots. The control plane chooses the length and fills the tables accordingly (constants.py).
 
-   The control plane says what slot began when, and says it anew before 2^32 ns have passed. A packet from after that
-   would be put into a slot too early by 4.3 s; who reads looks at the last 1024 slots only. */
+   The control plane writes when one slot began, and renews this before 2^32 ns have passed. A later packet
+   would be counted in a slot 4.3 s too early; the reader only looks at the last 1024 slots. */
 control SlotOf(in bit<48> now_ns, out bit<32> slot, out bool known) {
     bit<32> left_ns;
     bit<32> beyond_ns;
 
-    /* What is to be subtracted comes as what is to be added: a Tofino subtracts no action data */
+    /* Adds the negative: a Tofino cannot subtract action data */
     action began(bit<32> minus_ns, bit<32> number) {
         left_ns = now_ns[31:0] + minus_ns;
         slot = number;
@@ -31,7 +31,7 @@ control SlotOf(in bit<48> now_ns, out bit<32> slot, out bool known) {
         known = false;
     }
 
-    /* one entry, its default */
+    /* only the default entry */
     table epoch {
         actions = { began; unknown; }
         default_action = unknown();
@@ -51,7 +51,7 @@ control SlotOf(in bit<48> now_ns, out bit<32> slot, out bool known) {
         size = COARSE_ENTRIES;
     }
 
-    /* less the begin of the slot after them */
+    /* subtracts the begin of the slot after them */
     action last_slots(bit<32> slots, bit<32> minus_ns) {
         slot = slot + slots;
         beyond_ns = left_ns + minus_ns;
@@ -75,7 +75,7 @@ control SlotOf(in bit<48> now_ns, out bit<32> slot, out bool known) {
     }
 }
 
-/* A segment of a watched flow: its number, the bytes of its data, and where in the sequence they begin and end. */
+/* A data segment of a watched flow: flow number, payload size, begin and end of the data. */
 control WatchedData(in ipv4_h ipv4, in ipv6_h ipv6, in tcp_h tcp, out bool watched, out flow_t flow,
                     out bit<32> payload_bytes, out bit<32> seq, out bit<32> end) {
     action watch(flow_t number) {
@@ -116,7 +116,7 @@ control WatchedData(in ipv4_h ipv4, in ipv6_h ipv6, in tcp_h tcp, out bool watch
         if (tcp.isValid()) {
             bit<32> header_bytes = (bit<32>)(tcp.header_words ++ 2w0);
             if (ipv4.isValid()) {
-                header_bytes = header_bytes + 20; /* no options: the parser saw to that */
+                header_bytes = header_bytes + 20; /* no options: the parser has checked that */
                 payload_bytes = (bit<32>)ipv4.total_bytes;
                 flows_ipv4.apply();
             } else {
@@ -126,14 +126,15 @@ control WatchedData(in ipv4_h ipv4, in ipv6_h ipv6, in tcp_h tcp, out bool watch
             payload_bytes = payload_bytes |-| header_bytes;
             seq = tcp.seq;
             if (tcp.flags & TCP_SYN != 0) {
-                seq = tcp.seq + 1; /* a SYN takes one number, its data begin after it */
+                seq = tcp.seq + 1; /* a SYN takes one number; its data begin after it */
             }
             end = seq + payload_bytes;
         }
     }
 }
 
-/* What a segment acknowledges is the other direction's: the tables have the watched flows, ends exchanged. */
+/* A segment acknowledges data of the other direction: these tables match watched flows with the ends swapped.
+   */
 control WatchedAck(in ipv4_h ipv4, in ipv6_h ipv6, in tcp_h tcp, out bool watched, out flow_t flow) {
     action watch(flow_t number) {
         watched = true;

@@ -1,10 +1,10 @@
-/* Dragonfly's data collection in a Tofino (Carmel and Keslassy, section III): of each watched flow and slot of time, the
-   first sequence number before the queue (ingress) and behind it (egress), the bytes and packets of its data, how far it
-   was sent, and how far acknowledged.
+/* Dragonfly's data collection, for Tofino 1 and 2 (Carmel and Keslassy, section III). For each watched flow
+   and time slot it records the first sequence number before the queue (ingress) and behind it (egress), the
+   bytes and packets of data, the highest sequence number sent and the highest acknowledged.
 
-   Registers are rings of 1024 slots of 16 flows. Each cell carries the number of its slot: the first packet of a slot
-   finds another number there, and begins the cell anew. So nothing has to be cleared or swapped by the control plane,
-   slots cannot be mixed, and who reads at least once a second misses none. */
+   Registers are rings of 1024 slots for 16 flows. Each cell carries its slot number: the first packet of a
+   slot finds a different number there and starts the cell afresh. So the control plane never has to clear or
+   swap anything, slots cannot get mixed, and a reader that polls at least once a second misses none. */
 
 #include "common/tofino_intrinsic.p4"
 #include "common/headers.p4"
@@ -17,7 +17,7 @@ struct headers_t {
 struct metadata_t {
     bit<32> time;
     bit<32> slot;
-    bool known; /* the control plane has said what slot it is */
+    bool known; /* the control plane has set the epoch */
     bool watched;
     flow_t flow;
     bit<32> payload_bytes;

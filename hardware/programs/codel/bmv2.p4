@@ -1,4 +1,4 @@
-/* CoDel at egress, for BMv2: the twin of tofino/codel/codel.p4, with its tables and registers. See the README there. */
+/* CoDel at egress, for BMv2: the twin of tofino.p4, with its tables and registers. See README.md. */
 
 #include <core.p4>
 #define V1MODEL_VERSION 20200408
@@ -41,7 +41,7 @@ control CodelVerifyChecksum(inout headers_t hdr, inout metadata_t meta) {
     apply {}
 }
 
-/* Where packets of a port leave, and in which of the queues there their flow waits */
+/* Forwards a port's packets, and assigns each flow to one of the egress port's queues */
 control CodelIngress(
     inout headers_t hdr,
     inout metadata_t meta,
@@ -99,12 +99,12 @@ control CodelIngress(
                 {hdr.ipv6.source, hdr.ipv6.destination, hdr.ipv6.next_header, ports}, 33w0x100000000);
         }
         queues.apply();
-        /* BMv2 has at most 8 queues, served by strict priority */
+        /* BMv2 has at most 8 queues, served in strict priority order */
         standard_metadata.priority = (bit<3>) meta.queue;
     }
 }
 
-/* Whether a packet that leaves is to be signalled; time and queue are parameters */
+/* Should a departing packet be signalled? Time and queue are parameters. */
 control Codel(
     in bit<32> now_ns,
     in bit<32> delay_ns,
@@ -140,7 +140,7 @@ control Codel(
         }
     }
 
-    /* The target is violated for the first time */
+    /* The target is violated now and was not before */
     action enter() {
         drop_next_time_ns.write(index, now_ns + INTERVAL_NS);
         drop_next_count.write(index, FIRST_DROP_COUNT);
@@ -216,7 +216,7 @@ control CodelEgress(
         index = (state_t) (standard_metadata.egress_port ++ meta.queue);
         codel.apply(now_ns, delay_ns, depth_packets, index, signal);
         if (signal) {
-            /* With IPv4 options the checksum's end is not known: such packets are dropped as those without ECT */
+            /* With IPv4 options the checksum cannot be updated: such packets are dropped, as without ECT */
             if (hdr.ipv4.isValid() && hdr.ipv4.header_words == 5 && hdr.ipv4.ecn != ECN_NOT_ECT) {
                 hdr.ipv4.ecn = ECN_CE;
                 mark();

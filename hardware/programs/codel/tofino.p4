@@ -10,7 +10,7 @@ typedef bit<14> state_t; /* port and queue */
 /* From ingress to egress */
 header bridge_h {
 #if __TARGET_TOFINO__ != 2
-    bit<32> arrival_ns; /* deq_timedelta has 18 bits there, 262 us */
+    bit<32> arrival_ns; /* deq_timedelta has only 18 bits on a Tofino 1: 262 us */
 #endif
     @padding bit<3> unused;
     queue_t queue;
@@ -29,8 +29,8 @@ struct ingress_metadata_t {
 struct egress_metadata_t {
     bit<32> now_ns;
     bit<32> delay_ns;
-    bit<32> below_ns; /* what the delay lacks of the target */
-    bit<32> lack_cells; /* what the queue lacks of an MTU */
+    bit<32> below_ns; /* target - delay, at least 0 */
+    bit<32> lack_cells; /* MTU - queue depth, at least 0 */
     bit<8> violated;
     bit<8> was_dropping;
     bit<1> signal;
@@ -41,7 +41,7 @@ struct egress_metadata_t {
 /* The second stateful ALU's word */
 struct drop_next_t {
     bit<32> time_ns;
-    bit<32> count; /* of the next drop, so the math unit has it when that comes */
+    bit<32> count; /* of the next drop, so that the math unit can use it then */
 }
 
 struct signals_t {
@@ -65,7 +65,7 @@ parser CodelIngressParser(
 #include "common/parser.p4"
 }
 
-/* Where packets of a port leave, and in which of the queues there their flow waits */
+/* Forwards a port's packets, and assigns each flow to one of the egress port's queues */
 control CodelIngress(
     inout headers_t hdr,
     inout ingress_metadata_t meta,
@@ -163,13 +163,13 @@ parser CodelEgressParser(
 #include "common/parser.p4"
 }
 
-/* Whether a packet that leaves is to be signalled: Listing 2 and Figure 4. Time and queue are in the metadata. */
+/* Should a departing packet be signalled? Listing 2 and Figure 4. Time and queue are in the metadata. */
 control Codel(inout egress_metadata_t meta) {
     Register<bit<8>, state_t>(STATE_ENTRIES) dropping;
     Register<drop_next_t, state_t>(STATE_ENTRIES) drop_next;
     MathUnit<bit<32>>(true, -1, (int<6>) MATH_UNIT_SCALE_SHIFT, {MATH_UNIT_TABLE}) root;
 
-    /* First stateful ALU: was the target violated by the packet before, too? */
+    /* First stateful ALU: did the previous packet violate the target too? */
     RegisterAction<bit<8>, state_t, bit<8>>(dropping) violate = {
         void apply(inout bit<8> value, out bit<8> before) {
             before = value;
@@ -187,17 +187,17 @@ control Codel(inout egress_metadata_t meta) {
     RegisterAction<drop_next_t, state_t, bit<1>>(drop_next) proceed = {
         void apply(inout drop_next_t value, out bit<1> due) {
             due = 0;
-            /* A difference with a sign, or the wrap of 32 bits every 4.29 s would be seen */
+            /* A signed difference, because 32 bits wrap every 4.29 s */
             if ((int<32>) (meta.now_ns - value.time_ns) >= 0) {
                 due = 1;
-                /* Not now + gap: an operand is the math unit's result or a field of the packet, not both */
+                /* Not now + gap: one operand is either the math unit's result or a packet field, not both */
                 value.time_ns = value.time_ns + root.execute(value.count);
                 value.count = value.count + 1;
             }
         }
     };
 
-    /* f_1: what is lacking is 0 if the target is violated */
+    /* f_1: both differences are 0 if the target is violated */
     action compare() {
         meta.below_ns = TARGET_NS |-| meta.delay_ns;
 #if __TARGET_TOFINO__ == 2
@@ -303,7 +303,7 @@ control CodelEgress(
         measure();
         codel.apply(meta);
         if (meta.signal == 1) {
-            /* With IPv4 options the checksum's end is not known: such packets are dropped as those without ECT */
+            /* With IPv4 options the checksum cannot be updated: such packets are dropped, as without ECT */
             if (hdr.ipv4.isValid() && hdr.ipv4.header_words == 5 && hdr.ipv4.ecn != ECN_NOT_ECT) {
                 mark_ipv4();
             } else if (hdr.ipv6.isValid() && hdr.ipv6.ecn != ECN_NOT_ECT) {

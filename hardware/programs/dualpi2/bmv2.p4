@@ -1,4 +1,4 @@
-/* DualPI2 for BMv2: the twin of tofino/dualpi2/dualpi2.p4, with its tables and registers. See the README there. */
+/* DualPI2, for BMv2: the twin of tofino.p4, with its tables and registers. See README.md. */
 
 #include <core.p4>
 #define V1MODEL_VERSION 20200408
@@ -74,7 +74,8 @@ control DualPi2Ingress(
 #endif
         wire.apply();
         meta.ecn = ECN_NOT_ECT;
-        /* With IPv4 options the checksum's end is not known, so CE cannot be set: they count as without ECT */
+        /* With IPv4 options the checksum cannot be updated, so CE cannot be set: such packets count as
+           Not-ECT */
         if (hdr.ipv4.isValid() && hdr.ipv4.header_words == 5) {
             meta.ecn = hdr.ipv4.ecn;
         } else if (hdr.ipv6.isValid()) {
@@ -84,12 +85,12 @@ control DualPi2Ingress(
         if (meta.ecn == ECN_ECT_1 || meta.ecn == ECN_CE) {
             meta.queue = L_QUEUE_ID;
         }
-        /* Strict priority: BMv2 has no weights */
+        /* Strict priority: BMv2 has no queue weights */
         standard_metadata.priority = (bit<3>) meta.queue;
     }
 }
 
-/* Whether a packet that leaves has to be signalled; to drop overrules. Delay and backlog are parameters. */
+/* Should a departing packet be signalled, and by a drop? Delay and backlog are parameters. */
 control DualPi2(
     in port_t port,
     in bit<1> queue,
@@ -109,7 +110,7 @@ control DualPi2(
     bool step = false;
     bool due = false;
 
-    /* By the control plane: k p', at most 1, p'^2, and whether k p' has reached 1 */
+    /* From the control plane: k p' (at most 1), p'^2, and whether k p' has reached 1 */
     action set_probabilities(bit<32> coupled, bit<32> classic, bit<1> overloaded) {
         likelihood = coupled;
         classic_probability = classic;
@@ -136,7 +137,7 @@ control DualPi2(
             likelihood = ONE_Q30;
         }
 
-        /* Classic packets; in overload packets of the L queue, too, with a sum of their own */
+        /* Classic packets; in overload also packets of the L queue, which have their own sum */
         if (queue == C_QUEUE_ID || overload == 1) {
             classic_sum.read(sum, place);
             sum = sum + classic_probability;

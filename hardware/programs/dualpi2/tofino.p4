@@ -1,5 +1,5 @@
-/* DualPI2 for Tofino 1 and 2, its data plane: RFC 9332, appendix A; after Gombos et al., "Active queue management on the
-   Tofino programmable switch: the (Dual)PI2 case". See README.md. */
+/* Data plane of DualPI2, for Tofino 1 and 2: RFC 9332, appendix A; after Gombos et al., "Active queue
+   management on the Tofino programmable switch: the (Dual)PI2 case". See README.md. */
 
 #include "common/tofino_intrinsic.p4"
 #include "common/headers.p4"
@@ -10,7 +10,7 @@ typedef bit<10> place_t; /* port and queue */
 /* From ingress to egress */
 header bridge_h {
 #if __TARGET_TOFINO__ != 2
-    bit<32> arrival_ns; /* deq_timedelta has 18 bits there, 262 us */
+    bit<32> arrival_ns; /* deq_timedelta has only 18 bits on a Tofino 1: 262 us */
 #else
     bit<8> unused;
 #endif
@@ -27,10 +27,10 @@ struct ingress_metadata_t {
 
 struct egress_metadata_t {
     bit<32> delay_ns;
-    bit<32> below_ns; /* what the delay lacks of the step */
-    bit<32> lack_cells; /* what the backlog lacks of the least */
+    bit<32> below_ns; /* step - delay, at least 0 */
+    bit<32> lack_cells; /* minimum backlog - backlog, at least 0 */
     bit<32> likelihood; /* of a mark in the L queue */
-    bit<32> l_room; /* a sum above it goes over 1 */
+    bit<32> l_room; /* 1 - likelihood: a sum above this exceeds 1 */
     bit<32> classic;
     bit<32> classic_room;
     bit<2> ecn;
@@ -96,7 +96,8 @@ control DualPi2Ingress(
         hdr.bridge.arrival_ns = ig_prsr_md.global_tstamp[31:0];
 #endif
         wire.apply();
-        /* With IPv4 options the checksum's end is not known, so CE cannot be set: they count as without ECT */
+        /* With IPv4 options the checksum cannot be updated, so CE cannot be set: such packets count as
+           Not-ECT */
         if (hdr.ipv4.isValid() && hdr.ipv4.header_words == 5) {
             meta.ecn = hdr.ipv4.ecn;
         } else if (hdr.ipv6.isValid()) {
@@ -136,7 +137,7 @@ parser DualPi2EgressParser(
 #include "common/parser.p4"
 }
 
-/* Whether a packet that leaves has to be signalled, and by which sum */
+/* Should a departing packet be signalled, and by which sum? */
 control DualPi2(inout egress_metadata_t meta, in PortId_t port, in bit<1> queue) {
     Register<bit<32>, place_t>(QUEUE_ENTRIES, 0) last_delay_ns;
     Register<bit<32>, place_t>(QUEUE_ENTRIES, 0) classic_sum;
@@ -147,8 +148,8 @@ control DualPi2(inout egress_metadata_t meta, in PortId_t port, in bit<1> queue)
             value = meta.delay_ns;
         }
     };
-    /* Sum and probability together are above 1 if the sum is above 1 less the probability; then that is what is taken
-       off. So one comparison of two words does, and nothing can overflow. */
+    /* sum + probability > 1 is the same as sum > 1 - probability, and the right side is then what to
+       subtract. So one comparison of two words is enough, and nothing can overflow. */
     RegisterAction<bit<32>, place_t, bit<1>>(classic_sum) add_classic = {
         void apply(inout bit<32> value, out bit<1> due) {
             if (value > meta.classic_room) {
@@ -172,7 +173,7 @@ control DualPi2(inout egress_metadata_t meta, in PortId_t port, in bit<1> queue)
         }
     };
 
-    /* By the control plane: k p', at most 1, p'^2, and whether k p' has reached 1 */
+    /* From the control plane: k p' (at most 1), p'^2, and whether k p' has reached 1 */
     action set_probabilities(bit<32> coupled, bit<32> classic, bit<1> overloaded) {
         meta.likelihood = coupled;
         meta.classic = classic;
@@ -204,15 +205,15 @@ control DualPi2(inout egress_metadata_t meta, in PortId_t port, in bit<1> queue)
         keep_delay.execute(meta.place);
         probabilities.apply();
         compare();
-        /* One after the other: a condition has 44 bits */
+        /* One after the other: a condition has at most 44 bits */
         if (meta.below_ns == 0) {
             meta.late = 1;
         }
         if (meta.late == 1 && meta.lack_cells == 0) {
-            meta.likelihood = ONE_Q30; /* of use in the L queue only */
+            meta.likelihood = ONE_Q30; /* only used in the L queue */
         }
         make_room();
-        /* Classic packets; in overload packets of the L queue, too, with a sum of their own */
+        /* Classic packets; in overload also packets of the L queue, which have their own sum */
         if (queue == C_QUEUE_ID || meta.overload == 1) {
             meta.due = add_classic.execute(meta.place);
         }
@@ -275,7 +276,7 @@ control DualPi2Egress(
         } else if (hdr.ipv6.isValid()) {
             meta.ecn = hdr.ipv6.ecn;
         }
-        /* The queue again: egress is told its number among those of several ports */
+        /* Derive the queue again: the number that egress gets counts the queues of several ports */
         meta.place = eg_intr_md.egress_port ++ meta.ecn[0:0];
         dualpi2.apply(meta, eg_intr_md.egress_port, meta.ecn[0:0]);
         if (meta.due == 1 && (meta.overload == 1 || meta.ecn == ECN_NOT_ECT)) {

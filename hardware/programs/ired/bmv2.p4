@@ -1,4 +1,4 @@
-/* iRED for BMv2: the twin of tofino/ired/ired.p4, with its tables and registers. See the README there. */
+/* iRED, for BMv2: the twin of tofino.p4, with its tables and registers. See README.md. */
 
 #include <core.p4>
 #define V1MODEL_VERSION 20200408
@@ -16,7 +16,7 @@ typedef bit<32> state_t; /* port and queue */
 const bit<32> EGRESS_CLONE = 2; /* standard_metadata.instance_type */
 const bit<32> RECIRCULATED = 4;
 const bit<32> NOTIFICATION_SESSION = 1;
-const bit<8> OF_NOTIFICATIONS = 1; /* what of the metadata goes with them */
+const bit<8> OF_NOTIFICATIONS = 1; /* the metadata fields they keep */
 
 struct headers_t {
     notification_h notification;
@@ -30,7 +30,7 @@ struct metadata_t {
     bit<1> scalable;
     bit<1> marked;
     bit<1> dropped;
-    bit<32> delay; /* these in 1024 ns */
+    bit<32> delay; /* this and the following in units of 1024 ns */
     bit<32> weighted;
     bit<32> sum;
     bit<32> before;
@@ -72,7 +72,7 @@ control IredVerifyChecksum(inout headers_t hdr, inout metadata_t meta) {
     apply {}
 }
 
-/* The action: flags of queues whose next classic packet is to be dropped */
+/* The action: each queue has a flag that its next classic packet is to be dropped */
 control IredIngress(
     inout headers_t hdr,
     inout metadata_t meta,
@@ -134,7 +134,8 @@ control IredIngress(
             meta.arrival_ns = (bit<32>) standard_metadata.ingress_global_timestamp * 1000;
 #endif
             meta.ecn = ECN_NOT_ECT;
-            /* With IPv4 options the checksum's end is not known, so CE cannot be set: they count as without ECT */
+            /* With IPv4 options the checksum cannot be updated, so CE cannot be set: such packets count as
+               Not-ECT */
             if (hdr.ipv4.isValid() && hdr.ipv4.header_words == 5) {
                 meta.ecn = hdr.ipv4.ecn;
             } else if (hdr.ipv6.isValid()) {
@@ -161,7 +162,7 @@ control IredIngress(
     }
 }
 
-/* The decision: whether a packet that leaves has to be signalled. Delay and draw are parameters. */
+/* The decision: should a departing packet be signalled? Delay and draw are parameters. */
 control Ired(
     inout metadata_t meta,
     in bit<32> delay_ns,
@@ -171,7 +172,7 @@ control Ired(
     register<bit<8>, state_t>(STATE_ENTRIES) packets;
     register<bit<32>, state_t>(STATE_ENTRIES) delay_sum;
     register<bit<32>, state_t>(STATE_ENTRIES) last_sum;
-    register<bit<32>, state_t>(STATE_ENTRIES) average_delay; /* to be seen */
+    register<bit<32>, state_t>(STATE_ENTRIES) average_delay; /* for the control plane */
 
     bit<8> count;
     bit<4> position;

@@ -3,14 +3,14 @@
 #ifndef IRED_CONSTANTS_P4
 #define IRED_CONSTANTS_P4
 
-const bit<8> DELAY_SHIFT = 10; /* delays are counted in 1024 ns */
-const bit<8> CUT_SHIFT = 26; /* a delay with bits from here on is cut */
-const bit<32> LONGEST_DELAY_STEPS = 65535; /* of 1024 ns; 67 ms */
-const bit<8> RED_SHIFT = 5; /* last bits of the average that its table does not see */
+const bit<8> DELAY_SHIFT = 10; /* delays are counted in units of 1024 ns */
+const bit<8> CUT_SHIFT = 26; /* a delay with bits from here on is clamped */
+const bit<32> LONGEST_DELAY_STEPS = 65535; /* in units of 1024 ns: 67 ms */
+const bit<8> RED_SHIFT = 5; /* low bits of the average that its table ignores */
 const bit<32> RED_ENTRIES = 2048; /* averages of 0 to 67 ms, in steps of 32.8 us */
-const bit<32> STATE_ENTRIES = 4096; /* 512 ports of 8 queues */
+const bit<32> STATE_ENTRIES = 4096; /* 512 ports with 8 queues */
 const bit<32> NOTIFICATION_BYTES = 48; /* section 4.1 of the paper */
-/* packet i of an epoch counts 2^i times */
+/* packet i of an epoch has weight 2^i */
 #define DOUBLE_ACTIONS \
     action double_0() { meta.weighted = meta.delay << 0; } \
     action double_1() { meta.weighted = meta.delay << 1; } \
@@ -28,7 +28,7 @@ const bit<32> NOTIFICATION_BYTES = 48; /* section 4.1 of the paper */
     action double_13() { meta.weighted = meta.delay << 13; } \
     action double_14() { meta.weighted = meta.delay << 14; } \
     action double_15() { meta.weighted = meta.delay << 15; }
-/* the actions */
+/* names of the actions */
 #define DOUBLE_NAMES \
     double_0; \
     double_1; \
@@ -64,7 +64,7 @@ const bit<32> NOTIFICATION_BYTES = 48; /* section 4.1 of the paper */
     13: double_13(); \
     14: double_14(); \
     15: double_15();
-/* after packet i of an epoch, the shares of this epoch and the last one in the average */
+/* after packet i of an epoch: the parts of this epoch and the last one in the average */
 #define HALVE_ACTIONS \
     action halve_0() { meta.recent = meta.sum >> 1; meta.earlier = meta.before >> 17; } \
     action halve_1() { meta.recent = meta.sum >> 2; meta.earlier = meta.before >> 18; } \
@@ -82,7 +82,7 @@ const bit<32> NOTIFICATION_BYTES = 48; /* section 4.1 of the paper */
     action halve_13() { meta.recent = meta.sum >> 14; meta.earlier = meta.before >> 30; } \
     action halve_14() { meta.recent = meta.sum >> 15; meta.earlier = meta.before >> 31; } \
     action halve_15() { meta.recent = meta.sum >> 16; meta.earlier = 0; }
-/* the actions */
+/* names of the actions */
 #define HALVE_NAMES \
     halve_0; \
     halve_1; \

@@ -1,7 +1,7 @@
-"""iRED: how :class:`cctoolkit.aqm.IntegerIRed` counts, and its table of probabilities.
+"""Constants of iRED: the units of :class:`cctoolkit.aqm.IntegerIRed`, and its table of probabilities.
 
-The table (one entry for each 32.8 µs of average delay above the lower threshold) is put in by the control plane, so
-thresholds can be changed while the switch runs.
+The control plane writes the table (one entry per 32.8 µs of average delay above the lower threshold), so thresholds can
+be changed while the switch runs.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ...constants import Constant, Macro
 
 __all__ = ["CONSTANTS", "QUEUES", "STATES", "RedEntry", "red_entries"]
 
-#: Queues of a port that have a state of their own.
+#: Queues per port with a state of their own.
 QUEUES = 8
 #: By port (9 bits) and queue.
 STATES = 512 * QUEUES
 
 
 class RedEntry(NamedTuple):
-    """The probabilities for an average delay, 65536 for 1."""
+    """The probabilities at an average delay; 65536 is 1."""
 
     step: int
     classic: int
@@ -37,7 +37,7 @@ class RedEntry(NamedTuple):
 
 
 def red_entries(model: IntegerIRed | None = None) -> list[RedEntry]:
-    """The table of probabilities; averages without an entry have probability 0."""
+    """The table of probabilities. Averages without an entry have probability 0."""
     model = model or IntegerIRed()
     classic, scalable = red_probabilities(
         model.min_ms, model.max_ms, coupling=model.coupling, square=model.square
@@ -50,7 +50,7 @@ def red_entries(model: IntegerIRed | None = None) -> list[RedEntry]:
 
 
 def _halve(position: int) -> str:
-    """A delay weighs half as much with each packet after it."""
+    """A delay's weight halves with each later packet."""
     last = EPOCH_PACKETS + position + 1
     earlier = f"meta.before >> {last}" if last < 32 else "0"
     return (
@@ -59,29 +59,29 @@ def _halve(position: int) -> str:
 
 
 CONSTANTS: list[Constant | Macro] = [
-    Constant("DELAY_SHIFT", DELAY_SHIFT, 8, "delays are counted in 1024 ns"),
+    Constant("DELAY_SHIFT", DELAY_SHIFT, 8, "delays are counted in units of 1024 ns"),
     Constant(
-        "CUT_SHIFT", DELAY_SHIFT + LONGEST_DELAY.bit_length(), 8, "a delay with bits from here on is cut"
+        "CUT_SHIFT", DELAY_SHIFT + LONGEST_DELAY.bit_length(), 8, "a delay with bits from here on is clamped"
     ),
-    Constant("LONGEST_DELAY_STEPS", LONGEST_DELAY, 32, "of 1024 ns; 67 ms"),
-    Constant("RED_SHIFT", RED_SHIFT, 8, "last bits of the average that its table does not see"),
+    Constant("LONGEST_DELAY_STEPS", LONGEST_DELAY, 32, "in units of 1024 ns: 67 ms"),
+    Constant("RED_SHIFT", RED_SHIFT, 8, "low bits of the average that its table ignores"),
     Constant("RED_ENTRIES", RED_STEPS, 32, "averages of 0 to 67 ms, in steps of 32.8 us"),
-    Constant("STATE_ENTRIES", STATES, 32, "512 ports of 8 queues"),
+    Constant("STATE_ENTRIES", STATES, 32, "512 ports with 8 queues"),
     Constant("NOTIFICATION_BYTES", 48, 32, "section 4.1 of the paper"),
     Macro(
         "DOUBLE_ACTIONS",
         [f"action double_{i}() {{ meta.weighted = meta.delay << {i}; }}" for i in range(EPOCH_PACKETS)],
-        "packet i of an epoch counts 2^i times",
+        "packet i of an epoch has weight 2^i",
     ),
-    Macro("DOUBLE_NAMES", [f"double_{i};" for i in range(EPOCH_PACKETS)], "the actions"),
+    Macro("DOUBLE_NAMES", [f"double_{i};" for i in range(EPOCH_PACKETS)], "names of the actions"),
     Macro(
         "DOUBLE_ENTRIES", [f"{i}: double_{i}();" for i in range(EPOCH_PACKETS)], "by position in the epoch"
     ),
     Macro(
         "HALVE_ACTIONS",
         [_halve(i) for i in range(EPOCH_PACKETS)],
-        "after packet i of an epoch, the shares of this epoch and the last one in the average",
+        "after packet i of an epoch: the parts of this epoch and the last one in the average",
     ),
-    Macro("HALVE_NAMES", [f"halve_{i};" for i in range(EPOCH_PACKETS)], "the actions"),
+    Macro("HALVE_NAMES", [f"halve_{i};" for i in range(EPOCH_PACKETS)], "names of the actions"),
     Macro("HALVE_ENTRIES", [f"{i}: halve_{i}();" for i in range(EPOCH_PACKETS)], "by position in the epoch"),
 ]

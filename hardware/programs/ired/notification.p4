@@ -5,7 +5,7 @@
 
 const bit<16> ETHERTYPE_NOTIFICATION = 0x88b6; /* IEEE 802, local experimental 2 */
 
-/* From egress to ingress: in this queue the next classic packet is to be dropped */
+/* From egress to ingress: drop the next classic packet for this queue */
 header notification_h {
     mac_address_t destination;
     mac_address_t source;

@@ -1,5 +1,5 @@
-/* iRED for Tofino 1 and 2: de Almeida et al., "Evaluating L4S framework performance with programmable data plane
-   hardware", section 4.1. See README.md. */
+/* iRED for Tofino 1 and 2: de Almeida et al., "Evaluating L4S framework performance with programmable data
+   plane hardware", section 4.1. See README.md. */
 
 #include "common/tofino_intrinsic.p4"
 #include "common/headers.p4"
@@ -7,9 +7,9 @@
 #include "constants.p4"
 
 typedef bit<3> queue_t;
-typedef bit<16> state_t; /* port and queue, 12 bits of it */
+typedef bit<16> state_t; /* port and queue, in the lower 12 bits */
 
-/* What comes in; and the first byte of what egress gets */
+/* What came in; and the first byte of what egress gets */
 const bit<2> OF_NO_WIRE = 0;
 const bit<2> PACKET = 1;
 const bit<2> NOTIFICATION = 2;
@@ -21,18 +21,18 @@ const MirrorType_t NOTIFICATION_MIRROR = 1;
 header bridge_h {
     bit<8> id;
 #if __TARGET_TOFINO__ != 2
-    bit<32> arrival_ns; /* deq_timedelta has 18 bits there, 262 us */
+    bit<32> arrival_ns; /* deq_timedelta has only 18 bits on a Tofino 1: 262 us */
 #endif
 #if __TARGET_TOFINO__ != 2
     @padding bit<6> before_session;
 #endif
-    MirrorId_t session; /* back to the pipe where it came in: flags are raised there */
+    MirrorId_t session; /* mirrors to the pipe of the ingress port, where flags are raised */
     @padding bit<7> before_scalable;
     bit<1> scalable;
     state_t state;
 }
 
-/* From egress to egress, before a mirrored packet */
+/* From egress to egress, in front of a mirrored packet */
 header mirror_h {
     bit<8> id;
     state_t state;
@@ -55,7 +55,7 @@ struct ingress_metadata_t {
 
 struct egress_metadata_t {
     bit<32> delay_ns;
-    bit<32> delay; /* these in 1024 ns */
+    bit<32> delay; /* this and the following in units of 1024 ns */
     bit<32> weighted;
     bit<32> sum;
     bit<32> before;
@@ -63,7 +63,7 @@ struct egress_metadata_t {
     bit<32> earlier;
     bit<32> average;
     bit<16> draw;
-    bit<32> surplus; /* of the probability over the draw */
+    bit<32> surplus; /* probability - draw, at least 0 */
     bit<1> marked;
     state_t state;
     MirrorId_t session;
@@ -99,7 +99,7 @@ parser IredIngressParser(
 #include "common/parser.p4"
 }
 
-/* The action: flags of queues whose next classic packet is to be dropped */
+/* The action: each queue has a flag that its next classic packet is to be dropped */
 control IredIngress(
     inout headers_t hdr,
     inout ingress_metadata_t meta,
@@ -136,7 +136,7 @@ control IredIngress(
         ig_dprsr_md.drop_ctl = 1;
     }
 
-    /* Of the ports to which notifications are recirculated; elsewhere they are packets like others */
+    /* For recirculation ports; notifications from any other port are ordinary packets */
     action receive_notification() {
         meta.kind = NOTIFICATION;
         ig_dprsr_md.drop_ctl = 1;
@@ -159,7 +159,7 @@ control IredIngress(
         hdr.bridge.session = session;
     }
 
-    /* By pipe: a table, as the bits of the port are not where an addition would want them */
+    /* Per pipe. A table, because the port's bits are not aligned for an addition */
     table way_back {
         key = {
             ig_intr_md.ingress_port[8:7]: exact @name("pipe");
@@ -202,7 +202,7 @@ control IredIngress(
         meta.flag = lower.execute(meta.state);
     }
 
-    /* Scalable packets leave the flag as it is */
+    /* Scalable packets do not change the flag */
     table flag {
         key = {
             meta.kind: exact;
@@ -227,7 +227,8 @@ control IredIngress(
     }
 
     apply {
-        /* With IPv4 options the checksum's end is not known, so CE cannot be set: they count as without ECT */
+        /* With IPv4 options the checksum cannot be updated, so CE cannot be set: such packets count as
+           Not-ECT */
         if (hdr.ipv4.isValid() && hdr.ipv4.header_words == 5) {
             meta.ecn = hdr.ipv4.ecn;
         } else if (hdr.ipv6.isValid()) {
@@ -278,7 +279,7 @@ parser IredEgressParser(
         }
     }
 
-    /* What is left of the packet is not looked at */
+    /* The rest of the packet is not parsed */
     state mirrored {
         packet.extract(hdr.mirror);
         transition accept;
@@ -292,12 +293,12 @@ parser IredEgressParser(
 #include "common/parser.p4"
 }
 
-/* The decision: whether a packet that leaves has to be signalled; if so, the surplus is not 0 */
+/* The decision: should a departing packet be signalled? If so, surplus is not 0. */
 control Ired(inout egress_metadata_t meta, in bit<1> is_scalable) {
     Register<bit<8>, state_t>(STATE_ENTRIES, 0) packets;
     Register<bit<32>, state_t>(STATE_ENTRIES, 0) delay_sum;
     Register<bit<32>, state_t>(STATE_ENTRIES, 0) last_sum;
-    Register<bit<32>, state_t>(STATE_ENTRIES, 0) average_delay; /* to be seen */
+    Register<bit<32>, state_t>(STATE_ENTRIES, 0) average_delay; /* for the control plane */
 
     bit<8> count;
     bit<4> position;
@@ -354,7 +355,7 @@ control Ired(inout egress_metadata_t meta, in bit<1> is_scalable) {
         size = 16;
     }
 
-    /* A packet that begins an epoch: the last sum is no longer there, so it is passed on */
+    /* The first packet of an epoch replaces the last sum, and so passes it on */
     action begin() {
         meta.before = begin_sum.execute(meta.state);
         meta.sum = meta.weighted;

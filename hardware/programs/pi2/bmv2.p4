@@ -1,4 +1,4 @@
-/* PI2 for BMv2: the twin of tofino/pi2/pi2.p4, with its tables and registers. See the README there. */
+/* PI2, for BMv2: the twin of tofino.p4, with its tables and registers. See README.md. */
 
 #include <core.p4>
 #define V1MODEL_VERSION 20200408
@@ -75,7 +75,7 @@ control Pi2Ingress(
     }
 }
 
-/* Whether a packet that leaves has to be signalled. Delay and draws are parameters. */
+/* Should a departing packet be signalled? Delay and draws are parameters. */
 control Pi2(
     in port_t port,
     in bit<32> delay_ns,
@@ -88,7 +88,7 @@ control Pi2(
     bit<32> root_probability = 0;
     bit<32> coupled_probability = 0;
 
-    /* By the control plane: p' and k p' */
+    /* From the control plane: p' and k p' */
     action set_probabilities(bit<32> root, bit<32> coupled) {
         root_probability = root;
         coupled_probability = coupled;
@@ -112,7 +112,7 @@ control Pi2(
         if (scalable == 1) {
             signal = (bit<32>) first_draw < coupled_probability;
         } else {
-            /* Both draws: the square */
+            /* Both draws below p': probability p'^2 */
             signal = (bit<32>) first_draw < root_probability && (bit<32>) second_draw < root_probability;
         }
     }
@@ -160,7 +160,8 @@ control Pi2Egress(
 #endif
         index = (index_t) standard_metadata.egress_port;
         meta.ecn = ECN_NOT_ECT;
-        /* With IPv4 options the checksum's end is not known, so CE cannot be set: they count as without ECT */
+        /* With IPv4 options the checksum cannot be updated, so CE cannot be set: such packets count as
+           Not-ECT */
         if (hdr.ipv4.isValid() && hdr.ipv4.header_words == 5) {
             meta.ecn = hdr.ipv4.ecn;
         } else if (hdr.ipv6.isValid()) {

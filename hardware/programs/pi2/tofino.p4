@@ -1,5 +1,5 @@
-/* PI2 for Tofino 1 and 2, its data plane: Gombos et al., "Active queue management on the Tofino programmable switch: the
-   (Dual)PI2 case", as used by de Almeida et al., section 4.2. See README.md. */
+/* Data plane of PI2, for Tofino 1 and 2: Gombos et al., "Active queue management on the Tofino programmable
+   switch: the (Dual)PI2 case", as used by de Almeida et al., section 4.2. See README.md. */
 
 #include "common/tofino_intrinsic.p4"
 #include "common/headers.p4"
@@ -8,7 +8,7 @@
 /* From ingress to egress */
 header bridge_h {
 #if __TARGET_TOFINO__ != 2
-    bit<32> arrival_ns; /* deq_timedelta has 18 bits there, 262 us */
+    bit<32> arrival_ns; /* deq_timedelta has only 18 bits on a Tofino 1: 262 us */
 #else
     bit<8> unused;
 #endif
@@ -28,7 +28,7 @@ struct egress_metadata_t {
     bit<1> marked;
     bit<16> first_draw;
     bit<16> second_draw;
-    bit<32> surplus; /* of the probability over the draw or draws */
+    bit<32> surplus; /* probability - larger draw, at least 0 */
 }
 
 struct signals_t {
@@ -112,7 +112,7 @@ parser Pi2EgressParser(
 #include "common/parser.p4"
 }
 
-/* Whether a packet that leaves has to be signalled; if so, the surplus is not 0 */
+/* Should a departing packet be signalled? If so, surplus is not 0. */
 control Pi2(inout egress_metadata_t meta, in PortId_t port) {
     Register<bit<32>, PortId_t>(PORT_ENTRIES, 0) last_delay_ns;
 
@@ -127,7 +127,7 @@ control Pi2(inout egress_metadata_t meta, in PortId_t port) {
         }
     };
 
-    /* By the control plane: p' and k p' */
+    /* From the control plane: p' and k p' */
     action set_probabilities(bit<32> root, bit<32> coupled) {
         root_probability = root;
         coupled_probability = coupled;
@@ -147,7 +147,7 @@ control Pi2(inout egress_metadata_t meta, in PortId_t port) {
     apply {
         keep_delay.execute(port);
         probabilities.apply();
-        /* Both draws are below p' if the larger one is: the square */
+        /* Both draws are below p' if the larger one is: probability p'^2 */
         first_draw = (bit<32>) meta.first_draw;
         larger_draw = (bit<32>) max(meta.first_draw, meta.second_draw);
         if (meta.ecn == ECN_ECT_1 || meta.ecn == ECN_CE) { /* scalable, RFC 9331, section 5.1 */
@@ -209,7 +209,8 @@ control Pi2Egress(
 
     apply {
         measure();
-        /* With IPv4 options the checksum's end is not known, so CE cannot be set: they count as without ECT */
+        /* With IPv4 options the checksum cannot be updated, so CE cannot be set: such packets count as
+           Not-ECT */
         if (hdr.ipv4.isValid() && hdr.ipv4.header_words == 5) {
             meta.ecn = hdr.ipv4.ecn;
         } else if (hdr.ipv6.isValid()) {

@@ -1,5 +1,5 @@
-/* RTTs and long flows of tapped traffic, for BMv2: the twin of tofino/rtt_monitor/rtt_monitor.p4, with its tables and
-   registers. See the README there. */
+/* RTTs and long flows of tapped traffic, for BMv2: the twin of tofino.p4, with its tables and registers. See
+   README.md. */
 
 #include <core.p4>
 #define V1MODEL_VERSION 20200408
@@ -12,7 +12,7 @@
 #include "common/bmv2_test_input.p4"
 #include "constants.p4"
 
-/* Tests make everything small, so that it overflows */
+/* Tests make everything small, to provoke overflows */
 #ifndef PLACES
 #define PLACES TABLE_ENTRIES
 #define TIMEOUT TIMEOUT_STEPS
@@ -28,7 +28,7 @@ typedef bit<9> port_t;
 
 const bit<64> ALL_CRCS = 0x100000000;
 
-/* As a Tofino's stateful ALU tells of two comparisons */
+/* How a Tofino's stateful ALU reports two comparisons */
 #define OUTCOME(first, second) ((first) ? ((second) ? BOTH : FIRST_ONLY) : ((second) ? SECOND_ONLY : NEITHER))
 
 struct headers_t {
@@ -79,7 +79,7 @@ control Stage(
         expected_signature.read(waiting, index);
         expected_time.read(time, index);
         same = waiting == signature;
-        /* As a Tofino compares, with more bits than 32: see the README on the clock's wrap */
+        /* Compares with more than 32 bits, like a Tofino: see the README on the clock's wrap */
         expired = (bit<34>) now_steps > (bit<34>) time + (bit<34>) TIMEOUT;
         outcome = OUTCOME(same, expired);
     }
@@ -113,7 +113,7 @@ control Stage(
 
 #include "expected_acks.p4"
 
-/* A row of the sketch: cctoolkit.CountMinSketch with the hashes of a switch */
+/* A row of the sketch: cctoolkit.CountMinSketch with a switch's hashes */
 control Row(in bit<16> place, in bit<32> frame_bytes, out bit<1> over) {
     register<bit<32>, bit<32>>(COUNTERS) counters;
 
@@ -122,7 +122,7 @@ control Row(in bit<16> place, in bit<32> frame_bytes, out bit<1> over) {
 
     apply {
         counters.read(value, index);
-        /* A Tofino's sum has more bits, too */
+        /* A Tofino's sum also has more bits */
         over = (bit<34>) value + (bit<34>) frame_bytes > (bit<34>) LONG ? 1w1 : 0;
         counters.write(index, value |+| frame_bytes);
     }

@@ -3,16 +3,16 @@
 #ifndef RTT_MONITOR_CONSTANTS_P4
 #define RTT_MONITOR_CONSTANTS_P4
 
-const bit<8> PLACE_BITS = 15; /* a place in a table of expected ACKs */
-const bit<32> TABLE_ENTRIES = 32768; /* one set and stage of them */
+const bit<8> PLACE_BITS = 15; /* index of a table of expected ACKs */
+const bit<32> TABLE_ENTRIES = 32768; /* of each set and stage */
 const bit<32> TIMEOUT_STEPS = 15258; /* 1000 ms, in steps of 2^16 ns */
-const bit<8> SLOT_BITS = 15; /* a flow's slot */
-const bit<32> SLOT_ENTRIES = 32768; /* flows whose bytes and RTTs are kept */
-const bit<32> SKETCH_ENTRIES = 65536; /* a row of the sketch */
-const bit<32> LONG_BYTES = 10000000; /* a flow is long above this, section 3.1 */
-const bit<32> IPV4_FRAME_BYTES = 14; /* of a frame beyond IPv4's total length */
-const bit<32> IPV6_FRAME_BYTES = 54; /* of a frame beyond IPv6's payload length */
-/* what a segment expects beyond its sequence number */
+const bit<8> SLOT_BITS = 15; /* index of a flow's slot */
+const bit<32> SLOT_ENTRIES = 32768; /* flows whose bytes and RTTs are stored */
+const bit<32> SKETCH_ENTRIES = 65536; /* of each row of the sketch */
+const bit<32> LONG_BYTES = 10000000; /* a flow is long above this: section 3.1 */
+const bit<32> IPV4_FRAME_BYTES = 14; /* of a frame, in addition to IPv4's total length */
+const bit<32> IPV6_FRAME_BYTES = 54; /* of a frame, in addition to IPv6's payload length */
+/* expected ACK minus sequence number, without the packet's length */
 #define SEGMENT_ENTRIES \
     (true, 5, 0, 0): less_headers(4294967256); \
     (true, 5, 0, 1): less_headers(4294967257); \

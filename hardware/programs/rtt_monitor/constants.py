@@ -1,7 +1,7 @@
-"""Of ``rtt_monitor``: sizes of its tables, the timeout, and what separates a TCP packet's length from its segment's.
+"""Constants of ``rtt_monitor``: table sizes, the timeout, and the header lengths of TCP segments.
 
-The program is these models in a switch: :data:`TABLES` pairs segments and ACKs, :data:`SKETCH` finds long flows. A
-capture measured with them gives the switch's samples and long flows.
+The program implements these models: :data:`TABLES` pairs segments and ACKs, :data:`SKETCH` finds long flows. Applied to
+a capture, they give the same samples and long flows as the switch.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ __all__ = ["CONSTANTS", "SKETCH", "SLOTS", "SLOT_BITS", "TABLES", "segment_entri
 TABLES = DataPlaneTables(table_size=1 << 15, stages=2, timeout_ms=1000, per_direction=True, tick_bits=16)
 #: Arguments of :class:`~cctoolkit.CountMinSketch` and :func:`~cctoolkit.long_flows`.
 SKETCH: dict[str, Any] = {"width": 1 << 16, "depth": 4, "hash": "crc"}
-#: Flows whose bytes and RTTs are kept.
+#: Flows whose bytes and RTTs are stored.
 SLOT_BITS = 15
 SLOTS = 1 << SLOT_BITS
 
 _IPV4_BYTES, _IPV6_BYTES, _ETHERNET_BYTES = 20, 40, 14
 _SYN, _FIN = 0x02, 0x01
-#: The longest timeout at which the sign of a 32-bit difference still tells a long RTT from a clock set back.
-_MOST_MS = (1 << 31) // 1_000_000
+#: The longest timeout at which the sign of a 32-bit difference still tells a long RTT from a clock that was set back.
+_MAX_MS = (1 << 31) // 1_000_000
 
-if TABLES.timeout_ms > _MOST_MS:
-    raise ValueError(f"timeout_ms: {TABLES.timeout_ms} is longer than {_MOST_MS}")
+if TABLES.timeout_ms > _MAX_MS:
+    raise ValueError(f"timeout_ms: {TABLES.timeout_ms} must be at most {_MAX_MS}")
 
 
 def segment_entries() -> list[str]:
-    """Entries of the table ``segment``: what a segment expects beyond its sequence number.
+    """Entries of the table ``segment``: the expected ACK minus the sequence number, without the packet's length.
 
-    That is the packet's length less its headers, and one for SYN and one for FIN. Keys are whether the packet is IPv4,
-    the TCP header's length in words, SYN, and FIN.
+    That is minus the headers, plus one each for SYN and FIN. The keys: whether the packet is IPv4, the TCP header's
+    length in words, SYN, and FIN.
     """
     entries = []
     for is_ipv4, before in (("true", _IPV4_BYTES), ("false", 0)):
@@ -48,21 +48,28 @@ def segment_entries() -> list[str]:
 
 
 CONSTANTS: list[Constant | Macro] = [
-    Constant("PLACE_BITS", TABLES.table_size.bit_length() - 1, 8, "a place in a table of expected ACKs"),
-    Constant("TABLE_ENTRIES", TABLES.table_size, 32, "one set and stage of them"),
+    Constant("PLACE_BITS", TABLES.table_size.bit_length() - 1, 8, "index of a table of expected ACKs"),
+    Constant("TABLE_ENTRIES", TABLES.table_size, 32, "of each set and stage"),
     Constant(
         "TIMEOUT_STEPS",
         TABLES.timeout_ms * 1_000_000 >> TABLES.tick_bits,
         32,
         f"{TABLES.timeout_ms} ms, in steps of 2^{TABLES.tick_bits} ns",
     ),
-    Constant("SLOT_BITS", SLOT_BITS, 8, "a flow's slot"),
-    Constant("SLOT_ENTRIES", SLOTS, 32, "flows whose bytes and RTTs are kept"),
-    Constant("SKETCH_ENTRIES", int(SKETCH["width"]), 32, "a row of the sketch"),
-    Constant("LONG_BYTES", LONG_BYTES, 32, "a flow is long above this, section 3.1"),
-    Constant("IPV4_FRAME_BYTES", _ETHERNET_BYTES, 32, "of a frame beyond IPv4's total length"),
+    Constant("SLOT_BITS", SLOT_BITS, 8, "index of a flow's slot"),
+    Constant("SLOT_ENTRIES", SLOTS, 32, "flows whose bytes and RTTs are stored"),
+    Constant("SKETCH_ENTRIES", int(SKETCH["width"]), 32, "of each row of the sketch"),
+    Constant("LONG_BYTES", LONG_BYTES, 32, "a flow is long above this: section 3.1"),
+    Constant("IPV4_FRAME_BYTES", _ETHERNET_BYTES, 32, "of a frame, in addition to IPv4's total length"),
     Constant(
-        "IPV6_FRAME_BYTES", _ETHERNET_BYTES + _IPV6_BYTES, 32, "of a frame beyond IPv6's payload length"
+        "IPV6_FRAME_BYTES",
+        _ETHERNET_BYTES + _IPV6_BYTES,
+        32,
+        "of a frame, in addition to IPv6's payload length",
     ),
-    Macro("SEGMENT_ENTRIES", segment_entries(), "what a segment expects beyond its sequence number"),
+    Macro(
+        "SEGMENT_ENTRIES",
+        segment_entries(),
+        "expected ACK minus sequence number, without the packet's length",
+    ),
 ]

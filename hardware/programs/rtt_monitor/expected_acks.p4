@@ -1,4 +1,4 @@
-/* The tables for the data of one direction, for both targets: two of the version's Stage. */
+/* The tables for the data of one direction, for both targets: two instances of the version's Stage. */
 
 control ExpectedAcks(inout pairing_t set, in bit<32> now_ns, in bit<32> now_steps) {
     Stage() stage_0;
@@ -8,7 +8,7 @@ control ExpectedAcks(inout pairing_t set, in bit<32> now_ns, in bit<32> now_step
         set.rtt_ns = now_ns - set.stamp_ns;
     }
 
-    /* Tables, not plain statements, where a condition is not to become a part of the stage that computes it */
+    /* Tables instead of plain statements keep a condition out of the stage that computes it */
     table difference {
         actions = {
             subtract;
@@ -21,7 +21,7 @@ control ExpectedAcks(inout pairing_t set, in bit<32> now_ns, in bit<32> now_step
         set.is_sample = 1;
     }
 
-    /* Time 0 is none; a negative RTT is of a clock set back */
+    /* Time 0 means no time; a negative RTT means that the clock was set back */
     table sign {
         key = {
             set.stamp_ns: ternary;

@@ -1,7 +1,7 @@
-/* What is kept of one direction of a flow, for both targets.
+/* What is stored for one direction of a flow, for both targets.
 
-   Included in a control with the actions on its registers before it: "bytes", tapped before the queue and behind it,
-   and "rtt", the least and the latest. */
+   To be included in a control after the actions on its registers: "bytes", tapped before the queue and behind
+   it, and "rtt", the smallest and the latest. */
 
     table count {
         key = {
@@ -24,7 +24,7 @@
         SIZE(3)
     }
 
-    /* The packet with which a flow takes a slot clears it; a sample of that packet is not kept here */
+    /* The packet with which a flow takes over a slot clears it; that packet's sample is not stored here */
     table measure {
         key = {
             is_own: exact;

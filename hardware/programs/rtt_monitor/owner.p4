@@ -1,7 +1,7 @@
-/* Whose a slot is, for both targets.
+/* Which flow owns a slot, for both targets.
 
-   Included in a control with the actions on its register "owner" before it. Outcomes: the slot is this flow's, and no
-   long flow holds it. */
+   To be included in a control after the actions on its register "owner". The two outcomes: the slot is this
+   flow's; no long flow holds it. */
 
     action old_flow() {
         meta.is_own = 1;
@@ -42,7 +42,8 @@
         SIZE(3)
     }
 
-    /* A SYN takes a slot that no long flow holds; so does a packet that makes its flow long, and holds it */
+    /* A SYN takes a slot unless a long flow holds it. So does a packet that makes its flow long, and it holds
+       the slot. */
     table taken {
         key = {
             meta.slot_role: exact;

@@ -1,11 +1,12 @@
-/* What is done in one stage of a table of expected ACKs, for both targets: cctoolkit.DataPlaneTables, for two stages.
+/* One stage of a table of expected ACKs, for both targets: cctoolkit.DataPlaneTables with two stages.
 
-   Included in a control with the actions on its registers before it: "expected", where a segment's signature waits,
-   and "stamps", the time it passed, or 0 once it was sent again. "before" is the first stage's outcome. Outcomes:
-   the entry has the signature, and it has expired; an empty entry has. */
+   To be included in a control after the actions on its registers: "expected", where a segment's signature
+   waits, and "stamps", the time the segment passed, or 0 once it was retransmitted. "before" is the first
+   stage's outcome. The two outcomes: the entry has the signature; the entry has expired (an empty entry
+   always has). */
 
-    /* A segment that got in, or was voided, in the first stage still voids its older copy in the second. An ACK that
-       found its entry, if only when that had expired, looks no further. */
+    /* A segment that was inserted or voided in the first stage still voids its older copy in the second. An
+       ACK that found its entry, even an expired one, stops there. */
     table enter {
         key = {
             role: exact;

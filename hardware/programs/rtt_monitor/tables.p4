@@ -1,11 +1,11 @@
-/* The ingress control's tables and actions that need no register, for both targets. INGRESS_PORT is the packet's;
-   TOLD is set to the digest that is to be sent. */
+/* The ingress control's tables and actions without registers, for both targets. INGRESS_PORT is the packet's
+   port; TOLD is set to the digest to send. */
 
     action tap(tap_t side) {
         meta.tap = side;
     }
 
-    /* Which ports are a tap's; a tap may have one for each of its fibres */
+    /* Which ports belong to a tap; a tap may have one per fibre */
     table taps {
         key = {
             INGRESS_PORT: exact @name("port");
@@ -27,7 +27,8 @@
         meta.expected_ack = hdr.tcp.seq + add;
     }
 
-    /* What a segment has beyond its packet's length. That is added afterwards: in one step there is one addition. */
+    /* The difference between a segment's length and its packet's. The packet's length is added later, because
+       each step can do only one addition. */
     table segment {
         key = {
             hdr.ipv4.isValid(): exact @name("is_ipv4");
@@ -37,7 +38,7 @@
         }
         actions = {
             less_headers;
-            @defaultonly NoAction; /* a header of less than five words */
+            @defaultonly NoAction; /* a header of fewer than five words */
         }
         const default_action = NoAction();
         const entries = {
@@ -70,7 +71,7 @@
         meta.slot_role = slot;
     }
 
-    /* A packet without flags, or with RST, is no part of a stream */
+    /* A packet without flags, or with RST, is not part of a stream */
     table roles {
         key = {
             hdr.tcp.flags: ternary @name("flags");
@@ -107,7 +108,7 @@
         size = 1;
     }
 
-    /* In one set the segment is put in, in the other the ACK is looked up */
+    /* Insert the segment into one set, look the ACK up in the other */
     action direction_0() {
         meta.direction = 0;
         meta.flow = meta.own_fid;
@@ -134,7 +135,7 @@
         meta.set_1.place_0 = meta.data_place;
     }
 
-    /* The difference is negative in one of a flow's directions */
+    /* The difference is negative in exactly one direction of a flow */
     table directions {
         key = {
             meta.difference[31:31]: exact @name("negative");
@@ -156,7 +157,7 @@
         meta.slot_role = HOLD;
     }
 
-    /* A flow is long if all rows of the sketch say so */
+    /* A flow is long if all rows of the sketch exceed the limit */
     table long_flows {
         key = {
             meta.over_0: exact;
@@ -184,7 +185,7 @@
         meta.wants_samples = 1;
     }
 
-    /* Of which flows the control plane is told every sample */
+    /* Flows for which the control plane gets every sample */
     table samples {
         key = {
             meta.flow: exact @name("flow");

@@ -1,6 +1,6 @@
-/* RTTs and long flows of tapped traffic, for Tofino 1 and 2: Gomez et al., "Improving Flow Fairness in Non-programmable
-   Networks using P4-programmable Data Planes", section 3.1, on the tables of Chen et al., "Measuring TCP Round-Trip
-   Time in the Data Plane". See README.md. */
+/* RTTs and long flows of tapped traffic, for Tofino 1 and 2: Gomez et al., "Improving Flow Fairness in
+   Non-programmable Networks using P4-programmable Data Planes", section 3.1, on the tables of Chen et al.,
+   "Measuring TCP Round-Trip Time in the Data Plane". See README.md. */
 
 #include "common/tofino_intrinsic.p4"
 #include "common/headers.p4"
@@ -14,7 +14,7 @@ struct headers_t {
     PACKET_HEADERS
 }
 
-/* Where a segment waits for its ACK. Time 0 is an empty entry. */
+/* A segment waiting for its ACK. Time 0 marks an empty entry. */
 struct entry_t {
     bit<32> signature;
     bit<32> time; /* in steps of 65.5 us, which wrap after 78 h */
@@ -35,7 +35,7 @@ struct rtt_t {
     bit<32> latest;
 }
 
-/* A digest has 48 bytes at most, 47 for IPv6 and its type: that must be of one */
+/* A digest has at most 48 bytes. An IPv6 flow takes 47, so its type must fit into one. */
 @pa_container_size("ingress", "ig_intr_md_for_dprsr.digest_type", 8)
 @pa_container_size("ingress", "meta.digest", 8)
 parser MonitorIngressParser(
@@ -136,7 +136,7 @@ control Stage(
 
 #include "expected_acks.p4"
 
-/* A row of the sketch: cctoolkit.CountMinSketch with the hashes of a switch */
+/* A row of the sketch: cctoolkit.CountMinSketch with a switch's hashes */
 control Row(in bit<16> place, in bit<32> frame_bytes, out bit<1> over) {
     Register<bit<32>, bit<16>>(SKETCH_ENTRIES) counters;
 
@@ -277,7 +277,7 @@ control MonitorIngress(
     FlowDirection() direction_of_0;
     FlowDirection() direction_of_1;
 
-    /* As zlib, and Castagnoli's */
+    /* zlib's CRC-32 and Castagnoli's */
     CRCPolynomial<bit<32>>(0x1edc6f41, true, false, false, 0xffffffff, 0xffffffff) crc32c;
     Hash<bit<32>>(HashAlgorithm_t.CRC32) own_ipv4;
     Hash<bit<32>>(HashAlgorithm_t.CRC32) other_ipv4;
@@ -312,7 +312,7 @@ control MonitorIngress(
 
 #include "tables.p4"
 
-    /* One hash an action: a table has 32 bits for what does not come from its entries */
+    /* One hash per action: a table has only 32 bits for values that do not come from its entries */
     action own_fid_ipv4() {
         meta.own_fid = own_ipv4.get({hdr.ipv4.source, hdr.ipv4.destination, hdr.ipv4.protocol,
             meta.source_port, meta.destination_port});
