@@ -6,11 +6,12 @@
     python -m hardware.build codel --target tofino2 -o DIR    one program; keep the output in DIR
     python -m hardware.build --write                          also update the programs' READMEs
 
-Compilers must be on PATH: ``p4c-bm2-ss`` for BMv2; ``p4c-barefoot`` and ``bfas`` of the open p4c for a Tofino. A program
-that the Tofino compiler accepts may still not fit, so the assembler always runs too. Warnings are errors. So are two
-faults that the compiler does not report: a register placed in two stages (on a Tofino 1 these would be two registers,
-each with a part of the state), and a parser that lost its selects. The latter affects everything that the open p4c
-compiles from #5063 (February 2026) until `bind_use` in allocate_parser_match_register.cpp is fixed.
+Compilers must be on PATH: ``p4c-bm2-ss`` for BMv2; ``p4c-barefoot`` and ``bfas`` of the open p4c for a
+Tofino. A program that the Tofino compiler accepts may still not fit, so the assembler always runs too.
+Warnings are errors. So are two faults that the compiler does not report: a register placed in two stages (on
+a Tofino 1 these would be two registers, each with a part of the state), and a parser that lost its selects.
+The latter affects everything that the open p4c compiles from #5063 (February 2026) until `bind_use` in
+allocate_parser_match_register.cpp is fixed.
 """
 
 from __future__ import annotations
@@ -154,8 +155,8 @@ def tofino(program: str, target: str, folder: Path) -> Resources:
     Raises
     ------
     BuildError
-        The compiler or the assembler failed or printed a warning, a register is placed in two stages, or a parser
-        lost its selects.
+        The compiler or the assembler failed or printed a warning, a register is placed in two stages, or a
+        parser lost its selects.
     TestbedUnavailableError
         The compiler or the assembler is not installed.
     """

@@ -1,12 +1,13 @@
 """Constants and tables of the P4 programs, computed from the toolkit's own models and rendered for P4.
 
 Each program's ``constants.py`` has a list ``CONSTANTS`` of :class:`Constant` and :class:`Macro`. ``python -m
-hardware.constants`` renders it into ``constants.p4`` beside it, which the Tofino version and the BMv2 version both
-include. A test renders the lists again and compares, so nobody edits the result by hand. What is too large for a file
-(tables with a thousand entries) is written into the switch by the program's control plane, from the same module.
+hardware.constants`` renders it into ``constants.p4`` beside it, which the Tofino version and the BMv2 version
+both include. A test renders the lists again and compares, so nobody edits the result by hand. What is too
+large for a file (tables with a thousand entries) is written into the switch by the program's control plane,
+from the same module.
 
-A name ends in its unit. A time in nanoseconds has at least 32 bits: 16 bits hold only 65 microseconds. A published
-program compares 20 ms with what is left of it in 16 bits, 11.5 µs.
+A name ends in its unit. A time in nanoseconds has at least 32 bits: 16 bits hold only 65 microseconds. A
+published program compares 20 ms with what is left of it in 16 bits, 11.5 µs.
 """
 
 from __future__ import annotations

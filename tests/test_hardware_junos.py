@@ -16,7 +16,7 @@ import pytest
 from fake_junos import Refusal, Router, Server
 
 from cctoolkit.errors import ParameterError
-from hardware.common.command import call
+from hardware.common.command import run_app
 from hardware.router import junos
 from hardware.router.junos import JunosError, JunosGoneError, JunosLockedError, JunosRouter
 
@@ -426,7 +426,7 @@ def test_a_minute_at_least() -> None:
 
 def ended(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as status:
-        call(junos.app, "junos", "hardware.router.junos", list(args))
+        run_app(junos.app, "junos", "hardware.router.junos", list(args))
     out = capsys.readouterr()
     return int(status.value.code or 0), out.out, out.err
 

@@ -512,7 +512,7 @@ def test_bad_arguments(arguments, word):
 
 
 def run_command(monkeypatch: pytest.MonkeyPatch, switch: Switch, *args: str) -> int:
-    monkeypatch.setattr(command, "switch_from", lambda at: switch)
+    monkeypatch.setattr(command, "connect", lambda at: switch)
     with pytest.raises(SystemExit) as end:
         command.run("rtt_monitor", control.control, args=["--bmv2", "h:1", *args])
     return int(end.value.code or 0)

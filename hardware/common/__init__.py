@@ -1,1 +1,2 @@
-"""Control planes of the P4 programs: one interface to a switch, two kinds of switches, one module a program."""
+"""What several programs share: P4 includes, the interface to a switch with its two implementations, and the
+frame of a control plane and of an experiment."""

@@ -1,8 +1,8 @@
 """A Tofino, through the Barefoot Runtime's gRPC server (``bf_switchd``, port 50052).
 
-Spoken through the client that comes with the SDE, ``bfrt_grpc.client``; it is looked for where Python looks, then in
-``$SDE_INSTALL``. What tables, keys and fields there are is asked of the switch, so no file of the program is needed.
-Names of the traffic manager's tables and fields are those of SDE 9.13 (``tf1.tm.*``, ``tf2.tm.*``).
+This uses the SDE's own client, ``bfrt_grpc.client``, from Python's path or else from ``$SDE_INSTALL``. The
+switch reports its tables, keys and fields, so no file of the program is needed. The traffic manager's tables
+and fields have the names of SDE 9.13 (``tf1.tm.*``, ``tf2.tm.*``).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ __all__ = ["BfrtSwitch"]
 
 _ALL_PIPES = 0xFFFF
 _PRIORITY, _INDEX = "$MATCH_PRIORITY", "$REGISTER_INDEX"
-#: gRPC's codes of a server that is not there, rather than one that refuses.
+#: gRPC codes of a server that is gone, as opposed to one that refuses.
 _GONE = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
 _ALREADY_EXISTS = 6
-#: Cells a request; each has an answer of some tens of bytes.
+#: Cells per request; each is answered with some tens of bytes.
 _CHUNK = 4096
-#: Above so many cells one copy of the whole register is faster than asking the chip for each.
+#: From this many cells on, syncing the whole register is faster than asking the chip for each cell.
 _SYNC_FROM = 64
 
 
@@ -45,20 +45,20 @@ class BfrtSwitch(Switch):
     Parameters
     ----------
     host, port : str, int
-        Of its gRPC server.
+        Address of its gRPC server.
     program : str
-        The loaded program. One client at a time may have it.
+        The loaded program. Only one client at a time can own it.
     pipe : int
-        Whose registers :meth:`read_register` reads; tables and writes are for all pipes.
+        The pipe whose registers :meth:`read_register` reads. Tables and writes apply to all pipes.
     timeout_s : float
-        For each answer.
+        Timeout of each call.
 
     Raises
     ------
     SwitchGoneError
-        Nobody answers.
+        No switch answers.
     SwitchError
-        The SDE's client is not installed, the program is not the one that is loaded, or somebody else has it.
+        The SDE's client is not installed, another program is loaded, or another client owns the program.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class BfrtSwitch(Switch):
         self._where = f"{host}:{port}"
         self._client: Any = None
         self._digests: dict[str, deque[dict[str, Any]]] = {}
-        #: Of tables with priorities: the entries that are there, by what they match.
+        #: The entries' priorities, by table and match.
         self._entries: dict[str, dict[tuple[Any, ...], int]] = {}
         self._connect()
 
@@ -83,19 +83,19 @@ class BfrtSwitch(Switch):
 
     def _connect(self) -> None:
         wait_s = min(self.timeout_s, 5.0)
-        try:  # the client itself would wait long for a port where nobody listens
+        try:  # the client itself would wait long for a closed port
             socket.create_connection((self.host, self.port), wait_s).close()
         except OSError as err:
             raise SwitchGoneError(
-                f"{self._where}: no Barefoot Runtime answers ({err.strerror or err})"
+                f"{self._where}: the Barefoot Runtime does not answer ({err.strerror or err})"
             ) from None
-        number = random.randrange(1, 1 << 24)  # clients are told apart by it; the server keeps 24 bits
+        number = random.randrange(1, 1 << 24)  # identifies the client; the server keeps 24 bits
         try:
             self._client = self._gc.ClientInterface(
                 f"{self.host}:{self.port}", client_id=number, device_id=0, timeout=wait_s, num_tries=1
             )
         except RuntimeError:
-            raise SwitchGoneError(f"{self._where}: no Barefoot Runtime answers (no reply)") from None
+            raise SwitchGoneError(f"{self._where}: the Barefoot Runtime does not answer (no reply)") from None
         rpc = self._client.reader_writer_interface
         self._client.stub = rpc.stub = _Deadline(self._client.stub, self.timeout_s)
         try:
@@ -116,7 +116,7 @@ class BfrtSwitch(Switch):
         client, self._client = self._client, None
         if client is None:
             return
-        # it waits for the server's goodbye, which a dead one never says
+        # this waits for the server to close the stream, which a dead server never does
         ending = threading.Thread(target=_quietly(client.tear_down_stream), daemon=True)
         ending.start()
         ending.join(1.0)
@@ -131,13 +131,13 @@ class BfrtSwitch(Switch):
                 return self._connect()
             except SwitchError as err:
                 if time.monotonic() >= until:
-                    # a server that has not noticed yet that we were gone says so, too
+                    # also while the server has not yet noticed that the old connection is gone
                     raise SwitchGoneError(str(err)) from None
             time.sleep(min(0.2, max(until - time.monotonic(), 0.0)))
 
     @contextlib.contextmanager
     def _calls(self, what: str) -> Iterator[None]:
-        """Around calls of the client: its errors become the interface's."""
+        """Translate the client's errors to those of the interface."""
         if self._client is None:
             raise SwitchGoneError(f"{self._where}: not connected")
         gc = self._gc
@@ -145,31 +145,33 @@ class BfrtSwitch(Switch):
             yield
         except gc.BfruntimeRpcException as err:
             for _, one in err.sub_errors_get():
-                raise _refusal(f"{what}: {_line(one.message)}", one.canonical_code) from None
+                raise _refusal(f"{what}: {_one_line(one.message)}", one.canonical_code) from None
             raise self._status(err.grpc_error_get(), what) from None
         except gc.grpc.RpcError as err:
             raise self._status(err, what) from None
-        except (RuntimeError, AssertionError) as err:  # a status the client did not expect
+        except (RuntimeError, AssertionError) as err:  # a status that the client does not expect
             cause = err.__context__ if isinstance(err.__context__, gc.grpc.RpcError) else None
             if cause is None:
-                raise _refusal(f"{what}: {_line(str(err)) or 'an answer the client does not know'}") from None
+                raise _refusal(
+                    f"{what}: {_one_line(str(err)) or 'an answer that the client does not understand'}"
+                ) from None
             raise self._status(cause, what) from None
 
     def _status(self, err: Any, what: str) -> SwitchError:
         code = err.code().name if err is not None else "UNKNOWN"
-        details = _line(err.details() or "") if err is not None else ""
+        details = _one_line(err.details() or "") if err is not None else ""
         if code in _GONE or self._stream_ended():
             self.close()
             return SwitchGoneError(
-                f"{self._where}: the Barefoot Runtime does not answer any more ({details or code})"
+                f"{self._where}: the Barefoot Runtime no longer answers ({details or code})"
             )
         return _refusal(f"{what}: {details or code}", _ALREADY_EXISTS if code == "ALREADY_EXISTS" else None)
 
     def _stream_ended(self) -> bool:
-        """The server keeps a client as long as its stream; without it there is nobody for whom it would answer."""
+        """Whether the client's stream has ended; the server then forgets the client."""
         if self._client is None:
             return True
-        self._client.stream_recv_thread.join(0.1)  # it may end a moment after the call that failed
+        self._client.stream_recv_thread.join(0.1)  # it may end shortly after the call that failed
         return not self._client.stream_recv_thread.is_alive()
 
     # -- names ---------------------------------------------------------------------------------------------------------
@@ -179,10 +181,8 @@ class BfrtSwitch(Switch):
             return self._info.table_get(name)
         found = [n for n in self._names if n == name or n.endswith(f".{name}")]
         if found:
-            raise SwitchError(
-                f"table {name}: the program has {', '.join(sorted(found))}; give more of the path"
-            )
-        raise SwitchError(f"table {name}: the program {self.program} has none")
+            raise SwitchError(f"table {name}: is ambiguous: the program has {', '.join(sorted(found))}")
+        raise SwitchError(f"table {name}: does not exist in the program {self.program}")
 
     def _tm(self, name: str) -> Any:
         return self._table(f"{self._family}.tm.{name}")
@@ -206,7 +206,7 @@ class BfrtSwitch(Switch):
             return
         known = self._known(at, table)
         same = _identity(match)
-        if known.get(same, priority) != priority:  # to the switch that would be another entry
+        if known.get(same, priority) != priority:  # to the switch that would be a different entry
             self._delete(at, self._key(at, match, known.pop(same)), what, missing_ok=True)
         self._put(at, self._all, self._key(at, match, priority), action_data, what)
         known[same] = priority
@@ -223,7 +223,7 @@ class BfrtSwitch(Switch):
         self._delete(at, self._key(at, match, priority), what)
 
     def clear_table(self, table: str) -> None:
-        # a request without keys would clear the default action, too
+        # a request without keys would clear the default action too
         at = self._table(table)
         with self._calls(table):
             keys = [entry[1] for entry in at.entry_get(self._all, None, {"from_hw": False})]
@@ -238,7 +238,7 @@ class BfrtSwitch(Switch):
             at.default_entry_set(self._all, made)
 
     def _put(self, table: Any, target: Any, key: Any, data: Any, what: str) -> None:
-        """Add, or change what is there. (``entry_add_or_mod`` does both, in newer SDEs.)"""
+        """Add an entry, or change an existing one. (Newer SDEs have ``entry_add_or_mod``.)"""
         try:
             with self._calls(what):
                 table.entry_add(target, [key], [data])
@@ -250,7 +250,7 @@ class BfrtSwitch(Switch):
                     table.entry_mod(target, [key], [data])
             except SwitchGoneError:
                 raise
-            except SwitchError:  # it was not there; the reason is another
+            except SwitchError:  # not refused as a duplicate
                 raise refused from None
 
     def _delete(self, table: Any, key: Any, what: str, *, missing_ok: bool = False) -> None:
@@ -264,7 +264,7 @@ class BfrtSwitch(Switch):
                 raise
 
     def _known(self, at: Any, table: str) -> dict[tuple[Any, ...], int]:
-        """Priorities of a table's entries: asked once a connection, for nobody else may write meanwhile."""
+        """Priorities of a table's entries. Read once per connection, because no other client can write."""
         known = self._entries.get(table)
         if known is None:
             known = {}
@@ -277,11 +277,13 @@ class BfrtSwitch(Switch):
         return known
 
     def _match(self, at: Any, table: str, keys: Mapping[str, Key]) -> dict[str, dict[str, int]]:
-        """The arguments of a ``KeyTuple`` for each field of the table's key."""
+        """Arguments of ``KeyTuple`` for each key field of the table."""
         fields = [name for name in at.info.key_field_name_list_get() if name != _PRIORITY]
         found = {_full_name(fields, name) or name: (name, key) for name, key in keys.items()}
         if set(found) != set(fields) or len(found) != len(keys):
-            raise SwitchError(f"{table}: has the keys {', '.join(fields)}, not {', '.join(keys)}")
+            raise SwitchError(
+                f"{table}: expects the keys {', '.join(fields)}, got {', '.join(keys) or 'none'}"
+            )
         match = {}
         for field in fields:
             name, key = found[field]
@@ -306,7 +308,7 @@ class BfrtSwitch(Switch):
         given = data or {}
         if set(wanted) != set(given):
             raise SwitchError(
-                f"{table}: {action} takes {', '.join(wanted) or 'no data'}, not {', '.join(given) or 'nothing'}"
+                f"{table}: {action} expects {', '.join(wanted) or 'no data'}, got {', '.join(given) or 'nothing'}"
             )
         fields = []
         for name in wanted:
@@ -321,10 +323,10 @@ class BfrtSwitch(Switch):
     # -- registers -----------------------------------------------------------------------------------------------------
 
     def _register(self, name: str) -> tuple[Any, dict[str, str]]:
-        """A register's table, and by the name of each of its fields the table's name for it."""
+        """A register's table, and the table's field names by the register's."""
         at = self._table(name)
         if _INDEX not in at.info.key_field_name_list_get():
-            raise SwitchError(f"register {name}: that is a table")
+            raise SwitchError(f"register {name}: is a table")
         fields = [f for f in at.info.data_field_name_list_get() if not f.startswith("$")]
         return at, {f.rsplit(".", 1)[-1]: f for f in fields}
 
@@ -333,7 +335,7 @@ class BfrtSwitch(Switch):
         size = at.info.size_get()
         count = size - first if count is None else count
         if first < 0 or count < 0 or first + count > size:
-            raise SwitchError(f"{name}: has {size} cells, not {first} to {first + count}")
+            raise SwitchError(f"{name}: has {size} cells; {first} to {first + count} is out of range")
         out = np.zeros(count, [(field, np.uint64) for field in fields])
         by_id = {at.info.data_field_id_get(full): out[field] for field, full in fields.items()}
         from_hw = True
@@ -351,10 +353,10 @@ class BfrtSwitch(Switch):
     def _cells(
         self, at: Any, indices: list[int], from_hw: bool
     ) -> Iterator[tuple[int, dict[int, list[bytes]]]]:
-        """Index and, by the numbers of its fields, the values of each cell, one a pipe.
+        """The index of each cell, and its values, one per pipe, by field number.
 
-        The protocol's own messages: what the client makes of an answer takes 0.2 ms a cell, and there are tens of
-        thousands of them.
+        This parses the protocol's messages itself: the client takes 0.2 ms per cell, and there are tens of
+        thousands.
         """
         request = self._gc.bfruntime_pb2.ReadRequest()
         request.client_id = self._client.client_id
@@ -364,7 +366,7 @@ class BfrtSwitch(Switch):
         for index in indices:
             entry = request.entities.add().table_entry
             entry.table_id = table
-            # its name in older SDEs is the latter
+            # older SDEs use the second name
             flags = entry.table_flags if hasattr(entry, "table_flags") else entry.table_read_flag
             flags.from_hw = from_hw
             field = entry.key.fields.add()
@@ -383,15 +385,17 @@ class BfrtSwitch(Switch):
 
     def _of_pipe(self, values: list[bytes], name: str) -> bytes:
         if not 0 <= self.pipe < len(values):
-            raise SwitchError(f"{name}: is on {len(values)} pipes, and there is none of number {self.pipe}")
+            raise SwitchError(
+                f"{name}: pipe {self.pipe} does not exist; the register is in {len(values)} pipes"
+            )
         return values[self.pipe]
 
     def write_register(self, name: str, value: int | Mapping[str, int], index: int | None = None) -> None:
-        """As :meth:`Switch.write_register`, in all pipes."""
+        """As :meth:`Switch.write_register`; applies to all pipes."""
         at, fields = self._register(name)
         size = at.info.size_get()
         if index is not None and not 0 <= index < size:
-            raise SwitchError(f"{name}: has {size} cells, not one of number {index}")
+            raise SwitchError(f"{name}: has {size} cells; {index} is out of range")
         if isinstance(value, Mapping):
             given = dict(value)
         elif len(fields) == 1:
@@ -415,7 +419,7 @@ class BfrtSwitch(Switch):
     def digests(
         self, name: str, fields: Sequence[str] = (), timeout_s: float = 0.0
     ) -> Iterator[Mapping[str, Any]]:
-        """As :meth:`Switch.digests`; the compiler names digests by their instances, so that may be the name, too."""
+        """As :meth:`Switch.digests`. The compiler names a digest after its instance, so `name` may be that too."""
         wanted = self._learn_name(name, fields)
         self._collect(wanted, timeout_s)
         mine = self._digests.setdefault(wanted, deque())
@@ -434,7 +438,7 @@ class BfrtSwitch(Switch):
         return alike[0]
 
     def _collect(self, wanted: str, timeout_s: float) -> None:
-        """Put what has come into queues by name; wait for the first of `wanted`, then read for a second at most."""
+        """Sort what has come into one queue per name; wait for the first `wanted`, then read on for at most 1 s."""
         first_by = time.monotonic() + timeout_s
         until = first_by + 1.0
         while (now := time.monotonic()) < until:
@@ -448,12 +452,10 @@ class BfrtSwitch(Switch):
                     samples = [data.to_dict() for data in learn.make_data_list(message)]
             except SwitchGoneError:
                 raise
-            except SwitchError:  # how the client says that there is none
+            except SwitchError:  # the client's way to say that there is none
                 if self._stream_ended():
                     self.close()
-                    raise SwitchGoneError(
-                        f"{self._where}: the Barefoot Runtime does not answer any more"
-                    ) from None
+                    raise SwitchGoneError(f"{self._where}: the Barefoot Runtime no longer answers") from None
                 return
             queue = self._digests.setdefault(learn.info.name_get(), deque())
             for sample in samples:
@@ -470,12 +472,12 @@ class BfrtSwitch(Switch):
 
         Notes
         -----
-        The shaper's burst is what the rate sends in 10 microseconds, but two frames at least. A queue with a limit
-        leaves the shared pool: its guaranteed cells are all it has, and these are always there. Cells are not shared
-        by packets, so small packets fill the buffer by number, not by bytes.
+        The shaper's burst is 10 microseconds at the rate, but at least two frames. A queue with a limit
+        leaves the shared pool: it has exactly its guaranteed cells. Packets do not share cells, so small
+        packets fill the buffer by number, not by bytes.
         """
         if not (rate_mbps > 0 and math.isfinite(rate_mbps)):
-            raise SwitchError(f"port {port}: a rate of {rate_mbps} Mbit/s")
+            raise SwitchError(f"port {port}: the rate must be positive, not {rate_mbps} Mbit/s")
         burst_bytes = max(2 * frame_bytes, round(rate_mbps * 10 / 8))
         self._set_tm(
             "port.sched_shaping",
@@ -504,10 +506,10 @@ class BfrtSwitch(Switch):
 
     def weight(self, port: int, queue: int, weight: int) -> None:
         if not 0 <= weight <= 1023:
-            raise SwitchError(f"port {port}: a weight of {weight}; from 0 to 1023 there are")
+            raise SwitchError(f"port {port}: the weight must be 0 to 1023, not {weight}")
         group, queues = self._queues(port)
         if not 0 <= queue < len(queues):
-            raise SwitchError(f"port {port}: has {len(queues)} queues, not one of number {queue}")
+            raise SwitchError(f"port {port}: has {len(queues)} queues; {queue} is out of range")
         key = {"pg_id": group, "pg_queue": queues[queue]}
         self._set_tm("queue.sched_cfg", key, {"dwrr_weight": weight}, port)
 
@@ -525,7 +527,7 @@ class BfrtSwitch(Switch):
         self._put(at, self._all, key, at.make_data(fields, "$normal"), f"mirror session {session_id}")
 
     def recirculation_ports(self) -> list[int]:
-        """Ports whose packets come back; of each pipe its own."""
+        """Recirculation ports; each pipe has its own."""
         table = self._table(f"{self._family}.dev.device_configuration")
         return sorted(self._default(table, "device configuration")["recirc_port_list"])
 
@@ -536,17 +538,17 @@ class BfrtSwitch(Switch):
         with self._calls(what):
             for data, *_ in table.default_entry_get(self._all, {"from_hw": False}):
                 return dict(data.to_dict())
-        raise SwitchError(f"{what}: the switch says nothing")
+        raise SwitchError(f"{what}: the switch reports nothing")
 
     def _queues(self, port: int) -> tuple[int, list[int]]:
-        """A port's group, and by queue its number in there."""
+        """A port's group, and the number of each of its queues in the group."""
         at = self._tm("port.cfg")
         key = at.make_key([self._gc.KeyTuple("dev_port", _fitting(port, 32, "port"))])
         with self._calls(f"port {port}"):
             for data, *_ in at.entry_get(self._all, [key], {"from_hw": False}):
                 found = data.to_dict()
                 return int(found["pg_id"]), [int(q) for q in found["egress_qid_queues"]]
-        raise SwitchError(f"port {port}: the switch has none")
+        raise SwitchError(f"port {port}: does not exist")
 
     def _set_tm(
         self,
@@ -565,14 +567,14 @@ class BfrtSwitch(Switch):
                 value = _fitting(int(value), bits, f"port {port}: {field}")
             fields.append(gc.DataTuple(field, **{kind: value}))
         keys = at.make_key([gc.KeyTuple(f, _fitting(v, 32, f"port {port}")) for f, v in key.items()])
-        # queues are numbered by pipe; these tables know no "all pipes"
+        # queues are numbered per pipe; these tables do not accept "all pipes"
         pipe = self._all if "dev_port" in key else gc.Target(device_id=0, pipe_id=port >> 7)
         with self._calls(f"port {port}: {name}"):
             at.entry_mod(pipe, [keys], [at.make_data(fields, action)])
 
 
 class _Deadline:
-    """A gRPC stub whose calls end; the client sets no deadline, and a switch without power says nothing."""
+    """A gRPC stub with deadlines. The client sets none, and would wait forever for a switch without power."""
 
     def __init__(self, stub: Any, timeout_s: float) -> None:
         self._stub, self._timeout_s = stub, timeout_s
@@ -605,16 +607,16 @@ def _import_client() -> Any:
     if found is None:
         if (missing.name or "").split(".")[0] == "bfrt_grpc":
             raise SwitchError(
-                "the SDE's client for the Barefoot Runtime (bfrt_grpc) is not there: set SDE_INSTALL, or PYTHONPATH"
+                "the SDE's client for the Barefoot Runtime (bfrt_grpc) was not found: set SDE_INSTALL or PYTHONPATH"
             )
-        raise SwitchError(f"the SDE's client for the Barefoot Runtime needs what is missing: {missing}")
-    for name in ("bfruntime_grpc_client", "bfruntime_parse"):  # they tell of each request
+        raise SwitchError(f"the SDE's client for the Barefoot Runtime cannot be imported: {missing}")
+    for name in ("bfruntime_grpc_client", "bfruntime_parse"):  # they log each request
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return found
 
 
 def _full_name(names: Iterable[str], name: str) -> str | None:
-    """The one of `names` that this is, or ends in."""
+    """The only one of `names` that is `name`, or ends in it."""
     names = list(names)
     if name in names:
         return name
@@ -631,7 +633,7 @@ def _key_arguments(key: Key, kind: str, bits: int, where: str) -> dict[str, int]
     if kind == "Optional" and isinstance(key, Exact):
         return {"value": _fitting(key.value, bits, where), "is_valid": True}
     if isinstance(key, Lpm) and not 0 <= key.prefix_bits <= bits:
-        raise SwitchError(f"{where}: a prefix of {key.prefix_bits} of {bits} bits")
+        raise SwitchError(f"{where}: a prefix must have 0 to {bits} bits, not {key.prefix_bits}")
     if kind == "LPM" and isinstance(key, Exact | Lpm):
         prefix = key.prefix_bits if isinstance(key, Lpm) else bits
         return {"value": _fitting(key.value, bits, where) & _prefix(prefix, bits), "prefix_len": prefix}
@@ -646,9 +648,9 @@ def _key_arguments(key: Key, kind: str, bits: int, where: str) -> dict[str, int]
         low, high = (key.low, key.high) if isinstance(key, Range) else (key.value, key.value)
         low, high = _fitting(low, bits, where), _fitting(high, bits, where)
         if low > high:
-            raise SwitchError(f"{where}: a range from {low} to {high}")
+            raise SwitchError(f"{where}: a range cannot go from {low} to {high}")
         return {"low": low, "high": high}
-    raise SwitchError(f"{where}: {key!r} is no key for a match of kind {kind.lower()}")
+    raise SwitchError(f"{where}: {key!r} cannot be the key of a match of kind {kind.lower()}")
 
 
 def _prefix(prefix_bits: int, bits: int) -> int:
@@ -660,21 +662,21 @@ def _identity(match: Mapping[str, Mapping[str, Any]]) -> tuple[Any, ...]:
 
 
 def _fitting(value: Any, bits: int, where: str) -> int:
-    """A number that has room in so many bits."""
+    """The value as an int, if it fits into `bits` bits."""
     try:
         number = value.__index__()
     except (AttributeError, TypeError):
-        raise SwitchError(f"{where}: {value!r} is no whole number") from None
+        raise SwitchError(f"{where}: {value!r} is not an integer") from None
     if isinstance(value, bool | np.bool_) or not 0 <= number < 1 << bits:
         raise SwitchError(f"{where}: {value!r} does not fit into {bits} bits")
     return int(number)
 
 
 def _refusal(text: str, code: int | None = None) -> SwitchError:
-    return SwitchError(f"{text} (it exists already)" if code == _ALREADY_EXISTS else text)
+    return SwitchError(f"{text} (it already exists)" if code == _ALREADY_EXISTS else text)
 
 
-def _line(text: str) -> str:
+def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 

@@ -1,7 +1,7 @@
 """BMv2's ``simple_switch``, through its Thrift port.
 
-The stubs that come with BMv2 are not needed: ``bmv2.thrift`` names the calls that are made here, and tables, actions
-and registers are looked up in the program that the switch says it runs.
+The stubs that come with BMv2 are not needed: ``bmv2.thrift`` declares the calls made here, and tables,
+actions and registers are looked up in the program that the switch reports.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ __all__ = ["Bmv2Switch"]
 
 _REFUSALS = {
     1: "the table is full", 2: "no such entry", 3: "no such entry", 7: "no such table", 8: "no such action",
-    17: "the entry is there already", 18: "the keys do not fit", 20: "the default action is constant",
-    21: "the default entry is constant", 25: "its entries are constant", 26: "the action's data do not fit",
+    17: "the entry already exists", 18: "the keys do not fit", 20: "the default action is constant",
+    21: "the default entry is constant", 25: "the entries are constant", 26: "the action's data do not fit",
 }  # fmt: skip
 _DIGEST_HEADER = struct.Struct("<4xQIiQI")
 
@@ -35,19 +35,20 @@ class Bmv2Switch(Switch):
     Parameters
     ----------
     host, port : str, int
-        Of its Thrift server (``--thrift-port``).
+        Address of its Thrift server (``--thrift-port``).
     timeout_s : float
-        For each answer.
+        Timeout of each call.
     notifications : str, optional
-        Where it publishes digests (``--notifications-addr``), such as ``"ipc:///tmp/bmv2-0-notifications.ipc"``; needed
-        by :meth:`digests` alone. With it, listening begins here: what was sent earlier is lost.
+        Address where it publishes digests (``--notifications-addr``), such as
+        ``"ipc:///tmp/bmv2-0-notifications.ipc"``. Only :meth:`digests` needs it. Digests sent before this
+        object was made are lost.
     namespace : path, optional
-        Network namespace of the server (``/run/netns/NAME``, ``/proc/PID/ns/net``); needs root.
+        Network namespace of the server (``/run/netns/NAME``, ``/proc/PID/ns/net``). Needs root.
 
     Raises
     ------
     SwitchGoneError
-        Nobody answers.
+        No switch answers.
     SwitchError
         A package is missing.
     """
@@ -92,7 +93,9 @@ class Bmv2Switch(Switch):
             try:
                 transport.open()
             except (OSError, thrift.transport.TTransportException) as err:
-                raise SwitchGoneError(f"{self.host}:{self.port}: no BMv2 answers ({_reason(err)})") from None
+                raise SwitchGoneError(
+                    f"{self.host}:{self.port}: BMv2 does not answer ({_reason(err)})"
+                ) from None
         protocol = thrift.protocol.TBinaryProtocol(transport)
         self._transport = transport
         self._clients = {
@@ -104,7 +107,7 @@ class Bmv2Switch(Switch):
         }
 
     def _call(self, name: str, *args: Any, service: str = "standard", what: str = "") -> Any:
-        """One call; refusals and a switch that went away become the interface's errors."""
+        """Make one call, and translate its errors to those of the interface."""
         if self._transport is None:
             raise SwitchGoneError(f"{self.host}:{self.port}: not connected")
         try:
@@ -112,7 +115,7 @@ class Bmv2Switch(Switch):
         except (OSError, EOFError, self._thrift.transport.TTransportException) as err:
             self.close()
             raise SwitchGoneError(
-                f"{self.host}:{self.port}: BMv2 does not answer any more ({_reason(err)})"
+                f"{self.host}:{self.port}: BMv2 no longer answers ({_reason(err)})"
             ) from None
         except self._thrift.thrift.TException as err:
             code = int(getattr(err, "code", -1))
@@ -160,7 +163,7 @@ class Bmv2Switch(Switch):
             if isinstance(err, SwitchGoneError):
                 raise
             handle = self._handle(at, match, priority)
-            if handle is None:  # it was not a duplicate
+            if handle is None:  # not refused as a duplicate
                 raise
             self._call(
                 "bm_mt_modify_entry", 0, at["name"], handle, name, values, what=f"{table}: {dict(keys)}"
@@ -194,7 +197,9 @@ class Bmv2Switch(Switch):
         calls, kinds = self._calls, self._calls.BmMatchParamType
         expected = {key["name"]: key for key in table["key"]}
         if set(keys) != set(expected):
-            raise SwitchError(f"{table['name']}: has the keys {', '.join(expected)}, not {', '.join(keys)}")
+            raise SwitchError(
+                f"{table['name']}: expects the keys {', '.join(expected)}, got {', '.join(keys) or 'none'}"
+            )
         out = []
         for name, key in expected.items():
             where, given = f"{table['name']}: {name}", keys[name]
@@ -211,7 +216,7 @@ class Bmv2Switch(Switch):
                     else Lpm(given if isinstance(given, int) else given.value, bits)
                 )
                 if not 0 <= lpm.prefix_bits <= bits:
-                    raise SwitchError(f"{where}: a prefix of {lpm.prefix_bits} of {bits} bits")
+                    raise SwitchError(f"{where}: a prefix must have 0 to {bits} bits, not {lpm.prefix_bits}")
                 param = calls.BmMatchParamLPM(_bytes(lpm.value, bits, where), lpm.prefix_bits)
                 out.append(calls.BmMatchParam(kinds.LPM, lpm=param))
             elif kind == "ternary" and not isinstance(given, Range):
@@ -226,7 +231,7 @@ class Bmv2Switch(Switch):
                 param = calls.BmMatchParamRange(_bytes(span.low, bits, where), _bytes(span.high, bits, where))
                 out.append(calls.BmMatchParam(kinds.RANGE, range=param))
             else:
-                raise SwitchError(f"{where}: {given!r} is no key for an {kind} match")
+                raise SwitchError(f"{where}: {given!r} cannot be the key of a match of kind {kind}")
         return out
 
     def _action(
@@ -237,7 +242,9 @@ class Bmv2Switch(Switch):
         wanted, given = found["runtime_data"], data or {}
         if {x["name"] for x in wanted} != set(given):
             names = ", ".join(x["name"] for x in wanted) or "no data"
-            raise SwitchError(f"{table['name']}: {action} takes {names}, not {', '.join(given) or 'nothing'}")
+            raise SwitchError(
+                f"{table['name']}: {action} expects {names}, got {', '.join(given) or 'nothing'}"
+            )
         where = f"{table['name']}: {action}"
         return found["name"], [
             _bytes(given[x["name"]], x["bitwidth"], f"{where}: {x['name']}") for x in wanted
@@ -259,7 +266,9 @@ class Bmv2Switch(Switch):
         size = register["size"]
         count = size - first if count is None else count
         if first < 0 or count < 0 or first + count > size:
-            raise SwitchError(f"{register['name']}: has {size} cells, not {first} to {first + count}")
+            raise SwitchError(
+                f"{register['name']}: has {size} cells; {first} to {first + count} is out of range"
+            )
         if count <= 4:
             values = [
                 self._call("bm_register_read", 0, register["name"], i, what=register["name"])
@@ -285,7 +294,7 @@ class Bmv2Switch(Switch):
                     "bm_register_write_range", 0, register["name"], 0, register["size"], word, what=name
                 )
             elif not 0 <= index < register["size"]:
-                raise SwitchError(f"{name}: has {register['size']} cells, not one of number {index}")
+                raise SwitchError(f"{name}: has {register['size']} cells; {index} is out of range")
             else:
                 self._call("bm_register_write", 0, register["name"], index, word, what=name)
 
@@ -295,20 +304,20 @@ class Bmv2Switch(Switch):
         self, name: str, fields: Sequence[str] = (), timeout_s: float = 0.0
     ) -> Iterator[Mapping[str, Any]]:
         if self._subscription is None:
-            raise SwitchError(f"{name}: digests need the notifications address of the switch")
+            raise SwitchError(f"{name}: digests need the switch's notifications address")
         number, widths = self._program.digest(name)
         if len(fields) != len(widths):
-            raise SwitchError(f"{name}: has {len(widths)} fields; named were {len(fields)}")
+            raise SwitchError(f"{name}: has {len(widths)} fields, but {len(fields)} were named")
         mine = self._digests.setdefault(number, deque())
         until = time.monotonic() + timeout_s
         self._collect(0.0 if mine else timeout_s)
-        while not mine and time.monotonic() < until:  # what came was of another digest
+        while not mine and time.monotonic() < until:  # only other digests have come
             self._collect(until - time.monotonic())
         size = sum((bits + 7) // 8 for bits in widths)
         while mine:
             sample, at = mine.popleft(), 0
             if len(sample) != size:
-                raise SwitchError(f"{name}: {len(sample)} bytes came, not {size}")
+                raise SwitchError(f"{name}: got {len(sample)} bytes, expected {size}")
             values = {}
             for field, bits in zip(fields, widths, strict=True):
                 values[field] = int.from_bytes(sample[at : at + (bits + 7) // 8], "big")
@@ -316,7 +325,7 @@ class Bmv2Switch(Switch):
             yield values
 
     def _collect(self, timeout_s: float) -> None:
-        """Put what has come into queues by digest; wait so long for the first."""
+        """Sort what has come into one queue per digest; wait at most `timeout_s` for the first."""
         import pynng
 
         self._subscription.recv_timeout = max(round(timeout_s * 1000), 1)
@@ -333,8 +342,8 @@ class Bmv2Switch(Switch):
             queue.extend(message[at : at + size] for at in range(32, 32 + count * size, size))
 
     def use_crc32(self, polynomial: int) -> None:
-        """Let all of the program's ``crc32_custom`` be this CRC, reflected, from and with ones, as CRC-32C is."""
-        ones = -1  # the calls' integers have a sign
+        """Set the polynomial of all ``crc32_custom`` hashes, with CRC-32C's reflection, initial and final value."""
+        ones = -1  # Thrift's integers are signed
         word = polynomial - (polynomial >> 31 << 32)
         config = self._calls.BmCrc32Config(word, ones, ones, True, True)
         for name in self._program.custom_crcs:
@@ -343,28 +352,28 @@ class Bmv2Switch(Switch):
     def shape(
         self, port: int, rate_mbps: float, *, frame_bytes: int = 1514, buffer_packets: int | None = None
     ) -> None:
-        """As :meth:`Switch.shape`; all priority queues of the port get the rate, each for itself."""
+        """As :meth:`Switch.shape`. Each priority queue of the port gets the whole rate."""
         rate_pps = max(round(rate_mbps * 1e6 / 8 / frame_bytes), 1)
         self._call("set_egress_queue_rate", port, rate_pps, service="simple_switch")
         if buffer_packets is not None:
             self._call("set_egress_queue_depth", port, buffer_packets, service="simple_switch")
 
     def mirror_session(self, session_id: int, port: int, max_bytes: int | None = None) -> None:
-        """Where clones of a session go; BMv2 truncates in the program, so `max_bytes` has to be None."""
+        """Set where a session's clones go. BMv2 truncates in the program, so `max_bytes` must be None."""
         if max_bytes is not None:
-            raise SwitchError("BMv2 truncates clones in the program, not in the session")
+            raise SwitchError("max_bytes: must be None, because BMv2 truncates clones in the program")
         config = self._calls.MirroringSessionConfig(port=port)
         self._call("mirroring_session_add", session_id, config, service="simple_switch")
 
     def counter(self, name: str, index: int) -> tuple[int, int]:
-        """Packets and bytes of a counter's cell."""
+        """Packets and bytes in a cell of a counter."""
         found = _named(self._program.counters, name, "counter")
         value = self._call("bm_counter_read", 0, found["name"], index, what=name)
         return int(value.packets), int(value.bytes)
 
 
 class _Program:
-    """What the switch runs, from its JSON."""
+    """The loaded program, from its JSON."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.tables = [t for pipeline in config["pipelines"] for t in pipeline["tables"]]
@@ -384,7 +393,7 @@ class _Program:
         return 1 if field == "$valid$" else int(self._fields[header][field])
 
     def register(self, name: str) -> dict[str, dict[str, Any]]:
-        """By field; a register of no pairs has one field without a name."""
+        """Registers by field; a register that is not a pair has one field with an empty name."""
         with contextlib.suppress(SwitchError):
             return {"": _named(self.registers, name, "register")}
         fields: dict[str, dict[str, Any]] = {}
@@ -392,26 +401,24 @@ class _Program:
             _, found, field = f".{register['name']}".rpartition(f".{name}_")
             if found and "." not in field:
                 if field in fields:
-                    raise SwitchError(
-                        f"register {name}: the program has more than one such; write the path, too"
-                    )
+                    raise SwitchError(f"register {name}: the program has several; give the path too")
                 fields[field] = register
         return fields or {"": _named(self.registers, name, "register")}
 
     def digest(self, name: str) -> tuple[int, list[int]]:
-        """Number, and widths of its fields."""
+        """A digest's number, and the widths of its fields."""
         found = _named(self._digests, name, "digest")
         return found["id"], [self.bits(e["value"]) for e in found["elements"]]
 
 
 def _named(things: list[dict[str, Any]], name: str, kind: str) -> dict[str, Any]:
-    """The one whose name is this, or ends in it."""
+    """The item whose name is `name`, or ends in it."""
     found = [t for t in things if t["name"] == name] or [t for t in things if t["name"].endswith("." + name)]
     if len(found) > 1 and kind.endswith("action"):  # tables share actions
         found = found[:1]
     if len(found) != 1:
-        what = "could be several" if found else "there is none"
-        raise SwitchError(f"{kind} {name}: {what}; the program has {', '.join(t['name'] for t in things)}")
+        what = "is ambiguous" if found else "does not exist"
+        raise SwitchError(f"{kind} {name}: {what}: the program has {', '.join(t['name'] for t in things)}")
     return found[0]
 
 
@@ -438,16 +445,16 @@ def _subscription(address: str) -> Any:
     try:
         import pynng
     except ImportError:
-        raise SwitchError("digests of BMv2 need the package pynng: pip install cctoolkit[hardware]") from None
+        raise SwitchError("BMv2's digests need the package pynng: pip install cctoolkit[hardware]") from None
     try:
         return pynng.Sub0(dial=address, block_on_dial=True, topics=b"LEA|")
     except pynng.NNGException as err:
-        raise SwitchGoneError(f"{address}: no BMv2 tells of digests there ({_reason(err)})") from None
+        raise SwitchGoneError(f"{address}: no BMv2 publishes digests there ({_reason(err)})") from None
 
 
 @contextlib.contextmanager
 def _in_namespace(path: str | Path | None) -> Iterator[None]:
-    """This thread is in another network namespace meanwhile; sockets stay where they were made."""
+    """Move this thread into another network namespace. Sockets stay in the one where they were made."""
     if path is None:
         yield
         return

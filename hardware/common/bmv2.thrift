@@ -1,4 +1,4 @@
-/* The calls of BMv2's control port that bmv2.py makes, with the numbers and names they have on the wire (behavioral-model
+/* The calls that bmv2.py makes to BMv2's control port, with their numbers and names on the wire (behavioral-model
    1.15). The port multiplexes two services, "standard" and "simple_switch". */
 
 enum BmMatchParamType { EXACT = 0, LPM = 1, TERNARY = 2, VALID = 3, RANGE = 4 }
@@ -20,7 +20,7 @@ struct BmAddEntryOptions { 1: optional i32 priority }
 struct BmMtEntry { 3: i32 entry_handle }
 struct BmCounterValue { 1: i64 bytes, 2: i64 packets }
 
-/* Codes of refusals; bmv2.py has their names. */
+/* Error codes; bmv2.py has their texts. */
 exception InvalidTableOperation { 1: i32 code }
 exception InvalidRegisterOperation { 1: i32 code }
 exception InvalidCounterOperation { 1: i32 code }

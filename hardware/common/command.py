@@ -1,7 +1,7 @@
-"""The command line that all control planes share: which switch, logging, the loop, errors as one line.
+"""The command line that all control planes share: the switch's address, logging, the main loop, one-line errors.
 
-A program's module has a function with the switch as its first parameter and its own options behind it, as typer
-reads them, and ends with :func:`run`::
+A program's ``control.py`` has a function whose first parameter is the switch, followed by the program's own
+options in typer's style, and ends with :func:`run`::
 
     def control(switch: Switch, target_ms: Annotated[float, typer.Option(help="…")] = 5.0) -> None:
         \"\"\"What ``--help`` says.\"\"\"
@@ -10,8 +10,8 @@ reads them, and ends with :func:`run`::
     if __name__ == "__main__":
         run("codel", control)
 
-Exit status: 0 done (also when ended by Ctrl-C or SIGTERM in the loop), 1 one line on standard error says what is
-wrong, 2 usage, 130 ended by Ctrl-C elsewhere.
+Exit status: 0 on success, also after Ctrl-C or SIGTERM in the loop; 1 on an error, with one line on standard
+error; 2 on wrong usage; 130 after Ctrl-C elsewhere.
 """
 
 from __future__ import annotations
@@ -29,35 +29,36 @@ from typing import Annotated, Any
 
 import typer
 
+from cctoolkit._support.arguments import number
 from cctoolkit.errors import CCToolkitError, ParameterError
 
 from .switch import Switch, SwitchGoneError
 
-__all__ = ["SwitchArgs", "call", "main_loop", "run", "switch_from"]
+__all__ = ["SwitchArgs", "connect", "main_loop", "run", "run_app"]
 
 log = logging.getLogger(__name__)
 
 BMV2_PORT, BFRT_PORT = 9090, 50052
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
-_WHICH = "Which switch"
+_PANEL = "Switch"
 
 
 @dataclass(frozen=True)
 class SwitchArgs:
-    """Where a switch is; what the common options say.
+    """A switch's address, from the common options.
 
     Attributes
     ----------
     program : str
         The P4 program's name.
     bmv2, bfrt : str, optional
-        HOST:PORT; one of the two.
+        HOST:PORT; exactly one of the two.
     pipe : int
-        Of a Tofino, whose registers are read.
+        The Tofino pipe whose registers are read.
     notifications : str, optional
-        Where BMv2 publishes digests.
+        Address where BMv2 publishes digests.
     netns : str, optional
-        Network namespace in which BMv2 is: a name, or a path.
+        BMv2's network namespace: a name or a path.
     """
 
     program: str
@@ -72,29 +73,31 @@ def _options(
     program: str,
     bmv2: Annotated[
         str | None,
-        typer.Option("--bmv2", metavar="HOST:PORT", help="A BMv2's Thrift server.", rich_help_panel=_WHICH),
+        typer.Option("--bmv2", metavar="HOST:PORT", help="Thrift server of a BMv2.", rich_help_panel=_PANEL),
     ] = None,
     bfrt: Annotated[
         str | None,
         typer.Option(
-            "--bfrt", metavar="HOST:PORT", help="A Tofino's Barefoot Runtime.", rich_help_panel=_WHICH
+            "--bfrt", metavar="HOST:PORT", help="Barefoot Runtime of a Tofino.", rich_help_panel=_PANEL
         ),
     ] = None,
     pipe: Annotated[
-        int, typer.Option(help="Tofino: the pipe whose registers are read.", min=0, rich_help_panel=_WHICH)
+        int, typer.Option(help="Tofino: pipe whose registers are read.", min=0, rich_help_panel=_PANEL)
     ] = 0,
     notifications: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="BMv2: where it publishes digests.", rich_help_panel=_WHICH),
+        typer.Option(
+            metavar="ADDRESS", help="BMv2: address where it publishes digests.", rich_help_panel=_PANEL
+        ),
     ] = None,
     netns: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="BMv2: its network namespace.", rich_help_panel=_WHICH),
+        typer.Option(metavar="NAME", help="BMv2: network namespace.", rich_help_panel=_PANEL),
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> SwitchArgs:
     if (bmv2 is None) == (bfrt is None):
-        raise typer.BadParameter("say which switch: --bmv2 HOST:PORT or --bfrt HOST:PORT")
+        raise typer.BadParameter("name the switch: either --bmv2 HOST:PORT or --bfrt HOST:PORT")
     logging.basicConfig(
         stream=sys.stderr,
         level=logging.WARNING,
@@ -102,31 +105,31 @@ def _options(
         datefmt="%H:%M:%S",
         force=True,
     )
-    for name in ("hardware", "__main__"):  # not those of libraries
+    for name in ("hardware", "__main__"):  # not the loggers of libraries
         logging.getLogger(name).setLevel(logging.DEBUG if verbose else logging.INFO)
     return SwitchArgs(program, bmv2, bfrt, pipe, notifications, netns)
 
 
 def _address(option: str, text: str, port: int) -> tuple[str, int]:
     """HOST, HOST:PORT or [IPv6]:PORT."""
-    host, colon, number = text.rpartition(":")
+    host, colon, digits = text.rpartition(":")
     if not colon or (":" in host and not host.endswith("]")):
-        host, number = text, str(port)
+        host, digits = text, str(port)
     host = host.removeprefix("[").removesuffix("]")
-    if not host or not (number.isascii() and number.isdigit()) or not 0 < int(number) < 1 << 16:
-        raise ParameterError(f"{option}: {text!r} is not HOST:PORT")
-    return host, int(number)
+    if not host or not (digits.isascii() and digits.isdigit()) or not 0 < int(digits) < 1 << 16:
+        raise ParameterError(f"{option}: {text!r} must be HOST:PORT")
+    return host, int(digits)
 
 
-def switch_from(args: SwitchArgs) -> Switch:
-    """Connect to the switch that the arguments name.
+def connect(args: SwitchArgs) -> Switch:
+    """Connect to a switch.
 
     Raises
     ------
     ParameterError
-        The address is none.
+        The address is not HOST:PORT.
     SwitchError
-        It does not answer, or what is needed to talk to it is not installed.
+        The switch does not answer, or the package to talk to it is not installed.
     """
     if args.bmv2 is not None:
         from .bmv2 import Bmv2Switch
@@ -139,7 +142,7 @@ def switch_from(args: SwitchArgs) -> Switch:
 
         host, port = _address("--bfrt", args.bfrt, BFRT_PORT)
         return BfrtSwitch(host, port, program=args.program, pipe=args.pipe)
-    raise ParameterError("switch: neither --bmv2 nor --bfrt")
+    raise ParameterError("switch: needs --bmv2 or --bfrt")
 
 
 def main_loop(
@@ -156,20 +159,19 @@ def main_loop(
     ----------
     switch : Switch
     step : function
-        Called with the switch. Where it takes longer than a period, the moments missed are left out.
+        Called with the switch. If it takes longer than a period, the missed calls are skipped.
     period_s : float
     set_up : function, optional
-        Called with the switch before the first step, and again whenever the switch was away: it may have started
-        anew, with empty tables.
+        Called with the switch before the first step, and again each time the connection was lost: the switch
+        may have restarted with empty tables.
     duration_s : float, optional
 
     Notes
     -----
-    A switch that goes away is no end: one line says so, connecting is tried with longer and longer pauses (up to half a
-    minute), and one line says that it is back. Any other error ends the loop.
+    The loop survives a lost switch. It logs one line, reconnects with growing pauses (up to half a minute),
+    and logs one line when the switch is back. Any other error ends the loop.
     """
-    if not period_s > 0:
-        raise ParameterError(f"period_s: {period_s!r} is not above 0")
+    number("period_s", period_s, above=0)
     end = float("inf") if duration_s is None else time.monotonic() + duration_s
     ready, wait_s = False, 0.0
     due = time.monotonic()
@@ -190,25 +192,25 @@ def main_loop(
                 due += period_s * max((time.monotonic() - due) // period_s + 1, 1)
                 pause_s = due - time.monotonic()
             except SwitchGoneError as err:
-                say = log.debug if wait_s else log.warning
+                report = log.debug if wait_s else log.warning
                 pause_s = wait_s = min(2 * wait_s, _LONGEST_WAIT_S) or _FIRST_WAIT_S
-                say("%s; trying again in %g s", err, wait_s)
+                report("%s; retrying in %g s", err, wait_s)
             time.sleep(max(min(pause_s, end - time.monotonic()), 0.0))
     except KeyboardInterrupt:
         log.info("stopped")
 
 
 def run(program: str, *commands: Callable[..., object], args: list[str] | None = None) -> None:
-    """Run a control plane from the command line; does not return.
+    """Run a control plane from the command line. Does not return.
 
     Parameters
     ----------
     program : str
-        The P4 program, which on a Tofino must be the one that is loaded.
-    commands : functions
-        The first parameter of each is the switch, the others are its own options. Several become subcommands.
+        The P4 program's name. On a Tofino it must be loaded.
+    *commands : functions
+        The first parameter of each is the switch, the others are its options. Several become subcommands.
     args : list of str, optional
-        Instead of those of the process.
+        Default: the process's arguments.
     """
     app = typer.Typer(
         add_completion=False,
@@ -219,11 +221,11 @@ def run(program: str, *commands: Callable[..., object], args: list[str] | None =
     )
     for command in commands:
         app.command(no_args_is_help=True)(_with_switch(program, command))
-    call(app, program, f"hardware.programs.{program}.control", args)
+    run_app(app, program, f"hardware.programs.{program}.control", args)
 
 
-def call(app: typer.Typer, name: str, module: str, args: list[str] | None = None) -> None:
-    """Run an app; SIGTERM is as Ctrl-C, and an error is one line on standard error. Does not return."""
+def run_app(app: typer.Typer, name: str, module: str, args: list[str] | None = None) -> None:
+    """Run a typer app. SIGTERM acts like Ctrl-C, and an error is one line on standard error. Does not return."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         app(args=args, prog_name=f"python -m {module}", standalone_mode=True)
@@ -237,7 +239,7 @@ def call(app: typer.Typer, name: str, module: str, args: list[str] | None = None
 
 
 def _with_switch(program: str, command: Callable[..., object]) -> Callable[..., object]:
-    """Give a command the common options in place of its first parameter, and call it with the switch."""
+    """Replace a command's first parameter, the switch, by the common options."""
     common = list(inspect.signature(_options, eval_str=True).parameters.values())[1:]
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     loaded = inspect.Parameter(
@@ -245,16 +247,16 @@ def _with_switch(program: str, command: Callable[..., object]) -> Callable[..., 
         inspect.Parameter.KEYWORD_ONLY,
         default=program,
         annotation=Annotated[
-            str, typer.Option(help="Tofino: the loaded program's name.", rich_help_panel=_WHICH)
+            str, typer.Option(help="Tofino: name of the loaded program.", rich_help_panel=_PANEL)
         ],
     )
 
     @functools.wraps(command)
     def wrapper(**given: Any) -> object:
-        at = _options(**{name: given.pop(name) for name in ("program", *(p.name for p in common))})
-        with switch_from(at) as switch:
+        args = _options(**{name: given.pop(name) for name in ("program", *(p.name for p in common))})
+        with connect(args) as switch:
             return command(switch, **given)
 
     parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, loaded, *common)]
-    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
+    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
     return wrapper

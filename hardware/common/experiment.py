@@ -1,8 +1,8 @@
 """An experiment with a P4 program: what it sets up on the switch, does during the run, and reads at the end.
 
 Each program's ``experiment.py`` has a function ``experiment(scenario, ingress, egress)`` that returns an
-:class:`Experiment`: senders come in at port `ingress`, the bottleneck is at port `egress`. ``launch/switch.py`` runs
-it.
+:class:`Experiment`: senders come in at port `ingress`, the bottleneck is at port `egress`.
+``launch/switch.py`` runs it.
 """
 
 from __future__ import annotations

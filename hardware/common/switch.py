@@ -1,8 +1,9 @@
-"""What a control plane asks of a switch: tables, registers, digests, shaping.
+"""The control planes' interface to a switch: tables, registers, digests, shaping.
 
-The same for a Tofino through the Barefoot Runtime (``bfrt.py``) and for BMv2 through its Thrift port (``bmv2.py``), so
-that a program's control plane is written once. Names are those of the P4 source without the path to them
-(``"forward"``, not ``"SwitchIngress.forward"``); where two controls have the same name the path is needed.
+It is the same for a Tofino through the Barefoot Runtime (``bfrt.py``) and for BMv2 through its Thrift port
+(``bmv2.py``), so a program's control plane is written once. Names are those of the P4 source without their
+path (``"forward"``, not ``"SwitchIngress.forward"``). Where two controls use the same name, the path is
+required.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ __all__ = ["Exact", "Lpm", "Range", "Switch", "SwitchError", "SwitchGoneError", 
 
 
 class SwitchError(CCToolkitError):
-    """The switch refused something: no such table, no room, a value out of range."""
+    """The switch refused a request: no such table, no room, a value out of range."""
 
 
 class SwitchGoneError(SwitchError):
-    """The switch does not answer (any more)."""
+    """The switch does not answer, or no longer does."""
 
 
 @dataclass(frozen=True)
 class Exact:
-    """Matches one value; a plain int means the same."""
+    """Matches one value. A plain int means the same."""
 
     value: int
 
 
 @dataclass(frozen=True)
 class Lpm:
-    """Matches the values whose first `prefix_bits` bits are those of `value`."""
+    """Matches values whose first `prefix_bits` bits are those of `value`."""
 
     value: int
     prefix_bits: int
@@ -45,7 +46,7 @@ class Lpm:
 
 @dataclass(frozen=True)
 class Ternary:
-    """Matches the values that agree with `value` where `mask` has ones."""
+    """Matches values that equal `value` where `mask` has ones."""
 
     value: int
     mask: int
@@ -53,7 +54,7 @@ class Ternary:
 
 @dataclass(frozen=True)
 class Range:
-    """Matches from `low` to `high`, both included."""
+    """Matches values from `low` to `high`, inclusive."""
 
     low: int
     high: int
@@ -63,11 +64,11 @@ Key = int | Exact | Lpm | Ternary | Range
 
 
 class Switch(ABC):
-    """A running switch with a program in it. A context manager: leaving it closes the connection, not the switch.
+    """A running switch with a program loaded. As a context manager, it closes the connection, not the switch.
 
-    Every method raises :class:`SwitchGoneError` when the switch does not answer and :class:`SwitchError` when it
-    refuses. After the former, :meth:`reconnect` tries again; what was set before is still there if the switch
-    kept running, and :meth:`add_entry` on an entry that is there replaces it, so a set-up can simply be repeated.
+    Every method raises :class:`SwitchGoneError` if the switch does not answer and :class:`SwitchError` if it
+    refuses. After the former, :meth:`reconnect` tries again. If the switch kept running, it still has its
+    state. :meth:`add_entry` replaces an existing entry, so a set-up can simply be repeated.
     """
 
     #: "tofino", "tofino2" or "bmv2".
@@ -83,11 +84,11 @@ class Switch(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
 
     @abstractmethod
     def reconnect(self, timeout_s: float = 10.0) -> None:
-        """Connect again, trying until the time is over."""
+        """Connect again; retry until the timeout."""
 
     @abstractmethod
     def add_entry(
@@ -99,81 +100,84 @@ class Switch(ABC):
         *,
         priority: int = 0,
     ) -> None:
-        """Put an entry in, or replace the one with these keys.
+        """Add an entry, or replace the one with these keys.
 
         Parameters
         ----------
         table : str
         keys : dict
-            By the key's name in the source (the ``@name``, or the expression).
+            By the key's name in the source: its ``@name``, or the expression.
         action : str
         data : dict of str to int, optional
             The action's parameters.
         priority : int
-            Among ternary and range entries the lowest number wins.
+            Of ternary and range entries. The lowest number wins.
         """
 
     @abstractmethod
     def delete_entry(self, table: str, keys: Mapping[str, Key]) -> None:
-        """Take an entry out; it is an error if it is not there."""
+        """Delete an entry, which must exist."""
 
     @abstractmethod
     def clear_table(self, table: str) -> None:
-        """Take all entries out."""
+        """Delete all entries."""
 
     @abstractmethod
     def set_default(self, table: str, action: str, data: Mapping[str, int] | None = None) -> None:
-        """What the table does without a match."""
+        """Set the action for packets without a match."""
 
     @abstractmethod
     def read_register(self, name: str, first: int = 0, count: int | None = None) -> np.ndarray:
-        """Cells of a register.
+        """Read a register.
 
         Returns
         -------
         array of uint64, shape (count,)
-            Without `count` all from `first` on. A register of pairs (a P4 struct of two fields) is a structured array
-            with the fields' names.
+            Without `count`, all cells from `first` on. A register of pairs (a P4 struct of two fields) is a
+            structured array with the fields' names.
 
         Notes
         -----
-        On a Tofino each pipe has a copy of its own; this is that of the connection's pipe. BMv2 has no registers of
-        structs: there a register NAME of {a, b} is written as two, ``NAME_a`` and ``NAME_b``, and read here as one.
+        On a Tofino each pipe has its own copy; this is the copy in the connection's pipe. BMv2 has no
+        registers of structs: a register NAME of {a, b} is two registers there, ``NAME_a`` and ``NAME_b``, and
+        read here as one.
         """
 
     @abstractmethod
     def write_register(self, name: str, value: int | Mapping[str, int], index: int | None = None) -> None:
-        """Set one cell, or all without `index`."""
+        """Set one cell; without `index`, all cells."""
 
     @abstractmethod
     def digests(
         self, name: str, fields: Sequence[str] = (), timeout_s: float = 0.0
     ) -> Iterator[Mapping[str, Any]]:
-        """What the data plane has sent under this name since the last call; waits so long for the first.
+        """Digests that the data plane has sent under this name since the last call.
 
         Parameters
         ----------
         name : str
-            Of the struct.
+            The struct's name.
         fields : sequence of str
-            Its fields, in order: BMv2's compiler forgets their names. A Tofino knows them.
+            The struct's fields, in order. BMv2 needs them because its compiler drops the names; a Tofino does
+            not.
         timeout_s : float
+            Longest wait for the first digest.
         """
 
     @abstractmethod
     def shape(
         self, port: int, rate_mbps: float, *, frame_bytes: int = 1514, buffer_packets: int | None = None
     ) -> None:
-        """Let a port send at most so fast, and its queue hold at most so many packets.
+        """Limit a port's rate and its queue.
 
-        BMv2 counts packets: there the rate is exact for frames of `frame_bytes` only. A Tofino shapes bytes and
-        holds buffers in cells; `frame_bytes` says how many of them a packet takes.
+        BMv2 counts packets, so its rate is exact only for frames of `frame_bytes`. A Tofino shapes bytes and
+        allocates buffers in cells; `frame_bytes` determines how many cells a packet takes.
         """
 
     def mirror_session(self, session_id: int, port: int, max_bytes: int | None = None) -> None:
-        """Where the copies of a session go, and how long they are at most (BMv2: the program says that)."""
-        raise SwitchError(f"{self.target}: no mirror sessions")
+        """Set where a session's copies go and their maximum length (on BMv2, the program sets the length)."""
+        raise SwitchError(f"{self.target}: has no mirror sessions")
 
     def weight(self, port: int, queue: int, weight: int) -> None:
-        """A queue's share, 0 to 1023, among the queues of its port with the same priority."""
-        raise SwitchError(f"{self.target}: queues have no weights, only strict priorities")
+        """Set a queue's weight, 0 to 1023, among its port's queues of the same priority."""
+        raise SwitchError(f"{self.target}: queues have strict priorities, no weights")

@@ -89,7 +89,7 @@ def between_hosts(
     program: str, scenario: cct.Scenario, directory: Path, hosts_file: Path, bfrt: str, ports: tuple[int, int]
 ) -> cct.Run:
     """Run a scenario through a Tofino between physical hosts."""
-    from ..common.command import SwitchArgs, switch_from
+    from ..common.command import SwitchArgs, connect
     from . import physical
 
     hosts = physical.read_hosts(hosts_file)
@@ -97,7 +97,7 @@ def between_hosts(
         raise ParameterError(f"{hosts_file}: bottleneck: is the switch, leave this table out")
     plan = experiment(program, scenario, ports)
     with (
-        switch_from(SwitchArgs(program, bfrt=bfrt)) as control,
+        connect(SwitchArgs(program, bfrt=bfrt)) as control,
         replacing_directory(directory) as folder,
     ):
         raw = folder.with_name("raw")

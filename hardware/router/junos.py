@@ -26,7 +26,7 @@ import typer
 
 from cctoolkit.errors import CCToolkitError, ParameterError
 
-from ..common.command import call
+from ..common.command import run_app
 
 __all__ = ["Applied", "JunosError", "JunosGoneError", "JunosLockedError", "JunosRouter"]
 
@@ -491,4 +491,4 @@ def junos(
 
 
 if __name__ == "__main__":
-    call(app, "junos", "hardware.router.junos")
+    run_app(app, "junos", "hardware.router.junos")

@@ -1,8 +1,8 @@
-"""Constants of ABC: :class:`cctoolkit.aqm.IntegerAbc` (BMv2) and :class:`cctoolkit.aqm.TofinoAbc` (Tofino, and BMv2 with
-the Tofino's arithmetic).
+"""Constants of ABC: :class:`cctoolkit.aqm.IntegerAbc` (BMv2) and :class:`cctoolkit.aqm.TofinoAbc` (Tofino,
+and BMv2 with the Tofino's arithmetic).
 
-Only sizes of registers and tables and positions of clock bits are here. The tables of powers and logarithms have
-thousands of entries: ``control.py`` writes them, from the same models.
+Only sizes of registers and tables and positions of clock bits are here. The tables of powers and logarithms
+have thousands of entries: ``control.py`` writes them, from the same models.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from cctoolkit.errors import ParameterError
 
 from ...common.command import main_loop, run
 from ...common.switch import Lpm, Switch, SwitchError
-from ...common.wires import lead, wires_of
+from ...common.wires import parse_wires, set_wires
 from .constants import AGGREGATES, MODEL, NUMBER, PROFILES, TOFINO_MODEL
 
 __all__ = [
@@ -271,7 +271,7 @@ def set_up(
     else:
         _fill(switch)
     _name_aggregates(switch, domain, tofino_arithmetic)
-    lead(switch, domain.wires)
+    set_wires(switch, domain.wires)
     for source in domain.wires:
         role = "from_domain" if source in domain.domain_ports else "from_customer"
         switch.add_entry("ingress_role", {"port": source}, role)
@@ -516,7 +516,7 @@ def control(
 ) -> None:
     """Set a switch with ABC up, and tell what the aggregates do."""
     domain = Domain(
-        wires=wires_of(wire),
+        wires=parse_wires(wire),
         domain_ports=frozenset(domain_port or ()),
         links=links_of(
             link or (), min_packets=min_packets, base_packets=base_packets, gamma_packets=gamma_packets

@@ -1,7 +1,7 @@
 """Constants of ``cbiq``: room for flows and slots, and the tables that divide a time by the slot length.
 
-A switch cannot divide. Two tables do long division: each takes a whole number of slots off the time, the first by its
-upper bits, the second by the upper bits of the remainder. Less than two slots remain.
+A switch cannot divide. Two tables do long division: each takes a whole number of slots off the time, the
+first by its upper bits, the second by the upper bits of the remainder. Less than two slots remain.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def slot_steps(slot_ns: int) -> tuple[list[tuple[int, int, int]], list[tuple[int
     Returns
     -------
     coarse, fine : list of (int, int, int)
-        Upper bits of a time, the number of whole slots in it, and the length of these slots in ns. In `fine` the length
-        includes one more slot: from this time on, that slot has begun too.
+        Upper bits of a time, the number of whole slots in it, and the length of these slots in ns. In `fine`
+        the length includes one more slot: from this time on, that slot has begun too.
 
     Raises
     ------

@@ -30,7 +30,7 @@ from cctoolkit.identify.live.naming import load_classifier
 
 from ...common.command import run
 from ...common.switch import Switch, SwitchGoneError
-from ...common.wires import lead, wires_of
+from ...common.wires import parse_wires, set_wires
 from .constants import FLOW_BITS, RING_BITS, slot_steps
 
 __all__ = ["SwitchCollector", "control"]
@@ -512,10 +512,10 @@ def control(
         raise ParameterError(
             f"every: {every:g} ms; the switch keeps {RING} slots, so read them every {longest_ms:g} ms"
         )
-    wires = wires_of(wire or [])
+    wires = parse_wires(wire or [])
 
     def connect(there: Switch) -> None:
-        lead(there, wires)
+        set_wires(there, wires)
         if rate_mbps is not None:
             for port in sorted(set(wires.values())):
                 there.shape(port, rate_mbps, frame_bytes=frame_bytes, buffer_packets=buffer_packets)

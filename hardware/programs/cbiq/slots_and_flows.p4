@@ -133,8 +133,8 @@ control WatchedData(in ipv4_h ipv4, in ipv6_h ipv6, in tcp_h tcp, out bool watch
     }
 }
 
-/* A segment acknowledges data of the other direction: these tables match watched flows with the ends swapped.
-   */
+/* A segment acknowledges data of the other direction: these tables match watched flows with the ends
+   swapped. */
 control WatchedAck(in ipv4_h ipv4, in ipv6_h ipv6, in tcp_h tcp, out bool watched, out flow_t flow) {
     action watch(flow_t number) {
         watched = true;

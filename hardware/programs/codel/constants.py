@@ -1,7 +1,7 @@
 """Constants of CoDel, from :class:`cctoolkit.aqm.PisaCoDel` with the options that the program implements.
 
-The math unit's table and scale come from :func:`cctoolkit.aqm.codel_p4.math_unit`. BMv2 has no math unit: a table on
-the count's leading bits, made here, gives the same numbers.
+The math unit's table and scale come from :func:`cctoolkit.aqm.codel_p4.math_unit`. BMv2 has no math unit: a
+table on the count's leading bits, made here, gives the same numbers.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class MathUnitEntry:
 def math_unit_entries() -> list[MathUnitEntry]:
     """The math unit of :func:`cctoolkit.aqm.codel_p4.math_unit_gap` as a table, for all 32-bit counts.
 
-    It finds m, from 4 to 15, and k such that count = m/8 · 4**k, with the bits below m cut off. So each pair stands for
-    the counts that begin with the bits of m.
+    It finds m, from 4 to 15, and k such that count = m/8 · 4**k, with the bits below m cut off. So each pair
+    stands for the counts that begin with the bits of m.
     """
     entries = []
     for k in range(18):

@@ -20,7 +20,7 @@ from cctoolkit.errors import ParameterError
 
 from ...common.command import main_loop, run
 from ...common.switch import Switch
-from ...common.wires import lead, wires_of
+from ...common.wires import parse_wires, set_wires
 from .constants import QUEUES
 
 __all__ = ["clear", "queue_states", "set_up"]
@@ -66,7 +66,7 @@ def set_up(
     most = _MOST_QUEUES.get(switch.target, QUEUES)
     if not 1 <= queues <= most or queues & (queues - 1):
         raise ParameterError(f"queues: {queues} is no power of two up to {most}")
-    lead(switch, wires)
+    set_wires(switch, wires)
     for port in sorted(set(wires.values())):
         switch.add_entry("queues", {"port": port}, "spread", {"mask": queues - 1})
         if queues > 1 and switch.target != "bmv2":
@@ -129,7 +129,7 @@ def control(
     ] = None,
 ) -> None:
     """Set a switch with CoDel up, and tell what its queues are in."""
-    wires = wires_of(wire)
+    wires = parse_wires(wire)
     ports = sorted(set(wires.values()))
 
     def start(switch: Switch) -> None:

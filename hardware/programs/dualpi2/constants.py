@@ -1,4 +1,5 @@
-"""Constants of DualPI2: the L queue's step and the scale of the sums, from :class:`cctoolkit.aqm.IntegerDualPi2`.
+"""Constants of DualPI2: the L queue's step and the scale of the sums, from
+:class:`cctoolkit.aqm.IntegerDualPi2`.
 
 The other parameters belong to the controller, in the control plane.
 """

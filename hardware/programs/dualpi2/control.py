@@ -23,7 +23,7 @@ from cctoolkit.errors import ParameterError
 
 from ...common.command import run
 from ...common.switch import Switch
-from ...common.wires import lead, wires_of
+from ...common.wires import parse_wires, set_wires
 from ..pi2 import control as pi2
 from .constants import C_QUEUE, L_QUEUE
 
@@ -94,7 +94,7 @@ def set_up(
     """
     if not 0 < l_percent < 100:
         raise ParameterError(f"l_percent: {l_percent} is not between 0 and 100")
-    lead(switch, wires)
+    set_wires(switch, wires)
     for port in sorted(set(wires.values())):
         if switch.target != "bmv2":
             switch.weight(port, L_QUEUE, l_percent)
@@ -152,7 +152,7 @@ def control(
     ] = None,
 ) -> None:
     """Set a switch with DualPI2 up, and be its controller."""
-    wires = wires_of(wire)
+    wires = parse_wires(wire)
     model = IntegerDualPi2(
         target_ms=target_ms, update_ms=update_ms, alpha=alpha, beta=beta, coupling=coupling
     )

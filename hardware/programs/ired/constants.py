@@ -1,7 +1,7 @@
 """Constants of iRED: the units of :class:`cctoolkit.aqm.IntegerIRed`, and its table of probabilities.
 
-The control plane writes the table (one entry per 32.8 µs of average delay above the lower threshold), so thresholds can
-be changed while the switch runs.
+The control plane writes the table (one entry per 32.8 µs of average delay above the lower threshold), so
+thresholds can be changed while the switch runs.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from cctoolkit.errors import ParameterError
 
 from ...common.command import main_loop, run
 from ...common.switch import Switch
-from ...common.wires import lead, wires_of
+from ...common.wires import parse_wires, set_wires
 from .constants import QUEUES, red_entries
 
 __all__ = ["clear", "queue_states", "set_probabilities", "set_up"]
@@ -89,7 +89,7 @@ def set_up(
             switch.mirror_session(pipe + 1, port, NOTIFICATION_BYTES)
             switch.add_entry("wire", {"port": port}, "receive_notification")
     set_probabilities(switch, model or IntegerIRed())
-    lead(switch, wires)
+    set_wires(switch, wires)
     for port in sorted(set(wires.values())):
         for scalable in (0, 1):
             queue = scalable if queues == 2 else 0
@@ -157,7 +157,7 @@ def control(
     ] = None,
 ) -> None:
     """Set a switch with iRED up, and tell what its queues are in."""
-    wires = wires_of(wire)
+    wires = parse_wires(wire)
     ports = sorted(set(wires.values()))
     model = IntegerIRed(min_ms=min_ms, max_ms=max_ms, coupling=coupling, square=square)
 

@@ -24,7 +24,7 @@ from cctoolkit.aqm.pi2 import IntegerPi2, fixed_point, pi_step
 
 from ...common.command import main_loop, run
 from ...common.switch import Switch
-from ...common.wires import lead, wires_of
+from ...common.wires import parse_wires, set_wires
 
 __all__ = ["Controller", "clear", "port_states", "set_up", "steer"]
 
@@ -118,7 +118,7 @@ def set_up(
     frame_bytes, buffer_packets : int
         As in :meth:`Switch.shape`.
     """
-    lead(switch, wires)
+    set_wires(switch, wires)
     if rate_mbps is not None:
         for port in sorted(set(wires.values())):
             switch.shape(port, rate_mbps, frame_bytes=frame_bytes, buffer_packets=buffer_packets)
@@ -220,7 +220,7 @@ def control(
     ] = None,
 ) -> None:
     """Set a switch with PI2 up, and be its controller."""
-    wires = wires_of(wire)
+    wires = parse_wires(wire)
     model = IntegerPi2(target_ms=target_ms, update_ms=update_ms, alpha=alpha, beta=beta, coupling=coupling)
     controller = Controller(sorted(set(wires.values())), model)
 

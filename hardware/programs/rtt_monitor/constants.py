@@ -1,7 +1,7 @@
 """Constants of ``rtt_monitor``: table sizes, the timeout, and the header lengths of TCP segments.
 
-The program implements these models: :data:`TABLES` pairs segments and ACKs, :data:`SKETCH` finds long flows. Applied to
-a capture, they give the same samples and long flows as the switch.
+The program implements these models: :data:`TABLES` pairs segments and ACKs, :data:`SKETCH` finds long flows.
+Applied to a capture, they give the same samples and long flows as the switch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ SLOTS = 1 << SLOT_BITS
 
 _IPV4_BYTES, _IPV6_BYTES, _ETHERNET_BYTES = 20, 40, 14
 _SYN, _FIN = 0x02, 0x01
-#: The longest timeout at which the sign of a 32-bit difference still tells a long RTT from a clock that was set back.
+#: The longest timeout at which the sign of a 32-bit difference still tells a long RTT from a clock that was
+#: set back.
 _MAX_MS = (1 << 31) // 1_000_000
 
 if TABLES.timeout_ms > _MAX_MS:
@@ -34,8 +35,8 @@ if TABLES.timeout_ms > _MAX_MS:
 def segment_entries() -> list[str]:
     """Entries of the table ``segment``: the expected ACK minus the sequence number, without the packet's length.
 
-    That is minus the headers, plus one each for SYN and FIN. The keys: whether the packet is IPv4, the TCP header's
-    length in words, SYN, and FIN.
+    That is minus the headers, plus one each for SYN and FIN. The keys: whether the packet is IPv4, the TCP
+    header's length in words, SYN, and FIN.
     """
     entries = []
     for is_ipv4, before in (("true", _IPV4_BYTES), ("false", 0)):

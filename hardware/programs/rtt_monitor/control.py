@@ -35,7 +35,7 @@ from cctoolkit.separation.router import Router
 
 from ...common.command import main_loop, run
 from ...common.switch import Switch
-from ...common.wires import lead, wires_of
+from ...common.wires import parse_wires, set_wires
 from .constants import SKETCH, SLOTS, TABLES
 
 __all__ = ["CRC32C", "FiveTuple", "Monitor", "separate"]
@@ -190,7 +190,7 @@ class Monitor:
         """Fill the tables, and let the data plane forget what it knew."""
         if switch.target == "bmv2":
             switch.use_crc32(CRC32C)  # type: ignore[attr-defined]  # BMv2's alone
-        lead(switch, self.wires)
+        set_wires(switch, self.wires)
         for side, ports in ((_BEFORE, self.before), (_BEHIND, self.behind)):
             for port in ports:
                 switch.add_entry("taps", {"port": port}, "tap", {"side": side})
@@ -460,7 +460,7 @@ def control(
     if apply is not None and router != "junos":
         raise ParameterError("--apply: only with --router junos")
     monitor = Monitor(
-        before, behind or (), rate_mbps=rate_mbps, wires=wires_of(wire or ()), all_samples=all_samples
+        before, behind or (), rate_mbps=rate_mbps, wires=parse_wires(wire or ()), all_samples=all_samples
     )
     controller = RttSeparation(rate_mbps, k, latency_threshold_ms=latency_threshold_ms)
     words = None
