@@ -103,7 +103,7 @@ def test_what_does_not_fit_is_said_before_the_switch_is_asked(switch: BfrtSwitch
         ),
         (
             lambda: switch.add_entry("drops", port, "send", {"port": 1}),
-            r"SwitchEgress\.codel\.drops, pipe.*path",
+            r"give the path: .*SwitchEgress\.codel\.drops, pipe",
         ),
         (lambda: switch.add_entry("wire", {"prot": 1}, "send", {"port": 1}), "expects the keys ig_intr_md"),
         (lambda: switch.add_entry("wire", {}, "send", {"port": 1}), "expects the keys ig_intr_md"),

@@ -181,7 +181,9 @@ class BfrtSwitch(Switch):
             return self._info.table_get(name)
         found = [n for n in self._names if n == name or n.endswith(f".{name}")]
         if found:
-            raise SwitchError(f"table {name}: is ambiguous: the program has {', '.join(sorted(found))}")
+            raise SwitchError(
+                f"table {name}: is ambiguous, give the path: the program has {', '.join(sorted(found))}"
+            )
         raise SwitchError(f"table {name}: does not exist in the program {self.program}")
 
     def _tm(self, name: str) -> Any:

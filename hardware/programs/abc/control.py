@@ -1,20 +1,19 @@
-"""ABC's control plane: who is metered and how, which ports lead where, the tables of powers and logarithms; and what
-the aggregates are doing.
+"""ABC's control plane: sets meters, wires and the tables of powers and logarithms, and reports on the
+aggregates.
 
 ::
 
     python -m hardware.programs.abc.control --bmv2 127.0.0.1:9090 --wire 0:1 --wire 1:0 --link 1:50:24 \\
         --aggregate 10.0.0.0/24=10 --aggregate 10.0.1.0/24=20
 
-Port 0 has customers, packets that leave by port 1 are held to ABC there, at 50 Mbit/s with room for 24 packets. Several
-switches make a domain: give the ports between them as ``--domain``.
+Port 0 has customers. ABC manages packets that leave by port 1, at 50 Mbit/s with a buffer of 24 packets.
+Several switches form a domain: declare the ports between them with ``--domain``.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import logging
-import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ import numpy as np
 import pandas as pd
 import typer
 
+from cctoolkit._support.arguments import number
 from cctoolkit.aqm import IntegerAbc, TofinoAbc, abc_tofino as tofino
 from cctoolkit.aqm.abc import ONE
 from cctoolkit.errors import ParameterError
@@ -50,20 +50,20 @@ log = logging.getLogger(__name__)
 _PORTS = 512
 _WORD = 1 << 32
 NOTIFICATION_BYTES = 64
-#: Of pipe 0; 128 more for each further pipe.
+#: In pipe 0; each further pipe's is 128 higher.
 RECIRCULATION_PORTS = {"tofino": 68, "tofino2": 6}
-#: Beyond the length in the IP header: Ethernet, and IPv6's own header, which its length does not count.
+#: In addition to the length in the IP header: Ethernet, and IPv6's own header, which IPv6's length excludes.
 HEADER_BYTES, IPV6_HEADER_BYTES = 14, 54
 
 
 @dataclass(frozen=True)
 class Aggregate:
-    """Who is metered together: the senders of a prefix, IPv4 or IPv6.
+    """Senders that are metered together: an IPv4 or IPv6 prefix.
 
     Attributes
     ----------
     prefix : str
-        ``"10.0.0.0/24"``; longer prefixes go first.
+        Such as ``"10.0.0.0/24"``. The longest match wins.
     reference_kbps : float
         R_r of equation (1).
     """
@@ -76,18 +76,18 @@ class Aggregate:
             ipaddress.ip_network(self.prefix)
         except ValueError as err:
             raise ParameterError(f"aggregate: {err}") from None
-        _above_zero(f"aggregate {self.prefix}: reference_kbps", self.reference_kbps)
+        number(f"aggregate {self.prefix}: reference_kbps", self.reference_kbps, above=0)
 
 
 @dataclass(frozen=True)
 class Link:
-    """A port whose packets an activity AQM decides about.
+    """An egress port with an activity AQM.
 
     Attributes
     ----------
     port : int
     rate_mbps : float, optional
-        What it is shaped to; ABC sees only queues in this switch.
+        Shape the port to this rate. ABC only sees queues in this switch.
     buffer_packets : int
     min_packets, base_packets, gamma_packets : float
         Equation (2).
@@ -102,17 +102,19 @@ class Link:
 
     def __post_init__(self) -> None:
         if self.buffer_packets < 1 or self.buffer_packets > tofino.RING:
-            raise ParameterError(f"link {self.port}: a buffer of {self.buffer_packets} packets")
+            raise ParameterError(
+                f"link {self.port}: buffer_packets: {self.buffer_packets} must be 1 to {tofino.RING}"
+            )
         if self.rate_mbps is not None:
-            _above_zero(f"link {self.port}: rate_mbps", self.rate_mbps)
-        self.tofino()  # refuses what cannot be
+            number(f"link {self.port}: rate_mbps", self.rate_mbps, above=0)
+        self.tofino_model()  # checks the parameters
 
-    def integer(self) -> IntegerAbc:
+    def integer_model(self) -> IntegerAbc:
         return IntegerAbc(
             min_packets=self.min_packets, base_packets=self.base_packets, gamma_packets=self.gamma_packets
         )
 
-    def tofino(self) -> TofinoAbc:
+    def tofino_model(self) -> TofinoAbc:
         return TofinoAbc(
             min_packets=self.min_packets, base_packets=self.base_packets, gamma_packets=self.gamma_packets
         )
@@ -120,21 +122,22 @@ class Link:
 
 @dataclass(frozen=True)
 class Domain:
-    """A switch's place in a domain.
+    """A switch's role in a domain.
 
     Attributes
     ----------
     wires : dict of int to int
-        Where packets of a port leave. Those of other ports are dropped.
-    domain_ports : collection of int
-        Ports to other nodes of the domain: activities that come in are believed, and go out with packets. All other
-        ports have customers behind them: what comes in is metered, and what goes out has no activity any more.
+        Where packets from each port leave. Packets from other ports are dropped.
+    domain_ports : frozenset of int
+        Ports to other nodes of the domain: incoming activities are trusted, and outgoing packets keep theirs.
+        All other ports lead to customers: incoming packets are metered, and outgoing ones lose their
+        activity.
     links : sequence of Link
     aggregates : sequence of Aggregate
     others_kbps : float
-        Reference rate of all who are in no aggregate, together.
+        Reference rate of all traffic without an aggregate.
     largest_mbps : float
-        With the Tofino's arithmetic: rate of an aggregate up to which it must be metered right.
+        With the Tofino's arithmetic: the highest rate at which an aggregate is metered correctly.
     """
 
     wires: dict[int, int]
@@ -143,32 +146,34 @@ class Domain:
     aggregates: Sequence[Aggregate] = ()
     others_kbps: float = 10.0
     largest_mbps: float = TOFINO_MODEL.largest_mbps
-    # by parameters, for the tables that links share
+    # number of each set of parameters; links with equal parameters share tables
     profiles: dict[tuple[float, ...], int] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        _above_zero("others_kbps", self.others_kbps)
-        _above_zero("largest_mbps", self.largest_mbps)
+        number("others_kbps", self.others_kbps, above=0)
+        number("largest_mbps", self.largest_mbps, above=0)
         if len(self.aggregates) >= AGGREGATES:
-            raise ParameterError(f"aggregates: {len(self.aggregates)} are more than {AGGREGATES - 1}")
+            raise ParameterError(
+                f"aggregates: at most {AGGREGATES - 1} are possible, not {len(self.aggregates)}"
+            )
         prefixes = [ipaddress.ip_network(a.prefix) for a in self.aggregates]
         if len(set(prefixes)) < len(prefixes):
-            raise ParameterError("aggregates: a prefix is there twice")
+            raise ParameterError("aggregates: a prefix is given twice")
         ports = [link.port for link in self.links]
         if len(set(ports)) < len(ports):
-            raise ParameterError("links: a port is there twice")
+            raise ParameterError("links: a port is given twice")
         for link in self.links:
             self.profiles.setdefault(_parameters(link), len(self.profiles))
         if len(self.profiles) > PROFILES:
-            raise ParameterError(f"links: more than {PROFILES} different sets of parameters")
+            raise ParameterError(f"links: at most {PROFILES} different sets of parameters are possible")
 
     def reference_kbps(self) -> list[float]:
-        """Of each aggregate's number; the last one is that of all others."""
+        """By aggregate number; the last one is for all other traffic."""
         rates = [a.reference_kbps for a in self.aggregates]
         return rates + [self.others_kbps] * (AGGREGATES - len(rates))
 
     def tofino_model(self) -> TofinoAbc:
-        """With this domain's reference rates."""
+        """The model with this domain's reference rates."""
         return TofinoAbc(
             reference_kbps=tuple(self.reference_kbps()), aggregates=AGGREGATES, largest_mbps=self.largest_mbps
         )
@@ -178,19 +183,14 @@ def _parameters(link: Link) -> tuple[float, ...]:
     return (link.buffer_packets, link.min_packets, link.base_packets, link.gamma_packets)
 
 
-def _above_zero(name: str, value: float) -> None:
-    if not 0 < value < math.inf:
-        raise ParameterError(f"{name}: {value!r} is not a number above 0")
-
-
 def uses_tofino_arithmetic(switch: Switch) -> bool:
-    """Whether meter and AQM are the Tofino's: on a Tofino, and on a BMv2 whose program was compiled so."""
+    """Whether the switch has the Tofino's meter and AQM: a Tofino, or a BMv2 program compiled with them."""
     if switch.target != "bmv2":
         return True
     try:
         switch.read_register("powers", 0, 1)
     except SwitchError as err:
-        if type(err) is not SwitchError:  # it is gone
+        if type(err) is not SwitchError:  # the switch is gone
             raise
         return True
     return False
@@ -200,21 +200,21 @@ def uses_tofino_arithmetic(switch: Switch) -> bool:
 
 
 def octave_entries(bits: int, width: int, key_bits: int) -> Iterator[tuple[int, Lpm]]:
-    """Index and prefix of each entry of a table by leading one and `bits` bits behind it."""
+    """Index and prefix of each entry of a table indexed by the leading one and the `bits` bits after it."""
     first, count = tofino.octaves(bits, width)
     for index, (value, values) in enumerate(zip(first.tolist(), count.tolist(), strict=True)):
-        if tofino.octave(value, bits) == index:  # else bits reach below the point
+        if tofino.octave(value, bits) == index:  # otherwise some of the bits are fractional
             yield index, Lpm(value, key_bits - values.bit_length() + 1)
 
 
 def length_entries() -> Iterator[tuple[int, Lpm]]:
-    """Those of lengths in IP headers. A length of 0, of an IPv6 packet that is only a header, counts as 1."""
+    """Entries for lengths in IP headers. A length of 0 (an IPv6 packet without payload) counts as 1."""
     yield 0, Lpm(0, 16)
     yield from octave_entries(tofino.LENGTH_BITS, 16, 16)
 
 
-def prefixes_of(low: int, high: int, bits: int = 32) -> Iterator[Lpm]:
-    """The fewest prefixes that are the numbers from `low` to `high`, both included."""
+def range_prefixes(low: int, high: int, bits: int = 32) -> Iterator[Lpm]:
+    """The fewest prefixes that cover exactly the numbers from `low` to `high`, inclusive."""
     while low <= high:
         free = (low & -low).bit_length() - 1 if low else bits
         size = min(free, (high - low + 1).bit_length() - 1)
@@ -223,14 +223,15 @@ def prefixes_of(low: int, high: int, bits: int = 32) -> Iterator[Lpm]:
 
 
 def threshold_entries(model: TofinoAbc, buffer_packets: int) -> Iterator[tuple[Lpm, int]]:
-    """Prefixes of an excess of activity (two's complement, 16 bits after the point), and the queue it may meet."""
+    """Prefixes of an activity excess (two's complement, 16 fractional bits), each with its queue limit in
+    packets."""
     constants = model.derived()
     base, gamma = constants["base_fixed"], constants["gamma_fixed"]
     most = buffer_packets - 1
     least = min(constants["min_fixed"], most)
     low = -(_WORD // 2)
     for packets in range(most, least - 1, -1):
-        # the largest excess with which the threshold is still so many packets
+        # the largest excess at which the threshold is still this many packets
         high = _WORD // 2 - 1
         if packets > least:
             reached = base - (packets << 24)
@@ -238,9 +239,9 @@ def threshold_entries(model: TofinoAbc, buffer_packets: int) -> Iterator[tuple[L
             high = min(high, _WORD // 2 - 1)
         if high < low:
             continue
-        for begin, end in ((low, min(high, -1)), (max(low, 0), high)):  # a sign is a bit of the prefix
+        for begin, end in ((low, min(high, -1)), (max(low, 0), high)):  # the sign bit is part of the prefix
             if begin <= end:
-                for prefix in prefixes_of(begin % _WORD, end % _WORD):
+                for prefix in range_prefixes(begin % _WORD, end % _WORD):
                     yield prefix, packets
         low = high + 1
 
@@ -251,7 +252,7 @@ def threshold_entries(model: TofinoAbc, buffer_packets: int) -> Iterator[tuple[L
 def set_up(
     switch: Switch, domain: Domain, *, frame_bytes: int = 1514, recirculation_port: int | None = None
 ) -> None:
-    """Fill tables and registers, and shape the links. May be repeated; meters and averages stay as they are.
+    """Fill tables and registers, and shape the links. May be repeated: meters and averages are kept.
 
     Parameters
     ----------
@@ -260,17 +261,17 @@ def set_up(
     frame_bytes : int
         As in :meth:`Switch.shape`.
     recirculation_port : int, optional
-        On a Tofino, of pipe 0, for notifications of departures; by default 68, on a Tofino 2 it is 6. Each further pipe
-        has its own, with 128 more.
+        Of a Tofino's pipe 0, for notifications of departures. Default: 68, or 6 on a Tofino 2. Each further
+        pipe's is 128 higher.
     """
     tofino_arithmetic = uses_tofino_arithmetic(switch)
     if switch.target != "bmv2":
-        _lead_notifications(switch, domain, recirculation_port)
+        _route_notifications(switch, domain, recirculation_port)
     if tofino_arithmetic:
-        _fill_tofino(switch, domain)
+        _fill_tables(switch, domain)
     else:
-        _fill(switch)
-    _name_aggregates(switch, domain, tofino_arithmetic)
+        _write_registers(switch)
+    _set_aggregates(switch, domain, tofino_arithmetic)
     set_wires(switch, domain.wires)
     for source in domain.wires:
         role = "from_domain" if source in domain.domain_ports else "from_customer"
@@ -287,7 +288,7 @@ def set_up(
 
 
 def _equation_2(link: Link) -> dict[str, int]:
-    constants = link.integer().derived()
+    constants = link.integer_model().derived()
     return {
         "min_q16": constants["min_fixed"],
         "base_q16": constants["base_fixed"],
@@ -295,17 +296,17 @@ def _equation_2(link: Link) -> dict[str, int]:
     }
 
 
-def _lead_notifications(switch: Switch, domain: Domain, recirculation_port: int | None) -> None:
+def _route_notifications(switch: Switch, domain: Domain, recirculation_port: int | None) -> None:
     first = RECIRCULATION_PORTS[switch.target] if recirculation_port is None else recirculation_port
     for pipe in sorted({port >> 7 for port in domain.wires}):
         port = first + (pipe << 7)
         if port in domain.wires or port in domain.wires.values():
-            raise ParameterError(f"wires: port {port} is the one for notifications")
+            raise ParameterError(f"wires: port {port} is reserved for notifications")
         switch.mirror_session(pipe + 1, port, NOTIFICATION_BYTES)
         switch.add_entry("ingress_role", {"port": port}, "from_egress")
 
 
-def _name_aggregates(switch: Switch, domain: Domain, tofino_arithmetic: bool) -> None:
+def _set_aggregates(switch: Switch, domain: Domain, tofino_arithmetic: bool) -> None:
     offsets = (
         domain.tofino_model().offsets()
         if tofino_arithmetic
@@ -313,21 +314,21 @@ def _name_aggregates(switch: Switch, domain: Domain, tofino_arithmetic: bool) ->
             "offset"
         ]
     )
-    for number, aggregate in enumerate(domain.aggregates):
+    for index, aggregate in enumerate(domain.aggregates):
         network = ipaddress.ip_network(aggregate.prefix)
         switch.add_entry(
             "aggregates" if network.version == 4 else "aggregates_ipv6",
             {"source": Lpm(int(network.network_address), network.prefixlen)},
             "meter_as",
-            {"aggregate": number, "offset_q16": int(offsets[number]) % _WORD},
+            {"aggregate": index, "offset_q16": int(offsets[index]) % _WORD},
         )
     others = {"aggregate": AGGREGATES - 1, "offset_q16": int(offsets[-1]) % _WORD}
     for table in ("aggregates", "aggregates_ipv6"):
         switch.set_default(table, "meter_as", others)
 
 
-def _fill(switch: Switch) -> None:
-    """The registers of tables, in 64-bit arithmetic."""
+def _write_registers(switch: Switch) -> None:
+    """Write the tables of the 64-bit arithmetic, which are registers."""
     constants = MODEL.derived()
     for name, values in (
         ("powers", constants["power_table"]),
@@ -338,8 +339,8 @@ def _fill(switch: Switch) -> None:
             switch.write_register(name, value, index)
 
 
-def _fill_tofino(switch: Switch, domain: Domain) -> None:
-    """The match tables of logarithms, weighted lengths, thresholds and gains."""
+def _fill_tables(switch: Switch, domain: Domain) -> None:
+    """Fill the Tofino arithmetic's match tables: logarithms, weighted lengths, thresholds, gains."""
     for table, header_bytes in (
         ("length_logarithms", HEADER_BYTES),
         ("length_logarithms_ipv6", IPV6_HEADER_BYTES),
@@ -363,28 +364,28 @@ def _fill_tofino(switch: Switch, domain: Domain) -> None:
         switch.add_entry("young_logarithms", {"age": prefix}, "rejuvenate", missing)
     links = {domain.profiles[_parameters(link)]: link for link in domain.links}
     entries = {
-        profile: list(threshold_entries(link.tofino(), link.buffer_packets))
+        profile: list(threshold_entries(link.tofino_model(), link.buffer_packets))
         for profile, link in links.items()
     }
     needed = sum(map(len, entries.values()))
     if needed > NUMBER["THRESHOLD_ENTRIES"]:
         raise ParameterError(
-            f"links: their thresholds need {needed} entries of {NUMBER['THRESHOLD_ENTRIES']}; "
-            "gamma a power of two, or smaller buffers, need fewer"
+            f"links: their thresholds need {needed} entries, but there are {NUMBER['THRESHOLD_ENTRIES']}; "
+            "a gamma that is a power of two, or smaller buffers, need fewer"
         )
     for profile, link in links.items():
         for prefix, packets in entries[profile]:
             switch.add_entry(
                 "thresholds", {"profile": profile, "excess": prefix}, "limit", {"packets": packets}
             )
-        shifts, furthers = link.tofino().gains(1 << (link.buffer_packets - 1).bit_length())
+        shifts, furthers = link.tofino_model().gains(1 << (link.buffer_packets - 1).bit_length())
         for index, (shift, further) in enumerate(zip(shifts.tolist(), furthers.tolist(), strict=True)):
             key = {"profile": profile, "log_count": (index - (1 << tofino.GAIN_BITS)) % 512}
             switch.add_entry("gains", key, f"gain_{shift}", {"further": further})
 
 
 def clear(switch: Switch) -> None:
-    """Forget meters, averages and counts. Only while no packets wait: a queue's length is forgotten, too."""
+    """Reset meters, averages and counters. Only while queues are empty: this resets their lengths too."""
     names = ["activities"]
     pairs = {"aggregate_packets": ("accepted", "dropped"), "port_packets": ("accepted", "dropped")}
     if uses_tofino_arithmetic(switch):
@@ -404,14 +405,14 @@ def clear(switch: Switch) -> None:
 
 
 def aggregate_table(switch: Switch, domain: Domain) -> pd.DataFrame:
-    """What the meters have found and the AQMs of this switch have decided.
+    """What the meters measured and the AQMs of this switch decided, per aggregate.
 
     Returns
     -------
     DataFrame
-        One row an aggregate, the last one all others: ``aggregate``, ``prefix``, ``reference_kbps``; ``activity`` of
-        its last packet and the ``rate_mbps`` that it stands for (NaN without a packet); packets ``accepted`` and
-        ``dropped`` so far.
+        One row per aggregate, the last one for all other traffic: ``aggregate``, ``prefix``,
+        ``reference_kbps``; ``activity`` of its last packet and the corresponding ``rate_mbps`` (NaN before
+        the first packet); ``accepted`` and ``dropped``, packets so far.
     """
     numbers = [*range(len(domain.aggregates)), AGGREGATES - 1]
     activities, packets = (switch.read_register(name) for name in ("activities", "aggregate_packets"))
@@ -433,12 +434,13 @@ def aggregate_table(switch: Switch, domain: Domain) -> pd.DataFrame:
 
 
 def port_table(switch: Switch, domain: Domain) -> pd.DataFrame:
-    """What the AQMs have decided about all packets, those with and without an activity.
+    """What the AQMs decided, per link, on packets with and without an activity.
 
     Returns
     -------
     DataFrame
-        One row a link: ``port``, ``accepted``, ``dropped``; ``average_activity`` of its packets, NaN before the first.
+        One row per link: ``port``, ``accepted``, ``dropped``; ``average_activity`` of its packets, NaN before
+        the first.
     """
     ports = [link.port for link in domain.links]
     packets = switch.read_register("port_packets")
@@ -460,68 +462,72 @@ def port_table(switch: Switch, domain: Domain) -> pd.DataFrame:
 # ---- command line ----------------------------------------------------------------------------------------------------
 
 
-def links_of(texts: Iterable[str], **parameters: float) -> list[Link]:
-    """Links from ``PORT:MBPS:PACKETS``."""
+def parse_links(texts: Iterable[str], **parameters: float) -> list[Link]:
+    """Parse links written as ``PORT:MBPS:PACKETS``."""
     links = []
     for text in texts:
         try:
             port, rate_mbps, buffer = text.split(":")
             links.append(Link(int(port), float(rate_mbps), int(buffer), **parameters))
         except ValueError:
-            raise ParameterError(f"--link: {text!r} is not PORT:MBPS:PACKETS") from None
+            raise ParameterError(f"--link: {text!r} must be PORT:MBPS:PACKETS") from None
         if not 0 <= links[-1].port < _PORTS:
-            raise ParameterError(f"--link: there is no port {port}")
+            raise ParameterError(f"--link: port {port} must be 0 to {_PORTS - 1}")
     return links
 
 
-def aggregates_of(texts: Iterable[str]) -> list[Aggregate]:
-    """Aggregates from ``PREFIX=KBPS``."""
+def parse_aggregates(texts: Iterable[str]) -> list[Aggregate]:
+    """Parse aggregates written as ``PREFIX=KBPS``."""
     aggregates = []
     for text in texts:
         prefix, equals, rate = text.partition("=")
         try:
             aggregates.append(Aggregate(prefix, float(rate)) if equals else Aggregate(prefix))
         except ValueError:
-            raise ParameterError(f"--aggregate: {text!r} is not PREFIX=KBPS") from None
+            raise ParameterError(f"--aggregate: {text!r} must be PREFIX=KBPS") from None
     return aggregates
 
 
 def control(
     switch: Switch,
-    wire: Annotated[list[str], typer.Option(metavar="IN:OUT", help="Where packets of a port leave.")],
+    wire: Annotated[
+        list[str], typer.Option(metavar="IN:OUT", help="Forward packets from port IN to port OUT.")
+    ],
     link: Annotated[
         list[str] | None,
-        typer.Option(metavar="PORT:MBPS:PACKETS", help="A port with ABC: its rate, its buffer."),
+        typer.Option(metavar="PORT:MBPS:PACKETS", help="Egress port with ABC: its rate and buffer."),
     ] = None,
     aggregate: Annotated[
         list[str] | None,
-        typer.Option(metavar="PREFIX=KBPS", help="Who is metered together, and the reference rate."),
+        typer.Option(metavar="PREFIX=KBPS", help="Senders metered together, and their reference rate."),
     ] = None,
-    others_kbps: Annotated[float, typer.Option(help="Reference rate of all others together.")] = 10.0,
+    others_kbps: Annotated[float, typer.Option(help="Reference rate of all other traffic.")] = 10.0,
     domain_port: Annotated[
-        list[int] | None, typer.Option("--domain", metavar="PORT", help="Leads to a node of the domain.")
+        list[int] | None, typer.Option("--domain", metavar="PORT", help="Port to a node of the domain.")
     ] = None,
     min_packets: Annotated[float, typer.Option(help="Q_min.")] = MODEL.min_packets,
     base_packets: Annotated[float, typer.Option(help="Q_base.")] = MODEL.base_packets,
-    gamma_packets: Annotated[float, typer.Option(help="gamma.")] = MODEL.gamma_packets,
+    gamma_packets: Annotated[float, typer.Option(help="Gamma.")] = MODEL.gamma_packets,
     largest_mbps: Annotated[
-        float, typer.Option(help="Tofino: of an aggregate, to be metered right.")
+        float, typer.Option(help="Tofino: highest rate of an aggregate that is metered correctly.")
     ] = TOFINO_MODEL.largest_mbps,
-    frame_bytes: Annotated[int, typer.Option(help="Size of packets, where rates are in packets.")] = 1514,
-    period_s: Annotated[float, typer.Option(help="Between two looks.")] = 1.0,
-    duration_s: Annotated[float | None, typer.Option(help="End after so long; otherwise by Ctrl-C.")] = None,
+    frame_bytes: Annotated[int, typer.Option(help="Frame size, for switches that count packets.")] = 1514,
+    period_s: Annotated[float, typer.Option(help="Time between polls.")] = 1.0,
+    duration_s: Annotated[
+        float | None, typer.Option(help="Stop after this time; default: run until Ctrl-C.")
+    ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Append each look to this CSV.")
+        Path | None, typer.Option("--output", "-o", help="Append each poll to this CSV file.")
     ] = None,
 ) -> None:
-    """Set a switch with ABC up, and tell what the aggregates do."""
+    """Set up a switch with ABC, and report on the aggregates."""
     domain = Domain(
         wires=parse_wires(wire),
         domain_ports=frozenset(domain_port or ()),
-        links=links_of(
+        links=parse_links(
             link or (), min_packets=min_packets, base_packets=base_packets, gamma_packets=gamma_packets
         ),
-        aggregates=aggregates_of(aggregate or ()),
+        aggregates=parse_aggregates(aggregate or ()),
         others_kbps=others_kbps,
         largest_mbps=largest_mbps,
     )
@@ -529,7 +535,7 @@ def control(
     def start(switch: Switch) -> None:
         set_up(switch, domain, frame_bytes=frame_bytes)
 
-    def look(switch: Switch) -> None:
+    def poll(switch: Switch) -> None:
         table = aggregate_table(switch, domain)
         for row in table[table.activity.notna()].itertuples():
             log.info(
@@ -540,7 +546,7 @@ def control(
             table.insert(0, "time_s", round(time.time(), 3))
             table.to_csv(output, mode="a", header=not output.exists(), index=False)
 
-    main_loop(switch, look, period_s, set_up=start, duration_s=duration_s)
+    main_loop(switch, poll, period_s, set_up=start, duration_s=duration_s)
 
 
 if __name__ == "__main__":

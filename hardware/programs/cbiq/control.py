@@ -1,8 +1,8 @@
-"""Flows of a switch named while they run: the control plane of ``cbiq``, Dragonfly's data collection.
+"""The control plane of ``cbiq``, Dragonfly's data collection: identifies flows in a switch while they run.
 
-:class:`SwitchCollector` is to a switch what :class:`cctoolkit.identify.live.KernelCollector` is to a Linux router: the
-data plane's cells become :data:`cctoolkit.analysis.slots.CELL`, and everything behind (rows of the slots table,
-naming) is :func:`cctoolkit.identify.live.watch`.
+:class:`SwitchCollector` is to a switch what :class:`cctoolkit.identify.live.KernelCollector` is to a Linux
+router: the data plane's cells become :data:`cctoolkit.analysis.slots.CELL`, and everything behind (rows of
+the slots table, naming) is :func:`cctoolkit.identify.live.watch`.
 """
 
 from __future__ import annotations
@@ -38,26 +38,27 @@ __all__ = ["SwitchCollector", "control"]
 log = logging.getLogger(__name__)
 
 FLOWS, RING = 1 << FLOW_BITS, 1 << RING_BITS
-#: Slots so many before the last packet's are complete: what was on its way through the switch then has passed.
+#: A slot is complete this many slots later: packets that were inside the switch have left it by then.
 GRACE_SLOTS = 32
 _WRAP = 1 << 32
 _NONE = -(2**63)
-_TIME_SHIFT = 16  # of the times that the switch tells
-_COUNTED_NS = _WRAP  # so long after an epoch's begin the data plane counts slots right
-#: Two clocks may differ by so much (each oscillator by 100 ppm).
+_TIME_SHIFT = 16  # the switch reports times in 2^16 ns
+_COUNTED_NS = _WRAP  # for this long after an epoch's begin, the data plane counts slots correctly
+#: The most by which two clocks may drift (100 ppm per oscillator).
 _DRIFT = 2e-4
 _POLL_S = 0.002
 
 
 class _Clock:
-    """The switch's time, known from its packets: they leave theirs in the registers ``in_seen`` and ``out_seen``.
+    """The switch's time, known from its packets, which write theirs to the registers ``in_seen`` and ``out_seen``.
 
-    Between packets it goes on as this machine's clock does, a little slower, so that it is never ahead.
+    Between packets it follows this machine's clock, slightly slowed down so that it is never ahead.
 
     Parameters
     ----------
     zero_ns : int, optional
-        When the switch's clock was 0, since the Unix epoch. Without it, it is found out when the next packet passes.
+        When the switch's clock was 0, in ns since the Unix epoch. Default: measured when the next packet
+        passes.
     idle_ns : function
         This machine's clock.
     """
@@ -68,40 +69,40 @@ class _Clock:
         self.packets = {"in": 0, "out": 0}
         self._idle_ns = idle_ns
         self._seen: dict[str, int] = {}
-        self._last_ns = self._heard_ns = 0
+        self._last_ns = self._updated_ns = 0
 
     @property
     def now_ns(self) -> int:
-        """Since the switch's clock was 0; it is not earlier."""
-        idle_ns = self._idle_ns() - self._heard_ns
+        """A lower bound of the switch's time, in ns since its clock was 0."""
+        idle_ns = self._idle_ns() - self._updated_ns
         return self._last_ns + int(idle_ns * (1 - _DRIFT))
 
     @property
     def last_ns(self) -> int:
-        """The last packet did not come later."""
+        """An upper bound of the last packet's time."""
         return self._last_ns + (1 << _TIME_SHIFT) - 1
 
-    def look(self, switch: Switch) -> None:
-        """Ask the switch."""
+    def update(self, switch: Switch) -> None:
+        """Read the time of the last packet."""
         for side in ("in", "out"):
             seen = switch.read_register(f"{side}_seen")[0]
             ticks, packets = int(seen["time"]), int(seen["packets"])
             before = self._seen.setdefault(side, packets)
-            if packets == before:  # nobody knows how long the last one is gone
+            if packets == before:  # it is unknown how long ago the last one passed
                 continue
             self._seen[side] = packets
             self.packets[side] += (packets - before) % _WRAP
             at_ns = ticks << _TIME_SHIFT
             if self.known:
-                at_ns = self._last_ns + _ahead(ticks, self._last_ns >> _TIME_SHIFT) * (1 << _TIME_SHIFT)
+                at_ns = self._last_ns + _difference(ticks, self._last_ns >> _TIME_SHIFT) * (1 << _TIME_SHIFT)
             if not self.known or at_ns > self._last_ns:
-                self._last_ns, self._heard_ns = at_ns, self._idle_ns()
+                self._last_ns, self._updated_ns = at_ns, self._idle_ns()
             self.known = True
 
 
 @dataclass
 class _Watched:
-    """A flow: its number for the collector's user, and how far it was sent and acknowledged, on one count."""
+    """A watched flow: the caller's number for it, and how far it was sent and acknowledged, as unwrapped counts."""
 
     number: int
     key: FlowKey
@@ -110,36 +111,39 @@ class _Watched:
 
 
 class SwitchCollector:
-    """The data plane ``cbiq`` of a switch; a :class:`cctoolkit.identify.live.Collector`.
+    """Reads the data plane ``cbiq`` of a switch; a :class:`cctoolkit.identify.live.Collector`.
 
     Parameters
     ----------
     switch : Switch
-        That runs ``cbiq``.
+        Must run ``cbiq``.
     slot_ms : float
-        0.066 to 50, whole nanoseconds.
+        0.066 to 50, in whole nanoseconds.
     set_up : function, optional
-        Called with the switch at the beginning and whenever it was away: what else it needs, such as its wire.
+        Called with the switch at the start and after each reconnection, for anything else that it needs, such
+        as wires.
     zero_ns : int, optional
-        When the switch's clock was 0, since the Unix epoch. Without it, it is found out when the next packet passes,
-        to some milliseconds; slots are of equal length and at both taps the same, whatever it is.
+        When the switch's clock was 0, in ns since the Unix epoch. Default: measured when the next packet
+        passes, to within some milliseconds. Slots have the same length, and are the same at both taps, in any
+        case.
     idle_ns : function
-        This machine's clock, for times when no packets pass.
+        This machine's clock, for times without packets.
 
     Raises
     ------
     ParameterError
         The slot is too short or too long.
     SwitchError
+        The switch refuses, or does not answer.
 
     Notes
     -----
-    All packets are counted, in slots that begin at multiples of their length. Cells are read when they are complete,
-    :data:`GRACE_SLOTS` after the slot. One that is not read in time is overwritten by a later slot, never mixed with
-    it; a reading says so (``missed_until``), and nothing is said of those slots. Gaps between packets
-    (``max_arrival_gap_ns``, ``max_source_gap``) are not collected.
+    All packets are counted, in slots that begin at multiples of their length. Cells are read once they are
+    complete, :data:`GRACE_SLOTS` after the slot. A cell that is not read in time is overwritten by a later
+    slot, never mixed with it; the reading then has ``missed_until``, and no rows for the lost slots. Gaps
+    between packets (``max_arrival_gap_ns``, ``max_source_gap``) are not collected.
 
-    A switch that goes away does not end the collection: when it is back, everything is set up again.
+    The collection survives a lost switch: when it is back, everything is set up again.
     """
 
     sampled = False
@@ -160,18 +164,18 @@ class SwitchCollector:
         except ValueError as err:
             raise ParameterError(f"slot_ms: {err}") from None
         self._switch = switch
-        self._more = set_up
+        self._set_up_more = set_up
         self._given_zero_ns, self._idle_ns = zero_ns, idle_ns
-        self._watched: dict[int, _Watched] = {}  # by its index in the switch
-        self._freed: dict[int, int] = {}  # when an index became free: the slot
+        self._watched: dict[int, _Watched] = {}  # by index in the switch
+        self._freed: dict[int, int] = {}  # the slot in which an index became free
         self._counts = {side: {"monitored": 0, "cells": 0} for side in ("in", "out")}
         self._away = self._gap = False
         self._set_up()
 
-    # -- what the switch is told ---------------------------------------------------------------------------------------
+    # -- set-up ---------------------------------------------------------------------------------------
 
     def _set_up(self) -> None:
-        """Everything, from the beginning: also for a switch that was used before."""
+        """Set up everything, also in a switch that was used before."""
         switch = self._switch
         for side in ("in", "out"):
             switch.set_default(f"{side}_slot.epoch", "unknown")
@@ -186,18 +190,18 @@ class SwitchCollector:
         for table in _TABLES:
             switch.clear_table(table)
         for index, flow in self._watched.items():
-            self._enter(index, flow.key)
-        if self._more is not None:
-            self._more(switch)
+            self._add_entries(index, flow.key)
+        if self._set_up_more is not None:
+            self._set_up_more(switch)
         self._clock = _Clock(self._given_zero_ns, self._idle_ns)
-        self._epoch_ns: int | None = None  # by the switch's clock
+        self._epoch_ns: int | None = None  # on the switch's clock
         self._read_until: int | None = None
-        self._look()
+        self._update_clock()
 
-    def _look(self) -> None:
-        """Ask for the time, and say what slot it is before the data plane can count no further."""
+    def _update_clock(self) -> None:
+        """Read the time, and renew the epoch before the data plane's slot count runs out."""
         clock = self._clock
-        clock.look(self._switch)
+        clock.update(self._switch)
         if not clock.known:
             return
         if clock.zero_ns is None:
@@ -206,9 +210,9 @@ class SwitchCollector:
         if self._epoch_ns is None or not 0 <= now_ns - self._epoch_ns < _COUNTED_NS // 2:
             slot = (clock.zero_ns + now_ns - _COUNTED_NS // 4) // self.slot_ns
             self._epoch_ns = slot * self.slot_ns - clock.zero_ns
-            said = {"minus_ns": -self._epoch_ns % _WRAP, "number": slot % _WRAP}
+            data = {"minus_ns": -self._epoch_ns % _WRAP, "number": slot % _WRAP}
             for side in ("in", "out"):
-                self._switch.set_default(f"{side}_slot.epoch", "began", said)
+                self._switch.set_default(f"{side}_slot.epoch", "began", data)
             if self._read_until is None:
                 self._read_until = self._slot(now_ns)
 
@@ -216,78 +220,78 @@ class SwitchCollector:
         assert self._clock.zero_ns is not None
         return (self._clock.zero_ns + switch_ns) // self.slot_ns
 
-    def _enter(self, index: int, key: FlowKey) -> None:
+    def _add_entries(self, index: int, key: FlowKey) -> None:
         version, keys = _keys(key)
         for table in ("out_flows.flows", "out_acks.acks", "in_flows.flows"):
             self._switch.add_entry(f"{table}_ipv{version}", keys, "watch", {"number": index})
 
-    def _leave(self, key: FlowKey) -> None:
+    def _delete_entries(self, key: FlowKey) -> None:
         version, keys = _keys(key)
         for table in ("in_flows.flows", "out_flows.flows", "out_acks.acks"):
             self._switch.delete_entry(f"{table}_ipv{version}", keys)
 
-    def _try(self, change: Callable[[], None]) -> None:
-        """Change something, and see what time it is then; while the switch is away, it waits for the next set-up."""
+    def _change(self, change: Callable[[], None]) -> None:
+        """Change entries and update the clock. While the switch is gone, the change waits for the next set-up."""
         if not self._away:
             try:
                 change()
-                self._look()
+                self._update_clock()
             except SwitchGoneError as err:
-                self._went_away(err)
+                self._lost(err)
 
-    def _went_away(self, err: SwitchGoneError) -> None:
-        log.warning("%s; trying again", err)
+    def _lost(self, err: SwitchGoneError) -> None:
+        log.warning("%s; retrying", err)
         self._away = True
 
     def add(self, number: int, key: FlowKey) -> None:
-        """Monitor a flow from now on, under this number.
+        """Start to monitor a flow under this number.
 
         Raises
         ------
         CollectorError
-            There is no room, it is monitored already, or the address is none.
+            There is no room, the flow is already monitored, or an address is invalid.
         """
-        _keys(key)  # or it is none
+        _keys(key)  # checks the addresses
         if any(flow.key == key for flow in self._watched.values()):
-            raise CollectorError(f"{key.src} {key.sport} {key.dst} {key.dport}: it is monitored already")
+            raise CollectorError(f"{key.src} {key.sport} {key.dst} {key.dport}: is already monitored")
         now = self.now_ns // self.slot_ns
-        # a cell of the flow that had the index before could still be taken for one of this flow
+        # cells of the flow that had the index before must not be taken for this flow's
         free = [
             i for i in range(FLOWS) if i not in self._watched and now - self._freed.get(i, now - RING) >= RING
         ]
         if not free:
-            raise CollectorError(f"no room for more flows: the switch has {FLOWS}")
+            raise CollectorError(f"no room for more flows: the switch has room for {FLOWS}")
         self._watched[free[0]] = _Watched(number, key)
-        self._try(lambda: self._enter(free[0], key))
+        self._change(lambda: self._add_entries(free[0], key))
 
     def remove(self, key: FlowKey) -> None:
-        """Monitor it no longer; what was collected since the last reading is lost.
+        """Stop monitoring a flow. What was collected since the last reading is lost.
 
         Raises
         ------
         CollectorError
-            It is not monitored.
+            The flow is not monitored.
         """
         index = next((i for i, flow in self._watched.items() if flow.key == key), None)
         if index is None:
-            raise CollectorError(f"{key.src} {key.sport} {key.dst} {key.dport}: it is not monitored")
+            raise CollectorError(f"{key.src} {key.sport} {key.dst} {key.dport}: is not monitored")
         del self._watched[index]
-        self._try(lambda: self._leave(key))
+        self._change(lambda: self._delete_entries(key))
         self._freed[index] = self.now_ns // self.slot_ns
 
     def heavy(self, least_bytes: int) -> list[tuple[FlowKey, int]]:
-        """None: the data plane looks at flows that it is told only."""
+        """Always empty: the data plane only counts watched flows."""
         return []
 
-    # -- what the switch tells -----------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------------
 
     def read(self, everything: bool = False) -> Reading:
-        """Cells of the slots that were completed since the last reading.
+        """Cells of the slots completed since the last reading.
 
         Parameters
         ----------
         everything : bool
-            Also of those not complete: where no more packets will come.
+            Include incomplete slots, because no more packets will come.
         """
         try:
             if self._away:
@@ -298,30 +302,30 @@ class SwitchCollector:
             return self._reading(everything)
         except SwitchGoneError as err:
             if not self._away:
-                self._went_away(err)
+                self._lost(err)
             empty = np.empty(0, CELL)
             until = self.now_ns // self.slot_ns if self._read_until is None else self._read_until
-            return Reading(empty, empty, until, self._told())
+            return Reading(empty, empty, until, self._counters())
 
     def _reading(self, everything: bool) -> Reading:
         empty = np.empty(0, CELL)
-        self._look()
+        self._update_clock()
         if self._read_until is None:
-            return Reading(empty, empty, self.now_ns // self.slot_ns, self._told())
+            return Reading(empty, empty, self.now_ns // self.slot_ns, self._counters())
         since = self._read_until
         until = self._slot(self._clock.now_ns) - GRACE_SLOTS
         if everything:
             until = self._slot(self._clock.last_ns) + 1
         until = max(until, since)
-        read = self._rings(since, until) if self._watched else {}
-        # Cells may have been overwritten meanwhile, by packets of up to this slot
-        self._look()
+        read = self._read_rings(since, until) if self._watched else {}
+        # meanwhile, packets of slots up to the current one may have overwritten cells
+        self._update_clock()
         oldest = self._slot(self._clock.last_ns) - RING + 1
         missed_until = since + 1 if self._gap else None
         self._gap = False
         if oldest > since:
             if self._watched:
-                log.warning("read too late: %d slots are lost", oldest - since)
+                log.warning("read too late: lost %d slots", oldest - since)
                 missed_until = oldest
             since = oldest
         self._read_until = max(until, since)
@@ -336,10 +340,10 @@ class SwitchCollector:
         for side, some in (("in", came), ("out", left)):
             self._counts[side]["monitored"] += int(some["packets"].sum())
             self._counts[side]["cells"] += int((some["packets"] != 0).sum())
-        return Reading(came, left, self._read_until, self._told(), missed_until)
+        return Reading(came, left, self._read_until, self._counters(), missed_until)
 
-    def _rings(self, since: int, until: int) -> dict[str, np.ndarray]:
-        """The registers' cells for these slots, of all flows."""
+    def _read_rings(self, since: int, until: int) -> dict[str, np.ndarray]:
+        """The registers' cells for these slots, for all flows."""
         slots = min(until - since, RING)
         at = since % RING
         ends = [(at, min(slots, RING - at)), (0, at + slots - RING)]
@@ -354,10 +358,10 @@ class SwitchCollector:
     def _cells(
         self, flow: _Watched, part: dict[str, np.ndarray], since: int, until: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """A flow's cells of these slots, in order."""
+        """A flow's ingress and egress cells for these slots, in order."""
 
         def wanted(register: str) -> tuple[np.ndarray, np.ndarray]:
-            slot = until + _ahead(part[register]["slot"], until)
+            slot = until + _difference(part[register]["slot"], until)
             at = np.flatnonzero((slot >= since) & (slot < until))
             at = at[np.argsort(slot[at])]
             return at, slot[at]
@@ -380,7 +384,7 @@ class SwitchCollector:
             1
         ]
 
-    def _told(self) -> dict[str, Any]:
+    def _counters(self) -> dict[str, Any]:
         return {
             tap: {"packets": self._clock.packets[side], **self._counts[side]}
             for tap, side in (("ingress", "in"), ("egress", "out"))
@@ -388,25 +392,25 @@ class SwitchCollector:
 
     @property
     def now_ns(self) -> int:
-        """Since the Unix epoch, as far as it is known to the switch."""
+        """The switch's time, in ns since the Unix epoch."""
         clock = self._clock
         return time.time_ns() if not clock.known or clock.zero_ns is None else clock.zero_ns + clock.now_ns
 
     def wait(self, until_ns: int) -> bool:
-        """Sleep. A live link never ends."""
+        """Sleep until a time; always True, because a live link never ends."""
         while (left_s := (until_ns - self.now_ns) / 1e9) > 0:
             if self._clock.known or self._away:
                 time.sleep(left_s)
                 break
             time.sleep(min(left_s, _POLL_S))
             try:
-                self._look()  # soon after the first packet, to know when that was
+                self._update_clock()  # soon after the first packet, for its time
             except SwitchGoneError:
-                break  # the reading will say so
+                break  # the next reading handles it
         return True
 
     def close(self) -> None:
-        """Watch no flow any more; the switch goes on forwarding."""
+        """Stop watching all flows. The switch keeps forwarding."""
         if not self._away:
             for table in _TABLES:
                 self._switch.clear_table(table)
@@ -421,13 +425,15 @@ _REGISTERS = ("in_first", "in_counts", "in_end", "out_first", "out_counts", "ack
 
 
 def _keys(key: FlowKey) -> tuple[int, dict[str, int]]:
-    """IP version, and the keys of a flow's entries."""
+    """The IP version, and the keys of a flow's entries."""
     try:
         source, destination = ipaddress.ip_address(key.src), ipaddress.ip_address(key.dst)
     except ValueError as err:
         raise CollectorError(f"{err}") from None
     if source.version != destination.version or not (0 <= key.sport < 1 << 16 and 0 <= key.dport < 1 << 16):
-        raise CollectorError(f"{key.src} {key.sport} {key.dst} {key.dport}: not an address and port, twice")
+        raise CollectorError(
+            f"{key.src} {key.sport} {key.dst} {key.dport}: must be two addresses of one IP version with ports"
+        )
     return source.version, {
         "source": int(source),
         "destination": int(destination),
@@ -436,8 +442,8 @@ def _keys(key: FlowKey) -> tuple[int, dict[str, int]]:
     }
 
 
-def _ahead(a: Any, b: int) -> Any:
-    """How far `a` is ahead of `b` modulo 2**32."""
+def _difference(a: Any, b: int) -> Any:
+    """a - b modulo 2**32, as a signed number."""
     if isinstance(a, np.ndarray):
         a = a.astype(np.int64)
     return ((a - b % _WRAP + (1 << 31)) & (_WRAP - 1)) - (1 << 31)
@@ -446,23 +452,23 @@ def _ahead(a: Any, b: int) -> Any:
 def _with_marks(
     flow: _Watched, cells: np.ndarray, end: np.ndarray, acked_slot: np.ndarray, acked: np.ndarray
 ) -> np.ndarray:
-    """Ingress cells with how far the flow was sent and acknowledged by then, as ``compute_slots`` counts that.
+    """Ingress cells with the highest sequence number sent and acknowledged by then, as in ``compute_slots``.
 
-    A slot without data in which more was acknowledged than before has a cell too, once data were seen.
+    Once data were seen, a slot without data also has a cell if it acknowledges more than before.
     """
     slots = np.union1d(cells["slot"], acked_slot)
     if not len(slots):
         return cells
     of_data, of_acks = np.searchsorted(slots, cells["slot"]), np.searchsorted(slots, acked_slot)
-    if not flow.end and not flow.acked:  # the count begins with what came first
+    if not flow.end and not flow.acked:  # counting starts with whatever came first
         first = end[0] if len(end) and of_data[0] == 0 else acked[0]
         base = int(first) + _WRAP
     else:
         base = flow.end or flow.acked
     highest = np.zeros((2, len(slots) + 1), np.int64)
     highest[:, 0] = flow.end, flow.acked
-    highest[0, of_data + 1] = base + _ahead(end, base)
-    highest[1, of_acks + 1] = (flow.acked or base) + _ahead(acked, flow.acked or base)
+    highest[0, of_data + 1] = base + _difference(end, base)
+    highest[1, of_acks + 1] = (flow.acked or base) + _difference(acked, flow.acked or base)
     highest = np.maximum.accumulate(highest, axis=1)
     out = np.zeros(len(slots), CELL)
     out["way"], out["slot"] = 2 * flow.number, slots
@@ -477,32 +483,38 @@ def _with_marks(
 def control(
     switch: Switch,
     flow: Annotated[
-        list[str], typer.Option(metavar="SRC:PORT-DST:PORT", help="Watch it; may be given again.")
+        list[str], typer.Option(metavar="SRC:PORT-DST:PORT", help="Flow to watch; may be repeated.")
     ],
     wire: Annotated[
-        list[str] | None, typer.Option(metavar="IN:OUT", help="Where packets of a port leave.")
+        list[str] | None, typer.Option(metavar="IN:OUT", help="Forward packets from port IN to port OUT.")
     ] = None,
-    rate_mbps: Annotated[float | None, typer.Option(help="Shape these ports.")] = None,
-    frame_bytes: Annotated[int, typer.Option(help="Size of packets, where rates are in packets.")] = 1514,
-    buffer_packets: Annotated[int | None, typer.Option(help="Room in a queue.")] = None,
-    slot_ms: Annotated[float, typer.Option(help="Length of a slot, ms.")] = 1.0,
-    every: Annotated[float, typer.Option(metavar="MS", help="How often slots are read.")] = 100.0,
-    report_every: Annotated[float, typer.Option(metavar="S", help="How often flows are reported.")] = 1.0,
-    duration_s: Annotated[float | None, typer.Option(help="End after so long; otherwise by Ctrl-C.")] = None,
-    classify: Annotated[bool, typer.Option(help="Name flows' congestion controls.")] = True,
+    rate_mbps: Annotated[float | None, typer.Option(help="Shape the egress ports to this rate.")] = None,
+    frame_bytes: Annotated[int, typer.Option(help="Frame size, for switches that count packets.")] = 1514,
+    buffer_packets: Annotated[int | None, typer.Option(help="Buffer of each queue.")] = None,
+    slot_ms: Annotated[float, typer.Option(help="Slot length, ms.")] = 1.0,
+    every: Annotated[float, typer.Option(metavar="MS", help="Interval between readings.")] = 100.0,
+    report_every: Annotated[float, typer.Option(metavar="S", help="Interval between reports.")] = 1.0,
+    duration_s: Annotated[
+        float | None, typer.Option(help="Stop after this time; default: run until Ctrl-C.")
+    ] = None,
+    classify: Annotated[bool, typer.Option(help="Identify the flows' congestion controls.")] = True,
     model: Annotated[
-        str | None, typer.Option(help="Name or folder of the classifier [default: the bundled one].")
+        str | None, typer.Option(help="Name or folder of the classifier; default: the bundled one.")
     ] = None,
     format: Annotated[
         Format | None,
-        typer.Option("--format", "-f", help="table (it changes), or jsonl: a line a flow and report."),
+        typer.Option(
+            "--format", "-f", help="table (updated in place) or jsonl (one line per flow and report)."
+        ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Slots to a .csv, .jsonl or .parquet file."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write slots to this .csv, .jsonl or .parquet file."
+        ),
     ] = None,
 ) -> None:
-    """Watch flows of a switch while they run, and name their congestion controls: `cct live` with a P4 switch.
+    """Watch flows in a switch and identify their congestion controls while they run: `cct live` for a P4 switch.
 
     Example: `python -m hardware.programs.cbiq.control --bmv2 127.0.0.1:9090 --wire 0:1 --wire 1:0 --flow
     10.0.0.1:40000-10.0.1.1:5001`
@@ -510,23 +522,23 @@ def control(
     longest_ms = (RING - GRACE_SLOTS) * slot_ms / 2
     if every > longest_ms:
         raise ParameterError(
-            f"every: {every:g} ms; the switch keeps {RING} slots, so read them every {longest_ms:g} ms"
+            f"--every: {every:g} ms must be at most {longest_ms:g} ms, because the switch stores {RING} slots"
         )
     wires = parse_wires(wire or [])
 
-    def connect(there: Switch) -> None:
-        set_wires(there, wires)
+    def set_up(switch: Switch) -> None:
+        set_wires(switch, wires)
         if rate_mbps is not None:
             for port in sorted(set(wires.values())):
-                there.shape(port, rate_mbps, frame_bytes=frame_bytes, buffer_packets=buffer_packets)
+                switch.shape(port, rate_mbps, frame_bytes=frame_bytes, buffer_packets=buffer_packets)
 
     follow(
-        lambda: SwitchCollector(switch, slot_ms=slot_ms, set_up=connect),
+        lambda: SwitchCollector(switch, slot_ms=slot_ms, set_up=set_up),
         flow,
         format,
         output,
         load_classifier(model) if classify else None,
-        {"command": sys.argv, "version": __version__, "capture": f"a switch, {switch.target}"},
+        {"command": sys.argv, "version": __version__, "capture": f"switch: {switch.target}"},
         heavy=0,
         period_ms=every,
         report_s=report_every,

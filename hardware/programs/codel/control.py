@@ -1,4 +1,4 @@
-"""CoDel's control plane: where ports lead, how many queues flows are spread over, rates; and what the queues are in.
+"""CoDel's control plane: sets wires, queues and rates, and reports the state of the queues.
 
 ::
 
@@ -27,9 +27,9 @@ __all__ = ["clear", "queue_states", "set_up"]
 
 log = logging.getLogger(__name__)
 
-#: A BMv2's port has 8 priorities.
-_MOST_QUEUES = {"bmv2": 8}
-#: All the same; the traffic manager's own default.
+#: A port of BMv2 has 8 priorities.
+_MAX_QUEUES = {"bmv2": 8}
+#: The same for all queues: the traffic manager's default.
 _WEIGHT = 1023
 _REGISTERS = ("dropping", "drop_next", "signals")
 
@@ -49,23 +49,23 @@ def set_up(
     ----------
     switch : Switch
     wires : dict of int to int
-        Where packets of a port leave. Those of other ports are dropped.
+        Where packets from each port leave. Packets from other ports are dropped.
     queues : int
-        Over so many queues the flows that leave by a port are spread: 1 is CoDel, more is FQ-CoDel. A power of two,
-        up to 32, or 8 on BMv2.
+        Number of queues that the flows of each egress port are spread over: 1 is CoDel, more is FQ-CoDel. A
+        power of two, at most 32, or 8 on BMv2.
     rate_mbps : float, optional
-        Of each port that is led to. CoDel sees only queues in this switch.
+        Shape each egress port to this rate. CoDel only sees queues in this switch.
     frame_bytes, buffer_packets : int
         As in :meth:`Switch.shape`.
 
     Notes
     -----
-    A Tofino serves queues of one priority by deficit round robin; they get equal weights here. BMv2 serves them by
-    strict priority, each at the port's rate, so there FQ-CoDel's states can be seen but not its shares.
+    A Tofino serves queues of equal priority by deficit round robin, here with equal weights. BMv2 serves them
+    in strict priority order, each at the port's rate, so it shows FQ-CoDel's states but not its shares.
     """
-    most = _MOST_QUEUES.get(switch.target, QUEUES)
+    most = _MAX_QUEUES.get(switch.target, QUEUES)
     if not 1 <= queues <= most or queues & (queues - 1):
-        raise ParameterError(f"queues: {queues} is no power of two up to {most}")
+        raise ParameterError(f"queues: {queues} must be a power of two, at most {most}")
     set_wires(switch, wires)
     for port in sorted(set(wires.values())):
         switch.add_entry("queues", {"port": port}, "spread", {"mask": queues - 1})
@@ -77,27 +77,28 @@ def set_up(
 
 
 def clear(switch: Switch) -> None:
-    """Forget the state of all queues and what was counted."""
+    """Reset the state and the counters of all queues."""
     switch.write_register("dropping", 0)
     switch.write_register("drop_next", {"time_ns": 0, "count": 0})
     switch.write_register("signals", {"marked": 0, "dropped": 0})
 
 
 def queue_states(switch: Switch, ports: Iterable[int], queues: int = 1) -> pd.DataFrame:
-    """What the queues of these ports are in now.
+    """The current state of these ports' queues.
 
     Returns
     -------
     DataFrame
-        One row a queue: ``port``, ``queue``; ``dropping``, whether its last packet violated the target; ``count``,
-        drops and marks since it does, counting from 1 as the paper does, and ``drop_next_ns``, the switch's clock (32
-        bits) when the next is due, both of the last time if it does not; ``marked`` and ``dropped`` packets so far.
+        One row per queue: ``port``, ``queue``; ``dropping``, whether the last packet violated the target;
+        ``count``, the drops and marks since the violation began, counting from 1 as the paper does;
+        ``drop_next_ns``, when the next is due on the switch's 32-bit clock; ``marked`` and ``dropped``,
+        packets so far. Without a violation, ``count`` and ``drop_next_ns`` are those of the last one.
     """
     tables = []
     for port in ports:
         first = port * QUEUES
         dropping, following, signals = (switch.read_register(name, first, queues) for name in _REGISTERS)
-        # the data plane keeps the count of the drop to come
+        # the data plane stores the count of the next drop
         count = following["count"].astype("int64") - 1
         tables.append(
             pd.DataFrame(
@@ -117,18 +118,22 @@ def queue_states(switch: Switch, ports: Iterable[int], queues: int = 1) -> pd.Da
 
 def control(
     switch: Switch,
-    wire: Annotated[list[str], typer.Option(metavar="IN:OUT", help="Where packets of a port leave.")],
-    queues: Annotated[int, typer.Option(help="Of each port that is led to; above 1 it is FQ-CoDel.")] = 1,
-    rate_mbps: Annotated[float | None, typer.Option(help="Shape these ports.")] = None,
-    frame_bytes: Annotated[int, typer.Option(help="Size of packets, where rates are in packets.")] = 1514,
-    buffer_packets: Annotated[int | None, typer.Option(help="Room in a queue.")] = None,
-    period_s: Annotated[float, typer.Option(help="Between two looks.")] = 1.0,
-    duration_s: Annotated[float | None, typer.Option(help="End after so long; otherwise by Ctrl-C.")] = None,
+    wire: Annotated[
+        list[str], typer.Option(metavar="IN:OUT", help="Forward packets from port IN to port OUT.")
+    ],
+    queues: Annotated[int, typer.Option(help="Queues of each egress port; more than 1 is FQ-CoDel.")] = 1,
+    rate_mbps: Annotated[float | None, typer.Option(help="Shape the egress ports to this rate.")] = None,
+    frame_bytes: Annotated[int, typer.Option(help="Frame size, for switches that count packets.")] = 1514,
+    buffer_packets: Annotated[int | None, typer.Option(help="Buffer of each queue.")] = None,
+    period_s: Annotated[float, typer.Option(help="Time between polls.")] = 1.0,
+    duration_s: Annotated[
+        float | None, typer.Option(help="Stop after this time; default: run until Ctrl-C.")
+    ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Append each look to this CSV.")
+        Path | None, typer.Option("--output", "-o", help="Append each poll to this CSV file.")
     ] = None,
 ) -> None:
-    """Set a switch with CoDel up, and tell what its queues are in."""
+    """Set up a switch with CoDel, and report the state of its queues."""
     wires = parse_wires(wire)
     ports = sorted(set(wires.values()))
 
@@ -142,7 +147,7 @@ def control(
             buffer_packets=buffer_packets,
         )
 
-    def look(switch: Switch) -> None:
+    def poll(switch: Switch) -> None:
         states = queue_states(switch, ports, queues)
         for row in states[states.dropping].itertuples():
             log.info("port %d queue %d: count %d", row.port, row.queue, row.count)
@@ -151,7 +156,7 @@ def control(
             states.insert(0, "time_s", round(time.time(), 3))
             states.to_csv(output, mode="a", header=not output.exists(), index=False)
 
-    main_loop(switch, look, period_s, set_up=start, duration_s=duration_s)
+    main_loop(switch, poll, period_s, set_up=start, duration_s=duration_s)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""iRED's control plane: where ports lead, the table of probabilities, the way of notifications; and what was done.
+"""iRED's control plane: sets wires, probabilities and the path of notifications, and reports the state of the
+queues.
 
 ::
 
     python -m hardware.programs.ired.control --bmv2 127.0.0.1:9090 --wire 0:1 --wire 1:0 --rate-mbps 100
 
-The AQM itself is in the data plane: once set up, the switch does not need this process.
+The AQM is entirely in the data plane: once set up, the switch does not need this process.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ __all__ = ["clear", "queue_states", "set_probabilities", "set_up"]
 log = logging.getLogger(__name__)
 
 NOTIFICATION_BYTES = 48
-#: Of pipe 0; 128 more for each further pipe.
+#: In pipe 0; each further pipe's is 128 higher.
 RECIRCULATION_PORTS = {"tofino": 68, "tofino2": 6}
-#: On BMv2 a notification waits in this port's queue, and is not sent there.
+#: On BMv2 a notification passes this port's queue, but is not sent.
 _BMV2_PORT = 510
 _REGISTERS = ("average_delay", "drop_flag", "drops", "signals")
 
 
 def set_probabilities(switch: Switch, model: IntegerIRed) -> None:
-    """Fill the table of probabilities, for these thresholds, this coupling, squared or not."""
+    """Fill the table of probabilities for the model's parameters."""
     switch.clear_table("red")
     for entry in red_entries(model):
         data = {"classic": entry.classic, "scalable": entry.scalable}
@@ -57,27 +58,27 @@ def set_up(
     buffer_packets: int | None = None,
     recirculation_port: int | None = None,
 ) -> None:
-    """Fill the tables, lead notifications back, and shape the ports.
+    """Fill the tables, route notifications, and shape the ports.
 
     Parameters
     ----------
     switch : Switch
     wires : dict of int to int
-        Where packets of a port leave. Those of other ports are dropped.
+        Where packets from each port leave. Packets from other ports are dropped.
     model : IntegerIRed, optional
-        Thresholds, coupling, and whether to square; by default the paper's.
+        Thresholds, coupling, and whether to square. Default: the paper's.
     queues : int
-        1: all packets of a port share a queue. 2: scalable ones have one of their own, number 1.
+        1: all packets of a port share a queue. 2: scalable packets have their own, number 1.
     rate_mbps : float, optional
-        Of each port that is led to. iRED sees only queues in this switch.
+        Shape each egress port to this rate. iRED only sees queues in this switch.
     frame_bytes, buffer_packets : int
         As in :meth:`Switch.shape`.
     recirculation_port : int, optional
-        On a Tofino, of pipe 0; by default 68, on a Tofino 2 it is 6. Notifications of packets that came in by another
-        pipe take the port with 128 more for each pipe, as flags are raised where those packets come in.
+        Of a Tofino's pipe 0. Default: 68, or 6 on a Tofino 2. Each further pipe's is 128 higher. A
+        notification goes to the pipe where its packet came in, because flags are raised there.
     """
     if queues not in (1, 2):
-        raise ParameterError(f"queues: {queues} is neither 1 nor 2")
+        raise ParameterError(f"queues: {queues} must be 1 or 2")
     if switch.target == "bmv2":
         switch.mirror_session(1, _BMV2_PORT)
     else:
@@ -85,7 +86,7 @@ def set_up(
         for pipe in sorted({port >> 7 for port in wires}):
             port = first + (pipe << 7)
             if port in wires or port in wires.values():
-                raise ParameterError(f"--wire: port {port} is the one for notifications")
+                raise ParameterError(f"--wire: port {port} is reserved for notifications")
             switch.mirror_session(pipe + 1, port, NOTIFICATION_BYTES)
             switch.add_entry("wire", {"port": port}, "receive_notification")
     set_probabilities(switch, model or IntegerIRed())
@@ -99,21 +100,22 @@ def set_up(
 
 
 def clear(switch: Switch) -> None:
-    """Forget the state of all queues and what was counted."""
+    """Reset the state and the counters of all queues."""
     for name in ("packets", "delay_sum", "last_sum", "average_delay", "drop_flag", "drops"):
         switch.write_register(name, 0)
     switch.write_register("signals", {"marked": 0, "notified": 0})
 
 
 def queue_states(switch: Switch, ports: Iterable[int], queues: int = 1) -> pd.DataFrame:
-    """What the queues of these ports are in now.
+    """The current state of these ports' queues.
 
     Returns
     -------
     DataFrame
-        One row a queue: ``port``, ``queue``; ``average_ms``, the average delay when the last packet left;
-        ``to_drop``, whether the next classic packet will be dropped; ``marked`` and ``dropped`` packets and
-        ``notified``, decisions to drop, so far. Of several decisions before the next classic packet one is carried out.
+        One row per queue: ``port``, ``queue``; ``average_ms``, the average delay when the last packet left;
+        ``to_drop``, whether the next classic packet will be dropped; ``marked`` and ``dropped``, packets so
+        far; ``notified``, decisions to drop so far. Several decisions before the next classic packet drop
+        only that one.
     """
     tables = []
     for port in ports:
@@ -140,23 +142,33 @@ _MODEL = IntegerIRed()
 
 def control(
     switch: Switch,
-    wire: Annotated[list[str], typer.Option(metavar="IN:OUT", help="Where packets of a port leave.")],
-    min_ms: Annotated[float, typer.Option(help="Average delay from which on it signals.")] = _MODEL.min_ms,
-    max_ms: Annotated[float, typer.Option(help="From which on it always does.")] = _MODEL.max_ms,
-    coupling: Annotated[float, typer.Option(help="Factor for scalable packets.")] = _MODEL.coupling,
+    wire: Annotated[
+        list[str], typer.Option(metavar="IN:OUT", help="Forward packets from port IN to port OUT.")
+    ],
+    min_ms: Annotated[float, typer.Option(help="Average delay at which signalling starts.")] = _MODEL.min_ms,
+    max_ms: Annotated[
+        float, typer.Option(help="Average delay from which every packet is signalled.")
+    ] = _MODEL.max_ms,
+    coupling: Annotated[
+        float, typer.Option(help="Coupling factor k for scalable packets.")
+    ] = _MODEL.coupling,
     square: Annotated[bool, typer.Option(help="Square the probability for classic packets.")] = True,
-    queues: Annotated[int, typer.Option(help="1, or 2: scalable packets in their own.")] = 1,
-    rate_mbps: Annotated[float | None, typer.Option(help="Shape these ports.")] = None,
-    frame_bytes: Annotated[int, typer.Option(help="Size of packets, where rates are in packets.")] = 1514,
-    buffer_packets: Annotated[int | None, typer.Option(help="Room in a queue.")] = None,
-    recirculation_port: Annotated[int | None, typer.Option(help="Of a Tofino's pipe 0.")] = None,
-    period_s: Annotated[float, typer.Option(help="Between two looks.")] = 1.0,
-    duration_s: Annotated[float | None, typer.Option(help="End after so long; otherwise by Ctrl-C.")] = None,
+    queues: Annotated[int, typer.Option(help="1: one queue; 2: scalable packets have their own.")] = 1,
+    rate_mbps: Annotated[float | None, typer.Option(help="Shape the egress ports to this rate.")] = None,
+    frame_bytes: Annotated[int, typer.Option(help="Frame size, for switches that count packets.")] = 1514,
+    buffer_packets: Annotated[int | None, typer.Option(help="Buffer of each queue.")] = None,
+    recirculation_port: Annotated[
+        int | None, typer.Option(help="Tofino: recirculation port of pipe 0.")
+    ] = None,
+    period_s: Annotated[float, typer.Option(help="Time between polls.")] = 1.0,
+    duration_s: Annotated[
+        float | None, typer.Option(help="Stop after this time; default: run until Ctrl-C.")
+    ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Append each look to this CSV.")
+        Path | None, typer.Option("--output", "-o", help="Append each poll to this CSV file.")
     ] = None,
 ) -> None:
-    """Set a switch with iRED up, and tell what its queues are in."""
+    """Set up a switch with iRED, and report the state of its queues."""
     wires = parse_wires(wire)
     ports = sorted(set(wires.values()))
     model = IntegerIRed(min_ms=min_ms, max_ms=max_ms, coupling=coupling, square=square)
@@ -173,7 +185,7 @@ def control(
             recirculation_port=recirculation_port,
         )
 
-    def look(switch: Switch) -> None:
+    def poll(switch: Switch) -> None:
         states = queue_states(switch, ports, queues)
         for row in states.itertuples():
             log.info(
@@ -184,7 +196,7 @@ def control(
             states.insert(0, "time_s", round(time.time(), 3))
             states.to_csv(output, mode="a", header=not output.exists(), index=False)
 
-    main_loop(switch, look, period_s, set_up=start, duration_s=duration_s)
+    main_loop(switch, poll, period_s, set_up=start, duration_s=duration_s)
 
 
 if __name__ == "__main__":
