@@ -130,9 +130,9 @@ def test_what_cannot_be_is_said(tmp_path: Path, capsys: pytest.CaptureFixture) -
     scenario = str(LAUNCH / "p4-codel" / "bmv2.toml")
     more = ["-o", str(tmp_path / "out"), "--bfrt", "127.0.0.1:1", "--hosts", str(hosts)]
     assert switch.main(["codel", scenario, *more, "--ports", "1"]) == 1
-    assert "--ports: '1' is not IN,OUT, two numbers" in capsys.readouterr().err
+    assert "--ports: '1' must be IN,OUT" in capsys.readouterr().err
     assert switch.main(["codel", scenario, *more]) == 1
-    assert "bottleneck: is the switch, leave this table out" in capsys.readouterr().err
+    assert "bottleneck: remove this table" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         switch.main(["codel", scenario, "-o", str(tmp_path), "--bfrt", "127.0.0.1:1"])
-    assert "--bfrt and --hosts go together" in capsys.readouterr().err
+    assert "--bfrt and --hosts must be used together" in capsys.readouterr().err

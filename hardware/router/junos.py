@@ -1,12 +1,12 @@
-"""Rules on a Junos router, over NETCONF: ``python -m hardware.router.junos RULES.set --host ROUTER``.
+"""Apply rules to a Junos router over NETCONF: ``python -m hardware.router.junos RULES.set --host ROUTER``.
 
-Takes the lines that :class:`cctoolkit.separation.router.Router` says (``set …``, ``delete …``). Nothing is changed
-without ``--apply``. With it everything happens on a locked candidate, in Junos' own order: load, compare, commit check,
-a commit that the device takes back by itself unless it is confirmed, and the confirmation. Whatever goes wrong, the
-device has its old configuration, at the latest when the time for the confirmation is over.
+The rules are the lines that :class:`cctoolkit.separation.router.Router` renders (``set …``, ``delete …``).
+Nothing changes without ``--apply``. With it, everything happens on a locked candidate, in Junos' own order:
+load, compare, commit check, commit confirmed, confirm. Whatever goes wrong, the device returns to its old
+configuration, at the latest when the confirmation times out.
 
-The password, if there is one, comes from ``$JUNOS_PASSWORD``; keys from the ssh agent, ``~/.ssh`` or ``--key``. There
-is no option for it, as a command line is seen by everybody on the machine.
+A password comes from ``$JUNOS_PASSWORD``; there is no option for it, because everybody on the machine can see
+a command line. Keys come from the ssh agent, ``~/.ssh`` or ``--key``.
 """
 
 from __future__ import annotations
@@ -37,28 +37,29 @@ _COMMENT = "cctoolkit: flow separation"
 
 
 class JunosError(CCToolkitError):
-    """The router refused something, or there is no talking to it."""
+    """The router refused a request, or cannot be talked to."""
 
 
 class JunosGoneError(JunosError):
-    """The router does not answer (any more)."""
+    """The router does not answer, or no longer does."""
 
 
 class JunosLockedError(JunosError):
-    """Somebody else is at the router's configuration."""
+    """Someone else has locked the router's configuration."""
 
 
 @dataclass(frozen=True)
 class Applied:
-    """What became of some lines.
+    """The result of applying rules.
 
     Attributes
     ----------
     lines : int
+        Number of rules.
     diff : str
-        The device's own ``show | compare``; empty where it has everything already.
+        The device's own ``show | compare``; empty if the device already had everything.
     warnings : tuple of str
-        What the device said besides, such as that there was nothing to delete.
+        The device's warnings, such as that there was nothing to delete.
     committed : bool
     """
 
@@ -69,31 +70,32 @@ class Applied:
 
 
 class JunosRouter:
-    """A Junos router's candidate configuration. A context manager, and a controller's function for what it says.
+    """A Junos router's candidate configuration. A context manager; calling it applies a controller's rules.
 
     Parameters
     ----------
     host : str
     port : int
     user : str, optional
-        Default: ``$JUNOS_USER``, else who runs this.
+        Default: ``$JUNOS_USER``, else the current user.
     key : path, optional
-        A private key besides those of the agent and in ``~/.ssh``. ``$JUNOS_PASSWORD`` opens it, if it must be opened.
+        A private key, in addition to those of the agent and in ``~/.ssh``. ``$JUNOS_PASSWORD`` is its
+        passphrase.
     known_hosts : path, optional
-        Where the router's host key is, instead of ``~/.ssh/known_hosts``.
+        File with the router's host key. Default: ``~/.ssh/known_hosts``.
     check_host_key : bool
-        False: talk to whoever answers.
+        False: trust any host key.
     confirm_minutes : int
-        After so long the device takes a commit back that was not confirmed; Junos counts whole minutes.
+        The device rolls an unconfirmed commit back after this time; Junos counts whole minutes.
     timeout_s : float
-        For each answer; a commit may take a minute.
+        Timeout of each request. A commit may take a minute.
 
     Raises
     ------
     JunosGoneError
-        Nobody answers.
+        No NETCONF server answers.
     JunosError
-        No ssh server with NETCONF, an unknown host key, or credentials that it refuses.
+        The host key is unknown, or the router refuses the credentials.
     """
 
     def __init__(
@@ -109,7 +111,7 @@ class JunosRouter:
         timeout_s: float = 120.0,
     ) -> None:
         if confirm_minutes < 1:
-            raise ParameterError(f"confirm_minutes: {confirm_minutes} is not 1 or more")
+            raise ParameterError(f"confirm_minutes: {confirm_minutes} must be at least 1")
         self._nc = _import_ncclient()
         self.host, self.port = host, port
         self.user = user or os.environ.get("JUNOS_USER") or getpass.getuser()
@@ -118,7 +120,7 @@ class JunosRouter:
         self._where = f"{host}:{port}"
         self._manager: Any = None
         self._waiting: list[str] = []
-        #: A commit was begun and neither its confirmation nor its end is known.
+        #: A commit was started, and its outcome is unknown.
         self._in_doubt = False
         self._connect()
 
@@ -156,18 +158,20 @@ class JunosRouter:
                 keepalive=15,
                 device_params={"name": "junos"},
                 manager_params={"timeout": self.timeout_s},
-                # warnings are no errors, and which of several there are is looked at here
+                # never raise: _request tells errors from warnings itself
                 errors_params={"raise_mode": nc.operations.RaiseMode.NONE},
                 **options,
             )
         except nc.transport.AuthenticationError:
-            raise JunosError(f"{where}: refuses the user {self.user} (keys, $JUNOS_PASSWORD)") from None
+            raise JunosError(
+                f"{where}: refuses the user {self.user}: check the keys or $JUNOS_PASSWORD"
+            ) from None
         except nc.transport.SSHUnknownHostError as err:
             raise JunosError(
-                f"{where}: its host key is not the known one (it has {err.fingerprint}); see known_hosts"
+                f"{where}: its host key ({err.fingerprint}) does not match known_hosts"
             ) from None
         except (nc.NCClientError, nc.paramiko.SSHException, OSError, EOFError) as err:
-            raise JunosGoneError(f"{where}: no NETCONF server answers ({_line(err)})") from None
+            raise JunosGoneError(f"{where}: no NETCONF server answers ({_one_line(err)})") from None
 
     def _known_key(self, file: Path) -> str:
         keys = self._nc.paramiko.HostKeys(str(file))
@@ -177,19 +181,19 @@ class JunosRouter:
                 return str(found.get_base64())
         raise JunosError(f"{self._where}: its host key is not in {file}")
 
-    def _ask(self, what: str, request: Callable[..., Any], **arguments: Any) -> tuple[Any, list[str]]:
-        """The answer and its warnings; errors in it are raised."""
+    def _request(self, what: str, request: Callable[..., Any], **arguments: Any) -> tuple[Any, list[str]]:
+        """Make a request; returns the answer and its warnings, and raises its errors."""
         if self._manager is None:
             raise JunosGoneError(f"{self._where}: not connected")
         nc = self._nc
         try:
             answer = request(**arguments)
         except (nc.NCClientError, nc.paramiko.SSHException, OSError, EOFError) as err:
-            # half an answer may come later; nothing can be asked after it
+            # the rest of the answer may still come, so the session cannot be used again
             with contextlib.suppress(Exception):
                 self._manager._session.close()
             self._manager = None
-            raise JunosGoneError(f"{self._where}: {what}: the connection ended ({_line(err)})") from None
+            raise JunosGoneError(f"{self._where}: {what}: the connection ended ({_one_line(err)})") from None
         errors: list[str] = []
         warnings: list[str] = []
         for found in answer.xpath("//rpc-error"):
@@ -209,18 +213,18 @@ class JunosRouter:
         Parameters
         ----------
         lines : str or iterable of str
-            ``set …`` and ``delete …``; no lines are no error.
+            ``set …`` and ``delete …``. No lines at all are fine.
 
         Raises
         ------
         ParameterError
-            A line that is neither.
+            A line is neither.
         JunosError
-            The router refused; it has its old configuration.
+            The router refused, and keeps its old configuration.
         JunosGoneError
-            The connection ended. If that was between the commit and its confirmation, the message says so.
+            The connection ended. If it did so between the commit and its confirmation, the message says so.
         """
-        wanted = _checked(lines)
+        wanted = _parse_rules(lines)
         if not wanted:
             return Applied(0, "", (), False)
         with self._candidate() as manager:
@@ -228,23 +232,23 @@ class JunosRouter:
             diff = self._compare()
             commit = bool(diff) or self._in_doubt
             if commit:
-                warnings += self._ask("commit check", manager.commit, check=True)[1]
+                warnings += self._request("commit check", manager.commit, check=True)[1]
                 self._commit(manager)
-        log.info("%s: %d lines, %s", self._where, len(wanted), "committed" if commit else "nothing new")
+        log.info("%s: %d lines, %s", self._where, len(wanted), "committed" if commit else "nothing changed")
         return Applied(len(wanted), diff, tuple(warnings), commit)
 
     def __call__(self, lines: str | Iterable[str]) -> Applied | None:
-        """As :meth:`apply`, for a controller that goes on, for it says only what is new.
+        """As :meth:`apply`, for a controller that emits only changes and must keep running.
 
-        While the router is away or somebody else has its configuration, one line is logged, None returned, and the
-        lines wait for the next call. Said twice they mean the same. A refusal is raised.
+        While the router is gone or someone else has locked its configuration, this logs one line, returns
+        None, and keeps the rules for the next call. Rules may be repeated safely. A refusal is raised.
         """
-        self._waiting += _checked(lines)
+        self._waiting += _parse_rules(lines)
         wanted = list(self._waiting)
         try:
             done = self.apply(wanted)
         except (JunosGoneError, JunosLockedError) as err:
-            log.warning("%s; %d lines wait", err, len(wanted))
+            log.warning("%s; %d lines are waiting", err, len(wanted))
             return None
         except JunosError:
             self._waiting.clear()
@@ -253,18 +257,18 @@ class JunosRouter:
         return done
 
     def compare(self, lines: str | Iterable[str]) -> Applied:
-        """What the device would change, and whether its commit check passes; nothing is changed."""
-        wanted = _checked(lines)
+        """What the device would change, and whether its commit check passes. Changes nothing."""
+        wanted = _parse_rules(lines)
         with self._candidate() as manager:
             warnings = self._load(wanted) if wanted else []
             diff = self._compare()
             if diff:
-                warnings += self._ask("commit check", manager.commit, check=True)[1]
+                warnings += self._request("commit check", manager.commit, check=True)[1]
         return Applied(len(wanted), diff, tuple(warnings), False)
 
     @contextlib.contextmanager
     def _candidate(self) -> Iterator[Any]:
-        """The candidate for us alone; afterwards nothing is left in it and it is for all again, whatever happened."""
+        """Lock the candidate; afterwards discard what is left in it and unlock it, whatever happened."""
         if self._manager is None or not self._manager.connected:
             self.close()
             self._connect()
@@ -272,21 +276,21 @@ class JunosRouter:
         else:
             try:
                 self._lock()
-            except JunosGoneError:  # it ended while nobody asked anything
+            except JunosGoneError:  # the connection ended while it was idle
                 self._connect()
                 self._lock()
         manager = self._manager
         try:
             yield manager
         finally:
-            # a session that ended has neither lock nor candidate any more; what went wrong is told by its own error
+            # a session that ended has neither lock nor candidate; its own error is already on the way
             with contextlib.suppress(JunosGoneError):
                 self._release("discard", manager.discard_changes)
                 self._release("unlock", manager.unlock, target="candidate")
 
     def _lock(self) -> None:
         try:
-            self._ask("lock", self._manager.lock, target="candidate")
+            self._request("lock", self._manager.lock, target="candidate")
         except JunosGoneError:
             raise
         except JunosError as err:
@@ -294,7 +298,7 @@ class JunosRouter:
 
     def _release(self, what: str, request: Callable[..., Any], **arguments: Any) -> None:
         try:
-            self._ask(what, request, **arguments)
+            self._request(what, request, **arguments)
         except JunosGoneError:
             raise
         except JunosError as err:
@@ -302,24 +306,24 @@ class JunosRouter:
 
     def _load(self, lines: list[str]) -> list[str]:
         try:
-            _, warnings = self._ask(
+            _, warnings = self._request(
                 "load", self._manager.load_configuration, action="set", config="\n".join(lines) + "\n"
             )
         except JunosGoneError:
             raise
         except JunosError as err:
-            raise JunosError(f"{err}{self._culprit(lines)}") from None
+            raise JunosError(f"{err}{self._failing_line(lines)}") from None
         return warnings
 
-    def _culprit(self, lines: list[str]) -> str:
-        """Which line it was: the shortest beginning that the device does not take ends in it."""
-        low, high = 0, len(lines)  # so many lines are taken; so many are not
+    def _failing_line(self, lines: list[str]) -> str:
+        """The first line that the device refuses, found by bisection."""
+        low, high = 0, len(lines)  # the first `low` lines are accepted, the first `high` are not
         with contextlib.suppress(JunosError):
             while high - low > 1:
                 middle = (low + high) // 2
-                self._ask("discard", self._manager.discard_changes)
+                self._request("discard", self._manager.discard_changes)
                 try:
-                    self._ask(
+                    self._request(
                         "load",
                         self._manager.load_configuration,
                         action="set",
@@ -334,14 +338,14 @@ class JunosRouter:
         return ""
 
     def _compare(self) -> str:
-        answer, _ = self._ask("compare", self._manager.compare_configuration)
+        answer, _ = self._request("compare", self._manager.compare_configuration)
         return "\n".join(x.text or "" for x in answer.xpath("//configuration-output")).strip("\n")
 
     def _commit(self, manager: Any) -> None:
-        within = f"the device takes it back within {self.confirm_minutes} min"
+        within = f"the device rolls it back within {self.confirm_minutes} min"
         try:
             self._in_doubt = True
-            self._ask(
+            self._request(
                 "commit", manager.commit, confirmed=True, timeout=60 * self.confirm_minutes, comment=_COMMENT
             )
         except JunosGoneError as err:
@@ -350,41 +354,41 @@ class JunosRouter:
             self._in_doubt = False
             raise
         try:
-            self._ask("confirm", manager.commit, comment=_COMMENT)
+            self._request("confirm", manager.commit, comment=_COMMENT)
             self._in_doubt = False
         except JunosGoneError as err:
-            raise JunosGoneError(f"{err}; {within}, unless the confirmation had arrived") from None
+            raise JunosGoneError(f"{err}; {within}, unless the confirmation arrived") from None
         except BaseException as err:
-            self._in_doubt = not self._took_back(manager)
+            self._in_doubt = not self._rolled_back(manager)
             if self._in_doubt and isinstance(err, JunosError):
                 raise JunosError(f"{err}; {within}") from None
             raise
 
-    def _took_back(self, manager: Any) -> bool:
-        """The one before, at once; True if the device has it."""
+    def _rolled_back(self, manager: Any) -> bool:
+        """Commit the previous configuration at once; returns whether that worked."""
         try:
-            self._ask("rollback", manager.rollback, rollback=1)
-            self._ask("commit", manager.commit, comment=f"{_COMMENT}, taken back")
+            self._request("rollback", manager.rollback, rollback=1)
+            self._request("commit", manager.commit, comment=f"{_COMMENT}, rolled back")
         except JunosError:
             return False
         return True
 
 
-def _checked(lines: str | Iterable[str]) -> list[str]:
-    """The lines without comments and empty ones; only ``set`` and ``delete`` are let through."""
+def _parse_rules(lines: str | Iterable[str]) -> list[str]:
+    """The lines without comments and empty lines; all must be ``set`` or ``delete``."""
     wanted = []
     for number, line in enumerate(lines.splitlines() if isinstance(lines, str) else lines, 1):
         text = line.strip()
         if not text or text.startswith("#"):
             continue
         if text.split()[0] not in ("set", "delete") or len(text.split()) < 2 or not text.isprintable():
-            raise ParameterError(f"line {number}: {text!r} is neither «set …» nor «delete …»")
+            raise ParameterError(f"line {number}: {text!r} must be a set or delete statement")
         wanted.append(text)
     return wanted
 
 
 def _error_text(error: Any) -> str:
-    """An ``rpc-error`` in one line: where, what, and the word that the device did not understand."""
+    """An ``rpc-error`` as one line: path, message, and the offending word."""
     path, message, word = (
         " ".join((error.findtext(name) or "").split())
         for name in ("error-path", "error-message", "error-info/bad-element")
@@ -395,7 +399,7 @@ def _error_text(error: Any) -> str:
     return f"{path}: {message}" if path else message
 
 
-def _line(err: BaseException) -> str:
+def _one_line(err: BaseException) -> str:
     text = getattr(err, "strerror", None) or str(err) or type(err).__name__
     return " ".join(text.split())[:200]
 
@@ -409,7 +413,7 @@ def _import_ncclient() -> Any:
         import paramiko
     except ImportError:
         raise JunosError("NETCONF needs the package ncclient: pip install ncclient") from None
-    for name in ("ncclient", "paramiko"):  # what they have to tell is in their errors
+    for name in ("ncclient", "paramiko"):  # their errors say enough
         logging.getLogger(name).setLevel(logging.CRITICAL)
     ncclient.paramiko = paramiko
     return ncclient
@@ -428,46 +432,47 @@ app = typer.Typer(
 @app.command(no_args_is_help=True)
 def junos(
     rules: Annotated[
-        str, typer.Argument(metavar="RULES.set", help="Lines for `load set`; - for standard input.")
+        str, typer.Argument(metavar="RULES.set", help="File with lines for `load set`; - for standard input.")
     ],
-    host: Annotated[str | None, typer.Option(metavar="HOST", help="The router.")] = None,
-    port: Annotated[int, typer.Option(help="Of its NETCONF server.", min=1, max=65535)] = PORT,
-    user: Annotated[str | None, typer.Option(help="Default: $JUNOS_USER, else you.")] = None,
+    host: Annotated[str | None, typer.Option(metavar="HOST", help="Router.")] = None,
+    port: Annotated[int, typer.Option(help="Port of its NETCONF server.", min=1, max=65535)] = PORT,
+    user: Annotated[
+        str | None, typer.Option(help="User; default: $JUNOS_USER, else the current user.")
+    ] = None,
     key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A private key; default: the agent's, ~/.ssh.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Private key; default: the ssh agent's and those in ~/.ssh."),
     ] = None,
     known_hosts: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Default: ~/.ssh/known_hosts.")
+        Path | None, typer.Option(metavar="FILE", help="Host keys; default: ~/.ssh/known_hosts.")
     ] = None,
     check_host_key: Annotated[
-        bool, typer.Option("--check-host-key/--no-check-host-key", help="Whether to know whom one talks to.")
+        bool, typer.Option("--check-host-key/--no-check-host-key", help="Verify the router's host key.")
     ] = True,
     compare: Annotated[
-        bool, typer.Option("--compare", help="Ask the router what would change, and change nothing.")
+        bool, typer.Option("--compare", help="Show what would change, and change nothing.")
     ] = False,
     apply: Annotated[bool, typer.Option("--apply", help="Commit.")] = False,
     confirm_minutes: Annotated[
         int,
-        typer.Option(
-            help="So long an unconfirmed commit lives, should the connection end.", min=1, max=65535
-        ),
+        typer.Option(help="Roll an unconfirmed commit back after this time.", min=1, max=65535),
     ] = 2,
 ) -> None:
-    """Put rules on a Junos router, or say what would be put there.
+    """Apply rules to a Junos router, or show what they would change.
 
-    Without --compare and --apply the lines are checked and printed. A password is taken from $JUNOS_PASSWORD.
+    Without --compare or --apply, the lines are checked and printed. A password is taken from $JUNOS_PASSWORD.
     """
     if compare and apply:
-        raise typer.BadParameter("--compare changes nothing and --apply does: one of them")
+        raise typer.BadParameter("use either --compare or --apply, not both")
     if (compare or apply) and host is None:
-        raise typer.BadParameter("say which router: --host HOST")
+        raise typer.BadParameter("name the router: --host HOST")
     text = sys.stdin.read() if rules == "-" else Path(rules).read_text(encoding="utf-8")
-    lines = _checked(text)
+    lines = _parse_rules(text)
     if not (compare or apply):
         for line in lines:
             print(line)
         print(
-            f"{len(lines)} lines; nothing was changed (--compare asks the router, --apply commits)",
+            f"{len(lines)} lines; nothing was changed (use --compare to ask the router, --apply to commit)",
             file=sys.stderr,
         )
         return

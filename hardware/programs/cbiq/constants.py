@@ -50,9 +50,7 @@ def slot_steps(slot_ns: int) -> tuple[list[tuple[int, int, int]], list[tuple[int
         The slot is too short or too long for the tables.
     """
     if not SLOT_MIN_NS <= slot_ns <= SLOT_MAX_NS:
-        raise ValueError(
-            f"{slot_ns / 1e6:g} ms must be {SLOT_MIN_NS / 1e6:g} to {SLOT_MAX_NS / 1e6:g} ms"
-        )
+        raise ValueError(f"{slot_ns / 1e6:g} ms must be {SLOT_MIN_NS / 1e6:g} to {SLOT_MAX_NS / 1e6:g} ms")
     coarse = []
     for bits in range(1 << 32 - COARSE_SHIFT):
         slots = (bits << COARSE_SHIFT) // slot_ns

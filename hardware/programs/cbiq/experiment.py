@@ -1,4 +1,5 @@
-"""Dragonfly's data, collected in the switch: slots of 1 ms of each TCP flow, and the CCA each is identified as."""
+"""Dragonfly's data, collected in the switch: slots of 1 ms of each TCP flow, and the CCA each is identified
+as."""
 
 from __future__ import annotations
 
