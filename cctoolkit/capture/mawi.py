@@ -12,8 +12,8 @@ import os
 import re
 from pathlib import Path
 
-from .._download import cache_dir as _cache_dir
 from .._download import fetch_file
+from .._support.cache_folder import cache_dir as _cache_dir
 from ..errors import ParameterError
 
 __all__ = ["MAWI_URL", "fetch_mawi", "find_trace", "mawi_path"]
