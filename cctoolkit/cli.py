@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import typer.core
 
-from . import __version__
-from ._output import Format, TableOutput
+from ._support.version import __version__
 from .capture.selection import Selection
 from .errors import CCToolkitError, ParameterError
+from .schema.output import Format, TableOutput
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -221,8 +221,8 @@ def info(
 
     Example: `cct info trace.pcap.gz --host 10.0.0.0/8`
     """
-    from .report import terminal_summary
-    from .summary import summarise
+    from .report.page import terminal_summary
+    from .report.summary import summarise
 
     _print(terminal_summary(summarise(capture, selection=selection, top=top, tunnel=tunnel)))
 
@@ -253,7 +253,7 @@ def flows(
 
     Examples: `cct flows trace.pcap.gz --sort retransmits --top 5`, `cct flows day.pcap.gz -o flows.parquet`
     """
-    from .summary import summarise
+    from .report.summary import summarise
 
     for name, value in (("egress", egress), ("model", model)):
         if value is not None and not cca:
@@ -295,8 +295,9 @@ def _sorted_flows(table: pd.DataFrame, sort: SortBy) -> pd.DataFrame:
 def _flow_listing(table: pd.DataFrame) -> Any:
     from rich.table import Table
 
+    from ._support.words import format_bytes, format_rate, format_time_ns
     from .capture.protocols import protocol_name
-    from .findings import format_bytes, format_cca, format_rate, format_time_ns
+    from .identify.probabilities import format_cca
 
     listing = Table(box=None, pad_edge=False)
     for name, justify in (
@@ -365,7 +366,7 @@ def rtt(
     """
     import pandas as pd
 
-    from .rtt import RttPairing, rtt_summary, samples_table
+    from .analysis.rtt import RttPairing, rtt_summary, samples_table
 
     if not samples and (format is Format.parquet or (output is not None and output.suffix == ".parquet")):
         raise ParameterError("format: Parquet holds samples (--samples); a line a flow is csv or jsonl")
@@ -435,8 +436,8 @@ def slots(
 
     Example: `cct slots in.pcap.gz out.pcap.gz --slot-ms 10 --flow 0 -o slots.parquet`
     """
+    from .analysis.slots import compute_slots
     from .capture.reader import read_capture
-    from .slots import compute_slots
 
     with TableOutput(format, output, "slots", _provenance(ingress)) as out:
         before = read_capture(ingress, tunnel=tunnel.value)
@@ -468,7 +469,7 @@ def report(
 
     Example: `cct report day.pcap.gz -o day.html`
     """
-    from .report import report as write_report
+    from .report.page import report as write_report
 
     path = write_report(
         capture, output, egress=egress, title=title, top=top, model=None if model == "none" else model,
@@ -802,8 +803,7 @@ def train(
 
     Examples: `cct train mine -o my-model`, `cct train paper --classifier dragonfly --window-ms 1000 -o dragonfly`
     """
-    from .identify.command import groups, names
-    from .identify.command import train as run
+    from .identify.command import groups, names, train as run
 
     run(
         datasets, output, classifier=classifier, windows_ms=window_ms, inputs=inputs, ccas=names(ccas), others=others,
@@ -836,8 +836,7 @@ def evaluate(
 
     Examples: `cct evaluate my-model mine`, `cct evaluate cca hard-test --window-ms 1000 --by aqm`
     """
-    from .identify.command import evaluate as run
-    from .identify.command import names
+    from .identify.command import evaluate as run, names
 
     run(
         model, datasets, windows_ms=window_ms, by=by, per_flow=per_flow, seed=seed, ccas=names(ccas),
@@ -1019,8 +1018,8 @@ def live(
 
     Examples: `cct live --ingress eth0 --egress eth1`, `cct live --from-capture in.pcap.gz --from-capture out.pcap.gz`
     """
-    from .live.command import live as run
-    from .live.naming import load_classifier
+    from .identify.live.command import live as run
+    from .identify.live.naming import load_classifier
 
     run(
         ingress=ingress or [],
@@ -1079,7 +1078,7 @@ def synth_mawi_command(
 
     Example: `cct synth mawi synthetic.pcap.gz -n 5000000`
     """
-    from .synth import synth_mawi
+    from .capture.synth.mawi import synth_mawi
 
     print(f"wrote {synth_mawi(output, packets, seed=seed)}")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from cctoolkit import schema
-from cctoolkit.capture.model import FlowKeys
+from cctoolkit.capture.keys import FlowKeys
 
 
 def packet_columns(rows: Iterable[tuple[int, ...]]) -> dict[str, np.ndarray]:

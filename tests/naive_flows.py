@@ -1,4 +1,4 @@
-"""The slow, obvious twin of cctoolkit.flows: one packet at a time, in plain Python."""
+"""The slow, obvious twin of cctoolkit.analysis.flows: one packet at a time, in plain Python."""
 
 from __future__ import annotations
 

@@ -9,10 +9,9 @@ import re
 import pytest
 
 import cctoolkit as cct
-from cctoolkit import algorithm
 from cctoolkit._support import kernels
-from cctoolkit.algorithm import AlgorithmError
-from cctoolkit.errors import ParameterError
+from cctoolkit._support.algorithm import base as algorithm
+from cctoolkit.errors import AlgorithmError, ParameterError
 
 BEGINNING = """
 import math, random as rnd, time

@@ -18,16 +18,15 @@ import naive_flows
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from made_packets import make_keys, packet_columns
 
 import cctoolkit as cct
 from cctoolkit import schema
-from cctoolkit._addresses import addresses_text
+from cctoolkit.analysis.flows import FlowStatistics, flow_table
+from cctoolkit.analysis.rtt import rtt_samples
+from cctoolkit.capture.addresses import addresses_text
 from cctoolkit.errors import ParameterError, SchemaError
-from cctoolkit.flows import FlowStatistics, flow_table
-from cctoolkit.rtt import rtt_samples
 
 CAPTURES = Path(__file__).parents[2] / "shared" / "captures"
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16

@@ -13,12 +13,10 @@ import numba
 import numpy as np
 import pytest
 from bmv2_switch import TestInput, running
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from one_queue import Compiled, packet
 
-from cctoolkit.aqm import DROP, PASS, IntegerAbc, TofinoAbc
-from cctoolkit.aqm import abc_tofino as tofino
+from cctoolkit.aqm import DROP, PASS, IntegerAbc, TofinoAbc, abc_tofino as tofino
 from cctoolkit.errors import ParameterError
 from cctoolkit.experiments.abc import scenario
 from cctoolkit.sim.simulation import Simulation

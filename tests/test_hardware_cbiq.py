@@ -14,16 +14,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from bmv2_switch import Bench, TestInput, running
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import cctoolkit as cct
+from cctoolkit.analysis.slots import SlotRows, SlotTable, slot_columns
 from cctoolkit.capture.model import Capture
 from cctoolkit.errors import ParameterError
-from cctoolkit.live import CaptureCollector, CollectorError, FlowKey, Reading, watch
-from cctoolkit.live.naming import load_classifier
+from cctoolkit.identify.live import CaptureCollector, CollectorError, FlowKey, Reading, watch
+from cctoolkit.identify.live.naming import load_classifier
 from cctoolkit.schema import SLOTS
-from cctoolkit.slots import SlotRows, SlotTable, slot_columns
 from hardware import constants
 from hardware.constants import cbiq as of_cbiq
 from hardware.control.cbiq import FLOWS, GRACE_SLOTS, RING, SwitchCollector

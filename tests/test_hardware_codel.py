@@ -15,8 +15,7 @@ import numba
 import numpy as np
 import pytest
 from bmv2_switch import Answer, TestInput, running
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from one_queue import Compiled, packet
 
 from cctoolkit.aqm import DROP_LATE, MARK, PASS, PisaCoDel

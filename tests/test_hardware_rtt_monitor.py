@@ -26,16 +26,16 @@ from naive_rtt import RST, SYN, as_tuples, columns, packet, stream
 
 import cctoolkit as cct
 from cctoolkit import schema
-from cctoolkit.capture.model import FlowKeys
+from cctoolkit.analysis.rtt import DataPlaneTables, RttPairing, five_tuple_hashes, rtt_samples
+from cctoolkit.analysis.sketch import CountMinSketch
+from cctoolkit.capture.keys import FlowKeys
 from cctoolkit.errors import CaptureFormatError, ParameterError
-from cctoolkit.rtt import DataPlaneTables, RttPairing, five_tuple_hashes, rtt_samples
-from cctoolkit.separation.controller import METRICS, RttSeparation
+from cctoolkit.separation.controller import RttSeparation
+from cctoolkit.separation.meters import METRICS
 from cctoolkit.separation.router import Router
-from cctoolkit.sketch import CountMinSketch
 from hardware import constants
 from hardware.constants import Constant, rtt_monitor
-from hardware.control import command
-from hardware.control import rtt_monitor as control
+from hardware.control import command, rtt_monitor as control
 from hardware.control.rtt_monitor import FiveTuple, Monitor, separate
 from hardware.control.switch import Switch
 

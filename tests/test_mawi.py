@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from cctoolkit import _download
+from cctoolkit.capture import download as _download
 from cctoolkit.capture.mawi import fetch_mawi, find_trace, mawi_path
 from cctoolkit.capture.reader import read_capture
 from cctoolkit.errors import DatasetUnavailableError, ParameterError

@@ -1,1 +1,1 @@
-"""What the rest of the package stands on and no user calls."""
+"""What every room needs and none owns: files, processes, the terminal, words, arguments, compiled algorithms."""

@@ -106,9 +106,9 @@ class P4CoDel(Aqm):
     def check(self) -> None:
         name = type(self).__name__
         if self.target_ms <= 0:
-            raise ParameterError(f"{name}.target_ms: has to be above 0")
+            raise ParameterError(f"{name}.target_ms: must be positive")
         if self.interval_ms <= self.target_ms:
-            raise ParameterError(f"{name}.interval_ms: has to be above target_ms")
+            raise ParameterError(f"{name}.interval_ms: must be above target_ms")
 
     def derived(self) -> dict[str, Any]:
         """The NPU's tables, and whether they are used."""
@@ -266,9 +266,9 @@ class PisaCoDel(Aqm):
 
     def check(self) -> None:
         if self.target_ms <= 0:
-            raise ParameterError("PisaCoDel.target_ms: has to be above 0")
+            raise ParameterError("PisaCoDel.target_ms: must be positive")
         if not self.target_ms < self.interval_ms < 2000:
-            raise ParameterError("PisaCoDel.interval_ms: has to be above target_ms and below 2000")
+            raise ParameterError("PisaCoDel.interval_ms: must be above target_ms and below 2000")
 
     def derived(self) -> dict[str, Any]:
         """The math unit's table and scale."""

@@ -84,13 +84,13 @@ class IRed(Aqm):
         if self.measure not in ("delay", "depth"):
             raise ParameterError(f"IRed.measure: {self.measure!r} is neither delay nor depth")
         if self.max_ms <= self.min_ms:
-            raise ParameterError("IRed.max_ms: has to be above min_ms")
+            raise ParameterError("IRed.max_ms: must be above min_ms")
         if self.max_packets <= self.min_packets:
-            raise ParameterError("IRed.max_packets: has to be above min_packets")
+            raise ParameterError("IRed.max_packets: must be above min_packets")
         if not 0 < self.weight <= 1:
-            raise ParameterError("IRed.weight: has to be above 0 and at most 1")
+            raise ParameterError("IRed.weight: must be positive and at most 1")
         if self.max_notifications == 0:
-            raise ParameterError("IRed.max_notifications: has to be above 0")
+            raise ParameterError("IRed.max_notifications: must be positive")
         identification("IRed", self.identifier)
 
     def derived(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._atomic import replacing
+from .._support.atomic import replacing
 from .probabilities import answers
 
 __all__ = ["alike_in_words", "write_card"]

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._support.arguments import positive_ns
+from ..analysis.flows import FlowStatistics
+from ..analysis.slots import SlotTable
 from ..capture.model import Capture
 from ..capture.reader import iter_capture, read_capture
 from ..capture.selection import Selection
 from ..errors import ParameterError
-from ..flows import FlowStatistics
 from ..schema import CCAS, empty
-from ..slots import SlotTable
-from ..taps import positive_ns
 from .bundle import Model, bundled_models, load
 
 __all__ = ["DEFAULT_MODEL", "MIN_BYTES", "SECONDS", "classify_flows", "default_model", "reads_twice"]
@@ -171,7 +171,7 @@ def _parts(
 
 def _tcp_flows(parts: Iterator[Capture]) -> pd.DataFrame:
     """The flows table, of TCP only."""
-    from ..summary import AllKeys
+    from ..capture.keys import AllKeys
 
     statistics, keys = FlowStatistics(), AllKeys()
     for part in parts:

@@ -14,16 +14,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .. import __version__
-from .._atomic import replacing
-from .._output import Format, TableOutput
-from .._terminal import listing, show
+from .._support.atomic import replacing
+from .._support.parquet import read_provenance
+from .._support.terminal import listing, show
+from .._support.version import __version__
+from .._support.words import format_probability
 from ..capture.model import Capture
 from ..capture.reader import read_capture
 from ..capture.selection import Selection
 from ..errors import ParameterError, SchemaError
-from ..findings import format_probability
 from ..scenario import Scenario, read_sweep
+from ..schema.output import Format, TableOutput
 from ..testbed.doctor import BACKENDS
 from .bundle import Model, bundled_models, load, save_models
 from .card import alike_in_words, write_card
@@ -32,14 +33,21 @@ from .dataset import (
     SlotDataset,
     build_dataset,
     index_dataset,
-    provenance,
     record,
     save_recording,
 )
 from .inputs import VIEW_INPUTS
 from .probabilities import UNKNOWN, grouped
 from .settings import KERNEL_CCAS, PAPER_CCAS, SETTINGS, SIMULATOR_CCAS
-from .windows import ARRIVALS, FEATURE_SETS, Windows, crossover_bands, cut_windows, joined, window_slots
+from .windows import (
+    ARRIVALS,
+    FEATURE_SETS,
+    Windows,
+    crossover_bands,
+    cut_windows,
+    joined,
+    window_slots,
+)
 
 __all__ = ["add", "build", "classify", "evaluate", "groups", "info", "name_flows", "readable_twice", "train"]
 
@@ -278,7 +286,7 @@ def info(folder: Path) -> None:
     slots, size, made_by, versions = 0, 0, set(), set()
     for run in dataset.runs:
         path = folder / "slots" / f"{run}.parquet"
-        said = provenance(path)
+        said = read_provenance(path)
         made_by.add(str(said.get("made_by", "not said")))
         versions.add(str(said.get("version", "not said")))
         slots += pq.read_metadata(path).num_rows

@@ -8,12 +8,23 @@ from typing import TYPE_CHECKING, Any
 import numba
 import numpy as np
 
+from ..analysis.flows import _DIRECTION, _FLOW, _update as _update_flow
 from ..capture.model import Capture, columns_of
 from ..errors import ParameterError
-from ..flows import _DIRECTION, _FLOW
-from ..flows import _update as _update_flow
 from .source import Names, seconds_since, start_of
-from .style import BLACK, BLUE, GREEN, ORANGE, POINTS, PURPLE, SKY, VERMILLION, figure, note, small
+from .style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    ORANGE,
+    POINTS,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    figure,
+    note,
+    small,
+)
 from .thinning import thin_rows
 
 if TYPE_CHECKING:
@@ -284,7 +295,7 @@ def time_sequence(
 
     Every segment is a bar from its first to its last byte, the staircase below is what has been
     acknowledged, the one above the right edge of the receive window. Retransmitted and out-of-order
-    segments (by the rules of :mod:`cctoolkit.flows`) and SACK blocks have colours of their own. Sequence
+    segments (by the rules of :mod:`cctoolkit.analysis.flows`) and SACK blocks have colours of their own. Sequence
     numbers are relative to the first one seen, without wrap.
 
     Parameters

@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._atomic import replacing
-from .._output import Format, TableOutput
+from .._support.atomic import replacing
 from ..capture.model import Capture
 from ..errors import ParameterError
-from ..workload import BusiestSecond
-from .controller import LONG_BYTES, Decision, RttSeparation
+from ..schema.output import Format, TableOutput
+from .controller import Decision, RttSeparation
 from .jenks import choose_k, jenks_classes
-from .meters import CaptureMeter, replay
+from .meters import LONG_BYTES, CaptureMeter
+from .replay import replay
 from .router import Router
+from .workload import BusiestSecond
 
 __all__ = ["flow_table", "separate"]
 
@@ -201,7 +202,7 @@ def _tell(
 ) -> None:
     from rich.table import Table
 
-    from ..findings import format_bytes
+    from .._support.words import format_bytes
 
     source = "the capture's busiest second; --rate says better" if guessed else "given"
     show(f"{len(metrics)} flows, {len(long)} of them long TCP (over {format_bytes(long_bytes)})")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from .._terminal import listing, show, show_run
+from .._support.terminal import listing, show
 from ..errors import ParameterError
 from ..scenario import read_scenario, read_sweep
+from ..scenario.terminal import show_run
 from .simulation import simulate
 from .sweep import run_sweep
 

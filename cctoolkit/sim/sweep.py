@@ -15,14 +15,14 @@ from typing import IO, Any
 import numpy as np
 import pandas as pd
 
-from .. import __version__
-from .._atomic import replacing
-from .._pool import cores, in_processes
+from .._support import parquet
+from .._support.algorithm.base import Algorithm
 from .._support.fingerprint import fingerprint
-from ..algorithm import Algorithm
+from .._support.pool import cores, in_processes
+from .._support.version import __version__
 from ..errors import CCToolkitError, ParameterError
-from ..run import Run
 from ..scenario import Scenario
+from ..scenario.run import Run
 from .simulation import simulate
 
 __all__ = ["flow_rows", "run_summary", "run_sweep"]
@@ -93,7 +93,7 @@ def run_sweep(
     """
     output = Path(output)
     if output.suffix != ".parquet":
-        raise ParameterError(f"output: {output} has to be a .parquet file")
+        raise ParameterError(f"output: {output} must be a .parquet file")
     if workers is not None and (not isinstance(workers, int) or workers < 1):
         raise ParameterError(f"workers: {workers!r} is not a whole number of at least 1")
     jobs = [(dict(changes), scenario) for changes, scenario in scenarios]
@@ -176,7 +176,7 @@ def _told(changes: Mapping[str, Any]) -> str:
 
 def _shown(value: Any) -> Any:
     """What was changed, as a value of a table."""
-    from ..scenario import plain
+    from ..scenario.scenario import plain
 
     if isinstance(value, type) and issubclass(value, Algorithm):
         return value.name
@@ -294,11 +294,5 @@ def _table(
 
 
 def _write(table: pd.DataFrame, path: Path, jobs: list[tuple[dict[str, Any], Scenario]]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    arrow = pa.Table.from_pandas(table, preserve_index=False)
     about = json.dumps({"version": __version__, "changed": sorted({name for c, _ in jobs for name in c})})
-    meta = dict(arrow.schema.metadata or {}) | {_KEY: about.encode()}
-    with replacing(path) as tmp:
-        pq.write_table(arrow.replace_schema_metadata(meta), tmp, compression="zstd")
+    parquet.write(table, path, metadata={_KEY: about.encode()})

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cctoolkit.rtt import DataPlaneTables
-from cctoolkit.separation.controller import LONG_BYTES
+from cctoolkit.analysis.rtt import DataPlaneTables
+from cctoolkit.separation.meters import LONG_BYTES
 
 from . import Constant, Macro
 

@@ -25,8 +25,7 @@ import numpy as np
 import pandas as pd
 import typer
 
-from cctoolkit.aqm import IntegerAbc, TofinoAbc
-from cctoolkit.aqm import abc_tofino as tofino
+from cctoolkit.aqm import IntegerAbc, TofinoAbc, abc_tofino as tofino
 from cctoolkit.aqm.abc import ONE
 from cctoolkit.errors import ParameterError
 

@@ -1,8 +1,8 @@
 """Flows of a switch named while they run: the control plane of ``cbiq``, Dragonfly's data collection.
 
-:class:`SwitchCollector` is to a switch what :class:`cctoolkit.live.KernelCollector` is to a Linux router: the
-data plane's cells become :data:`cctoolkit.slots.CELL`, and everything behind (rows of the slots table, naming) is
-:func:`cctoolkit.live.watch`.
+:class:`SwitchCollector` is to a switch what :class:`cctoolkit.identify.live.KernelCollector` is to a Linux router: the
+data plane's cells become :data:`cctoolkit.analysis.slots.CELL`, and everything behind (rows of the slots table,
+naming) is :func:`cctoolkit.identify.live.watch`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import numpy as np
 import typer
 
 from cctoolkit import __version__
-from cctoolkit._output import Format
+from cctoolkit._support.arguments import positive_ns
+from cctoolkit.analysis.slots import CELL
 from cctoolkit.errors import ParameterError
-from cctoolkit.live import CollectorError, FlowKey, Reading
-from cctoolkit.live.command import follow
-from cctoolkit.live.naming import load_classifier
-from cctoolkit.slots import CELL
-from cctoolkit.taps import positive_ns
+from cctoolkit.identify.live import CollectorError, FlowKey, Reading
+from cctoolkit.identify.live.command import follow
+from cctoolkit.identify.live.naming import load_classifier
+from cctoolkit.schema.output import Format
 
 from ..constants.cbiq import FLOW_BITS, RING_BITS, slot_steps
 from .command import run
@@ -110,7 +110,7 @@ class _Watched:
 
 
 class SwitchCollector:
-    """The data plane ``cbiq`` of a switch; a :class:`cctoolkit.live.Collector`.
+    """The data plane ``cbiq`` of a switch; a :class:`cctoolkit.identify.live.Collector`.
 
     Parameters
     ----------

@@ -27,10 +27,11 @@ import pandas as pd
 import typer
 
 from cctoolkit import schema
-from cctoolkit._atomic import replacing
+from cctoolkit._support.atomic import replacing
+from cctoolkit.analysis.rtt import samples_table
 from cctoolkit.errors import ParameterError
-from cctoolkit.rtt import samples_table
-from cctoolkit.separation.controller import LONG_BYTES, TCP, UDP, Controller, Decision, RttSeparation
+from cctoolkit.separation.controller import Controller, Decision, RttSeparation
+from cctoolkit.separation.meters import LONG_BYTES, TCP, UDP
 from cctoolkit.separation.router import Router
 
 from ..constants.rtt_monitor import SKETCH, SLOTS, TABLES
@@ -221,7 +222,7 @@ class Monitor:
         Returns
         -------
         DataFrame
-            :data:`~cctoolkit.separation.controller.METRICS`, and ``bytes`` so far, of the flows that are there: long
+            :data:`~cctoolkit.separation.meters.METRICS`, and ``bytes`` so far, of the flows that are there: long
             ones, which :attr:`flows` has the names of, and those whose SYN was seen and whose slot no other flow
             took. The first call has none, for rates take two.
         """

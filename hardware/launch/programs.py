@@ -181,8 +181,8 @@ def rtt_monitor(scenario: cct.Scenario, ingress: int, egress: int) -> Experiment
 
 def cbiq(scenario: cct.Scenario, ingress: int, egress: int) -> Experiment:
     """Dragonfly's data, collected in the switch: slots of 1 ms of each TCP flow, and what its CCA is taken for."""
-    from cctoolkit.live import FlowKey
-    from cctoolkit.live.stream import SlotStream
+    from cctoolkit.identify.live import FlowKey
+    from cctoolkit.identify.live.stream import SlotStream
 
     from ..control.cbiq import SwitchCollector
 
