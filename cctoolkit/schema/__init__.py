@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from typing import Any
-
-import numpy as np
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from .._support import parquet
 from ..errors import SchemaError
+
+if TYPE_CHECKING:  # at run time inside functions: the command line's help imports this module
+    import numpy as np
+    import pandas as pd
 
 __all__ = [
     "CCAS",
@@ -169,6 +170,8 @@ def _columns(table: str) -> dict[str, str]:
 
 def empty(table: str) -> pd.DataFrame:
     """A table without rows, all columns of the right type."""
+    import pandas as pd
+
     return pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in _columns(table).items()})
 
 
@@ -182,6 +185,8 @@ def check(df: pd.DataFrame, table: str) -> pd.DataFrame:
     SchemaError
         Names the first column that is missing or of another type.
     """
+    import pandas as pd
+
     for name, dtype in _columns(table).items():
         if name not in df.columns:
             raise SchemaError(f"{table} table: column {name!r} is missing (expected {dtype})")
@@ -196,6 +201,8 @@ def check(df: pd.DataFrame, table: str) -> pd.DataFrame:
 
 def arrays(df: pd.DataFrame, table: str) -> dict[str, np.ndarray]:
     """The columns of a table as contiguous numpy arrays, ready for a kernel (no copy where possible)."""
+    import numpy as np
+
     check(df, table)
     return {
         name: np.ascontiguousarray(df[name].to_numpy())
