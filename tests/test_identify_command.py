@@ -324,8 +324,8 @@ def test_exports_of_tshark_with_labels_of_iperf3_become_a_dataset(run, tmp_path:
     export = tmp_path / "three.tsv"
     options = [word for field in fields for word in ("-e", field)]
     with export.open("wb") as file:
-        subprocess.run(["tshark", "-n", "-r", THREE, "-T", "fields", "-E", "header=y", *options], stdout=file, check=True,
-                       stderr=subprocess.DEVNULL)  # fmt: skip
+        command = ["tshark", "-n", "-r", str(THREE), "-T", "fields", "-E", "header=y", *options]
+        subprocess.run(command, stdout=file, stderr=subprocess.DEVNULL, check=True)
     known = pd.read_csv(TRACES / "three-ccas-ipv6.labels.csv")
     tests = [
         {
