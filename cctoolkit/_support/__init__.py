@@ -1,0 +1,1 @@
+"""Helpers that know nothing of packets, captures or congestion control."""
