@@ -8,7 +8,6 @@ import pandas as pd
 
 from ..._support.markdown import markdown_table
 from .scenarios import Settings
-from .tables import by_cca, by_quantity, medians
 
 Tables = Mapping[str, pd.DataFrame]
 
@@ -28,24 +27,24 @@ def grid(settings: Settings, tables: Tables) -> list[str]:
         "whichever is larger. Beside it stands the standard deviation over the kernel's seeds: smaller errors "
         "are noise.",
         *(f"Left out: {len(part)} cases ({why})." for why, part in left_out.groupby("why", sort=False)),
-        overall(errors),
+        in_short(tables["overall"]),
         "### Median absolute error by congestion control, %",
         "Pairs count for both of theirs.",
-        markdown_table(medians(by_cca(errors), "cca")),
+        markdown_table(tables["by_cca"]),
         "### Median absolute error by queue management, %",
-        markdown_table(medians(errors, "aqm")),
+        markdown_table(tables["by_aqm"]),
         "### By quantity",
-        markdown_table(by_quantity(errors)),
+        markdown_table(tables["by_quantity"]),
         "### Largest errors",
         "Errors beyond twice the noise (the standard error of the difference of the means).",
         markdown_table(shown, 2),
     ]
 
 
-def overall(errors: pd.DataFrame) -> str:
+def in_short(overall: pd.DataFrame) -> str:
     """The errors in one sentence."""
-    size = errors.error.abs()
+    one = overall.iloc[0]
     return (
-        f"Median of all absolute errors: **{size.median():.1%}**; {(size <= 0.1).mean():.0%} are within 10 %; "
-        f"median kernel spread {errors.kernel_spread.median():.1%}."
+        f"Median of all absolute errors: **{one.median_error:.1f} %**; {one.within_10:.0f} % are within 10 %; median "
+        f"kernel spread {one.kernel_spread:.1f} %."
     )

@@ -131,8 +131,9 @@ def rows(job: Job, run: Run | TestbedUnavailableError) -> list[dict[str, Any]] |
 
 
 def grid(settings: Settings, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
-    """``runs`` (every measurement), ``errors`` (:func:`compare`), ``worst`` (series of the largest errors) and
-    ``left_out`` (cases that the kernel lacks something for).
+    """``runs`` (every measurement), ``errors`` (:func:`compare`), their medians ``by_cca``, ``by_aqm`` and
+    ``by_quantity``, ``overall``, ``worst`` (series of the largest errors) and ``left_out`` (cases that the kernel lacks
+    something for).
 
     Raises
     ------
@@ -154,6 +155,10 @@ def grid(settings: Settings, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
     return {
         "runs": runs,
         "errors": errors,
+        "by_cca": medians(by_cca(errors), "cca"),
+        "by_aqm": medians(errors, "aqm"),
+        "by_quantity": by_quantity(errors),
+        "overall": overall(settings, errors),
         "worst": worst(settings, errors),
         "left_out": pd.DataFrame(list(left_out.items()), columns=["case", "why"]),
     }
@@ -226,6 +231,38 @@ def medians(errors: pd.DataFrame, by: str) -> pd.DataFrame:
     wide["kernel spread"] = 100 * groups.kernel_spread.median()
     wide.insert(0, "cases", groups.case.nunique())
     return wide.reset_index().rename_axis(columns=None)
+
+
+def overall(settings: Settings, errors: pd.DataFrame) -> pd.DataFrame:
+    """One row: how much was compared, and how near it is.
+
+    Returns
+    -------
+    DataFrame
+        ``cases``, ``seeds``, ``kernel_seeds``, ``compared``; median absolute errors in percent: ``median_error``,
+        ``single_flows`` and ``pairs``; ``within_10`` (percent of the errors), ``kernel_spread`` (median, percent);
+        ``above_10`` (how many errors) and ``above_10_noise`` (how many of these within twice the noise).
+    """
+    size = 100 * errors.error.abs()
+    large = errors[size > 10]
+    is_pair = errors.ccas.str.contains("+", regex=False)
+    return pd.DataFrame(
+        [
+            {
+                "cases": errors.case.nunique(),
+                "seeds": settings.seeds,
+                "kernel_seeds": settings.kernel_seeds,
+                "compared": len(errors),
+                "median_error": size.median(),
+                "single_flows": size[~is_pair].median(),
+                "pairs": size[is_pair].median(),
+                "within_10": 100 * (size <= 10).mean(),
+                "kernel_spread": 100 * errors.kernel_spread.median(),
+                "above_10": len(large),
+                "above_10_noise": int((large.error.abs() <= 2 * large.noise.fillna(0)).sum()),
+            }
+        ]
+    )
 
 
 def by_quantity(errors: pd.DataFrame) -> pd.DataFrame:
