@@ -1,7 +1,6 @@
 """Download one large file: resumable, verified, and in place only once complete.
 
-pooch decides where the cache is. Its downloaders start over after every interruption, each time into a new temporary
-file, so the download itself is done here.
+The downloaders of libraries start over after every interruption, each time into a new temporary file.
 """
 
 from __future__ import annotations
@@ -18,23 +17,12 @@ from .._support.atomic import replacing
 from .._support.version import __version__
 from ..errors import DatasetUnavailableError
 
-__all__ = ["cache_dir", "fetch_file"]
+__all__ = ["fetch_file"]
 
 _CHUNK_BYTES = 1 << 17  # the most that a broken connection loses
 _TIMEOUT_S = (15, 60)  # to connect, and between two chunks
 _TRIES = 4  # consecutive, without a new byte
 _WAIT_S = 2.0
-
-
-def cache_dir(path: str | os.PathLike[str] | None = None) -> Path:
-    """`path`, else the environment variable ``CCTOOLKIT_CACHE``, else the user's cache folder."""
-    if path is None:
-        path = os.environ.get("CCTOOLKIT_CACHE") or None
-    if path is None:
-        import pooch
-
-        path = pooch.os_cache("cctoolkit")
-    return Path(path).expanduser()
 
 
 def fetch_file(
