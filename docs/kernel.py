@@ -1,7 +1,7 @@
-"""Runs first in the kernel of every notebook that the book shows: figures and widgets for a page without a kernel.
+"""Runs first in the kernel of every notebook in the book: figures and widgets for a page without a kernel.
 
-A plotly figure becomes a piece of HTML (plotly.js comes with the page, once). Of widgets a picture stays: the
-controls as they stand, and what they show.
+A plotly figure becomes a piece of HTML (plotly.js is included once per page). A widget becomes a static picture: its
+controls and what they show.
 """
 
 import re
@@ -15,7 +15,7 @@ from IPython.core.getipython import get_ipython
 from IPython.utils.capture import capture_output
 from plotly.io.base_renderers import HtmlRenderer
 
-#: What clears a line on a terminal.
+#: Control sequences of a terminal.
 CONTROL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\r")
 
 
@@ -29,7 +29,7 @@ class BookRenderer(HtmlRenderer):
 
 
 class Captured:
-    """What happens in an Output widget stays in it; with a browser that would be the browser's task."""
+    """Captures output in an Output widget, which is otherwise done by the browser."""
 
     def enter(self: ipywidgets.Output) -> None:
         self._capture = capture_output()
@@ -46,7 +46,7 @@ class Captured:
 
 
 def still(widget: ipywidgets.Widget) -> str:
-    """What a widget looks like, as HTML."""
+    """Render a widget as static HTML."""
     if isinstance(widget, go.FigureWidget):
         return figure_html(go.Figure(widget))
     if isinstance(widget, ipywidgets.Output):
@@ -76,7 +76,7 @@ def still(widget: ipywidgets.Widget) -> str:
 
 
 def control(name: str, value: Any, low: float = 0, high: float = 0, at: float = 0) -> str:
-    """A control that cannot be moved, with its value."""
+    """A disabled control, with its value."""
     bar = (
         f'<input type="range" min="{low}" max="{high}" step="any" value="{at}" disabled>'
         if high > low
@@ -87,7 +87,7 @@ def control(name: str, value: Any, low: float = 0, high: float = 0, at: float = 
 
 pio.renderers["book"] = BookRenderer()
 pio.renderers.default = "book"
-ipywidgets.Widget.open = lambda self: None  # nobody listens; else the page would carry every widget's state
+ipywidgets.Widget.open = lambda self: None  # nobody listens, and the page would contain the state of every widget
 ipywidgets.Output.__enter__, ipywidgets.Output.__exit__ = Captured.enter, Captured.exit
 ipywidgets.Widget._repr_mimebundle_ = lambda widget, **_: {"text/html": still(widget)}
 get_ipython().display_formatter.mimebundle_formatter.for_type(

@@ -115,7 +115,7 @@ def test_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("nothing/*.pcap", "no file matches"),
         ("2024-02-30", "not a date"),
         ("1999-01-01", "samplepoint F has traces from"),
-        ("2024-02-15..2024-02-14", "ends before it begins"),
+        ("2024-02-15..2024-02-14", "ends before it starts"),
         ("nostore://bucket/x.pcap", "nostore"),
     ],
 )
@@ -146,7 +146,7 @@ def test_urls_of_a_store(tmp_path: Path) -> None:
     version = source.version()
     memory.pipe("/days/a.pcap.gz", MIXED.read_bytes()[:-100])
     assert source.version() != version
-    with pytest.raises(CCToolkitError, match=r"^memory://days/c\.pcap: not there$"):
+    with pytest.raises(CCToolkitError, match=r"^memory://days/c\.pcap: not found$"):
         compute_piece(Source("memory://days/c.pcap"), there, AMPLE)
 
 
@@ -221,9 +221,9 @@ def test_one_dataset_has_one_of_them(tmp_path: Path) -> None:
         Dataset.open(tmp_path / "a", replace(SETTINGS, slot_ms=10))
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "thesis.tex").touch()
-    with pytest.raises(ParameterError, match="is no dataset"):
+    with pytest.raises(ParameterError, match="is not a dataset"):
         Dataset.open(tmp_path / "b", SETTINGS)
-    with pytest.raises(ParameterError, match="is no dataset"):
+    with pytest.raises(ParameterError, match="is not a dataset"):
         Dataset.open(tmp_path / "b" / "thesis.tex", SETTINGS)
 
 
@@ -584,7 +584,7 @@ def test_the_limit_is_kept(tmp_path: Path) -> None:
         def slot_rows(self) -> int:
             return 100
 
-    with pytest.raises(CCToolkitError, match=r"flow \d+ has [\d,]+ slots, more than fit"):
+    with pytest.raises(CCToolkitError, match=r"flow \d+ has [\d,]+ slots, but only"):
         compute_piece(Source(str(MIXED)), dataset, NoSlots(1))
     assert not list(dataset.root.rglob("*.tmp"))
 

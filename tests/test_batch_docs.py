@@ -32,5 +32,5 @@ def test_what_was_measured_is_what_is_used() -> None:
     """The rate in the sum is that of the table of measurements."""
     text = SCALE.read_text(encoding="utf-8")
     seconds, millions = map(float, re.search(r"seconds_per_packet = ([\d.]+) / (\d+)e6", text).groups())
-    assert f"{seconds:.1f} s: {seconds / millions:.2f} µs a packet" in text
+    assert f"{seconds:.1f} s: {seconds / millions:.2f} µs per packet" in text
     assert f"{millions:.0f} million packets" in text

@@ -102,13 +102,13 @@ def test_it_goes_on_within_a_capture(tmp_path: Path) -> None:
 
 
 def test_arguments_that_cannot_be(tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match="a scheduler has its own"):
+    with pytest.raises(ParameterError, match="workers: cannot be combined"):
         run_batch([MIXED], tmp_path / "a", workers=2, scheduler="tcp://127.0.0.1:1")
-    with pytest.raises(ParameterError, match="is no dataset"):
+    with pytest.raises(ParameterError, match="is not a dataset"):
         run_batch([MIXED], ROOT)
-    with pytest.raises(ParameterError, match=r"by-rate-1 wants slots of 20 ms, not 100"):
+    with pytest.raises(ParameterError, match=r"by-rate-1 needs slots of 20 ms, not 100"):
         run_batch([MIXED], tmp_path / "b", classifier=ByRate())
-    with pytest.raises(ParameterError, match=r"0\.10 GB a worker, of which 0\.55 GB are gone"):
+    with pytest.raises(ParameterError, match=r"0\.10 GB per worker, of which 0\.55 GB are used"):
         run_batch([MIXED], tmp_path / "c", memory_bytes=10**8)
 
 

@@ -228,7 +228,7 @@ def test_controllers_refuse() -> None:
         CcaSeparation(10, 2.5)
     with pytest.raises(SchemaError, match="rtt_ms"):
         RttSeparation(10).decide(pd.DataFrame({"flow_id": [1]}), 0.0)
-    with pytest.raises(SchemaError, match="no cca"):
+    with pytest.raises(SchemaError, match="no column cca"):
         CcaSeparation(10).decide(table((1, 10.0, 1)).drop(columns="cca"), 0.0)
 
 

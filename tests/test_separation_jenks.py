@@ -195,8 +195,8 @@ def test_few_values() -> None:
     [
         ([], 2, "exact", "values"),
         ([[1.0, 2.0]], 2, "exact", "values"),
-        ([1.0, float("nan")], 2, "exact", "nan is not finite"),
-        ([1.0, float("inf")], 2, "paper", "inf is not finite"),
+        ([1.0, float("nan")], 2, "exact", "nan must be finite"),
+        ([1.0, float("inf")], 2, "paper", "inf must be finite"),
         ([1.0], 0, "exact", "k: 0"),
         ([1.0], 1.5, "exact", "k: 1.5"),
         ([1.0], True, "exact", "k: True"),
@@ -305,11 +305,11 @@ def test_incremental_refuses() -> None:
         IncrementalClasses(0)
     with pytest.raises(ParameterError, match="margin"):
         IncrementalClasses(2, margin=1.0)
-    with pytest.raises(ParameterError, match="is there twice"):
+    with pytest.raises(ParameterError, match="occurs twice"):
         IncrementalClasses(2).update([1, 1], [2.0, 3.0])
-    with pytest.raises(ParameterError, match="nan is not finite"):
+    with pytest.raises(ParameterError, match="nan must be finite"):
         IncrementalClasses(2).update([1], [float("nan")])
-    with pytest.raises(ParameterError, match="one value a flow"):
+    with pytest.raises(ParameterError, match="same length"):
         IncrementalClasses(2).update([1, 2], [1.0])
 
 

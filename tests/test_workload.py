@@ -99,7 +99,7 @@ def test_the_rate_is_the_busiest_seconds(made: cct.Run) -> None:
 def test_one_direction_only(made: cct.Run) -> None:
     """No RTT, no flow, unless one is given."""
     cap = made.egress.rows(made.egress.columns["direction"] == 0)
-    with pytest.raises(ParameterError, match="no RTT is known"):
+    with pytest.raises(ParameterError, match="none has a known RTT"):
         cct.scenario_from_capture(cap, 50, min_bytes=500_000)
     scenario = cct.scenario_from_capture(cap, 50, min_bytes=500_000, default_rtt_ms=80)
     assert {f.rtt_ms for f in scenario.flows} == {80}
