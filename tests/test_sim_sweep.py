@@ -388,7 +388,7 @@ def test_errors_name_the_scenario_and_what_is_wrong(tmp_path):
         sweep(tmp_path / "out.csv")
     with pytest.raises(ParameterError, match="workers: 0"):
         sweep(tmp_path / "out.parquet", workers=0)
-    with pytest.raises(ParameterError, match=r"seed = 1: measure: x: list is no number"):
+    with pytest.raises(ParameterError, match=r"seed = 1: measure: x: list is not a number"):
         sweep(tmp_path / "out.parquet", {"seed": [1]}, workers=1, measure=lambda run: {"x": []})
     (tmp_path / "precious.parquet").write_bytes(b"PAR1")
     with pytest.raises(ParameterError, match="no sweep's"):

@@ -565,7 +565,7 @@ def test_bad_arguments(tmp_path):
         write_pcap(path, columns, keys, format="erf")
     with pytest.raises(ParameterError, match="link_type: 113"):
         write_pcap(path, columns, keys, link_type=113)
-    with pytest.raises(ParameterError, match="keys: needed"):
+    with pytest.raises(ParameterError, match="keys: required"):
         write_pcap(path, columns)
     with pytest.raises(ParameterError, match="1 times, 0 frames"):
         write_frames(path, [1], [])
