@@ -35,7 +35,7 @@ __all__ = [
     "write_parquet",
 ]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 #: One row a packet with an IP header, in capture order. Rows that are not TCP segments (UDP, ICMP, later
 #: fragments, headers cut short) have the TCP columns 0 and ``tcp_flags`` 0; no kernel looks at the protocol.
@@ -80,12 +80,22 @@ FLOWS: dict[str, str] = {
     "bytes_rev": "int64",
     "payload_fwd": "int64",
     "payload_rev": "int64",
-    "retransmits_fwd": "int64",
+    "segments_fwd": "int64",  # sent that take sequence numbers: payload, SYN or FIN
+    "segments_rev": "int64",
+    "retransmits_fwd": "int64",  # of those, sent again
     "retransmits_rev": "int64",
-    "out_of_order_fwd": "int64",
+    "retransmitted_bytes_fwd": "int64",  # payload sent again
+    "retransmitted_bytes_rev": "int64",
+    "out_of_order_fwd": "int64",  # segments overtaken on their way to the tap
     "out_of_order_rev": "int64",
+    "copies_fwd": "int64",  # segments recorded twice, not sent twice
+    "copies_rev": "int64",
     "duplicate_acks_fwd": "int64",  # duplicate ACKs sent in that direction
     "duplicate_acks_rev": "int64",
+    "tshark_retransmits_fwd": "int64",  # what tshark calls a retransmission
+    "tshark_retransmits_rev": "int64",
+    "tshark_out_of_order_fwd": "int64",  # and out of order
+    "tshark_out_of_order_rev": "int64",
     "handshake_rtt_ns": "Int64",  # SYN to the initiator's first ACK; null when the handshake was not seen
     "mss_fwd": "UInt16",  # announced in the SYN of that direction
     "mss_rev": "UInt16",
