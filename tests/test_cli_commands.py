@@ -8,6 +8,7 @@ another default, breaks somebody's script: the test fails. After adding one, wri
 
 from __future__ import annotations
 
+import ast
 import enum
 import importlib
 import inspect
@@ -27,8 +28,8 @@ import cctoolkit as cct
 from cctoolkit import cli
 
 LIST = Path(__file__).with_name("cli_commands.json")
-TRACES = Path(__file__).parents[1] / "traces"
-RENO = TRACES / "reno.ingress.pcap.gz"
+ROOT = Path(__file__).parents[1]
+RENO = ROOT / "traces" / "reno.ingress.pcap.gz"
 CCT = [sys.executable, "-m", "cctoolkit.cli"]
 
 
@@ -120,6 +121,22 @@ def test_everything_has_a_help_text() -> None:
         for p in command.params:
             assert p.help, f"cct {words}: {p.opts}"
             assert p.help.rstrip(")").endswith((".", "…")), f"cct {words}: {p.opts}: {p.help}"
+
+
+def test_no_option_is_described_twice() -> None:
+    """What several commands share is declared once, in an options module or as an alias."""
+    texts: list[str] = []
+    for path in (ROOT / "cctoolkit").rglob("*.py"):
+        if path.name in ("command.py", "options.py", "output.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if (
+                    isinstance(node, ast.keyword)
+                    and node.arg == "help"
+                    and isinstance(node.value, ast.Constant)
+                ):
+                    texts.append(node.value.value)
+    assert len(texts) > 50
+    assert sorted({text for text in texts if texts.count(text) > 1}) == []
 
 
 HEAVY = [
