@@ -171,7 +171,7 @@ def test_the_command(
     assert cct_batch(str(MIXED), "-o", "out", "--slot-ms", "10") == 1
     assert "made with slot_ms = 100.0, not 10.0" in capfd.readouterr().err
     assert cct_batch(str(MIXED), "-o", "out", "--memory", "lots") == 1
-    assert "is no size like 4GB" in capfd.readouterr().err
+    assert "not a size such as 4GB" in capfd.readouterr().err
 
 
 @pytest.fixture(scope="module")

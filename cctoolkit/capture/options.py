@@ -58,19 +58,15 @@ def _selection(
     ] = None,
     port: Annotated[int | None, typer.Option(help="Port at either end.", rich_help_panel=_PANEL)] = None,
     protocol: Annotated[
-        str | None, typer.Option(help="tcp, udp, icmp, … or a number.", rich_help_panel=_PANEL)
+        str | None, typer.Option(help="Protocol: tcp, udp, icmp, … or a number.", rich_help_panel=_PANEL)
     ] = None,
     start: Annotated[
         float | None,
-        typer.Option(
-            metavar="S", help="From this many seconds after the first packet.", rich_help_panel=_PANEL
-        ),
+        typer.Option(metavar="S", help="Start, in seconds from the first packet.", rich_help_panel=_PANEL),
     ] = None,
     stop: Annotated[
         float | None,
-        typer.Option(
-            metavar="S", help="Until this many seconds after the first packet.", rich_help_panel=_PANEL
-        ),
+        typer.Option(metavar="S", help="End, in seconds from the first packet.", rich_help_panel=_PANEL),
     ] = None,
     tunnel: TunnelOption = Tunnel.outer,
 ) -> dict[str, Any]:
