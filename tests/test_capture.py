@@ -29,7 +29,8 @@ from hypothesis import example, given, settings, strategies as st
 import cctoolkit as cct
 from cctoolkit import schema
 from cctoolkit.capture import flow_ids
-from cctoolkit.capture.model import Capture, FlowKeys
+from cctoolkit.capture.keys import FlowKeys
+from cctoolkit.capture.model import Capture
 from cctoolkit.errors import CaptureFormatError, ParameterError, TruncatedCaptureWarning
 
 TESTS = Path(__file__).parent

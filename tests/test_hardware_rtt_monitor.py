@@ -28,9 +28,10 @@ import cctoolkit as cct
 from cctoolkit import schema
 from cctoolkit.analysis.rtt import DataPlaneTables, RttPairing, five_tuple_hashes, rtt_samples
 from cctoolkit.analysis.sketch import CountMinSketch
-from cctoolkit.capture.model import FlowKeys
+from cctoolkit.capture.keys import FlowKeys
 from cctoolkit.errors import CaptureFormatError, ParameterError
-from cctoolkit.separation.controller import METRICS, RttSeparation
+from cctoolkit.separation.controller import RttSeparation
+from cctoolkit.separation.meters import METRICS
 from cctoolkit.separation.router import Router
 from hardware import constants
 from hardware.common import command

@@ -256,16 +256,6 @@ def test_bad_checksum_argument(tmp_path):
         fetch_mawi(DAY, tmp_path, "http://127.0.0.1:9", sha256="abc")
 
 
-def test_where_the_cache_is(monkeypatch, tmp_path):
-    import pooch
-
-    monkeypatch.setenv("CCTOOLKIT_CACHE", str(tmp_path / "mine"))
-    assert _download.cache_dir() == tmp_path / "mine"
-    assert _download.cache_dir(tmp_path) == tmp_path
-    monkeypatch.delenv("CCTOOLKIT_CACHE")
-    assert _download.cache_dir() == pooch.os_cache("cctoolkit")
-
-
 def test_find_trace(monkeypatch, tmp_path):
     monkeypatch.delenv("TRACE", raising=False)
     path, description = find_trace(5_000, tmp_path)

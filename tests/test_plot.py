@@ -20,7 +20,8 @@ from cctoolkit import plot, schema
 from cctoolkit.analysis.metrics import flow_completion_times, jain_over_time, queue_delay, throughput as rates
 from cctoolkit.analysis.rtt import rtt_samples
 from cctoolkit.analysis.slots import compute_slots
-from cctoolkit.capture.model import Capture, CaptureMeta, FlowKeys
+from cctoolkit.capture.keys import CaptureMeta, FlowKeys
+from cctoolkit.capture.model import Capture
 from cctoolkit.errors import CCToolkitError, ParameterError
 from cctoolkit.plot.rates import nice_bin_s
 from cctoolkit.plot.sequence import sequence_of

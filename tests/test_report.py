@@ -24,7 +24,8 @@ from rich.console import Console
 
 import cctoolkit as cct
 from cctoolkit import report as report_module
-from cctoolkit.capture.model import Capture, CaptureMeta
+from cctoolkit.capture.keys import CaptureMeta
+from cctoolkit.capture.model import Capture
 from cctoolkit.report.page import printable, report, terminal_summary
 from cctoolkit.report.summary import summarise
 

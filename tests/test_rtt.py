@@ -21,7 +21,8 @@ from naive_rtt import ACK, FIN, RST, SYN, as_tuples, columns, packet, stream
 from cctoolkit import schema
 from cctoolkit.analysis import rtt
 from cctoolkit.analysis.rtt import DataPlaneTables, RttPairing, rtt_samples, rtt_summary
-from cctoolkit.capture.model import Capture, CaptureMeta, FlowKeys
+from cctoolkit.capture.keys import CaptureMeta, FlowKeys
+from cctoolkit.capture.model import Capture
 from cctoolkit.capture.synth.mawi import MawiLike
 from cctoolkit.errors import ParameterError, SchemaError
 

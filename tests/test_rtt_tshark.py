@@ -20,7 +20,7 @@ from naive_rtt import ACK, FIN, RST, SYN, packet
 
 import cctoolkit as cct
 from cctoolkit.analysis.rtt import RttPairing, rtt_samples
-from cctoolkit.capture.model import FlowKeys
+from cctoolkit.capture.keys import FlowKeys
 from cctoolkit.capture.writer import write_pcap
 
 CAPTURES = Path(__file__).parents[2] / "shared" / "captures"

@@ -16,7 +16,8 @@ from naive_sketch import NaiveSketch
 
 from cctoolkit.analysis.flows import flow_table
 from cctoolkit.analysis.sketch import CountMinSketch, LongFlows, long_flows
-from cctoolkit.capture.model import Capture, CaptureMeta
+from cctoolkit.capture.keys import CaptureMeta
+from cctoolkit.capture.model import Capture
 from cctoolkit.errors import ParameterError
 
 keys_st = st.one_of(st.integers(0, 20), st.integers(0, 2**64 - 1))

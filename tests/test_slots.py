@@ -15,7 +15,8 @@ from hypothesis import given, settings
 
 from cctoolkit import schema
 from cctoolkit.analysis.slots import SlotTable, compute_slots
-from cctoolkit.capture.model import Capture, CaptureMeta, FlowKeys
+from cctoolkit.capture.keys import CaptureMeta, FlowKeys
+from cctoolkit.capture.model import Capture
 from cctoolkit.errors import ParameterError, SchemaError
 
 MS = 1_000_000

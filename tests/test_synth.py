@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cctoolkit.capture.model import FlowKeys
+from cctoolkit.capture.keys import FlowKeys
 from cctoolkit.capture.reader import read_capture
 from cctoolkit.capture.synth import mawi as synth
 from cctoolkit.capture.synth.kernels import FILLED, ORDINARY, REORDERED, RETRANSMITTED, SHARES

@@ -72,7 +72,7 @@ from ..schema import PACKETS, RTT_SAMPLES, check, empty
 from . import rtt_kernels as kernels
 
 if TYPE_CHECKING:
-    from ..capture.model import FlowKeys
+    from ..capture.keys import FlowKeys
 
 __all__ = ["METHODS", "DataPlaneTables", "RttPairing", "rtt_samples", "rtt_summary", "samples_table"]
 

@@ -23,7 +23,7 @@ from .rtt import five_tuple_hashes
 from .rtt_kernels import CRC32_TABLE, CRC32C_TABLE
 
 if TYPE_CHECKING:
-    from ..capture.model import FlowKeys
+    from ..capture.keys import FlowKeys
 
 __all__ = ["CountMinSketch", "LongFlows", "long_flows"]
 

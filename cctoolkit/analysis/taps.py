@@ -14,7 +14,8 @@ import numpy as np
 
 from .. import schema
 from .._support.state import grown
-from ..capture.model import Capture, FlowKeys, columns_of
+from ..capture.keys import FlowKeys
+from ..capture.model import Capture, columns_of
 from ..errors import ParameterError
 
 __all__ = ["PacketMatcher", "TapPair", "wanted_flows"]

@@ -28,10 +28,10 @@ from ..analysis.flows import FlowStatistics
 from ..analysis.metrics.rates import RateTable
 from ..analysis.rtt import RttPairing
 from ..analysis.slots import SlotTable
-from ..capture.model import Capture, CaptureMeta, FlowKeys
+from ..capture.keys import AllKeys, CaptureMeta, FlowKeys, add_meta
+from ..capture.model import Capture
 from ..capture.reader import iter_capture
 from ..errors import CaptureFormatError, CCToolkitError, TruncatedCaptureWarning
-from ..report.summary import AllKeys, add_meta
 from ..schema import FLOWS
 from .dataset import Dataset
 from .memory import PART_PACKETS, Memory, peak_bytes

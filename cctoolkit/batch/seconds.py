@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from .._support.state import grown
-from ..capture.model import FlowKeys
+from ..capture.keys import FlowKeys
 from ..errors import ParameterError
 from .tables import TABLES
 

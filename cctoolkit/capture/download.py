@@ -1,7 +1,6 @@
 """Download one big file: resumable, checked, and there only when it is whole.
 
-pooch says where the cache is. Its downloaders start over after every interruption, into a temporary file with a new
-name each time, so the download itself is done here.
+Libraries' downloaders start over after every interruption, into a temporary file with a new name each time.
 """
 
 from __future__ import annotations
@@ -18,23 +17,12 @@ from .._support.atomic import replacing
 from .._support.version import __version__
 from ..errors import DatasetUnavailableError
 
-__all__ = ["cache_dir", "fetch_file"]
+__all__ = ["fetch_file"]
 
 _CHUNK_BYTES = 1 << 17  # what a broken connection loses at most
 _TIMEOUT_S = (15, 60)  # to connect, and between two pieces
 _TRIES = 4  # in a row without a new byte
 _WAIT_S = 2.0
-
-
-def cache_dir(path: str | os.PathLike[str] | None = None) -> Path:
-    """`path`, else ``CCTOOLKIT_CACHE`` from the environment, else the user's cache folder."""
-    if path is None:
-        path = os.environ.get("CCTOOLKIT_CACHE") or None
-    if path is None:
-        import pooch
-
-        path = pooch.os_cache("cctoolkit")
-    return Path(path).expanduser()
 
 
 def fetch_file(

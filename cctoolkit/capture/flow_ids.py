@@ -37,7 +37,7 @@ from .headers import (
     PacketColumns,
     flow_hash,
 )
-from .model import FlowKeys
+from .keys import FlowKeys
 
 __all__ = ["FlowIds"]
 

@@ -12,8 +12,9 @@ import os
 import re
 from pathlib import Path
 
+from .._support.cache_folder import cache_dir as _cache_dir
 from ..errors import ParameterError
-from .download import cache_dir as _cache_dir, fetch_file
+from .download import fetch_file
 
 __all__ = ["MAWI_URL", "fetch_mawi", "find_trace", "mawi_path"]
 

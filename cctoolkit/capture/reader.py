@@ -22,7 +22,8 @@ from ..schema import PACKETS
 from . import pcapng
 from .flow_ids import FlowIds
 from .headers import COUNTS, KEY_WORDS, PacketColumns, decode_headers, link_name
-from .model import Capture, CaptureMeta
+from .keys import CaptureMeta
+from .model import Capture
 from .pcap import HEADER_BYTES, MAX_FRAME_BYTES, PcapHeader, frame_pcap, parse_pcap_header
 from .source import ByteSource, open_source
 

@@ -47,7 +47,7 @@ from ..schema import PACKETS, SACKS
 from ._load import be32, be64
 from ._store import put_be16, put_be32, put_be64, put_le32, put_le64
 from .headers import PacketColumns
-from .model import FlowKeys
+from .keys import FlowKeys
 from .pcap import MAX_FRAME_BYTES
 
 __all__ = ["LINK_ETHERNET", "LINK_RAW", "PcapWriter", "write_frames", "write_pcap"]

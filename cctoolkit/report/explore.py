@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from .. import plot
+from .._support.words import endpoint
 from ..analysis.rtt import rtt_samples
 from ..capture.protocols import protocol_name, protocol_number
 from ..errors import ParameterError
-from ..plot.source import endpoint
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -6,29 +6,18 @@ shows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
-from ..identify.probabilities import UNKNOWN
+from .._support.words import flow_name, format_bytes, format_percent, format_rate, format_time_ns
 
 if TYPE_CHECKING:
     from .summary import Summary
 
-__all__ = [
-    "Finding",
-    "findings",
-    "flow_name",
-    "format_bytes",
-    "format_cca",
-    "format_percent",
-    "format_probability",
-    "format_rate",
-    "format_time_ns",
-]
+__all__ = ["Finding", "findings"]
 
 FEW_FLOWS = 5
 MOST_BYTES = 0.9
@@ -234,66 +223,3 @@ _NUMBERS = ("", "One", "Two", "Three", "Four", "Five")
 
 def _count(n: int, what: str) -> str:
     return f"{n:,} {what}{'' if n == 1 else 's'}"
-
-
-def format_percent(share: float) -> str:
-    """A percentage that never rounds a little to nothing or nearly all to all."""
-    percent = 100 * share
-    if 0 < percent < 0.1:
-        return "less than 0.1 %"
-    if 99.9 < percent < 100:
-        return "more than 99.9 %"
-    return f"{percent:.3g} %"
-
-
-def format_probability(probability: float) -> str:
-    """A whole percentage; nothing where it is not known."""
-    return "" if pd.isna(probability) else f"{100 * probability:.0f} %"
-
-
-def format_cca(cca: Any, probability: float) -> str:
-    """A flow's congestion control as ``reno 98 %`` or ``unknown``; nothing where it was not named."""
-    if pd.isna(cca):
-        return ""
-    return UNKNOWN if cca == UNKNOWN else f"{cca} {format_probability(probability)}"
-
-
-def format_bytes(size: float) -> str:
-    """``1234567`` as ``1.23 MB``; powers of 1000."""
-    return _scaled(size, ("B", "kB", "MB", "GB", "TB", "PB"))
-
-
-def format_rate(bytes_per_s: float) -> str:
-    """Bytes a second as bits a second."""
-    return _scaled(8 * bytes_per_s, ("bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s", "Pbit/s"))
-
-
-def format_time_ns(ns: float) -> str:
-    """Nanoseconds in the unit that reads best."""
-    if pd.isna(ns):
-        return "–"
-    if ns == 0:
-        return "0 s"
-    if ns < 1e9:
-        return _scaled(ns, ("ns", "µs", "ms"))
-    for unit, name in ((86_400e9, "days"), (3_600e9, "h"), (60e9, "min")):
-        if ns >= 2 * unit:
-            return f"{ns / unit:,.1f} {name}"
-    return f"{ns / 1e9:.3g} s"
-
-
-def _scaled(value: float, units: tuple[str, ...]) -> str:
-    step = 0
-    while abs(value) >= 999.5 and step < len(units) - 1:
-        value /= 1000
-        step += 1
-    return f"{value:.0f} {units[step]}" if step == 0 or value >= 99.95 else f"{value:.3g} {units[step]}"
-
-
-def flow_name(flow: Mapping[str, Any] | pd.Series) -> str:
-    """``10.0.0.1:5001 → 10.0.0.2:80``, from a row of the flows table."""
-    return f"{_end(flow['src'], flow['sport'])} → {_end(flow['dst'], flow['dport'])}"
-
-
-def _end(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

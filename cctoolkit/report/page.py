@@ -13,19 +13,20 @@ import numpy as np
 import pandas as pd
 
 from .._support.atomic import replacing
-from ..capture.model import Capture
-from ..capture.protocols import protocol_name
-from ..plot.source import Names
-from ..plot.style import COLOURS, GREY, POINTS, figure, line_of
-from ..plot.thinning import thin, thin_rows
-from .findings import (
+from .._support.words import (
     flow_name,
     format_bytes,
-    format_cca,
     format_percent,
     format_rate,
     format_time_ns,
+    printable,
 )
+from ..capture.model import Capture
+from ..capture.protocols import protocol_name
+from ..identify.probabilities import format_cca
+from ..plot.source import Names
+from ..plot.style import COLOURS, GREY, POINTS, figure, line_of
+from ..plot.thinning import thin, thin_rows
 from .summary import PACKETS_AGAIN, Summary, each, summarise
 from .timeline import wider_bins
 
@@ -107,14 +108,6 @@ def _there(model: str | os.PathLike[str] | None) -> str | os.PathLike[str] | Non
     from ..identify.bundle import bundled_models
 
     return None if model == "cca" and model not in bundled_models() else model
-
-
-def printable(text: object) -> str:
-    """Text from outside with everything invisible (controls, line and direction marks, broken bytes) spelt out."""
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii")
-        for c in str(text)
-    )
 
 
 def _page(summary: Summary, title: str | None) -> str:

@@ -8,24 +8,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from .._support.state import grown
+from .._support.words import format_percent, format_time_ns
 from ..analysis.flows import FlowStatistics
 from ..analysis.metrics.delay import QueueDelay
 from ..analysis.rtt import RttPairing
 from ..analysis.slots import compute_slots
-from ..capture.model import Capture, CaptureMeta, FlowKeys
+from ..capture.keys import AllKeys, CaptureMeta, add_meta
+from ..capture.model import Capture
 from ..capture.protocols import protocol_name
 from ..capture.reader import iter_capture, read_capture
 from ..capture.selection import Selection
 from ..errors import ParameterError
-from .findings import Finding, findings, format_percent, format_time_ns
 from .timeline import Timeline, histogram_edges_ns, wider_bins
+
+if TYPE_CHECKING:
+    from .findings import Finding
 
 __all__ = ["Summary", "TwoTaps", "summarise"]
 
@@ -244,49 +247,9 @@ class Summary:
 
     def findings(self) -> list[Finding]:
         """The capture in a few plain sentences, each with the rule that made it."""
+        from .findings import findings
+
         return findings(self)
-
-
-class AllKeys:
-    """The keys of all flows of a stream, gathered from its parts; a later part knows more of a flow, so it wins."""
-
-    def __init__(self) -> None:
-        self._columns: dict[str, np.ndarray] = {}
-        self._seen = np.zeros(0, bool)
-
-    def add(self, keys: FlowKeys) -> None:
-        flows = int(keys.flow_id[-1]) + 1 if len(keys) else 0
-        self._seen = grown(self._seen, flows)
-        self._seen[keys.flow_id] = True
-        for column in fields(keys):
-            values = getattr(keys, column.name)
-            have = self._columns.get(column.name, np.zeros((0, *values.shape[1:]), values.dtype))
-            self._columns[column.name] = have = grown(have, flows)
-            have[keys.flow_id] = values
-
-    def all(self) -> FlowKeys:
-        ids = np.flatnonzero(self._seen)
-        whole = len(ids) and len(ids) == ids[-1] + 1  # then a view is enough
-        rows = slice(len(ids)) if whole else ids
-        return FlowKeys(**{name: values[rows] for name, values in self._columns.items()})
-
-
-def add_meta(so_far: CaptureMeta | None, part: CaptureMeta) -> CaptureMeta:
-    """Of the file up to the end of `part`; counts are of a part, all else is of the file so far."""
-    if so_far is None:
-        return part
-    some = [m for m in (so_far, part) if m.packets]
-    return replace(
-        part,
-        frames=so_far.frames + part.frames,
-        packets=so_far.packets + part.packets,
-        first_ts_ns=min((m.first_ts_ns for m in some), default=0),
-        last_ts_ns=max((m.last_ts_ns for m in some), default=0),
-        wire_bytes=so_far.wire_bytes + part.wire_bytes,
-        captured_bytes=so_far.captured_bytes + part.captured_bytes,
-        counts={name: so_far.counts.get(name, 0) + n for name, n in part.counts.items()},
-        notes=list(dict.fromkeys(so_far.notes + part.notes)),
-    )
 
 
 def _parts(

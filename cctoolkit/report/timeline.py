@@ -26,7 +26,7 @@ import numpy as np
 from .._support.state import grown
 
 if TYPE_CHECKING:
-    from ..capture.model import FlowKeys
+    from ..capture.keys import FlowKeys
 
 __all__ = ["Timeline", "histogram_edges_ns", "wider_bins"]
 

@@ -19,9 +19,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._support import parquet
 from .._support.atomic import replacing
 from .._support.version import __version__
-from ..capture.model import Capture, CaptureMeta, FlowKeys
+from ..capture.keys import CaptureMeta, FlowKeys
+from ..capture.model import Capture
 from ..errors import ParameterError, SchemaError
 from ..schema import read_parquet, write_parquet
 from . import Scenario, read_scenario
@@ -214,7 +216,7 @@ class Run:
             for name in _TABLES:
                 table = getattr(self, name)
                 if table is not None and len(table.columns):
-                    write_table(table, folder / f"{name}.parquet", provenance)
+                    parquet.write(table, folder / f"{name}.parquet", provenance)
             for tap in ("ingress", "egress"):
                 capture = getattr(self, tap)
                 if capture is not None:
@@ -363,18 +365,6 @@ def _remove_stale(path: Path) -> None:
             os.close(lock)
 
 
-def write_table(table: pd.DataFrame, path: Path, provenance: Mapping[str, Any]) -> None:
-    """A table as Parquet, with where it comes from."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    arrow = pa.Table.from_pandas(table, preserve_index=False)
-    text = json.dumps(dict(provenance), sort_keys=True).encode()
-    meta = dict(arrow.schema.metadata or {}) | {b"cctoolkit.provenance": text}
-    with replacing(path) as tmp:
-        pq.write_table(arrow.replace_schema_metadata(meta), tmp, compression="zstd")
-
-
 def _save_capture(capture: Capture, folder: Path, provenance: Mapping[str, Any]) -> None:
     about = {**provenance, "meta": dataclasses.asdict(capture.meta)}
     write_parquet(capture.packets, folder / "packets.parquet", "packets", about)
@@ -383,7 +373,7 @@ def _save_capture(capture: Capture, folder: Path, provenance: Mapping[str, Any])
     for f in dataclasses.fields(FlowKeys):
         column = getattr(capture.keys, f.name)
         keys[f.name] = [row.tobytes() for row in column] if column.ndim == 2 else column
-    write_table(pd.DataFrame(keys), folder / "keys.parquet", provenance)
+    parquet.write(pd.DataFrame(keys), folder / "keys.parquet", provenance)
 
 
 _WIDE = {"src": (16, np.uint8), "dst": (16, np.uint8), "mss": (2, np.uint16), "window_scale": (2, np.uint8),

@@ -33,8 +33,9 @@ from typing import Any
 import pandas as pd
 
 import cctoolkit as cct
+from cctoolkit._support import parquet
 from cctoolkit.errors import CCToolkitError, ParameterError
-from cctoolkit.scenario.run import replacing_directory, write_table
+from cctoolkit.scenario.run import replacing_directory
 from cctoolkit.testbed import run_testbed
 
 from .. import build
@@ -117,7 +118,7 @@ def _write(tables: dict[str, pd.DataFrame], directory: Path) -> None:
     if tables:
         (directory / "switch").mkdir(exist_ok=True)
     for name, table in tables.items():
-        write_table(
+        parquet.write(
             table,
             directory / "switch" / f"{name}.parquet",
             {"made_by": f"cctoolkit {cct.__version__} switch"},

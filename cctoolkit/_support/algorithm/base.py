@@ -17,6 +17,7 @@ import sys
 import traceback
 import types as pytypes
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar, dataclass_transform
 
 import numpy as np
@@ -202,6 +203,7 @@ def _address(
 ) -> int:
     import numba
 
+    from ..kernels import callback
     from .checks import CheckingCompiler
 
     key = (function, result, dtypes)
@@ -213,11 +215,7 @@ def _address(
             "pipeline_class": CheckingCompiler,
         }
         try:
-            try:
-                compiled = numba.cfunc(signature, cache=True, **options)(function)
-            except RuntimeError:  # numba found no place for a cache: the code is in no file
-                compiled = numba.cfunc(signature, **options)(function)
-            _COMPILED[key] = compiled
+            _COMPILED[key] = callback(function, signature, **options)
         except Exception as err:  # numba's own errors, and a bare KeyError for an unknown field
             raise AlgorithmError(_explained(cls, function, dtypes, err)) from None
     return int(_COMPILED[key].address)
@@ -285,7 +283,9 @@ def explained_failure(err: BaseException, used: Iterable[type[Algorithm]]) -> st
     for place in traceback.extract_tb(err.__traceback__)[-1:]:
         for cls, function in functions:
             code = function.__code__
-            if place.filename == code.co_filename and (place.lineno or 0) in _lines(code):
+            # the folder is that of whichever process compiled it: a notebook's kernels have one each
+            same = Path(place.filename).name == Path(code.co_filename).name and place.name == code.co_name
+            if same and (place.lineno or 0) in _lines(code):
                 return _told(cls, function, place.lineno or 0, what)
     if isinstance(err, IndexError):  # numba does not say where
         for cls, function in functions:

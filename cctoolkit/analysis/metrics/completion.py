@@ -10,6 +10,7 @@ import pandas as pd
 
 from ..._support.state import grown
 from ...capture.model import columns_of
+from ..sequence import ahead
 
 __all__ = ["FlowCompletion", "cdf", "flow_completion_times"]
 
@@ -24,12 +25,6 @@ _STATE = np.dtype(
     ]
 )
 _SYN, _BASE, _ACK, _DONE, _FIN = 1, 2, 4, 8, 16
-
-
-@numba.njit(inline="always")
-def _ahead(a, b):
-    """How far sequence number `a` is ahead of `b` modulo 2**32, negative if behind; both int64."""
-    return ((a - b + 0x80000000) & 0xFFFFFFFF) - 0x80000000
 
 
 @numba.njit(cache=True, nogil=True, boundscheck=False)
@@ -51,23 +46,23 @@ def _follow(ts, flow_id, direction, seq, ack, tcp_flags, payload, states):
             state.seen |= _BASE
             state.end = begin & 0xFFFFFFFF
         if p != 0:
-            grew = _ahead(end, np.int64(state.end))
+            grew = ahead(end, np.int64(state.end))
             if grew > 0:
                 state.bytes += grew
                 state.end = end & 0xFFFFFFFF
                 state.end_ts = ts[i]
                 state.seen &= ~_DONE
-                if state.seen & _ACK and _ahead(np.int64(state.ack), end) >= 0:
+                if state.seen & _ACK and ahead(np.int64(state.ack), end) >= 0:
                     state.seen |= _DONE  # captured after its ACK
-        if flags & 1 and (not state.seen & _BASE or _ahead(end, np.int64(state.end)) >= 0):
+        if flags & 1 and (not state.seen & _BASE or ahead(end, np.int64(state.end)) >= 0):
             state.seen |= _FIN
         if flags & 20 == 16:  # ACK without RST
             other = states[way ^ np.uint64(1)]
             a = np.int64(ack[i])
-            if not other.seen & _ACK or _ahead(a, np.int64(other.ack)) > 0:
+            if not other.seen & _ACK or ahead(a, np.int64(other.ack)) > 0:
                 other.seen |= _ACK
                 other.ack = a
-                if other.bytes != 0 and not other.seen & _DONE and _ahead(a, np.int64(other.end)) >= 0:
+                if other.bytes != 0 and not other.seen & _DONE and ahead(a, np.int64(other.end)) >= 0:
                     other.seen |= _DONE
                     other.end_ts = ts[i]
 

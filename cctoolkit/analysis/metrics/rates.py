@@ -13,6 +13,7 @@ from ..._support.arguments import positive_ns
 from ..._support.state import grown
 from ...capture.model import columns_of
 from ...errors import ParameterError
+from ..sequence import ahead
 from ..taps import wanted_flows
 
 __all__ = ["RateTable", "goodput", "throughput"]
@@ -34,12 +35,6 @@ _STATE = np.dtype(
 _CELL = np.dtype([(name, np.int64) for name in ("way", "bin", "packets", "wire", "unique", "acked")])
 _HAS_CELL, _HAS_END, _HAS_ACK, _ACKED, _HAS_FIN = 1, 2, 4, 8, 16
 _BATCH = 1 << 18  # packets a kernel call: bounds the room for new cells
-
-
-@numba.njit(inline="always")
-def _ahead(a, b):
-    """How far sequence number `a` is ahead of `b` modulo 2**32, negative if behind; both int64."""
-    return ((a - b + 0x80000000) & 0xFFFFFFFF) - 0x80000000
 
 
 @numba.njit(inline="always")
@@ -109,12 +104,12 @@ def _collect(
                 state.unique += p
             else:
                 highest = np.int64(state.end)
-                new = min(max(_ahead(end, highest), 0), p)
-                skipped = max(_ahead(begin, highest), 0)
+                new = min(max(ahead(end, highest), 0), p)
+                skipped = max(ahead(begin, highest), 0)
                 filled = min(p - new, state.hole)
                 state.hole += skipped - filled
                 state.unique += new + filled
-                if _ahead(end, highest) > 0:
+                if ahead(end, highest) > 0:
                     state.end = end & 0xFFFFFFFF
             if not state.seen & _HAS_ACK:  # what is acknowledged is counted from the first byte seen
                 state.seen |= _HAS_ACK
@@ -129,13 +124,13 @@ def _collect(
                 other.seen |= _HAS_ACK | _ACKED
                 other.ack = a
             else:
-                advance = _ahead(a, np.int64(other.ack))
+                advance = ahead(a, np.int64(other.ack))
                 if advance > 0x40000000 or (advance < 0 and not other.seen & _ACKED):
                     # more than the largest window, or for data from before the first byte seen: count from here
                     other.ack = a
                 elif advance > 0:
                     other.ack = a
-                    if other.seen & _HAS_FIN and _ahead(a, np.int64(other.fin)) > 0:
+                    if other.seen & _HAS_FIN and ahead(a, np.int64(other.fin)) > 0:
                         other.seen &= ~_HAS_FIN
                         advance -= 1
                     elif (

@@ -59,7 +59,7 @@ import pandas as pd
 from ...errors import ParameterError
 from ...schema import PACKETS
 from ..headers import PacketColumns
-from ..model import FlowKeys
+from ..keys import FlowKeys
 from ..writer import PcapWriter
 from . import kernels
 

@@ -21,12 +21,12 @@ import typer
 
 from cctoolkit import __version__
 from cctoolkit._support.arguments import positive_ns
-from cctoolkit._support.output import Format
 from cctoolkit.analysis.slots import CELL
 from cctoolkit.errors import ParameterError
 from cctoolkit.identify.live import CollectorError, FlowKey, Reading
-from cctoolkit.identify.live.command import follow
 from cctoolkit.identify.live.naming import load_classifier
+from cctoolkit.identify.live.screen import follow
+from cctoolkit.schema.output import Format
 
 from ...common.command import run
 from ...common.switch import Switch, SwitchGoneError

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from cctoolkit.analysis.rtt import DataPlaneTables
-from cctoolkit.separation.controller import LONG_BYTES
+from cctoolkit.separation.meters import LONG_BYTES
 
 from ...constants import Constant, Macro
 

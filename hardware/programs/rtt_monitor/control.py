@@ -32,7 +32,8 @@ from cctoolkit._support.arguments import number
 from cctoolkit._support.atomic import replacing
 from cctoolkit.analysis.rtt import samples_table
 from cctoolkit.errors import ParameterError
-from cctoolkit.separation.controller import LONG_BYTES, TCP, UDP, Controller, Decision, RttSeparation
+from cctoolkit.separation.controller import Controller, Decision, RttSeparation
+from cctoolkit.separation.meters import LONG_BYTES, TCP, UDP
 from cctoolkit.separation.router import Router
 
 from ...common.command import main_loop, run
@@ -221,7 +222,7 @@ class Monitor:
         Returns
         -------
         DataFrame
-            :data:`~cctoolkit.separation.controller.METRICS`, and ``bytes`` so far, of all present flows: long
+            :data:`~cctoolkit.separation.meters.METRICS`, and ``bytes`` so far, of all present flows: long
             ones, whose names are in :attr:`flows`, and those whose SYN was seen and whose slot no other flow
             has taken. The first call returns no rows, because rates need two readings.
         """
