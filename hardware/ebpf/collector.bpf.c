@@ -2,15 +2,16 @@
 /*
  * The Dragonfly collector in the kernel (Carmel and Keslassy, sections III-C, III-D and IV-D).
  *
- * Each packet of a monitored flow updates the flow's open cell: first sequence number, bytes, packets and largest gaps in
- * a slot. A cell goes to user space when the next slot's first packet arrives, or when user space reads. The rules are
- * those of _collect() in cctoolkit/analysis/slots.py, so that cells from here and from a capture file make the same table.
- * Without sampling, a cell also has how far the flow was sent and acknowledged.
+ * Each packet of a monitored flow updates the flow's open cell: first sequence number, bytes, packets and
+ * largest gaps in a slot. A cell goes to user space when the next slot's first packet arrives, or when user
+ * space reads. The rules are those of _collect() in cctoolkit/analysis/slots.py, so that cells from here and
+ * from a capture file make the same table. Without sampling, a cell also has how far the flow was sent and
+ * acknowledged.
  *
  * The ingress tap is a tcx hook. The egress tap may be one too, but tc's egress hook comes before the queueing
- * discipline. Packets behind the queue are seen as packet captures see them: by the filter of a packet socket, which
- * keeps nothing. Acknowledgements are seen in the same way where they leave by an ingress interface, as in a capture at
- * the ingress tap.
+ * discipline. Packets behind the queue are seen as packet captures see them: by the filter of a packet socket,
+ * which keeps nothing. Acknowledgements are seen in the same way where they leave by an ingress interface, as
+ * in a capture at the ingress tap.
  *
  * This reads no kernel structures, so nothing needs relocation: one object file works on all kernels.
  */
@@ -257,8 +258,8 @@ static __always_inline int read_segment(struct __sk_buff *skb, int ethernet, str
 /* ---- cells -------------------------------------------------------------------------------------------------------- */
 
 /*
- * A flow's lock. Socket filters cannot use bpf_spin_lock; this lock is enough, because these programs cannot interrupt
- * each other on the same processor.
+ * A flow's lock. Socket filters cannot use bpf_spin_lock; this lock is enough, because these programs cannot
+ * interrupt each other on the same processor.
  */
 static long try_lock(__u32 i, struct flow **flow)
 {
