@@ -1,4 +1,4 @@
-"""The loop behind :mod:`cctoolkit.flows`: one pass over the packets, three tables of state.
+"""The loop behind :mod:`cctoolkit.analysis.flows`: one pass over the packets, three tables of state.
 
 Every direction has a cache line of its own (:data:`DIRECTION`), and that is all that a segment in order touches: with
 a million flows cache misses are the cost. What goes wrong in a direction is counted in a row of a second table
@@ -19,7 +19,7 @@ from typing import Any, no_type_check
 import numba
 import numpy as np
 
-from .capture._load import prefetch
+from ..capture._load import prefetch
 
 __all__ = ["DIRECTION", "FAULTS", "FLOW", "HOLE", "HOLES", "KINDS", "update"]
 

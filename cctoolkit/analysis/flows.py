@@ -200,8 +200,10 @@ class FlowStatistics:
 
     def _learn_mss(self, keys: FlowKeys) -> None:
         """Of each flow, the smaller of the maximum segment sizes announced: what both sides cut for."""
-        announced = np.where(keys.mss == 0, np.iinfo(np.uint16).max, keys.mss).min(axis=1)
-        known = keys.mss.any(axis=1)
+        announced = (
+            np.minimum(keys.mss[:, 0] - 1, keys.mss[:, 1] - 1) + 1
+        )  # 0, not announced, becomes the largest
+        known = announced != 0
         self._reserve(int(keys.flow_id.max()) + 1)
         self._flows["mss"][keys.flow_id[known]] = announced[known]
 
@@ -215,12 +217,12 @@ class FlowStatistics:
             updates are left out.
         """
         self._reserve(int(keys.flow_id.max()) + 1 if len(keys) else 0)
-        # As plain rows of 16 words a flow: numpy copies those several times faster than records.
+        # As plain rows of words: numpy copies those several times faster than records.
         both = self._directions.view(np.int64).reshape(-1, 16)[keys.flow_id].view(kernels.DIRECTION)
         seen = (both["packets"][:, 0] > 0) | (both["packets"][:, 1] > 0)
         if not seen.all():
             keys, both = keys.take(seen), both[seen]
-        flow = self._flows[keys.flow_id]
+        flow = self._flows.view(np.int64).reshape(-1, 6)[keys.flow_id].view(kernels.FLOW)[:, 0]
         sides = both[:, 0], both[:, 1]
         ends = [np.where(side["packets"] > 0, side["last_ts"], np.iinfo(np.int64).min) for side in sides]
 
