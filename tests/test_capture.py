@@ -297,7 +297,7 @@ def test_simple_packets_take_the_time_of_the_one_before() -> None:
     cap = read_bytes(data)
     assert cap.columns["ts_ns"].tolist() == [0, 5000, 5000]
     assert cap.meta.captured_bytes == 70 + len(SEGMENT) + 70, "the snap length, where the block has more"
-    assert [note for note in cap.meta.notes if "2 packets have no time" in note]
+    assert [note for note in cap.meta.notes if "2 packets without a time" in note]
 
 
 def test_blocks_without_packets_are_skipped_and_losses_added_up() -> None:
@@ -817,7 +817,7 @@ def test_bad_lengths_end_the_file_with_a_warning(plain: bytes) -> None:
     assert cap.meta.frames == 5000
     assert f"byte {len(plain)}" in said[0]
     assert "262144" in said[0]
-    assert "5000 whole frames" in said[0]
+    assert "5000 complete frames" in said[0]
     assert cap.meta.notes
 
 
@@ -870,7 +870,7 @@ def test_a_wrong_checksum_keeps_nearly_everything(plain: bytes) -> None:
 def test_garbage_behind_a_member(plain: bytes) -> None:
     cap, said = read(io.BytesIO(gzip.compress(plain) + b"garbage"))
     assert cap.meta.frames == 5000
-    assert "gz data are damaged" in said[0]
+    assert "gz data is damaged" in said[0]
 
 
 # ---- Bounds ----------------------------------------------------------------------------------------------------------
