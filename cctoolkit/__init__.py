@@ -32,6 +32,7 @@ _WHERE = {
     "Simulation": "sim.simulation",
     "SlotTable": "slots",
     "cdf": "metrics",
+    "compare_taps": "tap_comparison",
     "compute_slots": "slots",
     "fetch_mawi": "capture.mawi",
     "filter_capture": "capture.filtering",
@@ -137,6 +138,7 @@ if TYPE_CHECKING:
     from .slots import compute_slots as compute_slots
     from .summary import summarise as summarise
     from .synth import synth_mawi as synth_mawi
+    from .tap_comparison import compare_taps as compare_taps
     from .testbed.sweep import run_testbed_sweep as run_testbed_sweep
     from .testbed.testbed import run_testbed as run_testbed
     from .workload import scenario_from_capture as scenario_from_capture

@@ -118,6 +118,13 @@ TunnelOption = Annotated[
         rich_help_panel=_SELECT,
     ),
 ]
+TrustTapsOption = Annotated[
+    bool,
+    typer.Option(
+        "--trust-taps",
+        help="Do not check two captures for swapped taps, different traffic and clocks that differ.",
+    ),
+]
 FormatOption = Annotated[
     Format | None,
     typer.Option("--format", "-f", help="Default: by the output's suffix, else a table for the terminal."),
@@ -246,6 +253,7 @@ def flows(
     model: Annotated[
         str | None, typer.Option(help="With --cca: as for `cct classify` [default: cca].")
     ] = None,
+    trust_taps: TrustTapsOption = False,
     format: FormatOption = None,
     output: OutputOption = None,
 ) -> None:
@@ -271,7 +279,9 @@ def flows(
         )
         by = ""
         if cca:
-            table, by = name_flows(table, source, egress, model=model, selection=selection, **reading)
+            table, by = name_flows(
+                table, source, egress, model=model, selection=selection, check_taps=not trust_taps, **reading
+            )
         if out.format is not Format.table:
             out.write(table)
             return
@@ -427,6 +437,7 @@ def slots(
     fill: Annotated[Fill, typer.Option(help="For slots without packets.")] = Fill.backward,
     seed: Annotated[int, typer.Option(help="Of random sampling.")] = 0,
     flow: Annotated[list[int] | None, typer.Option("--flow", help="Flow number; may be given again.")] = None,
+    trust_taps: TrustTapsOption = False,
     tunnel: TunnelOption = Tunnel.outer,
     format: FormatOption = None,
     output: OutputOption = None,
@@ -441,7 +452,10 @@ def slots(
     with TableOutput(format, output, "slots", _provenance(ingress)) as out:
         before = read_capture(ingress, tunnel=tunnel.value)
         after = None if egress is None else read_capture(egress, tunnel=tunnel.value)
-        out.write(compute_slots(before, after, slot_ms, _sampling(sampling), fill.value, flow, seed))
+        table = compute_slots(
+            before, after, slot_ms, _sampling(sampling), fill.value, flow, seed, check_taps=not trust_taps
+        )
+        out.write(table)
         if out.format is Format.table:
             _print_frame(out.frame(), {"max_arrival_gap_ns"})
 
@@ -463,6 +477,7 @@ def report(
     model: Annotated[
         str, typer.Option(help="Names the flows' congestion controls, if it is there; `none`: no names.")
     ] = "cca",
+    trust_taps: TrustTapsOption = False,
 ) -> None:
     """One self-contained HTML page about a capture; it works offline.
 
@@ -472,7 +487,7 @@ def report(
 
     path = write_report(
         capture, output, egress=egress, title=title, top=top, model=None if model == "none" else model,
-        selection=selection, tunnel=tunnel,
+        selection=selection, tunnel=tunnel, check_taps=not trust_taps,
     )  # fmt: skip
     print(f"wrote {path}")
 
@@ -734,6 +749,7 @@ def dataset_add(
     slot_ms: Annotated[
         float | None, typer.Option(help="Length of a slot, of a new dataset [default: 1].")
     ] = None,
+    trust_taps: TrustTapsOption = False,
     tunnel: TunnelOption = Tunnel.outer,
 ) -> None:
     """Add captures of your own, with a table of what their flows ran.
@@ -742,7 +758,10 @@ def dataset_add(
     """
     from .identify.command import add
 
-    add(dataset, ingress, egress, labels, name=name, slot_ms=slot_ms, tunnel=tunnel.value)
+    add(
+        dataset, ingress, egress, labels, name=name, slot_ms=slot_ms, tunnel=tunnel.value,
+        check_taps=not trust_taps,
+    )  # fmt: skip
 
 
 @dataset_app.command("info")
@@ -867,6 +886,7 @@ def classify(
         typer.Option(metavar="BYTES", help="Leave out flows with less payload in both directions.", min=1),
     ] = 1_000_000,
     seconds: Annotated[float, typer.Option(metavar="S", help="Look at so much of each flow.")] = 60.0,
+    trust_taps: TrustTapsOption = False,
     format: FormatOption = None,
     output: OutputOption = None,
 ) -> None:
@@ -881,6 +901,7 @@ def classify(
     run(
         ingress, egress, model=model, window_ms=window_ms, min_bytes=min_bytes, seconds=seconds,
         selection=selection, tunnel=tunnel, format=format, output=output, provenance=_provenance(ingress),
+        check_taps=not trust_taps,
     )  # fmt: skip
 
 
@@ -1006,6 +1027,7 @@ def live(
     model: Annotated[
         str | None, typer.Option(help="Name or folder of the classifier [default: the bundled one].")
     ] = None,
+    trust_taps: TrustTapsOption = False,
     format: Annotated[
         Format | None,
         typer.Option("--format", "-f", help="table (it changes), or jsonl: a line a flow and report."),
@@ -1035,6 +1057,7 @@ def live(
         output=output,
         classifier=load_classifier(model) if classify else None,
         provenance=_provenance(" ".join(from_capture or ingress or [])),
+        check_taps=not trust_taps,
         heavy=heavy,
         heavy_mbps=heavy_mbps,
         period_ms=every,

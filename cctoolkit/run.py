@@ -406,7 +406,7 @@ def _load_capture(folder: Path) -> Capture:
     return Capture(columns, FlowKeys(**keys), CaptureMeta(**about["meta"]), rows)
 
 
-def load_run(path: str | os.PathLike[str]) -> Run:
+def load_run(path: str | os.PathLike[str], *, check_taps: bool = True) -> Run:
     """A run from files.
 
     Parameters
@@ -416,6 +416,9 @@ def load_run(path: str | os.PathLike[str]) -> Run:
         ``NAME.egress.pcap…`` (pcap or pcapng, compressed or not) and ``NAME.labels.csv`` in it, as a switch
         or :meth:`Run.to_pcap` leaves them (``load_run("traces/cubic")``); the directory alone will do if there is
         one such pair. Labels and ``NAME.scenario.toml`` may be missing.
+    check_taps : bool
+        Of such a pair: refuse captures that cannot be the taps before and behind a queue
+        (:func:`cctoolkit.compare_taps`).
 
     Returns
     -------
@@ -426,7 +429,7 @@ def load_run(path: str | os.PathLike[str]) -> Run:
     Raises
     ------
     ParameterError
-        There is no run.
+        There is no run; or the pair is swapped, has no packet in common, or its clocks differ too much.
     SchemaError, CaptureFormatError
         A file is not what it should be.
     """
@@ -446,7 +449,7 @@ def load_run(path: str | os.PathLike[str]) -> Run:
             f"{path}: neither a saved run nor a pair of captures NAME.ingress.pcap, NAME.egress.pcap"
         )
     name = found[0].name.split(".ingress.")[0]
-    return _load_pair(found[0], found[0].parent, name)
+    return _load_pair(found[0], found[0].parent, name, check_taps)
 
 
 def _literal(name: str) -> str:
@@ -506,13 +509,16 @@ def _load_testbed(folder: Path) -> Run:
     return Run(scenario=scenario, labels=labels, **facts, **_load_tables(folder), **taps)
 
 
-def _load_pair(ingress_path: Path, folder: Path, name: str) -> Run:
+def _load_pair(ingress_path: Path, folder: Path, name: str, check_taps: bool) -> Run:
     from .capture.reader import read_capture
+    from .tap_comparison import compare_taps
 
     behind = sorted(folder.glob(f"{_literal(name)}.egress.pcap*"))
     if not behind:
         raise ParameterError(f"{folder / name}: there is an ingress capture, but no {name}.egress.pcap…")
     ingress, egress = read_capture(ingress_path), read_capture(behind[0])
+    if check_taps:
+        compare_taps(ingress, egress).check(stacklevel=3)
     labels_path, toml = folder / f"{name}.labels.csv", folder / f"{name}.scenario.toml"
     labels = _read_labels(labels_path) if labels_path.is_file() else _labels_of(ingress)
     labels.insert(0, "flow_id", np.arange(len(labels), dtype=np.uint32))

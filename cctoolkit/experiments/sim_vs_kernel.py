@@ -254,7 +254,7 @@ def measure(run: Run, *, warmup_s: float) -> list[dict[str, Any]]:
     rate_mbps = run.scenario.bottleneck.rate_mbps
     begin_ns, end_ns = (run.start_ns + round(s * 1e9) for s in (warmup_s, run.scenario.duration_s))
 
-    came = queue_delay(run.ingress, run.egress)
+    came = queue_delay(run.ingress, run.egress, check_taps=False)
     came = came[(came.payload_bytes > 0) & (came.direction == 0) & came.ts_ns.between(begin_ns, end_ns)]
     left = came[came.delay_ns.notna()]
     delay_ms = left.delay_ns.to_numpy(np.float64) / 1e6
@@ -647,7 +647,7 @@ def _beside(name: str, kernel: Run, simulated: Run) -> go.Figure:
                 x=(mine.ts_ns - run.start_ns) / 1e9, y=mine.cwnd_packets, mode="lines",
                 name=f"{escape(run.flows.name[i])}, {side}", line={"color": COLOURS[i], "dash": dash, "width": 1.6},
             )  # fmt: skip
-        delays = queue_delay(run.ingress, run.egress)
+        delays = queue_delay(run.ingress, run.egress, check_taps=False)
         delays = delays[(delays.payload_bytes > 0) & delays.delay_ns.notna()]
         tenth = ((delays.ts_ns - run.start_ns) // 10**8).to_numpy()
         mean = delays.delay_ns.astype(np.float64).groupby(tenth).mean() / 1e6

@@ -183,6 +183,7 @@ def add(
     name: str | None = None,
     slot_ms: float | None = None,
     tunnel: str = "outer",
+    check_taps: bool = True,
 ) -> None:
     """One's own captures as a run of a dataset, which is made where there is none.
 
@@ -199,6 +200,8 @@ def add(
         Of a new dataset (1 ms); one that is there has its own.
     tunnel : str
         As for :func:`cctoolkit.read_capture`.
+    check_taps : bool
+        As for :func:`cctoolkit.compute_slots`.
 
     Raises
     ------
@@ -227,6 +230,7 @@ def add(
         known,
         name=name,
         slot_ms=before.slot_ms if before is not None else slot_ms or 1.0,
+        check_taps=check_taps,
     )
     save_recording(
         output, recording, {"made_by": "captures", "captures": [c for c in (ingress, egress) if c]}
@@ -713,6 +717,7 @@ def classify(
     format: Format | None = None,
     output: Path | None = None,
     provenance: dict[str, Any] | None = None,
+    check_taps: bool = True,
 ) -> None:
     """The table of flow, congestion control and probability of a capture, to the terminal or a file.
 
@@ -729,7 +734,7 @@ def classify(
     with TableOutput(format, output, "ccas", provenance) as out:
         table = classify_flows(
             ingress, egress, model=speaker, min_bytes=min_bytes, seconds=seconds,
-            window_ms=window_ms, selection=selection, tunnel=tunnel,
+            window_ms=window_ms, selection=selection, tunnel=tunnel, check_taps=check_taps,
         )  # fmt: skip
         if out.format is not Format.table:
             out.write(table)

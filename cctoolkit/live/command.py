@@ -40,6 +40,7 @@ def live(
     output: Path | None,
     classifier: SlotClassifier | None,
     provenance: dict[str, Any],
+    check_taps: bool = True,
     **settings: Any,
 ) -> None:
     """Run until the time is over, a capture ends, or somebody presses Ctrl-C.
@@ -56,6 +57,8 @@ def live(
         Of what standard output gets: a table that changes, or a JSON line a flow and report.
     output : Path, optional
         For the slots.
+    check_taps : bool
+        Of captures.
     settings
         Of :func:`cctoolkit.live.watch`.
 
@@ -68,7 +71,9 @@ def live(
 
     def collector() -> Collector:
         if captures:
-            return CaptureCollector(*captures[:2], slot_ms=slot_ms, sampling=sampling, speed=speed)
+            return CaptureCollector(
+                *captures[:2], slot_ms=slot_ms, sampling=sampling, speed=speed, check_taps=check_taps
+            )
         return KernelCollector(ingress, egress, slot_ms=slot_ms, sampling=sampling, egress_hook=egress_hook)
 
     follow(collector, flows, format, output, classifier, provenance, **settings)
