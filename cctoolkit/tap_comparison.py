@@ -26,7 +26,7 @@ from .tap_identity import FlowNames, segment_identity
 
 __all__ = ["OneWayDelay", "TapComparer", "TapComparison", "compare_taps"]
 
-_ROOM = 1 << 17  # segments of each tap that are kept for the comparison
+_ROOM = 1 << 15  # segments of each tap that are kept for the comparison
 _MAJORITY = 0.6  # so much more of a flow's neighbours in both directions tell one order than the other
 #: So many times as much is clearly more; and so many packets are clearly some.
 _CLEARLY = 10
@@ -174,7 +174,7 @@ class TapComparison:
     Attributes
     ----------
     sampled : float
-        Which part of the TCP segments was compared: all (1.0) of captures up to 131,072 segments.
+        Which part of the TCP segments was compared: all (1.0) of captures up to 32,768 segments.
     common : int
         Segments that both taps saw, of those compared.
     recognised : float
@@ -479,9 +479,11 @@ def _problem(found: TapComparison, only_ingress: int, only_egress: int) -> str |
             f"different traffic, or {_OFFLOAD}"
         )
     if not there.packets:
-        return _first_at_the_egress(back, only_ingress, only_egress)
+        return _first_at_the_egress(found, only_ingress, only_egress)
     if back.packets and _is_the_queue(back, there):
-        never = f"; {_count(back.missing, 'packet')} never reached the ingress tap" if back.missing else ""
+        never = (
+            f"; {_packets(back.missing, found.sampled)} never reached the ingress tap" if back.missing else ""
+        )
         return (
             f"these look swapped: {_share(back.payload_bytes, there.payload_bytes)} of the payload reaches the egress "
             f"tap first (by {_time(abs(back.median_ns))}, median{never}); {_EXCHANGE}"
@@ -513,18 +515,19 @@ def _is_mostly_clock(found: TapComparison) -> bool:
     return abs(found.clocks.certain_offset_ns) > max(found.forward.spread_ns, _SMALL_NS)
 
 
-def _first_at_the_egress(back: OneWayDelay, only_ingress: int, only_egress: int) -> str:
+def _first_at_the_egress(found: TapComparison, only_ingress: int, only_egress: int) -> str:
     """All that both taps saw is stamped earlier by the egress tap."""
+    back = found.backward
     by = f"all packets in common are stamped earlier by the egress tap (by {_time(abs(back.median_ns))}, median)"
     behind = _remedy((back.most_ns, back.most_ns))
     if only_ingress >= max(_CLEARLY, _CLEARLY * only_egress):
         return (
-            f"the clocks differ too much: {by}, although {_count(only_ingress, 'packet')} of the same flows never "
-            f"reached it. {behind}"
+            f"the clocks differ too much: {by}, although {_packets(only_ingress, found.sampled)} of the same flows "
+            f"never reached it. {behind}"
         )
     if only_egress >= max(_CLEARLY, _CLEARLY * only_ingress):
         return (
-            f"these look swapped: {by}, and {_count(only_egress, 'packet')} of the same flows never reached the "
+            f"these look swapped: {by}, and {_packets(only_egress, found.sampled)} of the same flows never reached the "
             f"ingress tap; {_EXCHANGE}"
         )
     return (
@@ -621,8 +624,8 @@ def _remarks(found: TapComparison) -> Iterator[str]:
     if found.strays >= max(_CLEARLY, _CLEARLY * there.missing):
         swapped = "" if found.order_known else ", or the taps are swapped and a clock is wrong"
         yield (
-            f"{_count(found.strays, 'packet')} reached the egress tap that the ingress tap did not see, of the same "
-            f"flows: its capture is not complete{swapped}."
+            f"{_packets(found.strays, found.sampled)} reached the egress tap that the ingress tap did not see, of the "
+            f"same flows: its capture is not complete{swapped}."
         )
     if found.recognised < 0.5:
         yield (
@@ -653,6 +656,11 @@ def _percent(share: float) -> str:
 
 def _count(n: int, what: str) -> str:
     return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
+def _packets(n: int, sampled: float) -> str:
+    """How many packets `n` in the sample stand for."""
+    return _count(n, "packet") if sampled == 1 else f"about {_count(round(n / sampled), 'packet')}"
 
 
 def _range(one: float, other: float) -> str:
