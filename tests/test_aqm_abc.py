@@ -10,12 +10,10 @@ import textwrap
 import naive_aqm as naive
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from one_queue import Compiled, Link, packet, traffic
 
-from cctoolkit.aqm import DROP, PASS
-from cctoolkit.aqm import abc as abc_module
+from cctoolkit.aqm import DROP, PASS, abc as abc_module
 from cctoolkit.aqm.abc import Abc, IntegerAbc
 from cctoolkit.errors import ParameterError
 

@@ -17,8 +17,8 @@ import cctoolkit as cct
 from cctoolkit.cli import app
 from cctoolkit.errors import ParameterError, TestbedUnavailableError
 from cctoolkit.experiments import _l4s_kernel, experiment, l4s
+from cctoolkit.experiments.papers import paper_numbers
 from cctoolkit.experiments.sim_vs_kernel import for_simulator
-from cctoolkit.papers import paper_numbers
 from cctoolkit.scenario import read_sweep
 from cctoolkit.sim.simulation import Simulation
 

@@ -10,7 +10,7 @@ import pytest
 
 import cctoolkit as cct
 from cctoolkit import aqm, cca
-from cctoolkit.algorithm import AlgorithmError
+from cctoolkit.errors import AlgorithmError
 from cctoolkit.scenario import Bottleneck, Flow, Queue, Scenario
 from cctoolkit.sim.simulation import Simulation, simulate
 

@@ -12,7 +12,15 @@ from typing import Any, ClassVar
 
 import numba
 
-from ..aqm import MARK, PASS, Aqm, CoDel, NpuCoDel, P4CoDel, delay_ns
+from ..aqm import (
+    MARK,
+    PASS,
+    Aqm,
+    CoDel,
+    NpuCoDel,
+    P4CoDel,
+    delay_ns,
+)
 from ..aqm.codel_p4 import drop_gap, math_unit, math_unit_gap
 from ..errors import ParameterError
 

@@ -8,8 +8,8 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from ..papers import paper_numbers
 from ..plot.style import COLOURS, GREY, figure, small
+from .papers import paper_numbers
 
 if TYPE_CHECKING:
     from ..identify import Recording

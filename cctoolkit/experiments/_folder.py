@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .. import __version__
-from .._atomic import replacing
+from .._support.atomic import replacing
+from .._support.version import __version__
 from ..errors import ParameterError
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from ..errors import TestbedUnavailableError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..run import Run
     from ..scenario import Scenario
+    from ..scenario.run import Run
     from ..testbed.kernel import Kernel
     from .l4s import Settings
 
@@ -71,7 +71,7 @@ def measure(run: Run, phase_s: float) -> Iterator[dict[str, Any]]:
     """
     import numpy as np
 
-    from ..metrics import queue_delay
+    from ..analysis.metrics import queue_delay
 
     assert run.scenario is not None and run.ingress is not None and run.egress is not None
     rate_mbps = run.scenario.bottleneck.rate_mbps

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from ..papers import paper_numbers
 from ._folder import markdown_table
 from .l4s import PAIRS, PUBLISHED, SYSTEMS
+from .papers import paper_numbers
 
 if TYPE_CHECKING:
     from .l4s import Settings

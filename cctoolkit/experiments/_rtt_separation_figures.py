@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from ..metrics import cdf, jain_index
+from ..analysis.metrics import cdf, jain_index
 from ..plot.style import COLOURS, GREY, figure, line_of
 
 if TYPE_CHECKING:

@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ParameterError
-from ..papers import paper_numbers
 from ._folder import Folder, OutputOption, WorkersOption, markdown_table
+from .papers import paper_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ..capture.model import Capture
-    from ..run import Run
     from ..scenario import Scenario
+    from ..scenario.run import Run
 
 __all__ = [
     "CAUSES",

@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ParameterError
-from ..papers import paper_numbers
 from ._folder import Folder, OutputOption, markdown_table
+from .papers import paper_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
     from ..aqm import Aqm
-    from ..run import Run
     from ..scenario import Scenario
+    from ..scenario.run import Run
 
 __all__ = ["KERNEL", "PARTS", "TARGETS", "Settings", "measured", "mixed_scenario", "packet_delays", "run", "scenario",
            "shapes", "spread", "target", "udp_scenario"]  # fmt: skip
@@ -275,7 +275,7 @@ def by_flow(run: Run) -> dict[str, float]:
 
     Jain's index is of the flows that send as much as they can.
     """
-    from ..metrics import jain_index
+    from ..analysis.metrics import jain_index
 
     assert run.scenario is not None
     greedy = [flow.rate_mbps is None for flow in run.scenario.flow_list()]
@@ -300,7 +300,7 @@ def packet_delays(run: Run) -> pd.DataFrame:
     import numpy as np
     import pandas as pd
 
-    from ..metrics import queue_delay
+    from ..analysis.metrics import queue_delay
 
     if run.ingress is None or run.egress is None:
         raise ParameterError("run: its taps were not recorded (simulate(..., record=True))")
@@ -391,7 +391,7 @@ def figure_5(settings: Settings) -> Part:
     """Latency over time, packet by packet, of one and three flows."""
     import pandas as pd
 
-    from ..run import load_run
+    from ..scenario.run import load_run
     from ..sim.simulation import simulate
     from ._codel_figures import latency_over_time
 

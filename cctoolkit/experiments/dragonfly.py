@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ParameterError
-from ..papers import paper_numbers
 from ..scenario import Flow, Scenario
 from ._folder import Folder, OutputOption, WorkersOption, markdown_table
+from .papers import paper_numbers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -207,9 +207,9 @@ def recorded_windows(
     -----
     Slots without a packet are filled backward where all packets are looked at, and else interpolated (section III-D).
     """
+    from ..analysis.slots import compute_slots
     from ..identify import Recording, cut_windows
     from ..sim.simulation import simulate
-    from ..slots import compute_slots
 
     made = simulate(scenario, record=True)
     known = made.labels[["flow_id", "cca"]].iloc[:special].assign(**changes)
@@ -941,7 +941,7 @@ def _epochs(
 def _sampling(
     training: Training, runs: int, seconds: float, window_ms: float, workers: int | None
 ) -> pd.DataFrame:
-    from .._pool import cores, in_processes
+    from .._support.pool import cores, in_processes
     from ..identify.windows import joined
 
     room = min(training.per_flow, max(int(_PAPER_S * 1000 // window_ms), 1))

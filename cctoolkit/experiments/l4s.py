@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .._pool import results
+from .._support.pool import results
 from ..errors import ParameterError
-from ..papers import paper_numbers
 from ._folder import Folder, OutputOption, WorkersOption
+from .papers import paper_numbers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -275,7 +275,7 @@ class Outcome:
             ``by_phase`` (mean of the four phases' differences), ``whole_run`` (difference of the means of the whole
             run) and ``each_second`` (mean of each second's difference).
         """
-        from ..metrics import share_difference
+        from ..analysis.metrics import share_difference
 
         mean = self.rates.mean()
         phases = [(row["classic_mbps"], row["scalable_mbps"]) for row in self.phases]
@@ -308,7 +308,7 @@ def _rates(series: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
 
 
 def _share(rates: pd.DataFrame, start_s: float, stop_s: float) -> dict[str, float]:
-    from ..metrics import share_difference
+    from ..analysis.metrics import share_difference
 
     mean = rates[(rates.index > start_s + 1e-6) & (rates.index <= stop_s + 1e-6)].mean()
     return {
@@ -587,8 +587,7 @@ def run(
 
     import pandas as pd
 
-    from . import _l4s_figures as figures
-    from . import _l4s_summary as summary
+    from . import _l4s_figures as figures, _l4s_summary as summary
     from ._l4s_kernel import beside_kernel, kernel_needed
 
     chosen = tuple(dict.fromkeys(configuration or CONFIGURATIONS))

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .._pool import results
+from .._support.pool import results
 from ..errors import ParameterError
-from ..papers import paper_numbers
 from ._folder import Folder, OutputOption, WorkersOption, markdown_table
+from .papers import paper_numbers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -317,7 +317,7 @@ def _cases_1(settings: Settings) -> list[Case]:
 
 def _jain_over_time(outcome: Outcome, step: float) -> float:
     """Mean of the index of each second, of the flows that are there then, with two or more."""
-    from ..metrics import jain_index
+    from ..analysis.metrics import jain_index
 
     rates = outcome.rates_mbps()
     found = []
@@ -329,7 +329,7 @@ def _jain_over_time(outcome: Outcome, step: float) -> float:
 
 
 def _table_1(settings: Settings, found: Sequence[Outcome]) -> pd.DataFrame:
-    from ..metrics import jain_index
+    from ..analysis.metrics import jain_index
 
     step = settings.time_s(30)
     start, stop = 3 * step + step / 6, 4 * step
@@ -456,7 +456,7 @@ def _cases_3(settings: Settings) -> list[Case]:
 
 
 def _table_3(settings: Settings, found: Sequence[Outcome]) -> pd.DataFrame:
-    from ..metrics import jain_index
+    from ..analysis.metrics import jain_index
 
     start, stop = settings.time_s(30), settings.time_s(120)
     rows = []
@@ -524,7 +524,7 @@ def _workload_4(settings: Settings) -> Scenario:
     if settings.capture is None:
         return sample_transfers(settings)
     from ..capture.reader import iter_capture
-    from ..workload import scenario_from_capture
+    from ..separation.workload import scenario_from_capture
 
     found = scenario_from_capture(
         iter_capture(settings.capture),
@@ -667,7 +667,7 @@ def _mean(rows: Sequence[Sequence[float]]) -> list[float]:
 
 def _jain_of_slowdown(settings: Settings, o: Outcome, of: np.ndarray) -> float:
     """Jain's index of completion times over the time the transfer needs alone on the link."""
-    from ..metrics import jain_index
+    from ..analysis.metrics import jain_index
 
     return float(
         jain_index(o.flows.completion_s[of] / (o.flows.received_bytes[of] * 8e-6 / settings.rate_mbps))
@@ -724,7 +724,7 @@ def _cases_6(settings: Settings) -> list[Case]:
 
 
 def _table_6(settings: Settings, found: Sequence[Outcome]) -> pd.DataFrame:
-    from ..metrics import jain_index
+    from ..analysis.metrics import jain_index
 
     rows = []
     for o in found:
@@ -772,7 +772,7 @@ def scaling(settings: Settings, repeat: int = 5) -> pd.DataFrame:
     import numpy as np
     import pandas as pd
 
-    from ..rtt import DataPlaneTables, rtt_samples
+    from ..analysis.rtt import DataPlaneTables, rtt_samples
     from ..scenario import Bottleneck, Flow, Scenario
     from ..separation.controller import RttSeparation
     from ..separation.jenks import jenks_classes

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .._pool import cores, in_processes
+from .._support.pool import cores, in_processes
 from ..errors import ParameterError, TestbedUnavailableError
 from ._folder import Folder, OutputOption, WorkersOption, markdown_table
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
-    from ..run import Run
     from ..scenario import Scenario
+    from ..scenario.run import Run
 
 __all__ = ["GRID", "QUANTITIES", "Case", "Grid", "compare", "measure", "run"]
 
@@ -247,7 +247,7 @@ def measure(run: Run, *, warmup_s: float) -> list[dict[str, Any]]:
     """
     import numpy as np
 
-    from ..metrics import queue_delay
+    from ..analysis.metrics import queue_delay
 
     if run.ingress is None or run.egress is None or run.scenario is None:
         raise ParameterError("run: a measurement needs both taps and the scenario")
@@ -346,7 +346,7 @@ class _Job:
 
     def run(self) -> Run:
         """Run it, or open what was run before."""
-        from ..run import load_run
+        from ..scenario.run import load_run
         from ..sim.simulation import simulate
         from ..testbed import run_testbed
 
@@ -625,7 +625,7 @@ def _beside(name: str, kernel: Run, simulated: Run) -> go.Figure:
     """Windows and queueing delay over time, the kernel's solid and the simulator's dotted."""
     import numpy as np
 
-    from ..metrics import queue_delay
+    from ..analysis.metrics import queue_delay
     from ..plot.style import COLOURS, GREY, escape, figure
 
     fig = figure(
