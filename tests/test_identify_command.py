@@ -395,7 +395,10 @@ def test_own_captures_become_a_dataset(run, tmp_path: Path) -> None:
         (("add", "DIR", THREE, "--labels", TRACES / "reno.labels.csv", "--name", "b"), "fits one of its"),
         (("add", "DIR", THREE, "--labels", "nowhere.csv", "--name", "b"), "nowhere.csv"),
         (("add", "DIR", "nowhere.pcap", "--labels", TRACES / "reno.labels.csv"), "nowhere.pcap"),
-        (("add", "DIR", THREE, "--labels", TRACES / "reno.labels.csv", "--name", "../b"), "cannot name a run"),
+        (
+            ("add", "DIR", THREE, "--labels", TRACES / "reno.labels.csv", "--name", "../b"),
+            "cannot name a run",
+        ),
         (("add", "DIR", THREE, "--labels", TRACES / "reno.labels.csv", "--slot-ms", "2"), "slots of 1 ms"),
         (("info", "nowhere"), "holds no dataset"),
         (("build", "nothing", "-o", "DIR"), "neither a .toml file nor one of paper"),
@@ -434,7 +437,9 @@ def test_evaluate_says_what_it_cannot_know(run, seer: Path, queues: Path, tmp_pa
     evaluated = "evaluate", seer, queues, "--window-ms", 1000, "-f", "csv"
     status, out, err = run(*evaluated)
     assert status == 0 and read_csv(out)["f1_queue"].tolist() == [1]
-    told = "cct: seer does not list the runs it was trained on (no split.csv); scores on those would be too good"
+    told = (
+        "cct: seer does not list the runs it was trained on (no split.csv); scores on those would be too good"
+    )
     assert err.splitlines() == [told]
     assert run(*evaluated, "--all")[2] == ""
     mine = shutil.copytree(seer, tmp_path / "mine")

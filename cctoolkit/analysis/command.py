@@ -14,6 +14,7 @@ from ..capture.options import (
     EgressArgument,
     FlowOption,
     IngressArgument,
+    TrustTapsOption,
     Tunnel,
     TunnelOption,
     selecting,
@@ -85,6 +86,7 @@ def slots(
     seed: Annotated[int, typer.Option(help="Seed for random sampling.")] = 0,
     flow: FlowOption = None,
     tunnel: TunnelOption = Tunnel.outer,
+    trust_taps: TrustTapsOption = False,
     format: FormatOption = None,
     output: OutputFileOption = None,
 ) -> None:
@@ -98,7 +100,17 @@ def slots(
     with TableOutput(format, output, "slots", command_provenance(ingress)) as out:
         before = read_capture(ingress, tunnel=tunnel.value)
         after = None if egress is None else read_capture(egress, tunnel=tunnel.value)
-        out.write(compute_slots(before, after, slot_ms, parse_sampling(sampling), fill.value, flow, seed))
+        table = compute_slots(
+            before,
+            after,
+            slot_ms,
+            parse_sampling(sampling),
+            fill.value,
+            flow,
+            seed,
+            check_taps=not trust_taps,
+        )
+        out.write(table)
         if out.format is Format.table:
             _show_rows(out.frame(), {"max_arrival_gap_ns"})
 

@@ -14,6 +14,7 @@ __all__ = [
     "EgressArgument",
     "FlowOption",
     "IngressArgument",
+    "TrustTapsOption",
     "Tunnel",
     "TunnelOption",
     "selecting",
@@ -48,6 +49,11 @@ TunnelOption = Annotated[
         help="In UDP tunnels (VXLAN, GTP-U, …), use the outer or the inner headers.",
         rich_help_panel=_PANEL,
     ),
+]
+
+TrustTapsOption = Annotated[
+    bool,
+    typer.Option("--trust-taps", help="Do not check two captures for swapped taps or clocks that differ."),
 ]
 
 

@@ -364,8 +364,7 @@ def _note_damage(source: ByteSource, meta: CaptureMeta, whole: int, problem: str
     reason = source.damage or problem
     meta.truncated = True
     meta.notes.append(
-        f"{DAMAGE_NOTE} at byte {source.position} ({reason}); "
-        f"the {whole} complete frames before are kept"
+        f"{DAMAGE_NOTE} at byte {source.position} ({reason}); the {whole} complete frames before are kept"
     )
     warnings.warn(
         f"{source.path}: byte {source.position}: {reason}; the {whole} complete frames before are kept",

@@ -13,7 +13,14 @@ from .._support.options import ModelArgument, ModelOption, SlotMsOption, Workers
 from .._support.terminal import listing, say, show
 from .._support.version import __version__
 from .._support.words import format_probability, plural
-from ..capture.options import EgressArgument, IngressArgument, Tunnel, TunnelOption, selecting
+from ..capture.options import (
+    EgressArgument,
+    IngressArgument,
+    TrustTapsOption,
+    Tunnel,
+    TunnelOption,
+    selecting,
+)
 from ..errors import ParameterError
 from ..schema.output import Format, FormatOption, OutputFileOption, TableOutput, command_provenance
 
@@ -126,6 +133,7 @@ def add(
         float | None, typer.Option(help="Slot length of a new dataset, in ms.", show_default="1")
     ] = None,
     tunnel: TunnelOption = Tunnel.outer,
+    trust_taps: TrustTapsOption = False,
 ) -> None:
     """Add captures of your own, with a table of the congestion control of each flow.
 
@@ -137,7 +145,14 @@ def add(
     from .own_captures import add_captures
 
     recording, unused = add_captures(
-        dataset, ingress, egress, labels, name=name, slot_ms=slot_ms, tunnel=tunnel.value
+        dataset,
+        ingress,
+        egress,
+        labels,
+        name=name,
+        slot_ms=slot_ms,
+        tunnel=tunnel.value,
+        check_taps=not trust_taps,
     )
     rest = f"; {unused} rows of {labels} fit no flow" if unused else ""
     say(f"added {recording.name} to {dataset}: {_counted(recording.flows['cca'])}{rest}")
@@ -408,6 +423,7 @@ def classify_command(
     seconds: Annotated[
         float, typer.Option(metavar="S", help="Use this much of each flow, from its start.")
     ] = 60.0,
+    trust_taps: TrustTapsOption = False,
     format: FormatOption = None,
     output: OutputFileOption = None,
 ) -> None:
@@ -429,7 +445,7 @@ def classify_command(
     with TableOutput(format, output, "ccas", command_provenance(ingress)) as out:
         table = classify_flows(
             ingress, egress, model=speaker, min_bytes=min_bytes, seconds=seconds,
-            window_ms=window_ms, selection=selection, tunnel=tunnel,
+            window_ms=window_ms, selection=selection, tunnel=tunnel, check_taps=not trust_taps,
         )  # fmt: skip
         if out.format is not Format.table:
             out.write(table)

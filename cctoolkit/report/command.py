@@ -10,7 +10,7 @@ import typer
 
 from .._support.terminal import listing, say, show
 from .._support.words import format_bytes, format_rate, format_time_ns
-from ..capture.options import CaptureArgument, selecting
+from ..capture.options import CaptureArgument, TrustTapsOption, selecting
 from ..errors import ParameterError
 from ..schema.output import Format, FormatOption, OutputFileOption, TableOutput, command_provenance
 
@@ -77,6 +77,7 @@ def flows(
     model: Annotated[
         str | None, typer.Option(help="With --cca: the model (see `cct classify`).", show_default="cca")
     ] = None,
+    trust_taps: TrustTapsOption = False,
     format: FormatOption = None,
     output: OutputFileOption = None,
 ) -> None:
@@ -102,7 +103,9 @@ def flows(
         )
         by = ""
         if cca:
-            table, by = name_flows(table, source, egress, model=model, selection=selection, **reading)
+            table, by = name_flows(
+                table, source, egress, model=model, selection=selection, check_taps=not trust_taps, **reading
+            )
         if out.format is not Format.table:
             out.write(table)
             return
@@ -176,6 +179,7 @@ def report_command(
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
     top: Annotated[int, typer.Option(help="Number of flows to draw, largest first.", min=1)] = 12,
     model: Annotated[str, typer.Option(help="Model that names congestion controls, or `none`.")] = "cca",
+    trust_taps: TrustTapsOption = False,
 ) -> None:
     """Write one self-contained HTML page about a capture; it works offline.
 
@@ -185,6 +189,6 @@ def report_command(
 
     path = report(
         capture, output, egress=egress, title=title, top=top, model=None if model == "none" else model,
-        selection=selection, tunnel=tunnel,
+        selection=selection, tunnel=tunnel, check_taps=not trust_taps,
     )  # fmt: skip
     say(f"wrote {path}")

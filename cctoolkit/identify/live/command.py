@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..._support.options import Fill, FillOption, ModelOption, SamplingOption, SlotMsOption, parse_sampling
+from ...capture.options import TrustTapsOption
 from ...errors import ParameterError
 from ...schema.output import Format, command_provenance
 
@@ -66,6 +67,7 @@ def live(
     ] = "queue",
     classify: Annotated[bool, typer.Option(help="Name the flows' congestion controls.")] = True,
     model: ModelOption = None,
+    trust_taps: TrustTapsOption = False,
     format: Annotated[
         Format | None,
         typer.Option(
@@ -98,7 +100,9 @@ def live(
 
     def collector() -> Collector:
         if captures:
-            return CaptureCollector(*captures[:2], slot_ms=slot_ms, sampling=chosen, speed=speed)
+            return CaptureCollector(
+                *captures[:2], slot_ms=slot_ms, sampling=chosen, speed=speed, check_taps=not trust_taps
+            )
         return KernelCollector(
             ingress or [], egress or [], slot_ms=slot_ms, sampling=chosen, egress_hook=hook
         )
