@@ -200,7 +200,9 @@ class FlowStatistics:
 
     def _learn_mss(self, keys: FlowKeys) -> None:
         """Of each flow, the smaller of the maximum segment sizes announced: what both sides cut for."""
-        announced = np.minimum(keys.mss[:, 0] - 1, keys.mss[:, 1] - 1) + 1  # 0, not announced, becomes the largest
+        announced = (
+            np.minimum(keys.mss[:, 0] - 1, keys.mss[:, 1] - 1) + 1
+        )  # 0, not announced, becomes the largest
         known = announced != 0
         self._reserve(int(keys.flow_id.max()) + 1)
         self._flows["mss"][keys.flow_id[known]] = announced[known]

@@ -118,7 +118,10 @@ def add(
     egress: EgressArgument = None,
     labels: Annotated[
         Path,
-        typer.Option(metavar="FILE", help="CSV with cca and some of src, sport, dst, dport, flow_id, file."),
+        typer.Option(
+            metavar="FILE",
+            help="CSV with cca and some of src, sport, dst, dport, flow_id, file; or the .json of iperf3 -J.",
+        ),
     ] = ...,  # type: ignore[assignment]  # typer's word for required
     name: Annotated[str | None, typer.Option(help="Name of the run.", show_default="the capture's")] = None,
     slot_ms: Annotated[
@@ -128,7 +131,10 @@ def add(
 ) -> None:
     """Add captures of your own, with a table of the congestion control of each flow.
 
-    Example: `cct dataset add mine in.pcap.gz out.pcap.gz --labels labels.csv`
+    Exports of `tshark -T fields` (.csv, .tsv, .txt, .fields) work, too.
+
+    Examples: `cct dataset add mine in.pcap.gz out.pcap.gz --labels labels.csv`, `cct dataset add mine packets.tsv
+    --labels iperf3.json`
     """
     from .own_captures import add_captures
 
