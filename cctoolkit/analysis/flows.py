@@ -7,7 +7,7 @@ a segment is
 - **new** if it starts at the edge or beyond it; if beyond, it leaves a hole.
 - **retransmitted** (``retransmits_*``) if the tap saw some of its numbers before; or if it fills a hole and was sent
   after the segment that skipped the hole: its timestamp (TSval, RFC 7323) is newer, or where timestamps are missing or
-  equal, it comes a handshake RTT later or more (3 ms if the handshake was not seen).
+  equal, it comes a handshake RTT later or more. (If the handshake was not seen: 3 ms, or 10 ms if they are equal.)
 - **reordered** (``out_of_order_*``) if it fills a hole and was sent before the segment that skipped the hole.
 - a **copy** (``copies_*``) if it was seen before but not sent again: its timestamp is older than that of the segment
   at the edge; or it repeats that segment within 1 ms with the same timestamp, acknowledgment and window. Mirror ports
