@@ -78,7 +78,9 @@ def kernel(function: Any = None, **options: Any) -> Any:
 
 def callback(function: Any, signature: Any, *, pipeline_class: Any = Compiler, **options: Any) -> Any:
     """Compile a function to be called by its address, and keep the machine code; else as :func:`numba.cfunc`."""
-    compiled: Any = CFunc(function, normalize_signature(signature), {}, options, pipeline_class=pipeline_class)
+    compiled: Any = CFunc(
+        function, normalize_signature(signature), {}, options, pipeline_class=pipeline_class
+    )
     compiled._cache = _KernelCache(function, options | {"callback": True})
     compiled.compile()
     return compiled
