@@ -15,7 +15,12 @@ from . import (
 )
 from ._support.algorithm.base import AlgorithmError as AlgorithmError
 from .analysis import metrics as metrics
-from .analysis.flows import FlowStatistics as FlowStatistics, flow_table as flow_table
+from .analysis.flows import (
+    FlowStatistics as FlowStatistics,
+    flow_table as flow_table,
+    retransmitted_share as retransmitted_share,
+    segment_kinds as segment_kinds,
+)
 from .analysis.metrics import (
     cdf as cdf,
     flow_completion_times as flow_completion_times,

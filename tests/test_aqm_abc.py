@@ -223,5 +223,5 @@ def test_activities_of_nothing_and_of_nonsense():
     assert len(abc_module.activities(none, none, none)) == 0
     with pytest.raises(ParameterError, match="1 times, 0 sizes"):
         abc_module.activities(np.zeros(1), none, none)
-    with pytest.raises(ParameterError, match="above 0"):
+    with pytest.raises(ParameterError, match="positive"):
         abc_module.activities(none, none, none, reference_kbps=0)

@@ -23,9 +23,9 @@ from made_packets import make_keys, packet_columns
 from rich.console import Console
 
 import cctoolkit as cct
-from cctoolkit import report as report_module
 from cctoolkit.capture.keys import CaptureMeta
 from cctoolkit.capture.model import Capture
+from cctoolkit.report import page as report_module
 from cctoolkit.report.page import printable, report, terminal_summary
 from cctoolkit.report.summary import summarise
 

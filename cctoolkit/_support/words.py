@@ -16,6 +16,7 @@ __all__ = [
     "format_probability",
     "format_rate",
     "format_time_ns",
+    "plural",
     "printable",
 ]
 
@@ -71,6 +72,11 @@ def _scaled(value: float, units: tuple[str, ...]) -> str:
         value /= 1000
         step += 1
     return f"{value:.0f} {units[step]}" if step == 0 or value >= 99.95 else f"{value:.3g} {units[step]}"
+
+
+def plural(n: int, what: str) -> str:
+    """``1 flow``, ``1,234 flows``."""
+    return f"{n:,} {what}{'s' if n != 1 else ''}"
 
 
 def endpoint(host: str, port: int) -> str:

@@ -3,7 +3,7 @@
 A Tofino has no multiplication, no shift by a variable number of bits and no 64-bit arithmetic; a register is read and
 written once by each packet, in one stage, with an addition between; and the decision falls in the ingress
 pipeline while packets leave through the egress pipeline. So decay, products, logarithms and the average are
-rearranged here; ``hardware/tofino/abc/`` and its BMv2 twin are the same in P4.
+rearranged here; ``hardware/programs/abc/`` and its BMv2 twin are the same in P4.
 """
 
 from __future__ import annotations

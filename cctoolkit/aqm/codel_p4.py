@@ -215,12 +215,12 @@ class PisaCoDel(Aqm):
         does not look.
     from_now : bool
         The next drop is at *now* + interval / sqrt(count), as in the paper; otherwise at the last one's time
-        + that, as in the published Tofino program and in ``hardware/tofino/codel``: Tofino's stateful ALU can do no
+        + that, as in the published Tofino program and in ``hardware/programs/codel``: Tofino's stateful ALU can do no
         other, as *now* and the math unit's result would be the same operand.
     count_first : bool
         The count is raised before its root is taken, as in the paper. Otherwise after: so runs the published Tofino
-        program, for the math unit reads the register as it was, whatever the order of lines. (``hardware/tofino/codel``
-        keeps the count of the next drop instead.)
+        program, for the math unit reads the register as it was, whatever the order of lines.
+        (``hardware/programs/codel`` keeps the count of the next drop instead.)
     wrap : bool
         Timestamps have 32 bits, as in a stateful ALU, and start again every 4.29 s.
     signed : bool

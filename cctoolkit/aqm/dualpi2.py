@@ -161,7 +161,7 @@ ONE = 1 << BITS
 
 
 class IntegerDualPi2(DualPi2):
-    """DualPI2 with a data plane in integers, as the P4 programs have it (``hardware/tofino/dualpi2``), equal to them
+    """DualPI2 with a data plane in integers, as the P4 programs have it (``hardware/programs/dualpi2``), equal to them
     packet for packet. The controller stays in floating point: it is the control plane's.
 
     Parameters

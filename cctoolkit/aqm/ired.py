@@ -172,7 +172,7 @@ def red_probabilities(
 
 
 class IntegerIRed(IRed):
-    """iRED in integers, as the P4 programs have it (``hardware/tofino/ired``), equal to them packet for packet.
+    """iRED in integers, as the P4 programs have it (``hardware/programs/ired``), equal to them packet for packet.
 
     A stateful unit of a switch adds but does not shift, so it cannot halve its average. Here new values are doubled
     instead: the delay of packet k of an epoch of 16 is added 2**k times, and what is read is shifted back. What was

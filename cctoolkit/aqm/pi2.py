@@ -243,8 +243,8 @@ def fixed_point(probability, bits):
 
 
 class IntegerPi2(TofinoPi2):
-    """PI2 with a data plane in integers, as the P4 programs have it (``hardware/tofino/pi2``), equal to them packet for
-    packet. The controller stays in floating point: it is the control plane's.
+    """PI2 with a data plane in integers, as the P4 programs have it (``hardware/programs/pi2``), equal to them packet
+    for packet. The controller stays in floating point: it is the control plane's.
 
     Parameters
     ----------

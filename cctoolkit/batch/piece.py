@@ -228,7 +228,7 @@ class _Piece:
             if self.first_block == 0:
                 seconds.update(part.columns, part.keys)
             columns, of_part = self._in_range(part)
-            statistics.update(columns)
+            statistics.update(columns, of_part)
             round_trips.update(pairing.update(columns))
             keys.add(of_part)
         assert meta is not None  # there is always one part

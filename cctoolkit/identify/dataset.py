@@ -156,6 +156,13 @@ class SlotDataset:
         self.slot_ms: float = self.about["slot_ms"]
 
     @property
+    def made_with(self) -> dict[str, Any]:
+        """What its build was asked for; nothing where it was made of captures."""
+        return {
+            key: value for key, value in self.about.items() if key not in ("version", "cctoolkit", "slot_ms")
+        }
+
+    @property
     def runs(self) -> list[str]:
         """Names, in order."""
         return list(dict.fromkeys(self.flows["run"]))

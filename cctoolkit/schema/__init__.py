@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from typing import Any
-
-import numpy as np
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from .._support import parquet
 from ..errors import SchemaError
+
+if TYPE_CHECKING:  # at run time inside functions: the command line's help imports this module
+    import numpy as np
+    import pandas as pd
 
 __all__ = [
     "CCAS",
@@ -34,7 +35,7 @@ __all__ = [
     "write_parquet",
 ]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 #: One row a packet with an IP header, in capture order. Rows that are not TCP segments (UDP, ICMP, later
 #: fragments, headers cut short) have the TCP columns 0 and ``tcp_flags`` 0; no kernel looks at the protocol.
@@ -79,12 +80,22 @@ FLOWS: dict[str, str] = {
     "bytes_rev": "int64",
     "payload_fwd": "int64",
     "payload_rev": "int64",
-    "retransmits_fwd": "int64",
+    "segments_fwd": "int64",  # sent that take sequence numbers: payload, SYN or FIN
+    "segments_rev": "int64",
+    "retransmits_fwd": "int64",  # of those, sent again
     "retransmits_rev": "int64",
-    "out_of_order_fwd": "int64",
+    "retransmitted_bytes_fwd": "int64",  # payload sent again
+    "retransmitted_bytes_rev": "int64",
+    "out_of_order_fwd": "int64",  # segments overtaken on their way to the tap
     "out_of_order_rev": "int64",
+    "copies_fwd": "int64",  # segments recorded twice, not sent twice
+    "copies_rev": "int64",
     "duplicate_acks_fwd": "int64",  # duplicate ACKs sent in that direction
     "duplicate_acks_rev": "int64",
+    "tshark_retransmits_fwd": "int64",  # what tshark calls a retransmission
+    "tshark_retransmits_rev": "int64",
+    "tshark_out_of_order_fwd": "int64",  # and out of order
+    "tshark_out_of_order_rev": "int64",
     "handshake_rtt_ns": "Int64",  # SYN to the initiator's first ACK; null when the handshake was not seen
     "mss_fwd": "UInt16",  # announced in the SYN of that direction
     "mss_rev": "UInt16",
@@ -159,6 +170,8 @@ def _columns(table: str) -> dict[str, str]:
 
 def empty(table: str) -> pd.DataFrame:
     """A table without rows, all columns of the right type."""
+    import pandas as pd
+
     return pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in _columns(table).items()})
 
 
@@ -172,6 +185,8 @@ def check(df: pd.DataFrame, table: str) -> pd.DataFrame:
     SchemaError
         Names the first column that is missing or of another type.
     """
+    import pandas as pd
+
     for name, dtype in _columns(table).items():
         if name not in df.columns:
             raise SchemaError(f"{table} table: column {name!r} is missing (expected {dtype})")
@@ -186,6 +201,8 @@ def check(df: pd.DataFrame, table: str) -> pd.DataFrame:
 
 def arrays(df: pd.DataFrame, table: str) -> dict[str, np.ndarray]:
     """The columns of a table as contiguous numpy arrays, ready for a kernel (no copy where possible)."""
+    import numpy as np
+
     check(df, table)
     return {
         name: np.ascontiguousarray(df[name].to_numpy())

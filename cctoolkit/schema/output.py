@@ -1,4 +1,7 @@
-"""Tables out of the command line: to the terminal, or as CSV, JSON lines or Parquet to a file or a pipe."""
+"""Tables out of the command line: to the terminal, or as CSV, JSON lines or Parquet to a file or a pipe.
+
+The options that say where a table goes are declared here, beside what writes it.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,19 @@ from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
-import pandas as pd
+import typer
 
 from .._support.atomic import replacing
+from .._support.version import __version__
 from ..errors import ParameterError
 from . import write_parquet
 
-__all__ = ["Format", "TableOutput"]
+if TYPE_CHECKING:  # the help of every command imports this module
+    import pandas as pd
+
+__all__ = ["Format", "FormatOption", "OutputFileOption", "TableOutput", "command_provenance"]
 
 
 class Format(StrEnum):
@@ -27,7 +34,21 @@ class Format(StrEnum):
     parquet = "parquet"
 
 
+FormatOption = Annotated[
+    Format | None,
+    typer.Option("--format", "-f", help="Output format.", show_default="by FILE's suffix, else table"),
+]
+OutputFileOption = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write to a .csv, .jsonl or .parquet file."),
+]
+
 _SUFFIXES = {".csv": Format.csv, ".jsonl": Format.jsonl, ".ndjson": Format.jsonl, ".parquet": Format.parquet}
+
+
+def command_provenance(source: str) -> dict[str, Any]:
+    """What made a file: this command line, this version, and the capture (or other source) it read."""
+    return {"command": ["cct", *sys.argv[1:]], "version": __version__, "capture": source}
 
 
 class TableOutput:
@@ -36,18 +57,18 @@ class TableOutput:
     Parameters
     ----------
     format : Format, optional
-        Without it the suffix of `path` decides, and without a path it is the terminal's table.
+        By default the suffix of `path` decides; without a path it is a table for the terminal.
     path : path, optional
-        Without it, standard output.
+        Standard output by default.
     table : str
-        Which of the tables of :mod:`cctoolkit.schema` this is, for Parquet.
+        The name in :data:`cctoolkit.schema.TABLES`, for Parquet.
     provenance : dict
         Stored in Parquet.
 
     Raises
     ------
     ParameterError
-        A suffix that says no format, Parquet without a file, or a terminal table into one.
+        The suffix names no format, Parquet has no file, or a terminal table has one.
     """
 
     def __init__(
@@ -56,7 +77,7 @@ class TableOutput:
         if format is None and path is not None:
             if path.suffix.lower() not in _SUFFIXES:
                 raise ParameterError(
-                    f"output: {path} ends in none of {', '.join(_SUFFIXES)}; say --format csv, jsonl or parquet"
+                    f"output: {path} must end in {', '.join(_SUFFIXES)} (or say --format csv, jsonl or parquet)"
                 )
             format = _SUFFIXES[path.suffix.lower()]
         self.format = format or Format.table
@@ -93,6 +114,8 @@ class TableOutput:
 
     def frame(self) -> pd.DataFrame:
         """All rows, for the terminal and Parquet."""
+        import pandas as pd
+
         return self._parts[0] if len(self._parts) == 1 else pd.concat(self._parts, ignore_index=True)
 
     def __exit__(

@@ -4,27 +4,6 @@
 it does the same with captures. The kernel's part is in ``hardware/ebpf``.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from .collector import Collector, FlowKey, KernelCollector, Reading
-from .errors import CollectorError, CollectorUnavailableError
-from .naming import SlotClassifier
-from .program import missing
-from .replay import CaptureCollector
-from .stream import SlotStream
-from .watch import Update, watch
-
-__all__ = [
-    "CaptureCollector",
-    "Collector",
-    "CollectorError",
-    "CollectorUnavailableError",
-    "FlowKey",
-    "KernelCollector",
-    "Reading",
-    "SlotClassifier",
-    "SlotStream",
-    "Update",
-    "missing",
-    "watch",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,232 +1,122 @@
-"""``cct live``: what is monitored, to the terminal or as JSON lines, and the slots to a file."""
+"""``cct live``."""
 
 from __future__ import annotations
 
-import ipaddress
-import signal
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated
 
-import pandas as pd
+import typer
 
+from ..._support.options import Fill, FillOption, SamplingOption, SlotMsOption, parse_sampling
 from ...errors import ParameterError
-from ...schema.output import Format, TableOutput
-from ..probabilities import UNKNOWN
-from .collector import Collector, FlowKey, KernelCollector
-from .naming import SlotClassifier
-from .replay import CaptureCollector
-from .watch import Update, watch
+from ...schema.output import Format, command_provenance
 
-__all__ = ["follow", "live"]
+if TYPE_CHECKING:
+    from .collector import Collector
 
-#: Without these a model that has them as inputs names nothing.
-_COUNTS = {"in_bytes", "in_packets"}
+__all__ = ["app"]
+
+app = typer.Typer(rich_markup_mode="markdown")
 
 
+@app.command()
 def live(
-    *,
-    ingress: Sequence[str],
-    egress: Sequence[str],
-    captures: Sequence[str],
-    speed: float | None,
-    flows: Sequence[str],
-    slot_ms: float,
-    sampling: str | float,
-    egress_hook: str,
-    format: Format | None,
-    output: Path | None,
-    classifier: SlotClassifier | None,
-    provenance: dict[str, Any],
-    **settings: Any,
+    ingress: Annotated[
+        list[str] | None,
+        typer.Option("--ingress", metavar="IF", help="Interface that packets enter by (repeatable)."),
+    ] = None,
+    egress: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--egress", metavar="IF", help="Interface that they leave by, after the queue (repeatable)."
+        ),
+    ] = None,
+    from_capture: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CAPTURE",
+            help="Dry run without root: a capture taken before the queue; a second one: after it.",
+        ),
+    ] = None,
+    speed: Annotated[
+        float | None,
+        typer.Option(
+            help="Play a capture this many times as fast as it was.", show_default="as fast as possible"
+        ),
+    ] = None,
+    flow: Annotated[
+        list[str] | None,
+        typer.Option("--flow", metavar="SRC:PORT-DST:PORT", help="Always monitor this flow (repeatable)."),
+    ] = None,
+    heavy: Annotated[int, typer.Option(help="Also monitor this many of the heaviest flows.", min=0)] = 16,
+    heavy_mbps: Annotated[float, typer.Option(metavar="MBPS", help="Rate that makes a flow heavy.")] = 1.0,
+    slot_ms: SlotMsOption = 1.0,
+    sampling: SamplingOption = "all",
+    fill: FillOption = Fill.backward,
+    every: Annotated[float, typer.Option(metavar="MS", help="Interval at which slots are built.")] = 100.0,
+    report_every: Annotated[
+        float, typer.Option(metavar="S", help="Interval at which flows are reported.")
+    ] = 1.0,
+    duration: Annotated[
+        float | None,
+        typer.Option("--duration", metavar="S", help="Stop after this time.", show_default="until Ctrl-C"),
+    ] = None,
+    hook: Annotated[
+        str, typer.Option(help="Where the egress tap is: after the `queue`, or at the `tc` hook before it.")
+    ] = "queue",
+    classify: Annotated[bool, typer.Option(help="Name the flows' congestion controls.")] = True,
+    model: Annotated[
+        str | None,
+        typer.Option(help="Name of a bundled model, or a model's folder.", show_default="the bundled one"),
+    ] = None,
+    format: Annotated[
+        Format | None,
+        typer.Option(
+            "--format",
+            "-f",
+            help="table (updated in place) or jsonl (one line per flow and report).",
+            show_default="table",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write slots to a .csv, .jsonl or .parquet file."
+        ),
+    ] = None,
 ) -> None:
-    """Run until the time is over, a capture ends, or somebody presses Ctrl-C.
+    """Watch the flows of a router while they run, with the Dragonfly collector (eBPF; root, clang and libbpf).
 
-    Parameters
-    ----------
-    ingress, egress : sequence of str
-        Interfaces; or
-    captures : sequence of str
-        the ingress tap's capture and perhaps the egress tap's.
-    flows : sequence of str
-        ``SRC:PORT-DST:PORT``, IPv6 addresses in brackets.
-    format : Format, optional
-        Of what standard output gets: a table that changes, or a JSON line a flow and report.
-    output : Path, optional
-        For the slots.
-    settings
-        Of :func:`cctoolkit.identify.live.watch`.
-
-    Raises
-    ------
-    ParameterError, CollectorError
+    Examples: `cct live --ingress eth0 --egress eth1`, `cct live --from-capture in.pcap.gz --from-capture out.pcap.gz`
     """
+    from .collector import KernelCollector
+    from .naming import load_classifier
+    from .replay import CaptureCollector
+    from .screen import follow
+
+    captures = from_capture or []
     if bool(captures) == bool(ingress):
         raise ParameterError("give --ingress (and --egress), or --from-capture")
+    chosen = parse_sampling(sampling)
 
     def collector() -> Collector:
         if captures:
-            return CaptureCollector(*captures[:2], slot_ms=slot_ms, sampling=sampling, speed=speed)
-        return KernelCollector(ingress, egress, slot_ms=slot_ms, sampling=sampling, egress_hook=egress_hook)
-
-    follow(collector, flows, format, output, classifier, provenance, **settings)
-
-
-def follow(
-    make: Callable[[], Collector],
-    flows: Sequence[str],
-    format: Format | None,
-    output: Path | None,
-    classifier: SlotClassifier | None,
-    provenance: dict[str, Any],
-    **settings: Any,
-) -> None:
-    """What :func:`live` does, with any collector.
-
-    Parameters
-    ----------
-    make : function
-        Gives the collector, once all else is found right. It is closed in the end.
-    flows, format, output, classifier, provenance, settings
-        As :func:`live`.
-
-    Raises
-    ------
-    ParameterError, CollectorError
-    """
-    if format not in (None, Format.table, Format.jsonl):
-        raise ParameterError(f"format: {format.value} is neither table nor jsonl (slots go to -o FILE)")
-    keys = [_flow_key(text) for text in flows]
-    with ExitStack() as stack:
-        stack.enter_context(_terminable())
-        # an interrupted run is not a failed one: what was collected is written
-        slots = (
-            None if output is None else stack.enter_context(TableOutput(None, output, "slots", provenance))
+            return CaptureCollector(*captures[:2], slot_ms=slot_ms, sampling=chosen, speed=speed)
+        return KernelCollector(
+            ingress or [], egress or [], slot_ms=slot_ms, sampling=chosen, egress_hook=hook
         )
-        collector = make()
-        stack.callback(collector.close)
-        if collector.sampled and _COUNTS & set(getattr(classifier, "inputs", ())):
-            said = "a sample counts no bytes: nothing will be named (--sampling all; or --no-classify)"
-            print(f"cct: live: {said}", file=sys.stderr)
-        updates = watch(collector, flows=keys, classifier=classifier, **settings)
-        try:
-            for update in _shown(updates, format is Format.jsonl):
-                if slots is not None:
-                    slots.write(update.slots)
-        except KeyboardInterrupt:
-            pass
 
-
-def _shown(updates: Iterator[Update], as_lines: bool) -> Iterator[Update]:
-    """Give the updates on, and show each report."""
-    began: int | None = None
-    last: Update | None = None
-    with ExitStack() as stack:
-        screen = None
-        if not as_lines and sys.stdout.isatty():
-            from rich.live import Live
-
-            screen = stack.enter_context(Live(auto_refresh=False))
-        for update in updates:
-            began = update.time_ns if began is None else began
-            if update.flows is not None:
-                last = update
-                if as_lines:
-                    for line in _lines(update):
-                        print(line)
-                    sys.stdout.flush()
-                elif screen is not None:
-                    screen.update(_screen(update, (update.time_ns - began) / 1e9), refresh=True)
-            yield update
-    if last is not None and began is not None and not as_lines and screen is None:
-        from ..._support.terminal import show
-
-        show(_screen(last, (last.time_ns - began) / 1e9))
-
-
-def _lines(update: Update) -> list[str]:
-    assert update.flows is not None
-    table = update.flows.copy()
-    table.insert(0, "time_ns", update.time_ns)
-    return table.to_json(orient="records", lines=True).splitlines() if len(table) else []
-
-
-def _screen(update: Update, seconds: float) -> Any:
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    from ..._support.words import format_bytes, format_probability
-
-    assert update.flows is not None
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    for name, justify, width in (
-        ("flow", "right", 4),
-        ("from", "left", None),
-        ("to", "left", None),
-        ("s", "right", 4),
-        ("Mbit/s in", "right", 7),
-        ("out", "right", 7),
-        ("in queue", "right", 8),
-        ("in flight", "right", 9),
-        ("CCA", "left", 5),
-        ("", "right", 4),
-    ):
-        table.add_column(name, justify=justify, min_width=width, overflow="fold")  # type: ignore[arg-type]
-    row: Any
-    for row in update.flows.itertuples():
-        table.add_row(
-            str(row.flow_id),
-            f"{row.src} {row.sport}",
-            f"{row.dst} {row.dport}",
-            f"{row.age_s:.0f}",
-            _number(row.in_mbps),
-            _number(row.out_mbps),
-            "" if pd.isna(row.cbiq_bytes) else format_bytes(round(row.cbiq_bytes)),
-            "" if pd.isna(row.bytes_in_flight) else format_bytes(round(row.bytes_in_flight)),
-            "" if pd.isna(row.cca) else row.cca,
-            "" if row.cca == UNKNOWN else format_probability(row.probability),
-        )
-    lost = sum(side.get("lost_packets", 0) for side in (update.counts["ingress"], update.counts["egress"]))
-    came, left = (update.counts[tap]["packets"] for tap in ("ingress", "egress"))
-    facts = f"{seconds:.0f} s, {came:,} packets in, {left:,} out"
-    if lost or update.counts["late_cells"]:
-        facts += f"; {lost:,} packets lost for want of room, {update.counts['late_cells']} cells late"
-    return Group(table, Text(facts, style="dim"))
-
-
-def _number(value: float) -> str:
-    return "" if pd.isna(value) else f"{value:.2f}"
-
-
-def _flow_key(text: str) -> FlowKey:
-    ends = text.split("-")
-    if len(ends) == 2:
-        parts = [end.rpartition(":") for end in ends]
-        try:
-            (src, sport), (dst, dport) = (
-                (str(ipaddress.ip_address(a.strip("[]"))), int(p)) for a, _, p in parts
-            )
-            if max(sport, dport) < 65536 and min(sport, dport) >= 0:
-                return FlowKey(src, sport, dst, dport)
-        except ValueError:
-            pass
-    raise ParameterError(
-        f"flow: {text!r} is not SRC:PORT-DST:PORT, as 10.0.0.1:40000-10.0.1.1:443 or [fd00::1]:40000-[fd01::1]:443"
+    follow(
+        collector,
+        flow or [],
+        format,
+        output,
+        load_classifier(model) if classify else None,
+        command_provenance(" ".join(captures or ingress or [])),
+        heavy=heavy,
+        heavy_mbps=heavy_mbps,
+        period_ms=every,
+        report_s=report_every,
+        fill=fill.value,
+        duration_s=duration,
     )
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM ends the run as Ctrl-C does."""
-
-    def stop(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
