@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cctoolkit.synth import synth_mawi
+from cctoolkit.capture.synth.mawi import synth_mawi
 
 
 def mawi_like(directory: Path, packets: int, suffix: str = ".pcap") -> Path:

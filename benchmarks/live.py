@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from live_network import Network, network, why_not
 
-from cctoolkit.live import KernelCollector, Update, watch
-from cctoolkit.live.naming import load_classifier
+from cctoolkit.identify.live import KernelCollector, Update, watch
+from cctoolkit.identify.live.naming import load_classifier
 
 FLOWS = 4
 SEGMENT_S = 1.5

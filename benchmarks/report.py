@@ -15,7 +15,7 @@ def run(directory: Path, packets: int | None, repeat: int) -> None:
     path = mawi_like(directory, packets, ".pcap.gz")
     os.sched_setaffinity(0, range(os.cpu_count() or 1))  # decompression has a thread of its own
     code = (
-        "import resource, sys, time; from cctoolkit.report import report; t = time.perf_counter();"
+        "import resource, sys, time; from cctoolkit.report.page import report; t = time.perf_counter();"
         " report(sys.argv[1], sys.argv[2]); s = time.perf_counter() - t;"
         " print(s, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from os import PathLike
 
 __all__ = [
+    "AlgorithmError",
     "CCToolkitError",
     "CaptureFormatError",
     "DatasetUnavailableError",
@@ -50,6 +51,10 @@ class ParameterError(CCToolkitError, ValueError):
 
 class SchemaError(CCToolkitError):
     """A table lacks a column, or a column has another type than :mod:`cctoolkit.schema` says."""
+
+
+class AlgorithmError(CCToolkitError):
+    """The code of an AQM or a congestion control does not compile, or fails at run time; the text names the line."""
 
 
 class DatasetUnavailableError(CCToolkitError):

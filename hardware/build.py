@@ -1,16 +1,17 @@
-"""Compile the P4 programs, and say what they need of the chip.
+"""Compile the P4 programs, and report the chip resources they use.
 
 ::
 
-    python -m hardware.build                              all programs, for all their targets
-    python -m hardware.build codel --target tofino2 -o DIR    one, and what is made stays in DIR
-    python -m hardware.build --write                      and put the numbers into the programs' READMEs
+    python -m hardware.build                                  all programs, for all targets
+    python -m hardware.build codel --target tofino2 -o DIR    one program; keep the output in DIR
+    python -m hardware.build --write                          also update the programs' READMEs
 
-Compilers are looked for on PATH: ``p4c-bm2-ss`` for BMv2; for a Tofino ``p4c-barefoot`` and ``bfas`` of the open p4c. A
-program that the Tofino compiler accepts may still not fit: the assembler says so, and it is always asked. Warnings are
-errors. So are two things of which the compiler says nothing: a register that came to lie in two stages (on a Tofino 1
-these would be two registers, each with a part of the truth), and a parser that lost its selects, as all do that the
-open p4c compiles between its #5063 (February 2026) and the mending of `bind_use` in allocate_parser_match_register.cpp.
+Compilers must be on PATH: ``p4c-bm2-ss`` for BMv2; ``p4c-barefoot`` and ``bfas`` of the open p4c for a
+Tofino. A program that the Tofino compiler accepts may still not fit, so the assembler always runs too.
+Warnings are errors. So are two faults that the compiler does not report: a register placed in two stages (on
+a Tofino 1 these would be two registers, each with a part of the state), and a parser that lost its selects.
+The latter affects everything that the open p4c compiles from #5063 (February 2026) until `bind_use` in
+allocate_parser_match_register.cpp is fixed.
 """
 
 from __future__ import annotations
@@ -26,44 +27,45 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cctoolkit._atomic import replacing
+from cctoolkit._support.atomic import replacing
 from cctoolkit.errors import CCToolkitError, TestbedUnavailableError
 
+from .programs import PROGRAMS
+
 HERE = Path(__file__).parent
-PROGRAMS = ("abc", "cbiq", "codel", "dualpi2", "ired", "pi2", "rtt_monitor")
-#: Names of architecture and chip.
+#: Architecture and generation of each chip.
 TOFINOS = {"tofino": ("tna", 1), "tofino2": ("t2na", 2)}
 TARGETS = ("bmv2", *TOFINOS)
-#: Every warning is an error, but for names that a program leaves unused: shared headers have more than each needs.
-_STRICT = ("--Wdisable=unused",)
-#: Of a loop that the Tofino compiler itself adds, to read as much of a packet as the chip wants.
-_OWN_WARNING = "warning: Parser state min_parse_depth_accept_loop"
+#: Every warning is an error, except for unused names: no program needs all of the shared headers.
+_FLAGS = ("--Wdisable=unused",)
+#: About a loop that the Tofino compiler itself adds, to parse as many bytes as the chip requires.
+_IGNORED_WARNING = "warning: Parser state min_parse_depth_accept_loop"
 _BEGIN, _END = "<!-- resources: python -m hardware.build --write -->", "<!-- resources end -->"
 
 
 class BuildError(CCToolkitError):
-    """The compiler or the assembler refused; the message is theirs."""
+    """The compiler or the assembler failed; the message is its output."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What a program takes of a Tofino's pipe.
+    """The resources of a Tofino's pipe that a program uses.
 
     Attributes
     ----------
     stages : int
-        The longest way through the pipe.
+        Length of the longest path through the pipe.
     srams, map_rams, tcams : int
-        Blocks, of all stages together.
+        Memory blocks, summed over all stages.
     stateful_alus : int
     instructions : int
-        Of the action units (VLIW).
+        Action instructions (VLIW).
     tables : int
         Logical tables.
     of : dict of str to int
-        How many there are of each, by the same names.
+        What the chip has of each, by the same names.
     registers : dict of str to list of int
-        The stages each register lies in.
+        The stages in which each register is placed.
     """
 
     stages: int
@@ -79,10 +81,12 @@ class Resources:
 
 def _run(command: list[str]) -> None:
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    said = [line for line in (done.stdout + done.stderr).splitlines() if not line.startswith(_OWN_WARNING)]
-    if done.returncode or any("warning:" in line for line in said):
-        text = "\n".join(said).strip()
-        raise BuildError(f"{Path(command[0]).name}: {text or f'status {done.returncode}'}")
+    output = [
+        line for line in (done.stdout + done.stderr).splitlines() if not line.startswith(_IGNORED_WARNING)
+    ]
+    if done.returncode or any("warning:" in line for line in output):
+        text = "\n".join(output).strip()
+        raise BuildError(f"{Path(command[0]).name}: {text or f'exit status {done.returncode}'}")
 
 
 def _tool(name: str) -> str:
@@ -93,23 +97,40 @@ def _tool(name: str) -> str:
 
 
 def bmv2(program: str | Path, folder: Path, *flags: str) -> Path:
-    """Compile a program, or another P4 source, for BMv2; returns the JSON.
+    """Compile a program for BMv2.
+
+    Parameters
+    ----------
+    program : str or path
+        A program's name, or any P4 source.
+    folder : path
+        Where the output goes.
+    *flags : str
+        More compiler options.
+
+    Returns
+    -------
+    path
+        The JSON file for ``simple_switch``.
 
     Raises
     ------
     BuildError
-        With the compiler's words; also for a warning.
+        The compiler failed or printed a warning.
     TestbedUnavailableError
-        There is no compiler.
+        The compiler is not installed.
     """
-    source = program if isinstance(program, Path) else HERE / "bmv2" / program / f"{program}.p4"
-    out = folder / f"{source.stem}.json"
+    if isinstance(program, Path):
+        source, name = program, program.stem
+    else:
+        source, name = HERE / "programs" / program / "bmv2.p4", program
+    out = folder / f"{name}.json"
     _run(
         [
             _tool("p4c-bm2-ss"),
             "--std",
             "p4-16",
-            *_STRICT,
+            *_FLAGS,
             "-I",
             str(HERE),
             *flags,
@@ -122,23 +143,27 @@ def bmv2(program: str | Path, folder: Path, *flags: str) -> Path:
 
 
 def tofino(program: str, target: str, folder: Path) -> Resources:
-    """Compile and assemble a program for a Tofino; the folder then has what its switch loads.
+    """Compile and assemble a program for a Tofino.
 
     Parameters
     ----------
     program : str
     target : {"tofino", "tofino2"}
     folder : path
+        Gets the files that the switch loads.
 
     Raises
     ------
     BuildError
-        With the words of the compiler or the assembler; also for a warning, and for a register in two stages.
+        The compiler or the assembler failed or printed a warning, a register is placed in two stages, or a
+        parser lost its selects.
     TestbedUnavailableError
-        There is no compiler or no assembler.
+        The compiler or the assembler is not installed.
     """
     arch, number = TOFINOS[target]
-    source = HERE / "tofino" / program / f"{program}.p4"
+    # the compiler and the assembler name their output after the source file
+    source = folder / f"{program}.p4"
+    source.write_text(f'#include "programs/{program}/tofino.p4"\n', encoding="utf-8")
     compiler, assembler = _tool("p4c-barefoot"), _tool("bfas")
     command = [
         compiler,
@@ -148,7 +173,7 @@ def tofino(program: str, target: str, folder: Path) -> Resources:
         target,
         "--arch",
         arch,
-        *_STRICT,
+        *_FLAGS,
         "-g",
         "-I",
         str(HERE),
@@ -156,25 +181,25 @@ def tofino(program: str, target: str, folder: Path) -> Resources:
     command += [f"-D__TARGET_TOFINO__={number}", "--bf-rt-schema", str(folder / "bfrt.json")]
     _run([*command, "-o", str(folder), str(source)])
     pipe = folder / "pipe"
-    state = lost_select((pipe / f"{program}.bfa").read_text())
+    state = state_without_select((pipe / f"{program}.bfa").read_text())
     if state is not None:
         raise BuildError(
-            f"{program}, {target}: parser state {state} takes its first branch always: "
+            f"{program}, {target}: parser state {state} always takes its first branch: "
             "this p4c-barefoot loses selects (p4c #5063)"
         )
-    # as the SDE does it: what the assembler warns of is the compiler's text, not the program's
+    # --no-warn as in the SDE: the assembler's warnings are about the compiler's output, not the program
     _run([assembler, "--target", target, "--no-warn", "-o", str(pipe), str(pipe / f"{program}.bfa")])
     resources = _resources(json.loads((pipe / "logs" / "resources.json").read_text()))
     for name, stages in resources.registers.items():
         if len(stages) > 1:
             raise BuildError(
-                f"{program}, {target}: register {name} lies in stages {stages}: these would be copies"
+                f"{program}, {target}: register {name} is in stages {stages}: these would be separate copies"
             )
     return resources
 
 
-def lost_select(assembly: str) -> str | None:
-    """The first state of a parser, in the compiler's output, with two branches for everything."""
+def state_without_select(assembly: str) -> str | None:
+    """The first parser state, in the compiler's output, with two default branches."""
     state, default = None, False
     in_parser = False
     for line in assembly.splitlines():
@@ -197,7 +222,7 @@ def _resources(report: dict[str, Any]) -> Resources:
     def used(kind: str, items: str) -> int:
         return sum(len(stage[kind][items]) for stage in stages)
 
-    def there(kind: str, *factors: str) -> int:
+    def available(kind: str, *factors: str) -> int:
         product = 1
         for factor in factors:
             product *= stages[0][kind][factor]
@@ -219,12 +244,12 @@ def _resources(report: dict[str, Any]) -> Resources:
         tables=used("logical_tables", "ids"),
         of={
             "stages": mau["nStages"],
-            "srams": there("rams", "nRows", "nColumns"),
-            "map_rams": there("map_rams", "nRows", "nUnits"),
-            "tcams": there("tcams", "nRows", "nColumns"),
-            "stateful_alus": there("meter_alus", "nAlus"),
-            "instructions": there("vliw", "size"),
-            "tables": there("logical_tables", "size"),
+            "srams": available("rams", "nRows", "nColumns"),
+            "map_rams": available("map_rams", "nRows", "nUnits"),
+            "tcams": available("tcams", "nRows", "nColumns"),
+            "stateful_alus": available("meter_alus", "nAlus"),
+            "instructions": available("vliw", "size"),
+            "tables": available("logical_tables", "size"),
         },
         registers={name: sorted(found) for name, found in sorted(registers.items())},
     )
@@ -242,7 +267,7 @@ _ROWS = {
 
 
 def resource_table(of_target: dict[str, Resources]) -> str:
-    """Markdown: what a program takes of each chip."""
+    """A Markdown table of the resources a program uses on each chip."""
     lines = ["| | " + " | ".join(f"Tofino {TOFINOS[target][1]}" for target in of_target) + " |"]
     lines.append("| --- |" + " --- |" * len(of_target))
     for name, words in _ROWS.items():
@@ -252,37 +277,37 @@ def resource_table(of_target: dict[str, Resources]) -> str:
 
 
 def write_readme(program: str, table: str) -> None:
-    """Put the table between the marks in a program's README."""
-    path = HERE / "tofino" / program / "README.md"
+    """Put the table between the markers in a program's README."""
+    path = HERE / "programs" / program / "README.md"
     text = path.read_text(encoding="utf-8")
     new, n = re.subn(
         f"{re.escape(_BEGIN)}.*?{re.escape(_END)}", f"{_BEGIN}\n{table}\n{_END}", text, flags=re.DOTALL
     )
     if n != 1:
-        raise BuildError(f"{path}: has no place for the table, {_BEGIN} and {_END}")
+        raise BuildError(f"{path}: must have one place for the table, between {_BEGIN} and {_END}")
     with replacing(path) as tmp:
         tmp.write_text(new, encoding="utf-8")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command; its exit status."""
+    """Run the command; returns its exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m hardware.build",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "programs", nargs="*", metavar="PROGRAM", help=f"of {', '.join(PROGRAMS)}; all if none is named"
+        "programs", nargs="*", metavar="PROGRAM", help=f"any of {', '.join(PROGRAMS)}; default: all"
     )
-    parser.add_argument("--target", choices=TARGETS, action="append", help="all if none is named")
+    parser.add_argument("--target", choices=TARGETS, action="append", help="may be repeated; default: all")
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="DIR", help="keep what is made, in DIR/TARGET/PROGRAM"
+        "-o", "--output", type=Path, metavar="DIR", help="keep the output, in DIR/TARGET/PROGRAM"
     )
-    parser.add_argument("--write", action="store_true", help="write the programs' READMEs")
+    parser.add_argument("--write", action="store_true", help="update the programs' READMEs")
     args = parser.parse_args(argv)
     unknown = sorted(set(args.programs) - set(PROGRAMS))
     if unknown:
-        parser.error(f"{unknown[0]}: is none of {', '.join(PROGRAMS)}")
+        parser.error(f"{unknown[0]}: must be one of {', '.join(PROGRAMS)}")
     targets = args.target or TARGETS
     if args.write and not set(TOFINOS) <= set(targets):
         parser.error("--write needs all targets")

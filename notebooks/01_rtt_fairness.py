@@ -324,11 +324,11 @@ print(cct.jenks_classes(three, 3, "paper"), cct.jenks_classes(three, 3), sep="\n
 
 # %% [markdown]
 # **4.** The rules change when flows come and go. Replay the bundled capture every half second with
-# `cctoolkit.separation.meters.replay`: how many rules does a router have to change, and does a flow ever change
+# `cctoolkit.separation.replay.replay`: how many rules does a router have to change, and does a flow ever change
 # its class?
 
 # %% tags=["solution"]
-from cctoolkit.separation.meters import replay
+from cctoolkit.separation.replay import replay
 
 controller = RttSeparation(12, k=3)
 for _ in replay(cap, controller, 0.5, LONG):

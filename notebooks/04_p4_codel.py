@@ -76,7 +76,7 @@ prediction = {
 
 # %%
 from cctoolkit.experiments import codel
-from cctoolkit.lessons import compare_prediction
+from cctoolkit.experiments.lessons import compare_prediction
 
 settings = codel.Settings(seeds=4 if FAST else 20)
 table_1 = codel.table_1(settings)

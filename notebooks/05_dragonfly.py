@@ -244,7 +244,7 @@ leaks = dragonfly.by_split(dataset, recipe, 1000, ["Dragonfly"] if FAST else ["D
 draw.splits_figure(leaks)
 
 # %%
-from cctoolkit.lessons import compare_prediction
+from cctoolkit.experiments.lessons import compare_prediction
 
 mine = scores[scores.classifier == "Dragonfly"].set_index("window_ms").f1
 flow = leaks[leaks.classifier == "Dragonfly"].set_index("split").f1

@@ -1,6 +1,6 @@
 """A program in BMv2 and packets through it, one answer for each: for the tests that hold P4 against Python models.
 
-Packets carry time, queue and random bits in a header before them (``hardware/bmv2/common/test_input.p4``).
+Packets carry time, queue and random bits in a header before them (``hardware/common/bmv2_test_input.p4``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from hardware import build
-from hardware.control.bmv2 import Bmv2Switch, _in_namespace
+from hardware.common.bmv2 import Bmv2Switch, _in_namespace
 from hardware.launch import simple_switch
 
 PASS, MARK, DROP = 0, 1, 2

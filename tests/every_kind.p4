@@ -2,7 +2,7 @@
 #include <core.p4>
 #include <v1model.p4>
 #include "common/headers.p4"
-#include "bmv2/common/test_input.p4"
+#include "common/bmv2_test_input.p4"
 
 struct headers_t {
     TEST_HEADERS

@@ -1,7 +1,7 @@
 """A Tofino's control port without a Tofino: a device with tables and registers, and a client for it.
 
 The client has the names of ``bfrt_grpc.client`` of the SDE and refuses what that refuses, as far as
-``hardware.control.bfrt`` uses it; behind it is a :class:`Device`, described by the JSON that a P4 compiler writes
+``hardware.common.bfrt`` uses it; behind it is a :class:`Device`, described by the JSON that a P4 compiler writes
 (``bf-rt.json``) and by that of the traffic manager, both cut down to what is used.
 """
 

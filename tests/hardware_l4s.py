@@ -10,7 +10,7 @@ import numpy as np
 from one_queue import Compiled, packet
 
 from cctoolkit.sim.simulation import Simulation
-from hardware.control.switch import Switch
+from hardware.common.switch import Switch
 
 MS = 1_000_000
 WORD = 1 << 32

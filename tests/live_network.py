@@ -61,7 +61,7 @@ s.close()
 @functools.cache
 def why_not(*more_tools: str) -> str:
     """Why the collector, and what else is needed, cannot run here; empty: it can."""
-    from cctoolkit.live import CollectorError, KernelCollector, missing
+    from cctoolkit.identify.live import CollectorError, KernelCollector, missing
 
     lacking = missing()
     if lacking:

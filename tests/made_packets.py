@@ -7,16 +7,27 @@ from collections.abc import Iterable
 import numpy as np
 
 from cctoolkit import schema
-from cctoolkit.capture.model import FlowKeys
+from cctoolkit.capture.keys import FlowKeys
 
 
 def packet_columns(rows: Iterable[tuple[int, ...]]) -> dict[str, np.ndarray]:
-    """Columns from rows of (ts_ns, flow_id, direction, seq, ack, tcp_flags, payload_bytes, window)."""
-    rows = list(rows)
-    given_names = ("ts_ns", "flow_id", "direction", "seq", "ack", "tcp_flags", "payload_bytes", "window")
+    """Columns from rows of (ts_ns, flow_id, direction, seq, ack, tcp_flags, payload_bytes, window[, tsval])."""
+    rows = [(*row, 0)[:9] for row in rows]
+    given_names = (
+        "ts_ns",
+        "flow_id",
+        "direction",
+        "seq",
+        "ack",
+        "tcp_flags",
+        "payload_bytes",
+        "window",
+        "tsval",
+    )
     columns = {name: np.zeros(len(rows), dtype) for name, dtype in schema.PACKETS.items()}
     for i, name in enumerate(given_names):
         columns[name] = np.array([row[i] for row in rows], schema.PACKETS[name])
+    columns["has_ts"] = columns["tsval"] != 0
     columns["wire_bytes"] = columns["payload_bytes"] + np.uint32(54)
     return columns
 

@@ -1,4 +1,4 @@
-"""The slow, obvious twins of cctoolkit.metrics: one packet at a time, in plain Python."""
+"""The slow, obvious twins of cctoolkit.analysis.metrics: one packet at a time, in plain Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The obvious twins of the kernels in cctoolkit/_rtt_kernels.py: lists, dicts and unbounded integers.
+"""The obvious twins of the kernels in cctoolkit/analysis/rtt_kernels.py: lists, dicts and unbounded integers.
 
 Each takes packets as a list of dicts (the columns of the packets table) and returns samples as tuples
 ``(packet, ts_ns, flow_id, direction, rtt_ns)``. Below them: packets made by hand and at random.

@@ -1,4 +1,4 @@
-"""The slow, obvious twin of cctoolkit.sketch: dictionaries and Python integers."""
+"""The slow, obvious twin of cctoolkit.analysis.sketch: dictionaries and Python integers."""
 
 from __future__ import annotations
 

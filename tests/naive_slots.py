@@ -1,4 +1,4 @@
-"""The slow, obvious twins of cctoolkit.slots and cctoolkit.taps: lists, searches and plain Python integers."""
+"""The slow, obvious twins of the kernels for slots and pairs of taps: lists, searches and plain Python integers."""
 
 from __future__ import annotations
 

@@ -10,13 +10,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from one_queue import Compiled, Link, packet, traffic
 
 import cctoolkit as cct
-from cctoolkit.aqm import DROP, PASS, Abc, TofinoAbc
-from cctoolkit.aqm import abc_tofino as module
+from cctoolkit.aqm import DROP, PASS, Abc, TofinoAbc, abc_tofino as module
 from cctoolkit.errors import ParameterError
 from cctoolkit.experiments.abc import clients, scenario
 

@@ -7,8 +7,7 @@ import math
 import naive_aqm as naive
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from one_queue import Compiled, Link, packet, traffic
 
 from cctoolkit.aqm import MARK, PASS, CoDel

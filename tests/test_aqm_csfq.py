@@ -5,8 +5,7 @@ from __future__ import annotations
 import naive_aqm as naive
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from one_queue import Compiled, Link, packet, traffic
 
 from cctoolkit import Bottleneck, Flow, Scenario, simulate

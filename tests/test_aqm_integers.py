@@ -8,8 +8,7 @@ import textwrap
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from one_queue import Compiled, packet
 from test_aqm_behaviour import Steady, cubic, udp
 

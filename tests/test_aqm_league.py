@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 import cctoolkit as cct
-from cctoolkit.aqm_league import RACES, league, standings
 from cctoolkit.errors import ParameterError
+from cctoolkit.experiments.league import RACES, league, standings
 
 SHORT = {
     "two flows": cct.Scenario(

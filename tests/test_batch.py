@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tshark
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import cctoolkit as cct
 from cctoolkit import schema

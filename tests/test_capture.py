@@ -24,13 +24,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import zstandard
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 import cctoolkit as cct
 from cctoolkit import schema
 from cctoolkit.capture import flow_ids
-from cctoolkit.capture.model import Capture, FlowKeys
+from cctoolkit.capture.keys import FlowKeys
+from cctoolkit.capture.model import Capture
 from cctoolkit.errors import CaptureFormatError, ParameterError, TruncatedCaptureWarning
 
 TESTS = Path(__file__).parent

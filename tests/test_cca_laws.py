@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from cca_driver import MS, WIRE, Driver, Path
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from cctoolkit.cca import bbr3
 from cctoolkit.cca.bbr import Bbr, update_bottleneck_bandwidth

@@ -5,8 +5,7 @@ from __future__ import annotations
 import naive_cca
 import pytest
 from cca_driver import MS, Driver
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from cctoolkit.cca.bbr import Bbr
 from cctoolkit.cca.bbr2 import Bbr2

@@ -34,7 +34,8 @@ import tshark
 import zstandard
 
 import cctoolkit as cct
-from cctoolkit.capture.model import Capture, FlowKeys
+from cctoolkit.capture.keys import FlowKeys
+from cctoolkit.capture.model import Capture
 from cctoolkit.errors import CaptureFormatError, TruncatedCaptureWarning
 
 CAPTURES = Path(__file__).parents[2] / "shared" / "captures"

@@ -147,7 +147,7 @@ def test_with_nothing_changed_a_variant_decides_as_its_model(changed: Any, model
 def test_variants_say_what_cannot_be() -> None:
     with pytest.raises(ParameterError, match=r"square_root: 'guess' is none of exact, NPU table, math unit"):
         EgressCoDel(square_root="guess")
-    with pytest.raises(ParameterError, match="target_ms: has to be above 0"):
+    with pytest.raises(ParameterError, match="target_ms: must be positive"):
         IngressCoDel(target_ms=0)
 
 

@@ -10,14 +10,14 @@ import pytest
 
 import cctoolkit as cct
 from cctoolkit import plot
+from cctoolkit.analysis.rtt import rtt_samples
 from cctoolkit.capture.model import Capture
 from cctoolkit.errors import ParameterError
-from cctoolkit.rtt import rtt_samples
 
 pytest.importorskip("ipywidgets", reason="the extra `notebooks` is not installed")
 pytest.importorskip("anywidget", reason="the extra `notebooks` is not installed")
 
-from cctoolkit.explore import Explorer, explore, matching, rows_of
+from cctoolkit.report.explore import Explorer, explore, matching, rows_of
 
 TRACES = Path(__file__).parents[1] / "traces"
 

@@ -13,19 +13,17 @@ import numba
 import numpy as np
 import pytest
 from bmv2_switch import TestInput, running
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from one_queue import Compiled, packet
 
-from cctoolkit.aqm import DROP, PASS, IntegerAbc, TofinoAbc
-from cctoolkit.aqm import abc_tofino as tofino
+from cctoolkit.aqm import DROP, PASS, IntegerAbc, TofinoAbc, abc_tofino as tofino
 from cctoolkit.errors import ParameterError
 from cctoolkit.experiments.abc import scenario
 from cctoolkit.sim.simulation import Simulation
-from hardware.constants import Constant, abc
-from hardware.control import abc as control_plane
-from hardware.control.abc import Aggregate, Domain, Link
-from hardware.control.switch import Lpm, Switch, SwitchError, SwitchGoneError
+from hardware.common.switch import Lpm, Switch, SwitchError, SwitchGoneError
+from hardware.constants import Constant
+from hardware.programs.abc import constants as abc, control as control_plane
+from hardware.programs.abc.control import Aggregate, Domain, Link
 
 MS = 1_000_000
 WORD = 1 << 32
@@ -130,7 +128,7 @@ def test_prefixes_cover_a_range_once(a, b):
     low, high = min(a, b), max(a, b)
     covered = 0
     at = low
-    for prefix in control_plane.prefixes_of(low, high):
+    for prefix in control_plane.range_prefixes(low, high):
         assert prefix.value == at and prefix.value % (1 << 32 - prefix.prefix_bits) == 0
         at += 1 << 32 - prefix.prefix_bits
         covered += 1
@@ -362,9 +360,9 @@ def test_which_arithmetic():
             "1023",
         ),
         (lambda: Domain({}, others_kbps=0), "others_kbps"),
-        (lambda: control_plane.links_of(["1:50"]), "--link"),
-        (lambda: control_plane.links_of(["600:50:24"]), "no port 600"),
-        (lambda: control_plane.aggregates_of(["10.0.0.0/24=x"]), "--aggregate"),
+        (lambda: control_plane.parse_links(["1:50"]), "--link"),
+        (lambda: control_plane.parse_links(["600:50:24"]), "port 600 must be"),
+        (lambda: control_plane.parse_aggregates(["10.0.0.0/24=x"]), "--aggregate"),
     ],
 )
 def test_what_cannot_be(make, match):
@@ -373,11 +371,11 @@ def test_what_cannot_be(make, match):
 
 
 def test_options():
-    assert control_plane.links_of(["1:50:24", "3:10.5:100"], gamma_packets=8.0) == [
+    assert control_plane.parse_links(["1:50:24", "3:10.5:100"], gamma_packets=8.0) == [
         Link(1, 50.0, 24, gamma_packets=8.0),
         Link(3, 10.5, 100, gamma_packets=8.0),
     ]
-    assert control_plane.aggregates_of(["10.0.0.0/24=20", "2001:db8::/32"]) == [
+    assert control_plane.parse_aggregates(["10.0.0.0/24=20", "2001:db8::/32"]) == [
         Aggregate("10.0.0.0/24", 20.0),
         Aggregate("2001:db8::/32"),
     ]

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from fake_bfrt import Device, Server, frozen, learn, register, table
 
-from hardware.control.bfrt import BfrtSwitch
-from hardware.control.command import SwitchArgs, main_loop, switch_from
-from hardware.control.switch import Exact, Lpm, Range, SwitchError, SwitchGoneError, Ternary
+from hardware.common.bfrt import BfrtSwitch
+from hardware.common.command import SwitchArgs, connect, main_loop
+from hardware.common.switch import Exact, Lpm, Range, SwitchError, SwitchGoneError, Ternary
 
 ROOT = Path(__file__).parents[1]
 SEND = {"SwitchIngress.send": {"port": 9}, "SwitchIngress.mark": {"port": 9, "ce": "bool"}, "NoAction": {}}
@@ -99,28 +99,34 @@ def test_what_does_not_fit_is_said_before_the_switch_is_asked(switch: BfrtSwitch
     for call, says in (
         (
             lambda: switch.add_entry("wires", port, "send", {"port": 1}),
-            "table wires: the program codel has none",
+            "table wires: does not exist in the program codel",
         ),
         (
             lambda: switch.add_entry("drops", port, "send", {"port": 1}),
-            r"SwitchEgress\.codel\.drops, pipe.*path",
+            r"give the path: .*SwitchEgress\.codel\.drops, pipe",
         ),
-        (lambda: switch.add_entry("wire", {"prot": 1}, "send", {"port": 1}), "has the keys ig_intr_md"),
-        (lambda: switch.add_entry("wire", {}, "send", {"port": 1}), "has the keys ig_intr_md"),
+        (lambda: switch.add_entry("wire", {"prot": 1}, "send", {"port": 1}), "expects the keys ig_intr_md"),
+        (lambda: switch.add_entry("wire", {}, "send", {"port": 1}), "expects the keys ig_intr_md"),
         (lambda: switch.add_entry("wire", port, "sned", {"port": 1}), "has the actions .*, not sned"),
-        (lambda: switch.add_entry("wire", port, "send"), "send takes port, not nothing"),
-        (lambda: switch.add_entry("wire", port, "NoAction", {"port": 1}), "NoAction takes no data, not port"),
+        (lambda: switch.add_entry("wire", port, "send"), "send expects port, got nothing"),
+        (
+            lambda: switch.add_entry("wire", port, "NoAction", {"port": 1}),
+            "NoAction expects no data, got port",
+        ),
         (
             lambda: switch.add_entry("wire", port, "send", {"port": 512}),
             "send: port: 512 does not fit into 9 bits",
         ),
         (lambda: switch.add_entry("wire", port, "send", {"port": -1}), "-1 does not fit"),
-        (lambda: switch.add_entry("wire", port, "send", {"port": 1.5}), "1.5 is no whole number"),
+        (lambda: switch.add_entry("wire", port, "send", {"port": 1.5}), "1.5 is not an integer"),
         (lambda: switch.add_entry("wire", port, "mark", {"port": 1, "ce": 2}), "2 does not fit into 1 bits"),
         (lambda: switch.add_entry("wire", {"ingress_port": 512}, "send", {"port": 1}), "512 does not fit"),
-        (lambda: switch.add_entry("wire", {"ingress_port": Range(1, 2)}, "NoAction"), "no key for a match"),
+        (
+            lambda: switch.add_entry("wire", {"ingress_port": Range(1, 2)}, "NoAction"),
+            "cannot be the key of a match",
+        ),
         (lambda: switch.set_default("wire", "sned"), "has the actions"),
-        (lambda: switch.clear_table("wires"), "has none"),
+        (lambda: switch.clear_table("wires"), "table wires: does not exist"),
     ):
         with pytest.raises(SwitchError, match=says) as error:
             call()
@@ -148,7 +154,7 @@ def test_prefixes_are_cut_to_their_length(switch: BfrtSwitch, device: Device) ->
     ):
         switch.add_entry("route", {"ingress_port": 1, "dst_addr": given}, "NoAction")
         assert key(value, bits) in device.entries["pipe.SwitchIngress.route"]
-    with pytest.raises(SwitchError, match="a prefix of 33 of 32 bits"):
+    with pytest.raises(SwitchError, match="0 to 32 bits, not 33"):
         switch.add_entry("route", {"ingress_port": 1, "dst_addr": Lpm(0, 33)}, "NoAction")
 
 
@@ -185,7 +191,7 @@ def test_ternary_and_range_entries_have_priorities(switch: BfrtSwitch, device: D
     for keys in ({"dst_addr": 1, "length": Range(0, 65535)}, {"dst_addr": 1, "length": 0}):
         with pytest.raises(SwitchError, match="no such entry"):
             switch.delete_entry("rules", keys)
-    with pytest.raises(SwitchError, match="a range from 5 to 4"):
+    with pytest.raises(SwitchError, match="from 5 to 4"):
         switch.add_entry("rules", {"dst_addr": 1, "length": Range(5, 4)}, "NoAction")
 
 
@@ -242,7 +248,7 @@ def test_a_register_of_each_pipe(server: Server, device: Device) -> None:
             assert switch.read_register("marks", 5000).shape == (0,)
     with (
         BfrtSwitch("127.0.0.1", server.port, program="codel", pipe=2) as switch,
-        pytest.raises(SwitchError, match="on 2 pipes, and there is none of number 2"),
+        pytest.raises(SwitchError, match="pipe 2 does not exist"),
     ):
         switch.read_register("marks", 0, 1)
 
@@ -284,12 +290,12 @@ def test_writing_one_cell_and_all(switch: BfrtSwitch, device: Device) -> None:
     assert read[4999] == 9 and set(read[:4999].tolist()) == {7}
     assert device.hw["pipe.SwitchEgress.marks"][4999]["SwitchEgress.marks.f1"] == [9, 9]
     for call, says in (
-        (lambda: switch.write_register("marks", 1, 5000), "has 5000 cells, not one of number 5000"),
+        (lambda: switch.write_register("marks", 1, 5000), "has 5000 cells; 5000 is"),
         (lambda: switch.write_register("marks", 1 << 32, 0), "does not fit into 32 bits"),
-        (lambda: switch.read_register("marks", 4999, 2), "has 5000 cells, not 4999 to 5001"),
+        (lambda: switch.read_register("marks", 4999, 2), "has 5000 cells; 4999 to 5001 is"),
         (lambda: switch.read_register("marks", -1, 1), "has 5000 cells"),
-        (lambda: switch.read_register("wire"), "that is a table"),
-        (lambda: switch.read_register("mark"), "has none"),
+        (lambda: switch.read_register("wire"), "wire: is a table"),
+        (lambda: switch.read_register("mark"), "mark: does not exist"),
     ):
         with pytest.raises(SwitchError, match=says):
             call()
@@ -398,7 +404,7 @@ def test_shaping_keeps_what_else_is_set_and_may_leave_the_buffer(switch: BfrtSwi
     switch.shape(132, 40_000)
     assert device.entries[f"{tm}.port.sched_shaping"][port][1]["max_burst_size"] == 50_000
     for rate in (0, -1, float("inf"), float("nan")):
-        with pytest.raises(SwitchError, match="a rate of"):
+        with pytest.raises(SwitchError, match="the rate must be positive"):
             switch.shape(132, rate)
 
 
@@ -411,8 +417,8 @@ def test_weights_of_queues_are_set_in_the_port_s_pipe(switch: BfrtSwitch, device
         (0, key[9]): (None, {"dwrr_weight": 1023}),
     }
     for port, queue, weight, says in (
-        (1, 8, 5, "port 1: has 8 queues, not one of number 8"),
-        (1, 0, 1024, "from 0 to 1023"),
+        (1, 8, 5, "port 1: has 8 queues; 8 is out of range"),
+        (1, 0, 1024, "must be 0 to 1023"),
         (77, 0, 1, "port 77: .*Get failed"),
     ):
         with pytest.raises(SwitchError, match=says):
@@ -444,7 +450,7 @@ def test_mirror_sessions_are_made_and_changed(switch: BfrtSwitch, device: Device
 def test_nobody_there(server: Server) -> None:
     server.stop()
     with pytest.raises(
-        SwitchGoneError, match=rf"127.0.0.1:{server.port}: no Barefoot Runtime answers \(Conn"
+        SwitchGoneError, match=rf"127.0.0.1:{server.port}: the Barefoot Runtime does not answer \(Conn"
     ):
         BfrtSwitch("127.0.0.1", server.port, program="codel")
 
@@ -562,7 +568,7 @@ def test_a_control_plane_outlives_the_switch(server: Server) -> None:
         if len(seen) == 6:
             raise KeyboardInterrupt
 
-    with switch_from(SwitchArgs("codel", bfrt=f"127.0.0.1:{server.port}")) as switch:
+    with connect(SwitchArgs("codel", bfrt=f"127.0.0.1:{server.port}")) as switch:
         main_loop(switch, step, 0.01, set_up=set_up)
     assert len(seen) == 6 and wire(1) in device.entries["pipe.SwitchIngress.wire"]
 
@@ -583,8 +589,8 @@ def python(code: str, **environment: str) -> str:
 
 
 CONNECT = """
-from hardware.control.switch import SwitchError
-from hardware.control import bfrt
+from hardware.common.switch import SwitchError
+from hardware.common import bfrt
 try:
     {}
 except SwitchError as error:
@@ -595,7 +601,7 @@ except SwitchError as error:
 def test_without_the_client_one_line_says_what_to_do(tmp_path: Path) -> None:
     code = CONNECT.format("bfrt.BfrtSwitch(program='codel')")
     said = (
-        "the SDE's client for the Barefoot Runtime (bfrt_grpc) is not there: set SDE_INSTALL, or PYTHONPATH\n"
+        "the SDE's client for the Barefoot Runtime (bfrt_grpc) was not found: set SDE_INSTALL or PYTHONPATH\n"
     )
     assert python(code, SDE_INSTALL="") == said
     assert python(code, SDE_INSTALL=str(tmp_path)) == said
@@ -610,5 +616,5 @@ def test_the_client_is_found_in_the_sde(place: str, tmp_path: Path) -> None:
     code = CONNECT.format("print(bfrt._import_client().here)")
     assert python(code, SDE_INSTALL=str(tmp_path)) == "True\n"
     (package / "client.py").write_text("import no_such_grpc\n")
-    said = "the SDE's client for the Barefoot Runtime needs what is missing: No module named 'no_such_grpc'\n"
+    said = "the SDE's client for the Barefoot Runtime cannot be imported: No module named 'no_such_grpc'\n"
     assert python(code, SDE_INSTALL=str(tmp_path)) == said

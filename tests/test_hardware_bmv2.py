@@ -15,9 +15,9 @@ import pytest
 from bmv2_switch import TestInput, running, skip_without_bmv2
 
 from hardware import build
-from hardware.control import bmv2
-from hardware.control.bmv2 import Bmv2Switch
-from hardware.control.switch import Exact, Lpm, Range, SwitchError, SwitchGoneError, Ternary
+from hardware.common import bmv2
+from hardware.common.bmv2 import Bmv2Switch
+from hardware.common.switch import Exact, Lpm, Range, SwitchError, SwitchGoneError, Ternary
 from hardware.launch import simple_switch
 
 SOURCE = Path(__file__).with_name("every_kind.p4")
@@ -101,10 +101,10 @@ def test_registers_of_pairs_counters_and_digests(bench) -> None:
 def test_what_is_refused(bench) -> None:
     s = bench.switch
     for act, said in (
-        (lambda: s.add_entry("nothing", {}, "send"), "table nothing: there is none; the program has"),
+        (lambda: s.add_entry("nothing", {}, "send"), "table nothing: does not exist: the program has"),
         (
             lambda: s.add_entry("exact_one", {"port": 1}, "send", {"port": 1}),
-            "has the keys ingress_port, not port",
+            "expects the keys ingress_port, got port",
         ),
         (
             lambda: s.add_entry("exact_one", {"ingress_port": 512}, "send", {"port": 1}),
@@ -112,19 +112,19 @@ def test_what_is_refused(bench) -> None:
         ),
         (
             lambda: s.add_entry("exact_one", {"ingress_port": Lpm(0, 1)}, "send", {"port": 1}),
-            "is no key for an exact",
+            "cannot be the key of a match of kind exact",
         ),
         (
             lambda: s.add_entry("exact_one", {"ingress_port": 1}, "answer", {"number": 1}),
-            "answer: there is none",
+            "answer: does not exist",
         ),
-        (lambda: s.add_entry("exact_one", {"ingress_port": 1}, "send"), "send takes port, not nothing"),
-        (lambda: s.read_register("pairs", 7, 2), "has 8 cells, not 7 to 9"),
+        (lambda: s.add_entry("exact_one", {"ingress_port": 1}, "send"), "send expects port, got nothing"),
+        (lambda: s.read_register("pairs", 7, 2), "has 8 cells; 7 to 9 is out of range"),
         (lambda: s.write_register("pairs", 3, 0), "has the fields first, second"),
         (lambda: s.write_register("pairs_first", 1 << 32, 0), "does not fit into 32 bits"),
-        (lambda: s.write_register("pairs_first", 1, 8), "has 8 cells, not one of number 8"),
-        (lambda: list(s.digests("other")), "digest other: there is none"),
-        (lambda: list(s.digests("seen_t")), "has 3 fields; named were 0"),
+        (lambda: s.write_register("pairs_first", 1, 8), "has 8 cells; 8 is out of range"),
+        (lambda: list(s.digests("other")), "digest other: does not exist"),
+        (lambda: list(s.digests("seen_t")), "has 3 fields, but 0 were named"),
     ):
         with pytest.raises(SwitchError, match=said):
             act()
@@ -136,7 +136,7 @@ def test_a_switch_that_goes_away_and_one_that_comes() -> None:
         pid = int(first.switch.namespace.split("/")[2])
         control = Bmv2Switch(port=simple_switch.THRIFT_PORT, namespace=first.switch.namespace, timeout_s=2)
         os.kill(pid, signal.SIGKILL)
-        with pytest.raises(SwitchGoneError, match="does not answer any more"):
+        with pytest.raises(SwitchGoneError, match="BMv2 no longer answers"):
             for _ in range(100):
                 control.read_register("pairs_first", 0, 1)
                 time.sleep(0.02)
@@ -187,14 +187,14 @@ def test_nobody_answers() -> None:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port = sock.getsockname()[1]
-    with pytest.raises(SwitchGoneError, match=rf"127.0.0.1:{port}: no BMv2 answers"):
+    with pytest.raises(SwitchGoneError, match=rf"127.0.0.1:{port}: BMv2 does not answer"):
         Bmv2Switch("127.0.0.1", port, timeout_s=1)
 
 
 def test_nobody_tells_of_digests(tmp_path: Path) -> None:
     pytest.importorskip("pynng", reason="the extra `hardware` is not installed")
     with pytest.raises(
-        SwitchGoneError, match=r"/none: no BMv2 tells of digests there \(Connection refused\)"
+        SwitchGoneError, match=r"/none: no BMv2 publishes digests there \(Connection refused\)"
     ):
         bmv2._subscription(f"ipc://{tmp_path}/none")
 

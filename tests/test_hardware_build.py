@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from pathlib import Path
@@ -48,14 +49,10 @@ def test_the_compilers_words_are_passed_on(tmp_path: Path) -> None:
 # -- without
 
 
-@pytest.mark.parametrize("program", constants.PROGRAMS)
+@pytest.mark.parametrize("program", build.PROGRAMS)
 def test_generated_files_are_what_is_rendered(program: str) -> None:
-    path = constants.GENERATED / f"{program}.p4"
+    path = constants.generated(program)
     assert path.read_text(encoding="utf-8") == constants.render(program), "run: python -m hardware.constants"
-
-
-def test_nothing_else_is_generated() -> None:
-    assert {p.stem for p in constants.GENERATED.glob("*.p4")} == set(constants.PROGRAMS)
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=ids)
@@ -65,7 +62,7 @@ def test_times_have_32_bits(path: Path) -> None:
     assert not [(bits, name) for bits, name in narrow if int(bits) < 32]
 
 
-@pytest.mark.parametrize("path", [p for p in SOURCES if p.parent.name != "generated"], ids=ids)
+@pytest.mark.parametrize("path", [p for p in SOURCES if p.name != "constants.p4"], ids=ids)
 def test_numbers_come_from_the_models(path: Path) -> None:
     """What is in the algorithms' units is never typed: neither times nor probabilities."""
     code = re.sub(r"/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
@@ -84,8 +81,8 @@ ALLOWED = {20200408}
         ("TARGET_NS", 20_000_000, 16, "does not fit into 16 bits"),
         ("TARGET_NS", 20_000, 16, "16 bits are too few for a time"),
         ("TARGET_US", 20_000, 16, "16 bits are too few for a time"),
-        ("TARGET", 5, 32, "the last word is no unit"),
-        ("target_ns", 5, 32, "the last word is no unit"),
+        ("TARGET", 5, 32, "end in a unit"),
+        ("target_ns", 5, 32, "must be in capitals"),
         ("TARGET_NS", -1, 32, "does not fit"),
         ("TARGET_NS", 1 << 32, 32, "does not fit into 32 bits"),
     ],
@@ -95,16 +92,19 @@ def test_constants_that_cannot_be(name: str, value: int, bits: int, said: str) -
         Constant(name, value, bits, "a test")
 
 
-def test_every_program_has_its_parts() -> None:
-    for program in build.PROGRAMS:
-        for path in (
-            f"tofino/{program}/{program}.p4",
-            f"tofino/{program}/README.md",
-            f"bmv2/{program}/{program}.p4",
-            f"control/{program}.py",
-            f"constants/{program}.py",
-        ):
-            assert (HARDWARE / path).is_file(), path
+PARTS = ("README.md", "bmv2.p4", "constants.p4", "constants.py", "control.py", "experiment.py", "tofino.p4")
+
+
+FOLDERS = sorted(p.parent for p in HARDWARE.glob("programs/*/__init__.py"))
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=ids)
+def test_every_program_has_its_parts(folder: Path) -> None:
+    assert not [part for part in PARTS if not (folder / part).is_file()]
+    assert folder.name in build.PROGRAMS
+    for part, function in (("control", "control"), ("experiment", "experiment")):
+        module = importlib.import_module(f"hardware.programs.{folder.name}.{part}")
+        assert callable(getattr(module, function))
 
 
 def test_a_register_in_two_stages_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,10 +113,18 @@ def test_a_register_in_two_stages_is_an_error(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "pipe" / "logs").mkdir(parents=True)
     (tmp_path / "pipe" / "logs" / "resources.json").write_text(json.dumps(report))
     (tmp_path / "pipe" / "codel.bfa").write_text(PARSER)
+    commands: list[list[str]] = []
     monkeypatch.setattr(build, "_tool", lambda name: name)
-    monkeypatch.setattr(build, "_run", lambda command: None)
-    with pytest.raises(build.BuildError, match=r"register r lies in stages \[0, 1\]"):
+    monkeypatch.setattr(build, "_run", commands.append)
+    with pytest.raises(build.BuildError, match=r"register r is in stages \[0, 1\]"):
         build.tofino("codel", "tofino", tmp_path)
+    # the source that is compiled gives the program its name
+    assert [command[-1] for command in commands] == [
+        str(tmp_path / "codel.p4"),
+        str(tmp_path / "pipe" / "codel.bfa"),
+    ]
+    (included,) = re.findall('"(.*)"', (tmp_path / "codel.p4").read_text())
+    assert (HARDWARE / included).samefile(HARDWARE / "programs" / "codel" / "tofino.p4")
 
 
 PARSER = """\
@@ -145,13 +153,13 @@ stage 0 ingress:
 
 def test_a_parser_without_its_selects_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As compilers of half a year write it, without a word: then every packet takes the first branch."""
-    assert build.lost_select(PARSER) is None
+    assert build.state_without_select(PARSER) is None
     lost = PARSER.replace("      match: [ half ]\n", "").replace("0x0800:", "*:").replace("0x****:", "*:")
     (tmp_path / "pipe").mkdir()
     (tmp_path / "pipe" / "codel.bfa").write_text(lost)
     monkeypatch.setattr(build, "_tool", lambda name: name)
     monkeypatch.setattr(build, "_run", lambda command: None)
-    with pytest.raises(build.BuildError, match="parser state choose takes its first branch always"):
+    with pytest.raises(build.BuildError, match="parser state choose always takes its first branch"):
         build.tofino("codel", "tofino", tmp_path)
 
 

@@ -1,6 +1,6 @@
 """P4-CoDel on switches: its constants, its words of 32 bits, its control plane; and BMv2 against the model.
 
-The model is :data:`hardware.constants.codel.MODEL`, compiled as the simulator compiles it.
+The model is :data:`hardware.programs.codel.constants.MODEL`, compiled as the simulator compiles it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import numba
 import numpy as np
 import pytest
 from bmv2_switch import Answer, TestInput, running
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from one_queue import Compiled, packet
 
 from cctoolkit.aqm import DROP_LATE, MARK, PASS, PisaCoDel
@@ -24,9 +23,9 @@ from cctoolkit.aqm.codel_p4 import math_unit, math_unit_gap
 from cctoolkit.errors import ParameterError
 from cctoolkit.scenario import Bottleneck, Flow, Queue, Scenario
 from cctoolkit.sim.simulation import Simulation
-from hardware.constants import Constant, codel
-from hardware.control import codel as control_plane
-from hardware.control.switch import Switch, SwitchError
+from hardware.common.switch import Switch, SwitchError
+from hardware.constants import Constant
+from hardware.programs.codel import constants as codel, control as control_plane
 
 MS = 1_000_000
 WORD = 1 << 32

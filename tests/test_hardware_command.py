@@ -15,10 +15,10 @@ import pytest
 import typer
 
 from cctoolkit.errors import ParameterError
-from hardware.control import bmv2, command
-from hardware.control.command import SwitchArgs, main_loop, run, switch_from
-from hardware.control.switch import Switch, SwitchError, SwitchGoneError
-from hardware.control.wires import wires_of
+from hardware.common import bmv2, command
+from hardware.common.command import SwitchArgs, connect, main_loop, run
+from hardware.common.switch import Switch, SwitchError, SwitchGoneError
+from hardware.common.wires import parse_wires
 
 ROOT = Path(__file__).parents[1]
 
@@ -37,13 +37,13 @@ class Flaky(Switch):
         self.calls += 1
         if self.calls - 1 in self.away:
             self.did.append("lost")
-            raise SwitchGoneError("127.0.0.1:9090: BMv2 does not answer any more")
+            raise SwitchGoneError("127.0.0.1:9090: BMv2 no longer answers")
         self.did.append(name)
 
     def reconnect(self, timeout_s: float = 10.0) -> None:
         if self.refused:
             self.refused -= 1
-            raise SwitchGoneError("127.0.0.1:9090: no BMv2 answers")
+            raise SwitchGoneError("127.0.0.1:9090: BMv2 does not answer")
         self.did.append("reconnect")
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ def test_a_switch_that_goes_away_is_found_again_and_set_up_again(caplog: pytest.
     assert switch.did == ["set_up", "step", "lost", "reconnect", "set_up", "step", "step"]
     # one line when it goes, one when it is back, however often it was tried
     assert [m.split(";")[0] for m in caplog.messages] == [
-        "127.0.0.1:9090: BMv2 does not answer any more",
+        "127.0.0.1:9090: BMv2 no longer answers",
         "the switch is back",
         "stopped",
     ]
@@ -169,7 +169,7 @@ def test_a_period_is_above_0() -> None:
 def test_addresses(text: str, host: str, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
     monkeypatch.setattr(bmv2, "Bmv2Switch", lambda *a, **k: made.append((*a, k["namespace"])))
-    switch_from(SwitchArgs("codel", bmv2=text, netns="left"))
+    connect(SwitchArgs("codel", bmv2=text, netns="left"))
     assert made == [(host, port, Path("/run/netns/left"))]
 
 
@@ -178,7 +178,7 @@ def test_addresses(text: str, host: str, port: int, monkeypatch: pytest.MonkeyPa
 )
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(ParameterError, match="HOST:PORT"):
-        switch_from(SwitchArgs("codel", bmv2=text))
+        connect(SwitchArgs("codel", bmv2=text))
 
 
 def control(switch: Switch, target_ms: Annotated[float, typer.Option(help="Delay.")] = 5.0) -> None:
@@ -211,18 +211,18 @@ def test_a_command_gets_the_switch_and_its_own_options(
 
 def test_errors_are_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     status, out, err = ended(capsys, "--bmv2", "switch:x")
-    assert (status, out, err) == (1, "", "codel: --bmv2: 'switch:x' is not HOST:PORT\n")
+    assert (status, out, err) == (1, "", "codel: --bmv2: 'switch:x' must be HOST:PORT\n")
     status, out, err = ended(capsys, "--bmv2", "127.0.0.1:1")
     assert status == 1 and out == "" and err.startswith("codel: 127.0.0.1:1: ") and err.count("\n") == 1
     status, out, err = ended(capsys, "--bmv2", "127.0.0.1:1", "--bfrt", "127.0.0.1:1")
-    assert status == 2 and "which switch" in err
+    assert status == 2 and "--bmv2 HOST:PORT" in err
     status, out, err = ended(capsys, "--target-ms", "1")
-    assert status == 2 and "which switch" in err
+    assert status == 2 and "--bmv2 HOST:PORT" in err
 
 
 PROGRAM = """
 import logging
-from hardware.control import bmv2, command
+from hardware.common import bmv2, command
 from tests_command import Flaky, step
 bmv2.Bmv2Switch = lambda *a, **k: Flaky()
 def control(switch):
@@ -252,7 +252,7 @@ def test_signals_end_the_loop_cleanly(number: int, tmp_path: Path) -> None:
 
 
 def test_wires() -> None:
-    assert wires_of(["0:1", "1:0", "0:1", "511:8"]) == {0: 1, 1: 0, 511: 8}
+    assert parse_wires(["0:1", "1:0", "0:1", "511:8"]) == {0: 1, 1: 0, 511: 8}
     for bad in (["0"], ["0:1:2"], ["0:x"], ["0:512"], ["-1:0"], ["0:1", "0:2"]):
         with pytest.raises(ParameterError, match="--wire"):
-            wires_of(bad)
+            parse_wires(bad)

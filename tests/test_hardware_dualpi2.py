@@ -16,8 +16,8 @@ from cctoolkit.aqm.dualpi2 import ONE, IntegerDualPi2
 from cctoolkit.aqm.pi2 import fixed_point
 from cctoolkit.errors import ParameterError
 from cctoolkit.scenario import Bottleneck, Flow, Scenario
-from hardware.constants import Constant, dualpi2
-from hardware.control import dualpi2 as control_plane
+from hardware.constants import Constant
+from hardware.programs.dualpi2 import constants as dualpi2, control as control_plane
 
 DECISION = {PASS: 0, MARK: 1, DROP_LATE: 2}
 # queues of the model, and of the switch

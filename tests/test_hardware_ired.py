@@ -18,8 +18,8 @@ from cctoolkit.aqm.ired import DELAY_SHIFT, EPOCH_PACKETS, LONGEST_DELAY, Intege
 from cctoolkit.errors import ParameterError
 from cctoolkit.scenario import Bottleneck, Flow, Scenario
 from cctoolkit.sim.simulation import Simulation
-from hardware.constants import Constant, Macro, ired
-from hardware.control import ired as control_plane
+from hardware.constants import Constant, Macro
+from hardware.programs.ired import constants as ired, control as control_plane
 
 MODEL = IntegerIRed(recirculation_us=0)
 NUMBER = {c.name: c for c in ired.CONSTANTS if isinstance(c, Constant)}

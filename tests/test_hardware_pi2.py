@@ -16,9 +16,8 @@ from cctoolkit.aqm import DROP_LATE, MARK, PASS
 from cctoolkit.aqm.pi2 import ONE, IntegerPi2, fixed_point
 from cctoolkit.errors import ParameterError
 from cctoolkit.scenario import Bottleneck, Flow, Scenario
-from hardware.constants import pi2
-from hardware.control import pi2 as control_plane
-from hardware.control.switch import SwitchGoneError
+from hardware.common.switch import SwitchGoneError
+from hardware.programs.pi2 import constants as pi2, control as control_plane
 
 DECISION = {PASS: 0, MARK: 1, DROP_LATE: 2}
 REGISTERS = [("last_delay_ns", pi2.PORTS, ()), ("signals", pi2.PORTS, ("marked", "dropped"))]

@@ -26,18 +26,19 @@ from naive_rtt import RST, SYN, as_tuples, columns, packet, stream
 
 import cctoolkit as cct
 from cctoolkit import schema
-from cctoolkit.capture.model import FlowKeys
+from cctoolkit.analysis.rtt import DataPlaneTables, RttPairing, five_tuple_hashes, rtt_samples
+from cctoolkit.analysis.sketch import CountMinSketch
+from cctoolkit.capture.keys import FlowKeys
 from cctoolkit.errors import CaptureFormatError, ParameterError
-from cctoolkit.rtt import DataPlaneTables, RttPairing, five_tuple_hashes, rtt_samples
-from cctoolkit.separation.controller import METRICS, RttSeparation
+from cctoolkit.separation.controller import RttSeparation
+from cctoolkit.separation.meters import METRICS
 from cctoolkit.separation.router import Router
-from cctoolkit.sketch import CountMinSketch
 from hardware import constants
-from hardware.constants import Constant, rtt_monitor
-from hardware.control import command
-from hardware.control import rtt_monitor as control
-from hardware.control.rtt_monitor import FiveTuple, Monitor, separate
-from hardware.control.switch import Switch
+from hardware.common import command
+from hardware.common.switch import Switch
+from hardware.constants import Constant
+from hardware.programs.rtt_monitor import constants as rtt_monitor, control
+from hardware.programs.rtt_monitor.control import FiveTuple, Monitor, separate
 
 TRACES = Path(__file__).parents[1] / "traces"
 RTT_CAPTURES = Path(__file__).parents[2] / "shared" / "captures" / "rtt"
@@ -51,7 +52,7 @@ EMPTY_OWNER = {"flow": 0, "is_long": 0}
 
 
 def test_the_generated_file_is_what_the_constants_say():
-    text = (constants.GENERATED / "rtt_monitor.p4").read_text(encoding="utf-8")
+    text = constants.generated("rtt_monitor").read_text(encoding="utf-8")
     assert text == constants.render("rtt_monitor")
 
 
@@ -512,7 +513,7 @@ def test_bad_arguments(arguments, word):
 
 
 def run_command(monkeypatch: pytest.MonkeyPatch, switch: Switch, *args: str) -> int:
-    monkeypatch.setattr(command, "switch_from", lambda at: switch)
+    monkeypatch.setattr(command, "connect", lambda at: switch)
     with pytest.raises(SystemExit) as end:
         command.run("rtt_monitor", control.control, args=["--bmv2", "h:1", *args])
     return int(end.value.code or 0)

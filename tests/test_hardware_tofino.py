@@ -20,8 +20,9 @@ from fake_bfrt import Device
 from cctoolkit.aqm.codel_p4 import math_unit
 from cctoolkit.errors import TestbedUnavailableError
 from hardware import build
-from hardware.constants import Constant, codel
-from hardware.control.command import run
+from hardware.common.command import run
+from hardware.constants import Constant
+from hardware.programs.codel import constants as codel
 
 pytestmark = [pytest.mark.p4, pytest.mark.slow]
 ROOT = Path(__file__).parents[1]
@@ -53,7 +54,7 @@ def test_it_fits_and_the_readme_says_how(built: Built) -> None:
     found = built.resources
     assert 0 < found.stages <= found.of["stages"]
     assert found.registers and all(len(stages) == 1 for stages in found.registers.values())
-    readme = (ROOT / "hardware" / "tofino" / built.program / "README.md").read_text(encoding="utf-8")
+    readme = (ROOT / "hardware" / "programs" / built.program / "README.md").read_text(encoding="utf-8")
     column = list(build.TOFINOS).index(built.target) + 1
     for line in build.resource_table({built.target: found}).splitlines()[2:]:
         name, value = (x.strip() for x in line.strip("|").split("|"))
@@ -79,7 +80,7 @@ def test_its_control_plane_knows_its_names(built: Built, capsys: pytest.CaptureF
     schema = json.loads((built.folder / "bfrt.json").read_text())
     family = {"tofino": "tf1", "tofino2": "tf2"}[built.target]
     device = Device(built.program, schema["tables"], schema.get("learn_filters", []), family=family, pipes=4)
-    module = importlib.import_module(f"hardware.control.{built.program}")
+    module = importlib.import_module(f"hardware.programs.{built.program}.control")
     with fake_bfrt.serving(device) as server, pytest.raises(SystemExit) as status:
         where = ["--bfrt", f"127.0.0.1:{server.port}", "--duration-s", "2"]
         run(built.program, module.control, args=[*where, *CONTROL[built.program]])

@@ -314,6 +314,48 @@ def test_the_report_of_a_pipe_says_why_it_names_nothing(seer: Path, tmp_path: Pa
 # ---- datasets --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.tshark
+@pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not on PATH")
+def test_exports_of_tshark_with_labels_of_iperf3_become_a_dataset(run, tmp_path: Path) -> None:
+    """What others have instead of captures and tables: the same slots as from the capture itself."""
+    fields = ["frame.time_epoch", "frame.len", "ip.src", "ip.dst", "ipv6.src", "ipv6.dst", "tcp.srcport",
+              "tcp.dstport", "tcp.seq_raw", "tcp.ack_raw", "tcp.len", "tcp.flags", "tcp.window_size_value",
+              "tcp.options.timestamp.tsval", "tcp.options.timestamp.tsecr", "ip.dsfield", "ip.ttl"]  # fmt: skip
+    export = tmp_path / "three.tsv"
+    options = [word for field in fields for word in ("-e", field)]
+    with export.open("wb") as file:
+        command = ["tshark", "-n", "-r", str(THREE), "-T", "fields", "-E", "header=y", *options]
+        subprocess.run(command, stdout=file, stderr=subprocess.DEVNULL, check=True)
+    known = pd.read_csv(TRACES / "three-ccas-ipv6.labels.csv")
+    tests = [
+        {
+            "start": {
+                "connected": [{"socket": 5, "local_host": flow.src, "local_port": flow.sport,
+                               "remote_host": flow.dst, "remote_port": flow.dport}],
+                "test_start": {"protocol": "TCP", "reverse": 0},
+                "timestamp": {"timesecs": 1_700_000_000},
+            },
+            "intervals": [{"streams": [{"socket": 5, "end": 1.0, "seconds": 1.0, "bytes": 1}]}],
+            "end": {"sender_tcp_congestion": flow.cca},
+        }
+        for flow in known.itertuples()
+    ]  # fmt: skip
+    labels = tmp_path / "iperf3.json"
+    labels.write_text("\n".join(json.dumps(test) for test in tests))
+    status, out, err = run("dataset", "add", tmp_path / "mine", export, "--labels", labels)
+    assert (status, err) == (0, "")
+    assert "3 flows (1 reno, 1 cubic, 1 bbr)" in out
+    (recording,) = SlotDataset(tmp_path / "mine").where("cca == cca")
+    assert dict(zip(recording.flows["src"], recording.flows["cca"], strict=True)) == dict(
+        zip(known["src"], known["cca"], strict=True)
+    )
+    expected = cct.compute_slots(cct.read_capture(THREE), flow_ids=recording.flows["flow_id"])
+    for name in ("in_bytes", "bytes_in_flight"):
+        pd.testing.assert_series_equal(
+            recording.slots[name].astype("Int64"), expected[name], check_names=False
+        )
+
+
 def test_own_captures_become_a_dataset(run, tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     labels = TRACES / "three-ccas-ipv6.labels.csv"

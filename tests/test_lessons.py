@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cctoolkit.errors import ParameterError
-from cctoolkit.lessons import compare_prediction
+from cctoolkit.experiments.lessons import compare_prediction
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from live_network import Network, network, why_not
 
 import cctoolkit as cct
 from cctoolkit.capture.model import Capture
-from cctoolkit.live import CollectorError, FlowKey, KernelCollector, watch
-from cctoolkit.live.program import programs
+from cctoolkit.identify.live import CollectorError, FlowKey, KernelCollector, watch
+from cctoolkit.identify.live.program import programs
 
 pytestmark = pytest.mark.netns
 SLOT_MS = 20
@@ -485,7 +485,7 @@ def test_acknowledgements_are_read_as_in_captures(net: Network, tmp_path: Path, 
 
 RUN = """
 import sys, time
-from cctoolkit.live import KernelCollector
+from cctoolkit.identify.live import KernelCollector
 tap = KernelCollector("in0", "out0")
 print(tap.helper, flush=True)
 sys.stdin.read()

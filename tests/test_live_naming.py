@@ -15,8 +15,8 @@ from live_network import Network, network, why_not
 
 import cctoolkit as cct
 from cctoolkit.identify import Model
-from cctoolkit.live import KernelCollector, watch
-from cctoolkit.live.naming import Naming, load_classifier
+from cctoolkit.identify.live import KernelCollector, watch
+from cctoolkit.identify.live.naming import Naming, load_classifier
 
 pytestmark = pytest.mark.netns
 #: CUBIC is beyond its crossover here, where it grows otherwise than Reno: a window of some hundred segments.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cctoolkit.live import CollectorUnavailableError, KernelCollector, program
+from cctoolkit.identify.live import CollectorUnavailableError, KernelCollector, program
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux only")
 
@@ -66,4 +66,4 @@ def test_what_does_not_compile_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_
         CollectorUnavailableError, match=r"clang does not compile collector\.bpf\.c: .*fatal error"
     ):
         program.programs()
-    assert not list(tmp_path.glob("cctoolkit/live/*"))
+    assert not list(tmp_path.glob("cctoolkit/identify/live/*"))

@@ -22,10 +22,10 @@ from typer.testing import CliRunner
 
 import cctoolkit as cct
 from cctoolkit import cli, schema
+from cctoolkit.analysis.slots import CELL
 from cctoolkit.errors import ParameterError
-from cctoolkit.live import CaptureCollector, FlowKey, SlotStream, Update, command, watch
-from cctoolkit.live.selection import FlowSelection
-from cctoolkit.slots import CELL
+from cctoolkit.identify.live import CaptureCollector, FlowKey, SlotStream, Update, command, watch
+from cctoolkit.identify.live.selection import FlowSelection
 
 TRACES = Path(__file__).parents[1] / "traces"
 BEFORE, AFTER = TRACES / "cubic-bbr.ingress.pcap.gz", TRACES / "cubic-bbr.egress.pcap.gz"

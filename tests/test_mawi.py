@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from cctoolkit import _download
+from cctoolkit.capture import download as _download
 from cctoolkit.capture.mawi import fetch_mawi, find_trace, mawi_path
 from cctoolkit.capture.reader import read_capture
 from cctoolkit.errors import DatasetUnavailableError, ParameterError
@@ -254,16 +254,6 @@ def test_bad_dates(date, tmp_path):
 def test_bad_checksum_argument(tmp_path):
     with pytest.raises(ParameterError, match="64 hexadecimal digits"):
         fetch_mawi(DAY, tmp_path, "http://127.0.0.1:9", sha256="abc")
-
-
-def test_where_the_cache_is(monkeypatch, tmp_path):
-    import pooch
-
-    monkeypatch.setenv("CCTOOLKIT_CACHE", str(tmp_path / "mine"))
-    assert _download.cache_dir() == tmp_path / "mine"
-    assert _download.cache_dir(tmp_path) == tmp_path
-    monkeypatch.delenv("CCTOOLKIT_CACHE")
-    assert _download.cache_dir() == pooch.os_cache("cctoolkit")
 
 
 def test_find_trace(monkeypatch, tmp_path):

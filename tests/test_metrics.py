@@ -21,8 +21,8 @@ from test_slots import MS, capture, constant_rate, cut, listed, packets, tap_pai
 
 import cctoolkit as cct
 from cctoolkit import metrics, schema
+from cctoolkit.analysis.slots import SlotTable, compute_slots
 from cctoolkit.errors import CCToolkitError, ParameterError
-from cctoolkit.slots import SlotTable, compute_slots
 
 ROOT = Path(__file__).parents[1]
 TRACES = ROOT / "traces"

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import cctoolkit as cct
-from cctoolkit.papers import COLUMNS, PAPERS
+from cctoolkit.experiments.papers import COLUMNS, PAPERS
 
 ROOT = Path(__file__).parents[1]
 TEXTS = ROOT.parent / "shared" / "papers"

@@ -13,20 +13,19 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import cctoolkit as cct
 from cctoolkit import plot, schema
-from cctoolkit.capture.model import Capture, CaptureMeta, FlowKeys
+from cctoolkit.analysis.metrics import flow_completion_times, jain_over_time, queue_delay, throughput as rates
+from cctoolkit.analysis.rtt import rtt_samples
+from cctoolkit.analysis.slots import compute_slots
+from cctoolkit.capture.keys import CaptureMeta, FlowKeys
+from cctoolkit.capture.model import Capture
 from cctoolkit.errors import CCToolkitError, ParameterError
-from cctoolkit.metrics import flow_completion_times, jain_over_time, queue_delay
-from cctoolkit.metrics import throughput as rates
 from cctoolkit.plot.rates import nice_bin_s
 from cctoolkit.plot.sequence import sequence_of
 from cctoolkit.plot.style import escape
-from cctoolkit.rtt import rtt_samples
-from cctoolkit.slots import compute_slots
 
 TRACES = Path(__file__).parents[1] / "traces"
 

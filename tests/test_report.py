@@ -23,10 +23,11 @@ from made_packets import make_keys, packet_columns
 from rich.console import Console
 
 import cctoolkit as cct
-from cctoolkit import report as report_module
-from cctoolkit.capture.model import Capture, CaptureMeta
-from cctoolkit.report import printable, report, terminal_summary
-from cctoolkit.summary import summarise
+from cctoolkit.capture.keys import CaptureMeta
+from cctoolkit.capture.model import Capture
+from cctoolkit.report import page as report_module
+from cctoolkit.report.page import printable, report, terminal_summary
+from cctoolkit.report.summary import summarise
 
 TRACES = Path(__file__).parents[1] / "traces"
 TRACE = TRACES / "cubic-bbr.ingress.pcap.gz"
@@ -413,11 +414,11 @@ def test_dark_and_on_a_phone(browser: Any, written: Path) -> None:
 
 @pytest.mark.slow
 def test_twenty_million_packets_in_bounded_memory(tmp_path: Path) -> None:
-    from cctoolkit.synth import synth_mawi
+    from cctoolkit.capture.synth.mawi import synth_mawi
 
     capture = synth_mawi(tmp_path / "synthetic.pcap.gz", 20_000_000, seed=3, progress=False)
     code = (
-        "import sys; from cctoolkit.report import report; report(*sys.argv[1:]);"
+        "import sys; from cctoolkit.report.page import report; report(*sys.argv[1:]);"
         # not ru_maxrss: that starts at the size of the process that started this one
         "print(next(int(row.split()[1]) * 1024 for row in open('/proc/self/status') if row.startswith('VmHWM')))"
     )

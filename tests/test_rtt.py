@@ -1,4 +1,4 @@
-"""RTT pairing: the kernels against their naive twins, and what each rule of cctoolkit.rtt says, one test a rule."""
+"""RTT pairing: the kernels against their naive twins, and what each of its rules says, one test a rule."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
 import naive_rtt
 from naive_rtt import ACK, FIN, RST, SYN, as_tuples, columns, packet, stream
 
-from cctoolkit import rtt, schema
-from cctoolkit.capture.model import Capture, CaptureMeta, FlowKeys
+from cctoolkit import schema
+from cctoolkit.analysis import rtt
+from cctoolkit.analysis.rtt import DataPlaneTables, RttPairing, rtt_samples, rtt_summary
+from cctoolkit.capture.keys import CaptureMeta, FlowKeys
+from cctoolkit.capture.model import Capture
+from cctoolkit.capture.synth.mawi import MawiLike
 from cctoolkit.errors import ParameterError, SchemaError
-from cctoolkit.rtt import DataPlaneTables, RttPairing, rtt_samples, rtt_summary
-from cctoolkit.synth import MawiLike
 
 MS = 1_000_000
 

@@ -19,9 +19,9 @@ import naive_rtt
 from naive_rtt import ACK, FIN, RST, SYN, packet
 
 import cctoolkit as cct
-from cctoolkit.capture.model import FlowKeys
+from cctoolkit.analysis.rtt import RttPairing, rtt_samples
+from cctoolkit.capture.keys import FlowKeys
 from cctoolkit.capture.writer import write_pcap
-from cctoolkit.rtt import RttPairing, rtt_samples
 
 CAPTURES = Path(__file__).parents[2] / "shared" / "captures"
 FILES = sorted(
@@ -299,7 +299,7 @@ NOT_FOR_TCPTRACE = {
 }
 
 
-#: Samples tcptrace has besides, and why they are none here (cctoolkit.rtt, "Karn's rule").
+#: Samples tcptrace has besides, and why they are none here (cctoolkit.analysis.rtt, "Karn's rule").
 ONLY_TCPTRACE = {
     "tests__rule-hooks__http-body-hook-01__input.pcap": {"it began below the highest byte": 1},
     "input__urgent.dmp.gz": {"it began below the highest byte": 3},

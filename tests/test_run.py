@@ -11,7 +11,7 @@ import pytest
 
 import cctoolkit as cct
 from cctoolkit.errors import ParameterError, SchemaError
-from cctoolkit.run import LABELS
+from cctoolkit.scenario.run import LABELS
 
 TRACES = Path(__file__).parents[1] / "traces"
 TABLES = ("flows", "labels", "queues", "flow_series", "queue_series", "cca_stats", "aqm_stats", "drops")
@@ -92,7 +92,7 @@ def test_failed_save_leaves_the_old_one(run, tmp_path, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("cctoolkit.run._save_capture", full)
+    monkeypatch.setattr("cctoolkit.scenario.run._save_capture", full)
     with pytest.raises(OSError, match="No space"):
         run.save(tmp_path / "run")
     assert (tmp_path / "run" / "run.json").read_bytes() == before

@@ -9,14 +9,13 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import cctoolkit as cct
 from cctoolkit.aqm import Aqm, CoDel
 from cctoolkit.cca import Cubic
 from cctoolkit.errors import ParameterError
-from cctoolkit.scenario import (
+from cctoolkit.scenario.scenario import (
     Bottleneck,
     Flow,
     Queue,
@@ -64,8 +63,8 @@ BOTTLENECKS = [
     ),
     ({"scheduler": "dual_ts", "queues": (Queue(),)}, r"bottleneck\.queues: 1 queues, but scheduler dual_ts"),
     ({"scheduler": "fq", "queues": (Queue(),)}, r"bottleneck\.queues: scheduler fq"),
-    ({"queues": [3]}, r"bottleneck\.queues: has to be a list of Queue"),
-    ({"queues": Queue()}, r"bottleneck\.queues: has to be a list of Queue"),
+    ({"queues": [3]}, r"bottleneck\.queues: must be a list of Queue"),
+    ({"queues": Queue()}, r"bottleneck\.queues: must be a list of Queue"),
     ({"quantum_bytes": 1}, r"bottleneck\.quantum_bytes: 1 "),
     ({"fq_queues": 0}, r"bottleneck\.fq_queues: 0 "),
     ({"link": "rope"}, r"bottleneck\.link: 'rope' "),
@@ -80,16 +79,16 @@ FLOWS = [
     ({"cca": "udp"}, r"flow\.rate_mbps: UDP needs one"),
     ({"rtt_ms": -1}, r"flow\.rtt_ms: -1 "),
     ({"access_ms": 11, "rtt_ms": 20}, r"flow\.access_ms: 11 both ways is more than rtt_ms 20"),
-    ({"access_mbps": 0}, r"flow\.access_mbps: 0 has to be above 0"),
+    ({"access_mbps": 0}, r"flow\.access_mbps: 0 must be positive"),
     ({"start_s": -1}, r"flow\.start_s: -1 "),
-    ({"start_s": 2, "stop_s": 2}, r"flow\.stop_s: 2 has to be above 2"),
+    ({"start_s": 2, "stop_s": 2}, r"flow\.stop_s: 2 must be above 2"),
     ({"bytes": 0}, r"flow\.bytes: 0 "),
     ({"ecn": "perhaps"}, r"flow\.ecn: 'perhaps' is none of off, classic"),
     ({"on_s": 1}, r"flow\.on_s and flow\.off_s"),
     ({"on_s": 0, "off_s": 1}, r"flow\.on_s: 0 "),
     ({"arrivals": "bursty"}, r"flow\.arrivals: 'bursty'"),
     ({"on_off": "pareto"}, r"flow\.on_off: 'pareto'"),
-    ({"loss": 1.5}, r"flow\.loss: 1\.5 has to be at most 1"),
+    ({"loss": 1.5}, r"flow\.loss: 1\.5 must be at most 1"),
     ({"jitter_ms": -1}, r"flow\.jitter_ms: -1 "),
     ({"packet_bytes": 100}, r"flow\.packet_bytes: 100 "),
     ({"initial_window": 0}, r"flow\.initial_window: 0 "),
@@ -109,7 +108,7 @@ SCENARIOS = [
     ({"duration_s": 0}, "duration_s: 0 "),
     ({"duration_s": math.inf}, "duration_s: inf "),
     ({"seed": -1}, "seed: -1 "),
-    ({"bottleneck": 10}, "bottleneck: has to be"),
+    ({"bottleneck": 10}, "bottleneck: must be"),
 ]
 
 
@@ -371,7 +370,7 @@ def test_toml_round_trip(flows, aqm, rate, seed, scheduler):
         ("duration_s = 30", "duration = 30", r"x\.toml: scenario\.duration: no such field"),
         ('cca = "udp"', 'cca = "upd"', r"x\.toml: flows\[1\]\.cca: 'upd' is not known"),
         ("queue = 1", "queue = 2", r"x\.toml: flows\[1\]\.queue: 2 is not there"),
-        ("weight = 3", "weight = 0", r"x\.toml: bottleneck\.queues\[0\]\.weight: 0 has to be above 0"),
+        ("weight = 3", "weight = 0", r"x\.toml: bottleneck\.queues\[0\]\.weight: 0 must be positive"),
         (
             "hystart = false",
             "histart = false",
@@ -465,21 +464,21 @@ def test_what_a_controller_says_is_checked_too():
         base(flows=(Flow("reno"), Flow("udp", rate_mbps=1))), record=False, sample_s=None
     )
     for act, says in (
-        (lambda: sim.set_rate(0), "rate_mbps: 0 has to be above 0"),
+        (lambda: sim.set_rate(0), "rate_mbps: 0 must be positive"),
         (lambda: sim.set_rate("fast"), "rate_mbps: 'fast' is not a number"),
-        (lambda: sim.set_rate(math.inf), "rate_mbps: inf has to be at most"),
+        (lambda: sim.set_rate(math.inf), "rate_mbps: inf must be at most"),
         (lambda: sim.set_buffer(1, 10), "queue: 1 is not there; there are 1, from 0"),
-        (lambda: sim.set_buffer(0, 0), "packets: 0 has to be at least 1"),
-        (lambda: sim.set_buffer(0, octets=-3), "octets: -3 has to be at least 1"),
+        (lambda: sim.set_buffer(0, 0), "packets: 0 must be at least 1"),
+        (lambda: sim.set_buffer(0, octets=-3), "octets: -3 must be at least 1"),
         (lambda: sim.set_weight(-1, 1), "queue: -1 is not there"),
-        (lambda: sim.set_weight(0, 1e-300), "weight: 1e-300 has to be at least 0.001"),
+        (lambda: sim.set_weight(0, 1e-300), "weight: 1e-300 must be at least 0.001"),
         (lambda: sim.assign_queue(2, 0), "flow: 2 is not there; there are 2, from 0"),
         (lambda: sim.assign_queue(0, 1.0), "queue: 1.0 is not there"),
         (lambda: sim.aqm_state(1), "queue: 1 is not there"),
         (lambda: sim.cca_state(1), "flow: 1 has no congestion control"),
         (lambda: sim.run(math.nan), "until_s: nan is not a number"),
         (lambda: cct.simulate(base(), sample_s="x"), "sample_s: 'x' is not a number"),
-        (lambda: cct.simulate(base(), sample_s=1e-12), "sample_s: 1e-12 has to be at least 1e-06"),
+        (lambda: cct.simulate(base(), sample_s=1e-12), "sample_s: 1e-12 must be at least 1e-06"),
         (lambda: cct.simulate(base(), control=print, control_s=math.nan), "control_s: nan is not a number"),
     ):
         with pytest.raises(ParameterError) as caught:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cctoolkit import schema
-from cctoolkit._atomic import replacing
+from cctoolkit._support.atomic import replacing
 from cctoolkit.errors import CaptureFormatError, SchemaError
 
 
@@ -92,7 +92,7 @@ def test_a_killed_writer_leaves_no_half_file(tmp_path: Path) -> None:
     code = f"""
         import os, signal
         from pathlib import Path
-        from cctoolkit._atomic import replacing
+        from cctoolkit._support.atomic import replacing
         with replacing({str(path)!r}) as tmp:
             tmp.write_text("half")
             os.kill(os.getpid(), signal.SIGKILL)

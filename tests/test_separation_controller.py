@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import cctoolkit as cct
 from cctoolkit.errors import ParameterError, SchemaError
 from cctoolkit.separation.buffers import bdp_bytes, stanford_buffer_bytes
 from cctoolkit.separation.competitors import BufferResizing, CcaSeparation
-from cctoolkit.separation.controller import METRICS, RttSeparation, max_min_shares
-from cctoolkit.separation.meters import CaptureMeter, RunMeter, capture_metrics, replay
+from cctoolkit.separation.controller import RttSeparation, max_min_shares
+from cctoolkit.separation.meters import METRICS, CaptureMeter, RunMeter, capture_metrics
+from cctoolkit.separation.replay import replay
 
 TRACES = Path(__file__).parents[1] / "traces"
 positive = st.floats(0.01, 1e5)

@@ -17,8 +17,7 @@ from uml_kernel import uml_kernel
 
 import cctoolkit as cct
 from cctoolkit.errors import CaptureFormatError, ParameterError
-from cctoolkit.experiments import experiment
-from cctoolkit.experiments import rtt_separation as rtt
+from cctoolkit.experiments import experiment, rtt_separation as rtt
 
 FAST = rtt.Settings(fast=True, seeds=1, scale=0.002)
 TESTBED = rtt.Settings(testbed=True, seeds=1)

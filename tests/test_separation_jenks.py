@@ -6,8 +6,7 @@ import jenkspy
 import naive_jenks
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 import cctoolkit as cct
 from cctoolkit.errors import ParameterError

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from cctoolkit.errors import ParameterError
-from cctoolkit.separation.controller import METRICS, RttSeparation
+from cctoolkit.separation.controller import RttSeparation
+from cctoolkit.separation.meters import METRICS
 from cctoolkit.separation.router import FlowRule, Router, flow_rules
 
 JUNOS = {"interface": "xe-0/0/1", "ingress": "xe-0/0/0"}

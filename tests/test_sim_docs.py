@@ -7,7 +7,7 @@ import tomllib
 
 from documents import ROOT, code
 
-from cctoolkit.scenario import scenario_of, sweep
+from cctoolkit.scenario.scenario import scenario_of, sweep
 
 CHAPTER = ROOT / "docs" / "simulator.md"
 

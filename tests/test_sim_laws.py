@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cctoolkit.analysis.metrics import queue_delay
+from cctoolkit.analysis.rtt import rtt_samples
 from cctoolkit.aqm import DROP, MARK, PASS, Aqm, random
 from cctoolkit.cca import Cca
-from cctoolkit.metrics import queue_delay
-from cctoolkit.rtt import rtt_samples
 from cctoolkit.scenario import Bottleneck, Flow, Queue, Scenario
 from cctoolkit.sim.simulation import simulate
 

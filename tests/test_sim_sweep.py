@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import json
 import os
 import runpy
@@ -166,6 +167,24 @@ def test_what_code_uses_is_part_of_it(tmp_path, counted, monkeypatch):
     assert [runs(enclosed(1)), runs(enclosed(1)), runs(enclosed(2))] == [1, 0, 1]
     assert [runs(functools.partial(scaled, by=1)), runs(functools.partial(scaled, by=1))] == [1, 0]
     assert runs(functools.partial(scaled, by=2)) == 1
+
+
+def test_a_measure_s_helper_in_another_file_is_part_of_it(tmp_path, counted, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    found = []
+    for factor in (1, 1, 2):
+        (tmp_path / "helper_of_a_measure.py").write_text(f"def doubled(x): return {factor} * x\n")
+        importlib.invalidate_caches()
+        monkeypatch.delitem(sys.modules, "helper_of_a_measure", raising=False)
+        helper = importlib.import_module("helper_of_a_measure")
+        counted.calls.clear()
+
+        def measure(run):
+            return {"ms": helper.doubled(run.queues.max_delay_ms[0])}  # noqa: B023
+
+        sweep(tmp_path / "out.parquet", {"seed": [1]}, workers=1, measure=measure)
+        found.append(len(counted.calls))
+    assert found == [1, 0, 1]
 
 
 def scaled(run, by):

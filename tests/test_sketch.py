@@ -10,15 +10,15 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from made_packets import make_keys, packet_columns
 from naive_sketch import NaiveSketch
 
-from cctoolkit.capture.model import Capture, CaptureMeta
+from cctoolkit.analysis.flows import flow_table
+from cctoolkit.analysis.sketch import CountMinSketch, LongFlows, long_flows
+from cctoolkit.capture.keys import CaptureMeta
+from cctoolkit.capture.model import Capture
 from cctoolkit.errors import ParameterError
-from cctoolkit.flows import flow_table
-from cctoolkit.sketch import CountMinSketch, LongFlows, long_flows
 
 keys_st = st.one_of(st.integers(0, 20), st.integers(0, 2**64 - 1))
 stream_st = st.lists(st.tuples(keys_st, st.integers(0, 2**40)), max_size=60)

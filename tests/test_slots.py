@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 
 from cctoolkit import schema
-from cctoolkit.capture.model import Capture, CaptureMeta, FlowKeys
+from cctoolkit.analysis.slots import SlotTable, compute_slots
+from cctoolkit.capture.keys import CaptureMeta, FlowKeys
+from cctoolkit.capture.model import Capture
 from cctoolkit.errors import ParameterError, SchemaError
-from cctoolkit.slots import SlotTable, compute_slots
 
 MS = 1_000_000
 VALUES = [name for name in schema.SLOTS if name not in ("flow_id", "slot")]

@@ -13,18 +13,19 @@ import pytest
 from made_packets import make_keys, packet_columns
 
 import cctoolkit as cct
-from cctoolkit.capture.model import Capture, CaptureMeta
-from cctoolkit.capture.selection import Selection
-from cctoolkit.errors import CaptureFormatError, ParameterError, TruncatedCaptureWarning
-from cctoolkit.findings import (
+from cctoolkit._support.words import (
     format_bytes,
-    format_cca,
     format_percent,
     format_probability,
     format_rate,
     format_time_ns,
 )
-from cctoolkit.summary import Summary, summarise
+from cctoolkit.capture.keys import CaptureMeta
+from cctoolkit.capture.model import Capture
+from cctoolkit.capture.selection import Selection
+from cctoolkit.errors import CaptureFormatError, ParameterError, TruncatedCaptureWarning
+from cctoolkit.identify.probabilities import format_cca
+from cctoolkit.report.summary import Summary, summarise
 
 TRACES = Path(__file__).parents[1] / "traces"
 CAPTURES = Path(__file__).parents[2] / "shared" / "captures"

@@ -13,14 +13,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cctoolkit import synth
-from cctoolkit._synth_kernels import FILLED, ORDINARY, REORDERED, RETRANSMITTED, SHARES
-from cctoolkit.capture.model import FlowKeys
+from cctoolkit.capture.keys import FlowKeys
 from cctoolkit.capture.reader import read_capture
+from cctoolkit.capture.synth import mawi as synth
+from cctoolkit.capture.synth.kernels import FILLED, ORDINARY, REORDERED, RETRANSMITTED, SHARES
+from cctoolkit.capture.synth.mawi import MawiLike, mawi_like, synth_mawi
 from cctoolkit.capture.writer import PcapWriter
 from cctoolkit.errors import ParameterError
 from cctoolkit.schema import PACKETS
-from cctoolkit.synth import MawiLike, mawi_like, synth_mawi
 
 PACKETS_MADE = 150_000
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from test_slots import constant_rate, cut, packets, tap_pairs
 
-from cctoolkit import taps
+from cctoolkit.analysis import taps
 
 
 def fates_of(

@@ -327,7 +327,7 @@ REFUSED = [
     ({"scheduler": "dual_wrr"}, "dual_wrr only in dualpi2"),
     ({"aqm": aqm.DualPi2(), "scheduler": "dual_ts"}, "not dual_ts"),
     ({"aqm": aqm.DualPi2(coupling=1.5)}, "aqm.coupling: 1.5"),
-    ({"aqm": aqm.Red(gentle=False), "rate_mbps": 10_000}, "has to be below 10000"),
+    ({"aqm": aqm.Red(gentle=False), "rate_mbps": 10_000}, "must be below 10000"),
     ({"queues": [cct.Queue(max_rate_mbps=3)]}, "set rate_mbps"),
 ]  # fmt: skip
 

@@ -85,7 +85,7 @@ def test_plans_refuse_what_they_cannot_carry() -> None:
         plan_text(
             [flow()], duration_ns=1, control=Control(interval_ns=1, directory="/run/x y", command=["tc"])
         )
-    with pytest.raises(ParameterError, match="interval_ns has to be above 0"):
+    with pytest.raises(ParameterError, match="interval_ns must be positive"):
         plan_text([flow()], duration_ns=1, control=Control(interval_ns=0, directory="/run/x", command=["tc"]))
 
 

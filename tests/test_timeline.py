@@ -9,11 +9,10 @@ from typing import Any
 import naive_timeline
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from made_packets import make_keys, packet_columns
 
-from cctoolkit._timeline import HISTOGRAM_SUBBINS, RESERVOIR, Timeline, histogram_edges_ns, wider_bins
+from cctoolkit.report.timeline import HISTOGRAM_SUBBINS, RESERVOIR, Timeline, histogram_edges_ns, wider_bins
 
 KINDS = {6: 1, 17: 2, 1: 0}  # protocol: column of kind_bytes
 

@@ -10,7 +10,8 @@ import pytest
 
 import cctoolkit as cct
 from cctoolkit.errors import ParameterError
-from cctoolkit.workload import BusiestSecond, transfers
+from cctoolkit.scenario.scenario import scenario_of
+from cctoolkit.separation.workload import BusiestSecond, transfers
 
 TRACES = Path(__file__).parents[1] / "traces"
 
@@ -41,7 +42,7 @@ def test_a_simulation_comes_back(made: cct.Run) -> None:
     again = cct.simulate(scenario, record=False).flows
     assert again.completion_s.notna().all()
     assert again.received_bytes.tolist() == [2_000_000, 1_000_000, 1_500_000]
-    assert cct.scenario.scenario_of(scenario.to_dict()) == scenario  # it goes to a file and back
+    assert scenario_of(scenario.to_dict()) == scenario  # it goes to a file and back
 
 
 def test_parts_are_the_whole(tmp_path: Path) -> None:

@@ -15,10 +15,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import zstandard
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
-from cctoolkit.capture.model import FlowKeys
+from cctoolkit.capture.keys import FlowKeys
 from cctoolkit.capture.reader import read_capture
 from cctoolkit.capture.writer import LINK_RAW, PcapWriter, write_frames, write_pcap
 from cctoolkit.errors import CaptureFormatError, ParameterError, SchemaError

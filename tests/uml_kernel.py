@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cctoolkit._atomic import replacing
+from cctoolkit._support.atomic import replacing
 from cctoolkit.errors import TestbedUnavailableError
 from cctoolkit.testbed.kernel import Kernel, check_kernel, find_kernel
 from cctoolkit.testbed.traffic import cache_directory

@@ -1,1 +1,1 @@
-"""Helpers that know nothing of packets, captures or congestion control."""
+"""What every room needs and none owns: files, processes, the terminal, words, arguments, compiled algorithms."""

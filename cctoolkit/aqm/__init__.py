@@ -28,7 +28,7 @@ A class with parameters, ``State``, and a decision; nothing else, here or in a n
     cct.Bottleneck(rate_mbps=100, buffer_packets=500, aqm=Patience(target_ms=2))
 
 It is compiled at the start of a run (a fraction of a second, once) and called at full speed. A mistake raises
-:class:`~cctoolkit.algorithm.AlgorithmError` with the line. To add it to the package, put it into a file of its
+:class:`~cctoolkit.AlgorithmError` with the line. To add it to the package, put it into a file of its
 own here,
 import it below, and cite section by section what it implements and where it deviates.
 
@@ -65,10 +65,21 @@ Helpers are functions with ``@numba.njit`` in the same file. Division by zero gi
 
 from __future__ import annotations
 
-from ..algorithm import AlgorithmError
+from ..errors import AlgorithmError
 from .abc import Abc, IntegerAbc
 from .abc_tofino import TofinoAbc
-from .base import DROP, DROP_LATE, MARK, PACKET, PASS, QUEUE, Aqm, delay_ns, peer, random
+from .base import (
+    DROP,
+    DROP_LATE,
+    MARK,
+    PACKET,
+    PASS,
+    QUEUE,
+    Aqm,
+    delay_ns,
+    peer,
+    random,
+)
 from .codel import CoDel
 from .codel_linux import LinuxCoDel
 from .codel_p4 import NpuCoDel, P4CoDel, PisaCoDel
@@ -77,7 +88,14 @@ from .dualpi2 import DualPi2, IntegerDualPi2
 from .dualpi2_linux import LinuxDualPi2
 from .fq_codel import FqCoDel
 from .ired import IntegerIRed, IRed
-from .linux_only import Cake, Choke, Fq, FqPie, Sfb, Sfq
+from .linux_only import (
+    Cake,
+    Choke,
+    Fq,
+    FqPie,
+    Sfb,
+    Sfq,
+)
 from .pi2 import IntegerPi2, Pi2, TofinoPi2
 from .pie import Pie
 from .pie_linux import LinuxPie

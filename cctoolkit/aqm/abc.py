@@ -97,9 +97,9 @@ class Abc(Aqm):
             if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate < math.inf:
                 raise ParameterError(f"{name}.reference_kbps: {rate!r} is not a number above 0")
         if self.meter_memory_s <= 0 or self.average_memory_s <= 0:
-            raise ParameterError(f"{name}.meter_memory_s and {name}.average_memory_s: have to be above 0")
+            raise ParameterError(f"{name}.meter_memory_s and {name}.average_memory_s: must be positive")
         if not len(rates) <= self.aggregates <= 100_000:
-            raise ParameterError(f"{name}.aggregates: has to be at least {len(rates)} and at most 100000")
+            raise ParameterError(f"{name}.aggregates: must be at least {len(rates)} and at most 100000")
 
     def reference_rates_bps(self) -> np.ndarray:
         """Reference rate of each aggregate, bit/s."""
@@ -194,7 +194,7 @@ def activities(
             f"activities: {len(ts_ns)} times, {len(wire_bytes)} sizes, {len(aggregate)} aggregates"
         )
     if not (reference_kbps > 0 and meter_memory_s > 0):
-        raise ParameterError("activities: reference_kbps and meter_memory_s have to be above 0")
+        raise ParameterError("activities: reference_kbps and meter_memory_s must be positive")
     ts, group = np.asarray(ts_ns, np.int64), np.asarray(aggregate, np.int64)
     n = int(group.max()) + 1 if len(group) else 0
     p = _Parameters(meter_memory_s * 1e9, np.full(n, reference_kbps * 1e3))

@@ -3,7 +3,7 @@
 A Tofino has no multiplication, no shift by a variable number of bits and no 64-bit arithmetic; a register is read and
 written once by each packet, in one stage, with an addition between; and the decision falls in the ingress
 pipeline while packets leave through the egress pipeline. So decay, products, logarithms and the average are
-rearranged here; ``hardware/tofino/abc/`` and its BMv2 twin are the same in P4.
+rearranged here; ``hardware/programs/abc/`` and its BMv2 twin are the same in P4.
 """
 
 from __future__ import annotations
@@ -233,11 +233,11 @@ class TofinoAbc(Abc):
     def check(self) -> None:
         super().check()
         if not self.largest_mbps > 0:
-            raise ParameterError("TofinoAbc.largest_mbps: has to be above 0")
+            raise ParameterError("TofinoAbc.largest_mbps: must be positive")
         if not 24 <= self.half_life_bits() <= 36:
-            raise ParameterError("TofinoAbc.meter_memory_s: has to be between 0.02 and 100")
+            raise ParameterError("TofinoAbc.meter_memory_s: must be between 0.02 and 100")
         if not 18 <= self.count_epoch_bits() <= 36:
-            raise ParameterError("TofinoAbc.average_memory_s: has to be between 0.0005 and 100")
+            raise ParameterError("TofinoAbc.average_memory_s: must be between 0.0005 and 100")
 
     def half_life_bits(self) -> int:
         """The meter's half-life is two to the power of this, in nanoseconds."""

@@ -10,8 +10,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from .._random import random
-from ..algorithm import Algorithm
+from .._support.algorithm.base import Algorithm
+from .._support.algorithm.random import random
 
 __all__ = ["DROP", "DROP_LATE", "MARK", "PACKET", "PASS", "QUEUE", "Aqm", "delay_ns", "peer", "random"]
 

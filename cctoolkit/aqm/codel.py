@@ -60,9 +60,9 @@ class CoDel(Aqm):
 
     def check(self) -> None:
         if self.target_ms <= 0:
-            raise ParameterError("CoDel.target_ms: has to be above 0")
+            raise ParameterError("CoDel.target_ms: must be positive")
         if self.interval_ms <= self.target_ms:
-            raise ParameterError("CoDel.interval_ms: has to be above target_ms")
+            raise ParameterError("CoDel.interval_ms: must be above target_ms")
 
     @staticmethod
     def on_dequeue(p, s, stats, queue, packet, now_ns):

@@ -106,9 +106,9 @@ class P4CoDel(Aqm):
     def check(self) -> None:
         name = type(self).__name__
         if self.target_ms <= 0:
-            raise ParameterError(f"{name}.target_ms: has to be above 0")
+            raise ParameterError(f"{name}.target_ms: must be positive")
         if self.interval_ms <= self.target_ms:
-            raise ParameterError(f"{name}.interval_ms: has to be above target_ms")
+            raise ParameterError(f"{name}.interval_ms: must be above target_ms")
 
     def derived(self) -> dict[str, Any]:
         """The NPU's tables, and whether they are used."""
@@ -215,12 +215,12 @@ class PisaCoDel(Aqm):
         does not look.
     from_now : bool
         The next drop is at *now* + interval / sqrt(count), as in the paper; otherwise at the last one's time
-        + that, as in the published Tofino program and in ``hardware/tofino/codel``: Tofino's stateful ALU can do no
+        + that, as in the published Tofino program and in ``hardware/programs/codel``: Tofino's stateful ALU can do no
         other, as *now* and the math unit's result would be the same operand.
     count_first : bool
         The count is raised before its root is taken, as in the paper. Otherwise after: so runs the published Tofino
-        program, for the math unit reads the register as it was, whatever the order of lines. (``hardware/tofino/codel``
-        keeps the count of the next drop instead.)
+        program, for the math unit reads the register as it was, whatever the order of lines.
+        (``hardware/programs/codel`` keeps the count of the next drop instead.)
     wrap : bool
         Timestamps have 32 bits, as in a stateful ALU, and start again every 4.29 s.
     signed : bool
@@ -266,9 +266,9 @@ class PisaCoDel(Aqm):
 
     def check(self) -> None:
         if self.target_ms <= 0:
-            raise ParameterError("PisaCoDel.target_ms: has to be above 0")
+            raise ParameterError("PisaCoDel.target_ms: must be positive")
         if not self.target_ms < self.interval_ms < 2000:
-            raise ParameterError("PisaCoDel.interval_ms: has to be above target_ms and below 2000")
+            raise ParameterError("PisaCoDel.interval_ms: must be above target_ms and below 2000")
 
     def derived(self) -> dict[str, Any]:
         """The math unit's table and scale."""

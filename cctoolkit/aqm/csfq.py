@@ -132,11 +132,11 @@ class Csfq(Aqm):
                 raise ParameterError(f"Csfq.weights: {weight!r} is not a number above 0")
         for name in ("flow_memory_ms", "link_memory_ms", "window_ms"):
             if not 0 < getattr(self, name) < math.inf:
-                raise ParameterError(f"Csfq.{name}: has to be above 0")
+                raise ParameterError(f"Csfq.{name}: must be positive")
         if not 0 <= self.threshold <= 1:
             raise ParameterError(f"Csfq.threshold: {self.threshold!r} is not between 0 and 1")
         if not len(weights) <= self.aggregates <= 100_000:
-            raise ParameterError(f"Csfq.aggregates: has to be at least {len(weights)} and at most 100000")
+            raise ParameterError(f"Csfq.aggregates: must be at least {len(weights)} and at most 100000")
 
     def derived(self) -> dict[str, Any]:
         """The weight of each aggregate."""

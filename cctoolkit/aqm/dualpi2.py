@@ -8,7 +8,15 @@ import numba
 import numpy as np
 
 from ..errors import ParameterError
-from .base import DROP, DROP_LATE, MARK, PASS, Aqm, delay_ns, peer
+from .base import (
+    DROP,
+    DROP_LATE,
+    MARK,
+    PASS,
+    Aqm,
+    delay_ns,
+    peer,
+)
 from .pi2 import fixed_point, pi_step
 
 __all__ = ["DualPi2", "IntegerDualPi2"]
@@ -88,11 +96,11 @@ class DualPi2(Aqm):
 
     def check(self) -> None:
         if self.target_ms <= 0 or self.update_ms <= 0:
-            raise ParameterError("DualPi2.target_ms and DualPi2.update_ms: have to be above 0")
+            raise ParameterError("DualPi2.target_ms and DualPi2.update_ms: must be positive")
         if self.range_ms > self.step_ms:
-            raise ParameterError("DualPi2.range_ms: has to be at most step_ms")
+            raise ParameterError("DualPi2.range_ms: must be at most step_ms")
         if self.coupling == 0:
-            raise ParameterError("DualPi2.coupling: has to be above 0")
+            raise ParameterError("DualPi2.coupling: must be positive")
 
     def derived(self) -> dict[str, float]:
         """Where the ramp begins (minTh), and the largest probability for classic packets (p_Cmax)."""
@@ -153,7 +161,7 @@ ONE = 1 << BITS
 
 
 class IntegerDualPi2(DualPi2):
-    """DualPI2 with a data plane in integers, as the P4 programs have it (``hardware/tofino/dualpi2``), equal to them
+    """DualPI2 with a data plane in integers, as the P4 programs have it (``hardware/programs/dualpi2``), equal to them
     packet for packet. The controller stays in floating point: it is the control plane's.
 
     Parameters
@@ -183,9 +191,9 @@ class IntegerDualPi2(DualPi2):
     def check(self) -> None:
         super().check()
         if self.range_ms != 0:
-            raise ParameterError("IntegerDualPi2.range_ms: there is only a step, so it has to be 0")
+            raise ParameterError("IntegerDualPi2.range_ms: there is only a step, so it must be 0")
         if self.coupling < 1:
-            raise ParameterError("IntegerDualPi2.coupling: has to be at least 1")
+            raise ParameterError("IntegerDualPi2.coupling: must be at least 1")
 
     @staticmethod
     def on_dequeue(p, s, stats, queue, packet, now_ns):

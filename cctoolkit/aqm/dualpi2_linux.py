@@ -7,7 +7,15 @@ from typing import Any, ClassVar
 import numba
 
 from ..errors import ParameterError
-from .base import DROP, MARK, PASS, Aqm, delay_ns, peer, random
+from .base import (
+    DROP,
+    MARK,
+    PASS,
+    Aqm,
+    delay_ns,
+    peer,
+    random,
+)
 from .pi2 import pi_step
 
 __all__ = ["LinuxDualPi2"]
@@ -85,9 +93,9 @@ class LinuxDualPi2(Aqm):
 
     def check(self) -> None:
         if self.target_ms <= 0 or self.update_ms <= 0:
-            raise ParameterError("LinuxDualPi2.target_ms and LinuxDualPi2.update_ms: have to be above 0")
+            raise ParameterError("LinuxDualPi2.target_ms and LinuxDualPi2.update_ms: must be positive")
         if self.coupling == 0:
-            raise ParameterError("LinuxDualPi2.coupling: has to be above 0")
+            raise ParameterError("LinuxDualPi2.coupling: must be positive")
 
     @staticmethod
     def on_enqueue(p, s, stats, queue, packet, now_ns):

@@ -84,13 +84,13 @@ class IRed(Aqm):
         if self.measure not in ("delay", "depth"):
             raise ParameterError(f"IRed.measure: {self.measure!r} is neither delay nor depth")
         if self.max_ms <= self.min_ms:
-            raise ParameterError("IRed.max_ms: has to be above min_ms")
+            raise ParameterError("IRed.max_ms: must be above min_ms")
         if self.max_packets <= self.min_packets:
-            raise ParameterError("IRed.max_packets: has to be above min_packets")
+            raise ParameterError("IRed.max_packets: must be above min_packets")
         if not 0 < self.weight <= 1:
-            raise ParameterError("IRed.weight: has to be above 0 and at most 1")
+            raise ParameterError("IRed.weight: must be positive and at most 1")
         if self.max_notifications == 0:
-            raise ParameterError("IRed.max_notifications: has to be above 0")
+            raise ParameterError("IRed.max_notifications: must be positive")
         identification("IRed", self.identifier)
 
     def derived(self) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def red_probabilities(
 
 
 class IntegerIRed(IRed):
-    """iRED in integers, as the P4 programs have it (``hardware/tofino/ired``), equal to them packet for packet.
+    """iRED in integers, as the P4 programs have it (``hardware/programs/ired``), equal to them packet for packet.
 
     A stateful unit of a switch adds but does not shift, so it cannot halve its average. Here new values are doubled
     instead: the delay of packet k of an epoch of 16 is added 2**k times, and what is read is shifted back. What was

@@ -56,7 +56,7 @@ class Cake(Aqm):
 
     def check(self) -> None:
         if self.rtt_ms <= 0:
-            raise ParameterError("Cake.rtt_ms: has to be above 0")
+            raise ParameterError("Cake.rtt_ms: must be positive")
 
 
 class Sfb(Aqm):
@@ -76,7 +76,7 @@ class Sfb(Aqm):
 
     def check(self) -> None:
         if not 0 < self.target_packets <= self.max_packets:
-            raise ParameterError("Sfb.target_packets: has to be above 0 and at most max_packets")
+            raise ParameterError("Sfb.target_packets: must be positive and at most max_packets")
 
 
 class FqPie(Aqm):
@@ -99,9 +99,9 @@ class FqPie(Aqm):
 
     def check(self) -> None:
         if self.target_ms <= 0 or self.update_ms <= 0:
-            raise ParameterError("FqPie.target_ms and FqPie.update_ms: have to be above 0")
+            raise ParameterError("FqPie.target_ms and FqPie.update_ms: must be positive")
         if not 1 <= self.queues <= 65536:
-            raise ParameterError("FqPie.queues: has to be from 1 to 65536")
+            raise ParameterError("FqPie.queues: must be from 1 to 65536")
 
 
 class Choke(Aqm):
@@ -124,6 +124,6 @@ class Choke(Aqm):
 
     def check(self) -> None:
         if not 0 < self.min_packets < self.max_packets:
-            raise ParameterError("Choke.min_packets: has to be above 0 and below max_packets")
+            raise ParameterError("Choke.min_packets: must be positive and below max_packets")
         if not 0 < self.max_probability <= 1:
-            raise ParameterError("Choke.max_probability: has to be above 0 and at most 1")
+            raise ParameterError("Choke.max_probability: must be positive and at most 1")

@@ -14,7 +14,14 @@ import numba
 import numpy as np
 
 from ..errors import ParameterError
-from .base import DROP_LATE, MARK, PASS, Aqm, delay_ns, random
+from .base import (
+    DROP_LATE,
+    MARK,
+    PASS,
+    Aqm,
+    delay_ns,
+    random,
+)
 
 __all__ = ["IDENTIFIERS", "IntegerPi2", "Pi2", "TofinoPi2", "fixed_point", "pi_step"]
 
@@ -103,7 +110,7 @@ class Pi2(Aqm):
 
     def check(self) -> None:
         if self.target_ms <= 0 or self.update_ms <= 0:
-            raise ParameterError("Pi2.target_ms and Pi2.update_ms: have to be above 0")
+            raise ParameterError("Pi2.target_ms and Pi2.update_ms: must be positive")
         identification("Pi2", self.identifier)
 
     def derived(self) -> dict[str, Any]:
@@ -191,7 +198,7 @@ class TofinoPi2(Aqm):
 
     def check(self) -> None:
         if self.target_ms <= 0 or self.update_ms <= 0:
-            raise ParameterError("TofinoPi2.target_ms and TofinoPi2.update_ms: have to be above 0")
+            raise ParameterError("TofinoPi2.target_ms and TofinoPi2.update_ms: must be positive")
         identification("TofinoPi2", self.identifier)
 
     def derived(self) -> dict[str, Any]:
@@ -236,8 +243,8 @@ def fixed_point(probability, bits):
 
 
 class IntegerPi2(TofinoPi2):
-    """PI2 with a data plane in integers, as the P4 programs have it (``hardware/tofino/pi2``), equal to them packet for
-    packet. The controller stays in floating point: it is the control plane's.
+    """PI2 with a data plane in integers, as the P4 programs have it (``hardware/programs/pi2``), equal to them packet
+    for packet. The controller stays in floating point: it is the control plane's.
 
     Parameters
     ----------

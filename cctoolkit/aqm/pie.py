@@ -96,7 +96,7 @@ class Pie(Aqm):
 
     def check(self) -> None:
         if self.target_ms <= 0 or self.update_ms <= 0:
-            raise ParameterError("Pie.target_ms and Pie.update_ms: have to be above 0")
+            raise ParameterError("Pie.target_ms and Pie.update_ms: must be positive")
 
     def initial(self) -> dict[str, int]:
         """The burst allowance is there from the start (section 4.4)."""

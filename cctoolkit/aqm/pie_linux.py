@@ -67,7 +67,7 @@ class LinuxPie(Aqm):
 
     def check(self) -> None:
         if self.target_ms <= 0 or self.update_ms <= 0:
-            raise ParameterError("LinuxPie.target_ms and LinuxPie.update_ms: have to be above 0")
+            raise ParameterError("LinuxPie.target_ms and LinuxPie.update_ms: must be positive")
 
     def initial(self) -> dict[str, int]:
         """The burst allowance is there from the start."""

@@ -62,13 +62,13 @@ class Red(Aqm):
 
     def check(self) -> None:
         if self.max_packets <= self.min_packets:
-            raise ParameterError("Red.max_packets: has to be above min_packets")
+            raise ParameterError("Red.max_packets: must be above min_packets")
         if not 0 < self.max_probability <= 1:
-            raise ParameterError("Red.max_probability: has to be above 0 and at most 1")
+            raise ParameterError("Red.max_probability: must be positive and at most 1")
         if not 0 < self.weight <= 1:
-            raise ParameterError("Red.weight: has to be above 0 and at most 1")
+            raise ParameterError("Red.weight: must be positive and at most 1")
         if self.mean_packet_bytes == 0:
-            raise ParameterError("Red.mean_packet_bytes: has to be above 0")
+            raise ParameterError("Red.mean_packet_bytes: must be positive")
 
     @staticmethod
     def on_enqueue(p, s, stats, queue, packet, now_ns):

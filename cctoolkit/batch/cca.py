@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pandas as pd
 
-from .. import __version__
+from .._support.version import __version__
 from .dataset import Dataset
 from .tables import TABLES, TableWriter
 

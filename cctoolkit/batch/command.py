@@ -5,15 +5,86 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from .._support.terminal import say
+from .._support.words import printable
+from ..capture.options import Tunnel, TunnelOption
 from ..errors import ParameterError
-from .cca import SavedModel
-from .run import run_batch
-from .settings import BatchSettings
 
-__all__ = ["batch", "parse_bytes"]
+__all__ = ["app", "parse_bytes"]
+
+app = typer.Typer(rich_markup_mode="markdown")
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+
+
+@app.command()
+def batch(
+    captures: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="CAPTURE",
+            help="Files, folders, globs, days of MAWI (2024-02-15 or 2024-02-01..2024-02-29), URLs (s3://…, https://…).",
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the dataset.")],
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Number of processes.", show_default="this one, one capture at a time", min=1),
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Use the workers of this Dask scheduler.")
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Memory of one worker, such as 4GB.", show_default="its share"),
+    ] = None,
+    slot_ms: Annotated[
+        float | None,
+        typer.Option(help="Slot length for long flows, in ms.", show_default="100, or the model's"),
+    ] = None,
+    long: Annotated[
+        int,
+        typer.Option(metavar="BYTES", help="A flow with more than this in one direction is long.", min=1),
+    ] = 10_000_000,
+    tunnel: TunnelOption = Tunnel.outer,
+    model: Annotated[
+        str | None, typer.Option(help="Name the congestion controls of long flows with this model.")
+    ] = None,
+    keep: Annotated[bool, typer.Option(help="Keep the days of MAWI that it downloads.")] = True,
+) -> None:
+    """Turn many captures into one dataset of Parquet files: flows, RTTs, counts per second, slots of long flows.
+
+    An interrupted run resumes, and later runs read only what is new. For a capture that cannot be read it prints a
+    line on standard error, processes the others, and exits with status 1.
+
+    Examples: `cct batch traces/*.pcap.gz -o archive`, `cct batch 2024-02-01..2024-02-29 -o february --workers 8`
+    """
+    from .cca import SavedModel
+    from .run import run_batch
+    from .settings import BatchSettings
+
+    classifier = None if model is None else SavedModel(model)
+    if slot_ms is None:
+        slot_ms = BatchSettings.slot_ms if classifier is None else classifier.slot_ms
+    done = run_batch(
+        captures,
+        output,
+        BatchSettings(slot_ms=slot_ms, long_flow_bytes=long, tunnel=tunnel.value),
+        workers=workers,
+        scheduler=scheduler,
+        memory_bytes=None if memory is None else parse_bytes(memory),
+        classifier=classifier,
+        keep=keep,
+        say=_note_above_the_bar,
+    )
+    counts = {"computed": done.computed, "there before": done.present, "failed": done.failed}
+    say(f"{done.output}: {', '.join(f'{len(some)} {what}' for what, some in counts.items() if some)}")
+    if done.failed:
+        raise typer.Exit(1)
 
 
 def parse_bytes(text: str) -> int:
@@ -26,45 +97,11 @@ def parse_bytes(text: str) -> int:
     """
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)b?\s*", text, re.IGNORECASE)
     if not found or not float(found[1]):
-        raise ParameterError(f"memory: {text!r} is no size like 4GB")
+        raise ParameterError(f"memory: {text!r} is not a size such as 4GB")
     return int(float(found[1]) * _UNITS[found[2].lower()])
 
 
-def batch(
-    captures: list[str],
-    output: Path,
-    *,
-    slot_ms: float | None,
-    long_flow_bytes: int,
-    tunnel: str,
-    workers: int | None,
-    scheduler: str | None,
-    memory: str | None,
-    model: str | None,
-    keep: bool,
-) -> bool:
-    """Run it and say what came of it; False if a capture has no results. Slots are what a model wants, by default."""
-    classifier = None if model is None else SavedModel(model)
-    if slot_ms is None:
-        slot_ms = BatchSettings.slot_ms if classifier is None else classifier.slot_ms
-    settings = BatchSettings(slot_ms=slot_ms, long_flow_bytes=long_flow_bytes, tunnel=tunnel)  # type: ignore[arg-type]
-    done = run_batch(
-        captures,
-        output,
-        settings,
-        workers=workers,
-        scheduler=scheduler,
-        memory_bytes=None if memory is None else parse_bytes(memory),
-        classifier=classifier,
-        keep=keep,
-        say=_say,
-    )
-    counts = {"computed": done.computed, "there before": done.present, "failed": done.failed}
-    print(f"{done.output}: {', '.join(f'{len(some)} {what}' for what, some in counts.items() if some)}")
-    return not done.failed
-
-
-def _say(line: str) -> None:
+def _note_above_the_bar(line: str) -> None:
     from tqdm.auto import tqdm
 
-    tqdm.write(f"cct: {line}", file=sys.stderr)  # above the bar, where there is one
+    tqdm.write(f"cct: {printable(line)}", file=sys.stderr)

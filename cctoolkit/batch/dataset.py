@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .._atomic import replacing
+from .._support.atomic import replacing
 from ..errors import ParameterError
 from .settings import BatchSettings
 from .sources import Source

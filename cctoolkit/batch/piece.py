@@ -23,16 +23,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .. import __version__
-from ..capture.model import Capture, CaptureMeta, FlowKeys
+from .._support.version import __version__
+from ..analysis.flows import FlowStatistics
+from ..analysis.metrics.rates import RateTable
+from ..analysis.rtt import RttPairing
+from ..analysis.slots import SlotTable
+from ..capture.keys import AllKeys, CaptureMeta, FlowKeys, add_meta
+from ..capture.model import Capture
 from ..capture.reader import iter_capture
 from ..errors import CaptureFormatError, CCToolkitError, TruncatedCaptureWarning
-from ..flows import FlowStatistics
-from ..metrics.rates import RateTable
-from ..rtt import RttPairing
 from ..schema import FLOWS
-from ..slots import SlotTable
-from ..summary import AllKeys, add_meta
 from .dataset import Dataset
 from .memory import PART_PACKETS, Memory, peak_bytes
 from .round_trips import RttByFlow, RttBySecond
@@ -228,7 +228,7 @@ class _Piece:
             if self.first_block == 0:
                 seconds.update(part.columns, part.keys)
             columns, of_part = self._in_range(part)
-            statistics.update(columns)
+            statistics.update(columns, of_part)
             round_trips.update(pairing.update(columns))
             keys.add(of_part)
         assert meta is not None  # there is always one part

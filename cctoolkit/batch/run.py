@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from .. import __version__
+from .._support.version import __version__
 from ..errors import CCToolkitError, ParameterError
 from .cca import SlotClassifier, classify
 from .cluster import connected

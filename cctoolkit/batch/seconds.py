@@ -6,8 +6,8 @@ import numba
 import numpy as np
 import pandas as pd
 
-from .._state import grown
-from ..capture.model import FlowKeys
+from .._support.state import grown
+from ..capture.keys import FlowKeys
 from ..errors import ParameterError
 from .tables import TABLES
 

@@ -7,8 +7,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from .._support.arguments import positive_ns
 from ..errors import ParameterError
-from ..taps import positive_ns
 
 __all__ = ["BatchSettings"]
 

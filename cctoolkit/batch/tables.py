@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._atomic import replacing
+from .._support.atomic import replacing
+from .._support.parquet import provenance_entry
 from ..schema import FLOWS, SCHEMA_VERSION, SLOTS
 
 __all__ = ["TABLES", "TableWriter"]
@@ -132,7 +133,7 @@ class TableWriter:
             {
                 **metadata,
                 b"cctoolkit.schema": json.dumps({"table": table, "version": SCHEMA_VERSION}).encode(),
-                b"cctoolkit.provenance": json.dumps(dict(provenance), sort_keys=True).encode(),
+                **provenance_entry(provenance),
             }
         )
 

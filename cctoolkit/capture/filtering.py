@@ -1,8 +1,9 @@
-"""Copy the packets one wants from a capture of any size into a new file, byte for byte."""
+"""The packets one wants of a capture of any size: part by part, or copied into a new file byte for byte."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,29 @@ from typing import Any
 import numpy as np
 
 from ..errors import ParameterError
+from .model import Capture
 from .reader import iter_capture, iter_frames
 from .selection import Selection
 from .writer import PcapWriter
 
-__all__ = ["filter_capture"]
+__all__ = ["filter_capture", "selected"]
+
+
+def selected(parts: Iterable[Capture], selection: Selection | None) -> Iterator[Capture]:
+    """The selected packets of a capture's parts, part by part.
+
+    Parameters
+    ----------
+    parts : iterable of Capture
+        What :func:`cctoolkit.iter_capture` gives; times count from the first packet of the first part.
+    selection : Selection, optional
+        Everything without it.
+    """
+    origin_ns: int | None = None
+    for part in parts:
+        if origin_ns is None:
+            origin_ns = part.meta.first_ts_ns
+        yield part.rows(selection.mask(part, origin_ns)) if selection else part
 
 
 def filter_capture(

@@ -22,7 +22,7 @@ from typing import no_type_check
 import numba
 import numpy as np
 
-from .._state import aligned_zeros, grown
+from .._support.state import aligned_zeros, grown
 from ._load import prefetch
 from .headers import (
     KEY_A_HI,
@@ -37,7 +37,7 @@ from .headers import (
     PacketColumns,
     flow_hash,
 )
-from .model import FlowKeys
+from .keys import FlowKeys
 
 __all__ = ["FlowIds"]
 

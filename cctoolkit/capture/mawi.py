@@ -12,9 +12,9 @@ import os
 import re
 from pathlib import Path
 
-from .._download import cache_dir as _cache_dir
-from .._download import fetch_file
+from .._support.cache_folder import cache_dir as _cache_dir
 from ..errors import ParameterError
+from .download import fetch_file
 
 __all__ = ["MAWI_URL", "fetch_mawi", "find_trace", "mawi_path"]
 
@@ -152,7 +152,7 @@ def find_trace(packets: int = 200_000, cache_dir: str | os.PathLike[str] | None 
         day = dt.datetime.strptime(days[-1].name[:8], "%Y%m%d").date()
         return days[-1], f"MAWI samplepoint F of {day}, 14:00 in Japan"
 
-    from ..synth import MawiLike, synth_mawi
+    from .synth.mawi import MawiLike, synth_mawi
 
     model = MawiLike(packets)
     path = cache / "synthetic" / model.name

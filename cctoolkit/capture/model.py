@@ -5,121 +5,18 @@ from __future__ import annotations
 import html
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from .._addresses import addresses_text
 from ..errors import ParameterError, SchemaError
 from ..schema import PACKETS, SACKS, arrays, write_parquet
+from .keys import CaptureMeta, FlowKeys
 from .selection import Selection
 
-__all__ = ["Capture", "CaptureMeta", "FlowKeys"]
-
-
-@dataclass(frozen=True)
-class FlowKeys:
-    """Who the flows are, as arrays with one row a flow, in order of ``flow_id``.
-
-    Attributes
-    ----------
-    flow_id : uint32, shape (n,)
-    ip_version, protocol : uint8, shape (n,)
-    sport, dport : uint16, shape (n,)
-        The initiator's port and the other's.
-    src, dst : uint8, shape (n, 16)
-        Addresses in network byte order; an IPv4 address is the first 4 bytes.
-    saw_syn : bool, shape (n,)
-        The initiator's SYN was captured.
-    mss : uint16, shape (n, 2)
-        Announced by initiator and responder; 0: not seen.
-    window_scale : uint8, shape (n, 2)
-        255: not seen.
-    sack_permitted : bool, shape (n, 2)
-    """
-
-    flow_id: np.ndarray
-    ip_version: np.ndarray
-    protocol: np.ndarray
-    sport: np.ndarray
-    dport: np.ndarray
-    src: np.ndarray
-    dst: np.ndarray
-    saw_syn: np.ndarray
-    mss: np.ndarray
-    window_scale: np.ndarray
-    sack_permitted: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.flow_id)
-
-    def take(self, rows: np.ndarray) -> FlowKeys:
-        """These rows only (a boolean mask or row numbers)."""
-        return FlowKeys(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
-
-    def src_text(self) -> list[str]:
-        """The initiators' addresses as text."""
-        return addresses_text(self.src, self.ip_version).tolist()
-
-    def dst_text(self) -> list[str]:
-        """The responders' addresses as text."""
-        return addresses_text(self.dst, self.ip_version).tolist()
-
-
-@dataclass
-class CaptureMeta:
-    """What is known of a capture besides its packets.
-
-    Attributes
-    ----------
-    path : str
-    format : str
-        ``"pcap"`` or ``"pcapng"``.
-    compression : str
-        ``"none"``, ``"gz"``, ``"xz"`` or ``"zstd"``.
-    link_types : list of str
-        LINKTYPE_ names, in order of appearance.
-    snaplen : int
-        The largest of the interfaces'; 0 means no limit.
-    frames, packets : int
-        Frames in the file, and those of them with an IP header (rows of the packets table).
-    first_ts_ns, last_ts_ns : int
-        Of the packets: smallest and largest; 0 without packets.
-    wire_bytes, captured_bytes : int
-        Of all frames.
-    dropped : int or None
-        Packets the capturing machine says it lost (pcapng interface statistics); None: it does not say.
-    counts : dict of str to int
-        By :data:`cctoolkit.capture.headers.COUNTS`.
-    truncated : bool
-        The file ends, or is damaged, in the middle of a packet.
-    notes : list of str
-        What a reader of the results should know.
-    """
-
-    path: str
-    format: str = "pcap"
-    compression: str = "none"
-    link_types: list[str] = field(default_factory=list)
-    snaplen: int = 0
-    frames: int = 0
-    packets: int = 0
-    first_ts_ns: int = 0
-    last_ts_ns: int = 0
-    wire_bytes: int = 0
-    captured_bytes: int = 0
-    dropped: int | None = None
-    counts: dict[str, int] = field(default_factory=dict)
-    truncated: bool = False
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def duration_s(self) -> float:
-        """From the first packet to the last."""
-        return (self.last_ts_ns - self.first_ts_ns) / 1e9
+__all__ = ["Capture", "columns_of"]
 
 
 class Capture:
@@ -155,7 +52,7 @@ class Capture:
     @cached_property
     def flows(self) -> pd.DataFrame:
         """The flows table (:data:`cctoolkit.schema.FLOWS`), computed at first use."""
-        from ..flows import flow_table
+        from ..analysis.flows import flow_table
 
         return flow_table(self.columns, self.keys)
 
@@ -239,8 +136,8 @@ class Capture:
             write_parquet(getattr(self, table), Path(directory) / f"{table}.parquet", table, info)
 
     def explore(self) -> Any:
-        """Pick flows in a notebook and see their plots; see :func:`cctoolkit.explore.explore`."""
-        from ..explore import explore
+        """Pick flows in a notebook and see their plots; see :func:`cctoolkit.report.explore.explore`."""
+        from ..report.explore import explore
 
         return explore(self)
 

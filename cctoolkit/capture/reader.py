@@ -16,13 +16,14 @@ from typing import IO, Literal
 import numpy as np
 import numpy.typing as npt
 
-from .._state import aligned_zeros
+from .._support.state import aligned_zeros
 from ..errors import CaptureFormatError, ParameterError, TruncatedCaptureWarning
 from ..schema import PACKETS
 from . import pcapng
 from .flow_ids import FlowIds
 from .headers import COUNTS, KEY_WORDS, PacketColumns, decode_headers, link_name
-from .model import Capture, CaptureMeta
+from .keys import CaptureMeta
+from .model import Capture
 from .pcap import HEADER_BYTES, MAX_FRAME_BYTES, PcapHeader, frame_pcap, parse_pcap_header
 from .source import ByteSource, open_source
 

@@ -5,17 +5,24 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 
 from ..errors import ParameterError
+from .keys import FlowKeys
 from .protocols import protocol_number
 
-if TYPE_CHECKING:
-    from .model import Capture, FlowKeys
-
 __all__ = ["Selection"]
+
+
+class Packets(Protocol):
+    """What a selection looks at: a :class:`~cctoolkit.Capture`, or a part of one."""
+
+    @property
+    def columns(self) -> Any: ...
+    @property
+    def keys(self) -> FlowKeys: ...
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,7 @@ class Selection:
         """Whether anything is left out at all."""
         return any(value is not None for value in vars(self).values())
 
-    def mask(self, cap: Capture, origin_ns: int) -> np.ndarray:
+    def mask(self, cap: Packets, origin_ns: int) -> np.ndarray:
         """Which packets of a capture (or part) fit; `origin_ns` is the time of the whole capture's first packet."""
         keys = cap.keys
         flows = np.ones(len(keys), bool)
@@ -77,7 +84,7 @@ class Selection:
         if self.protocol is not None:
             flows &= keys.protocol == protocol_number(self.protocol)
         if flows.all():
-            mask = np.ones(len(cap), bool)
+            mask = np.ones(len(cap.columns["ts_ns"]), bool)
         else:
             mask = flows[np.searchsorted(keys.flow_id, cap.columns["flow_id"])]
         ts_ns = cap.columns["ts_ns"]

@@ -40,14 +40,14 @@ import numba
 import numpy as np
 import pandas as pd
 
-from .. import __version__
-from .._atomic import replacing
+from .._support.atomic import replacing
+from .._support.version import __version__
 from ..errors import ParameterError, SchemaError
 from ..schema import PACKETS, SACKS
 from ._load import be32, be64
 from ._store import put_be16, put_be32, put_be64, put_le32, put_le64
 from .headers import PacketColumns
-from .model import FlowKeys
+from .keys import FlowKeys
 from .pcap import MAX_FRAME_BYTES
 
 __all__ = ["LINK_ETHERNET", "LINK_RAW", "PcapWriter", "write_frames", "write_pcap"]

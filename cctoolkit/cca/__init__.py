@@ -28,7 +28,7 @@ A class with parameters, ``State``, and reactions; nothing else, here or in a no
     cct.Flow(Aimd(increase=4), rtt_ms=20)
 
 It is compiled at the start of a run (a fraction of a second, once) and called at full speed. A mistake raises
-:class:`~cctoolkit.algorithm.AlgorithmError` with the line. To add it to the package, put it into a file of its
+:class:`~cctoolkit.AlgorithmError` with the line. To add it to the package, put it into a file of its
 own here,
 import it below, and cite section by section what it implements and where it deviates.
 
@@ -85,7 +85,7 @@ same file.
 
 from __future__ import annotations
 
-from ..algorithm import AlgorithmError
+from ..errors import AlgorithmError
 from .base import ACK, FLOW, Cca, random
 from .bbr import Bbr
 from .bbr2 import Bbr2

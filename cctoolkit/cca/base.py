@@ -7,8 +7,8 @@ from typing import ClassVar
 import numpy as np
 from numba import types
 
-from .._random import random
-from ..algorithm import Algorithm
+from .._support.algorithm.base import Algorithm
+from .._support.algorithm.random import random
 
 __all__ = ["ACK", "FLOW", "Cca", "random"]
 

@@ -451,13 +451,13 @@ class Bbr(Cca):
 
     def check(self) -> None:
         if self.bw_rounds < 1:
-            raise ParameterError("Bbr.bw_rounds: has to be at least 1")
+            raise ParameterError("Bbr.bw_rounds: must be at least 1")
         if self.high_gain <= 1:
-            raise ParameterError("Bbr.high_gain: has to be above 1")
+            raise ParameterError("Bbr.high_gain: must be above 1")
         if self.min_cwnd < 1:
-            raise ParameterError("Bbr.min_cwnd: has to be at least 1")
+            raise ParameterError("Bbr.min_cwnd: must be at least 1")
         if self.pacing_margin >= 1:
-            raise ParameterError("Bbr.pacing_margin: has to be below 1")
+            raise ParameterError("Bbr.pacing_margin: must be below 1")
 
     def derived(self) -> dict[str, Any]:
         return {"cycle": np.array([self.probe_gain, self.drain_gain, 1, 1, 1, 1, 1, 1])}

@@ -712,15 +712,15 @@ class Bbr3(Cca):
     def check(self) -> None:
         who = type(self).__name__
         if not 0 < self.loss_threshold < 1:
-            raise ParameterError(f"{who}.loss_threshold: has to be between 0 and 1")
+            raise ParameterError(f"{who}.loss_threshold: must be between 0 and 1")
         if not 0 < self.beta <= 1:
-            raise ParameterError(f"{who}.beta: has to be above 0 and at most 1")
+            raise ParameterError(f"{who}.beta: must be positive and at most 1")
         if self.startup_gain <= 1:
-            raise ParameterError(f"{who}.startup_gain: has to be above 1")
+            raise ParameterError(f"{who}.startup_gain: must be above 1")
         if self.min_cwnd < 1:
-            raise ParameterError(f"{who}.min_cwnd: has to be at least 1")
+            raise ParameterError(f"{who}.min_cwnd: must be at least 1")
         if self.headroom >= 1 or self.pacing_margin >= 1:
-            raise ParameterError(f"{who}.headroom and pacing_margin: have to be below 1")
+            raise ParameterError(f"{who}.headroom and pacing_margin: must be below 1")
 
     def derived(self) -> dict[str, Any]:
         cwnd = self.cwnd_gain

@@ -88,9 +88,9 @@ class Cubic(Cca):
 
     def check(self) -> None:
         if not 0 < self.beta < 1:
-            raise ParameterError("Cubic.beta: has to be between 0 and 1")
+            raise ParameterError("Cubic.beta: must be between 0 and 1")
         if self.c == 0:
-            raise ParameterError("Cubic.c: has to be above 0")
+            raise ParameterError("Cubic.c: must be positive")
 
     @staticmethod
     def on_start(p, s, stats, flow, ack, now_ns):

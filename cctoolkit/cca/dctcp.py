@@ -54,9 +54,9 @@ class Dctcp(Cca):
 
     def check(self) -> None:
         if not 0 < self.g <= 1:
-            raise ParameterError("Dctcp.g: has to be above 0 and at most 1")
+            raise ParameterError("Dctcp.g: must be positive and at most 1")
         if self.initial_alpha > 1:
-            raise ParameterError("Dctcp.initial_alpha: has to be at most 1")
+            raise ParameterError("Dctcp.initial_alpha: must be at most 1")
 
     def initial(self) -> dict[str, int]:
         return {"alpha": round(self.initial_alpha * SCALE)}

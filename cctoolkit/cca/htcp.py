@@ -105,7 +105,7 @@ class Htcp(Cca):
 
     def check(self) -> None:
         if self.threshold_s <= 0:
-            raise ParameterError("Htcp.threshold_s: has to be above 0")
+            raise ParameterError("Htcp.threshold_s: must be positive")
 
     @staticmethod
     def on_start(p, s, stats, flow, ack, now_ns):

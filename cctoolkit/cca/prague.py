@@ -68,9 +68,9 @@ class Prague(Cca):
 
     def check(self) -> None:
         if not 0 < self.g <= 1:
-            raise ParameterError("Prague.g: has to be above 0 and at most 1")
+            raise ParameterError("Prague.g: must be positive and at most 1")
         if self.initial_alpha > 1:
-            raise ParameterError("Prague.initial_alpha: has to be at most 1")
+            raise ParameterError("Prague.initial_alpha: must be at most 1")
 
     def initial(self) -> dict[str, float]:
         return {"alpha": self.initial_alpha}

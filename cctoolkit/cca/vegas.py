@@ -74,9 +74,9 @@ class Vegas(Cca):
 
     def check(self) -> None:
         if self.alpha > self.beta:
-            raise ParameterError("Vegas.alpha: has to be at most beta")
+            raise ParameterError("Vegas.alpha: must be at most beta")
         if self.double_every < 1:
-            raise ParameterError("Vegas.double_every: has to be at least 1")
+            raise ParameterError("Vegas.double_every: must be at least 1")
 
     @staticmethod
     def on_ack(p, s, stats, flow, ack, now_ns):

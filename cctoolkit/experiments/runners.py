@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .._pool import results
+from .._support.pool import results
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..run import Run
     from ..scenario import Scenario
+    from ..scenario.run import Run
 
 __all__ = ["Case", "Row", "Runnable", "for_simulator", "kept", "kernel_run", "outcomes", "run_case"]
 
@@ -165,7 +165,7 @@ def kernel_run(scenario: Scenario, folder: Path, name: str = "run", kernel_id: s
     TestbedUnavailableError
         There is no kernel, or it lacks something the scenario needs.
     """
-    from ..run import load_run
+    from ..scenario.run import load_run
     from ..testbed import run_testbed
     from ..testbed.kernel import find_kernel
     from ..testbed.testbed import planned

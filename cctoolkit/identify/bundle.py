@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from .. import __version__
-from .._atomic import replacing
+from .._support.atomic import replacing
+from .._support.version import __version__
 from ..errors import ParameterError, SchemaError
 from .inputs import (
     BIN_CHANNELS,
@@ -34,7 +34,15 @@ from .inputs import (
     round_trip_slots,
     slots_of,
 )
-from .probabilities import SHORTEST, answers, by_pieces, least_of, named, softmax, together
+from .probabilities import (
+    SHORTEST,
+    answers,
+    by_pieces,
+    least_of,
+    named,
+    softmax,
+    together,
+)
 from .windows import Windows, slot_arrays
 
 if TYPE_CHECKING:

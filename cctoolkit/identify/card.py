@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._atomic import replacing
+from .._support.atomic import replacing
+from .datasets import settings_of
 from .probabilities import answers
 
-__all__ = ["alike_in_words", "write_card"]
+__all__ = ["alike_in_words", "limits", "write_card"]
 
 
 def alike_in_words(alike: Mapping[str, Sequence[str]], among: Container[str] | None = None) -> str:
@@ -22,6 +23,30 @@ def alike_in_words(alike: Mapping[str, Sequence[str]], among: Container[str] | N
         for name, members in alike.items()
         if among is None or name in among
     )
+
+
+def limits(flows: pd.DataFrame, classifier: Any) -> str:
+    """In which settings a classifier was trained, and what becomes of anything else.
+
+    Parameters
+    ----------
+    flows : DataFrame
+        Of the runs that it was trained on.
+    classifier
+        Fitted.
+    """
+    settings = settings_of(flows)
+    varied = settings[settings["values"] > 1]
+    ranges = [f"{row.setting} {row[3]} to {row[4]}" for row in varied.itertuples()]
+    seen = (
+        f"Trained in these settings: {'; '.join(ranges)}. " if ranges else "All runs had the same settings. "
+    )
+    rest = (
+        "What it was not trained on is called unknown only where it looks like none of its classes."
+        if hasattr(classifier, "least_")
+        else "Every flow is given one of its classes, also one that uses another congestion control."
+    )
+    return seen + rest
 
 
 def write_card(folder: Path, about: Mapping[str, Any], results: pd.DataFrame | None) -> Path:

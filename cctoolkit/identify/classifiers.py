@@ -19,8 +19,23 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..errors import ParameterError
-from .inputs import PREPARATIONS, VIEW_CHANNELS, VIEW_INPUTS, hidden, scale_views, slots_of
-from .probabilities import answers, by_pieces, grouped, least_of, named, softmax, together
+from .inputs import (
+    PREPARATIONS,
+    VIEW_CHANNELS,
+    VIEW_INPUTS,
+    hidden,
+    scale_views,
+    slots_of,
+)
+from .probabilities import (
+    answers,
+    by_pieces,
+    grouped,
+    least_of,
+    named,
+    softmax,
+    together,
+)
 from .windows import Windows, joined
 
 __all__ = ["CCAClassifier", "DeepcciClassifier", "DragonflyClassifier", "SummaryClassifier"]
@@ -420,7 +435,7 @@ class CCAClassifier(_NetworkClassifier):
     def _joined(self, parts: list[Any]) -> Windows:
         """Windows of several lengths as views."""
         if not parts or not all(isinstance(part, Windows) for part in parts):
-            raise ParameterError("X: a list has to be of Windows")
+            raise ParameterError("X: a list must be of Windows")
         for part in parts:
             self._check_inputs(part)
         slot_ms = sorted({part.slot_ms for part in parts})

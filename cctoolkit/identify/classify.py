@@ -11,17 +11,30 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._support.arguments import positive_ns
+from .._support.words import plural
+from ..analysis.flows import FlowStatistics
+from ..analysis.slots import SlotTable
+from ..capture.filtering import selected
 from ..capture.model import Capture
 from ..capture.reader import iter_capture, read_capture
 from ..capture.selection import Selection
 from ..errors import ParameterError
-from ..flows import FlowStatistics
 from ..schema import CCAS, empty
-from ..slots import SlotTable
-from ..taps import positive_ns
 from .bundle import Model, bundled_models, load
+from .card import alike_in_words
 
-__all__ = ["DEFAULT_MODEL", "MIN_BYTES", "SECONDS", "classify_flows", "default_model", "reads_twice"]
+__all__ = [
+    "DEFAULT_MODEL",
+    "MIN_BYTES",
+    "SECONDS",
+    "attribution",
+    "classify_flows",
+    "default_model",
+    "name_flows",
+    "readable_twice",
+    "reads_twice",
+]
 
 #: The bundled model that is taken where none is named.
 DEFAULT_MODEL = "cca"
@@ -52,6 +65,11 @@ def reads_twice(source: str | os.PathLike[str] | Capture) -> bool:
         return os.fspath(source) != "-" and stat.S_ISREG(os.stat(source).st_mode)
     except OSError:
         return True  # reading says what is wrong
+
+
+def readable_twice(capture: str, **reading: Any) -> tuple[str | Capture, dict[str, Any]]:
+    """A capture and how to read it: a file as it is, a pipe in memory."""
+    return (capture, reading) if reads_twice(capture) else (read_capture(capture, **reading), {})
 
 
 def classify_flows(
@@ -149,6 +167,57 @@ def classify_flows(
     return table[list(CCAS)].astype(CCAS)
 
 
+def name_flows(
+    flows: pd.DataFrame,
+    source: str | Capture,
+    egress: str | None,
+    *,
+    model: str | None = None,
+    selection: Selection | None = None,
+    **reading: Any,
+) -> tuple[pd.DataFrame, str]:
+    """Rows of a flows table with the columns ``cca`` and ``probability``, and which model named them.
+
+    Parameters
+    ----------
+    flows : DataFrame
+    source, egress, model, selection, **reading
+        As for :func:`classify_flows`; `source` can be read twice.
+
+    Returns
+    -------
+    DataFrame
+        Null for flows that are not TCP, that have too little data, or not one whole window.
+    str
+        The model, and what it saw.
+    """
+    speaker = load(model or DEFAULT_MODEL)
+    said = classify_flows(source, egress, model=speaker, flows=flows, selection=selection, **reading)
+    table = flows.merge(said[["flow_id", "cca", "probability"]], on="flow_id", how="left")
+    if len(said):
+        return table, f"CCA: {attribution(said, speaker)}"
+    return table, f"CCA: none of these flows is TCP with {MIN_BYTES:,} bytes of payload in one direction"
+
+
+def attribution(named: pd.DataFrame, model: Model) -> str:
+    """Which model named flows, what it saw of them, and which congestion controls its names stand for.
+
+    Parameters
+    ----------
+    named : DataFrame
+        What :func:`classify_flows` gave.
+    model : Model
+    """
+    told = named["cca"].notna()
+    if not told.any():
+        return f"no flow has a whole window with what the model {model.name} needs"
+    sets = named.loc[told, "feature_set"].value_counts()
+    seen = ", ".join(f"{name} ({plural(n, 'flow')})" for name, n in sets.items())
+    short = f"; not one whole window: {plural(int((~told).sum()), 'flow')}" if not told.all() else ""
+    alike = alike_in_words(model.alike, among=set(named["cca"]))
+    return f"by the model {model.name}, from {seen}{short}{alike}"
+
+
 def _parts(
     source: str | os.PathLike[str] | Capture,
     selection: Selection | None,
@@ -157,13 +226,15 @@ def _parts(
 ) -> Iterator[Capture]:
     """Part by part, what is selected of it; of a file, no more parts once there were so many packets."""
     if isinstance(source, Capture):
-        yield source.rows(selection.mask(source, source.meta.first_ts_ns)) if selection else source
-        return
-    origin_ns: int | None = None
+        return selected([source], selection)
+    return selected(_first(iter_capture(source, _PACKETS, **reading), packets), selection)
+
+
+def _first(parts: Iterator[Capture], packets: int | None) -> Iterator[Capture]:
+    """Parts until they have so many packets; all without a number."""
     read = 0
-    for part in iter_capture(source, _PACKETS, **reading):
-        origin_ns = part.meta.first_ts_ns if origin_ns is None else origin_ns
-        yield part.rows(selection.mask(part, origin_ns)) if selection else part
+    for part in parts:
+        yield part
         read += len(part)
         if packets is not None and read >= packets:
             return
@@ -171,11 +242,11 @@ def _parts(
 
 def _tcp_flows(parts: Iterator[Capture]) -> pd.DataFrame:
     """The flows table, of TCP only."""
-    from ..summary import AllKeys
+    from ..capture.keys import AllKeys
 
     statistics, keys = FlowStatistics(), AllKeys()
     for part in parts:
-        statistics.update(part.columns)
+        statistics.update(part)
         keys.add(part.keys)
     everything = keys.all()
     return statistics.result(everything.take(everything.protocol == 6))

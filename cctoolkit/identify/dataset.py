@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .. import __version__
-from .._atomic import replacing
-from .._pool import cores, in_processes
+from .._support.atomic import replacing
+from .._support.parquet import read_provenance
+from .._support.pool import cores, in_processes
+from .._support.version import __version__
+from ..analysis.slots import compute_slots
 from ..errors import CCToolkitError, ParameterError, SchemaError
-from ..run import Run
-from ..scenario import Scenario, plain
+from ..scenario.run import Run
+from ..scenario.scenario import Scenario, plain
 from ..schema import write_parquet
-from ..slots import compute_slots
 
 __all__ = ["Recording", "SlotDataset", "build_dataset", "record"]
 
@@ -153,6 +154,13 @@ class SlotDataset:
         except (OSError, ValueError):
             raise SchemaError(f"{self.path}: holds no dataset of slots (no readable {_FLOWS})") from None
         self.slot_ms: float = self.about["slot_ms"]
+
+    @property
+    def made_with(self) -> dict[str, Any]:
+        """What its build was asked for; nothing where it was made of captures."""
+        return {
+            key: value for key, value in self.about.items() if key not in ("version", "cctoolkit", "slot_ms")
+        }
 
     @property
     def runs(self) -> list[str]:
@@ -289,24 +297,12 @@ def _check_same(folder: Path, scenarios: Mapping[str, Scenario], made_with: Mapp
     if (folder / _INDEX).is_file():
         check(SlotDataset(folder).about)
     for path in sorted((folder / "slots").glob("*.json")):
-        said = provenance(path.with_suffix(".parquet"))
+        said = read_provenance(path.with_suffix(".parquet"))
         check(said)
         if path.stem in scenarios and said.get("scenario") != scenarios[path.stem].to_toml():
             raise ParameterError(
                 f"scenarios: {folder} has a run {path.stem} of another scenario: take another folder"
             )
-
-
-def provenance(path: Path) -> dict[str, Any]:
-    """What a Parquet file of slots says of how it was made."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        found = json.loads((pq.read_schema(path).metadata or {}).get(b"cctoolkit.provenance", b"{}"))
-    except (pa.ArrowInvalid, OSError):
-        raise SchemaError(f"{path}: cannot be read; remove it and build again") from None
-    return dict(found)
 
 
 def _build_one(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from .._support.words import format_probability
 from .inputs import round_trip_slots
 
 __all__ = [
@@ -15,6 +18,7 @@ __all__ = [
     "UNKNOWN",
     "answers",
     "by_pieces",
+    "format_cca",
     "grouped",
     "least_of",
     "named",
@@ -119,3 +123,10 @@ def together(
         return probabilities
     names = grouped(classes, alike)
     return np.stack([probabilities[:, names == name].sum(axis=1) for name in answers(classes, alike)], axis=1)
+
+
+def format_cca(cca: Any, probability: float) -> str:
+    """A flow's congestion control as ``reno 98 %`` or ``unknown``; nothing where it was not named."""
+    if pd.isna(cca):
+        return ""
+    return UNKNOWN if cca == UNKNOWN else f"{cca} {format_probability(probability)}"

@@ -7,13 +7,15 @@ testbed's sweeps take them; run ``i`` of a seed is the same however many runs ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..aqm import Aqm, Red
 from ..errors import ParameterError
-from ..scenario import Bottleneck, Flow, Scenario
+from ..scenario import Bottleneck, Flow, Scenario, read_sweep
+from ..testbed.doctor import BACKENDS
 
 __all__ = [
     "KERNEL_CCAS",
@@ -22,6 +24,7 @@ __all__ = [
     "SIMULATOR_CCAS",
     "every_cca",
     "hard",
+    "jobs",
     "paper",
     "physical",
 ]
@@ -270,3 +273,75 @@ SETTINGS: dict[str, Callable[..., _Pairs]] = {
     "hard": hard,
     "every-cca": every_cca,
 }
+
+
+def jobs(
+    settings: str,
+    *,
+    on: str = "simulator",
+    runs: int | None = None,
+    seed: int | None = None,
+    part: str = "train",
+    ccas: Sequence[str] | None = None,
+) -> tuple[list[tuple[dict[str, Any], Scenario]], int]:
+    """The runs that settings stand for, by their name or in a file.
+
+    Parameters
+    ----------
+    settings : str
+        A name in :data:`SETTINGS`, or a TOML file with a scenario and, as a rule, a ``[sweep]``.
+    on : str
+        ``"simulator"``, or a testbed's backend: decides which congestion controls there are.
+    runs, seed, ccas
+        Of named settings; a file says them itself. By default `ccas` are those of the paper, for ``every-cca`` all
+        that `on` has.
+    part : {"train", "test"}
+        Of ``hard``.
+
+    Returns
+    -------
+    list of (dict, Scenario)
+        As :func:`cctoolkit.sweep` gives them; each scenario has a name.
+    int
+        How many of a run's flows to keep in any case: one of each congestion control, of a file all.
+
+    Raises
+    ------
+    ParameterError
+        An argument does not fit the settings, or there are no such settings.
+    """
+    if on not in ("simulator", *BACKENDS):
+        raise ParameterError(f"on: {on!r} is none of simulator, {', '.join(BACKENDS)}")
+    if settings in SETTINGS:
+        return _drawn(settings, on, runs, seed, part, ccas)
+    if Path(settings).suffix != ".toml":
+        raise ParameterError(
+            f"settings: {settings!r} is neither a .toml file nor one of {', '.join(SETTINGS)}"
+        )
+    for name, value in (("runs", runs), ("seed", seed), ("ccas", ccas)):
+        if value is not None:
+            raise ParameterError(f"{name}: {settings} says that itself (a [sweep] may list seeds)")
+    named = [
+        (changes, scenario.replace({"name": f"{scenario.name or Path(settings).stem}-{i}"}))
+        for i, (changes, scenario) in enumerate(read_sweep(Path(settings)))
+    ]
+    return named, max(sum(flow.count for flow in scenario.flows) for _, scenario in named)
+
+
+def _drawn(
+    settings: str, on: str, runs: int | None, seed: int | None, part: str, ccas: Sequence[str] | None
+) -> tuple[list[tuple[dict[str, Any], Scenario]], int]:
+    """As :func:`jobs`, of named settings."""
+    there = SIMULATOR_CCAS if on == "simulator" else KERNEL_CCAS
+    chosen = tuple(ccas or (there if settings == "every-cca" else PAPER_CCAS))
+    for cca in chosen:
+        if cca not in there:
+            what = "the simulator" if on == "simulator" else "the testbed's kernel"
+            raise ParameterError(f"ccas: {what} has no {cca!r}; there are {', '.join(there)}")
+    options: dict[str, Any] = {"ccas": chosen}
+    options |= {name: value for name, value in (("runs", runs), ("seed", seed)) if value is not None}
+    if settings == "hard":
+        options["part"] = part
+    elif part != "train":
+        raise ParameterError(f"part: {settings} has no part {part!r}; only hard has")
+    return list(SETTINGS[settings](**options)), 1 if settings == "every-cca" else len(chosen)

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .._atomic import replacing
+from .._support.atomic import replacing
 from ..errors import ParameterError
 
 __all__ = ["Recipe", "train_network"]

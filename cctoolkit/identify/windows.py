@@ -175,21 +175,15 @@ class Windows:
         import json
 
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
-        from .._atomic import replacing
+        from .._support import parquet
 
         _, slots, inputs = self.X.shape
         flat = pa.array(np.ascontiguousarray(self.X, np.float32).reshape(-1))
         table = pa.Table.from_pandas(self.table, preserve_index=False)
         table = table.append_column("X", pa.FixedSizeListArray.from_arrays(flat, slots * inputs))
         about = {"inputs": self.inputs, "slots": slots, "slot_ms": self.slot_ms, "version": _VERSION}
-        meta = dict(table.schema.metadata or {}) | {
-            _KEY: json.dumps(about).encode(),
-            b"cctoolkit.provenance": json.dumps(provenance or {}, sort_keys=True, default=str).encode(),
-        }
-        with replacing(path) as tmp:
-            pq.write_table(table.replace_schema_metadata(meta), tmp, compression="zstd")
+        parquet.write(table, path, provenance or {}, {_KEY: json.dumps(about).encode()})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Windows:

@@ -9,7 +9,14 @@ import numpy as np
 import pandas as pd
 
 from .source import Names, pick_flows, sides_of
-from .style import BLACK, COLOURS, escape, figure, line_of, note
+from .style import (
+    BLACK,
+    COLOURS,
+    escape,
+    figure,
+    line_of,
+    note,
+)
 from .thinning import thin
 
 if TYPE_CHECKING:

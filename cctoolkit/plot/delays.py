@@ -11,7 +11,14 @@ import pandas as pd
 from ..errors import ParameterError
 from .rates import BIG_SHARE
 from .source import Names, pick_flows, seconds_since, sides_of, start_of
-from .style import COLOURS, POINTS, figure, line_of, note, small
+from .style import (
+    COLOURS,
+    POINTS,
+    figure,
+    line_of,
+    note,
+    small,
+)
 from .thinning import thin_rows
 
 if TYPE_CHECKING:
@@ -137,7 +144,7 @@ def queue_delay(
             raise ParameterError(
                 f"delays: expected the table of cctoolkit.queue_delay or a run, not {type(delays).__name__}"
             )
-        from ..metrics import queue_delay as between_taps
+        from ..analysis.metrics import queue_delay as between_taps
 
         cap = delays.ingress if cap is None else cap
         delays = between_taps(delays.ingress, delays.egress)

@@ -12,7 +12,15 @@ import pandas as pd
 from ..capture.model import columns_of
 from ..errors import ParameterError
 from .source import Names, pick_flows, start_of
-from .style import BLACK, COLOURS, GREY, POINTS, figure, line_of, note
+from .style import (
+    BLACK,
+    COLOURS,
+    GREY,
+    POINTS,
+    figure,
+    line_of,
+    note,
+)
 from .thinning import thin_rows
 
 if TYPE_CHECKING:

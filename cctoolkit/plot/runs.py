@@ -10,13 +10,21 @@ import pandas as pd
 
 from ..errors import ParameterError
 from .source import pick_flows
-from .style import COLOURS, GREY, POINTS, escape, figure, line_of, note
+from .style import (
+    COLOURS,
+    GREY,
+    POINTS,
+    escape,
+    figure,
+    line_of,
+    note,
+)
 from .thinning import thin_rows
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from ..run import Run
+    from ..scenario.run import Run
 
 __all__ = ["goodput", "queue", "window"]
 
@@ -112,7 +120,7 @@ def goodput(
     """
     series = _samples(run, "flow_series")
     if not bin_s > 0:
-        raise ParameterError(f"bin_s: {bin_s!r} has to be above 0")
+        raise ParameterError(f"bin_s: {bin_s!r} must be positive")
     fig = figure(
         "Goodput",
         xaxis_title_text="time since the run's start (s)",

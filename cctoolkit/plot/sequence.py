@@ -8,12 +8,24 @@ from typing import TYPE_CHECKING, Any
 import numba
 import numpy as np
 
+from ..analysis.flows import segment_kinds
 from ..capture.model import Capture, columns_of
 from ..errors import ParameterError
-from ..flows import _DIRECTION, _FLOW
-from ..flows import _update as _update_flow
+from ..schema import PACKETS
 from .source import Names, seconds_since, start_of
-from .style import BLACK, BLUE, GREEN, ORANGE, POINTS, PURPLE, SKY, VERMILLION, figure, note, small
+from .style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    ORANGE,
+    POINTS,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    figure,
+    note,
+    small,
+)
 from .thinning import thin_rows
 
 if TYPE_CHECKING:
@@ -189,69 +201,14 @@ def _window_scale(cap: Any, flow_id: int, direction: int) -> int | None:
     return None if 255 in scales else min(int(scales[1 - direction]), 14)
 
 
-@numba.njit(nogil=True)  # not cached: a cached copy would not notice that the rules in flows.py have changed
-def _count_one_by_one(
-    ts_ns,
-    flow_id,
-    direction,
-    seq,
-    ack,
-    tcp_flags,
-    payload_bytes,
-    wire_bytes,
-    window,
-    directions,
-    flows,
-    side,
-    marks,
-):
-    own = directions[side]
-    for i in range(ts_ns.size):
-        j = i + 1
-        retransmits, out_of_order = own.retransmits, own.out_of_order
-        _update_flow(
-            ts_ns[i:j],
-            flow_id[i:j],
-            direction[i:j],
-            seq[i:j],
-            ack[i:j],
-            tcp_flags[i:j],
-            payload_bytes[i:j],
-            wire_bytes[i:j],
-            window[i:j],
-            directions,
-            flows,
-        )
-        marks[i, 0] = own.retransmits != retransmits
-        marks[i, 1] = own.out_of_order != out_of_order
-
-
 def _marks(cap: Any, seq: Sequence) -> tuple[np.ndarray, np.ndarray]:
-    """Which packets of `seq` are retransmissions and which are out of order.
-
-    The flow goes through the very kernel of the flows table, a packet at a time, and what its counters do
-    tells which packet it was: graph and table cannot disagree.
-    """
+    """Which packets of `seq` are retransmissions and which are out of order, as the flows table counts them."""
     columns = columns_of(cap)
     rows = np.sort(seq.row)
-    marks = np.zeros((rows.size, 2), np.bool_)
-    names = (
-        "ts_ns",
-        "flow_id",
-        "direction",
-        "seq",
-        "ack",
-        "tcp_flags",
-        "payload_bytes",
-        "wire_bytes",
-        "window",
-    )
-    one_flow = {name: columns[name][rows] for name in names}
+    one_flow = {name: columns[name][rows] for name in PACKETS}
     one_flow["flow_id"] = np.zeros_like(one_flow["flow_id"])
-    count: Any = _count_one_by_one
-    count(*one_flow.values(), np.zeros(2, _DIRECTION), np.zeros(1, _FLOW), seq.direction, marks)
-    marks = marks[np.searchsorted(rows, seq.row)]
-    return marks[:, 0], marks[:, 1]
+    kinds = segment_kinds(one_flow)[np.searchsorted(rows, seq.row)]
+    return seq.segment & (kinds == "retransmitted"), seq.segment & (kinds == "reordered")
 
 
 def _bars(x: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -284,7 +241,7 @@ def time_sequence(
 
     Every segment is a bar from its first to its last byte, the staircase below is what has been
     acknowledged, the one above the right edge of the receive window. Retransmitted and out-of-order
-    segments (by the rules of :mod:`cctoolkit.flows`) and SACK blocks have colours of their own. Sequence
+    segments (by the rules of :mod:`cctoolkit.analysis.flows`) and SACK blocks have colours of their own. Sequence
     numbers are relative to the first one seen, without wrap.
 
     Parameters

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..capture.model import Capture, FlowKeys
+from .._support.words import endpoint
+from ..capture.keys import FlowKeys
+from ..capture.model import Capture
 from ..capture.protocols import protocol_name
 from ..errors import ParameterError
 from .style import escape
@@ -125,10 +127,3 @@ class Names:
         src, sport, dst, dport, _ = ends
         arrow = "→" if direction == 0 else "←"
         return escape(f"{flow_id}: {endpoint(shorten(src), sport)} {arrow} {endpoint(shorten(dst), dport)}")
-
-
-def endpoint(host: str, port: int) -> str:
-    """Address and port as they are usually written; protocols without ports have port 0 in the tables."""
-    if not port:
-        return host
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

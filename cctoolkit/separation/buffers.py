@@ -77,7 +77,7 @@ def stanford_buffer_bytes(
         raise ParameterError(f"flows: {flows!r} is not at least 1")
     least = minimum_packets * packet_bytes
     if least < 1:
-        raise ParameterError("minimum_packets and packet_bytes: have to be at least 1")
+        raise ParameterError("minimum_packets and packet_bytes: must be at least 1")
     room = np.ceil(np.maximum(bdp_bytes(rate_mbps, rtt_ms) / np.sqrt(n), least))
     return math.ceil(room) if np.ndim(room) == 0 else room.astype(np.int64)
 

@@ -11,7 +11,8 @@ import pandas as pd
 
 from ..errors import ParameterError, SchemaError
 from .buffers import stanford_buffer_bytes
-from .controller import UDP, Controller
+from .controller import Controller
+from .meters import UDP
 
 __all__ = ["BufferResizing", "CcaSeparation"]
 
@@ -26,7 +27,7 @@ class CcaSeparation(Controller):
     k : int
         Queues for congestion controls; those that come when all are taken share the last one.
     predict : function, optional
-        Takes the metrics of the flows that are there (:data:`~cctoolkit.separation.controller.METRICS`) and gives
+        Takes the metrics of the flows that are there (:data:`~cctoolkit.separation.meters.METRICS`) and gives
         the name of the congestion control of each, empty where it does not know. Without it, the true one: the column
         ``cca``, as if the classifier never erred.
     sizes_buffers : bool

@@ -3,7 +3,7 @@
 A controller is one object with one step, :meth:`Controller.decide`: a table of flow metrics in, a
 :class:`Decision` out. What measures and what carries out is somebody else's: as ``control=`` it drives a
 simulation or a testbed (``cct.simulate(scenario, control=controller)``),
-:func:`cctoolkit.separation.meters.replay` asks it what it would have done about a capture, and a switch's control
+:func:`cctoolkit.separation.replay.replay` asks it what it would have done about a capture, and a switch's control
 plane calls :meth:`~Controller.decide` with what it read from its registers.
 
 The paper's is :class:`RttSeparation`. Its competitors are in ``competitors.py``.
@@ -24,25 +24,12 @@ import pandas as pd
 from ..errors import ParameterError, SchemaError
 from .buffers import stanford_buffer_bytes
 from .jenks import IncrementalClasses, gvf_of
+from .meters import LONG_BYTES, METRICS, UDP, RunMeter
 
 if TYPE_CHECKING:
     from ..scenario import Scenario
 
-__all__ = ["METRICS", "Controller", "Decision", "RttSeparation", "max_min_shares"]
-
-#: Columns of the table of flow metrics: one row a flow that is there now.
-METRICS = (
-    "flow_id",  # int
-    "protocol",  # 6 TCP, 17 UDP
-    "rtt_ms",  # base round-trip time, the least seen on both sides of the tap together; NaN: not known
-    "latest_rtt_ms",  # the last measured, with the waiting in it; NaN: not known
-    "throughput_mbps",  # delivered lately
-    "offered_mbps",  # arriving at the bottleneck lately
-    "is_long",  # carried more than the threshold (10 MB in the paper)
-)
-TCP, UDP = 6, 17
-#: The paper's: a flow is long if it is larger than this.
-LONG_BYTES = 10_000_000
+__all__ = ["Controller", "Decision", "RttSeparation", "max_min_shares"]
 
 SHARES = ("flows", "queues", "rtt")
 
@@ -78,7 +65,7 @@ def max_min_shares(rate: float, demands: Any, weights: Any = None) -> np.ndarray
     if demand.ndim != 1 or weight.shape != demand.shape:
         raise ParameterError("demands and weights: expected a list, and as many")
     if not rate >= 0 or not (demand >= 0).all() or not ((weight > 0) & np.isfinite(weight)).all():
-        raise ParameterError("rate and demands have to be at least 0, weights above 0")
+        raise ParameterError("rate and demands must be at least 0, weights above 0")
     share = np.zeros(demand.shape)
     left, total = float(rate), weight.sum()
     for i in np.argsort(demand / weight, kind="stable"):  # who is content first
@@ -414,8 +401,6 @@ class Controller(ABC):
         target : Simulation, or what a testbed gives its ``control``
             Anything with ``now_s``, ``flows``, ``assign_queue``, ``set_weight`` and ``set_buffer``.
         """
-        from .meters import RunMeter
-
         if self._meter is None:
             self._meter = RunMeter(self.long_bytes)
         decision = self.decide(self._meter.read(target), target.now_s)

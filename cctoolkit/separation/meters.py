@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from .._state import grown
+from .._support.state import grown
+from ..analysis.rtt import RttPairing
 from ..capture.model import Capture
 from ..errors import ParameterError
-from ..rtt import RttPairing
-from .controller import LONG_BYTES, TCP, UDP
 
 if TYPE_CHECKING:
-    from ..capture.model import FlowKeys
-    from .controller import Controller, Decision
+    from ..capture.keys import FlowKeys
 
-__all__ = ["CaptureMeter", "RunMeter", "capture_metrics", "replay"]
+__all__ = ["LONG_BYTES", "METRICS", "CaptureMeter", "RunMeter", "capture_metrics"]
+
+#: Columns of the table of flow metrics: one row a flow that is there now.
+METRICS = (
+    "flow_id",  # int
+    "protocol",  # 6 TCP, 17 UDP
+    "rtt_ms",  # base round-trip time, the least seen on both sides of the tap together; NaN: not known
+    "latest_rtt_ms",  # the last measured, with the waiting in it; NaN: not known
+    "throughput_mbps",  # delivered lately
+    "offered_mbps",  # arriving at the bottleneck lately
+    "is_long",  # carried more than the threshold (10 MB in the paper)
+)
+TCP, UDP = 6, 17
+#: The paper's: a flow is long if it is larger than this.
+LONG_BYTES = 10_000_000
 
 
 class RunMeter:
@@ -49,7 +60,7 @@ class RunMeter:
         self._rates: tuple[np.ndarray, np.ndarray] | None = None
 
     def read(self, target: Any) -> pd.DataFrame:
-        """:data:`~cctoolkit.separation.controller.METRICS` and ``cca`` of the flows that are there now.
+        """:data:`METRICS` and ``cca`` of the flows that are there now.
 
         Parameters
         ----------
@@ -113,7 +124,7 @@ class CaptureMeter:
 
     def __init__(self, long_bytes: int = LONG_BYTES, idle_s: float = 2.0) -> None:
         if not long_bytes > 0 or not idle_s > 0:
-            raise ParameterError("long_bytes and idle_s: have to be above 0")
+            raise ParameterError("long_bytes and idle_s: must be positive")
         self.long_bytes, self.idle_ns = int(long_bytes), round(idle_s * 1e9)
         self._pairing = RttPairing("seq_ack")
         self._wire = np.zeros(0, np.int64)  # by 2 * flow_id + direction
@@ -168,7 +179,7 @@ class CaptureMeter:
         Returns
         -------
         DataFrame
-            :data:`~cctoolkit.separation.controller.METRICS`, and ``direction`` (of the data: that with more payload),
+            :data:`METRICS`, and ``direction`` (of the data: that with more payload),
             ``bytes`` so far in it.
         """
         flows = np.flatnonzero((self._last > 0) & (self._last - 1 > self._now_ns - self.idle_ns))
@@ -207,53 +218,3 @@ def capture_metrics(capture: Capture, long_bytes: int = LONG_BYTES) -> pd.DataFr
     meter = CaptureMeter(long_bytes, idle_s=1e9)
     meter.update(capture.columns, capture.keys)
     return meter.metrics(max(capture.duration_s, 1e-9))
-
-
-def replay(
-    capture: Capture | Iterable[Capture],
-    controller: Controller,
-    interval_s: float = 1.0,
-    long_bytes: int = LONG_BYTES,
-) -> Iterator[Decision]:
-    """What a controller would have done about this traffic, interval after interval.
-
-    The capture does not change by it: flows go on as they did in the queue they really had.
-
-    Parameters
-    ----------
-    capture : Capture, or the parts of one (:func:`cctoolkit.iter_capture`)
-        In order of time; a packet from before its interval counts in it.
-    controller : Controller
-    interval_s : float
-    long_bytes : int
-        See :class:`CaptureMeter`.
-
-    Yields
-    ------
-    Decision
-        ``now_s`` is the end of the interval since the first packet.
-
-    Raises
-    ------
-    ParameterError
-        An interval that is not above 0.
-    """
-    if not interval_s > 0:
-        raise ParameterError(f"interval_s: {interval_s!r} has to be above 0")
-    meter = CaptureMeter(long_bytes)
-    origin_ns: int | None = None
-    now = 0  # the interval under way
-    for part in (capture,) if isinstance(capture, Capture) else capture:
-        ts = part.columns["ts_ns"]
-        if len(ts) == 0:
-            continue
-        origin_ns = int(ts[0]) if origin_ns is None else origin_ns
-        number = np.maximum.accumulate(np.maximum((ts - origin_ns) // round(interval_s * 1e9), now))
-        edges = np.searchsorted(number, np.arange(now, int(number[-1]) + 2))
-        for i, (first, last) in enumerate(itertools.pairwise(edges)):
-            if i > 0:
-                now += 1
-                yield controller.decide(meter.metrics(interval_s), now * interval_s)
-            meter.update({name: column[first:last] for name, column in part.columns.items()}, part.keys)
-    if origin_ns is not None:
-        yield controller.decide(meter.metrics(interval_s), (now + 1) * interval_s)

@@ -1,70 +1,73 @@
-"""``cct simulate``: a scenario's file in, what came of it to the terminal and to files."""
+"""``cct simulate``."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Annotated
 
-from .._terminal import listing, show, show_run
+import typer
+
+from .._support.options import SampleOption, WorkersOption
+from .._support.terminal import listing, say, show
 from ..errors import ParameterError
-from ..scenario import read_scenario, read_sweep
-from .simulation import simulate
-from .sweep import run_sweep
 
-__all__ = ["run_scenario"]
+__all__ = ["app"]
+
+app = typer.Typer(rich_markup_mode="markdown")
 
 
-def run_scenario(
-    path: Path,
-    output: Path | None = None,
-    *,
-    record: bool = True,
-    pcap: Path | None = None,
-    sample_s: float = 0.1,
-    workers: int | None = None,
+@app.command("simulate")
+def simulate_command(
+    scenario: Annotated[
+        Path, typer.Argument(metavar="SCENARIO", help="A .toml file; with a [sweep] table, all its runs.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="PATH", help="Folder for the run; for a sweep, a .parquet file."
+        ),
+    ] = None,
+    record: Annotated[bool, typer.Option(help="Record both taps.")] = True,
+    pcap: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write both taps as captures, with labels.")
+    ] = None,
+    sample: SampleOption = 0.1,
+    workers: WorkersOption = None,
 ) -> None:
-    """Simulate what a TOML file says and print a summary.
+    """Simulate flows through a bottleneck.
 
-    Parameters
-    ----------
-    path : Path
-        With a ``[sweep]`` table all its scenarios are run, without taps or series.
-    output : Path, optional
-        Directory for :meth:`cctoolkit.Run.save`; of a sweep, the Parquet file (needed).
-    record, sample_s
-        As for :func:`cctoolkit.simulate`.
-    pcap : Path, optional
-        Directory for :meth:`cctoolkit.Run.to_pcap`.
-    workers : int, optional
-        As for :func:`cctoolkit.run_sweep`.
+    A sweep runs on several processes and records neither taps nor series.
 
-    Raises
-    ------
-    ParameterError, AlgorithmError
-        What is wrong, and where.
+    Examples: `cct simulate shared.toml -o run`, `cct simulate grid.toml -o grid.parquet`
     """
-    scenario = read_scenario(path)
-    jobs = read_sweep(path)
-    shown = sys.stderr.isatty()
+    from ..scenario import read_scenario, read_sweep
+    from ..scenario.terminal import show_run
+    from .simulation import simulate
+    from .sweep import run_sweep
+
+    single = read_scenario(scenario)
+    jobs = read_sweep(scenario)
+    progress = sys.stderr.isatty()
     if len(jobs) > 1 or jobs[0][0]:
         if pcap is not None:
             raise ParameterError("pcap: a sweep records no packets")
         if output is None:
             raise ParameterError(
-                f"output: {path} has a [sweep]; name a .parquet file for its table (-o FILE)"
+                f"output: {scenario} has a [sweep]; give a .parquet file for its table (-o FILE)"
             )
-        table = run_sweep(jobs, output, workers=workers, progress=shown)
+        table = run_sweep(jobs, output, workers=workers, progress=progress)
         show(listing(table.drop(columns="scenario_sha256")))
-        print(f"wrote {len(table)} rows to {output}")
+        say(f"wrote {len(table)} rows to {output}")
         return
     if pcap is not None and not record:
-        raise ParameterError("pcap: there are no taps without recording")
-    if not scenario.name:
-        scenario = scenario.replace({"name": path.stem})
-    run = simulate(scenario, record=record, sample_s=sample_s, progress=shown)
+        raise ParameterError("pcap: needs the taps that --no-record leaves out")
+    if not single.name:
+        single = single.replace({"name": scenario.stem})
+    run = simulate(single, record=record, sample_s=sample, progress=progress)
     show_run(run)
     if output is not None:
-        print(f"wrote {run.save(output)}")
+        say(f"wrote {run.save(output)}")
     if pcap is not None:
         for written in run.to_pcap(pcap):
-            print(f"wrote {written}")
+            say(f"wrote {written}")

@@ -32,7 +32,7 @@ import math
 import numba
 import numpy as np
 
-from .._random import random
+from .._support.algorithm.random import random
 from .layout import (
     ACKNOWLEDGEMENT,
     CONNECTING,

@@ -10,16 +10,28 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .. import __version__
-from ..algorithm import AlgorithmError, explained_failure
+from .._support.algorithm.base import explained_failure
+from .._support.arguments import number, whole
+from .._support.version import __version__
 from ..aqm import QUEUE
 from ..cca import ACK, FLOW
-from ..errors import ParameterError
-from ..run import Run
-from ..scenario import LONG, RATE, WEIGHT, Flow, Scenario, number, whole
+from ..errors import AlgorithmError, ParameterError
+from ..scenario.run import Run
+from ..scenario.scenario import LONG, RATE, WEIGHT, Flow, Scenario
 from . import layout
 from .engine import BROKEN, FULL, PAUSED, run
-from .layout import DROPS, LINE, NEVER, NODE, PLACE, PORT, ROW, SEGMENT, SENDER, SLOT
+from .layout import (
+    DROPS,
+    LINE,
+    NEVER,
+    NODE,
+    PLACE,
+    PORT,
+    ROW,
+    SEGMENT,
+    SENDER,
+    SLOT,
+)
 from .taps import Taps, flow_keys
 
 __all__ = ["Simulation", "simulate"]
@@ -344,7 +356,7 @@ class Simulation:
                 f = a["flows"][i]
                 raise AlgorithmError(
                     f"flow {i} ({self._flow_specs[i].cca_name}) at {self.now_s:.6f} s: cwnd {f['cwnd']}, ssthresh "
-                    f"{f['ssthresh']}, pacing_bps {f['pacing_bps']}: all have to be numbers of at least 0"
+                    f"{f['ssthresh']}, pacing_bps {f['pacing_bps']}: all must be numbers of at least 0"
                 )
             if status == FULL:
                 self._make_room()

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import hashlib
 import json
 import os
+import sys
+import sysconfig
 import types
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import pandas as pd
 
-from .. import __version__
-from .._atomic import replacing
-from .._pool import cores, in_processes
-from ..algorithm import Algorithm
+from .._support import parquet
+from .._support.algorithm.base import Algorithm
+from .._support.fingerprint import fingerprint
+from .._support.pool import cores, in_processes
+from .._support.version import __version__
 from ..errors import CCToolkitError, ParameterError
-from ..run import Run
 from ..scenario import Scenario
+from ..scenario.run import Run
 from .simulation import simulate
 
 __all__ = ["flow_rows", "run_summary", "run_sweep"]
@@ -92,14 +93,14 @@ def run_sweep(
     """
     output = Path(output)
     if output.suffix != ".parquet":
-        raise ParameterError(f"output: {output} has to be a .parquet file")
+        raise ParameterError(f"output: {output} must be a .parquet file")
     if workers is not None and (not isinstance(workers, int) or workers < 1):
         raise ParameterError(f"workers: {workers!r} is not a whole number of at least 1")
     jobs = [(dict(changes), scenario) for changes, scenario in scenarios]
-    how = _fingerprint([measure, record, sample_s])
+    how = _of_measure([measure, record, sample_s])
     code: dict[type, Any] = {}
     keys = [
-        _fingerprint([scenario.to_toml(), _algorithms(scenario, code), how, __version__])
+        fingerprint([scenario.to_toml(), _algorithms(scenario, code), how, __version__])
         for _, scenario in jobs
     ]
     done = _finished(output)
@@ -175,7 +176,7 @@ def _told(changes: Mapping[str, Any]) -> str:
 
 def _shown(value: Any) -> Any:
     """What was changed, as a value of a table."""
-    from ..scenario import plain
+    from ..scenario.scenario import plain
 
     if isinstance(value, type) and issubclass(value, Algorithm):
         return value.name
@@ -186,59 +187,25 @@ def _shown(value: Any) -> Any:
 # ---- what a scenario is known by -------------------------------------------------------------------------------------
 
 
-def _fingerprint(parts: list[Any]) -> str:
-    return hashlib.sha256(repr([_stable(part) for part in parts]).encode()).hexdigest()
+def _written_here(module: str) -> bool:
+    """Whether someone may change a module between two sweeps; what is installed, and this package, has a version."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    installed = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return module.partition(".")[0] != "cctoolkit" and not (
+        file and any(Path(file).is_relative_to(folder) for folder in installed)
+    )
 
 
-def _stable(value: Any, seen: set[Any] | None = None) -> Any:
-    """Code by what it does, not by where it lies. Functions that `seen` has are told by their name."""
-    seen = set() if seen is None else seen
-    function = getattr(value, "py_func", value)  # numba's functions have one
-    if isinstance(function, types.FunctionType):
-        return function.__qualname__ if function in seen else _stable_function(function, seen)
-    if isinstance(value, types.CodeType):
-        return [value.co_code, value.co_names, _stable(value.co_consts, seen)]
-    if isinstance(value, tuple | list):
-        return [_stable(v, seen) for v in value]
-    if isinstance(value, frozenset):  # `x in {"a", "b"}` in code; its order is another in each process
-        return sorted(repr(_stable(v, seen)) for v in value)
-    if isinstance(value, dict):
-        return [(str(k), _stable(v, seen)) for k, v in value.items()]
-    if isinstance(value, np.ndarray):
-        return [repr(value.dtype), value.shape, value.tobytes()]
-    if isinstance(value, functools.partial):
-        return _stable([value.func, value.args, value.keywords], seen)
-    if isinstance(value, types.MethodType):
-        return _stable([value.__func__, value.__self__], seen)
-    if isinstance(value, type | types.ModuleType | types.BuiltinFunctionType):
-        return value.__name__
+def _name_of(value: Any) -> str:
+    """What stands for an object in the fingerprint of a measure."""
     if callable(value) and isinstance(type(value).__call__, types.FunctionType):
-        return _stable([type(value).__call__, vars(value)], seen)
-    return value if type(value).__repr__ is not object.__repr__ else type(value).__qualname__
+        return _of_measure([type(value).__call__, vars(value)])
+    plain = isinstance(value, type) or type(value).__repr__ is object.__repr__
+    return (value if isinstance(value, type) else type(value)).__qualname__ if plain else repr(value)
 
 
-def _stable_function(function: types.FunctionType, seen: set[Any]) -> list[Any]:
-    """A function with all it uses that its author may change: what its own file or notebook defines."""
-    seen.add(function)
-
-    def own(value: Any) -> bool:
-        return not callable(value) or getattr(value, "__module__", None) == function.__module__
-
-    def names(code: types.CodeType) -> Iterator[str]:
-        yield from code.co_names
-        for constant in code.co_consts:
-            if isinstance(constant, types.CodeType):
-                yield from names(constant)
-
-    scope = function.__globals__
-    used = {name: scope[name] for name in sorted(set(names(function.__code__)) & scope.keys())}
-    enclosed = []
-    for cell in function.__closure__ or ():
-        with contextlib.suppress(ValueError):  # not yet filled
-            enclosed.append(cell.cell_contents)
-    defaults = (function.__defaults__, function.__kwdefaults__)
-    parts = (function.__code__, defaults, {k: v for k, v in used.items() if own(v)}, enclosed)
-    return [function.__qualname__, _stable(parts, seen)]
+def _of_measure(value: Any) -> str:
+    return fingerprint(value, lines=False, follow=_written_here, name_of=_name_of)
 
 
 def _algorithms(scenario: Scenario, code: dict[type, Any]) -> list[Any]:
@@ -246,11 +213,9 @@ def _algorithms(scenario: Scenario, code: dict[type, Any]) -> list[Any]:
     used: dict[Any, None] = dict.fromkeys(f.cca for f in scenario.flows if not f.is_udp)
     used |= dict.fromkeys(q.aqm for q in scenario.bottleneck.queue_list())
     for cls in {type(algorithm) for algorithm in used} - code.keys():
-        code[cls] = [cls.__qualname__, _stable([getattr(cls, event, None) for event in cls.events])]
-    return [
-        [code[type(algorithm)], _stable([algorithm.parameter_record(), algorithm.state_record()])]
-        for algorithm in used
-    ]
+        events = [getattr(cls, event, None) for event in cls.events]
+        code[cls] = [cls.__qualname__, fingerprint(events, lines=False, name_of=_name_of)]
+    return [[code[type(a)], a.parameter_record(), a.state_record()] for a in used]
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------
@@ -329,11 +294,5 @@ def _table(
 
 
 def _write(table: pd.DataFrame, path: Path, jobs: list[tuple[dict[str, Any], Scenario]]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    arrow = pa.Table.from_pandas(table, preserve_index=False)
     about = json.dumps({"version": __version__, "changed": sorted({name for c, _ in jobs for name in c})})
-    meta = dict(arrow.schema.metadata or {}) | {_KEY: about.encode()}
-    with replacing(path) as tmp:
-        pq.write_table(arrow.replace_schema_metadata(meta), tmp, compression="zstd")
+    parquet.write(table, path, metadata={_KEY: about.encode()})

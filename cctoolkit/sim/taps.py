@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from ..capture.model import Capture, CaptureMeta, FlowKeys
+from ..capture.keys import CaptureMeta, FlowKeys
+from ..capture.model import Capture
 from ..scenario import Flow, Scenario
 from ..schema import PACKETS
 from .layout import WHY

@@ -5,10 +5,6 @@
 (the host's kernel in real time, root), ``mininet``.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from .errors import TestbedError
-from .sweep import run_testbed_sweep
-from .testbed import run_testbed
-
-__all__ = ["TestbedError", "run_testbed", "run_testbed_sweep"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

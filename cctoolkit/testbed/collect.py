@@ -23,13 +23,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from .. import __version__
-from .._atomic import replacing
+from .._support import parquet
+from .._support.atomic import replacing
+from .._support.version import __version__
+from ..analysis.metrics.delay import queue_delay
 from ..capture.model import Capture
 from ..capture.pcap import HEADER_BYTES, frame_pcap, parse_pcap_header
 from ..capture.reader import read_capture
-from ..metrics.delay import queue_delay
-from ..run import LABELS, renumbered, write_table
+from ..scenario.run import LABELS, renumbered
 from .errors import TestbedError
 from .iperf3 import iperf3_results
 from .plan import Plan, Recording
@@ -100,7 +101,7 @@ def collect(
         "queue_series": _queue_series(plan, results, packets, marks),
     }
     for name, table in tables.items():
-        write_table(table, folder / f"{name}.parquet", {"made_by": about["made_by"]})
+        parquet.write(table, folder / f"{name}.parquet", {"made_by": about["made_by"]})
     labels[list(LABELS)].to_csv(folder / "labels.csv", index=False, lineterminator="\n")
     (folder / "qdisc.json").write_bytes((raw / "qdisc.json").read_bytes())
     (folder / "scenario.toml").write_text(plan.scenario.to_toml(), encoding="utf-8")

@@ -1,88 +1,149 @@
-"""``cct testbed``: a scenario's file in, what came of it to the terminal and to directories."""
+"""``cct testbed``: scenarios on real Linux TCP."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Annotated
 
-from .._terminal import listing, show, show_run
+import typer
+
+from .._support.options import SampleOption
+from .._support.terminal import listing, say, show
 from ..errors import ParameterError
-from ..scenario import read_scenario, read_sweep
 
-__all__ = ["build", "doctor", "run", "sweep"]
+__all__ = ["app"]
+
+app = typer.Typer(rich_markup_mode="markdown")
+testbed = typer.Typer(no_args_is_help=True, help="Run scenarios on real Linux TCP.")
+app.add_typer(testbed, name="testbed")
+
+_Scenario = Annotated[Path, typer.Argument(metavar="SCENARIO", help="A .toml file.")]
+_Folder = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="DIR",
+        help="Folder for the results.",
+        show_default="SCENARIO without .toml, here",
+    ),
+]
+_Backend = Annotated[
+    str,
+    typer.Option(
+        help="`uml` (virtual time, no root), `netns` (this machine's kernel, real time, root) or `mininet`."
+    ),
+]
+_Snaplen = Annotated[int, typer.Option(help="Bytes to keep of each captured packet.")]
 
 
-def run(
-    path: Path, output: Path | None, *, backend: str, sample_s: float, snaplen: int, iperf3: bool = False
+@testbed.command("run")
+def run_command(
+    scenario: _Scenario,
+    output: _Folder = None,
+    backend: _Backend = "uml",
+    sample: SampleOption = 0.1,
+    snaplen: _Snaplen = 96,
+    iperf3: Annotated[
+        bool, typer.Option(help="Take the traffic from iperf3 instead of the testbed's own program.")
+    ] = False,
 ) -> None:
-    """Run what a TOML file says, keep it in `output` (without it, a directory named as the file) and print a summary.
+    """Run a scenario; write captures, labels, TCP_INFO series and queue statistics to a folder.
 
-    Raises
-    ------
-    ParameterError, TestbedUnavailableError, TestbedError
-        What is wrong, and where.
+    Example: `cct testbed run shared.toml -o shared`
     """
+    from ..scenario import read_scenario, read_sweep
+    from ..scenario.terminal import show_run
     from .testbed import run_testbed
 
-    jobs = read_sweep(path)
+    jobs = read_sweep(scenario)
     if len(jobs) > 1 or jobs[0][0]:
-        raise ParameterError(f"{path}: has a [sweep]; run it with `cct testbed sweep`")
-    scenario = read_scenario(path)
-    if not scenario.name:
-        scenario = scenario.replace({"name": path.stem})
-    output = output or Path(path.stem)
+        raise ParameterError(f"{scenario}: has a [sweep]; run it with `cct testbed sweep`")
+    single = read_scenario(scenario)
+    if not single.name:
+        single = single.replace({"name": scenario.stem})
+    output = output or Path(scenario.stem)
     done = run_testbed(
-        scenario,
+        single,
         output,
         backend=backend,
-        sample_s=sample_s,
+        sample_s=sample,
         snaplen=snaplen,
         iperf3=iperf3,
         progress=sys.stderr.isatty(),
     )
     show_run(done)
-    print(f"wrote {output}")
+    say(f"wrote {output}")
 
 
-def sweep(
-    path: Path, output: Path | None, *, backend: str, sample_s: float, snaplen: int, workers: int | None
+@testbed.command("sweep")
+def sweep_command(
+    scenario: _Scenario,
+    output: _Folder = None,
+    backend: _Backend = "uml",
+    sample: SampleOption = 0.1,
+    snaplen: _Snaplen = 96,
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Number of runs at once.", show_default="one per core; in real time one", min=1),
+    ] = None,
 ) -> None:
-    """Run all scenarios of a TOML file with a [sweep] and print the table of what came out.
+    """Run all scenarios of a file with a [sweep] table; write a folder for each, and one table.
 
-    Raises
-    ------
-    ParameterError, TestbedUnavailableError, TestbedError
-        What is wrong, and where.
+    An interrupted sweep resumes.
+
+    Example: `cct testbed sweep grid.toml -o grid`
     """
+    from ..scenario import read_sweep
     from .sweep import run_testbed_sweep
 
-    output = output or Path(path.stem)
+    output = output or Path(scenario.stem)
     table = run_testbed_sweep(
-        read_sweep(path),
+        read_sweep(scenario),
         output,
         backend=backend,
-        sample_s=sample_s,
+        sample_s=sample,
         snaplen=snaplen,
         workers=workers,
         progress=sys.stderr.isatty(),
     )
     show(listing(table.drop(columns="directory")))
-    print(f"wrote {len(table)} runs to {output}")
+    say(f"wrote {len(table)} runs to {output}")
 
 
-def build(source: Path | None, jobs: int | None) -> None:
-    """Make the kernel of the uml backend, say where it is, and see whether it runs here."""
+@testbed.command()
+def build(
+    source: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A Linux source tree, 6.12 or newer, or an archive of one.",
+            show_default="/usr/src/linux-source-*",
+        ),
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="Number of compilers at once.", show_default="one per core", min=1)
+    ] = None,
+) -> None:
+    """Build the kernel of the `uml` backend. Needed once; takes some minutes."""
     from .kernel import build_kernel, check_kernel
 
     kernel = build_kernel(source, jobs=jobs)
-    print(f"Linux {kernel.version}\nsha256 {kernel.sha256}\nwrote {kernel.path}")
+    for line in (f"Linux {kernel.version}", f"sha256 {kernel.sha256}", f"wrote {kernel.path}"):
+        say(line)
     check_kernel(kernel)
 
 
-def doctor() -> bool:
-    """Print what each backend needs, has and lacks; whether any can run here."""
+@testbed.command()
+def doctor() -> None:
+    """Show what each backend needs on this machine, what is missing, and how to get it.
+
+    The exit status is 1 if no backend can run.
+    """
     from .doctor import BACKENDS, examine, table
 
     findings = examine()
     show(table(findings))
-    return any(all(f.good or not f.needed for f in findings if f.backend == b) for b in BACKENDS)
+    if not any(all(f.good or not f.needed for f in findings if f.backend == b) for b in BACKENDS):
+        raise typer.Exit(1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .._atomic import replacing
+from .._support.atomic import replacing
 from ..errors import ParameterError
 from ..scenario import Scenario
 from .collect import Assignments, queue_numbers, queue_statistics
@@ -162,7 +162,7 @@ class Steering:
     def set_rate(self, rate_mbps: float) -> None:
         """From the next packet on the link has this rate."""
         if not rate_mbps > 0:
-            raise ParameterError(f"rate_mbps: {rate_mbps!r} has to be above 0")
+            raise ParameterError(f"rate_mbps: {rate_mbps!r} must be positive")
         self._rate_mbps = float(rate_mbps)
         self._lines += self._plan.tree.set_rate(self._rate_mbps, self._weights)
 
@@ -175,7 +175,7 @@ class Steering:
         """From now on `queue` has this weight in round robin."""
         self._check_queue(queue)
         if not weight > 0:
-            raise ParameterError(f"weight: {weight!r} has to be above 0")
+            raise ParameterError(f"weight: {weight!r} must be positive")
         self._weights[queue] = float(weight)
         self._lines += self._plan.tree.set_weight(queue, self._weights, self._rate_mbps)
 

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .._atomic import replacing
+from .._support.atomic import replacing
 from ..errors import ParameterError, TestbedUnavailableError
 from .traffic import cache_directory
 

@@ -23,7 +23,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ..aqm import DualPi2, LinuxDualPi2
-from ..cca import Bbr, Cca, Cubic, Dctcp, Htcp, Reno, Vegas
+from ..cca import (
+    Bbr,
+    Cca,
+    Cubic,
+    Dctcp,
+    Htcp,
+    Reno,
+    Vegas,
+)
 from ..errors import ParameterError
 from ..scenario import Flow, Scenario
 from .qdisc import QdiscTree, htb_shape

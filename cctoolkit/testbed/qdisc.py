@@ -198,7 +198,7 @@ class QdiscTree:
         if self._by_cbs:
             rate_kbps = round(rate_mbps * 1e3)
             if rate_kbps >= _VETH_KBPS:
-                raise ParameterError(f"bottleneck.rate_mbps: {rate_mbps:g}, but cbs has to be below 10000")
+                raise ParameterError(f"bottleneck.rate_mbps: {rate_mbps:g}, but cbs must be below 10000")
             credit = 2 * self.frame_bytes
             return (
                 f"qdisc {verb} dev {self.device} root handle 1: cbs locredit -{credit} hicredit {credit} "

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .. import __version__
-from .._atomic import replacing
-from .._pool import cores, in_processes
+from .._support.atomic import replacing
+from .._support.pool import cores, in_processes
+from .._support.version import __version__
 from ..errors import CCToolkitError, ParameterError
-from ..run import Run, load_run
-from ..scenario import Scenario, plain
+from ..scenario.run import Run, load_run
+from ..scenario.scenario import Scenario, plain
 from .testbed import planned, run_testbed
 
 __all__ = ["run_summary", "run_testbed_sweep"]

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ParameterError
-from ..run import Run, load_run, replacing_directory
 from ..scenario import Bottleneck, Scenario
+from ..scenario.run import Run, load_run, replacing_directory
 from .collect import collect
 from .control import Steering
 from .netns import Switch
@@ -79,11 +79,11 @@ def run_testbed(
         The run failed.
     """
     if not sample_s > 0:
-        raise ParameterError(f"sample_s: {sample_s!r} has to be above 0")
+        raise ParameterError(f"sample_s: {sample_s!r} must be positive")
     if not 64 <= snaplen <= 262144:
-        raise ParameterError(f"snaplen: {snaplen!r} has to be from 64 to 262144")
+        raise ParameterError(f"snaplen: {snaplen!r} must be from 64 to 262144")
     if control is not None and not control_s > 0:
-        raise ParameterError(f"control_s: {control_s!r} has to be above 0")
+        raise ParameterError(f"control_s: {control_s!r} must be positive")
     recording = Recording(
         sample_ns=max(round(sample_s * 1e9), 1),
         snaplen=snaplen,

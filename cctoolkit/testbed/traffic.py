@@ -67,7 +67,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from .._atomic import replacing
+from .._support.atomic import replacing
 from ..errors import ParameterError, SchemaError, TestbedUnavailableError
 
 __all__ = [
@@ -278,7 +278,7 @@ def plan_text(
         A value that a plan cannot carry.
     """
     if duration_ns <= 0 or (sample_ns is not None and sample_ns <= 0):
-        raise ParameterError("duration_ns and sample_ns have to be above 0")
+        raise ParameterError("duration_ns and sample_ns must be positive")
     lines = ["traffic 1", f"run duration_ns={duration_ns} sample_ns={sample_ns or 0}"]
     if queues is not None:
         for value in queues:
@@ -288,7 +288,7 @@ def plan_text(
         for value in (control.directory, *control.command):
             _check_word("control", value)
         if control.interval_ns <= 0 or not control.command:
-            raise ParameterError("control: interval_ns has to be above 0 and command has to have words")
+            raise ParameterError("control: interval_ns must be positive and command has to have words")
         lines.append(
             f"control interval_ns={control.interval_ns} directory={control.directory} spin={int(control.spin)}"
         )

@@ -29,7 +29,7 @@ import numpy as np
 import pandas as pd
 
 from cctoolkit import identify
-from cctoolkit._atomic import replacing
+from cctoolkit._support.atomic import replacing
 from cctoolkit.identify import SlotDataset, Windows, cut_windows
 from cctoolkit.identify.bundle import save_models
 from cctoolkit.identify.card import write_card

@@ -1,6 +1,6 @@
 /* Headers on the wire, for both targets.
 
-   A program's own headers_t begins with PACKET_HEADERS; common/parser.p4 fills these. */
+   A program's own headers_t contains PACKET_HEADERS; common/parser.p4 extracts them. */
 
 #ifndef HEADERS_P4
 #define HEADERS_P4

@@ -1,10 +1,11 @@
-/* The states from the Ethernet header on, for both targets. Included inside a parser whose start state ends with
-   "transition ethernet"; a parser of its own, applied there, would make the compiler warn of headers not yet set.
+/* Parser states from the Ethernet header on, for both targets. To be included in a parser whose start state
+   ends with "transition ethernet". (Applied as a sub-parser, it would make the compiler warn about
+   uninitialized headers.)
 
-   Ports are read from first fragments and from packets without IPv4 options or IPv6 extension headers only: of others
-   tcp and udp stay invalid, and the program treats them as packets without a flow.
+   Ports are extracted only from first fragments without IPv4 options or IPv6 extension headers. In all other
+   packets tcp and udp stay invalid, and the program treats them as packets without a flow.
 
-   A program may define PARSED_PORTS(header): what is to be done with the ports of the header, tcp or udp. */
+   A program may define PARSED_PORTS(header), which runs on the ports of a header, tcp or udp. */
 
 #ifndef PARSED_PORTS
 #define PARSED_PORTS(header)

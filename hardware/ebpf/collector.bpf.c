@@ -4,7 +4,7 @@
  *
  * Every packet of a monitored flow adds to the flow's open cell: first sequence number, bytes, packets and largest gaps
  * in a slot. A cell goes to user space when the next slot's first packet comes, or when user space reads. The rules are
- * those of _collect() in cctoolkit/slots.py, so that cells from here and from a capture file make the same table.
+ * those of _collect() in cctoolkit/analysis/slots.py, so that cells from here and from a capture file make the same table.
  * Where all packets are looked at, a cell also says up to where the flow was sent and acknowledged.
  *
  * The ingress tap is a tcx hook. So may be what looks at leaving packets; but tc's egress hook comes before the queueing

@@ -23,7 +23,7 @@ struct flow_key {
 	__u32 version; /* 4 or 6 */
 };
 
-/* What was seen of a flow in a slot: cctoolkit/slots.py's _CELL, and a way is 2 * flow number + tap here. */
+/* What was seen of a flow in a slot: cctoolkit/analysis/slots.py's _CELL, and a way is 2 * flow number + tap here. */
 struct cell {
 	__s64 way;
 	__s64 slot; /* since the Unix epoch */

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import cctoolkit as cct
-from cctoolkit._atomic import replacing
+from cctoolkit._support.atomic import replacing
 from cctoolkit.errors import CCToolkitError, ParameterError, TestbedUnavailableError
 from cctoolkit.testbed import run_testbed
 from cctoolkit.testbed.kernel import VARIABLE, Kernel, find_kernel

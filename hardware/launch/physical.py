@@ -42,8 +42,9 @@ from typing import IO, Any
 import pandas as pd
 
 import cctoolkit as cct
+from cctoolkit._support import parquet
 from cctoolkit.errors import CCToolkitError, ParameterError
-from cctoolkit.run import LABELS, renumbered, replacing_directory, write_table
+from cctoolkit.scenario.run import LABELS, renumbered, replacing_directory
 from cctoolkit.testbed.qdisc import QdiscTree
 
 FIRST_PORT = 5201  # of the receiver; flow i has this and i
@@ -718,7 +719,7 @@ def collect(scenario: cct.Scenario, hosts: Hosts, raw: Path, folder: Path) -> No
         tables["queues"] = _queues(scenario, raw, ingress, egress)
         shutil.copy(raw / "qdisc.json", folder / "qdisc.json")
     for name, table in tables.items():
-        write_table(table, folder / f"{name}.parquet", {"made_by": made_by})
+        parquet.write(table, folder / f"{name}.parquet", {"made_by": made_by})
     labels.to_csv(folder / "labels.csv", index=False, lineterminator="\n")
     (folder / "scenario.toml").write_text(scenario.to_toml(), encoding="utf-8")
     about = {

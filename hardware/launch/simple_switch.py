@@ -1,7 +1,7 @@
-"""BMv2's ``simple_switch`` in a network namespace: one of its own, or one that is there.
+"""Run BMv2's ``simple_switch`` in a network namespace: a new one, or an existing one.
 
-Its own has no name: it and its links are gone when the switch ends, and the switch ends with the process that started
-it, however that ends. The control port can be reached from inside the namespace only.
+A new namespace has no name: it disappears with its links when the switch ends, and the switch ends with the
+process that started it, however that ends. The control port is only reachable from inside the namespace.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from pathlib import Path
 
 from cctoolkit.errors import TestbedUnavailableError
 
-from ..control.bmv2 import Bmv2Switch
-from ..control.switch import SwitchGoneError
+from ..common.bmv2 import Bmv2Switch
+from ..common.switch import SwitchGoneError
 
 __all__ = ["Running", "missing", "running"]
 
 THRIFT_PORT = 9090
-_STARTS_S = 20
-#: Ports are veth pairs: pN is the switch's end, hN the other. Without IPv6, or the kernel would send of itself.
+_START_TIMEOUT_S = 20
+#: Ports are veth pairs: pN is the switch's end, hN the other. IPv6 is off, or the kernel would send packets
+#: itself.
 _LINKS = """
 echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6
 echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6
@@ -37,7 +38,8 @@ while [ $n -lt $1 ]; do
     n=$((n + 1))
 done
 """
-#: Where a device may have larger packets than its MTU, libpcap's ring has room for 32, and the rest is lost.
+#: With offloads, packets may exceed the MTU; libpcap's ring then has room for 32 packets, and loses the
+#: others.
 _START = """
 ip link set lo up
 n=0
@@ -52,14 +54,14 @@ exec "$@"
 
 @dataclass
 class Running:
-    """A switch that runs.
+    """A running switch.
 
     Attributes
     ----------
     pid : int
-        Of the switch.
+        The switch's process.
     namespace : str
-        Path of its network namespace; link ``hN`` in it is the far end of port N.
+        Path of its network namespace, in which link ``hN`` is the far end of port N.
     control : Bmv2Switch
     """
 
@@ -69,7 +71,7 @@ class Running:
 
 
 def missing() -> str:
-    """What is missing on this machine, in words; empty if nothing is."""
+    """What is missing on this machine; empty if nothing is."""
     for tool in ("simple_switch", "ip", "ethtool", "unshare", "nsenter", "setpriv"):
         if shutil.which(tool) is None:
             return f"{tool} is not on PATH"
@@ -86,29 +88,29 @@ def running(
     log: Path | None = None,
     cpu: int | None = None,
 ) -> Iterator[Running]:
-    """Start a compiled program, and end it.
+    """Run a compiled program until the block ends.
 
     Parameters
     ----------
     program : path
-        JSON made by ``p4c-bm2-ss``.
+        The JSON file from ``p4c-bm2-ss``.
     ports : int
-        How many, from 0.
+        Number of ports, counted from 0.
     queues : int
-        Priority queues of each port.
+        Number of priority queues per port.
     namespace : str, optional
-        A network namespace, as a file, in which links ``p0``, ``p1``, … are there already; otherwise one is made.
+        Path of a network namespace that already has links ``p0``, ``p1``, …. Default: make a new one.
     log : path, optional
-        For what the switch says; where it was compiled with logging, that is every packet.
+        Log file of the switch. If compiled with logging, the switch logs every packet.
     cpu : int, optional
-        The only one it may use.
+        The only CPU that the switch may use.
 
     Raises
     ------
     TestbedUnavailableError
         Something is missing on this machine.
     SwitchGoneError
-        It did not start.
+        The switch did not start.
     """
     if lack := missing():
         raise TestbedUnavailableError(f"BMv2: {lack}")
@@ -134,7 +136,7 @@ def running(
         except BaseException:
             _end(process)
             raise
-    # both ends of the socket are open: its name, which would stay behind if this process is killed, is not needed
+    # both ends of the socket are open now, so its file can go: it would remain if this process were killed
     try:
         with control:
             yield Running(process.pid, inside, control)
@@ -152,14 +154,14 @@ def _end(process: subprocess.Popen[str]) -> None:
 def _connected(
     process: subprocess.Popen[str], command: Sequence[str], namespace: str, notifications: str
 ) -> Bmv2Switch:
-    until = time.monotonic() + _STARTS_S
+    until = time.monotonic() + _START_TIMEOUT_S
     while True:
         if process.poll() is not None:
-            said = process.stdout.read().strip().splitlines() if process.stdout is not None else []
+            output = process.stdout.read().strip().splitlines() if process.stdout is not None else []
             raise SwitchGoneError(
-                f"simple_switch: {said[-1] if said else f'ended with {process.returncode}'}"
+                f"simple_switch: {output[-1] if output else f'exit status {process.returncode}'}"
             )
-        # until the command is the switch, the namespace may still be this process's own
+        # until the process is simple_switch, it may still be in this process's namespace
         name = Path(f"/proc/{process.pid}/comm").read_text().strip()
         if name == "simple_switch":
             try:
@@ -167,5 +169,7 @@ def _connected(
             except SwitchGoneError:
                 pass
         if time.monotonic() > until:
-            raise SwitchGoneError(f"simple_switch: does not answer after {_STARTS_S} s: {' '.join(command)}")
+            raise SwitchGoneError(
+                f"simple_switch: did not answer within {_START_TIMEOUT_S} s: {' '.join(command)}"
+            )
         time.sleep(0.05)

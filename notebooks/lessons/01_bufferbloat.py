@@ -73,7 +73,7 @@ prediction = {
 }
 
 # %%
-from cctoolkit.lessons import compare_prediction
+from cctoolkit.experiments.lessons import compare_prediction
 
 small, large = (cct.simulate(house(buffer_packets)) for buffer_packets in (50, 500))
 compare_prediction(

@@ -75,7 +75,7 @@ prediction = {
 
 # %%
 import pandas as pd
-from cctoolkit.lessons import compare_prediction
+from cctoolkit.experiments.lessons import compare_prediction
 
 AQMS = {"RED": red, "CoDel": "codel", "PIE": "pie"}
 table = pd.DataFrame(

@@ -60,7 +60,7 @@ class Mine(Aqm):
 # second. The races wait in `cct.aqm_league.RACES`; here is one of them:
 
 # %%
-from cctoolkit.aqm_league import RACES
+from cctoolkit.experiments.league import RACES
 
 race = RACES["changing link"]
 
@@ -114,7 +114,7 @@ except cct.AlgorithmError as mistake:
 prediction = {"place of Mine": None, "place of CoDel": None, "last": None}
 
 # %%
-from cctoolkit.lessons import compare_prediction
+from cctoolkit.experiments.lessons import compare_prediction
 
 aqms = {
     "Mine": Mine(),

@@ -106,7 +106,7 @@ prediction = {
 }
 
 # %%
-from cctoolkit.lessons import compare_prediction
+from cctoolkit.experiments.lessons import compare_prediction
 
 both = cct.simulate(link("dualpi2", prague, cubic), record=True)
 delays = cct.queue_delay(both.ingress, both.egress)

@@ -69,7 +69,7 @@ prediction = {
 }
 
 # %%
-from cctoolkit.lessons import compare_prediction
+from cctoolkit.experiments.lessons import compare_prediction
 
 measured = {cca: cct.simulate(two(cca)) for cca in ("reno", "cubic", "bbr")}
 compare_prediction(

@@ -77,7 +77,7 @@ flows[["flow_id", "src", "sport", "dst", "dport", "protocol", "bytes", "share so
 # are the same: sent again.
 
 # %%
-from cctoolkit.lessons import compare_prediction
+from cctoolkit.experiments.lessons import compare_prediction
 
 rtt = cct.rtt_samples(cap)
 tcp = flows[flows.protocol == 6]

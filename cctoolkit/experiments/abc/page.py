@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from ..._support.markdown import markdown_table
-from ...papers import paper_numbers
+from ..papers import paper_numbers
 from .scenarios import CAUSES, RATE_MBPS, SCHEMES, SHARINGS, TCP_BYTES, UDP_BYTES, Settings
 from .switch import PACKETS_PER_S
 

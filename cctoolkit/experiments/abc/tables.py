@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from ...papers import paper_numbers
-from ...run import Run
+from ...scenario.run import Run
 from .. import seeds
+from ..papers import paper_numbers
 from .scenarios import FITS_MBPS, PAYLOAD_BYTES, Settings
 
 __all__ = ["clients", "integer_differences", "intervals", "verdicts"]

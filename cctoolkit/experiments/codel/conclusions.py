@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from ...papers import paper_numbers
+from ..papers import paper_numbers
 from ..seeds import Measured
 from ..statements import OURS, Statement, all_near
 from .scenarios import CLOCK_STEPS, KERNEL

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ...analysis.metrics import jain_index, queue_delay
 from ...errors import ParameterError
-from ...metrics import jain_index, queue_delay
-from ...papers import paper_numbers
-from ...run import Run
+from ...scenario.run import Run
+from ..papers import paper_numbers
 from ..runners import Case, Row
 from ..seeds import spread
 from .scenarios import KERNEL, RATE_MBPS, Settings

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from ...papers import paper_numbers
 from .. import statements as shared
+from ..papers import paper_numbers
 from ..statements import OURS, Statement, statements_table
 from .scenarios import CLASSIFIERS, EPOCH_BACKGROUNDS
 from .tables import last_epochs

@@ -7,9 +7,9 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
-from ...papers import paper_numbers
 from ...plot.style import COLOURS, GREY, figure, small
 from ..panels import panels
+from ..papers import paper_numbers
 
 __all__ = [
     "cbiq_figure",

@@ -70,9 +70,9 @@ def recorded_windows(
     Slots without a packet are filled backward where all packets are observed, and interpolated elsewhere (section
     III-D).
     """
+    from ...analysis.slots import compute_slots
     from ...identify import cut_windows
     from ...sim.simulation import simulate
-    from ...slots import compute_slots
 
     made = simulate(scenario, record=True)
     known = made.labels[["flow_id", "cca"]].iloc[:special].assign(**changes)
@@ -546,7 +546,7 @@ def windows(work: Work, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
 
 def sampling(work: Work, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
     """``sampling``: :func:`f1_by_sampling` on runs without background traffic."""
-    from ..._pool import cores, in_processes
+    from ..._support.pool import cores, in_processes
     from ...identify.windows import joined
 
     longest = work.longest_ms

@@ -165,7 +165,7 @@ class Outcome:
             ``by_phase`` (mean of the phases' differences), ``whole_run`` (difference of the whole run's means) and
             ``each_second`` (mean of each second's difference).
         """
-        from ...metrics import share_difference
+        from ...analysis.metrics import share_difference
 
         mean = self.rates.mean()
         phases = [(row["classic_mbps"], row["scalable_mbps"]) for row in self.phases]
@@ -198,7 +198,7 @@ def _rates(series: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
 
 
 def _share(rates: pd.DataFrame, start_s: float, stop_s: float) -> dict[str, float]:
-    from ...metrics import share_difference
+    from ...analysis.metrics import share_difference
 
     mean = rates[(rates.index > start_s + 1e-6) & (rates.index <= stop_s + 1e-6)].mean()
     return {

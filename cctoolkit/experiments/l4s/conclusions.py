@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import pandas as pd
 
-from ...papers import paper_numbers
+from ..papers import paper_numbers
 from ..seeds import Measured
 from ..statements import OURS, Statement, all_near
 from .scenarios import PUBLISHED

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import TestbedUnavailableError
 from ..runners import Case, for_simulator
-from .cases import Case as L4sCase
-from .cases import Settings
+from .cases import Case as L4sCase, Settings
 
 if TYPE_CHECKING:
-    from ...run import Run
     from ...scenario import Scenario
+    from ...scenario.run import Run
     from ...testbed.kernel import Kernel
 
 __all__ = ["cases", "dctcp_scenario", "kernel_needed", "measure", "rows"]
@@ -69,7 +68,7 @@ def measure(run: Run, phase_s: float) -> Iterator[dict[str, Any]]:
     """
     import numpy as np
 
-    from ...metrics import queue_delay
+    from ...analysis.metrics import queue_delay
 
     assert run.scenario is not None and run.ingress is not None and run.egress is not None
     rate_mbps = run.scenario.bottleneck.rate_mbps

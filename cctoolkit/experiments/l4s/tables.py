@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ...papers import paper_numbers
+from ..papers import paper_numbers
 from ..seeds import Measured
 from .cases import Outcome, Settings
 from .scenarios import SYSTEMS

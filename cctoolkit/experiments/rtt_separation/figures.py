@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from ...metrics import cdf, jain_index
-from ...papers import paper_numbers
+from ...analysis.metrics import cdf, jain_index
 from ...plot.style import COLOURS, GREY, figure, line_of
 from ..panels import panels
+from ..papers import paper_numbers
 
 Tables = Mapping[str, pd.DataFrame]
 Figures = dict[str, go.Figure]

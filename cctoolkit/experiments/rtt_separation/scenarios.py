@@ -267,7 +267,7 @@ def _workload_4(settings: Settings) -> Scenario:
     if settings.capture is None:
         return sample_transfers(settings)
     from ...capture.reader import iter_capture
-    from ...workload import scenario_from_capture
+    from ...separation.workload import scenario_from_capture
 
     found = scenario_from_capture(
         iter_capture(settings.capture),

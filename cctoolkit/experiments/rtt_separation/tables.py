@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ...metrics import jain_index
-from ...papers import paper_numbers
-from ...rtt import DataPlaneTables, rtt_samples
+from ...analysis.metrics import jain_index
+from ...analysis.rtt import DataPlaneTables, rtt_samples
 from ...scenario import Bottleneck, Flow, Scenario
 from ...separation.controller import RttSeparation, max_min_shares
 from ...separation.jenks import jenks_classes
 from ...sim.simulation import simulate
+from ..papers import paper_numbers
 from ..seeds import mean_and_least
 from .cases import Outcome
 from .scenarios import (

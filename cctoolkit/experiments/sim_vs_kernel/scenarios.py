@@ -12,8 +12,8 @@ from ...errors import TestbedUnavailableError
 from ..runners import for_simulator, kernel_run
 
 if TYPE_CHECKING:
-    from ...run import Run
     from ...scenario import Scenario
+    from ...scenario.run import Run
 
 __all__ = ["GRID", "TITLES", "Case", "Grid", "Job", "Settings"]
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ...analysis.metrics import queue_delay
 from ...errors import ParameterError, TestbedUnavailableError
-from ...metrics import queue_delay
-from ...run import Run
+from ...scenario.run import Run
 from .scenarios import PACKET_BYTES, Job, Settings
 
 __all__ = ["QUANTITIES", "compare", "measure"]

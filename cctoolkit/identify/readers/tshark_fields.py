@@ -35,7 +35,8 @@ from ...capture.headers import (
     PacketColumns,
     flow_hash,
 )
-from ...capture.model import Capture, CaptureMeta
+from ...capture.keys import CaptureMeta
+from ...capture.model import Capture
 from ...errors import ParameterError, SchemaError, TruncatedCaptureWarning
 from ...schema import PACKETS
 

@@ -1,0 +1,60 @@
+"""Options that commands of several rooms share: each is declared once.
+
+Those that select packets are in :mod:`cctoolkit.capture.options`, those that say where a table goes in
+:mod:`cctoolkit.schema.output`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from ..errors import ParameterError
+
+__all__ = [
+    "Fill",
+    "FillOption",
+    "SampleOption",
+    "SamplingOption",
+    "SlotMsOption",
+    "WorkersOption",
+    "parse_sampling",
+]
+
+
+class Fill(StrEnum):
+    """What stands in a slot without packets."""
+
+    backward = "backward"
+    interpolate = "interpolate"
+
+
+FillOption = Annotated[Fill, typer.Option(help="How to fill slots without packets.")]
+SampleOption = Annotated[
+    float, typer.Option(metavar="S", help="Sampling interval of the time series, in seconds.", min=1e-6)
+]
+SamplingOption = Annotated[
+    str, typer.Option(help="Packets to use: all, first (of each slot), or a probability.")
+]
+SlotMsOption = Annotated[float, typer.Option(help="Slot length in ms.")]
+WorkersOption = Annotated[
+    int | None, typer.Option(help="Number of processes.", show_default="one per core", min=1)
+]
+
+
+def parse_sampling(text: str) -> str | float:
+    """The value of :data:`SamplingOption` as :func:`cctoolkit.compute_slots` takes it.
+
+    Raises
+    ------
+    ParameterError
+        The text is neither a word it knows nor a number.
+    """
+    if text in ("all", "first"):
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise ParameterError(f"sampling: {text!r} is not 'all', 'first' or a probability") from None

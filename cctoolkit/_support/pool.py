@@ -1,0 +1,119 @@
+"""Jobs in processes of their own, which end with the process that started them, however it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import pickle
+import signal
+import threading
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any
+
+from ..errors import CCToolkitError
+
+__all__ = ["cores", "in_processes", "results"]
+
+
+def cores() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_processes(
+    function: Callable[..., Any], jobs: Iterable[tuple[Any, ...]], workers: int
+) -> Generator[tuple[int, Future[Any]], None, None]:
+    """Call a function with each job's arguments; give jobs' numbers and their futures as they are done.
+
+    Functions and arguments may come from a notebook's cells. When the generator is closed, or this process ends in
+    whatever way, the workers end at once.
+
+    Raises
+    ------
+    CCToolkitError
+        A worker died.
+    """
+    from numba import cloudpickle  # also carries classes and functions of a notebook's cells
+
+    context = get_context("spawn")
+    theirs, ours = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_follow, initargs=(theirs,))
+    futures: dict[Future[Any], int] = {}
+    waiting = iter(enumerate(jobs))
+    try:
+        while True:
+            for number, arguments in itertools.islice(waiting, 2 * workers - len(futures)):
+                futures[pool.submit(_unpacked, cloudpickle.dumps((function, arguments)))] = number
+            if not futures:
+                break
+            finished = wait(futures, return_when=FIRST_COMPLETED).done
+            for future in sorted(finished, key=lambda f: f.exception() is not None):  # what is done first
+                if isinstance(future.exception(), BrokenProcessPool):
+                    raise CCToolkitError(
+                        "a worker process died (out of memory, or a script that begins without "
+                        "`if __name__ == '__main__':`?); what was done is kept, so run it again"
+                    )
+                yield futures.pop(future), future
+        pool.shutdown()
+    finally:
+        ours.close()  # whatever they are doing
+        pool.shutdown(cancel_futures=True)
+        theirs.close()
+
+
+def results(
+    function: Callable[..., Any],
+    jobs: Sequence[tuple[Any, ...]],
+    workers: int | None = None,
+    *,
+    progress: bool = False,
+) -> list[Any]:
+    """What a function gives for each job, in their order; `workers` at a time, else as many as there are cores.
+
+    One worker is this process. With `progress` there is a bar.
+
+    Raises
+    ------
+    CCToolkitError
+        A worker died.
+    """
+    from tqdm.auto import tqdm
+
+    workers = min(workers or cores(), max(len(jobs), 1))
+    found: dict[int, Any] = {}
+    with tqdm(total=len(jobs), unit="run", disable=not progress, leave=False) as bar:
+        if workers == 1:
+            for number, job in enumerate(jobs):
+                found[number] = function(*job)
+                bar.update()
+        else:
+            with contextlib.closing(in_processes(function, jobs, workers)) as done:
+                for number, future in done:
+                    found[number] = future.result()
+                    bar.update()
+    return [found[number] for number in range(len(jobs))]
+
+
+def _follow(parent: Connection) -> None:
+    """In a worker: leave Ctrl-C to the parent, and end when it ends or gives up, however that comes about."""
+    import tqdm
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    tqdm.tqdm.set_lock(threading.RLock())  # its own is a semaphore that a sudden end leaves behind
+
+    def watch() -> None:
+        with contextlib.suppress(EOFError, OSError):
+            parent.recv_bytes()  # nothing is ever sent
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _unpacked(payload: bytes) -> Any:
+    function, arguments = pickle.loads(payload)
+    return function(*arguments)

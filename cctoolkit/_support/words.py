@@ -1,0 +1,99 @@
+"""Numbers, flows and text from outside as a person reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "endpoint",
+    "flow_name",
+    "format_bytes",
+    "format_percent",
+    "format_probability",
+    "format_rate",
+    "format_time_ns",
+    "plural",
+    "printable",
+]
+
+
+def _missing(value: float) -> bool:
+    import pandas as pd
+
+    return bool(pd.isna(value))
+
+
+def format_percent(share: float) -> str:
+    """A percentage that never rounds a little to nothing or nearly all to all."""
+    percent = 100 * share
+    if 0 < percent < 0.1:
+        return "less than 0.1 %"
+    if 99.9 < percent < 100:
+        return "more than 99.9 %"
+    return f"{percent:.3g} %"
+
+
+def format_probability(probability: float) -> str:
+    """A whole percentage; nothing where it is not known."""
+    return "" if _missing(probability) else f"{100 * probability:.0f} %"
+
+
+def format_bytes(size: float) -> str:
+    """``1234567`` as ``1.23 MB``; powers of 1000."""
+    return _scaled(size, ("B", "kB", "MB", "GB", "TB", "PB"))
+
+
+def format_rate(bytes_per_s: float) -> str:
+    """Bytes a second as bits a second."""
+    return _scaled(8 * bytes_per_s, ("bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s", "Pbit/s"))
+
+
+def format_time_ns(ns: float) -> str:
+    """Nanoseconds in the unit that reads best."""
+    if _missing(ns):
+        return "–"
+    if ns == 0:
+        return "0 s"
+    if ns < 1e9:
+        return _scaled(ns, ("ns", "µs", "ms"))
+    for unit, name in ((86_400e9, "days"), (3_600e9, "h"), (60e9, "min")):
+        if ns >= 2 * unit:
+            return f"{ns / unit:,.1f} {name}"
+    return f"{ns / 1e9:.3g} s"
+
+
+def _scaled(value: float, units: tuple[str, ...]) -> str:
+    step = 0
+    while abs(value) >= 999.5 and step < len(units) - 1:
+        value /= 1000
+        step += 1
+    return f"{value:.0f} {units[step]}" if step == 0 or value >= 99.95 else f"{value:.3g} {units[step]}"
+
+
+def plural(n: int, what: str) -> str:
+    """``1 flow``, ``1,234 flows``."""
+    return f"{n:,} {what}{'s' if n != 1 else ''}"
+
+
+def endpoint(host: str, port: int) -> str:
+    """Address and port as they are usually written; protocols without ports have port 0 in the tables."""
+    if not port:
+        return host
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def flow_name(flow: Mapping[str, Any] | pd.Series) -> str:
+    """``10.0.0.1:5001 → 10.0.0.2:80``, from a row of the flows table."""
+    return f"{endpoint(flow['src'], flow['sport'])} → {endpoint(flow['dst'], flow['dport'])}"
+
+
+def printable(text: object) -> str:
+    """Text from outside with everything invisible (controls, line and direction marks, broken bytes) spelt out."""
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii")
+        for c in str(text)
+    )

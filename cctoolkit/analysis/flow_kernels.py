@@ -1,0 +1,517 @@
+"""The loop behind :mod:`cctoolkit.analysis.flows`: one pass over the packets, three tables of state.
+
+Every direction has a cache line of its own (:data:`DIRECTION`), and that is all that a segment in order touches: with
+a million flows cache misses are the cost. What goes wrong in a direction is counted in a row of a second table
+(:data:`FAULTS`), taken when the first thing goes wrong; the ranges of sequence numbers it skipped stand in a third
+(:data:`HOLE`), taken when it first skips some. All zero means "nothing seen", so fresh memory needs no initialisation,
+and row 0 of the second and third table stays empty: it is every direction's that has none.
+
+A kernel that may need a row when none is left returns the packet it stopped at, before that packet has changed
+anything; the caller makes the tables larger and calls again.
+
+Numbers are compared as on the wire, modulo 2**32, by the sign of their 32-bit difference.
+"""
+
+from __future__ import annotations
+
+from typing import Any, no_type_check
+
+import numba
+import numpy as np
+
+from ..capture._load import prefetch
+
+__all__ = ["DIRECTION", "FAULTS", "FLOW", "HOLE", "HOLES", "KINDS", "update"]
+
+FAST_RETRANSMIT_NS = 20_000_000
+REORDERING_NS = 3_000_000
+#: A segment recorded twice, not sent twice: no host sends its newest segment again so soon (Linux waits 2 ms or more).
+COPY_NS = 1_000_000
+#: Nothing in TCP is further apart: the largest window is 2**30 bytes (RFC 7323, section 2.3).
+FAR = 1 << 30
+#: A SYN that starts this close below the edge is the old SYN again; any other opens a new connection.
+SAME_SYN = 1 << 16
+#: Payload of a full Ethernet frame without TCP options. Larger segments may be several, not cut yet.
+ETHERNET_MSS = 1460
+TIMESTAMP_BYTES = 12
+#: So many holes are kept of a direction. One more, and the oldest counts as filled.
+HOLES = 16
+
+#: What a packet is, as :func:`update` writes it: no segment that counts; new data; sent again; overtaken on the way.
+OTHER, NEW, RETRANSMITTED, REORDERED = range(4)
+KINDS = ("other", "new", "retransmitted", "reordered")
+
+_FIN, _SYN, _RST, _ACK = 1, 2, 4, 16
+
+# Bits of `DIRECTION.state`.
+HAS_EDGE = 1
+HAS_ACK = 2
+LAST_WAS_KEEP_ALIVE = 4
+SYN_SENT = 8
+HANDSHAKE_DONE = 16
+
+DIRECTION = np.dtype(
+    [
+        ("packets", "i8"),
+        ("bytes", "i8"),
+        ("payload", "i8"),
+        ("last_ts", "i8"),
+        ("edge_ts", "i8"),  # of the segment that reached the edge
+        ("edge", "u4"),
+        ("edge_tsval", "u4"),  # 0: it had no timestamp
+        ("last_ack", "u4"),
+        ("segments", "u4"),
+        ("faults", "u4"),  # row of FAULTS
+        ("window", "u2"),
+        ("state", "u1"),
+        ("duplicate_run", "u1"),  # duplicate ACKs in a row, up to 255
+    ]
+)
+assert DIRECTION.itemsize == 64
+
+#: What is touched once or twice in a flow's life.
+FLOW = np.dtype(
+    [
+        ("first_ts", "i8"),
+        ("syn_ts", "i8"),
+        ("handshake_rtt", "i8"),
+        ("after_syn", "u4"),  # the first sequence number after the SYN
+        ("after_syn_data", "u4"),  # and after what the SYN carried (TCP Fast Open)
+        ("floor_fwd", "u4"),  # the lowest sequence number seen
+        ("floor_rev", "u4"),
+        ("mss", "u4"),  # the smaller of those announced; 0: none was seen
+        ("unused", "u4"),
+    ]
+)
+assert FLOW.itemsize == 48
+
+FAULTS = np.dtype(
+    [
+        ("retransmitted_bytes", "i8"),
+        ("retransmits", "u4"),
+        ("out_of_order", "u4"),
+        ("duplicate_acks", "u4"),
+        ("tshark_retransmits", "u4"),
+        ("tshark_out_of_order", "u4"),
+        ("copies", "u4"),
+        ("holes", "u4"),  # row of the holes: HOLES of HOLE
+        ("hole_count", "u4"),
+    ]
+)
+assert FAULTS.itemsize == 40
+
+#: Sequence numbers that were skipped, and the segment that skipped them. The oldest hole of a direction stands first.
+HOLE = np.dtype([("ts", "i8"), ("left", "u4"), ("right", "u4"), ("tsval", "u4"), ("unused", "u4")])
+assert HOLE.itemsize == 24
+
+_1, _HOLES = np.uint64(1), np.uint64(HOLES)
+_AHEAD = np.uint64(16)
+
+_kernel: Any = numba.njit(cache=True, nogil=True, boundscheck=False)
+
+
+@_kernel
+@no_type_check  # numba types it
+def _faults_of(own, faults, used):
+    """Where the direction's faults are counted; a fresh row if it has none yet."""
+    if own.faults == 0:
+        used[0] += 1
+        own.faults = used[0]
+    return own.faults  # not the row itself: numba would return a copy of it
+
+
+@_kernel
+@no_type_check  # numba types it
+def _move(holes, source, target):
+    holes[target].ts = holes[source].ts
+    holes[target].left = holes[source].left
+    holes[target].right = holes[source].right
+    holes[target].tsval = holes[source].tsval
+
+
+@_kernel
+@no_type_check  # numba types it
+def _insert(fault, holes, used, place, left, right, ts, tsval):
+    """Insert a hole before the `place`-th one; of too many the oldest goes. Return where it went."""
+    if fault.holes == 0:
+        used[1] += 1
+        fault.holes = used[1]
+    first = np.uint64(fault.holes) * _HOLES
+    count = np.int64(fault.hole_count)
+    if count == HOLES:
+        if place == 0:  # itself the oldest
+            return place
+        place -= 1
+        for k in range(place):
+            _move(holes, first + np.uint64(k + 1), first + np.uint64(k))
+    else:
+        for k in range(count, place, -1):
+            _move(holes, first + np.uint64(k - 1), first + np.uint64(k))
+        fault.hole_count = count + 1
+    hole = holes[first + np.uint64(place)]
+    hole.left = left
+    hole.right = right
+    hole.ts = ts
+    hole.tsval = tsval
+    return place
+
+
+@_kernel
+@no_type_check  # numba types it
+def _fill(fault, holes, used, begin, length):
+    """Fill what is missing of the `length` numbers from `begin` on.
+
+    Return how many were missing, and if the first was: when it was skipped, and the timestamp of what skipped it.
+    """
+    missing = np.int64(0)
+    ts = np.int64(0)
+    tsval = np.uint32(0)
+    first = np.uint64(fault.holes) * _HOLES
+    k = 0
+    while k < np.int64(fault.hole_count):
+        hole = holes[first + np.uint64(k)]
+        left = np.int64(np.int32(np.int64(hole.left) - begin))
+        right = np.int64(np.int32(np.int64(hole.right) - begin))
+        low, high = max(left, 0), min(right, length)
+        if low < high:
+            if left <= 0:
+                ts, tsval = hole.ts, hole.tsval
+            missing += high - low
+            if left < low and high < right:
+                rest = np.uint32(begin + high)
+                end = hole.right
+                hole.right = np.uint32(begin + low)
+                k = _insert(fault, holes, used, k + 1, rest, end, hole.ts, hole.tsval)
+            elif left < low:
+                hole.right = np.uint32(begin + low)
+            elif high < right:
+                hole.left = np.uint32(begin + high)
+            else:
+                fault.hole_count -= 1
+                for j in range(k, np.int64(fault.hole_count)):
+                    _move(holes, first + np.uint64(j + 1), first + np.uint64(j))
+                continue
+        k += 1
+    return missing, ts, tsval
+
+
+@_kernel
+@no_type_check  # numba types it
+def _segments(payload, tsval, flow):
+    """How many segments a captured one is on the wire: a host's network card cuts what is longer than the MSS."""
+    if payload <= ETHERNET_MSS:
+        return np.int64(1)
+    mss = np.int64(flow.mss) if flow.mss != 0 else np.int64(ETHERNET_MSS)
+    if tsval != 0:
+        mss = max(mss - TIMESTAMP_BYTES, np.int64(1))
+    return (payload + mss - 1) // mss
+
+
+@_kernel
+@no_type_check  # numba types it
+def _below_edge(own, flow, backward, faults, holes, used, ts, begin, span, payload, flags, tsval, unchanged):
+    """Whether what starts below the edge was sent again, overtaken or only recorded again; count it."""
+    fault = faults[_faults_of(own, faults, used)]
+    below = min(span, np.int64(np.int32(np.int64(own.edge) - begin)))
+    missing, skipped_ts, skipped_tsval = _fill(fault, holes, used, begin, below)
+    if own.payload < FAR:  # else the floor is so far away that its number may mean another byte
+        floor = flow.floor_rev if backward else flow.floor_fwd
+        unknown = np.int64(np.int32(np.int64(floor) - begin))
+        if unknown > 0:
+            skipped_ts, skipped_tsval = own.edge_ts, own.edge_tsval
+            missing += min(unknown, below)
+            if below < unknown:
+                _insert(fault, holes, used, 0, np.uint32(begin + below), floor, own.edge_ts, own.edge_tsval)
+            if backward:
+                flow.floor_rev = np.uint32(begin)
+            else:
+                flow.floor_fwd = np.uint32(begin)
+
+    if missing >= below:
+        newer = np.int32(np.int64(tsval) - np.int64(skipped_tsval))
+        if tsval != 0 and skipped_tsval != 0 and newer != 0:
+            overtaken = newer < 0
+        else:
+            patience = flow.handshake_rtt if flow.handshake_rtt != 0 else REORDERING_NS
+            overtaken = 0 <= ts - skipped_ts < patience
+        if overtaken:
+            fault.out_of_order += _segments(payload, tsval, flow)
+            return REORDERED
+    elif missing == 0 and below == span:
+        since_edge = np.int32(np.int64(tsval) - np.int64(own.edge_tsval))
+        if tsval != 0 and own.edge_tsval != 0 and since_edge < 0:
+            copy = True  # sent before the newest segment
+        else:
+            newest = np.uint32(begin + span) == own.edge
+            copy = newest and unchanged and tsval == own.edge_tsval and 0 <= ts - own.edge_ts < COPY_NS
+        if copy:
+            fault.copies += 1
+            return OTHER
+    # a SYN's number comes before its data, a FIN's after
+    again = min(below, payload) if flags & _SYN == 0 else below - 1
+    fault.retransmits += _segments(again, tsval, flow)
+    fault.retransmitted_bytes += again
+    return RETRANSMITTED
+
+
+@_kernel
+@no_type_check  # numba types it
+def _tshark(own, other, flow, faults, used, ts, begin, span, payload):
+    """Count the segment as what tshark takes it for."""
+    offset = np.int64(np.int32(begin - np.int64(own.edge)))
+    if payload > 0 and _is_acked(other, begin + payload):
+        again = True
+    elif own.state & HAS_EDGE == 0 or offset >= 0 or (offset == -1 and payload > 1):
+        return
+    elif (
+        other.duplicate_run >= 2
+        and np.int64(other.last_ack) == begin
+        and 0 <= ts - other.last_ts < FAST_RETRANSMIT_NS
+    ):
+        again = True
+    else:
+        patience = flow.handshake_rtt if flow.handshake_rtt != 0 else REORDERING_NS
+        again = not 0 <= ts - own.edge_ts < patience or offset + span == 0
+    fault = faults[_faults_of(own, faults, used)]
+    if again:
+        fault.tshark_retransmits += 1
+    else:
+        fault.tshark_out_of_order += 1
+
+
+@_kernel
+@no_type_check  # numba types it
+def _is_acked(other, end):
+    """Whether the other side has acknowledged all numbers before `end`."""
+    return other.state & HAS_ACK != 0 and np.int32(end - np.int64(other.last_ack)) <= 0
+
+
+@_kernel
+@no_type_check  # numba types it
+def _probes(other, payload):
+    """Whether this much at the edge asks whether a closed window has opened."""
+    return payload == 1 and other.window == 0 and other.state & HAS_EDGE != 0
+
+
+@_kernel
+@no_type_check  # numba types it
+def _move_edge(own, ts, end, tsval):
+    own.edge = np.uint32(end)
+    own.edge_ts = ts
+    own.edge_tsval = tsval
+    own.state |= HAS_EDGE
+
+
+@_kernel
+@no_type_check  # numba types it
+def _elsewhere(
+    own,
+    other,
+    flow,
+    backward,
+    faults,
+    holes,
+    used,
+    ts,
+    begin,
+    span,
+    payload,
+    flags,
+    tsval,
+    ack,
+    window,
+):
+    """Take in a segment that is not simply the next: it starts elsewhere than at the edge, or has SYN, FIN or RST."""
+    if flags & _RST != 0:  # its number may be anything, and what it carries is no data
+        if span != 0:
+            _tshark(own, other, flow, faults, used, ts, begin, span, payload)
+        return OTHER
+    offset = np.int64(np.int32(begin - np.int64(own.edge)))
+    if offset > FAR or offset < -FAR or (flags & _SYN != 0 and not -SAME_SYN <= offset < 0):
+        own.state &= ~HAS_EDGE  # a jump that no window allows, or another connection's SYN: all starts anew
+        faults[own.faults].hole_count = 0
+    has_edge = own.state & HAS_EDGE != 0
+    if has_edge and payload <= 1 and offset == -1 and span == payload:
+        own.state |= LAST_WAS_KEEP_ALIVE
+        if payload == 0 or other.state & HAS_ACK == 0 or _is_acked(other, begin + 1):
+            return OTHER  # a keep-alive, and not its last byte sent again
+    elif span != 0:
+        _tshark(own, other, flow, faults, used, ts, begin, span, payload)
+
+    end = begin + span
+    kind = OTHER if span == 0 else NEW
+    if not has_edge:
+        if backward:
+            flow.floor_rev = np.uint32(begin)
+        else:
+            flow.floor_fwd = np.uint32(begin)
+        _move_edge(own, ts, end, tsval)
+    elif offset >= 0:
+        if offset == 0 and _probes(other, payload):
+            return OTHER
+        if offset > 0:
+            fault = faults[_faults_of(own, faults, used)]
+            _insert(fault, holes, used, np.int64(fault.hole_count), own.edge, np.uint32(begin), ts, tsval)
+        if offset + span > 0:
+            _move_edge(own, ts, end, tsval)
+    elif span != 0:
+        same_ack = own.state & HAS_ACK != 0 and ack == own.last_ack
+        unchanged = window == own.window and (same_ack or flags & _ACK == 0)
+        kind = _below_edge(
+            own, flow, backward, faults, holes, used, ts, begin, span, payload, flags, tsval, unchanged
+        )
+        if offset + span > 0:
+            _move_edge(own, ts, end, tsval)
+    if kind != OTHER:
+        own.segments += _segments(payload, tsval, flow)
+    return kind
+
+
+@_kernel
+@no_type_check  # numba types it
+def update(
+    start,
+    ts_ns,
+    flow_id,
+    direction,
+    seq,
+    ack,
+    tcp_flags,
+    payload_bytes,
+    wire_bytes,
+    window,
+    tsvals,
+    directions,
+    flows,
+    faults,
+    holes,
+    used,
+    kinds,
+):
+    """Take in packets from row `start` on; return the row that was reached.
+
+    `used` holds how many rows of `faults` and of holes are taken, and there is room for as many of the one as of the
+    other; `kinds`, if not None, gets what each packet is.
+    """
+    n = np.uint64(len(ts_ns))
+    last = np.int64(len(faults)) - 2
+    address = directions.ctypes.data
+    for i in range(np.uint64(start), n):
+        if i + _AHEAD < n:  # with many flows each packet is a cache miss
+            line = address + np.int64(flow_id[i + _AHEAD]) * 128
+            prefetch(line)
+            prefetch(line + 64)
+        if used[0] > last:
+            return np.int64(i)
+        ts = ts_ns[i]
+        payload = np.int64(payload_bytes[i])
+        flags = np.int64(tcp_flags[i])
+        flow = np.uint64(flow_id[i])
+        backward = np.uint64(direction[i] & 1)
+        at = flow * np.uint64(2) + backward
+        own = directions[at]
+        other = directions[at ^ _1]
+
+        if own.packets == 0:
+            own.last_ts = ts
+            if other.packets == 0 or ts < flows[flow].first_ts:
+                flows[flow].first_ts = ts
+        elif ts >= own.last_ts:
+            own.last_ts = ts
+        elif ts < flows[flow].first_ts:  # the capture's clock stepped back
+            flows[flow].first_ts = ts
+        own.packets += 1
+        own.bytes += wire_bytes[i]
+        own.payload += payload
+        if flags == 0:
+            if kinds is not None:
+                kinds[i] = OTHER
+            continue
+
+        # 64-bit throughout; a difference cut to int32 is the signed distance modulo 2**32.
+        begin = np.int64(seq[i])
+        span = payload + np.int64(flags & (_SYN | _FIN) != 0)  # SYN and FIN take a number
+        acknowledges = flags & _ACK != 0
+        state = np.int64(own.state)
+        repeats_ack = acknowledges and state & HAS_ACK != 0 and ack[i] == own.last_ack
+        kind = OTHER
+        if flags & _RST != 0 or (state & HAS_EDGE != 0 and seq[i] != own.edge):
+            own.state = state & ~LAST_WAS_KEEP_ALIVE
+            kind = _elsewhere(
+                own,
+                other,
+                flows[flow],
+                backward,
+                faults,
+                holes,
+                used,
+                ts,
+                begin,
+                span,
+                payload,
+                flags,
+                tsvals[i],
+                ack[i],
+                window[i],
+            )
+            state = np.int64(own.state)
+        else:
+            if state & HAS_EDGE == 0:
+                if backward:
+                    flows[flow].floor_rev = seq[i]
+                else:
+                    flows[flow].floor_fwd = seq[i]
+                own.edge = seq[i]
+                own.edge_ts = ts
+                own.edge_tsval = tsvals[i]
+            if span != 0:
+                if payload > 0 and _is_acked(other, begin + payload):
+                    faults[_faults_of(own, faults, used)].tshark_retransmits += 1
+                if state & HAS_EDGE == 0 or not _probes(other, payload):
+                    kind = NEW
+                    if payload <= ETHERNET_MSS:
+                        own.segments += np.uint32(1)
+                    else:
+                        own.segments += np.uint32(_segments(payload, tsvals[i], flows[flow]))
+                    own.edge = np.uint32(begin + span)
+                    own.edge_ts = ts
+                    own.edge_tsval = tsvals[i]
+            elif (
+                repeats_ack
+                and window[i] == own.window
+                and own.window != 0
+                and state & HAS_EDGE != 0
+                and other.state & LAST_WAS_KEEP_ALIVE == 0
+            ):
+                faults[_faults_of(own, faults, used)].duplicate_acks += 1
+                if own.duplicate_run < 255:
+                    own.duplicate_run += 1
+            state = (state | HAS_EDGE) & ~LAST_WAS_KEEP_ALIVE
+        if kinds is not None:
+            kinds[i] = kind
+
+        if acknowledges and not repeats_ack:
+            own.duplicate_run = 0
+            own.last_ack = ack[i]
+            state |= HAS_ACK
+        own.window = window[i]
+
+        if backward == 0 and state & HANDSHAKE_DONE == 0:
+            handshake = flags & (_SYN | _RST | _ACK)
+            if handshake == _SYN:
+                flows[flow].syn_ts = ts
+                flows[flow].after_syn = np.uint32(begin + 1)
+                flows[flow].after_syn_data = np.uint32(begin + span)
+                state |= SYN_SENT
+            elif (
+                handshake == _ACK
+                and state & SYN_SENT != 0
+                and (seq[i] == flows[flow].after_syn or seq[i] == flows[flow].after_syn_data)
+            ):
+                state |= HANDSHAKE_DONE
+                if ts >= flows[flow].syn_ts:
+                    flows[flow].handshake_rtt = ts - flows[flow].syn_ts
+                else:  # the capture's clock stepped back: no value
+                    state &= ~SYN_SENT
+        own.state = state
+    return np.int64(n)

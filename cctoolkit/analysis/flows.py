@@ -1,0 +1,344 @@
+"""Per-flow statistics: one pass over the packets table, one row a flow.
+
+**What counts as sent again.** A segment takes sequence numbers if it carries payload, SYN or FIN. Of each direction
+the tap knows the *edge*, the highest number sent so far, and the *holes* below it, numbers that it has not seen. Such
+a segment is
+
+- **new** if it starts at the edge or beyond it; if beyond, it leaves a hole.
+- **retransmitted** (``retransmits_*``) if the tap saw some of its numbers before; or if it fills a hole and was sent
+  after the segment that skipped the hole: its timestamp (TSval, RFC 7323) is newer, or where timestamps are missing or
+  equal, it comes a handshake RTT later or more (3 ms if the handshake was not seen).
+- **reordered** (``out_of_order_*``) if it fills a hole and was sent before the segment that skipped the hole.
+- a **copy** (``copies_*``) if it was seen before but not sent again: its timestamp is older than that of the segment
+  at the edge; or it repeats that segment within 1 ms with the same timestamp, acknowledgment and window. Mirror ports
+  and captures of several interfaces make copies.
+- a **keep-alive** if it is one byte just below the edge, without SYN or FIN, and the other side acknowledged that byte
+  (or was not seen); a **window probe** if it is one byte at the edge while the other side's window is zero. Neither
+  counts, and a probe does not move the edge.
+
+``segments_*`` counts the new, retransmitted and reordered ones, ``retransmitted_bytes_*`` the payload below the edge
+in retransmitted segments. :func:`retransmitted_share` is the first over the last: retransmitted segments over
+segments sent. A reset takes no numbers. A host leaves cutting long segments to its network card, so a capture made on
+it holds segments of many kilobytes: with more than 1460 bytes of payload they count as the segments they become, by
+the maximum segment size of the SYNs (1460 bytes if no SYN was seen) less 12 bytes for timestamps.
+
+**What a tap can know.** In front of the loss it sees what the sender sees: the counts are those of the sender's kernel,
+segment for segment (``tcpi_total_retrans`` and ``tcpi_bytes_retrans`` of Linux). Behind the loss
+
+- a retransmission that is lost itself does not pass the tap;
+- when the last segments before a pause are lost, nothing skips them, so their retransmissions are new to the tap; a
+  first SYN that is lost likewise;
+- without timestamps only time tells a retransmission from a late original. SACK blocks do not help: they say what
+  the receiver lacks, lost or late.
+
+A retransmission that newer data overtakes before the tap looks like a copy. Copies made while a queue delays them
+less than a tick of the timestamps count as retransmitted: if ``copies_*`` is large, remove duplicates first
+(``editcap -d``), or record one interface.
+
+Memory is bounded: 16 holes a direction. One more, and the oldest is forgotten: what fills it later counts as
+retransmitted. Numbers are modulo 2**32 and no window is larger than 2**30 bytes. A segment further than that from the
+edge starts its direction anew; so does a SYN, unless it starts up to 64 KiB below the edge and so repeats the old one.
+
+**What tshark counts** (Wireshark User's Guide, "TCP Analysis"; checked against tshark 4.0) has columns of its own:
+
+========================== ============================================================================
+column                     tshark display filter
+========================== ============================================================================
+``tshark_retransmits_*``   ``tcp.analysis.retransmission`` (which includes fast and spurious ones)
+``tshark_out_of_order_*``  ``tcp.analysis.out_of_order``
+``duplicate_acks_*``       ``tcp.analysis.duplicate_ack``
+``handshake_rtt_ns``       ``tcp.analysis.initial_rtt``
+========================== ============================================================================
+
+tshark remembers no ranges. A retransmission that follows newer data closely, as all do in a fast recovery, is "out of
+order" to it. Its rules, for a captured segment that takes sequence numbers:
+
+- **keep-alive**: at most one byte, starting one below the edge, no SYN, FIN or RST. Counted as nothing.
+- **retransmission**: it ends at or below what the other side has acknowledged (spurious); or it starts below the
+  edge and is not out of order. More than one byte starting exactly one below the edge is new data: it repeats the
+  byte of a window probe.
+- **out of order**: it starts below the edge, the edge is younger than the handshake RTT (3 ms if unknown), and it
+  does not end at the edge. After two duplicate ACKs asking for exactly this segment, the last thing the other side
+  sent and less than 20 ms ago, it is a (fast) retransmission instead.
+- **duplicate ACK**: no data, no SYN, FIN or RST, sequence number at the edge, the same acknowledgment number and
+  the same non-zero window as the segment before it in its direction, and not the answer to a keep-alive.
+- **window probe**: one byte at the edge while the other side's window is zero. It does not move the edge.
+
+Later tshark releases draw the line between out of order and retransmission elsewhere, and look at SACK blocks for
+duplicate ACKs. Where the answer differs from tshark 4.0's, on purpose:
+
+- An acknowledgment or sequence number of exactly 0 is a number here; tshark takes it for "not seen yet".
+- Segments without the ACK flag do not acknowledge; tshark takes their acknowledgment field (mostly 0) as the last
+  one, so that a RST hides what was acknowledged before it.
+- An acknowledgment of data that was not captured changes nothing here; tshark 4.0 then takes the other side to have
+  sent duplicate ACKs, so that its next segment below the edge may count as a fast retransmission.
+- A reset does not move the edge, and a jump that no window allows starts the direction anew; in tshark the one may
+  move it, and after a jump back all is retransmitted.
+- A repeated SYN in the middle of a connection changes nothing here; tshark moves the edge back.
+- Multipath TCP options are not looked at; tshark uses them to excuse some duplicate ACKs.
+- Segments with no flag at all (null scans) are not TCP segments in the packets table, and no statistics see them.
+- The handshake RTT is the time from the *most recent* SYN of the initiator (as in tshark: a retransmitted SYN starts
+  the clock again) to the initiator's first segment that has ACK, neither SYN nor RST, and starts where data starts
+  after the SYN; the same as ``cctoolkit.rtt_samples(capture, method="handshake")``. tshark takes the first ACK of
+  *either* side, so that a refused connection (RST+ACK) gets half a round trip; here it gets none. An RTT of 0, within
+  one tick of the clock, is a value here; tshark goes on to the next ACK. No SYN, no value, in both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from .._support.state import grown
+from ..capture.addresses import addresses_text
+from ..capture.model import Capture, columns_of
+from ..errors import ParameterError
+from . import flow_kernels as kernels
+
+if TYPE_CHECKING:
+    from ..capture.keys import FlowKeys
+
+__all__ = ["FlowStatistics", "flow_table", "retransmitted_share", "segment_kinds"]
+
+#: Columns that the state of a direction, and of its faults, is copied to.
+_COUNTED = ("packets", "bytes", "payload", "segments")
+_FAULTS = (
+    "retransmits",
+    "retransmitted_bytes",
+    "out_of_order",
+    "copies",
+    "duplicate_acks",
+    "tshark_retransmits",
+    "tshark_out_of_order",
+)
+
+
+class FlowStatistics:
+    """Per-flow statistics, batch after batch.
+
+    Parameters
+    ----------
+    long_flow_bytes : int
+        A flow is long if one direction carries more than this many bytes on the wire (default 10 MB, as in the
+        paper on separating flows by RTT). Exact; :func:`cctoolkit.long_flows` has the data plane's estimate.
+
+    Notes
+    -----
+    176 bytes of state a flow id, touched only for ids that occur; 40 more for a direction in which something went
+    wrong, and 384 for one with holes. The result does not depend on how the packets were cut into batches.
+    """
+
+    def __init__(self, long_flow_bytes: int = 10_000_000) -> None:
+        if not long_flow_bytes > 0:
+            raise ParameterError(f"long_flow_bytes is {long_flow_bytes}, expected a positive number of bytes")
+        self.long_flow_bytes = int(long_flow_bytes)
+        self._directions = np.zeros(0, kernels.DIRECTION)
+        self._flows = np.zeros(0, kernels.FLOW)
+        self._faults = np.zeros(64, kernels.FAULTS)
+        self._holes = np.zeros(64 * kernels.HOLES, kernels.HOLE)
+        self._used = np.zeros(2, np.int64)  # rows of the last two tables that are taken
+
+    def _reserve(self, flows: int) -> None:
+        """Have state for flow ids below `flows`."""
+        self._directions = grown(self._directions, 2 * flows)
+        self._flows = grown(self._flows, flows)
+
+    def update(
+        self, packets: Capture | pd.DataFrame | dict[str, np.ndarray], keys: FlowKeys | None = None
+    ) -> None:
+        """Take in the next packets.
+
+        Parameters
+        ----------
+        packets : Capture, DataFrame or mapping of arrays
+            A packets table (:data:`cctoolkit.schema.PACKETS`), in capture order.
+        keys : FlowKeys, optional
+            What is known of the flows so far: without the maximum segment sizes that their SYNs announced, segments
+            that a host captured before they were cut are taken to be cut for Ethernet. A Capture has its own.
+        """
+        if keys is None and isinstance(packets, Capture):
+            keys = packets.keys
+        self._take_in(columns_of(packets), keys)
+
+    def _take_in(
+        self, c: dict[str, np.ndarray], keys: FlowKeys | None, kinds: np.ndarray | None = None
+    ) -> None:
+        if len(c["flow_id"]) == 0:
+            return
+        self._reserve(int(c["flow_id"].max()) + 1)
+        if keys is not None and c["payload_bytes"].max() > kernels.ETHERNET_MSS:
+            self._learn_mss(keys)
+        row = 0
+        while True:
+            row = kernels.update(
+                row,
+                c["ts_ns"],
+                c["flow_id"],
+                c["direction"],
+                c["seq"],
+                c["ack"],
+                c["tcp_flags"],
+                c["payload_bytes"],
+                c["wire_bytes"],
+                c["window"],
+                c["tsval"],
+                self._directions,
+                self._flows,
+                self._faults,
+                self._holes,
+                self._used,
+                kinds,
+            )
+            if row == len(c["flow_id"]):
+                return
+            faults, holes = self._used + 1
+            self._faults = grown(self._faults, int(faults) + 64)
+            rows = len(self._faults) * kernels.HOLES
+            self._holes = grown(self._holes, rows, np.arange(int(holes) * kernels.HOLES))
+
+    def _learn_mss(self, keys: FlowKeys) -> None:
+        """Of each flow, the smaller of the maximum segment sizes announced: what both sides cut for."""
+        announced = (
+            np.minimum(keys.mss[:, 0] - 1, keys.mss[:, 1] - 1) + 1
+        )  # 0, not announced, becomes the largest
+        known = announced != 0
+        self._reserve(int(keys.flow_id.max()) + 1)
+        self._flows["mss"][keys.flow_id[known]] = announced[known]
+
+    def result(self, keys: FlowKeys) -> pd.DataFrame:
+        """The flows table (:data:`cctoolkit.schema.FLOWS`) of everything taken in so far.
+
+        Parameters
+        ----------
+        keys : FlowKeys
+            Addresses, ports and what the SYNs announced, one row a flow. Flows of `keys` that had no packet in the
+            updates are left out.
+        """
+        self._reserve(int(keys.flow_id.max()) + 1 if len(keys) else 0)
+        # As plain rows of words: numpy copies those several times faster than records.
+        both = self._directions.view(np.int64).reshape(-1, 16)[keys.flow_id].view(kernels.DIRECTION)
+        seen = (both["packets"][:, 0] > 0) | (both["packets"][:, 1] > 0)
+        if not seen.all():
+            keys, both = keys.take(seen), both[seen]
+        flow = self._flows.view(np.int64).reshape(-1, 6)[keys.flow_id].view(kernels.FLOW)[:, 0]
+        sides = both[:, 0], both[:, 1]
+        ends = [np.where(side["packets"] > 0, side["last_ts"], np.iinfo(np.int64).min) for side in sides]
+
+        table: dict[str, Any] = {
+            "flow_id": keys.flow_id,
+            "src": addresses_text(keys.src, keys.ip_version),
+            "dst": addresses_text(keys.dst, keys.ip_version),
+            "sport": keys.sport,
+            "dport": keys.dport,
+            "protocol": keys.protocol,
+            "first_ts_ns": flow["first_ts"].copy(),
+            "last_ts_ns": np.maximum(*ends),
+        }
+        for name in _COUNTED:
+            for way, side in zip(("fwd", "rev"), sides, strict=True):
+                table[f"{name}_{way}"] = side[name].astype(np.int64)
+        faulty = [np.flatnonzero(side["faults"]) for side in sides]
+        faults = [self._faults[side["faults"][rows]] for side, rows in zip(sides, faulty, strict=True)]
+        for name in _FAULTS:
+            for way, rows, of in zip(("fwd", "rev"), faulty, faults, strict=True):
+                table[f"{name}_{way}"] = column = np.zeros(len(keys), np.int64)
+                column[rows] = of[name]
+        unknown = (~sides[0]["state"] & (kernels.SYN_SENT | kernels.HANDSHAKE_DONE)) != 0
+        table["handshake_rtt_ns"] = pd.arrays.IntegerArray(flow["handshake_rtt"].copy(), unknown)
+        for name, values, missing in (("mss", keys.mss, 0), ("window_scale", keys.window_scale, 255)):
+            for column, way in enumerate(("fwd", "rev")):
+                announced = values[:, column].copy()
+                table[f"{name}_{way}"] = pd.arrays.IntegerArray(announced, announced == missing)
+        table["sack_permitted"] = keys.sack_permitted.all(axis=1)
+        table["is_long"] = np.maximum(table["bytes_fwd"], table["bytes_rev"]) > self.long_flow_bytes
+        return pd.DataFrame(table, copy=False)
+
+
+def flow_table(
+    packets: Capture | pd.DataFrame | dict[str, np.ndarray],
+    keys: FlowKeys,
+    long_flow_bytes: int = 10_000_000,
+) -> pd.DataFrame:
+    """The flows table of a packets table: what each flow carried, lost, repeated and took to connect.
+
+    Parameters
+    ----------
+    packets : Capture, DataFrame or mapping of arrays
+        A packets table (:data:`cctoolkit.schema.PACKETS`), in capture order.
+    keys : FlowKeys
+        ``capture.keys``.
+    long_flow_bytes : int
+        Above this many bytes on the wire in one direction, ``is_long`` is true.
+
+    Returns
+    -------
+    DataFrame
+        :data:`cctoolkit.schema.FLOWS`, one row a flow with packets, in the order of `keys`. How segments are
+        classified, and where that differs from tshark, is in the module's description.
+    """
+    statistics = FlowStatistics(long_flow_bytes)
+    statistics.update(packets, keys)
+    return statistics.result(keys)
+
+
+def retransmitted_share(flows: Any, way: str | None = None) -> Any:
+    """Retransmitted segments over segments sent: how much of what was sent was sent again.
+
+    Parameters
+    ----------
+    flows : DataFrame or Series
+        A flows table, a row of it, or the sums of its columns.
+    way : {"fwd", "rev"}, optional
+        Of this direction only, from the initiator or to it. Without it, of both together.
+
+    Returns
+    -------
+    Series or float
+        0 to 1; NaN where no segment was sent. A segment takes sequence numbers (payload, SYN or FIN): pure ACKs,
+        which cannot be sent again, do not count.
+
+    Examples
+    --------
+    >>> cap = cct.example("cubic").ingress
+    >>> round(float(cct.retransmitted_share(cap.flows, "fwd")[0]), 4)
+    0.001
+    """
+    ways = ("fwd", "rev") if way is None else (way,)
+    again = sum(flows[f"retransmits_{each}"] for each in ways)
+    sent = sum(flows[f"segments_{each}"] for each in ways)
+    return again / np.where(sent == 0, np.nan, sent)
+
+
+def segment_kinds(
+    packets: Capture | pd.DataFrame | dict[str, np.ndarray], keys: FlowKeys | None = None
+) -> pd.Categorical:
+    """What each packet is to the statistics of its flow.
+
+    Parameters
+    ----------
+    packets : Capture, DataFrame or mapping of arrays
+        A packets table (:data:`cctoolkit.schema.PACKETS`), in capture order; flows from their first packet on.
+    keys : FlowKeys, optional
+        As for :meth:`FlowStatistics.update`.
+
+    Returns
+    -------
+    Categorical, one entry a packet
+        ``new``, ``retransmitted`` or ``reordered``, as the flows table counts them; ``other`` is what takes no
+        sequence numbers (pure ACKs, resets, no TCP at all), and keep-alives, window probes and copies.
+
+    Examples
+    --------
+    >>> cap = cct.example("cubic").ingress
+    >>> cct.segment_kinds(cap).value_counts().to_dict()
+    {}
+    """
+    columns = columns_of(packets)
+    kinds = np.zeros(len(columns["flow_id"]), np.int8)
+    statistics = FlowStatistics()
+    statistics._take_in(
+        columns, packets.keys if keys is None and isinstance(packets, Capture) else keys, kinds
+    )
+    return pd.Categorical.from_codes(kinds, categories=list(kernels.KINDS))

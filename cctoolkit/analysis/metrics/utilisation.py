@@ -1,0 +1,142 @@
+"""How much of a link's rate is used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import pandas as pd
+
+from ..._support.arguments import positive_ns
+from ..._support.state import grown
+from ...capture.model import columns_of
+from ...errors import ParameterError
+
+__all__ = ["LinkUtilisation", "link_utilisation"]
+
+
+@numba.njit(cache=True, nogil=True)
+def _sum(ts, wire, direction, only, start_ns, bin_ns, overhead, sums):
+    at = 0
+    bin_from = np.int64(1)  # an empty range of time: the first packet computes its bin
+    bin_to = np.int64(0)
+    for i in range(len(ts)):
+        if only >= 0 and direction[i] != only:
+            continue
+        t = ts[i] - start_ns
+        if t < bin_from or t >= bin_to:
+            at = max(t // bin_ns, 0)  # a packet stamped before the first one counts in the first bin
+            bin_from = at * bin_ns
+            bin_to = bin_from + bin_ns
+        sums[at] += wire[i] + overhead
+
+
+class LinkUtilisation:
+    """:func:`link_utilisation` for packets that come in batches; the result does not depend on how they were cut.
+
+    Parameters
+    ----------
+    rate_mbps, bin_s, direction, overhead_bytes, max_rows
+        As for :func:`link_utilisation`.
+    """
+
+    def __init__(
+        self,
+        rate_mbps: float,
+        bin_s: float = 1.0,
+        direction: int | None = None,
+        overhead_bytes: int = 0,
+        max_rows: int = 10_000_000,
+    ) -> None:
+        if not 0 < rate_mbps < float("inf"):
+            raise ParameterError(f"rate_mbps: {rate_mbps!r} is not a positive number")
+        if direction not in (None, 0, 1):
+            raise ParameterError(f"direction: {direction!r} is none of 0, 1 and None")
+        self._rate_mbps = rate_mbps
+        self._bin_ns = positive_ns(bin_s, 1e9, "bin_s")
+        self._direction = -1 if direction is None else direction
+        self._overhead = overhead_bytes
+        self._max_rows = max_rows
+        self._start_ns: int | None = None
+        self._last_ns = 0
+        self._sums = np.zeros(0, np.int64)
+
+    def update(self, packets: Any) -> None:
+        """Take the next packets: a Capture, a packets DataFrame or a dict of arrays."""
+        columns = columns_of(packets)
+        ts = np.ascontiguousarray(columns["ts_ns"])
+        if not len(ts):
+            return
+        if self._start_ns is None:
+            self._start_ns = self._last_ns = int(ts[0])
+        self._last_ns = max(self._last_ns, int(ts.max()))
+        bins = (self._last_ns - self._start_ns) // self._bin_ns + 1
+        if bins > self._max_rows:
+            raise ParameterError(
+                f"bins of {self._bin_ns / 1e9:g} s make {bins:,} rows, more than max_rows = {self._max_rows:,}: "
+                "choose wider bins"
+            )
+        self._sums = grown(self._sums, bins)
+        wire, direction = (np.ascontiguousarray(columns[name]) for name in ("wire_bytes", "direction"))
+        _sum(ts, wire, direction, self._direction, self._start_ns, self._bin_ns, self._overhead, self._sums)
+
+    def result(self) -> pd.DataFrame:
+        """The table of all packets so far, see :func:`link_utilisation`."""
+        bins = 0 if self._start_ns is None else (self._last_ns - self._start_ns) // self._bin_ns + 1
+        sums = self._sums[:bins].copy()
+        mbps = sums * (8e3 / self._bin_ns)
+        return pd.DataFrame(
+            {
+                "bin": np.arange(bins),
+                "start_s": np.arange(bins) * (self._bin_ns / 1e9),
+                "bytes": sums,
+                "throughput_mbps": mbps,
+                "utilisation": mbps / self._rate_mbps,
+            }
+        )
+
+
+def link_utilisation(
+    cap: Any,
+    rate_mbps: float,
+    bin_s: float = 1.0,
+    direction: int | None = None,
+    overhead_bytes: int = 0,
+    max_rows: int = 10_000_000,
+) -> pd.DataFrame:
+    """The share of a link's rate that a capture used, in each bin of time.
+
+    Parameters
+    ----------
+    cap : Capture, packets DataFrame or dict of arrays
+    rate_mbps : float
+        Of the link, in one direction.
+    bin_s : float
+        Width of a bin. Bins are counted from the first packet.
+    direction : int, optional
+        Only packets from (0) or to (1) the initiators of their flows. Without it all packets of the capture, which is
+        right for a tap that sees one direction of the link.
+    overhead_bytes : int
+        Added to each packet for what a capture does not show: 24 for preamble, checksum and gap of Ethernet.
+    max_rows : int
+        Refuse to make a larger table.
+
+    Returns
+    -------
+    DataFrame
+        ``bin``, ``start_s`` (of the bin, since the first packet), ``bytes``, ``throughput_mbps``, ``utilisation`` (1:
+        the whole rate). The last bin is counted as a whole one, though the capture may end in it.
+
+    Raises
+    ------
+    ParameterError
+        An argument has no meaning, or there are more bins than `max_rows`.
+
+    Notes
+    -----
+    Report it with fairness: rate caps for each flow make sharing fair and leave the link idle.
+    """
+    utilisation = LinkUtilisation(rate_mbps, bin_s, direction, overhead_bytes, max_rows)
+    utilisation.update(cap)
+    return utilisation.result()

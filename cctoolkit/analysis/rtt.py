@@ -1,0 +1,556 @@
+"""Round-trip times from what passes a tap: four methods, one table of samples.
+
+A sample is the time from a segment passing the tap to its acknowledgement passing it the other way: the round
+trip between the tap and the *receiver* of the segment, with the receiver's own delay in it (a delayed ACK makes
+it longer). For the round trip of a whole path seen from its middle, add up both directions.
+
+============== ================================================== ==============================================
+method         what is paired                                     memory
+============== ================================================== ==============================================
+``seq_ack``    a segment and the ACK that ends where it ends      every segment until it is acknowledged
+``data_plane`` the same, as a switch can do it                    tables of fixed size: :class:`DataPlaneTables`
+``handshake``  a SYN and the first ACK of the side that sent it   one SYN a flow
+``timestamps`` a TSval and its first echo (pping)                 every TSval until it or a later one is echoed
+============== ================================================== ==============================================
+
+The rules of ``seq_ack``
+------------------------
+- The expected ACK of a segment is its sequence number plus its payload, plus one for SYN and one for FIN. A
+  segment without any of these expects none.
+- An ACK covers every outstanding segment of the other direction that ends at or before it; these are dropped. If
+  the last of them ends exactly there, it gives one sample. An ACK inside a segment gives none, and the
+  segment stays: its end may be acknowledged later (always so where the sender's segmentation offload was
+  captured), which is a sample. Duplicate ACKs cover nothing new. SACK blocks never match: they say that
+  something arrived, but not which transmission.
+- The ACK must pass the tap after the segment. A sample that would be negative (clocks of two interfaces,
+  merged captures) is left out and counted.
+- Numbers are modulo 2**32, and no window is larger than 2**30 bytes. A segment further than that from the
+  highest byte its direction has sent starts the direction anew; so does a SYN, unless it starts up to 64 KiB
+  below that byte and so repeats the last one. A direction that has sent that much without an ACK is no
+  longer waited for. An ACK further than that below the highest byte, or more than 1 MiB above it, is not looked at.
+
+Karn's rule (``karn=True``, the default; Karn and Partridge 1987, RFC 6298 section 3) wants samples of which it is
+certain *which* transmission was acknowledged:
+
+- A segment that begins below the highest byte sent so far is a retransmission. Whether the tap saw the first
+  copy, or none (it was lost before), or the segment was only overtaken on its way to the tap, is all the same.
+- A retransmission that carries nothing new is not sampled; one-byte keep-alives are such. One that also carries
+  new bytes is: its end was sent once.
+- A segment is not sampled if a retransmission that begins below its end passed the tap while it was
+  outstanding. This covers both copies, retransmissions cut differently, and all that waited at the receiver behind a
+  hole until it was filled. Bytes that had been acknowledged before they were sent again put nothing in doubt.
+  (With retransmissions at two places outstanding, what was sent between them is not sampled either.)
+- A segment whose ACK passed the tap before it is not waited for.
+- RST segments do not take part: a RST is no answer to data.
+
+With ``karn=False`` the samples are those of tshark 4.0, ``tcp.analysis.ack_rtt``: a retransmission is a segment
+like any other, of two copies that end alike the first counts, and RSTs take part. Differences that remain:
+tshark shows no sample of 0 ns, waits for the *oldest* 10,000 segments of a direction, reads the
+acknowledgement number also where the ACK flag is not set, counts SYN and FIN on one segment as one, and
+forgets nothing but on a SYN.
+
+Where only one direction is seen
+--------------------------------
+Many flows at a backbone tap are one-way, because routes are asymmetric, and what they send is never acknowledged
+there. Until the other direction shows up, the newest `one_way_segments` of a direction are kept; how many were
+given up is counted as ``one_way_dropped``. A flow whose SYN was captured loses nothing by it, nor does one that was
+already running, as long as ACKs come between its segments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from .._support.state import grown
+from ..capture.model import Capture, columns_of
+from ..errors import ParameterError
+from ..schema import PACKETS, RTT_SAMPLES, check, empty
+from . import rtt_kernels as kernels
+
+if TYPE_CHECKING:
+    from ..capture.keys import FlowKeys
+
+__all__ = ["METHODS", "DataPlaneTables", "RttPairing", "rtt_samples", "rtt_summary", "samples_table"]
+
+#: The methods, in the order of the codes in the samples table's `method` column.
+METHODS = ("seq_ack", "data_plane", "handshake", "timestamps")
+
+_COLUMNS = {
+    "seq_ack": ("ts_ns", "flow_id", "direction", "seq", "ack", "tcp_flags", "payload_bytes"),
+    "data_plane": ("ts_ns", "flow_id", "direction", "seq", "ack", "tcp_flags", "payload_bytes"),
+    "handshake": ("ts_ns", "flow_id", "direction", "seq", "tcp_flags", "payload_bytes"),
+    "timestamps": ("ts_ns", "flow_id", "direction", "tcp_flags", "tsval", "tsecr", "has_ts"),
+}
+
+_EXACT_COUNTERS = {
+    "segments": kernels.SEGMENTS,
+    "samples": kernels.SAMPLES,
+    "retransmitted": kernels.AGAIN,
+    "karn_suppressed": kernels.IN_DOUBT,
+    "one_way_dropped": kernels.ONE_WAY,
+    "backwards": kernels.BACKWARDS,
+}
+
+_DATA_PLANE_COUNTERS = {
+    "segments": kernels.D_SEGMENTS,
+    "inserted": kernels.D_INSERTED,
+    "expired": kernels.D_EXPIRED,
+    "not_inserted": kernels.D_COLLISIONS,
+    "voided": kernels.D_VOIDED,
+    "acks": kernels.D_ACKS,
+    "matched": kernels.D_MATCHED,
+    "matched_void": kernels.D_VOID_HITS,
+    "matched_late": kernels.D_LATE,
+    "backwards": kernels.D_BACK,
+}
+
+_FIRST_NODES = 1 << 14
+
+
+@dataclass(frozen=True)
+class DataPlaneTables:
+    """The bounded memory of method ``data_plane``: `stages` tables of `table_size` entries {signature, timestamp}.
+
+    Parameters
+    ----------
+    table_size : int
+        Entries a stage; a power of two, at most 2**24.
+    stages : int
+        Tables, tried one after the other; 1 to 8.
+    timeout_ms : int
+        An entry older than this is expired: its place may be taken, and an ACK that still finds it gives no sample.
+    signature_bits : int
+        Width of the signature, 1 to 32.
+    per_direction : bool
+        A set of tables for the data of each direction, as a switch needs it.
+    tick_bits : int
+        The age of an entry is counted in ticks of ``2**tick_bits`` ns, 0 to 32. RTTs are in nanoseconds all the same.
+
+    Raises
+    ------
+    ParameterError
+        A value out of range.
+
+    Notes
+    -----
+    Follows section 3.1 of Gomez et al., "Improving Flow Fairness in Non-programmable Networks using P4-programmable
+    Data Planes", and what it builds on: Chen et al., "Measuring TCP Round-Trip Time in the Data Plane" (2020).
+    Integers only, so that a P4 program can be held against it entry for entry:
+
+    - ``FID`` = CRC-32 of the five-tuple of the *data*: source address, destination address (4 bytes each, or 16),
+      protocol (1 byte), source port, destination port (2 bytes each), in network byte order; 13 or 37 bytes. For
+      an ACK that is its own five-tuple with the ends swapped. Where only a packets table is at hand, without
+      addresses, ``FID`` is the CRC-32 of ``flow_id`` (4 bytes) and the direction of the data (1 byte).
+    - key = ``FID``, then the expected ACK (of an ACK: its acknowledgement number); 8 bytes in network byte order.
+    - ``c1`` = CRC-32 of the key (IEEE 802.3, as zlib), ``c2`` = its CRC-32C (Castagnoli).
+    - The entry in stage k (from 0) is ``(c1 + k * c2) mod table_size``. Salting one CRC for each stage would not
+      do: a CRC is linear, so two keys that collide in one stage would collide in all.
+    - The signature is the upper `signature_bits` bits of ``c2``, or 1 if these are 0, for 0 marks an empty entry.
+
+    A packet first looks up the ACK it carries, then puts in the segment it is; packets with RST do neither.
+
+    - Put in, stage by stage: an entry that is alive and has this signature is *voided* (its segment was sent again,
+      and by Karn's rule neither copy may be sampled); else the segment takes the first entry that is empty or
+      expired. If no stage had room it is not inserted.
+    - Look up, stage by stage: the first entry with this signature is emptied; if it is neither expired nor void
+      it gives a sample.
+
+    What the data plane cannot know: that a segment was sent again cut differently, or after its entry was
+    consumed, had expired or never got in; that a lower segment was sent again, which the ACK had to wait for (such
+    samples are too long); and what a cumulative ACK covers below its own number, which stays until it expires.
+    A signature can also be another segment's: how likely, `table_size` and `signature_bits` decide.
+
+    A switch may access a table once a packet. One that measures both directions has therefore a set of tables for
+    each (or lets a packet pass twice); without `per_direction` both share one set. With it there are twice as many
+    entries, and data of a flow goes into set 1 if its ``FID`` less that of the other direction is negative as a
+    signed 32-bit number, else into set 0; an ACK looks into the set that its packet's own data does not go into. (Of
+    2**31 flows one has two equal ``FID``, or two that are half the range apart. Such a flow has no samples.)
+
+    A switch's registers hold 32 bits: nanoseconds in them wrap every 4.29 s, and an old entry would seem young again.
+    So it counts ages in coarser ticks. The P4 program ``rtt_monitor`` has the upper 32 of 48 bits of its clock for
+    this, ``DataPlaneTables(1 << 15, per_direction=True, tick_bits=16)``, and agrees with it sample for sample.
+    """
+
+    table_size: int = 1 << 16
+    stages: int = 2
+    timeout_ms: int = 1000
+    signature_bits: int = 32
+    per_direction: bool = False
+    tick_bits: int = 0
+
+    def __post_init__(self) -> None:
+        size = self.table_size
+        if not 1 <= size <= 1 << 24 or size & (size - 1):
+            raise ParameterError(f"table_size: {size} is not a power of two between 1 and 2**24")
+        if not 1 <= self.stages <= 8:
+            raise ParameterError(f"stages: {self.stages} is not between 1 and 8")
+        if not 1 <= self.timeout_ms <= 86_400_000:
+            raise ParameterError(f"timeout_ms: {self.timeout_ms} is not between 1 and 86400000 (a day)")
+        if not 1 <= self.signature_bits <= 32:
+            raise ParameterError(f"signature_bits: {self.signature_bits} is not between 1 and 32")
+        if not 0 <= self.tick_bits <= 32:
+            raise ParameterError(f"tick_bits: {self.tick_bits} is not between 0 and 32")
+
+
+class RttPairing:
+    """RTT samples batch after batch; what is outstanding is carried from one to the next.
+
+    The samples do not depend on where the packets were cut into batches.
+
+    Parameters
+    ----------
+    method : {"seq_ack", "data_plane", "handshake", "timestamps"}
+    karn : bool
+        Method ``seq_ack`` only: leave out what may have measured a retransmission.
+    one_way_segments : int
+        Methods ``seq_ack`` and ``timestamps``: how many segments (TSvals) of a direction to keep while the other
+        direction was not seen.
+    tables : DataPlaneTables, optional
+        Method ``data_plane`` only.
+
+    Attributes
+    ----------
+    counters : dict of str to int
+        What happened so far.
+
+        ``data_plane``: ``segments`` offered, ``inserted``, of these in place of an ``expired`` entry,
+        ``not_inserted`` because all places were taken, ``voided`` by a retransmission; ``acks`` looked up,
+        ``matched`` (these are the samples), ``matched_void``, ``matched_late`` (found, but expired), ``backwards``
+        (would be negative).
+
+        The others: ``segments`` (TSvals, SYNs) waited for, ``samples``, ``retransmitted`` (segments that began
+        below the highest byte, TSvals that were not new, SYNs sent again), ``karn_suppressed`` (ACKs that
+        would have been samples), ``one_way_dropped``, ``backwards``.
+
+    Raises
+    ------
+    ParameterError
+        An unknown method, or a value out of range.
+    """
+
+    def __init__(
+        self,
+        method: str = "seq_ack",
+        *,
+        karn: bool = True,
+        one_way_segments: int = 64,
+        tables: DataPlaneTables | None = None,
+    ) -> None:
+        if method not in METHODS:
+            raise ParameterError(f"method: {method!r} is not one of {', '.join(METHODS)}")
+        if not 1 <= one_way_segments <= 1 << 24:
+            raise ParameterError(f"one_way_segments: {one_way_segments} is not between 1 and 2**24")
+        if tables is not None and method != "data_plane":
+            raise ParameterError(f"tables: only method data_plane has tables, not {method}")
+        self.method = method
+        self.karn = bool(karn)
+        self.one_way_segments = int(one_way_segments)
+        self.tables = tables or DataPlaneTables()
+        self._packets = 0  # rows seen before this batch
+        self._control = np.zeros(len(_DATA_PLANE_COUNTERS), np.int64)
+        if method in ("seq_ack", "timestamps"):
+            self._state = np.zeros(0, np.uint32)
+            self._pool = np.empty(2 * _FIRST_NODES, np.uint64)
+            self._control[kernels.USED] = 1  # node 0 means "none"
+        elif method == "handshake":
+            self._stage = np.zeros(0, np.uint8)
+            self._syn = np.zeros(0, np.uint64)
+        else:
+            self._fids = np.zeros(0, np.uint32)
+            sets = 2 if self.tables.per_direction else 1
+            self._entries = np.zeros(2 * sets * self.tables.stages * self.tables.table_size, np.uint64)
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """What happened so far, by name."""
+        names = _DATA_PLANE_COUNTERS if self.method == "data_plane" else _EXACT_COUNTERS
+        return {name: int(self._control[at]) for name, at in names.items()}
+
+    def update(
+        self, columns: Capture | pd.DataFrame | dict[str, np.ndarray], keys: FlowKeys | None = None
+    ) -> dict[str, np.ndarray]:
+        """Take the next packets; return the samples they complete, in order of the packets that complete them.
+
+        Parameters
+        ----------
+        columns : Capture, DataFrame or dict of arrays
+            A part of the packets table.
+        keys : FlowKeys, optional
+            Method ``data_plane``: the five-tuples of the batch's flows, for the hash; a Capture brings its own.
+            Give them for all batches or for none.
+
+        Returns
+        -------
+        dict of str to array
+            The columns of the samples table but ``method``, and ``packet`` (int64): the row of the ACK, counted from
+            the first packet of the first batch.
+
+        Raises
+        ------
+        SchemaError
+            A column is missing.
+        ParameterError
+            Columns of different lengths.
+        """
+        source = columns_of(columns)
+        if keys is None and isinstance(columns, Capture):
+            keys = columns.keys
+        cols = [_input(source[name], PACKETS[name]) for name in _COLUMNS[self.method]]
+        n = len(cols[0])
+        if any(len(c) != n for c in cols):
+            raise ParameterError("columns: they differ in length")
+        flow_id = cols[1]
+        if n:
+            self._make_room(int(flow_id.max()) + 1)
+        # Untouched pages of these cost nothing, and a batch has at most one sample a packet.
+        out = (
+            np.empty(n, np.int64),
+            np.empty(n, np.int64),
+            np.empty(n, np.uint32),
+            np.empty(n, np.int8),
+            np.empty(n, np.int64),
+        )
+        if self.method == "handshake":
+            found = kernels.handshake(*cols, self._stage, self._syn, self._control, *out)
+        elif self.method == "data_plane":
+            found = self._run_data_plane(cols, keys, out)
+        else:
+            found = self._run_exact(cols, out)
+        if self.method != "data_plane":
+            self._control[kernels.SAMPLES] += found
+        packet, ts_ns, flow, direction, rtt_ns = (column[:found] for column in out)
+        packet += self._packets
+        self._packets += n
+        return {"ts_ns": ts_ns, "flow_id": flow, "direction": direction, "rtt_ns": rtt_ns, "packet": packet}
+
+    def _make_room(self, flows: int) -> None:
+        """State for flow ids below `flows`."""
+        if self.method == "handshake":
+            self._stage = grown(self._stage, flows)
+            self._syn = grown(self._syn, 2 * flows)
+        elif self.method != "data_plane":
+            self._state = grown(self._state, 2 * kernels.STATE_WORDS * flows)
+
+    def _run_exact(self, cols: list[np.ndarray], out: tuple[np.ndarray, ...]) -> int:
+        row, found = 0, 0
+        while True:
+            if self.method == "seq_ack":
+                row, found = kernels.seq_ack(
+                    row,
+                    *cols,
+                    self.karn,
+                    self.one_way_segments,
+                    self._state,
+                    self._pool,
+                    self._control,
+                    *out,
+                    found,
+                )
+            else:
+                row, found = kernels.timestamps(
+                    row, *cols, self.one_way_segments, self._state, self._pool, self._control, *out, found
+                )
+            if row == len(cols[0]):
+                return found
+            pool = np.empty(2 * len(self._pool), np.uint64)
+            pool[: len(self._pool)] = self._pool
+            self._pool = pool
+
+    def _run_data_plane(
+        self, cols: list[np.ndarray], keys: FlowKeys | None, out: tuple[np.ndarray, ...]
+    ) -> int:
+        self._fids = five_tuple_hashes(self._fids, cols[1], keys)
+        t = self.tables
+        return kernels.data_plane(
+            *cols,
+            self._fids,
+            kernels.CRC32_TABLE,
+            kernels.CRC32C_TABLE,
+            t.stages,
+            t.table_size,
+            t.timeout_ms * 1_000_000,
+            t.signature_bits,
+            t.per_direction,
+            t.tick_bits,
+            self._entries,
+            self._control,
+            *out,
+        )
+
+
+def five_tuple_hashes(known: np.ndarray, flow_id: np.ndarray, keys: FlowKeys | None) -> np.ndarray:
+    """The CRC-32 of flows, which is what a switch calls them; see :class:`DataPlaneTables`.
+
+    Parameters
+    ----------
+    known : uint32 array
+        What this returned for the batches before; empty at first.
+    flow_id : array
+        Of the batch's packets.
+    keys : FlowKeys, optional
+        Their five-tuples; else the flows' numbers stand for them.
+
+    Returns
+    -------
+    uint32 array
+        By ``2 * flow_id + direction``.
+    """
+    flow_id = _input(flow_id, "uint32")
+    if len(flow_id):
+        known = grown(known, 2 * int(flow_id.max()) + 2)
+    if keys is None:
+        kernels.number_fingerprints(flow_id, kernels.CRC32_TABLE, known)
+    elif len(keys):
+        known = grown(known, 2 * int(keys.flow_id.max()) + 2)
+        fields = ("flow_id", "ip_version", "protocol", "sport", "dport", "src", "dst")
+        types = ("uint32", "uint8", "uint8", "uint16", "uint16", "uint8", "uint8")
+        who = (_input(getattr(keys, name), dtype) for name, dtype in zip(fields, types, strict=True))
+        kernels.fingerprints(*who, kernels.CRC32_TABLE, known)
+    return known
+
+
+def rtt_samples(
+    cap: Capture | pd.DataFrame | dict[str, np.ndarray],
+    method: str = "seq_ack",
+    *,
+    karn: bool = True,
+    one_way_segments: int = 64,
+    tables: DataPlaneTables | None = None,
+) -> pd.DataFrame:
+    """RTT samples of a capture.
+
+    Parameters
+    ----------
+    cap : Capture, DataFrame or dict of arrays
+        A capture, or its packets table, in capture order.
+    method : {"seq_ack", "data_plane", "handshake", "timestamps"}
+        ``seq_ack``: segments and ACKs of both directions, exactly, by the rules at the top of this module.
+
+        ``data_plane``: the same in the bounded tables of a switch, see :class:`DataPlaneTables`.
+
+        ``handshake``: one sample a connection, from its (last) SYN to the first segment of the same side that
+        has ACK and neither SYN nor RST and starts where data starts after the SYN. That is a whole round trip
+        wherever the tap is, and it needs one direction only. ``direction`` is the one of the SYN. As tshark's
+        ``tcp.analysis.initial_rtt``, which however takes the first ACK of either side at any sequence number:
+        also the RST that refuses the connection, or data long after an ACK that the tap has missed. The two
+        halves, SYN to SYN/ACK and SYN/ACK to ACK, are samples of ``seq_ack``.
+
+        ``timestamps``: as pping (Nichols 2017). A TSval counts at its first sight, on any TCP packet, pure ACKs
+        included; the first packet with ACK that echoes it, in the other direction, matches it, once. 0 is no
+        value. Unlike pping: nothing ages (there: after 10 s), TSvals count before the other direction has
+        been seen, only a TSval above all before it is new, and an echo drops the older ones, so packets that were
+        overtaken are not measured. Where the sender of the echo has nothing to send, it comes late: look at minima.
+    karn : bool
+        Method ``seq_ack`` only: leave out what may have measured a retransmission (the default); False gives
+        tshark's ``tcp.analysis.ack_rtt``.
+    one_way_segments : int
+        How many segments of a direction wait while nothing has been seen of the other.
+    tables : DataPlaneTables, optional
+        The memory of method ``data_plane``.
+
+    Returns
+    -------
+    DataFrame
+        :data:`cctoolkit.schema.RTT_SAMPLES`, in order of the ACKs. ``attrs["rtt"]`` has the counters of
+        :class:`RttPairing`; for method ``data_plane`` they are in ``attrs["data_plane"]``, with the parameters of
+        the tables: what the bounds cost.
+
+    Raises
+    ------
+    ParameterError
+        An unknown method, or a value out of range.
+    SchemaError
+        `cap` is no packets table.
+
+    Examples
+    --------
+    >>> samples = cct.rtt_samples(cap)  # doctest: +SKIP
+    >>> cct.rtt_summary(samples)  # doctest: +SKIP
+    >>> small = DataPlaneTables(table_size=4096, stages=1)  # doctest: +SKIP
+    >>> cct.rtt_samples(cap, "data_plane", tables=small).attrs["data_plane"]  # doctest: +SKIP
+    """
+    pairing = RttPairing(method, karn=karn, one_way_segments=one_way_segments, tables=tables)
+    table = samples_table(pairing.update(cap), method)
+    if method == "data_plane":
+        table.attrs["data_plane"] = {**vars(pairing.tables), **pairing.counters}
+    else:
+        table.attrs["rtt"] = pairing.counters
+    return table
+
+
+def samples_table(samples: dict[str, np.ndarray], method: str) -> pd.DataFrame:
+    """The samples table (:data:`cctoolkit.schema.RTT_SAMPLES`) of what :meth:`RttPairing.update` returned.
+
+    Parameters
+    ----------
+    samples : dict of str to array
+        Of one batch, or of several with their arrays concatenated.
+    method : str
+        One of :data:`METHODS`.
+    """
+    code = np.full(len(samples["ts_ns"]), METHODS.index(method), np.int8)
+    columns = {name: samples[name] for name in RTT_SAMPLES if name != "method"}
+    return pd.DataFrame({**columns, "method": pd.Categorical.from_codes(code, pd.Index(METHODS))}, copy=False)
+
+
+def rtt_summary(samples: pd.DataFrame) -> pd.DataFrame:
+    """Count, minimum, median, 95th percentile and maximum of the samples of each flow, direction and method.
+
+    Parameters
+    ----------
+    samples : DataFrame
+        :data:`cctoolkit.schema.RTT_SAMPLES`; those of several calls may be concatenated.
+
+    Returns
+    -------
+    DataFrame
+        One row a flow, direction and method that has samples, in that order: ``flow_id``, ``direction``, ``method``,
+        ``samples``, ``rtt_min_ns``, ``rtt_median_ns``, ``rtt_p95_ns``, ``rtt_max_ns`` (int64; quantiles are
+        interpolated between ranks and rounded down to whole nanoseconds).
+
+    Raises
+    ------
+    SchemaError
+        `samples` is no samples table.
+    """
+    check(samples, "rtt_samples")
+    method = samples["method"].cat
+    kinds = len(method.categories)
+    group = samples["flow_id"].to_numpy().astype(np.int64)
+    group *= 2
+    group += samples["direction"].to_numpy()
+    group *= max(kinds, 1)
+    group += method.codes.to_numpy()
+    order = np.argsort(group, kind="stable")
+    group = group[order]
+    values = samples["rtt_ns"].to_numpy()[order]
+    ends = np.append(np.flatnonzero(group[1:] != group[:-1]) + 1, len(group))[: len(group)]
+    median = np.empty(len(ends), np.int64)
+    high = np.empty(len(ends), np.int64)
+    kernels.group_quantiles(values, ends, median, high, 0.95)
+    starts = ends - np.diff(ends, prepend=0)
+    group = group[starts]
+    template = empty("rtt_samples")
+    return pd.DataFrame(
+        {
+            "flow_id": (group // (2 * max(kinds, 1))).astype(template["flow_id"].dtype),
+            "direction": (group // max(kinds, 1) % 2).astype(template["direction"].dtype),
+            "method": pd.Categorical.from_codes((group % max(kinds, 1)).astype(np.int8), method.categories),
+            "samples": ends - starts,
+            "rtt_min_ns": values[starts],  # each group is sorted by now
+            "rtt_median_ns": median,
+            "rtt_p95_ns": high,
+            "rtt_max_ns": values[ends - 1],
+        }
+    )
+
+
+def _input(array: np.ndarray, dtype: str) -> np.ndarray:
+    """`array` as kernels take it. Always read-only: for pandas' columns are, and numba compiles for each kind."""
+    view = np.ascontiguousarray(array, dtype).view()
+    view.flags.writeable = False
+    return view

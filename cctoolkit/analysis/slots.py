@@ -1,0 +1,722 @@
+"""Per-slot inputs of a flow at a queue, as in Carmel and Keslassy, "Dragonfly: In-Flight CCA Identification".
+
+Packets become *cells*, one for each slot in which a flow and direction was active, in one pass and with constant
+state per flow; cells become the table, one row for each slot from a flow's first to its last, at a constant
+cost a slot. Slots have absolute boundaries (multiples of the slot time since the Unix epoch), as the paper's
+collector rounds the clock; the table counts them from the slot of the first packet of both taps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+import numba
+import numpy as np
+import pandas as pd
+
+from .._support.arguments import positive_ns
+from .._support.state import grown
+from ..capture.model import columns_of
+from ..errors import ParameterError
+from ..schema import SLOTS
+from .taps import LOST, PacketMatcher, TapPair, wanted_flows
+
+__all__ = ["CELL", "SlotRows", "SlotTable", "compute_slots", "slot_columns"]
+
+_STATE = np.dtype(
+    [
+        ("payload", np.int64),  # bytes so far; 0: no data yet
+        ("slot", np.int64),  # of the open cell
+        ("first_seq", np.int64),  # of the open cell + 1
+        ("bytes", np.int64),
+        ("packets", np.int64),
+        ("source_gap", np.int64),
+        ("arrival_gap", np.int64),
+        ("last_ts", np.int64),
+        ("last_tsval", np.int64),  # + 1
+        ("end", np.int64),  # highest sequence number sent + 1, counted on beyond 2**32; 0: none
+        ("acked", np.int64),  # highest acknowledgement number, on the same count; 0: none
+        ("open", np.int64),
+    ]
+)
+#: What was seen of a way in a slot. A slot may have several, in order of time.
+CELL = np.dtype(
+    [
+        ("way", np.int64),
+        ("slot", np.int64),
+        ("first_seq", np.int64),  # + 1; 0: no data
+        ("bytes", np.int64),
+        ("packets", np.int64),
+        ("source_gap", np.int64),
+        ("arrival_gap", np.int64),
+        ("end", np.int64),
+        ("acked", np.int64),
+    ]
+)
+_NONE = -(2**63)
+_WRAP = 2**32
+_BATCH = 1 << 18  # packets a kernel call: bounds the room for new cells
+
+
+@numba.njit(inline="always")
+def _ahead(a, b):
+    """How far sequence number `a` is ahead of `b` modulo 2**32, negative if behind; both int64."""
+    return ((a - b + 0x80000000) & 0xFFFFFFFF) - 0x80000000
+
+
+@numba.njit(inline="always")
+def _close(state, way, cell):
+    cell.way = way
+    cell.slot = state.slot
+    cell.first_seq = state.first_seq
+    cell.bytes = state.bytes
+    cell.packets = state.packets
+    cell.source_gap = state.source_gap
+    cell.arrival_gap = state.arrival_gap
+    cell.end = state.end
+    cell.acked = state.acked
+
+
+@numba.njit(inline="always")
+def _open(state, slot):
+    state.open = 1
+    state.slot = slot
+    state.first_seq = 0
+    state.bytes = 0
+    state.packets = 0
+    state.source_gap = _NONE
+    state.arrival_gap = _NONE
+
+
+@numba.njit(cache=True, nogil=True, boundscheck=False)
+def _collect(
+    at, stop, ts, flow_id, direction, seq, ack, tcp_flags, payload, tsval, has_ts, wanted, entries, not_before,
+    slot_ns, first_only, threshold, salt, first_row, with_acks, states, touched, cells,
+):  # fmt: skip
+    """Rows `at` to `stop` of one tap; gives how many cells were closed and ways first seen, and the times' range."""
+    n_cells = np.uint64(0)
+    n_touched = np.uint64(0)
+    n_wanted = np.uint64(len(wanted))
+    n_entries = np.uint64(len(entries))
+    first_ts = ts[at]
+    last_ts = ts[at]
+    slot = np.int64(0)
+    slot_from = np.int64(1)  # an empty range of time: the first packet computes its slot
+    slot_to = np.int64(0)
+    for i in range(np.uint64(at), np.uint64(stop)):
+        t = ts[i]
+        first_ts = min(first_ts, t)
+        last_ts = max(last_ts, t)
+        flags = tcp_flags[i]
+        if flags == 0:
+            continue
+        f = np.uint64(flow_id[i])
+        way = f << np.uint64(1) | np.uint64(direction[i])
+        if n_entries != 0:
+            entry = entries[f]
+            if entry == 0:
+                continue
+            way = np.uint64(entry - 1) ^ np.uint64(direction[i])
+            f = way >> np.uint64(1)
+            if t + 1 < not_before[f]:
+                continue
+        if n_wanted != 0 and (f >= n_wanted or not wanted[f]):
+            continue
+        if t < slot_from or t >= slot_to:
+            slot = t // slot_ns
+            slot_from = slot * slot_ns
+            slot_to = slot_from + slot_ns
+        p = np.int64(payload[i])
+        if p != 0:
+            if threshold != 0:  # random sampling: splitmix64 of the packet's number
+                x = (np.uint64(first_row) + i) * np.uint64(0x9E3779B97F4A7C15) + salt
+                x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+                x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+                if (x ^ (x >> np.uint64(31))) > threshold:
+                    continue
+            state = states[way]
+            if state.payload == 0:
+                touched[n_touched] = way
+                n_touched += np.uint64(1)
+            elif first_only and state.slot == slot:
+                continue
+            if state.open == 0 or state.slot != slot:
+                if state.open != 0:
+                    _close(state, way, cells[n_cells])
+                    n_cells += np.uint64(1)
+                _open(state, slot)
+            start = np.int64(seq[i]) + ((flags >> 1) & 1)  # a SYN takes one number, its data begin after it
+            if state.packets == 0:
+                state.first_seq = (start & 0xFFFFFFFF) + 1
+            state.packets += 1
+            state.bytes += p
+            if state.payload != 0:
+                state.arrival_gap = max(state.arrival_gap, t - state.last_ts)
+            state.payload += p
+            state.last_ts = t
+            if has_ts[i]:
+                tick = np.int64(tsval[i])
+                if state.last_tsval != 0:
+                    state.source_gap = max(state.source_gap, _ahead(tick, state.last_tsval - 1))
+                state.last_tsval = tick + 1
+            if with_acks:
+                end = start + p
+                if state.end != 0:
+                    state.end += max(_ahead(end, state.end), 0)
+                elif state.acked != 0:
+                    state.end = state.acked + _ahead(end, state.acked)
+                else:
+                    state.end = (end & 0xFFFFFFFF) + _WRAP
+        if with_acks and flags & 20 == 16:  # ACK without RST
+            state = states[way ^ np.uint64(1)]
+            a = np.int64(ack[i])
+            if state.acked == 0:
+                base = state.end if state.end != 0 else a + _WRAP
+                acked = base + _ahead(a, base)
+            else:
+                acked = state.acked + _ahead(a, state.acked)
+            if acked > state.acked:
+                if state.payload != 0 and (state.open == 0 or state.slot != slot):
+                    if state.open != 0:
+                        _close(state, way ^ np.uint64(1), cells[n_cells])
+                        n_cells += np.uint64(1)
+                    _open(state, slot)
+                state.acked = acked
+    return n_cells, n_touched, first_ts, last_ts
+
+
+@numba.njit(cache=True, nogil=True)
+def _open_cells(states, touched, cells):
+    for i in range(len(touched)):
+        _close(states[touched[i]], touched[i], cells[i])
+
+
+@numba.njit(cache=True, nogil=True)
+def _span(cells, flow_of_way, first, last):
+    """Widen each flow's range of slots by its cells."""
+    for i in range(len(cells)):
+        if cells[i].way < len(flow_of_way):
+            flow = flow_of_way[cells[i].way] - 1
+            if flow >= 0:
+                first[flow] = min(first[flow], cells[i].slot)
+                last[flow] = max(last[flow], cells[i].slot)
+
+
+@numba.njit(cache=True, nogil=True)
+def _rows(way, slot, flow_of_way, first, offset):
+    """Row of the table for each way and slot; -1 for ways that are not in it."""
+    rows = np.full(len(way), -1, np.int64)
+    for i in range(len(way)):
+        if way[i] < len(flow_of_way):
+            flow = flow_of_way[way[i]] - 1
+            if flow >= 0:
+                rows[i] = offset[flow] + slot[i] - first[flow]
+    return rows
+
+
+@numba.njit(cache=True, nogil=True)
+def _scatter_counts(cells, rows, n_bytes, n_packets, first_seq):
+    """Cells of one row are merged: there is more than one where time stamps went backward."""
+    for i in range(len(cells)):
+        row = rows[i]
+        if row >= 0 and cells[i].packets != 0:
+            n_bytes[row] += cells[i].bytes
+            n_packets[row] += cells[i].packets
+            if first_seq[row] < 0:
+                first_seq[row] = cells[i].first_seq - 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _scatter_marks(cells, rows, source_gap, arrival_gap, end, acked):
+    for i in range(len(cells)):
+        row = rows[i]
+        if row >= 0:
+            source_gap[row] = max(source_gap[row], cells[i].source_gap)
+            arrival_gap[row] = max(arrival_gap[row], cells[i].arrival_gap)
+            end[row] = max(end[row], cells[i].end)
+            acked[row] = max(acked[row], cells[i].acked)
+
+
+@numba.njit(cache=True, nogil=True)
+def _fill(seq, offset, interpolate, filled):
+    """The paper's filling, from the last slot to the first: the next non-empty slot's value, or the line to it."""
+    for flow in range(len(offset) - 1):
+        after = -1  # row of the next non-empty slot
+        for row in range(offset[flow + 1] - 1, offset[flow] - 1, -1):
+            if seq[row] < 0:
+                filled[row] = seq[after] if after >= 0 else -1
+                continue
+            filled[row] = seq[row]
+            if interpolate and after >= 0:
+                rise = _ahead(seq[after], seq[row])
+                run = after - row
+                for k in range(1, run):
+                    filled[row + k] = (seq[row] + (2 * rise * k + run) // (2 * run)) & 0xFFFFFFFF  # rounded
+            after = row
+
+
+@numba.njit(cache=True, nogil=True)
+def _differences(in_seq, out_seq, offset, cbiq, throughput):
+    """CBIQ(t) = max(InSeq(t+1) - OutSeq(t+1), 0) and InThr(t) = max(InSeq(t+1) - InSeq(t), 0); -1: not known."""
+    for flow in range(len(offset) - 1):
+        for row in range(offset[flow], offset[flow + 1]):
+            cbiq[row] = throughput[row] = -1
+            if row + 1 < offset[flow + 1] and in_seq[row + 1] >= 0:
+                throughput[row] = max(_ahead(in_seq[row + 1], in_seq[row]), 0)
+                if out_seq[row + 1] >= 0:
+                    cbiq[row] = max(_ahead(in_seq[row + 1], out_seq[row + 1]), 0)
+
+
+@numba.njit(cache=True, nogil=True)
+def _in_flight(end, acked, offset, in_flight):
+    for flow in range(len(offset) - 1):
+        highest_end = np.int64(0)
+        highest_ack = np.int64(0)
+        for row in range(offset[flow], offset[flow + 1]):
+            highest_end = max(highest_end, end[row])
+            highest_ack = max(highest_ack, acked[row])
+            known = highest_end != 0 and highest_ack != 0
+            in_flight[row] = max(highest_end - highest_ack, 0) if known else -1
+
+
+class _Tap:
+    """What was collected at one tap."""
+
+    def __init__(self, with_acks: bool) -> None:
+        self.with_acks = with_acks
+        self.states = np.zeros(0, _STATE)
+        self.touched = np.zeros(0, np.int64)
+        self.cells: list[np.ndarray] = []
+        self.n_cells = 0
+        self.rows = 0
+        self.first_ts: int | None = None
+        self.last_ts = 0
+
+    def all_cells(self) -> np.ndarray:
+        """Closed cells in order of time, then those still open."""
+        ways = self.touched[self.states["open"][self.touched] != 0]
+        still_open = np.empty(len(ways), CELL)
+        _open_cells(self.states, ways, still_open)
+        return np.concatenate([*self.cells, still_open])
+
+    def take_cells(self) -> np.ndarray:
+        """All cells, which are forgotten here. A slot that goes on will have another."""
+        cells = self.all_cells()
+        self.states["open"][self.touched] = 0
+        self.cells = []
+        self.n_cells = 0
+        return cells
+
+
+class SlotTable:
+    """:func:`compute_slots` for packets that come in batches.
+
+    Parameters
+    ----------
+    slot_ms, sampling, fill, flow_ids, seed, max_rows
+        As :func:`compute_slots`.
+
+    Notes
+    -----
+    Memory grows with the number of slots in which flows were active, not with packets, and with the number of flows
+    (of those wanted, if `flow_ids` says which). The result does not depend
+    on how the packets were cut into batches; the two taps' batches need not end at the same time (the egress
+    tap's packets wait until the ingress tap has got as far).
+    """
+
+    def __init__(
+        self,
+        slot_ms: float = 1.0,
+        sampling: str | float = "all",
+        fill: str = "backward",
+        flow_ids: Iterable[int] | int | None = None,
+        seed: int = 0,
+        max_rows: int = 10_000_000,
+    ) -> None:
+        self._slot_ns = positive_ns(slot_ms, 1e6, "slot_ms")
+        self._first_only = sampling == "first"
+        self._threshold = 0
+        if sampling not in ("all", "first"):
+            if isinstance(sampling, str) or not 0 < sampling <= 1:
+                raise ParameterError(
+                    f"sampling: {sampling!r} is none of 'all', 'first' or a probability above 0 and up to 1"
+                )
+            self._threshold = round(float(sampling) * 2**64) - 1 if sampling < 1 else 0
+        self._sampled = self._first_only or self._threshold > 0
+        if fill not in ("backward", "interpolate"):
+            raise ParameterError(f"fill: {fill!r} is neither 'backward' nor 'interpolate'")
+        self._interpolate = fill == "interpolate"
+        self._wanted = wanted_flows(flow_ids)
+        self._ways: np.ndarray | None = None  # of the flows wanted; None: of all
+        if len(self._wanted):
+            self._ways = (2 * np.flatnonzero(self._wanted)[:, None] + [0, 1]).ravel()
+        self._seed = seed
+        self._max_rows = max_rows
+        self._ingress = _Tap(with_acks=not self._sampled)
+        self._egress: _Tap | None = None
+        self._pair = TapPair()
+        self._matcher = PacketMatcher(data_only=True, losses_only=True, max_delay_ns=10_000_000_000)
+
+    def update(self, ingress: Any, egress: Any = None) -> None:
+        """Take the next packets of the ingress tap, and of the egress tap if there is one.
+
+        Parameters
+        ----------
+        ingress, egress : Capture, packets DataFrame or dict of arrays
+            A tap that has no packets this time gives an empty table.
+
+        Raises
+        ------
+        ParameterError
+            An egress tap comes or goes in the middle, or the table would be larger than `max_rows`.
+        """
+        if self._ingress.rows and (egress is None) != (self._egress is None):
+            raise ParameterError("egress: give it with every batch or with none")
+        if egress is None:
+            self._take(self._ingress, columns_of(ingress))
+            return
+        if self._egress is None:
+            self._egress = _Tap(with_acks=False)
+        came_in, went_out = self._pair.update(ingress, egress)
+        self._take(self._ingress, came_in)
+        self._take(self._egress, went_out)
+        if not self._sampled:
+            self._matcher.update(came_in, went_out, self._pair, self._wanted)
+
+    def take_cells(self) -> tuple[np.ndarray, np.ndarray]:
+        """Cells of both taps so far, which are forgotten: for who makes tables of them piece by piece.
+
+        Returns
+        -------
+        arrays of ``cctoolkit.analysis.slots.CELL``
+            Of the ingress tap and of the egress tap, ways and times as there: slots are counted since the Unix epoch.
+        """
+        egress = np.empty(0, CELL) if self._egress is None else self._egress.take_cells()
+        return self._ingress.take_cells(), egress
+
+    def _take(self, tap: _Tap, columns: Any) -> None:
+        ts = columns["ts_ns"]
+        if not len(ts):
+            return
+        is_egress = tap is self._egress
+        entries = self._pair.entries if is_egress else np.zeros(0, np.int64)
+        highest = max(int(columns["flow_id"].max()) + 1, len(self._pair.not_before))
+        tap.states = grown(tap.states, 2 * highest, self._ways)
+        flow_id, direction, seq, ack, tcp_flags, payload, tsval, has_ts = (
+            np.ascontiguousarray(columns[name])
+            for name in (
+                "flow_id",
+                "direction",
+                "seq",
+                "ack",
+                "tcp_flags",
+                "payload_bytes",
+                "tsval",
+                "has_ts",
+            )
+        )
+        salt = np.uint64((2 * self._seed + is_egress) * 0xA24BAED4963EE407 % 2**64)
+        new_cells = np.empty(2 * min(_BATCH, len(ts)), CELL)
+        new_ways = np.empty(min(_BATCH, len(ts)), np.int64)
+        for at in range(0, len(ts), _BATCH):
+            n_cells, n_ways, first_ts, last_ts = _collect(
+                at, min(at + _BATCH, len(ts)), ts, flow_id, direction, seq, ack, tcp_flags, payload, tsval, has_ts,
+                self._wanted, entries, self._pair.not_before,
+                self._slot_ns, self._first_only, np.uint64(self._threshold), salt, tap.rows, tap.with_acks,
+                tap.states, new_ways, new_cells,
+            )  # fmt: skip
+            tap.cells.append(new_cells[:n_cells].copy())
+            tap.touched = np.concatenate([tap.touched, new_ways[:n_ways]])
+            tap.n_cells += int(n_cells)
+            tap.first_ts = first_ts if tap.first_ts is None else min(tap.first_ts, first_ts)
+            tap.last_ts = max(tap.last_ts, last_ts)
+            if tap.n_cells > 2 * self._max_rows:  # before memory runs out; the exact check is in result()
+                self._too_many(tap.n_cells, len(np.unique(tap.touched >> 1)), "at least ")
+        tap.rows += len(ts)
+
+    def _too_many(self, rows: int, flows: int, about: str = "") -> None:
+        raise ParameterError(
+            f"slots of {self._slot_ns / 1e6:g} ms of {flows:,} flows make {about}{rows:,} rows "
+            f"({rows * 130 / 1e9:.1f} GB), more than max_rows = {self._max_rows:,}: "
+            "choose flows with flow_ids, or longer slots"
+        )
+
+    def result(self) -> pd.DataFrame:
+        """The table of all packets so far, see :func:`compute_slots`.
+
+        The egress tap's packets that still wait for the ingress tap are taken now; where updates are to follow,
+        give both taps up to the same time first.
+
+        Raises
+        ------
+        ParameterError
+            The table would be larger than `max_rows`.
+        """
+        if self._egress is not None:
+            rest = self._pair.rest()
+            if rest is not None:
+                self._take(self._egress, rest)
+                if not self._sampled:
+                    self._matcher.update(None, rest, self._pair, self._wanted)
+        ways = self._data_ways()
+        in_cells = self._ingress.all_cells()
+        out_cells = np.empty(0, CELL) if self._egress is None else self._egress.all_cells()
+        rows = SlotRows(ways, in_cells, out_cells)
+        if rows.n > self._max_rows:
+            self._too_many(rows.n, len(ways))
+        in_slots, out_slots = self._slots(self._ingress), self._slots(self._egress)
+        starts = [slots[0] for slots in (in_slots, out_slots) if slots is not None]
+        table = slot_columns(
+            rows,
+            in_cells,
+            out_cells,
+            in_slots,
+            out_slots,
+            interpolate=self._interpolate,
+            sampled=self._sampled,
+        )
+        table["slot"] = rows.slot - min(starts, default=0)
+        if self._egress is not None and not self._sampled:
+            table["drops_estimate"] = self._drops(rows, in_slots)
+        frame = pd.DataFrame({name: table[name] for name in SLOTS}, copy=False)
+        frame.attrs["slot_ms"] = self._slot_ns / 1e6
+        return frame
+
+    def _drops(self, rows: SlotRows, in_slots: tuple[int, int] | None) -> pd.arrays.IntegerArray:
+        fates = np.concatenate(self._matcher.fates())
+        unknown = ~(np.repeat(self._matcher.crosses[rows.ways], rows.lengths) & _covered(rows.slot, in_slots))
+        at = rows.of(fates["way"], fates["ts_ns"] // self._slot_ns)
+        fates, at = fates[at >= 0], at[at >= 0]
+        drops = np.bincount(at[fates["delay_ns"] == LOST], minlength=rows.n)
+        unknown[at[fates["delay_ns"] != LOST]] = True
+        return _nullable(drops, unknown)
+
+    def _data_ways(self) -> np.ndarray:
+        """Of each flow with data at the ingress, the direction with more of it."""
+        flows = np.unique(self._ingress.touched >> 1)
+        payload = self._ingress.states["payload"]
+        return 2 * flows + (payload[2 * flows + 1] > payload[2 * flows])
+
+    def _slots(self, tap: _Tap | None) -> tuple[int, int] | None:
+        """Slots of the tap's first and last packet, of any flow."""
+        if tap is None or tap.first_ts is None:
+            return None
+        return int(tap.first_ts) // self._slot_ns, int(tap.last_ts) // self._slot_ns
+
+
+class SlotRows:
+    """Which slot is in which row: of each way all from its first cell to its last, at either tap.
+
+    Parameters
+    ----------
+    ways : int64 array
+        ``2 * flow + direction``, in the order wanted.
+    in_cells, out_cells : array of :data:`CELL`
+        Those of other ways do not matter.
+    first : int64 array, optional
+        By way, a slot at which its rows begin at the latest.
+
+    Attributes
+    ----------
+    n : int
+        Rows in all.
+    slot : int64 array, shape (n,)
+    lengths, offset : int64 array
+        Of each way: how many rows, and its first; `offset` has one more for the end.
+    last_in, last_out : int64 array
+        Of each way: its last cell's slot at that tap; negative without any.
+    """
+
+    def __init__(
+        self,
+        ways: np.ndarray,
+        in_cells: np.ndarray,
+        out_cells: np.ndarray,
+        first: np.ndarray | None = None,
+    ) -> None:
+        self.ways = ways
+        self._of_way = np.zeros(int(ways.max()) + 1 if len(ways) else 0, np.int64)
+        self._of_way[ways] = np.arange(1, len(ways) + 1)
+        self._first = np.full(len(ways), np.iinfo(np.int64).max) if first is None else first.copy()
+        self.last_in, self.last_out = np.full((2, len(ways)), _NONE)
+        _span(in_cells, self._of_way, self._first, self.last_in)
+        _span(out_cells, self._of_way, self._first, self.last_out)
+        self.lengths = np.maximum(self.last_in, self.last_out) - self._first + 1
+        self.offset = np.concatenate([[0], np.cumsum(self.lengths)])
+        self.n = int(self.offset[-1])
+
+    @cached_property
+    def slot(self) -> np.ndarray:
+        return np.arange(self.n) + np.repeat(self._first - self.offset[:-1], self.lengths)
+
+    def of(self, way: np.ndarray, slot: np.ndarray) -> np.ndarray:
+        """Row of each way and slot; -1 for ways that are not in the table."""
+        return _rows(way, slot, self._of_way, self._first, self.offset)
+
+
+def slot_columns(
+    rows: SlotRows,
+    in_cells: np.ndarray,
+    out_cells: np.ndarray,
+    in_slots: tuple[int, int] | None,
+    out_slots: tuple[int, int] | None,
+    *,
+    interpolate: bool,
+    sampled: bool,
+    seen: tuple[np.ndarray, np.ndarray] | None = None,
+) -> dict[str, Any]:
+    """The columns of :data:`cctoolkit.schema.SLOTS` that cells tell, wherever these come from; the others are null.
+
+    Parameters
+    ----------
+    rows : SlotRows
+        Of these cells.
+    in_cells, out_cells : array of :data:`CELL`
+    in_slots, out_slots : (int, int), optional
+        First and last slot that the tap was there for; outside, what it did not see is not known. None: no such tap.
+    interpolate : bool
+        How empty slots are filled.
+    sampled : bool
+        Cells are of a sample, which is no count.
+    seen : (bool array, bool array), optional
+        By way, whether it was ever seen at the ingress and at the egress; without it, whether it is in these cells.
+
+    Returns
+    -------
+    dict
+        Slots are numbered as the cells' are.
+    """
+    n, offset = rows.n, rows.offset
+    table: dict[str, Any] = {
+        "flow_id": np.repeat((rows.ways >> 1).astype(np.uint32), rows.lengths),
+        "slot": rows.slot,
+    }
+    in_rows = rows.of(in_cells["way"], in_cells["slot"])
+    out_rows = rows.of(out_cells["way"], out_cells["slot"])
+    in_covered, out_covered = _covered(rows.slot, in_slots), _covered(rows.slot, out_slots)
+    filled = {}
+    if seen is None:
+        seen = rows.last_in != _NONE, rows.last_out != _NONE
+    for side, cells, at, covered, there in (
+        ("in", in_cells, in_rows, in_covered, seen[0]),
+        ("out", out_cells, out_rows, out_covered, seen[1]),
+    ):
+        n_bytes, n_packets, seq = np.zeros(n, np.int64), np.zeros(n, np.int64), np.full(n, -1, np.int64)
+        _scatter_counts(cells, at, n_bytes, n_packets, seq)
+        filled[side] = np.empty(n, np.int64)
+        _fill(seq, offset, interpolate, filled[side])
+        # A flow that never left may not belong to that link at all; a sample is no count.
+        unknown = ~(covered & np.repeat(there, rows.lengths)) | sampled
+        table[f"{side}_bytes"] = _nullable(n_bytes, unknown)
+        table[f"{side}_packets"] = _nullable(n_packets, unknown)
+        table[f"{side}_seq"] = _nullable(seq, seq < 0)
+
+    cbiq, throughput = np.empty(n, np.int64), np.empty(n, np.int64)
+    _differences(filled["in"], filled["out"], offset, cbiq, throughput)
+    table["cbiq_bytes"] = _nullable(cbiq, cbiq < 0)
+    table["throughput_bytes"] = _nullable(throughput, throughput < 0)
+    table["drops_estimate"] = _nullable(np.zeros(n, np.int64), np.ones(n, np.bool_))
+
+    source_gap, arrival_gap = np.full(n, _NONE), np.full(n, _NONE)
+    end, acked, in_flight = np.zeros(n, np.int64), np.zeros(n, np.int64), np.empty(n, np.int64)
+    _scatter_marks(in_cells, in_rows, source_gap, arrival_gap, end, acked)
+    _in_flight(end, acked, offset, in_flight)
+    table["max_source_gap"] = _nullable(source_gap, source_gap == _NONE)
+    table["max_arrival_gap_ns"] = _nullable(arrival_gap, arrival_gap == _NONE)
+    table["bytes_in_flight"] = _nullable(in_flight, (in_flight < 0) | ~in_covered)
+    return table
+
+
+def _covered(slot: np.ndarray, slots: tuple[int, int] | None) -> np.ndarray:
+    return np.zeros(len(slot), np.bool_) if slots is None else (slot >= slots[0]) & (slot <= slots[1])
+
+
+def _nullable(values: np.ndarray, null: np.ndarray) -> pd.arrays.IntegerArray:
+    return pd.arrays.IntegerArray(values, null)
+
+
+def compute_slots(
+    ingress: Any,
+    egress: Any = None,
+    slot_ms: float = 1.0,
+    sampling: str | float = "all",
+    fill: str = "backward",
+    flow_ids: Iterable[int] | int | None = None,
+    seed: int = 0,
+    max_rows: int = 10_000_000,
+) -> pd.DataFrame:
+    """Per-slot inputs of the Dragonfly classifier, from a tap before and a tap after a queue.
+
+    Parameters
+    ----------
+    ingress : Capture, packets DataFrame or dict of arrays
+        Before the queue; or the only tap.
+    egress : the same, optional
+        After the queue, stamped by the same clock. Two Captures are matched by 5-tuple, whatever their flow numbers;
+        for anything else flow ids are taken as common.
+    slot_ms : float
+        Length of a slot. Slot boundaries are multiples of it since the Unix epoch.
+    sampling : "all", "first" or float
+        Which data packets are looked at: every one, the first of each slot of each flow at each tap, or each with
+        this probability (independently at the two taps, from `seed`), as in the paper's sections III-C, III-D.
+    fill : "backward" or "interpolate"
+        What stands for the first sequence number of a slot without packets: that of the next slot that has one, or a
+        point on the line between the last and the next (rounded; with none before, the next).
+    flow_ids : int or iterable of int, optional
+        Flows wanted (the ingress tap's numbers); without it all TCP flows with data.
+    seed : int
+        Of random sampling.
+    max_rows : int
+        Refuse to make a larger table.
+
+    Returns
+    -------
+    DataFrame
+        :data:`cctoolkit.schema.SLOTS`: a row for each slot of each flow from its first to its last packet at either
+        tap, ordered by flow and slot. Slot 0 is that of the first packet of both taps. Of a flow with
+        data in both directions, the one with more of it at the ingress is described. All columns are of its TCP
+        segments with payload:
+
+        - ``in_bytes``, ``out_bytes`` (payload) and ``in_packets``, ``out_packets``; null in slots outside the tap's
+          first and last packet, for a flow never seen at the egress, and with sampling (a sample is no count).
+        - ``in_seq``, ``out_seq``: first sequence number of the first packet in the slot, as captured, not filled.
+        - ``cbiq_bytes``: bytes in the queue at the end of slot t, ``max(InSeq(t+1) - OutSeq(t+1), 0)`` with
+          filled values; null where no later packet says.
+        - ``throughput_bytes``: arrived in slot t, ``max(InSeq(t+1) - InSeq(t), 0)`` with filled values.
+        - ``drops_estimate``: packets that arrived in the slot and did not leave although a later one of the flow did
+          (or nothing for 10 s). The paper gives no formula; packets are recognised by sequence number, length and
+          timestamps (:class:`~cctoolkit.analysis.taps.PacketMatcher`). Null with one tap, with sampling, where fewer
+          than half of the flow's packets at the egress are recognised (segmentation offload cuts them differently),
+          and in slots with packets whose fate is still open.
+        - ``max_source_gap``: largest TSval difference to the flow's packet before; ticks of the sender's clock, which
+          may be negative when packets were reordered.
+        - ``max_arrival_gap_ns``: largest time at the ingress since the flow's packet before.
+        - ``bytes_in_flight``: highest sequence number sent less highest acknowledged at the end of the slot, from
+          the ingress tap; null before both directions were seen there, and with sampling. Bytes acknowledged
+          selectively count as in flight.
+
+    Raises
+    ------
+    ParameterError
+        An argument has no meaning, or the table would have more than `max_rows` rows: a day of a backbone link in
+        slots of 1 ms makes sense for chosen flows only.
+    SchemaError
+        A packets table lacks a column.
+
+    Notes
+    -----
+    Carmel and Keslassy, section III. Sequence numbers are compared modulo 2**32. Losses and retransmissions are
+    neglected in CBIQ and throughput, as in the paper: where a retransmission is the first packet of a slot, CBIQ
+    may well be more than the queue holds. Printed Table I agrees with these formulas except that its throughput
+    columns stand one slot early. ``attrs["slot_ms"]`` of the table is `slot_ms`.
+
+    Examples
+    --------
+    >>> cct.compute_slots(before, after, slot_ms=1)                                          # doctest: +SKIP
+    >>> cct.compute_slots(cap, slot_ms=10, flow_ids=cap.flows.query("is_long").flow_id)      # doctest: +SKIP
+    """
+    table = SlotTable(slot_ms, sampling, fill, flow_ids, seed, max_rows)
+    table.update(ingress, egress)
+    return table.result()

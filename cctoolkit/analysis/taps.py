@@ -1,0 +1,560 @@
+"""Two taps, one before and one after a queue: which flow and which packet of one is which of the other.
+
+A *way* is one direction of one flow: ``2 * flow_id + direction`` in the ingress tap's numbering. Everything here
+is carried from batch to batch, and nothing depends on how the packets were cut into batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+from .. import schema
+from .._support.state import grown
+from ..capture.keys import FlowKeys
+from ..capture.model import Capture, columns_of
+from ..errors import ParameterError
+
+__all__ = ["PacketMatcher", "TapPair", "wanted_flows"]
+
+#: A packet that left after this many later ones of its flow had left is not recognised: it counts as lost.
+REORDERING = 64
+
+
+def wanted_flows(flow_ids: Iterable[int] | int | None) -> np.ndarray:
+    """By flow id, whether it is wanted; empty for all.
+
+    Raises
+    ------
+    ParameterError
+        A flow id is negative.
+    """
+    if flow_ids is None:
+        return np.zeros(0, np.bool_)
+    ids = np.atleast_1d(np.asarray(flow_ids if np.isscalar(flow_ids) else list(flow_ids), np.int64))  # type: ignore[arg-type]
+    if len(ids) and ids.min() < 0:
+        raise ParameterError(f"flow_ids: {ids.min()} is negative")
+    wanted = np.zeros(int(ids.max()) + 1 if len(ids) else 1, np.bool_)
+    wanted[ids] = True
+    return wanted
+
+
+@numba.njit(cache=True, nogil=True, boundscheck=False)
+def _note_first(ts, flow_id, first):
+    """The time (+ 1, so that 0 is "not yet") of each flow's first packet."""
+    for i in range(len(ts)):
+        f = np.uint64(flow_id[i])
+        if first[f] == 0:
+            first[f] = ts[i] + 1
+
+
+class TapPair:
+    """Brings two taps together: flows by 5-tuple, and the egress tap held back to the ingress tap's time.
+
+    Flows are matched by 5-tuple where both taps give Captures (their numbers may then differ), else `flow_id` is
+    taken as common. Where a 5-tuple was used again, an egress flow is the latest ingress flow that began no
+    later, or else the first one; its packets from before that flow's first packet at the ingress are left out.
+    An initiator that the two taps do not agree on does not matter.
+
+    Attributes
+    ----------
+    keyed : bool
+        Flows are matched by 5-tuple.
+    entries : int64 array
+        By egress flow id: ``2 * ingress flow + (the directions are swapped) + 1``, or 0: not (yet) found.
+        Empty when flow ids are common.
+    not_before : int64 array
+        By ingress flow id: time of its first packet + 1. Empty when flow ids are common.
+    """
+
+    def __init__(self) -> None:
+        self.keyed: bool | None = None
+        self.entries = np.zeros(0, np.int64)
+        self.not_before = np.zeros(0, np.int64)
+        self._egress_first = np.zeros(0, np.int64)
+        self._egress_names: dict[int, tuple[bytes, bool]] = {}  # flows still to be found
+        self._seen = {"ingress": np.zeros(0, np.bool_), "egress": np.zeros(0, np.bool_)}
+        self._ingress_flows: dict[bytes, list[tuple[int, bool]]] = {}
+        self._waiting: dict[str, np.ndarray] = {}
+        self._watermark = np.iinfo(np.int64).min
+
+    def update(self, ingress: Any, egress: Any) -> tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]:
+        """The next batches of both taps; gives the ingress packets and those egress packets that are ready."""
+        came_in, went_out = columns_of(ingress), columns_of(egress)
+        keyed = isinstance(ingress, Capture) and isinstance(egress, Capture)
+        if self.keyed is None:
+            self.keyed = keyed
+        elif self.keyed != keyed:
+            raise ParameterError("ingress and egress: give Captures each time or tables each time")
+        if keyed:
+            self._learn(came_in, ingress.keys, went_out, egress.keys)
+        if len(came_in["ts_ns"]):
+            self._watermark = max(self._watermark, int(came_in["ts_ns"].max()))
+        if self._waiting:
+            went_out = {
+                name: np.concatenate([self._waiting[name], went_out[name]]) for name in schema.PACKETS
+            }
+        late = went_out["ts_ns"] >= self._watermark
+        ready = int(late.argmax()) if late.any() else len(late)
+        self._waiting = (
+            {name: went_out[name][ready:].copy() for name in schema.PACKETS} if ready < len(late) else {}
+        )
+        self._find()
+        return came_in, {name: went_out[name][:ready] for name in schema.PACKETS}
+
+    def rest(self) -> Mapping[str, np.ndarray] | None:
+        """The egress packets that were held back, when the ingress tap has no more; None if there are none."""
+        waiting, self._waiting = self._waiting, {}
+        return waiting or None
+
+    def _learn(
+        self,
+        came_in: Mapping[str, np.ndarray],
+        in_keys: FlowKeys,
+        went_out: Mapping[str, np.ndarray],
+        out_keys: FlowKeys,
+    ) -> None:
+        if len(in_keys):
+            self.not_before = grown(self.not_before, int(in_keys.flow_id[-1]) + 1)
+            _note_first(came_in["ts_ns"], came_in["flow_id"], self.not_before)
+            for flow, name, swapped in self._new("ingress", in_keys):
+                self._ingress_flows.setdefault(name, []).append((flow, swapped))
+        if len(out_keys):
+            self._egress_first = grown(self._egress_first, int(out_keys.flow_id[-1]) + 1)
+            self.entries = grown(self.entries, len(self._egress_first))
+            _note_first(went_out["ts_ns"], went_out["flow_id"], self._egress_first)
+            for flow, name, swapped in self._new("egress", out_keys):
+                self._egress_names[flow] = name, swapped
+
+    def _new(self, tap: str, keys: FlowKeys) -> zip[tuple[int, bytes, bool]]:
+        """Flows of a tap not seen before: number, 5-tuple without a direction, initiator is the upper end."""
+        self._seen[tap] = seen = grown(self._seen[tap], int(keys.flow_id[-1]) + 1)
+        rows = np.flatnonzero(~seen[keys.flow_id])
+        seen[keys.flow_id[rows]] = True
+        ends = np.zeros((2, len(rows), 18), np.uint8)
+        for end, address, port in (ends[0], keys.src, keys.sport), (ends[1], keys.dst, keys.dport):
+            end[:, :16] = address[rows]
+            end[:, 16:] = port[rows].astype(">u2").view(np.uint8).reshape(-1, 2)
+        source, target = (np.ascontiguousarray(end).view("V18").ravel() for end in ends)
+        swapped = np.array(
+            [s > t for s, t in zip(_bytes_of(source), _bytes_of(target), strict=True)], np.bool_
+        )
+        ends[:, swapped] = ends[::-1, swapped]
+        name = np.concatenate(
+            [keys.ip_version[rows, None], keys.protocol[rows, None], ends[0], ends[1]], axis=1
+        )
+        names = _bytes_of(np.ascontiguousarray(name).view("V38").ravel())
+        return zip(keys.flow_id[rows].tolist(), names, swapped.tolist(), strict=True)
+
+    def _find(self) -> None:
+        for flow, (name, swapped) in list(self._egress_names.items()):
+            flows = self._ingress_flows.get(name)
+            if flows:
+                first = self._egress_first[flow]
+                earlier = [one for one in flows if self.not_before[one[0]] <= first]
+                found, its_swapped = earlier[-1] if earlier else flows[0]
+                self.entries[flow] = 2 * found + (swapped != its_swapped) + 1
+                del self._egress_names[flow]
+
+
+def _bytes_of(rows: np.ndarray) -> list[bytes]:
+    size, whole = rows.dtype.itemsize, rows.tobytes()
+    return [whole[i : i + size] for i in range(0, len(whole), size)]
+
+
+_NODE = np.dtype(
+    [
+        ("identity", np.uint64),
+        ("ts_ns", np.int64),
+        ("row", np.int64),
+        ("ordinal", np.int64),  # of its way, from 1
+        ("way", np.uint32),
+        ("payload_bytes", np.uint32),
+        ("wire_bytes", np.uint32),
+        ("next", np.int32),
+    ]
+)
+_WAY = np.dtype(
+    [
+        ("arrived", np.int64),  # packets at the ingress
+        ("left", np.int64),  # packets at the egress
+        ("matched", np.int64),
+        ("delayed", np.int64),  # matched, and later at the egress
+        ("passed", np.int64),  # the highest ordinal that left
+    ]
+)
+#: What became of a packet seen at the ingress.
+FATE = np.dtype(
+    [
+        ("row", np.int64),  # running number of the packet at the ingress tap
+        ("ts_ns", np.int64),
+        ("delay_ns", np.int64),  # or LOST or UNKNOWN
+        ("way", np.uint32),
+        ("payload_bytes", np.uint32),
+        ("wire_bytes", np.uint32),
+    ]
+)
+LOST, UNKNOWN = -1, -2
+_ROOM = 1 << 14  # packets between the taps to begin with; a power of two
+_DONE, _FULL = 0, 1
+
+
+class _Segments(NamedTuple):
+    ts_ns: np.ndarray
+    flow_id: np.ndarray
+    direction: np.ndarray
+    seq: np.ndarray
+    ack: np.ndarray
+    tcp_flags: np.ndarray
+    payload_bytes: np.ndarray
+    wire_bytes: np.ndarray
+    window: np.ndarray
+    tsval: np.ndarray
+    tsecr: np.ndarray
+
+
+class _Pool(NamedTuple):
+    buckets: np.ndarray  # by low bits of the identity: first node or -1, last node
+    nodes: np.ndarray
+    used: np.ndarray  # [nodes ever used, head of the free list or -1, latest egress time]
+
+
+@numba.njit(inline="always")
+def _identity(way, seq, ack, flags, payload, window, tsval, tsecr):
+    """64 bits that stand for a TCP segment; two different ones agree with probability 2**-64."""
+    x = np.uint64(way) << np.uint64(32) | np.uint64(seq)
+    x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    x ^= np.uint64(ack) << np.uint64(32) | np.uint64(tsval)
+    x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    x ^= np.uint64(payload) << np.uint64(32) | np.uint64(tsecr)
+    x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    x ^= np.uint64(flags) << np.uint64(32) | np.uint64(window)
+    x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    return x ^ (x >> np.uint64(32))
+
+
+@numba.njit(cache=True, nogil=True, boundscheck=False)
+def _match(
+    i,
+    j,
+    first_row,
+    came_in,
+    went_out,
+    wanted,
+    entries,
+    not_before,
+    data_only,
+    max_delay_ns,
+    pool,
+    ways,
+    fates,
+):
+    """Take both taps' packets in order of time from rows `i` and `j` on; return where it stopped and why."""
+    (
+        in_ts,
+        in_flow,
+        in_direction,
+        in_seq,
+        in_ack,
+        in_flags,
+        in_payload,
+        in_wire,
+        in_window,
+        in_tsval,
+        in_tsecr,
+    ) = came_in
+    (
+        out_ts,
+        out_flow,
+        out_direction,
+        out_seq,
+        out_ack,
+        out_flags,
+        out_payload,
+        _,
+        out_window,
+        out_tsval,
+        out_tsecr,
+    ) = went_out
+    buckets, nodes, used = pool
+    n_in = len(in_ts)
+    n_out = len(out_ts)
+    mask = np.uint64(len(buckets) - 1)
+    n_wanted = np.uint64(len(wanted))
+    n_entries = np.uint64(len(entries))
+    least = 1 if data_only else 0
+    n_fates = 0
+    while True:
+        if i < n_in and (j >= n_out or in_ts[i] <= out_ts[j]):
+            r = np.uint64(i)
+            f = np.uint64(in_flow[r])
+            if (
+                in_flags[r] != 0
+                and in_payload[r] >= least
+                and (n_wanted == 0 or (f < n_wanted and wanted[f]))
+            ):
+                way = f << np.uint64(1) | np.uint64(in_direction[r])
+                if used[1] >= 0:
+                    free = np.uint64(used[1])
+                    used[1] = nodes[free].next
+                elif used[0] < len(nodes):
+                    free = np.uint64(used[0])
+                    used[0] += 1
+                else:
+                    return i, j, n_fates, _FULL
+                identity = _identity(
+                    way,
+                    in_seq[r],
+                    in_ack[r],
+                    in_flags[r],
+                    in_payload[r],
+                    in_window[r],
+                    in_tsval[r],
+                    in_tsecr[r],
+                )
+                ways[way].arrived += 1
+                node = nodes[free]
+                node.identity = identity
+                node.ts_ns = in_ts[r]
+                node.row = first_row + i
+                node.ordinal = ways[way].arrived
+                node.way = way
+                node.payload_bytes = in_payload[r]
+                node.wire_bytes = in_wire[r]
+                node.next = -1
+                bucket = identity & mask
+                if buckets[bucket, 0] < 0:
+                    buckets[bucket, 0] = free
+                else:
+                    nodes[np.uint64(buckets[bucket, 1])].next = free
+                buckets[bucket, 1] = free
+            i += 1
+        elif j < n_out:
+            r = np.uint64(j)
+            f = np.uint64(out_flow[r])
+            t = out_ts[r]
+            j += 1
+            used[2] = max(used[2], t)
+            if out_flags[r] == 0 or out_payload[r] < least:
+                continue
+            way = f << np.uint64(1) | np.uint64(out_direction[r])
+            if n_entries != 0:
+                entry = entries[f]
+                if entry == 0:
+                    continue
+                way = np.uint64(entry - 1) ^ np.uint64(out_direction[r])
+                if t + 1 < not_before[way >> np.uint64(1)]:
+                    continue
+            if n_wanted != 0 and (way >> np.uint64(1) >= n_wanted or not wanted[way >> np.uint64(1)]):
+                continue
+            identity = _identity(
+                way,
+                out_seq[r],
+                out_ack[r],
+                out_flags[r],
+                out_payload[r],
+                out_window[r],
+                out_tsval[r],
+                out_tsecr[r],
+            )
+            ways[way].left += 1
+            passed = ways[way].passed
+            bucket = identity & mask
+            before = np.int64(-1)
+            late = np.int64(-1)
+            before_late = np.int64(-1)
+            at = np.int64(buckets[bucket, 0])
+            # The first of this identity that nothing of its way has overtaken; failing that, the last overtaken.
+            while at >= 0:
+                node = nodes[np.uint64(at)]
+                if node.identity == identity and node.ts_ns <= t and t - node.ts_ns <= max_delay_ns:
+                    if node.ordinal > passed:
+                        break
+                    if passed - node.ordinal <= REORDERING:
+                        late, before_late = at, before
+                before, at = at, np.int64(node.next)
+            if at < 0:
+                at, before = late, before_late
+            if at >= 0:
+                node = nodes[np.uint64(at)]
+                ways[way].matched += 1
+                ways[way].delayed += t > node.ts_ns
+                ways[way].passed = max(passed, node.ordinal)
+                if len(fates):
+                    fate = fates[np.uint64(n_fates)]
+                    fate.row = node.row
+                    fate.ts_ns = node.ts_ns
+                    fate.delay_ns = t - node.ts_ns
+                    fate.way = node.way
+                    fate.payload_bytes = node.payload_bytes
+                    fate.wire_bytes = node.wire_bytes
+                    n_fates += 1
+                if before < 0:
+                    buckets[bucket, 0] = node.next
+                else:
+                    nodes[np.uint64(before)].next = node.next
+                if node.next < 0:
+                    buckets[bucket, 1] = before
+                node.next = used[1]
+                used[1] = at
+        else:
+            return i, j, n_fates, _DONE
+
+
+@numba.njit(cache=True, nogil=True, boundscheck=False)
+def _rebuild(pool, fresh, ways, max_delay_ns, fates):
+    """Move to `fresh` the packets that may still be recognised; give the fates of the others."""
+    buckets, nodes, used = pool
+    new_buckets, new_nodes, new_used = fresh
+    mask = np.uint64(len(new_buckets) - 1)
+    n_fates = 0
+    n = 0
+    for bucket in range(len(buckets)):
+        at = buckets[bucket, 0]
+        while at >= 0:
+            node = nodes[at]
+            passed = ways[node.way].passed
+            # A second more than the limit: a clock that stepped back a little must not change what is recognised.
+            if passed - node.ordinal > REORDERING or used[2] - node.ts_ns > max_delay_ns + 1_000_000_000:
+                _tell(node, LOST, fates, n_fates)
+                n_fates += 1
+            else:
+                new_nodes[n] = node
+                new_nodes[n].next = -1
+                b = node.identity & mask
+                if new_buckets[b, 0] < 0:
+                    new_buckets[b, 0] = n
+                else:
+                    new_nodes[new_buckets[b, 1]].next = n
+                new_buckets[b, 1] = n
+                n += 1
+            at = node.next
+    new_used[0] = n
+    new_used[1] = -1
+    new_used[2] = used[2]
+    return n_fates
+
+
+@numba.njit(cache=True, nogil=True, boundscheck=False)
+def _remaining(pool, ways, max_delay_ns, fates):
+    """Fates of the packets that were not seen to leave (yet)."""
+    buckets, nodes, used = pool
+    n_fates = 0
+    for bucket in range(len(buckets)):
+        at = buckets[bucket, 0]
+        while at >= 0:
+            node = nodes[at]
+            gone = node.ordinal < ways[node.way].passed or used[2] - node.ts_ns > max_delay_ns
+            _tell(node, LOST if gone else UNKNOWN, fates, n_fates)
+            n_fates += 1
+            at = node.next
+    return n_fates
+
+
+@numba.njit(inline="always")
+def _tell(node, delay, fates, n):
+    fates[n].row = node.row
+    fates[n].ts_ns = node.ts_ns
+    fates[n].delay_ns = delay
+    fates[n].way = node.way
+    fates[n].payload_bytes = node.payload_bytes
+    fates[n].wire_bytes = node.wire_bytes
+
+
+class PacketMatcher:
+    """Recognises TCP segments of the ingress tap at the egress tap, batch after batch.
+
+    A segment is recognised by flow, direction, sequence and acknowledgement number, flags, length, window and
+    timestamps. Of several equal ones (a retransmission without timestamps, duplicate ACKs) the first counts that
+    nothing of its flow has overtaken yet: queues keep the order of a flow. One that was overtaken by up to
+    64 others is still recognised. A segment is lost when a later one of its flow and direction has left and it has
+    not, or when the egress tap has gone on for `max_delay_ns` without it; before that its fate is unknown.
+
+    Parameters
+    ----------
+    data_only : bool
+        Segments with payload only.
+    losses_only : bool
+        Do not keep the fates of segments that left.
+    max_delay_ns : int
+    """
+
+    def __init__(self, data_only: bool, losses_only: bool, max_delay_ns: int) -> None:
+        self._data_only = data_only
+        self._losses_only = losses_only
+        self._max_delay_ns = max_delay_ns
+        self._ways = np.zeros(0, _WAY)
+        self._rows = 0
+        self._fates: list[np.ndarray] = []
+        self._pool = _empty_pool(_ROOM, np.iinfo(np.int64).min // 2)
+
+    def update(
+        self,
+        came_in: Mapping[str, np.ndarray] | None,
+        went_out: Mapping[str, np.ndarray],
+        pair: TapPair,
+        wanted: np.ndarray,
+    ) -> None:
+        """What :meth:`TapPair.update` gave; `wanted` says by ingress flow id which flows matter (empty: all)."""
+        arriving = _segments(came_in if came_in is not None else {n: c[:0] for n, c in went_out.items()})
+        leaving = _segments(went_out)
+        highest = max(int(s.flow_id.max()) if len(s.flow_id) else 0 for s in (arriving, leaving))
+        self._ways = grown(self._ways, 2 * max(highest + 1, len(pair.not_before)))
+        fates = np.empty(0 if self._losses_only else len(leaving.ts_ns), FATE)
+        i = j = n = 0
+        while True:
+            i, j, told, why = _match(
+                i, j, self._rows, arriving, leaving, wanted, pair.entries, pair.not_before,
+                self._data_only, self._max_delay_ns, self._pool, self._ways, fates[n:] if len(fates) > n else fates[:0],
+            )  # fmt: skip
+            n += told
+            if why == _DONE:
+                break
+            self._make_room()
+        self._rows += len(arriving.ts_ns)
+        if n:
+            self._fates.append(fates[:n].copy() if 2 * n < len(fates) else fates[:n])
+
+    def _make_room(self) -> None:
+        size = len(self._pool.nodes)
+        gone = np.empty(size, FATE)
+        fresh = _empty_pool(size, 0)
+        told = _rebuild(self._pool, fresh, self._ways, self._max_delay_ns, gone)
+        if told:
+            self._fates.append(gone[:told].copy())
+        self._pool = fresh
+        if 2 * told < size:
+            self._pool = _empty_pool(2 * size, 0)
+            _rebuild(fresh, self._pool, self._ways, self._max_delay_ns, gone)
+
+    @property
+    def crosses(self) -> np.ndarray:
+        """By way, whether it goes through the queue.
+
+        It does when at least half of its packets at the egress had come in at the ingress; but not when all did and
+        none was delayed or lost, as for ACKs the other way where the clock is too coarse to tell which tap was first.
+        """
+        ways = self._ways
+        enough = (ways["matched"] > 0) & (2 * ways["matched"] >= ways["left"])
+        return enough & ((ways["delayed"] > 0) | (ways["matched"] < ways["arrived"]))
+
+    def fates(self) -> list[np.ndarray]:
+        """Fates so far (of :data:`FATE`, in no order) of all packets; what is not in :attr:`crosses` means nothing."""
+        rest = np.empty(int(self._pool.used[0]), FATE)
+        n = _remaining(self._pool, self._ways, self._max_delay_ns, rest)
+        return [*self._fates, rest[:n]]
+
+
+def _segments(columns: Mapping[str, np.ndarray]) -> _Segments:
+    return _Segments(*(np.ascontiguousarray(columns[name]) for name in _Segments._fields))
+
+
+def _empty_pool(size: int, latest: int) -> _Pool:
+    return _Pool(
+        np.full((size, 2), -1, np.int32),
+        np.empty(size, _NODE),
+        np.array([0, -1, latest], np.int64),
+    )

@@ -1,0 +1,224 @@
+"""Download one big file: resumable, checked, and there only when it is whole.
+
+Libraries' downloaders start over after every interruption, into a temporary file with a new name each time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from .._support.atomic import replacing
+from .._support.version import __version__
+from ..errors import DatasetUnavailableError
+
+__all__ = ["fetch_file"]
+
+_CHUNK_BYTES = 1 << 17  # what a broken connection loses at most
+_TIMEOUT_S = (15, 60)  # to connect, and between two pieces
+_TRIES = 4  # in a row without a new byte
+_WAIT_S = 2.0
+
+
+def fetch_file(
+    url: str,
+    target: Path,
+    *,
+    sha256: str | None = None,
+    check: Callable[[bytes], str | None] | None = None,
+    progress: bool | None = None,
+) -> Path:
+    """Download `url` to `target` unless it is there; go on where an earlier call stopped.
+
+    What has arrived is kept in ``target.part`` (with ``target.part.version`` to know that the server's file is still
+    the same one), and is renamed at the end. The checksum is written to ``target.sha256`` then and compared from
+    then on.
+
+    Parameters
+    ----------
+    url : str
+    target : Path
+    sha256 : str, optional
+        The checksum that the file must have; default: the recorded one, if there is one.
+    check : callable, optional
+        Gets the first bytes of the file and says what is wrong with them, or None.
+    progress : bool, optional
+        Show a bar; by default on a terminal or in a notebook only.
+
+    Raises
+    ------
+    DatasetUnavailableError
+        No network, the server does not have the file, it breaks off again and again, or the checksum is wrong.
+    """
+    record = target.with_name(target.name + ".sha256")
+    expected = sha256.lower() if sha256 else _recorded(record)
+    if target.exists():
+        found = _hash_of(target)
+        if expected and found != expected:
+            raise DatasetUnavailableError(
+                f"{target}: sha256 is {found}, expected {expected}; delete the file to download it again"
+            )
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_name(target.name + ".part")
+        with open(part, "ab") as file, _locked(file, part):
+            try:
+                found = _fill(file, url, progress)
+            finally:
+                if file.tell() == 0:
+                    part.unlink()
+            wrong = check(_first_bytes(part)) if check else None
+            if expected and found != expected:
+                wrong = f"sha256 is {found}, expected {expected}"
+            if wrong is None:
+                os.replace(part, target)
+            else:
+                part.unlink()
+            _version_file(part).unlink(missing_ok=True)
+        if wrong is not None:
+            raise DatasetUnavailableError(f"{url}: {wrong}")
+    if not record.exists():
+        with replacing(record) as tmp:
+            tmp.write_text(f"{found}  {target.name}\n")  # what sha256sum -c reads
+    return target
+
+
+def _recorded(record: Path) -> str | None:
+    return record.read_text().split()[0] if record.exists() else None
+
+
+def _version_file(part: Path) -> Path:
+    return part.with_name(part.name + ".version")
+
+
+def _first_bytes(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(64)
+
+
+def _hash_of(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextlib.contextmanager
+def _locked(file: IO[bytes], path: Path) -> Iterator[None]:
+    """Two downloads into one file would mix; the lock goes with the process."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.stat()  # gone when the other process has just finished
+    except OSError:
+        raise DatasetUnavailableError(f"{path}: another process is downloading it") from None
+    yield
+
+
+def _fill(file: IO[bytes], url: str, progress: bool | None) -> str:
+    """Get what is missing of `url` into `file`; return the sha256 of the whole."""
+    import requests
+    from tqdm.auto import tqdm
+
+    part = Path(file.name)
+    failures = 0
+    bar = tqdm(
+        desc=url.rsplit("/", 1)[-1],
+        unit="B",
+        unit_scale=True,
+        unit_divisor=1024,
+        disable=None if progress is None else not progress,
+    )
+    with bar, requests.Session() as session:
+        session.headers.update({"User-Agent": f"cctoolkit/{__version__}", "Accept-Encoding": "identity"})
+        while True:
+            before = file.tell()
+            try:
+                total = _receive(session, url, file, part, bar)
+            except requests.RequestException as error:
+                reason = _reason(error)
+            else:
+                if total is None or file.tell() == total:
+                    break
+                reason = "the connection was closed early"
+            failures = 0 if file.tell() > before else failures + 1
+            if failures == _TRIES or file.tell() == 0:
+                kept = (
+                    f"; {file.tell():,} bytes are kept, the next call goes on from there"
+                    if file.tell()
+                    else ""
+                )
+                raise DatasetUnavailableError(f"{url}: {reason}{kept}") from None
+            time.sleep(_WAIT_S)
+    file.flush()
+    return _hash_of(part)
+
+
+def _receive(session: Any, url: str, file: IO[bytes], part: Path, bar: Any) -> int | None:
+    """One request: append what comes; return the length the whole should have, if the server says."""
+    have = file.seek(0, os.SEEK_END)
+    version = _version_file(part)
+    headers = {}
+    if have:
+        headers["Range"] = f"bytes={have}-"
+        if version.exists():
+            headers["If-Range"] = version.read_text()
+    with session.get(url, stream=True, timeout=_TIMEOUT_S, headers=headers) as response:
+        status = response.status_code
+        start, total = _content_range(response.headers.get("Content-Range", ""))
+        if have and status == 416 and total == have:
+            return total  # it was all there
+        if have and (status == 416 or (status == 206 and start != have)):
+            file.truncate(0)
+            return _receive(session, url, file, part, bar)
+        if status == 404:
+            raise DatasetUnavailableError(f"{url}: not there (HTTP status 404)")
+        if status not in (200, 206):
+            raise DatasetUnavailableError(f"{url}: HTTP status {status} {response.reason}")
+        if (
+            status == 200
+        ):  # from the beginning: the server knows no ranges, or has another version of the file
+            file.truncate(0)
+            length = response.headers.get("Content-Length", "")
+            total = int(length) if length.isdigit() else None
+        # a weak ETag says nothing about bytes (RFC 9110, 13.1.5)
+        tag = response.headers.get("ETag", "")
+        known = tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified", "")
+        if known:
+            version.write_text(known)
+        bar.reset(total)
+        bar.update(file.seek(0, os.SEEK_END))
+        for piece in response.iter_content(_CHUNK_BYTES):
+            file.write(piece)
+            bar.update(len(piece))
+    return total
+
+
+def _content_range(text: str) -> tuple[int | None, int | None]:
+    """Start and total of ``bytes 5-9/10`` or ``bytes */10``."""
+    start, _, total = text.removeprefix("bytes ").partition("/")
+    first = start.split("-")[0]
+    return int(first) if first.isdigit() else None, int(total) if total.isdigit() else None
+
+
+def _reason(error: Exception) -> str:
+    """The innermost cause, in one line."""
+    import requests
+
+    if isinstance(error, requests.Timeout):
+        return "the server does not answer"
+    cause: Any = error
+    while True:
+        inner = getattr(cause, "reason", None) or cause.__cause__ or cause.__context__
+        if not isinstance(inner, Exception) or inner is cause:
+            break
+        cause = inner
+    text = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
+    return f"cannot download ({text}); is there a network?"

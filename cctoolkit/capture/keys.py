@@ -1,0 +1,156 @@
+"""Who the flows of a capture are, and what is known of the capture itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+
+import numpy as np
+
+from .._support.state import grown
+from .addresses import addresses_text
+
+__all__ = ["AllKeys", "CaptureMeta", "FlowKeys", "add_meta"]
+
+
+@dataclass(frozen=True)
+class FlowKeys:
+    """Who the flows are, as arrays with one row a flow, in order of ``flow_id``.
+
+    Attributes
+    ----------
+    flow_id : uint32, shape (n,)
+    ip_version, protocol : uint8, shape (n,)
+    sport, dport : uint16, shape (n,)
+        The initiator's port and the other's.
+    src, dst : uint8, shape (n, 16)
+        Addresses in network byte order; an IPv4 address is the first 4 bytes.
+    saw_syn : bool, shape (n,)
+        The initiator's SYN was captured.
+    mss : uint16, shape (n, 2)
+        Announced by initiator and responder; 0: not seen.
+    window_scale : uint8, shape (n, 2)
+        255: not seen.
+    sack_permitted : bool, shape (n, 2)
+    """
+
+    flow_id: np.ndarray
+    ip_version: np.ndarray
+    protocol: np.ndarray
+    sport: np.ndarray
+    dport: np.ndarray
+    src: np.ndarray
+    dst: np.ndarray
+    saw_syn: np.ndarray
+    mss: np.ndarray
+    window_scale: np.ndarray
+    sack_permitted: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.flow_id)
+
+    def take(self, rows: np.ndarray) -> FlowKeys:
+        """These rows only (a boolean mask or row numbers)."""
+        return FlowKeys(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+
+    def src_text(self) -> list[str]:
+        """The initiators' addresses as text."""
+        return addresses_text(self.src, self.ip_version).tolist()
+
+    def dst_text(self) -> list[str]:
+        """The responders' addresses as text."""
+        return addresses_text(self.dst, self.ip_version).tolist()
+
+
+@dataclass
+class CaptureMeta:
+    """What is known of a capture besides its packets.
+
+    Attributes
+    ----------
+    path : str
+    format : str
+        ``"pcap"`` or ``"pcapng"``.
+    compression : str
+        ``"none"``, ``"gz"``, ``"xz"`` or ``"zstd"``.
+    link_types : list of str
+        LINKTYPE_ names, in order of appearance.
+    snaplen : int
+        The largest of the interfaces'; 0 means no limit.
+    frames, packets : int
+        Frames in the file, and those of them with an IP header (rows of the packets table).
+    first_ts_ns, last_ts_ns : int
+        Of the packets: smallest and largest; 0 without packets.
+    wire_bytes, captured_bytes : int
+        Of all frames.
+    dropped : int or None
+        Packets the capturing machine says it lost (pcapng interface statistics); None: it does not say.
+    counts : dict of str to int
+        By :data:`cctoolkit.capture.headers.COUNTS`.
+    truncated : bool
+        The file ends, or is damaged, in the middle of a packet.
+    notes : list of str
+        What a reader of the results should know.
+    """
+
+    path: str
+    format: str = "pcap"
+    compression: str = "none"
+    link_types: list[str] = field(default_factory=list)
+    snaplen: int = 0
+    frames: int = 0
+    packets: int = 0
+    first_ts_ns: int = 0
+    last_ts_ns: int = 0
+    wire_bytes: int = 0
+    captured_bytes: int = 0
+    dropped: int | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    truncated: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def duration_s(self) -> float:
+        """From the first packet to the last."""
+        return (self.last_ts_ns - self.first_ts_ns) / 1e9
+
+
+class AllKeys:
+    """The keys of all flows of a stream, gathered from its parts; a later part knows more of a flow, so it wins."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, np.ndarray] = {}
+        self._seen = np.zeros(0, bool)
+
+    def add(self, keys: FlowKeys) -> None:
+        flows = int(keys.flow_id[-1]) + 1 if len(keys) else 0
+        self._seen = grown(self._seen, flows)
+        self._seen[keys.flow_id] = True
+        for column in fields(keys):
+            values = getattr(keys, column.name)
+            have = self._columns.get(column.name, np.zeros((0, *values.shape[1:]), values.dtype))
+            self._columns[column.name] = have = grown(have, flows)
+            have[keys.flow_id] = values
+
+    def all(self) -> FlowKeys:
+        ids = np.flatnonzero(self._seen)
+        whole = len(ids) and len(ids) == ids[-1] + 1  # then a view is enough
+        rows = slice(len(ids)) if whole else ids
+        return FlowKeys(**{name: values[rows] for name, values in self._columns.items()})
+
+
+def add_meta(so_far: CaptureMeta | None, part: CaptureMeta) -> CaptureMeta:
+    """Of the file up to the end of `part`; counts are of a part, all else is of the file so far."""
+    if so_far is None:
+        return part
+    some = [m for m in (so_far, part) if m.packets]
+    return replace(
+        part,
+        frames=so_far.frames + part.frames,
+        packets=so_far.packets + part.packets,
+        first_ts_ns=min((m.first_ts_ns for m in some), default=0),
+        last_ts_ns=max((m.last_ts_ns for m in some), default=0),
+        wire_bytes=so_far.wire_bytes + part.wire_bytes,
+        captured_bytes=so_far.captured_bytes + part.captured_bytes,
+        counts={name: so_far.counts.get(name, 0) + n for name, n in part.counts.items()},
+        notes=list(dict.fromkeys(so_far.notes + part.notes)),
+    )

@@ -1,0 +1,112 @@
+"""Arguments and options of commands that read captures: the capture, its taps, and which of its packets."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+__all__ = [
+    "CaptureArgument",
+    "EgressArgument",
+    "FlowOption",
+    "IngressArgument",
+    "Tunnel",
+    "TunnelOption",
+    "selecting",
+]
+
+
+class Tunnel(StrEnum):
+    """Which header counts in a UDP tunnel."""
+
+    outer = "outer"
+    inner = "inner"
+
+
+_PANEL = "Which packets"
+
+CaptureArgument = Annotated[
+    str, typer.Argument(metavar="CAPTURE", help="A capture file, or - for standard input.")
+]
+IngressArgument = Annotated[
+    str, typer.Argument(metavar="INGRESS", help="Capture taken before the queue, or the only one.")
+]
+EgressArgument = Annotated[
+    str | None, typer.Argument(metavar="EGRESS", help="Capture taken after the queue.")
+]
+FlowOption = Annotated[
+    list[int] | None, typer.Option("--flow", help="Flow number (repeatable).", rich_help_panel=_PANEL)
+]
+TunnelOption = Annotated[
+    Tunnel,
+    typer.Option(
+        "--tunnel",
+        help="In UDP tunnels (VXLAN, GTP-U, …), use the outer or the inner headers.",
+        rich_help_panel=_PANEL,
+    ),
+]
+
+
+def _selection(
+    flow: FlowOption = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address or network at either end.", rich_help_panel=_PANEL)
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="Port at either end.", rich_help_panel=_PANEL)] = None,
+    protocol: Annotated[
+        str | None, typer.Option(help="tcp, udp, icmp, … or a number.", rich_help_panel=_PANEL)
+    ] = None,
+    start: Annotated[
+        float | None,
+        typer.Option(
+            metavar="S", help="From this many seconds after the first packet.", rich_help_panel=_PANEL
+        ),
+    ] = None,
+    stop: Annotated[
+        float | None,
+        typer.Option(
+            metavar="S", help="Until this many seconds after the first packet.", rich_help_panel=_PANEL
+        ),
+    ] = None,
+    tunnel: TunnelOption = Tunnel.outer,
+) -> dict[str, Any]:
+    """The options that select packets, as what a command gets of them."""
+    from .selection import Selection
+
+    return {"selection": Selection(flow or None, host, port, protocol, start, stop), "tunnel": tunnel.value}
+
+
+def selecting(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that select packets in place of its parameters ``selection`` and ``tunnel``.
+
+    Parameters
+    ----------
+    command : function
+        It is called with ``selection``, a :class:`~.selection.Selection`, and ``tunnel``, ``"outer"`` or ``"inner"``.
+
+    Returns
+    -------
+    function
+        What :meth:`typer.Typer.command` takes: its signature has the command's own options first.
+    """
+    ours = inspect.signature(_selection, eval_str=True).parameters
+    # a command's module imports Selection for type checkers only
+    hints = get_type_hints(command, include_extras=True, localns={"Selection": Any})
+    own = [
+        p.replace(annotation=hints[name])
+        for name, p in inspect.signature(command).parameters.items()
+        if name not in ("selection", "tunnel")
+    ]
+
+    def wrapper(**given: Any) -> None:
+        command(**_selection(**{name: given.pop(name) for name in ours}), **given)
+
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *ours.values())]
+    wrapper.__name__, wrapper.__doc__ = command.__name__, command.__doc__
+    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
+    wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
+    return wrapper

@@ -1,0 +1,1 @@
+"""Synthetic captures that resemble real ones."""

@@ -1,0 +1,50 @@
+"""``cct experiment``: one command for each experiment, with the options of its function."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from .._support.terminal import say
+from . import EXPERIMENTS, experiment
+
+__all__ = ["app"]
+
+
+class _Experiments(TyperGroup):
+    """The experiments beside the commands of its own; an experiment's module is imported when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), *EXPERIMENTS]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in EXPERIMENTS:
+            return super().get_command(ctx, cmd_name)
+        run = experiment(cmd_name)
+
+        @functools.wraps(run)
+        def command(**options: Any) -> None:
+            say(f"wrote {run(**options) / 'summary.md'}")
+
+        one = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+        one.command(cmd_name, help=EXPERIMENTS[cmd_name])(command)
+        return typer.main.get_command(one)
+
+
+app = typer.Typer(rich_markup_mode="markdown")
+group = typer.Typer(
+    cls=_Experiments,
+    no_args_is_help=True,
+    help="Run an experiment of a paper; it writes a folder of tables and figures.",
+)
+app.add_typer(group, name="experiment")
+
+
+@group.command("list")
+def list_command() -> None:
+    """List the experiments."""
+    for name, what in EXPERIMENTS.items():
+        print(f"{name:16} {what}")

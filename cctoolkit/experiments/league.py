@@ -1,0 +1,186 @@
+"""A league of queue disciplines: each on the same scenarios with the same seeds, scored by delay, utilisation and
+fairness together, because each of them alone is easily bought.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ParameterError
+from ..scenario import Bottleneck, Flow, Scenario
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["RACES", "league", "standings"]
+
+
+def _flows(cca: str, rtt_ms: float, count: int = 1) -> Flow:
+    """Real paths are never quite steady; here this is also what makes one seed differ from another."""
+    return Flow(cca, rtt_ms=rtt_ms, jitter_ms=1, count=count)
+
+
+#: Three different days in the life of a queue: one sender, many, and a link that changes under them.
+RACES: dict[str, Scenario] = {
+    "one upload": Scenario(
+        bottleneck=Bottleneck(rate_mbps=10, buffer_packets=250),
+        flows=(_flows("cubic", 30), Flow("udp", rate_mbps=0.1, packet_bytes=200, name="call")),
+        duration_s=20,
+    ),
+    "rush hour": Scenario(
+        bottleneck=Bottleneck(rate_mbps=50, buffer_packets=1000),
+        flows=tuple(_flows(cca, rtt_ms, 3) for cca in ("cubic", "reno") for rtt_ms in (20, 80)),
+        duration_s=20,
+    ),
+    "changing link": Scenario(
+        bottleneck=Bottleneck(rate_mbps=40, buffer_packets=500, rate_schedule=((10, 8), (20, 40))),
+        flows=(_flows("cubic", 40, 4),),
+        duration_s=30,
+    ),
+}
+
+
+def league(
+    aqms: Mapping[str, Any] | Iterable[Any],
+    races: Mapping[str, Scenario] | None = None,
+    *,
+    seeds: int | Iterable[int] = 3,
+) -> pd.DataFrame:
+    """Run every AQM on every scenario with every seed, and score what came out.
+
+    Parameters
+    ----------
+    aqms : mapping of names to AQMs, or iterable of AQMs
+        Whatever a bottleneck takes as its ``aqm``: objects, classes, names, mappings. One that comes with a scheduler
+        (fq_codel, DualPI2) brings it.
+    races : mapping of names to Scenarios
+        Without it :data:`RACES`. Of each scenario the AQM is replaced, the rest stays; at least one flow has to have a
+        congestion control.
+    seeds : int or iterable of int
+        The scenarios' seeds; a number n means 1 to n.
+
+    Returns
+    -------
+    DataFrame
+        A row for each scenario, AQM and seed:
+
+        - ``scenario``, ``aqm``, ``seed``,
+        - ``mean_delay_ms``: queueing delay of the packets that were sent,
+        - ``delay_p99_ms``: what 99 % of them did not exceed, their own sending time included,
+        - ``utilisation``: sent bytes over what the link could have sent,
+        - ``jain_index``: of the goodputs of the flows with congestion control,
+        - ``drop_share``, ``mark_share``: of the packets that came,
+        - ``score``: from 0 to 1, see below.
+
+    Raises
+    ------
+    ParameterError
+        Nothing to compare, or a name is there twice.
+    AlgorithmError
+        An AQM's code does not compile or fails; names the line.
+
+    Notes
+    -----
+    The score is utilisation times Jain's index times R / (R + mean delay), where R is the mean base RTT of the flows
+    with congestion control. The first and the last are Kleinrock's power (throughput over delay, "Power and
+    deterministic rules of thumb for probabilistic problems in computer communications", ICC 1979) with both in
+    proportion to the best possible: 1 is a full link without a queue. Multiplied by fairness, because giving one flow
+    everything keeps a queue short, too. There is nothing to tune in it, but it is one choice: whoever
+    cares for calls only, or for bulk transfers only, ranks by the columns.
+    """
+    import pandas as pd
+
+    named = _named(aqms)
+    races = RACES if races is None else races
+    numbers = list(range(1, seeds + 1)) if isinstance(seeds, int) else [int(seed) for seed in seeds]
+    if not named or not races or not numbers:
+        raise ParameterError("league: needs at least one AQM, one scenario and one seed")
+    rows = [
+        {"scenario": race, "aqm": name, "seed": seed}
+        | _result(scenario.replace({"bottleneck.aqm": aqm, "seed": seed}), race)
+        for race, scenario in races.items()
+        for name, aqm in named.items()
+        for seed in numbers
+    ]
+    return pd.DataFrame(rows)
+
+
+def _named(aqms: Mapping[str, Any] | Iterable[Any]) -> dict[str, Any]:
+    if isinstance(aqms, Mapping):
+        return dict(aqms)
+    named: dict[str, Any] = {}
+    for aqm in [aqms] if isinstance(aqms, str) else aqms:
+        name = aqm if isinstance(aqm, str) else aqm["name"] if isinstance(aqm, Mapping) else aqm.name
+        if name in named:
+            raise ParameterError(f"league: there are two called {name!r}; give a mapping with names")
+        named[name] = aqm
+    return named
+
+
+def _result(scenario: Scenario, race: str) -> dict[str, float]:
+    from ..analysis.metrics import queue_delay
+    from ..sim.simulation import simulate
+
+    rtts = [flow.rtt_ms for flow in scenario.flow_list() if not flow.is_udp]
+    if not rtts:
+        raise ParameterError(f"league: {race}: no flow has a congestion control, so there is no fairness")
+    run = simulate(scenario, record=True, sample_s=None)
+    found = run.summary()
+    base_rtt_ms = sum(rtts) / len(rtts)
+    delays = queue_delay(run.ingress, run.egress).delay_ns
+    power = found["utilisation"] * base_rtt_ms / (base_rtt_ms + found["mean_delay_ms"])
+    return {
+        "mean_delay_ms": found["mean_delay_ms"],
+        "delay_p99_ms": float(delays.quantile(0.99)) / 1e6,
+        "utilisation": found["utilisation"],
+        "jain_index": found["jain_index"],
+        "drop_share": found["drop_share"],
+        "mark_share": found["mark_share"],
+        "score": power * found["jain_index"],
+    }
+
+
+def standings(results: pd.DataFrame, by: str = "score") -> pd.DataFrame:
+    """The league table: who is ahead over all scenarios, and where chance alone could have decided.
+
+    Parameters
+    ----------
+    results : DataFrame
+        From :func:`league`.
+    by : str
+        The column that counts, more being better: a score of your own is another column.
+
+    Returns
+    -------
+    DataFrame
+        A row an AQM, by name, best first: ``rank``; the mean of `by` over scenarios, which count alike; ``low`` and
+        ``high``, the same with the worst and the best of the seeds; then the means by scenario.
+
+    Raises
+    ------
+    ParameterError
+        There is no such column.
+
+    Notes
+    -----
+    An AQM's rank is one more than the number of those that beat it with *every* seed, so AQMs that are ahead of each
+    other by turns share a rank. Of two that are equally good one wins all of n seeds in 1 of 2**(n - 1) leagues: to
+    tell apart what is close takes more than three.
+    """
+    import pandas as pd
+
+    if by not in results:
+        raise ParameterError(f"standings: there is no column {by!r}")
+    by_race = results.pivot_table(index="aqm", columns="scenario", values=by, sort=False)
+    by_seed = results.pivot_table(index="aqm", columns="seed", values=by, sort=False)  # scenarios count alike
+    ahead = {name: (by_seed > by_seed.loc[name]).all(axis=1).sum() for name in by_seed.index}
+    table = pd.DataFrame(
+        {
+            "rank": 1 + pd.Series(ahead),
+            by: by_seed.mean(axis=1),
+            "low": by_seed.min(axis=1),
+            "high": by_seed.max(axis=1),
+        }
+    )
+    return table.join(by_race).sort_values(["rank", by], ascending=[True, False]).rename_axis("aqm")

@@ -1,0 +1,71 @@
+"""What the lessons in ``notebooks/lessons`` share: a prediction beside what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ..errors import ParameterError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["compare_prediction"]
+
+
+def compare_prediction(
+    predicted: Mapping[str, float | str | None], measured: Mapping[str, float | str]
+) -> pd.DataFrame:
+    """Put what somebody predicted beside what came out.
+
+    Parameters
+    ----------
+    predicted : mapping
+        Numbers or words by what they are of (with its unit); None: not predicted yet.
+    measured : mapping
+        The same.
+
+    Returns
+    -------
+    DataFrame
+        A row a quantity, in the order of `measured`: ``you said``, ``measured``, and ``verdict``: for numbers how many
+        times too high or too low (right within a tenth), for words whether they are the same but for case.
+
+    Raises
+    ------
+    ParameterError
+        Something was predicted that is not measured, or a number as a word.
+    """
+    import pandas as pd
+
+    unknown = [name for name in predicted if name not in measured]
+    if unknown:
+        raise ParameterError(
+            f"prediction: {unknown[0]!r} is not measured; there are {', '.join(map(repr, measured))}"
+        )
+    rows = {name: _judged(name, predicted.get(name), value) for name, value in measured.items()}
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["you said", "measured", "verdict"])
+
+
+def _judged(name: str, said: float | str | None, found: float | str) -> tuple[str, str, str]:
+    if said is None or said is ...:
+        return "", _shown(found), "write down what you expect first"
+    if isinstance(said, str) != isinstance(found, str):
+        wanted = "a word" if isinstance(found, str) else "a number"
+        raise ParameterError(f"prediction: {name}: {said!r} is not {wanted}")
+    if isinstance(said, str) or isinstance(found, str):
+        right = str(said).strip().casefold() == str(found).casefold()
+        return _shown(said), _shown(found), "right" if right else "no"
+    if abs(said - found) <= 0.1 * abs(found):
+        verdict = "right"
+    elif said * found <= 0:
+        verdict = "too high" if said > found else "too low"
+    else:
+        high = abs(said) > abs(found)
+        times = said / found if high else found / said
+        verdict = f"{times:.1f} times too {'high' if high else 'low'}"
+    return _shown(said), _shown(found), verdict
+
+
+def _shown(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:,.4g}"

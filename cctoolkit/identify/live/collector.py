@@ -1,0 +1,323 @@
+"""Where cells come from: the kernel's collector, or a capture as if its packets came now.
+
+A collector has ``add``, ``remove``, ``heavy``, ``read`` and ``wait``; :class:`Collector` says what they do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import ipaddress
+import os
+import struct
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ..._support.arguments import positive_ns
+from ...analysis.slots import CELL
+from ...errors import ParameterError
+from .errors import CollectorError
+from .program import programs, require
+
+__all__ = ["Collector", "FlowKey", "KernelCollector", "Reading"]
+
+
+class FlowKey(NamedTuple):
+    """One direction of a TCP connection."""
+
+    src: str
+    sport: int
+    dst: str
+    dport: int
+
+
+@dataclass
+class Reading:
+    """What was collected since the last one.
+
+    Attributes
+    ----------
+    in_cells, out_cells : arrays of ``cctoolkit.analysis.slots.CELL``
+        Of the monitored flows at the two taps; ways are twice the numbers that :meth:`Collector.add` was given. A cell
+        at the ingress without packets says that something was acknowledged.
+    until_slot : int
+        Cells of earlier slots are complete.
+    counts : dict
+        By tap (``"ingress"``, ``"egress"``), since the beginning: ``packets`` that came by, ``segments`` of TCP with
+        data, those ``monitored``, of them ``sampled`` (counted in cells), ``cells`` of them, ``lost_cells`` and
+        ``lost_packets``. From the kernel also ``"acks"``, of packets that leave by an ingress interface: there
+        ``segments`` are acknowledgements, and ``sampled`` those that acknowledge more than any before.
+    missed_until : int or None
+        What was seen in earlier slots, and not read before, is lost: of them nothing is known.
+    """
+
+    in_cells: np.ndarray
+    out_cells: np.ndarray
+    until_slot: int
+    counts: dict[str, Any] = field(default_factory=dict)
+    missed_until: int | None = None
+
+
+class Collector(Protocol):
+    """What :func:`cctoolkit.identify.live.watch` works with."""
+
+    slot_ns: int
+    sampled: bool  # byte and packet counts are not of all packets
+    has_egress: bool
+
+    def add(self, number: int, key: FlowKey) -> None:
+        """Monitor a flow from now on, under this number."""
+
+    def remove(self, key: FlowKey) -> None:
+        """Monitor it no longer."""
+
+    def heavy(self, least_bytes: int) -> list[tuple[FlowKey, int]]:
+        """Flows with at least so many bytes of data at the ingress since the last call, and how many."""
+
+    def read(self) -> Reading:
+        """What is new."""
+
+    def wait(self, until_ns: int) -> bool:
+        """Wait for a time (Unix epoch); False: there is nothing more to come."""
+
+    @property
+    def now_ns(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+_REPLY = struct.Struct("<iI")
+_COUNTS = ("packets", "segments", "monitored", "sampled", "cells", "lost_cells", "lost_packets")
+_HOOKS = ("ingress", "egress", "acks")
+_READING = struct.Struct(f"<q{len(_HOOKS) * len(_COUNTS)}Q")
+_HEAVY = np.dtype(
+    [
+        ("src", np.uint8, 16),
+        ("dst", np.uint8, 16),
+        ("sport", ">u2"),
+        ("dport", ">u2"),
+        ("version", np.uint32),
+        ("bytes", np.uint64),
+    ]
+)
+#: A packet may have got its time this long before it is counted.
+_GRACE_NS = 2_000_000
+
+
+class KernelCollector:
+    """The eBPF collector on this machine's interfaces (``hardware/ebpf``). It only listens: packets pass as before.
+
+    Parameters
+    ----------
+    ingress, egress : str or sequence of str
+        Interfaces of this network namespace by which packets come in, and by which they leave.
+    slot_ms, sampling
+        As :func:`cctoolkit.compute_slots`; sampling is done in the kernel. A random sample is another one each time.
+    max_flows : int
+        Room for monitored flows.
+    buffer_mb : float
+        Room for cells between two readings (rounded up to a power of two). Without room they are lost, and counted.
+    egress_hook : "queue" or "tc"
+        Where packets that leave are seen: behind the interface's queueing discipline, where packet captures are too, or
+        at tc's egress hook, which is before it (for queues elsewhere, as on an intermediate device).
+
+    Raises
+    ------
+    CollectorUnavailableError
+        This machine cannot (:func:`cctoolkit.identify.live.missing`).
+    CollectorError
+        An interface is not there, or the kernel refuses.
+    ParameterError
+
+    Notes
+    -----
+    Carmel and Keslassy, section III-C, with a difference: cells, not packets, are what the kernel hands over, so that
+    the amount does not grow with the rate even where all packets are looked at. Only TCP segments in IPv4 or IPv6,
+    behind up to four VLAN tags, are seen; tunnels are not looked into. Acknowledgements are seen where they leave by an
+    ingress interface, so that bytes in flight are those of a capture there; where they return by another, or where
+    packets are sampled, bytes in flight are null. Times are the clock's (CLOCK_REALTIME). Nothing is pinned; hooks and
+    maps are the helper's, and gone with it, however this process ends.
+    """
+
+    def __init__(
+        self,
+        ingress: str | Sequence[str],
+        egress: str | Sequence[str] = (),
+        *,
+        slot_ms: float = 1.0,
+        sampling: str | float = "all",
+        max_flows: int = 1024,
+        buffer_mb: float = 32,
+        egress_hook: str = "queue",
+    ) -> None:
+        names_in = [ingress] if isinstance(ingress, str) else list(ingress)
+        names_out = [egress] if isinstance(egress, str) else list(egress)
+        if not names_in:
+            raise ParameterError("ingress: name an interface")
+        if sampling not in ("all", "first") and (isinstance(sampling, str) or not 0 < sampling <= 1):
+            raise ParameterError(f"sampling: {sampling!r} is none of 'all', 'first' or a probability up to 1")
+        if egress_hook not in ("queue", "tc"):
+            raise ParameterError(f"egress_hook: {egress_hook!r} is neither 'queue' nor 'tc'")
+        if max_flows < 1 or not 0.01 <= buffer_mb <= 1024:
+            raise ParameterError("max_flows must be positive, and buffer_mb from 0.01 to 1024")
+        self.slot_ns = positive_ns(slot_ms, 1e6, "slot_ms")
+        self.sampled = sampling not in ("all", 1)
+        self.has_egress = bool(names_out)
+        self._clock_ns = time.time_ns()
+        require()
+        kernel, helper = programs()
+        ring_bytes = 4096  # a power of two of whole pages
+        while ring_bytes < buffer_mb * 2**20:
+            ring_bytes *= 2
+        settings = {
+            "slot_ns": self.slot_ns,
+            "sampling": "all" if sampling == 1 else sampling,
+            "flows": max_flows,
+            "cells_bytes": ring_bytes,
+            "after": egress_hook,
+        }
+        command = [str(helper), str(kernel), *(f"{name}={value}" for name, value in settings.items())]
+        command += [f"ingress={name}" for name in names_in] + [f"egress={name}" for name in names_out]
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # a Ctrl-C at the terminal is for this process
+        )
+        self._receive("start")
+
+    @property
+    def helper(self) -> int:
+        """The process that holds everything."""
+        return self._process.pid
+
+    def _receive(self, what: str) -> bytes:
+        assert self._process.stdout is not None and self._process.stderr is not None
+        head = self._process.stdout.read(_REPLY.size)
+        if len(head) < _REPLY.size:
+            said = self._process.stderr.read().decode(errors="replace").strip().splitlines()
+            self._process.wait()
+            why = said[-1].removeprefix("collector: ") if said else "it ended"
+            raise CollectorError(f"live: {why}")
+        error, size = _REPLY.unpack(head)
+        if error:
+            raise CollectorError(f"live: {what}: {_reason(error)}")
+        return self._process.stdout.read(size)
+
+    def _ask(self, line: str) -> bytes:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # why, is said where there is no answer
+            self._process.stdin.write(f"{line}\n".encode())
+            self._process.stdin.flush()
+        return self._receive(line)
+
+    def add(self, number: int, key: FlowKey) -> None:
+        """Monitor a flow from now on, under this number.
+
+        Raises
+        ------
+        CollectorError
+            There is no room, it is monitored already, or the address is none.
+        """
+        self._ask(f"add {number} {_words(key)}")
+
+    def remove(self, key: FlowKey) -> None:
+        """Monitor it no longer; what was collected since the last reading is lost.
+
+        Raises
+        ------
+        CollectorError
+            It is not monitored.
+        """
+        self._ask(f"remove {_words(key)}")
+
+    def heavy(self, least_bytes: int) -> list[tuple[FlowKey, int]]:
+        """Flows with at least so many bytes of data at the ingress since the last call, and how many.
+
+        Bytes are those of a count-min sketch, so never too few. The first call turns the counting on; 0 turns it off.
+        """
+        rows = np.frombuffer(self._ask(f"heavy {least_bytes}"), _HEAVY)
+        return [
+            (
+                FlowKey(
+                    _address(row["src"], row["version"]),
+                    int(row["sport"]),
+                    _address(row["dst"], row["version"]),
+                    int(row["dport"]),
+                ),
+                int(row["bytes"]),
+            )
+            for row in rows
+        ]
+
+    def read(self) -> Reading:
+        """Cells since the last reading. Those of a slot that goes on are cut in two."""
+        data = self._ask("read")
+        clock_ns, *numbers = _READING.unpack_from(data)
+        self._clock_ns = clock_ns
+        cells = np.frombuffer(data, CELL, offset=_READING.size)
+        leaves = (cells["way"] & 1).astype(np.bool_)
+        sides = cells[~leaves].copy(), cells[leaves].copy()
+        for side in sides:
+            side["way"] &= ~1
+        counts: dict[str, Any] = {
+            hook: dict(zip(_COUNTS, numbers[i * len(_COUNTS) :], strict=False))
+            for i, hook in enumerate(_HOOKS)
+        }
+        return Reading(*sides, (clock_ns - _GRACE_NS) // self.slot_ns, counts)
+
+    @property
+    def now_ns(self) -> int:
+        return time.time_ns()
+
+    def wait(self, until_ns: int) -> bool:
+        """Sleep. A live link never ends."""
+        time.sleep(max(until_ns - time.time_ns(), 0) / 1e9)
+        return True
+
+    def close(self) -> None:
+        """Detach everything."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        for pipe in (self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+    def __enter__(self) -> KernelCollector:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _words(key: FlowKey) -> str:
+    return f"{key.src} {key.sport} {key.dst} {key.dport}"
+
+
+def _address(data: np.ndarray, version: int) -> str:
+    return str(ipaddress.ip_address(data[: 4 if version == 4 else 16].tobytes()))
+
+
+def _reason(error: int) -> str:
+    known = {
+        errno.E2BIG: "no room for more flows (max_flows)",
+        errno.EEXIST: "it is monitored already",
+        errno.ENOENT: "it is not monitored",
+        errno.EINVAL: "not an address and port, twice",
+    }
+    return known.get(error, os.strerror(error))

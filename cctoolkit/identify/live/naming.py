@@ -1,0 +1,73 @@
+"""The classifier's place: slots in, names of congestion controls out."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import pandas as pd
+
+__all__ = ["Naming", "SlotClassifier", "load_classifier"]
+
+
+class SlotClassifier(Protocol):
+    """What names flows."""
+
+    def predict_slots(self, slots: pd.DataFrame) -> pd.DataFrame:
+        """Of a slots table (:data:`cctoolkit.schema.SLOTS`), a row a flow: ``flow_id``, ``cca``, ``probability``."""
+
+
+def load_classifier(name: str | None = None) -> SlotClassifier | None:
+    """A model of :mod:`cctoolkit.identify`; without a name the bundled one, or None if there is none.
+
+    Raises
+    ------
+    ParameterError, SchemaError
+        There is no such model, or it is damaged.
+    """
+    from ... import identify
+
+    if name is None:
+        bundled = identify.bundled_models()
+        if not bundled:
+            return None
+        name = "cca" if "cca" in bundled else min(bundled)
+    return identify.load(name)
+
+
+class Naming:
+    """Keeps the last seconds of slots, and has them named now and then.
+
+    Parameters
+    ----------
+    classifier : SlotClassifier or None
+        None: nothing is named.
+    slot_ns : int
+    history_s : float
+        What the classifier sees of a flow.
+    """
+
+    def __init__(self, classifier: SlotClassifier | None, slot_ns: int, history_s: float = 10.0) -> None:
+        self._classifier = classifier
+        self._slots = round(history_s * 1e9 / slot_ns)
+        self._parts: list[pd.DataFrame] = []
+
+    def keep(self, slots: pd.DataFrame) -> None:
+        """Take new rows."""
+        if self._classifier is not None and len(slots):
+            self._parts.append(slots)
+
+    def names(self, now_slot: int) -> dict[int, dict[str, Any]]:
+        """By flow number, what the classifier says: at least ``cca`` and ``probability``."""
+        if self._classifier is None or not self._parts:
+            return {}
+        slots = pd.concat(self._parts, ignore_index=True)
+        # A row is known some time after it: a whole history ends with each flow's last row, not now.
+        last = slots.groupby("flow_id")["slot"].transform("max")
+        slots = slots[(slots["slot"] > last - self._slots) & (last >= now_slot - self._slots)]
+        slots = slots.sort_values(["flow_id", "slot"], kind="stable", ignore_index=True)
+        slots.attrs["slot_ms"] = self._parts[-1].attrs["slot_ms"]
+        self._parts = [slots]
+        if not len(slots):
+            return {}
+        said = self._classifier.predict_slots(slots)
+        return {int(row["flow_id"]): {str(k): v for k, v in row.items()} for row in said.to_dict("records")}

@@ -1,0 +1,197 @@
+"""A capture as if its packets came now: the collector's dry run, without root."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import numpy as np
+
+from ..._support.arguments import positive_ns
+from ...analysis.slots import CELL, SlotTable
+from ...capture.model import Capture
+from ...capture.reader import read_capture
+from ...errors import ParameterError
+from .collector import FlowKey, Reading
+
+__all__ = ["CaptureCollector"]
+
+
+class CaptureCollector:
+    """Captures from two taps, or from one, handed out by ``wait`` as time goes by.
+
+    Parameters
+    ----------
+    ingress : Capture or path
+    egress : Capture or path, optional
+        By the same clock.
+    slot_ms, sampling, seed
+        As :func:`cctoolkit.compute_slots`.
+    speed : float, optional
+        So many seconds of the capture in one; without it, as fast as can be.
+
+    Notes
+    -----
+    Heavy flows are counted exactly here, not by a sketch.
+    """
+
+    def __init__(
+        self,
+        ingress: Capture | str | os.PathLike[str],
+        egress: Capture | str | os.PathLike[str] | None = None,
+        *,
+        slot_ms: float = 1.0,
+        sampling: str | float = "all",
+        seed: int = 0,
+        speed: float | None = None,
+    ) -> None:
+        if speed is not None and speed <= 0:
+            raise ParameterError("speed: it must be positive")
+        self.slot_ns = positive_ns(slot_ms, 1e6, "slot_ms")
+        self.sampled = sampling not in ("all", 1)
+        self.has_egress = egress is not None
+        self._taps = {"ingress": _Tap(ingress, slot_ms, sampling, seed, with_acks=True)}
+        if egress is not None:
+            self._taps["egress"] = _Tap(egress, slot_ms, sampling, seed + 1, with_acks=False)
+        times = [tap.capture.columns["ts_ns"] for tap in self._taps.values() if len(tap.capture)]
+        self.now_ns = min((int(ts[0]) for ts in times), default=0)
+        self._end_ns = max((int(ts[-1]) for ts in times), default=0)
+        self._speed = speed
+        self._began = self.now_ns, time.monotonic_ns()
+        self._heavy_from = self.now_ns
+
+    def add(self, number: int, key: FlowKey) -> None:
+        """Monitor a flow from now on, under this number.
+
+        Raises
+        ------
+        ParameterError
+            It is not in the capture.
+        """
+        if key not in self._taps["ingress"].ways:
+            raise ParameterError(f"{key.src} {key.sport} {key.dst} {key.dport}: no such flow in the capture")
+        self._set(key, number)
+
+    def remove(self, key: FlowKey) -> None:
+        """Monitor it no longer."""
+        self._set(key, -1)
+
+    def _set(self, key: FlowKey, number: int) -> None:
+        for tap in self._taps.values():
+            tap.number[tap.ways.get(key, [])] = number
+
+    def heavy(self, least_bytes: int) -> list[tuple[FlowKey, int]]:
+        """Flows with at least so many bytes of data at the ingress since the last call, and how many."""
+        columns = self._taps["ingress"].between(self._heavy_from, self.now_ns).columns
+        self._heavy_from = self.now_ns
+        if least_bytes < 1:
+            return []
+        tcp = columns["tcp_flags"] != 0
+        ways = (columns["flow_id"][tcp].astype(np.int64) << 1) | columns["direction"][tcp]
+        sums = np.bincount(ways, columns["payload_bytes"][tcp])
+        keys = self._taps["ingress"].keys
+        return [(keys[way], int(sums[way])) for way in np.flatnonzero(sums >= least_bytes).tolist()]
+
+    def read(self) -> Reading:
+        """Cells of what came since the last reading."""
+        cells = {name: tap.take_cells() for name, tap in self._taps.items()}
+        counts = {"egress": {"packets": 0, "segments": 0}} | {
+            name: tap.counts for name, tap in self._taps.items()
+        }
+        return Reading(
+            cells["ingress"],
+            cells.get("egress", np.empty(0, CELL)),
+            self.now_ns // self.slot_ns,
+            counts,
+        )
+
+    def wait(self, until_ns: int) -> bool:
+        """Take the packets up to a time of the capture; False: it is over."""
+        if self.now_ns > self._end_ns:
+            return False
+        if self._speed is not None:
+            due = self._began[1] + (until_ns - self._began[0]) / self._speed
+            time.sleep(max(due - time.monotonic_ns(), 0) / 1e9)
+        for tap in self._taps.values():
+            tap.take(tap.between(self.now_ns, until_ns))
+        self.now_ns = until_ns
+        return True
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def __enter__(self) -> CaptureCollector:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Tap:
+    """A capture and what was collected of it."""
+
+    def __init__(
+        self,
+        source: Capture | str | os.PathLike[str],
+        slot_ms: float,
+        sampling: str | float,
+        seed: int,
+        with_acks: bool,
+    ) -> None:
+        self.capture = _in_order(source if isinstance(source, Capture) else read_capture(source))
+        self.keys = _keys(self.capture)
+        self.ways: dict[FlowKey, list[int]] = {}  # flows may have the same ends, one after another
+        for way, key in self.keys.items():
+            self.ways.setdefault(key, []).append(way)
+        self.number = np.full(max(self.keys, default=-1) + 1, -1)  # by way; -1: not monitored
+        self.counts = {"packets": 0, "segments": 0}
+        self._table = SlotTable(slot_ms, sampling, seed=seed)
+        self._with_acks = with_acks
+
+    def between(self, from_ns: int, until_ns: int) -> Capture:
+        at, stop = np.searchsorted(self.capture.columns["ts_ns"], [from_ns, until_ns])
+        columns = {name: column[at:stop] for name, column in self.capture.columns.items()}
+        return Capture(columns, self.capture.keys, self.capture.meta)
+
+    def take(self, part: Capture) -> None:
+        self.counts["packets"] += len(part)
+        self.counts["segments"] += int(
+            ((part.columns["tcp_flags"] != 0) & (part.columns["payload_bytes"] != 0)).sum()
+        )
+        self._table.update(part)
+
+    def take_cells(self) -> np.ndarray:
+        """As the kernel would give them: of monitored flows, and of acknowledgements at the ingress only."""
+        cells = self._table.take_cells()[0]
+        number = self.number[cells["way"]]
+        wanted = number >= 0
+        if not self._with_acks:
+            wanted &= cells["packets"] != 0
+        cells = cells[wanted]
+        cells["way"] = 2 * number[wanted]
+        if not self._with_acks:
+            cells["end"] = cells["acked"] = 0
+        return cells
+
+
+def _in_order(capture: Capture) -> Capture:
+    """With time stamps that never go backward."""
+    ts = capture.columns["ts_ns"]
+    if (ts[1:] >= ts[:-1]).all():
+        return capture
+    order = np.argsort(ts, kind="stable")
+    columns = {name: column[order] for name, column in capture.columns.items()}
+    return Capture(columns, capture.keys, capture.meta)
+
+
+def _keys(capture: Capture) -> dict[int, FlowKey]:
+    """Both ways of the capture's TCP flows."""
+    flows = capture.keys.take(capture.keys.protocol == 6)
+    found = {}
+    for flow, src, sport, dst, dport in zip(
+        flows.flow_id.tolist(), flows.src_text(), flows.sport.tolist(), flows.dst_text(), flows.dport.tolist(),
+        strict=True,
+    ):  # fmt: skip
+        found[2 * flow] = FlowKey(src, sport, dst, dport)
+        found[2 * flow + 1] = FlowKey(dst, dport, src, sport)
+    return found

@@ -1,0 +1,195 @@
+"""What is watched, on the terminal or as JSON lines, and its slots in a file."""
+
+from __future__ import annotations
+
+import ipaddress
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ..._support.terminal import note, show
+from ..._support.words import format_bytes, format_probability, printable
+from ...errors import ParameterError
+from ...schema.output import Format, TableOutput
+from ..probabilities import UNKNOWN
+from .collector import Collector, FlowKey
+from .naming import SlotClassifier
+from .watch import Update, watch
+
+__all__ = ["follow"]
+
+#: Without these a model that has them as inputs names nothing.
+_COUNTS = {"in_bytes", "in_packets"}
+
+
+def follow(
+    make: Callable[[], Collector],
+    flows: Sequence[str],
+    format: Format | None,
+    output: Path | None,
+    classifier: SlotClassifier | None,
+    provenance: dict[str, Any],
+    **settings: Any,
+) -> None:
+    """Watch until the time is over, a capture ends, or somebody presses Ctrl-C.
+
+    Parameters
+    ----------
+    make : function
+        Gives the collector, after everything else has been checked. It is closed in the end.
+    flows : sequence of str
+        ``SRC:PORT-DST:PORT``, IPv6 addresses in brackets.
+    format : Format, optional
+        Of what standard output gets: a table that changes, or a JSON line a flow and report.
+    output : Path, optional
+        For the slots.
+    classifier : SlotClassifier, optional
+        Names the flows.
+    provenance : dict
+        Stored with the slots.
+    settings
+        Of :func:`cctoolkit.identify.live.watch`.
+
+    Raises
+    ------
+    ParameterError
+        A format other than those, or a flow that cannot be.
+    CollectorError
+        The collector fails.
+    """
+    if format not in (None, Format.table, Format.jsonl):
+        raise ParameterError(f"format: {format.value} is neither table nor jsonl (slots go to -o FILE)")
+    keys = [_flow_key(text) for text in flows]
+    with ExitStack() as stack:
+        stack.enter_context(_terminable())
+        # an interrupted run is not a failed one: what was collected is written
+        slots = (
+            None if output is None else stack.enter_context(TableOutput(None, output, "slots", provenance))
+        )
+        collector = make()
+        stack.callback(collector.close)
+        if collector.sampled and _COUNTS & set(getattr(classifier, "inputs", ())):
+            note(
+                "live: a sample counts no bytes, so no flow will be named (use --sampling all or --no-classify)"
+            )
+        updates = watch(collector, flows=keys, classifier=classifier, **settings)
+        try:
+            for update in _shown(updates, format is Format.jsonl):
+                if slots is not None:
+                    slots.write(update.slots)
+        except KeyboardInterrupt:
+            pass
+
+
+def _shown(updates: Iterator[Update], as_lines: bool) -> Iterator[Update]:
+    """Give the updates on, and show each report."""
+    began: int | None = None
+    last: Update | None = None
+    with ExitStack() as stack:
+        screen = None
+        if not as_lines and sys.stdout.isatty():
+            from rich.live import Live
+
+            screen = stack.enter_context(Live(auto_refresh=False))
+        for update in updates:
+            began = update.time_ns if began is None else began
+            if update.flows is not None:
+                last = update
+                if as_lines:
+                    for line in _lines(update):
+                        print(line)
+                    sys.stdout.flush()
+                elif screen is not None:
+                    screen.update(_screen(update, (update.time_ns - began) / 1e9), refresh=True)
+            yield update
+    if last is not None and began is not None and not as_lines and screen is None:
+        show(_screen(last, (last.time_ns - began) / 1e9))
+
+
+def _lines(update: Update) -> list[str]:
+    assert update.flows is not None
+    table = update.flows.copy()
+    table.insert(0, "time_ns", update.time_ns)
+    return table.to_json(orient="records", lines=True).splitlines() if len(table) else []
+
+
+def _screen(update: Update, seconds: float) -> Any:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    assert update.flows is not None
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for name, justify, width in (
+        ("flow", "right", 4),
+        ("from", "left", None),
+        ("to", "left", None),
+        ("s", "right", 4),
+        ("Mbit/s in", "right", 7),
+        ("out", "right", 7),
+        ("in queue", "right", 8),
+        ("in flight", "right", 9),
+        ("CCA", "left", 5),
+        ("", "right", 4),
+    ):
+        table.add_column(name, justify=justify, min_width=width, overflow="fold")  # type: ignore[arg-type]
+    row: Any
+    for row in update.flows.itertuples():
+        table.add_row(
+            str(row.flow_id),
+            f"{row.src} {row.sport}",
+            f"{row.dst} {row.dport}",
+            f"{row.age_s:.0f}",
+            _number(row.in_mbps),
+            _number(row.out_mbps),
+            "" if pd.isna(row.cbiq_bytes) else format_bytes(round(row.cbiq_bytes)),
+            "" if pd.isna(row.bytes_in_flight) else format_bytes(round(row.bytes_in_flight)),
+            Text("" if pd.isna(row.cca) else printable(row.cca)),  # a model's words
+            "" if row.cca == UNKNOWN else format_probability(row.probability),
+        )
+    lost = sum(side.get("lost_packets", 0) for side in (update.counts["ingress"], update.counts["egress"]))
+    came, left = (update.counts[tap]["packets"] for tap in ("ingress", "egress"))
+    facts = f"{seconds:.0f} s, {came:,} packets in, {left:,} out"
+    if lost or update.counts["late_cells"]:
+        facts += f"; {lost:,} packets lost for want of room, {update.counts['late_cells']} cells late"
+    return Group(table, Text(facts, style="dim"))
+
+
+def _number(value: float) -> str:
+    return "" if pd.isna(value) else f"{value:.2f}"
+
+
+def _flow_key(text: str) -> FlowKey:
+    ends = text.split("-")
+    if len(ends) == 2:
+        parts = [end.rpartition(":") for end in ends]
+        try:
+            (src, sport), (dst, dport) = (
+                (str(ipaddress.ip_address(a.strip("[]"))), int(p)) for a, _, p in parts
+            )
+            if max(sport, dport) < 65536 and min(sport, dport) >= 0:
+                return FlowKey(src, sport, dst, dport)
+        except ValueError:
+            pass
+    raise ParameterError(
+        f"flow: {text!r} is not SRC:PORT-DST:PORT, as 10.0.0.1:40000-10.0.1.1:443 or [fd00::1]:40000-[fd01::1]:443"
+    )
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM ends the run as Ctrl-C does."""
+
+    def stop(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

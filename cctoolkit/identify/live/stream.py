@@ -1,0 +1,170 @@
+"""Cells that come bit by bit, made into rows of the slots table as soon as these can be known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from ..._support.state import grown
+from ...analysis.slots import CELL, SlotRows, slot_columns
+from ...schema import SLOTS
+
+__all__ = ["SlotStream"]
+
+_FLOW = np.dtype(
+    [
+        ("next", np.int64),  # the first slot whose row is not given yet
+        ("begun", np.bool_),  # rows were given
+        ("seen_in", np.bool_),
+        ("seen_out", np.bool_),
+    ]
+)
+
+
+class SlotStream:
+    """The rows of :func:`cctoolkit.compute_slots`, piece by piece.
+
+    CBIQ and throughput of slot t need the next slot with packets, at both taps; a row waits until there is one, or,
+    where only one tap has gone on, until `patience_ms` have passed: then what is not known is null. Bytes in flight are
+    known at once. For all rows that did not run out of patience, pieces put together are the table of the whole.
+
+    Parameters
+    ----------
+    first_slot : int
+        When the taps began (a slot since the Unix epoch); slots are counted from here.
+    slot_ns : int
+    has_egress : bool
+    sampled : bool
+        As ``cctoolkit.analysis.slots.slot_columns``.
+    fill : "backward" or "interpolate"
+    patience_ms : float
+
+    Attributes
+    ----------
+    late_cells : int
+        That came when their slot's row was given already.
+    """
+
+    def __init__(
+        self,
+        first_slot: int,
+        slot_ns: int,
+        *,
+        has_egress: bool,
+        sampled: bool,
+        fill: str = "backward",
+        patience_ms: float = 1000,
+    ) -> None:
+        self._first_slot = first_slot
+        self._slot_ns = slot_ns
+        self._has_egress = has_egress
+        self._sampled = sampled
+        self._interpolate = fill == "interpolate"
+        self._patience = max(round(patience_ms * 1e6 / slot_ns), 1)
+        self._flows = np.zeros(0, _FLOW)
+        self._in = np.empty(0, CELL)
+        self._out = np.empty(0, CELL)
+        self.late_cells = 0
+
+    def begin(self, flow: int, slot: int) -> None:
+        """From this slot (since the Unix epoch) on a flow is monitored; earlier cells do not count."""
+        self._flows = grown(self._flows, flow + 1)
+        self._flows[flow] = (slot, False, False, False)
+
+    def update(
+        self, in_cells: np.ndarray, out_cells: np.ndarray, until_slot: int, ended: Iterable[int] = ()
+    ) -> pd.DataFrame:
+        """Take cells, and give the rows that are known by now.
+
+        Parameters
+        ----------
+        in_cells, out_cells : arrays of ``cctoolkit.analysis.slots.CELL``
+            New ones, slots counted since the Unix epoch, ways twice the flow's number.
+        until_slot : int
+            Cells of earlier slots are complete.
+        ended : flow numbers
+            Nothing more will come of them: all their rows are given.
+
+        Returns
+        -------
+        DataFrame
+            :data:`cctoolkit.schema.SLOTS`, of each flow the rows after those given before.
+        """
+        in_cells, self._in = _split(np.concatenate([self._in, self._timely(in_cells)]), until_slot)
+        out_cells, self._out = _split(np.concatenate([self._out, self._timely(out_cells)]), until_slot)
+        ways = np.union1d(in_cells["way"], out_cells["way"])
+        flow = ways >> 1
+        known = self._flows[flow]
+        first = np.where(known["begun"], known["next"], np.iinfo(np.int64).max)
+        rows = SlotRows(ways, in_cells, out_cells, first)
+        known["seen_in"] |= rows.last_in >= 0
+        known["seen_out"] |= rows.last_out >= 0
+        covered = (self._first_slot, until_slot - 1)
+        table = slot_columns(
+            rows, in_cells, out_cells, covered, covered if self._has_egress else None,
+            interpolate=self._interpolate, sampled=self._sampled, seen=(known["seen_in"], known["seen_out"]),
+        )  # fmt: skip
+
+        over = np.isin(flow, np.fromiter(ended, np.int64))
+        last_in = _last_data(ways, in_cells)
+        both = np.minimum(last_in, rows.last_out) if self._has_egress else last_in
+        end = np.maximum(both, until_slot - self._patience)  # the first slot that has to wait
+        end[over] = np.iinfo(np.int64).max
+        wanted = (rows.slot < np.repeat(end, rows.lengths)) & (
+            rows.slot >= np.repeat(known["next"], rows.lengths)
+        )
+        last = rows.slot[rows.offset[1:] - 1]
+        moved = end > known["next"]
+        known["next"] = np.maximum(known["next"], np.minimum(end, last + 1))
+        known["begun"] |= moved
+        self._flows[flow] = known
+
+        goes_on = np.ones(len(self._flows), np.bool_)
+        goes_on[flow[over]] = False
+        in_cells, out_cells = (cells[goes_on[cells["way"] >> 1]] for cells in (in_cells, out_cells))
+        self._in = np.concatenate([self._kept(in_cells, with_acks=True), self._in])
+        self._out = np.concatenate([self._kept(out_cells, with_acks=False), self._out])
+        table["slot"] = rows.slot - self._first_slot
+        frame = pd.DataFrame({name: table[name][wanted] for name in SLOTS}, copy=False)
+        frame.attrs["slot_ms"] = self._slot_ns / 1e6
+        return frame
+
+    def _timely(self, cells: np.ndarray) -> np.ndarray:
+        """Without those of unknown flows, and those that come too late."""
+        cells = cells[cells["way"] >> 1 < len(self._flows)]
+        state = self._flows[cells["way"] >> 1]
+        late = cells["slot"] < state["next"]
+        self.late_cells += int((late & state["begun"]).sum())
+        return cells[~late]
+
+    def _kept(self, cells: np.ndarray, with_acks: bool) -> np.ndarray:
+        """Cells that rows to come need.
+
+        Beside those of the rows themselves, each flow's last before them where cells tell what was sent and
+        acknowledged by then, and its last with packets where values are interpolated.
+        """
+        flow = cells["way"] >> 1
+        pending = cells["slot"] >= self._flows["next"][flow]
+        kept = pending.copy()
+        for wanted, which in ((with_acks, ~pending), (self._interpolate, ~pending & (cells["packets"] != 0))):
+            if wanted:
+                last = np.full(len(self._flows), -1)
+                np.maximum.at(last, flow[which], cells["slot"][which])
+                kept |= which & (cells["slot"] == last[flow])
+        return cells[kept]
+
+
+def _last_data(ways: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """Of each way (in order) the slot of its last cell with packets; negative without any."""
+    last = np.full(len(ways), np.iinfo(np.int64).min)
+    cells = cells[cells["packets"] != 0]
+    np.maximum.at(last, np.searchsorted(ways, cells["way"]), cells["slot"])
+    return last
+
+
+def _split(cells: np.ndarray, until_slot: int) -> tuple[np.ndarray, np.ndarray]:
+    """Complete ones and the others."""
+    complete = cells["slot"] < until_slot
+    return cells[complete], cells[~complete]

@@ -1,0 +1,191 @@
+"""``cct info``, ``cct flows`` and ``cct report``: what a capture holds, on the terminal, as a table, as a page."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .._support.terminal import listing, say, show
+from .._support.words import format_bytes, format_rate, format_time_ns
+from ..capture.options import CaptureArgument, selecting
+from ..errors import ParameterError
+from ..schema.output import Format, FormatOption, OutputFileOption, TableOutput, command_provenance
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..capture.selection import Selection
+
+__all__ = ["app"]
+
+app = typer.Typer(rich_markup_mode="markdown")
+
+#: Flows that a terminal shows unless told otherwise.
+_SHOWN = 30
+
+
+class SortBy(StrEnum):
+    bytes = "bytes"
+    packets = "packets"
+    retransmits = "retransmits"
+    duration = "duration"
+    start = "start"
+
+
+@app.command()
+@selecting
+def info(
+    capture: CaptureArgument,
+    selection: Selection,
+    tunnel: str,
+    top: Annotated[int, typer.Option(help="Number of flows to list.", min=1)] = 10,
+) -> None:
+    """Summarise a capture: what it is, who sends how much, how far away they are, what looks wrong.
+
+    Example: `cct info trace.pcap.gz --host 10.0.0.0/8`
+    """
+    from .page import terminal_summary
+    from .summary import summarise
+
+    show(terminal_summary(summarise(capture, selection=selection, top=top, tunnel=tunnel)))
+
+
+@app.command()
+@selecting
+def flows(
+    capture: CaptureArgument,
+    selection: Selection,
+    tunnel: str,
+    sort: Annotated[
+        SortBy, typer.Option(help="Sort order, largest first; `start`: earliest first.")
+    ] = SortBy.bytes,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of flows to list.", show_default=f"{_SHOWN} on a terminal, else all", min=1
+        ),
+    ] = None,
+    cca: Annotated[
+        bool, typer.Option("--cca", help="Name congestion controls, in columns cca and probability.")
+    ] = False,
+    egress: Annotated[
+        str | None,
+        typer.Option(help="With --cca: capture of the same traffic after the queue; it tells more."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="With --cca: model, as for `cct classify`.", show_default="cca")
+    ] = None,
+    format: FormatOption = None,
+    output: OutputFileOption = None,
+) -> None:
+    """List flows: endpoints, packets, bytes, retransmissions, RTT; with --cca also congestion controls.
+
+    Examples: `cct flows trace.pcap.gz --sort retransmits --top 5`, `cct flows day.pcap.gz -o flows.parquet`
+    """
+    from .summary import summarise
+
+    for name, value in (("egress", egress), ("model", model)):
+        if value is not None and not cca:
+            raise ParameterError(f"{name}: needs --cca")
+    with TableOutput(format, output, "flows", command_provenance(capture)) as out:
+        source: Any = capture
+        reading: dict[str, Any] = {"tunnel": tunnel}
+        if cca:
+            from ..identify.classify import name_flows, readable_twice
+
+            source, reading = readable_twice(capture, **reading)
+        everything = summarise(source, selection=selection, **reading).flows
+        table = _sorted(everything, sort).head(
+            top or (_SHOWN if out.format is Format.table else len(everything))
+        )
+        by = ""
+        if cca:
+            table, by = name_flows(table, source, egress, model=model, selection=selection, **reading)
+        if out.format is not Format.table:
+            out.write(table)
+            return
+        show(_flow_listing(table))
+        if len(table) < len(everything):
+            say(f"{len(table)} of {len(everything)} flows (--top N shows more, -o FILE writes all)")
+        if cca:
+            say(by)
+
+
+def _sorted(table: pd.DataFrame, sort: SortBy) -> pd.DataFrame:
+    if sort is SortBy.start:
+        return table.sort_values("first_ts_ns", kind="stable")
+    if sort is SortBy.duration:
+        key = table["last_ts_ns"] - table["first_ts_ns"]
+    else:
+        key = table[f"{sort.value}_fwd"] + table[f"{sort.value}_rev"]
+    return table.loc[key.sort_values(ascending=False, kind="stable").index]
+
+
+def _flow_listing(table: pd.DataFrame) -> Any:
+    """Flows for a terminal; RTTs in the direction with more data."""
+    import pandas as pd
+
+    from ..capture.protocols import protocol_name
+    from ..identify.probabilities import format_cca
+
+    seconds = (table["last_ts_ns"] - table["first_ts_ns"]) / 1e9
+    size = table["bytes_fwd"] + table["bytes_rev"]
+    retransmits = table["retransmits_fwd"] + table["retransmits_rev"]
+    forward = table["payload_fwd"] >= table["payload_rev"]
+
+    def rtt(which: str) -> pd.Series:
+        ns = table[f"rtt_{which}_ns_fwd"].where(forward, table[f"rtt_{which}_ns_rev"])
+        return ns.map(format_time_ns, na_action="ignore")
+
+    shown = pd.DataFrame(
+        {
+            "flow": table["flow_id"],
+            "initiator": table["src"] + " " + table["sport"].astype(str),
+            "responder": table["dst"] + " " + table["dport"].astype(str),
+            "": table["protocol"].map(protocol_name),
+            "packets": (table["packets_fwd"] + table["packets_rev"]).map("{:,}".format),
+            "sent": table["bytes_fwd"].map(format_bytes),
+            "received": table["bytes_rev"].map(format_bytes),
+            "seconds": seconds.map("{:.3f}".format),
+            "rate": (size / seconds.where(seconds > 0)).map(format_rate, na_action="ignore"),
+            "retransmits": retransmits.astype("Int64").where(table["protocol"] == 6),
+            "RTT min": rtt("min"),
+            "median": rtt("median"),
+        }
+    )
+    if "cca" in table:
+        shown["CCA"] = [format_cca(*of) for of in zip(table["cca"], table["probability"], strict=True)]
+    return listing(shown, left=("initiator", "responder", "", "CCA"), wrap=False, rows=len(shown))
+
+
+@app.command("report")
+@selecting
+def report_command(
+    capture: CaptureArgument,
+    selection: Selection,
+    tunnel: str,
+    egress: Annotated[
+        str | None,
+        typer.Option(help="Capture of the same traffic after the queue: adds queueing delay, loss and CBIQ."),
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Page to write.")] = Path(
+        "report.html"
+    ),
+    title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
+    top: Annotated[int, typer.Option(help="Number of flows to draw, largest first.", min=1)] = 12,
+    model: Annotated[str, typer.Option(help="Model that names congestion controls, or `none`.")] = "cca",
+) -> None:
+    """Write one self-contained HTML page about a capture; it works offline.
+
+    Example: `cct report day.pcap.gz -o day.html`
+    """
+    from .page import report
+
+    path = report(
+        capture, output, egress=egress, title=title, top=top, model=None if model == "none" else model,
+        selection=selection, tunnel=tunnel,
+    )  # fmt: skip
+    say(f"wrote {path}")

@@ -1,0 +1,780 @@
+"""One pass over a capture, and all that a reader wants to know first: who sent how much, when, how far away.
+
+:func:`summarise` reads a capture of any size in bounded memory and returns a :class:`Summary`; the report, the
+terminal and the notebooks show it. What a capture cannot tell is said in :attr:`Summary.notes`, never guessed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from .._support.words import format_percent, format_time_ns
+from ..analysis.flows import FlowStatistics, retransmitted_share
+from ..analysis.metrics.delay import QueueDelay
+from ..analysis.rtt import RttPairing
+from ..analysis.slots import compute_slots
+from ..capture.keys import AllKeys, CaptureMeta, add_meta
+from ..capture.model import Capture
+from ..capture.protocols import protocol_name
+from ..capture.reader import iter_capture, read_capture
+from ..capture.selection import Selection
+from ..errors import ParameterError
+from .timeline import Timeline, histogram_edges_ns, wider_bins
+
+if TYPE_CHECKING:
+    from .findings import Finding
+
+__all__ = ["Summary", "TwoTaps", "summarise"]
+
+#: What usually listens on a port; a name for a port number, not a statement about what the packets held.
+SERVICE_NAMES = {
+    20: "FTP data",
+    21: "FTP",
+    22: "SSH",
+    23: "Telnet",
+    25: "SMTP",
+    53: "DNS",
+    67: "DHCP",
+    68: "DHCP",
+    80: "HTTP",
+    88: "Kerberos",
+    110: "POP3",
+    123: "NTP",
+    143: "IMAP",
+    161: "SNMP",
+    179: "BGP",
+    389: "LDAP",
+    443: "HTTPS / QUIC",
+    445: "SMB",
+    465: "SMTPS",
+    500: "IKE",
+    502: "Modbus",
+    514: "syslog",
+    554: "RTSP",
+    587: "mail submission",
+    853: "DNS over TLS",
+    873: "rsync",
+    993: "IMAPS",
+    995: "POP3S",
+    1194: "OpenVPN",
+    1883: "MQTT",
+    1935: "RTMP",
+    3306: "MySQL",
+    3389: "RDP",
+    3478: "STUN",
+    4500: "IPsec NAT",
+    5060: "SIP",
+    5201: "iperf3",
+    5353: "mDNS",
+    5432: "PostgreSQL",
+    6881: "BitTorrent",
+    8080: "HTTP alternate",
+    8443: "HTTPS alternate",
+    51820: "WireGuard",
+}  # fmt: skip
+
+#: When fewer than two flows are long, those with this share of all bytes are compared instead. Not less: flows
+#: that have little to send get little, and that is no unfairness.
+BIG_SHARE = 0.05
+#: Jain's index over shorter times tells bursts from each other, not flows.
+JAIN_BIN_NS = 100_000_000
+#: A standing queue, as CoDel sees it (RFC 8289, section 3): the delay's minimum over an interval of 100 ms stays above
+#: a target of 5 ms. Here: the minimum RTT of each such interval, above the flow's least RTT.
+QUEUE_INTERVAL_NS = 100_000_000
+QUEUE_TARGET_NS = 5_000_000
+QUEUE_SAMPLES = 5  # an interval with fewer says nothing: each may have been delayed by its receiver
+QUEUE_INTERVALS = 10  # with fewer intervals nothing is said
+
+
+#: This share of segments recorded twice is worth a word.
+COPIES = 0.01
+#: Jumbo Ethernet with VLAN tags; anything larger was put together by a host.
+LARGEST_FRAME_BYTES = 9_100
+#: Of a file, so many packets are read again for the congestion controls of its flows: some seconds.
+PACKETS_AGAIN = 20_000_000
+#: Of the long flows, so many are worth a line.
+LONG_FLOWS_LISTED = 50
+#: A gap this long that is most of the capture is worth a word.
+LONG_GAP_NS = 10_000_000_000
+ECN_NAMES = ("not ECT", "ECT(1)", "ECT(0)", "CE")
+
+_EMPTY_FLOW_THROUGHPUT = pd.DataFrame(
+    {
+        "flow_id": pd.Series(dtype="uint32"),
+        "direction": pd.Series(dtype="int8"),
+        "time_s": pd.Series(dtype="float64"),
+        "bytes": pd.Series(dtype="int64"),
+    }
+)
+_EMPTY_RTT_OVER_TIME = pd.DataFrame(
+    {
+        "flow_id": pd.Series(dtype="uint32"),
+        "direction": pd.Series(dtype="int8"),
+        "time_s": pd.Series(dtype="float64"),
+        "samples": pd.Series(dtype="int64"),
+        "min_ns": pd.Series(dtype="float64"),
+        "mean_ns": pd.Series(dtype="float64"),
+        "max_ns": pd.Series(dtype="float64"),
+    }
+)
+
+
+_VOLUME = ["packets_fwd", "packets_rev", "bytes_fwd", "bytes_rev"]
+
+
+@dataclass
+class TwoTaps:
+    """What a second tap, behind the queue, adds for the top flows.
+
+    Attributes
+    ----------
+    queue_delay, queue_loss : DataFrame
+        As :func:`cctoolkit.queue_delay` and :func:`cctoolkit.analysis.metrics.queue_loss` give them.
+    slots : DataFrame
+        :data:`cctoolkit.schema.SLOTS`, with CBIQ.
+    slot_ns : int
+        Length of a slot.
+    first_slot_ns : int
+        When slot 0 begins.
+    """
+
+    queue_delay: pd.DataFrame
+    queue_loss: pd.DataFrame
+    slots: pd.DataFrame
+    slot_ns: int
+    first_slot_ns: int
+
+
+@dataclass
+class Summary:
+    """All that :func:`summarise` found; tables are DataFrames, times in ``_ns`` are integers since the Unix epoch.
+
+    Attributes
+    ----------
+    meta : CaptureMeta
+    flows : DataFrame
+        :data:`cctoolkit.schema.FLOWS`, all flows, plus for each direction (of the data) ``rtt_samples_*``,
+        ``rtt_min_ns_*``, ``rtt_median_ns_*``, ``rtt_p95_ns_*`` (null without a sample). Above 1024 samples the median
+        and the 95th percentile are of 1024 drawn at random.
+    protocols : DataFrame
+        ``ip_version protocol name flows packets bytes``, largest first.
+    services : DataFrame
+        ``protocol port name flows packets bytes``: TCP and UDP by the responder's port (the lower port where no SYN
+        says who that is), largest first. The name is what usually listens there.
+    ecn_packets : dict
+        Packets by ECN codepoint.
+    bin_ns : int
+        Width of the bins of `throughput`, `flow_throughput` and `rtt_over_time`.
+    throughput : DataFrame
+        ``time_s`` (start of the bin, from the first packet), ``tcp_bytes udp_bytes other_bytes``, ``packets``.
+    top : DataFrame
+        Rows of `flows`, the largest first; ``binned`` is the share of the flow's bytes that are in
+        `flow_throughput` (1 unless the capture has more flows than can be followed at once), and ``data_direction``
+        the direction that carried more payload.
+    flow_throughput : DataFrame
+        ``flow_id direction time_s bytes`` of the top flows.
+    rtt_over_time : DataFrame
+        ``flow_id direction time_s samples min_ns mean_ns max_ns`` of the top flows, bins with samples only.
+    rtt_histogram : DataFrame
+        ``low_ns high_ns samples``: all samples, bins of 1/32 of a factor of two; 0 counts as 1 ns.
+    jain : DataFrame
+        ``time_s flows jain``: over the flows `jain_flows` between their first and last packet, in bins of
+        `jain_bin_ns`; null while fewer than two are there.
+    jain_flows : list of int
+        The long flows; when fewer than two flows are long, those with 5 % or more of all bytes.
+    totals : dict
+        Sums over all flows: see the keys.
+    one_direction : dict
+        TCP flows of which only one direction was seen: ``flows``, ``packets``, ``bytes`` and of how many
+        (``of_flows`` …).
+    standing_queue : DataFrame
+        ``flow_id direction base_ns intervals above``: of top flows, in the direction with more data, with at least ten
+        intervals of 100 ms (or of one bin if that is longer) that have five RTT samples or more: in how many of
+        them even the least RTT was more than 5 ms above the flow's least RTT.
+    two_taps : TwoTaps or None
+    ccas : DataFrame or None
+        :data:`cctoolkit.schema.CCAS`: what a model says of the congestion controls of the TCP flows in `top` and
+        `long_flows`, as far as they have a megabyte of data, by their first minute; null for what begins late in a
+        capture of more than 20 million packets.
+    notes : list of str
+        What could not be computed, or only in part, and why.
+    """
+
+    meta: CaptureMeta
+    flows: pd.DataFrame
+    protocols: pd.DataFrame
+    services: pd.DataFrame
+    ecn_packets: dict[str, int]
+    bin_ns: int
+    throughput: pd.DataFrame
+    top: pd.DataFrame
+    flow_throughput: pd.DataFrame
+    rtt_over_time: pd.DataFrame
+    rtt_histogram: pd.DataFrame
+    jain: pd.DataFrame
+    jain_bin_ns: int
+    jain_flows: list[int]
+    totals: dict[str, int]
+    one_direction: dict[str, int]
+    standing_queue: pd.DataFrame
+    long_flow_bytes: int
+    two_taps: TwoTaps | None = None
+    ccas: pd.DataFrame | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def duration_s(self) -> float:
+        """From the first to the last packet."""
+        return (self.totals["last_ts_ns"] - self.totals["first_ts_ns"]) / 1e9
+
+    @property
+    def long_flows(self) -> pd.DataFrame:
+        """Rows of `flows`: the largest of the long ones, at most 50."""
+        return _long_flows(self.flows)
+
+    @property
+    def retransmitted_share(self) -> float:
+        """Of all TCP segments sent; see :func:`cctoolkit.retransmitted_share`. NaN without any."""
+        return float(retransmitted_share(self.flows.filter(regex="^(retransmits|segments)_").sum()))
+
+    def rtt_quantile_ns(self, q: float) -> float:
+        """Quantile `q` of all RTT samples, from the histogram: within 2 %. NaN without samples."""
+        samples = self.rtt_histogram["samples"].to_numpy()
+        if not len(samples):
+            return float("nan")
+        at = int(np.searchsorted(np.cumsum(samples), q * samples.sum()))
+        row = self.rtt_histogram.iloc[min(at, len(samples) - 1)]
+        return float((row["low_ns"] + row["high_ns"]) / 2)
+
+    def findings(self) -> list[Finding]:
+        """The capture in a few plain sentences, each with the rule that made it."""
+        from .findings import findings
+
+        return findings(self)
+
+
+def _parts(
+    source: str | os.PathLike[str] | Capture,
+    packets: int,
+    selection: Selection | None,
+    reading: dict[str, Any],
+) -> Iterator[tuple[Capture, CaptureMeta]]:
+    """The packets to look at, part by part, and what is known of the whole part."""
+    origin_ns: int | None = None
+    for part in _whole_parts(source, packets, reading):
+        if origin_ns is None:
+            origin_ns = part.meta.first_ts_ns
+        yield part.rows(selection.mask(part, origin_ns)) if selection else part, part.meta
+
+
+def _whole_parts(
+    source: str | os.PathLike[str] | Capture, packets: int, reading: dict[str, Any]
+) -> Iterator[Capture]:
+    if isinstance(source, Capture):
+        if reading:
+            raise ParameterError(f"{next(iter(reading))}: of no use for a capture that is already read")
+        return iter([source])
+    return iter_capture(source, packets, **reading)
+
+
+def summarise(
+    source: str | os.PathLike[str] | Capture,
+    *,
+    egress: str | os.PathLike[str] | Capture | None = None,
+    selection: Selection | None = None,
+    top: int = 12,
+    slot_ms: float = 10.0,
+    long_flow_bytes: int = 10_000_000,
+    packets: int = 1_000_000,
+    model: str | os.PathLike[str] | None = None,
+    **reading: Any,
+) -> Summary:
+    """Everything the report shows, in one pass.
+
+    Parameters
+    ----------
+    source : path or Capture
+        A capture file is read in parts of `packets` packets; memory grows with the number of flows, not of packets.
+    egress : path or Capture, optional
+        The same traffic behind the queue, on the same clock. Adds queue delay, loss and CBIQ of the top flows; for
+        these, both captures are read whole.
+    selection : Selection, optional
+        Look at these packets only. `Summary.meta` stays that of the whole file.
+    top : int
+        How many of the largest flows (by bytes on the wire, both directions) are followed in time.
+    slot_ms : float
+        Slot length of the CBIQ series.
+    long_flow_bytes : int
+        More than this in one direction makes a flow long.
+    packets : int
+        Packets a part; the result does not depend on it.
+    model : str or path, optional
+        Name the congestion controls of the largest flows by this model (:func:`cctoolkit.identify.bundle.load`). For
+        that the first 20 million packets of a file are read again; a pipe cannot be.
+    **reading
+        As for :func:`cctoolkit.read_capture` (``tunnel=``, ``flow_timeout_s=``).
+
+    Returns
+    -------
+    Summary
+
+    Raises
+    ------
+    CaptureFormatError
+        The file is no capture.
+    ParameterError
+        `top` is less than 1, or there is no such model.
+    """
+    if top < 1:
+        raise ParameterError(f"top must be at least 1, not {top}")
+    if model is not None:
+        from ..identify.bundle import load
+
+        load(model)  # before the long work
+    options = reading
+    if egress is not None and not isinstance(source, Capture):
+        source, reading = read_capture(source, **reading), {}
+    statistics = FlowStatistics(long_flow_bytes)
+    pairing = RttPairing()
+    timeline = Timeline()
+    keys = AllKeys()
+    meta: CaptureMeta | None = None
+    for part, part_meta in _parts(source, packets, selection, reading):
+        columns = part.columns
+        statistics.update(columns, part.keys)
+        timeline.update(columns, part.keys, pairing.update(columns))
+        keys.add(part.keys)
+        meta = add_meta(meta, part_meta)
+    assert meta is not None  # there is always one part
+    del (
+        part,
+        columns,
+        pairing,
+    )  # with millions of flows each is a hundred megabytes, and the tables need as much
+    everything = keys.all()
+    flows = statistics.result(everything)
+    del statistics
+    _add_rtt(flows, timeline)
+    largest = _largest(flows, timeline, top)
+    jain, jain_bin_ns, jain_flows = _jain(flows, timeline)
+    rtt_over_time = _rtt_over_time(timeline, largest)
+    summary = Summary(
+        meta=meta,
+        flows=flows,
+        protocols=_protocols(flows, everything.ip_version),
+        services=_services(flows, everything.saw_syn),
+        ecn_packets=dict(zip(ECN_NAMES, timeline.ecn_packets.tolist(), strict=True)),
+        bin_ns=timeline.width_ns,
+        throughput=_throughput(timeline),
+        top=largest,
+        flow_throughput=_flow_throughput(timeline, largest),
+        rtt_over_time=rtt_over_time,
+        rtt_histogram=_rtt_histogram(timeline),
+        jain=jain,
+        jain_bin_ns=jain_bin_ns,
+        jain_flows=jain_flows,
+        totals=_totals(flows),
+        one_direction=_one_direction(flows),
+        standing_queue=_standing_queue(rtt_over_time, timeline.width_ns, largest),
+        long_flow_bytes=long_flow_bytes,
+    )
+    if egress is not None and len(largest):
+        assert isinstance(source, Capture)
+        behind = egress if isinstance(egress, Capture) else read_capture(egress, **options)
+        summary.two_taps = _two_taps(source, behind, selection, largest, slot_ms)
+        egress = behind
+    summary.notes = _notes(summary, timeline)
+    del timeline, keys, everything  # here too: the file is read again
+    if model is not None:
+        _add_ccas(summary, source, egress, selection, model, options)
+    return summary
+
+
+def _add_ccas(
+    summary: Summary,
+    source: str | os.PathLike[str] | Capture,
+    egress: str | os.PathLike[str] | Capture | None,
+    selection: Selection | None,
+    model: str | os.PathLike[str],
+    reading: dict[str, Any],
+) -> None:
+    """What the model says of the flows worth a line; a note where it cannot be asked."""
+    from ..identify.classify import classify_flows, reads_twice
+
+    if not reads_twice(source):
+        summary.notes.append(
+            "A pipe cannot be read twice: congestion controls are not named (cct classify can)."
+        )
+        return
+    shown = pd.concat([summary.top[summary.flows.columns], summary.long_flows]).drop_duplicates("flow_id")
+    try:
+        summary.ccas = classify_flows(
+            source, egress, model=model, flows=shown, selection=selection, packets=PACKETS_AGAIN, **reading
+        )
+    except ParameterError as err:
+        summary.notes.append(f"Congestion controls are not named: {err}.")
+
+
+def _add_rtt(flows: pd.DataFrame, timeline: Timeline) -> None:
+    """Columns ``rtt_*``: what is known of each direction's round-trip times."""
+    rtt = timeline.rtt_by_flow((0.5, 0.95))
+    row = np.searchsorted(flows["flow_id"].to_numpy(), rtt["flow_id"])
+    for side, way in enumerate(("fwd", "rev")):
+        of = rtt["direction"] == side
+        samples = np.zeros(len(flows), np.int64)
+        samples[row[of]] = rtt["count"][of]
+        flows[f"rtt_samples_{way}"] = samples
+        found = {
+            "min": rtt["minimum"][of],
+            "median": rtt["quantiles"][of, 0],
+            "p95": rtt["quantiles"][of, 1],
+        }
+        for name, values in found.items():
+            column = np.zeros(len(flows), np.int64)
+            column[row[of]] = np.rint(values)
+            flows[f"rtt_{name}_ns_{way}"] = pd.arrays.IntegerArray(column, samples == 0)
+
+
+def each(table: pd.DataFrame) -> Iterator[Any]:
+    """The rows of a table, its columns as attributes."""
+    return iter(table.itertuples())
+
+
+def _largest(flows: pd.DataFrame, timeline: Timeline, top: int) -> pd.DataFrame:
+    """The flows with the most bytes, and how much of each is in its time bins."""
+    size = (flows["bytes_fwd"] + flows["bytes_rev"]).to_numpy()
+    rows = np.argsort(-size, kind="stable")[:top]
+    largest = flows.iloc[rows].reset_index(drop=True)
+    binned = [timeline.flow_bytes(f).sum() if timeline.has_bins(f) else 0 for f in largest["flow_id"]]
+    largest["binned"] = np.array(binned) / size[rows]
+    largest["data_direction"] = _data_direction(largest)
+    return largest
+
+
+def _long_flows(flows: pd.DataFrame) -> pd.DataFrame:
+    long = flows[flows["is_long"]]
+    order = np.argsort(-(long["bytes_fwd"] + long["bytes_rev"]).to_numpy(), kind="stable")
+    return long.iloc[order[:LONG_FLOWS_LISTED]]
+
+
+def _data_direction(flows: pd.DataFrame) -> np.ndarray:
+    """0 where the initiator sent more (payload, else bytes), 1 where the responder did."""
+    payload = (flows["payload_rev"] - flows["payload_fwd"]).to_numpy()
+    size = (flows["bytes_rev"] - flows["bytes_fwd"]).to_numpy()
+    return (np.where(payload != 0, payload, size) > 0).astype(np.int8)
+
+
+def _throughput(timeline: Timeline) -> pd.DataFrame:
+    size = timeline.kind_bytes
+    return pd.DataFrame(
+        {
+            "time_s": _bin_starts_s(timeline),
+            "tcp_bytes": size[:, 1],
+            "udp_bytes": size[:, 2],
+            "other_bytes": size[:, 0],
+            "packets": timeline.kind_packets.sum(axis=1),
+        }
+    )
+
+
+def _bin_starts_s(timeline: Timeline) -> np.ndarray:
+    return np.arange(timeline.bins) * timeline.width_ns / 1e9
+
+
+def _flow_throughput(timeline: Timeline, largest: pd.DataFrame) -> pd.DataFrame:
+    parts = [_EMPTY_FLOW_THROUGHPUT]
+    time_s = _bin_starts_s(timeline)
+    for flow in largest["flow_id"]:
+        if timeline.has_bins(flow):
+            size = timeline.flow_bytes(flow)
+            for direction in (0, 1):
+                if size[:, direction].any():
+                    parts.append(
+                        pd.DataFrame(
+                            {
+                                "flow_id": flow,
+                                "direction": direction,
+                                "time_s": time_s,
+                                "bytes": size[:, direction],
+                            }
+                        ).astype(_EMPTY_FLOW_THROUGHPUT.dtypes)
+                    )
+    return pd.concat(parts, ignore_index=True)
+
+
+def _rtt_over_time(timeline: Timeline, largest: pd.DataFrame) -> pd.DataFrame:
+    parts = [_EMPTY_RTT_OVER_TIME]
+    time_s = _bin_starts_s(timeline)
+    for flow in largest["flow_id"]:
+        if not timeline.has_bins(flow):
+            continue
+        for direction in (0, 1):
+            rtt = timeline.flow_rtt(flow, direction)
+            some = rtt["count"] > 0
+            if some.any():
+                parts.append(
+                    pd.DataFrame(
+                        {
+                            "flow_id": flow,
+                            "direction": direction,
+                            "time_s": time_s[some],
+                            "samples": rtt["count"][some],
+                            "min_ns": rtt["minimum"][some],
+                            "mean_ns": rtt["mean"][some],
+                            "max_ns": rtt["maximum"][some],
+                        }
+                    ).astype(_EMPTY_RTT_OVER_TIME.dtypes)
+                )
+    return pd.concat(parts, ignore_index=True)
+
+
+def _rtt_histogram(timeline: Timeline) -> pd.DataFrame:
+    samples = timeline.histogram
+    some = np.flatnonzero(samples)
+    first, last = (int(some[0]), int(some[-1]) + 1) if len(some) else (0, 0)
+    edges = histogram_edges_ns(first, last)
+    return pd.DataFrame({"low_ns": edges[:-1], "high_ns": edges[1:], "samples": samples[first:last]})
+
+
+def _compared(flows: pd.DataFrame) -> pd.DataFrame:
+    """The flows whose fairness is worth a look: see :attr:`Summary.jain_flows`."""
+    long = flows[flows["is_long"]]
+    if len(long) >= 2:
+        return long
+    size = flows["bytes_fwd"] + flows["bytes_rev"]
+    return flows[size >= max(BIG_SHARE * size.sum(), 1)]
+
+
+def _jain(flows: pd.DataFrame, timeline: Timeline) -> tuple[pd.DataFrame, int, list[int]]:
+    compared = _compared(flows)
+    compared = compared[np.array([timeline.has_bins(f) for f in compared["flow_id"]], bool)]
+    factor = wider_bins(timeline.width_ns, timeline.bins, 300, JAIN_BIN_NS)
+    width = factor * timeline.width_ns
+    bins = -(-timeline.bins // factor)
+    total, squares, present = np.zeros(bins), np.zeros(bins), np.zeros(bins, np.int64)
+    starts = np.arange(0, timeline.bins, factor)
+    for flow, direction, first, last in zip(
+        compared["flow_id"],
+        _data_direction(compared),
+        np.maximum(compared["first_ts_ns"] - timeline.start_ns, 0) // width,
+        np.maximum(compared["last_ts_ns"] - timeline.start_ns, 0) // width,
+        strict=True,
+    ):
+        size = np.add.reduceat(timeline.flow_bytes(flow)[:, direction], starts).astype(float)
+        total += size
+        squares += size**2
+        present[first : last + 1] += 1
+    with np.errstate(invalid="ignore", divide="ignore"):
+        index = np.where((present >= 2) & (squares > 0), total**2 / (present * squares), np.nan)
+    table = pd.DataFrame({"time_s": np.arange(bins) * width / 1e9, "flows": present, "jain": index})
+    return table, width, [int(f) for f in compared["flow_id"]]
+
+
+def _totals(flows: pd.DataFrame) -> dict[str, int]:
+    def both(name: str, rows: Any = slice(None)) -> int:
+        return int(flows[f"{name}_fwd"][rows].sum() + flows[f"{name}_rev"][rows].sum())
+
+    tcp = flows["protocol"] == 6
+    return {
+        "flows": len(flows),
+        "tcp_flows": int(tcp.sum()),
+        "long_flows": int(flows["is_long"].sum()),
+        "packets": both("packets"),
+        "bytes": both("bytes"),
+        "payload_bytes": both("payload"),
+        "tcp_packets": both("packets", tcp),
+        "tcp_bytes": both("bytes", tcp),
+        "segments": both("segments"),
+        "retransmits": both("retransmits"),
+        "retransmitted_bytes": both("retransmitted_bytes"),
+        "out_of_order": both("out_of_order"),
+        "copies": both("copies"),
+        "duplicate_acks": both("duplicate_acks"),
+        "handshakes": int(flows["handshake_rtt_ns"].notna().sum()),
+        "rtt_samples": both("rtt_samples"),
+        "first_ts_ns": int(flows["first_ts_ns"].min()) if len(flows) else 0,
+        "last_ts_ns": int(flows["last_ts_ns"].max()) if len(flows) else 0,
+    }
+
+
+def _one_direction(flows: pd.DataFrame) -> dict[str, int]:
+    tcp = flows[_VOLUME][flows["protocol"] == 6]
+    packets, size = tcp["packets_fwd"] + tcp["packets_rev"], tcp["bytes_fwd"] + tcp["bytes_rev"]
+    one = (tcp["packets_fwd"] == 0) | (tcp["packets_rev"] == 0)
+    return {
+        "flows": int(one.sum()),
+        "packets": int(packets[one].sum()),
+        "bytes": int(size[one].sum()),
+        "of_flows": len(tcp),
+        "of_packets": int(packets.sum()),
+        "of_bytes": int(size.sum()),
+    }
+
+
+def _standing_queue(rtt: pd.DataFrame, bin_ns: int, largest: pd.DataFrame) -> pd.DataFrame:
+    width_s = max(QUEUE_INTERVAL_NS, bin_ns) / 1e9
+    rows = []
+    for flow in each(largest):
+        side = flow.data_direction
+        of = rtt[(rtt["flow_id"] == flow.flow_id) & (rtt["direction"] == side)]
+        by_interval = of.groupby((of["time_s"] / width_s + 1e-6).astype(int))
+        least = by_interval["min_ns"].min()[by_interval["samples"].sum() >= QUEUE_SAMPLES]
+        if len(least) >= QUEUE_INTERVALS:
+            base = (flow.rtt_min_ns_fwd, flow.rtt_min_ns_rev)[side]
+            rows.append((flow.flow_id, side, base, len(least), int((least - base > QUEUE_TARGET_NS).sum())))
+    return pd.DataFrame(rows, columns=["flow_id", "direction", "base_ns", "intervals", "above"])
+
+
+def _protocols(flows: pd.DataFrame, ip_version: np.ndarray) -> pd.DataFrame:
+    counted = pd.DataFrame(
+        {
+            "ip_version": ip_version,
+            "protocol": flows["protocol"],
+            "flows": 1,
+            "packets": flows["packets_fwd"] + flows["packets_rev"],
+            "bytes": flows["bytes_fwd"] + flows["bytes_rev"],
+        }
+    )
+    mix = counted.groupby(["ip_version", "protocol"], as_index=False).sum()
+    mix.insert(2, "name", [protocol_name(p) for p in mix["protocol"]])
+    return mix.sort_values("bytes", ascending=False, kind="stable", ignore_index=True)
+
+
+def _services(flows: pd.DataFrame, saw_syn: np.ndarray) -> pd.DataFrame:
+    has_ports = flows["protocol"].isin([6, 17]).to_numpy()
+    of = flows[["protocol", "sport", "dport", *_VOLUME]][has_ports]
+    port = np.where(saw_syn[has_ports], of["dport"], np.minimum(of["sport"], of["dport"]))
+    counted = pd.DataFrame(
+        {
+            "protocol": of["protocol"],
+            "port": port,
+            "flows": 1,
+            "packets": of["packets_fwd"] + of["packets_rev"],
+            "bytes": of["bytes_fwd"] + of["bytes_rev"],
+        }
+    )
+    services = counted.groupby(["protocol", "port"], as_index=False).sum()
+    services = services.sort_values("bytes", ascending=False, kind="stable", ignore_index=True)
+    services.insert(2, "name", [SERVICE_NAMES.get(p, "") for p in services["port"]])
+    return services
+
+
+def _two_taps(
+    ingress: Capture, egress: Capture, selection: Selection | None, largest: pd.DataFrame, slot_ms: float
+) -> TwoTaps:
+    if selection:
+        ingress = ingress.rows(selection.mask(ingress, ingress.meta.first_ts_ns))
+    ingress = ingress.select(flow_id=largest["flow_id"].tolist())
+    delays = QueueDelay()
+    delays.update(ingress, egress)
+    slots = compute_slots(ingress, egress, slot_ms)
+    slot_ns = round(slot_ms * 1e6)
+    first_ns = min(c.meta.first_ts_ns for c in (ingress, egress) if len(c))
+    return TwoTaps(delays.result(), delays.loss(), slots, slot_ns, first_ns // slot_ns * slot_ns)
+
+
+def _notes(summary: Summary, timeline: Timeline) -> list[str]:
+    """What could not be computed, or only in part, and why."""
+    meta, totals, one = summary.meta, summary.totals, summary.one_direction
+    counts = meta.counts
+    notes = list(meta.notes)
+
+    def say(condition: object, text: str) -> None:
+        if condition:
+            notes.append(text)
+
+    say(not meta.packets, f"No packet with an IP header among {meta.frames:,} frames: nothing to analyse.")
+    say(
+        totals["packets"] < meta.packets,
+        f"A selection: {totals['packets']:,} of the capture's {meta.packets:,} packets are looked at.",
+    )
+    say(
+        meta.dropped,
+        f"The capturing machine reports {meta.dropped or 0:,} packets lost before they were written: retransmissions "
+        "of those look like first transmissions, and samples are missing.",
+    )
+    say(
+        totals["copies"] > COPIES * totals["segments"],
+        f"{totals['copies']:,} TCP segments were recorded twice (on two interfaces, or by a mirror port): packets and "
+        "bytes count both. Record one interface, or remove duplicates first (editcap -d).",
+    )
+    say(
+        counts.get("truncated_headers"),
+        f"The headers of {counts.get('truncated_headers', 0):,} packets are cut short (by the snap length, or damage): "
+        "what was cut is not here. Cut TCP options are timestamps and SACK blocks; without ports or flags only the "
+        "bytes count.",
+    )
+    say(
+        counts.get("fragments"),
+        f"{counts.get('fragments', 0):,} later IP fragments carry no ports: they are flows of their own, with ports 0.",
+    )
+    say(
+        counts.get("not_ip"),
+        f"{counts.get('not_ip', 0):,} frames carry no IP packet (ARP, spanning tree, …): they are in no table here.",
+    )
+    say(
+        timeline.backward,
+        f"{timeline.backward:,} packets are stamped earlier than the packet before them (several capture queues, or "
+        "a clock set back): times around them are uncertain.",
+    )
+    began_ns, gap_ns = timeline.longest_gap_ns
+    say(
+        gap_ns > LONG_GAP_NS and 2 * gap_ns > totals["last_ts_ns"] - totals["first_ts_ns"],
+        f"No packet for {format_time_ns(gap_ns)}, from {format_time_ns(began_ns - timeline.start_ns)} after the first "
+        "one on: most of every time axis is empty, and averages over time mean little. Analyse one side of the gap "
+        "alone (start and stop of a selection).",
+    )
+    say(
+        timeline.largest_bytes > LARGEST_FRAME_BYTES,
+        f"The largest packet is {timeline.largest_bytes:,} bytes, more than a link carries: captured on a host that "
+        "leaves cutting segments to its network card. Packet counts and bursts are the host's, not the link's.",
+    )
+    if totals["packets"] and not totals["tcp_flows"]:
+        notes.append("No TCP: no round-trip times, no retransmissions, no handshakes.")
+    say(
+        one["flows"],
+        f"{one['flows']:,} of {one['of_flows']:,} TCP flows ({format_percent(one['bytes'] / max(one['of_bytes'], 1))} "
+        "of the TCP bytes) show one direction only: no round-trip times for them, and retransmissions and duplicate "
+        "ACKs of one side only.",
+    )
+    say(
+        totals["tcp_flows"] > one["flows"] and not totals["rtt_samples"],
+        "No segment was followed by an ACK of exactly its end: no round-trip times.",
+    )
+    missing = totals["tcp_flows"] - totals["handshakes"]
+    say(
+        missing,
+        f"The handshake of {missing:,} of {totals['tcp_flows']:,} TCP flows was not seen whole (begun before the "
+        "capture, unanswered, or one direction only): no handshake RTT and perhaps no window scale for them.",
+    )
+    late = summary.top[summary.top["binned"] < 0.999]
+    say(
+        len(late),
+        f"More flows than can be followed at once: the curves of {len(late)} of the top flows begin after their first "
+        f"bytes (at worst {format_percent(1 - late['binned'].min())} of one is missing). Tables are exact.",
+    )
+    say(
+        totals["packets"] and len(summary.jain_flows) < 2,
+        "Fewer than two flows are large enough to compare: no fairness index.",
+    )
+    say(
+        summary.two_taps is None and totals["packets"],
+        "One tap: queue delay, loss at the queue and CBIQ need a second capture, from behind the queue "
+        "(egress=…, on the command line --egress).",
+    )
+    say(
+        summary.two_taps is not None and summary.two_taps.queue_delay.empty,
+        "No packet of the top flows was recognised at both taps: another traffic, clocks that differ, or segmentation "
+        "offload that cuts segments differently.",
+    )
+    say(
+        timeline.histogram[0],
+        f"{timeline.histogram[0]:,} round-trip times are 0: the capture's clock is coarser than they are.",
+    )
+    return notes

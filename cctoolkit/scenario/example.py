@@ -1,0 +1,59 @@
+"""Real captures that come with the package, to try things on."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from ..errors import ParameterError
+from .run import Run, load_run
+
+__all__ = ["example", "example_folder"]
+
+
+def example_folder() -> Path:
+    """The folder of the bundled captures: beside this file in a wheel, ``traces/`` in a checkout."""
+    here = Path(__file__).parent / "example_traces"
+    return here if here.is_dir() else Path(__file__).parents[2] / "traces"
+
+
+def example(name: str = "bufferbloat") -> Run:
+    """A bundled pair of captures: real Linux TCP through a bottleneck, tapped before and behind the queue.
+
+    Parameters
+    ----------
+    name : str
+        ``"bufferbloat"``, ``"cubic-bbr"``, ``"mixed"``, …; a wrong name lists them all. ``traces/README.md`` says what
+        each teaches.
+
+    Returns
+    -------
+    Run
+        ``ingress`` and ``egress`` are the captures, ``labels`` says what each flow ran.
+
+    Raises
+    ------
+    ParameterError
+        There is no such example.
+
+    See Also
+    --------
+    load_run : the same for captures of your own.
+    simulate : a run made on the spot.
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> run.labels["cca"].tolist()
+    ['cubic', 'bbr']
+    >>> len(run.ingress), len(run.egress)
+    (13160, 13004)
+    """
+    folder = example_folder()
+    names = sorted(path.name.removesuffix(".ingress.pcap.gz") for path in folder.glob("*.ingress.pcap.gz"))
+    if name not in names:
+        near = difflib.get_close_matches(name, names, 1)
+        raise ParameterError(
+            f"name: {name!r} is none of {', '.join(names)}" + (f"; did you mean {near[0]!r}?" if near else "")
+        )
+    return load_run(folder / name)

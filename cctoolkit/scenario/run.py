@@ -1,0 +1,638 @@
+"""What came out of a run: two taps, tables and series; the same for simulation, testbed and switch."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import json
+import math
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .._support import parquet
+from .._support.atomic import replacing
+from .._support.version import __version__
+from ..capture.keys import CaptureMeta, FlowKeys
+from ..capture.model import Capture
+from ..errors import ParameterError, SchemaError
+from ..schema import read_parquet, write_parquet
+from . import Scenario, read_scenario
+
+__all__ = ["LABELS", "Run", "load_run"]
+
+#: Columns of the labels, one row a flow: what it was, and what its sender knows of it. As ``NAME.labels.csv`` beside
+#: captures, with ``flow_id`` in front in a :class:`Run`.
+LABELS = (
+    "src",  # the initiator
+    "dst",
+    "sport",
+    "dport",
+    "protocol",
+    "kind",  # bulk, transfer (so many bytes), fetch (answered request), udp, ping
+    "data_from",  # src or dst
+    "cca",
+    "base_rtt_ms",
+    "start_ns",
+    "stop_ns",
+    "bytes_acked",
+    "retransmits",
+    "min_rtt_us",
+)
+_KEY = ("src", "dst", "sport", "dport", "protocol")
+_NUMBERS = ("base_rtt_ms", "bytes_acked", "retransmits", "min_rtt_us")
+_TABLES = ("flows", "queues", "flow_series", "queue_series", "cca_stats", "aqm_stats", "drops")
+_FORMAT = 1
+_FACTS = {"name": str, "made_by": str, "start_ns": int, "events": int}
+
+
+@dataclass
+class Run:
+    """What came out of a run.
+
+    Times in captures, series and labels are nanoseconds of one clock; a simulation's starts at 0.
+
+    Attributes
+    ----------
+    scenario : Scenario or None
+        What was run; None when nobody wrote it down.
+    made_by : str
+    name : str
+    ingress, egress : Capture or None
+        The taps before and behind the bottleneck's queues; both see both directions. None: not recorded. A
+        simulation's ingress has a further column ``dropped``.
+    labels : DataFrame
+        ``flow_id`` and :data:`LABELS`; what is not known is null.
+    flows : DataFrame
+        One row a flow; at least ``flow_id``, ``name``, ``cca``, ``base_rtt_ms``, ``start_s``, ``end_s``,
+        ``received_bytes``, ``goodput_mbps``, ``retransmits`` and ``min_rtt_ms``.
+    queues : DataFrame
+        One row a queue: packets and bytes in and out, drops by kind, marks, delay.
+    flow_series, queue_series : DataFrame
+        One row a flow (queue) and sample, at ``ts_ns``. Counters go on from sample to sample.
+    cca_stats, aqm_stats : DataFrame
+        What the algorithms counted (their ``Stats``).
+    drops : DataFrame or None
+        Packets that did not arrive: ``ts_ns``, ``flow_id``, ``queue`` (-1 on the path), ``packet`` (row of the
+        ingress capture), ``why`` (``full``, ``enqueue``, ``dequeue``, ``path``).
+    start_ns : int
+        When the run began; ``start_s`` and ``end_s`` count from there.
+    events : int
+        Events of the simulator; 0 elsewhere.
+    """
+
+    scenario: Scenario | None
+    made_by: str
+    flows: pd.DataFrame
+    labels: pd.DataFrame
+    queues: pd.DataFrame = field(default_factory=pd.DataFrame)
+    flow_series: pd.DataFrame = field(default_factory=pd.DataFrame)
+    queue_series: pd.DataFrame = field(default_factory=pd.DataFrame)
+    cca_stats: pd.DataFrame = field(default_factory=pd.DataFrame)
+    aqm_stats: pd.DataFrame = field(default_factory=pd.DataFrame)
+    drops: pd.DataFrame | None = None
+    ingress: Capture | None = None
+    egress: Capture | None = None
+    name: str = "run"
+    start_ns: int = 0
+    events: int = 0
+
+    @property
+    def duration_s(self) -> float:
+        """The scenario's, or from the run's begin to the end of the last flow."""
+        return self.scenario.duration_s if self.scenario is not None else float(self.flows.end_s.max())
+
+    def summary(self) -> dict[str, float]:
+        """The run in numbers.
+
+        Returns
+        -------
+        dict
+            ``goodput_mbps`` of all flows together over the whole time, ``jain_index`` of the flows' own goodputs
+            (of those with congestion control), ``retransmits``, and where the queues are known ``utilisation`` (sent
+            bytes over what the scenario's link can send in the time), ``mean_delay_ms`` and ``max_delay_ms`` in the
+            queue, ``drop_share`` and ``mark_share`` of the packets that came. With transfers: ``completed`` of them
+            and ``mean_completion_s``.
+        """
+        flows = self.flows
+        x = flows.goodput_mbps[~flows.cca.isin(["udp", ""])].dropna().to_numpy(np.float64)
+        out: dict[str, float] = {
+            "goodput_mbps": float(flows.received_bytes.sum() * 8e-6 / self.duration_s),
+            "jain_index": float(x.sum() ** 2 / (x.size * (x**2).sum())) if x.any() else math.nan,
+            "retransmits": int(flows.retransmits.sum()),
+        }
+        q = self.queues
+        if len(q):
+            came, sent = int(q.arrived_packets.sum()), max(int(q.sent_packets.sum()), 1)
+            if self.scenario is not None:
+                out["utilisation"] = float(q.sent_bytes.sum() * 8 / _capacity_bits(self.scenario))
+            out["mean_delay_ms"] = float(
+                (q.mean_delay_ms * q.sent_packets)[q.sent_packets > 0].sum(skipna=False) / sent
+            )
+            out["max_delay_ms"] = float(q.max_delay_ms.max())
+            dropped = q.dropped_full + q.dropped_enqueue + q.dropped_dequeue
+            out["drop_share"] = float(dropped.sum() / max(came, 1))
+            out["mark_share"] = float(q.marked_packets.sum() / max(came, 1))
+        if "completion_s" in flows and (self.labels.kind == "transfer").any():
+            out["completed"] = int(flows.completion_s.notna().sum())
+            out["mean_completion_s"] = float(flows.completion_s.mean())
+        return out
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def to_pcap(
+        self, directory: str | os.PathLike[str], name: str | None = None, *, suffix: str = ".pcap.gz",
+        snaplen: int = 96,
+    ) -> list[Path]:  # fmt: skip
+        """Write both taps as captures, with the labels and the scenario, as the bundled traces are.
+
+        Parameters
+        ----------
+        directory : path
+            ``NAME.ingress.pcap.gz``, ``NAME.egress.pcap.gz``, ``NAME.labels.csv`` and ``NAME.scenario.toml`` appear
+            in it, each whole or not at all. :func:`load_run` reads them again as ``directory/NAME``.
+        name : str, optional
+            Without it, the scenario's.
+        suffix : str
+            See :class:`~cctoolkit.capture.writer.PcapWriter`.
+        snaplen : int
+            Payload is zeros, so the default keeps headers only.
+
+        Raises
+        ------
+        ParameterError
+            The taps were not recorded.
+        """
+        from ..capture.writer import write_pcap
+
+        if self.ingress is None or self.egress is None:
+            raise ParameterError("run: its taps were not recorded (simulate(..., record=True))")
+        stem = name or self.name
+        if os.sep in stem or stem.startswith("."):
+            raise ParameterError(f"name: {stem!r} cannot begin a file name")
+        folder = Path(directory)
+        paths = []
+        for tap, capture in (("ingress", self.ingress), ("egress", self.egress)):
+            path = folder / f"{stem}.{tap}{suffix}"
+            paths.append(write_pcap(path, capture, snaplen=snaplen, comment=self.made_by))
+        paths.append(folder / f"{stem}.labels.csv")
+        self._write_labels(paths[-1])
+        if self.scenario is not None:
+            paths.append(folder / f"{stem}.scenario.toml")
+            _write_text(paths[-1], self.scenario.to_toml())
+        return paths
+
+    def _write_labels(self, path: Path) -> None:
+        with replacing(path) as tmp:
+            self.labels[list(LABELS)].to_csv(tmp, index=False, lineterminator="\n")
+
+    def save(self, directory: str | os.PathLike[str]) -> Path:
+        """Write everything into a new directory: tables as Parquet, the scenario as TOML, the labels as CSV.
+
+        The directory appears whole or not at all; an earlier saved run in its place is replaced.
+
+        Raises
+        ------
+        ParameterError
+            There is something else in its place.
+        """
+        about = {"format": _FORMAT, "version": __version__} | {key: getattr(self, key) for key in _FACTS}
+        provenance = {"made_by": self.made_by, "version": __version__, "run": self.name}
+        if self.scenario is not None:
+            provenance["seed"] = str(self.scenario.seed)
+        with replacing_directory(Path(directory)) as folder:
+            if self.scenario is not None:
+                _write_text(folder / "scenario.toml", self.scenario.to_toml())
+            self._write_labels(folder / "labels.csv")
+            for name in _TABLES:
+                table = getattr(self, name)
+                if table is not None and len(table.columns):
+                    parquet.write(table, folder / f"{name}.parquet", provenance)
+            for tap in ("ingress", "egress"):
+                capture = getattr(self, tap)
+                if capture is not None:
+                    _save_capture(capture, folder / tap, provenance)
+            _write_text(folder / "run.json", json.dumps(about, indent=1) + "\n")
+        return Path(directory)
+
+    # -- looking at it -------------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        taps = "" if self.ingress is None else f", {len(self.ingress)} packets at the ingress tap"
+        return f"<Run {self.name}: {len(self.flows)} flows{taps}; {self.made_by}>"
+
+    def _repr_html_(self) -> str:
+        facts = [("made by", self.made_by)]
+        if self.scenario is not None:
+            facts += scenario_facts(self.scenario)
+        facts += [(name.replace("_", " "), _short(value)) for name, value in self.summary().items()]
+        if self.ingress is not None and self.egress is not None:
+            facts.append(
+                ("packets at the taps", f"{len(self.ingress):,} before, {len(self.egress):,} behind")
+            )
+        left = "text-align:left"
+        rows = "".join(
+            f"<tr><th style='{left}'>{html.escape(k)}</th><td style='{left}'>{html.escape(v)}</td></tr>"
+            for k, v in facts
+        )
+        parts = [f"<h4>{html.escape(self.name)}</h4><table>{rows}</table>"]
+        for table in (overview(self.flows, FLOW_OVERVIEW), overview(self.queues, QUEUE_OVERVIEW)):
+            if len(table):
+                parts.append(
+                    table.head(_SHOWN).to_html(index=False, border=0, na_rep="", float_format=_short)
+                )
+                if len(table) > _SHOWN:
+                    parts.append(f"<p>{_SHOWN} of {len(table):,}</p>")
+        return "".join(parts)
+
+
+_SHOWN = 20
+#: Columns of tables that a summary shows.
+FLOW_OVERVIEW = (
+    "flow_id", "name", "base_rtt_ms", "start_s", "end_s", "goodput_mbps", "mean_rtt_ms", "min_rtt_ms", "sent_packets",
+    "retransmits", "timeouts", "dropped_packets", "marked_packets",
+)  # fmt: skip
+QUEUE_OVERVIEW = (
+    "queue", "arrived_packets", "sent_packets", "dropped_full", "dropped_enqueue", "dropped_dequeue",
+    "marked_packets", "mean_delay_ms", "max_delay_ms",
+)  # fmt: skip
+
+
+def overview(table: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
+    """Those of the columns that are there; of many queues, those that had packets."""
+    if "arrived_packets" in table and len(table) > 2:
+        table = table[table.arrived_packets > 0]
+    return table[[c for c in columns if c in table]]
+
+
+def scenario_facts(scenario: Scenario) -> list[tuple[str, str]]:
+    """The scenario in a few lines, for summaries."""
+    b = scenario.bottleneck
+    queue = b.queue_list()[0]
+    room = [
+        f"{n} {unit}" for n, unit in ((queue.buffer_packets, "packets"), (queue.buffer_bytes, "bytes")) if n
+    ]
+    aqms = list(dict.fromkeys(q.aqm.name for q in b.queue_list() if q.aqm is not None))
+    changes = f", then {len(b.rate_schedule)} changes" if b.rate_schedule else ""
+    return [
+        ("link", f"{b.rate_mbps:g} Mbit/s{changes}"),
+        ("queue", f"{', '.join(aqms)}; {' and '.join(room)}; scheduler {b.scheduler}"),
+        ("duration", f"{scenario.duration_s:g} s"),
+        ("seed", str(scenario.seed)),
+    ]
+
+
+def _short(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+
+
+def _capacity_bits(scenario: Scenario) -> float:
+    """What the link can send in the scenario's time, by its schedule."""
+    steps = [(0.0, scenario.bottleneck.rate_mbps), *scenario.bottleneck.rate_schedule]
+    ends = [s for s, _ in steps[1:]] + [scenario.duration_s]
+    limit = scenario.duration_s
+    return sum(
+        (min(end, limit) - min(start, limit)) * mbps * 1e6
+        for (start, mbps), end in zip(steps, ends, strict=True)
+    )
+
+
+# ---- writing and reading ---------------------------------------------------------------------------------------------
+
+
+def _write_text(path: Path, text: str) -> None:
+    with replacing(path) as tmp:
+        tmp.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def replacing_directory(path: Path) -> Iterator[Path]:
+    """A temporary directory beside `path` that takes its place at the end, if nothing went wrong.
+
+    After a hard kill it stays until the next one for this `path`.
+    """
+    saved = any((path / name).is_file() for name in ("run.json", "provenance.json"))
+    if path.exists() and not saved and (not path.is_dir() or any(path.iterdir())):
+        raise ParameterError(f"{path}: is there already and is no saved run")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_stale(path)
+    tmp = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+    lock = _locked(tmp)
+    try:
+        new, old = tmp / "new", tmp / "old"
+        new.mkdir()
+        yield new
+        if path.exists():
+            path.rename(old)
+        new.rename(path)
+    finally:
+        shutil.rmtree(tmp, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def _locked(folder: Path) -> int | None:
+    """The open directory, locked; None if somebody else works in it, or where there are no locks."""
+    try:
+        import fcntl
+
+        handle = os.open(folder, os.O_RDONLY)
+    except (ImportError, OSError):
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
+
+
+def _remove_stale(path: Path) -> None:
+    """What a process that was killed left behind."""
+    for tmp in path.parent.glob(f".{_literal(path.name)}.*.tmp"):
+        lock = _locked(tmp) if tmp.is_dir() else None
+        if lock is not None:
+            shutil.rmtree(tmp, ignore_errors=True)
+            os.close(lock)
+
+
+def _save_capture(capture: Capture, folder: Path, provenance: Mapping[str, Any]) -> None:
+    about = {**provenance, "meta": dataclasses.asdict(capture.meta)}
+    write_parquet(capture.packets, folder / "packets.parquet", "packets", about)
+    write_parquet(capture.sacks, folder / "sacks.parquet", "sacks", about)
+    keys = {}
+    for f in dataclasses.fields(FlowKeys):
+        column = getattr(capture.keys, f.name)
+        keys[f.name] = [row.tobytes() for row in column] if column.ndim == 2 else column
+    parquet.write(pd.DataFrame(keys), folder / "keys.parquet", provenance)
+
+
+_WIDE = {"src": (16, np.uint8), "dst": (16, np.uint8), "mss": (2, np.uint16), "window_scale": (2, np.uint8),
+         "sack_permitted": (2, np.bool_)}  # fmt: skip
+
+
+def _load_capture(folder: Path) -> Capture:
+    packets, about = read_parquet(folder / "packets.parquet", "packets")
+    sacks, _ = read_parquet(folder / "sacks.parquet", "sacks")
+    table = pd.read_parquet(folder / "keys.parquet")
+    keys: dict[str, np.ndarray] = {}
+    for name in table.columns:
+        if name in _WIDE:
+            width, dtype = _WIDE[name]
+            keys[name] = np.frombuffer(b"".join(table[name]), dtype).reshape(-1, width).copy()
+        else:
+            keys[name] = table[name].to_numpy()
+    columns = {name: np.ascontiguousarray(packets[name].to_numpy()) for name in packets.columns}
+    rows = np.stack([sacks[c].to_numpy(np.int64) for c in sacks.columns], axis=1)
+    return Capture(columns, FlowKeys(**keys), CaptureMeta(**about["meta"]), rows)
+
+
+def load_run(path: str | os.PathLike[str]) -> Run:
+    """A run from files.
+
+    Parameters
+    ----------
+    path : path
+        A directory that :meth:`Run.save` or a testbed wrote; or ``DIRECTORY/NAME`` for ``NAME.ingress.pcap…``,
+        ``NAME.egress.pcap…`` (pcap or pcapng, compressed or not) and ``NAME.labels.csv`` in it, as a switch
+        or :meth:`Run.to_pcap` leaves them (``load_run("traces/cubic")``); the directory alone will do if there is
+        one such pair. Labels and ``NAME.scenario.toml`` may be missing.
+
+    Returns
+    -------
+    Run
+        From captures alone: no queues and no series. Flows have the number of their row in the labels, and those that
+        are not in there follow.
+
+    Raises
+    ------
+    ParameterError
+        There is no run.
+    SchemaError, CaptureFormatError
+        A file is not what it should be.
+    """
+    path = Path(path)
+    if (path / "run.json").is_file():
+        return _load_saved(path)
+    if (path / "provenance.json").is_file():
+        return _load_testbed(path)
+    found = sorted(path.parent.glob(f"{_literal(path.name)}.ingress.pcap*"))
+    if not found and path.is_dir():
+        found = sorted(path.glob("*.ingress.pcap*"))
+        if len(found) > 1:
+            names = ", ".join(p.name.split(".ingress.")[0] for p in found)
+            raise ParameterError(f"{path}: which of {names}? Give {path}/NAME")
+    if not found:
+        raise ParameterError(
+            f"{path}: neither a saved run nor a pair of captures NAME.ingress.pcap, NAME.egress.pcap"
+        )
+    name = found[0].name.split(".ingress.")[0]
+    return _load_pair(found[0], found[0].parent, name)
+
+
+def _literal(name: str) -> str:
+    import glob
+
+    return glob.escape(name)
+
+
+def _load_saved(folder: Path) -> Run:
+    try:
+        about = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        if about["format"] != _FORMAT:
+            raise SchemaError(f"{folder}: format {about['format']}, this package reads {_FORMAT}")
+        facts = {key: kind(about[key]) for key, kind in _FACTS.items()}
+    except (ValueError, KeyError, TypeError) as err:
+        raise SchemaError(f"{folder / 'run.json'}: not a run's ({type(err).__name__}: {err})") from None
+    toml = folder / "scenario.toml"
+    tables = _load_tables(folder)
+    taps: dict[str, Any] = {
+        tap: _load_capture(folder / tap) for tap in ("ingress", "egress") if (folder / tap).is_dir()
+    }
+    labels = _read_labels(folder / "labels.csv")
+    labels.insert(0, "flow_id", tables["flows"].flow_id.to_numpy())
+    return Run(
+        scenario=read_scenario(toml) if toml.is_file() else None,
+        labels=labels,
+        **facts,
+        **tables,
+        **taps,
+    )
+
+
+def _load_tables(folder: Path) -> dict[str, Any]:
+    return {
+        name: pd.read_parquet(folder / f"{name}.parquet")
+        for name in _TABLES
+        if (folder / f"{name}.parquet").is_file()
+    }
+
+
+def _load_testbed(folder: Path) -> Run:
+    from ..capture.reader import read_capture
+
+    try:
+        about = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
+        facts = {key: _FACTS[key](about[key]) for key in ("name", "made_by", "start_ns")}
+    except (ValueError, KeyError, TypeError) as err:
+        raise SchemaError(
+            f"{folder / 'provenance.json'}: not a testbed's ({type(err).__name__}: {err})"
+        ) from None
+    labels = _read_labels(folder / "labels.csv")
+    taps: dict[str, Any] = {
+        tap: renumbered(read_capture(folder / f"{tap}.pcap.gz"), labels) for tap in ("ingress", "egress")
+    }
+    labels.insert(0, "flow_id", np.arange(len(labels), dtype=np.uint32))
+    scenario = read_scenario(folder / "scenario.toml")
+    return Run(scenario=scenario, labels=labels, **facts, **_load_tables(folder), **taps)
+
+
+def _load_pair(ingress_path: Path, folder: Path, name: str) -> Run:
+    from ..capture.reader import read_capture
+
+    behind = sorted(folder.glob(f"{_literal(name)}.egress.pcap*"))
+    if not behind:
+        raise ParameterError(f"{folder / name}: there is an ingress capture, but no {name}.egress.pcap…")
+    ingress, egress = read_capture(ingress_path), read_capture(behind[0])
+    labels_path, toml = folder / f"{name}.labels.csv", folder / f"{name}.scenario.toml"
+    labels = _read_labels(labels_path) if labels_path.is_file() else _labels_of(ingress)
+    labels.insert(0, "flow_id", np.arange(len(labels), dtype=np.uint32))
+    numbers = _numbers_of(labels)
+    ingress, egress = _renumbered(ingress, numbers), _renumbered(egress, numbers)
+    known = labels["start_ns"].dropna()
+    start_ns = int(min(known)) if len(known) else ingress.meta.first_ts_ns
+    return Run(
+        scenario=read_scenario(toml) if toml.is_file() else None,
+        made_by=f"captures {ingress_path.name}, {behind[0].name}",
+        labels=labels,
+        flows=_flows_of(labels, start_ns),
+        ingress=ingress,
+        egress=egress,
+        name=name,
+        start_ns=start_ns,
+    )
+
+
+def _read_labels(path: Path) -> pd.DataFrame:
+    blank = {c: [""] for c in (*_NUMBERS, "start_ns", "stop_ns")}
+    types: dict[str, Any] = {
+        "kind": str,
+        "data_from": str,
+        "cca": str,
+        "start_ns": "Int64",
+        "stop_ns": "Int64",
+    }
+    try:
+        table = pd.read_csv(path, dtype=types, keep_default_na=False, na_values=blank)
+    except (ValueError, pd.errors.ParserError) as err:
+        raise SchemaError(f"{path}: labels: {str(err).splitlines()[0]}") from None
+    for column in LABELS:
+        if column not in table:
+            raise SchemaError(f"{path}: labels: column {column!r} is missing")
+    for column in _NUMBERS:
+        table[column] = table[column].astype("Float64")
+    return table.astype({"sport": "uint16", "dport": "uint16", "protocol": "uint8"})
+
+
+def _ends(keys: FlowKeys) -> list[_Ends]:
+    return list(
+        zip(keys.src_text(), keys.dst_text(), keys.sport.tolist(), keys.dport.tolist(), keys.protocol.tolist(),
+            strict=True)
+    )  # fmt: skip
+
+
+def _labels_of(capture: Capture) -> pd.DataFrame:
+    """Labels that say no more than who the flows are."""
+    table = pd.DataFrame(_ends(capture.keys), columns=list(_KEY))
+    for column in LABELS[len(_KEY) :]:
+        text = column in ("kind", "data_from", "cca")
+        table[column] = (
+            "" if text else pd.array([None] * len(table), "Float64" if column in _NUMBERS else "Int64")
+        )
+    return table
+
+
+_Ends = tuple[str, str, int, int, int]
+
+
+def _numbers_of(labels: pd.DataFrame) -> dict[tuple[_Ends, int], int]:
+    ends = labels[list(_KEY)].itertuples(index=False, name=None)
+    return {known: i for i, known in enumerate(_occurrences(ends))}
+
+
+def renumbered(capture: Capture, labels: pd.DataFrame) -> Capture:
+    """The capture with flows numbered by their row in the labels; those that are not in there follow."""
+    return _renumbered(capture, _numbers_of(labels))
+
+
+def _occurrences(ends: Iterable[_Ends]) -> list[tuple[_Ends, int]]:
+    """Addresses and ports with how often they came before: a port may be used again."""
+    seen: Counter[_Ends] = Counter()
+    out = []
+    for e in ends:
+        out.append((e, seen[e]))
+        seen[e] += 1
+    return out
+
+
+def _renumbered(capture: Capture, numbers: dict[tuple[_Ends, int], int]) -> Capture:
+    """The capture with these flow numbers; flows that have none get the next, also in `numbers`.
+
+    A flow that is known the other way round is turned: without its SYN a tap takes whom it sees first for the
+    initiator.
+    """
+    keys = capture.keys
+    ends = _ends(keys)
+    turn = np.array([(e, 0) not in numbers and (_turned(e), 0) in numbers for e in ends], np.bool_)
+    known = _occurrences(_turned(e) if t else e for e, t in zip(ends, turn, strict=True))
+    new = np.array([numbers.setdefault(k, len(numbers)) for k in known], np.uint32)
+    row = np.searchsorted(keys.flow_id, capture.columns["flow_id"])
+    columns = capture.columns | {
+        "flow_id": new[row],
+        "direction": capture.columns["direction"] ^ turn[row].astype(np.int8),
+    }
+    swapped: dict[str, np.ndarray] = {}
+    for one, other in (("src", "dst"), ("sport", "dport")):
+        x, y = getattr(keys, one), getattr(keys, other)
+        where = turn[:, None] if x.ndim == 2 else turn
+        swapped |= {one: np.where(where, y, x), other: np.where(where, x, y)}
+    for name in ("mss", "window_scale", "sack_permitted"):
+        both = getattr(keys, name)
+        swapped[name] = np.where(turn[:, None], both[:, ::-1], both)
+    keys = dataclasses.replace(keys, flow_id=new, **swapped)
+    return Capture(columns, keys.take(np.argsort(new)), capture.meta, capture.sacks.to_numpy(np.int64))
+
+
+def _turned(ends: _Ends) -> _Ends:
+    return ends[1], ends[0], ends[3], ends[2], ends[4]
+
+
+def _flows_of(labels: pd.DataFrame, start_ns: int) -> pd.DataFrame:
+    start_s = ((labels.start_ns - start_ns) / 1e9).astype("Float64").to_numpy(np.float64, na_value=np.nan)
+    end_s = ((labels.stop_ns - start_ns) / 1e9).astype("Float64").to_numpy(np.float64, na_value=np.nan)
+    acked = labels.bytes_acked.to_numpy(np.float64, na_value=np.nan)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        goodput = acked * 8e-6 / (end_s - start_s)
+    return pd.DataFrame(
+        {
+            "flow_id": labels.flow_id,
+            "name": labels.cca.where(labels.cca != "", labels.kind),
+            "cca": labels.cca,
+            "base_rtt_ms": labels.base_rtt_ms.to_numpy(np.float64, na_value=np.nan),
+            "start_s": start_s,
+            "end_s": end_s,
+            "received_bytes": acked,
+            "goodput_mbps": goodput,
+            "retransmits": labels.retransmits,
+            "min_rtt_ms": labels.min_rtt_us.to_numpy(np.float64, na_value=np.nan) / 1e3,
+        }
+    )

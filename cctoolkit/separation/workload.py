@@ -1,0 +1,207 @@
+"""A capture's traffic as a scenario: the same transfers again, through any queue."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .._support.state import grown
+from ..capture.model import Capture
+from ..errors import ParameterError
+from ..scenario import Bottleneck, Flow, Scenario
+from .buffers import bdp_bytes
+from .meters import CaptureMeter
+
+__all__ = ["BusiestSecond", "scenario_from_capture", "transfers"]
+
+_LATEST_S = 1 << 20
+
+
+class BusiestSecond:
+    """How much a capture's busiest second has, batch after batch: a guess at a link's rate from below."""
+
+    def __init__(self) -> None:
+        self._bytes = np.zeros(0, np.int64)
+        self._origin_ns: int | None = None
+
+    def update(self, capture: Capture) -> None:
+        """Take the next packets; those from before the first packet or 12 days after it are left out."""
+        ts = capture.columns["ts_ns"]
+        if len(ts) == 0:
+            return
+        if self._origin_ns is None:
+            self._origin_ns = int(ts[0])
+        second = (ts - self._origin_ns) // 1_000_000_000
+        good = (second >= 0) & (second < _LATEST_S)
+        found = np.bincount(second[good], capture.columns["wire_bytes"][good]).astype(np.int64)
+        self._bytes = grown(self._bytes, len(found))
+        self._bytes[: len(found)] += found
+
+    @property
+    def mbps(self) -> float:
+        """10**6 bit/s, of both directions together; NaN without packets."""
+        return float(self._bytes.max()) * 8e-6 if len(self._bytes) else math.nan
+
+
+def transfers(
+    capture: Capture | Iterable[Capture], min_bytes: int = 10_000_000
+) -> tuple[pd.DataFrame, float]:
+    """The large TCP transfers of a capture.
+
+    Parameters
+    ----------
+    capture : Capture, or the parts of one (:func:`cctoolkit.iter_capture`)
+    min_bytes : int
+        Payload that one direction of a flow has at least. A flow whose directions both have it is two transfers.
+
+    Returns
+    -------
+    DataFrame
+        By start: ``flow_id``, ``direction``, ``start_s`` (of its data, since the first packet), ``end_s``, ``bytes``
+        (payload as captured: retransmissions count, and so do gaps not), ``share`` (of the flow's payload),
+        ``rtt_ms`` (the least, both legs: see :class:`~cctoolkit.separation.meters.CaptureMeter`; NaN where one
+        direction was not seen).
+    float
+        The busiest second of the whole capture, in 10**6 bit/s.
+
+    Raises
+    ------
+    ParameterError
+        A `min_bytes` below 1.
+    """
+    if isinstance(min_bytes, bool) or not min_bytes >= 1:
+        raise ParameterError(f"min_bytes: {min_bytes!r} must be at least 1")
+    meter, busiest = CaptureMeter(idle_s=1e9), BusiestSecond()
+    payload, first, last = (np.zeros(0, np.int64) for _ in range(3))
+    origin_ns: int | None = None
+    for part in (capture,) if isinstance(capture, Capture) else capture:
+        columns = part.columns
+        if len(columns["ts_ns"]) == 0:
+            continue
+        origin_ns = int(columns["ts_ns"][0]) if origin_ns is None else origin_ns
+        meter.update(columns, part.keys)
+        busiest.update(part)
+        data = (columns["payload_bytes"] > 0) & (columns["tcp_flags"] != 0)
+        way = 2 * columns["flow_id"][data].astype(np.int64) + columns["direction"][data]
+        n = 2 * (int(columns["flow_id"].max()) + 1)
+        payload, first, last = grown(payload, n), grown(first, n), grown(last, n)
+        found = np.bincount(way, columns["payload_bytes"][data], minlength=0).astype(np.int64)
+        payload[: len(found)] += found
+        since = columns["ts_ns"][data] - origin_ns + 1  # 0: none yet
+        first[way] = np.where(first[way] == 0, np.iinfo(np.int64).max, first[way])
+        np.minimum.at(first, way, since)
+        np.maximum.at(last, way, since)
+    way = np.flatnonzero(payload >= min_bytes)
+    rtt = np.full(len(way), np.nan)
+    if len(way):
+        known = meter.metrics(1.0).set_index("flow_id").rtt_ms
+        rtt = known.reindex(way // 2).to_numpy(np.float64)
+    both = payload[way] + payload[way ^ 1] if len(way) else payload[way]
+    table = pd.DataFrame(
+        {
+            "flow_id": way // 2,
+            "direction": (way % 2).astype(np.int8),
+            "start_s": (first[way] - 1) / 1e9,
+            "end_s": (last[way] - 1) / 1e9,
+            "bytes": payload[way],
+            "share": payload[way] / np.maximum(both, 1),
+            "rtt_ms": rtt,
+        }
+    )
+    return table.sort_values(["start_s", "flow_id"], kind="stable", ignore_index=True), busiest.mbps
+
+
+def scenario_from_capture(
+    capture: Capture | Iterable[Capture],
+    rate_mbps: float | None = None,
+    *,
+    min_bytes: int = 10_000_000,
+    cca: Any = "cubic",
+    aqm: Any = "tail_drop",
+    buffer_bdp: float = 1.0,
+    scale_bytes: float = 1.0,
+    scale_time: float = 1.0,
+    every: int = 1,
+    default_rtt_ms: float | None = None,
+    duration_s: float | None = None,
+    seed: int = 1,
+) -> Scenario:
+    """A scenario of a capture's large transfers: their starts, volumes and RTTs, through a bottleneck of one's own.
+
+    Parameters
+    ----------
+    capture : Capture, or the parts of one (:func:`cctoolkit.iter_capture`)
+        A day of the MAWI archive goes through in parts.
+    rate_mbps : float, optional
+        Of the bottleneck; without it that of the capture's busiest second, both directions together.
+    min_bytes : int
+        Of payload; the RTT paper's long flows have 10 MB and more. A flow with as much in both directions becomes
+        two, one for each.
+    cca : Cca, class, name or mapping
+        Of all flows; a capture does not say.
+    aqm : Aqm, class, name or mapping
+    buffer_bdp : float
+        Room in the queue, in bandwidth-delay products of the longest RTT.
+    scale_bytes, scale_time : float
+        Volumes and starts are multiplied by these. Starts count from the first transfer's.
+    every : int
+        Only every so manieth transfer, by start.
+    default_rtt_ms : float, optional
+        Of transfers whose other direction was not captured; without it these are left out.
+    duration_s : float, optional
+        Without it, until the link could have carried everything twice over.
+    seed : int
+
+    Returns
+    -------
+    Scenario
+        ``flows.name`` is ``"flow N"`` with the number in the capture, or ``"flow N back"`` for data of the responder.
+
+    Raises
+    ------
+    ParameterError
+        A value that cannot be, or no transfer that is left.
+    """
+    for name, value in (
+        ("buffer_bdp", buffer_bdp),
+        ("scale_bytes", scale_bytes),
+        ("scale_time", scale_time),
+        ("every", every),
+    ):
+        if isinstance(value, bool) or not (value > 0 and math.isfinite(value)):
+            raise ParameterError(f"{name}: {value!r} must be positive")
+    table, busiest = transfers(capture, min_bytes)
+    found = len(table)
+    if default_rtt_ms is not None:
+        table["rtt_ms"] = table.rtt_ms.fillna(default_rtt_ms)
+    table = table[table.rtt_ms.notna()].iloc[:: int(every)]
+    if not len(table):
+        raise ParameterError(
+            f"capture: {found} flows have {min_bytes} bytes in a direction, and no RTT is known of any"
+            if found
+            else f"capture: no TCP flow has {min_bytes} bytes in a direction (min_bytes)"
+        )
+    rate = busiest if rate_mbps is None else rate_mbps
+    room = max(math.ceil(buffer_bdp * bdp_bytes(rate, max(table.rtt_ms.max(), 1e-3))), 10 * 1514)
+    volume = np.maximum(np.rint(table.bytes * scale_bytes), 1).astype(np.int64)
+    start = (table.start_s - table.start_s.iloc[0]) * scale_time
+    if duration_s is None:
+        duration_s = math.ceil(start.iloc[-1] + 2 * volume.sum() * 8e-6 * 1514 / 1448 / rate) + 1.0
+    flows = tuple(
+        Flow(
+            cca,
+            rtt_ms=round(float(rtt), 6),
+            start_s=round(float(at), 9),
+            bytes=int(octets),
+            name=f"flow {number}{' back' if way else ''}",
+        )
+        for number, way, at, octets, rtt in zip(
+            table.flow_id, table.direction, start, volume, table.rtt_ms, strict=True
+        )
+    )
+    bottleneck = Bottleneck(rate_mbps=round(float(rate), 6), buffer_bytes=room, aqm=aqm)
+    return Scenario(bottleneck=bottleneck, flows=flows, duration_s=duration_s, seed=seed)

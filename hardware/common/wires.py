@@ -1,0 +1,32 @@
+"""Every program is a bump in the wire: what comes in at one port leaves by the port it is wired to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from cctoolkit.errors import ParameterError
+
+from .switch import Switch
+
+__all__ = ["parse_wires", "set_wires"]
+
+_PORTS = 512
+
+
+def set_wires(switch: Switch, wires: Mapping[int, int]) -> None:
+    """Fill the table ``wire``, which every program has. Packets from other ports are dropped."""
+    for source, destination in wires.items():
+        switch.add_entry("wire", {"port": source}, "send", {"port": destination})
+
+
+def parse_wires(texts: Iterable[str]) -> dict[int, int]:
+    """Parse wires written as ``IN:OUT``."""
+    wires: dict[int, int] = {}
+    for text in texts:
+        ends = text.split(":")
+        if len(ends) != 2 or not all(x.isascii() and x.isdigit() and int(x) < _PORTS for x in ends):
+            raise ParameterError(f"--wire: {text!r} must be IN:OUT, two ports from 0 to {_PORTS - 1}")
+        source, destination = map(int, ends)
+        if wires.setdefault(source, destination) != destination:
+            raise ParameterError(f"--wire: port {source} cannot go to both {wires[source]} and {destination}")
+    return wires

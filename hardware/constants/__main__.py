@@ -1,5 +1,0 @@
-"""``python -m hardware.constants``: write ``hardware/generated``."""
-
-from . import write
-
-write()

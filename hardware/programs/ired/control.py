@@ -1,0 +1,203 @@
+"""iRED's control plane: sets wires, probabilities and the path of notifications, and reports the state of the
+queues.
+
+::
+
+    python -m hardware.programs.ired.control --bmv2 127.0.0.1:9090 --wire 0:1 --wire 1:0 --rate-mbps 100
+
+The AQM is entirely in the data plane: once set up, the switch does not need this process.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated
+
+import pandas as pd
+import typer
+
+from cctoolkit.aqm.ired import DELAY_SHIFT, IntegerIRed
+from cctoolkit.errors import ParameterError
+
+from ...common.command import main_loop, run
+from ...common.switch import Switch
+from ...common.wires import parse_wires, set_wires
+from .constants import QUEUES, red_entries
+
+__all__ = ["clear", "queue_states", "set_probabilities", "set_up"]
+
+log = logging.getLogger(__name__)
+
+NOTIFICATION_BYTES = 48
+#: In pipe 0; each further pipe's is 128 higher.
+RECIRCULATION_PORTS = {"tofino": 68, "tofino2": 6}
+#: On BMv2 a notification passes this port's queue, but is not sent.
+_BMV2_PORT = 510
+_REGISTERS = ("average_delay", "drop_flag", "drops", "signals")
+
+
+def set_probabilities(switch: Switch, model: IntegerIRed) -> None:
+    """Fill the table of probabilities for the model's parameters."""
+    switch.clear_table("red")
+    for entry in red_entries(model):
+        data = {"classic": entry.classic, "scalable": entry.scalable}
+        switch.add_entry("red", {"step": entry.step}, "set_probabilities", data)
+
+
+def set_up(
+    switch: Switch,
+    wires: Mapping[int, int],
+    *,
+    model: IntegerIRed | None = None,
+    queues: int = 1,
+    rate_mbps: float | None = None,
+    frame_bytes: int = 1514,
+    buffer_packets: int | None = None,
+    recirculation_port: int | None = None,
+) -> None:
+    """Fill the tables, route notifications, and shape the ports.
+
+    Parameters
+    ----------
+    switch : Switch
+    wires : dict of int to int
+        Where packets from each port leave. Packets from other ports are dropped.
+    model : IntegerIRed, optional
+        Thresholds, coupling, and whether to square. Default: the paper's.
+    queues : int
+        1: all packets of a port share a queue. 2: scalable packets have their own, number 1.
+    rate_mbps : float, optional
+        Shape each egress port to this rate. iRED only sees queues in this switch.
+    frame_bytes, buffer_packets : int
+        As in :meth:`Switch.shape`.
+    recirculation_port : int, optional
+        Of a Tofino's pipe 0. Default: 68, or 6 on a Tofino 2. Each further pipe's is 128 higher. A
+        notification goes to the pipe where its packet came in, because flags are raised there.
+    """
+    if queues not in (1, 2):
+        raise ParameterError(f"queues: {queues} must be 1 or 2")
+    if switch.target == "bmv2":
+        switch.mirror_session(1, _BMV2_PORT)
+    else:
+        first = RECIRCULATION_PORTS[switch.target] if recirculation_port is None else recirculation_port
+        for pipe in sorted({port >> 7 for port in wires}):
+            port = first + (pipe << 7)
+            if port in wires or port in wires.values():
+                raise ParameterError(f"--wire: port {port} is reserved for notifications")
+            switch.mirror_session(pipe + 1, port, NOTIFICATION_BYTES)
+            switch.add_entry("wire", {"port": port}, "receive_notification")
+    set_probabilities(switch, model or IntegerIRed())
+    set_wires(switch, wires)
+    for port in sorted(set(wires.values())):
+        for scalable in (0, 1):
+            queue = scalable if queues == 2 else 0
+            switch.add_entry("queues", {"port": port, "scalable": scalable}, "enqueue", {"queue": queue})
+        if rate_mbps is not None:
+            switch.shape(port, rate_mbps, frame_bytes=frame_bytes, buffer_packets=buffer_packets)
+
+
+def clear(switch: Switch) -> None:
+    """Reset the state and the counters of all queues."""
+    for name in ("packets", "delay_sum", "last_sum", "average_delay", "drop_flag", "drops"):
+        switch.write_register(name, 0)
+    switch.write_register("signals", {"marked": 0, "notified": 0})
+
+
+def queue_states(switch: Switch, ports: Iterable[int], queues: int = 1) -> pd.DataFrame:
+    """The current state of these ports' queues.
+
+    Returns
+    -------
+    DataFrame
+        One row per queue: ``port``, ``queue``; ``average_ms``, the average delay when the last packet left;
+        ``to_drop``, whether the next classic packet will be dropped; ``marked`` and ``dropped``, packets so
+        far; ``notified``, decisions to drop so far. Several decisions before the next classic packet drop
+        only that one.
+    """
+    tables = []
+    for port in ports:
+        first = port * QUEUES
+        average, flag, drops, signals = (switch.read_register(name, first, queues) for name in _REGISTERS)
+        tables.append(
+            pd.DataFrame(
+                {
+                    "port": port,
+                    "queue": range(queues),
+                    "average_ms": average * (2**DELAY_SHIFT * 1e-6),
+                    "to_drop": flag != 0,
+                    "marked": signals["marked"].astype("int64"),
+                    "notified": signals["notified"].astype("int64"),
+                    "dropped": drops.astype("int64"),
+                }
+            )
+        )
+    return pd.concat(tables, ignore_index=True)
+
+
+_MODEL = IntegerIRed()
+
+
+def control(
+    switch: Switch,
+    wire: Annotated[
+        list[str], typer.Option(metavar="IN:OUT", help="Forward packets from port IN to port OUT.")
+    ],
+    min_ms: Annotated[float, typer.Option(help="Average delay at which signalling starts.")] = _MODEL.min_ms,
+    max_ms: Annotated[
+        float, typer.Option(help="Average delay from which every packet is signalled.")
+    ] = _MODEL.max_ms,
+    coupling: Annotated[
+        float, typer.Option(help="Coupling factor k for scalable packets.")
+    ] = _MODEL.coupling,
+    square: Annotated[bool, typer.Option(help="Square the probability for classic packets.")] = True,
+    queues: Annotated[int, typer.Option(help="1: one queue; 2: scalable packets have their own.")] = 1,
+    rate_mbps: Annotated[float | None, typer.Option(help="Shape the egress ports to this rate.")] = None,
+    frame_bytes: Annotated[int, typer.Option(help="Frame size, for switches that count packets.")] = 1514,
+    buffer_packets: Annotated[int | None, typer.Option(help="Buffer of each queue.")] = None,
+    recirculation_port: Annotated[
+        int | None, typer.Option(help="Tofino: recirculation port of pipe 0.")
+    ] = None,
+    period_s: Annotated[float, typer.Option(help="Time between polls.")] = 1.0,
+    duration_s: Annotated[
+        float | None, typer.Option(help="Stop after this time; default: run until Ctrl-C.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Append each poll to this CSV file.")
+    ] = None,
+) -> None:
+    """Set up a switch with iRED, and report the state of its queues."""
+    wires = parse_wires(wire)
+    ports = sorted(set(wires.values()))
+    model = IntegerIRed(min_ms=min_ms, max_ms=max_ms, coupling=coupling, square=square)
+
+    def start(switch: Switch) -> None:
+        set_up(
+            switch,
+            wires,
+            model=model,
+            queues=queues,
+            rate_mbps=rate_mbps,
+            frame_bytes=frame_bytes,
+            buffer_packets=buffer_packets,
+            recirculation_port=recirculation_port,
+        )
+
+    def poll(switch: Switch) -> None:
+        states = queue_states(switch, ports, queues)
+        for row in states.itertuples():
+            log.info(
+                "port %d queue %d: %.1f ms, %d marked, %d of %d dropped",
+                row.port, row.queue, row.average_ms, row.marked, row.dropped, row.notified,
+            )  # fmt: skip
+        if output is not None:
+            states.insert(0, "time_s", round(time.time(), 3))
+            states.to_csv(output, mode="a", header=not output.exists(), index=False)
+
+    main_loop(switch, poll, period_s, set_up=start, duration_s=duration_s)
+
+
+if __name__ == "__main__":
+    run("ired", control)
