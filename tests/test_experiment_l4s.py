@@ -19,6 +19,7 @@ from cctoolkit.cli import app
 from cctoolkit.errors import ParameterError, TestbedUnavailableError
 from cctoolkit.experiments import experiment, l4s
 from cctoolkit.experiments.l4s import cases, kernel
+from cctoolkit.experiments.papers import paper_numbers
 from cctoolkit.experiments.runners import for_simulator
 from cctoolkit.scenario import read_sweep
 from cctoolkit.sim.simulation import Simulation
