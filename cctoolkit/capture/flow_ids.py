@@ -33,6 +33,7 @@ from .headers import (
     KEY_PORTS,
     KEY_SYN_OPTIONS,
     KEY_WORDS,
+    NO_SYN_OPTIONS,
     SWAPPED_BIT,
     PacketColumns,
     flow_hash,
@@ -67,7 +68,6 @@ _RETIRE_RECORDS = 1 << 20
 
 _GROUP = 64  # rows whose cache lines are on their way at a time
 _NEVER_NS = 2**64 - 1  # no two times are further apart
-_NO_SYN_OPTIONS = 0xFF00  # no MSS, no window scale, no SACK permitted, as headers.py packs them
 
 
 @numba.njit(cache=True, nogil=True, boundscheck=False)
@@ -165,8 +165,8 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, tou
             else:
                 # a 5-tuple used again gets a record of its own; the index forgets the old one, the part's keys do not
                 at = np.uint64(n_records) * _RECORD
-                syn_options[n_records, 0] = _NO_SYN_OPTIONS
-                syn_options[n_records, 1] = _NO_SYN_OPTIONS
+                syn_options[n_records, 0] = NO_SYN_OPTIONS
+                syn_options[n_records, 1] = NO_SYN_OPTIONS
                 n_records += 1
                 index[slot] = tag | np.uint64(n_records)
                 words[at + _A_HI] = keys[k + KEY_A_HI]
