@@ -421,9 +421,9 @@ def test_frames_without_ip() -> None:
     arp = made.ethernet(0x0806, bytes(28))
     cap = read_bytes(made.pcap([(0, arp, len(arp))] * 3))
     assert (len(cap), cap.meta.frames, cap.meta.counts["not_ip"]) == (0, 3, 3)
-    cap = read_bytes(made.pcap([(0, arp, len(arp))] * 3, link_type=127))
+    cap = read_bytes(made.pcap([(0, arp, len(arp))] * 3, link_type=147))
     assert (len(cap), cap.meta.frames, cap.meta.counts["other_link_type"]) == (0, 3, 3)
-    assert [note for note in cap.meta.notes if "link type 127" in note]
+    assert [note for note in cap.meta.notes if "link type 147" in note]
     parts = list(cct.iter_capture(io.BytesIO(made.pcap([(0, arp, len(arp))] * 5000)), 10))
     assert sum(part.meta.frames for part in parts) == 5000
 

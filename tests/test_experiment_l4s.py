@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from cctoolkit.papers import paper_numbers
 from typer.testing import CliRunner
 
 import cctoolkit as cct

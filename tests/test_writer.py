@@ -547,7 +547,7 @@ def test_bad_arguments(tmp_path):
     path = tmp_path / "x.pcap"
     with pytest.raises(ParameterError, match="packet 3: flow 1 is not in keys"):
         write_pcap(path, columns | {"flow_id": np.array([0, 0, 0, 1, 0], np.uint32)}, keys)
-    with pytest.raises(ParameterError, match="packet 2: .*ts_ns = -1"):
+    with pytest.raises(ParameterError, match=r"packet 2: .*ts_ns = -1"):
         write_pcap(path, columns | {"ts_ns": np.array([0, 0, -1, 1, 0])}, keys)
     with pytest.raises(ParameterError, match="pcap cannot store"):
         write_pcap(path, columns | {"ts_ns": np.full(5, 2**32 * 10**9)}, keys)
