@@ -243,8 +243,9 @@ class FlowStatistics:
         faults = [self._faults[side["faults"][rows]] for side, rows in zip(sides, faulty, strict=True)]
         for name in _FAULTS:
             for way, rows, of in zip(("fwd", "rev"), faulty, faults, strict=True):
-                table[f"{name}_{way}"] = column = np.zeros(len(keys), np.int64)
-                column[rows] = of[name]
+                counts = np.zeros(len(keys), np.int64)
+                counts[rows] = of[name]
+                table[f"{name}_{way}"] = counts
         unknown = (~sides[0]["state"] & (kernels.SYN_SENT | kernels.HANDSHAKE_DONE)) != 0
         table["handshake_rtt_ns"] = pd.arrays.IntegerArray(flow["handshake_rtt"].copy(), unknown)
         for name, values, missing in (("mss", keys.mss, 0), ("window_scale", keys.window_scale, 255)):
@@ -341,4 +342,4 @@ def segment_kinds(
     statistics._take_in(
         columns, packets.keys if keys is None and isinstance(packets, Capture) else keys, kinds
     )
-    return pd.Categorical.from_codes(kinds, categories=list(kernels.KINDS))
+    return pd.Categorical.from_codes(kinds, categories=pd.Index(kernels.KINDS))
