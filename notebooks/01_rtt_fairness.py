@@ -190,19 +190,16 @@ pd.DataFrame(
 
 # %%
 from cctoolkit.experiments import rtt_separation as tests
-from cctoolkit.experiments._rtt_separation_figures import FIGURES
 
 settings = tests.Settings(fast=FAST, seeds=1, scale=0.005 if FAST else 0.01)
 
 
-def run_test(number: int, only=None):
-    cases = [case for case in tests.TESTS[number].cases(settings) if only is None or only(case.about)]
-    found = tests.outcomes(
-        cases, workers=1 if FAST else None
-    )  # starting processes takes longer than fast tests
-    table = tests.TESTS[number].table(settings, found)
-    for figure in FIGURES[number](settings, found, table).values():
+def run_test(number: int):
+    # starting processes takes longer than fast tests
+    found = tests.PARTS[number].run(settings, workers=1 if FAST else None)
+    for figure in found.figures.values():
         display(figure)
+    table = found.tables[f"test{number}"]
     display(table.round(3))
     display(tests.paper(number))
     return table

@@ -394,7 +394,7 @@ def test_from_the_command_line(tmp_path: Path, dataset, monkeypatch: pytest.Monk
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda n, *more: None if n == "kaleido" else found(n, *more)
     )
-    monkeypatch.setattr(dragonfly, "DROPPED_PERCENT", (0, 99))
+    monkeypatch.setattr(dragonfly.tables, "DROPPED_PERCENT", (0, 99))
     out = tmp_path / "out"
     command = [
         "experiment", "dragonfly", "-o", str(out), "--data", str(dataset.path), "--runs", "4", "--seconds", "3",

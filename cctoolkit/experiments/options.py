@@ -1,0 +1,15 @@
+"""Command-line options that experiments share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["OutputOption", "WorkersOption"]
+
+OutputOption = Annotated[
+    Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for tables, figures and summary.md.")
+]
+WorkersOption = Annotated[int | None, typer.Option(help="Processes [default: all cores].", min=1)]
