@@ -19,9 +19,9 @@ import os
 from dataclasses import replace
 from typing import no_type_check
 
-import numba
 import numpy as np
 
+from .._support.kernels import kernel
 from .._support.state import aligned_zeros, grown
 from ._load import prefetch
 from .headers import (
@@ -70,7 +70,7 @@ _NEVER_NS = 2**64 - 1  # no two times are further apart
 _NO_SYN_OPTIONS = 0xFF00  # no MSS, no window scale, no SACK permitted, as headers.py packs them
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 @no_type_check
 def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, touched, state):
     """Give `n` rows their flow and direction.
@@ -203,7 +203,7 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, tou
     state[0], state[1], state[2] = n_records, next_id, n_touched
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 @no_type_check
 def _gather_keys(
     records,
@@ -245,7 +245,7 @@ def _gather_keys(
             sack_ok[i, way] = options & 1 != 0
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 @no_type_check
 def _fill_index(index, records, live, seed):
     """Enter the records numbered `live` into an empty index."""

@@ -22,9 +22,9 @@ from __future__ import annotations
 from collections import namedtuple
 from typing import no_type_check
 
-import numba
 import numpy as np
 
+from .._support.kernels import kernel
 from ..schema import PACKETS
 from ._load import be16, be32, be64, le32, u8
 
@@ -39,7 +39,7 @@ KEY_A_HI, KEY_A_LO, KEY_B_HI, KEY_B_LO, KEY_PORTS, KEY_SYN_OPTIONS, KEY_HASH = n
 SWAPPED_BIT = 48
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 @no_type_check
 def flow_hash(a_hi, a_lo, b_hi, b_lo, ports, seed):
     """Multiply and fold. The seed differs in every process, so that no capture can be made to collide."""
@@ -147,7 +147,7 @@ def link_name(link_type: int) -> str:
     return LINK_NAMES.get(link_type, f"link type {link_type}")
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 @no_type_check
 def decode_headers(
     data,
