@@ -25,11 +25,11 @@ describes that one; otherwise the frame is counted as ``not_ip``.
 
 from __future__ import annotations
 
-from typing import Any, no_type_check
+from typing import no_type_check
 
-import numba
 import numpy as np
 
+from .._support.kernels import kernel
 from ._load import be16, be32, le16, le32, u8
 
 __all__ = [
@@ -114,10 +114,8 @@ LINK_NAMES = {number: name for number, (name, _) in _LINK_TYPES.items()}
 LINK_LAYERS = np.full(512, UNKNOWN_LINK)
 LINK_LAYERS[list(_LINK_TYPES)] = [layer for _, layer in _LINK_TYPES.values()]
 
-_kernel: Any = numba.njit(cache=True, nogil=True, boundscheck=False)
 
-
-@_kernel
+@kernel
 @no_type_check  # numba types it
 def to_ip(layer, p, end, wire_end):
     """Walk from the header `layer` at `p` to the next IP header.
@@ -150,19 +148,19 @@ def to_ip(layer, p, end, wire_end):
     return layer, p, end, wire_end, vlans, label_stacks, pppoe_headers
 
 
-@_kernel
+@kernel
 @no_type_check
 def _is_vlan(layer):
     return layer == VLAN or layer == PROVIDER_VLAN or layer == QINQ_9100 or layer == QINQ_9200
 
 
-@_kernel
+@kernel
 @no_type_check
 def _is_mpls(layer):
     return layer == MPLS or layer == MPLS_UPSTREAM or layer == MPLS_IN_IP
 
 
-@_kernel
+@kernel
 @no_type_check
 def _unwrap(layer, p, end, wire_end):
     """The header `layer` at `p`, whichever it is; the frame or packet around it ends at `wire_end` on the wire."""
@@ -224,7 +222,7 @@ def _unwrap(layer, p, end, wire_end):
     return NOTHING, p, UNBOUNDED
 
 
-@_kernel
+@kernel
 @no_type_check
 def in_udp(sport, dport):
     """Which layer a UDP datagram carries, by its ports as IANA registers them; NOTHING if they say nothing.
@@ -252,7 +250,7 @@ def in_udp(sport, dport):
 # ---- Link layers, and what Ethernet carries --------------------------------------------------------------------------
 
 
-@_kernel
+@kernel
 @no_type_check
 def _by_type_or_length(number, p):
     """IEEE 802.3, clause 3.2.6: up to 1500 it is the length of an LLC frame at `p`, from 1536 on an EtherType."""
@@ -261,7 +259,7 @@ def _by_type_or_length(number, p):
     return number, p, UNBOUNDED
 
 
-@_kernel
+@kernel
 @no_type_check
 def ethernet(p, end):
     """Ethernet, IEEE 802.3::
@@ -274,7 +272,7 @@ def ethernet(p, end):
     return _by_type_or_length(be16(p + 12), p + 14)
 
 
-@_kernel
+@kernel
 @no_type_check
 def vlan(p, end):
     """A VLAN tag, IEEE 802.1Q (0x8100) and 802.1ad (0x88A8; 0x9100 and 0x9200 came before it)::
@@ -287,7 +285,7 @@ def vlan(p, end):
     return _by_type_or_length(be16(p + 2), p + 4)
 
 
-@_kernel
+@kernel
 @no_type_check
 def e_tag(p, end):
     """E-TAG of a port extender, IEEE 802.1BR::
@@ -300,7 +298,7 @@ def e_tag(p, end):
     return _by_type_or_length(be16(p + 6), p + 8)
 
 
-@_kernel
+@kernel
 @no_type_check
 def vn_tag(p, end):
     """VN-Tag, Cisco's predecessor of E-TAG (IEEE 802.1Qbh, withdrawn)::
@@ -313,7 +311,7 @@ def vn_tag(p, end):
     return _by_type_or_length(be16(p + 4), p + 6)
 
 
-@_kernel
+@kernel
 @no_type_check
 def i_tag(p, end):
     """I-TAG of a provider backbone bridge (MAC-in-MAC), IEEE 802.1ah: a customer's whole frame follows::
@@ -326,7 +324,7 @@ def i_tag(p, end):
     return ETHERNET, p + 4, UNBOUNDED
 
 
-@_kernel
+@kernel
 @no_type_check
 def llc(p, end):
     """LLC (IEEE 802.2) with a SNAP header (IEEE 802, clause 9) that names an EtherType; other LLC carries no IP::
@@ -339,7 +337,7 @@ def llc(p, end):
     return be16(p + 6), p + 8, UNBOUNDED
 
 
-@_kernel
+@kernel
 @no_type_check
 def mpls(p, end):
     """MPLS labels down to the bottom of the stack, RFC 3032::
@@ -366,7 +364,7 @@ def mpls(p, end):
     return ETHERNET, p, UNBOUNDED
 
 
-@_kernel
+@kernel
 @no_type_check
 def pppoe_session(p, end):
     """PPP over Ethernet, session stage, RFC 2516. The length counts the PPP frame, without this header::
@@ -379,7 +377,7 @@ def pppoe_session(p, end):
     return PPP, p + 6, p + 6 + be16(p + 4)
 
 
-@_kernel
+@kernel
 @no_type_check
 def ppp(p, end):
     """PPP, RFC 1661, with or without the address and control bytes of RFC 1662::
@@ -406,7 +404,7 @@ def ppp(p, end):
     return NOTHING, p, UNBOUNDED
 
 
-@_kernel
+@kernel
 @no_type_check
 def cisco_hdlc(p, end):
     """Cisco HDLC, LINKTYPE_C_HDLC (never standardised; RFC 1547 describes it)::
@@ -419,7 +417,7 @@ def cisco_hdlc(p, end):
     return be16(p + 2), p + 4, UNBOUNDED
 
 
-@_kernel
+@kernel
 @no_type_check
 def raw_ip(p, end):
     """LINKTYPE_RAW: an IP packet, whose first four bits say which."""
@@ -428,7 +426,7 @@ def raw_ip(p, end):
     return IPV6 if u8(p) >> 4 == 6 else IPV4, p, UNBOUNDED
 
 
-@_kernel
+@kernel
 @no_type_check
 def _by_address_family(family, p):
     """AF_INET is 2 everywhere, AF_INET6 is 10 (Linux), 24 (OpenBSD, NetBSD), 28 (FreeBSD) or 30 (macOS)."""
@@ -439,7 +437,7 @@ def _by_address_family(family, p):
     return NOTHING, p, UNBOUNDED
 
 
-@_kernel
+@kernel
 @no_type_check
 def null(p, end):
     """LINKTYPE_NULL, BSD's loopback: an address family (4 bytes) in the capturing machine's byte order."""
@@ -448,7 +446,7 @@ def null(p, end):
     return _by_address_family(le32(p) if le32(p) < 0x10000 else be32(p), p + 4)
 
 
-@_kernel
+@kernel
 @no_type_check
 def loop(p, end):
     """LINKTYPE_LOOP, OpenBSD's loopback: an address family (4 bytes) in network byte order."""
@@ -457,14 +455,14 @@ def loop(p, end):
     return _by_address_family(be32(p), p + 4)
 
 
-@_kernel
+@kernel
 @no_type_check
 def _by_cooked_protocol(protocol, p):
     """Linux's protocol numbers are EtherTypes, and 4 for LLC (whose length field the cooked header has replaced)."""
     return LLC if protocol == 4 else protocol, p, UNBOUNDED
 
 
-@_kernel
+@kernel
 @no_type_check
 def sll(p, end):
     """LINKTYPE_LINUX_SLL, what Linux's "any" device captures::
@@ -477,7 +475,7 @@ def sll(p, end):
     return _by_cooked_protocol(be16(p + 14), p + 16)
 
 
-@_kernel
+@kernel
 @no_type_check
 def sll2(p, end):
     """LINKTYPE_LINUX_SLL2, the same with the interface's number::
@@ -490,7 +488,7 @@ def sll2(p, end):
     return _by_cooked_protocol(be16(p), p + 20)
 
 
-@_kernel
+@kernel
 @no_type_check
 def radiotap(p, end, wire_end):
     """LINKTYPE_IEEE802_11_RADIOTAP: how a frame was received, then the 802.11 frame; https://www.radiotap.org::
@@ -520,7 +518,7 @@ def radiotap(p, end, wire_end):
     return layer, p, wire_end - 4 if flags & 0x10 else bound
 
 
-@_kernel
+@kernel
 @no_type_check
 def ieee80211(p, end, padded=False):
     """LINKTYPE_IEEE802_11, a frame of IEEE 802.11 (section 9.2); data frames carry LLC (numbers little-endian)::
@@ -550,7 +548,7 @@ def ieee80211(p, end, padded=False):
 # ---- In IP -----------------------------------------------------------------------------------------------------------
 
 
-@_kernel
+@kernel
 @no_type_check
 def gre(p, end):
     """GRE, RFC 2784 and 2890; version 1 is PPTP's, RFC 2637, and has a length in the upper half of its key::
@@ -604,7 +602,7 @@ def gre(p, end):
 # ---- In UDP ----------------------------------------------------------------------------------------------------------
 
 
-@_kernel
+@kernel
 @no_type_check
 def vxlan(p, end):
     """VXLAN, RFC 7348: an Ethernet frame::
@@ -617,7 +615,7 @@ def vxlan(p, end):
     return ETHERNET, p + 8, UNBOUNDED
 
 
-@_kernel
+@kernel
 @no_type_check
 def geneve(p, end):
     """Geneve, RFC 8926::
@@ -631,7 +629,7 @@ def geneve(p, end):
     return ETHERNET if layer == TRANSPARENT_ETHERNET else layer, p + 8 + (u8(p) & 63) * 4, UNBOUNDED
 
 
-@_kernel
+@kernel
 @no_type_check
 def gtp_u(p, end):
     """GTPv1-U, 3GPP TS 29.281, section 5: message 255 carries a user's IP packet. The length counts what follows it::
@@ -659,7 +657,7 @@ def gtp_u(p, end):
     return RAW_IP, p, bound
 
 
-@_kernel
+@kernel
 @no_type_check
 def teredo(p, end):
     """Teredo, RFC 4380, section 5.1.1: an IPv6 packet, before which there may be::
@@ -674,7 +672,7 @@ def teredo(p, end):
     return IPV6, p, UNBOUNDED
 
 
-@_kernel
+@kernel
 @no_type_check
 def l2tp(p, end):
     """L2TPv2 data, RFC 2661, section 3.1: PPP. The length counts the whole message, with this header::

@@ -19,9 +19,9 @@ import os
 from dataclasses import replace
 from typing import no_type_check
 
-import numba
 import numpy as np
 
+from .._support.kernels import kernel
 from .._support.state import aligned_zeros, grown
 from ._load import prefetch
 from .headers import (
@@ -67,7 +67,7 @@ _GROUP = 64  # rows whose cache lines are prefetched together
 _NEVER_NS = 2**64 - 1  # longer than between any two times
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 @no_type_check
 def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, touched, state):
     """Assign flow and direction to `n` rows.
@@ -200,7 +200,7 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, tou
     state[0], state[1], state[2] = n_records, next_id, n_touched
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 @no_type_check
 def _gather_keys(
     records,
@@ -242,7 +242,7 @@ def _gather_keys(
             sack_ok[i, way] = options & 1 != 0
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 @no_type_check
 def _fill_index(index, records, live, seed):
     """Enter the records `live` (their indices) into an empty index."""

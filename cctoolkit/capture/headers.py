@@ -25,9 +25,9 @@ from __future__ import annotations
 from collections import namedtuple
 from typing import Any, no_type_check
 
-import numba
 import numpy as np
 
+from .._support.kernels import kernel
 from ..schema import PACKETS
 from ._load import be16, be32, be64, le64, store64, u8
 from .encapsulation import (
@@ -56,7 +56,7 @@ KEY_A_HI, KEY_A_LO, KEY_B_HI, KEY_B_LO, KEY_PORTS, KEY_SYN_OPTIONS, KEY_HASH = n
 SWAPPED_BIT = 48
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 @no_type_check
 def flow_hash(a_hi, a_lo, b_hi, b_lo, ports, seed):
     """Multiply and fold. The seed differs in every process, so that no capture can be made to collide."""
@@ -120,8 +120,7 @@ def link_name(link_type: int) -> str:
 
 # Called for every packet: inlined, their results stay in registers. They take addresses, not arrays, whose reference
 # counting would stay in the loop.
-_inlined: Any = numba.njit(cache=True, nogil=True, boundscheck=False, forceinline=True)
-_kernel: Any = numba.njit(cache=True, nogil=True, boundscheck=False)
+_inlined: Any = kernel(forceinline=True)
 
 #: An IP header. An IPv4 address is the low 32 bits of its LO word.
 _Ip = namedtuple("_Ip", "version src_hi src_lo dst_hi dst_lo tos ttl")
@@ -152,7 +151,7 @@ def _ipv6(p):
     )
 
 
-@_kernel
+@kernel
 @no_type_check
 def _behind_ah(protocol, p, end):
     """The authentication header, RFC 4302, at `p`: authenticated, not encrypted::
@@ -170,7 +169,7 @@ def _behind_ah(protocol, p, end):
     return u8(p), p + (u8(p + 1) + 2) * 4, False
 
 
-@_kernel
+@kernel
 @no_type_check
 def _behind_extension_headers(protocol, p, end):
     """IPv6 extension headers, RFC 8200, section 4, from the one that `protocol` announces at `p`.
@@ -270,7 +269,7 @@ def _tcp(p, end, wire_end, row, sack_at):
     return tcp, payload_bytes, truncated
 
 
-@_kernel
+@kernel
 @no_type_check
 def _tcp_options(p, options_end, tsval, tsecr, has_ts, row, sack_at):
     """TCP options: timestamps (RFC 7323), SACK blocks (RFC 2018), and what a SYN announces.
@@ -335,7 +334,7 @@ def _udp_payload(p, end, wire_end):
     return payload_bytes
 
 
-@_kernel
+@kernel
 @no_type_check
 def _count(counts_at, which, more):
     """Add to one of the counts at an address."""
@@ -484,7 +483,7 @@ def _flow_ends(headers):
     return a_hi, a_lo, b_hi, b_lo, ports, swapped
 
 
-@_kernel
+@kernel
 @no_type_check
 def decode_headers(
     data,

@@ -14,12 +14,12 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple, no_type_check
 
-import numba
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 
+from ..._support.kernels import kernel
 from ...capture.flow_ids import FlowIds
 from ...capture.headers import (
     COUNTS,
@@ -620,7 +620,7 @@ def _wire_bytes(cells: _Cells, payload: np.ndarray) -> np.ndarray:
     return np.where(known, values, payload + 40)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 @no_type_check
 def _pack_keys(src, dst, version, protocol, sport, dport, seed, keys):
     """The rows' 5-tuples as :mod:`cctoolkit.capture.headers` packs them: the smaller end first, and a hash."""
