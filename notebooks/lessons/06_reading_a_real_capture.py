@@ -68,7 +68,18 @@ flows = cap.flows.assign(bytes=lambda f: f.bytes_fwd + f.bytes_rev).sort_values(
 flows["share so far, %"] = (100 * flows.bytes.cumsum() / flows.bytes.sum()).round(1)
 flows["again"] = flows.retransmits_fwd + flows.retransmits_rev
 flows["reordered"] = flows.out_of_order_fwd + flows.out_of_order_rev
-shown = ["flow_id", "src", "sport", "dst", "dport", "protocol", "bytes", "share so far, %", "again", "reordered"]
+shown = [
+    "flow_id",
+    "src",
+    "sport",
+    "dst",
+    "dport",
+    "protocol",
+    "bytes",
+    "share so far, %",
+    "again",
+    "reordered",
+]
 flows[shown].head(6)
 
 # %% [markdown]
