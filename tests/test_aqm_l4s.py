@@ -267,5 +267,5 @@ def test_who_is_taken_for_scalable(identifier, ecn, aggregate, scalable):
 
 @pytest.mark.parametrize("cls", [Pi2, TofinoPi2, IRed])
 def test_unknown_identifiers_are_refused(cls):
-    with pytest.raises(ParameterError, match="identifier: 'dscp6' is none of ect1, dscp, any_ect"):
+    with pytest.raises(ParameterError, match="identifier: 'dscp6' must be one of ect1, dscp, any_ect"):
         cls(identifier="dscp6")

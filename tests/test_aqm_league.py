@@ -118,7 +118,7 @@ def test_races_are_different_and_can_be_run():
         (["codel"], {"seeds": 0}, "at least one AQM, one scenario and one seed"),
         (["codel"], {"races": {}}, "at least one AQM, one scenario"),
         (["codel", cct.aqm.CoDel(target_ms=1)], {"races": SHORT}, "two called 'codel'"),
-        (["kodel"], {"races": SHORT}, "bottleneck.aqm: 'kodel' is not known"),
+        (["kodel"], {"races": SHORT}, "bottleneck.aqm: 'kodel' is unknown"),
         (
             ["codel"],
             {"races": {"udp": SHORT["two flows"].replace({"flows": (cct.Flow("udp", rate_mbps=1),)})}},

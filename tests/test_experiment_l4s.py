@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from cctoolkit.papers import paper_numbers
 from typer.testing import CliRunner
 
 import cctoolkit as cct
@@ -19,6 +18,7 @@ from cctoolkit.cli import app
 from cctoolkit.errors import ParameterError, TestbedUnavailableError
 from cctoolkit.experiments import experiment, l4s
 from cctoolkit.experiments.l4s import cases, kernel
+from cctoolkit.experiments.papers import paper_numbers
 from cctoolkit.experiments.runners import for_simulator
 from cctoolkit.scenario import read_sweep
 from cctoolkit.sim.simulation import Simulation

@@ -96,7 +96,10 @@ def test_nothing_long() -> None:
             ("-k", "8", "--router", "junos", "--interface", "ae0", "--ingress", "ae1"),
             "queues: 10, but this router has 8",
         ),
-        (("--router", "linux", "--interface", "eth0", "--format", "csv"), "rules: say where to write them"),
+        (
+            ("--router", "linux", "--interface", "eth0", "--format", "csv"),
+            "rules: the table goes to the output",
+        ),
         (
             ("--rate", "9", "--interval", "1", "--router", "linux", "--interface", "eth0", "--rules", "x"),
             "rules",

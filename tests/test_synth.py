@@ -379,7 +379,7 @@ def test_interrupted_leaves_nothing(tmp_path, monkeypatch):
 def test_grows_where_much_is_under_way(monkeypatch):
     """A short and dense capture needs more flows and packets at a time than the tables begin with."""
     grown = []
-    monkeypatch.setattr(synth, "_grown", lambda *a, do=synth._grown: grown.append(a[3]) or do(*a))
+    monkeypatch.setattr(synth, "_with_rows", lambda *a, do=synth._with_rows: grown.append(a[3]) or do(*a))
     columns, _ = next(mawi_like(400_000, 1, duration_s=0.05, part_packets=10**6))
     assert len(columns["ts_ns"]) == 400_000
     assert grown.count("free_flow") > 1
@@ -394,12 +394,12 @@ def test_tiny_captures(tmp_path, packets):
 
 def test_bad_arguments():
     for options, message in [
-        ({"packets": 0}, "packets is 0"),
-        ({"seed": -1}, "seed is -1"),
-        ({"loss": 0.5}, "loss is 0.5, expected 0 to 0.02"),
-        ({"one_way": 1.5}, "one_way is 1.5"),
-        ({"duration_s": 0}, "duration_s is 0"),
-        ({"duration_s": 1e9}, "duration_s is 1000000000.0"),
+        ({"packets": 0}, "packets: 0"),
+        ({"seed": -1}, "seed: -1"),
+        ({"loss": 0.5}, "loss: 0.5 must be between 0 and 0.02"),
+        ({"one_way": 1.5}, "one_way: 1.5"),
+        ({"duration_s": 0}, "duration_s: 0"),
+        ({"duration_s": 1e9}, "duration_s: 1000000000.0"),
     ]:
         with pytest.raises(ParameterError, match=message):
             MawiLike(**({"packets": 10**6} | options))

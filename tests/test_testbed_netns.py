@@ -371,5 +371,5 @@ def test_a_switch_in_the_bottlenecks_place(machine: None, tmp_path: Path) -> Non
 
 
 def test_a_switch_needs_namespaces(tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match="switch: needs backend netns"):
+    with pytest.raises(ParameterError, match="switch: requires backend netns"):
         run_testbed(scenario(), tmp_path / "run", backend="uml", switch=Wire(2))

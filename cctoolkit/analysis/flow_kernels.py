@@ -25,6 +25,8 @@ __all__ = ["DIRECTION", "FAULTS", "FLOW", "HOLE", "HOLES", "KINDS", "update"]
 
 FAST_RETRANSMIT_NS = 20_000_000
 REORDERING_NS = 3_000_000
+#: What has the same timestamp was sent within a tick of the sender's clock, which is 1 to 10 ms on most systems.
+TICK_NS = 10_000_000
 #: A segment recorded twice, not sent twice: no host sends its newest segment again so soon (Linux waits 2 ms or more).
 COPY_NS = 1_000_000
 #: Nothing in TCP is further apart: the largest window is 2**30 bytes (RFC 7323, section 2.3).
@@ -227,10 +229,13 @@ def _below_edge(own, flow, backward, faults, holes, used, ts, begin, span, paylo
 
     if missing >= below:
         newer = np.int32(np.int64(tsval) - np.int64(skipped_tsval))
-        if tsval != 0 and skipped_tsval != 0 and newer != 0:
+        stamped = tsval != 0 and skipped_tsval != 0
+        if stamped and newer != 0:
             overtaken = newer < 0
         else:
-            patience = flow.handshake_rtt if flow.handshake_rtt != 0 else REORDERING_NS
+            patience = flow.handshake_rtt
+            if patience == 0:
+                patience = TICK_NS if stamped else REORDERING_NS
             overtaken = 0 <= ts - skipped_ts < patience
         if overtaken:
             fault.out_of_order += _segments(payload, tsval, flow)

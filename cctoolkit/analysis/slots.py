@@ -153,7 +153,7 @@ def _collect(
                 state.first_seq = (start & 0xFFFFFFFF) + 1
             state.packets += 1
             state.bytes += p
-            if state.payload != 0:
+            if state.payload != 0 and t >= state.last_ts:  # a clock that was set back tells no gap
                 state.arrival_gap = max(state.arrival_gap, t - state.last_ts)
             state.payload += p
             state.last_ts = t
@@ -316,7 +316,7 @@ class SlotTable:
 
     Parameters
     ----------
-    slot_ms, sampling, fill, flow_ids, seed, max_rows
+    slot_ms, sampling, fill, flow_ids, seed, max_rows, check_taps
         As :func:`compute_slots`.
 
     Notes
@@ -335,6 +335,7 @@ class SlotTable:
         flow_ids: Iterable[int] | int | None = None,
         seed: int = 0,
         max_rows: int = 10_000_000,
+        check_taps: bool = True,
     ) -> None:
         self._slot_ns = positive_ns(slot_ms, 1e6, "slot_ms")
         self._first_only = sampling == "first"
@@ -357,7 +358,7 @@ class SlotTable:
         self._max_rows = max_rows
         self._ingress = _Tap(with_acks=not self._sampled)
         self._egress: _Tap | None = None
-        self._pair = TapPair()
+        self._pair = TapPair(check_taps)
         self._matcher = PacketMatcher(data_only=True, losses_only=True, max_delay_ns=10_000_000_000)
 
     def update(self, ingress: Any, egress: Any = None) -> None:
@@ -453,9 +454,10 @@ class SlotTable:
         Raises
         ------
         ParameterError
-            The table would be larger than `max_rows`.
+            The table would be larger than `max_rows`, or the taps cannot be those of a queue.
         """
         if self._egress is not None:
+            self._pair.check()
             rest = self._pair.rest()
             if rest is not None:
                 self._take(self._egress, rest)
@@ -647,6 +649,8 @@ def compute_slots(
     flow_ids: Iterable[int] | int | None = None,
     seed: int = 0,
     max_rows: int = 10_000_000,
+    *,
+    check_taps: bool = True,
 ) -> pd.DataFrame:
     """Per-slot inputs of the Dragonfly classifier, from a tap before and a tap after a queue.
 
@@ -671,6 +675,8 @@ def compute_slots(
         Of random sampling.
     max_rows : int
         Refuse to make a larger table.
+    check_taps : bool
+        Look first whether two taps can be those before and behind a queue (:func:`cctoolkit.compare_taps`).
 
     Returns
     -------
@@ -693,7 +699,8 @@ def compute_slots(
           and in slots with packets whose fate is still open.
         - ``max_source_gap``: largest TSval difference to the flow's packet before; ticks of the sender's clock, which
           may be negative when packets were reordered.
-        - ``max_arrival_gap_ns``: largest time at the ingress since the flow's packet before.
+        - ``max_arrival_gap_ns``: largest time at the ingress since the flow's packet before; null where the clock
+          went backward from each to the next.
         - ``bytes_in_flight``: highest sequence number sent less highest acknowledged at the end of the slot, from
           the ingress tap; null before both directions were seen there, and with sampling. Bytes acknowledged
           selectively count as in flight.
@@ -702,9 +709,15 @@ def compute_slots(
     ------
     ParameterError
         An argument has no meaning, or the table would have more than `max_rows` rows: a day of a backbone link in
-        slots of 1 ms makes sense for chosen flows only.
+        slots of 1 ms makes sense for chosen flows only. Or the taps are swapped, have no packet in common, or
+        their clocks differ too much.
     SchemaError
         A packets table lacks a column.
+
+    Warns
+    -----
+    TapClockWarning
+        The taps' clocks differ, or what both taps should have seen was not seen by both.
 
     Notes
     -----
@@ -718,6 +731,6 @@ def compute_slots(
     >>> cct.compute_slots(before, after, slot_ms=1)                                          # doctest: +SKIP
     >>> cct.compute_slots(cap, slot_ms=10, flow_ids=cap.flows.query("is_long").flow_id)      # doctest: +SKIP
     """
-    table = SlotTable(slot_ms, sampling, fill, flow_ids, seed, max_rows)
+    table = SlotTable(slot_ms, sampling, fill, flow_ids, seed, max_rows, check_taps)
     table.update(ingress, egress)
     return table.result()

@@ -30,7 +30,7 @@ from ..analysis.rtt import RttPairing
 from ..analysis.slots import SlotTable
 from ..capture.keys import AllKeys, CaptureMeta, FlowKeys, add_meta
 from ..capture.model import Capture
-from ..capture.reader import iter_capture
+from ..capture.reader import DAMAGE_NOTE, iter_capture
 from ..errors import CaptureFormatError, CCToolkitError, TruncatedCaptureWarning
 from ..schema import FLOWS
 from .dataset import Dataset
@@ -177,7 +177,7 @@ class _Piece:
             "worker": f"{platform.node()}:{os.getpid()}",
         }
         self.dataset.journal(self.capture, self.first_block, entry)
-        notes = [note for note in meta.notes if "cut or damaged" in note] if self.first_block == 0 else []
+        notes = [note for note in meta.notes if note.startswith(DAMAGE_NOTE)] if self.first_block == 0 else []
         return Outcome(self.capture, sorted(self.rows), self.dataset.missing_blocks(self.capture), notes)
 
     # --- reading

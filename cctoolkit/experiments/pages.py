@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from .._support.atomic import replacing
 from ..errors import ParameterError
 from .catalogue import RESULTS
-from .fingerprint import ROOT
+from .code_hash import ROOT
+from .kept import KeptTables, made
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,8 +55,6 @@ def view(name: str, what: str) -> str:
     ParameterError
         There is no such result or view.
     """
-    from .results import KeptTables
-
     tables = KeptTables(name)
     if what == "made":
         return provenance(name)
@@ -67,8 +66,6 @@ def view(name: str, what: str) -> str:
 
 def provenance(name: str) -> str:
     """How a result was made, in a sentence."""
-    from .results import made
-
     about = made(name)
     if about.get("code") is None:
         parts = [f"recorded {about['date']}", f"commit {about['commit']}", about.get("machine")]

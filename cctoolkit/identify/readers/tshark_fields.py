@@ -31,6 +31,7 @@ from ...capture.headers import (
     KEY_PORTS,
     KEY_SYN_OPTIONS,
     KEY_WORDS,
+    NO_SYN_OPTIONS,
     SWAPPED_BIT,
     PacketColumns,
     flow_hash,
@@ -69,7 +70,6 @@ _SYN, _PSH, _ACK = 2, 8, 16
 _U32 = 0xFFFFFFFF
 _ICMP = (1, 58)
 _UNKNOWN_PROTOCOL = 255
-_NO_SYN_OPTIONS = 0xFF00  # no MSS, no window scale, no SACK permitted
 
 
 def read_tshark_fields(
@@ -636,5 +636,5 @@ def _pack_keys(src, dst, version, protocol, sport, dport, seed, keys):
         keys[k + KEY_A_HI], keys[k + KEY_A_LO] = a_hi, a_lo
         keys[k + KEY_B_HI], keys[k + KEY_B_LO] = b_hi, b_lo
         keys[k + KEY_PORTS] = np.int64(swapped) << SWAPPED_BIT | ports
-        keys[k + KEY_SYN_OPTIONS] = _NO_SYN_OPTIONS
+        keys[k + KEY_SYN_OPTIONS] = NO_SYN_OPTIONS
         keys[k + KEY_HASH] = np.int64(flow_hash(a_hi, a_lo, b_hi, b_lo, ports, seed))

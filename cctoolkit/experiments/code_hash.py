@@ -1,4 +1,4 @@
-"""A fingerprint of the code that a result depends on.
+"""A hash of the code that a result depends on.
 
 It covers what the code does and not where it lies or how it words errors: docstrings, comments, imports, the texts of
 exceptions and the division into modules leave it as it is. Moving a function does not make a result look outdated,
@@ -13,25 +13,18 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-__all__ = ["fingerprint", "modules_behind"]
+__all__ = ["ROOT", "code_hash", "modules_behind"]
 
 #: The folder that holds the package ``cctoolkit``.
 ROOT = Path(__file__).parents[2]
 #: What shows results and does not decide them. Imports of these are not followed.
-PRESENTATION = (
-    "cctoolkit.cli",
-    "cctoolkit.explore",
-    "cctoolkit.findings",
-    "cctoolkit.plot",
-    "cctoolkit.report",
-    "cctoolkit.summary",
-)
+PRESENTATION = ("cctoolkit.cli", "cctoolkit.plot", "cctoolkit.report")
 #: Sources in other languages that lie beside modules.
 _OTHER_SOURCES = (".c", ".h", ".patch", ".sh")
 
 
-def fingerprint(modules: Iterable[str], root: Path = ROOT) -> str:
-    """A hash of the code of modules and of everything of ours that they import.
+def code_hash(modules: Iterable[str], root: Path = ROOT) -> str:
+    """A hash of the source code of modules and of everything of ours that they import.
 
     Parameters
     ----------
