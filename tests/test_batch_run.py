@@ -45,6 +45,7 @@ def journal(root: Path) -> dict[str, tuple[int, str]]:
     }
 
 
+@slow
 def test_a_batch_in_this_process(tmp_path: Path) -> None:
     """Good and bad captures, a second run that has nothing to do, and one with one capture more."""
     bad = tmp_path / "bad.pcap"

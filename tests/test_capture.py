@@ -762,6 +762,7 @@ def record_ends(data: bytes) -> list[int]:
     return ends
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_cut_anywhere(seed: int) -> None:
     data = made_file(seed, 6)
@@ -841,6 +842,7 @@ def test_cut_compressed_streams(plain: bytes, compression: str) -> None:
     assert all(frames > there - slack for frames, there in fractions)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", COMPRESS)
 def test_flips_in_compressed_streams(plain: bytes, compression: str) -> None:
     packed = COMPRESS[compression](plain)

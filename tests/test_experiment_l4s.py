@@ -101,6 +101,7 @@ def test_two_queues_by_what_flows_are_taken_for() -> None:
 # ---- what is measured ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", l4s.SYSTEMS)
 def test_watching_changes_nothing(system: str) -> None:
     case = l4s.Case("I", system, phase_s=2.0)

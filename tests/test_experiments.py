@@ -106,6 +106,7 @@ def test_help_imports_nothing_heavy():
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options, words",
     [

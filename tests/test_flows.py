@@ -390,6 +390,7 @@ def conversation(dice: random.Random, flow: int, ts: int) -> list[tuple[int, ...
     return rows
 
 
+@pytest.mark.slow
 @needs_tshark
 @pytest.mark.tshark
 def test_faulty_conversations_agree_with_tshark(tmp_path):

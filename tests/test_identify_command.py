@@ -257,6 +257,7 @@ def test_a_model_that_is_not_there(run, monkeypatch: pytest.MonkeyPatch) -> None
     assert status == 1 and "--model" in err
 
 
+@pytest.mark.slow
 def test_naming_needs_no_torch(seer: Path) -> None:
     code = (
         "import sys, cctoolkit as cct; cct.identify.load; before = 'pandas' in sys.modules\n"
@@ -465,6 +466,7 @@ def test_evaluate_by_the_crossover(run, seer: Path, queues: Path) -> None:
     assert status == 1 and "by: 'crossing' is none of run, flow_id, cca" in err and "crossover" in err
 
 
+@pytest.mark.slow
 def test_flows_with_their_congestion_controls(run, seer: Path, tmp_path: Path) -> None:
     _, plain, _ = run("flows", THREE, "-f", "csv")
     status, out, err = run("flows", THREE, "--cca", "--model", seer, "-f", "csv")
@@ -499,6 +501,7 @@ def test_flows_with_their_congestion_controls(run, seer: Path, tmp_path: Path) -
     assert status == 1 and "model: nobody is neither" in err and err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_flows_without_cca_load_no_classifier() -> None:
     code = (
         "import sys; sys.argv = ['cct', 'flows', sys.argv[1], '-f', 'csv']; from cctoolkit import cli; cli.main(); "

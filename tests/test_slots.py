@@ -449,6 +449,7 @@ def test_other_things_than_packets_are_refused():
         table.update(packets(INGRESS), packets(EGRESS))
 
 
+@pytest.mark.slow
 def test_a_data_frame_does_as_well():
     frames = [pd.DataFrame(packets(rows)) for rows in (INGRESS, EGRESS)]
     pd.testing.assert_frame_equal(compute_slots(*frames), compute_slots(packets(INGRESS), packets(EGRESS)))

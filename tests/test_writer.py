@@ -173,6 +173,7 @@ def test_bytes_are_those_of_the_naive_twin(tmp_path, data, snaplen, ethernet):
     assert path.read_bytes() == naive_writer.pcap(*data, snaplen, ethernet)
 
 
+@pytest.mark.slow
 @property_test
 @given(table(max_payload=200_000), st.sampled_from(["x.pcap", "x.pcapng", "x.pcap.gz", "x.pcapng.zst"]))
 def test_read_back_is_what_was_written(tmp_path, data, name):
