@@ -113,7 +113,7 @@ class _Sample:
                     [self._kept[: self._n], np.empty(max(room, min(2 * self._n, _ROOM)) - self._n, _SIGHTING)]
                 )
             limit = np.uint64(self.largest)
-            at, self._n, came = _select(at, *arrays, codes, limit, self._kept, self._n)  # type: ignore[call-arg]
+            at, self._n, came = _select(at, *arrays, codes, limit, self._kept, self._n)
             self.segments += came
             if at == len(ts):
                 return
