@@ -46,6 +46,7 @@ from .analysis.sketch import (
     long_flows as long_flows,
 )
 from .analysis.slots import SlotTable as SlotTable, compute_slots as compute_slots
+from .analysis.tap_comparison import compare_taps as compare_taps
 from .batch.run import BatchResult as BatchResult, run_batch as run_batch
 from .batch.settings import BatchSettings as BatchSettings
 from .capture.filtering import filter_capture as filter_capture

@@ -11,6 +11,7 @@ __all__ = [
     "DatasetUnavailableError",
     "ParameterError",
     "SchemaError",
+    "TapClockWarning",
     "TestbedUnavailableError",
     "TruncatedCaptureWarning",
 ]
@@ -69,3 +70,7 @@ class TestbedUnavailableError(CCToolkitError):
 
 class TruncatedCaptureWarning(UserWarning):
     """A capture ends, or is damaged, in the middle of a packet; all complete packets before it are kept."""
+
+
+class TapClockWarning(UserWarning):
+    """The clocks of two taps differ, by less than what is measured between them."""

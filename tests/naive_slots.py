@@ -159,7 +159,8 @@ def slots(
                 if out_filled.get(t + 1) is not None:
                     row["cbiq_bytes"] = max(ahead(in_filled[t + 1], out_filled[t + 1]), 0)
             pairs = [(a, b) for a, b in itertools.pairwise(arrived) if b["slot"] == t]
-            row["max_arrival_gap_ns"] = max((b["ts_ns"] - a["ts_ns"] for a, b in pairs), default=None)
+            gaps = [b["ts_ns"] - a["ts_ns"] for a, b in pairs]
+            row["max_arrival_gap_ns"] = max((gap for gap in gaps if gap >= 0), default=None)
             stamped = [p for p in arrived if p["has_ts"]]
             pairs = [(a, b) for a, b in itertools.pairwise(stamped) if b["slot"] == t]
             row["max_source_gap"] = max((ahead(b["tsval"], a["tsval"]) for a, b in pairs), default=None)

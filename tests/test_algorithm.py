@@ -82,7 +82,7 @@ MISTAKES = {
     "window returned": (cca("return flow.cwnd + 1"), "return flow.cwnd", "must not return anything: set flow.cwnd"),
     "p forgotten": (aqm(f"return DROP if {WAITED} > target_ns else PASS"), "> target_ns", "not defined: p.target_ns?"),
     "s forgotten": (aqm("count += 1\nreturn PASS"), "count += 1", "count is not defined: s.count?"),
-    "flow forgotten": (cca("cwnd = flow.cwnd + 1"), "cwnd = flow", "cwnd is set and never read: did you mean flow.cwnd"),
+    "flow forgotten": (cca("cwnd = flow.cwnd + 1"), "cwnd = flow", "is set and never read: did you mean flow.cwnd"),
     "self": (aqm("return PASS if self.target_ms > 1 else DROP"), "self.target_ms", "there is no self"),
     "fraction in a whole number": (
         aqm("s.count += 0.5\nreturn PASS"), "s.count += 0.5", "would lose the fraction",
@@ -126,7 +126,7 @@ MISTAKES = {
         aqm("if queue.packets > 5:\n    raise ValueError('too many')\nreturn PASS"), "raise", "ValueError: too many",
     ),
     "assert": (aqm("s.count += 1\nassert s.count < 9\nreturn PASS"), "assert s.count", "AssertionError"),
-    "except": (aqm("try:\n    return PASS\nexcept ValueError:\n    return DROP"), "except", "check before the operation"),
+    "except": (aqm("try:\n    return PASS\nexcept ValueError:\n    return DROP"), "except", "check before the"),
 }  # fmt: skip
 
 

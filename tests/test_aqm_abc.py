@@ -39,6 +39,7 @@ def labelled(twin_class, aqm):
     return Link(compiled, Twin(aqm), limit=24)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(SEEDS, LOADS, st.sampled_from([0.05, 3.0]), st.integers(1, 6))
 def test_closed_forms(seed, load, memory_s, aggregates):

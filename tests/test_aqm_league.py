@@ -28,6 +28,7 @@ def results():
     return league(["tail_drop", "codel", "fq_codel"], SHORT, seeds=2)
 
 
+@pytest.mark.slow
 def test_a_row_is_that_run(results):
     assert results[["scenario", "aqm", "seed"]].to_numpy().tolist() == [
         ["two flows", aqm, seed] for aqm in ("tail_drop", "codel", "fq_codel") for seed in (1, 2)

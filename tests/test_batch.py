@@ -401,6 +401,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return compute(MIXED, tmp_path_factory.mktemp("whole") / "out")
 
 
+@pytest.mark.slow
 def test_the_tables_are_those_of_the_plain_functions(whole: Dataset) -> None:
     cap = cct.read_capture(MIXED)
     flows = cct.flow_table(cap, cap.keys, SETTINGS.long_flow_bytes)

@@ -45,6 +45,7 @@ def journal(root: Path) -> dict[str, tuple[int, str]]:
     }
 
 
+@slow
 def test_a_batch_in_this_process(tmp_path: Path) -> None:
     """Good and bad captures, a second run that has nothing to do, and one with one capture more."""
     bad = tmp_path / "bad.pcap"
@@ -171,7 +172,7 @@ def test_the_command(
     assert cct_batch(str(MIXED), "-o", "out", "--slot-ms", "10") == 1
     assert "made with slot_ms = 100.0, not 10.0" in capfd.readouterr().err
     assert cct_batch(str(MIXED), "-o", "out", "--memory", "lots") == 1
-    assert "is no size like 4GB" in capfd.readouterr().err
+    assert "not a size such as 4GB" in capfd.readouterr().err
 
 
 @pytest.fixture(scope="module")

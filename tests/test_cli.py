@@ -210,6 +210,7 @@ def test_other_bad_input(run, tmp_path: Path) -> None:
         assert run(*arguments)[0] == 2, arguments
 
 
+@pytest.mark.slow
 def test_a_truncated_capture_warns_once_and_goes_on(tmp_path: Path) -> None:
     plain = tmp_path / "cut.pcap"
     cct.filter_capture(RENO, plain, cct.Selection(stop_s=1))
@@ -226,6 +227,7 @@ def test_a_truncated_capture_warns_once_and_goes_on(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_standard_input_and_a_closed_pipe() -> None:
     cct_command = [sys.executable, "-m", "cctoolkit.cli"]
     with RENO.open("rb") as file:
@@ -252,6 +254,7 @@ def test_standard_input_and_a_closed_pipe() -> None:
     process.stderr.close()
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
     target = tmp_path / "big.pcap.gz"
     command = [sys.executable, "-m", "cctoolkit.cli", "synth", "mawi", str(target), "-n", "50000000"]

@@ -128,6 +128,7 @@ def test_volatility_is_steps_over_the_mean() -> None:
     assert found.throughput.tolist() == pytest.approx([2.0])
 
 
+@pytest.mark.slow
 def test_accuracy_by_epoch_is_that_of_the_classifier() -> None:
     """The same seeds, windows and loop: after the last epoch it is what fit and score give."""
     windows = made_windows(runs=6, slots=20, per_run=4)
@@ -339,6 +340,7 @@ def test_statements_agree_where_the_numbers_do() -> None:
     assert dragonfly.statements({}).empty
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "table, column, change, sentence",
     [

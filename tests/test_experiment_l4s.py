@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from cctoolkit.papers import paper_numbers
 from typer.testing import CliRunner
 
 import cctoolkit as cct
@@ -19,6 +18,7 @@ from cctoolkit.cli import app
 from cctoolkit.errors import ParameterError, TestbedUnavailableError
 from cctoolkit.experiments import experiment, l4s
 from cctoolkit.experiments.l4s import cases, kernel
+from cctoolkit.experiments.papers import paper_numbers
 from cctoolkit.experiments.runners import for_simulator
 from cctoolkit.scenario import read_sweep
 from cctoolkit.sim.simulation import Simulation
@@ -101,6 +101,7 @@ def test_two_queues_by_what_flows_are_taken_for() -> None:
 # ---- what is measured ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", l4s.SYSTEMS)
 def test_watching_changes_nothing(system: str) -> None:
     case = l4s.Case("I", system, phase_s=2.0)

@@ -58,7 +58,7 @@ def test_every_experiment_has_a_function_with_an_output_and_options(name):
 #: From what is run to the command; modules import only from those before them.
 ORDER = [
     "variants", "queues", "switch", "cases", "scenarios", "training", "kernel", "sources", "tables", "figures",
-    "conclusions", "page", "parts", "command",
+    "conclusions", "page", "parts", "command", "book",
 ]  # fmt: skip
 
 
@@ -106,6 +106,7 @@ def test_help_imports_nothing_heavy():
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options, words",
     [

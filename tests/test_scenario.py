@@ -178,6 +178,7 @@ BASES = {
 FIELDS = [(cls, f.name) for cls in BASES for f in dataclasses.fields(cls) if f.name != "_"]
 
 
+@pytest.mark.slow
 @settings(max_examples=1000, deadline=None)
 @given(st.sampled_from(FIELDS), NONSENSE, st.booleans())
 def test_any_value_is_refused_by_name_or_can_be_run(which, value, udp):

@@ -205,6 +205,7 @@ def excess(model, samples):
     return (samples["rtt_ns"].to_numpy() - rtt) / jitter
 
 
+@pytest.mark.slow
 def test_round_trips_can_be_measured():
     model, columns, _ = made(loss=0, reordering=0)
     samples = expected_acks(columns)
@@ -288,6 +289,7 @@ def tshark(path, *arguments):
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.tshark
 def test_tshark_claims_what_was_made(tmp_path):
     _, columns, _ = lossy()
@@ -308,6 +310,7 @@ def test_tshark_claims_what_was_made(tmp_path):
     assert claimed[event == FILLED].any()
 
 
+@pytest.mark.slow
 @pytest.mark.tshark
 def test_tshark_finds_nothing_wrong_without_loss(tmp_path):
     path = synth_mawi(tmp_path / "synthetic.pcap", 30_000, 5, loss=0, reordering=0, snaplen=262_144)

@@ -129,6 +129,7 @@ def test_it_is_compiled_once_and_kept(tmp_path: Path, monkeypatch: pytest.Monkey
         traffic.binary()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "message"),
     [

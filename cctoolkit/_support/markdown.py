@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 __all__ = ["markdown_table"]
 
 
-def markdown_table(frame: pd.DataFrame, digits: int = 3) -> str:
+def markdown_table(frame: pd.DataFrame, digits: int = 3, labels: int | None = None) -> str:
     """A table as Markdown, numbers right-aligned, missing values blank.
 
     Parameters
@@ -19,6 +19,9 @@ def markdown_table(frame: pd.DataFrame, digits: int = 3) -> str:
         The column names become the header; the index is not shown.
     digits : int
         Significant digits of floats.
+    labels : int, optional
+        How many columns, from the first, are labels; all others are right-aligned, also where they hold text. By
+        default columns of numbers are.
 
     Returns
     -------
@@ -43,6 +46,9 @@ def markdown_table(frame: pd.DataFrame, digits: int = 3) -> str:
             return f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
         return str(value).replace("|", "\\|")
 
-    rules = ["---:" if pd.api.types.is_numeric_dtype(dtype) else "---" for dtype in frame.dtypes]
+    rules = [
+        "---:" if (pd.api.types.is_numeric_dtype(dtype) if labels is None else i >= labels) else "---"
+        for i, dtype in enumerate(frame.dtypes)
+    ]
     rows = [map(str, frame.columns), rules, *(map(cell, row) for row in frame.itertuples(index=False))]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)

@@ -16,6 +16,8 @@ from ..errors import ParameterError
 __all__ = [
     "Fill",
     "FillOption",
+    "ModelArgument",
+    "ModelOption",
     "SampleOption",
     "SamplingOption",
     "SlotMsOption",
@@ -38,6 +40,9 @@ SampleOption = Annotated[
 SamplingOption = Annotated[
     str, typer.Option(help="Packets to use: all, first (of each slot), or a probability.")
 ]
+_MODEL = "Name of a bundled model, or a folder made by `cct train`."
+ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help=_MODEL)]
+ModelOption = Annotated[str | None, typer.Option(help=_MODEL, show_default="cca")]
 SlotMsOption = Annotated[float, typer.Option(help="Slot length in ms.")]
 WorkersOption = Annotated[
     int | None, typer.Option(help="Number of processes.", show_default="one per core", min=1)

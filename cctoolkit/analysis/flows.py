@@ -7,7 +7,7 @@ a segment is
 - **new** if it starts at the edge or beyond it; if beyond, it leaves a hole.
 - **retransmitted** (``retransmits_*``) if the tap saw some of its numbers before; or if it fills a hole and was sent
   after the segment that skipped the hole: its timestamp (TSval, RFC 7323) is newer, or where timestamps are missing or
-  equal, it comes a handshake RTT later or more (3 ms if the handshake was not seen).
+  equal, it comes a handshake RTT later or more. (If the handshake was not seen: 3 ms, or 10 ms if they are equal.)
 - **reordered** (``out_of_order_*``) if it fills a hole and was sent before the segment that skipped the hole.
 - a **copy** (``copies_*``) if it was seen before but not sent again: its timestamp is older than that of the segment
   at the edge; or it repeats that segment within 1 ms with the same timestamp, acknowledgment and window. Mirror ports
@@ -243,8 +243,9 @@ class FlowStatistics:
         faults = [self._faults[side["faults"][rows]] for side, rows in zip(sides, faulty, strict=True)]
         for name in _FAULTS:
             for way, rows, of in zip(("fwd", "rev"), faulty, faults, strict=True):
-                table[f"{name}_{way}"] = column = np.zeros(len(keys), np.int64)
-                column[rows] = of[name]
+                counts = np.zeros(len(keys), np.int64)
+                counts[rows] = of[name]
+                table[f"{name}_{way}"] = counts
         unknown = (~sides[0]["state"] & (kernels.SYN_SENT | kernels.HANDSHAKE_DONE)) != 0
         table["handshake_rtt_ns"] = pd.arrays.IntegerArray(flow["handshake_rtt"].copy(), unknown)
         for name, values, missing in (("mss", keys.mss, 0), ("window_scale", keys.window_scale, 255)):
@@ -333,7 +334,7 @@ def segment_kinds(
     --------
     >>> cap = cct.example("cubic").ingress
     >>> cct.segment_kinds(cap).value_counts().to_dict()
-    {}
+    {'other': 4581, 'new': 7947, 'retransmitted': 8, 'reordered': 0}
     """
     columns = columns_of(packets)
     kinds = np.zeros(len(columns["flow_id"]), np.int8)
@@ -341,4 +342,4 @@ def segment_kinds(
     statistics._take_in(
         columns, packets.keys if keys is None and isinstance(packets, Capture) else keys, kinds
     )
-    return pd.Categorical.from_codes(kinds, categories=list(kernels.KINDS))
+    return pd.Categorical.from_codes(kinds, categories=pd.Index(kernels.KINDS))  # type: ignore[return-value]

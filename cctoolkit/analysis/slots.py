@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from .._support.arguments import positive_ns
+from .._support.kernels import kernel
 from .._support.state import grown
 from ..capture.model import columns_of
 from ..errors import ParameterError
@@ -90,7 +91,7 @@ def _open(state, slot):
     state.arrival_gap = _NONE
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 def _collect(
     at, stop, ts, flow_id, direction, seq, ack, tcp_flags, payload, tsval, has_ts, wanted, entries, not_before,
     slot_ns, first_only, threshold, salt, first_row, with_acks, states, touched, cells,
@@ -152,7 +153,7 @@ def _collect(
                 state.first_seq = (start & 0xFFFFFFFF) + 1
             state.packets += 1
             state.bytes += p
-            if state.payload != 0:
+            if state.payload != 0 and t >= state.last_ts:  # a clock that was set back tells no gap
                 state.arrival_gap = max(state.arrival_gap, t - state.last_ts)
             state.payload += p
             state.last_ts = t
@@ -187,13 +188,13 @@ def _collect(
     return n_cells, n_touched, first_ts, last_ts
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _open_cells(states, touched, cells):
     for i in range(len(touched)):
         _close(states[touched[i]], touched[i], cells[i])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _span(cells, flow_of_way, first, last):
     """Widen each flow's range of slots by its cells."""
     for i in range(len(cells)):
@@ -204,7 +205,7 @@ def _span(cells, flow_of_way, first, last):
                 last[flow] = max(last[flow], cells[i].slot)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _rows(way, slot, flow_of_way, first, offset):
     """Row of the table for each way and slot; -1 for ways that are not in it."""
     rows = np.full(len(way), -1, np.int64)
@@ -216,7 +217,7 @@ def _rows(way, slot, flow_of_way, first, offset):
     return rows
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _scatter_counts(cells, rows, n_bytes, n_packets, first_seq):
     """Cells of one row are merged: there is more than one where time stamps went backward."""
     for i in range(len(cells)):
@@ -228,7 +229,7 @@ def _scatter_counts(cells, rows, n_bytes, n_packets, first_seq):
                 first_seq[row] = cells[i].first_seq - 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _scatter_marks(cells, rows, source_gap, arrival_gap, end, acked):
     for i in range(len(cells)):
         row = rows[i]
@@ -239,7 +240,7 @@ def _scatter_marks(cells, rows, source_gap, arrival_gap, end, acked):
             acked[row] = max(acked[row], cells[i].acked)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _fill(seq, offset, interpolate, filled):
     """The paper's filling, from the last slot to the first: the next non-empty slot's value, or the line to it."""
     for flow in range(len(offset) - 1):
@@ -257,7 +258,7 @@ def _fill(seq, offset, interpolate, filled):
             after = row
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _differences(in_seq, out_seq, offset, cbiq, throughput):
     """CBIQ(t) = max(InSeq(t+1) - OutSeq(t+1), 0) and InThr(t) = max(InSeq(t+1) - InSeq(t), 0); -1: not known."""
     for flow in range(len(offset) - 1):
@@ -269,7 +270,7 @@ def _differences(in_seq, out_seq, offset, cbiq, throughput):
                     cbiq[row] = max(_ahead(in_seq[row + 1], out_seq[row + 1]), 0)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _in_flight(end, acked, offset, in_flight):
     for flow in range(len(offset) - 1):
         highest_end = np.int64(0)
@@ -315,7 +316,7 @@ class SlotTable:
 
     Parameters
     ----------
-    slot_ms, sampling, fill, flow_ids, seed, max_rows
+    slot_ms, sampling, fill, flow_ids, seed, max_rows, check_taps
         As :func:`compute_slots`.
 
     Notes
@@ -334,6 +335,7 @@ class SlotTable:
         flow_ids: Iterable[int] | int | None = None,
         seed: int = 0,
         max_rows: int = 10_000_000,
+        check_taps: bool = True,
     ) -> None:
         self._slot_ns = positive_ns(slot_ms, 1e6, "slot_ms")
         self._first_only = sampling == "first"
@@ -356,7 +358,7 @@ class SlotTable:
         self._max_rows = max_rows
         self._ingress = _Tap(with_acks=not self._sampled)
         self._egress: _Tap | None = None
-        self._pair = TapPair()
+        self._pair = TapPair(check_taps)
         self._matcher = PacketMatcher(data_only=True, losses_only=True, max_delay_ns=10_000_000_000)
 
     def update(self, ingress: Any, egress: Any = None) -> None:
@@ -452,9 +454,10 @@ class SlotTable:
         Raises
         ------
         ParameterError
-            The table would be larger than `max_rows`.
+            The table would be larger than `max_rows`, or the taps cannot be those of a queue.
         """
         if self._egress is not None:
+            self._pair.check()
             rest = self._pair.rest()
             if rest is not None:
                 self._take(self._egress, rest)
@@ -646,6 +649,8 @@ def compute_slots(
     flow_ids: Iterable[int] | int | None = None,
     seed: int = 0,
     max_rows: int = 10_000_000,
+    *,
+    check_taps: bool = True,
 ) -> pd.DataFrame:
     """Per-slot inputs of the Dragonfly classifier, from a tap before and a tap after a queue.
 
@@ -670,6 +675,8 @@ def compute_slots(
         Of random sampling.
     max_rows : int
         Refuse to make a larger table.
+    check_taps : bool
+        Look first whether two taps can be those before and behind a queue (:func:`cctoolkit.compare_taps`).
 
     Returns
     -------
@@ -692,7 +699,8 @@ def compute_slots(
           and in slots with packets whose fate is still open.
         - ``max_source_gap``: largest TSval difference to the flow's packet before; ticks of the sender's clock, which
           may be negative when packets were reordered.
-        - ``max_arrival_gap_ns``: largest time at the ingress since the flow's packet before.
+        - ``max_arrival_gap_ns``: largest time at the ingress since the flow's packet before; null where the clock
+          went backward from each to the next.
         - ``bytes_in_flight``: highest sequence number sent less highest acknowledged at the end of the slot, from
           the ingress tap; null before both directions were seen there, and with sampling. Bytes acknowledged
           selectively count as in flight.
@@ -701,9 +709,15 @@ def compute_slots(
     ------
     ParameterError
         An argument has no meaning, or the table would have more than `max_rows` rows: a day of a backbone link in
-        slots of 1 ms makes sense for chosen flows only.
+        slots of 1 ms makes sense for chosen flows only. Or the taps are swapped, have no packet in common, or
+        their clocks differ too much.
     SchemaError
         A packets table lacks a column.
+
+    Warns
+    -----
+    TapClockWarning
+        The taps' clocks differ, or what both taps should have seen was not seen by both.
 
     Notes
     -----
@@ -717,6 +731,6 @@ def compute_slots(
     >>> cct.compute_slots(before, after, slot_ms=1)                                          # doctest: +SKIP
     >>> cct.compute_slots(cap, slot_ms=10, flow_ids=cap.flows.query("is_long").flow_id)      # doctest: +SKIP
     """
-    table = SlotTable(slot_ms, sampling, fill, flow_ids, seed, max_rows)
+    table = SlotTable(slot_ms, sampling, fill, flow_ids, seed, max_rows, check_taps)
     table.update(ingress, egress)
     return table.result()

@@ -13,10 +13,13 @@ import numba
 import numpy as np
 
 from .. import schema
+from .._support.kernels import kernel
 from .._support.state import grown
 from ..capture.keys import FlowKeys
 from ..capture.model import Capture, columns_of
 from ..errors import ParameterError
+from .tap_comparison import TapComparer
+from .tap_identity import FlowNames, segment_identity
 
 __all__ = ["PacketMatcher", "TapPair", "wanted_flows"]
 
@@ -42,7 +45,7 @@ def wanted_flows(flow_ids: Iterable[int] | int | None) -> np.ndarray:
     return wanted
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 def _note_first(ts, flow_id, first):
     """The time (+ 1, so that 0 is "not yet") of each flow's first packet."""
     for i in range(len(ts)):
@@ -59,6 +62,11 @@ class TapPair:
     later, or else the first one; its packets from before that flow's first packet at the ingress are left out.
     An initiator that the two taps do not agree on does not matter.
 
+    Parameters
+    ----------
+    check_taps : bool
+        Compare the taps on the way, for :meth:`check`.
+
     Attributes
     ----------
     keyed : bool
@@ -70,14 +78,18 @@ class TapPair:
         By ingress flow id: time of its first packet + 1. Empty when flow ids are common.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, check_taps: bool = True) -> None:
         self.keyed: bool | None = None
         self.entries = np.zeros(0, np.int64)
         self.not_before = np.zeros(0, np.int64)
+        self._comparer = TapComparer() if check_taps else None
+        numbers: dict[bytes, int] = {}
+        self._names = FlowNames(numbers), FlowNames(numbers)  # of the ingress tap and of the egress tap
+        self._ingress_flows: dict[
+            int, list[tuple[int, bool]]
+        ] = {}  # by number: flow, the initiator is the upper end
         self._egress_first = np.zeros(0, np.int64)
-        self._egress_names: dict[int, tuple[bytes, bool]] = {}  # flows still to be found
-        self._seen = {"ingress": np.zeros(0, np.bool_), "egress": np.zeros(0, np.bool_)}
-        self._ingress_flows: dict[bytes, list[tuple[int, bool]]] = {}
+        self._sought: dict[int, tuple[int, bool]] = {}  # egress flows that are not found yet
         self._waiting: dict[str, np.ndarray] = {}
         self._watermark = np.iinfo(np.int64).min
 
@@ -91,6 +103,8 @@ class TapPair:
             raise ParameterError("ingress and egress: give Captures each time or tables each time")
         if keyed:
             self._learn(came_in, ingress.keys, went_out, egress.keys)
+        if self._comparer is not None:
+            self._comparer.take(came_in, went_out, self._names if keyed else None)
         if len(came_in["ts_ns"]):
             self._watermark = max(self._watermark, int(came_in["ts_ns"].max()))
         if self._waiting:
@@ -110,6 +124,16 @@ class TapPair:
         waiting, self._waiting = self._waiting, {}
         return waiting or None
 
+    def check(self) -> None:
+        """Raise what :func:`cctoolkit.compare_taps` finds wrong with the packets so far, and warn of what is odd.
+
+        Raises
+        ------
+        ParameterError
+        """
+        if self._comparer is not None:
+            self._comparer.result().check(stacklevel=4)
+
     def _learn(
         self,
         came_in: Mapping[str, np.ndarray],
@@ -120,49 +144,24 @@ class TapPair:
         if len(in_keys):
             self.not_before = grown(self.not_before, int(in_keys.flow_id[-1]) + 1)
             _note_first(came_in["ts_ns"], came_in["flow_id"], self.not_before)
-            for flow, name, swapped in self._new("ingress", in_keys):
-                self._ingress_flows.setdefault(name, []).append((flow, swapped))
+            for flow, number, upper in self._names[0].learn(in_keys):
+                self._ingress_flows.setdefault(number, []).append((flow, upper))
         if len(out_keys):
             self._egress_first = grown(self._egress_first, int(out_keys.flow_id[-1]) + 1)
             self.entries = grown(self.entries, len(self._egress_first))
             _note_first(went_out["ts_ns"], went_out["flow_id"], self._egress_first)
-            for flow, name, swapped in self._new("egress", out_keys):
-                self._egress_names[flow] = name, swapped
-
-    def _new(self, tap: str, keys: FlowKeys) -> zip[tuple[int, bytes, bool]]:
-        """Flows of a tap not seen before: number, 5-tuple without a direction, initiator is the upper end."""
-        self._seen[tap] = seen = grown(self._seen[tap], int(keys.flow_id[-1]) + 1)
-        rows = np.flatnonzero(~seen[keys.flow_id])
-        seen[keys.flow_id[rows]] = True
-        ends = np.zeros((2, len(rows), 18), np.uint8)
-        for end, address, port in (ends[0], keys.src, keys.sport), (ends[1], keys.dst, keys.dport):
-            end[:, :16] = address[rows]
-            end[:, 16:] = port[rows].astype(">u2").view(np.uint8).reshape(-1, 2)
-        source, target = (np.ascontiguousarray(end).view("V18").ravel() for end in ends)
-        swapped = np.array(
-            [s > t for s, t in zip(_bytes_of(source), _bytes_of(target), strict=True)], np.bool_
-        )
-        ends[:, swapped] = ends[::-1, swapped]
-        name = np.concatenate(
-            [keys.ip_version[rows, None], keys.protocol[rows, None], ends[0], ends[1]], axis=1
-        )
-        names = _bytes_of(np.ascontiguousarray(name).view("V38").ravel())
-        return zip(keys.flow_id[rows].tolist(), names, swapped.tolist(), strict=True)
+            for flow, number, upper in self._names[1].learn(out_keys):
+                self._sought[flow] = number, upper
 
     def _find(self) -> None:
-        for flow, (name, swapped) in list(self._egress_names.items()):
-            flows = self._ingress_flows.get(name)
+        for flow, (number, upper) in list(self._sought.items()):
+            flows = self._ingress_flows.get(number)
             if flows:
                 first = self._egress_first[flow]
                 earlier = [one for one in flows if self.not_before[one[0]] <= first]
-                found, its_swapped = earlier[-1] if earlier else flows[0]
-                self.entries[flow] = 2 * found + (swapped != its_swapped) + 1
-                del self._egress_names[flow]
-
-
-def _bytes_of(rows: np.ndarray) -> list[bytes]:
-    size, whole = rows.dtype.itemsize, rows.tobytes()
-    return [whole[i : i + size] for i in range(0, len(whole), size)]
+                found, its_upper = earlier[-1] if earlier else flows[0]
+                self.entries[flow] = 2 * found + (upper != its_upper) + 1
+                del self._sought[flow]
 
 
 _NODE = np.dtype(
@@ -222,21 +221,7 @@ class _Pool(NamedTuple):
     used: np.ndarray  # [nodes ever used, head of the free list or -1, latest egress time]
 
 
-@numba.njit(inline="always")
-def _identity(way, seq, ack, flags, payload, window, tsval, tsecr):
-    """64 bits that stand for a TCP segment; two different ones agree with probability 2**-64."""
-    x = np.uint64(way) << np.uint64(32) | np.uint64(seq)
-    x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-    x ^= np.uint64(ack) << np.uint64(32) | np.uint64(tsval)
-    x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-    x ^= np.uint64(payload) << np.uint64(32) | np.uint64(tsecr)
-    x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-    x ^= np.uint64(flags) << np.uint64(32) | np.uint64(window)
-    x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-    return x ^ (x >> np.uint64(32))
-
-
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 def _match(
     i,
     j,
@@ -305,7 +290,7 @@ def _match(
                     used[0] += 1
                 else:
                     return i, j, n_fates, _FULL
-                identity = _identity(
+                identity = segment_identity(
                     way,
                     in_seq[r],
                     in_ack[r],
@@ -350,7 +335,7 @@ def _match(
                     continue
             if n_wanted != 0 and (way >> np.uint64(1) >= n_wanted or not wanted[way >> np.uint64(1)]):
                 continue
-            identity = _identity(
+            identity = segment_identity(
                 way,
                 out_seq[r],
                 out_ack[r],
@@ -404,7 +389,7 @@ def _match(
             return i, j, n_fates, _DONE
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 def _rebuild(pool, fresh, ways, max_delay_ns, fates):
     """Move to `fresh` the packets that may still be recognised; give the fates of the others."""
     buckets, nodes, used = pool
@@ -438,7 +423,7 @@ def _rebuild(pool, fresh, ways, max_delay_ns, fates):
     return n_fates
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 def _remaining(pool, ways, max_delay_ns, fates):
     """Fates of the packets that were not seen to leave (yet)."""
     buckets, nodes, used = pool

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import numba
 import numpy as np
 
+from .._support.kernels import kernel
 from ..errors import ParameterError
 from .base import DROP, PASS, Aqm
 
@@ -170,7 +171,7 @@ class _Packet(NamedTuple):
     bytes: int
 
 
-@numba.njit(error_model="numpy", cache=True)
+@kernel(error_model="numpy")
 def _metered(p, s, ts_ns, wire_bytes, aggregate):
     out = np.empty(len(ts_ns))
     for i in range(len(ts_ns)):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import pandas as pd
 
+from .._support.kernels import kernel
 from .._support.state import grown
 from ..capture.keys import FlowKeys
 from ..errors import ParameterError
@@ -21,7 +21,7 @@ _TCP, _UDP = 6, 17
 _MOST = 10_000_000
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _count(ts, flow_id, wire, payload, ecn, tcp_flags, protocol, next_flow, origin_ns, sums):
     for i in range(len(ts)):
         s = sums[

@@ -6,9 +6,10 @@ packets. Here a kernel writes them all into one Arrow buffer, which a text colum
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import pandas as pd
+
+from .._support.kernels import kernel
 
 __all__ = ["addresses_text"]
 
@@ -16,7 +17,7 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _DOT, _COLON, _ZERO = ord("."), ord(":"), ord("0")
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 def _write(address, version, offsets, text, hexadecimal):
     at = np.int64(0)
     for row in range(len(version)):

@@ -19,9 +19,9 @@ import os
 from dataclasses import replace
 from typing import no_type_check
 
-import numba
 import numpy as np
 
+from .._support.kernels import kernel
 from .._support.state import aligned_zeros, grown
 from ._load import prefetch
 from .headers import (
@@ -33,6 +33,7 @@ from .headers import (
     KEY_PORTS,
     KEY_SYN_OPTIONS,
     KEY_WORDS,
+    NO_SYN_OPTIONS,
     SWAPPED_BIT,
     PacketColumns,
     flow_hash,
@@ -64,10 +65,9 @@ _RETIRE_RECORDS = 1 << 20
 
 _GROUP = 64  # rows whose cache lines are prefetched together
 _NEVER_NS = 2**64 - 1  # longer than between any two times
-_NO_SYN_OPTIONS = 0xFF00  # no MSS, window scale or SACK permitted, as packed by headers.py
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 @no_type_check
 def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, touched, state):
     """Assign flow and direction to `n` rows.
@@ -162,8 +162,8 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, tou
             else:
                 # a reused 5-tuple gets a new record; the index forgets the old one, the keys of the part do not
                 at = np.uint64(n_records) * _RECORD
-                syn_options[n_records, 0] = _NO_SYN_OPTIONS
-                syn_options[n_records, 1] = _NO_SYN_OPTIONS
+                syn_options[n_records, 0] = NO_SYN_OPTIONS
+                syn_options[n_records, 1] = NO_SYN_OPTIONS
                 n_records += 1
                 index[slot] = tag | np.uint64(n_records)
                 words[at + _A_HI] = keys[k + KEY_A_HI]
@@ -200,7 +200,7 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, tou
     state[0], state[1], state[2] = n_records, next_id, n_touched
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 @no_type_check
 def _gather_keys(
     records,
@@ -242,7 +242,7 @@ def _gather_keys(
             sack_ok[i, way] = options & 1 != 0
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 @no_type_check
 def _fill_index(index, records, live, seed):
     """Enter the records `live` (their indices) into an empty index."""

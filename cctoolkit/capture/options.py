@@ -14,6 +14,7 @@ __all__ = [
     "EgressArgument",
     "FlowOption",
     "IngressArgument",
+    "TrustTapsOption",
     "Tunnel",
     "TunnelOption",
     "selecting",
@@ -50,6 +51,11 @@ TunnelOption = Annotated[
     ),
 ]
 
+TrustTapsOption = Annotated[
+    bool,
+    typer.Option("--trust-taps", help="Do not check two captures for swapped taps or clocks that differ."),
+]
+
 
 def _selection(
     flow: FlowOption = None,
@@ -58,19 +64,15 @@ def _selection(
     ] = None,
     port: Annotated[int | None, typer.Option(help="Port at either end.", rich_help_panel=_PANEL)] = None,
     protocol: Annotated[
-        str | None, typer.Option(help="tcp, udp, icmp, … or a number.", rich_help_panel=_PANEL)
+        str | None, typer.Option(help="Protocol: tcp, udp, icmp, … or a number.", rich_help_panel=_PANEL)
     ] = None,
     start: Annotated[
         float | None,
-        typer.Option(
-            metavar="S", help="From this many seconds after the first packet.", rich_help_panel=_PANEL
-        ),
+        typer.Option(metavar="S", help="Start, in seconds from the first packet.", rich_help_panel=_PANEL),
     ] = None,
     stop: Annotated[
         float | None,
-        typer.Option(
-            metavar="S", help="Until this many seconds after the first packet.", rich_help_panel=_PANEL
-        ),
+        typer.Option(metavar="S", help="End, in seconds from the first packet.", rich_help_panel=_PANEL),
     ] = None,
     tunnel: TunnelOption = Tunnel.outer,
 ) -> dict[str, Any]:

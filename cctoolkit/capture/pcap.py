@@ -10,9 +10,9 @@ import struct
 from dataclasses import dataclass
 from typing import no_type_check
 
-import numba
 import numpy as np
 
+from .._support.kernels import kernel
 from ._load import be32, le32, prefetch
 
 __all__ = ["MAX_FRAME_BYTES", "PcapHeader", "frame_pcap", "parse_pcap_header"]
@@ -60,7 +60,7 @@ def parse_pcap_header(head: bytes) -> PcapHeader | None:
     return None
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 @no_type_check
 def frame_pcap(
     data, start, big_endian, header_bytes, ns_per_tick, swap_lengths, n_max, offset, caplen, wirelen, ts_ns

@@ -10,9 +10,9 @@ import struct
 from dataclasses import dataclass
 from typing import no_type_check
 
-import numba
 import numpy as np
 
+from .._support.kernels import kernel
 from ._load import be16, be32, le16, le32
 from .pcap import MAX_FRAME_BYTES
 
@@ -170,7 +170,7 @@ class Section:
         return self._dropped[interface] - before
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 @no_type_check
 def frame_pcapng(
     data, start, big_endian, interfaces, last_ts_ns, n_max, offset, caplen, wirelen, ts_ns, link_type

@@ -36,11 +36,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Literal, no_type_check
 
-import numba
 import numpy as np
 import pandas as pd
 
 from .._support.atomic import replacing
+from .._support.kernels import kernel
 from .._support.version import __version__
 from ..errors import ParameterError, SchemaError
 from ..schema import PACKETS, SACKS
@@ -68,7 +68,7 @@ _MAX_IP_BYTES = 65_535
 Format = Literal["pcap", "pcapng"]
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 @no_type_check  # numba infers the types
 def _fill(
     buffer,

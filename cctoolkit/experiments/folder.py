@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._support import parquet
 from .._support.atomic import replacing
 from .._support.version import __version__
 from ..errors import ParameterError
@@ -66,14 +67,7 @@ class Folder:
 
     def table(self, name: str, frame: pd.DataFrame) -> Path:
         """Write a table as ``NAME.parquet``, its provenance in the file's metadata."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        arrow = pa.Table.from_pandas(frame, preserve_index=False)
-        text = json.dumps(self.provenance, sort_keys=True, default=str).encode()
-        meta = dict(arrow.schema.metadata or {}) | {b"cctoolkit.provenance": text}
-        with replacing(self.path / f"{name}.parquet") as tmp:
-            pq.write_table(arrow.replace_schema_metadata(meta), tmp, compression="zstd")
+        parquet.write(frame, self.path / f"{name}.parquet", self.provenance)
         self._written.append(f"{name}.parquet")
         return self.path / f"{name}.parquet"
 

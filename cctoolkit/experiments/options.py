@@ -1,4 +1,4 @@
-"""Command-line options that experiments share."""
+"""The command-line option that experiments share."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["OutputOption", "WorkersOption"]
+__all__ = ["OutputOption"]
 
 OutputOption = Annotated[
     Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for tables, figures and summary.md.")
 ]
-WorkersOption = Annotated[int | None, typer.Option(help="Processes [default: all cores].", min=1)]

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from .._support.atomic import replacing
 from ..errors import ParameterError
 from .catalogue import RESULTS
-from .fingerprint import ROOT
+from .code_hash import ROOT
+from .kept import KeptTables, made
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,21 +55,19 @@ def view(name: str, what: str) -> str:
     ParameterError
         There is no such result or view.
     """
-    from .results import KeptTables
-
     tables = KeptTables(name)
+    if not made(name):
+        raise ParameterError(f"results: {name} is missing; `{RESULTS[name].command}` makes it")
     if what == "made":
-        return provenance(name)
+        return how_made(name)
     views: Mapping[str, View] = importlib.import_module(RESULTS[name].book).VIEWS
     if what not in views:
         raise ParameterError(f"results: {name} has no view {what!r}; it has made, {', '.join(views)}")
     return views[what](tables).strip()
 
 
-def provenance(name: str) -> str:
+def how_made(name: str) -> str:
     """How a result was made, in a sentence."""
-    from .results import made
-
     about = made(name)
     if about.get("code") is None:
         parts = [f"recorded {about['date']}", f"commit {about['commit']}", about.get("machine")]

@@ -15,6 +15,7 @@ from .._support.arguments import positive_ns
 from .._support.words import plural
 from ..analysis.flows import FlowStatistics
 from ..analysis.slots import SlotTable
+from ..analysis.tap_comparison import TapComparer
 from ..capture.filtering import selected
 from ..capture.model import Capture
 from ..capture.reader import iter_capture, read_capture
@@ -83,6 +84,7 @@ def classify_flows(
     window_ms: float | None = None,
     selection: Selection | None = None,
     packets: int | None = None,
+    check_taps: bool = True,
     **reading: Any,
 ) -> pd.DataFrame:
     """Name the congestion controls of a capture's flows.
@@ -109,6 +111,9 @@ def classify_flows(
         Of the packets of `source`.
     packets : int, optional
         Stop after so many of a file, for who is in a hurry: flows that begin later are named by nothing.
+    check_taps : bool
+        Refuse two captures that cannot be the taps before and behind a queue (:func:`cctoolkit.compare_taps`), as far
+        as they are read.
     **reading
         As for :func:`cctoolkit.read_capture`.
 
@@ -123,8 +128,8 @@ def classify_flows(
     CaptureFormatError
         No capture.
     ParameterError
-        There is no such model, it has no network for `window_ms`, or the flows of one stretch of time need more memory
-        than is sensible.
+        There is no such model, it has no network for `window_ms`, the flows of one stretch of time need more memory
+        than is sensible, or the taps are swapped, have no packet in common, or their clocks differ too much.
 
     Notes
     -----
@@ -154,9 +159,13 @@ def classify_flows(
     ]
     came = _parts(source, selection, reading, packets)
     left = None if egress is None else _parts(egress, None, reading, packets)
+    comparer = None if left is None or not check_taps else TapComparer()
     said = [
-        speaker.predict_slots(_beginning(slots, limit_ns), window_ms) for slots in _slots_of(jobs, came, left)
+        speaker.predict_slots(_beginning(slots, limit_ns), window_ms)
+        for slots in _slots_of(jobs, came, left, comparer)
     ]
+    if comparer is not None:
+        comparer.result().check()
     if not said:
         return empty("ccas")
     found = pd.concat(said, ignore_index=True)
@@ -267,7 +276,7 @@ class _Job:
 
     def __init__(self, flows: pd.DataFrame, end_ns: int, slot_ms: float) -> None:
         self.begin_ns, self.end_ns = int(flows["first_ts_ns"].iloc[0]), end_ns
-        self.table = SlotTable(slot_ms, flow_ids=flows["flow_id"], max_rows=4 * _MAX_CELLS)
+        self.table = SlotTable(slot_ms, flow_ids=flows["flow_id"], max_rows=4 * _MAX_CELLS, check_taps=False)
 
     def take(self, part: Capture, behind: Capture | None) -> None:
         if self._concerns(part) or (behind is not None and self._concerns(behind)):
@@ -302,13 +311,18 @@ def _jobs(flows: pd.DataFrame, limit_ns: int, slot_ms: float, min_bytes: int) ->
 
 
 def _slots_of(
-    waiting: list[_Job], ingress: Iterator[Capture], egress: Iterator[Capture] | None
+    waiting: list[_Job],
+    ingress: Iterator[Capture],
+    egress: Iterator[Capture] | None,
+    comparer: TapComparer | None,
 ) -> Iterator[pd.DataFrame]:
     """The slots table of each job, as soon as time has passed it; the job is then dropped from the list."""
     if not waiting:
         return
     steps = _alone(ingress) if egress is None else _in_step(ingress, egress)
     for part, behind, until_ns in steps:
+        if comparer is not None:
+            comparer.update(part, behind)
         for job in waiting:
             job.take(part, behind)
         for job in [job for job in waiting if job.end_ns <= until_ns]:

@@ -64,6 +64,7 @@ def record(
     flow_ids: Sequence[int] | None = None,
     facts: Mapping[str, Any] | None = None,
     seed: int = 0,
+    check_taps: bool = True,
 ) -> Recording:
     """The slots of a run's labelled flows.
 
@@ -77,7 +78,7 @@ def record(
         ``flow_id`` and ``cca``; without it the run's own. Flows without a congestion control are left out.
     name : str, optional
         Without it the run's.
-    slot_ms, sampling, seed
+    slot_ms, sampling, seed, check_taps
         As for :func:`cctoolkit.compute_slots`.
     flow_ids : sequence of int, optional
         Only these flows.
@@ -91,7 +92,7 @@ def record(
     Raises
     ------
     ParameterError
-        There are no labels, or the run's taps were not recorded.
+        There are no labels, the run's taps were not recorded, or they cannot be those of a queue.
     """
     if isinstance(run, Run):
         if run.ingress is None:
@@ -118,7 +119,9 @@ def record(
     wanted = flows["flow_id"].to_numpy()
     if not len(wanted):
         raise ParameterError(f"{name}: no flow has a congestion control in its label")
-    slots = compute_slots(ingress, egress, slot_ms=slot_ms, sampling=sampling, flow_ids=wanted, seed=seed)
+    slots = compute_slots(
+        ingress, egress, slot_ms, sampling, flow_ids=wanted, seed=seed, check_taps=check_taps
+    )
     slots.attrs = {}
     return Recording(name, slots, flows, slot_ms)
 
@@ -327,6 +330,7 @@ def _build_one(
         slot_ms=slot_ms,
         facts=facts,
         flow_ids=_kept(len(run.labels), special, background, number),
+        check_taps=False,  # they are ours
     )
     made_with = {"on": on, "special": special, "background": background, "slot_ms": slot_ms}
     said = {"scenario": scenario.to_toml(), "made_by": run.made_by, "seed": scenario.seed}

@@ -27,6 +27,7 @@ def add_captures(
     name: str | None = None,
     slot_ms: float | None = None,
     tunnel: str = "outer",
+    check_taps: bool = True,
 ) -> tuple[Recording, int]:
     """Add captures to a dataset, which is made where there is none.
 
@@ -45,6 +46,8 @@ def add_captures(
         Slot length of a new dataset, 1 ms by default; a dataset that exists has its own.
     tunnel : str
         As for :func:`cctoolkit.read_capture`.
+    check_taps : bool
+        As for :func:`cctoolkit.compute_slots`.
 
     Returns
     -------
@@ -55,7 +58,8 @@ def add_captures(
     Raises
     ------
     ParameterError
-        The dataset has other slots, or a run of that name; or its columns hold numbers where the labels have text.
+        The dataset has other slots, or a run of that name; or its columns hold numbers where the labels have text; or
+        the captures cannot be taps of one queue.
     SchemaError
         The labels or the dataset cannot be read.
     CaptureFormatError
@@ -81,6 +85,7 @@ def add_captures(
         known,
         name=name,
         slot_ms=before.slot_ms if before is not None else slot_ms or 1.0,
+        check_taps=check_taps,
     )
     captures = [capture for capture in (ingress, egress) if capture]
     save_recording(folder, recording, {"made_by": "captures", "captures": captures})

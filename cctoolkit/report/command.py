@@ -10,7 +10,7 @@ import typer
 
 from .._support.terminal import listing, say, show
 from .._support.words import format_bytes, format_rate, format_time_ns
-from ..capture.options import CaptureArgument, selecting
+from ..capture.options import CaptureArgument, TrustTapsOption, selecting
 from ..errors import ParameterError
 from ..schema.output import Format, FormatOption, OutputFileOption, TableOutput, command_provenance
 
@@ -25,6 +25,7 @@ app = typer.Typer(rich_markup_mode="markdown")
 
 #: Flows that a terminal shows unless told otherwise.
 _SHOWN = 30
+_LISTED = "Number of flows to list."
 
 
 class SortBy(StrEnum):
@@ -41,7 +42,7 @@ def info(
     capture: CaptureArgument,
     selection: Selection,
     tunnel: str,
-    top: Annotated[int, typer.Option(help="Number of flows to list.", min=1)] = 10,
+    top: Annotated[int, typer.Option(help=_LISTED, min=1)] = 10,
 ) -> None:
     """Summarise a capture: what it is, who sends how much, how far away they are, what looks wrong.
 
@@ -64,20 +65,19 @@ def flows(
     ] = SortBy.bytes,
     top: Annotated[
         int | None,
-        typer.Option(
-            help="Number of flows to list.", show_default=f"{_SHOWN} on a terminal, else all", min=1
-        ),
+        typer.Option(help=_LISTED, show_default=f"{_SHOWN} on a terminal, else all", min=1),
     ] = None,
     cca: Annotated[
         bool, typer.Option("--cca", help="Name congestion controls, in columns cca and probability.")
     ] = False,
     egress: Annotated[
         str | None,
-        typer.Option(help="With --cca: capture of the same traffic after the queue; it tells more."),
+        typer.Option(help="With --cca: capture of the same traffic after the queue, for more certainty."),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="With --cca: model, as for `cct classify`.", show_default="cca")
+        str | None, typer.Option(help="With --cca: the model (see `cct classify`).", show_default="cca")
     ] = None,
+    trust_taps: TrustTapsOption = False,
     format: FormatOption = None,
     output: OutputFileOption = None,
 ) -> None:
@@ -103,7 +103,9 @@ def flows(
         )
         by = ""
         if cca:
-            table, by = name_flows(table, source, egress, model=model, selection=selection, **reading)
+            table, by = name_flows(
+                table, source, egress, model=model, selection=selection, check_taps=not trust_taps, **reading
+            )
         if out.format is not Format.table:
             out.write(table)
             return
@@ -177,6 +179,7 @@ def report_command(
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
     top: Annotated[int, typer.Option(help="Number of flows to draw, largest first.", min=1)] = 12,
     model: Annotated[str, typer.Option(help="Model that names congestion controls, or `none`.")] = "cca",
+    trust_taps: TrustTapsOption = False,
 ) -> None:
     """Write one self-contained HTML page about a capture; it works offline.
 
@@ -186,6 +189,6 @@ def report_command(
 
     path = report(
         capture, output, egress=egress, title=title, top=top, model=None if model == "none" else model,
-        selection=selection, tunnel=tunnel,
+        selection=selection, tunnel=tunnel, check_taps=not trust_taps,
     )  # fmt: skip
     say(f"wrote {path}")

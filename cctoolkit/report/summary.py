@@ -19,6 +19,7 @@ from ..analysis.flows import FlowStatistics, retransmitted_share
 from ..analysis.metrics.delay import QueueDelay
 from ..analysis.rtt import RttPairing
 from ..analysis.slots import compute_slots
+from ..analysis.tap_comparison import TapComparison, compare_taps
 from ..capture.keys import AllKeys, CaptureMeta, add_meta
 from ..capture.model import Capture
 from ..capture.protocols import protocol_name
@@ -136,6 +137,8 @@ class TwoTaps:
     ----------
     queue_delay, queue_loss : DataFrame
         As :func:`cctoolkit.queue_delay` and :func:`cctoolkit.analysis.metrics.queue_loss` give them.
+    comparison : TapComparison
+        What the two captures tell of each other, and of their clocks.
     slots : DataFrame
         :data:`cctoolkit.schema.SLOTS`, with CBIQ.
     slot_ns : int
@@ -146,6 +149,7 @@ class TwoTaps:
 
     queue_delay: pd.DataFrame
     queue_loss: pd.DataFrame
+    comparison: TapComparison
     slots: pd.DataFrame
     slot_ns: int
     first_slot_ns: int
@@ -293,6 +297,7 @@ def summarise(
     long_flow_bytes: int = 10_000_000,
     packets: int = 1_000_000,
     model: str | os.PathLike[str] | None = None,
+    check_taps: bool = True,
     **reading: Any,
 ) -> Summary:
     """Everything the report shows, in one pass.
@@ -317,6 +322,8 @@ def summarise(
     model : str or path, optional
         Name the congestion controls of the largest flows by this model (:func:`cctoolkit.identify.bundle.load`). For
         that the first 20 million packets of a file are read again; a pipe cannot be.
+    check_taps : bool
+        Refuse two captures that cannot be the taps before and behind a queue (:func:`cctoolkit.compare_taps`).
     **reading
         As for :func:`cctoolkit.read_capture` (``tunnel=``, ``flow_timeout_s=``).
 
@@ -329,7 +336,8 @@ def summarise(
     CaptureFormatError
         The file is no capture.
     ParameterError
-        `top` is less than 1, or there is no such model.
+        `top` is less than 1, there is no such model, or the taps are swapped, have no packet in common, or their
+        clocks differ too much.
     """
     if top < 1:
         raise ParameterError(f"top must be at least 1, not {top}")
@@ -338,8 +346,15 @@ def summarise(
 
         load(model)  # before the long work
     options = reading
-    if egress is not None and not isinstance(source, Capture):
-        source, reading = read_capture(source, **reading), {}
+    comparison: TapComparison | None = None
+    if egress is not None:
+        if not isinstance(source, Capture):
+            source, reading = read_capture(source, **reading), {}
+        if not isinstance(egress, Capture):
+            egress = read_capture(egress, **options)
+        comparison = compare_taps(source, egress)
+        if check_taps:
+            comparison.check()
     statistics = FlowStatistics(long_flow_bytes)
     pairing = RttPairing()
     timeline = Timeline()
@@ -384,11 +399,9 @@ def summarise(
         standing_queue=_standing_queue(rtt_over_time, timeline.width_ns, largest),
         long_flow_bytes=long_flow_bytes,
     )
-    if egress is not None and len(largest):
-        assert isinstance(source, Capture)
-        behind = egress if isinstance(egress, Capture) else read_capture(egress, **options)
-        summary.two_taps = _two_taps(source, behind, selection, largest, slot_ms)
-        egress = behind
+    if comparison is not None and len(largest):
+        assert isinstance(source, Capture) and isinstance(egress, Capture)
+        summary.two_taps = _two_taps(source, egress, comparison, selection, largest, slot_ms)
     summary.notes = _notes(summary, timeline)
     del timeline, keys, everything  # here too: the file is read again
     if model is not None:
@@ -415,8 +428,9 @@ def _add_ccas(
     shown = pd.concat([summary.top[summary.flows.columns], summary.long_flows]).drop_duplicates("flow_id")
     try:
         summary.ccas = classify_flows(
-            source, egress, model=model, flows=shown, selection=selection, packets=PACKETS_AGAIN, **reading
-        )
+            source, egress, model=model, flows=shown, selection=selection, packets=PACKETS_AGAIN,
+            check_taps=False, **reading,
+        )  # fmt: skip
     except ParameterError as err:
         summary.notes.append(f"Congestion controls are not named: {err}.")
 
@@ -666,17 +680,29 @@ def _services(flows: pd.DataFrame, saw_syn: np.ndarray) -> pd.DataFrame:
 
 
 def _two_taps(
-    ingress: Capture, egress: Capture, selection: Selection | None, largest: pd.DataFrame, slot_ms: float
+    ingress: Capture,
+    egress: Capture,
+    comparison: TapComparison,
+    selection: Selection | None,
+    largest: pd.DataFrame,
+    slot_ms: float,
 ) -> TwoTaps:
     if selection:
         ingress = ingress.rows(selection.mask(ingress, ingress.meta.first_ts_ns))
     ingress = ingress.select(flow_id=largest["flow_id"].tolist())
-    delays = QueueDelay()
+    delays = QueueDelay(check_taps=False)
     delays.update(ingress, egress)
-    slots = compute_slots(ingress, egress, slot_ms)
+    slots = compute_slots(ingress, egress, slot_ms, check_taps=False)
     slot_ns = round(slot_ms * 1e6)
     first_ns = min(c.meta.first_ts_ns for c in (ingress, egress) if len(c))
-    return TwoTaps(delays.result(), delays.loss(), slots, slot_ns, first_ns // slot_ns * slot_ns)
+    return TwoTaps(
+        queue_delay=delays.result(),
+        queue_loss=delays.loss(),
+        comparison=comparison,
+        slots=slots,
+        slot_ns=slot_ns,
+        first_slot_ns=first_ns // slot_ns * slot_ns,
+    )
 
 
 def _notes(summary: Summary, timeline: Timeline) -> list[str]:
@@ -768,6 +794,8 @@ def _notes(summary: Summary, timeline: Timeline) -> list[str]:
         "One tap: queue delay, loss at the queue and CBIQ need a second capture, from behind the queue "
         "(egress=…, on the command line --egress).",
     )
+    if summary.two_taps is not None:
+        notes += summary.two_taps.comparison.notes()
     say(
         summary.two_taps is not None and summary.two_taps.queue_delay.empty,
         "No packet of the top flows was recognised at both taps: another traffic, clocks that differ, or segmentation "

@@ -417,7 +417,7 @@ def _load_capture(folder: Path) -> Capture:
     return Capture(columns, FlowKeys(**keys), CaptureMeta(**about["meta"]), rows)
 
 
-def load_run(path: str | os.PathLike[str]) -> Run:
+def load_run(path: str | os.PathLike[str], *, check_taps: bool = True) -> Run:
     """Read a run from files.
 
     Parameters
@@ -427,6 +427,9 @@ def load_run(path: str | os.PathLike[str]) -> Run:
         ``NAME.egress.pcap…`` (pcap or pcapng, compressed or not) and ``NAME.labels.csv`` in it, as written by a
         switch or :meth:`Run.to_pcap` (``load_run("traces/cubic")``). The directory alone is enough if it has a
         single pair. Labels and ``NAME.scenario.toml`` may be missing.
+    check_taps : bool
+        Refuse a pair of captures that cannot be the taps before and behind a queue
+        (:func:`cctoolkit.compare_taps`).
 
     Returns
     -------
@@ -437,7 +440,7 @@ def load_run(path: str | os.PathLike[str]) -> Run:
     Raises
     ------
     ParameterError
-        There is no run at `path`.
+        There is no run at `path`; or the pair is swapped, has no packet in common, or its clocks differ too much.
     SchemaError, CaptureFormatError
         A file is invalid.
 
@@ -473,7 +476,7 @@ def load_run(path: str | os.PathLike[str]) -> Run:
             f"{path}: is not a saved run, nor a pair of captures NAME.ingress.pcap, NAME.egress.pcap"
         )
     name = found[0].name.split(".ingress.")[0]
-    return _load_pair(found[0], found[0].parent, name)
+    return _load_pair(found[0], found[0].parent, name, check_taps)
 
 
 def _literal(name: str) -> str:
@@ -533,13 +536,16 @@ def _load_testbed(folder: Path) -> Run:
     return Run(scenario=scenario, labels=labels, **facts, **_load_tables(folder), **taps)
 
 
-def _load_pair(ingress_path: Path, folder: Path, name: str) -> Run:
+def _load_pair(ingress_path: Path, folder: Path, name: str, check_taps: bool) -> Run:
+    from ..analysis.tap_comparison import compare_taps
     from ..capture.reader import read_capture
 
     behind = sorted(folder.glob(f"{_literal(name)}.egress.pcap*"))
     if not behind:
         raise ParameterError(f"{folder / name}: has an ingress capture but no {name}.egress.pcap…")
     ingress, egress = read_capture(ingress_path), read_capture(behind[0])
+    if check_taps:
+        compare_taps(ingress, egress).check(stacklevel=3)
     labels_path, toml = folder / f"{name}.labels.csv", folder / f"{name}.scenario.toml"
     labels = _read_labels(labels_path) if labels_path.is_file() else _labels_of(ingress)
     labels.insert(0, "flow_id", np.arange(len(labels), dtype=np.uint32))

@@ -15,6 +15,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from .._support.kernels import kernel
 from ..errors import ParameterError
 
 __all__ = [
@@ -395,7 +396,7 @@ def _cost(weight, total, square, i, j):
     return max(square[j] - square[i] - s * s / (weight[j] - weight[i]), 0.0)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _layers(x, counts, k):
     """Minimum cost of all values in 1, …, k classes, and the start of the last class in each best solution.
 

@@ -30,6 +30,7 @@ import numba
 import numpy as np
 
 from .._support.algorithm.random import random
+from .._support.kernels import kernel
 from .layout import (
     ACKNOWLEDGEMENT,
     CONNECTING,
@@ -1700,7 +1701,7 @@ def _update_queues(port, now):
     port.update_ns = first
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def run(
     port_,
     flows,

@@ -168,7 +168,7 @@ def _queue_of(flow: np.ndarray, since_ns: np.ndarray, history: Assignments) -> n
 
 def _packets(ingress: Capture, egress: Capture, history: Assignments, start_ns: int) -> pd.DataFrame:
     """Data packets that arrived at the queue: flow, time, size, delay (null: lost or still queued), queue."""
-    table = queue_delay(ingress, egress)
+    table = queue_delay(ingress, egress, check_taps=False)
     table = table[table.direction == 0].reset_index(drop=True)
     table["queue"] = _queue_of(table.flow_id.to_numpy(), table.ts_ns.to_numpy() - start_ns, history)
     return table

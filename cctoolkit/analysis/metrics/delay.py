@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numba
 import numpy as np
 import pandas as pd
 
 from ..._support.arguments import positive_ns
+from ..._support.kernels import kernel
 from ..taps import FATE, LOST, UNKNOWN, PacketMatcher, TapPair
 
 __all__ = ["QueueDelay", "queue_delay", "queue_loss"]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _match_by_order(came_in, went_out, max_delay_ns, crosses):
     """Both sorted by way. Of a way whose every packet left, in the same order of sizes, the k-th in is the k-th out."""
     i = 0
@@ -45,14 +45,14 @@ def _match_by_order(came_in, went_out, max_delay_ns, crosses):
         i = end
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _mark(fates, crosses, place):
     for i in range(len(fates)):
         if crosses[fates[i].way]:
             place[fates[i].row] = 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _number(place):
     n = 0
     for i in range(len(place)):
@@ -62,7 +62,7 @@ def _number(place):
     return n
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _spread(fates, crosses, place, ts, flow_id, direction, payload, wire, delay):
     for i in range(len(fates)):
         fate = fates[i]
@@ -94,6 +94,7 @@ class QueueDelay:
     Parameters
     ----------
     max_delay_s : float
+    check_taps : bool
         As for :func:`queue_delay`.
 
     Notes
@@ -102,9 +103,9 @@ class QueueDelay:
     same time. What was found out is kept, some 40 bytes a packet.
     """
 
-    def __init__(self, max_delay_s: float = 10.0) -> None:
+    def __init__(self, max_delay_s: float = 10.0, check_taps: bool = True) -> None:
         self._max_delay_ns = positive_ns(max_delay_s, 1e9, "max_delay_s")
-        self._pair = TapPair()
+        self._pair = TapPair(check_taps)
         self._matcher = PacketMatcher(data_only=False, losses_only=False, max_delay_ns=self._max_delay_ns)
         self._rows = 0
         # packets that are no TCP segments and so have no number of their own
@@ -151,6 +152,7 @@ class QueueDelay:
         The egress tap's packets that still wait for the ingress tap are taken now; where updates are to follow,
         give both taps up to the same time first.
         """
+        self._pair.check()
         others, _ = self._others()
         parts = [(part, self._matcher.crosses) for part in self._matcher.fates()]
         parts.append((others, np.ones(int(others["way"].max(initial=0)) + 1, np.bool_)))
@@ -178,6 +180,7 @@ class QueueDelay:
 
     def loss(self) -> pd.DataFrame:
         """The losses so far, see :func:`queue_loss`; takes the packets that wait, as :meth:`result` does."""
+        self._pair.check()
         others_in, others_out = self._others()
         crosses = self._matcher.crosses
         way = np.union1d(np.flatnonzero(crosses), others_in["way"])
@@ -202,7 +205,9 @@ class QueueDelay:
         )
 
 
-def queue_delay(ingress: Any, egress: Any, max_delay_s: float = 10.0) -> pd.DataFrame:
+def queue_delay(
+    ingress: Any, egress: Any, max_delay_s: float = 10.0, *, check_taps: bool = True
+) -> pd.DataFrame:
     """How long each packet took from the tap before a queue to the tap after it.
 
     Parameters
@@ -212,6 +217,8 @@ def queue_delay(ingress: Any, egress: Any, max_delay_s: float = 10.0) -> pd.Data
         flow ids are taken as common.
     max_delay_s : float
         What takes longer is lost.
+    check_taps : bool
+        Look first whether these can be the taps before and behind a queue (:func:`cctoolkit.compare_taps`).
 
     Returns
     -------
@@ -223,6 +230,16 @@ def queue_delay(ingress: Any, egress: Any, max_delay_s: float = 10.0) -> pd.Data
         - ``ts_ns`` (at the ingress), ``flow_id`` (the ingress tap's), ``direction``, ``payload_bytes``, ``wire_bytes``,
         - ``delay_ns``: null for a packet that did not leave,
         - ``lost``: null where it is not known, as for packets in the queue when the capture ends.
+
+    Raises
+    ------
+    ParameterError
+        The taps are swapped, have no packet in common, or their clocks differ too much.
+
+    Warns
+    -----
+    TapClockWarning
+        The clocks differ, or what both taps should have seen was not seen by both.
 
     Notes
     -----
@@ -236,17 +253,19 @@ def queue_delay(ingress: Any, egress: Any, max_delay_s: float = 10.0) -> pd.Data
     --------
     >>> cct.queue_delay(before, after).groupby("flow_id").delay_ns.median() / 1e6            # doctest: +SKIP
     """
-    delays = QueueDelay(max_delay_s)
+    delays = QueueDelay(max_delay_s, check_taps)
     delays.update(ingress, egress)
     return delays.result()
 
 
-def queue_loss(ingress: Any, egress: Any, max_delay_s: float = 10.0) -> pd.DataFrame:
+def queue_loss(
+    ingress: Any, egress: Any, max_delay_s: float = 10.0, *, check_taps: bool = True
+) -> pd.DataFrame:
     """How many packets of each flow were lost between two taps.
 
     Parameters
     ----------
-    ingress, egress, max_delay_s
+    ingress, egress, max_delay_s, check_taps
         As for :func:`queue_delay`.
 
     Returns
@@ -256,6 +275,6 @@ def queue_loss(ingress: Any, egress: Any, max_delay_s: float = 10.0) -> pd.DataF
         for the flows and directions that cross the queue. Packets other than TCP segments are counted, not
         recognised: lost are those that came in less those that left, including any still in the queue at the end.
     """
-    delays = QueueDelay(max_delay_s)
+    delays = QueueDelay(max_delay_s, check_taps)
     delays.update(ingress, egress)
     return delays.loss()

@@ -18,6 +18,8 @@ from typing import Any, no_type_check
 import numba
 import numpy as np
 
+from ..._support.kernels import kernel
+
 # ---- constants of the model; cctoolkit.capture.synth.mawi explains them
 SCAN, PROBE, DNS, UDP, QUIC, WEB, LONG = range(7)
 SHARES = np.array([0.25, 0.40, 0.15, 0.05, 0.03, 0.11, 0.01])  # of all flows
@@ -343,7 +345,7 @@ def _draw(f, c, flow_id):
     f.last_payload = f.payload
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 @no_type_check
 def describe(control, ids, flows):
     """Fill in `flows` (FLOW records) for these flow numbers."""
@@ -751,7 +753,7 @@ def _close(f, c, pool, heads):
     _send(f, c, pool, heads, a, y, t + f.rtt_ns[a] // 2, f.seq[a], f.seq[b], _ACK, 0, f.tsval[b])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 @no_type_check
 def advance(control, flows, pool, flow_heads, packet_heads, columns, event, sacks, rows, n_sacks):
     """Write packets in order of time until the part or the capture is full.

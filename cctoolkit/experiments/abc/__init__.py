@@ -13,7 +13,8 @@ Examples
 
 from __future__ import annotations
 
-from ..lazy import lazy_names
+import lazy_loader
+
 from .command import run
 from .scenarios import (
     CAUSES,
@@ -32,14 +33,13 @@ from .scenarios import (
 __all__ = ["CAUSES", "SCHEMES", "SHARINGS", "TITLES", "WHY", "Cause", "Settings", "Sharing", "jobs", "run", "scenario",
            "why_jobs"]  # fmt: skip
 
-__getattr__ = lazy_names(
+__getattr__, __dir__, _ = lazy_loader.attach(
     __name__,
-    {
+    submodules=["conclusions", "figures", "parts", "sources", "switch", "tables"],
+    submod_attrs={
         "tables": ["clients", "integer_differences", "intervals", "verdicts"],
         "conclusions": ["statements"],
         "sources": ["by_source", "source_prefixes"],
         "parts": ["PARTS"],
-        "figures": [],
-        "switch": [],
     },
 )

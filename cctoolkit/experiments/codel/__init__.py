@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..lazy import lazy_names
+import lazy_loader
+
 from ..seeds import spread
 from .command import run
 from .scenarios import (
@@ -33,14 +34,12 @@ from .scenarios import (
 __all__ = ["GUESSES", "KERNEL", "TARGETS", "TITLES", "WRAPS", "Settings", "mixed_scenario", "run", "scenario",
            "spread", "target", "udp_scenario"]  # fmt: skip
 
-_lookup = lazy_names(
+_lookup, __dir__, _ = lazy_loader.attach(
     __name__,
-    {
+    submodules=["conclusions", "figures", "parts", "tables", "variants"],
+    submod_attrs={
         "tables": ["by_flow", "measured", "packet_delays", "paper_table_1", "standing"],
         "parts": ["PARTS"],
-        "figures": [],
-        "conclusions": [],
-        "variants": [],
     },
 )
 #: Parts by the names of their functions in the other modules.

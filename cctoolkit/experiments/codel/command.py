@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from ..._support.options import WorkersOption
 from ..folder import Folder
-from ..options import OutputOption, WorkersOption
+from ..options import OutputOption
 from .scenarios import TITLES, Settings
 
 __all__ = ["run"]

@@ -13,12 +13,12 @@ Examples
 
 from __future__ import annotations
 
-from ..lazy import lazy_names
+import lazy_loader
+
 from .command import run
 from .scenarios import (
     CLASSIFIERS,
     DROPPED_PERCENT,
-    EPOCH_BACKGROUNDS,
     FULL_WINDOWS_MS,
     PUBLISHED,
     TITLES,
@@ -27,13 +27,15 @@ from .scenarios import (
 )
 from .training import Training
 
-__all__ = ["CLASSIFIERS", "DROPPED_PERCENT", "EPOCH_BACKGROUNDS", "FULL_WINDOWS_MS", "PUBLISHED", "TITLES",
-           "WINDOWS_MS", "Training", "jobs", "run"]  # fmt: skip
+__all__ = ["CLASSIFIERS", "DROPPED_PERCENT", "FULL_WINDOWS_MS", "PUBLISHED", "TITLES", "WINDOWS_MS",
+           "Training", "jobs", "run"]  # fmt: skip
 
-__getattr__ = lazy_names(
+__getattr__, __dir__, _ = lazy_loader.attach(
     __name__,
-    {
+    submodules=["conclusions", "figures", "parts", "tables"],
+    submod_attrs={
         "tables": [
+            "EPOCH_BACKGROUNDS",
             "accuracy_by_epoch",
             "background_of",
             "by_split",
@@ -47,6 +49,5 @@ __getattr__ = lazy_names(
         ],
         "conclusions": ["statements"],
         "parts": ["PARTS"],
-        "figures": [],
     },
 )

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
+from ..._support.options import WorkersOption
 from ..folder import Folder
-from ..options import OutputOption, WorkersOption
+from ..options import OutputOption
 from .scenarios import FULL_WINDOWS_MS, PAPER_S, TITLES, WINDOWS_MS
 
 __all__ = ["run"]

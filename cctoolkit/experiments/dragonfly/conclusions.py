@@ -10,8 +10,8 @@ import pandas as pd
 from .. import statements as shared
 from ..papers import paper_numbers
 from ..statements import OURS, Statement, statements_table
-from .scenarios import CLASSIFIERS, EPOCH_BACKGROUNDS
-from .tables import last_epochs
+from .scenarios import CLASSIFIERS
+from .tables import EPOCH_BACKGROUNDS, last_epochs
 
 __all__ = ["statements"]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...scenario import Flow, Scenario
+if TYPE_CHECKING:  # the command's help imports this module
+    from ...scenario import Flow, Scenario
 
 __all__ = [
     "CLASSIFIERS",
     "DROPPED_PERCENT",
-    "EPOCH_BACKGROUNDS",
     "FULL_WINDOWS_MS",
     "PUBLISHED",
     "TITLES",
@@ -36,12 +36,6 @@ TITLES = {
     "windows": "Figures 6, 7, 8, 10, 11: F1 against window, background flows, congestion control",
     "sampling": "Figure 9: F1 against packets dropped at random",
     "splits": "Splits: runs on both sides, and settings never trained on",
-}
-#: Figure 5's background traffic: 1000 packets of 1.4 KB a second; ten Vegas flows.
-EPOCH_BACKGROUNDS: dict[str, tuple[Flow, ...]] = {
-    "none": (),
-    "UDP": (Flow("udp", rtt_ms=70, rate_mbps=1000 * 1400 * 8 / 1e6, packet_bytes=1400, arrivals="poisson"),),
-    "TCP Vegas": (Flow("vegas", rtt_ms=70, count=10),),
 }
 #: Figure 9's percentages of packets that are not observed.
 DROPPED_PERCENT = (0, 25, 50, 75, 90, 99)

@@ -14,18 +14,12 @@ import pandas as pd
 
 from ...errors import ParameterError
 from ...identify import Recording, SlotDataset, Windows
-from ...scenario import Scenario
-from .scenarios import (
-    CLASSIFIERS,
-    DROPPED_PERCENT,
-    EPOCH_BACKGROUNDS,
-    PAPER_S,
-    PUBLISHED,
-    jobs,
-)
+from ...scenario import Flow, Scenario
+from .scenarios import CLASSIFIERS, DROPPED_PERCENT, PAPER_S, PUBLISHED, jobs
 from .training import Training
 
 __all__ = [
+    "EPOCH_BACKGROUNDS",
     "Work",
     "accuracy_by_epoch",
     "background_of",
@@ -39,6 +33,13 @@ __all__ = [
     "recorded_windows",
     "volatility",
 ]
+
+#: Figure 5's background traffic: 1000 packets of 1.4 KB a second; ten Vegas flows.
+EPOCH_BACKGROUNDS: dict[str, tuple[Flow, ...]] = {
+    "none": (),
+    "UDP": (Flow("udp", rtt_ms=70, rate_mbps=1000 * 1400 * 8 / 1e6, packet_bytes=1400, arrivals="poisson"),),
+    "TCP Vegas": (Flow("vegas", rtt_ms=70, count=10),),
+}
 
 #: Settings that may be left out of training: the first that the data vary.
 _SETTINGS = ("background", "aqm", "buffer_packets")

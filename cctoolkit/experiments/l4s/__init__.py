@@ -13,7 +13,8 @@ Examples
 
 from __future__ import annotations
 
-from ..lazy import lazy_names
+import lazy_loader
+
 from ..runners import outcomes
 from .cases import Case, Outcome, Settings
 from .command import run
@@ -33,13 +34,11 @@ from .scenarios import (
 __all__ = ["CAUSES", "CONFIGURATIONS", "PAIRS", "PUBLISHED", "SENDERS", "SYSTEMS", "TITLES", "UNEVEN", "Case",
            "Outcome", "Settings", "System", "outcomes", "run", "through"]  # fmt: skip
 
-__getattr__ = lazy_names(
+__getattr__, __dir__, _ = lazy_loader.attach(
     __name__,
-    {
+    submodules=["figures", "kernel", "parts", "queues", "tables"],
+    submod_attrs={
         "tables": ["drop_delays", "flow_goodputs", "identified_shares", "table_3"],
         "parts": ["PARTS"],
-        "figures": [],
-        "kernel": [],
-        "queues": [],
     },
 )

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from ..._support.options import WorkersOption
 from ..folder import Folder
-from ..options import OutputOption, WorkersOption
+from ..options import OutputOption
 from .scenarios import CONFIGURATIONS, TITLES
 
 __all__ = ["run"]

@@ -72,7 +72,7 @@ def measure(run: Run, phase_s: float) -> Iterator[dict[str, Any]]:
 
     assert run.scenario is not None and run.ingress is not None and run.egress is not None
     rate_mbps = run.scenario.bottleneck.rate_mbps
-    packets = queue_delay(run.ingress, run.egress)
+    packets = queue_delay(run.ingress, run.egress, check_taps=False)
     packets = packets[(packets.direction == 0) & (packets.payload_bytes > 0)]
     cca = run.flows.set_index("flow_id").cca
     is_scalable = packets.flow_id.map(cca == "dctcp").to_numpy(bool)

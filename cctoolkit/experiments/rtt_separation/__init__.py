@@ -14,7 +14,8 @@ Examples
 
 from __future__ import annotations
 
-from ..lazy import lazy_names
+import lazy_loader
+
 from ..runners import outcomes
 from .cases import Case, Outcome
 from .command import run
@@ -31,11 +32,8 @@ from .scenarios import (
 __all__ = ["MAWI_DAY", "SCALING", "SCHEMES", "TESTBED_TESTS", "TITLES", "Case", "Outcome", "Settings", "outcomes",
            "run", "sample_transfers"]  # fmt: skip
 
-__getattr__ = lazy_names(
+__getattr__, __dir__, _ = lazy_loader.attach(
     __name__,
-    {
-        "tables": ["paper", "scaling", "table_1"],
-        "parts": ["PARTS"],
-        "figures": [],
-    },
+    submodules=["figures", "parts", "tables"],
+    submod_attrs={"tables": ["paper", "scaling", "table_1"], "parts": ["PARTS"]},
 )

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from ..._support.options import WorkersOption
 from ...errors import ParameterError
 from ..folder import Folder
-from ..options import OutputOption, WorkersOption
+from ..options import OutputOption
 from .scenarios import MAWI_DAY, TESTBED_TESTS, TITLES, Settings
 
 __all__ = ["run"]

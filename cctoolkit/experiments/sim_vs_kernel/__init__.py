@@ -8,18 +8,16 @@ Examples
 
 from __future__ import annotations
 
-from ..lazy import lazy_names
+import lazy_loader
+
 from ..runners import for_simulator
 from .command import run
 from .scenarios import GRID, TITLES, Case, Grid, Job, Settings
 
 __all__ = ["GRID", "TITLES", "Case", "Grid", "Job", "Settings", "for_simulator", "run"]
 
-__getattr__ = lazy_names(
+__getattr__, __dir__, _ = lazy_loader.attach(
     __name__,
-    {
-        "tables": ["QUANTITIES", "compare", "measure"],
-        "parts": ["PARTS"],
-        "figures": [],
-    },
+    submodules=["figures", "parts", "tables"],
+    submod_attrs={"tables": ["QUANTITIES", "compare", "measure"], "parts": ["PARTS"]},
 )

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
+from ..._support.options import WorkersOption
 from ...errors import ParameterError
 from ..folder import Folder
-from ..options import OutputOption, WorkersOption
+from ..options import OutputOption
 from .scenarios import GRID, TITLES, Settings
 
 __all__ = ["run"]

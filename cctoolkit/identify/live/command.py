@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..._support.options import Fill, FillOption, SamplingOption, SlotMsOption, parse_sampling
+from ..._support.options import Fill, FillOption, ModelOption, SamplingOption, SlotMsOption, parse_sampling
+from ...capture.options import TrustTapsOption
 from ...errors import ParameterError
 from ...schema.output import Format, command_provenance
 
@@ -65,10 +66,8 @@ def live(
         str, typer.Option(help="Where the egress tap is: after the `queue`, or at the `tc` hook before it.")
     ] = "queue",
     classify: Annotated[bool, typer.Option(help="Name the flows' congestion controls.")] = True,
-    model: Annotated[
-        str | None,
-        typer.Option(help="Name of a bundled model, or a model's folder.", show_default="the bundled one"),
-    ] = None,
+    model: ModelOption = None,
+    trust_taps: TrustTapsOption = False,
     format: Annotated[
         Format | None,
         typer.Option(
@@ -101,7 +100,9 @@ def live(
 
     def collector() -> Collector:
         if captures:
-            return CaptureCollector(*captures[:2], slot_ms=slot_ms, sampling=chosen, speed=speed)
+            return CaptureCollector(
+                *captures[:2], slot_ms=slot_ms, sampling=chosen, speed=speed, check_taps=not trust_taps
+            )
         return KernelCollector(
             ingress or [], egress or [], slot_ms=slot_ms, sampling=chosen, egress_hook=hook
         )

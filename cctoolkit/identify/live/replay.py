@@ -9,6 +9,7 @@ import numpy as np
 
 from ..._support.arguments import positive_ns
 from ...analysis.slots import CELL, SlotTable
+from ...analysis.tap_comparison import compare_taps
 from ...capture.model import Capture
 from ...capture.reader import read_capture
 from ...errors import ParameterError
@@ -29,6 +30,13 @@ class CaptureCollector:
         As :func:`cctoolkit.compute_slots`.
     speed : float, optional
         So many seconds of the capture in one; without it, as fast as can be.
+    check_taps : bool
+        Refuse two captures that cannot be the taps before and behind a queue (:func:`cctoolkit.compare_taps`).
+
+    Raises
+    ------
+    ParameterError
+        They are swapped, have no packet in common, or their clocks differ too much.
 
     Notes
     -----
@@ -44,6 +52,7 @@ class CaptureCollector:
         sampling: str | float = "all",
         seed: int = 0,
         speed: float | None = None,
+        check_taps: bool = True,
     ) -> None:
         if speed is not None and speed <= 0:
             raise ParameterError("speed: it must be positive")
@@ -53,6 +62,8 @@ class CaptureCollector:
         self._taps = {"ingress": _Tap(ingress, slot_ms, sampling, seed, with_acks=True)}
         if egress is not None:
             self._taps["egress"] = _Tap(egress, slot_ms, sampling, seed + 1, with_acks=False)
+            if check_taps:
+                compare_taps(*(tap.capture for tap in self._taps.values())).check()
         times = [tap.capture.columns["ts_ns"] for tap in self._taps.values() if len(tap.capture)]
         self.now_ns = min((int(ts[0]) for ts in times), default=0)
         self._end_ns = max((int(ts[-1]) for ts in times), default=0)

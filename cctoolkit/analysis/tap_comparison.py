@@ -1,0 +1,660 @@
+"""Are two captures the taps before and behind one queue?
+
+Segments are recognised at both taps whatever the clocks say, by a sample: both taps pick the same segments by their
+hash (hash-based selection, RFC 5475, section 6.2; trajectory sampling, Duffield and Grossglauser, IEEE/ACM ToN 2001).
+
+In a flow that was seen in both directions, the packets of one direction are stamped later at the egress tap than those
+of the other, in comparison, by what both take. That tells the order of the taps whatever the clocks say. Where
+packets go in one direction only, swapped taps look the same as a clock that is set wrong; then packets that are missing
+at one of the taps decide, and without any both are named.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from .._support.kernels import kernel
+from .._support.words import format_percent, format_time_ns, plural
+from ..capture.model import Capture, columns_of
+from ..errors import ParameterError, TapClockWarning
+from .tap_clocks import LARGEST_DRIFT_PPM, Clocks, fit_clocks
+from .tap_identity import FlowNames, segment_identity
+
+__all__ = ["OneWayDelay", "TapComparer", "TapComparison", "compare_taps"]
+
+_ROOM = 1 << 15  # segments of each tap that are kept for the comparison
+_MAJORITY = 0.6  # so much more of a flow's neighbours in both directions tell one order than the other
+#: So many times as much is clearly more; and so many packets are clearly some.
+_CLEARLY = 10
+#: Offsets and delays below this are told, and no more.
+_SMALL_NS = 1_000_000
+#: Packets that seem to leave before they came are not matched; more of them than this make the results wrong.
+_FEW = 0.01
+#: Of the packets that both taps should have seen: with less these are not the same traffic.
+_RECOGNISED = 0.1
+#: Packets that take longer are counted as lost, everywhere.
+_LONGEST_NS = 10_000_000_000
+
+_SIGHTING = np.dtype(
+    [
+        ("identity", np.uint64),  # of the segment, without its addresses and ports
+        ("key", np.uint64),  # of the segment with them
+        ("way", np.int64),  # 2 * number of the 5-tuple + direction between its lower and its upper end
+        ("ts_ns", np.int64),
+        ("payload_bytes", np.uint32),
+    ]
+)
+
+
+@kernel
+def _select(
+    at, ts, flow_id, direction, seq, ack, tcp_flags, payload, window, tsval, tsecr, codes, largest, kept, n
+):
+    """Keep segments from row `at` on whose hash is small enough; gives the next row, how many are kept and came."""
+    came = 0
+    for i in range(np.uint64(at), np.uint64(len(ts))):
+        flags = tcp_flags[i]
+        if flags == 0:
+            continue
+        if n == len(kept):
+            return i, n, came
+        came += 1
+        identity = segment_identity(
+            np.uint64(0), seq[i], ack[i], flags, payload[i], window[i], tsval[i], tsecr[i]
+        )
+        if identity <= largest:
+            flow = np.int64(flow_id[i])
+            one = kept[np.uint64(n)]
+            one.identity = identity
+            way = ((codes[np.uint64(flow)] - 1) if len(codes) else 2 * flow) ^ np.int64(direction[i])
+            one.way = way
+            one.key = (identity ^ np.uint64(way) * np.uint64(0x9E3779B97F4A7C15)) * np.uint64(
+                0xD6E8FEB86659FD93
+            )
+            one.ts_ns = ts[i]
+            one.payload_bytes = payload[i]
+            n += 1
+    return len(ts), n, came
+
+
+class _Sample:
+    """The segments of one tap whose hash is below a limit, which is halved when they become too many."""
+
+    def __init__(self) -> None:
+        self.largest = 2**64 - 1
+        self.packets = 0  # of any kind
+        self.segments = 0
+        self.first_ns: int | None = None
+        self.last_ns = 0
+        self._kept = np.empty(0, _SIGHTING)
+        self._n = 0
+
+    def take(self, columns: Mapping[str, np.ndarray], codes: np.ndarray) -> None:
+        ts = columns["ts_ns"]
+        if not len(ts):
+            return
+        self.packets += len(ts)
+        first, self.last_ns = int(ts.min()), max(self.last_ns, int(ts.max()))
+        self.first_ns = first if self.first_ns is None else min(first, self.first_ns)
+        names = (
+            "ts_ns", "flow_id", "direction", "seq", "ack", "tcp_flags", "payload_bytes", "window", "tsval", "tsecr",
+        )  # fmt: skip
+        arrays = [np.ascontiguousarray(columns[name]) for name in names]
+        at = 0
+        while True:
+            room = min(self._n + len(ts) - at, _ROOM)
+            if room > len(self._kept):
+                self._kept = np.concatenate(
+                    [self._kept[: self._n], np.empty(max(room, min(2 * self._n, _ROOM)) - self._n, _SIGHTING)]
+                )
+            limit = np.uint64(self.largest)
+            at, self._n, came = _select(at, *arrays, codes, limit, self._kept, self._n)
+            self.segments += came
+            if at == len(ts):
+                return
+            while self._n == _ROOM:
+                self.limit(self.largest >> 1)
+
+    def limit(self, largest: int) -> None:
+        """Keep no more than those whose hash is at most `largest`."""
+        self.largest = largest
+        kept = self._kept[: self._n]
+        kept = kept[kept["identity"] <= np.uint64(largest)]
+        self._kept[: len(kept)] = kept
+        self._n = len(kept)
+
+    def below(self, largest: int) -> np.ndarray:
+        """The segments whose hash is at most `largest`, in the order of their keys, equal ones as captured."""
+        kept = self._kept[: self._n]
+        kept = kept[kept["identity"] <= np.uint64(largest)]
+        return kept[np.argsort(kept["key"], kind="stable")]
+
+
+@dataclass(frozen=True)
+class OneWayDelay:
+    """What goes in one direction between the taps, as far as it is in the sample.
+
+    Attributes
+    ----------
+    packets : int
+        TCP segments that both taps saw.
+    payload_bytes : int
+        Of these.
+    missing : int
+        Segments that only the tap which this direction reaches first saw, while their flow was seen at both.
+    least_ns, median_ns, most_ns : int
+        Egress stamp less ingress stamp. `least_ns` is of the packet that took the least time, which is the largest
+        number where packets reach the egress tap first; `most_ns` the other way round.
+    spread_ns : int
+        Between the 5th and the 95th percentile, without what is known of the clocks' drift.
+    """
+
+    packets: int = 0
+    payload_bytes: int = 0
+    missing: int = 0
+    least_ns: int = 0
+    median_ns: int = 0
+    most_ns: int = 0
+    spread_ns: int = 0
+
+    @property
+    def missing_share(self) -> float:
+        """Of the segments that the first tap saw."""
+        return self.missing / max(self.packets + self.missing, 1)
+
+
+@dataclass(frozen=True)
+class TapComparison:
+    """What two captures tell of each other: :func:`compare_taps`.
+
+    Attributes
+    ----------
+    sampled : float
+        Which part of the TCP segments was compared: all (1.0) of captures up to 32,768 segments.
+    common : int
+        Segments that both taps saw, of those compared.
+    recognised : float
+        These, of what the tap that saw less of the flows in common saw while both taps were there.
+    forward, backward : OneWayDelay
+        From the ingress tap to the egress tap, and from the egress tap to the ingress tap.
+    strays : int
+        Segments of flows in `forward` that only the egress tap saw.
+    order_known : bool
+        Which direction is which is known from flows seen in both; else it is taken from the sign of the delays, as if
+        the clocks agreed.
+    clocks : Clocks
+        What is known of their difference.
+    early : float
+        Of the forward packets, how many seem to leave before they came.
+    problem : str, optional
+        Why these cannot be the taps before and behind a queue, or why their clocks make results meaningless.
+    """
+
+    sampled: float = 1.0
+    common: int = 0
+    recognised: float = 0.0
+    forward: OneWayDelay = field(default_factory=OneWayDelay)
+    backward: OneWayDelay = field(default_factory=OneWayDelay)
+    strays: int = 0
+    order_known: bool = False
+    clocks: Clocks = field(default_factory=Clocks)
+    early: float = 0.0
+    problem: str | None = None
+
+    def clocks_in_words(self) -> str:
+        """What is known of the two clocks, in a sentence or two; empty where no segment was seen at both taps."""
+        if not self.common:
+            return ""
+        return _one_direction_in_words(self) if self.clocks.offset_ns is None else _both_in_words(self)
+
+    @property
+    def remarks(self) -> list[str]:
+        """What is odd but no :attr:`problem`: whoever uses the results should know."""
+        return [] if self.problem or not self.common else list(_remarks(self))
+
+    def notes(self) -> list[str]:
+        """All there is to say, for a page about the captures."""
+        if self.problem:
+            return [f"The two captures were not refused, but {self.problem.rstrip('.')}."]
+        words = self.clocks_in_words()
+        return ([words] if words and not any(words in one for one in self.remarks) else []) + self.remarks
+
+    def check(self, stacklevel: int = 2) -> None:
+        """Raise what :attr:`problem` says, and warn of the :attr:`remarks`.
+
+        Raises
+        ------
+        ParameterError
+        """
+        if self.problem is not None:
+            raise ParameterError(f"ingress, egress: {self.problem.rstrip('.')} ({_ANYWAY})")
+        for remark in self.remarks:
+            warnings.warn(f"ingress, egress: {remark}", TapClockWarning, stacklevel=stacklevel + 1)
+
+
+class TapComparer:
+    """:func:`compare_taps` for packets that come in batches, in constant memory.
+
+    The result does not depend on how the packets were cut into batches.
+    """
+
+    def __init__(self) -> None:
+        self._samples = _Sample(), _Sample()
+        self._names: tuple[FlowNames, FlowNames] | None = None
+
+    def update(self, ingress: Any, egress: Any) -> None:
+        """Take the next packets of both taps (Captures, packets DataFrames or dicts of arrays)."""
+        if isinstance(ingress, Capture) and isinstance(egress, Capture):
+            if self._names is None:
+                numbers: dict[bytes, int] = {}
+                self._names = FlowNames(numbers), FlowNames(numbers)
+            for names, tap in zip(self._names, (ingress, egress), strict=True):
+                names.learn(tap.keys)
+        self.take(columns_of(ingress), columns_of(egress), self._names)
+
+    def take(
+        self,
+        came_in: Mapping[str, np.ndarray],
+        went_out: Mapping[str, np.ndarray],
+        names: tuple[FlowNames, FlowNames] | None,
+    ) -> None:
+        """As :meth:`update`, for who has named the flows already; without names, flow ids are common."""
+        self._names = names
+        for sample, columns, which in zip(self._samples, (came_in, went_out), (0, 1), strict=True):
+            sample.take(columns, np.zeros(0, np.int64) if names is None else names[which].codes)
+
+    def result(self) -> TapComparison:
+        """The comparison of all packets so far, see :func:`compare_taps`."""
+        ingress, egress = self._samples
+        if not ingress.packets or not egress.packets:
+            return TapComparison()
+        largest = min(ingress.largest, egress.largest)
+        return _compare(ingress, egress, largest, self._shared_flows())
+
+    def _shared_flows(self) -> int | None:
+        """How many 5-tuples both taps saw; None where flow ids are common."""
+        if self._names is None:
+            return None
+        ingress, egress = (names.codes[names.codes > 0] - 1 >> 1 for names in self._names)
+        return len(np.intersect1d(ingress, egress))
+
+
+def compare_taps(ingress: Any, egress: Any) -> TapComparison:
+    """Whether two captures can be the taps before and behind one queue, and what is known of their clocks.
+
+    Whatever takes two taps does this first, raises the ``problem`` and warns of the ``remarks`` (with
+    ``check_taps=False`` it does not).
+
+    Parameters
+    ----------
+    ingress, egress : Capture, packets DataFrame or dict of arrays
+        Two Captures are matched by 5-tuple; for anything else flow ids are taken as common.
+
+    Returns
+    -------
+    TapComparison
+        ``problem`` says why they cannot be, if so; ``remarks`` what else is odd.
+
+    Notes
+    -----
+    The taps are called swapped when the direction that reaches the egress tap first carries more payload, loses and
+    waits no less than the other, and one of the three is ten times as much.
+
+    Only TCP segments are compared: other packets have no number to be known by.
+
+    Examples
+    --------
+    >>> import cctoolkit as cct
+    >>> flows = [cct.Flow("cubic", rtt_ms=20)]
+    >>> run = cct.simulate(cct.Scenario(cct.Bottleneck(10, cct.Queue(buffer_packets=50)), flows, 3))
+    >>> cct.compare_taps(run.ingress, run.egress).problem is None
+    True
+    >>> cct.compare_taps(run.egress, run.ingress).problem.partition(":")[0]
+    'these look swapped'
+    """
+    comparer = TapComparer()
+    comparer.update(ingress, egress)
+    return comparer.result()
+
+
+# ---- the comparison --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Common:
+    """Segments seen at both taps, and those seen at one only while their flow was seen at both."""
+
+    way: np.ndarray
+    ts_ns: np.ndarray  # at the ingress
+    delay_ns: np.ndarray
+    payload_bytes: np.ndarray
+    only_ingress: np.ndarray  # ways
+    only_egress: np.ndarray
+    recognised: float  # share, as in :class:`TapComparison`
+
+
+def _compare(ingress: _Sample, egress: _Sample, largest: int, shared_flows: int | None) -> TapComparison:
+    before, behind = ingress.below(largest), egress.below(largest)
+    sampled = (largest + 1) / 2**64
+    if shared_flows == 0:
+        return TapComparison(sampled, problem=_nothing_shared(before, behind))
+    if not len(before) or not len(behind):
+        return TapComparison(sampled)  # nothing that could be recognised
+    common = _common(before, behind, ingress, egress)
+    n = len(common.way)
+    if not n:
+        return TapComparison(sampled, problem=_no_packet(ingress, egress, shared_flows))
+    sign, order_known = _orientation(common)
+    forward = sign[common.way] > 0
+    # Without a known order, forward and backward are only the sign of the delays, which says nothing of the clocks.
+    clocks = fit_clocks(common.ts_ns, common.delay_ns, forward if order_known else np.ones(n, np.bool_))
+    steady = common.delay_ns - clocks.line_ns(common.ts_ns)
+    there = sign[common.only_ingress] > 0, sign[common.only_egress] > 0
+    found = TapComparison(
+        sampled=sampled,
+        common=n,
+        recognised=common.recognised,
+        forward=_one_way(common, forward, steady, int(there[0].sum()), 1),
+        backward=_one_way(common, ~forward, steady, int((~there[1]).sum()), -1),
+        strays=int(there[1].sum()),
+        order_known=order_known,
+        clocks=clocks,
+        early=float((common.delay_ns[forward] < 0).mean()) if forward.any() else 0.0,
+    )
+    return replace(found, problem=_problem(found, len(common.only_ingress), len(common.only_egress)))
+
+
+def _common(before: np.ndarray, behind: np.ndarray, ingress: _Sample, egress: _Sample) -> _Common:
+    """Pair the samples, both in order of their keys: of equal segments the k-th with the k-th, if none is missing."""
+    names, group = np.unique(np.concatenate([before["key"], behind["key"]]), return_inverse=True)
+    own = group[: len(before)], group[len(before) :]
+    count = [np.bincount(g, minlength=len(names)) for g in own]
+    equal = count[0] == count[1]
+    one, other = before[equal[own[0]]], behind[equal[own[1]]]
+    way, delay = one["way"], other["ts_ns"] - one["ts_ns"]
+    only_ingress, only_egress = (
+        _within(sample[_rank(groups) >= count[1 - k][groups]], paired)
+        for k, (sample, groups, paired) in enumerate(((before, own[0], one), (behind, own[1], other)))
+    )
+    # Both taps were there, and know the flow: how much of it should both have seen?
+    shift = int(np.median(delay)) if len(delay) else 0
+    begin = max(ingress.first_ns or 0, (egress.first_ns or 0) - shift)
+    end = min(ingress.last_ns, egress.last_ns - shift)
+    flows = np.intersect1d(before["way"] >> 1, behind["way"] >> 1)
+    there = [
+        int(
+            (
+                np.isin(sample["way"] >> 1, flows)
+                & (sample["ts_ns"] - late >= begin)
+                & (sample["ts_ns"] - late <= end)
+            ).sum()
+        )
+        for sample, late in ((before, 0), (behind, shift))
+    ]
+    recognised = float(np.minimum(*count).sum() / max(min(there), 1))
+    return _Common(
+        way, one["ts_ns"], delay, one["payload_bytes"], only_ingress, only_egress, min(recognised, 1.0)
+    )
+
+
+def _rank(groups: np.ndarray) -> np.ndarray:
+    """Of each element its place among its equals; equal ones stand together."""
+    return np.arange(len(groups)) - np.searchsorted(groups, groups)
+
+
+def _within(alone: np.ndarray, paired: np.ndarray) -> np.ndarray:
+    """Ways of those segments that came after the first and before the last of their way that has a pair."""
+    ways = int(max(alone["way"].max(initial=0), paired["way"].max(initial=0))) + 1
+    first, last = np.full(ways, np.iinfo(np.int64).max), np.full(ways, np.iinfo(np.int64).min)
+    np.minimum.at(first, paired["way"], paired["ts_ns"])
+    np.maximum.at(last, paired["way"], paired["ts_ns"])
+    way, ts = alone["way"], alone["ts_ns"]
+    return way[(ts > first[way]) & (ts < last[way])]
+
+
+def _orientation(common: _Common) -> tuple[np.ndarray, bool]:
+    """By way, 1 if it goes from the ingress to the egress and -1 if it comes back; and whether that is known.
+
+    In flows seen in both directions, packets of one direction are compared with their neighbours in the other, so
+    that neither offset nor drift of the clocks matters. Other flows follow these: what is later than the clocks' offset
+    goes forward. Without any such flow the clocks are taken to agree.
+    """
+    flows = (
+        int(max(common.way.max(), common.only_ingress.max(initial=0), common.only_egress.max(initial=0))) // 2
+        + 1
+    )
+    order = np.lexsort((common.ts_ns, common.way >> 1))
+    way, delay = common.way[order], common.delay_ns[order]
+    turns = np.flatnonzero((way[1:] ^ way[:-1]) == 1)
+    longer = np.sign(delay[turns] - delay[turns + 1]) * np.where(way[turns] & 1, -1, 1)  # is direction 0
+    of = np.bincount(way[turns] >> 1, longer != 0, minlength=flows)
+    votes = np.bincount(way[turns] >> 1, longer, minlength=flows)
+    told = (np.sign(votes) * (np.abs(votes) >= _MAJORITY * of)).astype(np.int64)
+    sign = np.column_stack([told, -told]).ravel()
+    known = sign[common.way] != 0
+    offset = np.zeros(len(common.way))
+    if known.any():
+        forward = sign[common.way] > 0
+        offset = fit_clocks(common.ts_ns[known], common.delay_ns[known], forward[known]).line_ns(common.ts_ns)
+    rows = np.flatnonzero(~known)
+    if len(rows):
+        later = common.delay_ns[rows] >= offset[rows]
+        of = np.bincount(common.way[rows], minlength=2 * flows)
+        share = np.bincount(common.way[rows], later, minlength=2 * flows) / np.maximum(of, 1)
+        sign[of > 0] = np.where(share >= 0.5, 1, -1)[of > 0]
+    return sign, bool(known.any())
+
+
+def _one_way(
+    common: _Common, rows: np.ndarray, steady_ns: np.ndarray, missing: int, sign: int
+) -> OneWayDelay:
+    if not rows.any():
+        return OneWayDelay(missing=missing)
+    delay = common.delay_ns[rows]
+    low, high = np.quantile(steady_ns[rows], [0.05, 0.95])
+    ends = int(delay.min()), int(delay.max())
+    return OneWayDelay(
+        packets=len(delay),
+        payload_bytes=int(common.payload_bytes[rows].sum(dtype=np.int64)),
+        missing=missing,
+        least_ns=ends[sign < 0],
+        median_ns=int(np.median(delay)),
+        most_ns=ends[sign > 0],
+        spread_ns=int(high - low),
+    )
+
+
+# ---- what it means ---------------------------------------------------------------------------------------------------
+
+
+def _problem(found: TapComparison, only_ingress: int, only_egress: int) -> str | None:
+    there, back, clocks = found.forward, found.backward, found.clocks
+    if found.recognised < _RECOGNISED:
+        return (
+            f"only {format_percent(found.recognised)} of the segments that both should have seen are in common: "
+            f"captures of different traffic, or {_OFFLOAD}"
+        )
+    if not there.packets:
+        return _first_at_the_egress(found, only_ingress, only_egress)
+    if back.packets and _is_the_queue(back, there):
+        never = (
+            f"; {_packets(back.missing, found.sampled)} never reached the ingress tap" if back.missing else ""
+        )
+        return (
+            f"these look swapped: {_share(back.payload_bytes, there.payload_bytes)} of the payload reaches the egress "
+            f"tap first (by {format_time_ns(abs(back.median_ns))}, median{never}); {_EXCHANGE}"
+        )
+    if found.early > _FEW or there.least_ns > _LONGEST_NS or _is_mostly_clock(found):
+        offset = clocks.offset_ns or (there.least_ns, there.least_ns)
+        early = ""
+        if found.early > _FEW:
+            early = f" {format_percent(found.early)} of the packets seem to leave before they came."
+        return f"the clocks differ too much. {found.clocks_in_words()}{early} {_remedy(offset)}"
+    return None
+
+
+def _is_the_queue(one: OneWayDelay, other: OneWayDelay) -> bool:
+    """That carries more, loses and waits no less, and one of the three clearly more."""
+    return (
+        one.payload_bytes > other.payload_bytes
+        and one.missing_share >= other.missing_share
+        and one.spread_ns >= other.spread_ns
+        and (
+            one.payload_bytes >= _CLEARLY * other.payload_bytes
+            or one.missing >= max(_CLEARLY, _CLEARLY * other.missing)
+            or one.spread_ns >= max(_CLEARLY * other.spread_ns, _SMALL_NS)
+        )
+    )
+
+
+def _is_mostly_clock(found: TapComparison) -> bool:
+    return abs(found.clocks.certain_offset_ns) > max(found.forward.spread_ns, _SMALL_NS)
+
+
+def _first_at_the_egress(found: TapComparison, only_ingress: int, only_egress: int) -> str:
+    """All that both taps saw is stamped earlier by the egress tap."""
+    back = found.backward
+    early = format_time_ns(abs(back.median_ns))
+    by = f"all packets in common are stamped earlier by the egress tap (by {early}, median)"
+    behind = _remedy((back.most_ns, back.most_ns))
+    if only_ingress >= max(_CLEARLY, _CLEARLY * only_egress):
+        return (
+            f"the clocks differ too much: {by}, although {_packets(only_ingress, found.sampled)} of the same flows "
+            f"never reached it. {behind}"
+        )
+    if only_egress >= max(_CLEARLY, _CLEARLY * only_ingress):
+        return (
+            f"these look swapped: {by}, and {_packets(only_egress, found.sampled)} of the same flows never reached the "
+            f"ingress tap; {_EXCHANGE}"
+        )
+    return (
+        f"these look swapped, or the egress tap's clock is behind: {by}. With packets in one direction only the two "
+        f"look the same: {_EXCHANGE}, or set the clock right. {behind}"
+    )
+
+
+def _nothing_shared(before: np.ndarray, behind: np.ndarray) -> str:
+    one, other = np.unique(before["identity"]), np.unique(behind["identity"])
+    same = len(np.intersect1d(one, other, assume_unique=True))
+    if same >= max(_CLEARLY, _RECOGNISED * min(len(one), len(other))):
+        return (
+            f"no packet in common, but {same:,} segments differ in addresses or ports only: address translation, or a "
+            "tunnel, between the taps"
+        )
+    return "no packet in common, not even a flow: captures of different traffic"
+
+
+def _no_packet(ingress: _Sample, egress: _Sample, shared_flows: int | None) -> str:
+    first = ingress.first_ns or 0, egress.first_ns or 0
+    apart = max(first) - (ingress.last_ns if first[0] < first[1] else egress.last_ns)
+    flows = f", only the addresses and ports of {plural(shared_flows, 'flow')}" if shared_flows else ""
+    why = (
+        f"one capture begins {format_time_ns(apart)} after the other ends"
+        if apart > 0
+        else f"different traffic, or {_OFFLOAD}"
+    )
+    return f"no packet in common{flows}: {why}"
+
+
+def _both_in_words(found: TapComparison) -> str:
+    clocks = found.clocks
+    assert clocks.offset_ns is not None
+    low, high = clocks.offset_ns
+    if clocks.noise_ns > _SMALL_NS:
+        return (
+            "The taps' clocks do not run steadily against each other: packets contradict any constant offset and drift "
+            f"by up to {format_time_ns(2 * clocks.noise_ns)}, as when a clock is set during the capture."
+        )
+    if clocks.certain_offset_ns:
+        ahead = "ahead of" if sum(clocks.offset_ns) > 0 else "behind"
+        text = f"The egress tap's clock is {ahead} the ingress tap's by {_range(abs(low), abs(high))}"
+    elif max(abs(low), abs(high)) <= _SMALL_NS:
+        text = f"The taps' clocks agree to within {format_time_ns(max(abs(low), abs(high), clocks.noise_ns, 1_000))}"
+    else:
+        text = (
+            f"The taps' clocks may agree: the egress tap's is between {format_time_ns(abs(low))} behind and "
+            f"{format_time_ns(abs(high))} ahead"
+        )
+    return f"{text}{_drift_in_words(clocks)} (by the least one-way delays in both directions)."
+
+
+def _drift_in_words(clocks: Clocks) -> str:
+    if clocks.drift_ppm is None or clocks.drift_bounds_ppm is None:
+        return ""
+    low, high = clocks.drift_bounds_ppm
+    gained_ns = abs(clocks.drift_ppm) * 1e-6 * clocks.length_ns
+    if high - low < LARGEST_DRIFT_PPM / 5:
+        return f"; drift {(low + high) / 2 + 0.0:.1f} ± {max(high - low, 0) / 2:.1f} ppm"
+    return f"; drift about {clocks.drift_ppm:.1f} ppm" if gained_ns > clocks.noise_ns + 1_000 else ""
+
+
+def _one_direction_in_words(found: TapComparison) -> str:
+    delay = found.forward if found.forward.packets else found.backward
+    least = min(delay.least_ns, delay.most_ns)
+    if least < 0:
+        early = format_time_ns(-least)
+        text = f"The egress tap stamps packets up to {early} before the ingress tap: its clock is behind"
+    else:
+        text = f"Packets take at least {format_time_ns(least)} between the taps, by their clocks"
+    text += ". With packets in one direction only, the clocks' offset cannot be told from propagation delay"
+    drift = found.clocks.drift_ppm
+    if (
+        drift is not None
+        and abs(drift) * 1e-6 * found.clocks.length_ns > 1_000
+        and abs(drift) <= LARGEST_DRIFT_PPM
+    ):
+        text += f"; the least delay changes by {drift:.1f} ppm: drift of the clocks, or a queue that never empties"
+    return f"{text}."
+
+
+def _remarks(found: TapComparison) -> Iterator[str]:
+    clocks, there = found.clocks, found.forward
+    if clocks.offset_ns is not None:
+        if clocks.noise_ns > _SMALL_NS:
+            yield f"{found.clocks_in_words()} Delays are wrong by as much."
+        elif clocks.certain_offset_ns:
+            wrong = "long" if sum(clocks.offset_ns) > 0 else "short"
+            yield f"{found.clocks_in_words()} Delays are too {wrong} by that. {_remedy(clocks.offset_ns)}"
+    elif there.least_ns < 0 or there.least_ns > max(there.spread_ns, _CLEARLY * _SMALL_NS):
+        yield found.clocks_in_words()
+    if found.strays >= max(_CLEARLY, _CLEARLY * there.missing):
+        swapped = "" if found.order_known else ", or the taps are swapped and a clock is wrong"
+        yield (
+            f"{_packets(found.strays, found.sampled)} reached the egress tap that the ingress tap did not see, of the "
+            f"same flows: its capture is not complete{swapped}."
+        )
+    if found.recognised < 0.5:
+        yield (
+            f"Only {format_percent(found.recognised)} of the segments that both taps should have seen are in common: "
+            f"{_OFFLOAD}, or captures that are not complete."
+        )
+    if found.common > _CLEARLY and there.packets == found.common and there.most_ns == there.least_ns == 0:
+        yield "Every segment has the same time stamp at both taps: one capture, given twice?"
+
+
+_ANYWAY = "--trust-taps, check_taps=False: do not check"
+_EXCHANGE = "give the capture from before the queue first"
+_OFFLOAD = "segments that offload cuts differently at the two taps (switch GRO, LRO and TSO off to capture)"
+
+
+def _remedy(offset_ns: tuple[float, float]) -> str:
+    return f"`editcap -t {-sum(offset_ns) / 2e9:.9f} EGRESS NEW` sets it right."
+
+
+def _share(one: int, other: int) -> str:
+    return format_percent(one / max(one + other, 1))
+
+
+def _packets(n: int, sampled: float) -> str:
+    """How many packets `n` in the sample stand for."""
+    return plural(n, "packet") if sampled == 1 else f"about {plural(round(n / sampled), 'packet')}"
+
+
+def _range(one: float, other: float) -> str:
+    low, high = format_time_ns(min(one, other)), format_time_ns(max(one, other))
+    return low if low == high else f"{low} to {high}"

@@ -1,0 +1,72 @@
+"""What a flow and a TCP segment are known by at any tap: nothing that a queue on the way changes."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from .._support.state import grown
+from ..capture.keys import FlowKeys
+
+__all__ = ["FlowNames", "segment_identity"]
+
+
+@numba.njit(inline="always")
+def segment_identity(way, seq, ack, flags, payload, window, tsval, tsecr):
+    """64 bits that stand for a TCP segment of a way; two different ones agree with probability 2**-64."""
+    x = np.uint64(way) << np.uint64(32) | np.uint64(seq)
+    x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    x ^= np.uint64(ack) << np.uint64(32) | np.uint64(tsval)
+    x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    x ^= np.uint64(payload) << np.uint64(32) | np.uint64(tsecr)
+    x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    x ^= np.uint64(flags) << np.uint64(32) | np.uint64(window)
+    x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    return x ^ (x >> np.uint64(32))
+
+
+class FlowNames:
+    """Numbers a tap's flows by their 5-tuple, whoever began them.
+
+    Parameters
+    ----------
+    numbers : dict
+        From 5-tuple to number; taps that share it give a 5-tuple the same number.
+
+    Attributes
+    ----------
+    codes : int64 array
+        By flow id: ``2 * number + (the initiator is the upper end) + 1``, or 0: not (yet) seen.
+    """
+
+    def __init__(self, numbers: dict[bytes, int]) -> None:
+        self.codes = np.zeros(0, np.int64)
+        self._numbers = numbers
+
+    def learn(self, keys: FlowKeys) -> list[tuple[int, int, bool]]:
+        """Flows that were not seen before: flow id, number, whether the initiator is the upper end."""
+        if not len(keys):
+            return []
+        self.codes = grown(self.codes, int(keys.flow_id[-1]) + 1)
+        rows = np.flatnonzero(self.codes[keys.flow_id] == 0)
+        ends = np.zeros((2, len(rows), 18), np.uint8)
+        for end, address, port in (ends[0], keys.src, keys.sport), (ends[1], keys.dst, keys.dport):
+            end[:, :16] = address[rows]
+            end[:, 16:] = port[rows].astype(">u2").view(np.uint8).reshape(-1, 2)
+        source, target = (np.ascontiguousarray(end).view("V18").ravel() for end in ends)
+        upper = np.array([s > t for s, t in zip(_bytes_of(source), _bytes_of(target), strict=True)], np.bool_)
+        ends[:, upper] = ends[::-1, upper]
+        name = np.concatenate(
+            [keys.ip_version[rows, None], keys.protocol[rows, None], ends[0], ends[1]], axis=1
+        )
+        numbers = [
+            self._numbers.setdefault(name, len(self._numbers))
+            for name in _bytes_of(np.ascontiguousarray(name).view("V38").ravel())
+        ]
+        self.codes[keys.flow_id[rows]] = 2 * np.array(numbers, np.int64) + upper + 1
+        return list(zip(keys.flow_id[rows].tolist(), numbers, upper.tolist(), strict=True))
+
+
+def _bytes_of(rows: np.ndarray) -> list[bytes]:
+    size, whole = rows.dtype.itemsize, rows.tobytes()
+    return [whole[i : i + size] for i in range(0, len(whole), size)]
