@@ -4,8 +4,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 DEMO   := traces/mixed
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test fast lint lab bench docs notebooks traces clean
+.PHONY: help demo test fast lint hooks lab bench docs notebooks results traces clean
 
 help:            ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -15,15 +17,18 @@ demo: $(VENV)/.base   ## a bundled real capture becomes report.html and a summar
 	$(BIN)/cct report $(DEMO).ingress.pcap.gz --egress $(DEMO).egress.pcap.gz -o report.html
 
 test: $(VENV)/.dev    ## all the tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(PYTEST) --durations=20
 
 fast: $(VENV)/.dev    ## the tests that take seconds, not minutes
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 lint: $(VENV)/.dev    ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+hooks: $(VENV)/.dev   ## check each commit with ruff, mypy and the notebooks' sources
+	$(BIN)/pre-commit install
 
 lab: $(VENV)/.dev     ## JupyterLab on the notebooks
 	$(BIN)/jupyter lab --notebook-dir=notebooks
@@ -36,6 +41,13 @@ docs: $(VENV)/.dev    ## the book, into build/docs/index.html; runs the notebook
 
 notebooks: $(VENV)/.dev  ## write the .ipynb files from their .py sources
 	$(BIN)/python notebooks/build.py
+
+results: $(VENV)/.dev    ## list the results behind the book's numbers; NAME=codel makes one again, STALE=1 all that are outdated
+ifneq ($(NAME)$(STALE),)
+	$(BIN)/python -m cctoolkit.experiments.results make $(NAME) $(if $(STALE),--stale)
+else
+	$(BIN)/python -m cctoolkit.experiments.results list
+endif
 
 traces: $(VENV)/.dev  ## make the captures of traces/testbed again (needs the kernels of its manifest)
 	$(BIN)/python hardware/launch/make_traces.py

@@ -110,9 +110,10 @@ def main() -> None:
     try:
         sys.exit(app(prog_name="cct", standalone_mode=False))
     except _UsageError as err:
-        text = " ".join(
-            err.format_message().replace("Value error, ", "").split()
-        )  # pydantic's words, in newer typers
+        text = err.format_message().replace(
+            "Value error, ", ""
+        )  # pydantic's words, which newer typers pass on
+        text = " ".join(text.split())
         if text:  # without a command the help was printed, and that is all
             command = err.ctx.command_path if err.ctx else "cct"
             note(f"{text.removesuffix('.')} (see {command} --help)")

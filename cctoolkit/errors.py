@@ -1,4 +1,4 @@
-"""What can go wrong, by name: every error the package raises on purpose is one of these."""
+"""The errors and warnings of the package: every error it raises on purpose is one of these."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ __all__ = [
 
 
 class CCToolkitError(Exception):
-    """Base of all errors raised on purpose; its text is one line fit for a terminal."""
+    """Base of all errors that the package raises on purpose; the text is one line, fit for a terminal."""
 
 
 class CaptureFormatError(CCToolkitError):
-    """The bytes are not a capture this package reads.
+    """The input is not a capture that this package can read.
 
     Parameters
     ----------
     path : str or path-like
         The file, or ``"<stdin>"``.
     offset : int
-        Byte offset (after decompression) at which the reader stopped understanding.
+        Byte offset, after decompression, of the first byte that could not be read.
     expected : str
-        What should have stood there, and what did.
+        What was expected there, and what was found.
     """
 
     def __init__(self, path: str | PathLike[str], offset: int, expected: str) -> None:
@@ -47,29 +47,29 @@ class CaptureFormatError(CCToolkitError):
 
 
 class ParameterError(CCToolkitError, ValueError):
-    """An argument has a value the function cannot work with; the text names the argument."""
+    """An argument has an invalid value; the text names the argument."""
 
 
 class SchemaError(CCToolkitError):
-    """A table lacks a column, or a column has another type than :mod:`cctoolkit.schema` says."""
+    """A table lacks a column of :mod:`cctoolkit.schema`, or a column has the wrong type."""
 
 
 class AlgorithmError(CCToolkitError):
-    """The code of an AQM or a congestion control does not compile, or fails at run time; the text names the line."""
+    """The code of an AQM or congestion control does not compile, or fails at run time; the text names the line."""
 
 
 class DatasetUnavailableError(CCToolkitError):
-    """Data that should be downloaded cannot be: no network, no such day, or a wrong checksum."""
+    """A download failed: no network, no such day, or a wrong checksum."""
 
 
 class TestbedUnavailableError(CCToolkitError):
-    """This machine cannot run a testbed backend; the text names what is missing."""
+    """This machine cannot run a testbed backend; the text says what is missing."""
 
     __test__ = False  # the name starts with "Test", and pytest would collect it
 
 
 class TruncatedCaptureWarning(UserWarning):
-    """A capture ends, or is damaged, in the middle of a packet; all whole packets before it are kept."""
+    """A capture ends, or is damaged, in the middle of a packet; all complete packets before it are kept."""
 
 
 class TapClockWarning(UserWarning):

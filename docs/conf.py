@@ -44,6 +44,7 @@ include_patterns = [
     "hardware/README.md",
     "benchmarks/README.md",
     "CHANGELOG.md",
+    "CONTRIBUTING.md",
 ]
 exclude_patterns = [
     ".*",

@@ -53,7 +53,8 @@ run.flows[["name", "goodput_mbps", "retransmits", "marked_packets", "mean_rtt_ms
 # Who gets more in PI2's one queue, Cubic or Prague: with one flow each? With 25? And through iRED? Write it down.
 
 # %%
-from cctoolkit.experiments import _l4s_figures as figures, l4s
+from cctoolkit.experiments import l4s
+from cctoolkit.experiments.l4s import figures
 
 PHASE_S = 15 if FAST else 60  # the paper's phases last 120 s: `cct experiment l4s --full`
 

@@ -177,7 +177,8 @@ def try_it(rate: int = 60, gamma: float = 16.0, q_min: int = 6):
 # lets the edge mark packets, here with the rate itself, and **ABC in integers**, for switches without floating point.
 
 # %%
-from cctoolkit.experiments import _abc_figures as figures, abc
+from cctoolkit.experiments import abc
+from cctoolkit.experiments.abc import figures
 
 RUNS, SECONDS = (2, 8) if FAST else (5, 30)
 

@@ -214,7 +214,7 @@ LENGTHS = [100, 1000] if FAST else [100, 1000, 5000]
 NAMES = ["Dragonfly", "DeePCCI", "ours"] if FAST else list(dragonfly.CLASSIFIERS)
 scores, by_background = dragonfly.f1_by_window(dataset, recipe, LENGTHS, NAMES, by=["background"])
 
-from cctoolkit.experiments import _dragonfly_figures as draw
+from cctoolkit.experiments.dragonfly import figures as draw
 
 draw.windows_figure(scores)
 
@@ -291,7 +291,7 @@ else:
 # How good the bundled models are, on sets of real-kernel runs that they never saw:
 
 # %%
-results = Path("../data/results/dragonfly.csv")
+results = Path("../data/results/models/dragonfly.csv")
 if results.is_file():
     found = pd.read_csv(results)
     found = found[found["by"].isna()] if "by" in found else found  # without the rows by setting

@@ -1,4 +1,4 @@
-"""What no test may leave to the next."""
+"""What no test may leave to the next, and which files begin."""
 
 from __future__ import annotations
 
@@ -6,6 +6,22 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+
+#: The files that take longest. Workers take whole files, so when these begin, all workers end at about the same time.
+LONGEST = (
+    "test_conformance",
+    "test_notebooks",
+    "test_docs",
+    "test_batch_run",
+    "test_testbed_uml",
+    "test_capture",
+    "test_identify_command",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(order)))
 
 
 @pytest.fixture(autouse=True)

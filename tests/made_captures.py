@@ -160,8 +160,8 @@ def random_pcapng(random: Random, frames: Sequence[tuple[int, bytes, int, int]])
 
 # ---- Frames ----------------------------------------------------------------------------------------------------------
 
-LINK_TYPES = (0, 1, 9, 12, 14, 50, 51, 101, 104, 108, 113, 228, 229, 276)
-TUNNEL_PORTS = (4789, 8472, 6081, 2152, 3544, 4754, 6635)
+LINK_TYPES = (0, 1, 9, 12, 14, 50, 51, 101, 104, 105, 108, 113, 127, 228, 229, 276)
+TUNNEL_PORTS = (4789, 8472, 6081, 2152, 3544, 4754, 6635, 1701)
 
 
 def tcp(
@@ -244,7 +244,7 @@ class FrameMaker:
         """A link type and a frame."""
         r = self.random
         if self.chance(0.02):
-            return r.choice([2, 6, 105, 127, 1000, 65535]), self.some(100)
+            return r.choice([2, 6, 147, 163, 1000, 65535]), self.some(100)
         link_type = r.choice([1, 1, 1, *LINK_TYPES])
         if link_type in (12, 14, 101):
             data = self.ip()[1]
@@ -258,6 +258,10 @@ class FrameMaker:
             data = self.ppp()
         elif link_type == 51:
             data = self.pppoe()
+        elif link_type == 105:
+            data = self.ieee80211()
+        elif link_type == 127:
+            data = self.radiotap()
         elif link_type == 104:
             ethertype, payload = self.network()
             data = struct.pack(">HH", 0x0F00, ethertype) + payload
@@ -296,10 +300,11 @@ class FrameMaker:
     # -- below IP
 
     def ethernet(self, depth: int = 0) -> bytes:
+        padding = self.some(20) if self.chance(0.2) else b""
         if self.chance(0.1):
             snap = self.snap(depth)
-            return ethernet(len(snap) & 0x3FF, snap)
-        return ethernet(*self.network(depth))
+            return ethernet(self.length(len(snap)) & 0x3FF, snap) + padding
+        return ethernet(*self.network(depth)) + padding
 
     def network(self, depth: int = 0) -> tuple[int, bytes]:
         """An EtherType and what it announces."""
@@ -318,7 +323,10 @@ class FrameMaker:
             return r.choice([0x8100, 0x88A8, 0x9100, 0x9200]), struct.pack(">HH", 5, ethertype) + payload
         if kind < 0.88:
             ethertype, payload = self.network(depth)
-            return 0x893F, bytes(6) + struct.pack(">H", ethertype) + payload
+            number, header_bytes = r.choice([(0x893F, 6), (0x8926, 4)])
+            return number, bytes(header_bytes) + struct.pack(">H", ethertype) + payload
+        if kind < 0.90:
+            return 0x88E7, bytes(4) + self.ethernet(depth)
         if kind < 0.93:
             return r.choice([0x8847, 0x8848]), self.mpls(depth)
         if kind < 0.97:
@@ -343,7 +351,9 @@ class FrameMaker:
 
     def pppoe(self, depth: int = 0) -> bytes:
         data = self.ppp(depth, framed=False)
-        return struct.pack(">BBHH", 0x11, 0 if self.chance(0.95) else 9, 1, len(data) & 0xFFFF) + data
+        code = 0 if self.chance(0.95) else 9
+        padding = self.some(20) if self.chance(0.2) else b""
+        return struct.pack(">BBHH", 0x11, code, 1, self.length(len(data)) & 0xFFFF) + data + padding
 
     def ppp(self, depth: int = 0, framed: bool = True) -> bytes:
         version, packet = self.ip(depth)
@@ -356,6 +366,38 @@ class FrameMaker:
         start = b"\xff\x03" if framed and self.chance(0.7) else b""
         compressed = protocol < 0x100 and self.chance(0.3)
         return start + struct.pack(">B" if compressed else ">H", protocol) + packet
+
+    def ieee80211(self, padded: bool = False) -> bytes:
+        r = self.random
+        kind = r.choice([0x08] * 8 + [0x88] * 8 + [0xC8, 0x48, 0x80, 0x09, 0x04])
+        flags = r.choice([0, 1, 2, 3, 0x10, 0x83, 0x40])
+        header = bytes([kind, flags]) + bytes(20) + bytes([r.choice([0] * 9 + [1]), 7])
+        if flags & 3 == 3:
+            header += bytes(6)
+        if kind & 0x80:
+            header += bytes([0x80 if self.chance(0.1) else 0, 0])
+            if flags & 0x80:
+                header += bytes(4)
+        if padded:
+            header += bytes(-len(header) % 4)
+        return header + self.snap()
+
+    def radiotap(self) -> bytes:
+        """Random fields, of which those before and including the flags are where the standard puts them."""
+        r = self.random
+        words = [r.choice([0, 1, 2, 3, 0xC402E])]
+        while self.chance(0.2):
+            words[-1] |= 1 << 31
+            words.append(r.randrange(1 << 16))
+        flags = r.choice([0, 0x10, 0x20, 0x30, 0x02])
+        fields = bytes(-(4 + 4 * len(words)) % 8 + 8) if words[0] & 1 else b""
+        if words[0] & 2:
+            fields += bytes([flags])
+        fields += self.some(12)
+        size = 4 + 4 * len(words) + len(fields)
+        header = struct.pack(f"<BBH{len(words)}I", 0, 0, self.length(size) & 0xFFFF, *words) + fields
+        has_fcs, padded = (words[0] & 2 and flags & bit for bit in (0x10, 0x20))
+        return header + self.ieee80211(bool(padded)) + (bytes(4) if has_fcs else b"")
 
     # -- IP
 
@@ -504,6 +546,8 @@ class FrameMaker:
                 payload = self.gre(depth + 1)
             elif port == 6635:
                 payload = self.mpls(depth + 1)
+            elif port == 1701:
+                payload = self.l2tp(depth + 1)
         return udp(sport, port, payload, self.length(8 + len(payload)))
 
     # -- tunnels
@@ -524,6 +568,14 @@ class FrameMaker:
             protocol, inner = 0x6558, self.ethernet(depth)
         elif kind < 0.7:
             protocol, inner = 0x880B, self.ppp(depth)
+            if self.chance(0.5):  # PPTP
+                key = struct.pack(">HH", self.length(len(inner)) & 0xFFFF, 1)
+                flags, body = 0x2001, key
+                if self.chance(0.5):
+                    flags, body = flags | 0x1000, body + bytes(4)
+                if self.chance(0.5):
+                    flags, body = flags | 0x0080, body + bytes(4)
+                inner += self.some(9)
         elif kind < 0.8:
             protocol, inner = 0x88BE, bytes(8 if flags & 0x1000 else 0) + self.ethernet(depth)
         elif kind < 0.9:
@@ -546,7 +598,21 @@ class FrameMaker:
                 optional += bytes([0x85 if i + 1 < extensions else 0])
         message = 0xFF if self.chance(0.95) else 1
         inner = optional + self.ip(depth)[1]
-        return struct.pack(">BBHI", flags, message, len(inner) & 0xFFFF, 9) + inner
+        length = self.length(len(inner)) & 0xFFFF
+        padding = self.some(9) if self.chance(0.2) else b""
+        return struct.pack(">BBHI", flags, message, length, 9) + inner + padding
+
+    def l2tp(self, depth: int) -> bytes:
+        flags = 2 | sum(bit for bit in (0x4000, 0x0800, 0x0200) if self.chance(0.5))
+        if self.chance(0.05):
+            flags ^= self.random.choice([0x8000, 1])
+        rest = bytes(4) + (bytes(4) if flags & 0x0800 else b"")
+        if flags & 0x0200:
+            size = self.random.choice([0, 2, 5])
+            rest += struct.pack(">H", size) + bytes(size)
+        rest += self.ppp(depth)
+        length = struct.pack(">H", self.length(4 + len(rest)) & 0xFFFF) if flags & 0x4000 else b""
+        return struct.pack(">H", flags) + length + rest + self.some(9 if self.chance(0.2) else 0)
 
 
 def random_frames(random: Random, n: int, link_type: int | None = None) -> list[tuple[int, bytes, int, int]]:

@@ -261,8 +261,10 @@ class Decoder:
             51: self.pppoe,
             101: self.raw_ip,
             104: lambda w: self.ethertype(w.number(2, 2), w.behind(4)),
+            105: self.ieee80211,
             108: lambda w: self.null(w, either_order=False),
             113: lambda w: self.cooked(w, w.number(14, 2), 16),
+            127: self.radiotap,
             228: self.ipv4,
             229: self.ipv6,
             276: lambda w: self.cooked(w, w.number(0, 2), 20),
@@ -306,7 +308,13 @@ class Decoder:
             self.length_or_type(w.number(2, 2), w.behind(4))
         elif number == 0x893F:
             self.header(w, 8)
-            self.ethertype(w.number(6, 2), w.behind(8))
+            self.length_or_type(w.number(6, 2), w.behind(8))
+        elif number == 0x8926:
+            self.header(w, 6)
+            self.length_or_type(w.number(4, 2), w.behind(6))
+        elif number == 0x88E7:
+            self.header(w, 4)
+            self.ethernet(w.behind(4))
         elif number in (0x8847, 0x8848):
             self.mpls(w)
         elif number == 0x8864:
@@ -314,7 +322,7 @@ class Decoder:
 
     def length_or_type(self, number: int, w: Window) -> None:
         if number <= 1500:
-            self.llc(w)
+            self.llc(w.clipped(number))
         else:
             self.ethertype(number, w)
 
@@ -343,6 +351,42 @@ class Decoder:
         elif family in (10, 24, 28, 30):
             self.ipv6(w.behind(4))
 
+    def radiotap(self, w: Window) -> None:
+        w.need(8)
+        if w.number(0, 1) != 0:
+            return
+        size = int.from_bytes(w.data[2:4], "little")
+        words = [int.from_bytes(w.data[4:8], "little")]
+        while words[-1] & 1 << 31 and len(w) >= 8 + 4 * len(words):
+            words.append(int.from_bytes(w.data[4 + 4 * len(words) :][:4], "little"))
+        at = 4 + 4 * len(words)
+        if words[0] & 1:
+            at += -at % 8 + 8
+        w.need(size)
+        if size < at:
+            return
+        flags = w.number(at, 1) if words[0] & 2 and at < size else 0
+        if flags & 0x10:
+            w = w.clipped(w.wire_bytes - 4)
+        self.ieee80211(w.behind(size), padded=bool(flags & 0x20))
+
+    def ieee80211(self, w: Window, padded: bool = False) -> None:
+        w.need(24)
+        version, kind, subtype = w.number(0, 1) & 3, w.number(0, 1) >> 2 & 3, w.number(0, 1) >> 4
+        flags = w.number(1, 1)
+        to_ds, from_ds, encrypted, high_throughput = (bool(flags & bit) for bit in (1, 2, 0x40, 0x80))
+        if (version, kind) != (0, 2) or subtype & 4 or encrypted or w.number(22, 1) & 15:
+            return
+        size = 24 + 6 * (to_ds and from_ds)
+        if subtype & 8:
+            w.need(size + 2)
+            if w.number(size, 1) & 0x80:
+                return
+            size += 2 + 4 * high_throughput
+        if padded:
+            size += -size % 4
+        self.llc(w.behind(size))
+
     def raw_ip(self, w: Window) -> None:
         if w.number(0, 1) >> 4 == 6:
             self.ipv6(w)
@@ -369,7 +413,7 @@ class Decoder:
             self.counts["pppoe"] += 1
         w.need(8)
         if w.number(0, 2) == 0x1100:
-            self.ppp(w.behind(6))
+            self.ppp(w.behind(6).clipped(w.number(4, 2)))
 
     def mpls(self, w: Window) -> None:
         if not self.ip_headers:
@@ -542,7 +586,7 @@ class Decoder:
             row.payload_bytes = min(row.payload_bytes, w.number(4, 2) - 8)
         if not self.inner:
             return
-        w = w.behind(8)
+        w = w.behind(8).clipped(row.payload_bytes)
         if row.dport in (4789, 8472):
             w.need(8)
             if w.number(0, 1) & 8:
@@ -564,6 +608,8 @@ class Decoder:
             self.gre(w)
         elif row.dport == 6635:
             self.mpls(w)
+        elif 1701 in (row.dport, row.sport):
+            self.l2tp(w)
 
     # -- tunnels
 
@@ -582,38 +628,57 @@ class Decoder:
         size = 4 + 4 * sum(bool(flags & bit) for bit in (0x8000, 0x2000, 0x1000))
         if flags & 7 == 1 and flags & 0x0080:
             size += 4
+        key_at = 8 if flags & 0x8000 else 4
+        inside = w.behind(size)
+        if flags & 7 == 1 and flags & 0x2000 and len(w) >= key_at + 2:
+            inside = inside.clipped(w.number(key_at, 2))
         w = w.behind(size)
         if protocol == 0x880B:
-            self.ppp(w)
+            self.ppp(inside)
         elif protocol == 0x88BE:
-            self.ethernet(w.behind(8) if flags & 0x1000 else w)
+            self.ethernet(inside.behind(8) if flags & 0x1000 else inside)
         elif protocol == 0x22EB:
             w.need(12)
-            self.ethernet(w.behind(20 if w.number(11, 1) & 1 else 12))
+            self.ethernet(inside.behind(20 if w.number(11, 1) & 1 else 12))
         elif protocol == 0x883E:
             w.need(4)
-            self.ipv4(w if w.number(0, 1) >> 4 == 4 else w.behind(4))
+            self.ipv4(inside if w.number(0, 1) >> 4 == 4 else inside.behind(4))
         else:
-            self.tunnel_type(protocol, w)
+            self.tunnel_type(protocol, inside)
 
     def gtp(self, w: Window) -> None:
         w.need(8)
         if w.number(0, 1) >> 4 != 3 or w.number(1, 1) != 0xFF:
             return
         flags = w.number(0, 1)
-        w = w.behind(8)
+        whole = w.clipped(8 + w.number(2, 2))
+        size = 8
         if flags & 7:
-            kind = w.number(3, 1) if flags & 4 else 0
-            w.need(4)
-            w = w.behind(4)
+            kind = w.number(11, 1) if flags & 4 else 0
+            w.need(12)
+            size = 12
             while kind:
-                size = w.number(0, 1) * 4
-                w.need(max(size, 4))
-                if size == 0:
+                words = w.number(size, 1)
+                w.need(size + max(4 * words, 4))
+                if words == 0:
                     return
+                size += 4 * words
                 kind = w.number(size - 1, 1)
-                w = w.behind(size)
-        self.raw_ip(w)
+        self.raw_ip(whole.behind(size))
+
+    def l2tp(self, w: Window) -> None:
+        flags = w.number(0, 2)
+        if flags & 0x8000 or flags & 15 != 2:
+            return
+        size, whole = 6, w
+        if flags & 0x4000:
+            whole = w.clipped(w.number(2, 2))
+            size += 2
+        if flags & 0x0800:
+            size += 4
+        if flags & 0x0200:
+            size += 2 + w.number(size, 2)
+        self.ppp(whole.behind(size))
 
 
 # ---- Flows -----------------------------------------------------------------------------------------------------------

@@ -82,14 +82,14 @@ MISTAKES = {
     "window returned": (cca("return flow.cwnd + 1"), "return flow.cwnd", "must not return anything: set flow.cwnd"),
     "p forgotten": (aqm(f"return DROP if {WAITED} > target_ns else PASS"), "> target_ns", "not defined: p.target_ns?"),
     "s forgotten": (aqm("count += 1\nreturn PASS"), "count += 1", "count is not defined: s.count?"),
-    "flow forgotten": (cca("cwnd = flow.cwnd + 1"), "cwnd = flow", "cwnd is set and never read: flow.cwnd is what"),
+    "flow forgotten": (cca("cwnd = flow.cwnd + 1"), "cwnd = flow", "is set and never read: did you mean flow.cwnd"),
     "self": (aqm("return PASS if self.target_ms > 1 else DROP"), "self.target_ms", "there is no self"),
     "fraction in a whole number": (
-        aqm("s.count += 0.5\nreturn PASS"), "s.count += 0.5", "begins as a whole number and would lose the fraction",
+        aqm("s.count += 0.5\nreturn PASS"), "s.count += 0.5", "would lose the fraction",
     ),
-    "a parameter set": (aqm("p.target_ns = 3\nreturn PASS"), "p.target_ns = 3", "p may be read only"),
-    "the queue set": (aqm("queue.packets = 0\nreturn PASS"), "queue.packets", "of queue only probability may be set"),
-    "the flow set": (cca("flow.inflight = 0"), "flow.inflight = 0", "of flow only cwnd, ssthresh, pacing_bps may"),
+    "a parameter set": (aqm("p.target_ns = 3\nreturn PASS"), "p.target_ns = 3", "p is read-only"),
+    "the queue set": (aqm("queue.packets = 0\nreturn PASS"), "queue.packets", "only probability of queue can be set"),
+    "the flow set": (cca("flow.inflight = 0"), "flow.inflight = 0", "only cwnd, ssthresh, pacing_bps of flow"),
     "list in the state": (
         aqm("s.past.append(1)\nreturn PASS", state="        past = [0] * 4"), "append", "a fixed size and no append",
     ),
@@ -98,35 +98,35 @@ MISTAKES = {
         "s.past[s.count]", "IndexError: index is out of bounds",
     ),
     "print": (aqm("print(s.count)\nreturn PASS"), "print(s.count)", "count in Stats"),
-    "import inside": (aqm("import math\nreturn PASS"), "import math", "import belongs to the beginning"),
+    "import inside": (aqm("import math\nreturn PASS"), "import math", "move the import outside"),
     "module not there": (aqm("s.mean = maths.sqrt(2)\nreturn PASS"), "maths.sqrt", "maths is not defined"),
     "clock": (aqm("s.mean = time.time()\nreturn PASS"), "time.time()", "time.time cannot be used here"),
-    "numpy it has not": (aqm("s.mean = np.clip(s.mean, 0.0, 1.0)\nreturn PASS"), "np.clip", "has no clip(float64"),
+    "numpy it has not": (aqm("s.mean = np.clip(s.mean, 0.0, 1.0)\nreturn PASS"), "np.clip", "not support clip(float64"),
     "other random numbers": (
-        aqm("return DROP if rnd.random() < 0.1 else PASS"), "rnd.random()", "do not follow from the scenario's seed",
+        aqm("return DROP if rnd.random() < 0.1 else PASS"), "rnd.random()", "ignore the scenario's seed",
     ),
     "numpy's random numbers": (
         aqm("return DROP if np.random.rand() < 0.1 else PASS"), "np.random", "write random(queue) in an AQM",
     ),
     "random numbers of nobody": (aqm("return DROP if random() < 0.1 else PASS"), "random()", "random(queue) in an AQM"),
     "helper not compiled": (
-        aqm("return helper(s)", before="def helper(s):\n    return PASS"), "return helper", "write @numba.njit before",
+        aqm("return helper(s)", before="def helper(s):\n    return PASS"), "return helper", "put @numba.njit before",
     ),
     "mistake in a helper": (
         aqm("return helper(s)", before="@numba.njit\ndef helper(s):\n    return s.cuont"), "return s.cuont", "(count?)",
     ),
-    "global variable": (aqm("global N\nN += 1\nreturn PASS", before="N = 0"), "N += 1", "belongs into State"),
+    "global variable": (aqm("global N\nN += 1\nreturn PASS", before="N = 0"), "N += 1", "keep it in State"),
     "global list": (aqm("LOG.append(1)\nreturn PASS", before="LOG = []"), "LOG.append", "LOG cannot be used"),
     "text of a parameter": (
         aqm("return PASS if p.mode == 'a' else DROP", parameters="    mode: str = 'a'"), "p.mode", "derived()",
     ),
-    "text compared": (aqm("return DROP if packet.ecn == 'CE' else PASS"), "'CE'", "a number is compared with text"),
-    "no end": (aqm("while True:\n    s.count += 1"), "def on_dequeue", "a loop without an end"),
+    "text compared": (aqm("return DROP if packet.ecn == 'CE' else PASS"), "'CE'", "compares a number with text"),
+    "no end": (aqm("while True:\n    s.count += 1"), "def on_dequeue", "an endless loop"),
     "raise": (
         aqm("if queue.packets > 5:\n    raise ValueError('too many')\nreturn PASS"), "raise", "ValueError: too many",
     ),
     "assert": (aqm("s.count += 1\nassert s.count < 9\nreturn PASS"), "assert s.count", "AssertionError"),
-    "except": (aqm("try:\n    return PASS\nexcept ValueError:\n    return DROP"), "except", "check before instead"),
+    "except": (aqm("try:\n    return PASS\nexcept ValueError:\n    return DROP"), "except", "check before the"),
 }  # fmt: skip
 
 
@@ -144,22 +144,22 @@ def test_mistake_in_a_function_names_the_line(name):
 #: A cell that is refused at once, when the class is made.
 CLASSES = {
     "with self": (aqm("return PASS", arguments="self, p, s, stats, queue, packet, now_ns"), "in this order and with"),
-    "too few": (aqm("return PASS", arguments="queue, packet"), r"takes \(p, s, stats, queue, packet, now_ns\)"),
+    "too few": (aqm("return PASS", arguments="queue, packet"), r"must take \(p, s, stats, queue, packet, now_ns\)"),
     "other order": (aqm("return PASS", arguments="packet, queue, p, s, stats, now_ns"), "in this order"),
     "misspelt event": (aqm("return PASS", event="on_deque"), r"Mine\.on_deque: no such event; there are on_enqueue"),
     "event without on": (aqm("return PASS", event="dequeue"), r"Mine\.dequeue: no such event"),
     "no type": (
-        aqm("return PASS", parameters="    limit_ms = 5.0"), r"Mine\.limit_ms: .* its type: limit_ms: float = 5\.0",
+        aqm("return PASS", parameters="    limit_ms = 5.0"), r"Mine\.limit_ms: .* a type: limit_ms: float = 5\.0",
     ),
-    "no type for another default": ("class Mine(CoDel):\n    target_ms = 1.0", r"its type: target_ms: float = 1\.0"),
+    "no type for another default": ("class Mine(CoDel):\n    target_ms = 1.0", r"a type: target_ms: float = 1\.0"),
     "no default": (aqm("return PASS", parameters="    limit_ms: float"), r"Mine\.limit_ms: .* needs a default"),
-    "dict": (aqm("return PASS", state="        per = {}"), r"Mine\.State\.per: {} is neither a number"),
-    "None": (aqm("return PASS", state="        last = None"), r"Mine\.State\.last: None is neither"),
+    "dict": (aqm("return PASS", state="        per = {}"), r"Mine\.State\.per: {} must be a number"),
+    "None": (aqm("return PASS", state="        last = None"), r"Mine\.State\.last: None must be a number"),
     "empty list": (aqm("return PASS", state="        past = []"), r"Mine\.State\.past: \[\] .* np\.zeros\(16\)"),
-    "text": (cca("pass", state="phase = 'slow'"), r"Mine\.State\.phase: 'slow' is neither"),
-    "no first value": (aqm("return PASS", state="        last: int"), r"Mine\.State\.last: needs a first value"),
+    "text": (cca("pass", state="phase = 'slow'"), r"Mine\.State\.phase: 'slow' must be a number"),
+    "no first value": (aqm("return PASS", state="        last: int"), r"Mine\.State\.last: needs an initial value"),
     "a built-in's name": (
-        aqm("return PASS", parameters="    name = 'codel'"), r"'codel' is there already; .*name = \"my_codel\"",
+        aqm("return PASS", parameters="    name = 'codel'"), r"'codel' is taken.*name = \"my_codel\"",
     ),
 }  # fmt: skip
 
@@ -234,5 +234,5 @@ def test_what_is_built_in_passes_the_checks(kind, monkeypatch):
         try:
             kind.registry[name]().addresses()
         except ParameterError as err:
-            assert "only the Linux kernel has it" in str(err)
+            assert "only in the Linux kernel" in str(err)
     assert len(compiled) > 15

@@ -109,6 +109,7 @@ def labelled(aqm, limit=24):
     return Link(compiled, Checked(aqm), limit=limit)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(
     st.integers(1, 2**32),
@@ -166,6 +167,7 @@ def forgotten(aqm, at_ns):
     return np.array(out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [64, 590, 1514, 9014])
 @pytest.mark.parametrize("start_ns", [0, 12_345_678_901])
 def test_activities_are_abcs(size, start_ns):
@@ -186,6 +188,7 @@ def test_activities_are_abcs(size, start_ns):
     assert lost.max() < 0.6 and np.mean(lost > 0.05) < 0.01
 
 
+@pytest.mark.slow
 def test_activities_after_long_pauses():
     """Up to 8 half-lives nothing is forgotten; later what is a packet's worth, and the meter is young no more."""
     aqm = TofinoAbc()

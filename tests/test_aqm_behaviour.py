@@ -71,6 +71,7 @@ def udp(rate_mbps, **options):
     return Flow("udp", rate_mbps=rate_mbps, rtt_ms=20, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("aqm", [Pie(), LinuxPie(), Pi2(), TofinoPi2(), DualPi2(), LinuxDualPi2()])
 def test_pi_controllers_hold_their_target(aqm):
     """Issue 4: with several CUBIC flows PIE and PI2 hold their target."""
@@ -79,6 +80,7 @@ def test_pi_controllers_hold_their_target(aqm):
     assert steady.utilisation > 0.98
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", [CoDel, LinuxCoDel, P4CoDel, PisaCoDel, NpuCoDel])
 def test_codels_keep_the_queue_near_their_target(cls):
     steady = Steady(cls(), cubic(4))

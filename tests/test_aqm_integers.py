@@ -112,6 +112,7 @@ def test_fixed_point(bits):
         assert abs(fixed_point(p, bits) - p * one) <= 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ecn", "want"), [(0, 0.3**2), (2, 0.3**2), (1, 2 * 0.3), (3, 2 * 0.3)])
 def test_pi2_squares_or_doubles(ecn, want):
     pi2 = Compiled(IntegerPi2())
@@ -169,6 +170,7 @@ def control(aqm, p):
     return dual
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [0.0, 1e-4, 0.05, 0.21, 0.4999, 0.5, 0.6, 1.0])
 def test_dualpi2_decides_as_in_floats(p):
     """Of 4000 packets with and without ECT, some beyond the step, some alone; counts to one packet, as sums are."""

@@ -69,6 +69,7 @@ def test_the_workload_is_the_kernels():
     assert [len(at), int(at[-1]), sum(int(p["bytes"][0]) for p in packets)] == KERNEL["workload"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["codel", "codel fast ecn"])
 def test_codel(case):
     want = KERNEL[case]
@@ -79,6 +80,7 @@ def test_codel(case):
     assert fates(rfc, want) != want["fates"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["pie", "pie fast ecn"])
 def test_pie(case):
     want = KERNEL[case]

@@ -30,6 +30,7 @@ def test_pi2(seed, load, ecn):
     assert link.compiled.state("probability") == pytest.approx(link.twin.history[-1][1], rel=1e-9, abs=1e-15)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(SEEDS, LOADS, KINDS, st.sampled_from([0.0, 0.5, 3.9, 4.0, 17.0]))
 def test_tofino_pi2(seed, load, ecn, control_plane_ms):
@@ -66,6 +67,7 @@ def test_pi2_signs():
         assert probability[0] < 0.5 < probability[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ecn", "want"), [(0, 0.3**2), (2, 0.3**2), (1, 2 * 0.3), (3, 2 * 0.3)])
 def test_pi2_squares_or_doubles(ecn, want):
     pi2 = Compiled(Pi2())
@@ -155,6 +157,7 @@ def test_dualpi2_limits():
     assert DualPi2.shared and DualPi2.scheduler == "dual_wrr"
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     SEEDS,
@@ -267,5 +270,5 @@ def test_who_is_taken_for_scalable(identifier, ecn, aggregate, scalable):
 
 @pytest.mark.parametrize("cls", [Pi2, TofinoPi2, IRed])
 def test_unknown_identifiers_are_refused(cls):
-    with pytest.raises(ParameterError, match="identifier: 'dscp6' is none of ect1, dscp, any_ect"):
+    with pytest.raises(ParameterError, match="identifier: 'dscp6' must be one of ect1, dscp, any_ect"):
         cls(identifier="dscp6")

@@ -88,6 +88,7 @@ def test_red_average_decays_while_idle():
     assert red.state("average") == pytest.approx(10 * 0.9**7)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(SEEDS, st.sampled_from([0.7, 1.05, 1.3, 3.0]), st.booleans(), st.sampled_from([0.0, 150.0]))
 def test_pie(seed, load, derandomise, burst_ms):

@@ -114,6 +114,7 @@ def test_reno_under_even_loss_follows_the_square_root(loss_every, rtt_ms):
     assert mean_window("reno", rtt_ms, loss_every) == pytest.approx(math.sqrt(1.5 * loss_every), rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("loss_every", "rtt_ms", "region"),
     [(100_000, 100, "cubic"), (300_000, 50, "cubic"), (1_000, 40, "reno"), (10_000, 20, "reno")],
@@ -133,6 +134,7 @@ def test_cubic_under_even_loss_has_the_average_window_of_its_rfc(loss_every, rtt
     assert mean_window(Cubic(hystart=False), rtt_ms, loss_every) == pytest.approx(law[region], rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [0.02, 0.05])
 @pytest.mark.parametrize("rtt_ms", [10, 20, 40])
 def test_prague_under_marks_at_random(rtt_ms, p):
@@ -150,6 +152,7 @@ def test_prague_under_marks_at_random(rtt_ms, p):
     assert mean_of(out.flow_series, "cwnd_packets", 20) * p == pytest.approx(expected, rel=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("p", "rtt_ms"), [(0.05, 20), (0.05, 40), (0.1, 20), (0.2, 20)])
 def test_dctcp_under_marks_at_random(p, rtt_ms):
     """As a chain of round trips: one of reduction after each with a mark, else growth by one packet.
@@ -205,6 +208,7 @@ def test_vegas_keeps_two_to_four_packets_queued(rate_mbps, rtt_ms):
     assert (sent[1] - sent[0]) * 12112 / (rate_mbps * 1e6 * 15) > 0.99
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [1e-5, 1e-4])
 def test_htcp_is_faster_than_reno_and_cubic_on_a_long_path(loss):
     """At 200 Mbit/s and 100 ms Reno takes a minute and more to come back from a loss, H-TCP some seconds."""

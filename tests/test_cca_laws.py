@@ -46,6 +46,7 @@ def test_htcp_increase_goes_by_the_rtt(rtt_ms, factor):
     assert increase(2.0, 0.5, 1.0, rtt_ms * MS, False) == 11
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("queued_ms", "beta"), [(0.0, 0.8), (10.0, 40 / 50), (20.0, 40 / 60), (60.0, 0.5)])
 def test_htcp_keeps_what_empties_the_queue(queued_ms, beta):
     """With the same throughput at three congestions: minimum over maximum RTT, between 0.5 and 0.8."""
@@ -173,6 +174,7 @@ def settled(cca, seconds=1.5, **path):
     return driver
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.floats(1e3, 1e9)), min_size=1, max_size=60))
 def test_bbr_bandwidth_is_about_the_maximum_of_ten_rounds(samples):
@@ -231,6 +233,7 @@ def test_bbr_startup_doubles_and_drains(cca):
     assert driver.flow.inflight <= 1.1 * 101 + 6
 
 
+@pytest.mark.slow
 def test_bbr_probe_rtt():
     """After ten seconds without a smaller RTT: 200 ms with four packets, then the window is as before."""
     driver = settled(Bbr(), seconds=5.0)
@@ -293,6 +296,7 @@ def test_bbr3_inflight_at_loss_is_where_losses_cross_the_threshold(inflight, los
         assert rate <= threshold * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_bbr3_cycle():
     """DOWN, CRUISE, REFILL, UP with their gains; probes as far apart as the window has packets, at most 63."""
     driver = settled(Bbr3())
@@ -353,6 +357,7 @@ def test_bbr3_comes_down_to_what_is_delivered():
     assert s.inflight_lo == bbr3.INFINITE
 
 
+@pytest.mark.slow
 def test_bbr3_answers_marks_on_short_paths_only():
     for rtt_ms, answers in ((4, True), (40, False)):
         driver = settled(Bbr3(), 0.8, rtt_ms=rtt_ms, slot_ms=0.1)

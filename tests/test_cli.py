@@ -159,7 +159,7 @@ def test_report_is_written(run, tmp_path: Path) -> None:
     [
         (b"", "the file is empty"),
         (b"this is a text file, not a capture at all", "expected a pcap or pcapng header"),
-        (b"\x1f\x8b\x08\x00broken", "gz data are damaged"),
+        (b"\x1f\x8b\x08\x00broken", "gz data is damaged"),
     ],
 )
 @pytest.mark.parametrize("command", ["info", "flows", "rtt", "slots", "report", "filter"])
@@ -188,12 +188,12 @@ def test_other_bad_input(run, tmp_path: Path) -> None:
     for arguments, text in (
         (("info", tmp_path / "nowhere.pcap"), "No such file"),
         (("info", tmp_path), "directory"),
-        (("flows", RENO, "--host", "not-an-address"), "no IP address"),
+        (("flows", RENO, "--host", "not-an-address"), "not an IP address"),
         (("flows", RENO, "--protocol", "quic"), "protocol"),
         (("flows", RENO, "-o", tmp_path / "flows.xlsx"), ".parquet"),
         (("flows", RENO, "-f", "parquet"), "needs a file"),
         (("fetch", "mawi", "yesterday"), "yesterday"),
-        (("filter", RENO, RENO), "is the capture itself"),
+        (("filter", RENO, RENO), "is the capture being read"),
     ):
         status, out, err = run(*arguments)
         assert status == 1, arguments
@@ -210,6 +210,7 @@ def test_other_bad_input(run, tmp_path: Path) -> None:
         assert run(*arguments)[0] == 2, arguments
 
 
+@pytest.mark.slow
 def test_a_truncated_capture_warns_once_and_goes_on(tmp_path: Path) -> None:
     plain = tmp_path / "cut.pcap"
     cct.filter_capture(RENO, plain, cct.Selection(stop_s=1))
@@ -226,6 +227,7 @@ def test_a_truncated_capture_warns_once_and_goes_on(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_standard_input_and_a_closed_pipe() -> None:
     cct_command = [sys.executable, "-m", "cctoolkit.cli"]
     with RENO.open("rb") as file:
@@ -252,6 +254,7 @@ def test_standard_input_and_a_closed_pipe() -> None:
     process.stderr.close()
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
     target = tmp_path / "big.pcap.gz"
     command = [sys.executable, "-m", "cctoolkit.cli", "synth", "mawi", str(target), "-n", "50000000"]

@@ -881,6 +881,7 @@ def test_nothing_is_read_outside_the_bytes(rounds: int) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["redirected", "piped"])
 def test_standard_input(how: str) -> None:
     path = CAPTURES / "semantics" / "cumack.pcap"

@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 import cctoolkit as cct
 from cctoolkit.cli import app
 from cctoolkit.errors import ParameterError
-from cctoolkit.experiments import _abc_switch, abc, experiment
+from cctoolkit.experiments import abc, experiment
+from cctoolkit.experiments.abc import switch
 from cctoolkit.scenario import read_scenario
 
 ROOT = Path(__file__).parents[1]
@@ -187,7 +188,7 @@ def test_integer_differences() -> None:
 def test_a_switch_without_limits_is_abc() -> None:
     """The same decisions, on 4170 packets a second instead of the 4195 that 50 Mbit/s are."""
     plain = goodput("cbr", 60, duration_s=10)
-    switched = goodput("cbr", 60, duration_s=10, change=_abc_switch.through_switch)
+    switched = goodput("cbr", 60, duration_s=10, change=switch.through_switch)
     assert switched == pytest.approx(plain, abs=0.4)
     assert sum(switched) == pytest.approx(4170 * 1448 * 8e-6, rel=0.002)
 
@@ -240,7 +241,7 @@ def test_a_cause_changes_what_it_says_and_nothing_else(name: str) -> None:
     for key, value in (dict(cause.aqm) | dict(cause.switch)).items():
         assert getattr(found.bottleneck.aqm, key) == value
     assert (found == plain) == (name == "as described")
-    assert isinstance(found.bottleneck.aqm, _abc_switch.SwitchAbc) == bool(cause.switch)
+    assert isinstance(found.bottleneck.aqm, switch.SwitchAbc) == bool(cause.switch)
 
 
 def test_without_a_rate_the_connection_is_alone() -> None:
@@ -336,7 +337,7 @@ def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     done = CliRunner().invoke(app, [*command, "--only", "cbr", "--only", "why"])
     assert done.exit_code == 0, done.output
     names = {p.name for p in out.iterdir()}
-    tables = {"runs", "why_runs", "clients", "statements", "integers", "why"}
+    tables = {"runs", "why_runs", "clients", "why_clients", "statements", "integers", "why"}
     assert names >= {f"{name}.parquet" for name in tables} | {"summary.md"}
     assert {n for n in names if n.endswith(".html")} == {"figure4.html", "references.html", "why.html"}
     runs, means = (pq.read_table(out / f"{n}.parquet").to_pandas() for n in ("runs", "clients"))
@@ -372,4 +373,4 @@ def test_the_papers_numbers_are_what_the_experiment_uses() -> None:
         float(cct.paper_numbers("p4-abc", "Figure 6").set_index("quantity").paper["goodput_mbps_of_client_0"])
         == 32
     )
-    assert np.isclose(_abc_switch.LIMITER_MBPS, 4170 * 1514 * 8 / 1e6)
+    assert np.isclose(switch.LIMITER_MBPS, 4170 * 1514 * 8 / 1e6)

@@ -128,6 +128,7 @@ def test_volatility_is_steps_over_the_mean() -> None:
     assert found.throughput.tolist() == pytest.approx([2.0])
 
 
+@pytest.mark.slow
 def test_accuracy_by_epoch_is_that_of_the_classifier() -> None:
     """The same seeds, windows and loop: after the last epoch it is what fit and score give."""
     windows = made_windows(runs=6, slots=20, per_run=4)
@@ -339,6 +340,7 @@ def test_statements_agree_where_the_numbers_do() -> None:
     assert dragonfly.statements({}).empty
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "table, column, change, sentence",
     [
@@ -394,7 +396,7 @@ def test_from_the_command_line(tmp_path: Path, dataset, monkeypatch: pytest.Monk
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda n, *more: None if n == "kaleido" else found(n, *more)
     )
-    monkeypatch.setattr(dragonfly, "DROPPED_PERCENT", (0, 99))
+    monkeypatch.setattr(dragonfly.tables, "DROPPED_PERCENT", (0, 99))
     out = tmp_path / "out"
     command = [
         "experiment", "dragonfly", "-o", str(out), "--data", str(dataset.path), "--runs", "4", "--seconds", "3",

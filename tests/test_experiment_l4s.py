@@ -16,9 +16,10 @@ from typer.testing import CliRunner
 import cctoolkit as cct
 from cctoolkit.cli import app
 from cctoolkit.errors import ParameterError, TestbedUnavailableError
-from cctoolkit.experiments import _l4s_kernel, experiment, l4s
+from cctoolkit.experiments import experiment, l4s
+from cctoolkit.experiments.l4s import cases, kernel
 from cctoolkit.experiments.papers import paper_numbers
-from cctoolkit.experiments.sim_vs_kernel import for_simulator
+from cctoolkit.experiments.runners import for_simulator
 from cctoolkit.scenario import read_sweep
 from cctoolkit.sim.simulation import Simulation
 
@@ -100,6 +101,7 @@ def test_two_queues_by_what_flows_are_taken_for() -> None:
 # ---- what is measured ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", l4s.SYSTEMS)
 def test_watching_changes_nothing(system: str) -> None:
     case = l4s.Case("I", system, phase_s=2.0)
@@ -115,7 +117,7 @@ def test_logs_agree_with_the_taps(system: str) -> None:
     case = l4s.Case("I", system, phase_s=2.0, pairs=((3, 3),))
     sim = Simulation(case.scenario(watched=True), record=True)
     sim.run()
-    run, states = sim.result(), l4s._states(sim)
+    run, states = sim.result(), cases._states(sim)
     delays = sum(s["delays"] for s in states)
     packets = cct.queue_delay(run.ingress, run.egress)
     key = ["ts_ns", "flow_id", "direction"]  # links of 25 Gbit/s: no two packets of a flow at once
@@ -231,11 +233,11 @@ def test_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything the command writes, with phases so short that only the plumbing can be told from it."""
     monkeypatch.setitem(sys.modules, "kaleido", None)  # no images: a browser for each takes long
     whole = l4s.Settings
-    monkeypatch.setattr(l4s, "Settings", lambda *given: dataclasses.replace(whole(*given), phase_s=2.0))
+    monkeypatch.setattr(cases, "Settings", lambda *given: dataclasses.replace(whole(*given), phase_s=2.0))
     causes = {name: l4s.CAUSES[name] for name in ("PI2 as above", "iRED, one queue")}
-    monkeypatch.setattr(l4s, "CAUSES", causes)
-    monkeypatch.setattr(l4s, "SENDERS", {"Cubic; Prague": l4s.SENDERS["Cubic; Prague"]})
-    monkeypatch.setattr(l4s, "UNEVEN", ((1, 9),))
+    monkeypatch.setattr(cases, "CAUSES", causes)
+    monkeypatch.setattr(cases, "SENDERS", {"Cubic; Prague": l4s.SENDERS["Cubic; Prague"]})
+    monkeypatch.setattr(cases, "UNEVEN", ((1, 9),))
     folder = experiment("l4s")(tmp_path / "out", configuration=["I"], seeds=2, workers=1)
     third = pq.read_table(folder / "table3.parquet").to_pandas()
     assert sorted(third.system.unique()) == sorted(l4s.SYSTEMS) and len(third) == 2 * len(l4s.SYSTEMS)
@@ -260,7 +262,7 @@ def test_errors_say_what_is_wrong(tmp_path: Path) -> None:
         experiment("l4s")(tmp_path / "x", configuration=["V"])
     with pytest.raises(ParameterError, match="system: 'RED' is none of iRED, PI2"):
         l4s.Case("I", "RED").scenario()
-    with pytest.raises(ParameterError, match=r"phase_s: 0\.5 has to be a whole number"):
+    with pytest.raises(ParameterError, match=r"phase_s: 0\.5 must be a whole number"):
         l4s.Settings(phase_s=0.5)
 
 
@@ -283,8 +285,8 @@ def test_on_the_command_line(tmp_path: Path) -> None:
 
 def test_taps_of_both_sides_are_measured_alike() -> None:
     """The kernel's and the simulator's captures go through one function: here those of the simulator."""
-    scenario = dataclasses.replace(_l4s_kernel._scenario("I", 1, 2.0), duration_s=4.0)
-    found = pd.DataFrame(_l4s_kernel.measure(cct.simulate(for_simulator(scenario)), 2.0))
+    scenario = dataclasses.replace(kernel.dctcp_scenario("I", 1, 2.0), duration_s=4.0)
+    found = pd.DataFrame(kernel.measure(cct.simulate(for_simulator(scenario)), 2.0))
     assert sorted(found.phase.unique()) == [1, 2]
     second = found[found.phase == 2].set_index("quantity").value
     assert second.utilisation == pytest.approx(1, abs=0.05)

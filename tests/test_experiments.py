@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import inspect
 import json
 import subprocess
@@ -19,10 +21,11 @@ from typer.testing import CliRunner
 from uml_kernel import uml_kernel
 
 import cctoolkit as cct
+from cctoolkit._support.markdown import markdown_table
 from cctoolkit.cli import app
 from cctoolkit.errors import ParameterError, TestbedUnavailableError
 from cctoolkit.experiments import EXPERIMENTS, experiment, sim_vs_kernel
-from cctoolkit.experiments._folder import Folder, markdown_table
+from cctoolkit.experiments.folder import Folder
 from cctoolkit.experiments.sim_vs_kernel import (
     GRID,
     QUANTITIES,
@@ -52,6 +55,36 @@ def test_every_experiment_has_a_function_with_an_output_and_options(name):
     assert all(p.kind is p.KEYWORD_ONLY and p.default is not p.empty for p in parameters[1:])
 
 
+#: From what is run to the command; modules import only from those before them.
+ORDER = [
+    "variants", "queues", "switch", "cases", "scenarios", "training", "kernel", "sources", "tables", "figures",
+    "conclusions", "page", "parts", "command", "book",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_data_flows_one_way(name):
+    """Within an experiment no module imports from one further down, not even inside a function."""
+    folder = Path(importlib.import_module(experiment(name).__module__).__file__).parent
+    # a case either makes its scenario or is made of one
+    order = sorted(ORDER, key=lambda m: (ORDER.index(m), m))
+    if name == "l4s":
+        order.insert(order.index("scenarios") + 1, order.pop(order.index("cases")))
+    assert {path.stem for path in folder.glob("*.py")} - {"__init__"} <= set(ORDER)
+    for path in folder.glob("[a-z]*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        found = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 1]
+        siblings = [node.module for node in found if node.module]
+        siblings += [alias.name for node in found if node.module is None for alias in node.names]
+        assert all(order.index(s) < order.index(path.stem) for s in siblings), (path.stem, siblings)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_part_has_a_title_and_every_title_a_part(name):
+    package = importlib.import_module(experiment(name).__module__.rpartition(".")[0])
+    assert set(package.PARTS) == set(package.TITLES)
+
+
 def test_unknown_experiment_is_named_with_those_there_are():
     with pytest.raises(ParameterError, match=r"'nope' is none of .*sim-vs-kernel"):
         experiment("nope")
@@ -73,6 +106,7 @@ def test_help_imports_nothing_heavy():
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options, words",
     [
@@ -126,14 +160,14 @@ def test_folder_is_taken_again_only_by_the_same_experiment(tmp_path):
     Folder(tmp_path / "out", "some", {}).summary("First")
     Folder(tmp_path / "out", "some", {}).summary("Second")
     assert (tmp_path / "out" / "summary.md").read_text().startswith("# Second")
-    with pytest.raises(ParameterError, match="is there already and holds no other"):
+    with pytest.raises(ParameterError, match="already exists and is not a folder of other"):
         Folder(tmp_path / "out", "other", {})
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("all of it")
-    with pytest.raises(ParameterError, match="holds no some"):
+    with pytest.raises(ParameterError, match="is not a folder of some"):
         Folder(tmp_path / "mine", "some", {})
     (tmp_path / "mine" / "experiment.json").write_text("[]")
-    with pytest.raises(ParameterError, match="holds no some"):
+    with pytest.raises(ParameterError, match="is not a folder of some"):
         Folder(tmp_path / "mine", "some", {})
 
 
@@ -374,11 +408,8 @@ def test_sending_time_is_taken_off_the_simulators_rtts():
 
 def without_kernel(monkeypatch, cases, run):
     """The experiment with other cases, and with `run` in place of the kernel's runs."""
-    simulated = sim_vs_kernel._Job.run
     monkeypatch.setattr(sim_vs_kernel.Grid, "cases", lambda grid: iter(cases))
-    monkeypatch.setattr(
-        sim_vs_kernel._Job, "run", lambda job: run(job) if job.side == "kernel" else simulated(job)
-    )
+    monkeypatch.setattr(sim_vs_kernel.Job, "on_linux", lambda job, scenario: run(job))
     kernel = Kernel(path=Path("kernel"), sha256="0" * 64, version="7.2")
     monkeypatch.setattr("cctoolkit.testbed.kernel.find_kernel", lambda: kernel)
 

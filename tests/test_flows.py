@@ -319,6 +319,20 @@ def test_real_captures_agree_with_tshark(path):
     assert dict(zip(samples["flow_id"].tolist(), samples["rtt_ns"].tolist(), strict=True)) == handshake
 
 
+@pytest.mark.filterwarnings("ignore::cctoolkit.errors.TruncatedCaptureWarning")
+@pytest.mark.parametrize("path", real_captures())
+def test_real_captures_count_as_with_all_ranges_remembered(path):
+    """Sixteen holes are as good as all of them on real traffic."""
+    capture = cct.read_capture(path)
+    mss_of = capture.keys.mss.astype(int)
+    announced = np.where(mss_of == 0, 2**16, mss_of).min(axis=1) % 2**16
+    flows: dict[int, naive_flows.Flow] = {}
+    mss = dict(zip(capture.keys.flow_id.tolist(), announced.tolist(), strict=True))
+    kinds = [kind for kind, _ in naive_flows.segments(capture.columns, flows, mss)]
+    assert list(segment_kinds(capture)) == kinds
+    assert numbers(capture.flows) == {flow_id: naive_flows.flow_row(flow) for flow_id, flow in flows.items()}
+
+
 def write_pcap(path: Path, rows: Iterable[tuple[int, ...]]) -> None:
     """The rows of `packet_columns` as a raw-IP pcap, addresses and ports those of `make_keys`."""
     with path.open("wb") as file:
@@ -376,6 +390,7 @@ def conversation(dice: random.Random, flow: int, ts: int) -> list[tuple[int, ...
     return rows
 
 
+@pytest.mark.slow
 @needs_tshark
 @pytest.mark.tshark
 def test_faulty_conversations_agree_with_tshark(tmp_path):

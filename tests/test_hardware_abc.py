@@ -641,6 +641,7 @@ def test_bmv2_with_the_tofinos_arithmetic_is_its_model():
         compared(bench, domain, rows, tofino_arithmetic=True)
 
 
+@pytest.mark.slow
 @pytest.mark.p4
 @pytest.mark.parametrize("tofino_arithmetic", [False, True])
 def test_bmv2_labels_and_believes(tofino_arithmetic):

@@ -489,6 +489,7 @@ CALLS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", ["tf1"], indirect=True)
 @pytest.mark.parametrize(
     ("how", "call"),

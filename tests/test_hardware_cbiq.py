@@ -73,7 +73,7 @@ def test_every_slot_begins_at_its_nanosecond(slot_ns: int) -> None:
 
 @pytest.mark.parametrize("slot_ns", [of_cbiq.SLOT_MIN_NS - 1, of_cbiq.SLOT_MAX_NS + 1])
 def test_a_slot_that_the_tables_cannot_do_is_refused(slot_ns: int) -> None:
-    with pytest.raises(ValueError, match="ms must be 0.065536 to 50.3316 ms"):
+    with pytest.raises(ValueError, match="ms must be"):
         of_cbiq.slot_steps(slot_ns)
 
 
@@ -358,7 +358,7 @@ def test_what_is_no_flow_is_refused(fake: FakeSwitch) -> None:
     ):
         with pytest.raises(CollectorError):
             tap.add(1, wrong)
-    with pytest.raises(ParameterError, match="ms must be 0.065536 to 50.3316 ms"):
+    with pytest.raises(ParameterError, match="ms must be"):
         SwitchCollector(fake, slot_ms=0.01)
 
 

@@ -155,6 +155,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.integers(0, 2**48), STEPS)
 def test_counting_ahead_is_the_same(start, steps):

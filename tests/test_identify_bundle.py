@@ -84,6 +84,7 @@ def same_as_torch(model: Model, kind: str, windows) -> None:
     assert list(model.classes_) == list(fitted(kind).classes_)
 
 
+@pytest.mark.slow
 def test_dragonfly_without_torch_is_dragonfly(dragonfly):
     same_as_torch(load(dragonfly), "dragonfly", samples.test("cbiq+throughput"))
 
@@ -205,6 +206,7 @@ def test_a_folder_says_what_the_model_is(dragonfly):
     assert (model.windows_ms, model.slot_ms, model.any_length) == ((100,), 1, False)
 
 
+@pytest.mark.slow
 def test_a_model_says_whom_its_classes_stand_for(ours, tmp_path):
     windows = samples.train("views")
     some = Windows(windows.X, windows.y.copy(), windows.table, windows.inputs, windows.slot_ms)

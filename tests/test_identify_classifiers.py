@@ -43,6 +43,7 @@ def few(inputs: str, each: int = 12) -> Windows:
 # ---- scikit-learn's interface ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "least"), [("dragonfly", 0.9), ("deepcci", 0.9), ("ours", 0.8), ("summary", 0.85)]
 )

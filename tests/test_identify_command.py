@@ -214,7 +214,7 @@ def test_too_many_flows_at_once_are_refused_with_what_to_do(run, seer: Path, mon
         ((MIXED, "--window-ms", "50"), "the shortest seer was trained on are 100 ms"),
         ((MIXED, "--window-ms", "0.3"), "not a whole number"),
         ((MIXED, "--seconds", "-1"), "seconds: -1.0"),
-        ((MIXED, "-o", "ccas.txt"), "ends in none of"),
+        ((MIXED, "-o", "ccas.txt"), "must end in"),
     ],
 )
 def test_classify_refuses(run, seer: Path, arguments: tuple[object, ...], told: str) -> None:
@@ -241,8 +241,8 @@ def test_classes_of_several() -> None:
         (["reno"], "alike: 'reno' is not NAME=CCA,CCA"),
         (["reno="], "is not NAME=CCA,CCA"),
         (["=lp"], "is not NAME=CCA,CCA"),
-        (["a=b", "a=c"], "alike: a is there twice"),
-        (["a=b", "c=b"], "ccas: b is there twice"),
+        (["a=b", "a=c"], "alike: a is given twice"),
+        (["a=b", "c=b"], "ccas: b is given twice"),
     ]:
         with pytest.raises(ParameterError, match=told):
             groups(texts)
@@ -252,11 +252,12 @@ def test_a_model_that_is_not_there(run, monkeypatch: pytest.MonkeyPatch) -> None
     status, _, err = run("classify", MIXED, "--model", "nothing")
     assert status == 1 and "nothing is neither a folder" in err
     monkeypatch.setattr("cctoolkit.identify.bundle.bundled_models", dict)
-    monkeypatch.setattr("cctoolkit.identify.command.bundled_models", dict)
+    monkeypatch.setattr("cctoolkit.identify.classify.bundled_models", dict)
     status, _, err = run("classify", MIXED)
     assert status == 1 and "--model" in err
 
 
+@pytest.mark.slow
 def test_naming_needs_no_torch(seer: Path) -> None:
     code = (
         "import sys, cctoolkit as cct; cct.identify.load; before = 'pandas' in sys.modules\n"
@@ -314,6 +315,48 @@ def test_the_report_of_a_pipe_says_why_it_names_nothing(seer: Path, tmp_path: Pa
 # ---- datasets --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.tshark
+@pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not on PATH")
+def test_exports_of_tshark_with_labels_of_iperf3_become_a_dataset(run, tmp_path: Path) -> None:
+    """What others have instead of captures and tables: the same slots as from the capture itself."""
+    fields = ["frame.time_epoch", "frame.len", "ip.src", "ip.dst", "ipv6.src", "ipv6.dst", "tcp.srcport",
+              "tcp.dstport", "tcp.seq_raw", "tcp.ack_raw", "tcp.len", "tcp.flags", "tcp.window_size_value",
+              "tcp.options.timestamp.tsval", "tcp.options.timestamp.tsecr", "ip.dsfield", "ip.ttl"]  # fmt: skip
+    export = tmp_path / "three.tsv"
+    options = [word for field in fields for word in ("-e", field)]
+    with export.open("wb") as file:
+        command = ["tshark", "-n", "-r", str(THREE), "-T", "fields", "-E", "header=y", *options]
+        subprocess.run(command, stdout=file, stderr=subprocess.DEVNULL, check=True)
+    known = pd.read_csv(TRACES / "three-ccas-ipv6.labels.csv")
+    tests = [
+        {
+            "start": {
+                "connected": [{"socket": 5, "local_host": flow.src, "local_port": flow.sport,
+                               "remote_host": flow.dst, "remote_port": flow.dport}],
+                "test_start": {"protocol": "TCP", "reverse": 0},
+                "timestamp": {"timesecs": 1_700_000_000},
+            },
+            "intervals": [{"streams": [{"socket": 5, "end": 1.0, "seconds": 1.0, "bytes": 1}]}],
+            "end": {"sender_tcp_congestion": flow.cca},
+        }
+        for flow in known.itertuples()
+    ]  # fmt: skip
+    labels = tmp_path / "iperf3.json"
+    labels.write_text("\n".join(json.dumps(test) for test in tests))
+    status, out, err = run("dataset", "add", tmp_path / "mine", export, "--labels", labels)
+    assert (status, err) == (0, "")
+    assert "3 flows (1 reno, 1 cubic, 1 bbr)" in out
+    (recording,) = SlotDataset(tmp_path / "mine").where("cca == cca")
+    assert dict(zip(recording.flows["src"], recording.flows["cca"], strict=True)) == dict(
+        zip(known["src"], known["cca"], strict=True)
+    )
+    expected = cct.compute_slots(cct.read_capture(THREE), flow_ids=recording.flows["flow_id"])
+    for name in ("in_bytes", "bytes_in_flight"):
+        pd.testing.assert_series_equal(
+            recording.slots[name].astype("Int64"), expected[name], check_names=False
+        )
+
+
 def test_own_captures_become_a_dataset(run, tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     labels = TRACES / "three-ccas-ipv6.labels.csv"
@@ -353,12 +396,15 @@ def test_own_captures_become_a_dataset(run, tmp_path: Path) -> None:
         (("add", "DIR", THREE, "--labels", TRACES / "reno.labels.csv", "--name", "b"), "fits one of its"),
         (("add", "DIR", THREE, "--labels", "nowhere.csv", "--name", "b"), "nowhere.csv"),
         (("add", "DIR", "nowhere.pcap", "--labels", TRACES / "reno.labels.csv"), "nowhere.pcap"),
-        (("add", "DIR", THREE, "--labels", TRACES / "reno.labels.csv", "--name", "../b"), "no name of a run"),
+        (
+            ("add", "DIR", THREE, "--labels", TRACES / "reno.labels.csv", "--name", "../b"),
+            "cannot name a run",
+        ),
         (("add", "DIR", THREE, "--labels", TRACES / "reno.labels.csv", "--slot-ms", "2"), "slots of 1 ms"),
         (("info", "nowhere"), "holds no dataset"),
         (("build", "nothing", "-o", "DIR"), "neither a .toml file nor one of paper"),
         (("build", "paper", "-o", "DIR", "--ccas", "bic"), "the simulator has no 'bic'"),
-        (("build", "paper", "-o", "DIR", "--ccas", "reno,reno"), "reno is there twice"),
+        (("build", "paper", "-o", "DIR", "--ccas", "reno,reno"), "reno is given twice"),
         (("build", "paper", "-o", "DIR", "--part", "test"), "only hard has"),
         (("build", "hard", "-o", "DIR", "--part", "third"), "neither 'train' nor 'test'"),
         (("build", "grid.toml", "-o", "DIR", "--runs", "3"), "grid.toml says that itself"),
@@ -392,15 +438,17 @@ def test_evaluate_says_what_it_cannot_know(run, seer: Path, queues: Path, tmp_pa
     evaluated = "evaluate", seer, queues, "--window-ms", 1000, "-f", "csv"
     status, out, err = run(*evaluated)
     assert status == 0 and read_csv(out)["f1_queue"].tolist() == [1]
-    told = "cct: seer does not say which runs it was trained on (no split.csv); scores on those would be too good"
+    told = (
+        "cct: seer does not list the runs it was trained on (no split.csv); scores on those would be too good"
+    )
     assert err.splitlines() == [told]
     assert run(*evaluated, "--all")[2] == ""
     mine = shutil.copytree(seer, tmp_path / "mine")
     for content, status, said in [
         ("run,part\nthree-ccas-ipv6,test\n", 0, ""),
         ("run,part\nthree-ccas-ipv6,train\n", 1, "mine was trained on all of these runs"),
-        ("name\nthree-ccas-ipv6\n", 1, "split.csv: no table of run and part"),
-        ("", 1, "split.csv: no table of run and part"),
+        ("name\nthree-ccas-ipv6\n", 1, "split.csv: not a table of run and part"),
+        ("", 1, "split.csv: not a table of run and part"),
     ]:
         (mine / "split.csv").write_text(content)
         found, _, err = run("evaluate", mine, queues, "--window-ms", 1000)
@@ -418,6 +466,7 @@ def test_evaluate_by_the_crossover(run, seer: Path, queues: Path) -> None:
     assert status == 1 and "by: 'crossing' is none of run, flow_id, cca" in err and "crossover" in err
 
 
+@pytest.mark.slow
 def test_flows_with_their_congestion_controls(run, seer: Path, tmp_path: Path) -> None:
     _, plain, _ = run("flows", THREE, "-f", "csv")
     status, out, err = run("flows", THREE, "--cca", "--model", seer, "-f", "csv")
@@ -447,11 +496,12 @@ def test_flows_with_their_congestion_controls(run, seer: Path, tmp_path: Path) -
     pd.testing.assert_frame_equal(read_csv(piped.stdout.decode()), table)
     for option in ("--egress", "--model"):
         status, _, err = run("flows", THREE, option, THREE_EGRESS)
-        assert status == 1 and err == f"cct: {option[2:]}: is of use with --cca only\n"
+        assert status == 1 and err == f"cct: {option[2:]}: needs --cca\n"
     status, _, err = run("flows", THREE, "--cca", "--model", "nobody")
     assert status == 1 and "model: nobody is neither" in err and err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_flows_without_cca_load_no_classifier() -> None:
     code = (
         "import sys; sys.argv = ['cct', 'flows', sys.argv[1], '-f', 'csv']; from cctoolkit import cli; cli.main(); "
@@ -520,12 +570,12 @@ def test_train_evaluate_classify(run, grid: Path, monkeypatch: pytest.MonkeyPatc
     status, out, _ = run("evaluate", "model", "grid", "--all", "--by", "bottleneck.rate_mbps", "-f", "csv")
     assert list(read_csv(out)["bottleneck.rate_mbps"]) == [5, 10] * 2
     status, out, _ = run("evaluate", "model", "grid")
-    assert status == 0 and "macro F1" in out and "windows by what they are" in out
+    assert status == 0 and "macro F1" in out and "windows by true class" in out
     status, out, _ = run("classify", MIXED, "--model", "model", "-f", "csv")
     assert status == 0 and set(read_csv(out)["cca"]) <= {"bbr", "cubic", "reno", "unknown"}
 
     status, _, err = run("train", "grid", "-o", "model")
-    assert status == 1 and "model is there already" in err
+    assert status == 1 and "model exists already" in err
 
 
 @pytest.mark.slow
@@ -568,19 +618,19 @@ def test_the_papers_classifier_and_what_is_not_trained_on(
 @pytest.mark.parametrize(
     "options, told",
     [
-        (("--classifier", "summary"), "no saved form|without a saved form"),
+        (("--classifier", "summary"), "cannot be saved"),
         (("--classifier", "nothing"), "is none of scales, dragonfly, deepcci"),
         (("--ccas", "vegas"), "no flow is 'vegas'"),
         (("--window-ms", "10000"), "none of .* flows has 10000 ms"),
         (("--window-ms", "0.5"), "not a whole number"),
-        (("--inputs", "cbiq"), "scales takes all"),
+        (("--inputs", "cbiq"), "scales takes everything"),
         (("--classifier", "dragonfly", "--inputs", "views"), "views are for scales"),
         (("--classifier", "dragonfly", "--inputs", "nothing"), "neither a feature set"),
-        (("--others",), "as all but --ccas"),
+        (("--others",), "and --ccas"),
         (("--alike", "reno"), "is not NAME=CCA,CCA"),
         (("--alike", "reno=vegas"), "alike: 'vegas' is not among"),
         (("--alike", "reno=cubic", "--ccas", "reno,bbr"), "alike: 'cubic' is not among"),
-        (("--alike", "reno=cubic", "--classifier", "dragonfly"), "alike: scales alone"),
+        (("--alike", "reno=cubic", "--classifier", "dragonfly"), "alike: only scales"),
         (("--test-share", "1.5"), "not a share"),
         (("--device", "nothing"), "device: nothing"),
     ],

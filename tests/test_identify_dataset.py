@@ -113,7 +113,7 @@ def test_flows_without_a_congestion_control_are_left_out():
 def test_runs_and_captures_without_what_is_needed_are_refused():
     silent = cct.simulate(scenario("silent"), record=False)
     with pytest.raises(
-        ParameterError, match=r"silent: its taps were not recorded \(simulate\(\.\.\., record=True\)\)"
+        ParameterError, match=r"silent: the taps were not recorded \(use simulate\(\.\.\., record=True\)\)"
     ):
         record(silent)
     run = cct.load_run(TRACES / "reno")

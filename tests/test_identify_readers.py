@@ -171,6 +171,7 @@ def assert_same(mine: cct.Capture, theirs: cct.Capture, names=tuple(schema.PACKE
         np.testing.assert_array_equal(getattr(mine.keys, name), getattr(theirs.keys, name), err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.tshark
 @needs_tshark
 @pytest.mark.parametrize(

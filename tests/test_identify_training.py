@@ -73,6 +73,7 @@ def interrupt(net, how, path, after, **options):
 # ---- learning --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["step", "one_cycle"])
 def test_it_learns_and_seeds_reproduce(schedule):
     how = recipe(schedule=schedule, epochs=20)
@@ -172,6 +173,7 @@ def test_devices_that_are_not_there_are_refused():
 # ---- checkpoints -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [1, 2, 4, 6])
 @pytest.mark.parametrize(
     "options",

@@ -158,6 +158,7 @@ def test_rtt_test_3(kind: str) -> None:
     assert {len(s.bottleneck.queue_list()) for _, s in runs} == {2 if kind == "separated" else 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("queues", [1, 2, 4, 8])
 def test_rtt_test_4(queues: int) -> None:
     script = module("rtt-flow-separation/test4.py")
@@ -352,6 +353,7 @@ def shortened(name: str, seconds: float, **changes: Any) -> cct.Scenario:
     return s.replace({"duration_s": seconds, **times})
 
 
+@pytest.mark.slow
 def test_separation_makes_the_rtt_tests_fair() -> None:
     """Tests 1, 5 and 6 in the simulator: what the paper's figures say, in a few seconds of each."""
     jain = {}
@@ -398,6 +400,7 @@ def test_codel_has_the_drops_of_table_1() -> None:
         assert found["mean_delay_ms"] == pytest.approx(delay_ms, rel=0.25)
 
 
+@pytest.mark.slow
 def test_dragonfly_queue_delays() -> None:
     """Section IV-B: buffers of 2K to 16K packets cause 25 to 200 ms."""
     for packets, full_ms in ((2000, 25), (16000, 200)):

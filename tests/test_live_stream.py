@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
@@ -24,7 +25,8 @@ import cctoolkit as cct
 from cctoolkit import cli, schema
 from cctoolkit.analysis.slots import CELL
 from cctoolkit.errors import ParameterError
-from cctoolkit.identify.live import CaptureCollector, FlowKey, SlotStream, Update, command, watch
+from cctoolkit.identify.live import CaptureCollector, FlowKey, SlotStream, Update, watch
+from cctoolkit.identify.live.screen import _screen, follow
 from cctoolkit.identify.live.selection import FlowSelection
 
 TRACES = Path(__file__).parents[1] / "traces"
@@ -328,16 +330,13 @@ def test_who_samples_is_told_that_nothing_is_named(capfd: pytest.CaptureFixture[
     class Counting(Teller):
         inputs = ("in_bytes", "cbiq_bytes")
 
-    given: dict[str, Any] = {
-        "ingress": [], "egress": [], "captures": [str(BEFORE)], "speed": None, "flows": [], "slot_ms": 1.0,
-        "egress_hook": "queue", "format": None, "output": None, "provenance": {}, "duration_s": 1,
-    }  # fmt: skip
     for sampling, classifier, told in (
         ("first", Counting(), True),
         ("all", Counting(), False),
         ("first", None, False),
     ):
-        command.live(**given, sampling=sampling, classifier=classifier)
+        collector = functools.partial(CaptureCollector, BEFORE, slot_ms=1.0, sampling=sampling)
+        follow(collector, [], None, None, classifier, {}, duration_s=1)
         assert ("nothing will be named" in capfd.readouterr().err) == told
 
 
@@ -358,7 +357,7 @@ def test_a_probability_is_of_a_name() -> None:
     )
     counts: dict[str, Any] = {"ingress": {"packets": 5}, "egress": {"packets": 0}, "late_cells": 0}
     text = io.StringIO()
-    Console(file=text, width=110).print(command._screen(Update(0, pd.DataFrame(), flows, counts, 0.0), 2.0))
+    Console(file=text, width=110).print(_screen(Update(0, pd.DataFrame(), flows, counts, 0.0), 2.0))
     assert text.getvalue().count("40 %") == 1
     assert text.getvalue().count("14.5 kB") == 3
 

@@ -182,7 +182,7 @@ def test_server_that_never_gets_through(server, tmp_path):
 
 def test_no_such_day(server, tmp_path):
     with pytest.raises(
-        DatasetUnavailableError, match=r"202402161400\.pcap\.gz: not there \(HTTP status 404\)"
+        DatasetUnavailableError, match=r"202402161400\.pcap\.gz: not found \(HTTP status 404\)"
     ):
         fetch_mawi("2024-02-16", tmp_path, server.url)
     assert files(tmp_path) == []
@@ -216,7 +216,7 @@ def test_recorded_checksum_holds(server, tmp_path):
 
 def test_a_page_is_no_trace(server, tmp_path):
     server.body = b"<html>please log in</html>"
-    with pytest.raises(DatasetUnavailableError, match="no gzip file but b'<html>please log'"):
+    with pytest.raises(DatasetUnavailableError, match="not a gzip file but b'<html>please log'"):
         fetch_mawi(DAY, tmp_path, server.url)
     assert files(tmp_path) == []
 

@@ -129,6 +129,7 @@ def test_a_lesson_has_its_parts(source: Path) -> None:
     assert "solution" in cells[-1].metadata.get("tags", [])  # the answers
 
 
+@pytest.mark.slow
 def test_students_get_all_of_them(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, ROOT / "notebooks" / "build.py", "--student", tmp_path / "handout"],

@@ -420,6 +420,14 @@ def test_marked_segments_are_those_of_the_flows_table() -> None:
     assert seen > 50
 
 
+def test_overtaken_and_repeated_segments_are_told_apart() -> None:
+    rows = [(0, 100), (10, 200), (20, 150), (30, 100)]  # µs, sequence number; 50 bytes each
+    packets = [{"ts_ns": 1000 * t, "seq": seq, "tcp_flags": 16, "payload_bytes": 50} for t, seq in rows]
+    fig = plot.time_sequence(hand_made(packets), 0)
+    for what, at in (("segments", [0, 10]), ("out of order", [20]), ("retransmissions", [30])):
+        assert (traces(fig, what)[0].x[::3] * 1e6).round().tolist() == at
+
+
 def test_time_sequence_lines_and_bars(cap: Capture) -> None:
     flow = big_flows(cap)[0]
     fig = plot.time_sequence(cap, flow, points=10**6)
@@ -430,7 +438,7 @@ def test_time_sequence_lines_and_bars(cap: Capture) -> None:
     assert lengths == cap.columns["payload_bytes"][data].sum() + 2  # SYN and FIN count one
     acked = traces(fig, "acknowledged")[0]
     assert (np.diff(acked.y) >= 0).all()
-    assert acked.y[-1] == max(np.nanmax(trace.y) for trace in bars)  # all of it arrived
+    assert acked.y[-1] == max(np.nanmax(trace.y) for trace in bars if len(trace.y))  # all of it arrived
     for line in (acked, traces(fig, "receive window")[0]):
         assert (np.diff(line.x) >= 0).all()
     assert [len(traces(fig, name)[0].x) for name in ("SYN", "FIN")] == [1, 1]

@@ -23,9 +23,9 @@ from made_packets import make_keys, packet_columns
 from rich.console import Console
 
 import cctoolkit as cct
-from cctoolkit import report as report_module
 from cctoolkit.capture.keys import CaptureMeta
 from cctoolkit.capture.model import Capture
+from cctoolkit.report import page as report_module
 from cctoolkit.report.page import printable, report, terminal_summary
 from cctoolkit.report.summary import summarise
 
@@ -133,6 +133,7 @@ def test_a_hostile_title_is_text(written: Path) -> None:
     assert page.text("title").strip() == heading
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["<script>alert(1)<img src=x>.pcap", "a&amp;b\"'.pcap", "\u202egpj.pcap\n\x1b[31m", "\udcff\udc80.pcap"],
@@ -192,6 +193,7 @@ def test_any_capture_makes_a_page(tmp_path: Path, rows: list[tuple[int, ...]], s
     assert says in page.text("li")
 
 
+@pytest.mark.slow
 def test_every_bundled_capture_makes_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plotly.offline.get_plotlyjs", lambda: "")  # five megabytes to parse each time
     for trace in sorted(TRACES.glob("*.pcap.gz")):
@@ -384,6 +386,7 @@ def test_tables_sort(browser: Any, written: Path) -> None:
     assert [s for s in b.execute_script(sorts) if s] == ["ascending"]
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_dark_and_on_a_phone(browser: Any, written: Path) -> None:
     def set_scheme(value: str) -> None:

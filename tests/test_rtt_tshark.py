@@ -110,6 +110,7 @@ def compare_ack_rtt(path, differing=()):
     return len(mine), sum(rtt == 0 for rtt in mine.values())
 
 
+@pytest.mark.slow
 @needs_tshark
 @needs_captures
 @pytest.mark.parametrize("path", by_size(FILES + SEMANTICS))
@@ -206,6 +207,7 @@ OPEN = [packet(0, 0, 99, flags=SYN), packet(10, 1, 499, 100, flags=SYN | ACK), p
 AT = len(OPEN)  # of the packets that follow
 
 
+@pytest.mark.slow
 @needs_tshark
 @pytest.mark.parametrize(
     ("packets", "differing"),

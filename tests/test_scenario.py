@@ -47,16 +47,16 @@ BOTTLENECKS = [
     ({"buffer_packets": 0}, r"bottleneck\.buffer_packets: 0 "),
     ({"buffer_packets": 2.5}, r"bottleneck\.buffer_packets: 2\.5 is not a whole"),
     ({"buffer_bytes": -5}, r"bottleneck\.buffer_bytes: -5 "),
-    ({"buffer_packets": None}, r"bottleneck\.buffer_packets: queue 0 has no size"),
-    ({"aqm": "coddle"}, r"bottleneck\.aqm: 'coddle' is not known; there are .*codel"),
-    ({"aqm": 3}, r"bottleneck\.aqm: 3 is not known"),
-    ({"aqm": Cubic()}, r"bottleneck\.aqm: .* is not known"),
+    ({"buffer_packets": None}, r"bottleneck\.buffer_packets: queue 0 needs a size"),
+    ({"aqm": "coddle"}, r"bottleneck\.aqm: 'coddle' is unknown; known are .*codel"),
+    ({"aqm": 3}, r"bottleneck\.aqm: 3 is unknown"),
+    ({"aqm": Cubic()}, r"bottleneck\.aqm: .* is unknown"),
     (
         {"aqm": {"name": "codel", "traget_ms": 3}},
         r"bottleneck\.aqm\.traget_ms: codel has no such parameter.*target_ms",
     ),
     ({"aqm": {"name": "codel", "target_ms": -3}}, r"CoDel\.target_ms"),
-    ({"scheduler": "lottery"}, r"bottleneck\.scheduler: 'lottery' is none of fifo"),
+    ({"scheduler": "lottery"}, r"bottleneck\.scheduler: 'lottery' must be one of fifo"),
     (
         {"scheduler": "fifo", "queues": (Queue(), Queue())},
         r"bottleneck\.queues: 2 queues, but scheduler fifo",
@@ -71,19 +71,19 @@ BOTTLENECKS = [
     ({"time_shift_ms": -1}, r"bottleneck\.time_shift_ms: -1 "),
     ({"rate_schedule": ((2, 5), (1, 5))}, r"bottleneck\.rate_schedule\[1\]\.time_s: 1 is before"),
     ({"rate_schedule": ((2, 0),)}, r"bottleneck\.rate_schedule\[0\]\.rate_mbps: 0 "),
-    ({"rate_schedule": (3,)}, r"bottleneck\.rate_schedule\[0\]: 3 is not"),
+    ({"rate_schedule": (3,)}, r"bottleneck\.rate_schedule\[0\]: 3 must be"),
 ]
 FLOWS = [
-    ({"cca": "qubic"}, r"flow\.cca: 'qubic' is not known; there are .*cubic"),
+    ({"cca": "qubic"}, r"flow\.cca: 'qubic' is unknown; known are .*cubic"),
     ({"cca": CoDel()}, r"flow\.cca: "),
-    ({"cca": "udp"}, r"flow\.rate_mbps: UDP needs one"),
+    ({"cca": "udp"}, r"flow\.rate_mbps: required for UDP"),
     ({"rtt_ms": -1}, r"flow\.rtt_ms: -1 "),
-    ({"access_ms": 11, "rtt_ms": 20}, r"flow\.access_ms: 11 both ways is more than rtt_ms 20"),
+    ({"access_ms": 11, "rtt_ms": 20}, r"flow\.access_ms: 11 in both directions exceeds rtt_ms = 20"),
     ({"access_mbps": 0}, r"flow\.access_mbps: 0 must be positive"),
     ({"start_s": -1}, r"flow\.start_s: -1 "),
     ({"start_s": 2, "stop_s": 2}, r"flow\.stop_s: 2 must be above 2"),
     ({"bytes": 0}, r"flow\.bytes: 0 "),
-    ({"ecn": "perhaps"}, r"flow\.ecn: 'perhaps' is none of off, classic"),
+    ({"ecn": "perhaps"}, r"flow\.ecn: 'perhaps' must be one of off, classic"),
     ({"on_s": 1}, r"flow\.on_s and flow\.off_s"),
     ({"on_s": 0, "off_s": 1}, r"flow\.on_s: 0 "),
     ({"arrivals": "bursty"}, r"flow\.arrivals: 'bursty'"),
@@ -102,9 +102,9 @@ FLOWS = [
     ({"aggregate": 1.5}, r"flow\.aggregate: 1\.5 "),
 ]
 SCENARIOS = [
-    ({"flows": []}, "flows: there are none"),
-    ({"flows": ["cubic"]}, r"flows\[0\]: 'cubic' is not a Flow"),
-    ({"flows": [Flow(), Flow(queue=1)]}, r"flows\[1\]\.queue: 1 is not there; the bottleneck has 1"),
+    ({"flows": []}, "flows: at least one"),
+    ({"flows": ["cubic"]}, r"flows\[0\]: 'cubic' must be a Flow"),
+    ({"flows": [Flow(), Flow(queue=1)]}, r"flows\[1\]\.queue: 1 does not exist; the bottleneck has 1"),
     ({"duration_s": 0}, "duration_s: 0 "),
     ({"duration_s": math.inf}, "duration_s: inf "),
     ({"seed": -1}, "seed: -1 "),
@@ -178,6 +178,7 @@ BASES = {
 FIELDS = [(cls, f.name) for cls in BASES for f in dataclasses.fields(cls) if f.name != "_"]
 
 
+@pytest.mark.slow
 @settings(max_examples=1000, deadline=None)
 @given(st.sampled_from(FIELDS), NONSENSE, st.booleans())
 def test_any_value_is_refused_by_name_or_can_be_run(which, value, udp):
@@ -237,7 +238,7 @@ def test_numbers_of_numpy_are_numbers():
 
 
 def test_simulate_wants_a_scenario():
-    with pytest.raises(ParameterError, match="scenario: dict is not a Scenario"):
+    with pytest.raises(ParameterError, match="scenario: dict must be a Scenario"):
         cct.simulate({"flows": []})
     with pytest.raises(ParameterError, match=r"sample_s: 0"):
         cct.simulate(base(), sample_s=0)
@@ -368,8 +369,8 @@ def test_toml_round_trip(flows, aqm, rate, seed, scheduler):
         ("rate_mbps = 100", "", r"x\.toml: bottleneck: missing 1 required .*'rate_mbps'"),
         ("duration_s = 30", "", r"x\.toml: scenario: missing 1 required .*'duration_s'"),
         ("duration_s = 30", "duration = 30", r"x\.toml: scenario\.duration: no such field"),
-        ('cca = "udp"', 'cca = "upd"', r"x\.toml: flows\[1\]\.cca: 'upd' is not known"),
-        ("queue = 1", "queue = 2", r"x\.toml: flows\[1\]\.queue: 2 is not there"),
+        ('cca = "udp"', 'cca = "upd"', r"x\.toml: flows\[1\]\.cca: 'upd' is unknown"),
+        ("queue = 1", "queue = 2", r"x\.toml: flows\[1\]\.queue: 2 does not exist"),
         ("weight = 3", "weight = 0", r"x\.toml: bottleneck\.queues\[0\]\.weight: 0 must be positive"),
         (
             "hystart = false",
@@ -378,7 +379,7 @@ def test_toml_round_trip(flows, aqm, rate, seed, scheduler):
         ),
         ("target_ms = 2", 'target_ms = "2"', r"x\.toml: .*CoDel\.target_ms: '2' is not a number"),
         ("[bottleneck]", "[bottleneck", r"x\.toml: not TOML: .*line"),
-        ("[[flows]]", "[[flaws]]", r"x\.toml: flows: there are none"),
+        ("[[flows]]", "[[flaws]]", r"x\.toml: flows: at least one"),
     ],
 )
 def test_toml_mistakes_name_file_and_field(tmp_path, old, new, says):
@@ -418,15 +419,15 @@ def test_sweep_covers_the_grid_last_one_fastest(tmp_path):
 @pytest.mark.parametrize(
     ("path", "value", "says"),
     [
-        ("bottleneck.rate", 3, "bottleneck.rate: there is no 'rate'; there are rate_mbps"),
+        ("bottleneck.rate", 3, "bottleneck.rate: no field 'rate'; there are rate_mbps"),
         ("flows.2.rtt_ms", 3, "flows.2.rtt_ms: '2' is not one of 2"),
         ("flows.first.rtt_ms", 3, "flows.first.rtt_ms: 'first' is not one of 2"),
-        ("seed.low", 3, "seed.low: there is no 'low'"),
+        ("seed.low", 3, "seed.low: no field 'low'"),
         ("flows.0.rtt_ms", -3, "flow.rtt_ms: -3"),
         (
             "bottleneck.aqm.target_ms",
             3,
-            "bottleneck.aqm.target_ms: there is no 'target_ms'; there are no fields",
+            "bottleneck.aqm.target_ms: no field 'target_ms'; there are no fields",
         ),
     ],
 )
@@ -450,7 +451,7 @@ def test_parameters_of_an_algorithm_are_checked():
         ({"every_ms": "x"}, "Ticking.every_ms: 'x' is not a number"),
         ({"every_ms": -1}, "Ticking.every_ms: -1"),
         ({"packets": 1.5}, "Ticking.packets: 1.5 is not a whole number"),
-        ({"mark": 1}, "Ticking.mark: 1 is not true or false"),
+        ({"mark": 1}, "Ticking.mark: 1 must be True or False"),
         ({"every_ms": math.nan}, "Ticking.every_ms: nan"),
     ):
         with pytest.raises(ParameterError) as caught:
@@ -467,14 +468,14 @@ def test_what_a_controller_says_is_checked_too():
         (lambda: sim.set_rate(0), "rate_mbps: 0 must be positive"),
         (lambda: sim.set_rate("fast"), "rate_mbps: 'fast' is not a number"),
         (lambda: sim.set_rate(math.inf), "rate_mbps: inf must be at most"),
-        (lambda: sim.set_buffer(1, 10), "queue: 1 is not there; there are 1, from 0"),
+        (lambda: sim.set_buffer(1, 10), "queue: 1 does not exist; there are 1, from 0"),
         (lambda: sim.set_buffer(0, 0), "packets: 0 must be at least 1"),
         (lambda: sim.set_buffer(0, octets=-3), "octets: -3 must be at least 1"),
-        (lambda: sim.set_weight(-1, 1), "queue: -1 is not there"),
+        (lambda: sim.set_weight(-1, 1), "queue: -1 does not exist"),
         (lambda: sim.set_weight(0, 1e-300), "weight: 1e-300 must be at least 0.001"),
-        (lambda: sim.assign_queue(2, 0), "flow: 2 is not there; there are 2, from 0"),
-        (lambda: sim.assign_queue(0, 1.0), "queue: 1.0 is not there"),
-        (lambda: sim.aqm_state(1), "queue: 1 is not there"),
+        (lambda: sim.assign_queue(2, 0), "flow: 2 does not exist; there are 2, from 0"),
+        (lambda: sim.assign_queue(0, 1.0), "queue: 1.0 does not exist"),
+        (lambda: sim.aqm_state(1), "queue: 1 does not exist"),
         (lambda: sim.cca_state(1), "flow: 1 has no congestion control"),
         (lambda: sim.run(math.nan), "until_s: nan is not a number"),
         (lambda: cct.simulate(base(), sample_s="x"), "sample_s: 'x' is not a number"),

@@ -19,6 +19,7 @@ def cct(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_on_the_terminal() -> None:
     done = cct(MIXED, "--long", "100000", "--rate", "10", "-k", "3", "--router", "junos", "--interface", "xe-0/0/1",
                "--ingress", "xe-0/0/0")  # fmt: skip
@@ -30,6 +31,7 @@ def test_on_the_terminal() -> None:
     assert "set class-of-service schedulers cct-3 buffer-size temporal" in done.stdout
 
 
+@pytest.mark.slow
 def test_as_a_table_and_rules(tmp_path: Path) -> None:
     rules = tmp_path / "rules.tc"
     done = cct(MIXED, "--long", "100000", "--format", "csv", "--router", "linux", "--interface", "eth1",
@@ -45,12 +47,14 @@ def test_as_a_table_and_rules(tmp_path: Path) -> None:
         assert any(address in line and f"sport {row['sport']} " in line for line in lines)
 
 
+@pytest.mark.slow
 def test_interval_after_interval() -> None:
     done = cct(MIXED, "--long", "100000", "--rate", "10", "--interval", "1")
     assert done.returncode == 0, done.stderr
     assert "rules written, 0 changed" in done.stdout
 
 
+@pytest.mark.slow
 def test_rules_interval_after_interval() -> None:
     """Every decision's own lines: all of it once, then only what is new; a moved or deleted rule was there before."""
     done = cct(MIXED, "--long", "100000", "--rate", "10", "--interval", "0.5", "-k", "2", "--router", "linux",
@@ -68,6 +72,7 @@ def test_rules_interval_after_interval() -> None:
     assert len(priorities) >= 3  # two are for UDP
 
 
+@pytest.mark.slow
 def test_interval_after_interval_as_a_table() -> None:
     done = cct(MIXED, "--long", "100000", "--rate", "10", "--interval", "1", "--format", "csv")
     assert done.returncode == 0, done.stderr
@@ -76,12 +81,14 @@ def test_interval_after_interval_as_a_table() -> None:
     assert sum(int(row["added"]) for row in rows) >= 3
 
 
+@pytest.mark.slow
 def test_nothing_long() -> None:
     done = cct(str(TRACES / "reno.ingress.pcap.gz"), "--long", "1000000000")
     assert done.returncode == 0
     assert "nothing to separate (--long lowers the threshold)" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
@@ -96,7 +103,10 @@ def test_nothing_long() -> None:
             ("-k", "8", "--router", "junos", "--interface", "ae0", "--ingress", "ae1"),
             "queues: 10, but this router has 8",
         ),
-        (("--router", "linux", "--interface", "eth0", "--format", "csv"), "rules: say where to write them"),
+        (
+            ("--router", "linux", "--interface", "eth0", "--format", "csv"),
+            "rules: the table goes to the output",
+        ),
         (
             ("--rate", "9", "--interval", "1", "--router", "linux", "--interface", "eth0", "--rules", "x"),
             "rules",

@@ -387,6 +387,7 @@ def test_the_link_stays_what_it_was() -> None:
     assert made.scheduler == "drr" and {q.buffer_bytes for q in made.queue_list()} == {100 * 1514}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cca", ["cubic", "bbr"])
 def test_separated_flows_share_evenly_and_use_the_link(cca: str) -> None:
     """The paper's test 1 on a smaller link: Jain at least 0.97, at least 0.95 of the utilisation without."""

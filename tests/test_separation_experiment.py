@@ -55,16 +55,17 @@ def test_hard_limits_leave_the_link_idle() -> None:
 
 @pytest.mark.parametrize("scheme", rtt.SCHEMES)
 def test_every_scheme_has_its_controller(scheme: str) -> None:
-    case = rtt.Case({"scheme": scheme}, rtt.TESTS[5].cases(FAST)[0].scenario)
+    case = rtt.Case({"scheme": scheme}, rtt.PARTS[5].scenarios(FAST)[0].scenario)
     assert (case.controller() is None) == (scheme == "one queue")
 
 
 @pytest.mark.parametrize(
-    ("test", "options"), [*((t, FAST) for t in rtt.TESTS), *((t, TESTBED) for t in rtt.TESTBED_TESTS)]
+    ("test", "options"),
+    [*((t, FAST) for t in rtt.TITLES if t != rtt.SCALING), *((t, TESTBED) for t in rtt.TESTBED_TESTS)],
 )
 def test_all_schemes_get_the_same_traffic(test: int, options: rtt.Settings) -> None:
     """A comparison is one only on the same scenario: within a test, cases differ in what their columns say."""
-    cases = rtt.TESTS[test].cases(options)
+    cases = rtt.PARTS[test].scenarios(options)
     tells = {"scheme", "queues", "shares", "where"}
     by_traffic: dict[str, set[str]] = {}
     for case in cases:
@@ -95,7 +96,7 @@ def test_transfers_of_a_capture(tmp_path: Path) -> None:
     made = cct.simulate(cct.Scenario(bottleneck=bottleneck, flows=flows, duration_s=4))
     made.egress.to_pcap(tmp_path / "day.pcap.gz")
     settings = rtt.Settings(fast=True, scale=1.0, capture=tmp_path / "day.pcap.gz", min_bytes=300_000)
-    scenario = rtt.TESTS[4].cases(settings)[0].scenario
+    scenario = rtt.PARTS[4].scenarios(settings)[0].scenario
     assert [f.bytes for f in scenario.flows] == [400_000] * 3
     assert [f.rtt_ms for f in scenario.flows] == pytest.approx([10, 30, 50], abs=0.5)
 
@@ -113,12 +114,12 @@ def test_what_test_4_depends_on() -> None:
     """Made-up completion times: each condition is compared with its own one queue, where it has one, by sample."""
     settings = rtt.Settings(fast=True, seeds=2)
     found = []
-    for case in rtt.TESTS[8].cases(settings):
+    for case in rtt.PARTS[8].scenarios(settings):
         one, other = case.about["scheme"] == "one queue", case.about["condition"] == "load 3"
         seconds = {True: 10.0, False: {1: 9.0, 2: 6.0}[case.about["seed"]]}[one] * (2 if other and one else 1)
         flows = pd.DataFrame({"completion_s": [seconds] * 4, "received_bytes": [1e6, 1e6, 1e6, 2e6]})
         found.append(rtt.Outcome(case, flows, pd.DataFrame(), pd.DataFrame(), []))
-    table = rtt.TESTS[8].table(settings, found).set_index("condition")
+    table = rtt.PARTS[8].tables(settings, found)["test8"].set_index("condition")
     plain, late = table.loc["shares by RTT"], table.loc["load 3"]
     assert (plain.fct_reduction, plain.least, plain.most) == pytest.approx((0.25, 0.1, 0.4))
     assert (late.fct_reduction, late.least, late.most) == pytest.approx((0.625, 0.55, 0.7))
@@ -129,7 +130,7 @@ def test_what_test_4_depends_on() -> None:
 def test_conditions_change_one_thing() -> None:
     cases = {
         c.about["condition"]: c
-        for c in rtt.TESTS[8].cases(rtt.Settings(seeds=1))
+        for c in rtt.PARTS[8].scenarios(rtt.Settings(seeds=1))
         if c.about["scheme"] == "RTT"
     }
     usual = cases["as in test 4"].scenario
@@ -170,7 +171,7 @@ def test_table_1_is_gains_over_one_queue() -> None:
 
 
 def test_the_papers_numbers_are_there() -> None:
-    for test in (0, *rtt.TESTS, rtt.SCALING):
+    for test in (0, *rtt.TITLES):
         assert len(rtt.paper(test)) > 0
     assert rtt.paper(1).paper[0] == "0.98"
 
@@ -187,7 +188,7 @@ import sys
 from cctoolkit.experiments import rtt_separation as rtt
 
 def main():
-    cases = rtt.TESTS[1].cases(rtt.Settings(seeds=9))  # hours
+    cases = rtt.PARTS[1].scenarios(rtt.Settings(seeds=9))  # hours
     rtt.outcomes(cases, workers=2)
 
 if __name__ == "__main__":

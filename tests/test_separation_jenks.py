@@ -158,6 +158,7 @@ def test_other_methods_find_plain_groups() -> None:
         assert found.k == 4
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(few, ks)
 def test_kmeans_is_no_better_than_the_optimum(values: list[float], k: int) -> None:

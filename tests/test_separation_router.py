@@ -128,6 +128,7 @@ intervals = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "names", "model"), [("junos", JUNOS, Junos), ("linux", LINUX, Linux)])
 @settings(deadline=None, max_examples=25)
 @given(tables=intervals)
@@ -242,6 +243,7 @@ def test_addresses_that_are_none(field: str, bad: object) -> None:
     assert router.rules == {}
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(st.text() | st.ip_addresses().map(str))
 def test_any_text_is_an_address_or_refused(text: str) -> None:
@@ -383,6 +385,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.netns
 def test_linux_takes_the_rules_and_obeys(namespace: str) -> None:
     """Each packet comes out of the class its flow was assigned to, first, after a move, and after an end."""

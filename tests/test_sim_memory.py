@@ -43,6 +43,7 @@ def grown_kib(duration_s: float, window: int, rtt_ms: int) -> tuple[int, int]:
     return sent, kib
 
 
+@pytest.mark.slow
 def test_packets_that_were_sent_leave_nothing_behind():
     """Ten million packets of which 200 are in flight: half a byte for each would be noticed."""
     sent, kib = grown_kib(120, 200, 2)
@@ -50,6 +51,7 @@ def test_packets_that_were_sent_leave_nothing_behind():
     assert kib < 4096
 
 
+@pytest.mark.slow
 def test_packets_in_flight_are_what_memory_is_for():
     """All at once: four times the packets, four times the memory; pools double, so within a factor of two."""
     small, large = (grown_kib(3, window, 1000)[1] for window in (100_000, 400_000))

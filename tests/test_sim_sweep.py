@@ -224,6 +224,7 @@ print(tables[1].delay.round(2).to_list())
 """
 
 
+@pytest.mark.slow
 def test_several_processes_and_what_is_defined_in_a_cell(tmp_path):
     """As in a notebook: the code is in no module that a worker could import."""
     done = subprocess.run(

@@ -44,6 +44,7 @@ def test_it_is_its_naive_twin(stream, shape):
     assert sketch.total == sum(amount for _, amount in stream)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 2**32 - 1) | st.integers(0, 20), st.integers(0, 2**40)), max_size=60),

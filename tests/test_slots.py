@@ -88,9 +88,7 @@ NEAR_WRAP = 2**32 - 350
 
 
 @st.composite
-def tap_pairs(
-    draw: st.DrawFn, steps: bool = False
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+def tap_pairs(draw: st.DrawFn, steps: bool = False) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Anything that two taps may see: losses, retransmissions, reordering, strangers, both directions, a wrap.
 
     With `steps` the ingress tap's clock is set back now and then, so that rows are not in order of their stamps.
@@ -451,6 +449,7 @@ def test_other_things_than_packets_are_refused():
         table.update(packets(INGRESS), packets(EGRESS))
 
 
+@pytest.mark.slow
 def test_a_data_frame_does_as_well():
     frames = [pd.DataFrame(packets(rows)) for rows in (INGRESS, EGRESS)]
     pd.testing.assert_frame_equal(compute_slots(*frames), compute_slots(packets(INGRESS), packets(EGRESS)))

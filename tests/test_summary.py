@@ -55,6 +55,7 @@ def same(one: Summary, two: Summary) -> None:
             assert a == b, item.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [*ours, *real], ids=lambda p: p.name)
 def test_does_not_depend_on_the_parts(path: Path) -> None:
     whole = quietly(path)
@@ -66,6 +67,7 @@ def test_does_not_depend_on_the_parts(path: Path) -> None:
         same(whole, parts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path",
     [p for p in [*ours, *real] if p.stat().st_size < 3_500_000],
@@ -158,6 +160,7 @@ def test_as_pandas_counts_it(path: Path) -> None:
     assert (s.one_direction["flows"], s.one_direction["of_flows"]) == (one.sum(), len(tcp_flows))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ours, ids=lambda p: p.name)
 def test_jain_is_that_of_the_rates_bin_by_bin(path: Path) -> None:
     s = summarise(path)

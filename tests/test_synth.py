@@ -205,6 +205,7 @@ def excess(model, samples):
     return (samples["rtt_ns"].to_numpy() - rtt) / jitter
 
 
+@pytest.mark.slow
 def test_round_trips_can_be_measured():
     model, columns, _ = made(loss=0, reordering=0)
     samples = expected_acks(columns)
@@ -288,6 +289,7 @@ def tshark(path, *arguments):
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.tshark
 def test_tshark_claims_what_was_made(tmp_path):
     _, columns, _ = lossy()
@@ -308,6 +310,7 @@ def test_tshark_claims_what_was_made(tmp_path):
     assert claimed[event == FILLED].any()
 
 
+@pytest.mark.slow
 @pytest.mark.tshark
 def test_tshark_finds_nothing_wrong_without_loss(tmp_path):
     path = synth_mawi(tmp_path / "synthetic.pcap", 30_000, 5, loss=0, reordering=0, snaplen=262_144)
@@ -379,7 +382,7 @@ def test_interrupted_leaves_nothing(tmp_path, monkeypatch):
 def test_grows_where_much_is_under_way(monkeypatch):
     """A short and dense capture needs more flows and packets at a time than the tables begin with."""
     grown = []
-    monkeypatch.setattr(synth, "_grown", lambda *a, do=synth._grown: grown.append(a[3]) or do(*a))
+    monkeypatch.setattr(synth, "_with_rows", lambda *a, do=synth._with_rows: grown.append(a[3]) or do(*a))
     columns, _ = next(mawi_like(400_000, 1, duration_s=0.05, part_packets=10**6))
     assert len(columns["ts_ns"]) == 400_000
     assert grown.count("free_flow") > 1
@@ -394,12 +397,12 @@ def test_tiny_captures(tmp_path, packets):
 
 def test_bad_arguments():
     for options, message in [
-        ({"packets": 0}, "packets is 0"),
-        ({"seed": -1}, "seed is -1"),
-        ({"loss": 0.5}, "loss is 0.5, expected 0 to 0.02"),
-        ({"one_way": 1.5}, "one_way is 1.5"),
-        ({"duration_s": 0}, "duration_s is 0"),
-        ({"duration_s": 1e9}, "duration_s is 1000000000.0"),
+        ({"packets": 0}, "packets: 0"),
+        ({"seed": -1}, "seed: -1"),
+        ({"loss": 0.5}, "loss: 0.5 must be between 0 and 0.02"),
+        ({"one_way": 1.5}, "one_way: 1.5"),
+        ({"duration_s": 0}, "duration_s: 0"),
+        ({"duration_s": 1e9}, "duration_s: 1000000000.0"),
     ]:
         with pytest.raises(ParameterError, match=message):
             MawiLike(**({"packets": 10**6} | options))

@@ -96,7 +96,7 @@ def test_the_table_has_every_finding_and_a_verdict(bare: Path) -> None:
 
 
 def test_an_unknown_backend_is_refused() -> None:
-    with pytest.raises(ParameterError, match="backend: 'ns3' is none of uml, netns, mininet"):
+    with pytest.raises(ParameterError, match="backend: 'ns3' must be one of uml, netns, mininet"):
         examine(["ns3"])
 
 

@@ -95,6 +95,7 @@ def test_delays_need_netem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.netns
 def test_it_runs_with_mininet(machine: None, tmp_path: Path) -> None:
     rtt_ms = 20 if "netem" in doctor.host_qdiscs() else 0
@@ -129,6 +130,7 @@ def test_it_runs_with_mininet(machine: None, tmp_path: Path) -> None:
     assert np.isfinite(run.queues.mean_delay_ms).all()
 
 
+@pytest.mark.slow
 @pytest.mark.netns
 def test_what_fails_inside_is_said_in_one_line(
     machine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -151,6 +153,7 @@ run_testbed(cct.Scenario(bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=
 """
 
 
+@pytest.mark.slow
 @pytest.mark.netns
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_stays_when_it_is_stopped(machine: None, tmp_path: Path, number: signal.Signals) -> None:

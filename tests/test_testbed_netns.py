@@ -227,6 +227,7 @@ def gone(before: set[str], folder: Path) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.netns
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_stays_when_it_is_stopped(machine: None, tmp_path: Path, number: signal.Signals) -> None:
@@ -268,6 +269,7 @@ def test_nothing_stays_when_it_fails(machine: None, tmp_path: Path, monkeypatch:
     assert [p.name for p in tmp_path.iterdir()] == ["broken"]
 
 
+@pytest.mark.slow
 @pytest.mark.netns
 def test_two_runs_at_once_do_not_meet(machine: None, tmp_path: Path) -> None:
     before = namespaces()
@@ -371,5 +373,5 @@ def test_a_switch_in_the_bottlenecks_place(machine: None, tmp_path: Path) -> Non
 
 
 def test_a_switch_needs_namespaces(tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match="switch: needs backend netns"):
+    with pytest.raises(ParameterError, match="switch: requires backend netns"):
         run_testbed(scenario(), tmp_path / "run", backend="uml", switch=Wire(2))

@@ -114,6 +114,7 @@ def test_every_second_packet_is_acknowledged_and_none_waits(tmp_path: Path) -> N
     assert done.flows.timeouts[0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [10, 40])
 def test_a_receivers_window_is_the_limit_that_was_asked_for(tmp_path: Path, window: int) -> None:
     done = run(tmp_path, cct.Flow("cubic", rtt_ms=40, max_window=window), duration_s=3.0)

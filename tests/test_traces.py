@@ -174,6 +174,7 @@ def test_manifest_agrees_with_the_scenarios_of_the_script(name: str) -> None:
     assert entry["ccas"] == sorted({f.cca for f in scenario.flows} - {""})
 
 
+@pytest.mark.slow
 @ALL
 def test_labels_name_every_flow_and_when_it_began(name: str) -> None:
     check_labels(name, TRACES, CAPTURES[name])
@@ -355,6 +356,7 @@ def plan_ccas() -> set[str]:
     return out
 
 
+@pytest.mark.slow
 @ALL_MADE
 def test_made_labels_and_taps_agree(name: str) -> None:
     entry = MADE[name]

@@ -173,6 +173,7 @@ def test_bytes_are_those_of_the_naive_twin(tmp_path, data, snaplen, ethernet):
     assert path.read_bytes() == naive_writer.pcap(*data, snaplen, ethernet)
 
 
+@pytest.mark.slow
 @property_test
 @given(table(max_payload=200_000), st.sampled_from(["x.pcap", "x.pcapng", "x.pcap.gz", "x.pcapng.zst"]))
 def test_read_back_is_what_was_written(tmp_path, data, name):
@@ -547,7 +548,7 @@ def test_bad_arguments(tmp_path):
     path = tmp_path / "x.pcap"
     with pytest.raises(ParameterError, match="packet 3: flow 1 is not in keys"):
         write_pcap(path, columns | {"flow_id": np.array([0, 0, 0, 1, 0], np.uint32)}, keys)
-    with pytest.raises(ParameterError, match="packet 2: ts_ns is -1"):
+    with pytest.raises(ParameterError, match=r"packet 2: .*ts_ns = -1"):
         write_pcap(path, columns | {"ts_ns": np.array([0, 0, -1, 1, 0])}, keys)
     with pytest.raises(ParameterError, match="pcap cannot store"):
         write_pcap(path, columns | {"ts_ns": np.full(5, 2**32 * 10**9)}, keys)
@@ -559,11 +560,11 @@ def test_bad_arguments(tmp_path):
         write_pcap(path, columns | {"seq": np.zeros(5)}, keys)
     with pytest.raises(SchemaError, match="different lengths"):
         write_pcap(path, columns | {"seq": np.zeros(4, np.uint32)}, keys)
-    with pytest.raises(ParameterError, match="snaplen is 0"):
+    with pytest.raises(ParameterError, match="snaplen: 0"):
         write_pcap(path, columns, keys, snaplen=0)
-    with pytest.raises(ParameterError, match="format is 'erf'"):
+    with pytest.raises(ParameterError, match="format: 'erf'"):
         write_pcap(path, columns, keys, format="erf")
-    with pytest.raises(ParameterError, match="link_type is 113"):
+    with pytest.raises(ParameterError, match="link_type: 113"):
         write_pcap(path, columns, keys, link_type=113)
     with pytest.raises(ParameterError, match="keys: needed"):
         write_pcap(path, columns)

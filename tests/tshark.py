@@ -9,7 +9,11 @@ checksums not verified, and sequence numbers as on the wire.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
+import gzip
+import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -18,7 +22,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cctoolkit._support.atomic import replacing
+
 __all__ = ["INNER_LAYERS", "TsharkRun", "have_tshark", "run_tshark", "tshark_version"]
+
+#: Most of the time tshark takes for a small capture is for its start, so what it said is kept; `make clean` removes it.
+ANSWERS = Path(__file__).parents[1] / ".pytest_cache" / "tshark"
 
 #: What may stand below IP, whether cctoolkit decodes it or not.
 LINK_LAYERS = [
@@ -178,12 +187,26 @@ def run_tshark(
         "LC_ALL": "C.UTF-8",
         "TZ": "UTC",
     }
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    rows = [line.split("\t") for line in done.stdout.split("\n")[:-1]]
+    output, errors, status = _answer(command, environment, Path(path))
+    rows = [line.split("\t") for line in output.split("\n")[:-1]]
     columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in fields]
-    complaint = done.stderr.strip().splitlines()[-1] if done.returncode and done.stderr.strip() else ""
-    if done.returncode == 1 or (
-        done.returncode and not complaint
-    ):  # a usage error is ours, not the capture's
-        raise RuntimeError(f"tshark failed: {done.stderr.strip()}")
-    return TsharkRun(dict(zip(fields, columns, strict=True)), done.returncode, complaint)
+    complaint = errors.splitlines()[-1] if status and errors else ""
+    if status == 1 or (status and not complaint):  # a usage error is ours, not the capture's
+        raise RuntimeError(f"tshark failed: {errors}")
+    return TsharkRun(dict(zip(fields, columns, strict=True)), status, complaint)
+
+
+def _answer(command: list[str], environment: dict[str, str], path: Path) -> tuple[str, str, int]:
+    """Output, standard error and status of a command; it is asked once for each version, setting and content."""
+    protocols = Path(environment["WIRESHARK_CONFIG_DIR"], "disabled_protos").read_bytes()
+    with path.open("rb") as file:
+        content = hashlib.file_digest(file, "sha256").hexdigest()
+    question = repr((tshark_version(), command, protocols, content))
+    kept = ANSWERS / f"{hashlib.sha256(question.encode()).hexdigest()}.json.gz"
+    with contextlib.suppress(OSError, EOFError, ValueError):
+        return tuple(json.loads(gzip.decompress(kept.read_bytes())))
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    answer = (done.stdout, done.stderr.strip(), done.returncode)
+    with replacing(kept) as tmp:
+        tmp.write_bytes(gzip.compress(json.dumps(answer).encode(), 1))
+    return answer

@@ -1,1 +1,1 @@
-"""What every room needs and none owns: files, processes, the terminal, words, arguments, compiled algorithms."""
+"""Helpers shared by every room: files, processes, the terminal, formatting, argument checks, compiled algorithms."""

@@ -1,4 +1,4 @@
-"""Arguments checked at the door: numbers in range, times in whole nanoseconds; the error names the argument."""
+"""Checks of arguments: numbers in range, times in whole nanoseconds; errors name the argument."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ..errors import ParameterError
 
 __all__ = ["number", "positive_ns", "whole"]
 
-#: The largest count accepted unless a function says otherwise.
+#: The default upper bound for counts.
 MANY = 2**40
 
 
 def number(
     where: str, value: Any, *, low: float = 0.0, above: float | None = None, high: float = math.inf
 ) -> int | float:
-    """The value as Python's own number; numpy's are taken too, as sweeps over `arange` give them."""
+    """The value as a Python number; numpy numbers are accepted too, since sweeps over `arange` yield them."""
     if isinstance(value, np.integer | np.floating):
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
@@ -46,12 +46,12 @@ def positive_ns(value: float, unit_ns: float, name: str) -> int:
     Raises
     ------
     ParameterError
-        It is not a number of at least one nanosecond.
+        The value is not a number, or less than one nanosecond.
     """
     try:
         ns = round(float(value) * unit_ns)
     except (TypeError, ValueError, OverflowError):
         ns = 0
     if not 1 <= ns < 2**62:
-        raise ParameterError(f"{name}: {value!r} is not a time of at least one nanosecond")
+        raise ParameterError(f"{name}: {value!r} must be a time of at least one nanosecond")
     return ns

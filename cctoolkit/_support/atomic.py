@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Atomic writes: a file appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["replacing"]
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it to `path` on success, remove it on any failure.
 
-    A signal that raises (Ctrl-C) counts as a failure. After a hard kill the temporary file may stay
-    behind, but `path` itself is then the old file or none, never half of the new one.
+    A signal that raises (Ctrl-C) counts as a failure. A hard kill may leave the temporary file behind, but `path`
+    itself is never a partial file.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -27,7 +27,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield tmp
         umask = os.umask(0)
         os.umask(umask)
-        tmp.chmod(0o666 & ~umask)  # mkstemp makes it private; an output file has the usual mode
+        tmp.chmod(0o666 & ~umask)  # mkstemp makes it private; give it the usual mode
         os.replace(tmp, path)
     finally:
         tmp.unlink(missing_ok=True)

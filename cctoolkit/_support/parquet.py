@@ -1,4 +1,4 @@
-"""Parquet files that say where they come from: one writer, one place for provenance."""
+"""Parquet files that record their provenance."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _KEY = b"cctoolkit.provenance"
 
 
 def provenance_entry(provenance: Mapping[str, Any]) -> dict[bytes, bytes]:
-    """What goes into a file's metadata: the same bytes for the same provenance."""
+    """The metadata entry for a provenance; the same provenance gives the same bytes."""
     return {_KEY: json.dumps(dict(provenance), sort_keys=True, default=str).encode()}
 
 
 def provenance_of(metadata: Mapping[bytes, bytes] | None) -> dict[str, Any]:
-    """The provenance in a file's metadata; empty without one."""
+    """The provenance in a file's metadata; empty if there is none."""
     return dict(json.loads((metadata or {}).get(_KEY, b"{}")))
 
 
@@ -41,13 +41,13 @@ def write(
     Parameters
     ----------
     table : DataFrame or pyarrow.Table
-        A data frame's index is not written.
+        The index of a data frame is not written.
     path : path
-        Appears only when complete.
+        Output file; it appears only when complete.
     provenance : mapping, optional
         What made it (command, version, seed); anything JSON can hold.
     metadata : mapping of bytes, optional
-        More entries for the file's metadata.
+        Further entries for the file's metadata.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -61,7 +61,7 @@ def write(
 
 
 def read_provenance(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The provenance of a file, without reading its rows.
+    """Read the provenance of a file but not its rows.
 
     Raises
     ------
@@ -74,4 +74,4 @@ def read_provenance(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         return provenance_of(pq.read_schema(Path(path)).metadata)
     except (pa.ArrowInvalid, OSError):
-        raise SchemaError(f"{path}: cannot be read; remove it and build again") from None
+        raise SchemaError(f"{path}: not a readable Parquet file; delete it and rebuild it") from None

@@ -1,4 +1,4 @@
-"""Jobs in processes of their own, which end with the process that started them, however it ends."""
+"""Jobs in worker processes, which end when the process that started them ends, however it does."""
 
 from __future__ import annotations
 
@@ -21,47 +21,47 @@ __all__ = ["cores", "in_processes", "results"]
 
 
 def cores() -> int:
-    """How many this process may use."""
+    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_processes(
     function: Callable[..., Any], jobs: Iterable[tuple[Any, ...]], workers: int
 ) -> Generator[tuple[int, Future[Any]], None, None]:
-    """Call a function with each job's arguments; give jobs' numbers and their futures as they are done.
+    """Call a function with each job's arguments; yield (job number, future) as jobs finish.
 
-    Functions and arguments may come from a notebook's cells. When the generator is closed, or this process ends in
-    whatever way, the workers end at once.
+    Functions and arguments may be defined in notebook cells. When the generator is closed or this process ends, for
+    whatever reason, the workers end at once.
 
     Raises
     ------
     CCToolkitError
         A worker died.
     """
-    from numba import cloudpickle  # also carries classes and functions of a notebook's cells
+    from numba import cloudpickle  # also pickles classes and functions of notebook cells
 
     context = get_context("spawn")
     theirs, ours = context.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_follow, initargs=(theirs,))
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_parent, initargs=(theirs,))
     futures: dict[Future[Any], int] = {}
     waiting = iter(enumerate(jobs))
     try:
         while True:
             for number, arguments in itertools.islice(waiting, 2 * workers - len(futures)):
-                futures[pool.submit(_unpacked, cloudpickle.dumps((function, arguments)))] = number
+                futures[pool.submit(_call_pickled, cloudpickle.dumps((function, arguments)))] = number
             if not futures:
                 break
             finished = wait(futures, return_when=FIRST_COMPLETED).done
-            for future in sorted(finished, key=lambda f: f.exception() is not None):  # what is done first
+            for future in sorted(finished, key=lambda f: f.exception() is not None):  # successes first
                 if isinstance(future.exception(), BrokenProcessPool):
                     raise CCToolkitError(
-                        "a worker process died (out of memory, or a script that begins without "
-                        "`if __name__ == '__main__':`?); what was done is kept, so run it again"
+                        "a worker process died (out of memory, or a script without "
+                        "`if __name__ == '__main__':`?); finished jobs are kept, so run it again"
                     )
                 yield futures.pop(future), future
         pool.shutdown()
     finally:
-        ours.close()  # whatever they are doing
+        ours.close()  # ends the workers, whatever they are doing
         pool.shutdown(cancel_futures=True)
         theirs.close()
 
@@ -73,9 +73,9 @@ def results(
     *,
     progress: bool = False,
 ) -> list[Any]:
-    """What a function gives for each job, in their order; `workers` at a time, else as many as there are cores.
+    """The function's result for each job, in order; `workers` at a time (default: one per core).
 
-    One worker is this process. With `progress` there is a bar.
+    A single worker runs in this process. `progress` shows a bar.
 
     Raises
     ------
@@ -99,12 +99,12 @@ def results(
     return [found[number] for number in range(len(jobs))]
 
 
-def _follow(parent: Connection) -> None:
-    """In a worker: leave Ctrl-C to the parent, and end when it ends or gives up, however that comes about."""
+def _end_with_parent(parent: Connection) -> None:
+    """In a worker: leave Ctrl-C to the parent, and exit when the parent ends or closes its end of the pipe."""
     import tqdm
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    tqdm.tqdm.set_lock(threading.RLock())  # its own is a semaphore that a sudden end leaves behind
+    tqdm.tqdm.set_lock(threading.RLock())  # its default is a semaphore, which a sudden exit would leak
 
     def watch() -> None:
         with contextlib.suppress(EOFError, OSError):
@@ -114,6 +114,6 @@ def _follow(parent: Connection) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _unpacked(payload: bytes) -> Any:
+def _call_pickled(payload: bytes) -> Any:
     function, arguments = pickle.loads(payload)
     return function(*arguments)

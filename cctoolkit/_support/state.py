@@ -1,4 +1,4 @@
-"""State arrays that grow with the flows: zeros, one cache line after the other."""
+"""State arrays that grow with the number of flows, aligned to cache lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ALIGNMENT_BYTES = 128  # two cache lines: processors fetch them in pairs
 
 
 def aligned_zeros(shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
-    """Zeros that start at a pair of cache lines; they cost no memory until they are touched."""
+    """Zeros aligned to a pair of cache lines; they take no memory until touched."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     memory = np.zeros(size + _ALIGNMENT_BYTES, np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT_BYTES
@@ -19,10 +19,10 @@ def aligned_zeros(shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
 
 
 def grown(array: np.ndarray, length: int, used: np.ndarray | None = None) -> np.ndarray:
-    """`array` with room for `length` rows at least: itself, or twice as long with zeros behind what it holds.
+    """`array` with room for at least `length` rows: itself, or a copy of twice the length, padded with zeros.
 
-    Doubling keeps the cost of growing small over many batches. Where few rows are not zero, `used` (their indices)
-    keeps the others from being copied, which would touch them.
+    Doubling keeps the cost of growing small over many batches. If few rows are nonzero, give their indices as `used`:
+    only those are copied, so the rest stays untouched memory.
     """
     if length <= len(array):
         return array

@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 
 __all__ = ["cell_text", "listing", "note", "say", "show"]
 
-#: Columns of a table on a pipe, which has no width of its own.
+#: Width of a table on a pipe, in columns.
 _WIDE = 200
 
 
 def say(text: object) -> None:
-    """Print a line on standard output; what a file's name or a user's text hides in it is spelt out."""
+    """Print a line on standard output, with invisible characters escaped."""
     print(printable(text))
 
 
 def note(text: object) -> None:
-    """Print a line on standard error, as :func:`say` does; an error, a warning, or what else is not the result."""
+    """Print a line on standard error, as :func:`say` does: an error, a warning, or other remarks."""
     print(f"cct: {printable(text)}", file=sys.stderr)
 
 
 def show(renderable: Any) -> None:
-    """Print something of rich's; text is taken as it is."""
+    """Print a rich renderable; text is not parsed for markup."""
     from rich.console import Console
 
     Console(width=None if sys.stdout.isatty() else _WIDE, markup=False, highlight=False).print(renderable)
@@ -43,22 +43,22 @@ def listing(
     rows: int = 40,
     more: str = "",
 ) -> Any:
-    """A table's first rows for a terminal.
+    """Format the first rows of a table for a terminal.
 
     Parameters
     ----------
     table : DataFrame
-        Its columns' names are the header; the index is not shown.
+        Names of columns are the header; the index is not shown.
     left : collection of str
-        Columns of text, aligned to the left; the others are aligned to the right.
+        Columns to align left; the others are aligned right.
     times_ns : collection of str
-        Columns of nanoseconds, shown in milliseconds.
+        Columns in nanoseconds, shown in milliseconds.
     wrap : bool
-        Long headers and cells may take several lines where the terminal is narrow.
+        Allow long headers and cells to wrap on a narrow terminal.
     rows : int
-        At most so many; below a longer table it says how many there are.
+        Most rows to show; a caption below a longer table gives its length.
     more : str
-        What to add to that, as where the rest is.
+        Text to add to the caption, such as where the rest is.
 
     Returns
     -------
@@ -89,10 +89,10 @@ def listing(
 
 
 def cell_text(value: Any, *, ms: bool = False) -> Any:
-    """A cell as rich takes it: numbers short (or nanoseconds in ms), nothing where there is none."""
+    """A table cell as rich text: numbers rounded (or nanoseconds in ms), missing values blank."""
     from rich.text import Text
 
-    return Text(printable(_cell(value, ms)))  # names are a user's: brackets in them are no markup
+    return Text(printable(_cell(value, ms)))  # names are the user's: brackets in them are not markup
 
 
 def _cell(value: Any, ms: bool) -> str:

@@ -1,4 +1,4 @@
-"""Numbers, flows and text from outside as a person reads them."""
+"""Numbers, flows and foreign text formatted for people."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _missing(value: float) -> bool:
 
 
 def format_percent(share: float) -> str:
-    """A percentage that never rounds a little to nothing or nearly all to all."""
+    """A percentage that never rounds to 0 % or 100 % unless it is exactly that."""
     percent = 100 * share
     if 0 < percent < 0.1:
         return "less than 0.1 %"
@@ -38,7 +38,7 @@ def format_percent(share: float) -> str:
 
 
 def format_probability(probability: float) -> str:
-    """A whole percentage; nothing where it is not known."""
+    """A whole percentage; empty if unknown."""
     return "" if _missing(probability) else f"{100 * probability:.0f} %"
 
 
@@ -48,12 +48,12 @@ def format_bytes(size: float) -> str:
 
 
 def format_rate(bytes_per_s: float) -> str:
-    """Bytes a second as bits a second."""
+    """Bytes per second formatted as bits per second."""
     return _scaled(8 * bytes_per_s, ("bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s", "Pbit/s"))
 
 
 def format_time_ns(ns: float) -> str:
-    """Nanoseconds in the unit that reads best."""
+    """Nanoseconds formatted in the most readable unit."""
     if _missing(ns):
         return "–"
     if ns == 0:
@@ -80,7 +80,7 @@ def plural(n: int, what: str) -> str:
 
 
 def endpoint(host: str, port: int) -> str:
-    """Address and port as they are usually written; protocols without ports have port 0 in the tables."""
+    """``address:port``, with brackets around IPv6; only the address if the port is 0 (protocols without ports)."""
     if not port:
         return host
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -92,7 +92,7 @@ def flow_name(flow: Mapping[str, Any] | pd.Series) -> str:
 
 
 def printable(text: object) -> str:
-    """Text from outside with everything invisible (controls, line and direction marks, broken bytes) spelt out."""
+    """Foreign text with invisible characters (controls, line and direction marks, invalid bytes) escaped."""
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii")
         for c in str(text)

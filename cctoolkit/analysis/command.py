@@ -45,13 +45,13 @@ def rtt(
     capture: CaptureArgument,
     selection: Selection,
     tunnel: str,
-    method: Annotated[RttMethod, typer.Option(help="How samples are paired.")] = RttMethod.seq_ack,
+    method: Annotated[RttMethod, typer.Option(help="How to measure.")] = RttMethod.seq_ack,
     karn: Annotated[bool, typer.Option(help="Take no sample from retransmitted data (seq_ack).")] = True,
     samples: Annotated[bool, typer.Option("--samples", help="List every sample.")] = False,
     format: FormatOption = None,
     output: OutputFileOption = None,
 ) -> None:
-    """Round-trip times of each flow and direction.
+    """Measure round-trip times by flow and direction.
 
     Examples: `cct rtt trace.pcap.gz --method handshake`, `cct rtt trace.pcap.gz --samples -o rtt.parquet`
     """
@@ -90,7 +90,7 @@ def slots(
     format: FormatOption = None,
     output: OutputFileOption = None,
 ) -> None:
-    """Per-slot inputs of the Dragonfly classifier: CBIQ, throughput, gaps, drops, bytes in flight.
+    """Compute per-slot inputs of the Dragonfly classifier: CBIQ, throughput, gaps, drops, bytes in flight.
 
     Example: `cct slots in.pcap.gz out.pcap.gz --slot-ms 10 --flow 0 -o slots.parquet`
     """
@@ -101,7 +101,14 @@ def slots(
         before = read_capture(ingress, tunnel=tunnel.value)
         after = None if egress is None else read_capture(egress, tunnel=tunnel.value)
         table = compute_slots(
-            before, after, slot_ms, parse_sampling(sampling), fill.value, flow, seed, check_taps=not trust_taps
+            before,
+            after,
+            slot_ms,
+            parse_sampling(sampling),
+            fill.value,
+            flow,
+            seed,
+            check_taps=not trust_taps,
         )
         out.write(table)
         if out.format is Format.table:

@@ -1,4 +1,4 @@
-"""The loop behind :mod:`cctoolkit.flows`: one pass over the packets, three tables of state.
+"""The loop behind :mod:`cctoolkit.analysis.flows`: one pass over the packets, three tables of state.
 
 Every direction has a cache line of its own (:data:`DIRECTION`), and that is all that a segment in order touches: with
 a million flows cache misses are the cost. What goes wrong in a direction is counted in a row of a second table
@@ -14,17 +14,19 @@ Numbers are compared as on the wire, modulo 2**32, by the sign of their 32-bit d
 
 from __future__ import annotations
 
-from typing import Any, no_type_check
+from typing import no_type_check
 
-import numba
 import numpy as np
 
+from .._support.kernels import kernel
 from ..capture._load import prefetch
 
 __all__ = ["DIRECTION", "FAULTS", "FLOW", "HOLE", "HOLES", "KINDS", "update"]
 
 FAST_RETRANSMIT_NS = 20_000_000
 REORDERING_NS = 3_000_000
+#: What has the same timestamp was sent within a tick of the sender's clock, which is 1 to 10 ms on most systems.
+TICK_NS = 10_000_000
 #: A segment recorded twice, not sent twice: no host sends its newest segment again so soon (Linux waits 2 ms or more).
 COPY_NS = 1_000_000
 #: Nothing in TCP is further apart: the largest window is 2**30 bytes (RFC 7323, section 2.3).
@@ -107,10 +109,8 @@ assert HOLE.itemsize == 24
 _1, _HOLES = np.uint64(1), np.uint64(HOLES)
 _AHEAD = np.uint64(16)
 
-_kernel: Any = numba.njit(cache=True, nogil=True, boundscheck=False)
 
-
-@_kernel
+@kernel
 @no_type_check  # numba types it
 def _faults_of(own, faults, used):
     """Where the direction's faults are counted; a fresh row if it has none yet."""
@@ -120,7 +120,7 @@ def _faults_of(own, faults, used):
     return own.faults  # not the row itself: numba would return a copy of it
 
 
-@_kernel
+@kernel
 @no_type_check  # numba types it
 def _move(holes, source, target):
     holes[target].ts = holes[source].ts
@@ -129,7 +129,7 @@ def _move(holes, source, target):
     holes[target].tsval = holes[source].tsval
 
 
-@_kernel
+@kernel
 @no_type_check  # numba types it
 def _insert(fault, holes, used, place, left, right, ts, tsval):
     """Insert a hole before the `place`-th one; of too many the oldest goes. Return where it went."""
@@ -156,7 +156,7 @@ def _insert(fault, holes, used, place, left, right, ts, tsval):
     return place
 
 
-@_kernel
+@kernel
 @no_type_check  # numba types it
 def _fill(fault, holes, used, begin, length):
     """Fill what is missing of the `length` numbers from `begin` on.
@@ -195,7 +195,7 @@ def _fill(fault, holes, used, begin, length):
     return missing, ts, tsval
 
 
-@_kernel
+@kernel
 @no_type_check  # numba types it
 def _segments(payload, tsval, flow):
     """How many segments a captured one is on the wire: a host's network card cuts what is longer than the MSS."""
@@ -207,7 +207,7 @@ def _segments(payload, tsval, flow):
     return (payload + mss - 1) // mss
 
 
-@_kernel
+@kernel
 @no_type_check  # numba types it
 def _below_edge(own, flow, backward, faults, holes, used, ts, begin, span, payload, flags, tsval, unchanged):
     """Whether what starts below the edge was sent again, overtaken or only recorded again; count it."""
@@ -229,10 +229,13 @@ def _below_edge(own, flow, backward, faults, holes, used, ts, begin, span, paylo
 
     if missing >= below:
         newer = np.int32(np.int64(tsval) - np.int64(skipped_tsval))
-        if tsval != 0 and skipped_tsval != 0 and newer != 0:
+        stamped = tsval != 0 and skipped_tsval != 0
+        if stamped and newer != 0:
             overtaken = newer < 0
         else:
-            patience = flow.handshake_rtt if flow.handshake_rtt != 0 else REORDERING_NS
+            patience = flow.handshake_rtt
+            if patience == 0:
+                patience = TICK_NS if stamped else REORDERING_NS
             overtaken = 0 <= ts - skipped_ts < patience
         if overtaken:
             fault.out_of_order += _segments(payload, tsval, flow)
@@ -254,7 +257,7 @@ def _below_edge(own, flow, backward, faults, holes, used, ts, begin, span, paylo
     return RETRANSMITTED
 
 
-@_kernel
+@kernel
 @no_type_check  # numba types it
 def _tshark(own, other, flow, faults, used, ts, begin, span, payload):
     """Count the segment as what tshark takes it for."""
@@ -279,21 +282,21 @@ def _tshark(own, other, flow, faults, used, ts, begin, span, payload):
         fault.tshark_out_of_order += 1
 
 
-@_kernel
+@kernel
 @no_type_check  # numba types it
 def _is_acked(other, end):
     """Whether the other side has acknowledged all numbers before `end`."""
     return other.state & HAS_ACK != 0 and np.int32(end - np.int64(other.last_ack)) <= 0
 
 
-@_kernel
+@kernel
 @no_type_check  # numba types it
 def _probes(other, payload):
     """Whether this much at the edge asks whether a closed window has opened."""
     return payload == 1 and other.window == 0 and other.state & HAS_EDGE != 0
 
 
-@_kernel
+@kernel
 @no_type_check  # numba types it
 def _move_edge(own, ts, end, tsval):
     own.edge = np.uint32(end)
@@ -302,7 +305,7 @@ def _move_edge(own, ts, end, tsval):
     own.state |= HAS_EDGE
 
 
-@_kernel
+@kernel
 @no_type_check  # numba types it
 def _elsewhere(
     own,
@@ -367,7 +370,7 @@ def _elsewhere(
     return kind
 
 
-@_kernel
+@kernel
 @no_type_check  # numba types it
 def update(
     start,

@@ -13,11 +13,11 @@ Numbers are compared as on the wire, modulo 2**32, by the sign of their 32-bit d
 
 from __future__ import annotations
 
-from typing import Any, no_type_check
+from typing import no_type_check
 
-import numba
 import numpy as np
 
+from .._support.kernels import kernel
 from ..capture._load import prefetch
 
 __all__ = [
@@ -71,10 +71,8 @@ _8, _16, _32 = np.uint64(8), np.uint64(16), np.uint64(32)
 _LOW_WORD = np.uint64(0xFFFFFFFF)
 _STATE_AHEAD, _NODE_AHEAD = np.uint64(16), np.uint64(6)
 
-_kernel: Any = numba.njit(cache=True, nogil=True, boundscheck=False)
 
-
-@_kernel
+@kernel
 @no_type_check  # numba types it
 def seq_ack(
     start,
@@ -283,7 +281,7 @@ def seq_ack(
     return np.int64(i), np.int64(m)
 
 
-@_kernel
+@kernel
 @no_type_check  # numba types it
 def timestamps(
     start,
@@ -434,7 +432,7 @@ SYN_OF = 1
 DONE = 3
 
 
-@_kernel
+@kernel
 @no_type_check  # numba types it
 def handshake(
     ts_ns,
@@ -516,7 +514,7 @@ _FULL = np.uint32(0xFFFFFFFF)
 _BYTE = np.uint32(0xFF)
 
 
-@_kernel
+@kernel
 @no_type_check  # numba types it
 def fingerprints(flow_id, ip_version, protocol, sport, dport, src, dst, table, out):
     """CRC-32 of each flow's five-tuple, forward and backward, into ``out[2 * flow_id + direction]``."""
@@ -536,7 +534,7 @@ def fingerprints(flow_id, ip_version, protocol, sport, dport, src, dst, table, o
             out[2 * np.int64(flow_id[k]) + d] = crc ^ _FULL
 
 
-@_kernel
+@kernel
 @no_type_check  # numba types it
 def number_fingerprints(flow_id, table, out):
     """In place of five-tuples: CRC-32 of the flow's number and the direction, where `out` has nothing yet."""
@@ -559,7 +557,7 @@ D_SEGMENTS, D_INSERTED, D_EXPIRED, D_COLLISIONS, D_VOIDED, D_ACKS, D_MATCHED, D_
 _VOID = np.uint64(1 << 32)
 
 
-@_kernel
+@kernel
 @no_type_check  # numba types it
 def data_plane(
     ts_ns,
@@ -680,7 +678,7 @@ def data_plane(
     return np.int64(m)
 
 
-@_kernel
+@kernel
 @no_type_check  # numba types it
 def group_quantiles(values, ends, out_median, out_high, high):
     """Sort each group in place; write its median and its `high` quantile (linear between ranks, rounded down)."""

@@ -13,10 +13,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
 import pandas as pd
 
+from .._support.kernels import kernel
 from ..capture.model import Capture, columns_of
 from ..errors import ParameterError
 from .rtt import five_tuple_hashes
@@ -31,7 +31,7 @@ _CHUNK = 1 << 16  # packets at a time: their keys and estimates stay in the cach
 HASHES = ("multiply_shift", "crc")
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 def _count(table, multipliers, shift, conservative, keys, amounts, estimates):
     """Add each amount to its key, and write what the sketch then says of the key."""
     depth = np.uint64(table.shape[0])
@@ -54,7 +54,7 @@ def _count(table, multipliers, shift, conservative, keys, amounts, estimates):
                 table[row, at[row]] += amounts[i]
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 def _count_at(table, places, conservative, amounts, estimates):
     """As `_count`, where the counters of each key are known."""
     depth = np.uint64(table.shape[0])
@@ -72,14 +72,14 @@ def _count_at(table, places, conservative, amounts, estimates):
                 table[row, at] += amounts[i]
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 def _count_exactly(totals, keys, amounts, estimates):
     for i in range(np.uint64(len(keys))):
         totals[keys[i]] += amounts[i]
         estimates[i] = totals[keys[i]]
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 def _first_crossings(keys, estimates, ts_ns, threshold, crossed, found, found_ts):
     n = np.uint64(0)
     for i in range(np.uint64(len(keys))):

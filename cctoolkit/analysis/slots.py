@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from .._support.arguments import positive_ns
+from .._support.kernels import kernel
 from .._support.state import grown
 from ..capture.model import columns_of
 from ..errors import ParameterError
@@ -90,7 +91,7 @@ def _open(state, slot):
     state.arrival_gap = _NONE
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 def _collect(
     at, stop, ts, flow_id, direction, seq, ack, tcp_flags, payload, tsval, has_ts, wanted, entries, not_before,
     slot_ns, first_only, threshold, salt, first_row, with_acks, states, touched, cells,
@@ -187,13 +188,13 @@ def _collect(
     return n_cells, n_touched, first_ts, last_ts
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _open_cells(states, touched, cells):
     for i in range(len(touched)):
         _close(states[touched[i]], touched[i], cells[i])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _span(cells, flow_of_way, first, last):
     """Widen each flow's range of slots by its cells."""
     for i in range(len(cells)):
@@ -204,7 +205,7 @@ def _span(cells, flow_of_way, first, last):
                 last[flow] = max(last[flow], cells[i].slot)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _rows(way, slot, flow_of_way, first, offset):
     """Row of the table for each way and slot; -1 for ways that are not in it."""
     rows = np.full(len(way), -1, np.int64)
@@ -216,7 +217,7 @@ def _rows(way, slot, flow_of_way, first, offset):
     return rows
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _scatter_counts(cells, rows, n_bytes, n_packets, first_seq):
     """Cells of one row are merged: there is more than one where time stamps went backward."""
     for i in range(len(cells)):
@@ -228,7 +229,7 @@ def _scatter_counts(cells, rows, n_bytes, n_packets, first_seq):
                 first_seq[row] = cells[i].first_seq - 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _scatter_marks(cells, rows, source_gap, arrival_gap, end, acked):
     for i in range(len(cells)):
         row = rows[i]
@@ -239,7 +240,7 @@ def _scatter_marks(cells, rows, source_gap, arrival_gap, end, acked):
             acked[row] = max(acked[row], cells[i].acked)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _fill(seq, offset, interpolate, filled):
     """The paper's filling, from the last slot to the first: the next non-empty slot's value, or the line to it."""
     for flow in range(len(offset) - 1):
@@ -257,7 +258,7 @@ def _fill(seq, offset, interpolate, filled):
             after = row
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _differences(in_seq, out_seq, offset, cbiq, throughput):
     """CBIQ(t) = max(InSeq(t+1) - OutSeq(t+1), 0) and InThr(t) = max(InSeq(t+1) - InSeq(t), 0); -1: not known."""
     for flow in range(len(offset) - 1):
@@ -269,7 +270,7 @@ def _differences(in_seq, out_seq, offset, cbiq, throughput):
                     cbiq[row] = max(_ahead(in_seq[row + 1], out_seq[row + 1]), 0)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _in_flight(end, acked, offset, in_flight):
     for flow in range(len(offset) - 1):
         highest_end = np.int64(0)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
+
+from .._support.kernels import kernel
 
 __all__ = ["Clocks", "fit_clocks"]
 
@@ -125,7 +126,7 @@ def fit_clocks(ts_ns: np.ndarray, delay_ns: np.ndarray, forward: np.ndarray) -> 
     )
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _lower_hull(t, x):
     """Which points, in order of t, are corners of the lower convex hull: Andrew's monotone chain."""
     hull = np.empty(len(t), np.int64)

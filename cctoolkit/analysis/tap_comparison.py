@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numba
 import numpy as np
 
+from .._support.kernels import kernel
 from .._support.words import format_percent, format_time_ns, plural
 from ..capture.model import Capture, columns_of
 from ..errors import ParameterError, TapClockWarning
@@ -51,7 +51,7 @@ _SIGHTING = np.dtype(
 )
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 def _select(
     at, ts, flow_id, direction, seq, ack, tcp_flags, payload, window, tsval, tsecr, codes, largest, kept, n
 ):
@@ -113,7 +113,7 @@ class _Sample:
                     [self._kept[: self._n], np.empty(max(room, min(2 * self._n, _ROOM)) - self._n, _SIGHTING)]
                 )
             limit = np.uint64(self.largest)
-            at, self._n, came = _select(at, *arrays, codes, limit, self._kept, self._n)  # type: ignore[call-arg]
+            at, self._n, came = _select(at, *arrays, codes, limit, self._kept, self._n)
             self.segments += came
             if at == len(ts):
                 return

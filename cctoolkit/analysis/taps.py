@@ -13,6 +13,7 @@ import numba
 import numpy as np
 
 from .. import schema
+from .._support.kernels import kernel
 from .._support.state import grown
 from ..capture.keys import FlowKeys
 from ..capture.model import Capture, columns_of
@@ -44,7 +45,7 @@ def wanted_flows(flow_ids: Iterable[int] | int | None) -> np.ndarray:
     return wanted
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 def _note_first(ts, flow_id, first):
     """The time (+ 1, so that 0 is "not yet") of each flow's first packet."""
     for i in range(len(ts)):
@@ -220,7 +221,7 @@ class _Pool(NamedTuple):
     used: np.ndarray  # [nodes ever used, head of the free list or -1, latest egress time]
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 def _match(
     i,
     j,
@@ -388,7 +389,7 @@ def _match(
             return i, j, n_fates, _DONE
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 def _rebuild(pool, fresh, ways, max_delay_ns, fates):
     """Move to `fresh` the packets that may still be recognised; give the fates of the others."""
     buckets, nodes, used = pool
@@ -422,7 +423,7 @@ def _rebuild(pool, fresh, ways, max_delay_ns, fates):
     return n_fates
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 def _remaining(pool, ways, max_delay_ns, fates):
     """Fates of the packets that were not seen to leave (yet)."""
     buckets, nodes, used = pool

@@ -1,17 +1,17 @@
-"""Active queue management: one file an algorithm.
+"""Active queue management, one file per algorithm.
 
 How to write one
 ----------------
-A class with parameters, ``State``, and a decision; nothing else, here or in a notebook::
+A class with parameters, ``State`` and a decision is all it takes, here or in a notebook::
 
     from cctoolkit.aqm import Aqm, DROP, MARK, PASS, random
 
     class Patience(Aqm):
-        '''Signals with a probability that grows with the delay of late packets.'''
+        '''Signals with a probability that grows with the delay above a target.'''
 
         target_ms: float = 5.0               # parameters: annotated, with unit and default
 
-        class State:                         # what it remembers, with first values
+        class State:                         # what it remembers, with initial values
             smooth_ns = 0.0
 
         class Stats:                         # what it counts (optional)
@@ -27,40 +27,38 @@ A class with parameters, ``State``, and a decision; nothing else, here or in a n
 
     cct.Bottleneck(rate_mbps=100, buffer_packets=500, aqm=Patience(target_ms=2))
 
-It is compiled at the start of a run (a fraction of a second, once) and called at full speed. A mistake raises
-:class:`~cctoolkit.AlgorithmError` with the line. To add it to the package, put it into a file of its
-own here,
-import it below, and cite section by section what it implements and where it deviates.
+It is compiled once at the start of a run (a fraction of a second) and then runs at full speed. A mistake raises
+:class:`~cctoolkit.AlgorithmError` with the line. To add it to the package, put it into a file of its own here, import
+it below, and cite section by section what it implements and where it deviates.
 
-Functions (all optional, all with the same arguments, all return ``PASS``, ``MARK`` or ``DROP``; ``on_dequeue`` may
-return ``DROP_LATE``):
+Functions (all optional, all with the same arguments; they return ``PASS``, ``MARK`` or ``DROP``, and ``on_dequeue``
+also ``DROP_LATE``):
 
 ``on_enqueue``
-    A packet has come to the queue; it is not yet counted in ``queue``. A full buffer drops it afterwards in any case.
+    A packet arrives; ``queue`` does not count it yet. A full buffer drops it afterwards in any case.
 ``on_dequeue``
-    A packet has been taken from the head (not counted any more). After ``DROP``, and ``MARK`` without ECT, the
-    scheduler
+    A packet leaves the head; ``queue`` no longer counts it. After ``DROP``, or ``MARK`` without ECT, the scheduler
     takes the next packet at the same time.
 ``on_update``
-    Every ``update_ms`` (a parameter of that name), for each queue, or once with queue 0 if the state is shared.
-    ``packet`` means nothing; the answer is ignored.
+    Every ``update_ms`` (a parameter of that name), for each queue, or only for queue 0 if the state is shared.
+    ``packet`` is meaningless and the return value is ignored.
 
 Arguments:
 
 ``p``
-    Parameters. What is named ``…_ms`` is there also as ``…_ns`` (int64). ``derived()`` may add constants and tables.
+    Parameters. A parameter ``…_ms`` is also available as ``…_ns`` (int64). ``derived()`` may add constants and tables.
 ``s``, ``stats``
-    This queue's state and statistics, or the port's with ``shared = True`` (then ``queue.index`` says which queue).
-    Fields are integers (int64), floats, booleans or arrays (``np.zeros(16)``); ``initial()`` may set them from
+    State and statistics of this queue, or of the port with ``shared = True`` (``queue.index`` then says which queue).
+    Fields are integers (int64), floats, booleans or arrays (``np.zeros(16)``); ``initial()`` may derive them from
     parameters.
 ``queue``, ``packet``
     See :data:`~.base.QUEUE` and :data:`~.base.PACKET`. ``peer(queue, i)`` is another queue of the port,
-    ``delay_ns(queue,
-    now_ns)`` the wait of its head, ``random(queue)`` a number in [0, 1), ``packet.label`` a number that travels along.
+    ``delay_ns(queue, now_ns)`` the wait of the packet at the head, ``random(queue)`` a number in [0, 1), and
+    ``packet.label`` a number that travels with the packet.
 ``now_ns``
-    Time, int64.
+    Current time in ns, int64.
 
-Helpers are functions with ``@numba.njit`` in the same file. Division by zero gives infinity, as in numpy.
+Helper functions need ``@numba.njit`` and live in the same file. Division by zero gives infinity, as in numpy.
 """
 
 from __future__ import annotations

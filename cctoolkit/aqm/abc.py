@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import numba
 import numpy as np
 
+from .._support.kernels import kernel
 from ..errors import ParameterError
 from .base import DROP, PASS, Aqm
 
@@ -21,7 +22,7 @@ __all__ = ["Abc", "IntegerAbc", "activities"]
 
 @numba.njit(error_model="numpy")
 def measure(p, s, packet, now_ns):
-    """Activity meter (section 3.2): log2 of the aggregate's rate over its reference rate."""
+    """Activity meter (section 3.2): log2 of the rate of an aggregate over its reference rate."""
     a = min(packet.aggregate, len(s.volume) - 1)
     if s.first_ns[a] < 0:
         s.first_ns[a] = now_ns
@@ -30,44 +31,60 @@ def measure(p, s, packet, now_ns):
     s.volume[a] += 8 * packet.bytes
     s.last_ns[a] = now_ns
     rate_bps = s.volume[a] * 1e9 / p.meter_memory_ns
-    if now_ns > s.first_ns[a]:  # else there is no time yet to divide by
+    if now_ns > s.first_ns[a]:  # else no time has passed to divide by
         rate_bps /= -math.expm1(-(now_ns - s.first_ns[a]) / p.meter_memory_ns)
     return math.log2(rate_bps / p.reference_bps[a])  # equation (1)
 
 
 class Abc(Aqm):
-    """Drops the packets of the most active aggregates first (P4-ABC, sections 3.2 and 3.3).
+    """ABC: drops the packets of the most active aggregates first (P4-ABC, sections 3.2 and 3.3).
 
-    On arrival a packet is metered with its aggregate (``Flow.aggregate``) at the domain's ingress, which
-    writes the activity into its label; the activity AQM of this hop then accepts it or not, by comparing the
-    queue with a threshold that falls with the activity.
+    On arrival, the ingress of the domain meters the packet's aggregate (``Flow.aggregate``) and writes the activity
+    into the packet's label; the activity AQM of this hop then accepts the packet if the queue is below a threshold
+    that falls with the activity.
 
     Parameters
     ----------
     reference_kbps : float or sequence of float
-        Reference rate R_r, of all aggregates or of each; the last one goes on for those not named.
+        Reference rate R_r in kbit/s, one for all aggregates or one each; the last one applies to all that follow.
     meter_memory_s, average_memory_s : float
-        Memories of the meter (M_AM) and of the average activity (M_AA).
+        Memories of the meter (M_AM) and of the average activity (M_AA), in s.
     min_packets, base_packets, gamma_packets : float
-        Q_min, Q_base and gamma of equation (2).
+        Q_min, Q_base and gamma of equation (2), in packets.
     aggregates : int
-        How many can be metered. Aggregates with this number or higher are metered together with the last one.
+        Number of meters. Aggregates with this number or a higher one share the last meter.
 
     Notes
     -----
-    The very first packet of an aggregate has no time to be divided by: its rate is taken as if the meter had
-    run long (β S). Before the first packet is accepted the average is the packet's own activity. ABC drops,
-    also with ECT. The queue counts packets waiting, where the BMv2 program copies this number to ingress
+    For the very first packet of an aggregate no time has passed to divide by: its rate is taken as if the meter had
+    run for long (β S). Before the first packet is accepted, the average is the packet's own activity. ABC drops
+    even packets with ECT. The queue is the number of packets waiting; the BMv2 program copies it to ingress
     whenever one leaves.
 
-    A domain has a meter at its ingress and an AQM at each hop (section 3.1). Here is one hop, the bottleneck, and
-    the meter is right before it, as in the paper's experiment (section 5.1). Hops without a queue would accept all
-    (``Q <= Q_min``), so they are not missed; a second congested hop would be.
+    A domain has a meter at its ingress and an AQM at each hop (section 3.1). Here there is one hop, the bottleneck,
+    with the meter right before it, as in the paper's experiment (section 5.1). Hops without a queue would accept
+    everything (``Q <= Q_min``), so only a second congested hop is missing.
 
     Figure 6 does not come out as in the paper: of a flood of 90 Mbit/s beside one connection, 3 Mbit/s are accepted
-    here and 32 there. The flood's threshold is `min_packets`, the connection's lies above the buffer, so the flood has
-    what the connection leaves over; rates of 32 and 18 Mbit/s would make thresholds of 6.6 and 44 packets, of a buffer
-    of 24, so what held the connection back there was not ABC. ``cct experiment abc`` tries what else could have.
+    here and 32 there. The threshold of the flood is `min_packets` and that of the connection lies above the buffer,
+    so the flood gets what the connection leaves. Rates of 32 and 18 Mbit/s would mean thresholds of 6.6 and 44
+    packets with a buffer of 24, so it was not ABC that held the connection back there. ``cct experiment abc`` tries
+    other explanations.
+
+    See Also
+    --------
+    IntegerAbc, TofinoAbc : the same in integers, for switches
+    Csfq : fair shares from labels instead of activities
+
+    Examples
+    --------
+    A connection beside a UDP flow at 80 % of the link rate gets most of the link:
+
+    >>> flows = [cct.Flow("cubic", rtt_ms=20), cct.Flow("udp", rate_mbps=8, rtt_ms=20, aggregate=1)]
+    >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=100, aqm=cct.aqm.Abc(reference_kbps=5000))
+    >>> run = cct.simulate(cct.Scenario(bottleneck=bottleneck, flows=flows, duration_s=2))
+    >>> run.flows["goodput_mbps"].round(1).tolist()
+    [6.5, 3.1]
     """
 
     name: ClassVar[str] = "abc"
@@ -82,7 +99,7 @@ class Abc(Aqm):
     aggregates: int = 64
 
     class State:
-        activity_sum = 0.0  # UTEMA: sum of activities of accepted packets,
+        activity_sum = 0.0  # UTEMA: the sum of activities of accepted packets
         activity_count = 0.0  # and their number, both decaying
         averaged_ns = 0
 
@@ -95,23 +112,23 @@ class Abc(Aqm):
         rates = self.reference_kbps if isinstance(self.reference_kbps, tuple) else (self.reference_kbps,)
         for rate in rates or ("nothing",):
             if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate < math.inf:
-                raise ParameterError(f"{name}.reference_kbps: {rate!r} is not a number above 0")
+                raise ParameterError(f"{name}.reference_kbps: {rate!r} must be a positive number")
         if self.meter_memory_s <= 0 or self.average_memory_s <= 0:
             raise ParameterError(f"{name}.meter_memory_s and {name}.average_memory_s: must be positive")
         if not len(rates) <= self.aggregates <= 100_000:
             raise ParameterError(f"{name}.aggregates: must be at least {len(rates)} and at most 100000")
 
     def reference_rates_bps(self) -> np.ndarray:
-        """Reference rate of each aggregate, bit/s."""
+        """Reference rate of each aggregate in bit/s."""
         given = self.reference_kbps if isinstance(self.reference_kbps, tuple) else (self.reference_kbps,)
         return np.array([*given, *[given[-1]] * (self.aggregates - len(given))]) * 1e3
 
     def derived(self) -> dict[str, Any]:
-        """Reference rates as the meter wants them."""
+        """Reference rates and decay constants for the meter."""
         return {"reference_bps": self.reference_rates_bps()}
 
     def initial(self) -> dict[str, Any]:
-        """A meter for each aggregate: S (bits), t0, and when S was last brought up to date."""
+        """A meter for each aggregate: S (bits), t0, and the time of the last update of S."""
         n = self.aggregates
         return {"volume": np.zeros(n), "first_ns": np.full(n, -1), "last_ns": np.zeros(n, np.int64)}
 
@@ -154,7 +171,7 @@ class _Packet(NamedTuple):
     bytes: int
 
 
-@numba.njit(error_model="numpy", cache=True)
+@kernel(error_model="numpy")
 def _metered(p, s, ts_ns, wire_bytes, aggregate):
     out = np.empty(len(ts_ns))
     for i in range(len(ts_ns)):
@@ -170,14 +187,14 @@ def activities(
     reference_kbps: float = 10.0,
     meter_memory_s: float = 3.0,
 ) -> np.ndarray:
-    """The activity of each packet, as the meter of :class:`Abc` finds it: of packets of any origin, also of a capture.
+    """Activity of each packet according to the meter of :class:`Abc`, for packets of any origin, such as a capture.
 
     Parameters
     ----------
     ts_ns, wire_bytes, aggregate : array of int, shape (n,)
-        In order of time; aggregates are numbered from 0.
+        Time in ns, size in bytes and aggregate (numbered from 0) of each packet, ordered by time.
     reference_kbps, meter_memory_s : float
-        R_r and M_AM.
+        R_r in kbit/s and M_AM in s.
 
     Returns
     -------
@@ -187,7 +204,7 @@ def activities(
     Raises
     ------
     ParameterError
-        Lengths that differ, or a rate or memory that is not above 0.
+        The arrays differ in length, or the rate or memory is not positive.
     """
     if not len(ts_ns) == len(wire_bytes) == len(aggregate):
         raise ParameterError(
@@ -199,27 +216,27 @@ def activities(
     n = int(group.max()) + 1 if len(group) else 0
     p = _Parameters(meter_memory_s * 1e9, np.full(n, reference_kbps * 1e3))
     s = _Meters(np.zeros(n), np.full(n, -1), np.zeros(n, np.int64))
-    start = ts.min() if len(ts) else 0  # the meters' "not yet" is a negative time
+    start = ts.min() if len(ts) else 0  # the meters mark "never" with a negative time
     return _metered(p, s, ts - start, np.asarray(wire_bytes, np.int64), group)
 
 
 # ---- in integers -----------------------------------------------------------------------------------------------------
 
-BITS = 10  # of the index of the tables
+BITS = 10  # index of the tables
 STEPS = 1 << BITS
-ONE = 1 << 16  # logarithms, activities and counts have 16 bits after the point
-_POWER_BITS = 20  # powers have 20, or a step of decay would be off by nearly a percent
+ONE = 1 << 16  # logarithms, activities and counts have 16 fractional bits
+_POWER_BITS = 20  # powers have 20, else a step of decay would be off by almost a percent
 _VOLUME_BITS = 6  # bytes have 6
 _START_BITS = 6  # index of a mantissa in the table for a meter's first seconds
 
 
 def powers() -> np.ndarray:
-    """2**-x for x = 0, 1/1024, … below 1, in 20 bits."""
+    """2**-x for x = 0, 1/1024, …, 1023/1024, with 20 fractional bits."""
     return np.round(2.0**_POWER_BITS * 2.0 ** (-np.arange(STEPS) / STEPS)).astype(np.int64)
 
 
 def logarithms() -> np.ndarray:
-    """log2(1 + x) for x in the middle of each 1024th of [0, 1), in 16 bits."""
+    """log2(1 + x) for the midpoints of 1024 equal parts of [0, 1), with 16 fractional bits."""
     return np.round(ONE * np.log2(1 + (np.arange(STEPS) + 0.5) / STEPS)).astype(np.int64)
 
 
@@ -235,21 +252,21 @@ def leading_one(x):
 
 @numba.njit(error_model="numpy")
 def log2_fixed(p, x):
-    """log2 of an integer above 0, by the table."""
+    """log2 of a positive integer, from the table."""
     e = leading_one(x)
     return (e << 16) + p.log_table[((x << BITS) >> e) & (STEPS - 1)]
 
 
 @numba.njit(error_model="numpy")
 def steps_between(last_ns, now_ns, step_ns, reciprocal):
-    """Whole decay steps of a 1024th of a half-life since `last_ns`: a division, as multiplication by the reciprocal."""
-    elapsed = min(now_ns - last_ns, step_ns << (BITS + 6))  # after 64 half-lives nothing is left anyhow
+    """Whole decay steps (1/1024 half-life each) since `last_ns`; the division is a multiplication by the reciprocal."""
+    elapsed = min(now_ns - last_ns, step_ns << (BITS + 6))  # nothing is left after 64 half-lives
     return (elapsed * reciprocal) >> 40
 
 
 @numba.njit(error_model="numpy")
 def decayed(p, x, steps):
-    """x after so many steps of decay."""
+    """x after this many decay steps."""
     shift = _POWER_BITS + (steps >> BITS)
     if shift > 62:
         return 0
@@ -258,7 +275,7 @@ def decayed(p, x, steps):
 
 @numba.njit(error_model="numpy")
 def measure_fixed(p, s, packet, now_ns):
-    """The activity meter in integers; 16 bits after the point."""
+    """The activity meter in integers, with 16 fractional bits."""
     a = min(packet.aggregate, len(s.volume) - 1)
     if s.first_ns[a] < 0:
         s.first_ns[a] = now_ns
@@ -266,7 +283,7 @@ def measure_fixed(p, s, packet, now_ns):
     steps = steps_between(s.last_ns[a], now_ns, p.meter_step_ns, p.meter_reciprocal)
     if steps > 0:
         s.volume[a] = decayed(p, s.volume[a], steps)
-        # what is left of the time is counted next time, so the error does not add up
+        # the rest of the time counts next time, so errors do not accumulate
         s.last_ns[a] = now_ns if steps > 42 << BITS else s.last_ns[a] + steps * p.meter_step_ns
     s.volume[a] += np.int64(packet.bytes) << _VOLUME_BITS
     activity = log2_fixed(p, s.volume[a]) + p.offset[a]
@@ -279,24 +296,32 @@ def measure_fixed(p, s, packet, now_ns):
 
 
 class IntegerAbc(Abc):
-    """ABC in integers, with tables for exp and log2: what a switch without floating point, such as an
-    unpatched BMv2, can do.
+    """ABC in integers: what a switch without floating point, such as an unpatched BMv2, can do.
 
-    Decay goes in steps of a 1024th of a half-life, so a table of 1024 powers of two and shifts do; what does
-    not fill a step is carried over. Logarithms have a table of 1024 mantissas after a longest-prefix match.
-    The quotient of the average becomes a product with a power of two, the factor 1 / (1 - exp(-β (t - t0)))
-    of a young meter a logarithm from a table. Activities have 16 bits after the point. Only additions,
-    multiplications, shifts and tables are used.
-
-    Parameters
-    ----------
-    As for :class:`Abc`.
+    It uses only additions, multiplications, shifts and tables. Volumes decay in steps of 1/1024 half-life, which takes
+    a table of 1024 powers of two and shifts; what is left of a step is carried over. Logarithms are a table of 1024
+    mantissas after a longest-prefix match. The quotient of the average becomes a product with a power of two, and the
+    factor 1 / (1 - exp(-β (t - t0))) of a young meter becomes a logarithm from a table. Activities have 16 fractional
+    bits. Parameters are those of :class:`Abc`.
 
     Notes
     -----
-    Against :class:`Abc` activities are off by less than 0.003 once an aggregate has been metered for five
-    memories, by less than 0.02 before; its first 16 ns are no time yet to divide by. Up to 10**12 bit in a
+    Compared with :class:`Abc`, activities are off by less than 0.003 once an aggregate has been metered for five
+    memories, and by less than 0.02 before; the first 16 ns of an aggregate count as no time. Up to 10**12 bits in a
     memory fit into 64-bit numbers.
+
+    See Also
+    --------
+    Abc : in floating point
+    TofinoAbc : within the limits of a Tofino
+
+    Examples
+    --------
+    >>> flows = [cct.Flow("cubic", rtt_ms=20), cct.Flow("udp", rate_mbps=8, rtt_ms=20, aggregate=1)]
+    >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=100, aqm=cct.aqm.IntegerAbc(reference_kbps=5000))
+    >>> run = cct.simulate(cct.Scenario(bottleneck=bottleneck, flows=flows, duration_s=2))
+    >>> run.flows["goodput_mbps"].round(1).tolist()
+    [6.6, 3.0]
     """
 
     name: ClassVar[str] = "abc_integer"
@@ -323,7 +348,7 @@ class IntegerAbc(Abc):
         return out
 
     def initial(self) -> dict[str, Any]:
-        """A meter for each aggregate; S is in bytes with 8 bits after the point."""
+        """A meter for each aggregate; S is in bytes with 6 fractional bits."""
         return super().initial() | {"volume": np.zeros(self.aggregates, np.int64)}
 
     @staticmethod

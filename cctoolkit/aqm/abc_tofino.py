@@ -1,9 +1,9 @@
-"""ABC on a Tofino: the meter and the average activity from what its stages can do.
+"""ABC on a Tofino: the meter and the average activity within the limits of its stages.
 
-A Tofino has no multiplication, no shift by a variable number of bits and no 64-bit arithmetic; a register is read and
-written once by each packet, in one stage, with an addition between; and the decision falls in the ingress
-pipeline while packets leave through the egress pipeline. So decay, products, logarithms and the average are
-rearranged here; ``hardware/programs/abc/`` and its BMv2 twin are the same in P4.
+A Tofino has no multiplication, no shift by a variable number of bits and no 64-bit arithmetic. Each packet reads and
+writes a register once, in one stage, with an addition in between. And the decision is made in the ingress pipeline,
+while packets leave through the egress pipeline. So decay, products, logarithms and the average are rearranged here;
+``hardware/programs/abc/`` has the same in P4, for the Tofino and BMv2.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ __all__ = [
     "young_logarithms",
 ]
 
-TIME_BITS = 48  # of the switch's clock, ns
-EPOCH_HALF_LIVES = 8  # of the meter
-LENGTH_BITS, LOG_BITS, YOUNG_BITS = 7, 7, 6  # behind the leading one: index of the tables of logarithms
-WEIGHT_BITS = 8  # after the point of the exponent that weighted lengths are looked up with
-LONGEST_BYTES = 9216  # packets beyond count as that long
-COARSE_BITS = 15  # of a half-life, after the point: the steps of the clock
-MATURE_STEPS = 16 << COARSE_BITS  # then a meter is young no longer: 16 half-lives
-AVERAGE_BITS = 24  # after the point of the average, which grows by very small amounts
-GAIN_BITS = 3  # after the point of the logarithm that gains are looked up with
-MOST_PACKETS_BITS = 20  # gains end at 2**-20
-RING = 1 << 16  # packets that may wait
+TIME_BITS = 48  # width of the switch's clock, in ns
+EPOCH_HALF_LIVES = 8  # length of an epoch of the meter
+LENGTH_BITS, LOG_BITS, YOUNG_BITS = 7, 7, 6  # bits after the leading one that index the tables of logarithms
+WEIGHT_BITS = 8  # fractional bits of the exponent that indexes the weighted lengths
+LONGEST_BYTES = 9216  # longer packets count as this long
+COARSE_BITS = 15  # steps of the clock are 2**-15 half-lives
+MATURE_STEPS = 16 << COARSE_BITS  # a meter is mature after 16 half-lives
+AVERAGE_BITS = 24  # fractional bits of the average, which changes by very small amounts
+GAIN_BITS = 3  # fractional bits of the logarithm that indexes the gains
+MOST_PACKETS_BITS = 20  # the smallest gain is 2**-20
+RING = 1 << 16  # most packets that can wait
 _WORD = (1 << 32) - 1
 
 
 def octaves(bits: int, width: int = 32) -> tuple[np.ndarray, np.ndarray]:
-    """First value and number of values of each index of a table by leading one and the `bits` bits behind it.
+    """First value and number of values for each index of a table indexed by the leading one and the next `bits` bits.
 
-    On a switch these are the prefixes of a longest-prefix match.
+    On a switch, these are the prefixes of a longest-prefix match.
     """
     e, mantissa = np.divmod(np.arange(width << bits), 1 << bits)
     first = (((1 << bits) + mantissa) << e) >> bits
@@ -64,45 +64,45 @@ def _middles(bits: int, width: int = 32) -> np.ndarray:
 
 
 def logarithms() -> np.ndarray:
-    """log2 of a sum of 32 bits, in 16 bits after the point."""
+    """log2 of a 32-bit sum, with 16 fractional bits."""
     return np.round(ONE * np.log2(_middles(LOG_BITS))).astype(np.int64)
 
 
 def length_logarithms(header_bytes: int = 14) -> np.ndarray:
-    """log2 of a frame's bytes by the length that its IP header tells, in 15 bits after the point."""
+    """log2 of the bytes of a frame, indexed by the length in its IP header, with 15 fractional bits."""
     frame = np.minimum(_middles(LENGTH_BITS, 16) + header_bytes, LONGEST_BYTES)
     return np.round((1 << COARSE_BITS) * np.log2(frame)).astype(np.int64)
 
 
 def weighted_lengths(unit_bytes: int) -> np.ndarray:
-    """2**x in units, for x in the middle of each 256th."""
+    """2**x in units of `unit_bytes`, for x at the midpoints of 1/256 steps."""
     longest = math.log2(LONGEST_BYTES) + EPOCH_HALF_LIVES
     x = (np.arange(int(longest * (1 << WEIGHT_BITS)) + 1) + 0.5) / (1 << WEIGHT_BITS)
     return np.round(2.0**x / unit_bytes).astype(np.int64)
 
 
 def young_logarithms() -> np.ndarray:
-    """log2 of 1 - 2**-t, with t in half-lives by its coarse steps, in 16 bits after the point."""
+    """log2 of 1 - 2**-t with 16 fractional bits, indexed by t in coarse steps of a half-life."""
     width = MATURE_STEPS.bit_length() - 1
     half_lives = _middles(YOUNG_BITS, width) / (1 << COARSE_BITS)
     return np.round(ONE * np.log2(-np.expm1(-half_lives * math.log(2)))).astype(np.int64)
 
 
 def average_gains(ratio: float, least_shift: int) -> tuple[np.ndarray, np.ndarray]:
-    """How much of an excess the average takes over, by log2 of the packets in its memory.
+    """Gain of the average, indexed by log2 of the number of packets in its memory.
 
     Parameters
     ----------
     ratio : float
-        Memory wanted, in epochs of the count.
+        Desired memory, in epochs of the count.
     least_shift : int
-        No gain is above 2**-least_shift.
+        The largest gain is 2**-least_shift.
 
     Returns
     -------
     shift, further : array of int
-        The gain is 2**-shift (1 + 2**-further), without the second term where `further` is 0. By log2 of the count in
-        eighths, from -1 on.
+        The gain is 2**-shift (1 + 2**-further), without the second term if `further` is 0. Indexed by log2 of the
+        count in steps of 1/8, from -1 on.
     """
     # Packets at a constant rate, in epochs, are counted as (1 + x) 2**-x where one epoch and x of the next have passed
     x = (np.arange(1000) + 0.5) / 1000
@@ -124,10 +124,10 @@ def average_gains(ratio: float, least_shift: int) -> tuple[np.ndarray, np.ndarra
 
 @numba.njit(error_model="numpy")
 def add_and_sum(sums, cycles, a, epoch, epoch_mask, increment, lost_bits):
-    """Sum of what this epoch has added, this packet's increment included, and what the epoch before had.
+    """The sum of this epoch, including the increment of this packet, plus that of the previous epoch.
 
-    Two slots take turns. Each has the number of the cycle of two epochs in which it was begun: if that is another,
-    nothing of it counts. The epoch before has lost `lost_bits`.
+    Two slots alternate. Each stores the cycle (of two epochs) in which it was started; if that is an old one, its sum
+    does not count. The sum of the previous epoch is shifted right by `lost_bits`.
     """
     now = epoch & 1
     total = 0
@@ -145,11 +145,11 @@ def add_and_sum(sums, cycles, a, epoch, epoch_mask, increment, lost_bits):
 
 @numba.njit(error_model="numpy")
 def measure_tofino(p, s, packet, now_ns):
-    """The activity meter; 16 bits after the point."""
+    """The activity meter, with 16 fractional bits."""
     a = min(packet.aggregate, p.last_aggregate)
     time = now_ns & ((1 << TIME_BITS) - 1)
 
-    # Forward decay: what comes later in an epoch weighs more, and the sum is divided by the weight of the moment
+    # Forward decay: later bytes of an epoch weigh more, and the sum is divided by the current weight
     coarse = time >> p.half_life_bits - COARSE_BITS
     within = coarse & (EPOCH_HALF_LIVES << COARSE_BITS) - 1
     exponent = p.length_log[octave(max(packet.bytes - p.header_bytes, 1), LENGTH_BITS)] + within
@@ -165,7 +165,7 @@ def measure_tofino(p, s, packet, now_ns):
     )
     activity = p.log[octave(total, LOG_BITS)] + p.offset[a] - (within << 16 - COARSE_BITS)
 
-    # A meter of less than 16 half-lives
+    # A meter younger than 16 half-lives
     coarse &= _WORD
     if s.known[a] == 0:
         s.first[a] = coarse
@@ -179,44 +179,60 @@ def measure_tofino(p, s, packet, now_ns):
 
 
 class TofinoAbc(Abc):
-    """ABC as a Tofino does it: 32-bit additions, shifts by fixed numbers of bits, and tables.
+    """ABC on a Tofino: 32-bit additions, shifts by fixed numbers of bits, and tables.
 
-    *Meter.* Instead of letting the volume S decay, later bytes weigh more (forward decay): within an epoch of eight
-    half-lives a byte adds 2**x with x the half-lives since the epoch began, so the register needs nothing but an
-    addition. The product of length and weight is a sum of logarithms and one table. Two registers take turns, an
-    epoch each; the one and an 8-bit shift of the other are S · 2**x, and the activity is its logarithm less x.
+    *Meter.* Instead of decaying the volume S, later bytes weigh more (forward decay): within an epoch of eight
+    half-lives a byte adds 2**x, where x is the number of half-lives since the epoch started, so the register only
+    needs an addition. The product of length and weight is a sum of logarithms and one table. Two registers
+    alternate, one per epoch; one plus the other shifted by 8 bits is S · 2**x, and the activity is its logarithm
+    minus x.
 
-    *Average.* A new value differs from UTEMA's last one by (A - A_avg) / N, with N the packets in the memory.
-    N comes from a count over this epoch, of about the memory's length, and the one before, by its logarithm less the
-    part of this epoch that has passed, since log2(1 + x) is nearly x.
-    The difference is found on arrival, where the threshold needs it, and travels along; when the packet leaves,
-    it is divided by N, a shift or the sum of two, and added. The departure tells the ingress pipeline the new average.
+    *Average.* A new value of UTEMA differs from the previous one by (A - A_avg) / N, where N is the number of
+    packets in the memory. N comes from a count over this epoch, about as long as the memory, and the previous one:
+    its logarithm minus the part of this epoch that has passed, since log2(1 + x) is close to x. The difference is
+    computed on arrival, where the threshold needs it, and travels with the packet; when the packet leaves, it is
+    divided by N (a shift or the sum of two) and added. The departure reports the new average to the ingress
+    pipeline.
 
-    *Queue.* Accepted packets are numbered; the number of the one that left last tells how many wait. More than the
-    buffer holds are not accepted.
+    *Queue.* Accepted packets are numbered; the number of the packet that left last tells how many wait. The ingress
+    accepts no more than the buffer holds.
 
     Parameters
     ----------
     largest_mbps : float
-        Rate of an aggregate up to which sums of 32 bits must not overflow; beyond, the activity stays as it is there.
+        Rate of an aggregate in Mbit/s up to which 32-bit sums must not overflow; above it, the activity saturates.
     header_bytes : int
-        What a frame has beyond the length in its IP header: 14 with IPv4, 54 with IPv6.
-
-    The others are those of :class:`Abc`.
+        Bytes of a frame beyond the length in its IP header: 14 for IPv4, 54 for IPv6.
+    **others
+        The parameters of :class:`Abc`.
 
     Notes
     -----
-    A half-life is a power of two of nanoseconds, because the clock's bits are what epochs are read from: the meter's
-    memory of 3 s is 3.10 s here. That of the average is as given, since the gain's table makes up for it.
+    A half-life is a power of two nanoseconds, because epochs are read from bits of the clock: the meter's memory of
+    3 s is 3.10 s here. The memory of the average is as given, since the table of gains compensates.
 
-    Against :class:`Abc` with a memory of the same half-life, activities are off by at most 0.04, of nine in ten packets
-    by less than 0.02; by up to 0.35 where a few packets of 64 bytes are all of the sum, which is in units of 16 bytes
-    by default; and more in a meter's first millisecond, as ages have steps of 65.5 µs. What is older than this epoch
-    and the one before, 8 to 16 half-lives, is forgotten: 0.006 at constant rates, half a bit where the rate has fallen
-    by a factor of 6000.
+    Compared with :class:`Abc` with a memory of the same half-life, activities are off by at most 0.04, and by less
+    than 0.02 for nine in ten packets; by up to 0.35 if the sum consists of a few 64-byte packets only, since its
+    unit is 16 bytes by default; and by more in the first millisecond of a meter, since ages have steps of 65.5 µs.
+    Packets from before the previous epoch, 8 to 16 half-lives ago, are forgotten: that is 0.006 at constant rates,
+    and half a bit after the rate has fallen by a factor of 6000.
 
-    The average moves with packets that leave, not with those that are accepted, and no packet moves it by more than
-    its excess over three buffers of packets: what is on its way when it moves would move it again.
+    The average changes when packets leave, not when they are accepted, and the gain is at most 1 / (e · buffer in
+    packets), rounded down to a power of two: the packets still in the queue were compared with the old average and
+    will change it again.
+
+    See Also
+    --------
+    Abc : in floating point
+    IntegerAbc : in integers, without the other limits
+
+    Examples
+    --------
+    >>> flows = [cct.Flow("cubic", rtt_ms=20), cct.Flow("udp", rate_mbps=8, rtt_ms=20, aggregate=1)]
+    >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=100, aqm=cct.aqm.TofinoAbc(reference_kbps=5000))
+    >>> run = cct.simulate(cct.Scenario(bottleneck=bottleneck, flows=flows, duration_s=2))
+    >>> run.flows["goodput_mbps"].round(1).tolist()
+    [6.7, 2.9]
     """
 
     name: ClassVar[str] = "abc_tofino"
@@ -225,10 +241,10 @@ class TofinoAbc(Abc):
     header_bytes: int = 14
 
     class State:
-        average = 0  # 24 bits after the point
+        average = 0  # 24 fractional bits
         departed = 0  # packets
         accepted = 0
-        excess = np.zeros(RING, np.int64)  # of packets that wait, by their number
+        excess = np.zeros(RING, np.int64)  # of waiting packets, by number
 
     def check(self) -> None:
         super().check()
@@ -240,34 +256,34 @@ class TofinoAbc(Abc):
             raise ParameterError("TofinoAbc.average_memory_s: must be between 0.0005 and 100")
 
     def half_life_bits(self) -> int:
-        """The meter's half-life is two to the power of this, in nanoseconds."""
+        """log2 of the meter's half-life in ns."""
         return round(math.log2(self.meter_memory_s * 1e9 * math.log(2)))
 
     def count_epoch_bits(self) -> int:
-        """Packets are counted over epochs of two to the power of this, in nanoseconds."""
+        """log2 of the epoch in ns over which packets are counted."""
         return round(math.log2(self.average_memory_s * 1e9))
 
     def meter_s(self) -> float:
-        """The meter's memory as it is."""
+        """The actual memory of the meter in s."""
         return 2.0 ** self.half_life_bits() * 1e-9 / math.log(2)
 
     def unit_bytes(self) -> int:
-        """What sums count in, so that S of the largest rate, 256 times as heavy, fits into 32 bits."""
+        """Unit of the sums: S at the largest rate, with the largest weight of 256, fits into 32 bits."""
         most = self.largest_mbps * 1e6 / 8 * self.meter_s() * 2**EPOCH_HALF_LIVES
         return 1 << max(0, math.ceil(math.log2(most / 2**32)))
 
     def offsets(self) -> np.ndarray:
-        """What makes an activity of the logarithm of a sum, for each aggregate; 16 bits after the point."""
+        """Offset from the logarithm of a sum to the activity, for each aggregate, with 16 fractional bits."""
         bits_per_s = 8 * self.unit_bytes() / self.meter_s()
         return np.round(ONE * np.log2(bits_per_s / self.reference_rates_bps())).astype(np.int64)
 
     def gains(self, buffer_packets: int) -> tuple[np.ndarray, np.ndarray]:
-        """Shifts, and further ones, by the logarithm of a count: ``average_gains`` with this buffer."""
+        """``average_gains`` for this buffer: first and further shifts, indexed by the logarithm of a count."""
         least = math.ceil(math.log2(math.e * min(buffer_packets, RING)))
         return average_gains(self.average_memory_s * 1e9 / 2.0 ** self.count_epoch_bits(), least)
 
     def derived(self) -> dict[str, Any]:
-        """Tables and constants; gains for each buffer of a power of two of packets."""
+        """Tables and constants; gains for each power of two of the buffer in packets."""
         shift, further = zip(*(self.gains(1 << bits) for bits in range(17)), strict=True)
         half_life, count_epoch = self.half_life_bits(), self.count_epoch_bits()
         epoch_shift = COARSE_BITS + EPOCH_HALF_LIVES.bit_length() - 1
@@ -288,13 +304,13 @@ class TofinoAbc(Abc):
             "gain_further": np.concatenate(further),
             "gains": len(shift[0]),
             "min_fixed": math.floor(self.min_packets),
-            # a 65536th of activity less, so that thresholds change where prefixes begin
+            # 2**-16 of activity less, so that thresholds change where prefixes start
             "base_fixed": round(self.base_packets * (1 << 24)) - gamma,
             "gamma_fixed": gamma,
         }
 
     def initial(self) -> dict[str, Any]:
-        """Meters, two slots each, and the count of packets that left."""
+        """Meters of two slots each, and the count of departures."""
         n = self.aggregates
         return {
             "volume": np.zeros(2 * n, np.int64),

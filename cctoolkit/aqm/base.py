@@ -1,4 +1,4 @@
-"""What an AQM is given and what it may answer."""
+"""The interface of an AQM: its arguments and return values."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from .._support.algorithm.random import random
 __all__ = ["DROP", "DROP_LATE", "MARK", "PACKET", "PASS", "QUEUE", "Aqm", "delay_ns", "peer", "random"]
 
 PASS = 0
-#: Signal congestion: a packet with ECT gets CE, any other is dropped.
+#: Signal congestion: mark CE on a packet with ECT, drop any other.
 MARK = 1
 DROP = 2
-#: Only on dequeue: drop behind the shaper, as a switch's egress does; the packet takes its time on the link.
+#: Only on dequeue: drop after the shaper, as the egress of a switch does; the packet still takes its time on the link.
 DROP_LATE = 3
 
-#: A queue, as functions see it. On enqueue the packet is not yet counted, on dequeue not any more.
+#: A queue, as functions see it. It does not count the packet that arrives (on_enqueue) or leaves (on_dequeue).
 QUEUE = np.dtype(
     [
         ("index", np.int64),  # of this queue, from 0
-        ("queues", np.int64),  # how many the port has
+        ("queues", np.int64),  # number of queues of the port
         ("packets", np.int64),
         ("bytes", np.int64),  # on the wire
-        ("head_enqueued_ns", np.int64),  # when the packet at the head came in; -1: empty
-        ("last_delay_ns", np.int64),  # of the packet that left last
+        ("head_enqueued_ns", np.int64),  # arrival time of the packet at the head; -1: empty
+        ("last_delay_ns", np.int64),  # queueing delay of the packet that left last
         ("last_departure_ns", np.int64),
-        ("idle_since_ns", np.int64),  # when it became empty; -1: it is not
-        ("rate_bps", np.float64),  # of the port, now
-        ("limit_packets", np.int64),  # the buffer; 2**62: no limit
+        ("idle_since_ns", np.int64),  # since when it has been empty; -1: it is not
+        ("rate_bps", np.float64),  # current rate of the port
+        ("limit_packets", np.int64),  # size of the buffer; 2**62: no limit
         ("limit_bytes", np.int64),
-        ("probability", np.float64),  # the AQM may write here what series and plots show
+        ("probability", np.float64),  # set by the AQM, shown by series and plots
         ("rng", np.uint64),  # for random()
     ],
     align=True,
@@ -45,10 +45,10 @@ QUEUE = np.dtype(
 #: A packet, as functions see it.
 PACKET = np.dtype(
     [
-        ("enqueued_ns", np.int64),  # when it came to the queue
-        ("label", np.float64),  # starts as 0; what on_enqueue writes, on_dequeue reads
+        ("enqueued_ns", np.int64),  # arrival time in the queue
+        ("label", np.float64),  # initially 0; written by on_enqueue for on_dequeue
         ("flow", np.int32),
-        ("aggregate", np.int32),  # group of flows it belongs to (Flow.aggregate)
+        ("aggregate", np.int32),  # its group of flows (Flow.aggregate)
         ("bytes", np.int32),  # on the wire
         ("ecn", np.uint8),  # 0 not-ECT, 1 ECT(1), 2 ECT(0), 3 CE
     ],
@@ -57,14 +57,29 @@ PACKET = np.dtype(
 
 
 class Aqm(Algorithm):
-    """Base of queue disciplines; :mod:`cctoolkit.aqm` says how to write one.
+    """Base class of AQMs; :mod:`cctoolkit.aqm` explains how to write one.
 
     Attributes
     ----------
     shared : bool
-        One state for all queues of the port (DualPI2's coupling) instead of one each.
+        One state for all queues of the port (for the coupling of DualPI2) instead of one each.
     scheduler : str or None
-        The scheduler it comes with (``"fq"``, ``"dual"``); None: whatever the bottleneck says.
+        The scheduler that the AQM requires (``"fq"``, ``"dual_wrr"``); None: any.
+
+    See Also
+    --------
+    CoDel, Red, Pie : to start from
+    Bottleneck : where an AQM works
+    cctoolkit.cca.Cca : the same for congestion controls
+
+    Examples
+    --------
+    Subclasses register under their name, which scenarios may use:
+
+    >>> sorted(cct.aqm.Aqm.registry)[:5]
+    ['abc', 'abc_integer', 'abc_tofino', 'cake', 'choke']
+    >>> cct.Bottleneck(rate_mbps=10, buffer_packets=100, aqm="codel").aqm
+    CoDel(target_ms=5.0, interval_ms=100.0, mtu_bytes=1514)
     """
 
     registry: ClassVar[dict[str, type[Algorithm]]] = {}
@@ -74,17 +89,17 @@ class Aqm(Algorithm):
     scheduler: ClassVar[str | None] = None
 
     def addresses(self) -> dict[str, int]:
-        """Addresses of the compiled functions, all ``int64(p, s, stats, queue, packet, now_ns)``; 0: not defined."""
+        """Addresses of the compiled functions, each ``int64(p, s, stats, queue, packet, now_ns)``; 0: not defined."""
         return self.compiled(types.int64, QUEUE, PACKET)
 
     def update_period_ns(self) -> int:
-        """Time between calls of ``on_update``: the parameter ``update_ms``."""
+        """Time between calls of ``on_update`` in ns: the parameter ``update_ms``."""
         return round(getattr(self, "update_ms", 0.0) * 1e6)
 
 
 @intrinsic
 def peer(typingctx: Any, queue: Any, index: Any) -> Any:
-    """Queue number `index` of the port that `queue` belongs to."""
+    """Queue number `index` of the port of `queue`."""
     signature = queue(queue, types.int64)
 
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -99,5 +114,5 @@ def peer(typingctx: Any, queue: Any, index: Any) -> Any:
 
 @numba.njit(error_model="numpy")
 def delay_ns(queue, now_ns):
-    """How long the packet at the head has waited; 0 for an empty queue."""
+    """How long the packet at the head has waited, in ns; 0 for an empty queue."""
     return now_ns - queue.head_enqueued_ns if queue.packets > 0 else 0

@@ -1,4 +1,4 @@
-"""CoDel, controlled delay, as in RFC 8289."""
+"""CoDel (Controlled Delay): RFC 8289."""
 
 from __future__ import annotations
 
@@ -20,24 +20,37 @@ def control_law(interval_ns, t_ns, count):
 
 
 class CoDel(Aqm):
-    """Drops at the head while packets have waited longer than a target for a whole interval (RFC 8289).
+    """Drops at the head once packets have waited longer than a target for a whole interval (RFC 8289).
 
-    The functions are those of section 5 of the RFC, turned inside out: there, ``dequeue()`` fetches packets until one
-    may go; here each packet at the head is one call, and what the RFC keeps in the program counter between two packets
-    is in ``s.after_drop``. Drop times are the same.
+    The functions are those of section 5 of the RFC, turned inside out: there, ``dequeue()`` fetches packets until
+    one may leave; here, each packet at the head is one call, and ``s.after_drop`` holds what the RFC keeps in the
+    program counter between two packets. Drop times are the same.
 
     Parameters
     ----------
     target_ms, interval_ms : float
-        TARGET (section 4.3) and INTERVAL (section 4.2).
+        TARGET (section 4.3) and INTERVAL (section 4.2), in ms.
     mtu_bytes : int
-        With no more than this behind the packet in the queue CoDel never drops (``maxpacket``, section 5.6, which
-        should be the interface's MTU).
+        CoDel never drops if the queue behind the packet holds no more than this (``maxpacket``, section 5.6, which
+        should be the MTU of the interface).
 
     Notes
     -----
-    With ECT a packet is marked instead and leaves, so no packet behind it is fetched (as in Linux; the RFC has no
-    ECN in its pseudo code).
+    A packet with ECT is marked instead and leaves, so the next packet is not fetched (as in Linux; the pseudocode
+    of the RFC has no ECN).
+
+    See Also
+    --------
+    LinuxCoDel : the arithmetic of the Linux kernel
+    FqCoDel : CoDel in a queue per flow
+    P4CoDel : CoDel on switches
+
+    Examples
+    --------
+    >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=100, aqm=cct.aqm.CoDel(target_ms=5))
+    >>> scenario = cct.Scenario(bottleneck=bottleneck, flows=[cct.Flow("cubic", rtt_ms=20)], duration_s=2)
+    >>> round(cct.simulate(scenario).summary()["mean_delay_ms"], 1)
+    4.6
     """
 
     name: ClassVar[str] = "codel"
@@ -47,7 +60,7 @@ class CoDel(Aqm):
     mtu_bytes: int = 1514
 
     class State:
-        first_above_ns = 0  # when the delay will have been above target for an interval; 0: it is below
+        first_above_ns = 0  # when the delay will have exceeded the target for an interval; 0: it is below
         drop_next_ns = 0
         count = 0  # drops since the dropping state was entered
         last_count = 0
@@ -55,14 +68,14 @@ class CoDel(Aqm):
         after_drop = 0  # 1: the last packet was dropped in the dropping state, 2: on entering it
 
     class Stats:
-        entered = 0  # times the dropping state was entered
+        entered = 0  # entries into the dropping state
         signals = 0  # packets dropped or marked
 
     def check(self) -> None:
         if self.target_ms <= 0:
             raise ParameterError("CoDel.target_ms: must be positive")
         if self.interval_ms <= self.target_ms:
-            raise ParameterError("CoDel.interval_ms: must be above target_ms")
+            raise ParameterError("CoDel.interval_ms: must be greater than target_ms")
 
     @staticmethod
     def on_dequeue(p, s, stats, queue, packet, now_ns):
@@ -78,7 +91,7 @@ class CoDel(Aqm):
         # dequeue() of section 5.5
         after_drop = s.after_drop
         s.after_drop = 0
-        if after_drop == 2:  # the packet behind the one dropped on entering goes, whatever its delay
+        if after_drop == 2:  # the packet after the drop on entering leaves, whatever its delay
             return PASS
         if s.dropping:
             if not ok_to_drop:
@@ -97,7 +110,7 @@ class CoDel(Aqm):
             return PASS
         if ok_to_drop:
             s.dropping = True
-            # Section 5.5: start from the last rate if that is not long ago, else afresh.
+            # Section 5.5: resume the last drop rate if it is recent, else start anew.
             delta = s.count - s.last_count
             s.count = delta if delta > 1 and now_ns - s.drop_next_ns < 16 * p.interval_ns else 1
             s.drop_next_ns = control_law(p.interval_ns, now_ns, s.count)

@@ -1,8 +1,8 @@
 """CoDel on programmable packet processors: Kundel et al., "P4-CoDel: Experiences on programmable data plane
 hardware" (2021).
 
-Three forms: the paper's Listing 1, its rewriting for pipelines (PISA, Intel Tofino; Listing 2 and Figure 4),
-and the one for network processors (NPU, section III-B).
+Three variants: the paper's Listing 1, its version for pipelines (PISA, Intel Tofino; Listing 2 and Figure 4), and the
+one for network processors (NPU, section III-B).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .base import DROP_LATE, MARK, PASS, Aqm, delay_ns
 
 __all__ = ["NpuCoDel", "P4CoDel", "PisaCoDel", "math_unit"]
 
-_EXACT = 16  # counts with an entry of their own in the NPU's table
+_EXACT = 16  # counts with their own entry in the NPU's table
 _MASK = 0xFFFFFFFF
 
 
@@ -44,7 +44,7 @@ def drop_gap(p, count):
 
 @numba.njit(error_model="numpy")
 def listing_1(p, s, stats, violated, now_ns):
-    """Listing 1 of the paper, from "if_1" to "if_4"; `violated`: the delay is not below the target."""
+    """Listing 1 of the paper, from "if_1" to "if_4"; `violated` if the delay is not below the target."""
     if not violated:  # if_1
         s.dropping = False
         return PASS
@@ -68,23 +68,36 @@ def listing_1(p, s, stats, violated, now_ns):
 
 
 class P4CoDel(Aqm):
-    """Listing 1 of the paper, on the delay of the packet that leaves.
+    """P4-CoDel, Listing 1 of the paper, applied to the delay of the packet that leaves.
 
-    It differs from RFC 8289's (:class:`~cctoolkit.aqm.CoDel`): the dropping state begins an interval before
-    the first drop, not with it, so the second drop follows after interval / sqrt(2) instead of a whole
-    interval; the next drop is at *now* + interval / sqrt(count), so lateness adds up; ``last_count`` is the
-    count before the entry, not after it.
+    It differs from RFC 8289 (:class:`~cctoolkit.aqm.CoDel`): the dropping state starts an interval before the first
+    drop, not with it, so the second drop follows after interval / sqrt(2) instead of a whole interval; the next
+    drop is due at *now* + interval / sqrt(count), so delays of drops accumulate; and ``last_count`` is the count
+    before the entry, not after it.
 
     Parameters
     ----------
     target_ms, interval_ms : float
-        TARGET and INTERVAL.
+        TARGET and INTERVAL, in ms.
     mtu_bytes : int
-        With fewer bytes than this in the queue it never drops (IFACE_MTU).
+        Never drops if the queue holds fewer bytes than this (IFACE_MTU).
 
     Notes
     -----
-    With ECT a packet is marked instead; the paper only drops.
+    A packet with ECT is marked instead; the paper only drops.
+
+    See Also
+    --------
+    CoDel : as in RFC 8289
+    PisaCoDel : for pipelines such as the Tofino
+    NpuCoDel : for network processors
+
+    Examples
+    --------
+    >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=100, aqm=cct.aqm.P4CoDel())
+    >>> scenario = cct.Scenario(bottleneck=bottleneck, flows=[cct.Flow("cubic", rtt_ms=20)], duration_s=2)
+    >>> round(cct.simulate(scenario).summary()["mean_delay_ms"], 1)
+    4.6
     """
 
     name: ClassVar[str] = "codel_p4"
@@ -100,7 +113,7 @@ class P4CoDel(Aqm):
         drop_next_ns = 0
 
     class Stats:
-        entered = 0  # times the dropping state was entered
+        entered = 0  # entries into the dropping state
         signals = 0  # packets dropped or marked
 
     def check(self) -> None:
@@ -108,13 +121,13 @@ class P4CoDel(Aqm):
         if self.target_ms <= 0:
             raise ParameterError(f"{name}.target_ms: must be positive")
         if self.interval_ms <= self.target_ms:
-            raise ParameterError(f"{name}.interval_ms: must be above target_ms")
+            raise ParameterError(f"{name}.interval_ms: must be greater than target_ms")
 
     def derived(self) -> dict[str, Any]:
-        """The NPU's tables, and whether they are used."""
+        """The tables of the NPU, and whether they are used."""
         interval = self.interval_ms * 1e6
         exact = [0] + [int(interval / math.sqrt(n)) for n in range(1, _EXACT + 1)]
-        # by the position of the leading one
+        # indexed by the position of the leading one
         classes = [0] + [int(interval / math.sqrt(2.0**n)) for n in range(63)]
         return {"by_table": False, "exact_ns": np.array(exact), "class_ns": np.array(classes)}
 
@@ -125,24 +138,37 @@ class P4CoDel(Aqm):
 
 
 class NpuCoDel(Aqm):
-    """Listing 1 before the queue, with a table for the square root (section III-B, network processors).
+    """P4-CoDel for network processors: before the queue, with a table for the square root (section III-B).
 
-    After the queue nothing can be programmed there, so the packet that comes is dropped, on the delay of the
-    queue at this time (how long its head has waited), not on its own. The queue is known in packets only.
-    Square root: a table for `count` 1 to 16, beyond it the number of leading zeros; in a class of counts it
-    is that of the smallest, as in the published tables, so gaps are up to sqrt(2) too long.
+    Nothing can be programmed after the queue there, so the arriving packet is dropped, based on the current delay
+    of the queue (how long its head has waited) instead of its own. The length of the queue is known only in
+    packets. The square root comes from a table for `count` 1 to 16, and beyond that from the number of leading
+    zeros; a class of counts uses the root of the smallest, as in the published tables, so gaps are up to sqrt(2)
+    times too long.
 
     Parameters
     ----------
     target_ms, interval_ms : float
-        TARGET and INTERVAL.
+        TARGET and INTERVAL, in ms.
 
     Notes
     -----
-    Not modelled: several processors of the NPU that change the state at the same time (section III-B). If both
-    packets of a pair that one acknowledgement let out see the same state, both are dropped, and losses double; what
-    the paper measured (table I) lies between the two but at one flow. With ECT a packet is marked instead; the paper
-    only drops.
+    Not modelled: processors of the NPU that change the state at the same time (section III-B). If both packets of a
+    pair released by one acknowledgement see the same state, both are dropped and losses double; the paper's
+    measurements (table I) lie between the two cases, except with one flow. A packet with ECT is marked instead; the
+    paper only drops.
+
+    See Also
+    --------
+    P4CoDel : Listing 1 of the paper
+    PisaCoDel : for pipelines such as the Tofino
+
+    Examples
+    --------
+    >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=100, aqm=cct.aqm.NpuCoDel())
+    >>> scenario = cct.Scenario(bottleneck=bottleneck, flows=[cct.Flow("cubic", rtt_ms=20)], duration_s=2)
+    >>> round(cct.simulate(scenario).summary()["mean_delay_ms"], 1)
+    5.4
     """
 
     name: ClassVar[str] = "codel_npu"
@@ -160,7 +186,7 @@ class NpuCoDel(Aqm):
         P4CoDel.check(self)  # type: ignore[arg-type]  # same parameters
 
     def derived(self) -> dict[str, Any]:
-        """The tables of :meth:`P4CoDel.derived`, in use."""
+        """The tables of :meth:`P4CoDel.derived`, switched on."""
         return P4CoDel.derived(self) | {"by_table": True}  # type: ignore[arg-type]  # same parameters
 
     @staticmethod
@@ -170,10 +196,10 @@ class NpuCoDel(Aqm):
 
 
 def math_unit(interval_ns: int) -> tuple[np.ndarray, int]:
-    """Table and scale that let Tofino's math unit give interval / sqrt(count).
+    """Table and scale with which Tofino's math unit computes interval / sqrt(count).
 
-    The math unit finds m (4 to 15) and k with count = m/8 · 4**k, bits below m cut off, and answers
-    ``table[m] * 2**scale / 2**k``; entries have 8 bits, those for m below 4 are never used.
+    The math unit finds m (4 to 15) and k with count = m/8 · 4**k, truncating the bits below m, and returns
+    ``table[m] * 2**scale / 2**k``; entries have 8 bits, and those below m = 4 are never used.
     """
     scale = max(0, math.ceil(math.log2(interval_ns * math.sqrt(2) / 255.5)))
     return np.array([0] * 4 + [round(interval_ns / math.sqrt(m / 8) / 2**scale) for m in range(4, 16)]), scale
@@ -181,7 +207,7 @@ def math_unit(interval_ns: int) -> tuple[np.ndarray, int]:
 
 @numba.njit(error_model="numpy")
 def math_unit_gap(p, count):
-    """interval / sqrt(count) by the math unit: -0.7 % to +12.5 % off."""
+    """interval / sqrt(count) by the math unit, off by -0.7 % to +12.5 %."""
     m, k = count << 3, 0
     while m > 15:
         m >>= 2
@@ -191,7 +217,7 @@ def math_unit_gap(p, count):
 
 @numba.njit(error_model="numpy")
 def due(p, now_ns, drop_next_ns):
-    """drop_next <= now, with the timestamps the chip has."""
+    """Whether drop_next <= now, in the timestamps of the chip."""
     if not p.wrap:
         return drop_next_ns <= now_ns
     if p.signed:
@@ -200,48 +226,60 @@ def due(p, now_ns, drop_next_ns):
 
 
 class PisaCoDel(Aqm):
-    """CoDel for a pipeline without backward flow (Listing 2, Figure 4): one stateful ALU a stage, one access
-    a packet.
+    """P4-CoDel for pipelines (Listing 2, Figure 4): one stateful ALU per stage, one access per packet, no way back.
 
-    The rule ``if_3`` (start again at the last drop rate) does not fit and is left out, and 1/sqrt comes from
-    the math unit (:func:`math_unit`), off by -0.7 to +12.5 percent. The rest is Listing 1.
+    The rule ``if_3`` (resume the last drop rate) does not fit and is left out, and 1/sqrt comes from the math unit
+    (:func:`math_unit`), off by -0.7 to +12.5 percent. The rest is Listing 1.
 
     Parameters
     ----------
     target_ms, interval_ms : float
-        TARGET and INTERVAL.
+        TARGET and INTERVAL, in ms.
     mtu_bytes : int
-        With fewer bytes than this in the queue it never drops; 0 for the published Tofino program, which
-        does not look.
+        Never drops if the queue holds fewer bytes than this; 0 for the published Tofino program, which does not check.
     from_now : bool
-        The next drop is at *now* + interval / sqrt(count), as in the paper; otherwise at the last one's time
-        + that, as in the published Tofino program and in ``hardware/programs/codel``: Tofino's stateful ALU can do no
-        other, as *now* and the math unit's result would be the same operand.
+        The next drop is due at *now* + interval / sqrt(count), as in the paper; if false, that long after the last
+        due time, as in the published Tofino program and in ``hardware/programs/codel``: Tofino's stateful ALU can
+        do nothing else, because *now* and the math unit's result would be the same operand.
     count_first : bool
-        The count is raised before its root is taken, as in the paper. Otherwise after: so runs the published Tofino
-        program, for the math unit reads the register as it was, whatever the order of lines.
-        (``hardware/programs/codel`` keeps the count of the next drop instead.)
+        Increment the count before taking its root, as in the paper; if false, after. The latter is what the published
+        Tofino program does, since the math unit reads the register before the update, whatever the order of lines.
+        (``hardware/programs/codel`` stores the count of the next drop instead.)
     wrap : bool
-        Timestamps have 32 bits, as in a stateful ALU, and start again every 4.29 s.
+        Timestamps have 32 bits, as in a stateful ALU, and wrap every 4.29 s.
     signed : bool
-        With `wrap`: compare signed differences, which is right as long as packets that violate the target
-        come less than 2.1 s apart, and without `from_now` drops are no later than that. Otherwise plain comparison,
-        as in the published Tofino program: with the next drop behind the wrap all packets before it are dropped,
+        With `wrap`: compare signed differences. This is correct while packets that violate the target are less than
+        2.1 s apart and, without `from_now`, drops are less than 2.1 s late. If false, compare unsigned, as the
+        published Tofino program does: if the next drop is due after the wrap, all packets before it are dropped
         until the target is met.
     clock_ms : float
-        With `wrap`: the chip's clock at the start.
+        With `wrap`: initial clock of the chip in ms.
 
     Notes
     -----
-    With ECT a packet is marked instead; the paper only drops. The second ALU runs on every packet there,
-    here only while the target is violated: what it does otherwise is never seen, as a new violation resets
-    it. A packet dropped here has passed the shaper, so its time on the link is lost.
+    A packet with ECT is marked instead; the paper only drops. On the chip the second ALU runs for every packet,
+    here only while the target is violated; the difference is invisible, since a new violation resets it. A packet
+    dropped here has passed the shaper, so its time on the link is lost.
 
-    Table I of the paper: 0.16, 0.36 and 0.44 percent of the packets of 1, 2 and 3 flows were lost in 4 s. TCP's law
-    wants less at such delays (1.5 / W² is 0.07 percent for one), and so does this form as the paper has it: 0.07,
-    0.18 and 0.29 (base RTT 0.3 ms). The published program (``mtu_bytes=0, from_now=False, wrap=True,
-    signed=False``) loses 0.19, 0.35 and 0.47, the mean over all `clock_ms`, and with ``count_first=False``, too, 0.17,
-    0.35 and 0.42: in nearly each run of 4 s its clock wraps once, and what waits then is lost.
+    Table I of the paper: 0.16, 0.36 and 0.44 percent of the packets of 1, 2 and 3 flows were lost in 4 s. TCP needs
+    fewer losses at such delays (1.5 / W² is 0.07 percent for one flow), and the variant described in the paper
+    loses fewer here: 0.07, 0.18 and 0.29 (base RTT 0.3 ms). The published program (``mtu_bytes=0, from_now=False,
+    wrap=True, signed=False``) loses 0.19, 0.35 and 0.47 (mean over all `clock_ms`), and with ``count_first=False``
+    too, 0.17, 0.35 and 0.42: its clock wraps once in almost every run of 4 s, and the packets waiting at that time
+    are lost.
+
+    See Also
+    --------
+    P4CoDel : Listing 1 of the paper
+    NpuCoDel : for network processors
+    CoDel : as in RFC 8289
+
+    Examples
+    --------
+    >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=100, aqm=cct.aqm.PisaCoDel())
+    >>> scenario = cct.Scenario(bottleneck=bottleneck, flows=[cct.Flow("cubic", rtt_ms=20)], duration_s=2)
+    >>> round(cct.simulate(scenario).summary()["mean_delay_ms"], 1)
+    4.7
     """
 
     name: ClassVar[str] = "codel_pisa"
@@ -261,17 +299,17 @@ class PisaCoDel(Aqm):
         drop_next_ns = 0
 
     class Stats:
-        entered = 0  # times the dropping state was entered
+        entered = 0  # entries into the dropping state
         signals = 0  # packets dropped or marked
 
     def check(self) -> None:
         if self.target_ms <= 0:
             raise ParameterError("PisaCoDel.target_ms: must be positive")
         if not self.target_ms < self.interval_ms < 2000:
-            raise ParameterError("PisaCoDel.interval_ms: must be above target_ms and below 2000")
+            raise ParameterError("PisaCoDel.interval_ms: must be greater than target_ms and less than 2000")
 
     def derived(self) -> dict[str, Any]:
-        """The math unit's table and scale."""
+        """Table and scale of the math unit."""
         table, scale = math_unit(round(self.interval_ms * 1e6))
         return {"table": table, "scale": scale}
 

@@ -1,4 +1,4 @@
-"""DualPI2: RFC 9332, appendix A. Two queues, one PI controller, coupled."""
+"""DualPI2: RFC 9332, appendix A. Two coupled queues and one PI controller."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from .pi2 import fixed_point, pi_step
 
 __all__ = ["DualPi2", "IntegerDualPi2"]
 
-_L = 0  # low latency queue; 1 is the classic one
+_L = 0  # the low latency queue; 1 is the classic queue
 
 
 @numba.njit(error_model="numpy")
 def laqm(p, delay):
-    """Marking probability of the L queue alone: a ramp, or a step if its range is 0 (figure 4 of the RFC)."""
+    """Marking probability of the native L4S AQM: a ramp, or a step if the range is 0 (figure 4 of the RFC)."""
     if delay >= p.min_threshold_ns + p.range_ns:
         return 1.0
     if delay > p.min_threshold_ns:
@@ -37,36 +37,53 @@ def laqm(p, delay):
 class DualPi2(Aqm):
     """The dual-queue coupled AQM of RFC 9332, with the overload handling of appendix A.2.
 
-    The classic queue's delay drives a PI controller; classic packets are signalled with the square of its
-    output p', packets of the L queue with the larger of k p' and the L queue's own ramp. Which packets go to
-    which queue (ECT(1) and CE to L), and the order of service, are the scheduler's: ``"dual_wrr"`` comes
-    with this class, ``"dual_ts"`` (time-shifted FIFO, as the RFC prefers) may be asked for.
+    The delay of the classic queue drives a PI controller. Classic packets are signalled with the square of its
+    output p', packets of the L queue with the larger of k p' and the L queue's own ramp. The scheduler assigns
+    packets to queues (ECT(1) and CE to L) and sets the order of service: ``"dual_wrr"`` by default, or
+    ``"dual_ts"`` (time-shifted FIFO, preferred by the RFC).
 
     Parameters
     ----------
     target_ms, update_ms : float
-        Of the controller (``target``, ``Tupdate``).
+        Target delay and update interval of the controller (``target``, ``Tupdate``), in ms.
     alpha, beta : float
-        Its gains, Hz. (The RFC's text recommends these; the formulas of its figure 2 give 15 ms, 0.15 and 3.)
+        Gains of the controller in Hz. (The text of the RFC recommends these; the formulas of its figure 2 give 15 ms,
+        0.15 and 3.)
     coupling : float
-        k.
+        Coupling factor k.
     step_ms : float
-        Delay in the L queue from which all packets are marked (maxTh).
+        Delay in the L queue above which all packets are marked (maxTh), in ms.
     range_ms : float
-        The probability rises from 0 to 1 over so much delay below `step_ms`. 0 is a step, as in Linux and in the
-        papers; the RFC recommends a ramp (note c), 0.4 with `step_ms` 1.2.
+        The probability rises from 0 to 1 over this much delay below `step_ms`, in ms. 0 is a step, as in Linux and
+        in the papers; the RFC recommends a ramp (note c): 0.4 with `step_ms` 1.2.
     min_backlog_packets : int
-        With fewer packets behind it in the L queue the ramp does not mark (Th_len).
+        The ramp does not mark a packet with fewer packets behind it in the L queue (Th_len).
 
     Notes
     -----
-    Signals come at regular distances, not at random: ``recur()`` of the RFC sums probabilities up. A queue's
-    delay is that of its head for the controller, that of the packet itself for the ramp. Without ECT in the
-    L queue (it cannot be sent there by the classifier, but a flow may be by its ``queue``) a mark is a drop.
+    Signals come at regular intervals, not at random: ``recur()`` of the RFC sums probabilities up. The controller
+    uses the delay of the packet at the head, the ramp that of the packet itself. For a packet without ECT in the L
+    queue (the classifier sends none there, but a flow can ask for it with its ``queue``), a mark is a drop.
 
-    In overload the text wants the share p'² of the L packets dropped and the rest marked. The pseudo code (figure 7)
-    takes both from one sum and drops more (0.47 instead of 0.36 at p' = 0.6); here each has its own. Linux differs
-    in more: :class:`~cctoolkit.aqm.LinuxDualPi2`.
+    In overload, the text of the RFC drops the share p'² of the L packets and marks the rest. Its pseudocode (figure
+    7) takes both from one sum and drops more (0.47 instead of 0.36 at p' = 0.6); here each has its own sum. Linux
+    has further differences: :class:`~cctoolkit.aqm.LinuxDualPi2`.
+
+    See Also
+    --------
+    LinuxDualPi2 : the rules of the Linux kernel
+    IntegerDualPi2 : a data plane in integers
+    Pi2 : one queue for both kinds of traffic
+
+    Examples
+    --------
+    Mean queueing delay of the two queues in ms, low latency first:
+
+    >>> flows = [cct.Flow("prague", rtt_ms=20), cct.Flow("cubic", rtt_ms=20)]
+    >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=100, aqm=cct.aqm.DualPi2())
+    >>> run = cct.simulate(cct.Scenario(bottleneck=bottleneck, flows=flows, duration_s=2))
+    >>> run.queues["mean_delay_ms"].round(1).tolist()
+    [0.9, 16.9]
     """
 
     name: ClassVar[str] = "dualpi2"
@@ -85,9 +102,9 @@ class DualPi2(Aqm):
     class State:
         probability = 0.0  # p'
         old_delay_ns = 0
-        l_sum = 0.0  # of probabilities since the last mark in the L queue
-        l_drop_sum = 0.0  # the same for drops there, in overload
-        c_sum = 0.0  # the same for signals in the classic queue
+        l_sum = 0.0  # sum of probabilities since the last mark in the L queue
+        l_drop_sum = 0.0  # same for drops in the L queue, in overload
+        c_sum = 0.0  # same for signals in the classic queue
 
     class Stats:
         l_marks = 0
@@ -103,7 +120,7 @@ class DualPi2(Aqm):
             raise ParameterError("DualPi2.coupling: must be positive")
 
     def derived(self) -> dict[str, float]:
-        """Where the ramp begins (minTh), and the largest probability for classic packets (p_Cmax)."""
+        """Start of the ramp (minTh), and the largest probability for classic packets (p_Cmax)."""
         return {
             "min_threshold_ns": round((self.step_ms - self.range_ms) * 1e6),
             "max_classic": min(1 / self.coupling**2, 1.0),
@@ -119,7 +136,7 @@ class DualPi2(Aqm):
                 if queue.packets >= p.min_backlog_packets:
                     own = laqm(p, now_ns - packet.enqueued_ns)
                 likelihood = max(own, coupled)
-            else:  # saturated: drop as the classic queue does (appendix A.2)
+            else:  # saturated: drop like the classic queue (appendix A.2)
                 s.l_drop_sum += classic
                 if s.l_drop_sum > 1:
                     s.l_drop_sum -= 1
@@ -141,7 +158,7 @@ class DualPi2(Aqm):
 
     @staticmethod
     def on_update(p, s, stats, queue, packet, now_ns):
-        # The longer delay of the two, so that overload by the L queue alone is seen (appendix A.2)
+        # The longer of the two delays, to detect overload by the L queue alone (appendix A.2)
         low: Any = peer(queue, 0)  # type: ignore[call-arg]  # numba adds the first argument
         other: Any = peer(queue, 1)
         delay = max(delay_ns(low, now_ns), delay_ns(other, now_ns))
@@ -154,26 +171,37 @@ class DualPi2(Aqm):
 
 # ---- in integers -----------------------------------------------------------------------------------------------------
 
-BITS = (
-    30  # after the point of probabilities and their sums; the smallest classic one that counts is below 1e-9
-)
+BITS = 30  # fractional bits of probabilities and their sums; the smallest nonzero one is below 1e-9
 ONE = 1 << BITS
 
 
 class IntegerDualPi2(DualPi2):
-    """DualPI2 with a data plane in integers, as the P4 programs have it (``hardware/programs/dualpi2``), equal to them
-    packet for packet. The controller stays in floating point: it is the control plane's.
+    """DualPI2 with a data plane in integers: packet for packet the P4 programs of ``hardware/programs/dualpi2``.
 
-    Parameters
-    ----------
-    As for :class:`DualPi2`; `range_ms` has to be 0 and `coupling` at least 1.
+    The controller stays in floating point, since it runs in the control plane. Parameters are those of
+    :class:`DualPi2`; `range_ms` must be 0 and `coupling` at least 1.
 
     Notes
     -----
-    The data plane is given k p' and p'² with 30 bits after the point and sums them up as :class:`DualPi2` does, so a
-    share is off by less than one packet in 2**30. It differs where a switch differs: the controller sees the longer of
-    the delays with which packets left the two queues last since its last update (0 where none left), not of the packets
-    at the heads; and drops are made at egress, so they take their time on the link.
+    The data plane receives k p' and p'² with 30 fractional bits and sums them up like :class:`DualPi2`, so the
+    share of signals is off by less than one packet in 2**30. It deviates where a switch does: the controller sees
+    the longer of the delays of the last packets that left the two queues since its last update (0 if none left),
+    not those of the packets at the heads; and drops happen at egress, so they take their time on the link.
+
+    See Also
+    --------
+    DualPi2 : in floating point
+    IntegerPi2 : one queue for both kinds of traffic
+
+    Examples
+    --------
+    Mean queueing delay of the two queues in ms, low latency first:
+
+    >>> flows = [cct.Flow("prague", rtt_ms=20), cct.Flow("cubic", rtt_ms=20)]
+    >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=100, aqm=cct.aqm.IntegerDualPi2())
+    >>> run = cct.simulate(cct.Scenario(bottleneck=bottleneck, flows=flows, duration_s=2))
+    >>> run.queues["mean_delay_ms"].round(1).tolist()
+    [0.8, 16.2]
     """
 
     name: ClassVar[str] = "dualpi2_integer"
@@ -191,7 +219,7 @@ class IntegerDualPi2(DualPi2):
     def check(self) -> None:
         super().check()
         if self.range_ms != 0:
-            raise ParameterError("IntegerDualPi2.range_ms: there is only a step, so it must be 0")
+            raise ParameterError("IntegerDualPi2.range_ms: must be 0, since there is only a step")
         if self.coupling < 1:
             raise ParameterError("IntegerDualPi2.coupling: must be at least 1")
 
@@ -199,7 +227,7 @@ class IntegerDualPi2(DualPi2):
     def on_dequeue(p, s, stats, queue, packet, now_ns):
         delay = now_ns - packet.enqueued_ns
         s.last_delay_ns[queue.index] = delay
-        overload = s.coupled == ONE  # then p'² has reached 1 / k², too
+        overload = s.coupled == ONE  # p'² has then reached 1 / k²
         if queue.index == _L:
             if overload:
                 s.l_drop_sum += s.classic

@@ -1,4 +1,4 @@
-"""DualPI2 as Linux has it (net/sched/sch_dualpi2.c, since 6.17)."""
+"""DualPI2 as in Linux (net/sched/sch_dualpi2.c, since 6.17)."""
 
 from __future__ import annotations
 
@@ -20,51 +20,67 @@ from .pi2 import pi_step
 
 __all__ = ["LinuxDualPi2"]
 
-_L = 0  # low latency queue; 1 is the classic one
+_L = 0  # the low latency queue; 1 is the classic queue
 
 
 @numba.njit(error_model="numpy")
 def both(probability, queue):
-    """Two draws, the second only if the first says yes: the square of the probability."""
+    """True with the square of the probability: two draws, the second only if the first succeeds."""
     return random(queue) < probability and random(queue) < probability
 
 
 class LinuxDualPi2(Aqm):
     """DualPI2 with the rules of the Linux kernel.
 
-    It differs from RFC 9332's (:class:`~cctoolkit.aqm.DualPi2`):
+    It differs from RFC 9332 (:class:`~cctoolkit.aqm.DualPi2`):
 
-    - Signals are drawn at random, where the RFC sums probabilities up.
-    - In the L queue the coupled probability and the step are two decisions one after the other, so packets below
-      the step are marked with k p', those above it always.
-    - With less than two packets of `mtu_bytes` left in both queues the controller signals nothing; the step may.
-    - The step needs a delay above it; how long the L queue has to be is asked when the packet arrives.
+    - Signals are random, while the RFC sums probabilities up.
+    - In the L queue, the coupled probability and the step are two consecutive decisions: packets below the step are
+      marked with probability k p', those above it always.
+    - With less than two packets of `mtu_bytes` left in both queues, the controller signals nothing; the step still
+      may.
+    - The step marks delays above it, not equal to it; the minimum length of the L queue is checked on arrival.
     - There is no ramp.
-    - Overload begins above k p' = 1 (the RFC: at p'² = 1/k²).
+    - Overload starts above k p' = 1 (in the RFC, at p'² = 1/k²).
 
     Parameters
     ----------
     target_ms, update_ms : float
-        Of the controller.
+        Target delay and update interval of the controller, in ms.
     alpha, beta : float
-        Its gains, Hz (``tc dualpi2`` has 256ths).
+        Gains of the controller in Hz (``tc dualpi2`` has multiples of 1/256).
     coupling : float
-        ``coupling_factor``.
+        Coupling factor k (``coupling_factor``).
     step_ms : float
-        ``step_thresh``.
+        Delay in the L queue above which all packets are marked, in ms (``step_thresh``).
     min_backlog_packets : int
-        ``min_qlen_step``: an L packet that finds fewer there is not marked by the step.
+        The step does not mark an L packet that finds fewer packets in the queue (``min_qlen_step``).
     drop_overload : bool
-        From k p' = 1 on packets of the L queue are dropped with the square of p'; otherwise k p' stays at 1 and the
+        Above k p' = 1, drop packets of the L queue with the square of p'; if false, k p' is limited to 1 and the
         buffer overflows.
     mtu_bytes : int
-        See above.
+        Packet size for the rule above, in bytes.
 
     Notes
     -----
-    Decisions are taken when packets leave (``drop_dequeue``, the default). Fed with the same packets, served in the
-    same order, and the same random numbers, this and the kernel's C code decide alike; it rounds the gains (0.1
-    percent at the default values).
+    Decisions are made when packets leave (``drop_dequeue``, the default). With the same packets, order of service
+    and random numbers, the kernel's C code makes the same decisions; it rounds the gains (by 0.1 percent for the
+    defaults).
+
+    See Also
+    --------
+    DualPi2 : as in RFC 9332
+    LinuxPie : another discipline of the kernel
+
+    Examples
+    --------
+    Mean queueing delay of the two queues in ms, low latency first:
+
+    >>> flows = [cct.Flow("prague", rtt_ms=20), cct.Flow("cubic", rtt_ms=20)]
+    >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=100, aqm=cct.aqm.LinuxDualPi2())
+    >>> run = cct.simulate(cct.Scenario(bottleneck=bottleneck, flows=flows, duration_s=2))
+    >>> run.queues["mean_delay_ms"].round(1).tolist()
+    [0.9, 14.8]
     """
 
     name: ClassVar[str] = "dualpi2_linux"
@@ -86,8 +102,8 @@ class LinuxDualPi2(Aqm):
         old_delay_ns = 0
 
     class Stats:
-        l_marks = 0  # by the controller
-        step_marks = 0  # by the step, of packets not marked yet
+        l_marks = 0  # marks by the controller
+        step_marks = 0  # marks by the step, of packets not yet marked
         l_drops = 0
         c_signals = 0
 

@@ -1,5 +1,5 @@
 """iRED, ingress random early detection: de Almeida et al., "Evaluating L4S framework performance with
-programmable data plane hardware" (2024), section 4.1, after de Almeida et al., "iRED" (CNSM 2022)."""
+programmable data plane hardware" (2024), section 4.1, based on de Almeida et al., "iRED" (CNSM 2022)."""
 
 from __future__ import annotations
 
@@ -15,43 +15,55 @@ __all__ = ["IRed", "IntegerIRed", "red_probabilities"]
 
 
 class IRed(Aqm):
-    """RED split in two: egress decides, ingress drops the next classic packet; scalable packets are marked.
+    """RED in two parts: egress decides, ingress drops the next classic packet; scalable packets are marked.
 
-    At egress each packet moves the average of its queue's delay (or depth). Between the thresholds the
-    probability rises linearly from 0 to 1. A scalable packet is marked with twice this probability. A
-    classic one is never touched at egress: with the square of the probability it sends a notification (48
-    bytes) round to ingress, where it raises a flag; the next classic packet for this queue is dropped and
-    lowers it.
+    At egress, each packet updates the average delay (or depth) of its queue. Between the thresholds, the
+    probability rises linearly from 0 to 1. A scalable packet is marked with twice this probability. A classic
+    packet is never dropped at egress: with the square of the probability it sends a notification (48 bytes) to
+    ingress, which sets a flag; the next classic packet for this queue is dropped and clears the flag.
 
     Parameters
     ----------
     measure : str
-        What is averaged: ``"delay"`` or ``"depth"`` (packets).
+        What to average: ``"delay"`` or ``"depth"`` (packets).
     min_ms, max_ms : float
-        Thresholds of the delay.
+        Thresholds of the delay in ms.
     min_packets, max_packets : float
-        Thresholds of the depth.
+        Thresholds of the depth in packets.
     weight : float
-        Of the newest value in the average, equation (1); a half is a shift.
+        Weight of the newest value in the average, equation (1); 0.5 is a shift.
     coupling : float
-        Factor for scalable packets (k).
+        Factor k for scalable packets.
     square : bool
-        Square the probability for classic packets, as the coupling of the paper's section 3.2 says;
-        otherwise they have the probability itself, as in the published program.
+        Square the probability for classic packets, as the coupling in section 3.2 of the paper requires; if false,
+        use the probability itself, as in the published program.
     identifier : str
-        How scalable packets are told: as of :class:`~cctoolkit.aqm.Pi2`.
+        How to recognise scalable packets, as for :class:`~cctoolkit.aqm.Pi2`.
     recirculation_us : float
-        From the decision at egress until the flag is up at ingress.
+        Time from the decision at egress until the flag is set at ingress, in µs.
     max_notifications : int
-        That can be on their way at once; what is more is lost.
+        Most notifications in flight; further ones are lost.
 
     Notes
     -----
-    The published program tells scalable packets by a bit of the DSCP. There they do not drop but lower the flag as
-    they pass, the thresholds of 20 and 40 ms do not fit their 16 bits, and the probability is a counter that each
-    packet moves by one; none of this is in the paper, nor here. Average and flag belong to a queue: with one queue
-    for both kinds of traffic they share them; with two (as on the switch) choose ``scheduler="drr"`` and
-    ``Flow.queue``. Classic packets are dropped even with ECT(0).
+    The published program recognises scalable packets by a bit of the DSCP. In it, scalable packets are not dropped
+    by the flag but clear it, the thresholds of 20 and 40 ms do not fit into their 16 bits, and the probability is a
+    counter that each packet changes by one; none of this is in the paper, nor here. Average and flag belong to a
+    queue: with one queue, both kinds of traffic share them; for two queues (as on the switch) use
+    ``scheduler="drr"`` and ``Flow.queue``. Classic packets are dropped even with ECT(0).
+
+    See Also
+    --------
+    IntegerIRed : in integers, as in P4
+    Red : the original
+    Pi2 : a PI controller for both kinds of traffic
+
+    Examples
+    --------
+    >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=100, aqm=cct.aqm.IRed())
+    >>> scenario = cct.Scenario(bottleneck=bottleneck, flows=[cct.Flow("cubic", rtt_ms=20)], duration_s=2)
+    >>> round(cct.simulate(scenario).summary()["mean_delay_ms"], 1)
+    14.0
     """
 
     name: ClassVar[str] = "ired"
@@ -71,7 +83,7 @@ class IRed(Aqm):
     class State:
         average = 0.0  # ns or packets
         flag = False  # at ingress: drop the next classic packet
-        waiting = 0  # notifications on their way, the oldest at `first`
+        waiting = 0  # notifications in flight, the oldest at `first`
         first = 0
 
     class Stats:
@@ -82,11 +94,11 @@ class IRed(Aqm):
 
     def check(self) -> None:
         if self.measure not in ("delay", "depth"):
-            raise ParameterError(f"IRed.measure: {self.measure!r} is neither delay nor depth")
+            raise ParameterError(f"IRed.measure: {self.measure!r} must be 'delay' or 'depth'")
         if self.max_ms <= self.min_ms:
-            raise ParameterError("IRed.max_ms: must be above min_ms")
+            raise ParameterError("IRed.max_ms: must be greater than min_ms")
         if self.max_packets <= self.min_packets:
-            raise ParameterError("IRed.max_packets: must be above min_packets")
+            raise ParameterError("IRed.max_packets: must be greater than min_packets")
         if not 0 < self.weight <= 1:
             raise ParameterError("IRed.weight: must be positive and at most 1")
         if self.max_notifications == 0:
@@ -94,14 +106,14 @@ class IRed(Aqm):
         identification("IRed", self.identifier)
 
     def derived(self) -> dict[str, Any]:
-        """The thresholds of what is measured, and how scalable packets are told."""
+        """Thresholds of the measured quantity, and how to recognise scalable packets."""
         told = identification("IRed", self.identifier)
         if self.measure == "delay":
             return {"by_depth": False, "low": self.min_ms * 1e6, "high": self.max_ms * 1e6} | told
         return {"by_depth": True, "low": self.min_packets, "high": self.max_packets} | told
 
     def initial(self) -> dict[str, Any]:
-        """Notifications on their way."""
+        """Notifications in flight."""
         return {"arrives_ns": np.zeros(self.max_notifications, np.int64)}
 
     @staticmethod
@@ -141,18 +153,18 @@ class IRed(Aqm):
 
 # ---- in integers -----------------------------------------------------------------------------------------------------
 
-DELAY_SHIFT = 10  # delays are counted in 1024 ns,
-LONGEST_DELAY = (1 << 16) - 1  # and what is longer than 67 ms counts as that
-EPOCH_PACKETS = 16  # after so many packets the sum of delays begins anew
-RED_SHIFT = 5  # the average's last bits, which the table of probabilities does not see
+DELAY_SHIFT = 10  # delays are counted in units of 1024 ns
+LONGEST_DELAY = (1 << 16) - 1  # longer delays count as this, 67 ms
+EPOCH_PACKETS = 16  # packets after which the sum of delays starts anew
+RED_SHIFT = 5  # low bits of the average, which the table of probabilities ignores
 RED_STEPS = (LONGEST_DELAY + 1) >> RED_SHIFT
-ONE = 1 << 16  # probabilities have 16 bits after the point
+ONE = 1 << 16  # probabilities have 16 fractional bits
 
 
 def red_probabilities(
     min_ms: float, max_ms: float, *, coupling: float = 2.0, square: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The table from which a switch takes its probabilities: for each 32.8 µs of average delay, those of its middle.
+    """The switch's table of probabilities: one entry per 32.8 µs of average delay, for the midpoint.
 
     Parameters
     ----------
@@ -162,7 +174,7 @@ def red_probabilities(
     Returns
     -------
     classic, scalable : array of int64, shape (2048,)
-        65536 is 1.
+        Probabilities in units of 2**-16.
     """
     middle_ms = (np.arange(RED_STEPS) + 0.5) * (1 << RED_SHIFT + DELAY_SHIFT) * 1e-6
     red = np.clip((middle_ms - min_ms) / (max_ms - min_ms), 0, 1)
@@ -172,40 +184,47 @@ def red_probabilities(
 
 
 class IntegerIRed(IRed):
-    """iRED in integers, as the P4 programs have it (``hardware/programs/ired``), equal to them packet for packet.
+    """iRED in integers: packet for packet the P4 programs of ``hardware/programs/ired``.
 
-    A stateful unit of a switch adds but does not shift, so it cannot halve its average. Here new values are doubled
-    instead: the delay of packet k of an epoch of 16 is added 2**k times, and what is read is shifted back. What was
-    before the last epoch, less than a part in 2**17, is forgotten.
-
-    Parameters
-    ----------
-    As for :class:`IRed`; `measure` has to be ``"delay"``, `weight` 0.5, and `max_ms` below 67 (delays are cut there).
+    A stateful unit of a switch can add but not shift, so it cannot halve its average. Instead, new values are
+    doubled: the delay of packet k in an epoch of 16 is added 2**k times, and the result is shifted back when read.
+    Delays before the previous epoch, which would weigh less than 2**-17, are forgotten. Parameters are those of
+    :class:`IRed`; `measure` must be ``"delay"``, `weight` 0.5, and `max_ms` below 67, where delays saturate.
 
     Notes
     -----
-    Against :class:`IRed` the average is off by less than 3.6 µs as long as no delay is cut, the probabilities of
-    scalable packets (`coupling` 2) by less than 0.002, and those of classic ones too.
+    Compared with :class:`IRed`, the average is off by less than 3.6 µs as long as no delay saturates, and the
+    probabilities of scalable (`coupling` 2) and classic packets by less than 0.002.
+
+    See Also
+    --------
+    IRed : in floating point
+    IntegerPi2 : PI2 in integers
+
+    Examples
+    --------
+    >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=100, aqm=cct.aqm.IntegerIRed())
+    >>> scenario = cct.Scenario(bottleneck=bottleneck, flows=[cct.Flow("cubic", rtt_ms=20)], duration_s=2)
+    >>> round(cct.simulate(scenario).summary()["mean_delay_ms"], 1)
+    14.0
     """
 
     name: ClassVar[str] = "ired_integer"
 
     class State(IRed.State):
-        position = 0  # of the packet in its epoch
-        delay_sum = 0  # of this epoch, each doubled as often as there were packets before it
-        last_sum = 0  # of the epoch before
+        position = 0  # number of the packet in its epoch
+        delay_sum = 0  # sum over this epoch, the k-th delay doubled k times
+        last_sum = 0  # sum over the previous epoch
 
     def check(self) -> None:
         super().check()
         if self.measure != "delay" or self.weight != 0.5:
-            raise ParameterError(
-                "IntegerIRed.measure and IntegerIRed.weight: delays, halved, are all it can do"
-            )
+            raise ParameterError("IntegerIRed.measure and IntegerIRed.weight: must be 'delay' and 0.5")
         if self.max_ms * 1e6 >= LONGEST_DELAY << DELAY_SHIFT:
-            raise ParameterError(f"IntegerIRed.max_ms: {self.max_ms:g} ms are not below 67")
+            raise ParameterError(f"IntegerIRed.max_ms: {self.max_ms:g} must be less than 67")
 
     def derived(self) -> dict[str, Any]:
-        """The tables of probabilities, and how scalable packets are told."""
+        """Tables of probabilities, and how to recognise scalable packets."""
         classic, scalable = red_probabilities(
             self.min_ms, self.max_ms, coupling=self.coupling, square=self.square
         )
@@ -225,7 +244,9 @@ class IntegerIRed(IRed):
         s.position = shift % EPOCH_PACKETS
         s.average = average << DELAY_SHIFT
 
-        queue.probability = min(max((s.average - p.min_ns) / (p.max_ns - p.min_ns), 0.0), 1.0)  # to be seen
+        queue.probability = min(
+            max((s.average - p.min_ns) / (p.max_ns - p.min_ns), 0.0), 1.0
+        )  # only for display
 
         step = average >> RED_SHIFT
         draw = np.int64(random(queue) * ONE)

@@ -1,7 +1,7 @@
-"""Queue disciplines that only the Linux kernel has: names for scenarios that the testbed runs.
+"""Queue disciplines that exist only in the Linux kernel: the testbed runs them, the simulator refuses them.
 
-The simulator refuses them. Parameters are those of ``tc`` that shape the behaviour; sizes come from the queue's
-``buffer_packets``, marking is on where there is an option for it. Sources are Linux's ``net/sched/sch_*.c``.
+Parameters are those of ``tc`` that affect the behaviour. The size comes from the queue's ``buffer_packets``; ECN
+marking is on wherever there is an option for it. Sources: ``net/sched/sch_*.c`` of Linux.
 """
 
 from __future__ import annotations
@@ -15,7 +15,18 @@ __all__ = ["Cake", "Choke", "Fq", "FqPie", "Sfb", "Sfq"]
 
 
 class Fq(Aqm):
-    """Fair queueing by flow with pacing (``tc-fq``), without active queue management."""
+    """Fair queueing by flow with pacing (``tc-fq``), without active queue management.
+
+    See Also
+    --------
+    FqCoDel : fair queueing with CoDel
+    Sfq : stochastic fair queueing
+
+    Examples
+    --------
+    >>> cct.Bottleneck(rate_mbps=100, buffer_packets=1000, aqm="fq").aqm
+    Fq()
+    """
 
     name: ClassVar[str] = "fq"
     linux_only: ClassVar[bool] = True
@@ -27,7 +38,17 @@ class Sfq(Aqm):
     Parameters
     ----------
     perturb_s : int
-        The hash is changed every so many seconds; 0: never.
+        Change the hash at this interval, in s; 0: never.
+
+    See Also
+    --------
+    Fq : fair queueing with pacing
+    FqCoDel : fair queueing with CoDel
+
+    Examples
+    --------
+    >>> cct.Bottleneck(rate_mbps=100, buffer_packets=1000, aqm=cct.aqm.Sfq(perturb_s=10)).aqm
+    Sfq(perturb_s=10)
     """
 
     name: ClassVar[str] = "sfq"
@@ -37,16 +58,26 @@ class Sfq(Aqm):
 
 
 class Cake(Aqm):
-    """CAKE without its shaper (Høiland-Jørgensen, Täht and Morton 2018; ``tc-cake``): the link's rate is the testbed's.
+    """CAKE without its shaper (Høiland-Jørgensen, Täht and Morton 2018; ``tc-cake``); the testbed sets the link rate.
 
     Parameters
     ----------
     rtt_ms : float
-        Round-trip time it is tuned for.
+        Round-trip time that it is tuned for, in ms.
 
     Notes
     -----
-    Its room is in bytes of memory (``memlimit``), so the queue needs ``buffer_bytes``.
+    Its limit is in bytes of memory (``memlimit``), so the queue needs ``buffer_bytes``.
+
+    See Also
+    --------
+    FqCoDel : fair queueing with CoDel
+    Fq : fair queueing with pacing
+
+    Examples
+    --------
+    >>> cct.Bottleneck(rate_mbps=100, buffer_bytes=1_000_000, aqm=cct.aqm.Cake(rtt_ms=50)).aqm
+    Cake(rtt_ms=50.0)
     """
 
     name: ClassVar[str] = "cake"
@@ -65,7 +96,17 @@ class Sfb(Aqm):
     Parameters
     ----------
     target_packets, max_packets : int
-        Of a bucket: what it should hold, and what it may hold.
+        Packets that a bucket should hold, and the most that it may hold.
+
+    See Also
+    --------
+    Red : random early detection
+    Choke : penalises flows that occupy the queue
+
+    Examples
+    --------
+    >>> cct.Bottleneck(rate_mbps=100, buffer_packets=1000, aqm=cct.aqm.Sfb(target_packets=20)).aqm
+    Sfb(target_packets=20, max_packets=25)
     """
 
     name: ClassVar[str] = "sfb"
@@ -85,9 +126,19 @@ class FqPie(Aqm):
     Parameters
     ----------
     target_ms, update_ms : float
-        Of PIE (RFC 8033).
+        Target delay and update interval of PIE (RFC 8033), in ms.
     queues : int
-        Flows are hashed to so many.
+        Number of queues that flows are hashed to.
+
+    See Also
+    --------
+    Pie : the same in a single queue
+    FqCoDel : CoDel per flow
+
+    Examples
+    --------
+    >>> cct.Bottleneck(rate_mbps=100, buffer_packets=1000, aqm=cct.aqm.FqPie(target_ms=10)).aqm
+    FqPie(target_ms=10.0, update_ms=15.0, queues=1024)
     """
 
     name: ClassVar[str] = "fq_pie"
@@ -101,18 +152,28 @@ class FqPie(Aqm):
         if self.target_ms <= 0 or self.update_ms <= 0:
             raise ParameterError("FqPie.target_ms and FqPie.update_ms: must be positive")
         if not 1 <= self.queues <= 65536:
-            raise ParameterError("FqPie.queues: must be from 1 to 65536")
+            raise ParameterError("FqPie.queues: must be between 1 and 65536")
 
 
 class Choke(Aqm):
-    """CHOKe: an arriving packet is compared with one from the queue (Pan, Prabhakar and Psounis 2000; ``tc-choke``).
+    """CHOKe: compares an arriving packet with one from the queue (Pan, Prabhakar and Psounis 2000; ``tc-choke``).
 
     Parameters
     ----------
     min_packets, max_packets : int
-        Thresholds of the average queue, as RED's.
+        Thresholds of the average queue in packets, as for RED.
     max_probability : float
-        Reached at `max_packets`.
+        Probability at `max_packets`.
+
+    See Also
+    --------
+    Red : random early detection
+    Sfb : stochastic fair blue
+
+    Examples
+    --------
+    >>> cct.Bottleneck(rate_mbps=100, buffer_packets=1000, aqm=cct.aqm.Choke()).aqm
+    Choke(min_packets=30, max_packets=90, max_probability=0.02)
     """
 
     name: ClassVar[str] = "choke"
@@ -124,6 +185,6 @@ class Choke(Aqm):
 
     def check(self) -> None:
         if not 0 < self.min_packets < self.max_packets:
-            raise ParameterError("Choke.min_packets: must be positive and below max_packets")
+            raise ParameterError("Choke.min_packets: must be positive and less than max_packets")
         if not 0 < self.max_probability <= 1:
             raise ParameterError("Choke.max_probability: must be positive and at most 1")

@@ -1,7 +1,6 @@
-"""PI2: De Schepper et al., "PI²: A linearized AQM for both classic and scalable TCP" (CoNEXT 2016), one
-queue.
+"""PI2 with one queue: De Schepper et al., "PI²: A linearized AQM for both classic and scalable TCP" (CoNEXT 2016).
 
-Also as on the Tofino switch: Gombos et al., "Active queue management on the Tofino programmable switch: the
+Also its variants on the Tofino: Gombos et al., "Active queue management on the Tofino programmable switch: the
 (Dual)PI2 case" (ICC 2022), as used by de Almeida et al., "Evaluating L4S framework performance with
 programmable data plane hardware" (2024).
 """
@@ -25,23 +24,23 @@ from .base import (
 
 __all__ = ["IDENTIFIERS", "IntegerPi2", "Pi2", "TofinoPi2", "fixed_point", "pi_step"]
 
-#: How scalable packets are told: by ECT(1) or CE (RFC 9331, section 5.1), by their DSCP, by any ECN codepoint at all.
+#: How to recognise scalable packets: by ECT(1) or CE (RFC 9331, section 5.1), by DSCP, or by any ECN codepoint.
 IDENTIFIERS = ("ect1", "dscp", "any_ect")
 
 
 def identification(name: str, identifier: str) -> dict[str, bool]:
-    """Entries of the parameters record for :func:`is_scalable`."""
+    """Fields of the parameter record for :func:`is_scalable`."""
     if identifier not in IDENTIFIERS:
-        raise ParameterError(f"{name}.identifier: {identifier!r} is none of {', '.join(IDENTIFIERS)}")
+        raise ParameterError(f"{name}.identifier: {identifier!r} must be one of {', '.join(IDENTIFIERS)}")
     return {"by_dscp": identifier == "dscp", "by_any_ect": identifier == "any_ect"}
 
 
 @numba.njit(error_model="numpy")
 def pi_step(probability, delay, old_delay, target, alpha, beta):
-    """The controller's new probability: plus alpha (delay - target) + beta (delay - old delay); delays in ns.
+    """The controller's new probability: adds alpha (delay - target) + beta (delay - old delay); delays in ns.
 
-    Equation (2) of de Almeida et al. has both differences the other way round, and would let the probability
-    fall as the delay grows; these are the signs of the PI² paper and of RFC 9332.
+    Equation (2) of de Almeida et al. has both differences reversed, which would reduce the probability as the delay
+    grows; these are the signs of the PI² paper and of RFC 9332.
     """
     step = alpha * (delay - target) + beta * (delay - old_delay)
     return min(max(probability + step * 1e-9, 0.0), 1.0)
@@ -49,7 +48,7 @@ def pi_step(probability, delay, old_delay, target, alpha, beta):
 
 @numba.njit(error_model="numpy")
 def is_scalable(p, packet):
-    """By what the parameter `identifier` says."""
+    """Whether a packet is scalable, according to the parameter `identifier`."""
     if p.by_dscp:
         return packet.aggregate > 0
     if p.by_any_ect:
@@ -59,36 +58,49 @@ def is_scalable(p, packet):
 
 @numba.njit(error_model="numpy")
 def signal(p, probability, queue, packet):
-    """Scalable packets with `coupling` times the probability, classic ones with its square: two draws have to agree."""
+    """Whether to signal: with `coupling` times the probability if scalable, else with its square (two draws)."""
     if is_scalable(p, packet):
         return random(queue) < p.coupling * probability
     return max(random(queue), random(queue)) < probability
 
 
 class Pi2(Aqm):
-    """A PI controller whose output is squared for classic traffic and multiplied for scalable traffic.
+    """PI2: a PI controller whose output is squared for classic traffic and multiplied for scalable traffic.
 
-    Decides on arrival, on the delay of the packet at the head when the controller last ran.
+    It decides on arrival, based on the delay of the packet at the head when the controller last ran.
 
     Parameters
     ----------
     target_ms, update_ms : float
-        Of the controller.
+        Target delay and update interval of the controller, in ms.
     alpha, beta : float
-        Its gains, Hz.
+        Gains of the controller in Hz.
     coupling : float
-        Factor for scalable packets (k).
+        Factor k for scalable packets.
     identifier : str
-        How scalable packets are told, one of :data:`IDENTIFIERS`. ``"ect1"`` is RFC 9331's; programs published for
-        the Tofino look at the DSCP, or at any ECT. The simulator's packets have no DSCP: a
-        :attr:`~cctoolkit.Flow.aggregate` above 0 stands for the code point.
+        How to recognise scalable packets, one of :data:`IDENTIFIERS`. ``"ect1"`` is that of RFC 9331; published Tofino
+        programs look at the DSCP, or at any ECT. Packets of the simulator have no DSCP; a positive
+        :attr:`~cctoolkit.Flow.aggregate` stands for the code point.
 
     Notes
     -----
-    Target and gains are those of the PI² paper; its update interval is 32 ms, the 15 ms are those of de Almeida et
-    al. Probabilities go up to 1. The authors' Linux module (``sch_pi2.c``, 2015) stops where scalable packets are
-    all marked, so at 25 percent for classic ones, and leaves the rest to tail drop; it does not signal while less
-    than two packets wait, and computes the delay from the departure rate.
+    Target and gains are those of the PI² paper; the update interval of 15 ms is that of de Almeida et al. (32 ms in
+    the paper). Probabilities go up to 1. The authors' Linux module (``sch_pi2.c``, 2015) stops when all scalable
+    packets are marked, which is 25 percent for classic ones, and leaves the rest to tail drop; it does not signal
+    while fewer than two packets wait, and computes the delay from the departure rate.
+
+    See Also
+    --------
+    DualPi2 : with a queue for each kind of traffic
+    TofinoPi2 : on a switch
+    Pie : a PI controller for classic traffic
+
+    Examples
+    --------
+    >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=100, aqm=cct.aqm.Pi2())
+    >>> scenario = cct.Scenario(bottleneck=bottleneck, flows=[cct.Flow("cubic", rtt_ms=20)], duration_s=2)
+    >>> round(cct.simulate(scenario).summary()["mean_delay_ms"], 1)
+    15.6
     """
 
     name: ClassVar[str] = "pi2"
@@ -105,7 +117,7 @@ class Pi2(Aqm):
         old_delay_ns = 0
 
     class Stats:
-        classic = 0  # signals
+        classic = 0  # signals to classic packets
         scalable = 0
 
     def check(self) -> None:
@@ -114,7 +126,7 @@ class Pi2(Aqm):
         identification("Pi2", self.identifier)
 
     def derived(self) -> dict[str, Any]:
-        """How scalable packets are told."""
+        """How to recognise scalable packets."""
         return identification("Pi2", self.identifier)
 
     @staticmethod
@@ -138,8 +150,8 @@ class Pi2(Aqm):
 
 @numba.njit(error_model="numpy")
 def send_update(p, s, now_ns):
-    """What was computed is on its way to the data plane."""
-    if s.waiting == len(s.update_p):  # nothing left for so long that the oldest is superseded
+    """Send the computed probability to the data plane."""
+    if s.waiting == len(s.update_p):  # nothing has left for so long that the oldest update is superseded
         s.first = (s.first + 1) % len(s.update_p)
         s.waiting -= 1
     last = (s.first + s.waiting) % len(s.update_p)
@@ -150,7 +162,7 @@ def send_update(p, s, now_ns):
 
 @numba.njit(error_model="numpy")
 def receive_updates(s, now_ns):
-    """The newest probability that has arrived in the data plane."""
+    """Apply the newest probability that has arrived in the data plane."""
     while s.waiting > 0 and s.update_at_ns[s.first] <= now_ns:
         s.probability = s.update_p[s.first]
         s.first = (s.first + 1) % len(s.update_p)
@@ -158,9 +170,9 @@ def receive_updates(s, now_ns):
 
 
 class TofinoPi2(Aqm):
-    """PI2 on a Tofino: decided and dropped at egress, the controller in the control plane.
+    """PI2 on a Tofino: decides and drops at egress, with the controller in the control plane.
 
-    The control plane reads the delay of the packet that left last; the new probability reaches the data plane
+    The control plane reads the delay of the packet that left last; the new probability takes effect in the data plane
     `control_plane_ms` later.
 
     Parameters
@@ -168,11 +180,23 @@ class TofinoPi2(Aqm):
     target_ms, update_ms, alpha, beta, coupling, identifier
         As for :class:`Pi2`.
     control_plane_ms : float
-        From reading the delay to the new probability in force. The papers give no number.
+        Time from reading the delay until the new probability takes effect, in ms. The papers give no number.
 
     Notes
     -----
     A packet dropped at egress has passed the shaper, so its time on the link is lost.
+
+    See Also
+    --------
+    Pi2 : as in the PI² paper
+    IntegerPi2 : with a data plane in integers
+
+    Examples
+    --------
+    >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=100, aqm=cct.aqm.TofinoPi2(control_plane_ms=5))
+    >>> scenario = cct.Scenario(bottleneck=bottleneck, flows=[cct.Flow("cubic", rtt_ms=20)], duration_s=2)
+    >>> round(cct.simulate(scenario).summary()["mean_delay_ms"], 1)
+    17.7
     """
 
     name: ClassVar[str] = "pi2_tofino"
@@ -189,11 +213,11 @@ class TofinoPi2(Aqm):
         computed = 0.0  # p' in the control plane
         old_delay_ns = 0
         probability = 0.0  # p' in the data plane
-        waiting = 0  # updates on their way there, the oldest at `first`
+        waiting = 0  # updates on their way, the oldest at `first`
         first = 0
 
     class Stats:
-        classic = 0  # signals
+        classic = 0  # signals to classic packets
         scalable = 0
 
     def check(self) -> None:
@@ -202,11 +226,11 @@ class TofinoPi2(Aqm):
         identification("TofinoPi2", self.identifier)
 
     def derived(self) -> dict[str, Any]:
-        """How scalable packets are told."""
+        """How to recognise scalable packets."""
         return identification("TofinoPi2", self.identifier)
 
     def initial(self) -> dict[str, Any]:
-        """Room for the updates that can be on their way at once."""
+        """Room for all updates that can be on their way at once."""
         room = int(self.control_plane_ms / self.update_ms) + 2
         return {"update_p": np.zeros(room), "update_at_ns": np.zeros(room, np.int64)}
 
@@ -233,32 +257,42 @@ class TofinoPi2(Aqm):
 
 # ---- in integers -----------------------------------------------------------------------------------------------------
 
-ONE = 1 << 16  # probabilities of the data plane have 16 bits after the point
+ONE = 1 << 16  # probabilities of the data plane have 16 fractional bits
 
 
 @numba.njit(error_model="numpy")
 def fixed_point(probability, bits):
-    """A probability with so many bits after the point, as the control plane gives it to the data plane; at most 1."""
+    """A probability (at most 1) as a fixed-point number with `bits` fractional bits, for the data plane."""
     return np.int64(min(probability, 1.0) * (1 << bits) + 0.5)
 
 
 class IntegerPi2(TofinoPi2):
-    """PI2 with a data plane in integers, as the P4 programs have it (``hardware/programs/pi2``), equal to them packet
-    for packet. The controller stays in floating point: it is the control plane's.
+    """PI2 with a data plane in integers: packet for packet the P4 programs of ``hardware/programs/pi2``.
 
-    Parameters
-    ----------
-    As for :class:`TofinoPi2`.
+    The controller stays in floating point, since it runs in the control plane. Parameters are those of
+    :class:`TofinoPi2`.
 
     Notes
     -----
-    The data plane is given p' and k p' with 16 bits after the point. One random word of 32 bits makes two draws, which
-    both have to be below p' for a classic packet; a scalable one has the first. Against :class:`TofinoPi2` the
-    probabilities are off by half of a part in 2**16, before squaring.
+    The data plane receives p' and k p' with 16 fractional bits. A random word of 32 bits makes two draws, which
+    must both be below p' for a classic packet; a scalable packet uses the first, against k p'. Compared with
+    :class:`TofinoPi2`, the probabilities are off by at most 2**-17 before squaring.
 
-    The delay that the control plane reads is that of the last packet, also of one that is dropped: egress measures
-    before it decides. And it takes the delay away as it reads it, so a queue from which nothing left until the next
-    update counts as empty; otherwise p' would go on rising where traffic has ended.
+    The control plane reads the delay of the last packet even if that is dropped, since egress measures before it
+    decides. And reading resets the delay, so a queue from which nothing has left until the next update counts as
+    empty; otherwise p' would keep rising after traffic has ended.
+
+    See Also
+    --------
+    TofinoPi2 : in floating point
+    IntegerDualPi2 : with a queue for each kind of traffic
+
+    Examples
+    --------
+    >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=100, aqm=cct.aqm.IntegerPi2())
+    >>> scenario = cct.Scenario(bottleneck=bottleneck, flows=[cct.Flow("cubic", rtt_ms=20)], duration_s=2)
+    >>> round(cct.simulate(scenario).summary()["mean_delay_ms"], 1)
+    18.2
     """
 
     name: ClassVar[str] = "pi2_integer"

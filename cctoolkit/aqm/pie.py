@@ -1,4 +1,4 @@
-"""PIE, proportional integral controller enhanced: RFC 8033."""
+"""PIE (Proportional Integral controller Enhanced): RFC 8033."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Pie", "tuning"]
 
 @numba.njit(error_model="numpy")
 def tuning(probability):
-    """RFC 8033, section 4.2: small probabilities are changed by small steps."""
+    """Factor for changes of the probability (RFC 8033, section 4.2): small probabilities change in small steps."""
     if probability < 0.000001:
         return 1 / 2048
     if probability < 0.00001:
@@ -32,46 +32,59 @@ def tuning(probability):
 
 @numba.njit(error_model="numpy")
 def current_delay_ns(queue):
-    """current_qdelay of the RFC."""
+    """``current_qdelay`` of the RFC."""
     return queue.last_delay_ns if queue.packets > 0 else 0
 
 
 @numba.njit(error_model="numpy")
 def has_room(queue, packet):
-    """Is there room for this packet?"""
+    """Whether the buffer has room for this packet."""
     return queue.packets < queue.limit_packets and queue.bytes + packet.bytes <= queue.limit_bytes
 
 
 class Pie(Aqm):
     """Drops arriving packets with a probability that a PI controller sets from the queue's delay (RFC 8033).
 
-    It follows the RFC: section 4 and appendix A, with the options of sections 5.1 (ECN), 5.4 and 5.5, which
-    appendix B adds. What Linux does is :class:`~cctoolkit.aqm.LinuxPie`.
+    It follows section 4 and appendix A of the RFC, with the options of sections 5.1 (ECN), 5.4 and 5.5, which
+    appendix B adds.
 
     Parameters
     ----------
     target_ms : float
-        QDELAY_REF.
+        Target delay in ms (QDELAY_REF).
     update_ms : float
-        T_UPDATE.
+        Update interval in ms (T_UPDATE).
     alpha, beta : float
-        Gains, Hz (section 4.2).
+        Gains in Hz (section 4.2).
     burst_ms : float
-        MAX_BURST: after calm, nothing is dropped for so long (section 4.4).
+        Burst allowance in ms: after calm, nothing is dropped for this long (MAX_BURST, section 4.4).
     ecn_limit : float
-        MAX_ECNTH: from this probability on packets with ECT are dropped too (section 5.1).
+        Probability from which packets with ECT are dropped too (MAX_ECNTH, section 5.1).
     derandomise : bool
         Avoid drops too close together or too far apart (section 5.4).
     mean_packet_bytes : int
-        With two packets of this size in the queue or less it never drops (section 4.1).
+        Packet size in bytes; never drops if the queue holds no more than two packets of this size (section 4.1).
 
     Notes
     -----
-    The delay is by timestamps (section 4.3): that of the packet that left last, as in appendix A; 0 for an
-    empty queue, where the appendix keeps the last value. Left out, as optional: the estimate of the departure
-    rate (5.2) and switching PIE off and on with the queue's length (5.3). Where the two appendices differ it
-    is appendix A: the probability decays after two delays of 0 (B: two below half the target), and during
-    the burst allowance the sum of section 5.4 stands still (B: it goes on).
+    The delay comes from timestamps (section 4.3): that of the packet that left last, as in appendix A, but 0 for an
+    empty queue, where the appendix keeps the last value. Two options are left out: the estimate of the departure
+    rate (5.2), and switching PIE on and off by the length of the queue (5.3). Where the two appendices differ, it
+    follows appendix A: the probability decays after two delays of 0 (B: two below half the target), and the sum of
+    section 5.4 is frozen during the burst allowance (B: it is not).
+
+    See Also
+    --------
+    LinuxPie : the rules of the Linux kernel
+    FqPie : PIE per flow, in the Linux kernel
+    Pi2 : for classic and scalable traffic
+
+    Examples
+    --------
+    >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=100, aqm=cct.aqm.Pie(target_ms=10))
+    >>> scenario = cct.Scenario(bottleneck=bottleneck, flows=[cct.Flow("cubic", rtt_ms=20)], duration_s=2)
+    >>> round(cct.simulate(scenario).summary()["mean_delay_ms"], 1)
+    17.6
     """
 
     name: ClassVar[str] = "pie"
@@ -99,12 +112,12 @@ class Pie(Aqm):
             raise ParameterError("Pie.target_ms and Pie.update_ms: must be positive")
 
     def initial(self) -> dict[str, int]:
-        """The burst allowance is there from the start (section 4.4)."""
+        """The burst allowance, available from the start (section 4.4)."""
         return {"burst_ns": round(self.burst_ms * 1e6)}
 
     @staticmethod
     def on_enqueue(p, s, stats, queue, packet, now_ns):
-        if not has_room(queue, packet):  # the buffer drops it, which counts as a drop (appendix B)
+        if not has_room(queue, packet):  # the buffer will drop it, which counts as a drop (appendix B)
             s.accumulated = 0.0
             return PASS
         # Section 4.4
@@ -113,7 +126,7 @@ class Pie(Aqm):
             s.burst_ns = p.burst_ns
         if s.burst_ns > 0:
             return PASS
-        # Section 4.1: no random drop while the queue is short or was so
+        # Section 4.1: no random drop while the queue is, or was, short
         if s.old_delay_ns < p.target_ns / 2 and s.probability < 0.2:
             return PASS
         if queue.bytes <= 2 * p.mean_packet_bytes:
@@ -142,7 +155,7 @@ class Pie(Aqm):
             step = min(step, 0.02)  # section 5.5
         s.probability += step
         if delay == 0 and s.old_delay_ns == 0:
-            s.probability *= 0.98  # congestion has gone
+            s.probability *= 0.98  # no congestion any more
         s.probability = min(max(s.probability, 0.0), 1.0)
         queue.probability = s.probability
         s.old_delay_ns = delay

@@ -1,4 +1,4 @@
-"""PIE as Linux has it (net/sched/sch_pie.c, since 3.14; read in 6.12)."""
+"""PIE as in Linux (net/sched/sch_pie.c, since 3.14; as of 6.12)."""
 
 from __future__ import annotations
 
@@ -14,35 +14,47 @@ __all__ = ["LinuxPie"]
 class LinuxPie(Aqm):
     """PIE with the rules of the Linux kernel.
 
-    It differs from RFC 8033's (:class:`~cctoolkit.aqm.Pie`):
+    It differs from RFC 8033 (:class:`~cctoolkit.aqm.Pie`):
 
-    - Arrivals are judged by the delay of the packet that left last, not by that of the last update; a packet that
-      leaves the queue empty sets it to 0.
-    - The burst allowance runs out with the time between departures, idle time included, and is given again by the
-      update, not by an arrival.
-    - The probability is not held below 1: under overload it goes on growing, and takes as long to come back.
-    - With a delay above 250 ms each update adds 2 percent.
-    - After calm the probability falls by a 64th, not by 2 percent, and not while packets wait.
-    - From a sum of 8.5 on (derandomisation) packets with ECT are marked one after the other: only a drop, or a mark
-      by chance, sets the sum back.
+    - Arrivals are judged by the delay of the packet that left last, not by that at the last update; a packet that
+      leaves an empty queue behind sets it to 0.
+    - The burst allowance decreases with the time between departures, idle time included, and is renewed by the update,
+      not by an arrival.
+    - The probability is not limited to 1: in overload it keeps growing, and takes as long to fall again.
+    - Above a delay of 250 ms, each update adds 2 percent.
+    - After calm, the probability falls by 1/64 instead of 2 percent, and not while packets wait.
+    - From a sum of 8.5 on (derandomisation), every packet with ECT is marked: only a drop or a random mark resets the
+      sum.
     - Packets with ECT are still marked at a probability of exactly 10 percent.
 
     Parameters
     ----------
     target_ms, update_ms : float
-        As in ``tc pie``; Linux rounds `update_ms` up to its clock ticks (1, 4 or 10 ms).
+        ``target`` and ``tupdate`` of ``tc pie``, in ms; Linux rounds the latter up to its clock ticks (1, 4 or 10 ms).
     alpha, beta : float
-        Hz; ``tc pie`` has them in sixteenths.
+        Gains in Hz; ``tc pie`` has multiples of 1/16.
     burst_ms : float
-        Fixed in Linux.
+        Burst allowance in ms; fixed in Linux.
     mtu_bytes : int
-        With less than two packets of this size in the queue it never drops.
+        Packet size in bytes; never drops if the queue holds less than two packets of this size.
 
     Notes
     -----
     Without ``bytemode`` and ``dq_rate_estimator``, which are off by default. The first update comes after
-    `update_ms`, in Linux after half a second. Fed with the same packets and random numbers, this and the kernel's C
-    code decide alike.
+    `update_ms`; in Linux, after half a second. With the same packets and random numbers, the kernel's C code makes
+    the same decisions.
+
+    See Also
+    --------
+    Pie : as in RFC 8033
+    LinuxCoDel : another discipline of the kernel
+
+    Examples
+    --------
+    >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=100, aqm=cct.aqm.LinuxPie(target_ms=10))
+    >>> scenario = cct.Scenario(bottleneck=bottleneck, flows=[cct.Flow("cubic", rtt_ms=20)], duration_s=2)
+    >>> round(cct.simulate(scenario).summary()["mean_delay_ms"], 1)
+    17.6
     """
 
     name: ClassVar[str] = "pie_linux"
@@ -57,7 +69,7 @@ class LinuxPie(Aqm):
     class State:
         probability = 0.0
         accumulated = 0.0  # sum of probabilities since the last drop
-        delay_ns = 0  # of the packet that left last
+        delay_ns = 0  # delay of the packet that left last
         old_delay_ns = 0
         burst_ns = 0  # time left in which nothing is dropped
         departed_ns = -1  # when the last packet left; -1: none since the last restart
@@ -70,7 +82,7 @@ class LinuxPie(Aqm):
             raise ParameterError("LinuxPie.target_ms and LinuxPie.update_ms: must be positive")
 
     def initial(self) -> dict[str, int]:
-        """The burst allowance is there from the start."""
+        """The burst allowance, available from the start."""
         return {"burst_ns": round(self.burst_ms * 1e6)}
 
     @staticmethod

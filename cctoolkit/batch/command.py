@@ -27,13 +27,15 @@ def batch(
         list[str],
         typer.Argument(
             metavar="CAPTURE",
-            help="Files, folders, globs, days of MAWI (2024-02-15 or 2024-02-01..2024-02-29), URLs (s3://…, https://…).",
+            help="Files, folders, globs, MAWI days (2024-02-15 or 2024-02-01..2024-02-29), URLs (s3://…, https://…).",
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the dataset.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the dataset.")],
     workers: Annotated[
         int | None,
-        typer.Option(help="Number of processes.", show_default="this one, one capture at a time", min=1),
+        typer.Option(
+            help="Number of local worker processes.", show_default="this one, one capture at a time", min=1
+        ),
     ] = None,
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Use the workers of this Dask scheduler.")
@@ -54,7 +56,7 @@ def batch(
     model: Annotated[
         str | None, typer.Option(help="Name the congestion controls of long flows with this model.")
     ] = None,
-    keep: Annotated[bool, typer.Option(help="Keep the days of MAWI that it downloads.")] = True,
+    keep: Annotated[bool, typer.Option(help="Keep the MAWI days that it downloads.")] = True,
 ) -> None:
     """Turn many captures into one dataset of Parquet files: flows, RTTs, counts per second, slots of long flows.
 

@@ -1,1 +1,1 @@
-"""Bytes <-> packets table."""
+"""Captures: from bytes to the packets table and back."""

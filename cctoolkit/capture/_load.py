@@ -1,9 +1,9 @@
-"""Loads from memory addresses for the decoding kernels, unaligned and of either byte order; and prefetches.
+"""Unaligned loads and stores in either byte order at memory addresses, and prefetches, for the decoding kernels.
 
-A kernel takes the address of its buffer once and then reads ``be16(p + 12)`` as a protocol description
-does. Passing the array itself to a helper would leave its reference counting in the loop (measured: four
-times slower). Nothing here checks bounds: the caller has compared ``p`` with the end of the captured bytes.
-Everything is int64, so that no sum of a signed and an unsigned number turns into a float.
+A kernel takes the address of its buffer once and then reads ``be16(p + 12)``, as a protocol description would put
+it. Passing the array to a helper would leave reference counting in the loop (measured: four times slower). Nothing
+here checks bounds: the caller has compared ``p`` with the end of the captured bytes. Everything is int64, because
+the sum of a signed and an unsigned number would be a float.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-__all__ = ["be16", "be32", "be64", "le16", "le32", "le64", "prefetch", "u8"]
+__all__ = ["be16", "be32", "be64", "le16", "le32", "le64", "prefetch", "store64", "u8"]
 
 
 def _loader(bits: int, big_endian: bool) -> Any:
@@ -42,8 +42,20 @@ le64 = _loader(64, False)
 
 
 @intrinsic
+def store64(typingctx: Any, address: Any, value: Any) -> Any:
+    """Write 64 bits in the machine's byte order."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
+        builder.store(args[1], pointer, align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
+
+
+@intrinsic
 def prefetch(typingctx: Any, address: Any) -> Any:
-    """Ask for the cache line at an address, which need not be valid; nothing waits for it."""
+    """Prefetch the cache line at an address, which need not be valid."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         byte_pointer = ir.IntType(8).as_pointer()
@@ -52,7 +64,9 @@ def prefetch(typingctx: Any, address: Any) -> Any:
         function = builder.module.declare_intrinsic(
             "llvm.prefetch", [byte_pointer], ir.FunctionType(ir.VoidType(), [byte_pointer, i32, i32, i32])
         )
-        builder.call(function, [pointer, i32(0), i32(3), i32(1)])  # read, keep, data
+        builder.call(
+            function, [pointer, i32(0), i32(3), i32(1)]
+        )  # for reading, keep in all caches, data cache
         return context.get_dummy_value()
 
     return types.void(types.int64), codegen

@@ -1,14 +1,15 @@
 """IP addresses as text, millions at a time.
 
-A capture of a backbone has millions of different addresses; making each a Python string takes longer than
-reading the packets. Here a kernel writes all of them into one Arrow buffer, which a text column takes as it is.
+A backbone capture has millions of addresses, and making a Python string of each takes longer than reading the
+packets. Here a kernel writes them all into one Arrow buffer, which a text column uses without a copy.
 """
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import pandas as pd
+
+from .._support.kernels import kernel
 
 __all__ = ["addresses_text"]
 
@@ -16,7 +17,7 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _DOT, _COLON, _ZERO = ord("."), ord(":"), ord("0")
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 def _write(address, version, offsets, text, hexadecimal):
     at = np.int64(0)
     for row in range(len(version)):
@@ -36,7 +37,7 @@ def _write(address, version, offsets, text, hexadecimal):
                 text[at] = _ZERO + byte % 10
                 at += 1
             continue
-        # IPv6 as RFC 5952 says: the first of the longest runs of two or more zero groups becomes "::".
+        # RFC 5952: the first of the longest runs of two or more zero groups becomes "::".
         best, best_length, run = -1, 1, 0
         for group in range(8):
             zero = address[row, 2 * group] == 0 and address[row, 2 * group + 1] == 0
@@ -67,14 +68,14 @@ def _write(address, version, offsets, text, hexadecimal):
 
 
 def addresses_text(address: np.ndarray, version: np.ndarray) -> pd.Series:
-    """Addresses as a text column, IPv6 in the form of RFC 5952 (without the dotted form for mapped IPv4).
+    """Addresses as a text column, IPv6 as in RFC 5952 (but without the dotted form for mapped IPv4).
 
     Parameters
     ----------
     address : uint8, shape (n, 16)
-        In network byte order; an IPv4 address is the first 4 bytes.
+        Addresses in network byte order; IPv4 uses the first 4 bytes.
     version : uint8, shape (n,)
-        4 or 6.
+        IP version: 4 or 6.
     """
     import pyarrow as pa
 

@@ -1,6 +1,6 @@
-"""Download one big file: resumable, checked, and there only when it is whole.
+"""Download one large file: resumable, verified, and in place only once complete.
 
-Libraries' downloaders start over after every interruption, into a temporary file with a new name each time.
+The downloaders of libraries start over after every interruption, each time into a new temporary file.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ..errors import DatasetUnavailableError
 
 __all__ = ["fetch_file"]
 
-_CHUNK_BYTES = 1 << 17  # what a broken connection loses at most
-_TIMEOUT_S = (15, 60)  # to connect, and between two pieces
-_TRIES = 4  # in a row without a new byte
+_CHUNK_BYTES = 1 << 17  # the most that a broken connection loses
+_TIMEOUT_S = (15, 60)  # to connect, and between two chunks
+_TRIES = 4  # consecutive, without a new byte
 _WAIT_S = 2.0
 
 
@@ -33,27 +33,29 @@ def fetch_file(
     check: Callable[[bytes], str | None] | None = None,
     progress: bool | None = None,
 ) -> Path:
-    """Download `url` to `target` unless it is there; go on where an earlier call stopped.
+    """Download `url` to `target` unless it exists, resuming where an earlier call stopped.
 
-    What has arrived is kept in ``target.part`` (with ``target.part.version`` to know that the server's file is still
-    the same one), and is renamed at the end. The checksum is written to ``target.sha256`` then and compared from
-    then on.
+    Partial data is kept in ``target.part`` (and the server's version of the file in ``target.part.version``, to
+    notice a change) and renamed at the end. The checksum is then written to ``target.sha256``, against which later
+    calls verify the file.
 
     Parameters
     ----------
     url : str
+        What to download, by HTTP or HTTPS.
     target : Path
+        Where to put it.
     sha256 : str, optional
-        The checksum that the file must have; default: the recorded one, if there is one.
+        Required checksum; by default the recorded one, if any.
     check : callable, optional
-        Gets the first bytes of the file and says what is wrong with them, or None.
+        Receives the first bytes of the file; returns what is wrong with them, or None.
     progress : bool, optional
-        Show a bar; by default on a terminal or in a notebook only.
+        Show a progress bar; by default only on a terminal or in a notebook.
 
     Raises
     ------
     DatasetUnavailableError
-        No network, the server does not have the file, it breaks off again and again, or the checksum is wrong.
+        No network, no such file on the server, repeated disconnects, or a wrong checksum.
     """
     record = target.with_name(target.name + ".sha256")
     expected = sha256.lower() if sha256 else _recorded(record)
@@ -84,7 +86,7 @@ def fetch_file(
             raise DatasetUnavailableError(f"{url}: {wrong}")
     if not record.exists():
         with replacing(record) as tmp:
-            tmp.write_text(f"{found}  {target.name}\n")  # what sha256sum -c reads
+            tmp.write_text(f"{found}  {target.name}\n")  # the format of sha256sum -c
     return target
 
 
@@ -108,7 +110,7 @@ def _hash_of(path: Path) -> str:
 
 @contextlib.contextmanager
 def _locked(file: IO[bytes], path: Path) -> Iterator[None]:
-    """Two downloads into one file would mix; the lock goes with the process."""
+    """Lock `file` against a second download into it; the lock ends with the process."""
     try:
         import fcntl
     except ImportError:  # not on Windows
@@ -116,14 +118,14 @@ def _locked(file: IO[bytes], path: Path) -> Iterator[None]:
         return
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        path.stat()  # gone when the other process has just finished
+        path.stat()  # fails if the other process has just finished
     except OSError:
         raise DatasetUnavailableError(f"{path}: another process is downloading it") from None
     yield
 
 
 def _fill(file: IO[bytes], url: str, progress: bool | None) -> str:
-    """Get what is missing of `url` into `file`; return the sha256 of the whole."""
+    """Append the rest of `url` to `file`; return the sha256 of the whole."""
     import requests
     from tqdm.auto import tqdm
 
@@ -151,7 +153,7 @@ def _fill(file: IO[bytes], url: str, progress: bool | None) -> str:
             failures = 0 if file.tell() > before else failures + 1
             if failures == _TRIES or file.tell() == 0:
                 kept = (
-                    f"; {file.tell():,} bytes are kept, the next call goes on from there"
+                    f"; {file.tell():,} bytes are kept; the next call resumes from there"
                     if file.tell()
                     else ""
                 )
@@ -162,7 +164,7 @@ def _fill(file: IO[bytes], url: str, progress: bool | None) -> str:
 
 
 def _receive(session: Any, url: str, file: IO[bytes], part: Path, bar: Any) -> int | None:
-    """One request: append what comes; return the length the whole should have, if the server says."""
+    """One request: append what arrives; return the total length, if the server says."""
     have = file.seek(0, os.SEEK_END)
     version = _version_file(part)
     headers = {}
@@ -174,17 +176,15 @@ def _receive(session: Any, url: str, file: IO[bytes], part: Path, bar: Any) -> i
         status = response.status_code
         start, total = _content_range(response.headers.get("Content-Range", ""))
         if have and status == 416 and total == have:
-            return total  # it was all there
+            return total  # already complete
         if have and (status == 416 or (status == 206 and start != have)):
             file.truncate(0)
             return _receive(session, url, file, part, bar)
         if status == 404:
-            raise DatasetUnavailableError(f"{url}: not there (HTTP status 404)")
+            raise DatasetUnavailableError(f"{url}: not found (HTTP status 404)")
         if status not in (200, 206):
             raise DatasetUnavailableError(f"{url}: HTTP status {status} {response.reason}")
-        if (
-            status == 200
-        ):  # from the beginning: the server knows no ranges, or has another version of the file
+        if status == 200:  # start over: the server does not support ranges, or has a new version of the file
             file.truncate(0)
             length = response.headers.get("Content-Length", "")
             total = int(length) if length.isdigit() else None
@@ -202,7 +202,7 @@ def _receive(session: Any, url: str, file: IO[bytes], part: Path, bar: Any) -> i
 
 
 def _content_range(text: str) -> tuple[int | None, int | None]:
-    """Start and total of ``bytes 5-9/10`` or ``bytes */10``."""
+    """Start and total length in ``bytes 5-9/10`` or ``bytes */10``."""
     start, _, total = text.removeprefix("bytes ").partition("/")
     first = start.split("-")[0]
     return int(first) if first.isdigit() else None, int(total) if total.isdigit() else None
@@ -213,7 +213,7 @@ def _reason(error: Exception) -> str:
     import requests
 
     if isinstance(error, requests.Timeout):
-        return "the server does not answer"
+        return "no answer from the server"
     cause: Any = error
     while True:
         inner = getattr(cause, "reason", None) or cause.__cause__ or cause.__context__
@@ -221,4 +221,4 @@ def _reason(error: Exception) -> str:
             break
         cause = inner
     text = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
-    return f"cannot download ({text}); is there a network?"
+    return f"cannot download ({text}); is the network up?"

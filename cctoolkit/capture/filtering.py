@@ -1,4 +1,4 @@
-"""The packets one wants of a capture of any size: part by part, or copied into a new file byte for byte."""
+"""Select packets of a capture of any size: part by part, or copied to a new file byte for byte."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["filter_capture", "selected"]
 
 
 def selected(parts: Iterable[Capture], selection: Selection | None) -> Iterator[Capture]:
-    """The selected packets of a capture's parts, part by part.
+    """Yield the selected packets of a capture part by part.
 
     Parameters
     ----------
     parts : iterable of Capture
-        What :func:`cctoolkit.iter_capture` gives; times count from the first packet of the first part.
+        Parts of a capture, from :func:`cctoolkit.iter_capture`; times are relative to the first packet of the first.
     selection : Selection, optional
-        Everything without it.
+        Which packets to yield; by default all.
     """
     origin_ns: int | None = None
     for part in parts:
@@ -45,39 +45,52 @@ def filter_capture(
     packets: int = 1_000_000,
     **reading: Any,
 ) -> int:
-    """Write the frames of the selected packets, with their payload, to a new capture.
+    """Copy the frames of the selected packets, payload included, to a new capture.
 
-    The file is read twice: once to decide (a flow is known by its first packet, so a later one may need what came
-    before), once to copy. Memory holds a part, and four bytes a selected packet.
+    The file is read twice: once to select packets (which flow a packet belongs to depends on earlier ones), once to
+    copy them. Memory holds one part plus four bytes per selected packet.
 
     Parameters
     ----------
     path : path
-        A file; standard input cannot be read twice.
+        Capture to read; a file, since standard input cannot be read twice.
     out : path
-        Its name says format and compression, as for :class:`~.writer.PcapWriter`; times are in nanoseconds.
+        Capture to write; the name sets format and compression, as for :class:`PcapWriter`. Times have nanoseconds.
     selection : Selection
+        Which packets to copy.
     snaplen : int, optional
-        Cut frames to this many bytes.
+        Truncate frames to this many bytes.
     packets : int
-        Packets a part.
+        Packets per part.
     **reading
-        As for :func:`~.reader.read_capture`.
+        Options of :func:`read_capture`.
 
     Returns
     -------
     int
-        Packets written.
+        Number of packets written.
 
     Raises
     ------
     CaptureFormatError, ParameterError
-        No capture; a selection that cannot be, or selected packets of several link types.
+        Not a capture; `out` is `path`; or the selected packets have several link types.
+
+    See Also
+    --------
+    Selection : which packets
+    Capture.select : the same for a capture in memory
+    write_pcap : writes packets without their payload
+
+    Examples
+    --------
+    >>> path = cct.example("mixed").ingress.meta.path
+    >>> cct.filter_capture(path, "udp.pcap", cct.Selection(protocol="udp", stop_s=1))
+    21
     """
     if os.fspath(path) == "-":
         raise ParameterError("path: standard input cannot be read twice; save it to a file first")
     if Path(out).exists() and Path(path).exists() and os.path.samefile(path, out):
-        raise ParameterError(f"out: {os.fspath(out)} is the capture itself")
+        raise ParameterError(f"out: {os.fspath(out)} is the capture being read")
     wanted = []
     origin_ns = None
     for part in iter_capture(path, packets, frame_numbers=True, **reading):
@@ -104,7 +117,7 @@ def filter_capture(
                 )
             if (frames.link_type[rows] != writer.link_type).any():
                 raise ParameterError(
-                    f"{os.fspath(path)}: the selected packets have several link types, a new file can have one"
+                    f"{os.fspath(path)}: the selected packets have several link types, but a file can have only one"
                 )
             data = frames.data
             writer.write_frames(

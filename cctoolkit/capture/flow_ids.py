@@ -1,16 +1,16 @@
-"""5-tuple -> flow_id: a hash table in a kernel, carried from batch to batch.
+"""5-tuple -> flow_id: a hash table in a kernel, carried from part to part.
 
-A flow is both directions of one 5-tuple, numbered in order of first packet. Its initiator is who sent the SYN
-(the receiver of a SYN-ACK when that is what comes first), else who sent the first packet. A 5-tuple starts
-a new flow when
+A flow is both directions of one 5-tuple; flows are numbered in order of their first packets. The initiator is the
+host that sent the SYN (or received the SYN-ACK, if that comes first), else the host that sent the first packet. A
+5-tuple starts a new flow when
 
-* nothing was seen of it for longer than the timeout,
-* a SYN comes after a FIN,
-* a SYN with another initial sequence number comes (after a RST, or because the end was not captured), or
-* a SYN comes where the flow had been picked up in the middle.
+* it has been silent for longer than the timeout,
+* a SYN follows a FIN,
+* a SYN has another initial sequence number (after a RST, or because the end was not captured), or
+* a SYN arrives in a flow whose start was not captured.
 
-A SYN with the same initial sequence number is a retransmission, also after a RST: some systems retry a refused
-connection that way. Later fragments have no ports and so are flows of their own, with ports 0.
+A SYN with the same initial sequence number is a retransmission, even after a RST: some systems retry a refused
+connection that way. Later fragments have no ports, so they form flows of their own, with ports 0.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import os
 from dataclasses import replace
 from typing import no_type_check
 
-import numba
 import numpy as np
 
+from .._support.kernels import kernel
 from .._support.state import aligned_zeros, grown
 from ._load import prefetch
 from .headers import (
@@ -33,6 +33,7 @@ from .headers import (
     KEY_PORTS,
     KEY_SYN_OPTIONS,
     KEY_WORDS,
+    NO_SYN_OPTIONS,
     SWAPPED_BIT,
     PacketColumns,
     flow_hash,
@@ -41,18 +42,16 @@ from .keys import FlowKeys
 
 __all__ = ["FlowIds"]
 
-# A flow's record is one cache line of eight words: the 5-tuple in canonical order (the smaller end first) …
+# A flow's record is one cache line of eight words: the 5-tuple in canonical order (smaller endpoint first) …
 _WORDS = 8
 _KEY = np.uint64(KEY_WORDS)
-_RECORD = np.uint64(_WORDS)  # numbers that index are unsigned: it spares numba the check for negative ones
+_RECORD = np.uint64(_WORDS)  # indices are unsigned, which saves numba the check for negative ones
 _A_HI, _A_LO, _B_HI, _B_LO, _PORTS = np.arange(5, dtype=np.uint64)
 _LAST_TS = np.uint64(5)
 _ID_STATE = np.uint64(6)  # flow_id << 32 | state bits
-_ISN_PART = np.uint64(
-    7
-)  # the initiator's initial sequence number << 32 | part in which the flow was last seen
+_ISN_PART = np.uint64(7)  # the initiator's initial sequence number << 32 | last part with the flow
 
-# … and these are its state bits.
+# … and its state bits:
 _INITIATOR_IS_B = 1
 _FIN = 2
 _RST = 4
@@ -61,37 +60,35 @@ _SYN_ACK = 16
 
 _FIN_FLAG, _SYN_FLAG, _RST_FLAG, _ACK_FLAG = 1, 2, 4, 16
 
-#: Retire idle flows only when there are this many records (and twice those left the last time): a smaller table is
-#: not worth the scan.
+#: Retire idle flows only above this many records (and twice those left last time): below, the scan does not pay.
 _RETIRE_RECORDS = 1 << 20
 
-_GROUP = 64  # rows whose cache lines are on their way at a time
-_NEVER_NS = 2**64 - 1  # no two times are further apart
-_NO_SYN_OPTIONS = 0xFF00  # no MSS, no window scale, no SACK permitted, as headers.py packs them
+_GROUP = 64  # rows whose cache lines are prefetched together
+_NEVER_NS = 2**64 - 1  # longer than between any two times
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 @no_type_check
 def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, touched, state):
-    """Give `n` rows their flow and direction.
+    """Assign flow and direction to `n` rows.
 
     Parameters
     ----------
     keys : int64 array
-        Of the rows, as :mod:`headers` packs them.
+        Keys of the rows, as :mod:`headers` packs them.
     out : PacketColumns
-        The rows, from `row0` on.
+        Holds the rows, from `row0` on.
     index : uint64 array
         Maps a hash to a record as ``upper 32 bits of the hash << 32 | record + 1`` (0 = free), probed linearly.
     words : int64 array
         The records, one after the other.
     touched : int64 array
-        Numbers of the records seen in this part.
+        Indices of the records seen in this part.
     state : int64 array
-        Number of records, next flow_id, number of `touched`.
+        Number of records, next flow_id, length of `touched`.
 
-    The table does not fit a cache, so a row's two lines of it are asked for well before the row is looked up:
-    rows go through in groups, first for the index, then for the records, then for good.
+    The table does not fit into the cache, so the two cache lines that a row needs are prefetched well before the
+    lookup: each group of rows passes three times, for the index, for the records, and for the assignment.
     """
     ts_ns, seq, tcp_flags, flow_id, direction = out.ts_ns, out.seq, out.tcp_flags, out.flow_id, out.direction
     index_address = np.int64(index.ctypes.data)
@@ -119,7 +116,7 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, tou
             h = np.uint64(keys[k + KEY_HASH])
             tag = h & ~low
             slot = h & mask
-            at = free  # of the record, in words; 0 with `known` false
+            at = free  # offset of the record, in words; 0 unless `known`
             known = False
             while index[slot] != free:
                 if index[slot] & ~low == tag:
@@ -144,7 +141,7 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, tou
                 last = words[at + _LAST_TS]
                 if (
                     np.uint64(now - last) > timeout_ns and now > last
-                ):  # unsigned: times may be 584 years apart
+                ):  # unsigned: times can be 584 years apart
                     known = False
                 elif opening == _SYN_FLAG:
                     if id_state & _FIN:
@@ -152,21 +149,21 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, tou
                     elif id_state & _SYN:
                         if swapped == id_state & _INITIATOR_IS_B:
                             known = words[at + _ISN_PART] >> 32 & 0xFFFFFFFF == np.int64(seq[row])
-                        else:  # a simultaneous open (RFC 9293, 3.5), unless this flow is over
+                        else:  # a simultaneous open (RFC 9293, 3.5), unless this flow has ended
                             known = id_state & _RST == 0
                     else:
                         known = (
                             id_state & _SYN_ACK != 0
-                        )  # a SYN right behind its SYN-ACK was captured out of order
+                        )  # a SYN right after its SYN-ACK: captured out of order
 
             if known:
                 if now > words[at + _LAST_TS]:
                     words[at + _LAST_TS] = now
             else:
-                # a 5-tuple used again gets a record of its own; the index forgets the old one, the part's keys do not
+                # a reused 5-tuple gets a new record; the index forgets the old one, the keys of the part do not
                 at = np.uint64(n_records) * _RECORD
-                syn_options[n_records, 0] = _NO_SYN_OPTIONS
-                syn_options[n_records, 1] = _NO_SYN_OPTIONS
+                syn_options[n_records, 0] = NO_SYN_OPTIONS
+                syn_options[n_records, 1] = NO_SYN_OPTIONS
                 n_records += 1
                 index[slot] = tag | np.uint64(n_records)
                 words[at + _A_HI] = keys[k + KEY_A_HI]
@@ -203,7 +200,7 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, tou
     state[0], state[1], state[2] = n_records, next_id, n_touched
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 @no_type_check
 def _gather_keys(
     records,
@@ -221,7 +218,7 @@ def _gather_keys(
     scale,
     sack_ok,
 ):
-    """The records' keys as the arrays of a :class:`FlowKeys`."""
+    """Copy the keys of records into the arrays of a :class:`FlowKeys`."""
     for i in range(numbers.size):
         r = numbers[i]
         id_state = records[r, _ID_STATE]
@@ -245,10 +242,10 @@ def _gather_keys(
             sack_ok[i, way] = options & 1 != 0
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 @no_type_check
 def _fill_index(index, records, live, seed):
-    """Enter the records numbered `live` into an empty index."""
+    """Enter the records `live` (their indices) into an empty index."""
     mask = np.uint64(index.size - 1)
     for i in range(live.size):
         r = live[i]
@@ -267,20 +264,20 @@ def _fill_index(index, records, live, seed):
 
 
 class FlowIds:
-    """The table of flows, carried from part to part.
+    """The flow table, carried from part to part.
 
     Parameters
     ----------
     timeout_s : float or None
-        A 5-tuple silent for longer starts a new flow; None: never.
+        A 5-tuple that is silent for longer starts a new flow. None: flows never time out.
     retire : bool
-        Forget flows that have timed out, so that memory is bounded by the flows alive at a time. They still
-        appear in :meth:`keys` of every part in which they were seen. Without it, one part holds all. Numbers are
-        the same with and without, unless time goes back by more than the timeout from one part to a later one.
+        Forget flows that have timed out, which bounds memory by the flows alive at a time. They still appear in
+        :meth:`keys` of every part in which they were seen. If false, there must be a single part. Flow numbers do
+        not depend on this, unless time goes back by more than the timeout between parts.
     """
 
     def __init__(self, timeout_s: float | None, retire: bool = False) -> None:
-        never = timeout_s is None or timeout_s * 1e9 >= _NEVER_NS  # asked first: infinity cannot be rounded
+        never = timeout_s is None or timeout_s * 1e9 >= _NEVER_NS  # first, since infinity cannot be rounded
         self._timeout_ns = _NEVER_NS if timeout_s is None or never else round(timeout_s * 1e9)
         self._retire = retire and not never
         self._retire_at = _RETIRE_RECORDS
@@ -293,11 +290,11 @@ class FlowIds:
         self._part = 1
 
     def __len__(self) -> int:
-        """Flows numbered so far."""
+        """Number of flows so far."""
         return int(self._state[1])
 
     def assign(self, keys: np.ndarray, n: int, out: PacketColumns, row0: int) -> None:
-        """Write ``flow_id`` and ``direction`` of rows `row0` … of `out`, whose keys are the first `n` of `keys`."""
+        """Fill in ``flow_id`` and ``direction`` of `n` rows of `out` from `row0` on, given their keys."""
         self._reserve(n)
         _assign(
             keys,
@@ -314,7 +311,7 @@ class FlowIds:
         )
 
     def _reserve(self, n: int) -> None:
-        """Room for `n` more flows; the index stays between an eighth and half full."""
+        """Make room for `n` more flows; the index stays between an eighth and half full."""
         used = int(self._state[0])
         self._records = grown(self._records, used + n)
         self._syn_options = grown(self._syn_options, used + n)
@@ -323,7 +320,7 @@ class FlowIds:
             self._rebuild_index(self._live(), 4 * len(self._index))
 
     def _live(self) -> np.ndarray:
-        """Numbers of the records the index knows."""
+        """Indices of the records in the index."""
         entries = self._index[self._index != 0]
         return (entries & np.uint64(0xFFFFFFFF)).astype(np.int64) - 1
 
@@ -332,10 +329,10 @@ class FlowIds:
         _fill_index(self._index, self._records, live, self.seed)
 
     def keys(self) -> FlowKeys:
-        """The flows seen in this part, in order of flow_id."""
+        """The flows seen in this part, ordered by flow_id."""
         numbers = self._touched[: self._state[2]]
         ids = self._records[numbers, _ID_STATE].view(np.uint64) >> np.uint64(32)
-        if (ids[1:] < ids[:-1]).any():  # in order already, unless a flow of an earlier part was seen again
+        if (ids[1:] < ids[:-1]).any():  # unordered only if a flow of an earlier part was seen again
             numbers = numbers[np.argsort(ids)]
         n = len(numbers)
         keys = FlowKeys(
@@ -367,17 +364,17 @@ class FlowIds:
             keys.window_scale,
             keys.sack_permitted,
         )
-        # addresses are words so far: to bytes in network order
+        # addresses are words here: convert them to bytes in network order
         addresses = {
             name: getattr(keys, name).astype(">i8", copy=False).view(np.uint8) for name in ("src", "dst")
         }
         return replace(keys, **addresses)
 
     def next_part(self) -> None:
-        """Start a new part: :meth:`keys` begins anew.
+        """Start a new part: :meth:`keys` starts empty.
 
-        Retired is what had timed out a timeout before the time that three quarters of the flows have not passed: time
-        may go back a little, and some packets with a time far in the future must not end the flows of all others.
+        "Now" is the 75th percentile of the flows' last times, so a few packets with a time far in the future do not
+        end all other flows. Flows are retired one timeout late, because time may go back a little.
         """
         if self._retire and self._state[0] >= self._retire_at:
             live = self._live()
@@ -388,6 +385,6 @@ class FlowIds:
             self._syn_options[: len(live)] = self._syn_options[live]
             self._state[0] = len(live)
             self._rebuild_index(np.arange(len(live)), len(self._index))
-            self._retire_at = max(_RETIRE_RECORDS, 2 * len(live))  # a scan must pay
+            self._retire_at = max(_RETIRE_RECORDS, 2 * len(live))  # scan only when it pays
         self._state[2] = 0
         self._part += 1

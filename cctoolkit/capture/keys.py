@@ -1,4 +1,4 @@
-"""Who the flows of a capture are, and what is known of the capture itself."""
+"""Keys of the flows in a capture, and metadata of the capture itself."""
 
 from __future__ import annotations
 
@@ -14,23 +14,26 @@ __all__ = ["AllKeys", "CaptureMeta", "FlowKeys", "add_meta"]
 
 @dataclass(frozen=True)
 class FlowKeys:
-    """Who the flows are, as arrays with one row a flow, in order of ``flow_id``.
+    """Addresses, ports and SYN options of flows, one row per flow, ordered by ``flow_id``.
 
     Attributes
     ----------
     flow_id : uint32, shape (n,)
+        Flow number, as in the packets table.
     ip_version, protocol : uint8, shape (n,)
+        IP version (4 or 6) and IP protocol number.
     sport, dport : uint16, shape (n,)
-        The initiator's port and the other's.
+        Ports of initiator and responder.
     src, dst : uint8, shape (n, 16)
-        Addresses in network byte order; an IPv4 address is the first 4 bytes.
+        Addresses of initiator and responder in network byte order; IPv4 uses the first 4 bytes.
     saw_syn : bool, shape (n,)
-        The initiator's SYN was captured.
+        Whether the initiator's SYN was captured.
     mss : uint16, shape (n, 2)
-        Announced by initiator and responder; 0: not seen.
+        MSS announced by initiator and responder, in bytes; 0: not seen.
     window_scale : uint8, shape (n, 2)
-        255: not seen.
+        Window scale announced by initiator and responder; 255: not seen.
     sack_permitted : bool, shape (n, 2)
+        Whether initiator and responder announced SACK permitted.
     """
 
     flow_id: np.ndarray
@@ -49,47 +52,48 @@ class FlowKeys:
         return len(self.flow_id)
 
     def take(self, rows: np.ndarray) -> FlowKeys:
-        """These rows only (a boolean mask or row numbers)."""
+        """Keep only these rows (a boolean mask or row numbers)."""
         return FlowKeys(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
 
     def src_text(self) -> list[str]:
-        """The initiators' addresses as text."""
+        """Addresses of the initiators as text."""
         return addresses_text(self.src, self.ip_version).tolist()
 
     def dst_text(self) -> list[str]:
-        """The responders' addresses as text."""
+        """Addresses of the responders as text."""
         return addresses_text(self.dst, self.ip_version).tolist()
 
 
 @dataclass
 class CaptureMeta:
-    """What is known of a capture besides its packets.
+    """What a capture file says besides its packets.
 
     Attributes
     ----------
     path : str
-    format : str
-        ``"pcap"`` or ``"pcapng"``.
-    compression : str
-        ``"none"``, ``"gz"``, ``"xz"`` or ``"zstd"``.
+        The file; ``"<stdin>"`` for standard input.
+    format : {"pcap", "pcapng"}
+        File format.
+    compression : {"none", "gz", "xz", "zstd"}
+        Compression of the file.
     link_types : list of str
-        LINKTYPE_ names, in order of appearance.
+        Names of link types (``LINKTYPE_…``), in order of appearance.
     snaplen : int
-        The largest of the interfaces'; 0 means no limit.
+        Snap length in bytes, the largest of all interfaces; 0: no limit.
     frames, packets : int
-        Frames in the file, and those of them with an IP header (rows of the packets table).
+        Number of frames, and of those with an IP header (rows of the packets table).
     first_ts_ns, last_ts_ns : int
-        Of the packets: smallest and largest; 0 without packets.
+        Smallest and largest time of a packet; 0 without packets.
     wire_bytes, captured_bytes : int
-        Of all frames.
+        Total bytes of all frames, as on the wire and as captured.
     dropped : int or None
-        Packets the capturing machine says it lost (pcapng interface statistics); None: it does not say.
+        Packets that the capturing machine reports as lost (pcapng interface statistics); None: not reported.
     counts : dict of str to int
-        By :data:`cctoolkit.capture.headers.COUNTS`.
+        Number of frames for each name in :data:`cctoolkit.capture.headers.COUNTS`.
     truncated : bool
-        The file ends, or is damaged, in the middle of a packet.
+        Whether the file ends, or is damaged, in the middle of a packet.
     notes : list of str
-        What a reader of the results should know.
+        Remarks that a reader of the results should see.
     """
 
     path: str
@@ -110,12 +114,12 @@ class CaptureMeta:
 
     @property
     def duration_s(self) -> float:
-        """From the first packet to the last."""
+        """Time from the first packet to the last, in s."""
         return (self.last_ts_ns - self.first_ts_ns) / 1e9
 
 
 class AllKeys:
-    """The keys of all flows of a stream, gathered from its parts; a later part knows more of a flow, so it wins."""
+    """The keys of all flows of a stream, collected part by part; a later part knows more of a flow, so it wins."""
 
     def __init__(self) -> None:
         self._columns: dict[str, np.ndarray] = {}
@@ -133,13 +137,13 @@ class AllKeys:
 
     def all(self) -> FlowKeys:
         ids = np.flatnonzero(self._seen)
-        whole = len(ids) and len(ids) == ids[-1] + 1  # then a view is enough
+        whole = len(ids) and len(ids) == ids[-1] + 1  # complete: a view is enough
         rows = slice(len(ids)) if whole else ids
         return FlowKeys(**{name: values[rows] for name, values in self._columns.items()})
 
 
 def add_meta(so_far: CaptureMeta | None, part: CaptureMeta) -> CaptureMeta:
-    """Of the file up to the end of `part`; counts are of a part, all else is of the file so far."""
+    """Metadata up to the end of `part`: sums the counts, which are per part; the rest covers the file so far."""
     if so_far is None:
         return part
     some = [m for m in (so_far, part) if m.packets]

@@ -1,7 +1,7 @@
-"""MAWI's daily traces: 15 minutes of a transit link of the WIDE backbone, fetched into a cache.
+"""MAWI's daily traces: 15 minutes of a transit link of the WIDE backbone, downloaded into a cache.
 
-Samplepoint F has a file a day since 2006-07-01, captured at 14:00 in Japan: ``pcap.gz``, of the order of 10**8
-packets, addresses scrambled, payload cut. See https://mawi.wide.ad.jp/mawi/ for the terms of use, and cite the
+Samplepoint F has one file per day since 2006-07-01, captured at 14:00 Japan time: ``pcap.gz``, about 10**8 packets,
+with scrambled addresses and truncated payload. See https://mawi.wide.ad.jp/mawi/ for the terms of use, and cite the
 MAWI Working Group when you publish results.
 """
 
@@ -34,10 +34,10 @@ def _day(date: str | dt.date) -> dt.date:
                 raise ValueError
             date = dt.date.fromisoformat(text)
         except ValueError:
-            raise ParameterError(f"date: {date!r} is no date like 2024-02-15") from None
+            raise ParameterError(f"date: {date!r} is not a date like 2024-02-15") from None
     today = dt.datetime.now(_JAPAN).date()
     if not _FIRST_DAY <= date <= today:
-        raise ParameterError(f"date: samplepoint F has days from {_FIRST_DAY} to today, not {date}")
+        raise ParameterError(f"date: samplepoint F has traces from {_FIRST_DAY} to today, not of {date}")
     return date
 
 
@@ -46,12 +46,12 @@ def _cached(day: dt.date, cache_dir: str | os.PathLike[str] | None) -> Path:
 
 
 def mawi_path(date: str | dt.date, cache_dir: str | os.PathLike[str] | None = None) -> Path | None:
-    """The file of a day, if it is in the cache.
+    """The trace of a day if it is in the cache, else None.
 
     Raises
     ------
     ParameterError
-        No date, or none samplepoint F can have.
+        Not a date, or outside the range of samplepoint F.
     """
     path = _cached(_day(date), cache_dir)
     return path if path.exists() else None
@@ -65,46 +65,51 @@ def fetch_mawi(
     *,
     sha256: str | None = None,
 ) -> Path:
-    """Download a day of samplepoint F into the cache, unless it is there already.
+    """Download a day of MAWI's samplepoint F into the cache, unless it is there.
 
-    An interrupted download goes on where it stopped, in this call while the server answers, else in the next.
-    The file appears when it is whole, with its SHA-256 beside it; a file that is there already is
-    compared with that.
+    An interrupted download resumes: within this call while the server answers, else in the next call. The file appears
+    once complete, with its SHA-256 beside it; a file from the cache is verified against that.
 
     Parameters
     ----------
     date : str or date
-        ``"2024-02-15"`` or ``"20240215"``.
+        Day of the trace, as in ``"2024-02-15"`` or ``"20240215"``.
     cache_dir : path, optional
-        Default: ``CCTOOLKIT_CACHE`` from the environment, else the user's cache folder.
+        By default the environment variable ``CCTOOLKIT_CACHE``, else the user's cache folder.
     base_url : str
-        Where the years' folders are; for mirrors.
+        Location of the folders by year, for mirrors.
     progress : bool, optional
-        Show a bar; by default on a terminal or in a notebook only.
+        Show a progress bar; by default only on a terminal or in a notebook.
     sha256 : str, optional
-        The checksum the file must have. MAWI publishes none.
+        Required checksum; MAWI publishes none.
 
     Returns
     -------
     Path
-        A ``pcap.gz``; read it as it is, there is no need to unpack it.
+        A ``pcap.gz``, which can be read without unpacking it.
 
     Raises
     ------
     ParameterError
-        No date, or none samplepoint F can have.
+        Not a date, or outside the range of samplepoint F.
     DatasetUnavailableError
         No network, no trace of that day, or a wrong checksum.
 
+    See Also
+    --------
+    iter_capture : read a capture of any size
+    synth_mawi : a synthetic capture of the same kind
+    find_trace : whatever trace is available
+
     Examples
     --------
-    >>> path = fetch_mawi("2024-02-15")                                        # doctest: +SKIP
-    >>> for part in cct.iter_capture(path):                                    # doctest: +SKIP
+    >>> path = cct.fetch_mawi("2024-02-15")  # doctest: +SKIP
+    >>> for part in cct.iter_capture(path):  # doctest: +SKIP
     ...     print(len(part))
     """
     day = _day(date)
     if sha256 is not None and not re.fullmatch(r"[0-9a-fA-F]{64}", sha256):
-        raise ParameterError(f"sha256: {sha256!r} is not 64 hexadecimal digits")
+        raise ParameterError(f"sha256: {sha256!r} must be 64 hexadecimal digits")
     target = _cached(day, cache_dir)
     url = f"{base_url.rstrip('/')}/{day:%Y}/{target.name}"
     return fetch_file(url, target, sha256=sha256, check=_not_gzip, progress=progress)
@@ -113,32 +118,44 @@ def fetch_mawi(
 def _not_gzip(head: bytes) -> str | None:
     if head[:2] == b"\x1f\x8b":
         return None
-    return f"no gzip file but {head[:16]!r}…; a login page, perhaps"
+    return f"not a gzip file but {head[:16]!r}…, perhaps a login page"
 
 
 def find_trace(packets: int = 200_000, cache_dir: str | os.PathLike[str] | None = None) -> tuple[Path, str]:
-    """A backbone trace to work on, and what it is: for notebooks that should run everywhere.
+    """Find a backbone trace to work on, for notebooks that should run everywhere.
 
-    The file named by ``TRACE`` in the environment; else the latest MAWI day in the cache; else a synthetic
-    capture, which is made once and kept in the cache.
+    It is the file named by the environment variable ``TRACE``, else the latest MAWI day in the cache, else a synthetic
+    capture, made once and kept in the cache.
 
     Parameters
     ----------
     packets : int
-        Size of the synthetic one.
+        Size of the synthetic capture.
     cache_dir : path, optional
-        As for :func:`fetch_mawi`.
+        By default the environment variable ``CCTOOLKIT_CACHE``, else the user's cache folder.
 
     Returns
     -------
     path : Path
+        The capture.
     description : str
-        One line to show with every result; says so when the capture is synthetic.
+        One line to show with every result; says whether the capture is synthetic.
 
     Raises
     ------
     ParameterError
-        ``TRACE`` names no file.
+        ``TRACE`` is not a file.
+
+    See Also
+    --------
+    fetch_mawi : download a MAWI day
+    synth_mawi : make a synthetic capture
+
+    Examples
+    --------
+    >>> path, description = cct.find_trace(packets=10_000, cache_dir=".")  # doctest: +SKIP
+    >>> description  # doctest: +SKIP
+    'SYNTHETIC traffic, MAWI-like, 10,000 packets made up from a seed (no MAWI day in the cache)'
     """
     named = os.environ.get("TRACE")
     if named:

@@ -1,4 +1,4 @@
-"""What reading a capture gives: the packets table, who its flows are, and what is known of the file."""
+"""The result of reading a capture: packets table, keys of the flows, metadata of the file."""
 
 from __future__ import annotations
 
@@ -20,16 +20,33 @@ __all__ = ["Capture", "columns_of"]
 
 
 class Capture:
-    """Packets, whatever made them; or a part of them.
+    """Packets from any source, or a part of them.
 
     Parameters
     ----------
     columns : dict of str to array
         The packets table as arrays (:data:`cctoolkit.schema.PACKETS`); extra columns are kept.
     keys : FlowKeys
+        Addresses, ports and SYN options of the flows.
     meta : CaptureMeta
+        What the file says besides its packets.
     sacks : int64 array, shape (n, 3)
         SACK blocks: row of the packets table, left edge, right edge.
+
+    See Also
+    --------
+    read_capture : read a whole capture
+    iter_capture : read a capture of any size in parts
+    flow_table : how the flows table is computed
+    write_pcap : write a capture
+
+    Examples
+    --------
+    >>> cap = cct.example("mixed").ingress
+    >>> cap
+    <Capture ...mixed.ingress.pcap.gz: 27657 packets, 53 flows, 16.168 s, 26.2 MB on the wire>
+    >>> len(cap.select(port=443)) < len(cap)
+    True
     """
 
     def __init__(
@@ -51,7 +68,7 @@ class Capture:
 
     @cached_property
     def flows(self) -> pd.DataFrame:
-        """The flows table (:data:`cctoolkit.schema.FLOWS`), computed at first use."""
+        """The flows table (:data:`cctoolkit.schema.FLOWS`), computed on first use."""
         from ..analysis.flows import flow_table
 
         return flow_table(self.columns, self.keys)
@@ -81,12 +98,12 @@ class Capture:
         start_s: float | None = None,
         stop_s: float | None = None,
     ) -> Capture:
-        """The packets that fit all that is given (see :class:`~.selection.Selection`); flow numbers stay as they are.
+        """The packets that match all criteria (those of :class:`Selection`); flow numbers stay as they are.
 
         Raises
         ------
         ParameterError
-            A value that cannot be, or a flow that is not there.
+            An impossible value, or a flow that the capture lacks.
         """
         selection = Selection(flow_id, host, port, protocol, start_s, stop_s)
         if selection.flow_id is not None:
@@ -104,7 +121,7 @@ class Capture:
         present = np.unique(columns["flow_id"])
         keys = self.keys.take(np.searchsorted(self.keys.flow_id, present))
         ts = columns["ts_ns"]
-        # a selection has no frames of its own: what the file said stays in notes and counts of the whole
+        # a selection has no frames of its own: notes and counts remain those of the whole file
         meta = CaptureMeta(
             path=self.meta.path,
             format=self.meta.format,
@@ -122,7 +139,7 @@ class Capture:
         return Capture(columns, keys, meta, sacks)
 
     def to_pcap(self, path: str | os.PathLike[str], **options: Any) -> None:
-        """Write the packets as a capture with zeros for payload; see :func:`cctoolkit.capture.writer.write_pcap`."""
+        """Write the packets as a capture with zeros for payload; takes the options of :func:`write_pcap`."""
         from .writer import write_pcap
 
         write_pcap(path, self, **options)
@@ -136,7 +153,7 @@ class Capture:
             write_parquet(getattr(self, table), Path(directory) / f"{table}.parquet", table, info)
 
     def explore(self) -> Any:
-        """Pick flows in a notebook and see their plots; see :func:`cctoolkit.report.explore.explore`."""
+        """Pick flows in a notebook and plot them; see :func:`cctoolkit.report.explore.explore`."""
         from ..report.explore import explore
 
         return explore(self)
@@ -175,12 +192,12 @@ class Capture:
 
 
 def columns_of(source: Capture | pd.DataFrame | dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The packets table as arrays, from whatever holds it.
+    """The packets table as arrays.
 
     Raises
     ------
     SchemaError
-        A data frame or dict that is no packets table.
+        A column of the packets table is missing or of the wrong type.
     """
     if isinstance(source, Capture):
         return source.columns

@@ -1,7 +1,7 @@
 """The pcap file format: its header, and the kernel that finds the frames.
 
-Format: draft-ietf-opsawg-pcap. Also read: the nanosecond magic, the older versions 2.0 to 2.3 (whose captured
-and original length may stand in the other order), and the 24-byte record headers of the "modified" format.
+Format: draft-ietf-opsawg-pcap. Also accepted: the nanosecond magic, the older versions 2.0 to 2.3 (in which captured
+and original length may be swapped), and the 24-byte record headers of the "modified" format.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import struct
 from dataclasses import dataclass
 from typing import no_type_check
 
-import numba
 import numpy as np
 
+from .._support.kernels import kernel
 from ._load import be32, le32, prefetch
 
 __all__ = ["MAX_FRAME_BYTES", "PcapHeader", "frame_pcap", "parse_pcap_header"]
 
-#: A record that claims to have captured more is damage, not a packet (libpcap's MAXIMUM_SNAPLEN).
+#: A record that claims more captured bytes is damaged (libpcap's MAXIMUM_SNAPLEN).
 MAX_FRAME_BYTES = 262_144
 
 _MAGIC_USEC = 0xA1B2C3D4
@@ -26,13 +26,13 @@ _MAGIC_MODIFIED = 0xA1B2CD34
 
 HEADER_BYTES = 24
 
-#: Where a record ends is known only from its header, so the processor cannot look ahead by itself.
+#: Prefetch distance: a record ends where its header says, so the processor cannot look ahead by itself.
 _AHEAD_BYTES = 2048
 
 
 @dataclass(frozen=True)
 class PcapHeader:
-    """What the 24 bytes at the start of a pcap file say."""
+    """The header of a pcap file: its first 24 bytes."""
 
     big_endian: bool
     ns_per_tick: int
@@ -43,7 +43,7 @@ class PcapHeader:
 
 
 def parse_pcap_header(head: bytes) -> PcapHeader | None:
-    """Parse a file header; None when the magic number is not pcap's or the header is cut."""
+    """Parse a file header; None if the magic number is not pcap's or the header is incomplete."""
     if len(head) < HEADER_BYTES:
         return None
     for order, big_endian in (("<", False), (">", True)):
@@ -60,24 +60,24 @@ def parse_pcap_header(head: bytes) -> PcapHeader | None:
     return None
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 @no_type_check
 def frame_pcap(
     data, start, big_endian, header_bytes, ns_per_tick, swap_lengths, n_max, offset, caplen, wirelen, ts_ns
 ):
-    """Find up to `n_max` whole frames in `data` from `start` on.
+    """Find up to `n_max` complete frames in `data` from `start` on.
 
-    `swap_lengths` is 0 (never), 1 (always: versions before 2.3) or 2 (when the captured length is the larger:
-    version 2.3).
+    `swap_lengths` is 0 (never), 1 (always: versions before 2.3) or 2 (if the captured length is the larger: version
+    2.3).
 
     Returns
     -------
     n : int
-        Frames found; their position, lengths and time are in the arrays.
+        Number of frames; their positions, lengths and times are in the arrays.
     position : int
-        Where the next record starts.
+        Offset of the next record.
     damaged : bool
-        The record there claims an impossible length.
+        Whether the record there claims an impossible length.
     """
     base = np.int64(data.ctypes.data)
     end = np.int64(data.size)

@@ -1,7 +1,7 @@
 """The pcapng file format: sections and interfaces in Python, packet blocks in a kernel.
 
-Format: draft-ietf-opsawg-pcapng. A file may hold several sections, each with its own byte order and
-interfaces; each interface has its own link type and clock. Blocks that carry no packets are skipped.
+Format: draft-ietf-opsawg-pcapng. A file may hold several sections, each with its own byte order and interfaces; each
+interface has its own link type and clock. Blocks without packets are skipped.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import struct
 from dataclasses import dataclass
 from typing import no_type_check
 
-import numba
 import numpy as np
 
+from .._support.kernels import kernel
 from ._load import be16, be32, le16, le32
 from .pcap import MAX_FRAME_BYTES
 
@@ -26,7 +26,7 @@ _SIMPLE_PACKET = 3
 _ENHANCED_PACKET = 6
 _BYTE_ORDER_MAGIC = 0x1A2B3C4D
 
-#: A block that claims to be longer is damage (a packet block holds at most MAX_FRAME_BYTES and options).
+#: A block that claims to be longer is damaged (a packet block holds at most MAX_FRAME_BYTES and options).
 MAX_BLOCK_BYTES = 16 << 20
 
 _OPT_END = 0
@@ -34,12 +34,12 @@ _OPT_TSRESOL = 9
 _OPT_TSOFFSET = 14
 _OPT_IFDROP = 5
 
-#: Columns of the interface table the kernel reads.
+#: Columns of the interface table that the kernel reads.
 _LINK, _SNAPLEN, _SKIP, _TICKS, _SHIFT, _MULTIPLY, _DIVIDE, _OFFSET_S = range(8)
 _INTERFACE_COLUMNS = 8
 
 _S = 1_000_000_000
-#: Whole seconds from the epoch that int64 nanoseconds can hold, with any fraction.
+#: Range of whole seconds since the epoch that fit into int64 nanoseconds with any fraction.
 _FIRST_S, _LAST_S = -(2**63 // _S), 2**63 // _S - 1
 
 
@@ -50,12 +50,13 @@ class Interface:
     Attributes
     ----------
     link_type : int
+        ``LINKTYPE_`` number.
     snaplen : int
-        0 means no limit.
+        Snap length in bytes; 0: no limit.
     ticks_per_s : int
-        From ``if_tsresol``: a power of 10 or 2, up to the 127th; 10**6 by default.
+        Resolution of times, from ``if_tsresol``: a power of 10 or 2, up to the 127th; 10**6 by default.
     offset_s : int
-        From ``if_tsoffset``.
+        Offset of times in s, from ``if_tsoffset``.
     """
 
     link_type: int
@@ -64,11 +65,11 @@ class Interface:
     offset_s: int = 0
 
     def row(self) -> list[int]:
-        """This interface for the kernel, which has 64 bits to work with.
+        """The row of this interface in the kernel's table.
 
-        It divides ticks by `skip` and is left with `ticks` a second, a number that fits. The rest of that division in
-        nanoseconds is ``rest * multiply // divide``; or, in two halves, ``rest * 10**9 >> 32 + shift`` where the
-        product would not fit.
+        The kernel computes in 64 bits: it divides times by `skip`, which leaves `ticks` per second, a number that
+        fits. The remainder within a second is ``rest * multiply // divide`` nanoseconds, or in two halves
+        ``rest * 10**9 >> 32 + shift`` if the product would not fit.
         """
         ticks = self.ticks_per_s
         binary = ticks & (ticks - 1) == 0
@@ -84,13 +85,13 @@ class Interface:
             multiply = _S // ticks
         else:
             divide = ticks // _S
-        # a larger skip leaves less than a nanosecond of any number of 64 bits, and so does this one
+        # with a larger skip any 64-bit time is less than a nanosecond, and so it is with this one
         skip = min(skip, 2**63 - 1)
         return [self.link_type, self.snaplen, skip, ticks, shift, multiply, divide, self.offset_s]
 
 
 def _options(body: bytes, order: str) -> dict[int, bytes]:
-    """The options at the end of a block, as far as they are whole."""
+    """The complete options at the end of a block."""
     found: dict[int, bytes] = {}
     p = 0
     while p + 4 <= len(body):
@@ -103,13 +104,13 @@ def _options(body: bytes, order: str) -> dict[int, bytes]:
 
 
 class Section:
-    """One section: its byte order and the interfaces described so far."""
+    """A section: its byte order, and the interfaces described so far."""
 
     def __init__(self, big_endian: bool) -> None:
         self.big_endian = big_endian
         self._rows = np.empty((4, _INTERFACE_COLUMNS), np.int64)
         self._n = 0
-        self._dropped: dict[int, int] = {}  # interface -> packets the capturing machine reports as lost
+        self._dropped: dict[int, int] = {}  # interface -> packets reported as lost
 
     @property
     def interfaces(self) -> np.ndarray:
@@ -122,12 +123,12 @@ class Section:
 
     @staticmethod
     def major_version(head: bytes, big_endian: bool) -> int:
-        """From the 14 first bytes of a section header block; this package reads 1."""
+        """The major version in the first 14 bytes of a section header block; this package reads 1."""
         return int.from_bytes(head[12:14], "big" if big_endian else "little")
 
     @staticmethod
     def byte_order(head: bytes) -> bool | None:
-        """From the 12 first bytes of a section header block: True for big endian, None if it is none."""
+        """The byte order in the first 12 bytes of a section header block: True if big endian, None if it is not one."""
         if len(head) < 12 or head[:4] != b"\x0a\x0d\x0d\x0a":
             return None
         if head[8:12] == struct.pack(">I", _BYTE_ORDER_MAGIC):
@@ -137,7 +138,7 @@ class Section:
         return None
 
     def add_interface(self, body: bytes) -> Interface | None:
-        """Take an interface description block's body (between its lengths); None when it is cut."""
+        """Add an interface from the body of its description block (between the lengths); None if that is incomplete."""
         if len(body) < 8:
             return None
         link_type, _, snaplen = struct.unpack_from(f"{self._order}HHI", body)
@@ -157,7 +158,7 @@ class Section:
         return interface
 
     def add_statistics(self, body: bytes) -> int | None:
-        """Take an interface statistics block's body; return how many packets it says were lost since the last one."""
+        """Read the body of an interface statistics block; return the packets lost since the last one."""
         if len(body) < 12:
             return None
         (interface,) = struct.unpack_from(f"{self._order}I", body)
@@ -169,28 +170,28 @@ class Section:
         return self._dropped[interface] - before
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 @no_type_check
 def frame_pcapng(
     data, start, big_endian, interfaces, last_ts_ns, n_max, offset, caplen, wirelen, ts_ns, link_type
 ):
-    """Find up to `n_max` whole frames in `data` from `start` on.
+    """Find up to `n_max` complete frames in `data` from `start` on.
 
-    Simple packet blocks have no time: they get `last_ts_ns`, the time of the packet before. Ticks are unsigned; of a
-    nanosecond or longer they are read as signed, since some writers put times before 1970 and unsigned ones of that
-    size would be beyond the year 2262. Seconds that int64 nanoseconds cannot hold become the first or last they can.
+    Simple packet blocks have no time; they get `last_ts_ns`, the time of the packet before. Times are unsigned, but
+    ticks of a nanosecond or longer are read as signed: some writers store times before 1970, and as unsigned numbers
+    those would lie beyond the year 2262. Times outside the range of int64 nanoseconds are clamped to it.
 
     Returns
     -------
     n : int
-        Frames found; their position, lengths, time and link type are in the arrays.
+        Number of frames; their positions, lengths, times and link types are in the arrays.
     position : int
-        Where the next block starts.
+        Offset of the next block.
     status : int
-        0: more data are needed (or `n_max` was reached); 1: the block there is for Python (a section, an interface,
-        statistics); 2: the block there is damaged.
+        0: needs more data (or `n_max` was reached); 1: the block there must be read in Python (a section, an
+        interface, statistics); 2: the block there is damaged.
     simple : int
-        How many of the frames have no time of their own.
+        Number of frames without a time of their own.
     """
     base = np.int64(data.ctypes.data)
     end = np.int64(data.size)
@@ -244,7 +245,7 @@ def frame_pcapng(
                 rest = rest * interfaces[interface, _MULTIPLY] // interfaces[interface, _DIVIDE]
             offset_s = interfaces[interface, _OFFSET_S]
             shifted = seconds + offset_s
-            if (shifted ^ seconds) & (shifted ^ offset_s) < 0:  # overflow: both are on one side
+            if (shifted ^ seconds) & (shifted ^ offset_s) < 0:  # overflow: both have the same sign
                 shifted = _FIRST_S if seconds < 0 else _LAST_S
             last = min(max(shifted, _FIRST_S), _LAST_S) * _S + rest
             offset[n] = p + 28

@@ -1,4 +1,4 @@
-"""IP protocol numbers and their names (IANA's keywords)."""
+"""IP protocol numbers and their IANA keywords."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ PROTOCOL_NAMES = {
 
 
 def protocol_name(number: int) -> str:
-    """IANA's keyword of an IP protocol number, or the number where it is not a common one."""
+    """The IANA keyword of a common IP protocol number, else the number as text."""
     return PROTOCOL_NAMES.get(int(number), str(int(number)))
 
 
 def protocol_number(name: str | int) -> int:
-    """The reverse of :func:`protocol_name`; takes numbers too.
+    """The inverse of :func:`protocol_name`; accepts numbers too.
 
     Raises
     ------
     ParameterError
-        No such protocol.
+        Unknown protocol.
     """
     if isinstance(name, int | np.integer) or name.isdecimal():
         if not 0 <= int(name) <= 255:
-            raise ParameterError(f"protocol: {name} is not between 0 and 255")
+            raise ParameterError(f"protocol: {name} must be between 0 and 255")
         return int(name)
     for number, keyword in PROTOCOL_NAMES.items():
         if keyword.lower() == name.lower():
             return number
     raise ParameterError(
-        f"protocol: {name!r} is no number and not one of {', '.join(PROTOCOL_NAMES.values())}"
+        f"protocol: {name!r} must be a number or one of {', '.join(PROTOCOL_NAMES.values())}"
     )

@@ -1,8 +1,7 @@
-"""Captures in: `read_capture` for a whole file, `iter_capture` for one of any size.
+"""Reading captures: `read_capture` for a whole file, `iter_capture` for one of any size.
 
-Bytes flow through in blocks small enough for the processor's cache: a framing kernel (:mod:`pcap`,
-:mod:`pcapng`) finds a few thousand frames, :mod:`headers` decodes them into rows, :mod:`flow_ids` numbers
-their flows.
+Bytes are processed in blocks small enough for the cache: a framing kernel (:mod:`pcap`, :mod:`pcapng`) finds a few
+thousand frames, :mod:`headers` decodes them into rows, and :mod:`flow_ids` numbers their flows.
 """
 
 from __future__ import annotations
@@ -29,13 +28,15 @@ from .source import ByteSource, open_source
 
 __all__ = ["iter_capture", "read_capture"]
 
-_BLOCK_FRAMES = 16384  # many enough that calling the kernels costs little, few enough for the shared cache
+#: How the note about a truncated or damaged file starts.
+DAMAGE_NOTE = "the file is truncated or damaged"
+_BLOCK_FRAMES = 16384  # enough to make kernel calls cheap, few enough for the shared cache
 _FIRST_ROWS = 1 << 16
 _NO_FRAME_NUMBERS = np.empty(0, np.uint32)
 
 
 class Frames:
-    """One block of frames: where they are in `data`, their lengths, times and link types. Used again for the next."""
+    """A block of frames: offsets in `data`, lengths, times and link types. Reused for the next block."""
 
     def __init__(self) -> None:
         self.offset, self.caplen, self.wirelen, self.ts_ns, self.link_type = np.zeros(
@@ -63,7 +64,7 @@ class _PcapFramer:
         meta.snaplen = header.snaplen
 
     def next_block(self, frames: Frames, limit: int) -> str | None:
-        """Fill `frames` with up to `limit` frames (none at the end); return what is wrong with the file, if it is."""
+        """Fill `frames` with up to `limit` frames (none at the end); return what is wrong with the file, or None."""
         source, header = self._source, self._header
         frames.link_type[:] = self._header.link_type
         while True:
@@ -87,7 +88,7 @@ class _PcapFramer:
                 return f"a record claims more than {MAX_FRAME_BYTES} captured bytes"
             if not source.more():
                 if source.available:
-                    return f"the last record is cut: {source.available} bytes of it are there"
+                    return f"the last record is incomplete: it has only {source.available} bytes"
                 return None
 
 
@@ -98,14 +99,14 @@ class _PcapngFramer:
 
     def __init__(self, source: ByteSource, meta: CaptureMeta) -> None:
         self._source = source
-        self._section = pcapng.Section(big_endian=False)  # until the first section header is taken
+        self._section = pcapng.Section(big_endian=False)  # until the first section header
         self._meta = meta
         self._link_names: set[str] = set()
         self._last_ts_ns = 0
         self._without_time = 0
 
     def next_block(self, frames: Frames, limit: int) -> str | None:
-        """As :meth:`_PcapFramer.next_block`."""
+        """See :meth:`_PcapFramer.next_block`."""
         source = self._source
         while True:
             frames.n, position, status, simple = pcapng.frame_pcapng(
@@ -127,7 +128,7 @@ class _PcapngFramer:
                 self._last_ts_ns = int(frames.ts_ns[frames.n - 1])
                 return None
             if status == 2:
-                return "a block's lengths contradict each other"
+                return "the two lengths of a block differ"
             if status == 1:
                 problem = self.take_block()
                 if problem:
@@ -135,27 +136,27 @@ class _PcapngFramer:
             elif not source.more():
                 self._finish()
                 if source.available:
-                    return f"the last block is cut: {source.available} bytes of it are there"
+                    return f"the last block is incomplete: it has only {source.available} bytes"
                 return None
 
     def take_block(self) -> str | None:
-        """Read one section header, interface description or statistics block; return what is wrong with it."""
+        """Read one section header, interface description or statistics block; return what is wrong with it, or None."""
         source = self._source
         head = source.peek(12)
         big_endian = pcapng.Section.byte_order(head)
         if head[:4] == b"\x0a\x0d\x0d\x0a" and big_endian is None:
-            return "a section header without byte-order magic"
+            return "a section header has no byte-order magic"
         order = self._section.big_endian if big_endian is None else big_endian
         size = int.from_bytes(head[4:8], "big" if order else "little")
         if size < 12 or size % 4 or size > pcapng.MAX_BLOCK_BYTES:
             return f"a block claims to be {size} bytes long"
         if not source.need(size):
-            return f"the last block is cut: {source.available} bytes of it are there"
+            return f"the last block is incomplete: it has only {source.available} bytes"
         block = source.peek(size)
         if block[4:8] != block[-4:]:
-            return "a block's lengths contradict each other"
+            return "the two lengths of a block differ"
         if big_endian is not None and pcapng.Section.major_version(block, big_endian) != 1:
-            return f"a section of pcapng version {pcapng.Section.major_version(block, big_endian)}"
+            return f"a section has the unsupported pcapng version {pcapng.Section.major_version(block, big_endian)}"
         body = block[8:-4]
         source.start += size
         if big_endian is not None:
@@ -163,7 +164,7 @@ class _PcapngFramer:
         elif int.from_bytes(head[:4], "big" if order else "little") == pcapng.INTERFACE_DESCRIPTION:
             interface = self._section.add_interface(body)
             if interface is None:
-                return "an interface description is cut"
+                return "an interface description is incomplete"
             self._note_interface(interface)
         else:
             dropped = self._section.add_statistics(body)
@@ -183,12 +184,12 @@ class _PcapngFramer:
     def _finish(self) -> None:
         if self._without_time:
             self._meta.notes.append(
-                f"{self._without_time} packets have no time (simple packet blocks): each has the time of the one before"
+                f"{self._without_time} packets without a time (simple packet blocks) got that of the packet before"
             )
 
 
 def _open_framer(source: ByteSource, meta: CaptureMeta) -> _PcapFramer | _PcapngFramer:
-    """Recognise the format by its first bytes."""
+    """Recognise the format by the first bytes."""
     head = source.peek(HEADER_BYTES)
     header = parse_pcap_header(head)
     if header is not None:
@@ -198,21 +199,21 @@ def _open_framer(source: ByteSource, meta: CaptureMeta) -> _PcapFramer | _Pcapng
         framer = _PcapngFramer(source, meta)
         problem = framer.take_block()
         if problem:
-            raise CaptureFormatError(source.path, 0, f"expected a whole pcapng section header: {problem}")
+            raise CaptureFormatError(source.path, 0, f"expected a complete pcapng section header: {problem}")
         return framer
     if source.damage and not head:
         raise CaptureFormatError(source.path, 0, source.damage)
     found = f"found {head[:4].hex(' ')}" if head else "the file is empty"
     if 0 < len(head) < HEADER_BYTES:
-        found += f" and {len(head)} bytes in all"
+        found += f", {len(head)} bytes in total"
     raise CaptureFormatError(source.path, 0, f"expected a pcap or pcapng header, {found}")
 
 
 def _allocate(dtypes: Mapping[str, npt.DTypeLike], rows: int) -> dict[str, np.ndarray]:
-    """Empty columns, one behind the other in one piece of memory.
+    """Empty columns, back to back in one block of memory.
 
-    One large piece gets large pages from the operating system; narrow columns of their own would not, and writing to
-    a fresh page costs more than decoding the packets it holds.
+    The operating system backs one large block with large pages, but not many small ones, and touching a fresh page
+    costs more than decoding the packets it holds.
     """
     sizes = {name: -(-rows * np.dtype(dtype).itemsize // 64) * 64 for name, dtype in dtypes.items()}
     memory = np.empty(sum(sizes.values()), np.uint8)
@@ -224,7 +225,7 @@ def _allocate(dtypes: Mapping[str, npt.DTypeLike], rows: int) -> dict[str, np.nd
 
 
 class _Rows:
-    """Growing columns, and the scratch of one block."""
+    """Growing columns, and scratch space for one block."""
 
     def __init__(self, frame_numbers: bool) -> None:
         dtypes = {**PACKETS, "frame": "uint32"} if frame_numbers else PACKETS
@@ -238,9 +239,9 @@ class _Rows:
         self._keys = aligned_zeros((_BLOCK_FRAMES * KEY_WORDS,), np.int64)
 
     def reserve(self, more: int, fraction: float, limit: int | None) -> None:
-        """Room for `more` rows; how much more, the `fraction` of the file read so far tells.
+        """Make room for `more` rows; the `fraction` of the file read so far says how many more will follow.
 
-        Fresh memory beyond the rows costs nothing until it is written; copying at every growth would.
+        Memory that is never written costs nothing, but copying at every growth would.
         """
         capacity = len(self.columns["ts_ns"])
         if self.n + more <= capacity:
@@ -263,7 +264,7 @@ class _Rows:
         first_frame: int,
         flows: FlowIds,
     ) -> None:
-        """Decode one block of frames behind the rows that are there, for which there is room."""
+        """Decode a block of frames after the existing rows, for which there must be room."""
         out = PacketColumns(**{name: self.columns[name] for name in PACKETS})
         rows, n_sacks, wire_bytes, captured_bytes = decode_headers(
             data,
@@ -296,7 +297,7 @@ class _Rows:
             self._sacks.append(self._sack_scratch[:n_sacks].copy())
 
     def capture(self, meta: CaptureMeta, flows: FlowIds) -> Capture:
-        """The rows as a capture; `meta` is what is known of the file."""
+        """The rows as a capture with the metadata `meta`."""
         columns = {name: column[: self.n] for name, column in self.columns.items()}
         meta.frames, meta.wire_bytes, meta.captured_bytes = (
             self._frames,
@@ -309,7 +310,7 @@ class _Rows:
         meta.counts = dict(zip(COUNTS, self._counts.tolist(), strict=True))
         if meta.counts["other_link_type"]:
             meta.notes.append(
-                f"frames of a link type that is not decoded ({', '.join(meta.link_types)}) are left out"
+                f"frames of unsupported link types are left out (link types: {', '.join(meta.link_types)})"
             )
         sacks = np.concatenate(self._sacks) if self._sacks else None
         return Capture(columns, flows.keys(), meta, sacks)
@@ -322,13 +323,15 @@ def _parts(
     flow_timeout_s: float | None,
     frame_numbers: bool,
 ) -> Iterator[Capture]:
-    """Parts of `packets` rows each (the last has fewer); one part of all rows, if None. Always at least one part."""
+    """Yield parts of `packets` rows (the last has fewer), or a single part if that is None; at least one part."""
     if tunnel not in ("outer", "inner"):
-        raise ParameterError(f"tunnel: {tunnel!r} is neither 'outer' nor 'inner'")
+        raise ParameterError(f"tunnel: {tunnel!r} must be 'outer' or 'inner'")
     if flow_timeout_s is not None and not flow_timeout_s > 0:
-        raise ParameterError(f"flow_timeout_s: {flow_timeout_s} is not positive (None: flows never time out)")
+        raise ParameterError(
+            f"flow_timeout_s: {flow_timeout_s} must be positive, or None if flows never time out"
+        )
     if packets is not None and packets < 1:
-        raise ParameterError(f"packets: {packets} is not a positive number")
+        raise ParameterError(f"packets: {packets} must be at least 1")
 
     with open_source(path) as source:
         meta = CaptureMeta(path=source.path, compression=source.compression)
@@ -337,7 +340,7 @@ def _parts(
         flows = FlowIds(flow_timeout_s, retire=packets is not None)
         frames = Frames()
         seen = 0
-        # always one block ahead, so that the last part knows what comes behind its last packet
+        # always one block ahead, so that the last part knows what follows its last packet
         problem = framer.next_block(frames, min(_BLOCK_FRAMES, packets or _BLOCK_FRAMES))
         while True:
             rows = _Rows(frame_numbers)
@@ -357,21 +360,21 @@ def _parts(
 
 
 def _note_damage(source: ByteSource, meta: CaptureMeta, whole: int, problem: str | None) -> None:
-    """Say once that the file is cut or damaged; what was whole before is kept."""
+    """Note and warn, once, that the file is truncated or damaged; the complete frames before are kept."""
     reason = source.damage or problem
     meta.truncated = True
     meta.notes.append(
-        f"the file is cut or damaged at byte {source.position} ({reason}); the {whole} whole frames before are kept"
+        f"{DAMAGE_NOTE} at byte {source.position} ({reason}); the {whole} complete frames before are kept"
     )
     warnings.warn(
-        f"{source.path}: byte {source.position}: {reason}; the {whole} whole frames before are kept",
+        f"{source.path}: byte {source.position}: {reason}; the {whole} complete frames before are kept",
         TruncatedCaptureWarning,
         stacklevel=4,
     )
 
 
 def iter_frames(path: str | os.PathLike[str] | IO[bytes]) -> Iterator[Frames]:
-    """The frames of a capture as they are, in blocks; damage ends them silently. A block is overwritten by the next."""
+    """Yield the raw frames of a capture in blocks, each overwritten by the next; stop silently at damage."""
     with open_source(path) as source:
         framer = _open_framer(source, CaptureMeta(path=source.path))
         frames = Frames()
@@ -392,35 +395,48 @@ def read_capture(
     Parameters
     ----------
     path : path, ``"-"`` or binary file object
-        ``"-"`` is standard input. Format and compression are recognised by content.
+        What to read; ``"-"`` is standard input. Format and compression are recognised by content.
     tunnel : {"outer", "inner"}
-        Which transport a packet is when UDP carries another packet (VXLAN, Geneve, GTP-U, Teredo, GRE-in-UDP,
-        MPLS-in-UDP): the UDP (default) or the one inside. GRE, IP-in-IP, MPLS and VLANs are always walked through.
+        Which headers to read if UDP carries another packet (VXLAN, Geneve, GTP-U, Teredo, GRE-in-UDP, MPLS-in-UDP):
+        those of the UDP datagram (default) or of the packet inside. GRE, IP-in-IP, MPLS and VLANs are always unpacked.
     flow_timeout_s : float or None
-        A 5-tuple silent for longer starts a new flow. None: never.
+        A 5-tuple that is silent for longer starts a new flow. None: flows never time out.
     frame_numbers : bool
-        Add a column ``frame`` to the packets: the number of the frame in the file, from 1, as Wireshark shows it
-        (which numbers the custom blocks of a pcapng file too).
+        Add a column ``frame`` with the number of the frame in the file, from 1, as in Wireshark (which, however,
+        numbers the custom blocks of a pcapng file too).
 
     Returns
     -------
     Capture
-        About 45 bytes of memory a packet.
+        Takes about 45 bytes of memory per packet.
 
     Raises
     ------
     CaptureFormatError
-        No capture: names file, byte offset and what was expected.
+        Not a capture; the text names the file, the byte offset and what was expected.
 
     Warns
     -----
     TruncatedCaptureWarning
-        The file is cut or damaged in the middle; all whole packets before are there.
+        The file is truncated or damaged in the middle; all complete packets before are returned.
+
+    See Also
+    --------
+    iter_capture : the same in parts, for captures larger than memory
+    Capture : what is returned
+    flow_table : statistics of each flow
+    summarise : the report's numbers, in one pass
 
     Examples
     --------
-    >>> cap = read_capture("trace.pcap.gz")                                         # doctest: +SKIP
-    >>> cap.flows.nlargest(10, "bytes_fwd")                                         # doctest: +SKIP
+    >>> cct.write_pcap("trace.pcap.gz", cct.example("mixed").ingress).name
+    'trace.pcap.gz'
+    >>> cap = cct.read_capture("trace.pcap.gz")
+    >>> cap.flows.nlargest(3, "bytes_fwd")[["src", "dport", "packets_fwd", "packets_rev"]]
+              src  dport  packets_fwd  packets_rev
+    15  fd00:1::b   5001        11366         6370
+    0   10.1.0.10   5001         3726         2214
+    7   10.1.0.12   5001          840          563
     """
     (capture,) = _parts(path, None, tunnel, flow_timeout_s, frame_numbers)
     return capture
@@ -436,11 +452,32 @@ def iter_capture(
 ) -> Iterator[Capture]:
     """Read a capture of any size in parts of `packets` packets.
 
-    Flow numbers go on from part to part and do not depend on the size of the parts (except where, in a capture of
-    more than a million flows, time goes back by more than `flow_timeout_s`). Memory holds one part and the flows
-    that have not timed out. ``part.flows`` and ``part.keys`` are those of the flows seen in the part;
-    ``part.meta`` counts the part alone. A capture without packets gives one empty part.
+    Flow numbers continue from part to part and do not depend on the size of the parts (unless, in a capture of more
+    than a million flows, time goes back by more than `flow_timeout_s`). Memory holds one part and the flows that have
+    not timed out. ``part.flows`` and ``part.keys`` cover the flows seen in the part, and ``part.meta`` counts only the
+    part. A capture without packets yields one empty part.
 
-    Parameters, errors and warnings are those of :func:`read_capture`.
+    Parameters
+    ----------
+    path, tunnel, flow_timeout_s, frame_numbers
+        As for :func:`read_capture`, which lists errors and warnings too.
+    packets : int
+        Packets per part.
+
+    Yields
+    ------
+    Capture
+        The next part.
+
+    See Also
+    --------
+    read_capture : a whole capture at once
+    summarise : the report's numbers of a capture of any size
+
+    Examples
+    --------
+    >>> trace = cct.synth_mawi("trace.pcap", 10_000, seed=1)
+    >>> [len(part) for part in cct.iter_capture(trace, packets=4_000)]
+    [4000, 4000, 2000]
     """
     return _parts(path, packets, tunnel, flow_timeout_s, frame_numbers)

@@ -1,4 +1,4 @@
-"""Which packets: by flow, host, port, protocol and time."""
+"""Selecting packets by flow, host, port, protocol and time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Selection"]
 
 
 class Packets(Protocol):
-    """What a selection looks at: a :class:`~cctoolkit.Capture`, or a part of one."""
+    """What a selection needs of a :class:`~cctoolkit.Capture` or a part of one."""
 
     @property
     def columns(self) -> Any: ...
@@ -27,24 +27,37 @@ class Packets(Protocol):
 
 @dataclass(frozen=True)
 class Selection:
-    """Packets that fit all that is given; None fits everything.
+    """Criteria for packets; a packet must match all that are given.
 
     Parameters
     ----------
-    flow_id : int or iterable of int
-    host : str
-        An address or network (``"10.0.0.0/8"``, ``"2001:db8::/32"``), of either end.
-    port : int
-        Of either end.
-    protocol : str or int
-        ``"tcp"``, ``"udp"``, … or a number.
-    start_s, stop_s : float
-        Seconds from the capture's first packet, ``start_s <= t < stop_s``.
+    flow_id : int or iterable of int, optional
+        Flow numbers.
+    host : str, optional
+        Address or network (``"10.0.0.0/8"``, ``"2001:db8::/32"``) of either end.
+    port : int, optional
+        Port of either end.
+    protocol : str or int, optional
+        ``"tcp"``, ``"udp"``, … or an IP protocol number.
+    start_s, stop_s : float, optional
+        Time since the first packet of the capture in s: ``start_s <= t < stop_s``.
 
     Raises
     ------
     ParameterError
-        A host that is no address, an unknown protocol, a port that cannot be, a time that stops before it starts.
+        Invalid host or port, unknown protocol, or a stop before the start.
+
+    See Also
+    --------
+    Capture.select : take these packets from a capture
+    filter_capture : copy these packets to a new file
+
+    Examples
+    --------
+    >>> cap = cct.example("mixed").ingress
+    >>> first_second = cct.Selection(protocol="tcp", start_s=0, stop_s=1)
+    >>> int(first_second.mask(cap, cap.meta.first_ts_ns).sum())
+    1580
     """
 
     flow_id: int | Iterable[int] | None = None
@@ -60,19 +73,19 @@ class Selection:
         if self.protocol is not None:
             protocol_number(self.protocol)
         if self.port is not None and not 0 <= self.port <= 65535:
-            raise ParameterError(f"port: {self.port} is not between 0 and 65535")
+            raise ParameterError(f"port: {self.port} must be between 0 and 65535")
         if self.start_s is not None and self.stop_s is not None and self.stop_s <= self.start_s:
-            raise ParameterError(f"stop_s: {self.stop_s} is not after start_s = {self.start_s}")
+            raise ParameterError(f"stop_s: {self.stop_s} must be greater than start_s = {self.start_s}")
         if self.flow_id is not None:
             wanted = [self.flow_id] if isinstance(self.flow_id, int | np.integer) else list(self.flow_id)
             object.__setattr__(self, "flow_id", tuple(int(f) for f in wanted))
 
     def __bool__(self) -> bool:
-        """Whether anything is left out at all."""
+        """Whether there is any criterion."""
         return any(value is not None for value in vars(self).values())
 
     def mask(self, cap: Packets, origin_ns: int) -> np.ndarray:
-        """Which packets of a capture (or part) fit; `origin_ns` is the time of the whole capture's first packet."""
+        """Which packets of a capture (or part of one) match; `origin_ns` is the time of the capture's first packet."""
         keys = cap.keys
         flows = np.ones(len(keys), bool)
         if self.flow_id is not None:
@@ -99,11 +112,11 @@ def _network(host: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     try:
         return ipaddress.ip_network(host, strict=False)
     except ValueError:
-        raise ParameterError(f"host: {host!r} is no IP address or network") from None
+        raise ParameterError(f"host: {host!r} is not an IP address or network") from None
 
 
 def _has_end_in(keys: FlowKeys, host: str) -> np.ndarray:
-    """Which flows have an end in an address or network."""
+    """Which flows have an end at this address or in this network."""
     network = _network(host)
     size = network.max_prefixlen // 8
     netmask = np.frombuffer(network.netmask.packed, np.uint8)

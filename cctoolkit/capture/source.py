@@ -1,8 +1,8 @@
-"""Where the bytes of a capture come from: a path or standard input, plain or compressed, as one growing window.
+"""The bytes of a capture, from a path or standard input, plain or compressed, as a moving window.
 
-Compression is recognised by its first bytes, never by the file's name. Plain files are mapped, not read.
+Compression is recognised by the first bytes, never by the name of the file. Plain files are mapped into memory.
 Compressed ones are decompressed in a thread of their own (isal, lzma and zstd all release the GIL), so that
-decoding and decompression overlap.
+decompression and decoding overlap.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from ..errors import CaptureFormatError, ParameterError
 
 __all__ = ["ByteSource", "open_source"]
 
-_CHUNK_BYTES = 4 << 20  # decompressed, the largest piece handed from the thread to the decoder
-_READ_BYTES = 1 << 19  # a piece read from the file; of many small members every one copies what is left of it
-_LEAST_PIECE_BYTES = 1 << 20  # smaller ones are put together
+_CHUNK_BYTES = 4 << 20  # decompressed: the largest piece that the thread hands to the decoder
+_READ_BYTES = 1 << 19  # read from the file at once; each of many small members copies what is left of it
+_LEAST_PIECE_BYTES = 1 << 20  # smaller ones are joined
 _PIECES_AHEAD = 4
-_RELEASE_BYTES = 64 << 20  # of a mapped file, given back at a time
-_FIRST_STEP_BYTES = 1 << 8  # decompressed at a time, at first
-_ZSTD_STEP_BYTES = 1 << 18  # compressed, given to zstandard at a time
+_RELEASE_BYTES = 64 << 20  # of a mapped file, returned to the system at once
+_FIRST_STEP_BYTES = 1 << 8  # decompressed at once, at first
+_ZSTD_STEP_BYTES = 1 << 18  # compressed, given to zstandard at once
 
 _MAGICS = {
     b"\x1f\x8b": "gz",
     b"\xfd7zXZ\x00": "xz",
     b"\x28\xb5\x2f\xfd": "zstd",
-    # what pzstd starts a file with: a skippable frame (RFC 8878, 3.1.2)
+    # pzstd starts a file with a skippable frame (RFC 8878, 3.1.2)
     **{bytes([0x50 + i]) + b"\x2a\x4d\x18": "zstd" for i in range(16)},
 }
 _MAGIC_BYTES = 6
 
 
 class _ZstdDecompressor:
-    """zstandard's streaming object behind the interface that lzma and isal share.
+    """zstandard's streaming object with the interface of lzma and isal.
 
-    It knows no `max_length`, so it is given little at a time.
+    It lacks `max_length`, so it gets small pieces.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ def _new_decompressor(compression: str) -> Any:
     return _ZstdDecompressor()
 
 
-def _decompression_errors() -> Any:  # isal's error has no type
+def _decompression_errors() -> Any:  # isal's error type is untyped
     import zstandard
     from isal import igzip_lib
 
@@ -90,7 +90,7 @@ def _decompression_errors() -> Any:  # isal's error has no type
 
 
 def _decompressed(file: IO[bytes], head: bytes, compression: str) -> Iterator[bytes]:
-    """Pieces of the decompressed stream, as large as makes sense, and all there was before an error."""
+    """Yield large pieces of the decompressed stream, including all output before an error."""
     pieces: list[bytes] = []
     size = 0
     try:
@@ -109,10 +109,10 @@ def _decompressed(file: IO[bytes], head: bytes, compression: str) -> Iterator[by
 
 
 def _decompressed_steps(file: IO[bytes], head: bytes, compression: str) -> Iterator[bytes]:
-    """What the decompressor gives, step by step; several members one after the other are one stream (RFC 1952).
+    """Yield the output of the decompressor step by step; consecutive members form one stream (RFC 1952).
 
-    An error takes the output of its step with it. So the first steps are small, and none is more than an eighth of
-    what came before.
+    An error loses the output of its step. So the first steps are small, and each is at most an eighth of the output so
+    far.
     """
     decompressor = _new_decompressor(compression)
     data = head
@@ -140,18 +140,20 @@ def _decompressed_steps(file: IO[bytes], head: bytes, compression: str) -> Itera
 
 
 class ByteSource:
-    """A window over a byte stream: ``data[start:]`` is what is there and not yet consumed.
+    """A window over a byte stream: ``data[start:]`` is available and not yet consumed.
 
     Attributes
     ----------
     data : uint8 array
+        The window.
     start : int
-        First unread byte in `data`.
+        Index of the first unread byte in `data`.
     path : str
-    compression : str
-        ``"none"``, ``"gz"``, ``"xz"`` or ``"zstd"``.
+        Name of the file.
+    compression : {"none", "gz", "xz", "zstd"}
+        Compression of the file.
     damage : str or None
-        Why the stream ended early, when it did: the compressed data are cut or corrupt.
+        Why the stream ended early: the compressed data is truncated or corrupt. None if it did not.
     """
 
     def __init__(self, path: str, compression: str, data: np.ndarray, pieces: Iterator[bytes] | None) -> None:
@@ -170,7 +172,7 @@ class ByteSource:
 
     @property
     def fraction(self) -> float:
-        """How much of the file has been read, from 0 to 1, a little ahead of :attr:`position`; 0: unknown."""
+        """Share of the file read so far (0 to 1, a little ahead of :attr:`position`); 0: unknown."""
         if not self._file_bytes:
             return 0.0
         at = self._file_position() if self._file_position else self.position
@@ -178,16 +180,16 @@ class ByteSource:
 
     @property
     def position(self) -> int:
-        """Offset in the (decompressed) stream of the first unread byte."""
+        """Offset of the first unread byte in the (decompressed) stream."""
         return self._dropped + self.start
 
     @property
     def available(self) -> int:
-        """Unread bytes in the window."""
+        """Number of unread bytes in the window."""
         return len(self.data) - self.start
 
     def more(self) -> bool:
-        """Bring the next piece in behind the unread bytes; False at the end of the stream."""
+        """Append the next piece to the unread bytes; False at the end of the stream."""
         if self._pieces is None:
             return False
         piece = next(self._pieces, None)
@@ -202,26 +204,28 @@ class ByteSource:
             joined = np.empty(len(rest) + len(fresh), np.uint8)
             joined[: len(rest)] = rest
             joined[len(rest) :] = fresh
-            joined.flags.writeable = False  # as the other windows: one type, one compilation of every kernel
+            joined.flags.writeable = (
+                False  # like the other windows: one type, so one compilation of every kernel
+            )
             self.data = joined
         else:
             self.data = fresh
         return True
 
     def need(self, n: int) -> bool:
-        """Make at least `n` unread bytes available; False when the stream ends before."""
+        """Make at least `n` unread bytes available; False if the stream ends first."""
         while self.available < n:
             if not self.more():
                 return False
         return True
 
     def peek(self, n: int) -> bytes:
-        """Up to `n` of the next bytes, unread."""
+        """The next bytes, at most `n`, without consuming them."""
         self.need(n)
         return self.data[self.start : self.start + n].tobytes()
 
     def release(self) -> None:
-        """Let the operating system have back what was read of a mapped file; its pages would count as ours."""
+        """Return the consumed pages of a mapped file to the operating system; else they count as our memory."""
         if self._map is not None and self.start - self._released >= _RELEASE_BYTES:
             upto = self.start // mmap.PAGESIZE * mmap.PAGESIZE
             self._map.madvise(mmap.MADV_DONTNEED, self._released, upto - self._released)
@@ -241,8 +245,8 @@ class ByteSource:
         self.close()
 
 
-class _Ahead:
-    """Runs an iterator in a thread, a few pieces ahead of its consumer."""
+class _Readahead:
+    """Runs an iterator in a thread, a few pieces ahead of the consumer."""
 
     def __init__(self, pieces: Iterator[bytes], on_damage: Callable[[str], None]) -> None:
         self._queue: queue.Queue[bytes | None] = queue.Queue(_PIECES_AHEAD)
@@ -267,7 +271,7 @@ class _Ahead:
                     return
         except _decompression_errors() as err:
             self._on_damage(_one_line(err))
-        except BaseException as err:  # e.g. an I/O error: raised again where the consumer waits
+        except BaseException as err:  # such as an I/O error: raised again in the consumer
             self._failure = err
         finally:
             self._put(None)
@@ -290,18 +294,18 @@ def _stream_pieces(file: IO[bytes], head: bytes) -> Iterator[bytes]:
 
 
 def open_source(path: str | os.PathLike[str] | IO[bytes]) -> ByteSource:
-    """Open a capture's bytes.
+    """Open the bytes of a capture.
 
     Parameters
     ----------
     path : path, ``"-"`` or binary file object
-        ``"-"`` is standard input. A path may also be a pipe or device. A file object is read from where it stands
-        and left open.
+        ``"-"`` is standard input. A path may also be a pipe or a device. A file object is read from its current
+        position and left open.
 
     Raises
     ------
     CaptureFormatError
-        There is no such file, it is a directory, or it cannot be read.
+        The file does not exist, is a directory, or cannot be read.
     ParameterError
         A file object in text mode.
     """
@@ -316,7 +320,7 @@ def open_source(path: str | os.PathLike[str] | IO[bytes]) -> ByteSource:
         name = os.fspath(path)
         try:
             file = open(name, "rb", buffering=0)  # noqa: SIM115  # closed with the source
-        except (OSError, ValueError) as err:  # ValueError: a zero byte in the name
+        except (OSError, ValueError) as err:  # ValueError: the name has a zero byte
             raise CaptureFormatError(name, 0, f"cannot be read: {_one_line(err)}") from None
         close_file = file.close
 
@@ -343,11 +347,11 @@ def open_source(path: str | os.PathLike[str] | IO[bytes]) -> ByteSource:
     source = ByteSource(name, compression, np.empty(0, np.uint8), None)
 
     def damaged(reason: str) -> None:
-        source.damage = f"{compression} data are damaged: {reason}"
+        source.damage = f"the {compression} data is damaged: {reason}"
 
-    ahead = _Ahead(_decompressed(file, head, compression), damaged)
+    ahead = _Readahead(_decompressed(file, head, compression), damaged)
     source._pieces = iter(ahead)
-    with suppress(OSError, AttributeError, ValueError):  # a BytesIO has no file number
+    with suppress(OSError, AttributeError, ValueError):  # a BytesIO has no file descriptor
         source._file_bytes = os.fstat(file.fileno()).st_size
         source._file_position = file.tell
 
@@ -368,7 +372,7 @@ def _one_line(err: Exception) -> str:
 
 
 def _read_exactly(file: IO[bytes], n: int) -> bytes:
-    """`n` bytes or all there are: a pipe may give fewer at a time."""
+    """Read `n` bytes, or all that remain; a pipe may return fewer at a time."""
     out = b""
     while len(out) < n and (piece := file.read(n - len(out))):
         if isinstance(piece, str):
@@ -378,9 +382,9 @@ def _read_exactly(file: IO[bytes], n: int) -> bytes:
 
 
 def _mapped(file: IO[bytes]) -> mmap.mmap | None:
-    """The whole file mapped for reading, or None where that cannot be (pipes, empty files, BytesIO).
+    """The whole file mapped for reading, or None if that is impossible (pipes, empty files, BytesIO).
 
-    Only what is a file itself: the file number of a decompressing object would be that of the compressed file.
+    Only for real file objects: the file descriptor of a decompressing object is that of the compressed file.
     """
     if not isinstance(getattr(file, "raw", file), io.FileIO):
         return None

@@ -1,27 +1,27 @@
-"""Packets table -> capture file: pcap and pcapng with nanosecond times, headers rebuilt with right checksums.
+"""Packets table -> capture file: pcap and pcapng with nanosecond times, headers rebuilt with valid checksums.
 
-The table holds no frames, so frames are made from it: Ethernet (or nothing, for raw IP), IPv4 or IPv6, and TCP,
-UDP or whatever the flow's protocol is, followed by zeros. What the table has comes back when the file is read
-again; what it has not is filled in:
+The table holds no frames, so they are rebuilt: Ethernet (or nothing, for raw IP), IPv4 or IPv6, then TCP, UDP or
+whatever the flow's protocol is, followed by zeros. Reading the file returns what is in the table; what the table lacks
+is filled in:
 
 ========================  ==========================================================================
 MAC addresses             ``02:00:00:00:00:01`` sends direction 0, ``…:02`` direction 1
 IPv4 identification       0, with "don't fragment" set (RFC 6864: an atomic datagram needs none)
 IPv6 flow label           0
-TCP options               timestamps where ``has_ts``; MSS, window scale and SACK permitted on SYNs, as far as
-                          `keys` knows them; SACK blocks from `sacks`, as many as fit into 40 bytes
+TCP options               timestamps if ``has_ts``; MSS, window scale and SACK permitted on SYNs if `keys` has
+                          them; SACK blocks from `sacks`, as many as fit into 40 bytes
 TCP urgent pointer        0
 payload                   zeros
 ========================  ==========================================================================
 
-Rows that are no whole TCP or UDP header
-    TCP and UDP rows with both ports 0 are later fragments and are written as such. A TCP row without flags and
-    payload whose header does not fit into ``wire_bytes`` is a header cut short, and only its ports are written.
-    ICMP gets an echo header with a right checksum; SCTP, DCCP and UDP-Lite get their ports, and no checksum.
+Rows without a complete TCP or UDP header
+    TCP and UDP rows with both ports 0 are later fragments and are written as such. A TCP row without flags and payload
+    whose header does not fit into ``wire_bytes`` is a truncated header; only its ports are written. ICMP gets an echo
+    header with a valid checksum; SCTP, DCCP and UDP-Lite get their ports but no checksum.
 Lengths
-    The original length is ``wire_bytes``; what the rebuilt headers and the payload leave of it is padding.
-    Where they need more (the capture had a shorter link header, say), it grows. An IP packet over
-    65,535 bytes (segmentation offload) gets IP length 0, as such captures have.
+    The original length is ``wire_bytes``: padding follows the rebuilt headers and payload, or the length grows if they
+    need more (if, say, the link header of the capture was shorter). An IP packet over 65,535 bytes (segmentation
+    offload) gets IP length 0, as in real captures.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Literal, no_type_check
 
-import numba
 import numpy as np
 import pandas as pd
 
 from .._support.atomic import replacing
+from .._support.kernels import kernel
 from .._support.version import __version__
 from ..errors import ParameterError, SchemaError
 from ..schema import PACKETS, SACKS
@@ -55,21 +55,21 @@ __all__ = ["LINK_ETHERNET", "LINK_RAW", "PcapWriter", "write_frames", "write_pca
 LINK_ETHERNET = 1
 LINK_RAW = 101
 
-#: Link types (by the names in CaptureMeta) whose header has fewer than 14 bytes.
+#: Link types (by their names in CaptureMeta) with headers of fewer than 14 bytes.
 _SHORT_LINKS = frozenset({"RAW", "IPV4", "IPV6", "NULL", "LOOP", "PPP", "PPP_SERIAL", "PPP_ETHER", "C_HDLC"})
 
 _BUFFER_BYTES = 8 << 20
-#: Headers of a cut packet are written whole into the buffer before its end is known, so it has this much to spare.
+#: Spare room in the buffer: the headers of a truncated packet are written in full before they are cut.
 _SLACK_BYTES = 256
 _PCAP_RECORD_BYTES = 16
-_EPB_BYTES = 32  # enhanced packet block without its data: 28 before, 4 after
+_EPB_BYTES = 32  # enhanced packet block without its data: 28 bytes before, 4 after
 _MAX_IP_BYTES = 65_535
 
 Format = Literal["pcap", "pcapng"]
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
-@no_type_check  # numba types it
+@kernel
+@no_type_check  # numba infers the types
 def _fill(
     buffer,
     capacity,
@@ -94,18 +94,18 @@ def _fill(
     s_left,
     s_right,
 ):
-    """Write records into `buffer` from `row` on, until the rows end or the buffer is full.
+    """Write records into `buffer`, from `row` on, until the rows end or the buffer is full.
 
-    `key_of_flow` maps ``flow_id - first_flow`` to a row of the keys plus one; 0 means there is none.
+    `key_of_flow` maps ``flow_id - first_flow`` to the row in the keys plus one; 0: none.
 
     Returns
     -------
     row, sack : int
-        Where to go on.
+        Where to resume.
     written : int
-        Bytes of the buffer that are records.
+        Bytes written to the buffer.
     unknown : bool
-        Stopped because `row` names a flow that has no keys.
+        Whether it stopped because the flow of `row` has no keys.
     """
     c_ts, c_flow, c_direction = columns.ts_ns, columns.flow_id, columns.direction
     c_seq, c_ack, c_flags = columns.seq, columns.ack, columns.tcp_flags
@@ -141,7 +141,7 @@ def _fill(
             source, destination = src_base + 16 * key, dst_base + 16 * key
             sport, dport = np.int64(k_sport[key]), np.int64(k_dport[key])
 
-        # ---- how long everything is
+        # ---- lengths
         while sack < n_sacks and s_packet[sack] < row:
             sack += 1
         first_sack = sack
@@ -177,7 +177,7 @@ def _fill(
         length_field = ip_bytes if version == 4 else ip_bytes - 40
         frame = link_bytes + ip_bytes
         if length_field > _MAX_IP_BYTES or length_field == 0:
-            length_field = 0  # "to the end of the frame": padding would be payload, so there is none
+            length_field = 0  # "to the end of the frame": padding would count as payload, so there is none
         else:
             frame = max(frame, wire)
         captured = min(frame, snaplen)
@@ -211,7 +211,7 @@ def _fill(
             put_be16(p + 12, 0x0800 if version == 4 else 0x86DD)
             p += 14
 
-        # ---- IP; `total` gathers the pseudo header for the transport's checksum
+        # ---- IP; `total` accumulates the pseudo header for the transport checksum
         tos = np.int64(c_dscp[row]) << 2 | np.int64(c_ecn[row])
         ttl = np.int64(c_ttl[row])
         if version == 4:
@@ -220,7 +220,7 @@ def _fill(
             fragment = 185 if is_fragment else 0x4000  # offset 1480 bytes, or "don't fragment"
             header_sum = (0x4500 | tos) + length_field + fragment + (ttl << 8 | protocol) + total
             header_sum = (header_sum & 0xFFFFFFFF) + (header_sum >> 32)
-            for _ in range(3):  # the first carry may make a second, and that a third
+            for _ in range(3):  # a carry may cause a second, and that a third
                 header_sum = (header_sum & 0xFFFF) + (header_sum >> 16)
             put_be32(p, 0x45000000 | tos << 16 | length_field)
             put_be32(p + 4, fragment)
@@ -266,7 +266,7 @@ def _fill(
                 total += 0x02040000 | mss
                 p += 4
             if has_ts:
-                # SACK permitted takes the place of the padding, as Linux does
+                # SACK permitted replaces the padding, as in Linux
                 head = np.int64(0x0402080A if sack_permitted else 0x0101080A)
                 tsval, tsecr = np.int64(c_tsval[row]), np.int64(c_tsecr[row])
                 put_be32(p, head)
@@ -315,7 +315,7 @@ def _fill(
             p += 4
         if checksum_at != 0:
             total = (total & 0xFFFFFFFF) + (total >> 32)
-            for _ in range(3):  # the first carry may make a second, and that a third
+            for _ in range(3):  # a carry may cause a second, and that a third
                 total = (total & 0xFFFF) + (total >> 16)
             checksum = ~total & 0xFFFF
             if checksum == 0 and protocol == 17:
@@ -336,7 +336,7 @@ def _fill(
 
 
 class _GzipFile:
-    """gzip by isal, deterministic: no time, no name, and a comment in the header."""
+    """Deterministic gzip by isal: a header with a comment but no time or name."""
 
     def __init__(self, raw: IO[bytes], comment: str) -> None:
         from isal import isal_zlib
@@ -361,7 +361,7 @@ class _GzipFile:
 
 
 def _compressed(raw: IO[bytes], suffix: str, comment: str) -> Any:
-    """`raw`, or what compresses into it; closing that leaves `raw` open."""
+    """`raw`, or a compressor on top, whose close leaves `raw` open."""
     if suffix == ".gz":
         return _GzipFile(raw, comment)
     if suffix in (".zst", ".zstd"):
@@ -396,7 +396,7 @@ def _file_header(format: Format, link_type: int, snaplen: int, comment: str) -> 
 
 
 def _arrays(table: Any, schema: Mapping[str, str], name: str) -> list[np.ndarray]:
-    """The columns of a table (DataFrame or mapping of arrays) in the schema's order and types."""
+    """The columns of a table (DataFrame or mapping of arrays) in the order and with the types of the schema."""
     out = []
     for column, dtype in schema.items():
         try:
@@ -415,39 +415,46 @@ def _arrays(table: Any, schema: Mapping[str, str], name: str) -> list[np.ndarray
 class PcapWriter:
     """Write packets to a capture file, part by part.
 
-    A context manager: the file appears when the block ends well, and not at all otherwise. Compression runs in
-    a thread of its own.
+    A context manager: the file appears only if the block ends without an error. Compression runs in its own thread.
 
     Parameters
     ----------
     path : path
-        ``.gz``, ``.zst`` or ``.xz`` at its end compresses; ``.pcapng`` before that (or at the end) makes
-        it pcapng.
+        File to write. The ending ``.gz``, ``.zst`` or ``.xz`` sets the compression; before it, ``.pcapng`` or any
+        other ending sets the format.
     format : {"pcap", "pcapng"}, optional
-        Overrules the name. Both store nanoseconds.
+        Overrides the format in the name. Both store nanoseconds.
     snaplen : int, default 262144
-        Bytes of a packet that are written; the original length stays.
+        Snap length in bytes; the original lengths are kept.
     link_type : int, default 1 (Ethernet)
-        ``LINKTYPE_`` number. :meth:`write` can make Ethernet and raw IP (101), :meth:`write_frames` takes any.
+        ``LINKTYPE_`` number. :meth:`write` supports Ethernet and raw IP (101), :meth:`write_frames` any.
     comment : str, optional
-        Says what the file is: in pcapng's section header, and in the header of a gzip file. A plain pcap has
+        Description of the file, stored in pcapng's section header and in the header of a gzip file. A plain pcap has
         no place for it.
 
     Attributes
     ----------
     packets : int
-        Written so far.
+        Number of packets written so far.
 
     Raises
     ------
     ParameterError
-        On an unknown format, a snap length outside 1 to 262144, or a link type :meth:`write` cannot make.
+        Unknown format, a snap length outside 1 to 262144, or a link type that is not a number from 0 to 65535.
+
+    See Also
+    --------
+    write_pcap : write a whole packets table
+    filter_capture : copy packets of a capture, payload included
 
     Examples
     --------
-    >>> with PcapWriter("long.pcap.gz", snaplen=96) as writer:                # doctest: +SKIP
-    ...     for part in cct.iter_capture("day.pcap.gz"):
+    >>> day = cct.synth_mawi("day.pcap", 10_000, seed=1)
+    >>> with cct.PcapWriter("headers.pcap.gz", snaplen=96) as writer:
+    ...     for part in cct.iter_capture(day, packets=5_000):
     ...         writer.write(part.columns, part.keys)
+    >>> writer.packets
+    10000
     """
 
     def __init__(
@@ -465,11 +472,11 @@ class PcapWriter:
         if format is None:
             format = "pcapng" if suffixes and suffixes[-1] in (".pcapng", ".ntar") else "pcap"
         if format not in ("pcap", "pcapng"):
-            raise ParameterError(f"format is {format!r}, expected 'pcap' or 'pcapng'")
+            raise ParameterError(f"format: {format!r} must be 'pcap' or 'pcapng'")
         if not 1 <= snaplen <= MAX_FRAME_BYTES:
-            raise ParameterError(f"snaplen is {snaplen}, expected 1 to {MAX_FRAME_BYTES}")
+            raise ParameterError(f"snaplen: {snaplen} must be between 1 and {MAX_FRAME_BYTES}")
         if not 0 <= link_type <= 0xFFFF:
-            raise ParameterError(f"link_type is {link_type}, expected a LINKTYPE_ number (0 to 65535)")
+            raise ParameterError(f"link_type: {link_type} must be a LINKTYPE_ number (0 to 65535)")
         self.format = format
         self.snaplen = int(snaplen)
         self.link_type = int(link_type)
@@ -481,7 +488,7 @@ class PcapWriter:
         with ExitStack() as stack:
             raw = stack.enter_context(open(stack.enter_context(replacing(self.path)), "wb"))
             sink = _compressed(raw, self._compression, self.comment)
-            # one worker keeps the pieces in order; two buffers let it compress one while the other is filled
+            # one worker keeps the order; with two buffers it compresses one while the other is filled
             worker = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="pcap-writer"))
             self._sink = raw if sink is None else sink
             self._finish: Callable[[], None] | None = None if sink is None else sink.close
@@ -513,9 +520,9 @@ class PcapWriter:
             future.result()
 
     def _emit(self, fill: Callable[[np.ndarray], int]) -> None:
-        """Let `fill` write into the free buffer, and hand that to the worker."""
+        """Have `fill` write into the free buffer, then pass it to the worker."""
         if self._stack is None:
-            raise ParameterError(f"{self.path}: the writer is not open; use it in a with statement")
+            raise ParameterError(f"{self.path}: the writer is not open: use it in a with statement")
         turn = self._turn
         self._wait(turn)
         written = fill(self._buffers[turn])
@@ -533,23 +540,23 @@ class PcapWriter:
         Parameters
         ----------
         columns : mapping of arrays or DataFrame
-            The packets table (:data:`cctoolkit.schema.PACKETS`); rows are written in its order.
+            The packets table (:data:`cctoolkit.schema.PACKETS`), written in this order.
         keys : FlowKeys
-            Addresses, ports and SYN options of (at least) the flows in `columns`.
+            Addresses, ports and SYN options of the flows in `columns` (and possibly others).
         sacks : mapping of arrays or DataFrame, optional
-            SACK blocks (:data:`cctoolkit.schema.SACKS`); ``packet`` is the row in these `columns`.
+            SACK blocks (:data:`cctoolkit.schema.SACKS`); ``packet`` is a row of `columns`.
 
         Raises
         ------
         SchemaError
-            A column is missing or of another type.
+            A column is missing or has the wrong type.
         ParameterError
-            A packet's flow is not in `keys`, or its time does not fit into the file format (before 1970;
-            in pcap also after 2106).
+            The flow of a packet is not in `keys`, or the file format cannot store its time (before 1970; in pcap also
+            after 2106).
         """
         if self.link_type not in (LINK_ETHERNET, LINK_RAW):
             raise ParameterError(
-                f"link_type is {self.link_type}: headers can be made for Ethernet (1) and raw IP (101) only"
+                f"link_type: {self.link_type} must be Ethernet (1) or raw IP (101) to write packets without frames"
             )
         packets: Any = PacketColumns(*_arrays(columns, PACKETS, "packets"))
         n = len(packets.ts_ns)
@@ -613,20 +620,21 @@ class PcapWriter:
         frames: Iterable[bytes],
         wire_bytes: Sequence[int] | np.ndarray | None = None,
     ) -> None:
-        """Append frames as they are.
+        """Append raw frames.
 
         Parameters
         ----------
         ts_ns : sequence of int
+            Times in ns since the epoch.
         frames : iterable of bytes
-            From the link header on; cut to the snap length.
+            Frames from the link header on; truncated to the snap length.
         wire_bytes : sequence of int, optional
-            Original lengths, where `frames` are cut already.
+            Original lengths in bytes, if `frames` are already truncated.
 
         Raises
         ------
         ParameterError
-            The arguments have different lengths, or a time does not fit into the file format.
+            The arguments have different lengths, or the file format cannot store a time.
         """
         times = np.asarray(ts_ns, np.int64)
         frames = list(frames)
@@ -662,7 +670,7 @@ class PcapWriter:
         outside = (ts_ns < 0) | (ts_ns // 1_000_000_000 >= last_s)
         if outside.any():
             row = int(np.argmax(outside))
-            raise ParameterError(f"packet {row}: ts_ns is {ts_ns[row]}, which {self.format} cannot store")
+            raise ParameterError(f"packet {row}: {self.format} cannot store ts_ns = {ts_ns[row]}")
 
 
 def _copier(data: bytes) -> Callable[[np.ndarray], int]:
@@ -686,21 +694,22 @@ def write_pcap(
 ) -> Path:
     """Write a packets table as a capture file that tcpdump, tshark and this package read.
 
-    See :mod:`cctoolkit.capture.writer` for what the frames look like.
+    :mod:`cctoolkit.capture.writer` says what the frames look like.
 
     Parameters
     ----------
     path : path
-        ``.gz``, ``.zst`` or ``.xz`` at its end compresses; ``.pcapng`` makes it pcapng. Appears only when
-        complete.
+        File to write; it appears only when complete. The ending ``.gz``, ``.zst`` or ``.xz`` sets the compression;
+        ``.pcapng`` sets the format.
     capture : Capture, or packets table as a mapping of arrays or DataFrame
+        What to write.
     keys : FlowKeys, optional
-        Needed unless `capture` is a Capture.
+        Addresses, ports and SYN options of the flows; required unless `capture` is a Capture.
     sacks : mapping of arrays or DataFrame, optional
-        SACK blocks; a Capture brings its own.
+        SACK blocks; by default those of the Capture.
     link_type : int, optional
-        1 (Ethernet) or 101 (raw IP). Default: raw IP for a Capture some of whose link headers are shorter than
-        Ethernet's, so that the lengths can stay as they are; else Ethernet.
+        1 (Ethernet) or 101 (raw IP). Default: Ethernet, but raw IP if some link headers of a Capture are shorter than
+        Ethernet's, so that lengths stay as they are.
     format, snaplen, comment
         As for :class:`PcapWriter`.
 
@@ -712,16 +721,29 @@ def write_pcap(
     Raises
     ------
     ParameterError
-        No `keys`, a packet of a flow they do not have, or a bad option.
+        `keys` is missing or lacks the flow of a packet, or an option is invalid.
     SchemaError
-        A column is missing or of another type.
+        A column is missing or has the wrong type.
+
+    See Also
+    --------
+    PcapWriter : write a capture part by part
+    filter_capture : copy packets of a capture, payload included
+    read_capture : the way back
+
+    Examples
+    --------
+    >>> cap = cct.example("mixed").ingress
+    >>> path = cct.write_pcap("flow.pcapng.gz", cap.select(flow_id=0), comment="flow 0 of mixed")
+    >>> len(cct.read_capture(path)) == int((cap.packets.flow_id == 0).sum())
+    True
     """
     columns = capture
     if keys is None:
         try:
             columns, keys = capture.columns, capture.keys
         except AttributeError:
-            raise ParameterError("keys: needed to write a packets table that is not a Capture") from None
+            raise ParameterError("keys: required to write a packets table that is not a Capture") from None
         if sacks is None:
             sacks = capture.sacks
         if link_type is None and not _SHORT_LINKS.isdisjoint(capture.meta.link_types):
@@ -745,7 +767,7 @@ def write_frames(
     snaplen: int = MAX_FRAME_BYTES,
     comment: str = "",
 ) -> Path:
-    """Write frames as they are; arguments as for :meth:`PcapWriter.write_frames` and :class:`PcapWriter`."""
+    """Write raw frames; arguments as for :meth:`PcapWriter.write_frames` and :class:`PcapWriter`."""
     with PcapWriter(path, format=format, snaplen=snaplen, link_type=link_type, comment=comment) as writer:
         writer.write_frames(ts_ns, frames, wire_bytes)
     return writer.path

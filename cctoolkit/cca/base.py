@@ -1,4 +1,4 @@
-"""What a congestion control is told and what it may set."""
+"""The interface of a congestion control: what it reads and what it sets."""
 
 from __future__ import annotations
 
@@ -15,60 +15,60 @@ __all__ = ["ACK", "FLOW", "Cca", "random"]
 #: A sender, as functions see it. Packets are full-sized segments; rates count all bytes on the wire.
 FLOW = np.dtype(
     [
-        # the algorithm writes these three
+        # set by the algorithm
         ("cwnd", np.float64),  # packets
-        ("ssthresh", np.float64),  # packets; starts as 1e9
+        ("ssthresh", np.float64),  # packets; initially 1e9
         ("pacing_bps", np.float64),  # 0: not paced
-        # and reads these
+        # read by the algorithm
         ("index", np.int64),
-        ("wire_bytes", np.int64),  # of a full packet
+        ("wire_bytes", np.int64),  # size of a full packet
         ("mss_bytes", np.int64),  # its payload
         ("initial_window", np.int64),  # packets
         ("srtt_ns", np.int64),  # smoothed (RFC 6298); 0: no sample yet
         ("rttvar_ns", np.int64),
-        ("min_rtt_ns", np.int64),  # of the whole connection; 2**62: no sample yet
+        ("min_rtt_ns", np.int64),  # minimum over the connection; 2**62: no sample yet
         ("latest_rtt_ns", np.int64),
-        ("inflight", np.int64),  # packets sent, neither delivered nor deemed lost
-        ("delivered", np.int64),  # packets acknowledged or sacked so far
-        ("delivered_ns", np.int64),  # when that last grew
-        ("marked", np.int64),  # delivered packets that the receiver reported as CE (accurate feedback only)
-        ("lost", np.int64),  # packets deemed lost so far; each transmission counts
-        ("una", np.int64),  # first packet not acknowledged, counted from 0
+        ("inflight", np.int64),  # packets sent but neither delivered nor deemed lost
+        ("delivered", np.int64),  # packets acknowledged or SACKed so far
+        ("delivered_ns", np.int64),  # when `delivered` last grew
+        ("marked", np.int64),  # delivered packets reported as CE (accurate feedback only)
+        ("lost", np.int64),  # packets deemed lost so far, counting each transmission
+        ("una", np.int64),  # first unacknowledged packet, counted from 0
         ("next_seq", np.int64),  # first packet never sent
-        # round trips so far: one ends when a packet sent after the last end is delivered
+        # round trips so far; each ends when a packet sent after the last end is delivered
         ("round", np.int64),
         ("start_ns", np.int64),
-        ("next_send_ns", np.int64),  # pacing lets the next packet go then
+        ("next_send_ns", np.int64),  # earliest time of the next packet, by pacing
         ("rng", np.uint64),  # for random()
-        ("may_grow", np.bool_),  # cwnd_limited, nothing under repair, and this ACK is for packets in order
-        ("cwnd_limited", np.bool_),  # the window is what stops it from sending more
-        ("app_limited", np.bool_),  # it had nothing to send within the current flight
-        # window reduction under way after loss or ECN; ends with all sent by then acknowledged
+        ("may_grow", np.bool_),  # cwnd_limited, no recovery, and this ACK is for packets in order
+        ("cwnd_limited", np.bool_),  # the window limits what it sends
+        ("app_limited", np.bool_),  # it ran out of data within the current flight
+        # reducing the window after loss or ECN, until everything sent before is acknowledged
         ("in_recovery", np.bool_),
         ("in_rto", np.bool_),  # retransmitting after a timeout
     ],
     align=True,
 )
 
-#: What an acknowledgement told. The sample is that of the delivery-rate estimator (draft-cheng-iccrg-delivery-rate-
-#: estimation): it belongs to the last sent of the packets just delivered.
+#: What an acknowledgement says. The sample is that of the delivery-rate estimator
+#: (draft-cheng-iccrg-delivery-rate-estimation), for the last sent of the packets just delivered.
 ACK = np.dtype(
     [
         ("acked", np.int64),  # packets newly delivered, cumulatively or by SACK
-        ("advanced", np.int64),  # packets by which the cumulative acknowledgement grew
+        ("advanced", np.int64),  # packets newly acknowledged cumulatively
         ("lost", np.int64),  # packets newly deemed lost
         ("marked", np.int64),  # packets newly reported as CE (accurate feedback only)
         ("rtt_ns", np.int64),  # -1: no sample
-        ("prior_inflight", np.int64),  # before this ACK
+        ("prior_inflight", np.int64),  # in flight before this ACK
         ("sample_interval_ns", np.int64),  # -1: no valid sample
         ("sample_delivered", np.int64),  # packets delivered over the interval
-        ("sample_marked", np.int64),  # of these, reported as CE
+        ("sample_marked", np.int64),  # those of them reported as CE
         ("sample_lost", np.int64),  # packets lost over the interval
-        ("sample_inflight", np.int64),  # in flight when the packet had been sent, itself included
+        ("sample_inflight", np.int64),  # in flight after the packet was sent, itself included
         ("sample_prior_delivered", np.int64),  # flow.delivered when the packet was sent; -1: no packet
-        ("delivery_bps", np.float64),  # on the wire; 0: no valid sample
+        ("delivery_bps", np.float64),  # delivery rate on the wire; 0: no valid sample
         ("sample_app_limited", np.bool_),
-        ("round_start", np.bool_),  # this ACK began a new round trip
+        ("round_start", np.bool_),  # this ACK starts a new round trip
         ("ece", np.bool_),  # classic ECN echo (RFC 3168)
     ],
     align=True,
@@ -76,18 +76,33 @@ ACK = np.dtype(
 
 
 class Cca(Algorithm):
-    """Base of congestion controls; :mod:`cctoolkit.cca` says how to write one.
+    """Base class of congestion controls; :mod:`cctoolkit.cca` explains how to write one.
 
     Attributes
     ----------
     owns_recovery : bool
-        It sets its window itself while losses are repaired (BBR). Otherwise the sender brings the window down to
-        ``ssthresh`` by proportional rate reduction (RFC 6937) and leaves it there.
+        Sets its window itself during recovery (BBR). If false, the sender brings the window down to ``ssthresh`` by
+        proportional rate reduction (RFC 6937) and leaves it there.
     reduces_by_marks : bool
-        ``on_ecn`` is called for accurate feedback too (DCTCP).
+        Whether ``on_ecn`` is also called with accurate feedback (DCTCP).
     ecn : str
-        What it does when a flow does not say: ``"off"``, ``"classic"`` (RFC 3168, ECT(0)), ``"accurate"`` (every
-        mark is reported, ECT(0), as DCTCP wants it), ``"l4s"`` (the same with ECT(1)).
+        Default for flows that do not set it: ``"off"``, ``"classic"`` (RFC 3168, ECT(0)), ``"accurate"`` (every
+        mark is reported, ECT(0), as for DCTCP), ``"l4s"`` (the same with ECT(1)).
+
+    See Also
+    --------
+    Reno, Cubic : to start from
+    Flow : where a congestion control works
+    cctoolkit.aqm.Aqm : the same for AQMs
+
+    Examples
+    --------
+    Subclasses register under their name, which scenarios may use:
+
+    >>> sorted(cct.cca.Cca.registry)[:5]
+    ['bbr', 'bbr2', 'bbr3', 'bic', 'cdg']
+    >>> cct.Flow("vegas").cca.beta
+    4.0
     """
 
     registry: ClassVar[dict[str, type[Algorithm]]] = {}
@@ -106,5 +121,5 @@ class Cca(Algorithm):
     ecn: ClassVar[str] = "off"
 
     def addresses(self) -> dict[str, int]:
-        """Addresses of the compiled functions, all ``void(p, s, stats, flow, ack, now_ns)``; 0: not defined."""
+        """Addresses of the compiled functions, each ``void(p, s, stats, flow, ack, now_ns)``; 0: not defined."""
         return self.compiled(types.void, FLOW, ACK)

@@ -1,6 +1,6 @@
-"""BBR, version 1: draft-cardwell-iccrg-bbr-congestion-control-00, and Linux where the draft leaves things open.
+"""BBR, version 1: draft-cardwell-iccrg-bbr-congestion-control-00, and Linux where the draft is open.
 
-Sections are those of the draft.
+Section numbers refer to the draft.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _inner = numba.njit(error_model="numpy")
 
 @_inner
 def update_round(s, flow, ack):
-    """Section 4.1.1.3: a round trip is over when a packet sent after its start is delivered."""
+    """Section 4.1.1.3: a round trip ends when a packet sent after its start is delivered."""
     s.round_start = ack.sample_interval_ns > 0 and ack.sample_prior_delivered >= s.next_round_delivered
     if s.round_start:
         s.next_round_delivered = flow.delivered
@@ -36,7 +36,7 @@ def update_round(s, flow, ack):
 
 @_inner
 def remember_max(values, rounds, value, now, length):
-    """A running maximum over `length` round trips, from the three best of ever later parts of them (Linux's minmax)."""
+    """Running maximum over `length` round trips, from the best values of three successive parts (Linux's minmax)."""
     if value >= values[0] or now - rounds[2] > length:
         values[:] = value
         rounds[:] = now
@@ -48,12 +48,12 @@ def remember_max(values, rounds, value, now, length):
         values[2] = value
         rounds[2] = now
     age = now - rounds[0]
-    while now - rounds[0] > length:  # the best is too old
+    while now - rounds[0] > length:  # the best value has expired
         values[:2] = values[1:]
         rounds[:2] = rounds[1:]
         values[2] = value
         rounds[2] = now
-    # a quarter of the time has gone without a second best, or half of it without a third
+    # a quarter of the window has passed without a second best, or half of it without a third
     if age <= length and rounds[1] == rounds[0] and age > length // 4:
         values[1:] = value
         rounds[1:] = now
@@ -64,14 +64,14 @@ def remember_max(values, rounds, value, now, length):
 
 @_inner
 def is_app_limited(s, ack):
-    """Section 4.1.1.4; what was sent during PROBE_RTT counts as such (section 4.3.5)."""
+    """Section 4.1.1.4; packets sent during PROBE_RTT count as application-limited (section 4.3.5)."""
     prior = ack.sample_prior_delivered
     return ack.sample_app_limited or s.limited_from <= prior <= s.limited_until
 
 
 @_inner
 def update_bottleneck_bandwidth(p, s, ack):
-    """Section 4.1.1.5: the largest delivery rate of the last round trips that had a sample of use."""
+    """Section 4.1.1.5: the largest delivery rate of the last round trips with a usable sample."""
     bw = ack.delivery_bps
     if bw > 0 and not (is_app_limited(s, ack) and bw < s.bw_best[0]):
         remember_max(s.bw_best, s.bw_rounds, bw, s.round_count, p.bw_rounds)
@@ -82,7 +82,7 @@ def update_bottleneck_bandwidth(p, s, ack):
 def update_aggregation(s, flow, ack):
     """Linux since 5.1: how many more packets are acknowledged at once than the bandwidth explains.
 
-    The largest such excess of the last five to ten round trips is added to the window.
+    The window grows by the largest excess of the last five to ten round trips.
     """
     if ack.acked <= 0 or ack.sample_interval_ns <= 0:
         return
@@ -103,7 +103,7 @@ def update_aggregation(s, flow, ack):
 
 @_inner
 def send_quantum(flow):
-    """Section 4.2.2: packets that a host hands over at once. Here they leave one by one; the window has the room."""
+    """Section 4.2.2: packets that a host sends at once. Here they leave singly, but the window has room for them."""
     if flow.pacing_bps < 1.2e6:
         return 1.0
     if flow.pacing_bps < 24e6:
@@ -113,19 +113,19 @@ def send_quantum(flow):
 
 @_inner
 def inflight(s, flow, bw_bps, gain, extra):
-    """Section 4.2.3.2: packets in flight for `gain` bandwidth-delay products, and room for offloading."""
+    """Section 4.2.3.2: packets in flight for `gain` bandwidth-delay products, plus room for offloading."""
     packets = (
         math.ceil(gain * bw_bps * s.min_rtt_ns / (8e9 * flow.wire_bytes)) + extra + 3 * send_quantum(flow)
     )
     packets = 2 * math.ceil(packets / 2)  # Linux: even, so that a delayed ACK does not wait for an odd one
     if s.mode == PROBE_BW and s.phase == 0:
-        packets += 2  # Linux: so that the probe puts more in flight even on paths of a few packets
+        packets += 2  # Linux: lets the probe increase what is in flight even on paths of a few packets
     return packets
 
 
 @_inner
 def in_network(s, flow, packets, now_ns):
-    """Linux: how many of `packets` in flight will be there still when pacing lets the next ones go, and with these."""
+    """Linux: packets in flight when pacing releases the next ones, these included."""
     gone = math.floor(s.bw_bps * max(flow.next_send_ns - now_ns, 0) / (8e9 * flow.wire_bytes))
     if s.pacing_gain > 1:
         packets += send_quantum(flow)
@@ -144,7 +144,7 @@ def enter_startup(p, s):
 
 @_inner
 def enter_probe_bw(p, s, flow):
-    """Section 4.3.4.3: begin at a random phase, but not at the one that drains."""
+    """Section 4.3.4.3: start at a random phase other than the draining one."""
     s.mode = PROBE_BW
     s.cwnd_gain = p.cwnd_gain
     s.phase = (8 - int(random(flow) * 7)) % 8  # 0 or 2 to 7
@@ -170,10 +170,10 @@ def forget_policer(s, flow):
 
 @_inner
 def look_for_policer(p, s, flow, ack):
-    """Linux's "long-term bandwidth": a token bucket lets much less through in the long run than it did at first.
+    """Linux's "long-term bandwidth": detect a token bucket, whose long-term rate is much lower than the initial one.
 
-    Two intervals in a row, from loss to loss, of four to sixteen round trips, in which a fifth of the packets was lost
-    and the rate was the same within an eighth: that rate is the bandwidth for the next 48 round trips.
+    If in two consecutive intervals of four to sixteen round trips, from loss to loss, a fifth of the packets is
+    lost and the rates agree within an eighth, that rate is the bandwidth for the next 48 round trips.
     """
     if s.policed:
         if s.mode == PROBE_BW and s.round_start:
@@ -210,7 +210,7 @@ def look_for_policer(p, s, flow, ack):
 
 @_inner
 def check_cycle_phase(p, s, flow, ack, now_ns):
-    """Section 4.3.4.3: a phase lasts a min_rtt; probing goes on until it filled the pipe, draining ends when it has."""
+    """Section 4.3.4.3: a phase lasts a min_rtt; probing lasts until the pipe is full, draining may end early."""
     if s.mode != PROBE_BW:
         return
     full_length = flow.delivered_ns - s.phase_ns > s.min_rtt_ns
@@ -231,7 +231,7 @@ def check_cycle_phase(p, s, flow, ack, now_ns):
 
 @_inner
 def check_full_pipe(p, s, ack):
-    """Section 4.3.2.2: full when three round trips brought less than 25 % more bandwidth."""
+    """Section 4.3.2.2: the pipe is full after three round trips with less than 25 % more bandwidth."""
     if s.filled_pipe or not s.round_start or is_app_limited(s, ack):
         return
     if s.bw_best[0] >= s.full_bw_bps * p.full_growth:
@@ -255,7 +255,7 @@ def check_drain(p, s, flow, now_ns):
 
 @_inner
 def save_cwnd(s, flow):
-    """Section 4.2.3.4: remember the last window that was not modulated."""
+    """Section 4.2.3.4: remember the last unmodulated window."""
     if not s.was_repairing and s.mode != PROBE_RTT:
         s.prior_cwnd = flow.cwnd
     else:
@@ -276,7 +276,7 @@ def check_probe_rtt_done(p, s, flow, now_ns):
 
 @_inner
 def update_min_rtt(p, s, stats, flow, ack, now_ns):
-    """Sections 4.1.2 and 4.3.5: the least RTT of ten seconds, and the pause that measures it afresh."""
+    """Sections 4.1.2 and 4.3.5: the minimum RTT of ten seconds, and the pause that measures it anew."""
     expired = now_ns > s.min_rtt_stamp_ns + p.min_rtt_window_ns
     if ack.rtt_ns >= 0 and (ack.rtt_ns < s.min_rtt_ns or expired):
         s.min_rtt_ns = ack.rtt_ns
@@ -304,12 +304,12 @@ def update_min_rtt(p, s, stats, flow, ack, now_ns):
         s.idle_restart = False
 
 
-# ---- what it sets (section 4.2) --------------------------------------------------------------------------------------
+# ---- control parameters (section 4.2) --------------------------------------------------------------------------------
 
 
 @_inner
 def set_pacing_rate(p, s, flow, gain):
-    """Section 4.2.1, and Linux's margin of 1 %: until the pipe is full the rate only rises."""
+    """Section 4.2.1, with Linux's margin of 1 %; until the pipe is full, the rate only rises."""
     rate = gain * s.bw_bps * (1 - p.pacing_margin)
     if rate > 0 and (s.filled_pipe or rate > flow.pacing_bps):
         flow.pacing_bps = rate
@@ -322,11 +322,11 @@ def set_cwnd(p, s, flow, ack):
         cwnd = flow.cwnd
         if ack.lost > 0:  # section 4.2.3.4
             cwnd = max(cwnd - ack.lost, 1.0)
-        if s.repairing and not s.was_repairing:  # for one round trip, as much leaves as arrives
+        if s.repairing and not s.was_repairing:  # packet conservation for one round trip
             s.packet_conservation = True
             s.next_round_delivered = flow.delivered
             cwnd = float(flow.inflight + ack.acked)
-        elif s.was_repairing and not s.repairing:  # recovery is over
+        elif s.was_repairing and not s.repairing:  # recovery has ended
             s.packet_conservation = False
             cwnd = max(cwnd, s.prior_cwnd)
         s.was_repairing = s.repairing
@@ -334,7 +334,7 @@ def set_cwnd(p, s, flow, ack):
             cwnd = max(cwnd, float(flow.inflight + ack.acked))
         else:
             extra = 0.0
-            if s.filled_pipe:  # Linux: at most what 100 ms bring
+            if s.filled_pipe:  # Linux: at most what is delivered in 100 ms
                 extra = min(max(s.extra_older, s.extra_newer), s.bw_bps * 0.1 / (8 * flow.wire_bytes))
             target = inflight(s, flow, s.bw_bps, s.cwnd_gain, extra)
             if s.filled_pipe:
@@ -348,39 +348,54 @@ def set_cwnd(p, s, flow, ack):
 
 
 class Bbr(Cca):
-    """Sends at the bottleneck's bandwidth with about one bandwidth-delay product in flight (Cardwell et al. 2017).
+    """BBR: sends at the bottleneck bandwidth with about one bandwidth-delay product in flight (Cardwell et al. 2017).
 
-    It models the path by the largest delivery rate and the least RTT seen of late, paces at the one times a gain, and
-    bounds what is in flight by their product times another. Loss and ECN are no signals to it, but for the one round
-    trip after a loss in which it sends no more than arrives.
+    It models the path by the maximum delivery rate and minimum RTT of recent times, paces at a gain times the rate,
+    and bounds the packets in flight by another gain times their product. It ignores loss and ECN, except that for
+    one round trip after a loss it sends no more than is delivered.
 
     Parameters
     ----------
     high_gain : float
-        BBRHighGain, 2/ln 2: pacing and window in STARTUP; DRAIN paces at its inverse (sections 4.3.2, 4.3.3).
+        Gain of pacing and window in STARTUP; DRAIN paces at its inverse (BBRHighGain, 2/ln 2, sections 4.3.2, 4.3.3).
     cwnd_gain : float
         Window in PROBE_BW, in bandwidth-delay products (section 4.2.3.2).
     probe_gain, drain_gain : float
-        Pacing in the first two of PROBE_BW's eight phases; the others have 1 (section 4.3.4).
+        Pacing gains in the first two of the eight phases of PROBE_BW; the others have 1 (section 4.3.4).
     bw_rounds : int
-        BtlBwFilterLen, round trips over which the bandwidth is the maximum (section 4.1.1).
+        Round trips in the maximum filter of the bandwidth (BtlBwFilterLen, section 4.1.1).
     min_rtt_window_s : float
-        RTpropFilterLen (section 4.1.2).
+        Window of the minimum filter of the RTT, in s (RTpropFilterLen, section 4.1.2).
     probe_rtt_ms : float
-        ProbeRTTDuration (section 4.3.5).
+        Duration of PROBE_RTT in ms (ProbeRTTDuration, section 4.3.5).
     min_cwnd : int
-        BBRMinPipeCwnd, packets; also the window in PROBE_RTT.
+        Smallest window in packets, and the window in PROBE_RTT (BBRMinPipeCwnd).
     full_growth, full_rounds : float, int
-        The pipe is full when the bandwidth grew by less than this factor in so many round trips (section 4.3.2.2).
+        The pipe is full if the bandwidth grows by less than this factor in this many round trips (section 4.3.2.2).
     pacing_margin : float
-        Linux paces this part below the model, so that queues drain.
+        Linux paces below the model by this share, so that queues drain.
 
     Notes
     -----
-    Deviations. From the draft, as in Linux: the margin in pacing, room in the window for acknowledgements that come in
-    bunches, windows rounded up to even numbers, a drain phase that ends early when the queue has gone, a bandwidth
-    filter of three values, a look for policers. From Linux: RTT samples of ACKs that may have been delayed count for an
-    expired minimum too; packets leave one by one.
+    Deviations from the draft, as in Linux: the pacing margin, room in the window for aggregated ACKs, windows
+    rounded up to even numbers, a drain phase that ends early once the queue has drained, a bandwidth filter with
+    three values, the detection of policers. Deviations from Linux: RTT samples of possibly delayed ACKs also count
+    once the minimum has expired; packets leave one by one.
+
+    See Also
+    --------
+    Bbr2 : bounded by loss
+    Bbr3 : the current version
+    Cubic : loss-based
+
+    Examples
+    --------
+    A much shorter queue than CUBIC's 40 ms, in ms:
+
+    >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=50)
+    >>> scenario = cct.Scenario(bottleneck=bottleneck, flows=[cct.Flow(cct.cca.Bbr(), rtt_ms=20)], duration_s=2)
+    >>> round(cct.simulate(scenario).summary()["mean_delay_ms"], 1)
+    10.4
     """
 
     name: ClassVar[str] = "bbr"
@@ -409,8 +424,8 @@ class Bbr(Cca):
         # bandwidth
         bw_bps = 0.0  # BtlBw
         bw_best = np.zeros(3)
-        bw_rounds = np.zeros(3, np.int64)  # when these were measured
-        # policers: rate of the last interval, or the one in use, and where this interval began
+        bw_rounds = np.zeros(3, np.int64)  # rounds in which these were measured
+        # policers: rate of the last interval, or the one in use, and the start of this interval
         policed = False
         policed_bps = 0.0
         watching = False
@@ -431,13 +446,13 @@ class Bbr(Cca):
         # PROBE_RTT
         probe_rtt_done_ns = 0
         probe_rtt_round_done = False
-        limited_from = -1  # samples of packets sent while `delivered` was in this range are no bandwidth
+        limited_from = -1  # samples of packets sent while `delivered` was in this range do not count
         limited_until = -2
         idle_restart = False
         # recovery
         prior_cwnd = 0.0
         repairing = False
-        was_repairing = False  # at the last ACK
+        was_repairing = False  # as of the last ACK
         packet_conservation = False
         # aggregation of ACKs
         epoch_ns = 0
@@ -453,11 +468,11 @@ class Bbr(Cca):
         if self.bw_rounds < 1:
             raise ParameterError("Bbr.bw_rounds: must be at least 1")
         if self.high_gain <= 1:
-            raise ParameterError("Bbr.high_gain: must be above 1")
+            raise ParameterError("Bbr.high_gain: must be greater than 1")
         if self.min_cwnd < 1:
             raise ParameterError("Bbr.min_cwnd: must be at least 1")
         if self.pacing_margin >= 1:
-            raise ParameterError("Bbr.pacing_margin: must be below 1")
+            raise ParameterError("Bbr.pacing_margin: must be less than 1")
 
     def derived(self) -> dict[str, Any]:
         return {"cycle": np.array([self.probe_gain, self.drain_gain, 1, 1, 1, 1, 1, 1])}
@@ -468,7 +483,7 @@ class Bbr(Cca):
         s.min_rtt_stamp_ns = now_ns
         s.epoch_ns = now_ns
         enter_startup(p, s)
-        # Section 4.2.1: no bandwidth known yet, so the initial window over the handshake's RTT
+        # Section 4.2.1: without a bandwidth yet, the initial window over the handshake's RTT
         flow.pacing_bps = p.high_gain * flow.cwnd * flow.wire_bytes * 8e9 / max(flow.srtt_ns, 1000)
 
     @staticmethod
@@ -501,15 +516,15 @@ class Bbr(Cca):
     @staticmethod
     def on_rto(p, s, stats, flow, ack, now_ns):
         s.repairing = True
-        s.was_repairing = True  # no round trip of conservation
-        s.full_bw_bps = 0.0  # Linux: look for the full pipe afresh
+        s.was_repairing = True  # no round trip of packet conservation
+        s.full_bw_bps = 0.0  # Linux: restart the search for the full pipe
         s.round_start = True
         look_for_policer(p, s, flow, ack)
         flow.cwnd = flow.inflight + 1.0
 
     @staticmethod
     def on_send(p, s, stats, flow, ack, now_ns):
-        # Section 4.3.4.4: restarting from idle; the packet just sent is the only one under way
+        # Section 4.3.4.4: restart from idle; the packet just sent is the only one in flight
         if flow.app_limited and flow.next_seq - flow.una == 1:
             s.idle_restart = True
             s.epoch_ns = now_ns

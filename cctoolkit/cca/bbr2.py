@@ -1,6 +1,6 @@
 """BBR, version 2: draft-cardwell-iccrg-bbr-congestion-control-02, as a set of differences from version 3.
 
-Held against Google's Linux, v2alpha (google/bbr, net/ipv4/tcp_bbr2.c).
+Compared with Google's Linux, v2alpha (google/bbr, net/ipv4/tcp_bbr2.c).
 """
 
 from __future__ import annotations
@@ -13,21 +13,34 @@ __all__ = ["Bbr2"]
 
 
 class Bbr2(Bbr3):
-    """Version 3 with version 2's gains and its way to end a probe (draft-cardwell-iccrg-bbr-02; Linux's v2alpha).
+    """BBRv2: version 3 with the gains and probes of version 2 (draft-cardwell-iccrg-bbr-02; Linux's v2alpha).
 
-    What differs:
+    The differences:
 
-    - Startup and Drain pace with the gains of version 1, 2.885 and its inverse, Startup's window has 2.885 too (v3:
-      2.77, 0.5, 2), and losses found by eight ACKs end it (v3: six). Its bound is then the bandwidth-delay product (v3:
-      at least what was delivered in the last round trip). The pipe is full by the largest bandwidth (v3: the latest).
+    - Startup and Drain pace with the gains of version 1, 2.885 and its inverse, and the window in Startup has a
+      gain of 2.885 too (v3: 2.77, 0.5, 2). Eight ACKs that report losses end Startup (v3: six). The bound is then
+      the bandwidth-delay product (v3: at least what was delivered in the last round trip). The largest bandwidth
+      decides whether the pipe is full (v3: the latest).
     - ProbeBW_DOWN paces at 0.75 (v3: 0.9).
-    - ProbeBW_UP keeps the window's gain of 2 (v3: 2.25), and ends when it has lasted a min_rtt and 1.25
-      bandwidth-delay products are in flight (v3: when the bandwidth does not grow any more). What is in flight is
-      counted for the time at which pacing lets the next packets go, with these.
+    - ProbeBW_UP keeps a window gain of 2 (v3: 2.25), and ends after a min_rtt once 1.25 bandwidth-delay products
+      are in flight (v3: once the bandwidth stops growing). Packets in flight are those at the time when pacing
+      releases the next packets, these included.
 
-    The 30 % that version 2 takes from its bounds after losses are the factor `beta` of 0.7 here. Parameters and notes
-    are those of :class:`~cctoolkit.cca.bbr3.Bbr3`. In v2alpha marks, if answered at all, bound the bandwidth as well;
-    here they bound what is in flight, as in version 3.
+    The 30 % by which version 2 reduces its bounds after losses are the factor `beta` of 0.7 here. Parameters and notes
+    are those of :class:`~cctoolkit.cca.Bbr3`. In v2alpha, marks, if answered at all, bound the bandwidth as well; here
+    they bound the packets in flight, as in version 3.
+
+    See Also
+    --------
+    Bbr : version 1
+    Bbr3 : version 3
+
+    Examples
+    --------
+    >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=50)
+    >>> scenario = cct.Scenario(bottleneck=bottleneck, flows=[cct.Flow(cct.cca.Bbr2(), rtt_ms=20)], duration_s=2)
+    >>> round(cct.simulate(scenario).summary()["mean_delay_ms"], 1)
+    5.0
     """
 
     name: ClassVar[str] = "bbr2"

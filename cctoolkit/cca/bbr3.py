@@ -1,6 +1,6 @@
 """BBR, version 3: draft-ietf-ccwg-bbr, with Linux's response to ECN.
 
-Sections are named as in the draft. What it calls longterm and shortterm is hi and lo in Linux and in version 2.
+Functions and sections are named as in the draft. Its longterm and shortterm are hi and lo in Linux and version 2.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .bbr import in_network
 __all__ = ["Bbr3"]
 
 STARTUP, DRAIN, DOWN, CRUISE, REFILL, UP, PROBE_RTT = range(7)
-#: What the ACKs now coming tell about (BBR.ack_phase).
+#: What the current ACKs are about (BBR.ack_phase).
 INIT, REFILLING, STARTING, FEEDBACK, STOPPING = range(5)
 
 INFINITE = 1e18  # packets, or bit/s: no bound
@@ -26,7 +26,7 @@ INFINITE = 1e18  # packets, or bit/s: no bound
 _inner = numba.njit(error_model="numpy")
 
 
-# ---- State machine: what the states set ------------------------------------------------------------------------------
+# ---- State machine ---------------------------------------------------------------------------------------------------
 
 
 @_inner
@@ -36,7 +36,7 @@ def in_probe_bw(s):
 
 @_inner
 def is_probing(s):
-    """IsProbingBW: losses now may be of its own making, so they do not count against the path."""
+    """IsProbingBW: losses may be self-inflicted, so they do not count against the path."""
     return s.state == STARTUP or s.state == REFILL or s.state == UP
 
 
@@ -55,7 +55,7 @@ def start_round(s, flow):
 
 @_inner
 def reset_full_bw(s, baseline_bps):
-    """ResetFullBW: look for a plateau above this."""
+    """ResetFullBW: look for a plateau above this bandwidth."""
     s.full_bw_bps = baseline_bps
     s.full_bw_count = 0
     s.full_bw_now = False
@@ -79,7 +79,7 @@ def reset_congestion_signals(s):
 def start_down(p, s, flow, now_ns):
     reset_congestion_signals(s)
     s.up_acked_per_inc = INFINITE
-    # PickProbeWait: at random, so that flows do not probe at the same time
+    # PickProbeWait: random, so that flows do not probe at the same time
     s.rounds_since_probe = int(random(flow) * 2)
     s.probe_wait_ns = p.probe_wait_ns + int(random(flow) * p.probe_wait_random_ns)
     s.cycle_ns = now_ns
@@ -135,7 +135,7 @@ def target_inflight(s, flow):
 
 @_inner
 def inflight_with_headroom(p, s):
-    """InflightWithHeadroom: leave others a part of what the path was found to hold."""
+    """InflightWithHeadroom: leave a share of what the path can hold to others."""
     if s.inflight_hi >= INFINITE:
         return INFINITE
     return max(s.inflight_hi - max(1.0, p.headroom * s.inflight_hi), float(p.min_cwnd))
@@ -143,14 +143,14 @@ def inflight_with_headroom(p, s):
 
 @_inner
 def is_app_limited(s, ack):
-    """MarkConnectionAppLimited: what is sent during PROBE_RTT tells nothing of the bandwidth either."""
+    """MarkConnectionAppLimited: packets sent during PROBE_RTT say nothing about the bandwidth either."""
     prior = ack.sample_prior_delivered
     return ack.sample_app_limited or s.limited_from <= prior <= s.limited_until
 
 
 @_inner
 def is_inflight_too_high(p, s, ack):
-    """IsInflightTooHigh: of what was in flight, more than 2 % was lost or, as in Linux, half was marked."""
+    """IsInflightTooHigh: more than 2 % of the packets in flight were lost or, as in Linux, half of them marked."""
     if ack.acked <= 0:
         return False
     if ack.sample_lost > p.loss_threshold * ack.sample_inflight:
@@ -161,7 +161,7 @@ def is_inflight_too_high(p, s, ack):
 
 @_inner
 def inflight_at_loss(p, ack, lost):
-    """InflightAtLoss: how much was in flight when losses crossed the threshold, within the `lost` packets just lost."""
+    """InflightAtLoss: packets in flight when losses crossed the threshold, within the `lost` packets just lost."""
     inflight_before = ack.sample_inflight - lost
     lost_before = ack.sample_lost - lost
     prefix = (p.loss_threshold * inflight_before - lost_before) / (1 - p.loss_threshold)
@@ -170,7 +170,7 @@ def inflight_at_loss(p, ack, lost):
 
 @_inner
 def handle_inflight_too_high(p, s, stats, flow, ack, inflight, now_ns):
-    """HandleInflightTooHigh: the probe went too far; once a probe."""
+    """HandleInflightTooHigh: the probe went too far; once per probe."""
     s.probe_too_high = True
     s.is_probe_sample = False
     stats.too_high += 1
@@ -219,7 +219,7 @@ def update_round(s, flow, ack):
 
 @_inner
 def update_max_bw(s, ack):
-    """UpdateMaxBw: the largest delivery rate of this cycle of probing and the one before."""
+    """UpdateMaxBw: the largest delivery rate of this probing cycle and the previous one."""
     bw = ack.delivery_bps
     if bw > 0 and (bw >= s.max_bw_bps or not is_app_limited(s, ack)):
         s.cycle_bw_bps = max(s.cycle_bw_bps, bw)
@@ -228,7 +228,7 @@ def update_max_bw(s, ack):
 
 @_inner
 def advance_max_bw_filter(s):
-    """AdvanceMaxBwFilter; without a sample in this cycle the older one stays (Linux)."""
+    """AdvanceMaxBwFilter; without a sample in this cycle, the older value stays (Linux)."""
     if s.cycle_bw_bps > 0:
         s.previous_cycle_bw_bps = s.cycle_bw_bps
         s.cycle_bw_bps = 0.0
@@ -237,7 +237,7 @@ def advance_max_bw_filter(s):
 
 @_inner
 def update_ecn(p, s, flow, ack):
-    """Linux: DCTCP's moving average of the part of packets marked, each round trip; for short paths only."""
+    """Linux: DCTCP's moving average of the share of marked packets, once per round trip; only on short paths."""
     if ack.marked > 0 and s.ecn_eligible:
         s.ecn_in_round = True
     if not s.round_start:
@@ -255,7 +255,7 @@ def update_ecn(p, s, flow, ack):
 
 @_inner
 def adapt_lower_bounds(p, s, flow):
-    """AdaptLowerBoundsFromCongestion: once a round trip with losses or marks, come down to what was delivered."""
+    """AdaptLowerBoundsFromCongestion: reduce to what was delivered, once per round trip with losses or marks."""
     if is_probing(s) or not (s.loss_in_round or s.ecn_in_round):
         return
     if s.inflight_lo >= INFINITE:
@@ -284,7 +284,7 @@ def update_congestion_signals(p, s, flow, ack):
 
 @_inner
 def update_aggregation(s, flow, ack, now_ns):
-    """UpdateACKAggregation: the excess over what the bandwidth explains, its maximum over ten round trips."""
+    """UpdateACKAggregation: the excess over what the bandwidth explains; its maximum over ten round trips."""
     if ack.acked <= 0:
         return
     expected = s.bw_bps * (now_ns - s.extra_start_ns) / (8e9 * flow.wire_bytes)
@@ -297,7 +297,7 @@ def update_aggregation(s, flow, ack, now_ns):
     if s.round_start:
         s.extra_window[i] = 0.0
     s.extra_window[i] = max(s.extra_window[i], min(s.extra_delivered - expected, flow.cwnd))
-    if not s.full_bw_reached:  # in Startup, just this round trip
+    if not s.full_bw_reached:  # in Startup, over this round trip only
         s.extra_acked = s.extra_window[i]
     elif s.round_start:
         s.extra_acked = s.extra_window.max()
@@ -310,9 +310,9 @@ def update_aggregation(s, flow, ack, now_ns):
 
 @_inner
 def check_full_bw_reached(p, s, ack):
-    """Exiting Acceleration Based on Bandwidth Plateau: three round trips that brought less than 25 % more.
+    """Exiting Acceleration Based on Bandwidth Plateau: three round trips with less than 25 % more bandwidth.
 
-    Version 2 goes by the largest bandwidth so far, version 3 by the latest.
+    Version 2 uses the largest bandwidth so far, version 3 the latest.
     """
     if s.full_bw_now or not s.round_start or is_app_limited(s, ack):
         return
@@ -327,9 +327,9 @@ def check_full_bw_reached(p, s, ack):
 
 @_inner
 def check_startup_done(p, s, flow, ack):
-    """Exiting Startup: on a plateau, with high loss through a round trip of recovery, or marks in two (Linux).
+    """Exiting Startup: on a plateau, after a round trip of recovery with high loss, or after two with marks (Linux).
 
-    Where the draft counts ranges of sequence numbers lost, this counts ACKs that found losses, as Linux does.
+    It counts ACKs that report losses, like Linux, while the draft counts lost ranges of sequence numbers.
     """
     if not s.full_bw_reached:
         losses = s.loss_round_start and flow.in_recovery and s.loss_events >= p.startup_losses
@@ -360,7 +360,7 @@ def enter_probe_bw_from_drain(p, s, flow, now_ns):
 
 @_inner
 def raise_slope(s, flow):
-    """RaiseInflightLongtermSlope: 1, 2, 4, ... packets in successive round trips."""
+    """RaiseInflightLongtermSlope: 1, 2, 4, … packets in successive round trips."""
     growth = 2.0**s.up_rounds
     s.up_rounds = min(s.up_rounds + 1, 30)
     s.up_acked_per_inc = max(flow.cwnd / growth, 1.0)
@@ -368,7 +368,7 @@ def raise_slope(s, flow):
 
 @_inner
 def is_cwnd_limited(flow, ack):
-    """The window was full when this ACK came."""
+    """Whether the window was full when this ACK arrived."""
     return flow.cwnd_limited and ack.prior_inflight + 1 > flow.cwnd
 
 
@@ -388,7 +388,7 @@ def probe_inflight_upward(s, flow, ack):
 
 @_inner
 def adapt_long_term_model(p, s, stats, flow, ack, now_ns):
-    """AdaptLongTermModel; True: it has changed the state."""
+    """AdaptLongTermModel; returns whether it changed the state."""
     if s.ack_phase == STARTING and s.round_start:
         s.ack_phase = FEEDBACK
     if s.ack_phase == STOPPING and s.round_start:
@@ -397,10 +397,10 @@ def adapt_long_term_model(p, s, stats, flow, ack, now_ns):
         if in_probe_bw(s) and not is_app_limited(s, ack):
             advance_max_bw_filter(s)
         if in_probe_bw(s) and s.probe_was_cautious and not s.probe_too_high:
-            start_refill(p, s, flow)  # the cautious probe did no harm: now a bold one
+            start_refill(p, s, flow)  # the cautious probe did no harm: probe boldly
             return True
     if is_inflight_too_high(p, s, ack):
-        if s.is_probe_sample:  # by marks; losses were handled before
+        if s.is_probe_sample:  # by marks; losses have been handled
             handle_inflight_too_high(p, s, stats, flow, ack, float(ack.sample_inflight), now_ns)
         return False
     if s.inflight_hi < INFINITE:
@@ -413,7 +413,7 @@ def adapt_long_term_model(p, s, stats, flow, ack, now_ns):
 
 @_inner
 def is_time_to_probe(p, s, flow, now_ns):
-    """IsTimeToProbeBW: after two to three seconds, or as many round trips as Reno would need, at most 63."""
+    """IsTimeToProbeBW: after two to three seconds, or as many round trips as Reno would need (at most 63)."""
     reno_rounds = min(target_inflight(s, flow), float(p.probe_max_rounds))
     return now_ns > s.cycle_ns + s.probe_wait_ns or s.rounds_since_probe >= reno_rounds
 
@@ -476,7 +476,7 @@ def probe_rtt_cwnd(p, s, flow):
 
 @_inner
 def update_min_rtt(p, s, ack, now_ns):
-    """UpdateMinRTT: the least of ten seconds, out of the least of five."""
+    """UpdateMinRTT: the minimum of ten seconds, from minima of five."""
     s.probe_rtt_expired = now_ns > s.probe_rtt_stamp_ns + p.probe_rtt_interval_ns
     if ack.rtt_ns >= 0 and (ack.rtt_ns < s.probe_rtt_min_ns or s.probe_rtt_expired):
         s.probe_rtt_min_ns = ack.rtt_ns
@@ -559,51 +559,66 @@ def set_cwnd(p, s, flow, ack):
 
 
 class Bbr3(Cca):
-    """BBR with bounds learnt from loss and marks (draft-ietf-ccwg-bbr).
+    """BBRv3: BBR with bounds learnt from loss and marks (draft-ietf-ccwg-bbr).
 
-    Like version 1 it paces at the bandwidth it measured. It probes for more only every two to three seconds, remembers
-    how much in flight led to more than 2 % loss (``inflight_hi``), leaves room below that for others, and comes down
-    to what is delivered while losses go on (``bw_lo``, ``inflight_lo``).
+    Like version 1, it paces at the measured bandwidth. But it probes for more only every two to three seconds,
+    remembers how many packets in flight caused more than 2 % loss (``inflight_hi``), leaves room below that for
+    others, and reduces to what is delivered while losses continue (``bw_lo``, ``inflight_lo``).
 
     Parameters
     ----------
     startup_gain, drain_gain, down_gain, up_gain : float
-        Pacing in Startup, Drain, ProbeBW_DOWN and ProbeBW_UP; elsewhere 1.
+        Pacing gains in Startup, Drain, ProbeBW_DOWN and ProbeBW_UP; 1 elsewhere.
     startup_cwnd_gain, cwnd_gain, up_cwnd_gain, probe_rtt_cwnd_gain : float
-        Window, in bandwidth-delay products: in Startup and Drain, ProbeBW but UP, ProbeBW_UP, ProbeRTT.
+        Windows in bandwidth-delay products: in Startup and Drain, ProbeBW except UP, ProbeBW_UP, and ProbeRTT.
     loss_threshold : float
-        LossThresh: part of what was in flight that may be lost.
+        Tolerated share of losses among the packets in flight (LossThresh).
     beta : float
-        What is kept at least of a bound after losses.
+        Smallest share of a bound that is kept after losses.
     headroom : float
-        Part of inflight_hi left to others while cruising.
+        Share of inflight_hi left to others while cruising.
     startup_losses : int
-        ACKs that found losses, in one round trip, to end Startup.
+        ACKs reporting losses within one round trip that end Startup.
     probe_wait_s, probe_wait_random_s : float
-        Time between probes: the first, and up to the second more.
+        Time between probes in s: the first, plus up to the second.
     probe_max_rounds : int
-        At most so many round trips between probes (as many as the window has packets, if that is less).
+        Most round trips between probes (or the window in packets, if that is less).
     min_rtt_window_s : float
-        MinRTTFilterLen.
+        Window of the minimum filter of the RTT, in s (MinRTTFilterLen).
     probe_rtt_interval_s, probe_rtt_ms : float
-        ProbeRTTInterval and ProbeRTTDuration.
+        Interval and duration of ProbeRTT, in s and ms (ProbeRTTInterval, ProbeRTTDuration).
     min_cwnd : int
-        MinPipeCwnd, packets.
+        Smallest window in packets (MinPipeCwnd).
     pacing_margin : float
-        Paces this part below the model.
+        Paces below the model by this share.
     ecn_threshold, ecn_factor, ecn_gain, ecn_max_rtt_ms : float
-        Linux's response to accurate ECN feedback: the part marked that is too much when probing, what alpha = 1
-        takes from inflight_lo in a round trip, the weight of the last round trip in alpha, the largest min_rtt with
+        Linux's response to accurate ECN feedback: the share of marks that ends a probe, the share of inflight_lo that
+        alpha = 1 takes per round trip, the weight of the last round trip in alpha, and the largest min_rtt (in ms) at
         which marks are heeded at all (0: any).
 
     Notes
     -----
-    Deviations from the draft. Losses are handled an ACK at a time: what was in flight and lost since is that of the
-    packet whose delivery revealed them, not of each lost packet, and the packets lost at once count as one burst in
-    InflightAtLoss. Startup counts ACKs that found losses, not ranges lost (as Linux). No undo: nothing is reordered
-    here. The bandwidth of an older cycle stays until there is a sample in a newer one (as Linux). Packets leave one by
-    one, whatever the send quantum. The draft leaves open how marks are answered: here as in Linux, but the echo of
-    RFC 3168 counts as a loss.
+    Deviations from the draft: Losses are handled per ACK: packets in flight and lost since are those of the packet
+    whose delivery revealed the losses, not of each lost packet, and packets lost together count as one burst in
+    InflightAtLoss. Startup counts ACKs that report losses, not lost ranges (as in Linux). There is no undo, since
+    nothing is reordered here. The bandwidth of an older cycle stays until a newer one has a sample (as in Linux).
+    Packets leave one by one, whatever the send quantum. The draft does not specify the response to marks: here it
+    is that of Linux, but the echo of RFC 3168 counts as a loss.
+
+    See Also
+    --------
+    Bbr : version 1
+    Bbr2 : version 2
+    Prague : scalable, for L4S
+
+    Examples
+    --------
+    A much shorter queue than CUBIC's 40 ms, in ms:
+
+    >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=50)
+    >>> scenario = cct.Scenario(bottleneck=bottleneck, flows=[cct.Flow(cct.cca.Bbr3(), rtt_ms=20)], duration_s=2)
+    >>> round(cct.simulate(scenario).summary()["mean_delay_ms"], 1)
+    6.1
     """
 
     name: ClassVar[str] = "bbr3"
@@ -647,7 +662,7 @@ class Bbr3(Cca):
         # bandwidth
         bw_bps = 0.0
         max_bw_bps = 0.0
-        cycle_bw_bps = 0.0  # the largest sample of this cycle
+        cycle_bw_bps = 0.0  # largest sample of this cycle
         previous_cycle_bw_bps = 0.0
         # round-trip time
         min_rtt_ns = 0
@@ -657,7 +672,7 @@ class Bbr3(Cca):
         probe_rtt_expired = False
         probe_rtt_done_ns = 0
         probe_rtt_round_done = False
-        limited_from = -1  # samples of packets sent while `delivered` was in this range are no bandwidth
+        limited_from = -1  # samples of packets sent while `delivered` was in this range do not count
         limited_until = -2
         idle_restart = False
         # bounds: long term, short term
@@ -667,7 +682,7 @@ class Bbr3(Cca):
         # congestion signals of this round trip
         lost = 0  # flow.lost, as far as handled
         loss_in_round = False
-        loss_events = 0  # ACKs that found losses
+        loss_events = 0  # ACKs that reported losses
         loss_round_delivered = 0
         loss_round_start = False
         bw_latest_bps = 0.0
@@ -716,11 +731,11 @@ class Bbr3(Cca):
         if not 0 < self.beta <= 1:
             raise ParameterError(f"{who}.beta: must be positive and at most 1")
         if self.startup_gain <= 1:
-            raise ParameterError(f"{who}.startup_gain: must be above 1")
+            raise ParameterError(f"{who}.startup_gain: must be greater than 1")
         if self.min_cwnd < 1:
             raise ParameterError(f"{who}.min_cwnd: must be at least 1")
         if self.headroom >= 1 or self.pacing_margin >= 1:
-            raise ParameterError(f"{who}.headroom and pacing_margin: must be below 1")
+            raise ParameterError(f"{who}.headroom and {who}.pacing_margin: must be less than 1")
 
     def derived(self) -> dict[str, Any]:
         cwnd = self.cwnd_gain
@@ -786,7 +801,7 @@ class Bbr3(Cca):
 
     @staticmethod
     def on_send(p, s, stats, flow, ack, now_ns):
-        # HandleRestartFromIdle; the packet just sent is the only one under way
+        # HandleRestartFromIdle; the packet just sent is the only one in flight
         if flow.app_limited and flow.next_seq - flow.una == 1:
             s.idle_restart = True
             s.extra_start_ns = now_ns

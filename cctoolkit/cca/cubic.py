@@ -1,4 +1,4 @@
-"""CUBIC: RFC 9438, with Linux's HyStart to leave slow start, and as Linux computes it."""
+"""CUBIC: RFC 9438 as computed by Linux, with its HyStart to leave slow start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MS = 1_000_000
 
 @numba.njit(error_model="numpy")
 def hystart_found(s, flow, ack, now_ns):
-    """Whether it is time to leave slow start."""
+    """Whether to leave slow start."""
     if now_ns - s.train_ns <= 2 * _MS:
         s.train_ns = now_ns
         if now_ns - s.round_start_ns > (flow.min_rtt_ns + _MS) // 2:
@@ -32,32 +32,47 @@ def hystart_found(s, flow, ack, now_ns):
 
 
 class Cubic(Cca):
-    """The window is a cubic function of the time since the last reduction (RFC 9438).
+    """CUBIC: the window is a cubic function of the time since the last reduction (RFC 9438).
 
     Parameters
     ----------
     c : float
-        Constant C (section 5, 0.4 packets/s³).
+        Constant C in packets/s³ (section 5: 0.4).
     beta : float
-        What is kept of the window at a loss (section 4.6, 0.7).
+        Share of the window that is kept after a loss (section 4.6: 0.7).
     fast_convergence : bool
-        Section 4.7.
+        Fast convergence (section 4.7).
     hystart : bool
-        Leave slow start by HyStart (Ha and Rhee 2011) as Linux has it, from a window of 16 packets on: when the
-        smallest RTT sample of a round exceeds the smallest of all by an eighth (at least 4 ms, at most 16 ms), seen
-        after eight samples; or when ACKs at most 2 ms apart go on for more than half the smallest RTT of the round
-        (and half a millisecond).
+        Leave slow start by HyStart (Ha and Rhee 2011) as in Linux, from a window of 16 packets on: if, after eight
+        samples, the smallest RTT of a round exceeds the smallest of all by an eighth (at least 4 ms, at most 16
+        ms); or if a train of ACKs at most 2 ms apart lasts longer than half the smallest RTT of the round (plus 0.5
+        ms).
     first_growth : float
-        Until the first reduction, and after a timeout, the window grows by at least this share a round trip, as in
-        Linux, where the cubic function is thought too careful as long as nothing is known of the path (5 %). The RFC
-        has no such rule: 0.
+        Until the first reduction, and after a timeout, the window grows by at least this share per round trip. Linux
+        has 5 %, considering the cubic function too cautious while nothing is known about the path; the RFC has no such
+        rule (0).
 
     Notes
     -----
-    As in Linux and other than in the RFC: the window moves in whole packets; the cubic looks ahead by the least RTT,
-    not the smoothed one (section 4.4); in the Reno-friendly region the window follows the estimate of Reno's at the
-    pace of Reno's ACKs, and that estimate grows by the same slope for good, not by one packet a round trip once it is
-    past the last maximum (section 4.3); a timeout forgets that maximum (section 4.8).
+    As in Linux, but not in the RFC: the window changes in whole packets; the cubic function looks ahead by the
+    minimum RTT, not the smoothed one (section 4.4); in the Reno-friendly region the window follows the estimate of
+    Reno's window at the pace of Reno's ACKs, and that estimate keeps its slope, instead of one packet per round
+    trip above the last maximum (section 4.3); a timeout forgets that maximum (section 4.8).
+
+    See Also
+    --------
+    Reno : the classic
+    Htcp : another control for fast, long paths
+    Bbr : model-based
+
+    Examples
+    --------
+    It fills the buffer, which holds 61 ms; the mean queueing delay in ms:
+
+    >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=50)
+    >>> scenario = cct.Scenario(bottleneck=bottleneck, flows=[cct.Flow(cct.cca.Cubic(), rtt_ms=20)], duration_s=2)
+    >>> round(cct.simulate(scenario).summary()["mean_delay_ms"], 1)
+    39.6
     """
 
     name: ClassVar[str] = "cubic"
@@ -70,16 +85,16 @@ class Cubic(Cca):
 
     class State:
         w_max = 0.0  # window before the last reduction; 0: not known
-        origin = 0.0  # where the cubic is flat: w_max, or the window this stage began with
-        k_s = 0.0  # seconds from the epoch's start until the cubic is there
+        origin = 0.0  # the plateau of the cubic: w_max, or the window at the start of this stage
+        k_s = 0.0  # seconds from the start of the epoch to the plateau
         epoch_ns = -1  # start of the congestion avoidance stage; -1: none
-        w_est = 0.0  # window Reno would have
+        w_est = 0.0  # the window that Reno would have
         credit = 0.0  # packets acknowledged since the window last grew
-        # HyStart's round, which ends when what had been sent at its start is acknowledged
+        # HyStart's round, which ends when everything sent at its start is acknowledged
         found = False
         round_end = 0
         round_start_ns = 0
-        train_ns = 0  # the last ACK of the train; a pause ends it for this round
+        train_ns = 0  # the last ACK of the train, which a pause ends for this round
         round_samples = 0
         round_min_ns = 0
 
@@ -116,7 +131,7 @@ class Cubic(Cca):
         if acked == 0.0:
             return
 
-        if s.epoch_ns < 0:  # section 4.2: a new stage begins
+        if s.epoch_ns < 0:  # section 4.2: a new stage starts
             s.epoch_ns = now_ns
             s.w_est = flow.cwnd
             s.origin = max(s.w_max, flow.cwnd)
@@ -125,14 +140,14 @@ class Cubic(Cca):
         target = p.c * (ahead - s.k_s) ** 3 + s.origin  # equation (1), section 4.4
         s.w_est += 3 * (1 - p.beta) / (1 + p.beta) * acked / flow.cwnd  # equation (4)
 
-        # how many packets have to be acknowledged for one more in the window, sections 4.3 to 4.5
+        # packets to be acknowledged for one more in the window, sections 4.3 to 4.5
         count = flow.cwnd / (target - flow.cwnd) if target > flow.cwnd else 100 * flow.cwnd
         if s.w_max == 0.0 and p.first_growth > 0:
             count = min(count, 1 / p.first_growth)
         if math.floor(s.w_est) > flow.cwnd:
             count = min(count, flow.cwnd / (math.floor(s.w_est) - flow.cwnd))
         count = max(count, 2.0)
-        if s.credit >= count:  # gathered while more was asked
+        if s.credit >= count:  # accumulated while `count` was larger
             s.credit = 0.0
             flow.cwnd += 1
         s.credit += acked

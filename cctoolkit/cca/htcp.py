@@ -16,7 +16,7 @@ __all__ = ["Htcp"]
 
 @numba.njit(error_model="numpy")
 def increase(delta_s, beta, threshold_s, min_rtt_ns, rtt_scaling):
-    """Packets a round trip, `delta_s` after the last congestion: the paper's alpha(Δ), fair at any beta."""
+    """Packets per round trip, `delta_s` after the last congestion: the paper's alpha(Δ), fair for any beta."""
     f = 1.0
     if delta_s > threshold_s:
         over = delta_s - threshold_s
@@ -28,7 +28,7 @@ def increase(delta_s, beta, threshold_s, min_rtt_ns, rtt_scaling):
 
 @numba.njit(error_model="numpy")
 def measure(s, flow, ack, now_ns):
-    """The largest RTT, and the throughput: a smoothed one, and its maximum since the last congestion."""
+    """Update the largest RTT, the smoothed throughput, and its maximum since the last congestion."""
     if ack.rtt_ns >= 0 and not flow.in_rto:
         s.max_rtt_ns = max(s.max_rtt_ns, flow.min_rtt_ns)
         if s.max_rtt_ns < ack.rtt_ns <= s.max_rtt_ns + 20_000_000:
@@ -49,7 +49,7 @@ def measure(s, flow, ack, now_ns):
 
 @numba.njit(error_model="numpy")
 def back_off(s, flow):
-    """Adaptive backoff: keep what empties the queue, if the throughput says that the path is still the same."""
+    """Adaptive backoff: empty the queue, provided that the throughput says that the path has not changed."""
     steady = 0.8 * s.old_max_rate_pps <= s.max_rate_pps <= 1.2 * s.old_max_rate_pps
     s.old_max_rate_pps = s.max_rate_pps
     s.beta = 0.5
@@ -60,25 +60,38 @@ def back_off(s, flow):
 
 
 class Htcp(Cca):
-    """The longer the last congestion is past, the faster the window grows (Leith and Shorten 2004).
+    """H-TCP: the window grows faster the longer ago the last congestion was (Leith and Shorten 2004).
 
-    Increase: ``alpha = 2 (1 - beta) f(Δ)`` packets a round trip, with ``f = 1 + 10 (Δ - 1 s) + ((Δ - 1 s) / 2)²`` from
-    one second after the last congestion on, 1 before. Backoff: ``beta = RTTmin / RTTmax`` in [0.5, 0.8], and 0.5 if
-    the largest throughput since the last congestion differs by more than a fifth from that before.
+    Increase: ``alpha = 2 (1 - beta) f(Δ)`` packets per round trip, with ``f = 1 + 10 (Δ - 1 s) + ((Δ - 1 s) / 2)²``
+    from one second after the last congestion on, and 1 before. Backoff: ``beta = RTTmin / RTTmax``, limited to
+    [0.5, 0.8], but 0.5 if the largest throughput since the last congestion differs by more than a fifth from the
+    one before.
 
     Parameters
     ----------
     threshold_s : float
-        Time after congestion in which it is as fast as Reno (the paper's Δ_L).
+        Time after congestion in which it grows like Reno, in s (the paper's Δ_L).
     rtt_scaling : bool
-        f is multiplied by RTTmin / 100 ms, taken as at least 0.1 and at most 2, but does not get below 1 (Linux).
+        Multiply f by RTTmin / 100 ms, limited to [0.1, 2], but keep it at least 1 (Linux).
 
     Notes
     -----
-    As in Linux and not in the paper: f is rounded down; the ACK that completes an increase is not counted for the
-    next one; the throughput is smoothed over round trips, its maximum counts; the largest RTT follows jumps of at most
-    20 ms and fades by a twentieth of its excess at each congestion; beta is 0.5 where the least RTT is below 10 ms; Δ
-    starts anew when recovery is over.
+    As in Linux, but not in the paper: f is rounded down; the ACK that completes an increase does not count for the
+    next one; the throughput is smoothed over round trips, and its maximum counts; the largest RTT follows jumps of
+    at most 20 ms and loses a twentieth of its excess at each congestion; beta is 0.5 if the minimum RTT is below 10
+    ms; Δ starts anew at the end of recovery.
+
+    See Also
+    --------
+    Cubic : the default of Linux
+    HighSpeed : another control for fast, long paths
+
+    Examples
+    --------
+    >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=50)
+    >>> scenario = cct.Scenario(bottleneck=bottleneck, flows=[cct.Flow(cct.cca.Htcp(), rtt_ms=20)], duration_s=2)
+    >>> round(cct.simulate(scenario).summary()["mean_delay_ms"], 1)
+    38.3
     """
 
     name: ClassVar[str] = "htcp"
@@ -89,10 +102,10 @@ class Htcp(Cca):
     class State:
         alpha = 1.0
         beta = 0.5
-        congestion_ns = 0  # the last one; the flow's start before that
+        congestion_ns = 0  # time of the last congestion, initially the start of the flow
         max_rtt_ns = 0
         counted = 0  # packets acknowledged since the window last grew
-        # throughput: packets since then, smoothed, its maximum since the last congestion and before that
+        # throughput: packets so far, smoothed, its maximum since the last congestion and before
         packets = 0
         since_ns = 0
         rate_pps = 0.0
@@ -101,7 +114,7 @@ class Htcp(Cca):
         was_steady = False
 
     class Stats:
-        alpha = 1.0  # packets a round trip, now
+        alpha = 1.0  # current increase in packets per round trip
 
     def check(self) -> None:
         if self.threshold_s <= 0:

@@ -15,38 +15,53 @@ __all__ = ["Prague"]
 
 @numba.njit(error_model="numpy")
 def pace(flow):
-    """Pacing: at cwnd/srtt, twice that in slow start, so that nothing leaves in bursts.
+    """Pace at cwnd/srtt, or twice that in slow start, to avoid bursts.
 
     Linux counts the headers of IP and TCP in the rate but not in what it paces, so it is a little faster, and the
-    window is what limits it.
+    window is the limit.
     """
     rate = flow.cwnd * (flow.wire_bytes - 14) / flow.mss_bytes * flow.wire_bytes * 8e9 / max(flow.srtt_ns, 1)
     flow.pacing_bps = 2 * rate if flow.cwnd < flow.ssthresh / 2 else rate
 
 
 class Prague(Cca):
-    """DCTCP for the Internet: paced, independent of the RTT where that is short, with ECT(1) and accurate feedback.
+    """Prague: DCTCP for the Internet, with pacing, less RTT dependence, ECT(1) and accurate feedback.
 
-    As in DCTCP, alpha is a moving average of the part of packets marked, and marks reduce the window by half of it. It
-    differs in time and growth. Alpha and reductions go by a virtual RTT of at least 25 ms, and a flow with a shorter
-    one grows by (RTT / 25 ms)² packets a round trip, so its rate changes as if it had 25 ms ("reduced RTT-dependence").
-    Growth is for packets that were not marked, while the window is being reduced too ("additive increase").
+    As in DCTCP, alpha is a moving average of the share of marked packets, and marks reduce the window by half of
+    it. Timing and growth differ. Alpha and reductions use a virtual RTT of at least 25 ms, and a flow with a
+    shorter RTT grows by (RTT / 25 ms)² packets per round trip, so its rate changes as if the RTT were 25 ms
+    ("reduced RTT-dependence"). The window grows for unmarked packets, even while it is being reduced ("additive
+    increase").
 
     Parameters
     ----------
     g : float
         Weight of the latest virtual round trip in alpha.
     initial_alpha : float
-        1: the first mark halves the window.
+        Initial alpha; with 1, the first mark halves the window.
     virtual_rtt_ms : float
-        RTT a flow behaves as if it had, if its own is shorter; 0: its own.
+        Flows with a shorter RTT behave as if they had this one, in ms; 0: off.
 
     Notes
     -----
-    The source is L4STeam's Linux. Not here: falling back when the bottleneck's marks look classic (RFC 3168); windows
-    below two packets, which it reaches by smaller segments; waiting with the virtual RTT until 500 round trips after
-    slow start, and with alpha until the first mark. Loss halves the window. Reductions take effect at once, where
-    Linux takes one packet with each ACK until the window is there.
+    The source is L4STeam's Linux. Not modelled: the fallback if marks of the bottleneck look classic (RFC 3168);
+    windows below two packets, by smaller segments; the virtual RTT starting only 500 round trips after slow start,
+    and alpha only at the first mark. Loss halves the window. Reductions take effect at once, while Linux takes one
+    packet per ACK until the window is reached.
+
+    See Also
+    --------
+    Dctcp : for data centres
+    Bbr3 : model-based, with marks
+
+    Examples
+    --------
+    With DualPI2, the mean queueing delay in ms:
+
+    >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=50, aqm="dualpi2")
+    >>> scenario = cct.Scenario(bottleneck=bottleneck, flows=[cct.Flow(cct.cca.Prague(), rtt_ms=20)], duration_s=2)
+    >>> round(cct.simulate(scenario).summary()["mean_delay_ms"], 1)
+    0.8
     """
 
     name: ClassVar[str] = "prague"
@@ -60,8 +75,8 @@ class Prague(Cca):
         alpha = 1.0
         acked = 0
         marked = 0
-        update_ns = 0  # alpha was updated
-        reduced_ns = -(2**62)  # the window was reduced by marks
+        update_ns = 0  # time of the last update of alpha
+        reduced_ns = -(2**62)  # time of the last reduction by marks
 
     class Stats:
         reductions = 0

@@ -1,4 +1,4 @@
-"""Reno: RFC 5681, with recovery as the sender does it for all (SACK, RFC 6937)."""
+"""Reno: RFC 5681, with the recovery that the sender provides for all (SACK, RFC 6937)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Reno", "slow_start"]
 
 @numba.njit(error_model="numpy")
 def slow_start(flow, packets):
-    """RFC 5681, section 3.1: grow by what was delivered, up to ssthresh; gives how many packets are left over."""
+    """RFC 5681, section 3.1: grow by the delivered packets up to ssthresh; return the packets left over."""
     if flow.cwnd >= flow.ssthresh:
         return packets
     grown = min(flow.cwnd + packets, flow.ssthresh)
@@ -24,13 +24,26 @@ def slow_start(flow, packets):
 
 
 class Reno(Cca):
-    """Additive increase of one packet a round trip, half the window at a loss (RFC 5681).
+    """Reno: one packet more per round trip, half the window after a loss (RFC 5681).
 
     Notes
     -----
-    The increase counts delivered packets (RFC 3465 with no limit, as Linux does), so delayed ACKs do not
-    slow it down. The window does not grow while it is not what limits the sender (RFC 7661), nor for packets out of
-    order. Half an odd window is rounded down, as in Linux.
+    The increase counts delivered packets (RFC 3465 without a limit, as in Linux), so delayed ACKs do not slow it
+    down. The window does not grow while it does not limit the sender (RFC 7661), nor for packets out of order. Half
+    an odd window is rounded down, as in Linux.
+
+    See Also
+    --------
+    Cubic : the default of Linux
+    Dctcp : reduces by the share of marks
+    Vegas : by delay
+
+    Examples
+    --------
+    >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=50)
+    >>> scenario = cct.Scenario(bottleneck=bottleneck, flows=[cct.Flow(cct.cca.Reno(), rtt_ms=20)], duration_s=2)
+    >>> round(cct.simulate(scenario).summary()["mean_delay_ms"], 1)
+    38.8
     """
 
     name: ClassVar[str] = "reno"

@@ -22,34 +22,50 @@ def grow_as_reno(flow, ack):
 
 
 class Vegas(Cca):
-    """Keeps a few packets of its own in the queue, which it infers from the RTT (Brakmo and Peterson 1995).
+    """Vegas: keeps a few packets in the queue, which it infers from the RTT (Brakmo and Peterson 1995).
 
-    Once a round trip it compares the rate it would have without a queue, cwnd/baseRTT, with the one it has, cwnd/RTT.
-    The difference times baseRTT is what it has queued: ``diff = cwnd (RTT - baseRTT) / RTT`` in the paper (section
-    III-B), ``cwnd (RTT - baseRTT) / baseRTT`` in Linux.
+    Once per round trip it compares the rate without a queue, cwnd/baseRTT, with the actual rate, cwnd/RTT. The
+    difference times baseRTT is the number of its packets in the queue: ``diff = cwnd (RTT - baseRTT) / RTT`` in the
+    paper (section III-B), ``cwnd (RTT - baseRTT) / baseRTT`` in Linux.
 
     Parameters
     ----------
     alpha, beta : float
-        Packets: with fewer queued the window grows by one a round trip, with more it shrinks by one.
+        With fewer than `alpha` packets queued, the window grows by one per round trip; with more than `beta`, it
+        shrinks.
     gamma : float
-        Packets: with more queued slow start ends (section III-C).
+        Slow start ends with more than this many packets queued (section III-C).
     double_every : int
-        Slow start doubles the window every so many round trips. Linux does so in each, notices late, and has a long
-        queue to take away, one packet a round trip. In the paper it is 2 (section III-C): in between the window stays,
-        so that the RTT belongs to the window it is compared with.
+        Slow start doubles the window every this many round trips. With 1, as in Linux, it notices the queue late
+        and must drain a long one, by one packet per round trip. In the paper it is 2 (section III-C): the window is
+        constant in between, so that the RTT belongs to the window it is compared with.
     linux_diff : bool
-        The difference as Linux computes it, or as in the paper. They differ by (RTT/baseRTT).
+        Compute the difference as in Linux; if false, as in the paper. They differ by the factor RTT/baseRTT.
     min_samples : int
-        Round trips with fewer RTT samples grow as Reno does (Linux; one could be a delayed ACK).
+        Grow like Reno in round trips with fewer RTT samples (Linux; a single one could be a delayed ACK).
 
     Notes
     -----
-    The difference is rounded down, as in Linux: with the default 2 to 4 packets it holds still at less than 5. The RTT
-    is the least of the round trip (with `double_every` above 1, in slow start, that of the packet sent at its
-    beginning, as in the paper). Slow start ends with the window the path holds, plus one (Linux; the paper does not
-    come down). Loss halves the window; the paper's finer retransmission timer (section III-A) is not here, SACK does
-    its work.
+    The difference is rounded down, as in Linux: with the default of 2 to 4 packets, the window is stable below 5.
+    The RTT is the minimum of the round trip (but in slow start with `double_every` above 1, that of the packet sent
+    at its start, as in the paper). Slow start ends with the window that the path holds, plus one (as in Linux; the
+    paper does not reduce the window). Loss halves the window; SACK replaces the paper's finer retransmission timer
+    (section III-A).
+
+    See Also
+    --------
+    NewVegas : for data centres, in the Linux kernel
+    Bbr : models the path
+    Reno : by loss alone
+
+    Examples
+    --------
+    A packet takes 1.2 ms; the mean queueing delay in ms, with the initial overshoot:
+
+    >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=50)
+    >>> scenario = cct.Scenario(bottleneck=bottleneck, flows=[cct.Flow(cct.cca.Vegas(), rtt_ms=20)], duration_s=2)
+    >>> round(cct.simulate(scenario).summary()["mean_delay_ms"], 1)
+    7.6
     """
 
     name: ClassVar[str] = "vegas"
@@ -63,13 +79,13 @@ class Vegas(Cca):
 
     class State:
         base_ns = 2**62  # least RTT ever seen
-        least_ns = 2**62  # of this round trip
+        least_ns = 2**62  # least RTT of this round trip
         samples = 0
         rounds = 0
-        round_end = 0  # it is over when more than this is acknowledged
+        round_end = 0  # the round ends when more than this is acknowledged
 
     class Stats:
-        diff = 0.0  # of the last round trip
+        diff = 0.0  # in the last round trip
         slow_start_exits = 0
 
     def check(self) -> None:
@@ -100,7 +116,7 @@ class Vegas(Cca):
         if s.samples < p.min_samples:
             grow_as_reno(flow, ack)
         elif comparable:
-            # In slow start the least RTT is that of half the window; what the round ended with was sent as it began
+            # In slow start the least RTT is that of half the window; the round's last packet was sent at its start
             rtt_ns = ack.rtt_ns if starting and p.double_every > 1 and ack.rtt_ns >= 0 else s.least_ns
             diff = flow.cwnd * (rtt_ns - s.base_ns) // max(s.base_ns if p.linux_diff else rtt_ns, 1)
             stats.diff = diff
@@ -128,5 +144,5 @@ class Vegas(Cca):
     @staticmethod
     def on_recovered(p, s, stats, flow, ack, now_ns):
         s.round_end = flow.next_seq
-        s.least_ns = 2**62  # what recovery did to RTTs does not count
+        s.least_ns = 2**62  # RTTs during recovery do not count
         s.samples = 0

@@ -1,9 +1,9 @@
-"""Experiments: scenarios run, measured, and told in a folder of tables, figures and a summary.
+"""Experiments: scenarios run and measured, told in a folder of tables, figures, statements and a summary.
 
-An experiment is a module here with a function ``run(output, *, …) -> Path``: keyword options with defaults and, for the
-command line, ``Annotated[…, typer.Option(help=…)]``. It is listed in :data:`EXPERIMENTS` under its name, which is the
-module's with hyphens; ``cct experiment NAME`` then has its options. Modules import what is heavy inside functions, so
-that asking for help costs nothing. What it writes goes through ``_folder.Folder``.
+An experiment is a package here, all of them laid out alike (:mod:`.part` says how), with a function ``run(output, *,
+…) -> Path``: keyword options with defaults and, for the command line, ``Annotated[…, typer.Option(help=…)]``. It is
+listed in :data:`EXPERIMENTS` under its name, which is the package's with hyphens; ``cct experiment NAME`` then has its
+options. Importing an experiment imports nothing heavy, so that asking for help costs nothing.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from ..errors import ParameterError
 
 __all__ = ["EXPERIMENTS", "experiment"]
 
-#: Names, and what each does.
+#: Experiments by name, and what each does.
 EXPERIMENTS = {
     "abc": "The ABC paper: three ways to share a link, with and without ABC, CSFQ and fair queueing beside it.",
-    "codel": "The P4-CoDel paper: CoDel on its three targets, and what the paper leaves out taken apart.",
-    "dragonfly": "The Dragonfly paper: naming congestion controls from slots, by its networks, DeePCCI and ours.",
-    "l4s": "iRED and PI2 for L4S: Cubic and Prague in four configurations by four loads, DualPI2 beside them.",
-    "rtt-separation": "The RTT paper's six tests: flows in queues by RTT, beside one queue and beside competitors.",
-    "sim-vs-kernel": "The simulator beside real Linux: utilisation, delay, loss, marks and shares, with the error.",
+    "codel": "The P4-CoDel paper: CoDel on its three targets, and what takes these targets apart.",
+    "dragonfly": "The Dragonfly paper: naming congestion controls from slots, with its network, DeePCCI and ours.",
+    "l4s": "iRED and PI2 for L4S: Cubic and Prague in four configurations under four loads, with DualPI2.",
+    "rtt-separation": "The RTT paper's six tests: queues by RTT beside one queue and beside competitors.",
+    "sim-vs-kernel": "The simulator beside real Linux: utilisation, delay, loss, marks, shares, and the error of each.",
 }
 
 
@@ -38,7 +38,7 @@ def experiment(name: str) -> Callable[..., Path]:
     Returns
     -------
     function of (output, options)
-        Returns the folder it wrote.
+        It returns the folder that it wrote.
 
     Raises
     ------

@@ -60,7 +60,7 @@ def write_card(folder: Path, about: Mapping[str, Any], results: pd.DataFrame | N
     results : DataFrame, optional
         Scores, one row a test.
     """
-    from ..experiments._folder import markdown_table
+    from .._support.markdown import markdown_table
 
     alike = about.get("alike", {})
     classes = answers(np.array(about["classes"]), alike)

@@ -255,7 +255,7 @@ def _tcp_flows(parts: Iterator[Capture]) -> pd.DataFrame:
 
     statistics, keys = FlowStatistics(), AllKeys()
     for part in parts:
-        statistics.update(part.columns)
+        statistics.update(part)
         keys.add(part.keys)
     everything = keys.all()
     return statistics.result(everything.take(everything.protocol == 6))

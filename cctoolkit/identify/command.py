@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .._support.options import SlotMsOption
+from .._support.options import ModelArgument, ModelOption, SlotMsOption, WorkersOption
 from .._support.terminal import listing, say, show
 from .._support.version import __version__
 from .._support.words import format_probability, plural
@@ -68,7 +68,7 @@ def build(
     output: Annotated[
         Path,
         typer.Option(
-            "--output", "-o", metavar="DIR", help="Folder of the dataset; it may have runs already."
+            "--output", "-o", metavar="DIR", help="Folder of the dataset; runs that it has are kept."
         ),
     ],
     runs: Annotated[
@@ -90,15 +90,13 @@ def build(
     special: Annotated[
         int | None,
         typer.Option(
-            help="Keep this many flows of a run, the first ones, and nine of the others.",
+            help="Keep the first flows of each run, this many, and nine others.",
             show_default="one per CCA",
             min=0,
         ),
     ] = None,
     slot_ms: SlotMsOption = 1.0,
-    workers: Annotated[
-        int | None, typer.Option(help="Number of runs at once.", show_default="one per core", min=1)
-    ] = None,
+    workers: WorkersOption = None,
     captures: Annotated[bool, typer.Option("--captures", help="Keep the captures, too.")] = False,
 ) -> None:
     """Run scenarios, and keep the slots of their flows with the congestion control of each.
@@ -125,7 +123,10 @@ def add(
     egress: EgressArgument = None,
     labels: Annotated[
         Path,
-        typer.Option(metavar="FILE", help="CSV with cca and some of src, sport, dst, dport, flow_id, file."),
+        typer.Option(
+            metavar="FILE",
+            help="CSV with cca and some of src, sport, dst, dport, flow_id, file; or the .json of iperf3 -J.",
+        ),
     ] = ...,  # type: ignore[assignment]  # typer's word for required
     name: Annotated[str | None, typer.Option(help="Name of the run.", show_default="the capture's")] = None,
     slot_ms: Annotated[
@@ -136,12 +137,21 @@ def add(
 ) -> None:
     """Add captures of your own, with a table of the congestion control of each flow.
 
-    Example: `cct dataset add mine in.pcap.gz out.pcap.gz --labels labels.csv`
+    Exports of `tshark -T fields` (.csv, .tsv, .txt, .fields) work, too.
+
+    Examples: `cct dataset add mine in.pcap.gz out.pcap.gz --labels labels.csv`, `cct dataset add mine packets.tsv
+    --labels iperf3.json`
     """
     from .own_captures import add_captures
 
     recording, unused = add_captures(
-        dataset, ingress, egress, labels, name=name, slot_ms=slot_ms, tunnel=tunnel.value,
+        dataset,
+        ingress,
+        egress,
+        labels,
+        name=name,
+        slot_ms=slot_ms,
+        tunnel=tunnel.value,
         check_taps=not trust_taps,
     )
     rest = f"; {unused} rows of {labels} fit no flow" if unused else ""
@@ -199,7 +209,7 @@ def info(dataset: _Dataset) -> None:
 def train(
     datasets: _Datasets,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the model; it must not exist.")
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the model, new or empty.")
     ],
     classifier: Annotated[
         str,
@@ -329,9 +339,7 @@ def _check_extra() -> None:
 
 @app.command("evaluate")
 def evaluate_command(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Name of a bundled model, or a folder made by `cct train`.")
-    ],
+    model: ModelArgument,
     datasets: _Datasets,
     window_ms: _WindowMs = None,
     by: Annotated[
@@ -403,10 +411,7 @@ def classify_command(
     selection: Selection,
     tunnel: str,
     egress: EgressArgument = None,
-    model: Annotated[
-        str | None,
-        typer.Option(help="Name of a bundled model, or a folder made by `cct train`.", show_default="cca"),
-    ] = None,
+    model: ModelOption = None,
     window_ms: Annotated[
         float | None,
         typer.Option(metavar="MS", help="Window length.", show_default="the longest that fits"),
@@ -415,7 +420,9 @@ def classify_command(
         int,
         typer.Option(metavar="BYTES", help="Leave out flows with less payload in both directions.", min=1),
     ] = 1_000_000,
-    seconds: Annotated[float, typer.Option(metavar="S", help="Look at this much of each flow.")] = 60.0,
+    seconds: Annotated[
+        float, typer.Option(metavar="S", help="Use this much of each flow, from its start.")
+    ] = 60.0,
     trust_taps: TrustTapsOption = False,
     format: FormatOption = None,
     output: OutputFileOption = None,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 
+from .._support.kernels import kernel
 from ..errors import ParameterError
 
 __all__ = [
@@ -65,7 +65,7 @@ def by_maximum(X: np.ndarray) -> np.ndarray:
     return values / np.where(most > 0, most, 1)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _bins(
     window,
     begin,
@@ -158,7 +158,7 @@ def _bins(
             peak_before = most_flight
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _view(window, rtt, whole, trips, eighths):
     """See VIEW_CHANNELS; the last three (channels x bins) are zeroed. Twin: tests/naive_identify.py."""
     slots = window.shape[0]
@@ -230,7 +230,7 @@ def _compress(view: np.ndarray) -> None:
         np.arcsinh(view[:, channel], out=view[:, channel])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _views(X, rtt, whole, trips, eighths):
     for i in range(len(X)):
         _view(X[i], rtt[i], whole[i], trips[i], eighths[i])

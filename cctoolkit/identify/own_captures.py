@@ -6,12 +6,16 @@ from pathlib import Path
 
 import pandas as pd
 
+from ..capture.model import Capture
 from ..capture.reader import read_capture
 from ..errors import ParameterError
 from .dataset import Recording, SlotDataset, index_dataset, record, save_recording
-from .readers import label_flows
+from .readers import label_flows, read_iperf3, read_tshark_fields
 
 __all__ = ["add_captures"]
+
+#: What an export of ``tshark -T fields`` is called, before a compression's suffix.
+_EXPORTS = (".csv", ".tsv", ".txt", ".fields")
 
 
 def add_captures(
@@ -32,9 +36,10 @@ def add_captures(
     folder : Path
         The dataset.
     ingress, egress : str
-        One tap or two.
+        One tap or two: captures, or exports of ``tshark -T fields`` (``.csv``, ``.tsv``, ``.txt`` or ``.fields``,
+        compressed or not).
     labels : Path
-        What :func:`~.readers.read_labels` reads.
+        A table for :func:`~.readers.read_labels`, or the ``.json`` of the iperf3 runs that made the traffic.
     name : str, optional
         Name of the run; by default the capture's.
     slot_ms : float, optional
@@ -68,15 +73,15 @@ def add_captures(
         raise ParameterError(f"name: {name!r} cannot name a run (a word)")
     if before is not None and name in before.runs:
         raise ParameterError(f"name: {folder} has a run {name}; choose another --name")
-    before_queue = read_capture(ingress, tunnel=tunnel)  # type: ignore[arg-type]
-    known = label_flows(before_queue, labels)
+    before_queue = _packets(ingress, tunnel)
+    known = label_flows(before_queue, read_iperf3(labels).streams if labels.suffix == ".json" else labels)
     unused: int = known.attrs["unused"]
     known = _with_numbers(
         known.dropna(subset="cca").drop(columns=["protocol", "line"], errors="ignore"), before
     )
     recording = record(
         before_queue,
-        None if egress is None else read_capture(egress, tunnel=tunnel),  # type: ignore[arg-type]
+        None if egress is None else _packets(egress, tunnel),
         known,
         name=name,
         slot_ms=before.slot_ms if before is not None else slot_ms or 1.0,
@@ -86,6 +91,13 @@ def add_captures(
     save_recording(folder, recording, {"made_by": "captures", "captures": captures})
     index_dataset(folder, {} if before is None else before.made_with, recording.slot_ms)
     return recording, unused
+
+
+def _packets(path: str, tunnel: str) -> Capture:
+    """A capture, or tshark's export of one."""
+    if set(_EXPORTS) & set(Path(path).suffixes):
+        return read_tshark_fields(path)
+    return read_capture(path, tunnel=tunnel)  # type: ignore[arg-type]
 
 
 def _stem(capture: str) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import numba
 import numpy as np
 import pandas as pd
 
+from .._support.kernels import kernel
 from ..capture.model import columns_of
 from ..errors import ParameterError
 from .source import Names, pick_flows, start_of
@@ -34,7 +34,7 @@ _MOST_BINS = 1_000_000
 BIG_SHARE = 0.01
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 def _bin_bytes(ts_ns, flow_id, direction, wire_bytes, row_of, first_ns, width_ns, out):
     """Add each packet's bytes to row 0 (all packets) and to its flow and direction's own row, if it has one."""
     bins = out.shape[1]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numba
 import numpy as np
 
+from .._support.kernels import kernel
 from ..analysis.flows import segment_kinds
 from ..capture.model import Capture, columns_of
 from ..errors import ParameterError
@@ -39,7 +39,7 @@ _FIN, _SYN, _RST, _ACK = 1, 2, 4, 16
 OTHER, SEGMENT, PURE_ACK = 0, 1, 2
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 def _unwrap(seq, ack, tcp_flags, payload_bytes, from_sender, kind, start, end, high, acked):
     """Sequence numbers of one direction without wrap, relative to the first one seen.
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from .._support.kernels import kernel
 from ..errors import ParameterError
 
 __all__ = ["thin", "thin_rows"]
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 def _mark_extremes(x, y, x0, buckets_per_x, buckets, keep):
     """Set `keep` where a row is first, last, smallest or largest of its bucket of `x`.
 

@@ -25,6 +25,7 @@ app = typer.Typer(rich_markup_mode="markdown")
 
 #: Flows that a terminal shows unless told otherwise.
 _SHOWN = 30
+_LISTED = "Number of flows to list."
 
 
 class SortBy(StrEnum):
@@ -41,7 +42,7 @@ def info(
     capture: CaptureArgument,
     selection: Selection,
     tunnel: str,
-    top: Annotated[int, typer.Option(help="Number of flows to list.", min=1)] = 10,
+    top: Annotated[int, typer.Option(help=_LISTED, min=1)] = 10,
 ) -> None:
     """Summarise a capture: what it is, who sends how much, how far away they are, what looks wrong.
 
@@ -64,19 +65,17 @@ def flows(
     ] = SortBy.bytes,
     top: Annotated[
         int | None,
-        typer.Option(
-            help="Number of flows to list.", show_default=f"{_SHOWN} on a terminal, else all", min=1
-        ),
+        typer.Option(help=_LISTED, show_default=f"{_SHOWN} on a terminal, else all", min=1),
     ] = None,
     cca: Annotated[
         bool, typer.Option("--cca", help="Name congestion controls, in columns cca and probability.")
     ] = False,
     egress: Annotated[
         str | None,
-        typer.Option(help="With --cca: capture of the same traffic after the queue; it tells more."),
+        typer.Option(help="With --cca: capture of the same traffic after the queue, for more certainty."),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="With --cca: model, as for `cct classify`.", show_default="cca")
+        str | None, typer.Option(help="With --cca: the model (see `cct classify`).", show_default="cca")
     ] = None,
     trust_taps: TrustTapsOption = False,
     format: FormatOption = None,

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._support.words import flow_name, format_bytes, format_percent, format_rate, format_time_ns
+from ..analysis.flows import retransmitted_share
 from .summary import QUEUE_BYTES, QUEUE_TARGET_NS, data_direction
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def findings(summary: Summary) -> list[Finding]:
         _two_taps,
         _rtt_and_queue,
         _retransmissions,
+        _losses_sent_again,
         _congestion_marks,
         _one_direction,
     )
@@ -261,19 +263,51 @@ def _rtt_and_queue(s: Summary) -> Finding | None:
 
 def _retransmissions(s: Summary) -> Finding | None:
     t = s.totals
-    if not t["tcp_packets"] or t["retransmits"] < max(RETRANSMISSIONS * t["tcp_packets"], 1):
+    if t["retransmits"] < max(RETRANSMISSIONS * t["segments"], 1):
         return None
+    text = (
+        f"{_count(t['retransmits'], 'retransmission')}: {format_percent(s.retransmitted_share)} of the TCP "
+        "segments sent"
+    )
     top = s.top[s.top["protocol"] == 6]
-    share_of_all = format_percent(t["retransmits"] / t["tcp_packets"])
-    text = f"{_count(t['retransmits'], 'retransmission')}: {share_of_all} of the TCP packets"
-    share = (top["retransmits_fwd"] + top["retransmits_rev"]) / (top["packets_fwd"] + top["packets_rev"])
+    share = retransmitted_share(top).fillna(0)
     if len(share) > 1 and share.max() > 0:
         flow = top.iloc[int(share.to_numpy().argmax())]
         text += f", most among the largest flows in flow {flow['flow_id']} ({format_percent(share.max())})"
     return Finding(
         f"{text}.",
-        f"Retransmitted segments over TCP packets, said from {RETRANSMISSIONS:.1%} on. What a tap counts are segments "
-        "it saw twice: losses in front of the tap look like first transmissions.",
+        "Retransmitted segments over segments sent, those with payload, SYN or FIN, in both directions; said from "
+        f"{RETRANSMISSIONS:.1%} on. Retransmitted is what repeats sequence numbers this tap saw before, or fills a "
+        "gap too late to have been overtaken on the way. A retransmission lost in front of the tap is not seen.",
+    )
+
+
+def _losses_sent_again(s: Summary) -> Finding | None:
+    """With two taps, the queue's losses beside the retransmissions of the same flows."""
+    if s.two_taps is None:
+        return None
+    top = s.top[s.top["protocol"] == 6].set_index("flow_id")
+    lost = again = 0
+    retransmitted: Any = top[["retransmits_fwd", "retransmits_rev"]].to_dict("index")
+    way: Any  # a row of queue_loss
+    for way in s.two_taps.queue_loss.itertuples():
+        if way.flow_id in top.index:
+            lost += int(way.packets_lost)
+            again += retransmitted[way.flow_id]["retransmits_rev" if way.direction else "retransmits_fwd"]
+    if not lost and not again:
+        return None
+    text = f"The queue lost {_count(lost, 'TCP packet')} of these flows, which sent {_count(again, 'segment')} again: "
+    if again == lost:
+        text += "one for each loss"
+    elif again > lost:
+        text += f"{again - lost:,} more, lost elsewhere or repeated needlessly"
+    else:
+        text += f"{lost - again:,} fewer, because the capture ended first or they were pure ACKs"
+    return Finding(
+        f"{text}.",
+        "Packets of the largest TCP flows that came to the first tap and not to the second, beside the retransmitted "
+        "segments of the same flows and directions at the first tap. The shares above differ a little: the queue's is "
+        "of all packets of the largest flows, that of retransmissions is of the segments sent by all TCP flows.",
     )
 
 

@@ -21,6 +21,7 @@ from .._support.words import (
     format_time_ns,
     printable,
 )
+from ..analysis.flows import retransmitted_share
 from ..capture.model import Capture
 from ..capture.protocols import protocol_name
 from ..identify.probabilities import format_cca
@@ -599,8 +600,8 @@ def _numbers(s: Summary) -> list[tuple[str, str]]:
     ]
     if t["rtt_samples"]:
         numbers.append(("median RTT", format_time_ns(s.rtt_quantile_ns(0.5))))
-    if t["tcp_packets"]:
-        numbers.append(("TCP retransmitted", format_percent(t["retransmits"] / t["tcp_packets"])))
+    if t["segments"]:
+        numbers.append(("TCP retransmitted", format_percent(s.retransmitted_share)))
     return numbers
 
 
@@ -677,8 +678,8 @@ LOSS_COLUMNS = (
     ("flow", "number, initiator → responder"),
     ("retransmitted →", "segments from the initiator"),
     ("retransmitted ←", "segments to the initiator"),
-    ("share", "of the flow's packets"),
-    ("out of order →", ""),
+    ("share", "of the segments sent, both directions"),
+    ("out of order →", "overtaken on the way to the tap"),
     ("out of order ←", ""),
     ("dup. ACKs →", "sent by the initiator"),
     ("dup. ACKs ←", "sent to the initiator"),
@@ -691,18 +692,19 @@ def _loss_rows(s: Summary) -> list[list[Cell | str]]:
     again = (s.flows["retransmits_fwd"] + s.flows["retransmits_rev"]).to_numpy()
     order = np.argsort(-again, kind="stable")[:LOSSES_LISTED]
     flows = s.flows.iloc[order[again[order] > 0]]
+    shares = retransmitted_share(flows)
     return [
         [
             (f"{flow.flow_id}: {flow_name(flow._asdict())}", float(flow.flow_id)),
             _count_cell(flow.retransmits_fwd),
             _count_cell(flow.retransmits_rev),
-            _share_cell(flow.retransmits_fwd + flow.retransmits_rev, flow.packets_fwd + flow.packets_rev)[:2],
+            (format_percent(share), share),
             _count_cell(flow.out_of_order_fwd),
             _count_cell(flow.out_of_order_rev),
             _count_cell(flow.duplicate_acks_fwd),
             _count_cell(flow.duplicate_acks_rev),
         ]
-        for flow in each(flows)
+        for flow, share in zip(each(flows), shares, strict=True)
     ]
 
 
@@ -718,8 +720,8 @@ FLOW_COLUMNS = (
     ("RTT min", "in the direction with more data"),
     ("RTT median", ""),
     ("RTT p95", ""),
-    ("retransmitted", "segments, and share of the packets in the direction with more data"),
-    ("out of order", "segments, both directions"),
+    ("retransmitted", "segments, and share of the segments sent; both directions"),
+    ("out of order", "segments overtaken on the way to the tap, both directions"),
     ("dup. ACKs", "both directions"),
 )
 
@@ -781,15 +783,14 @@ def _flow_rows(s: Summary, flows: pd.DataFrame) -> list[list[Cell | str]]:
     rows: list[list[Cell | str]] = []
     ccas = _cca_cells(s)
     with_ccas = CCA_COLUMN in _flow_columns(s)
-    for flow in each(flows):
+    for flow, share in zip(each(flows), retransmitted_share(flows), strict=True):
         more_rev = flow.payload_rev > flow.payload_fwd
         way = "rev" if more_rev else "fwd"
         lasted_ns = flow.last_ts_ns - flow.first_ts_ns
         size = flow.bytes_rev if more_rev else flow.bytes_fwd
         rate = size / (lasted_ns / 1e9) if lasted_ns else None
         tcp = flow.protocol == 6
-        again = getattr(flow, f"retransmits_{way}")
-        share = again / max(getattr(flow, f"packets_{way}"), 1)
+        again = flow.retransmits_fwd + flow.retransmits_rev
 
         def if_tcp(cell: Cell, tcp: bool = tcp) -> Cell:
             return cell if tcp else ("–", -1.0)

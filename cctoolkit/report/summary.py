@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from .._support.words import format_percent, format_time_ns
-from ..analysis.flows import FlowStatistics
+from ..analysis.flows import FlowStatistics, retransmitted_share
 from ..analysis.metrics.delay import QueueDelay, split_rtts
 from ..analysis.rtt import RttPairing, rtt_samples
 from ..analysis.slots import compute_slots
@@ -100,6 +100,8 @@ QUEUE_INTERVALS = 10  # with fewer intervals nothing is said
 #: RTT waiting.
 QUEUE_BYTES = 2 * 1514
 
+#: This share of segments recorded twice is worth a word.
+COPIES = 0.01
 #: Jumbo Ethernet with VLAN tags; anything larger was put together by a host.
 LARGEST_FRAME_BYTES = 9_100
 #: Of a file, so many packets are read again for the congestion controls of its flows: some seconds.
@@ -253,6 +255,11 @@ class Summary:
         """Rows of `flows`: the largest of the long ones, at most 50."""
         return _long_flows(self.flows)
 
+    @property
+    def retransmitted_share(self) -> float:
+        """Of all TCP segments sent; see :func:`cctoolkit.retransmitted_share`. NaN without any."""
+        return float(retransmitted_share(self.flows.filter(regex="^(retransmits|segments)_").sum()))
+
     def rtt_quantile_ns(self, q: float) -> float:
         """Quantile `q` of all RTT samples, from the histogram: within 2 %. NaN without samples."""
         samples = self.rtt_histogram["samples"].to_numpy()
@@ -368,7 +375,7 @@ def summarise(
     meta: CaptureMeta | None = None
     for part, part_meta in _parts(source, packets, selection, reading):
         columns = part.columns
-        statistics.update(columns)
+        statistics.update(columns, part.keys)
         timeline.update(columns, part.keys, pairing.update(columns))
         keys.add(part.keys)
         meta = add_meta(meta, part_meta)
@@ -615,8 +622,11 @@ def _totals(flows: pd.DataFrame) -> dict[str, int]:
         "payload_bytes": both("payload"),
         "tcp_packets": both("packets", tcp),
         "tcp_bytes": both("bytes", tcp),
+        "segments": both("segments"),
         "retransmits": both("retransmits"),
+        "retransmitted_bytes": both("retransmitted_bytes"),
         "out_of_order": both("out_of_order"),
+        "copies": both("copies"),
         "duplicate_acks": both("duplicate_acks"),
         "handshakes": int(flows["handshake_rtt_ns"].notna().sum()),
         "rtt_samples": both("rtt_samples"),
@@ -746,6 +756,11 @@ def _notes(summary: Summary, timeline: Timeline) -> list[str]:
         meta.dropped,
         f"The capturing machine reports {meta.dropped or 0:,} packets lost before they were written: retransmissions "
         "of those look like first transmissions, and samples are missing.",
+    )
+    say(
+        totals["copies"] > COPIES * totals["segments"],
+        f"{totals['copies']:,} TCP segments were recorded twice (on two interfaces, or by a mirror port): packets and "
+        "bytes count both. Record one interface, or remove duplicates first (editcap -d).",
     )
     say(
         counts.get("truncated_headers"),

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import numba
 import numpy as np
 
+from .._support.kernels import kernel
 from .._support.state import grown
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class _Samples(NamedTuple):
     used: np.ndarray  # (2,) i64: entries, pool
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 def _consume(at, rtt_at, ts, flow_id, direction, wire, ecn, rtt_row, rtt_direction, rtt_ns,
              clock, threshold, flows, free, owner, bins, samples, ecn_packets):  # fmt: skip
     """Take packets from row `at` on; return (row, RTT row, why it stopped there)."""
@@ -203,7 +203,7 @@ def _consume(at, rtt_at, ts, flow_id, direction, wire, ecn, rtt_row, rtt_directi
     return i, j, why
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _merge_bins(bins, used, slots, factor):
     """Make `factor` neighbouring bins one, in place; `used` bins and the first `slots` slots hold something."""
     for old in range(used):
@@ -242,7 +242,7 @@ def _merge_bins(bins, used, slots, factor):
         bins.rtt_sum[old, :slots] = 0
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _quantiles(count, start, pool, q, out):
     """Linearly interpolated quantiles `q` of every block of the pool; sorts the blocks."""
     for e in range(len(count)):

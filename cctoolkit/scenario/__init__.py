@@ -1,4 +1,4 @@
-"""What to run (a bottleneck, flows, a duration, a seed) and what came out of it, whoever ran it."""
+"""Scenarios (a bottleneck, flows, a duration, a seed) and runs, their results on any backend."""
 
 from .scenario import (
     Bottleneck,

@@ -1,4 +1,4 @@
-"""Real captures that come with the package, to try things on."""
+"""Real captures bundled with the package, for examples."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ __all__ = ["example", "example_folder"]
 
 
 def example_folder() -> Path:
-    """The folder of the bundled captures: beside this file in a wheel, ``traces/`` in a checkout."""
+    """Folder of the bundled captures: beside this file in a wheel, ``traces/`` in a checkout."""
     here = Path(__file__).parent / "example_traces"
     return here if here.is_dir() else Path(__file__).parents[2] / "traces"
 
 
 def example(name: str = "bufferbloat") -> Run:
-    """A bundled pair of captures: real Linux TCP through a bottleneck, tapped before and behind the queue.
+    """Open a bundled pair of captures: real Linux TCP through a bottleneck, tapped before and behind the queue.
 
     Parameters
     ----------
     name : str
-        ``"bufferbloat"``, ``"cubic-bbr"``, ``"mixed"``, …; a wrong name lists them all. ``traces/README.md`` says what
-        each teaches.
+        ``"bufferbloat"``, ``"cubic-bbr"``, ``"mixed"``, …; a wrong name lists them all. ``traces/README.md`` describes
+        them.
 
     Returns
     -------
     Run
-        ``ingress`` and ``egress`` are the captures, ``labels`` says what each flow ran.
+        ``ingress`` and ``egress`` are the captures; ``labels`` has the congestion control of each flow.
 
     Raises
     ------
@@ -38,8 +38,8 @@ def example(name: str = "bufferbloat") -> Run:
 
     See Also
     --------
-    load_run : the same for captures of your own.
-    simulate : a run made on the spot.
+    load_run : open captures of your own
+    simulate : simulate a run
 
     Examples
     --------
@@ -54,6 +54,7 @@ def example(name: str = "bufferbloat") -> Run:
     if name not in names:
         near = difflib.get_close_matches(name, names, 1)
         raise ParameterError(
-            f"name: {name!r} is none of {', '.join(names)}" + (f"; did you mean {near[0]!r}?" if near else "")
+            f"name: {name!r} must be one of {', '.join(names)}"
+            + (f"; did you mean {near[0]!r}?" if near else "")
         )
     return load_run(folder / name)

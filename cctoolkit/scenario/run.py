@@ -1,4 +1,4 @@
-"""What came out of a run: two taps, tables and series; the same for simulation, testbed and switch."""
+"""The results of a run: two taps, tables and series; the same for simulation, testbed and switch."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from . import Scenario, read_scenario
 
 __all__ = ["LABELS", "Run", "load_run"]
 
-#: Columns of the labels, one row a flow: what it was, and what its sender knows of it. As ``NAME.labels.csv`` beside
-#: captures, with ``flow_id`` in front in a :class:`Run`.
+#: Columns of the labels, one row per flow: what it was, and what its sender knows about it. Stored as
+#: ``NAME.labels.csv`` beside captures; a :class:`Run` has ``flow_id`` in front.
 LABELS = (
     "src",  # the initiator
     "dst",
     "sport",
     "dport",
     "protocol",
-    "kind",  # bulk, transfer (so many bytes), fetch (answered request), udp, ping
+    "kind",  # bulk, transfer (a given size), fetch (a request and its response), udp, ping
     "data_from",  # src or dst
     "cca",
     "base_rtt_ms",
@@ -57,37 +57,56 @@ _FACTS = {"name": str, "made_by": str, "start_ns": int, "events": int}
 
 @dataclass
 class Run:
-    """What came out of a run.
+    """The results of a run, simulated or measured.
 
-    Times in captures, series and labels are nanoseconds of one clock; a simulation's starts at 0.
+    Times in captures, series and labels are nanoseconds of the same clock, which starts at 0 in a simulation.
 
     Attributes
     ----------
     scenario : Scenario or None
-        What was run; None when nobody wrote it down.
+        What was run; None if unknown.
     made_by : str
+        What made the run, such as ``"cctoolkit 1.0 simulator"``.
     name : str
+        Name of the run.
     ingress, egress : Capture or None
-        The taps before and behind the bottleneck's queues; both see both directions. None: not recorded. A
-        simulation's ingress has a further column ``dropped``.
+        The taps before and behind the queues of the bottleneck; both see both directions. None: not recorded. In a
+        simulation, the ingress has a further column ``dropped``.
     labels : DataFrame
-        ``flow_id`` and :data:`LABELS`; what is not known is null.
+        ``flow_id`` and :data:`LABELS`; unknown values are null.
     flows : DataFrame
-        One row a flow; at least ``flow_id``, ``name``, ``cca``, ``base_rtt_ms``, ``start_s``, ``end_s``,
+        One row per flow; at least ``flow_id``, ``name``, ``cca``, ``base_rtt_ms``, ``start_s``, ``end_s``,
         ``received_bytes``, ``goodput_mbps``, ``retransmits`` and ``min_rtt_ms``.
     queues : DataFrame
-        One row a queue: packets and bytes in and out, drops by kind, marks, delay.
+        One row per queue: packets and bytes in and out, drops by kind, marks, delay.
     flow_series, queue_series : DataFrame
-        One row a flow (queue) and sample, at ``ts_ns``. Counters go on from sample to sample.
+        One row per sample and flow or queue, at ``ts_ns``. Counters are cumulative.
     cca_stats, aqm_stats : DataFrame
-        What the algorithms counted (their ``Stats``).
+        Counters of the algorithms (their ``Stats``).
     drops : DataFrame or None
-        Packets that did not arrive: ``ts_ns``, ``flow_id``, ``queue`` (-1 on the path), ``packet`` (row of the
-        ingress capture), ``why`` (``full``, ``enqueue``, ``dequeue``, ``path``).
+        Packets that did not arrive: ``ts_ns``, ``flow_id``, ``queue`` (-1 on the path), ``packet`` (row of the ingress
+        capture), ``why`` (``full``, ``enqueue``, ``dequeue``, ``path``).
     start_ns : int
-        When the run began; ``start_s`` and ``end_s`` count from there.
+        Start of the run in ns; ``start_s`` and ``end_s`` are relative to it.
     events : int
-        Events of the simulator; 0 elsewhere.
+        Number of simulator events; 0 elsewhere.
+
+    See Also
+    --------
+    simulate : simulate a run
+    run_testbed : run a scenario on real Linux
+    load_run : read a saved run or a pair of captures
+    example : a bundled run
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> run.labels[["cca", "base_rtt_ms"]]
+         cca  base_rtt_ms
+    0  cubic         30.0
+    1    bbr         30.0
+    >>> {name: round(value, 2) for name, value in run.summary().items()}
+    {'goodput_mbps': 7.55, 'jain_index': 0.84, 'retransmits': 154}
     """
 
     scenario: Scenario | None
@@ -108,20 +127,20 @@ class Run:
 
     @property
     def duration_s(self) -> float:
-        """The scenario's, or from the run's begin to the end of the last flow."""
+        """Duration of the scenario in s, or from the start of the run to the end of the last flow."""
         return self.scenario.duration_s if self.scenario is not None else float(self.flows.end_s.max())
 
     def summary(self) -> dict[str, float]:
-        """The run in numbers.
+        """Key figures of the run.
 
         Returns
         -------
         dict
-            ``goodput_mbps`` of all flows together over the whole time, ``jain_index`` of the flows' own goodputs
-            (of those with congestion control), ``retransmits``, and where the queues are known ``utilisation`` (sent
-            bytes over what the scenario's link can send in the time), ``mean_delay_ms`` and ``max_delay_ms`` in the
-            queue, ``drop_share`` and ``mark_share`` of the packets that came. With transfers: ``completed`` of them
-            and ``mean_completion_s``.
+            ``goodput_mbps`` of all flows together over the whole run; ``jain_index`` of the goodputs of the flows
+            with congestion control; ``retransmits``. If the queues are known: ``utilisation`` (bytes sent over what
+            the link could send), ``mean_delay_ms`` and ``max_delay_ms`` in the queue, ``drop_share`` and
+            ``mark_share`` of the arriving packets. With transfers: the number ``completed`` and
+            ``mean_completion_s``.
         """
         flows = self.flows
         x = flows.goodput_mbps[~flows.cca.isin(["udp", ""])].dropna().to_numpy(np.float64)
@@ -147,25 +166,26 @@ class Run:
             out["mean_completion_s"] = float(flows.completion_s.mean())
         return out
 
-    # -- files ---------------------------------------------------------------------------------------------------------
+    # -- files
+    # ---------------------------------------------------------------------------------------------------------
 
     def to_pcap(
         self, directory: str | os.PathLike[str], name: str | None = None, *, suffix: str = ".pcap.gz",
         snaplen: int = 96,
     ) -> list[Path]:  # fmt: skip
-        """Write both taps as captures, with the labels and the scenario, as the bundled traces are.
+        """Write both taps as captures, with labels and scenario, like the bundled traces.
 
         Parameters
         ----------
         directory : path
-            ``NAME.ingress.pcap.gz``, ``NAME.egress.pcap.gz``, ``NAME.labels.csv`` and ``NAME.scenario.toml`` appear
-            in it, each whole or not at all. :func:`load_run` reads them again as ``directory/NAME``.
+            Receives ``NAME.ingress.pcap.gz``, ``NAME.egress.pcap.gz``, ``NAME.labels.csv`` and ``NAME.scenario.toml``,
+            each atomically. :func:`load_run` reads them as ``directory/NAME``.
         name : str, optional
-            Without it, the scenario's.
+            By default the name of the scenario.
         suffix : str
-            See :class:`~cctoolkit.capture.writer.PcapWriter`.
+            Ending of the captures, as for :class:`~cctoolkit.PcapWriter`.
         snaplen : int
-            Payload is zeros, so the default keeps headers only.
+            Snap length in bytes; payload is zeros, so the default keeps only headers.
 
         Raises
         ------
@@ -175,10 +195,10 @@ class Run:
         from ..capture.writer import write_pcap
 
         if self.ingress is None or self.egress is None:
-            raise ParameterError("run: its taps were not recorded (simulate(..., record=True))")
+            raise ParameterError("run: the taps were not recorded (use simulate(..., record=True))")
         stem = name or self.name
         if os.sep in stem or stem.startswith("."):
-            raise ParameterError(f"name: {stem!r} cannot begin a file name")
+            raise ParameterError(f"name: {stem!r} cannot be part of a file name")
         folder = Path(directory)
         paths = []
         for tap, capture in (("ingress", self.ingress), ("egress", self.egress)):
@@ -198,12 +218,12 @@ class Run:
     def save(self, directory: str | os.PathLike[str]) -> Path:
         """Write everything into a new directory: tables as Parquet, the scenario as TOML, the labels as CSV.
 
-        The directory appears whole or not at all; an earlier saved run in its place is replaced.
+        The directory appears only when complete, and replaces an earlier saved run.
 
         Raises
         ------
         ParameterError
-            There is something else in its place.
+            Something else is in its place.
         """
         about = {"format": _FORMAT, "version": __version__} | {key: getattr(self, key) for key in _FACTS}
         provenance = {"made_by": self.made_by, "version": __version__, "run": self.name}
@@ -224,7 +244,8 @@ class Run:
             _write_text(folder / "run.json", json.dumps(about, indent=1) + "\n")
         return Path(directory)
 
-    # -- looking at it -------------------------------------------------------------------------------------------------
+    # -- display
+    # -------------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         taps = "" if self.ingress is None else f", {len(self.ingress)} packets at the ingress tap"
@@ -256,7 +277,7 @@ class Run:
 
 
 _SHOWN = 20
-#: Columns of tables that a summary shows.
+#: Columns shown in the display of a run.
 FLOW_OVERVIEW = (
     "flow_id", "name", "base_rtt_ms", "start_s", "end_s", "goodput_mbps", "mean_rtt_ms", "min_rtt_ms", "sent_packets",
     "retransmits", "timeouts", "dropped_packets", "marked_packets",
@@ -268,14 +289,14 @@ QUEUE_OVERVIEW = (
 
 
 def overview(table: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
-    """Those of the columns that are there; of many queues, those that had packets."""
+    """The given columns, if present; of many queues, only those with packets."""
     if "arrived_packets" in table and len(table) > 2:
         table = table[table.arrived_packets > 0]
     return table[[c for c in columns if c in table]]
 
 
 def scenario_facts(scenario: Scenario) -> list[tuple[str, str]]:
-    """The scenario in a few lines, for summaries."""
+    """The scenario in a few lines, for display."""
     b = scenario.bottleneck
     queue = b.queue_list()[0]
     room = [
@@ -296,7 +317,7 @@ def _short(value: float) -> str:
 
 
 def _capacity_bits(scenario: Scenario) -> float:
-    """What the link can send in the scenario's time, by its schedule."""
+    """Bits that the link can send during the scenario, by its rate schedule."""
     steps = [(0.0, scenario.bottleneck.rate_mbps), *scenario.bottleneck.rate_schedule]
     ends = [s for s, _ in steps[1:]] + [scenario.duration_s]
     limit = scenario.duration_s
@@ -316,13 +337,13 @@ def _write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def replacing_directory(path: Path) -> Iterator[Path]:
-    """A temporary directory beside `path` that takes its place at the end, if nothing went wrong.
+    """Yield a temporary directory beside `path`, which it replaces on success.
 
-    After a hard kill it stays until the next one for this `path`.
+    After a hard kill, it stays until the next call for this `path`.
     """
     saved = any((path / name).is_file() for name in ("run.json", "provenance.json"))
     if path.exists() and not saved and (not path.is_dir() or any(path.iterdir())):
-        raise ParameterError(f"{path}: is there already and is no saved run")
+        raise ParameterError(f"{path}: exists and is not a saved run")
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_stale(path)
     tmp = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
@@ -341,7 +362,7 @@ def replacing_directory(path: Path) -> Iterator[Path]:
 
 
 def _locked(folder: Path) -> int | None:
-    """The open directory, locked; None if somebody else works in it, or where there are no locks."""
+    """Open and lock a directory; None if another process uses it, or without support for locks."""
     try:
         import fcntl
 
@@ -357,7 +378,7 @@ def _locked(folder: Path) -> int | None:
 
 
 def _remove_stale(path: Path) -> None:
-    """What a process that was killed left behind."""
+    """Remove what a killed process left behind."""
     for tmp in path.parent.glob(f".{_literal(path.name)}.*.tmp"):
         lock = _locked(tmp) if tmp.is_dir() else None
         if lock is not None:
@@ -397,31 +418,47 @@ def _load_capture(folder: Path) -> Capture:
 
 
 def load_run(path: str | os.PathLike[str], *, check_taps: bool = True) -> Run:
-    """A run from files.
+    """Read a run from files.
 
     Parameters
     ----------
     path : path
-        A directory that :meth:`Run.save` or a testbed wrote; or ``DIRECTORY/NAME`` for ``NAME.ingress.pcap…``,
-        ``NAME.egress.pcap…`` (pcap or pcapng, compressed or not) and ``NAME.labels.csv`` in it, as a switch
-        or :meth:`Run.to_pcap` leaves them (``load_run("traces/cubic")``); the directory alone will do if there is
-        one such pair. Labels and ``NAME.scenario.toml`` may be missing.
+        A directory written by :meth:`Run.save` or a testbed; or ``DIRECTORY/NAME`` for ``NAME.ingress.pcap…``,
+        ``NAME.egress.pcap…`` (pcap or pcapng, compressed or not) and ``NAME.labels.csv`` in it, as written by a
+        switch or :meth:`Run.to_pcap` (``load_run("traces/cubic")``). The directory alone is enough if it has a
+        single pair. Labels and ``NAME.scenario.toml`` may be missing.
     check_taps : bool
-        Of such a pair: refuse captures that cannot be the taps before and behind a queue
+        Refuse a pair of captures that cannot be the taps before and behind a queue
         (:func:`cctoolkit.compare_taps`).
 
     Returns
     -------
     Run
-        From captures alone: no queues and no series. Flows have the number of their row in the labels, and those that
-        are not in there follow.
+        A run from captures has no queues and no series. Flows are numbered by their row in the labels, followed by
+        flows without labels.
 
     Raises
     ------
     ParameterError
-        There is no run; or the pair is swapped, has no packet in common, or its clocks differ too much.
+        There is no run at `path`; or the pair is swapped, has no packet in common, or its clocks differ too much.
     SchemaError, CaptureFormatError
-        A file is not what it should be.
+        A file is invalid.
+
+    See Also
+    --------
+    Run.save, Run.to_pcap : write a run
+    example : a bundled run
+
+    Examples
+    --------
+    >>> scenario = cct.Scenario(
+    ...     bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=50),
+    ...     flows=[cct.Flow("reno", rtt_ms=20)],
+    ...     duration_s=1,
+    ... )
+    >>> run = cct.simulate(scenario)
+    >>> cct.load_run(run.save("reno")).summary() == run.summary()
+    True
     """
     path = Path(path)
     if (path / "run.json").is_file():
@@ -433,10 +470,10 @@ def load_run(path: str | os.PathLike[str], *, check_taps: bool = True) -> Run:
         found = sorted(path.glob("*.ingress.pcap*"))
         if len(found) > 1:
             names = ", ".join(p.name.split(".ingress.")[0] for p in found)
-            raise ParameterError(f"{path}: which of {names}? Give {path}/NAME")
+            raise ParameterError(f"{path}: has several runs ({names}); use {path}/NAME")
     if not found:
         raise ParameterError(
-            f"{path}: neither a saved run nor a pair of captures NAME.ingress.pcap, NAME.egress.pcap"
+            f"{path}: is not a saved run, nor a pair of captures NAME.ingress.pcap, NAME.egress.pcap"
         )
     name = found[0].name.split(".ingress.")[0]
     return _load_pair(found[0], found[0].parent, name, check_taps)
@@ -455,7 +492,7 @@ def _load_saved(folder: Path) -> Run:
             raise SchemaError(f"{folder}: format {about['format']}, this package reads {_FORMAT}")
         facts = {key: kind(about[key]) for key, kind in _FACTS.items()}
     except (ValueError, KeyError, TypeError) as err:
-        raise SchemaError(f"{folder / 'run.json'}: not a run's ({type(err).__name__}: {err})") from None
+        raise SchemaError(f"{folder / 'run.json'}: not a saved run ({type(err).__name__}: {err})") from None
     toml = folder / "scenario.toml"
     tables = _load_tables(folder)
     taps: dict[str, Any] = {
@@ -488,7 +525,7 @@ def _load_testbed(folder: Path) -> Run:
         facts = {key: _FACTS[key](about[key]) for key in ("name", "made_by", "start_ns")}
     except (ValueError, KeyError, TypeError) as err:
         raise SchemaError(
-            f"{folder / 'provenance.json'}: not a testbed's ({type(err).__name__}: {err})"
+            f"{folder / 'provenance.json'}: not a testbed run ({type(err).__name__}: {err})"
         ) from None
     labels = _read_labels(folder / "labels.csv")
     taps: dict[str, Any] = {
@@ -505,7 +542,7 @@ def _load_pair(ingress_path: Path, folder: Path, name: str, check_taps: bool) ->
 
     behind = sorted(folder.glob(f"{_literal(name)}.egress.pcap*"))
     if not behind:
-        raise ParameterError(f"{folder / name}: there is an ingress capture, but no {name}.egress.pcap…")
+        raise ParameterError(f"{folder / name}: has an ingress capture but no {name}.egress.pcap…")
     ingress, egress = read_capture(ingress_path), read_capture(behind[0])
     if check_taps:
         compare_taps(ingress, egress).check(stacklevel=3)
@@ -557,7 +594,7 @@ def _ends(keys: FlowKeys) -> list[_Ends]:
 
 
 def _labels_of(capture: Capture) -> pd.DataFrame:
-    """Labels that say no more than who the flows are."""
+    """Labels with only addresses and ports, for flows without a label."""
     table = pd.DataFrame(_ends(capture.keys), columns=list(_KEY))
     for column in LABELS[len(_KEY) :]:
         text = column in ("kind", "data_from", "cca")
@@ -576,12 +613,12 @@ def _numbers_of(labels: pd.DataFrame) -> dict[tuple[_Ends, int], int]:
 
 
 def renumbered(capture: Capture, labels: pd.DataFrame) -> Capture:
-    """The capture with flows numbered by their row in the labels; those that are not in there follow."""
+    """Number the flows of a capture by their row in the labels; flows without a label follow."""
     return _renumbered(capture, _numbers_of(labels))
 
 
 def _occurrences(ends: Iterable[_Ends]) -> list[tuple[_Ends, int]]:
-    """Addresses and ports with how often they came before: a port may be used again."""
+    """Addresses and ports with the number of earlier occurrences, since a port may be reused."""
     seen: Counter[_Ends] = Counter()
     out = []
     for e in ends:
@@ -591,15 +628,14 @@ def _occurrences(ends: Iterable[_Ends]) -> list[tuple[_Ends, int]]:
 
 
 def _renumbered(capture: Capture, numbers: dict[tuple[_Ends, int], int]) -> Capture:
-    """The capture with these flow numbers; flows that have none get the next, also in `numbers`.
+    """Give flows of a capture these numbers; further flows get the next ones, and are added to `numbers`.
 
-    A flow that is known the other way round is turned: without its SYN a tap takes whom it sees first for the
-    initiator.
+    A flow known in the other direction is reversed: without a SYN, a tap takes the first sender for the initiator.
     """
     keys = capture.keys
     ends = _ends(keys)
-    turn = np.array([(e, 0) not in numbers and (_turned(e), 0) in numbers for e in ends], np.bool_)
-    known = _occurrences(_turned(e) if t else e for e, t in zip(ends, turn, strict=True))
+    turn = np.array([(e, 0) not in numbers and (_reversed(e), 0) in numbers for e in ends], np.bool_)
+    known = _occurrences(_reversed(e) if t else e for e, t in zip(ends, turn, strict=True))
     new = np.array([numbers.setdefault(k, len(numbers)) for k in known], np.uint32)
     row = np.searchsorted(keys.flow_id, capture.columns["flow_id"])
     columns = capture.columns | {
@@ -618,7 +654,7 @@ def _renumbered(capture: Capture, numbers: dict[tuple[_Ends, int], int]) -> Capt
     return Capture(columns, keys.take(np.argsort(new)), capture.meta, capture.sacks.to_numpy(np.int64))
 
 
-def _turned(ends: _Ends) -> _Ends:
+def _reversed(ends: _Ends) -> _Ends:
     return ends[1], ends[0], ends[3], ends[2], ends[4]
 
 

@@ -1,8 +1,7 @@
-"""What to run: a bottleneck, the flows through it, for how long, with which seed. Nothing here says on what.
+"""Scenarios: a bottleneck, the flows through it, a duration and a seed, independent of what runs them.
 
-A :class:`Scenario` is data: the simulator and the testbed read the same one, and it goes to TOML and back.
-Times are since the
-start of the run.
+A :class:`Scenario` is data: simulator and testbed read the same one, and it converts to TOML and back. Times count
+from the start of the run.
 """
 
 from __future__ import annotations
@@ -30,22 +29,22 @@ __all__ = ["Bottleneck", "Flow", "Queue", "Scenario", "read_scenario", "read_swe
 LINKS = ("wire", "shaper")
 SCHEDULERS = ("fifo", "drr", "priority", "fq", "dual_wrr", "dual_ts")
 ECN_MODES = ("off", "classic", "accurate", "l4s")
-#: Flow.cca of traffic without congestion control.
+#: The value of Flow.cca for traffic without congestion control.
 UDP = "udp"
 #: Fields of a flow that may be None.
 _OPTIONAL = ("access_mbps", "stop_s", "bytes", "rate_mbps", "on_s", "off_s", "queue")
 
 
-#: The longest time, in the unit of the field (31 years, or 11 days in milliseconds): nanoseconds stay far from 2**63.
+#: The longest time in the unit of the field (31 years, or 11 days in ms), to keep nanoseconds far from 2**63.
 LONG = 1e9
-#: Mbit/s: from one bit to 10**15 bits a second.
+#: Range of rates in Mbit/s: from one bit to 10**15 bits per second.
 RATE = {"above": 0.0, "low": 1e-6, "high": 1e9}
 WEIGHT = {"above": 0.0, "low": 1e-3, "high": 1e6}
 
 
 def _text(where: str, value: Any) -> None:
     if not isinstance(value, str):
-        raise ParameterError(f"{where}: {value!r} is not text")
+        raise ParameterError(f"{where}: {value!r} must be text")
 
 
 def _listed(where: str, value: Any, kind: str) -> tuple[Any, ...]:
@@ -57,11 +56,11 @@ def _listed(where: str, value: Any, kind: str) -> tuple[Any, ...]:
 
 def _one_of(where: str, value: Any, choices: Sequence[str]) -> None:
     if not isinstance(value, str) or value not in choices:
-        raise ParameterError(f"{where}: {value!r} is none of {', '.join(choices)}")
+        raise ParameterError(f"{where}: {value!r} must be one of {', '.join(choices)}")
 
 
 def _algorithm(where: str, value: Any, base: type) -> Any:
-    """An algorithm from itself, its class, its name, or a mapping with its name and parameters."""
+    """An algorithm, given as an instance, a class, a name, or a mapping with name and parameters."""
     if isinstance(value, base):
         return value
     if isinstance(value, type) and issubclass(value, base):
@@ -72,13 +71,13 @@ def _algorithm(where: str, value: Any, base: type) -> Any:
         value = parameters.pop("name", None)
     known: dict[str, Any] = base.registry  # type: ignore[attr-defined]
     if not isinstance(value, str) or value not in known:
-        raise ParameterError(f"{where}: {value!r} is not known; there are {', '.join(sorted(known))}")
+        raise ParameterError(f"{where}: {value!r} is unknown; known are {', '.join(sorted(known))}")
     cls = known[value]
     allowed = [f.name for f in dataclasses.fields(cls)]
     for name in parameters:
         if name not in allowed:
             raise ParameterError(
-                f"{where}.{name}: {value} has no such parameter; it has {', '.join(allowed) or 'none'}"
+                f"{where}.{name}: {value} has no such parameter; its parameters are {', '.join(allowed) or 'none'}"
             )
     return cls(**parameters)
 
@@ -90,13 +89,29 @@ class Queue:
     Parameters
     ----------
     buffer_packets, buffer_bytes : int, optional
-        Room for packets waiting; what is not given is the bottleneck's.
+        Size of the buffer; by default that of the bottleneck.
     aqm : Aqm, class, name or mapping, optional
-        What is not given is the bottleneck's.
+        Queue management; by default that of the bottleneck.
     weight : float
-        Share of the rate under ``scheduler="drr"`` and the dual schedulers, relative to the others'.
+        Relative share of the rate with ``scheduler="drr"`` and the dual schedulers.
     max_rate_mbps : float, optional
-        Never send faster than this from this queue, even on an idle link (hard shaping, not work conserving).
+        Upper limit of the queue's rate in Mbit/s, even on an idle link (shaping, not work conserving).
+
+    See Also
+    --------
+    Bottleneck : which the queue belongs to
+    cctoolkit.aqm : the AQMs
+
+    Examples
+    --------
+    Three quarters of the link for queue 0:
+
+    >>> queues = [cct.Queue(weight=3), cct.Queue(weight=1)]
+    >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=50, queues=queues)
+    >>> flows = [cct.Flow("cubic", rtt_ms=20, queue=0), cct.Flow("cubic", rtt_ms=20, queue=1)]
+    >>> run = cct.simulate(cct.Scenario(bottleneck=bottleneck, flows=flows, duration_s=2))
+    >>> run.flows["goodput_mbps"].round(1).tolist()
+    [7.1, 2.4]
     """
 
     buffer_packets: int | None = None
@@ -121,46 +136,55 @@ def _check_buffer(owner: Any, where: str) -> None:
             object.__setattr__(owner, name, whole(f"{where}.{name}", getattr(owner, name), low=1))
 
 
-#: Of the dual schedulers when nobody says otherwise: low latency and classic, weights of RFC 9332.
+#: Default queues of the dual schedulers: low latency and classic, with the weights of RFC 9332.
 _DUAL_QUEUES = (Queue(weight=9.0), Queue(weight=1.0))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bottleneck:
-    """The link all flows share, and what waits before it.
+    """The link that all flows share, and its queues.
 
     Parameters
     ----------
     rate_mbps : float
-        Of all bytes of a frame (Ethernet header included), 10**6 bit/s.
+        Rate of the link in 10**6 bit/s, counting all bytes of a frame including the Ethernet header.
     buffer_packets, buffer_bytes : int, optional
-        Room for packets waiting, in each queue; both may be given. At least one is needed for each queue (under
-        "fq" it is
-        the room of all queues together).
+        Size of the buffer of each queue, or of all queues together with scheduler ``"fq"``. At least one of the two is
+        required; with both, both apply.
     aqm : Aqm, class, name or mapping
-        Of each queue that names no other.
+        Queue management of each queue that does not set its own.
     scheduler : str, optional
-        ``"fifo"`` (one queue), ``"drr"`` (deficit round robin by weight, work conserving), ``"priority"``
-        (queue 0 first), ``"fq"``
-        (flow queueing as in RFC 8290), ``"dual_wrr"`` and ``"dual_ts"`` (two queues, 0 for low latency and 1
-        for classic: weighted
-        round robin or time-shifted FIFO, RFC 9332). Without it: what the AQM comes with, else ``"drr"`` with
-        several queues, ``"fifo"`` with one.
+        ``"fifo"`` (one queue), ``"drr"`` (deficit round robin by weight, work conserving), ``"priority"`` (queue 0
+        first), ``"fq"`` (flow queueing as in RFC 8290), ``"dual_wrr"`` or ``"dual_ts"`` (queue 0 for low latency
+        and queue 1 for classic traffic, by weighted round robin or time-shifted FIFO, RFC 9332). Default: the
+        scheduler of the AQM if it has one, else ``"drr"`` with several queues and ``"fifo"`` with one.
     queues : sequence of Queue
-        Without them there is one (two under the dual schedulers).
+        By default a single queue (two with the dual schedulers).
     quantum_bytes : int
-        What a queue of weight 1 may send in a turn of ``"drr"`` and ``"fq"``.
+        Bytes that a queue of weight 1 may send per turn of ``"drr"`` and ``"fq"``.
     time_shift_ms : float
-        Head start of queue 0 under ``"dual_ts"``.
+        Head start of queue 0 with ``"dual_ts"``, in ms.
     fq_queues : int
-        Number of queues of ``"fq"``; flows go to them by number modulo this, so they collide only when there
-        are more flows.
+        Number of queues of ``"fq"``. Flows are assigned by number modulo this, so they collide only if there are more
+        flows than queues.
     rate_schedule : sequence of (time_s, rate_mbps)
-        The rate changes at these times.
+        Changes of the rate.
     link : str
-        ``"wire"``: a packet has left when its last byte has. ``"shaper"``: as a rate limiter does it (Linux's htb, a
-        testbed), a packet leaves at once and the next is held back until the rate allows it; the senders' own links
-        (`Flow.access_mbps`) are then limited likewise. A testbed has only the latter, whatever is said here.
+        ``"wire"``: a packet leaves once its last byte is sent. ``"shaper"``: as in a rate limiter (Linux's htb, a
+        testbed), a packet leaves at once and the next is held back until the rate allows it; links of senders
+        (`Flow.access_mbps`) then work likewise. A testbed always behaves like a shaper.
+
+    See Also
+    --------
+    Scenario : a bottleneck and its flows
+    Queue : a queue with its own buffer, AQM or weight
+    cctoolkit.aqm : the AQMs
+
+    Examples
+    --------
+    >>> bottleneck = cct.Bottleneck(rate_mbps=100, buffer_packets=1000, aqm="fq_codel")
+    >>> bottleneck.scheduler
+    'fq'
     """
 
     rate_mbps: float
@@ -196,14 +220,14 @@ class Bottleneck:
         if dual and n != 2:
             raise ParameterError(f"bottleneck.queues: {n} queues, but scheduler {self.scheduler} has two")
         if self.scheduler == "fq" and n:
-            raise ParameterError("bottleneck.queues: scheduler fq makes its own (fq_queues)")
+            raise ParameterError("bottleneck.queues: scheduler fq makes its own queues (fq_queues)")
         for i, queue in enumerate(self.queues or (Queue(),)):
             if all(
                 x is None
                 for x in (queue.buffer_packets, queue.buffer_bytes, self.buffer_packets, self.buffer_bytes)
             ):
                 raise ParameterError(
-                    f"bottleneck.buffer_packets: queue {i} has no size (buffer_packets or buffer_bytes)"
+                    f"bottleneck.buffer_packets: queue {i} needs a size (buffer_packets or buffer_bytes)"
                 )
         quantum = whole("bottleneck.quantum_bytes", self.quantum_bytes, low=64)
         put(self, "quantum_bytes", quantum)
@@ -215,16 +239,16 @@ class Bottleneck:
         ):
             where = f"bottleneck.rate_schedule[{i}]"
             if isinstance(entry, str | bytes) or not isinstance(entry, Sequence) or len(entry) != 2:
-                raise ParameterError(f"{where}: {entry!r} is not (time_s, rate_mbps)")
+                raise ParameterError(f"{where}: {entry!r} must be (time_s, rate_mbps)")
             at_s = number(f"{where}.time_s", entry[0], high=LONG)
             rate = number(f"{where}.rate_mbps", entry[1], **RATE)
             if schedule and at_s < schedule[-1][0]:
-                raise ParameterError(f"{where}.time_s: {at_s!r} is before the one above")
+                raise ParameterError(f"{where}.time_s: {at_s!r} is before the previous one")
             schedule.append((at_s, rate))
         put(self, "rate_schedule", tuple(schedule))
 
     def queue_list(self) -> tuple[Queue, ...]:
-        """The queues with everything filled in that they leave to the bottleneck."""
+        """The queues, with defaults of the bottleneck filled in."""
         n = self.fq_queues if self.scheduler == "fq" else 1
         return tuple(
             Queue(
@@ -240,60 +264,72 @@ class Bottleneck:
 
 @dataclass(frozen=True)
 class Flow:
-    """One flow, or `count` equal ones; the initiator sends the data.
+    """One flow, or `count` equal flows; the initiator sends the data.
 
     Parameters
     ----------
     cca : Cca, class, name or mapping
-        Congestion control; ``"udp"`` for traffic without one (then `rate_mbps` is needed).
+        Congestion control, or ``"udp"`` for traffic without one (which requires `rate_mbps`).
     rtt_ms : float
-        Base round-trip time: all delays but queueing and the time packets take to be sent.
+        Base RTT in ms: all delays except queueing and transmission.
     start_s, stop_s : float
-        When it begins, and when the application stops writing (what was written is still delivered).
+        Start of the flow, and when the application stops writing (what is written will still be delivered), in s.
     bytes : int, optional
-        Payload to send; without it, no end.
+        Payload to send in bytes; unlimited by default.
     ecn : str, optional
-        ``"off"``, ``"classic"``, ``"accurate"`` or ``"l4s"`` (see :class:`cctoolkit.cca.Cca`); without it, what
-        the congestion control wants.
-        True and False are classic and off.
+        ``"off"``, ``"classic"``, ``"accurate"`` or ``"l4s"`` (see :class:`cctoolkit.cca.Cca`), by default what the
+        congestion control prefers. True and False mean classic and off.
     access_ms : float
-        The part of the one-way delay before the bottleneck, both ways; the rest is after it.
+        One-way delay between sender and bottleneck in ms, in both directions; the rest of the path is behind the
+        bottleneck.
     access_mbps : float, optional
-        Rate of the sender's own link to the bottleneck, of all bytes of a frame; without it, it never limits.
+        Rate of the sender's link to the bottleneck in Mbit/s, counting all bytes of a frame; unlimited by default.
     rate_mbps : float, optional
-        What the application writes, in bytes on the wire; without it, as much as can be sent. Needed for UDP.
+        Rate at which the application writes, in Mbit/s on the wire; unlimited by default. Required for UDP.
     arrivals : str
-        ``"cbr"`` or ``"poisson"``: how packets of UDP are spaced.
+        Spacing of UDP packets: ``"cbr"`` or ``"poisson"``.
     on_s, off_s : float, optional
-        The application writes for `on_s`, pauses for `off_s`, and so on; both or neither.
+        The application writes for `on_s`, pauses for `off_s`, and so on, in s; give both or neither.
     on_off : str
-        ``"fixed"``, or ``"exponential"``: these are means.
+        ``"fixed"``, or ``"exponential"`` with these means.
     queue : int, optional
-        Number of the bottleneck's queue; without it queue 0, under the dual schedulers by ECN codepoint, under
-        "fq" by flow.
+        Queue of the bottleneck; by default queue 0, with the dual schedulers by ECN codepoint, with ``"fq"`` by flow.
     aggregate : int
-        Group it belongs to, for AQMs that share among groups.
+        Group of the flow, for AQMs that share the link among groups.
     packet_bytes : int
-        Of a full packet on the wire: 14 Ethernet, 20 IPv4, 32 TCP with timestamps (8 UDP), rest payload.
+        Size of a full packet on the wire: 14 Ethernet, 20 IPv4, 32 TCP with timestamps (8 UDP), rest payload.
     loss : float
-        Probability with which a packet that has left the bottleneck is lost on the way to the receiver.
+        Probability that a packet is lost between bottleneck and receiver.
     jitter_ms : float
-        Up to this much (uniform) is added to the delay after the bottleneck; packets stay in order.
+        Largest additional delay behind the bottleneck in ms (uniform); packets stay in order.
     initial_window : int
-        Packets (RFC 6928).
+        Initial window in packets (RFC 6928).
     max_window : int
-        Packets the receiver's window has room for.
+        Receive window in packets.
     delayed_ack : int
-        Packets in order that one acknowledgement answers (RFC 5681: 2), or 40 ms after the first.
+        Packets in order per acknowledgement (RFC 5681: 2), unless 40 ms pass after the first.
     quick_acks : int
-        The connection's first so many packets are acknowledged one by one (Linux: up to 16, and more where the
-        application wrote in pieces).
+        Number of packets at the start that are acknowledged one by one (Linux: up to 16, and more if the application
+        writes in pieces).
     min_rto_ms : float
-        200 ms as in Linux (RFC 6298 says 1 s).
+        Minimum retransmission timeout in ms: 200 as in Linux (RFC 6298: 1 s).
     count : int
-        So many flows like this one.
+        Number of such flows.
     name : str
-        For tables and plots; without it, the congestion control's.
+        Name in tables and plots; by default that of the congestion control.
+
+    See Also
+    --------
+    Scenario : a bottleneck and its flows
+    cctoolkit.cca : the congestion controls
+
+    Examples
+    --------
+    >>> flow = cct.Flow("bbr", rtt_ms=40, bytes=1_000_000)
+    >>> flow.cca_name, flow.is_udp
+    ('bbr', False)
+    >>> cct.Flow("udp", rate_mbps=5).label
+    'udp'
     """
 
     cca: Any = "cubic"
@@ -348,7 +384,7 @@ class Flow:
         set_number("access_ms")
         if 2 * self.access_ms > self.rtt_ms:
             raise ParameterError(
-                f"flow.access_ms: {self.access_ms!r} both ways is more than rtt_ms {self.rtt_ms!r}"
+                f"flow.access_ms: {self.access_ms!r} in both directions exceeds rtt_ms = {self.rtt_ms!r}"
             )
         set_number("access_mbps", **RATE)
         set_number("start_s")
@@ -356,7 +392,7 @@ class Flow:
         set_whole("bytes", low=1, high=2**60)
         set_number("rate_mbps", **RATE)
         if self.is_udp and self.rate_mbps is None:
-            raise ParameterError("flow.rate_mbps: UDP needs one")
+            raise ParameterError("flow.rate_mbps: required for UDP")
         if (self.on_s is None) != (self.off_s is None):
             raise ParameterError("flow.on_s and flow.off_s: give both or neither")
         set_number("on_s", above=0)
@@ -375,33 +411,55 @@ class Flow:
 
     @property
     def is_udp(self) -> bool:
-        """Without congestion control."""
+        """Whether the flow has no congestion control."""
         return isinstance(self.cca, str)
 
     @property
     def cca_name(self) -> str:
-        """``"udp"``, or the congestion control's name."""
+        """Name of the congestion control, or ``"udp"``."""
         return UDP if self.is_udp else self.cca.name
 
     @property
     def label(self) -> str:
-        """The name, or the congestion control's."""
+        """Name of the flow, by default that of the congestion control."""
         return self.name or self.cca_name
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """What to run.
+    """What to run: flows through a bottleneck.
 
     Parameters
     ----------
     bottleneck : Bottleneck
+        The shared link.
     flows : sequence of Flow
+        The flows through it.
     duration_s : float
-        To the nanosecond.
+        Duration in s, rounded to the nanosecond.
     seed : int
-        Of everything random. The same scenario with the same seed and version gives the same packets in the simulator.
+        Random seed. In the simulator, the same scenario, seed and version give the same packets.
     name : str
+        Name of the scenario, for files and plots.
+
+    See Also
+    --------
+    simulate : run a scenario in the simulator
+    run_testbed : run a scenario on real Linux
+    read_scenario : read a scenario from TOML
+    sweep : variations of a scenario
+
+    Examples
+    --------
+    >>> scenario = cct.Scenario(
+    ...     bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=50, aqm="codel"),
+    ...     flows=[cct.Flow("cubic", rtt_ms=20), cct.Flow("bbr", rtt_ms=20)],
+    ...     duration_s=2,
+    ... )
+    >>> scenario.to_toml().splitlines()[2:6]
+    ['[bottleneck]', 'rate_mbps = 10', 'buffer_packets = 50', 'aqm = "codel"']
+    >>> scenario.replace({"flows.*.rtt_ms": 40}).flows[1].rtt_ms
+    40
     """
 
     bottleneck: Bottleneck
@@ -418,37 +476,38 @@ class Scenario:
         put = object.__setattr__
         put(self, "flows", _listed("flows", self.flows, "Flow"))
         if not self.flows:
-            raise ParameterError("flows: there are none")
+            raise ParameterError("flows: at least one is required")
         n = len(self.bottleneck.queue_list())
         for i, flow in enumerate(self.flows):
             if not isinstance(flow, Flow):
-                raise ParameterError(f"flows[{i}]: {flow!r} is not a Flow")
+                raise ParameterError(f"flows[{i}]: {flow!r} must be a Flow")
             if flow.queue is not None and flow.queue >= n:
                 raise ParameterError(
-                    f"flows[{i}].queue: {flow.queue} is not there; the bottleneck has {n}, from 0"
+                    f"flows[{i}].queue: {flow.queue} does not exist; the bottleneck has {n}, from 0"
                 )
         number("duration_s", self.duration_s, above=0, low=1e-9, high=LONG)
-        # to the nanosecond, so that a clock of whole nanoseconds gets there
+        # to the nanosecond, so that a clock in whole nanoseconds can reach it
         put(self, "duration_s", round(self.duration_s * 1e9) / 1e9)
         put(self, "seed", whole("seed", self.seed, high=2**63 - 1))
         _text("name", self.name)
 
     def flow_list(self) -> list[Flow]:
-        """One entry a flow: `count` written out."""
+        """One entry per flow, with `count` expanded."""
         return [dataclasses.replace(f, count=1) for f in self.flows for _ in range(f.count)]
 
     def replace(self, changes: Mapping[str, Any]) -> Scenario:
-        """A scenario with some fields changed, named by paths.
+        """A copy with some fields changed.
 
         Parameters
         ----------
         changes : mapping
-            Such as ``{"bottleneck.aqm.target_ms": 10, "flows.0.rtt_ms": 40, "flows.*.cca": "reno", "seed": 3}``.
+            Values by path, such as ``{"bottleneck.aqm.target_ms": 10, "flows.0.rtt_ms": 40, "flows.*.cca": "reno",
+            "seed": 3}``.
 
         Raises
         ------
         ParameterError
-            No such field.
+            There is no such field.
         """
         out: Any = self
         for path, value in changes.items():
@@ -456,11 +515,11 @@ class Scenario:
         return out
 
     def to_dict(self) -> dict[str, Any]:
-        """As nested dicts, lists and plain values, without what has its default."""
+        """Convert to nested dicts, lists and plain values, without fields that have their default."""
         return plain(self)
 
     def to_toml(self) -> str:
-        """As TOML text that :func:`read_scenario` reads."""
+        """Convert to TOML for :func:`read_scenario`."""
         return _toml(self.to_dict())
 
 
@@ -475,7 +534,7 @@ def _replaced(obj: Any, path: list[str], value: Any, whole: str) -> Any:
         return tuple(_replaced(x, rest, value, whole) if i in chosen else x for i, x in enumerate(obj))
     names = [f.name for f in dataclasses.fields(obj)] if dataclasses.is_dataclass(obj) else []
     if key not in names:
-        raise ParameterError(f"{whole}: there is no {key!r}; there are {', '.join(names) or 'no fields'}")
+        raise ParameterError(f"{whole}: no field {key!r}; there are {', '.join(names) or 'no fields'}")
     changed = {key: _replaced(getattr(obj, key), rest, value, whole)}
     if isinstance(obj, Bottleneck) and key == "aqm" and not rest:
         changed |= _scheduler_left_to_aqm(obj)
@@ -483,7 +542,7 @@ def _replaced(obj: Any, path: list[str], value: Any, whole: str) -> Any:
 
 
 def _scheduler_left_to_aqm(bottleneck: Bottleneck) -> dict[str, Any]:
-    """For another AQM: forget the scheduler that came with the present one, but not one that was asked for."""
+    """For another AQM: drop the scheduler if it came with the present AQM, but not if it was set explicitly."""
     if bottleneck.scheduler != (bottleneck.aqm.scheduler or "fifo"):
         return {}
     return {"scheduler": None} | ({"queues": ()} if bottleneck.queues == _DUAL_QUEUES else {})
@@ -544,10 +603,10 @@ def _built(cls: type, table: Any, where: str) -> Any:
             raise ParameterError(f"{where}.{key}: no such field; there are {', '.join(names)}")
     try:
         return cls(**table)
-    except TypeError as err:  # a field without default is missing
+    except TypeError as err:  # a required field is missing
         raise ParameterError(f"{where}: {str(err).split('__init__() ')[-1]}") from None
     except ParameterError as err:
-        if cls is Scenario:  # its fields are the whole path
+        if cls is Scenario:  # its fields are complete paths
             raise
         kind = cls.__name__.lower()
         text = str(err)
@@ -557,12 +616,12 @@ def _built(cls: type, table: Any, where: str) -> Any:
 
 
 def scenario_of(table: Mapping[str, Any]) -> Scenario:
-    """A scenario from nested mappings, as TOML gives them.
+    """A scenario from nested mappings, as in TOML.
 
     Raises
     ------
     ParameterError
-        Names the field.
+        A field is invalid; the text names it.
     """
     bottleneck = table.get("bottleneck", {})
     if isinstance(bottleneck, Mapping) and "queues" in bottleneck:
@@ -570,7 +629,7 @@ def scenario_of(table: Mapping[str, Any]) -> Scenario:
         queues = tuple(_built(Queue, q, f"bottleneck.queues[{i}]") for i, q in enumerate(listed))
         bottleneck = {**bottleneck, "queues": queues}
     if "flows" not in table:
-        raise ParameterError("flows: there are none")
+        raise ParameterError("flows: at least one is required")
     listed = _listed("flows", table["flows"], "tables")
     flows = tuple(_built(Flow, f, f"flows[{i}]") for i, f in enumerate(listed))
     return _built(
@@ -590,12 +649,37 @@ def _load(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def read_scenario(path: str | os.PathLike[str]) -> Scenario:
-    """A scenario from a TOML file; a ``[sweep]`` in it is left out.
+    """Read a scenario from a TOML file, ignoring a ``[sweep]`` table.
+
+    Parameters
+    ----------
+    path : path
+        The file, with the fields of :class:`Scenario`, :class:`Bottleneck` and :class:`Flow`.
+
+    Returns
+    -------
+    Scenario
+        The scenario.
 
     Raises
     ------
     ParameterError
-        Names the file and the field.
+        The file or a field is invalid; the text names both.
+
+    See Also
+    --------
+    Scenario.to_toml : the way back
+    simulate : run a scenario
+
+    Examples
+    --------
+    >>> scenario = cct.Scenario(
+    ...     bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=50), flows=[cct.Flow("reno")], duration_s=2
+    ... )
+    >>> with open("reno.toml", "w") as file:
+    ...     _ = file.write(scenario.to_toml())
+    >>> cct.read_scenario("reno.toml") == scenario
+    True
     """
     table = _load(path)
     table.pop("sweep", None)
@@ -606,18 +690,36 @@ def read_scenario(path: str | os.PathLike[str]) -> Scenario:
 
 
 def sweep(scenario: Scenario, grid: Mapping[str, Iterable[Any]]) -> Iterator[tuple[dict[str, Any], Scenario]]:
-    """All combinations of changes to a scenario.
+    """Yield all combinations of changes to a scenario.
 
     Parameters
     ----------
     scenario : Scenario
+        What to vary.
     grid : mapping
-        Values by path, as :meth:`Scenario.replace` takes them; the last one varies fastest.
+        Lists of values by path, as in :meth:`Scenario.replace`; the last one varies fastest.
 
     Yields
     ------
     (dict, Scenario)
-        What was changed, and the scenario.
+        The changes, and the changed scenario.
+
+    See Also
+    --------
+    run_sweep : simulate the combinations on all cores
+    run_testbed_sweep : run them on real Linux
+
+    Examples
+    --------
+    >>> scenario = cct.Scenario(
+    ...     bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=50), flows=[cct.Flow("reno")], duration_s=2
+    ... )
+    >>> for changes, _ in cct.sweep(scenario, {"bottleneck.aqm": ["tail_drop", "codel"], "flows.*.rtt_ms": [10, 40]}):
+    ...     print(changes)
+    {'bottleneck.aqm': 'tail_drop', 'flows.*.rtt_ms': 10}
+    {'bottleneck.aqm': 'tail_drop', 'flows.*.rtt_ms': 40}
+    {'bottleneck.aqm': 'codel', 'flows.*.rtt_ms': 10}
+    {'bottleneck.aqm': 'codel', 'flows.*.rtt_ms': 40}
     """
     values = {
         path: list(v) if isinstance(v, Iterable) and not isinstance(v, str | Mapping) else [v]
@@ -630,12 +732,12 @@ def sweep(scenario: Scenario, grid: Mapping[str, Iterable[Any]]) -> Iterator[tup
 
 
 def read_sweep(path: str | os.PathLike[str]) -> list[tuple[dict[str, Any], Scenario]]:
-    """The scenarios of a TOML file with a ``[sweep]`` table (paths in quotes, lists of values); without one, one.
+    """Read the scenarios of a TOML file with a ``[sweep]`` table (lists by quoted path), else a single scenario.
 
     Raises
     ------
     ParameterError
-        Names the file and the field.
+        The file or a field is invalid; the text names both.
     """
     grid = _load(path).get("sweep", {})
     if not isinstance(grid, Mapping):

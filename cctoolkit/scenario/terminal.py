@@ -1,4 +1,4 @@
-"""A run on a terminal."""
+"""Show a run on a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["show_run"]
 
 
 def show_run(run: Run) -> None:
-    """Print what was run and what came out of it."""
+    """Print a run: scenario and key figures."""
     from rich.table import Table
 
     facts = Table(box=None, show_header=False, pad_edge=False)

@@ -55,7 +55,7 @@ def separate(
     ] = 10_000_000,
     interval: Annotated[
         float | None,
-        typer.Option(metavar="S", help="Decide anew every so many seconds; show what changes."),
+        typer.Option(metavar="S", help="Repeat the decision at this interval; show what changes."),
     ] = None,
     latency_threshold: Annotated[
         float | None,

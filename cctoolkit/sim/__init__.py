@@ -1,1 +1,1 @@
-"""The simulator: an event loop in numba around one bottleneck; :func:`cctoolkit.sim.simulation.simulate` runs it."""
+"""The simulator: a numba event loop around one bottleneck; :func:`cctoolkit.simulate` runs it."""

@@ -2,26 +2,23 @@
 
 How it works
 ------------
-Everything with a constant delay is a first-in-first-out list, so there is no global event queue: each flow has its
-packets on the way to the bottleneck, its acknowledgements on the way back and its timers, the least of these times is
-its key in a heap over flows, and the link has one time of its own. A packet costs two events: it leaves the
-queue, and its
-acknowledgement comes back. What lies between, the receiver, is computed as the packet leaves, in the receiver's time.
+Everything with a constant delay is a FIFO list, so there is no global event queue: each flow has its packets on the
+way to the bottleneck, its acknowledgements on the way back, and its timers. The earliest of these times is the
+flow's key in a heap over flows, and the link has a time of its own. A packet costs two events: it leaves the queue,
+and its acknowledgement arrives. The receiver in between is computed when the packet leaves, at the receiver's time.
 
-Packets and segments come from two pools with free lists. A packet's record becomes its acknowledgement's.
-A segment's record is the sender's scoreboard and the receiver's reassembly list at once: it lives until the cumulative
-acknowledgement passes it, so both may refer to it by number.
+Packets and segments come from two pools with free lists. The record of a packet becomes that of its acknowledgement.
+The record of a segment serves both as the sender's scoreboard and the receiver's reassembly list: it lives until the
+cumulative acknowledgement passes it, so both can refer to it by number.
 
-Loss detection is RACK's (RFC 8985): of the packets in flight, in order of transmission, those sent before one that was
-delivered are lost once three are sacked or recovery is under way, else after a quarter of the least RTT. With no
-reordering on the path that is RFC 6675's rule, except that a retransmission lost again is noticed too. A tail
-loss probe goes
-out after two RTTs of silence. The retransmission timer is RFC 6298's with Linux's bound (smoothed RTT plus the
-larger of four
-deviations and the minimum). The window is reduced by RFC 6937.
+Loss detection follows RACK (RFC 8985): packets in flight that were sent before a delivered one are lost once three are
+SACKed or during recovery, else after a quarter of the minimum RTT. Without reordering on the path this is the rule of
+RFC 6675, except that it also notices lost retransmissions. A tail loss probe is sent after two RTTs of silence. The
+retransmission timer follows RFC 6298 with Linux's bound (smoothed RTT plus the larger of four deviations and the
+minimum). The window is reduced as in RFC 6937.
 
-Not modelled: receivers with little memory, reneging, Nagle, ECN fall-back, loss of acknowledgements. Of reductions
-that turn out wrong only a timeout's are undone (Eifel, RFC 3522 and 4015: ``_undo_timeout``); nothing reorders
+Not modelled: receivers with little memory, reneging, Nagle, ECN fallback, loss of acknowledgements. Of spurious
+reductions, only those of a timeout are undone (Eifel, RFC 3522 and 4015: ``_undo_timeout``); nothing reorders
 packets, so others are rare, and there is neither F-RTO nor DSACK.
 """
 
@@ -33,6 +30,7 @@ import numba
 import numpy as np
 
 from .._support.algorithm.random import random
+from .._support.kernels import kernel
 from .layout import (
     ACKNOWLEDGEMENT,
     CONNECTING,
@@ -77,7 +75,7 @@ from .layout import (
 
 __all__ = ["BROKEN", "BUSY", "FULL", "PAUSED", "run"]
 
-#: Why :func:`run` came back: the time is reached, so many events are done, room is wanted, an algorithm went wrong.
+#: Why :func:`run` returned: time reached, number of events reached, more room needed, an algorithm failed.
 PAUSED, BUSY, FULL, BROKEN = range(4)
 
 _PASS, _MARK, _DROP, _DROP_LATE = range(4)
@@ -90,11 +88,11 @@ _SYN_BYTES = 74
 _DELAYED_ACK_NS = 40_000_000
 _TIMER_SLACK_NS = 100_000
 _QUICK_ACKS = 16
-_UNPACED = 10  # Linux does not pace a connection's first packets
+_UNPACED = 10  # Linux does not pace the first packets of a connection
 _MAX_RTO_NS = 120_000_000_000
 _INITIAL_RTO_NS = 1_000_000_000
 _MS = 1_000_000
-#: Events leave at least so much room in pools and buffers for the next one, sending apart.
+#: Room that each event leaves in pools and buffers for the next one, apart from sending.
 _RESERVE = 64
 
 _inner = numba.njit(error_model="numpy")
@@ -105,7 +103,7 @@ _inner = numba.njit(error_model="numpy")
 
 @_inner
 def _place(port, flow, key):
-    """Give a flow another key."""
+    """Change the key of a flow in the heap."""
     i = place_at(port.places, flow).slot
     while i > 0:
         up = (i - 1) >> 1
@@ -236,7 +234,7 @@ def _write_data(row, port, node, flow, sender, ts_ns):
     row.ack = sender.irs + 1
     row.tcp_flags = 16
     if kind == PURE_ACK:
-        if node.seq == sender.limit:  # the last one: it answers the FIN
+        if node.seq == sender.limit:  # the last packet: this ACK answers the FIN
             row.seq = sender.isn + 2 + (node.seq - 1) * flow.mss_bytes + sender.last_bytes
             row.ack = sender.irs + 2
         row.payload_bytes = 0
@@ -272,7 +270,7 @@ def _write_ack(row, node, flow, sender, ts_ns):
         if node.flags & FLAG_FIN:
             row.ack += 1
             row.tcp_flags |= 1
-    if sender.ecn >= 2:  # the counter of accurate ECN in the flags AE, CWR, ECE
+    if sender.ecn >= 2:  # the accurate ECN counter in the flags AE, CWR, ECE
         row.tcp_flags |= ((node.ce + 5) & 7) << 6
     elif node.flags & FLAG_ECE:
         row.tcp_flags |= 64
@@ -306,7 +304,7 @@ def _choose_queue(port, node, sender):
 
 @_inner
 def _activate(port, q, line):
-    """A queue got its first packet: it joins the round."""
+    """Add a queue to the round when it gets its first packet."""
     line.next_active = -1
     if port.scheduler == FQ and line.active == 0:
         line.active = 2
@@ -328,7 +326,7 @@ def _activate(port, q, line):
 
 @_inner
 def _arrive(port, i, now):
-    """A packet comes to the bottleneck."""
+    """A packet arrives at the bottleneck."""
     node = node_at(port.nodes, i)
     sender = sender_at(port.senders, node.flow)
     if port.record:
@@ -385,7 +383,7 @@ def _arrive(port, i, now):
 
 @_inner
 def _take_head(port, q, queue, line, now):
-    """Remove the packet at the head of a queue and give its number."""
+    """Remove the packet at the head of a queue and return its number."""
     i = np.int64(line.head)
     node = node_at(port.nodes, i)
     line.head = node.next
@@ -404,10 +402,10 @@ def _take_head(port, q, queue, line, now):
 
 @_inner
 def _drop_from_fattest(port, now):
-    """RFC 8290, section 4.1: the queue with most bytes loses its head.
+    """RFC 8290, section 4.1: drop the head of the queue with the most bytes.
 
-    One packet, as the limit is exceeded by one. (A router under overload saves searches by dropping half of that
-    queue, up to 64 packets; here that would only make losses come in bursts.)
+    It drops a single packet, since the limit is exceeded by one. (An overloaded router saves searches by dropping half
+    of that queue, up to 64 packets; here that would only cause bursts of losses.)
     """
     fattest = 0
     most = np.int64(-1)
@@ -445,7 +443,7 @@ def _rotate(port, q, line):
 
 @_inner
 def _pick_drr(port, now):
-    """Deficit round robin (Shreedhar and Varghese 1996); a shaped queue that has to wait is passed over."""
+    """Deficit round robin (Shreedhar and Varghese 1996); skips a shaped queue that must wait."""
     waiting = 0
     while port.old_head >= 0 and waiting <= port.n_queues:
         q = port.old_head
@@ -480,7 +478,7 @@ def _pick_fq(port, now):
         line = line_at(port.lines, q)
         if line.deficit > 0.0 and queue.packets > 0:
             return q
-        if line.deficit > 0.0 and not from_new:  # empty, and has been through the old list
+        if line.deficit > 0.0 and not from_new:  # empty, and already served from the old list
             port.old_head = line.next_active
             if port.old_head < 0:
                 port.old_tail = -1
@@ -505,7 +503,7 @@ def _pick_fq(port, now):
 
 @_inner
 def _pick_dual(port, now):
-    """RFC 9332, section 4.2.2: low latency first, but for what classic traffic is owed."""
+    """RFC 9332, section 4.2.2: low latency first, except for what is owed to classic traffic."""
     low, low_line = queue_at(port.queues, 0), line_at(port.lines, 0)
     classic, classic_line = queue_at(port.queues, 1), line_at(port.lines, 1)
     if not _may_send(classic, classic_line, now):
@@ -520,7 +518,7 @@ def _pick_dual(port, now):
 
 @_inner
 def _settle(port, q, octets):
-    """Weighted round robin as in Linux's dualpi2: what a queue sends while the other waits is owed to that."""
+    """Weighted round robin as in Linux's dualpi2: what one queue sends while the other waits is owed to the other."""
     if queue_at(port.queues, 1 - q).packets > 0:
         due = octets * line_at(port.lines, 1 - q).quantum
         port.owed += due if q == 0 else -due
@@ -528,7 +526,7 @@ def _settle(port, q, octets):
 
 @_inner
 def _pick(port, now):
-    """The queue that sends next, or -1."""
+    """Number of the queue that sends next, or -1."""
     if port.packets == 0:
         return -1
     if port.scheduler == DRR:
@@ -537,7 +535,7 @@ def _pick(port, now):
         return _pick_fq(port, now)
     if port.scheduler == DUAL_WRR or port.scheduler == TIME_SHIFTED:
         return _pick_dual(port, now)
-    for q in range(port.n_queues):  # priority, or the only one
+    for q in range(port.n_queues):  # priority, or the only queue
         if _may_send(queue_at(port.queues, q), line_at(port.lines, q), now):
             return q
     return -1
@@ -545,7 +543,7 @@ def _pick(port, now):
 
 @_inner
 def _occupy(port, line, octets, now):
-    """The link sends so many bytes of a queue; when it has."""
+    """Occupy the link with this many bytes of a queue; return when the packet has left."""
     line.deficit -= octets
     if line.shaped_ns_per_byte > 0.0:
         start = max(line.shaped_until_ns, np.float64(now))
@@ -560,17 +558,17 @@ def _occupy(port, line, octets, now):
 
 @_inner
 def _serve(port, now):
-    """The link is free: the next packet goes."""
+    """The link is free: send the next packet."""
     while True:
         if port.record and port.rows_drops + _RESERVE >= port.room_drops:
-            return  # many drops in a row: come back at the same time with an empty buffer
+            return  # many drops in a row: return, and resume at the same time with an empty buffer
         q = _pick(port, now)
         if q < 0:
             port.busy = False
             port.free_ns = NEVER
             if port.packets == 0:
                 port.owed = 0.0
-            else:  # all are shaped: wake when the first may send
+            else:  # all are shaped: wake up when the first one may send
                 wake = np.inf
                 for j in range(port.n_queues):
                     if queue_at(port.queues, j).packets > 0:
@@ -623,7 +621,7 @@ def _serve(port, now):
 
 @_inner
 def _answer(port, i, node, sender, rx_ns):
-    """Turn a packet's record into an acknowledgement that leaves the receiver at `rx_ns`."""
+    """Turn the record of a packet into an acknowledgement that leaves the receiver at `rx_ns`."""
     node.kind = ACKNOWLEDGEMENT
     node.bytes = _HEADERS
     node.cum = sender.expected
@@ -637,7 +635,7 @@ def _answer(port, i, node, sender, rx_ns):
 
 @_inner
 def _acknowledge(port, i, node, sender, rx_ns):
-    """Answer a packet, and with it those whose acknowledgement waits."""
+    """Acknowledge a packet, together with those whose acknowledgement is delayed."""
     while sender.held >= 0:
         j = np.int64(sender.held)
         held = node_at(port.nodes, j)
@@ -656,10 +654,10 @@ def _acknowledge(port, i, node, sender, rx_ns):
 
 @_inner
 def _release_held(port, sender, rx_ns):
-    """The timer of the acknowledgement that waits ran out."""
+    """The timer of the delayed acknowledgement expired."""
     i = np.int64(sender.held)
     sender.held = node_at(port.nodes, i).next
-    while sender.held >= 0:  # of packets out of order there may be several
+    while sender.held >= 0:  # there may be several for packets out of order
         j = np.int64(sender.held)
         _answer(port, i, node_at(port.nodes, i), sender, rx_ns)
         i = j
@@ -669,7 +667,7 @@ def _release_held(port, sender, rx_ns):
 
 @_inner
 def _acknowledge_beyond(port, i, node, flow, sender, rx_ns):
-    """Answer a packet out of order: Linux sends three at once for each hole, then those of a millisecond together."""
+    """Acknowledge a packet out of order: Linux sends three ACKs at once per hole, then one for each millisecond."""
     if sender.repeated_for != sender.expected:
         sender.repeated_for = sender.expected
         sender.repeated = 0
@@ -701,10 +699,10 @@ def _return(port, i, node, sender, rx_ns):
 
 @_inner
 def _widen(sender, rx_ns):
-    """Linux's receive window: how far it may grow, by what came in order within a round trip.
+    """Linux's receive window: the limit of its growth, from what arrived in order within a round trip.
 
-    The window itself grows by two packets with each packet until it is there, and what makes it grow is acknowledged
-    at once: so nearly all of slow start is, and later only every second packet.
+    The window itself grows by two packets per packet up to the limit, and packets that make it grow are
+    acknowledged at once: almost all of slow start, and later only every second packet.
     """
     if 8 * (rx_ns - sender.copied_ns) < sender.receiver_rtt_ms * _MS:
         return
@@ -720,7 +718,7 @@ def _widen(sender, rx_ns):
 
 @_inner
 def _deliver(port, i, node, gone_ns):
-    """A packet has left the bottleneck at `gone_ns`: what the receiver does with it when it gets there."""
+    """The receiver's reaction to a packet that left the bottleneck at `gone_ns`, at its time of arrival."""
     f = np.int64(node.flow)
     sender = sender_at(port.senders, f)
     flow = flow_at(port.flows, f)
@@ -744,7 +742,7 @@ def _deliver(port, i, node, gone_ns):
         return
     if sender.held >= 0 and rx_ns >= sender.delack_ns + sender.to_receiver_ns:
         _release_held(port, sender, sender.delack_ns + sender.to_receiver_ns)
-    echo_ms = node.echo_ns // _MS  # Linux: in milliseconds
+    echo_ms = node.echo_ns // _MS  # milliseconds, as in Linux
     node.echo_ns = node.sent_ns
     if kind == SYN:
         node.kind = SYN_ACK
@@ -753,13 +751,13 @@ def _deliver(port, i, node, gone_ns):
         _return(port, i, node, sender, rx_ns)
     else:
         sender.received += 1
-        told = False  # something about marks that does not wait
+        ecn_news = False  # a change about marks, to be acknowledged at once
         if sender.ecn > 0:
             if node.flags & FLAG_CWR:
                 sender.echo_ece = False
-                told = True
+                ecn_news = True
             marked = node.ecn == _CE
-            told |= sender.ecn >= 2 and marked != sender.was_marked
+            ecn_news |= sender.ecn >= 2 and marked != sender.was_marked
             if marked:
                 sender.ce += 1
                 if not (sender.echo_ece or (sender.was_marked and sender.ecn >= 2)):
@@ -792,7 +790,7 @@ def _deliver(port, i, node, gone_ns):
             segment = segment_at(port.segments, node.segment)
             segment.received = True
             expected += 1
-            at_once = told or sender.beyond > 0 or expected == sender.limit or sender.quick_acks > 0
+            at_once = ecn_news or sender.beyond > 0 or expected == sender.limit or sender.quick_acks > 0
             j = segment.next
             while sender.beyond > 0 and j >= 0:
                 other = segment_at(port.segments, j)
@@ -811,7 +809,7 @@ def _deliver(port, i, node, gone_ns):
                     held = node_at(port.nodes, sender.held)
                     node.echo_ns = held.echo_ns
                     _free_node(port, np.int64(sender.held))
-                else:  # in the link's time, where nothing that gets there before can still be under way
+                else:  # in the link's time, when all earlier arrivals have been handled
                     sender.delack_ns = rx_ns + _DELAYED_ACK_NS - sender.to_receiver_ns
                 sender.held = i
                 node.next = -1
@@ -874,7 +872,7 @@ def _leave_lost(port, sender, segment):
 
 @_inner
 def _written(sender, now):
-    """Packets the application has written so far."""
+    """Number of packets that the application has written so far."""
     if not sender.writing:
         return np.int64(sender.app_base)
     if sender.app_pps == 0.0:
@@ -923,7 +921,7 @@ def _emit_control(port, f, sender, kind, octets, seq, now):
 
 @_inner
 def _after_idle(flow, sender, now):
-    """RFC 2861: with nothing to send for longer than the retransmission timer, the window is halved each time."""
+    """RFC 2861: halve the window for each retransmission timeout without anything to send."""
     idle_ns = now - sender.last_sent_ns - sender.rto_ns
     if idle_ns > 0 and sender.last_sent_ns > 0 and not sender.owns_recovery:
         flow.ssthresh = max(flow.ssthresh, 0.75 * flow.cwnd)
@@ -934,8 +932,8 @@ def _after_idle(flow, sender, now):
 
 @_inner
 def _transmit(port, f, flow, sender, j, segment, now):
-    """Send a segment, for the first time or again."""
-    if segment.seq == flow.una and not segment.retransmitted:  # nothing else is under way
+    """Send or retransmit a segment."""
+    if segment.seq == flow.una and not segment.retransmitted:  # nothing else is in flight
         _after_idle(flow, sender, now)
         sender.first_sent_ns = now
         flow.delivered_ns = now
@@ -990,7 +988,7 @@ def _transmit(port, f, flow, sender, j, segment, now):
 
 @_inner
 def _new_data(port, f, flow, sender, now):
-    """Send the next segment that was never sent."""
+    """Send the next new segment."""
     j = _new_segment(port)
     segment = segment_at(port.segments, j)
     segment.seq = flow.next_seq
@@ -1009,7 +1007,7 @@ def _new_data(port, f, flow, sender, now):
 
 @_inner
 def _retransmit(port, f, flow, sender, now):
-    """Send the first segment deemed lost."""
+    """Retransmit the first segment deemed lost."""
     j = np.int64(sender.lost_head)
     segment = segment_at(port.segments, j)
     _leave_lost(port, sender, segment)
@@ -1020,7 +1018,7 @@ def _retransmit(port, f, flow, sender, now):
 
 @_inner
 def _send(port, f, flow, sender, now):
-    """Send what window, pacing, application and receiver allow."""
+    """Send as much as window, pacing, application and receiver allow."""
     sender.pace_ns = NEVER
     sent = False
     while sender.status == OPEN:
@@ -1041,7 +1039,7 @@ def _send(port, f, flow, sender, now):
             sender.pace_ns = flow.next_send_ns
             break
         if sender.access_ns_per_byte > 0.0:
-            # Linux's small queues: two packets wait in the host's own, the others here
+            # TCP small queues of Linux: two packets wait in the host's queue, the others here
             ready_ns = sender.access_free_ns - np.int64(2 * flow.wire_bytes * sender.access_ns_per_byte)
             if ready_ns > now:
                 sender.pace_ns = ready_ns
@@ -1055,7 +1053,7 @@ def _send(port, f, flow, sender, now):
             _new_data(port, f, flow, sender, now)
         sent = True
     _note_limit(flow, sender, sent)
-    quiet = sent or (sender.probe_ns == NEVER and flow.inflight > 0)  # new data, or some acknowledged
+    quiet = sent or (sender.probe_ns == NEVER and flow.inflight > 0)  # new data, or an acknowledgement
     if quiet and sender.repair <= MARKS and sender.sacked == 0 and not sender.probed:
         _arm_probe(flow, sender, now)
     _arm_timer(sender)
@@ -1064,7 +1062,7 @@ def _send(port, f, flow, sender, now):
 
 @_inner
 def _note_limit(flow, sender, sent):
-    """RFC 7661 as in Linux: remember for a flight whether the window was full, or else how much was out at most."""
+    """RFC 7661 as in Linux: remember whether the window was full in a flight, or else the most packets out."""
     full = flow.inflight + 1 > flow.cwnd
     if not sent and not full:
         return
@@ -1077,7 +1075,7 @@ def _note_limit(flow, sender, sent):
 
 @_inner
 def _arm_probe(flow, sender, now):
-    """RFC 8985, section 7.2: the tail loss probe's time."""
+    """RFC 8985, section 7.2: set the timer of the tail loss probe."""
     wait = 2 * flow.srtt_ns if flow.srtt_ns > 0 else _INITIAL_RTO_NS
     if flow.next_seq - flow.una == 1:
         wait += 200 * _MS  # the receiver may delay its acknowledgement
@@ -1099,7 +1097,7 @@ def _arm_application(sender):
 
 @_inner
 def _sample_rtt(flow, sender, rtt, longest):
-    """Two samples of one acknowledgement: of the last packet it is for, and of the first, which the timer goes by."""
+    """Take two RTT samples of an acknowledgement: of its last packet, and of its first, for the timer."""
     flow.latest_rtt_ns = rtt
     flow.min_rtt_ns = min(flow.min_rtt_ns, rtt)
     sender.rtt_samples += 1
@@ -1115,7 +1113,7 @@ def _sample_rtt(flow, sender, rtt, longest):
 
 @_inner
 def _delivered(port, flow, sender, segment, newest, now):
-    """Count a segment as delivered; gives the order of the last sent one so far, whose sample `ack` has."""
+    """Count a segment as delivered; return the order of the last sent one so far, whose sample `ack` holds."""
     if segment.state == IN_FLIGHT:
         _leave_flight(port, sender, segment)
         flow.inflight -= 1
@@ -1133,7 +1131,7 @@ def _delivered(port, flow, sender, segment, newest, now):
         ack.sample_inflight = segment.inflight
         ack.sample_lost = flow.lost - segment.lost
         ack.sample_marked = segment.marked
-        # the two intervals, for now: of sending, and start of that of acknowledging
+        # the two intervals, for now: that of sending, and the start of that of acknowledging
         ack.sample_interval_ns = segment.sent_ns - segment.first_sent_ns
         ack.sample_delivered = segment.delivered_ns
         sender.first_sent_ns = segment.sent_ns
@@ -1143,7 +1141,7 @@ def _delivered(port, flow, sender, segment, newest, now):
 
 @_inner
 def _detect_losses(port, flow, sender, now):
-    """Mark as lost what RACK says is lost; gives how many, and whether any of them had been sent again before."""
+    """Mark segments as lost by RACK; return how many, and whether any had been retransmitted before."""
     sender.reorder_ns = NEVER
     sure = sender.sacked >= 3 or sender.repair >= LOSSES
     n = 0
@@ -1168,7 +1166,7 @@ def _detect_losses(port, flow, sender, now):
 
 @_inner
 def _lose(port, flow, sender, j, segment):
-    """A segment in flight is deemed lost."""
+    """Deem a segment in flight lost."""
     _leave_flight(port, sender, segment)
     _append_lost(port, sender, j, segment)
     flow.inflight -= 1
@@ -1180,7 +1178,7 @@ def _lose(port, flow, sender, j, segment):
 
 @_inner
 def _begin_reduction(port, flow, sender, function, repair, now):
-    """Ask the algorithm for ssthresh and begin to reduce the window."""
+    """Ask the algorithm for ssthresh and start to reduce the window."""
     sender.prior_cwnd = flow.cwnd
     sender.prior_ssthresh = flow.ssthresh
     if function != 0:
@@ -1199,7 +1197,7 @@ def _begin_reduction(port, flow, sender, function, repair, now):
 
 @_inner
 def _end_repair(port, flow, sender, now):
-    """All that was sent before the reduction (or timeout) is acknowledged."""
+    """Everything sent before the reduction (or timeout) is acknowledged."""
     if flow.in_recovery and not sender.owns_recovery:
         flow.cwnd = max(flow.ssthresh, 1.0)
     sender.repair = NOTHING
@@ -1211,9 +1209,9 @@ def _end_repair(port, flow, sender, now):
 
 @_inner
 def _repair(port, flow, sender, again, now):
-    """Losses were found: begin to repair them, unless that is under way."""
+    """Losses were detected: start recovery, unless it is under way."""
     if sender.repair == MARKS and not sender.owns_recovery:
-        sender.repair = LOSSES  # the window is being reduced already
+        sender.repair = LOSSES  # the window is already being reduced
         sender.recoveries += 1
     elif sender.repair < LOSSES or (sender.repair == TIMEOUT and again):
         sender.recoveries += 1
@@ -1222,7 +1220,7 @@ def _repair(port, flow, sender, again, now):
 
 @_inner
 def _reduce(flow, sender, acked, advanced, lost):
-    """Proportional rate reduction (RFC 6937) with the slow-start bound where progress is made."""
+    """Proportional rate reduction (RFC 6937), with the slow-start bound on progress."""
     sender.prr_delivered += acked
     target = max(flow.ssthresh, 1.0)
     if flow.inflight > target:
@@ -1239,10 +1237,10 @@ def _reduce(flow, sender, acked, advanced, lost):
 
 @_inner
 def _undo_timeout(port, flow, sender):
-    """RFC 3522 and 4015 (Eifel): what came was sent before the timer expired, so nothing need have been lost."""
+    """RFC 3522 and 4015 (Eifel): the packet was sent before the timeout, so perhaps nothing was lost."""
     flow.cwnd = max(flow.cwnd, sender.prior_cwnd)
     flow.ssthresh = max(flow.ssthresh, sender.prior_ssthresh)
-    while sender.lost_tail >= 0:  # back among those in flight, before what was sent again
+    while sender.lost_tail >= 0:  # back into the flight, before retransmissions
         j = np.int64(sender.lost_tail)
         segment = segment_at(port.segments, j)
         _leave_lost(port, sender, segment)
@@ -1263,9 +1261,9 @@ def _undo_timeout(port, flow, sender):
 
 @_inner
 def _answer_probe(port, flow, sender, duplicate, now):
-    """RFC 8985, section 7.4: if the probe repaired a loss nobody else noticed, the window is reduced for it."""
+    """RFC 8985, section 7.4: reduce the window if the probe repaired a loss that went unnoticed."""
     if not sender.probe_again or duplicate:
-        sender.probe_end = -1  # new data arrived, or the packet did so twice
+        sender.probe_end = -1  # new data arrived, or the packet arrived twice
     elif flow.una > sender.probe_end:
         _begin_reduction(port, flow, sender, sender.on_loss, LOSSES, now)
         _end_repair(port, flow, sender, now)
@@ -1304,7 +1302,7 @@ def _on_ack(port, f, flow, sender, i, now):
         ack.marked = 0
     ack.ece = (node.flags & FLAG_ECE) != 0
 
-    # RACK: the transmission that caused this acknowledgement
+    # RACK: the transmission that triggered this acknowledgement
     current = node.seq >= prior_una
     if current:
         segment = segment_at(port.segments, node.segment)
@@ -1346,7 +1344,7 @@ def _on_ack(port, f, flow, sender, i, now):
         head = segment_at(port.segments, np.int64(sender.first))
         if j < 0:
             sender.rto_at_ns = NEVER
-        elif advanced > 0 or node.sent_ns < head.sent_ns:  # else the timer may be what repairs the head
+        elif advanced > 0 or node.sent_ns < head.sent_ns:  # else the timer may have to repair the head
             sender.rto_at_ns = now + sender.rto_ns
         sender.probed = False
         sender.probe_ns = NEVER
@@ -1398,7 +1396,7 @@ def _on_ack(port, f, flow, sender, i, now):
 
 @_inner
 def _finish_sample(flow, sender, ack, now):
-    """The delivery rate, over the longer of the times of sending and of acknowledging; and whether a round ended."""
+    """Compute the delivery rate over the longer of the times of sending and acknowledging; detect round ends."""
     interval = max(ack.sample_interval_ns, now - ack.sample_delivered)
     ack.sample_delivered = flow.delivered - ack.sample_prior_delivered
     ack.sample_marked = flow.marked - ack.sample_marked
@@ -1430,7 +1428,7 @@ def _on_timeout(port, f, flow, sender, now):
     ack.marked = 0
     ack.rtt_ns = -1
     ack.prior_inflight = flow.inflight
-    # lost is all that is not sacked, but what was sent so lately that its acknowledgement may still come
+    # everything not SACKed is lost, except recent packets whose acknowledgement may still arrive
     j = np.int64(sender.first)
     while j >= 0:
         segment = segment_at(port.segments, j)
@@ -1439,7 +1437,7 @@ def _on_timeout(port, f, flow, sender, now):
             _lose(port, flow, sender, j, segment)
         j = np.int64(segment.next)
     ack.lost = ack.prior_inflight - flow.inflight
-    again = sender.repair == TIMEOUT and sender.timed_out_ns < 0  # something came since the last time
+    again = sender.repair == TIMEOUT and sender.timed_out_ns < 0  # something arrived since the last timeout
     if again or sender.repair == NOTHING or flow.una >= sender.recovery_point:
         # not yet reduced in this flight (RFC 5681, section 3.1)
         _begin_reduction(port, flow, sender, sender.on_loss, TIMEOUT, now)
@@ -1457,7 +1455,7 @@ def _on_timeout(port, f, flow, sender, now):
 
 @_inner
 def _on_timer(port, f, flow, sender, now):
-    if sender.rto_at_ns <= now and sender.probe_ns > now:  # the probe comes first, if only just
+    if sender.rto_at_ns <= now and sender.probe_ns > now:  # the probe comes first
         _on_timeout(port, f, flow, sender, now)
     elif sender.reorder_ns <= now:
         ack = ack_at(port.ack, 0)
@@ -1483,7 +1481,7 @@ def _on_timer(port, f, flow, sender, now):
             sender.probe_again = False
             sender.probe_end = flow.next_seq
         elif sender.flight_tail >= 0:
-            # the last packet is sent again; the copy under way counts no more
+            # retransmit the last packet; the copy in flight no longer counts
             j = np.int64(sender.flight_tail)
             segment = segment_at(port.segments, j)
             _leave_flight(port, sender, segment)
@@ -1497,12 +1495,12 @@ def _on_timer(port, f, flow, sender, now):
     _send(port, f, flow, sender, now)
 
 
-# ---- senders: beginning and end --------------------------------------------------------------------------------------
+# ---- senders: start and end ------------------------------------------------------------------------------------------
 
 
 @_inner
 def _established(port, f, flow, sender, i, now):
-    """SYN and ACK are here."""
+    """The SYN-ACK has arrived."""
     node = node_at(port.nodes, i)
     sender.peer_ts_ns = node.arrival_ns - sender.to_sender_ns
     rtt = now - node.sent_ns
@@ -1524,7 +1522,7 @@ def _established(port, f, flow, sender, i, now):
 
 @_inner
 def _finish(port, f, flow, sender, now):
-    """All data is acknowledged."""
+    """All data is acknowledged: close the flow."""
     sender.status = DONE
     sender.end_ns = now
     sender.rto_at_ns = NEVER
@@ -1541,7 +1539,7 @@ def _finish(port, f, flow, sender, now):
 
 @_inner
 def _on_application(port, f, flow, sender, now):
-    """Start, stop, on and off, and the packets of UDP."""
+    """Events of the application: start, stop, on, off, and UDP packets."""
     if sender.status == IDLE:
         sender.write_ns = NEVER
         flow.start_ns = now
@@ -1589,7 +1587,7 @@ def _on_application(port, f, flow, sender, now):
             gap = 1e9 / sender.app_pps
             if sender.poisson:
                 gap *= -math.log(1.0 - random(flow))
-            exact = gap + sender.app_base  # which keeps the fraction of a nanosecond
+            exact = gap + sender.app_base  # keeps the fraction of a nanosecond
             sender.app_base = exact - np.int64(exact)
             sender.write_ns = now + np.int64(exact)
             octets = flow.wire_bytes
@@ -1689,7 +1687,7 @@ def _update_queues(port, now):
         line = line_at(port.lines, q)
         if line.update_ns <= now:
             line.update_ns += line.update_period_ns
-            # there is no packet; any record does as the argument
+            # there is no packet; any record serves as the argument
             decide(
                 line.on_update,
                 line.p,
@@ -1703,7 +1701,7 @@ def _update_queues(port, now):
     port.update_ns = first
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def run(
     port_,
     flows,
@@ -1721,9 +1719,9 @@ def run(
     until_ns,
     events,
 ):
-    """Go on until all events before `until_ns` are done, or `events` of them, or room is wanted.
+    """Process all events before `until_ns`, or at most `events` of them, or until more room is needed.
 
-    The arrays are those of :mod:`~cctoolkit.sim.layout`; all state is in them.
+    The arrays are those of :mod:`~cctoolkit.sim.layout`; they hold all state.
     """
     port = port_[0]
     port.flows = flows.ctypes.data

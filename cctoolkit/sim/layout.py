@@ -1,7 +1,7 @@
-"""What the event loop keeps: records with named fields, and how compiled code reaches them.
+"""State of the event loop: records with named fields, and how compiled code accesses them.
 
-Compiled code gets addresses, not arrays: a record is then a plain pointer, and helper functions cost nothing
-(arrays as arguments of helpers keep reference counting in the loop). Whoever runs the loop keeps the arrays alive.
+Compiled code gets addresses, not arrays: a record is then a plain pointer, and helper functions cost nothing (array
+arguments would leave reference counting in the loop). The caller of the loop keeps the arrays alive.
 """
 
 from __future__ import annotations
@@ -27,53 +27,53 @@ def _dtype(*fields: tuple[str, Any]) -> np.dtype:
     return np.dtype(list(fields), align=True)
 
 
-#: A packet in flight, and then its acknowledgement; it starts with what AQMs see.
+#: A packet in flight, and then its acknowledgement; the first fields are those that AQMs see.
 NODE = _dtype(
     *((name, PACKET[name]) for name in PACKET.names or ()),
     ("kind", np.uint8),
     ("flags", np.uint8),
-    ("next", np.int32),  # in whatever list it is
+    ("next", np.int32),  # next in its list
     ("segment", np.int32),
-    ("seq", np.int64),  # packets, from 0
+    ("seq", np.int64),  # in packets, from 0
     ("sent_ns", np.int64),
-    ("arrival_ns", np.int64),  # at the bottleneck, then (as an acknowledgement) at the sender
+    ("arrival_ns", np.int64),  # arrival at the bottleneck, then (as an acknowledgement) at the sender
     (
         "echo_ns",
         np.int64,
-    ),  # the time it echoes: as data the last acknowledgement's, as that the first packet's it answers
+    ),  # echoed time: in data that of the last ACK, in an ACK that of the first packet acknowledged
     ("cum", np.int64),  # cumulative acknowledgement
-    ("ce", np.int64),  # packets with CE the receiver has seen
-    ("row", np.int64),  # of the ingress capture
+    ("ce", np.int64),  # packets with CE seen by the receiver
+    ("row", np.int64),  # row of the ingress capture
 )
 DATA, UDP, SYN, SYN_ACK, PURE_ACK, ACKNOWLEDGEMENT = range(6)  # NODE.kind
 FLAG_CWR, FLAG_ECE, FLAG_FIN, FLAG_SACK = 1, 2, 4, 8  # NODE.flags
 
-#: A segment sent and not yet cumulatively acknowledged: sender's and receiver's view of it in one.
+#: A segment sent but not yet cumulatively acknowledged: views of sender and receiver in one.
 SEGMENT = _dtype(
     ("seq", np.int64),
-    ("order", np.int64),  # transmissions of the flow before its last one
+    ("order", np.int64),  # transmissions of the flow before its own last one
     ("sent_ns", np.int64),
-    ("first_sent_ns", np.int64),  # the delivery-rate estimator's P.*, at its last transmission
+    ("first_sent_ns", np.int64),  # P.* of the delivery-rate estimator, as of the last transmission
     ("delivered_ns", np.int64),
     ("delivered", np.int64),
     ("lost", np.int64),
     ("marked", np.int64),
     ("inflight", np.int64),
-    ("next", np.int32),  # by sequence number
-    ("before", np.int32),  # in the list of its state
+    ("next", np.int32),  # next by sequence number
+    ("before", np.int32),  # previous in the list of its state
     ("after", np.int32),
     ("state", np.uint8),
     ("received", np.bool_),
     ("retransmitted", np.bool_),
-    ("missing", np.bool_),  # was deemed lost and has not been delivered since
+    ("missing", np.bool_),  # deemed lost and not delivered since
     ("app_limited", np.bool_),
 )
 IN_FLIGHT, SACKED, LOST = range(3)  # SEGMENT.state
 
-#: Sender and receiver of a flow, besides what congestion controls see.
+#: Sender and receiver of a flow, besides the record that congestion controls see.
 SENDER = _dtype(
     ("status", np.int64),
-    # the next time of each kind; the least of them is the flow's key in the heap
+    # the next time of each kind; the earliest is the flow's key in the heap
     ("ack_ns", np.int64),
     ("access_ns", np.int64),
     ("pace_ns", np.int64),
@@ -86,11 +86,11 @@ SENDER = _dtype(
     ("to_sender_ns", np.int64),
     ("jitter_ns", np.int64),
     ("loss", np.float64),
-    ("access_ns_per_byte", np.float64),  # of the sender's own link; 0: as fast as you like
-    ("access_free_ns", np.int64),  # when that link has sent what it has
-    ("queue", np.int64),  # -1: the scheduler's own choice
+    ("access_ns_per_byte", np.float64),  # sender's link; 0: unlimited
+    ("access_free_ns", np.int64),  # when that link becomes idle
+    ("queue", np.int64),  # -1: chosen by the scheduler
     ("aggregate", np.int64),
-    ("last_arrival_ns", np.int64),  # at the receiver
+    ("last_arrival_ns", np.int64),  # last arrival at the receiver
     # algorithm
     ("p", np.int64),
     ("s", np.int64),
@@ -114,18 +114,18 @@ SENDER = _dtype(
     ("poisson", np.bool_),
     ("is_udp", np.bool_),
     ("writing", np.bool_),
-    ("app_pps", np.float64),  # 0: as much as can be sent
+    ("app_pps", np.float64),  # packets per second that the application writes; 0: unlimited
     ("app_base_ns", np.int64),
-    ("app_base", np.float64),  # packets written until then
-    ("limit", np.int64),  # packets to send in all
+    ("app_base", np.float64),  # packets written before
+    ("limit", np.int64),  # total packets to send
     ("last_bytes", np.int64),  # payload of the last of them
-    ("fin", np.bool_),  # that one closes the connection
+    ("fin", np.bool_),  # the last packet closes the connection
     # lists
     ("first", np.int32),  # segments by sequence number
     ("last", np.int32),
     ("flight_head", np.int32),  # segments in flight in order of transmission
     ("flight_tail", np.int32),
-    ("lost_head", np.int32),  # segments to be sent again
+    ("lost_head", np.int32),  # segments to retransmit
     ("lost_tail", np.int32),
     ("ack_head", np.int32),
     ("ack_tail", np.int32),
@@ -136,20 +136,20 @@ SENDER = _dtype(
     ("order", np.int64),  # transmissions so far
     ("rack_order", np.int64),
     ("rack_rtt_ns", np.int64),
-    ("reorder_ns", np.int64),  # timers: RACK's reordering, tail loss probe, retransmission
+    ("reorder_ns", np.int64),  # timers: RACK reordering, tail loss probe, retransmission
     ("probe_ns", np.int64),
     ("rto_at_ns", np.int64),
     ("rto_ns", np.int64),
     ("min_rto_ns", np.int64),
     ("backoff", np.int64),
     ("probed", np.bool_),
-    ("probe_end", np.int64),  # first packet never sent when the probe was; -1: none is unanswered
-    ("probe_again", np.bool_),  # it was a retransmission
-    ("repair", np.int64),  # what is under repair: see below
+    ("probe_end", np.int64),  # next new packet when the probe was sent; -1: no outstanding probe
+    ("probe_again", np.bool_),  # the probe was a retransmission
+    ("repair", np.int64),  # reason of the current recovery, see below
     ("recovery_point", np.int64),
-    ("missing", np.int64),  # segments deemed lost and not delivered since, sent again or not
-    ("timed_out_ns", np.int64),  # the timer expired; -1: not, or what it did was undone or proven right
-    ("prior_cwnd", np.float64),  # before the reduction
+    ("missing", np.int64),  # segments deemed lost and not delivered since, retransmitted or not
+    ("timed_out_ns", np.int64),  # when the timer expired; -1: it did not, or was undone or confirmed
+    ("prior_cwnd", np.float64),  # window before the reduction
     ("prior_ssthresh", np.float64),
     ("send_cwr", np.bool_),
     ("ecn", np.int64),  # 0 off, 1 classic, 2 accurate with ECT(0), 3 accurate with ECT(1)
@@ -159,7 +159,7 @@ SENDER = _dtype(
     ("last_sent_ns", np.int64),
     ("limited", np.bool_),  # the window was full in this flight
     ("limited_until", np.int64),  # the flight ends with this packet
-    ("most_out", np.int64),  # packets out, at most, in a flight that was not limited
+    ("most_out", np.int64),  # most packets out in an unlimited flight
     ("app_limited_until", np.int64),
     ("next_round", np.int64),
     ("max_window", np.int64),
@@ -170,41 +170,41 @@ SENDER = _dtype(
     # receiver
     ("expected", np.int64),  # next packet in order
     ("beyond", np.int64),  # packets received beyond a hole
-    ("held", np.int32),  # node of the packet whose acknowledgement waits; out of order there may be several
+    ("held", np.int32),  # node of the packet whose acknowledgement is delayed; several if out of order
     ("held_tail", np.int32),
     ("held_count", np.int64),
-    ("repeated", np.int64),  # acknowledgements sent at once for packets beyond this hole
-    ("repeated_for", np.int64),  # which hole: `expected` then
+    ("repeated", np.int64),  # immediate acknowledgements for packets beyond this hole
+    ("repeated_for", np.int64),  # the hole: `expected` at that time
     ("delayed_ack", np.int64),
-    ("quick_acks", np.int64),  # so many acknowledgements to come are not delayed
-    ("window", np.int64),  # packets it says it has room for
-    ("window_clamp", np.int64),  # how far that may grow
-    ("receiver_rtt_ms", np.int64),  # times 8; what the receiver makes of the time stamps it gets back
-    ("receiver_echo_ms", np.int64),  # the last of them
-    ("best_copied", np.int64),  # most packets handed to the application in a round trip
-    ("copied", np.int64),  # packets in order when this round trip began
-    ("copied_ns", np.int64),  # when that was
+    ("quick_acks", np.int64),  # number of further acknowledgements without delay
+    ("window", np.int64),  # advertised window in packets
+    ("window_clamp", np.int64),  # limit of its growth
+    ("receiver_rtt_ms", np.int64),  # receiver's RTT estimate from echoed timestamps, times 8
+    ("receiver_echo_ms", np.int64),  # the last echoed timestamp
+    ("best_copied", np.int64),  # most packets delivered to the application in a round trip
+    ("copied", np.int64),  # packets in order at the start of this round trip
+    ("copied_ns", np.int64),  # start of this round trip
     ("ce", np.int64),
     ("echo_ece", np.bool_),
-    ("was_marked", np.bool_),  # the last packet
-    # what came of it
+    ("was_marked", np.bool_),  # the last packet was marked
+    # results
     ("sent", np.int64),  # data packets, retransmissions included
     ("retransmits", np.int64),
     ("timeouts", np.int64),
     ("recoveries", np.int64),
     ("received", np.int64),  # data packets, duplicates included
     ("received_bytes", np.int64),  # payload without duplicates
-    ("dropped", np.int64),  # at the bottleneck
+    ("dropped", np.int64),  # dropped at the bottleneck
     ("lost_on_path", np.int64),
     ("rtt_samples", np.int64),
     ("rtt_sum_ns", np.int64),
     ("established_ns", np.int64),
-    ("end_ns", np.int64),  # all acknowledged; -1: not
+    ("end_ns", np.int64),  # when everything was acknowledged; -1: not yet
 )
 IDLE, CONNECTING, OPEN, DONE = range(4)  # SENDER.status
 NOTHING, MARKS, LOSSES, TIMEOUT = range(4)  # SENDER.repair
 
-#: A queue, besides what AQMs see.
+#: A queue, besides the record that AQMs see.
 LINE = _dtype(
     ("head", np.int32),
     ("tail", np.int32),
@@ -218,11 +218,11 @@ LINE = _dtype(
     ("update_period_ns", np.int64),
     ("quantum", np.float64),
     ("deficit", np.float64),
-    ("active", np.int64),  # 0 in no list, 1 old, 2 new
+    ("active", np.int64),  # list of the queue: 0 none, 1 old, 2 new
     ("next_active", np.int64),
     ("shaped_ns_per_byte", np.float64),  # 0: not shaped
     ("shaped_until_ns", np.float64),
-    # what came of it
+    # results
     ("arrived", np.int64),
     ("arrived_bytes", np.int64),
     ("dropped_full", np.int64),
@@ -235,7 +235,7 @@ LINE = _dtype(
     ("delay_max_ns", np.int64),
 )
 
-#: The bottleneck and the loop itself; there is one.
+#: The bottleneck and the loop itself; there is a single record.
 PORT = _dtype(
     ("now_ns", np.int64),
     # addresses
@@ -262,7 +262,7 @@ PORT = _dtype(
     ("segment_room", np.int64),
     # link
     ("busy", np.bool_),
-    ("free_ns", np.int64),  # when the next packet may be taken
+    ("free_ns", np.int64),  # when the link becomes free
     ("ns_per_byte", np.float64),
     ("fraction_ns", np.float64),
     ("rate_bps", np.float64),
@@ -270,13 +270,13 @@ PORT = _dtype(
     ("n_flows", np.int64),
     ("scheduler", np.int64),
     ("time_shift_ns", np.int64),
-    ("shaper", np.bool_),  # packets leave at once, and the next is held back
-    ("owed", np.float64),  # to classic traffic under DUAL_WRR, bytes times weight
+    ("shaper", np.bool_),  # packets leave at once and the next is held back
+    ("owed", np.float64),  # owed to classic traffic in DUAL_WRR, bytes times weight
     ("old_head", np.int64),  # round robin
     ("old_tail", np.int64),
     ("new_head", np.int64),
     ("new_tail", np.int64),
-    ("dual", np.bool_),  # queue 0 is for low latency, 1 for the others
+    ("dual", np.bool_),  # queue 0 for low latency, 1 for classic traffic
     ("packets", np.int64),  # waiting in all queues
     ("bytes", np.int64),
     ("update_ns", np.int64),
@@ -289,13 +289,13 @@ PORT = _dtype(
     ("room_in", np.int64),
     ("room_out", np.int64),
     ("room_drops", np.int64),
-    ("starved", np.int64),  # flow that could not send for lack of room; -1: none
+    ("starved", np.int64),  # flow that could not send for lack of memory; -1: none
     ("events", np.int64),
-    ("broken", np.int64),  # flow whose algorithm made its window no number; -1: none
+    ("broken", np.int64),  # flow whose algorithm set an invalid window; -1: none
 )
 FIFO, DRR, PRIORITY, FQ, TIME_SHIFTED, DUAL_WRR = range(6)  # PORT.scheduler
 
-#: A row of a capture in the making.
+#: A row of a capture being recorded.
 ROW = _dtype(
     ("ts_ns", np.int64),
     ("flow_id", np.uint32),
@@ -312,7 +312,7 @@ ROW = _dtype(
     ("has_ts", np.bool_),
 )
 
-#: A packet that did not make it.
+#: A lost packet.
 DROPS = _dtype(
     ("ts_ns", np.int64),
     ("packet", np.int64),  # row of the ingress capture
@@ -327,7 +327,7 @@ PLACE = _dtype(("slot", np.int64))
 
 
 def _accessor(dtype: np.dtype) -> Any:
-    """A function for compiled code: record `index` of the array of `dtype` at address `base`."""
+    """Make a function for compiled code: record `index` of the array of `dtype` at address `base`."""
     record = numba.from_dtype(dtype)
     size = dtype.itemsize
 

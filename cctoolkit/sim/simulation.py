@@ -36,10 +36,10 @@ from .taps import Taps, flow_keys
 
 __all__ = ["Simulation", "simulate"]
 
-#: Events between two looks at the keyboard: about a second.
+#: Events between checks for Ctrl-C: about a second.
 _SLICE = 5_000_000
 _ROWS = 1 << 16
-#: Least interval of samples and of a controller's looks.
+#: Smallest interval of samples and of calls to a controller.
 _SHORTEST_S = 1e-6
 _ECN = {"off": 0, "classic": 1, "accurate": 2, "l4s": 3}
 _SCHEDULER = {
@@ -51,7 +51,7 @@ _SCHEDULER = {
     "dual_ts": layout.TIME_SHIFTED,
 }
 _HEADERS_TCP, _HEADERS_UDP = 66, 42
-#: Packets in Linux's receive window at first, how far it may grow by itself, and what it thinks a round trip brings.
+#: Linux's receive window in packets: initially, its limit without tuning, and the initial estimate per round trip.
 _FIRST_WINDOW = 45, 53
 _BEST_COPIED = 10
 
@@ -61,7 +61,7 @@ _LISTS = ("first", "last", "flight_head", "flight_tail", "lost_head", "lost_tail
 "access_head",
           "access_tail", "held")  # fmt: skip
 
-#: Columns of the series by flow: name and where it comes from.
+#: Columns of the flow series: name and origin.
 FLOW_SERIES = {
     "cwnd_packets": ("flows", "cwnd"),
     "ssthresh_packets": ("flows", "ssthresh"),
@@ -88,25 +88,38 @@ QUEUE_SERIES = {
 
 
 class Simulation:
-    """A scenario under way: run it up to a time, look, change something, go on.
+    """A simulation under way: run it up to a time, look at it, change it, continue.
 
     Parameters
     ----------
     scenario : Scenario
+        What to simulate.
     record : bool
         Record both taps.
     sample_s : float, optional
-        Interval of the series; None: no series.
+        Sampling interval of the series in s; None: no series.
+
+    See Also
+    --------
+    simulate : run a scenario to its end
 
     Examples
     --------
-    ::
+    Halve the rate after a second:
 
-        sim = Simulation(scenario)
-        while sim.now_s < scenario.duration_s:
-            sim.run(sim.now_s + 0.1)
-            sim.assign_queue(3, 1 if sim.flows["rtt_ms"][3] > 50 else 0)
-        run = sim.result()
+    >>> scenario = cct.Scenario(
+    ...     bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=50),
+    ...     flows=[cct.Flow("reno", rtt_ms=20)],
+    ...     duration_s=2,
+    ... )
+    >>> sim = cct.Simulation(scenario)
+    >>> sim.run(1)
+    >>> before = int(sim.flows["received_bytes"][0])
+    >>> sim.set_rate(5)
+    >>> sim.run()
+    >>> after = int(sim.flows["received_bytes"][0]) - before
+    >>> round(8e-6 * before, 1), round(8e-6 * after, 1)  # Mbit in each second
+    (9.3, 4.8)
     """
 
     def __init__(self, scenario: Scenario, *, record: bool = False, sample_s: float | None = 0.1) -> None:
@@ -116,7 +129,7 @@ class Simulation:
         self._record = record
         self._sample_ns = None if sample_s is None else max(round(sample_s * 1e9), 1)
         self._flow_specs = scenario.flow_list()
-        self._keep: list[Any] = []  # records whose addresses compiled code has
+        self._keep: list[Any] = []  # records whose addresses compiled code uses
         self._algorithms: dict[str, list[tuple[int, np.ndarray, np.ndarray]]] = {"flows": [], "queues": []}
         self._samples: list[tuple[int, tuple[dict[str, np.ndarray], ...]]] = []
         self._rates = [(round(s * 1e9), mbps) for s, mbps in scenario.bottleneck.rate_schedule]
@@ -129,7 +142,8 @@ class Simulation:
         self._arrays = self._build()
         self._next_sample_ns = self._sample_ns
 
-    # -- building ------------------------------------------------------------------------------------------------------
+    # -- building
+    # ------------------------------------------------------------------------------------------------------
 
     def _build(self) -> dict[str, np.ndarray]:
         n = len(self._flow_specs)
@@ -206,7 +220,7 @@ class Simulation:
             period = aqm.update_period_ns()
             if addresses[id(aqm)]["on_update"] and (first or not aqm.shared):
                 if period <= 0:
-                    raise ParameterError(f"{type(aqm).__name__}.update_ms: on_update needs a period above 0")
+                    raise ParameterError(f"{type(aqm).__name__}.update_ms: must be positive for on_update")
                 line["update_ns"][i] = line["update_period_ns"][i] = period
         a["port"]["update_ns"] = line["update_ns"].min()
 
@@ -303,20 +317,21 @@ class Simulation:
         a["port"]["rate_bps"] = rate_mbps * 1e6
         a["queues"]["rate_bps"] = rate_mbps * 1e6
 
-    # -- running -------------------------------------------------------------------------------------------------------
+    # -- running
+    # -------------------------------------------------------------------------------------------------------
 
     @property
     def now_s(self) -> float:
-        """Time since the start."""
+        """Simulated time since the start, in s."""
         return int(self._arrays["port"]["now_ns"][0]) / 1e9
 
     def run(self, until_s: float | None = None, progress: Callable[[float], None] | None = None) -> None:
-        """Go on until `until_s` (without it, the end).
+        """Run until `until_s`, by default to the end.
 
         Raises
         ------
         AlgorithmError
-            An algorithm failed.
+            An algorithm failed; the text names the line.
         """
         end_ns = round(self.scenario.duration_s * 1e9)
         until_ns = end_ns
@@ -356,7 +371,7 @@ class Simulation:
                 f = a["flows"][i]
                 raise AlgorithmError(
                     f"flow {i} ({self._flow_specs[i].cca_name}) at {self.now_s:.6f} s: cwnd {f['cwnd']}, ssthresh "
-                    f"{f['ssthresh']}, pacing_bps {f['pacing_bps']}: all must be numbers of at least 0"
+                    f"{f['ssthresh']}, pacing_bps {f['pacing_bps']}: all must be numbers and not negative"
                 )
             if status == FULL:
                 self._make_room()
@@ -388,11 +403,12 @@ class Simulation:
         )
         self._samples.append((now_ns, values))
 
-    # -- looking and changing ------------------------------------------------------------------------------------------
+    # -- inspect and change
+    # --------------------------------------------------------------------------------------------
 
     @property
     def flows(self) -> pd.DataFrame:
-        """One row a flow: what it is and what came of it so far."""
+        """One row per flow: parameters and results so far."""
         f, s = self._arrays["flows"], self._arrays["senders"]
         seconds = np.maximum(
             np.where(s["end_ns"] >= 0, s["end_ns"], self._arrays["port"]["now_ns"]) - f["start_ns"], 1
@@ -432,7 +448,7 @@ class Simulation:
 
     @property
     def queues(self) -> pd.DataFrame:
-        """One row a queue: what came of it so far."""
+        """One row per queue: results so far."""
         q, line = self._arrays["queues"], self._arrays["lines"]
         return pd.DataFrame(
             {
@@ -454,7 +470,7 @@ class Simulation:
         )
 
     def assign_queue(self, flow: int, queue: int) -> None:
-        """From now on packets of `flow` go to `queue`; those waiting elsewhere stay there.
+        """Assign further packets of `flow` to `queue`; those already waiting stay where they are.
 
         Raises
         ------
@@ -468,41 +484,42 @@ class Simulation:
     @staticmethod
     def _check(name: str, value: Any, n: int) -> None:
         if not isinstance(value, int | np.integer) or not 0 <= value < n:
-            raise ParameterError(f"{name}: {value!r} is not there; there are {n}, from 0")
+            raise ParameterError(f"{name}: {value!r} does not exist; there are {n}, from 0")
 
     def set_rate(self, rate_mbps: float) -> None:
-        """From the next packet on the link has this rate."""
+        """Change the rate of the link from the next packet on."""
         self._set_rate(self._arrays, number("rate_mbps", rate_mbps, **RATE))
 
     def set_buffer(self, queue: int, packets: int | None = None, octets: int | None = None) -> None:
-        """From now on `queue` has room for so many packets or bytes (None: as it is)."""
+        """Change the buffer of `queue` (None: unchanged)."""
         self._check("queue", queue, len(self._arrays["queues"]))
         for name, value, field in (("packets", packets, "limit_packets"), ("octets", octets, "limit_bytes")):
             if value is not None:
                 self._arrays["queues"][field][queue] = whole(name, value, low=1)
 
     def set_weight(self, queue: int, weight: float) -> None:
-        """From now on `queue` has this weight in round robin."""
+        """Change the weight of `queue` in round robin."""
         self._check("queue", queue, len(self._arrays["queues"]))
         weight = number("weight", weight, **WEIGHT)
         self._arrays["lines"]["quantum"][queue] = weight * self.scenario.bottleneck.quantum_bytes
 
     def aqm_state(self, queue: int = 0) -> Any:
-        """The AQM's state record of a queue, to read and (as a control plane would) to write."""
+        """State record of the AQM of a queue, to read and (like a control plane) to write."""
         self._check("queue", queue, len(self._arrays["queues"]))
         return next(s for i, s, _ in reversed(self._algorithms["queues"]) if i <= queue)[0]
 
     def cca_state(self, flow: int) -> Any:
-        """The congestion control's state record of a flow."""
+        """State record of the congestion control of a flow."""
         self._check("flow", flow, len(self._flow_specs))
         if self._flow_specs[flow].is_udp:
             raise ParameterError(f"flow: {flow} has no congestion control")
         return next(s for i, s, _ in self._algorithms["flows"] if i == flow)[0]
 
-    # -- the end -------------------------------------------------------------------------------------------------------
+    # -- results
+    # -------------------------------------------------------------------------------------------------------
 
     def result(self) -> Run:
-        """What came out so far."""
+        """The results so far."""
         ingress = egress = drops = None
         if self._taps is not None:
             self._drain()
@@ -577,7 +594,7 @@ def _as_dict(record: np.ndarray) -> dict[str, Any]:
 
 @contextmanager
 def _failures(port: np.ndarray) -> Iterator[list[BaseException]]:
-    """What compiled functions raise cannot pass through the loop: Python reports it here, and the loop stops."""
+    """Collect exceptions of compiled functions, which cannot pass through the loop, and stop the loop."""
     found: list[BaseException] = []
     before = sys.unraisablehook
 
@@ -609,35 +626,59 @@ def simulate(
     control_s: float = 0.1,
     progress: bool = False,
 ) -> Run:
-    """Run a scenario to its end.
+    """Simulate a scenario to its end.
 
     Parameters
     ----------
     scenario : Scenario
+        What to simulate.
     record : bool
-        Record both taps (``run.ingress``, ``run.egress``). Off, a run is about twice as fast and needs no
+        Record both taps (``run.ingress``, ``run.egress``). Without, a run is about twice as fast and needs no
         memory for packets.
     sample_s : float, optional
-        Interval of the series by flow and by queue; None: no series.
+        Sampling interval of the flow and queue series in s; None: no series.
     control : function, optional
-        Called every `control_s` with the :class:`Simulation`, which it may look at and change.
+        Called every `control_s` with the :class:`Simulation`, which it may inspect and change.
     control_s : float
+        Interval of `control` in s.
     progress : bool
-        Show a bar.
+        Show a progress bar.
 
     Returns
     -------
     Run
+        The results.
 
     Raises
     ------
     ParameterError
-        A value that cannot be, with the field's name.
+        A field has an invalid value; the text names it.
     AlgorithmError
-        An algorithm does not compile, or went wrong.
+        An algorithm does not compile, or fails; the text names the line.
+
+    See Also
+    --------
+    Simulation : step by step
+    run_sweep : many scenarios on all cores
+    run_testbed : the same scenario on real Linux
+
+    Examples
+    --------
+    >>> scenario = cct.Scenario(
+    ...     bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=50),
+    ...     flows=[cct.Flow("cubic", rtt_ms=20), cct.Flow("reno", rtt_ms=20)],
+    ...     duration_s=2,
+    ... )
+    >>> run = cct.simulate(scenario)
+    >>> run.flows[["cca", "goodput_mbps"]].round(1)
+         cca  goodput_mbps
+    0  cubic           3.8
+    1   reno           5.7
+    >>> round(run.summary()["utilisation"], 2)
+    0.99
     """
     if not isinstance(scenario, Scenario):
-        raise ParameterError(f"scenario: {type(scenario).__name__} is not a Scenario")
+        raise ParameterError(f"scenario: {type(scenario).__name__} must be a Scenario")
     sim = Simulation(scenario, record=record, sample_s=sample_s)
     if control is not None:
         number("control_s", control_s, above=0, low=_SHORTEST_S, high=LONG)

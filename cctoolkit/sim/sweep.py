@@ -1,4 +1,4 @@
-"""Many scenarios over all cores, into one table; what is done stays done."""
+"""Many scenarios on all cores, into one table, resumable."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from .simulation import simulate
 
 __all__ = ["flow_rows", "run_summary", "run_sweep"]
 
-#: A measure: what is kept of a run, as one row or several.
+#: A measure: what to keep of a run, as one or several rows.
 Measure = Callable[[Run], "Mapping[str, Any] | list[dict[str, Any]] | pd.DataFrame"]
 _SHA, _RUN = "scenario_sha256", "run"
 
 
 def run_summary(run: Run) -> dict[str, Any]:
-    """The default measure, one row a run: :meth:`cctoolkit.Run.summary`."""
+    """The default measure with one row per run: :meth:`cctoolkit.Run.summary`."""
     return run.summary()
 
 
 def flow_rows(run: Run) -> pd.DataFrame:
-    """A measure with one row a flow: ``run.flows``."""
+    """A measure with one row per flow: ``run.flows``."""
     return run.flows
 
 
@@ -52,50 +52,70 @@ def run_sweep(
     workers: int | None = None,
     progress: bool = True,
 ) -> pd.DataFrame:
-    """Simulate many scenarios and keep a few numbers of each.
+    """Simulate many scenarios on all cores and keep a few numbers of each.
 
     Parameters
     ----------
     scenarios : iterable of (dict, Scenario)
-        What :func:`cctoolkit.sweep` or :func:`cctoolkit.scenario.read_sweep` gives. The dict becomes columns.
+        From :func:`sweep` or :func:`cctoolkit.scenario.read_sweep`. The dict becomes columns.
     output : path
-        A Parquet file; appears when all is done. Until then what is done is in ``OUTPUT.part``, and a sweep that was
-        interrupted, however hard, goes on from there. A scenario found in an earlier `output` is not run again
-        either, so a grid may grow; one whose algorithms or whose `measure` changed is: their code, the functions and
-        values of the same file or notebook they use, parameters' defaults and first values of the state.
+        A Parquet file, written at the end. Until then, results are in ``OUTPUT.part``, from which an interrupted
+        sweep resumes, however it was interrupted. Scenarios in an earlier `output` are not run again, so a grid can
+        grow, unless their algorithms or `measure` have changed: their code, functions and values of the same file
+        or notebook that they use, defaults of parameters, and initial values of the state.
     measure : function of Run
-        Gives what to keep: a dict (one row), or a list of dicts or a DataFrame (several). :func:`run_summary`,
-        :func:`flow_rows`, or your own, also from a notebook cell. Values are numbers, booleans, text or None.
+        Returns what to keep: a dict (one row), or a list of dicts or a DataFrame (several rows). :func:`run_summary`,
+        :func:`flow_rows`, or your own, which may be defined in a notebook. Values are numbers, booleans, text or None.
     record, sample_s
-        As for :func:`cctoolkit.simulate`; a measure that looks at captures or series needs them.
+        As for :func:`simulate`; required by measures that use captures or series.
     workers : int, optional
-        Processes; all cores without it. With 1 nothing leaves this process.
+        Number of processes; by default one per core. 1 runs everything in this process.
     progress : bool
-        Show a bar.
+        Show a progress bar.
 
     Returns
     -------
     DataFrame
-        ``run`` (number of the scenario), what was changed, what was measured, ``scenario_sha256``; the same table
-        whatever `workers` and however often it was interrupted.
+        ``run`` (number of the scenario), the changes, the measured values, and ``scenario_sha256``. The table does not
+        depend on `workers` or on interruptions.
 
     Raises
     ------
     ParameterError, AlgorithmError
-        A scenario does not run; the text says which. What was done stays done.
+        A scenario fails; the text says which. Finished runs are kept.
     CCToolkitError
-        A worker process was killed. What was done stays done here too.
+        A worker process was killed. Finished runs are kept.
 
     Notes
     -----
-    Worker processes start afresh, so a script (not a notebook) has to call this under
+    Worker processes import the main script again, so a script (not a notebook) must call this under
     ``if __name__ == "__main__":``.
+
+    See Also
+    --------
+    sweep : variations of a scenario
+    run_testbed_sweep : the same on real Linux
+
+    Examples
+    --------
+    >>> scenario = cct.Scenario(
+    ...     bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=100),
+    ...     flows=[cct.Flow("cubic", rtt_ms=20)],
+    ...     duration_s=2,
+    ... )
+    >>> variations = cct.sweep(scenario, {"bottleneck.aqm": ["tail_drop", "codel", "pie"]})
+    >>> table = cct.run_sweep(variations, "aqms.parquet", workers=1)
+    >>> table[["bottleneck.aqm", "mean_delay_ms", "utilisation"]].round(2)
+      bottleneck.aqm  mean_delay_ms  utilisation
+    0      tail_drop          56.79         0.99
+    1          codel           4.62         0.97
+    2            pie          21.24         0.97
     """
     output = Path(output)
     if output.suffix != ".parquet":
         raise ParameterError(f"output: {output} must be a .parquet file")
     if workers is not None and (not isinstance(workers, int) or workers < 1):
-        raise ParameterError(f"workers: {workers!r} is not a whole number of at least 1")
+        raise ParameterError(f"workers: {workers!r} must be a whole number, at least 1")
     jobs = [(dict(changes), scenario) for changes, scenario in scenarios]
     how = _of_measure([measure, record, sample_s])
     code: dict[type, Any] = {}
@@ -139,7 +159,7 @@ def _results(
             try:
                 yield key, _one(scenario, *settings)
             except CCToolkitError as err:
-                raise type(err)(f"{_told(changes)}: {err}") from None
+                raise type(err)(f"{_described(changes)}: {err}") from None
         return
     jobs = ((scenario, *settings) for _, scenario in order.values())
     keys = list(order)
@@ -149,7 +169,7 @@ def _results(
             try:
                 yield key, future.result()
             except CCToolkitError as err:
-                raise type(err)(f"{_told(order[key][0])}: {err}") from None
+                raise type(err)(f"{_described(order[key][0])}: {err}") from None
 
 
 def _one(scenario: Scenario, measure: Measure, record: bool, sample_s: float | None) -> list[dict[str, Any]]:
@@ -167,15 +187,15 @@ def _scalar(name: Any, value: Any) -> Any:
         return value
     if value is pd.NA or value is pd.NaT:
         return None
-    raise ParameterError(f"measure: {name}: {type(value).__name__} is no number, boolean or text")
+    raise ParameterError(f"measure: {name}: {type(value).__name__} is not a number, boolean or text")
 
 
-def _told(changes: Mapping[str, Any]) -> str:
+def _described(changes: Mapping[str, Any]) -> str:
     return ", ".join(f"{k} = {_shown(v)}" for k, v in changes.items()) or "the scenario"
 
 
 def _shown(value: Any) -> Any:
-    """What was changed, as a value of a table."""
+    """A changed value, as stored in a table."""
     from ..scenario.scenario import plain
 
     if isinstance(value, type) and issubclass(value, Algorithm):
@@ -184,11 +204,11 @@ def _shown(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else json.dumps(value)
 
 
-# ---- what a scenario is known by -------------------------------------------------------------------------------------
+# ---- identity of a scenario ------------------------------------------------------------------------------------------
 
 
 def _written_here(module: str) -> bool:
-    """Whether someone may change a module between two sweeps; what is installed, and this package, has a version."""
+    """Whether a module may change between two sweeps; installed ones, and this package, have versions."""
     file = getattr(sys.modules.get(module), "__file__", None)
     installed = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     return module.partition(".")[0] != "cctoolkit" and not (
@@ -197,7 +217,7 @@ def _written_here(module: str) -> bool:
 
 
 def _name_of(value: Any) -> str:
-    """What stands for an object in the fingerprint of a measure."""
+    """The representation of an object in the fingerprint of a measure."""
     if callable(value) and isinstance(type(value).__call__, types.FunctionType):
         return _of_measure([type(value).__call__, vars(value)])
     plain = isinstance(value, type) or type(value).__repr__ is object.__repr__
@@ -209,7 +229,7 @@ def _of_measure(value: Any) -> str:
 
 
 def _algorithms(scenario: Scenario, code: dict[type, Any]) -> list[Any]:
-    """All algorithms of a scenario: their code, kept in `code`, and what they start with."""
+    """Describe all algorithms of a scenario: code, cached in `code`, and initial values."""
     used: dict[Any, None] = dict.fromkeys(f.cca for f in scenario.flows if not f.is_udp)
     used |= dict.fromkeys(q.aqm for q in scenario.bottleneck.queue_list())
     for cls in {type(algorithm) for algorithm in used} - code.keys():
@@ -222,7 +242,7 @@ def _algorithms(scenario: Scenario, code: dict[type, Any]) -> list[Any]:
 
 
 def _reserve(handle: IO[str], output: Path) -> None:
-    """Two sweeps at a time would take each other's place."""
+    """Lock `output` against another sweep."""
     try:
         import fcntl
     except ImportError:  # not on Windows
@@ -240,7 +260,7 @@ def _append(handle: IO[str], entry: dict[str, Any]) -> None:
 
 
 def _journalled(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """What an interrupted sweep got done; a last line that was cut short is taken off."""
+    """Results of an interrupted sweep; removes an incomplete last line."""
     if not path.is_file():
         return {}
     lines = path.read_bytes().splitlines(keepends=True)
@@ -263,7 +283,7 @@ _KEY = b"cctoolkit.sweep"
 
 
 def _finished(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """What an earlier output has, by scenario."""
+    """Results in an earlier output, by scenario."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -273,12 +293,12 @@ def _finished(path: Path) -> dict[str, list[dict[str, Any]]]:
         found = pq.read_table(path)
         changed = json.loads(found.schema.metadata[_KEY])["changed"]
     except (pa.ArrowInvalid, KeyError, TypeError):
-        raise ParameterError(f"output: {path} is there already and is no sweep's") from None
+        raise ParameterError(f"output: {path} exists and is not a sweep") from None
     done: dict[str, list[dict[str, Any]]] = {}
     first_run: dict[str, int] = {}
     for row in found.to_pylist():
         key, run = row.pop(_SHA), row.pop(_RUN)
-        if first_run.setdefault(key, run) == run:  # a scenario may be in the table more than once
+        if first_run.setdefault(key, run) == run:  # a scenario may occur more than once
             done.setdefault(key, []).append({k: v for k, v in row.items() if k not in changed})
     return done
 

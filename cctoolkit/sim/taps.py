@@ -1,4 +1,4 @@
-"""From the loop's rows to the captures of two taps."""
+"""Builds the captures of both taps from the rows of the event loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WINDOW_SCALE = 10
 
 
 class Taps:
-    """Collects rows and makes captures of them; flow `i` of the scenario has flow number `i`."""
+    """Collects rows and builds captures; flow `i` of the scenario has flow number `i`."""
 
     def __init__(self, flows: list[Flow], rng: np.random.Generator) -> None:
         n = len(flows)
@@ -30,15 +30,15 @@ class Taps:
         self._drops: list[np.ndarray] = []
 
     def add(self, ingress: np.ndarray, egress: np.ndarray, drops: np.ndarray) -> None:
-        """Take rows over from the loop's buffers."""
+        """Copy rows from the buffers of the loop."""
         for name, rows in (("ingress", ingress), ("egress", egress)):
             self._columns[name].append({field: rows[field].copy() for field in rows.dtype.names or ()})
         self._drops.append(drops.copy())
 
     def captures(self, scenario: Scenario) -> tuple[Capture, Capture, pd.DataFrame]:
-        """Both taps, and the table of packets that did not pass.
+        """Both taps, and the table of lost packets.
 
-        The ingress capture has a further column ``dropped``: the packet did not leave the bottleneck.
+        The ingress capture has a further column ``dropped``, true for packets that did not leave the bottleneck.
         """
         drops = np.concatenate(self._drops)
         why = np.array([*WHY])[drops["why"]]
@@ -98,7 +98,7 @@ class Taps:
 
 
 def flow_keys(specs: list[Flow], flow_id: np.ndarray) -> FlowKeys:
-    """Who the flows are: flow `i` goes from 10.1.x.y, port 10000 and up, to 10.2.x.y, port 5001."""
+    """Keys of the flows: flow `i` goes from 10.1.x.y, port 10000 and up, to 10.2.x.y, port 5001."""
     n = len(flow_id)
     i = flow_id.astype(np.int64)
     src, dst = np.zeros((n, 16), np.uint8), np.zeros((n, 16), np.uint8)

@@ -1,8 +1,8 @@
-"""The same scenario on real Linux TCP: out come captures.
+"""The testbed: runs a scenario on real Linux TCP and captures the packets.
 
-:func:`run_testbed` runs a :class:`~cctoolkit.Scenario` on real kernel code and leaves a directory that
-:func:`cctoolkit.load_run` opens. Backends: ``uml`` (virtual time, no root, the same bytes for the same seed), ``netns``
-(the host's kernel in real time, root), ``mininet``.
+:func:`cctoolkit.run_testbed` runs a :class:`~cctoolkit.Scenario` on real kernel code and writes a directory that
+:func:`cctoolkit.load_run` opens. Backends: ``uml`` (virtual time, no root, the same bytes for the same seed),
+``netns`` (the host's kernel in real time, needs root), ``mininet`` (for courses that use Mininet).
 """
 
 import lazy_loader

@@ -1,16 +1,16 @@
-"""From what a backend left to the directory of a run: captures, labels, tables, and where it all comes from.
+"""From the output of a backend to the directory of a run: captures, labels, tables and provenance.
 
 ::
 
     ingress.pcap.gz  egress.pcap.gz  labels.csv  scenario.toml  provenance.json  qdisc.json
     flows.parquet  flow_series.parquet  queues.parquet  queue_series.parquet
 
-Columns are named as a simulation's where they mean the same. Flows and their series are what the kernel says of its
-connections, queues what it says of its queue disciplines; delays in the queue come from the taps. Different from a
-simulation's: ``mean_rtt_ms`` is the mean of the smoothed RTT over the samples; ``lost_packets`` of the flow series
-are those believed lost at that moment; ``ssthresh_packets`` is infinite until there is one; rates (``pacing_bps``,
-``delivery_bps``) count full frames as the simulator does, but are those the kernel computed, also where it does not
-pace; of queues with flow queueing inside there is one row.
+Columns with the same meaning have the same names as in a simulation. Flows and their series come from the kernel's
+TCP_INFO, queues from the statistics of its queue disciplines, and queueing delays from the taps. Differences from a
+simulation: ``mean_rtt_ms`` is the mean of the smoothed RTT over the samples; ``lost_packets`` in the flow series
+are those deemed lost at that moment; ``ssthresh_packets`` is infinite until it is set; rates (``pacing_bps``,
+``delivery_bps``) count full frames as in the simulator, but are the kernel's values even if it does not pace; a
+queue with flow queueing inside has a single row.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .traffic import TrafficResults, read_results
 
 __all__ = ["Assignments", "collect", "queue_numbers", "queue_statistics"]
 
-#: When a flow goes to which queue: (nanoseconds, flow, queue), from the run's begin on.
+#: Assignments of flows to queues: (nanoseconds since the start, flow, queue).
 Assignments = list[tuple[int, int, int]]
 
 
@@ -50,25 +50,27 @@ def collect(
     about: dict[str, Any],
     assignments: Assignments | None = None,
 ) -> None:
-    """Write a run's directory.
+    """Write the directory of a run.
 
     Parameters
     ----------
     plan : Plan
+        The plan that was run.
     raw : Path
-        What the backend left: ``ingress.pcap``, ``egress.pcap``, the traffic program's results, ``qdisc.json``.
+        Output of the backend: ``ingress.pcap``, ``egress.pcap``, results of the traffic program, ``qdisc.json``.
     folder : Path
-        Empty.
+        Where to write; must be empty.
     recording : Recording
+        What was recorded.
     about : dict
         Provenance from the backend.
     assignments : list of (int, int, int), optional
-        What a controller assigned: time in nanoseconds since the start, flow, queue.
+        Assignments by a controller: nanoseconds since the start, flow, queue.
 
     Raises
     ------
     TestbedError
-        Something is missing.
+        Output of the backend is missing.
     """
     results = read_results(raw)
     if recording.iperf3:
@@ -109,7 +111,7 @@ def collect(
 
 
 def _compress(path: Path, out: Path, end_ns: int) -> None:
-    """The packets before the end of the run, as they are: what closes the connections afterwards is no part of it."""
+    """Copy the packets before the end of the run, without those that close the connections afterwards."""
     from isal import igzip
 
     data = np.memmap(path, np.uint8, "r") if path.stat().st_size else np.zeros(0, np.uint8)
@@ -156,7 +158,7 @@ def _labels(plan: Plan, results: TrafficResults) -> pd.DataFrame:
 
 
 def _queue_of(flow: np.ndarray, since_ns: np.ndarray, history: Assignments) -> np.ndarray:
-    """The queue of packets of these flows at these times."""
+    """Queues of packets of these flows at these times."""
     queue = np.zeros(len(flow), np.int64)
     for at_ns, which, to in history:
         if to or at_ns:
@@ -165,7 +167,7 @@ def _queue_of(flow: np.ndarray, since_ns: np.ndarray, history: Assignments) -> n
 
 
 def _packets(ingress: Capture, egress: Capture, history: Assignments, start_ns: int) -> pd.DataFrame:
-    """Data packets that came to the queue: flow, time, size, delay (null: lost, or still there), queue."""
+    """Data packets that arrived at the queue: flow, time, size, delay (null: lost or still queued), queue."""
     table = queue_delay(ingress, egress, check_taps=False)
     table = table[table.direction == 0].reset_index(drop=True)
     table["queue"] = _queue_of(table.flow_id.to_numpy(), table.ts_ns.to_numpy() - start_ns, history)
@@ -173,7 +175,7 @@ def _packets(ingress: Capture, egress: Capture, history: Assignments, start_ns: 
 
 
 def _marks(plan: Plan, egress: Capture, history: Assignments, start_ns: int) -> dict[int, np.ndarray]:
-    """By queue, when packets with CE left it: nobody marks before it."""
+    """Departure times of CE-marked packets by queue; nothing marks packets before it."""
     c = egress.columns
     rows = (c["direction"] == 0) & (c["ecn"] == 3)
     ts = c["ts_ns"][rows]
@@ -222,10 +224,10 @@ def _flows(
 def _dropped(
     plan: Plan, results: TrafficResults, ingress: Capture, egress: Capture, packets: pd.DataFrame
 ) -> np.ndarray:
-    """Data packets that came to the queue and were lost there.
+    """Data packets that were lost at the queue.
 
-    Segments are recognised at both taps. Datagrams are counted: those that did not leave, but for as many of the last
-    that came as the queues still hold.
+    Segments are matched between the taps. Datagrams are counted: those that did not leave, except for the last ones to
+    arrive, as many as the queues still hold.
     """
     n = len(plan.flows)
     lost = packets.flow_id[packets.lost.fillna(False).to_numpy(np.bool_)]
@@ -271,12 +273,12 @@ def _flow_series(plan: Plan, results: TrafficResults) -> pd.DataFrame:
 
 
 class _Own(NamedTuple):
-    """Where a queue discipline's own statistics (uapi/linux/pkt_sched.h) say what the common ones do not."""
+    """Where a queue discipline has further statistics of its own (uapi/linux/pkt_sched.h)."""
 
     format: str
-    full: tuple[int, ...]  # fields that count packets for which there was no room
-    otherwise: str  # where it drops the others
-    probability: tuple[int, float] | None = None  # field and unit
+    full: tuple[int, ...]  # fields that count drops by a full buffer
+    otherwise: str  # where it drops other packets
+    probability: tuple[int, float] | None = None  # its field and unit
 
 
 _OWN = {
@@ -293,7 +295,7 @@ _OWN = {
 
 
 def queue_statistics(plan: Plan, table: pd.DataFrame, queue: int) -> pd.DataFrame:
-    """A queue's rows of a table of queue disciplines' counters, with drops by kind and the probability."""
+    """The rows of a queue in a table of qdisc counters, with drops by kind and the probability."""
     table = table[table.handle == plan.tree.handle(queue)].reset_index(drop=True)
     own = _OWN.get(str(table.kind.iloc[0])) if len(table) else None
     drops = table.drops.to_numpy(np.int64)
@@ -320,7 +322,7 @@ def _queues(
         last = queue_statistics(plan, results.queues, queue).iloc[-1]
         here = packets[packets.queue == queue]
         delay_ms = here.delay_ns.dropna().to_numpy(np.float64) / 1e6
-        none = 0.0 if here.empty else np.nan  # of UDP with losses, taps do not tell which packet is which
+        none = 0.0 if here.empty else np.nan  # for UDP with losses, the taps cannot match packets
         rows.append(
             {
                 "queue": queue,
@@ -339,7 +341,7 @@ def _queues(
                 "probability": float(last.probability),
             }
         )
-        if plan.switched:  # whose counters nobody reads: what came and did not leave, by the taps
+        if plan.switched:  # without counters: arrivals minus departures, by the taps
             lost = int(here.lost.fillna(False).sum())
             rows[-1] |= {
                 "sent_packets": len(here) - lost,
@@ -351,7 +353,7 @@ def _queues(
 
 
 def queue_numbers(plan: Plan) -> range:
-    """The queues that have a queue discipline of their own."""
+    """The queues with a queue discipline of their own."""
     return range(1 if plan.tree.single else len(plan.scenario.bottleneck.queue_list()))
 
 

@@ -1,4 +1,4 @@
-"""A controller beside a run on a testbed: the same Python that steers a simulation."""
+"""Control of a testbed run, with the same Python function as for a simulation."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ from .traffic import read_queues, read_series
 
 __all__ = ["Steering"]
 
-#: What is remembered of each flow (columns of :func:`~.traffic.read_series`).
+#: What to remember of each flow (columns of :func:`~.traffic.read_series`).
 _HEARD = ["bytes_sent", "bytes_acked", "delivered_packets", "delivered_ce_packets", "retransmits", "min_rtt_us",
           "rtt_us", "cwnd_packets"]  # fmt: skip
 
 
 class Steering:
-    """A run under way, as a controller sees it: look at flows and queues, change something, return.
+    """A run under way, as seen by a controller: inspect flows and queues, change something, return.
 
-    It has those members of :class:`cctoolkit.Simulation` that a controller needs, so one function steers both. What
-    it changes becomes ``tc`` commands, which are carried out when the controller returns. On the ``uml`` backend
-    virtual time stands still until then; elsewhere traffic goes on meanwhile.
+    It has the members of :class:`cctoolkit.Simulation` that a controller needs, so one function can control both.
+    Changes become ``tc`` commands, executed when the controller returns. On the ``uml`` backend, virtual time
+    stands still until then; elsewhere, traffic continues meanwhile.
 
     Attributes
     ----------
     scenario : Scenario
+        What is run.
     now_s : float
-        Time since the start.
+        Time since the start in s.
     assignments : list of (int, int, int)
-        What was assigned: nanoseconds since the start, flow, queue.
+        Assignments so far: nanoseconds since the start, flow, queue.
     """
 
     def __init__(
@@ -58,10 +59,10 @@ class Steering:
         self._answered = 0
 
     def poll(self) -> None:
-        """Answer the traffic program, if it asks."""
+        """Answer the traffic program if it asks."""
         for status in self._directory.glob("status.[0-9]*"):
             number = int(status.suffix[1:])
-            if number <= self._answered:  # not cleared away yet
+            if number <= self._answered:  # not yet removed
                 continue
             self._answered = number
             self._hear(status, number * self._interval_ns)
@@ -81,14 +82,15 @@ class Steering:
         while self._rates and self._rates[0][0] <= now_ns:
             self._rate_mbps = self._rates.pop(0)[1]
 
-    # -- looking -------------------------------------------------------------------------------------------------------
+    # -- inspect
+    # -------------------------------------------------------------------------------------------------------
 
     @property
     def flows(self) -> pd.DataFrame:
-        """One row a flow: what it is and what came of it so far, with the names of ``Simulation.flows``.
+        """One row per flow: parameters and results so far, named as in ``Simulation.flows``.
 
-        ``end_s`` is when it was first missed; ``latest_rtt_ms`` is the kernel's smoothed RTT; payload that arrived is
-        what was acknowledged.
+        ``end_s`` is when it was first missing; ``latest_rtt_ms`` is the kernel's smoothed RTT; received payload is the
+        acknowledged payload.
         """
         heard, specs, plan = self._heard, self._specs, self._plan.flows
         payload = np.array([f.payload_bytes for f in plan])
@@ -121,7 +123,7 @@ class Steering:
 
     @property
     def queues(self) -> pd.DataFrame:
-        """One row a queue: what its queue discipline counted so far, with the names of ``Simulation.queues``."""
+        """One row per queue: counters of its queue discipline, named as in ``Simulation.queues``."""
         rows = []
         for queue in queue_numbers(self._plan):
             now = queue_statistics(self._plan, self._statistics, queue).iloc[-1]
@@ -141,10 +143,11 @@ class Steering:
             )
         return pd.DataFrame(rows)
 
-    # -- changing ------------------------------------------------------------------------------------------------------
+    # -- change
+    # --------------------------------------------------------------------------------------------------------
 
     def assign_queue(self, flow: int, queue: int) -> None:
-        """From now on packets of `flow` go to `queue`; those waiting elsewhere stay there.
+        """Assign further packets of `flow` to `queue`; those already waiting stay where they are.
 
         Raises
         ------
@@ -152,7 +155,7 @@ class Steering:
             There is no such flow or queue.
         """
         if not 0 <= flow < len(self._specs):
-            raise ParameterError(f"flow: {flow} is not there; there are {len(self._specs)}, from 0")
+            raise ParameterError(f"flow: {flow} does not exist; there are {len(self._specs)}, from 0")
         self._check_queue(queue)
         if self._queue_of[flow] != queue:
             self._queue_of[flow] = queue
@@ -160,19 +163,19 @@ class Steering:
             self.assignments.append((round(self.now_s * 1e9), int(flow), int(queue)))
 
     def set_rate(self, rate_mbps: float) -> None:
-        """From the next packet on the link has this rate."""
+        """Change the rate of the link from the next packet on."""
         if not rate_mbps > 0:
             raise ParameterError(f"rate_mbps: {rate_mbps!r} must be positive")
         self._rate_mbps = float(rate_mbps)
         self._lines += self._plan.tree.set_rate(self._rate_mbps, self._weights)
 
     def set_buffer(self, queue: int, packets: int | None = None, octets: int | None = None) -> None:
-        """From now on `queue` has room for so many packets or bytes, whichever it was made for (None: as it is)."""
+        """Change the buffer of `queue`, in packets or bytes as before (None: unchanged)."""
         self._check_queue(queue)
         self._lines += self._plan.tree.set_buffer(queue, packets, octets)
 
     def set_weight(self, queue: int, weight: float) -> None:
-        """From now on `queue` has this weight in round robin."""
+        """Change the weight of `queue` in round robin."""
         self._check_queue(queue)
         if not weight > 0:
             raise ParameterError(f"weight: {weight!r} must be positive")
@@ -182,4 +185,4 @@ class Steering:
     def _check_queue(self, queue: int) -> None:
         n = len(queue_numbers(self._plan))
         if not 0 <= queue < n:
-            raise ParameterError(f"queue: {queue} is not there; there are {n}, from 0")
+            raise ParameterError(f"queue: {queue} does not exist; there are {n}, from 0")

@@ -1,4 +1,4 @@
-"""What each backend of the testbed needs on this machine, what is missing, and how to get it."""
+"""Requirements of the testbed backends on this machine: what is missing, and how to get it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["BACKENDS", "Finding", "examine", "host_qdiscs", "require", "require_kernel", "table"]
 
 BACKENDS = ("uml", "netns", "mininet")
-#: Packages that have a program, on Debian (and its kin) and on Fedora (and its kin).
+#: Packages that provide a program, on Debian and Fedora and their derivatives.
 _PACKAGES = {
     "ip": ("iproute2", "iproute"),
     "tc": ("iproute2", "iproute-tc"),
@@ -43,35 +43,35 @@ _PACKAGES = {
     "xz": ("xz-utils", "xz"),
 }
 _MININET = "apt-get install mininet | https://github.com/mininet/mininet"
-#: Queue disciplines that a scenario may need, with the least ``tc`` wants to hear of each.
+#: Queue disciplines that a scenario may need, with the arguments that ``tc`` requires.
 _QDISCS = {
     **dict.fromkeys(("htb", "netem", "pfifo", "bfifo", "codel", "fq_codel", "pie", "fq_pie"), ""),
     **dict.fromkeys(("red", "choke"), "limit 100000 avpkt 1000 bandwidth 10mbit"),
     **dict.fromkeys(("fq", "sfq", "sfb", "cake", "dualpi2", "drr", "prio"), ""),
 }
 _KERNEL_HELP = (
-    "a distribution's kernel has it as a module (Debian: linux-image-amd64, Fedora: kernel-modules-extra)"
+    "distribution kernels have it as a module (Debian: linux-image-amd64, Fedora: kernel-modules-extra)"
 )
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that a backend needs.
+    """A requirement of a backend.
 
     Attributes
     ----------
     backend : str
+        The backend.
     what : str
-        Such as ``"tcpdump"`` or ``"kernel"``.
+        What it needs, such as ``"tcpdump"`` or ``"kernel"``.
     good : bool
-        It is there.
+        Whether it is available.
     needed : bool
-        Without it the backend does not run at all; False: without it some scenarios do not, or it is needed only to
-        build something that is missing.
+        Whether the backend cannot run without it. If false, only some scenarios need it, or a build.
     said : str
         Where it is, or what is wrong.
     get : str
-        How to get it; empty if it is there.
+        How to get it; empty if it is available.
     """
 
     backend: str
@@ -83,33 +83,33 @@ class Finding:
 
 
 def examine(backends: Sequence[str] = BACKENDS) -> list[Finding]:
-    """What is there and what is missing, backend by backend; takes a second.
+    """Check the requirements of each backend; takes a second.
 
     Parameters
     ----------
     backends : sequence of str
-        Of ``"uml"``, ``"netns"``, ``"mininet"``.
+        Any of ``"uml"``, ``"netns"``, ``"mininet"``.
 
     Raises
     ------
     ParameterError
-        No such backend.
+        Unknown backend.
     """
     found: list[Finding] = []
     for backend in backends:
         if backend not in BACKENDS:
-            raise ParameterError(f"backend: {backend!r} is none of {', '.join(BACKENDS)}")
+            raise ParameterError(f"backend: {backend!r} must be one of {', '.join(BACKENDS)}")
         found += _EXAMINERS[backend]()
     return found
 
 
 def require(backend: str) -> None:
-    """Do nothing if a backend can run here.
+    """Raise unless a backend can run here.
 
     Raises
     ------
     TestbedUnavailableError
-        Names what is missing and how to get it.
+        A requirement is missing; the text says how to get it.
     """
     missing = [f for f in examine([backend]) if f.needed and not f.good]
     if missing:
@@ -120,12 +120,12 @@ def require(backend: str) -> None:
 
 
 def require_kernel(backend: str, plan: Plan, *, spare: Sequence[str] = ()) -> None:
-    """Do nothing if the host's kernel has a plan's congestion controls and queue disciplines (but those in `spare`).
+    """Raise unless the host's kernel has the congestion controls and queue disciplines of a plan, except `spare`.
 
     Raises
     ------
     TestbedUnavailableError
-        Names what it lacks.
+        The kernel lacks one; the text names it.
     """
     kernel_is = f"{backend}: kernel {platform.release()} has"
     hint = "(the uml backend brings its own kernel)"
@@ -166,7 +166,7 @@ def _load_module(name: str) -> bool:
 
 
 def table(findings: Sequence[Finding]) -> Table:
-    """Findings for a terminal."""
+    """Findings as a table for a terminal."""
     from rich.table import Table
     from rich.text import Text
 
@@ -188,7 +188,7 @@ def table(findings: Sequence[Finding]) -> Table:
     return out
 
 
-# ---- what is looked at -----------------------------------------------------------------------------------------------
+# ---- checks ----------------------------------------------------------------------------------------------------------
 
 
 def _program(backend: str, name: str, *, needed: bool = True, also: str = "") -> Finding:
@@ -258,15 +258,15 @@ def _root(backend: str) -> Finding:
 
 def _namespaces(backend: str) -> Finding:
     done = subprocess.run(["unshare", "--net", "true"], capture_output=True, text=True, check=False)
-    said = "can be made" if done.returncode == 0 else done.stderr.strip() or "cannot be made"
+    said = "can be created" if done.returncode == 0 else done.stderr.strip() or "cannot be created"
     get = "" if done.returncode == 0 else "a container needs CAP_SYS_ADMIN and CAP_NET_ADMIN (--privileged)"
     return Finding(backend, "namespaces", done.returncode == 0, True, said, get)
 
 
 def host_qdiscs() -> set[str]:
-    """Queue disciplines the host's kernel has; empty where they cannot be tried (no root, no ``tc``).
+    """Queue disciplines of the host's kernel; empty if they cannot be tried (no root, no ``tc``).
 
-    Each is tried in a namespace of its own, so that nothing else is touched; the kernel loads modules for that.
+    Each is tried in a separate namespace, which affects nothing else; the kernel loads modules if needed.
     """
     lines = [
         f"tc qdisc add dev p root {k} {a} && echo {k}; tc qdisc del dev p root" for k, a in _QDISCS.items()
@@ -294,8 +294,10 @@ def _qdiscs(backend: str) -> Iterator[Finding]:
     if "netem" in has:
         yield Finding(backend, "netem", True, False, f"kernel {release}")
     elif backend == "netns" and Path("/dev/net/tun").exists():
-        said = f"kernel {release} has none: packets on their way back are delayed through /dev/net/tun instead, all "
-        said += "of the round trip there; no loss and no jitter"
+        said = (
+            f"kernel {release} lacks it: the whole round trip is delayed on the way back, by /dev/net/tun; "
+        )
+        said += "no loss and no jitter"
         yield Finding(backend, "netem", False, False, said, _KERNEL_HELP)
     else:
         yield Finding(
@@ -303,7 +305,7 @@ def _qdiscs(backend: str) -> Iterator[Finding]:
             "netem",
             False,
             False,
-            f"kernel {release} has none: no rtt_ms, no loss, no jitter",
+            f"kernel {release} lacks it: no rtt_ms, no loss, no jitter",
             _KERNEL_HELP,
         )
     others = [k for k in _QDISCS if k not in ("htb", "netem")]
@@ -315,7 +317,7 @@ def _qdiscs(backend: str) -> Iterator[Finding]:
 
 
 def host_ccas() -> set[str]:
-    """Congestion controls the host's kernel has loaded; others may come as modules."""
+    """Congestion controls loaded in the host's kernel; others may be available as modules."""
     try:
         return set(Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split())
     except OSError:
@@ -329,7 +331,7 @@ def _ccas(backend: str) -> Finding:
         "congestion controls",
         bool(has),
         False,
-        f"{' '.join(sorted(has))}, and what modules there are",
+        f"{' '.join(sorted(has))}, and those available as modules",
     )
 
 
@@ -351,7 +353,7 @@ def _mininet() -> Iterator[Finding]:
     for name in ("ip", "tc", "tcpdump", "unshare", "nsenter", "mnexec"):
         yield _program("mininet", name)
     python = mininet_python()
-    said = f"of {python}" if python else "no Python that has it"
+    said = f"of {python}" if python else "no Python has it"
     yield Finding("mininet", "mininet package", python is not None, True, said, "" if python else _MININET)
     yield _traffic("mininet")
     if shutil.which("unshare"):
@@ -360,7 +362,7 @@ def _mininet() -> Iterator[Finding]:
 
 
 def mininet_python() -> str | None:
-    """A Python that has Mininet's package: this one, or the system's."""
+    """A Python with the Mininet package: this one, or the system's."""
     for python in dict.fromkeys((sys.executable, "/usr/bin/python3")):
         if not os.access(python, os.X_OK):
             continue

@@ -1,4 +1,4 @@
-"""What a testbed raises besides the package's own errors."""
+"""Errors of the testbed besides those of the package."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ __all__ = ["TestbedError"]
 
 
 class TestbedError(CCToolkitError):
-    """A testbed that could run the scenario failed to; the text is what it said, on one line."""
+    """A testbed run failed; the text is its error message on one line."""
 
     __test__ = False

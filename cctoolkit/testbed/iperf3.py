@@ -1,10 +1,10 @@
-"""iperf3 instead of the traffic program's own sources and sinks, for who wants that tool's traffic and no other.
+"""Traffic by iperf3 instead of the traffic program's own sources and sinks.
 
-The traffic program runs beside it, without flows: it samples the queues and asks a controller. A flow is a connection
-of iperf3 with the flow's addresses and ports, and a second one from another port over which iperf3 talks to itself;
-data follow some round trips after the flow's start. A transfer ends when its last byte is written, not when it has
-arrived, so there is no completion time. The series has what iperf3 reports (window, RTT, bytes, retransmissions), the
-rest of it is null or 0.
+The traffic program runs beside it, without flows: it samples the queues and asks the controller. A flow is an
+iperf3 connection with the addresses and ports of the flow, plus the control connection of iperf3 from another port;
+data starts a few round trips after the start of the flow. A transfer ends when its last byte is written, not when
+it has arrived, so there is no completion time. The series has what iperf3 reports (window, RTT, bytes,
+retransmissions); the rest is null or 0.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ __all__ = ["iperf3_lines", "iperf3_results"]
 
 
 def iperf3_lines(plan: Plan, sample_ns: int) -> list[str]:
-    """A line a flow for the guest: number, start, hosts, the server's address and port, and the client's arguments.
+    """One line per flow for the guest: number, start, hosts, address and port of the server, arguments of the client.
 
     Raises
     ------
     ParameterError
-        A flow that iperf3 cannot make.
+        iperf3 does not support a flow.
     """
     if sample_ns < 100_000_000:
-        raise ParameterError(f"sample_s: {sample_ns / 1e9:g}, but iperf3 has at least 0.1")
+        raise ParameterError(f"sample_s: {sample_ns / 1e9:g}, but iperf3 needs at least 0.1")
     lines = []
     for flow, group in zip(plan.flows, plan.group_of, strict=True):
         arguments = " ".join(_arguments(flow, plan, sample_ns))
@@ -47,11 +47,11 @@ def iperf3_lines(plan: Plan, sample_ns: int) -> list[str]:
 def _arguments(flow: TrafficFlow, plan: Plan, sample_ns: int) -> list[str]:
     where = f"flow {flow.index}: iperf3"
     if flow.on_ns is not None or flow.arrivals != "cbr":
-        raise ParameterError(f"{where} has no pauses and no Poisson arrivals")
+        raise ParameterError(f"{where} supports no pauses and no Poisson arrivals")
     if flow.cca == "dctcp":
-        raise ParameterError(f"{where} cannot tell a server that listens of dctcp")
+        raise ParameterError(f"{where} cannot set dctcp on a listening server")
     if flow.max_window_bytes is not None:
-        raise ParameterError(f"{where} does not limit the receiver's window: leave max_window out")
+        raise ParameterError(f"{where} cannot limit the receive window: omit max_window")
     out = ["-B", flow.source_address, "--cport", str(flow.source_port), "-i", f"{sample_ns / 1e9:g}"]
     if flow.is_udp:
         out += ["-u", "-l", str(flow.payload_bytes), "-S", str(flow.tos)]
@@ -64,12 +64,12 @@ def _arguments(flow: TrafficFlow, plan: Plan, sample_ns: int) -> list[str]:
     end_ns = round(plan.scenario.duration_s * 1e9) if flow.stop_ns is None else flow.stop_ns
     seconds = (end_ns - flow.start_ns) / 1e9
     if seconds != round(seconds) or seconds < 1:
-        raise ParameterError(f"{where} runs for whole seconds, not {seconds:g} s")
+        raise ParameterError(f"{where} needs a duration in whole seconds, not {seconds:g} s")
     return [*out, "-t", str(round(seconds))]
 
 
 def iperf3_results(raw: Path, plan: Plan, results: TrafficResults) -> TrafficResults:
-    """The traffic program's results with flows and series from iperf3's reports.
+    """Results of the traffic program, with flows and series from the reports of iperf3.
 
     Raises
     ------

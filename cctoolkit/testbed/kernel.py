@@ -1,10 +1,10 @@
-"""The kernel of the ``uml`` backend: where it is, and how it is made.
+"""The kernel of the ``uml`` backend: finding and building it.
 
-User Mode Linux with time-travel, one program without modules: every congestion control and queueing discipline of the
-tree it is made from. On top of the tree come the symbols in ``kernel/config`` and ``kernel/patch``, which makes all
-randomness of the guest follow from the environment variable UMLSEED (without it, nothing changes) and lets it count
-time in milliseconds as usual kernels do instead of hundredths of a second, so that what Linux does by jiffies
-(PIE's probability, delayed acknowledgements) is as fine as elsewhere.
+It is User Mode Linux with time travel: one program without modules, with all congestion controls and queue
+disciplines of its source tree. The configuration is in ``kernel/config``. The patch in ``kernel/patch`` derives all
+randomness of the guest from the environment variable UMLSEED (without which nothing changes), and sets the tick to
+a millisecond, as in usual kernels, instead of a hundredth of a second, so that whatever Linux does by jiffies (the
+probability of PIE, delayed acknowledgements) is as fine as elsewhere.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from .traffic import cache_directory
 
 __all__ = ["BUILD_TOOLS", "Kernel", "build_kernel", "check_kernel", "find_kernel", "missing_build_tools"]
 
-#: Names a kernel to be used instead of those in the cache.
+#: Environment variable with a kernel to use instead of those in the cache.
 VARIABLE = "CCTOOLKIT_UML_KERNEL"
 OLDEST = (6, 12)
-#: What a build needs beside a usual shell: program, and what it is for.
+#: Programs that a build needs besides a usual shell, and their purpose.
 BUILD_TOOLS = {
     "make": "runs the build",
     "gcc": "C compiler",
     "ld": "linker",
-    "flex": "makes the configuration's scanner",
-    "bison": "makes the configuration's parser",
+    "flex": "generates the scanner of the configuration",
+    "bison": "generates the parser of the configuration",
     "bc": "computes time constants",
     "patch": "applies the testbed's patch",
     "tar": "unpacks the source",
@@ -49,7 +49,7 @@ BUILD_TOOLS = {
 }
 _HERE = Path(__file__).with_name("kernel")
 _SOURCES = Path("/usr/src")
-#: Without these there is no testbed.
+#: Symbols required by the testbed.
 _NEEDED = (
     *(
         "UML_TIME_TRAVEL_SUPPORT",
@@ -64,7 +64,7 @@ _NEEDED = (
     *("NET_SCH_HTB", "NET_SCH_NETEM", "TCP_CONG_CUBIC"),
 )
 _NAMES = {"KBUILD_BUILD_USER": "cctoolkit", "KBUILD_BUILD_HOST": "cctoolkit", "KBUILD_BUILD_VERSION": "1"}
-#: Steps that a build of 6.12 announces, for the progress bar.
+#: Number of steps in a build of 6.12, for the progress bar.
 _STEPS = 1330
 _ROOM_BYTES = 3 * 10**9
 _SIGTERM_AT_PARENTS_DEATH = (1, signal.SIGTERM)  # prctl(PR_SET_PDEATHSIG, …)
@@ -72,15 +72,16 @@ _SIGTERM_AT_PARENTS_DEATH = (1, signal.SIGTERM)  # prctl(PR_SET_PDEATHSIG, …)
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel that can be run.
+    """A kernel for the ``uml`` backend.
 
     Attributes
     ----------
     path : Path
+        The file.
     sha256 : str
-        Of the file. With the seed and the scenario it decides every packet of a run.
+        Hash of the file. Together with seed and scenario, it determines every packet of a run.
     version : str
-        What it calls itself, such as ``"6.12.117-cct"``.
+        Its version, such as ``"6.12.117-cct"``.
     """
 
     path: Path
@@ -89,12 +90,12 @@ class Kernel:
 
 
 def find_kernel() -> Kernel:
-    """The kernel to use: ``$CCTOOLKIT_UML_KERNEL``, else the newest that :func:`build_kernel` left in the cache.
+    """Find the kernel to use: ``$CCTOOLKIT_UML_KERNEL``, else the newest one of :func:`build_kernel` in the cache.
 
     Raises
     ------
     TestbedUnavailableError
-        There is none, or it is no User Mode Linux kernel.
+        There is none, or it is not a User Mode Linux kernel.
     """
     named = os.environ.get(VARIABLE)
     if named:
@@ -105,7 +106,7 @@ def find_kernel() -> Kernel:
     )
     if not built:
         raise TestbedUnavailableError(
-            f"no User Mode Linux kernel: `cct testbed build` makes one, or set {VARIABLE} to the file of one"
+            f"no User Mode Linux kernel: build one with `cct testbed build`, or set {VARIABLE} to its file"
         )
     return _kernel(built[-1])
 
@@ -128,20 +129,20 @@ def _kernel(path: Path) -> Kernel:
         )
         version = said.stdout.split()
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError) as err:
-        reason = err.strerror if isinstance(err, OSError) else "it does not say its version"
-        raise TestbedUnavailableError(f"{path}: no User Mode Linux kernel: {reason}") from None
+        reason = err.strerror if isinstance(err, OSError) else "it does not report its version"
+        raise TestbedUnavailableError(f"{path}: not a User Mode Linux kernel: {reason}") from None
     if said.returncode or len(version) != 1 or not _numbers(version[0]):
-        raise TestbedUnavailableError(f"{path}: no User Mode Linux kernel: it does not say its version")
+        raise TestbedUnavailableError(f"{path}: not a User Mode Linux kernel: it does not report its version")
     return Kernel(path, sha256, version[0])
 
 
 def check_kernel(kernel: Kernel) -> None:
-    """Boot a kernel until its first program has run; takes less than a second.
+    """Boot a kernel and run its first program; takes less than a second.
 
     Raises
     ------
     TestbedUnavailableError
-        It does not run here (a sandbox without ptrace, no memory file that can be executed, …); with what it said.
+        It does not run here (a sandbox without ptrace, no executable memory file, …); the text has its message.
     """
     command = (
         *(kernel.path, "rootfstype=hostfs", "rootflags=/", "ro", "mem=256M", "init=/bin/true"),
@@ -163,15 +164,15 @@ def check_kernel(kernel: Kernel) -> None:
             raise TestbedUnavailableError(f"{kernel.path}: does not boot within a minute") from None
         except OSError as err:
             raise TestbedUnavailableError(f"{kernel.path}: {err.strerror}") from None
-    if "exitcode=0x00000000" not in said:  # of its first program, whose end is the kernel's
+    if "exitcode=0x00000000" not in said:  # exit code of its first program, which ends the kernel
         lines = [x.strip() for x in said.splitlines() if x.strip() and "command line:" not in x]
         if "ptrace set fp regs failed" in said:
             raise TestbedUnavailableError(
-                f"{kernel.path}: does not boot here: this processor has more registers (AMX) than Linux "
-                f"{kernel.version} knows as User Mode Linux; build from a newer tree (7.2 does)"
+                f"{kernel.path}: does not boot here: this processor has registers (AMX) that User Mode "
+                f"Linux {kernel.version} does not support; build from a newer tree (7.2 works)"
             )
         telling = [x for x in lines if re.search(r"panic|fail|denied|not permitted|error", x, re.IGNORECASE)]
-        what = (telling or lines[-1:] or ["it said nothing"])[0]
+        what = (telling or lines[-1:] or ["no output"])[0]
         raise TestbedUnavailableError(f"{kernel.path}: does not boot here: {what}")
 
 
@@ -179,45 +180,45 @@ def check_kernel(kernel: Kernel) -> None:
 
 
 def missing_build_tools() -> list[str]:
-    """Programs of :data:`BUILD_TOOLS` that are not there."""
+    """Programs of :data:`BUILD_TOOLS` that are missing."""
     return [name for name in BUILD_TOOLS if shutil.which(name) is None]
 
 
 def build_kernel(
     source: str | os.PathLike[str] | None = None, *, jobs: int | None = None, progress: bool | None = None
 ) -> Kernel:
-    """Make a kernel and keep it in the cache.
+    """Build a kernel into the cache.
 
-    The build has low priority, works in a directory of its own, which is removed whatever happens, and leaves the
-    source as it is. The same source and compiler give the same kernel. Beside it lies a ``.json`` with its hash and
-    what it was made from.
+    The build has low priority and uses its own directory, which is always removed; it does not modify the source.
+    The same source and compiler give the same kernel. A ``.json`` beside the kernel has its hash and origin.
 
     Parameters
     ----------
     source : path, optional
-        An unpacked Linux tree of 6.12 or newer, or a tar archive of one. Without it, the newest of Debian's
+        A Linux source tree of 6.12 or newer, or a tar archive of one; by default the newest of Debian's
         ``linux-source-*`` packages under ``/usr/src``.
     jobs : int, optional
-        Compilers at once; without it, one a core.
+        Number of parallel compilers; by default one per core.
     progress : bool, optional
-        Show a bar; without it, if standard error is a terminal.
+        Show a progress bar; by default only if standard error is a terminal.
 
     Returns
     -------
     Kernel
+        The kernel.
 
     Raises
     ------
     ParameterError
-        `source` is no Linux source, or too old.
+        `source` is not a Linux source tree, or too old.
     TestbedUnavailableError
-        A tool is missing, or the build failed; names the tool, or what the compiler said and the log.
+        A tool is missing, or the build failed; the text names the tool, or has the compiler's message and the log.
     """
     missing = missing_build_tools()
     if missing:
         raise TestbedUnavailableError(
-            f"no {', '.join(missing)}: install what is missing (Debian: apt-get install build-essential flex bison bc "
-            "patch xz-utils; Fedora: dnf install gcc make flex bison bc patch xz)"
+            f"{', '.join(missing)} not found: install what is missing (Debian: apt-get install build-essential flex "
+            "bison bc patch xz-utils; Fedora: dnf install gcc make flex bison bc patch xz)"
         )
     where = Path(source) if source is not None else installed_source()
     folder = cache_directory() / "kernel"
@@ -225,13 +226,13 @@ def build_kernel(
     room = shutil.disk_usage(folder).free
     if room < _ROOM_BYTES:
         raise TestbedUnavailableError(
-            f"{folder}: {room / 1e9:.1f} GB free, a build needs {_ROOM_BYTES / 1e9:.0f} GB"
+            f"{folder}: {room / 1e9:.1f} GB free, but a build needs {_ROOM_BYTES / 1e9:.0f} GB"
         )
     with _building(folder) as work:
         tree = _tree(where, work)
         version = _version(tree, where)
         _call(["patch", "-p1", "--forward", "--batch", "-i", str(_HERE / "patch")], tree, work / "log",
-              f"{where}: Linux {version} is not what the testbed's patch was made for")  # fmt: skip
+              f"{where}: the testbed's patch does not fit Linux {version}")  # fmt: skip
         without = _configure(tree, work)
         _make(tree, work / "log", folder / "build.log", jobs or os.cpu_count() or 1, progress)
         kernel = _kernel(tree / "linux")
@@ -255,7 +256,7 @@ def build_kernel(
 
 
 def installed_source() -> Path:
-    """The newest Linux source of Debian's packages: an archive, or a directory where somebody unpacked it.
+    """The newest Linux source of Debian's packages: an archive, or the directory if it is unpacked.
 
     Raises
     ------
@@ -266,15 +267,15 @@ def installed_source() -> Path:
     found += [p.parent for p in _SOURCES.glob("linux-source-*/Makefile") if _numbers(p.parent.name) >= OLDEST]
     if not found:
         raise TestbedUnavailableError(
-            "no Linux source: install Debian's package (apt-get install linux-source-6.12, or newer), or unpack a tree "
-            "of 6.12 or newer from kernel.org and name its directory"
+            "no Linux source: install Debian's package (apt-get install linux-source-6.12, or newer), or unpack 6.12 "
+            "or newer from kernel.org and give its directory"
         )
     return max(found, key=lambda p: (_numbers(p.name), p.is_dir()))
 
 
 @contextlib.contextmanager
 def _building(folder: Path) -> Iterator[Path]:
-    """A directory to build in; one build at a time, which first removes what a killed one left."""
+    """A directory for the build, which first removes leftovers of a killed one; one build at a time."""
     with (folder / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -290,12 +291,12 @@ def _building(folder: Path) -> Iterator[Path]:
 
 
 def _tree(where: Path, work: Path) -> Path:
-    """A copy of the source that may be changed."""
+    """A copy of the source, to modify."""
     tree = work / "linux"
     if where.is_dir():
         if not (where / "arch" / "um" / "Kconfig").is_file():
             raise ParameterError(f"source: {where} is not a Linux source tree (no arch/um/Kconfig)")
-        # What a build of the user's own left in the tree would be taken for ours.
+        # Files from the user's own builds in the tree would be taken for ours.
         ignore = shutil.ignore_patterns(".git", "*.o", "*.a", "*.ko", "*.cmd", "vmlinux*")
         shutil.copytree(where, tree, symlinks=True, ignore=ignore)
         for left in (".config", "include/config", "include/generated", "arch/um/include/generated"):
@@ -303,7 +304,7 @@ def _tree(where: Path, work: Path) -> Path:
             shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
         return tree
     if not where.is_file():
-        raise ParameterError(f"source: {where} is not there")
+        raise ParameterError(f"source: {where} does not exist")
     tree.mkdir()
     unpack = ["tar", "-x", "-f", str(where.resolve()), "--strip-components=1"]
     _call(unpack, tree, work / "log", f"{where}: not a tar archive", ParameterError)
@@ -319,12 +320,14 @@ def _version(tree: Path, where: Path) -> str:
     ]
     version = ".".join(found[1] for found in parts if found)
     if _numbers(version)[:2] < OLDEST:
-        raise ParameterError(f"source: {where} is Linux {version or '?'}; the testbed needs 6.12 or newer")
+        raise ParameterError(
+            f"source: {where} is Linux {version or '?'}; but the testbed needs 6.12 or newer"
+        )
     return version
 
 
 def _configure(tree: Path, work: Path) -> list[str]:
-    """Write the configuration; returns the symbols this tree does not have."""
+    """Write the configuration; return the symbols that this tree lacks."""
     _call(["make", "ARCH=um", f"KCONFIG_ALLCONFIG={_HERE / 'config'}", "allnoconfig"], tree, work / "log",
           "the kernel's configuration failed")  # fmt: skip
     wanted = re.findall(r"^CONFIG_(\w+)=y$", (_HERE / "config").read_text(encoding="utf-8"), re.MULTILINE)
@@ -332,7 +335,7 @@ def _configure(tree: Path, work: Path) -> list[str]:
     missing = [name for name in _NEEDED if name not in has]
     if missing:
         raise TestbedUnavailableError(
-            f"this Linux source cannot have CONFIG_{missing[0]}, which the testbed needs"
+            f"this Linux source does not support CONFIG_{missing[0]}, which the testbed needs"
         )
     return [name for name in wanted if name not in has]
 
@@ -349,7 +352,7 @@ def _die_with_parent() -> Callable[[], None]:
 
 @contextlib.contextmanager
 def _process(command: list[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process with low priority that ends with its children when this block does, or this process."""
+    """Run a process with low priority that ends, with its children, when this block or this process ends."""
     environment = {
         k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "ARCH", "CROSS_COMPILE", "LLVM")
     }
@@ -407,8 +410,8 @@ def _make(tree: Path, log: Path, kept_log: Path, jobs: int, progress: bool | Non
         with replacing(kept_log) as tmp:
             shutil.copyfile(log, tmp)
         telling = [x for x in last if re.search(r"error|No space left|Killed", x, re.IGNORECASE)]
-        what = (telling or list(last)[-1:] or ["it said nothing"])[0]
-        raise TestbedUnavailableError(f"the kernel's build failed: {what} (all of it: {kept_log})")
+        what = (telling or list(last)[-1:] or ["no output"])[0]
+        raise TestbedUnavailableError(f"the build of the kernel failed: {what} (log: {kept_log})")
 
 
 def _first_line(command: list[str]) -> str:

@@ -1,7 +1,7 @@
-"""Real time, the papers' own way: the same plan with Mininet's hosts and links. Needs root and Mininet.
+"""The ``mininet`` backend: the same plan on Mininet's hosts and links, in real time. Needs root and Mininet.
 
-Mininet's package belongs to the system's Python, so a program of its own runs there (``guest/in_mininet.py``); it finds
-the plan in its directory. All of it is in namespaces for processes and networks that end with it, however it ends.
+The Mininet package belongs to the system's Python, so a separate program runs there (``guest/in_mininet.py``) and
+reads the plan from its directory. It runs in process and network namespaces, which end with it, however it ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .plan import Plan, Recording, make_plan
 __all__ = ["run", "write"]
 
 _GUEST = Path(__file__).with_name("guest")
-#: A new host begins with the kernel's defaults: buffers that do not limit, and nothing remembered between flows.
+#: Settings of a new host: buffers that do not limit, and no metrics cached between flows.
 _SYSCTLS = {
     "net/ipv4/tcp_rmem": "4096 131072 268435456",
     "net/ipv4/tcp_wmem": "4096 65536 268435456",
@@ -36,14 +36,16 @@ _PR_SET_PDEATHSIG = 1
 
 
 def write(plan: Plan, directory: Path, recording: Recording) -> None:
-    """Everything that ``in_mininet.py`` needs, into a directory: it can be taken to another machine and run there.
+    """Write everything that ``in_mininet.py`` needs into a directory, which can be run on another machine.
 
     Parameters
     ----------
     plan : Plan
-        Its scenario counts; names of namespaces are made anew.
+        The plan; only its scenario counts, since names of namespaces change.
     directory : Path
+        Where to write.
     recording : Recording
+        What to record.
     """
     plan = make_plan(plan.scenario, directory="ns", virtual=False)
     hosts = {
@@ -84,24 +86,26 @@ def run(
     Parameters
     ----------
     plan : Plan
+        What to run.
     directory : Path
-        Empty; gets what :func:`write` writes, ``ingress.pcap``, ``egress.pcap``, the traffic program's results and
-        ``qdisc.json``.
+        An empty directory for the output of :func:`write`, ``ingress.pcap``, ``egress.pcap``, the results of the
+        traffic program and ``qdisc.json``.
     recording : Recording
+        What to record.
     poll : function, optional
-        Called again and again during the run: it answers a controller's requests.
+        Called repeatedly during the run, to answer a controller's requests.
     progress : function, optional
-        Called with the time since hosts were set up, in seconds.
+        Called with the time in s since hosts were set up.
 
     Returns
     -------
     dict
-        For the run's provenance.
+        Provenance of the run.
 
     Raises
     ------
     TestbedUnavailableError
-        Something the plan needs is missing on this machine.
+        This machine lacks something that the plan needs.
     TestbedError
         The run failed, or a tap lost packets.
     """
@@ -111,7 +115,7 @@ def run(
     assert python is not None
     write(plan, directory, recording)
     libc = ctypes.CDLL(None)
-    # When this process dies so does unshare, with it the first process of the namespace, and with it all others.
+    # When this process dies, so does unshare, then the first process of the namespace, then all others.
     apart = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     with (directory / "said").open("w+b") as said:
         process = subprocess.Popen(

@@ -1,6 +1,6 @@
-"""Requests to the kernel's traffic control as bytes, for queue disciplines that ``tc`` may be too old to know.
+"""Netlink requests for queue disciplines that ``tc`` may be too old for.
 
-``guest/netlink.c`` sends them. Numbers are those of Linux's ``include/uapi/linux/pkt_sched.h``.
+``guest/netlink.c`` sends them. Constants are those of Linux's ``include/uapi/linux/pkt_sched.h``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["needs_netlink", "qdisc_messages"]
 
 _RTM_NEWQDISC, _CREATE_NEW = 36, 0x600
 _KIND, _OPTIONS, _NESTED = 1, 2, 0x8000
-#: Words of a line: attribute and format. ``alpha`` and ``beta`` go in 256ths of a hertz, times in microseconds.
+#: Words of a line: attribute and format. ``alpha`` and ``beta`` are in units of 1/256 Hz, times in microseconds.
 _DUALPI2 = {
     "limit": (1, "I"),
     "memlimit": (2, "I"),
@@ -28,17 +28,17 @@ _DUALPI2 = {
     "drop_overload": (11, "B"),
     "ecn_mask": (14, "B"),
 }
-#: Words that stand for a word and its value.
+#: Words that abbreviate a word and its value.
 _FLAGS = {"overflow": ("drop_overload", "0"), "any_ect": ("ecn_mask", "3")}
 
 
 def needs_netlink(line: str) -> bool:
-    """Whether a line for ``tc -b`` goes to the kernel by itself."""
+    """Whether a line for ``tc -b`` must bypass ``tc``."""
     return line.startswith("qdisc ") and " dualpi2 " in line
 
 
 def qdisc_messages(lines: Iterable[str]) -> bytes:
-    """``qdisc add dev … parent … handle … dualpi2 …`` as netlink messages, one after the other."""
+    """Lines ``qdisc add dev … parent … handle … dualpi2 …`` as consecutive netlink messages."""
     return b"".join(_message(line.split()) for line in lines)
 
 
@@ -59,7 +59,7 @@ def _whole(name: str, value: str) -> int:
     if name in ("alpha", "beta"):
         number = round(float(value) * 256)
         if number < 1:
-            raise ParameterError(f"bottleneck.aqm.{name}: {value}, but dualpi2 in Linux has at least 1/256")
+            raise ParameterError(f"bottleneck.aqm.{name}: {value}, but dualpi2 in Linux needs at least 1/256")
         return number
     return int(value.removesuffix("us"))
 

@@ -1,15 +1,14 @@
-"""Real time: network namespaces on the host's own kernel. Needs root.
+"""The ``netns`` backend: network namespaces on the host's own kernel, in real time. Needs root.
 
-All boxes of a plan are namespaces whose names begin with the plan's prefix. A small process outside waits for the run
-to end, in whatever way this process ends, and removes them.
+All boxes of a plan are namespaces whose names start with the plan's prefix. A small watchdog process removes them when
+the run ends, or this process, however it ends.
 
-What happens on a busy machine is part of the result: packets leave late when the CPU has other work. All of a run's
-processes are on one CPU, so that no packet overtakes another.
+A busy machine affects the result: packets leave late while the CPU has other work. All processes of a run share one
+CPU, so that no packet overtakes another.
 
-Kernels without netem (``cct testbed doctor`` says so) cannot delay packets. There, those on their way back go through
-TUN devices, which hold each for the whole round trip: RTTs are right, but one way takes all of the time, so queues
-see data as soon as it is sent whatever ``access_ms`` is, UDP is not delayed at all, and there is no ``loss`` and no
-``jitter_ms``.
+Kernels without netem (see ``cct testbed doctor``) cannot delay packets. There, TUN devices on the way back delay
+packets by the whole round trip: RTTs are right, but queues see data as soon as it is sent, whatever ``access_ms``
+is, UDP is not delayed at all, and there is no ``loss`` and no ``jitter_ms``.
 """
 
 from __future__ import annotations
@@ -35,17 +34,17 @@ from .plan import MACHINE_SYSCTLS, Plan, Recording, batch, without_ipv6
 
 __all__ = ["Switch", "run"]
 
-#: Starts a switch on the devices ``p0`` (senders) and ``p1`` (receivers) of a namespace, given as a file;
-#: gives something for the run's provenance, and ends the switch when the block ends.
+#: Starts a switch on the devices ``p0`` (senders) and ``p1`` (receivers) of a namespace, given as a file; yields its
+#: provenance, and stops the switch when the block ends.
 Switch = Callable[[str], contextlib.AbstractContextManager[dict[str, Any]]]
 
 _GUEST = Path(__file__).with_name("guest")
-#: From when all is set up until the run begins, and from its end until the taps have seen every packet.
+#: Time between setup and start of the run, and from its end until the taps have seen every packet.
 _LEAD_NS = 300_000_000
 _DRAIN_S = 1.5
 _LINKS_S = 10
 _PR_SET_PDEATHSIG = 1
-#: Removes all namespaces whose names begin with $1, and what runs in them, once its standard input ends.
+#: Removes all namespaces whose names start with $1, and what runs in them, when its standard input closes.
 _KEEPER = """
 trap '' INT TERM HUP
 read -r _
@@ -72,26 +71,28 @@ def run(
     Parameters
     ----------
     plan : Plan
-        With a prefix that no other namespace's name begins with.
+        What to run, with a prefix that no other namespace has.
     directory : Path
-        Empty; gets ``ingress.pcap``, ``egress.pcap``, the traffic program's results and ``qdisc.json``.
+        An empty directory for ``ingress.pcap``, ``egress.pcap``, the results of the traffic program and
+        ``qdisc.json``.
     recording : Recording
+        What to record.
     poll : function, optional
-        Called again and again during the run: it answers a controller's requests.
+        Called repeatedly during the run, to answer a controller's requests.
     progress : function, optional
-        Called with the time so far, in seconds.
+        Called with the time so far in s.
     switch : function, optional
-        What stands between ``R:rb`` and ``B:br``, of a plan :meth:`~.plan.Plan.with_switch`.
+        Starts the switch between ``R:rb`` and ``B:br`` of a plan :meth:`~.plan.Plan.with_switch`.
 
     Returns
     -------
     dict
-        For the run's provenance.
+        Provenance of the run.
 
     Raises
     ------
     TestbedUnavailableError
-        Something the plan needs is missing on this machine.
+        This machine lacks something that the plan needs.
     TestbedError
         The run failed, or a tap lost packets.
     """
@@ -103,7 +104,7 @@ def run(
         _set_up(plan, directory, held, stack)
         about: dict[str, Any] = {}
         if switch is not None:
-            # it gets frames as they are: nobody fills in checksums behind it
+            # it gets raw frames, whose checksums nobody fills in later
             for name, device in (("R", "rb"), ("B", "br")):
                 _tool(["ip", "netns", "exec", plan.prefix + name, "ethtool", "-K", device, "tx", "off"])
             about = stack.enter_context(switch(plan.netns("W")))
@@ -125,18 +126,18 @@ def run(
         "kernel": platform.release(),
         "delays": "netem"
         if held is None
-        else "all of the round trip on the way back, by TUN devices (no netem)",
+        else "the whole round trip on the way back, by TUN devices (no netem)",
         **about,
     }
 
 
 def _held(plan: Plan) -> dict[str, int] | None:
-    """Receivers and for how long packets from them are held, if there is no netem; None if there is.
+    """Delay of packets from each receiver in ns if there is no netem; None if there is.
 
     Raises
     ------
     TestbedUnavailableError
-        A flow needs more of netem than that.
+        A flow needs other features of netem.
     """
     if "netem" in doctor.host_qdiscs():
         return None
@@ -161,9 +162,9 @@ def _held(plan: Plan) -> dict[str, int] | None:
 
 @contextlib.contextmanager
 def _namespaces(plan: Plan) -> Iterator[None]:
-    """While the block runs, somebody else watches over the plan's namespaces and removes them when it ends."""
+    """Have a watchdog process remove the namespaces of the plan when the block ends."""
     if not plan.prefix:
-        raise ValueError("a plan without a prefix would take names of others")
+        raise ValueError("a plan without a prefix would use foreign names")
     keeper = subprocess.Popen(
         ["sh", "-c", _KEEPER, "sh", plan.prefix],
         stdin=subprocess.PIPE,
@@ -180,7 +181,7 @@ def _namespaces(plan: Plan) -> Iterator[None]:
 
 
 def _in_child(one_cpu: bool) -> Callable[[], None]:
-    """What a child does before its program: it dies with this process, and may share one CPU with the others."""
+    """Preparation of a child process: it dies with this process, and may share one CPU with the others."""
     libc = ctypes.CDLL(None)
     cpu = max(os.sched_getaffinity(0))
 
@@ -198,7 +199,7 @@ def _start(
     process = subprocess.Popen(
         command,
         text=True,
-        start_new_session=True,  # a Ctrl-C at the terminal reaches this process only, which then cleans up
+        start_new_session=True,  # a Ctrl-C reaches only this process, which then cleans up
         preexec_fn=_in_child(one_cpu),  # noqa: PLW1509 (it calls prctl and sched_setaffinity)
         **streams,
     )
@@ -216,7 +217,7 @@ def _start(
 
 
 def _tool(command: list[str], text: str | None = None) -> str:
-    """A tool's output; its complaint as a TestbedError."""
+    """Run a tool and return its output; raise its error message as a TestbedError."""
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode:
         said = [
@@ -233,7 +234,7 @@ def _tool(command: list[str], text: str | None = None) -> str:
 def _set_up(plan: Plan, directory: Path, held: dict[str, int] | None, stack: contextlib.ExitStack) -> None:
     _tool(["ip", "-batch", "-"], batch(plan.link_lines()))
     for name, host in plan.hosts.items():
-        # A namespace of its own begins with the kernel's defaults, and has no say in the machine's settings.
+        # A new namespace has the kernel's defaults, and no access to settings of the machine.
         own = {
             path: value
             for path, value in MACHINE_SYSCTLS.items()
@@ -262,12 +263,12 @@ def _set_up(plan: Plan, directory: Path, held: dict[str, int] | None, stack: con
 
 
 def _wait_for_links(plan: Plan) -> None:
-    """The kernel looks after links that came up once a second; what is sent before that is lost."""
+    """Wait until all links are up: the kernel checks once a second, and packets sent before that are lost."""
     end = time.monotonic() + _LINKS_S
     for name in plan.hosts:
         while True:
             text = _tool(["ip", "-json", "-netns", plan.prefix + name, "link", "show", "up"])
-            links = filter(None, json.loads(text))  # those that are not up are empty
+            links = filter(None, json.loads(text))  # entries of links that are not up are empty
             down = [x["ifname"] for x in links if x["operstate"] not in ("UP", "UNKNOWN")]
             if not down:
                 break
@@ -277,8 +278,8 @@ def _wait_for_links(plan: Plan) -> None:
 
 
 def _without_netem(held: bool, addresses: list[str], queues: list[str]) -> tuple[list[str], list[str]]:
-    """A host's lines with the way back through its TUN device if packets are held there, and without delays."""
-    ifb = re.compile(r" (dev|name) i\d+\b")  # devices that are there for netem alone
+    """Lines of a host without delays, and with the way back through its TUN device if packets are held there."""
+    ifb = re.compile(r" (dev|name) i\d+\b")  # devices needed only for netem
     addresses = [x for x in addresses if not ifb.search(x)]
     if held:
         addresses = [re.sub(r"^(route add \S+) dev d0 ", r"\1 dev hold ", x) for x in addresses]
@@ -288,7 +289,7 @@ def _without_netem(held: bool, addresses: list[str], queues: list[str]) -> tuple
 
 
 def _hold(plan: Plan, held: dict[str, int], stack: contextlib.ExitStack) -> None:
-    """Give receivers and B a TUN device, and move packets from those to this, each as late as its receiver says."""
+    """Give receivers and B TUN devices, and move packets from the former to the latter with each receiver's delay."""
     sides = [word for name, delay_ns in held.items() for word in (plan.netns(name), str(delay_ns))]
     command = [str(traffic.binary(_GUEST / "hold.c")), plan.netns("B"), *sides]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -313,7 +314,7 @@ def _tap(
     recording: Recording,
     stack: contextlib.ExitStack,
 ) -> subprocess.Popen[str]:
-    """tcpdump on a device, listening."""
+    """Start tcpdump on a device and wait until it listens."""
     command = [
         "ip",
         "netns",
@@ -325,7 +326,7 @@ def _tap(
         "-s",
         str(recording.snaplen),
     ]
-    # It stays root, for a process that changes its user no longer dies with its parent.
+    # It stays root, because a process that changes its user no longer dies with its parent.
     command += ["-B", "32768", "--time-stamp-precision=nano", "-Z", "root", "-w", "-"]
     with (directory / f"{name}.pcap").open("wb") as out:
         process = _start(command, stack, one_cpu=False, stdout=out, stderr=subprocess.PIPE)
@@ -362,7 +363,7 @@ def _traffic(
     stack: contextlib.ExitStack,
 ) -> None:
     command = ("tc", "-netns", plan.prefix + "R", "-batch")
-    # The program's working directory is the run's, so the path of a controller's files can be any.
+    # The program works in the run's directory, so a controller's files can have any path.
     (directory / "traffic").write_text(
         plan.traffic_text(recording, "control", command, spin=False), encoding="utf-8"
     )

@@ -1,19 +1,19 @@
-"""From a scenario to what a testbed has to set up, as data: hosts, links, delays, queues, traffic.
+"""Plans: what a testbed must set up for a scenario, as data: hosts, links, delays, queues, traffic.
 
 ::
 
     senders S0, S1, … ── A ── R ══ bottleneck ══ B ── receivers D0, D1, …
 
 Every box is a network namespace (or a host); ``S0:s0 - A:a0``, ``A:ar - R:ra``, ``R:rb - B:br``, ``B:b0 - D0:d0``
-are the links. ``R:ra`` is the tap before the queue, ``R:rb`` the tap behind it. Flows whose packets travel alike share
-a pair of hosts; each has addresses of its own, those it has in the simulator, so that a capture's flows are told apart
-by them.
+are the links. ``R:ra`` is the tap before the queue, ``R:rb`` the tap behind it. Flows with the same path share a
+pair of hosts; each has its own addresses, the same as in the simulator, by which the flows of a capture are
+identified.
 
-ECN: DCTCP of a flow with ``ecn="l4s"`` sends ECT(0), as Linux has nothing that sends ECT(1); dualpi2 is told to take
-that for its low-latency queue.
+ECN: a DCTCP flow with ``ecn="l4s"`` sends ECT(0), since nothing in Linux sends ECT(1); dualpi2 is configured to
+accept it for its low-latency queue.
 
-Delays are the simulator's: of a round trip half lies on each way, ``access_ms`` of each half before the bottleneck.
-Jitter and loss are behind it, on the way to the receiver.
+Delays are those of the simulator: half of a round trip in each direction, of which ``access_ms`` before the
+bottleneck. Jitter and loss are behind it, on the way to the receiver.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from .traffic import Control, TrafficFlow, plan_text
 
 __all__ = ["MACHINE_SYSCTLS", "Host", "Link", "Plan", "Recording", "batch", "make_plan"]
 
-#: Congestion controls of the package that Linux has too, by the same name; the ``linux_only`` ones come on top.
+#: Congestion controls of the package that Linux has under the same name, besides the ``linux_only`` ones.
 _SHARED_CCAS = (Reno, Cubic, Bbr, Htcp, Vegas, Dctcp)
 _FIRST_PORT, _PORTS, _SINK_PORT = 10_000, 50_000, 5001
 _ETHERNET = 14
 _UNLIMITED_WINDOW = 1_000_000
-#: Packets that netem may hold; its default of 1000 would be a bottleneck of its own.
+#: Most packets that netem can hold; its default of 1000 would be another bottleneck.
 _NETEM_LIMIT = 1_000_000
-#: One hardware address for all: links have no ARP, so a frame is addressed to what its sender has itself.
+#: One hardware address for all: links have no ARP, so a frame goes to the address of its own sender.
 _MAC = "02:00:00:00:00:01"
 
-#: Settings of the whole machine (those of ``net.ipv4`` are inherited by namespaces made later), for machines that are
-#: ours alone. Memory for TCP is in pages; by default a guest of 2 GB silently holds fast flows back.
+#: Settings of the whole machine, for machines of our own (new namespaces inherit those of ``net.ipv4``). TCP memory
+#: is in pages; by default, a guest of 2 GB silently limits fast flows.
 MACHINE_SYSCTLS = {
     "net/core/netdev_max_backlog": "1000000",
     "net/ipv4/tcp_mem": "4000000 4000000 4000000",
@@ -62,18 +62,18 @@ MACHINE_SYSCTLS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
-    """What is kept of a run.
+    """What to record of a run.
 
     Parameters
     ----------
     sample_ns : int
-        Interval of the series.
+        Sampling interval of the series in ns.
     snaplen : int
-        Bytes of each packet in the captures.
+        Snap length of the captures in bytes.
     control_ns : int, optional
-        Interval at which a controller is asked.
+        Interval of a controller in ns.
     iperf3 : bool
-        Flows are iperf3's (see :mod:`~.iperf3`), not the traffic program's.
+        Use iperf3 for the flows (see :mod:`~.iperf3`) instead of the traffic program.
     """
 
     sample_ns: int = 100_000_000
@@ -84,7 +84,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class Link:
-    """Two devices joined: names of host and device at each end."""
+    """A link between two devices: names of host and device at each end."""
 
     host: str
     device: str
@@ -94,7 +94,7 @@ class Link:
 
 @dataclass
 class Host:
-    """One box of the network: lines for ``ip -b`` and ``tc -b``, and settings under ``/proc/sys``."""
+    """A box of the network: lines for ``ip -b`` and ``tc -b``, and settings under ``/proc/sys``."""
 
     ip: list[str] = field(default_factory=list)
     tc: list[str] = field(default_factory=list)
@@ -108,23 +108,25 @@ class Plan:
     Attributes
     ----------
     scenario : Scenario
+        The scenario.
     hosts : dict of str to Host
-        By name, in the order they are made. Settings are to be written before addresses, these before queues.
+        Hosts by name, in order of creation. Write settings before addresses, and addresses before queues.
     links : list of Link
-        To be made before the hosts' lines are run.
+        Links, to be made before running the lines of the hosts.
     tree : QdiscTree
-        The bottleneck's queues, on ``R:rb``; their lines are in ``hosts["R"].tc``.
+        The queues of the bottleneck on ``R:rb``; their lines are in ``hosts["R"].tc``.
     flows : list of TrafficFlow
+        The traffic.
     changes : list of (int, list of str)
-        Nanoseconds since the start, and lines for ``tc -b`` in R at that time: the rate's schedule.
+        The rate schedule: nanoseconds since the start, and lines for ``tc -b`` in R at that time.
     group_of : list of int
-        Each flow's pair of hosts.
+        Number of each flow's pair of hosts.
     mtu : int
-        Of all links.
+        MTU of all links in bytes.
     prefix, directory : str
-        See :func:`make_plan`.
+        As for :func:`make_plan`.
     switched : bool
-        The bottleneck is a switch, which `tree` knows nothing of.
+        Whether the bottleneck is a switch, which `tree` does not describe.
     """
 
     scenario: Scenario
@@ -140,13 +142,13 @@ class Plan:
     switched: bool = False
 
     def netns(self, host: str) -> str:
-        """A host's namespace as a file."""
+        """The file of a host's namespace."""
         return f"{self.directory}/{self.prefix}{host}"
 
     def with_switch(self, scenario: Scenario) -> Plan:
-        """The same network with a switch between ``R:rb`` and ``B:br``, for a scenario whose bottleneck is that switch.
+        """The same network with a switch as the bottleneck, between ``R:rb`` and ``B:br``.
 
-        It is in a box of its own, W, where ``p0`` and ``p1`` are its ports.
+        The switch is in a box of its own, W, with ports ``p0`` and ``p1``.
         """
         w = Host()
         for device in ("p0", "p1"):
@@ -170,7 +172,7 @@ class Plan:
     def traffic_text(
         self, recording: Recording, control_directory: str, command: Sequence[str], *, spin: bool = True
     ) -> str:
-        """What the traffic program reads; the last three are :class:`~.traffic.Control`'s."""
+        """Input of the traffic program; the last three arguments are those of :class:`~.traffic.Control`."""
         control = None
         if recording.control_ns is not None:
             control = Control(
@@ -188,22 +190,23 @@ class Plan:
 def make_plan(
     scenario: Scenario, *, prefix: str = "", directory: str = "/run/netns", virtual: bool = True
 ) -> Plan:
-    """The plan of a scenario.
+    """Make the plan of a scenario.
 
     Parameters
     ----------
     scenario : Scenario
+        What to plan.
     prefix : str
-        Begins the names of namespaces (hosts in the plan are called without it).
+        Prefix of the names of namespaces; names of hosts in the plan lack it.
     directory : str
-        Where namespaces are as files.
+        Directory of the files of namespaces.
     virtual : bool
-        See :class:`~.qdisc.QdiscTree`.
+        Virtual time, as for :class:`~.qdisc.QdiscTree`.
 
     Raises
     ------
     ParameterError
-        Something that Linux cannot do, with the field's name.
+        Linux does not support a value; the text names the field.
     """
     flows = scenario.flow_list()
     for i, flow in enumerate(flows):
@@ -248,12 +251,12 @@ def make_plan(
 
 
 def without_ipv6(mtu: int) -> str:
-    """Keeps neighbour discovery out of the captures; with an MTU below 1280 a device has no IPv6 to be told so."""
+    """Keep neighbour discovery out of the captures; with an MTU below 1280, a device has no IPv6 setting."""
     return " addrgenmode none" if mtu >= 1280 else ""
 
 
 def _entry(scenario: Scenario, index: int) -> int:
-    """Number of the scenario's entry that flow `index` comes from."""
+    """Number of the entry in the scenario that flow `index` belongs to."""
     for entry, flow in enumerate(scenario.flows):
         index -= flow.count
         if index < 0:
@@ -262,12 +265,12 @@ def _entry(scenario: Scenario, index: int) -> int:
 
 
 def _address(side: int, flow: int) -> str:
-    """As in the simulator's captures."""
+    """Address of a flow, as in captures of the simulator."""
     return f"10.{side}.{(flow // 250) % 250}.{flow % 250 + 1}"
 
 
 def _path(flow: Flow, index: int) -> tuple[object, ...]:
-    """Flows of which this is equal share hosts; a sender with an access rate has a link of its own."""
+    """Flows with equal paths share hosts; a sender with an access rate has its own link."""
     accurate = flow.ecn == "accurate" and not isinstance(flow.cca, Dctcp)
     own_link = None if flow.access_mbps is None else index
     return (flow.rtt_ms, flow.access_ms, flow.jitter_ms, flow.loss, accurate, own_link)
@@ -278,26 +281,26 @@ def _check(flow: Flow, where: str, scenario: Scenario) -> None:
         _check_cca(flow.cca, where)
         dctcp = isinstance(flow.cca, Dctcp)
         if dctcp and flow.ecn not in ("accurate", "l4s"):
-            raise ParameterError(f"{where}.ecn: {flow.ecn!r}, but dctcp in Linux always has 'accurate'")
+            raise ParameterError(f"{where}.ecn: {flow.ecn!r}, but dctcp in Linux supports only 'accurate'")
         if flow.ecn == "l4s":
             _check_l4s(scenario, where, dctcp)
         if flow.delayed_ack > 2:
-            raise ParameterError(f"{where}.delayed_ack: {flow.delayed_ack}, but Linux has 1 or 2")
+            raise ParameterError(f"{where}.delayed_ack: {flow.delayed_ack}, but Linux supports only 1 or 2")
         if flow.quick_acks != 16:
-            raise ParameterError(f"{where}.quick_acks: {flow.quick_acks}, but Linux has up to 16")
+            raise ParameterError(f"{where}.quick_acks: {flow.quick_acks}, but Linux supports at most 16")
     if flow.queue is not None and scenario.bottleneck.scheduler in ("fq", "dual_wrr", "dual_ts"):
         raise ParameterError(
-            f"{where}.queue: {flow.queue}, but {scenario.bottleneck.scheduler} in Linux classifies by itself"
+            f"{where}.queue: {flow.queue}, but {scenario.bottleneck.scheduler} in Linux classifies packets itself"
         )
 
 
 def _check_l4s(scenario: Scenario, where: str, dctcp: bool) -> None:
-    """No congestion control in Linux sends ECT(1); DCTCP with ECT(0) stands for it where that is not ambiguous."""
+    """No congestion control in Linux sends ECT(1); DCTCP with ECT(0) replaces it where that is unambiguous."""
     if not dctcp or not isinstance(scenario.bottleneck.queue_list()[0].aqm, DualPi2 | LinuxDualPi2):
-        raise ParameterError(f"{where}.ecn: 'l4s', but on a testbed only dctcp has it, and only with dualpi2")
+        raise ParameterError(f"{where}.ecn: 'l4s', but the testbed supports it only for dctcp with dualpi2")
     if any(f.ecn in ("classic", "accurate") for f in scenario.flows):
         raise ParameterError(
-            f"{where}.ecn: 'l4s', but beside flows with other ECN Linux cannot tell them apart: its dctcp sends ECT(0)"
+            f"{where}.ecn: 'l4s', but Linux cannot tell it from flows with other ECN, since its dctcp sends ECT(0)"
         )
 
 
@@ -333,7 +336,7 @@ def _delays(hosts: dict[str, Host], group: int, flow: Flow, virtual: bool) -> No
     if access_ns:
         if flow.access_mbps is None:
             sender.append(netem("s0", access_ns))
-        else:  # behind the link; on s0 netem would hide the packets that wait for the link from the sender's TCP
+        else:  # behind the link; on s0, netem would hide packets that wait for the link from the sender's TCP
             hosts["A"].ip.append(f"link add name i{group} type ifb")
             hosts["A"].ip.append(f"link set dev i{group} up")
             a += [
@@ -345,7 +348,7 @@ def _delays(hosts: dict[str, Host], group: int, flow: Flow, virtual: bool) -> No
     jitter_ns = round(flow.jitter_ms * 1e6)
     extra = []
     if jitter_ns:
-        # netem adds from -jitter to +jitter; with a rate it keeps packets in order, and this one costs 12 ns a packet
+        # netem adds between -jitter and +jitter; with a rate (here 12 ns per packet), it keeps packets in order
         extra = [_time(jitter_ns // 2), "rate", "1000gbit"]
     if flow.loss:
         extra += ["loss", "random", f"{flow.loss * 100:.7f}%"]
@@ -408,5 +411,5 @@ def _traffic(index: int, flow: Flow, scenario: Scenario, source_netns: str, sink
 
 
 def batch(lines: Iterable[str]) -> str:
-    """Text for ``ip -b`` or ``tc -b``."""
+    """Join lines into text for ``ip -b`` or ``tc -b``."""
     return "".join(f"{line}\n" for line in lines)

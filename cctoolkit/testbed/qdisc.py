@@ -1,6 +1,6 @@
-"""The bottleneck as Linux traffic control: a shaper, classes for its queues, and a queue discipline for each AQM.
+"""The bottleneck as Linux traffic control: a shaper, classes for the queues, and a queue discipline for each AQM.
 
-Nothing here runs anything: the lines are for ``tc -b`` in the namespace that has the device.
+Nothing is run here: the lines are for ``tc -b`` in the namespace of the device.
 """
 
 from __future__ import annotations
@@ -31,40 +31,42 @@ from ..scenario import Bottleneck, Queue
 
 __all__ = ["QdiscTree", "htb_shape", "qdisc_arguments"]
 
-#: MTU the algorithms' defaults are made for, as a frame.
+#: Frame size for which the defaults of the algorithms are made.
 _FRAME = 1514
-#: What a veth device says its speed is, in kbit/s: cbs counts from it.
+#: Nominal speed of a veth device in kbit/s, which cbs refers to.
 _VETH_KBPS = 10_000_000
 
 
 @dataclass(frozen=True)
 class QdiscTree:
-    """The queues of a bottleneck on one device, as lines for ``tc -b``.
+    """The queues of a bottleneck on a device, as lines for ``tc -b``.
 
-    A shaper ``1:`` (htb, one class ``1:1``) has below it either the only queue ``10:`` or, with several queues, the
-    scheduler ``2:`` (drr, prio) whose class ``2:i+1`` holds queue ``i`` as ``1i:`` (in hexadecimal: ``10:`` and up).
-    Queues with a rate of their own are classes of the shaper, as the schedulers cannot wait.
+    Below a shaper ``1:`` (htb with one class ``1:1``) there is either the only queue ``10:`` or, with several
+    queues, the scheduler ``2:`` (drr, prio), whose class ``2:i+1`` holds queue ``i`` as ``1i:`` (in hexadecimal:
+    ``10:`` and up). Queues with their own rate are classes of the shaper, since the schedulers cannot wait.
 
-    A single queue of RED or CHOKe is below cbs instead of htb: htb never asks an empty queue for a packet, so they
-    would not notice that the link is idle, and their average would not decay (measured: a flow of 20 Mbit/s then
-    gets 8). The rate of cbs is off by up to 0.05 %, as it counts in whole bytes; htb's is exact.
+    A single queue with RED or CHOKe is below cbs instead of htb: htb never dequeues from an empty queue, so they
+    would not notice an idle link, and their average would not decay (measured: a flow of 20 Mbit/s then gets 8).
+    The rate of cbs is off by up to 0.05 %, since it counts whole bytes; that of htb is exact.
 
     Parameters
     ----------
     bottleneck : Bottleneck
+        The bottleneck.
     device : str
+        Name of the device.
     frame_bytes : int
-        Largest frame.
+        Size of the largest frame in bytes.
     virtual : bool
-        The machine's timers are exact, so what the shaper may send ahead (its burst) is 5 µs, and after idle time
-        packets leave as from a link. Otherwise it is a frame, which makes up for timers that are late.
+        Timers are exact, so the burst of the shaper is only 5 µs, and packets after idle time leave as from a link. If
+        false, the burst is a frame, which compensates for late timers.
     any_ect : bool
-        Dualpi2 sends ECT(0) to its low-latency queue too, not only ECT(1).
+        Dualpi2 also sends ECT(0) to its low-latency queue, not only ECT(1).
 
     Raises
     ------
     ParameterError
-        Linux has no such queue discipline or scheduler; the text names the field.
+        Linux lacks such a queue discipline or scheduler; the text names the field.
     """
 
     bottleneck: Bottleneck
@@ -74,7 +76,7 @@ class QdiscTree:
     any_ect: bool = False
 
     def __post_init__(self) -> None:
-        self.setup()  # says at once what Linux does not have
+        self.setup()  # reports at once what Linux lacks
 
     @property
     def _queues(self) -> tuple[Queue, ...]:
@@ -82,12 +84,12 @@ class QdiscTree:
 
     @property
     def single(self) -> bool:
-        """One queue discipline for all packets (it may have queues of its own)."""
+        """Whether one queue discipline (which may have its own queues) takes all packets."""
         return self.bottleneck.scheduler in ("fifo", "fq", "dual_wrr", "dual_ts") or len(self._queues) == 1
 
     @property
     def _by_htb(self) -> bool:
-        """Queues with a rate of their own are classes of the shaper: the schedulers cannot wait."""
+        """Whether queues are classes of the shaper, because they have rates of their own."""
         return any(q.max_rate_mbps is not None for q in self._queues)
 
     @property
@@ -95,11 +97,11 @@ class QdiscTree:
         return self.single and isinstance(self._queues[0].aqm, Red | Choke)
 
     def handle(self, queue: int) -> str:
-        """Handle of a queue's queue discipline, as in ``tc qdisc show``."""
+        """Handle of the queue discipline of a queue, as in ``tc qdisc show``."""
         return f"{0x10 + queue:x}:"
 
     def setup(self) -> list[str]:
-        """Lines that make all of it."""
+        """Lines that make everything."""
         b = self.bottleneck
         self._check_schedule()
         lines = [] if self._by_cbs else [f"qdisc add dev {self.device} root handle 1: htb default 1"]
@@ -108,13 +110,13 @@ class QdiscTree:
             queue = self._queues[0]
             if queue.max_rate_mbps is not None:
                 raise ParameterError(
-                    "bottleneck.queues: one queue's max_rate_mbps is the link's: set rate_mbps"
+                    "bottleneck.queues: with a single queue, set rate_mbps instead of max_rate_mbps"
                 )
             return lines + self._leaf(0, "1:1")
         if b.scheduler == "priority" and not self._by_htb:
             if len(self._queues) > 16:
                 raise ParameterError(
-                    f"bottleneck.queues: {len(self._queues)}, but prio in Linux has at most 16"
+                    f"bottleneck.queues: {len(self._queues)}, but prio in Linux supports at most 16"
                 )
             bands = len(self._queues)
             lines.append(
@@ -134,16 +136,17 @@ class QdiscTree:
         if b.scheduler in ("dual_wrr", "dual_ts") and not all(
             isinstance(q.aqm, DualPi2 | LinuxDualPi2) for q in self._queues
         ):
-            raise ParameterError(f"bottleneck.scheduler: Linux has {b.scheduler} only in dualpi2")
+            raise ParameterError(f"bottleneck.scheduler: Linux supports {b.scheduler} only for dualpi2")
         if b.scheduler == "dual_ts":
-            raise ParameterError("bottleneck.scheduler: dualpi2 in Linux is dual_wrr, not dual_ts")
+            raise ParameterError("bottleneck.scheduler: dualpi2 in Linux supports dual_wrr, not dual_ts")
         if len(self._queues) > 0xFFE0:
-            raise ParameterError(f"bottleneck.queues: {len(self._queues)}, but Linux can number 65504")
+            raise ParameterError(f"bottleneck.queues: {len(self._queues)}, but Linux supports at most 65504")
 
-    # -- changes while it runs -----------------------------------------------------------------------------------------
+    # -- changes at run time
+    # -------------------------------------------------------------------------------------------
 
     def set_rate(self, rate_mbps: float, weights: Sequence[float] | None = None) -> list[str]:
-        """Lines that give the link another rate; `weights` are the queues' now."""
+        """Lines that change the rate of the link; `weights` are the current ones of the queues."""
         lines = [self._link("change", rate_mbps)]
         if self._by_htb and not self.single:
             weights = weights or [q.weight for q in self._queues]
@@ -151,36 +154,32 @@ class QdiscTree:
         return lines
 
     def set_weight(self, queue: int, weights: Sequence[float], rate_mbps: float) -> list[str]:
-        """Lines that give `queue` its new weight, where the queues have these."""
+        """Lines that apply the new weight of `queue`; `weights` are those of all queues."""
         if self.single or self.bottleneck.scheduler != "drr":
-            raise ParameterError(
-                f"weight: scheduler {self.bottleneck.scheduler} has none that can be changed"
-            )
-        changed = range(len(weights)) if self._by_htb else (queue,)  # htb's rates are shares of the sum
+            raise ParameterError(f"weight: scheduler {self.bottleneck.scheduler} does not support changes")
+        changed = range(len(weights)) if self._by_htb else (queue,)  # rates of htb are shares of the sum
         return [self._queue_class("change", i, weights, rate_mbps) for i in changed]
 
     def set_buffer(self, queue: int, packets: int | None, octets: int | None) -> list[str]:
-        """Lines that give a queue another size."""
+        """Lines that change the size of a queue."""
         old = self._queues[queue]
         if packets is None and octets is None:
             return []
         if isinstance(old.aqm, DualPi2 | LinuxDualPi2):
-            raise ParameterError("buffer: that of dualpi2 cannot be changed")
+            raise ParameterError("buffer: cannot be changed for dualpi2")
         new = Queue(buffer_packets=packets, buffer_bytes=octets, aqm=old.aqm)
         words = qdisc_arguments(new, self.bottleneck, self.frame_bytes)
         parent = "1:1" if self.single else self._class_of(queue)
-        if isinstance(old.aqm, Red):  # its room is the child's
+        if isinstance(old.aqm, Red):  # its child has the buffer
             return [self._red_child("change", queue, packets, octets)]
         if words[0] in ("pfifo", "bfifo") and bool(old.buffer_bytes) != bool(octets):
-            raise ParameterError(
-                "buffer: a queue of packets stays one of packets, a queue of bytes one of bytes"
-            )
+            raise ParameterError("buffer: cannot change between packets and bytes")
         return [
             f"qdisc change dev {self.device} parent {parent} handle {self.handle(queue)} {' '.join(words)}"
         ]
 
     def assign(self, flow: int, source: str, queue: int) -> list[str]:
-        """Lines that send packets from address `source` (those of flow `flow`) to a queue."""
+        """Lines that assign packets from address `source` (those of flow `flow`) to a queue."""
         if self.single:
             return []
         parent = "1:" if self._by_htb else "2:"
@@ -189,7 +188,8 @@ class QdiscTree:
             f"src_ip {source}/32 classid {self._class_of(queue)}"
         ]
 
-    # -- parts ---------------------------------------------------------------------------------------------------------
+    # -- parts
+    # ---------------------------------------------------------------------------------------------------------
 
     def _class_of(self, queue: int) -> str:
         return f"1:{0x10 + queue:x}" if self._by_htb else f"2:{queue + 1:x}"
@@ -198,7 +198,9 @@ class QdiscTree:
         if self._by_cbs:
             rate_kbps = round(rate_mbps * 1e3)
             if rate_kbps >= _VETH_KBPS:
-                raise ParameterError(f"bottleneck.rate_mbps: {rate_mbps:g}, but cbs must be below 10000")
+                raise ParameterError(
+                    f"bottleneck.rate_mbps: {rate_mbps:g}, but cbs supports only rates below 10000"
+                )
             credit = 2 * self.frame_bytes
             return (
                 f"qdisc {verb} dev {self.device} root handle 1: cbs locredit -{credit} hicredit {credit} "
@@ -217,7 +219,7 @@ class QdiscTree:
         prio = ""
         if self.bottleneck.scheduler == "priority":
             if queue > 7:
-                raise ParameterError("bottleneck.queues: htb in Linux has 8 priorities")
+                raise ParameterError("bottleneck.queues: htb in Linux supports only 8 priorities")
             share, prio = 1e-3 * rate_mbps, f" prio {queue}"
         shape = htb_shape(min(share, ceil), ceil, self.frame_bytes, self.virtual)
         classid = self._class_of(queue)
@@ -242,7 +244,7 @@ class QdiscTree:
 
 
 def htb_shape(rate_mbps: float, ceil_mbps: float, frame_bytes: int, virtual: bool) -> str:
-    """An htb class's rates, and what it may send ahead (see ``virtual`` of :class:`QdiscTree`)."""
+    """Rates and burst of an htb class (see ``virtual`` of :class:`QdiscTree`)."""
 
     def burst(mbps: float) -> int:
         return max(round(mbps * 0.625), 1) if virtual else frame_bytes + 2
@@ -259,17 +261,17 @@ def _time(ms: float) -> str:
 
 def _fifo(packets: int | None, octets: int | None, where: str) -> list[str]:
     if packets is not None and octets is not None:
-        raise ParameterError(f"{where}: a buffer in Linux has room for packets or for bytes, not for both")
+        raise ParameterError(f"{where}: a buffer in Linux is limited in packets or in bytes, not in both")
     return ["bfifo", "limit", str(octets)] if packets is None else ["pfifo", "limit", str(packets)]
 
 
 def qdisc_arguments(queue: Queue, bottleneck: Bottleneck, frame_bytes: int = _FRAME) -> list[str]:
-    """What follows ``tc qdisc add … handle H:`` for a queue: kind and parameters.
+    """Arguments of ``tc qdisc add … handle H:`` for a queue: kind and parameters.
 
     Raises
     ------
     ParameterError
-        Linux has no such algorithm, or not with such a parameter.
+        Linux lacks the algorithm, or does not support a parameter.
     """
     aqm = queue.aqm
     assert aqm is not None
@@ -285,13 +287,13 @@ def qdisc_arguments(queue: Queue, bottleneck: Bottleneck, frame_bytes: int = _FR
 def _packets(queue: Queue, aqm: Aqm) -> list[str]:
     if queue.buffer_packets is None or queue.buffer_bytes is not None:
         raise ParameterError(
-            f"bottleneck.buffer_packets: {aqm.name} in Linux has room for packets, not for bytes"
+            f"bottleneck.buffer_packets: {aqm.name} in Linux is limited in packets, not in bytes"
         )
     return ["limit", str(queue.buffer_packets)]
 
 
 def _fixed(aqm: Aqm, **values: object) -> None:
-    """These parameters have one value in Linux (or one of several)."""
+    """Check parameters that have a fixed value in Linux (or one of several)."""
     for name, allowed in values.items():
         given = getattr(aqm, name)
         choices = allowed if isinstance(allowed, tuple) else (allowed,)
@@ -327,14 +329,14 @@ def _flow_queueing(aqm: Aqm, queue: Queue, b: Bottleneck, frame_bytes: int) -> l
     numbers = ["flows", str(b.fq_queues), "quantum", str(b.quantum_bytes)]
     if type(aqm) in (CoDel, LinuxCoDel, FqCoDel):
         assert isinstance(aqm, CoDel | LinuxCoDel)
-        # the room is for packets: the limit of memory, which Linux has besides, is out of the way
+        # the limit is in packets; Linux's additional limit of memory is set too high to matter
         codel = _codel(aqm, queue, b, frame_bytes)[1:]
         return ["fq_codel", *codel, *numbers, "memory_limit", "1gb"]
     if type(aqm) in (Pie, LinuxPie):
         assert isinstance(aqm, Pie | LinuxPie)
         return ["fq_pie", *_pie(aqm, queue, b, frame_bytes)[1:], *numbers, "memory_limit", "1gb"]
     raise ParameterError(
-        f"bottleneck.scheduler: Linux has fq with codel, codel_linux, fq_codel, pie or pie_linux, not {aqm.name}"
+        f"bottleneck.scheduler: Linux supports fq with codel, codel_linux, fq_codel, pie or pie_linux, not {aqm.name}"
     )
 
 
@@ -349,7 +351,7 @@ def _pie(aqm: Pie | LinuxPie, queue: Queue, link: Bottleneck, frame_bytes: int) 
         sixteenths = getattr(aqm, name) * 16
         if sixteenths != round(sixteenths) or not 0 <= sixteenths <= 32:
             raise ParameterError(
-                f"bottleneck.aqm.{name}: {getattr(aqm, name)!r}, but pie in Linux has sixteenths from 0 to 2"
+                f"bottleneck.aqm.{name}: {getattr(aqm, name)!r}, but pie in Linux supports multiples of 1/16 up to 2"
             )
         gains += [name, str(round(sixteenths))]
     return [
@@ -369,7 +371,7 @@ def _red(aqm: Red, queue: Queue, link: Bottleneck, frame_bytes: int) -> list[str
         raise ParameterError(
             "bottleneck.aqm.gentle: true, but red in Linux is not gentle: set gentle = false"
         )
-    _fifo(queue.buffer_packets, queue.buffer_bytes, "bottleneck")  # its child, which is what has the room
+    _fifo(queue.buffer_packets, queue.buffer_bytes, "bottleneck")  # for its child, which has the buffer
     mean = aqm.mean_packet_bytes
     low, high = round(aqm.min_packets * mean), round(aqm.max_packets * mean)
     words = ["red", "limit", str(2 * high), "min", str(low), "max", str(high), "avpkt", str(mean)]
@@ -379,10 +381,10 @@ def _red(aqm: Red, queue: Queue, link: Bottleneck, frame_bytes: int) -> list[str
 
 
 def _red_burst(aqm: Red, low: int, mean: int) -> int:
-    """The ``burst`` from which ``tc`` computes the weight that is wanted.
+    """The ``burst`` for which ``tc`` chooses the desired weight.
 
-    ``tc`` takes the first of 1/2, 1/4, … with which an average that starts at zero is still below the lower
-    threshold after `burst` packets (Floyd and Jacobson 1993, equation 3).
+    ``tc`` chooses the first of 1/2, 1/4, … for which an average that starts at zero is still below the lower threshold
+    after `burst` packets (Floyd and Jacobson 1993, equation 3).
     """
     weight = aqm.weight
 
@@ -394,11 +396,11 @@ def _red_burst(aqm: Red, low: int, mean: int) -> int:
         return w if above >= 1 else 1.0
 
     burst = max(-(-low // mean), 1)
-    while chosen(burst) > weight * 2**0.5:  # to the nearest power
+    while chosen(burst) > weight * 2**0.5:  # rounded to the nearest power
         burst += 1
     if chosen(burst) < weight / 2**0.5:
         raise ParameterError(
-            f"bottleneck.aqm.weight: {weight!r} cannot be told to tc with min_packets {aqm.min_packets:g}"
+            f"bottleneck.aqm.weight: {weight!r} cannot be expressed in tc with min_packets {aqm.min_packets:g}"
         )
     return burst
 
@@ -408,13 +410,13 @@ def _dualpi2(aqm: DualPi2 | LinuxDualPi2, queue: Queue, link: Bottleneck, frame_
         _fixed(aqm, range_ms=0.0)
     else:
         _fixed(aqm, mtu_bytes=(_FRAME, frame_bytes))
-    # the room is for packets: the limit of memory, which Linux has besides, is out of the way
+    # the limit is in packets; Linux's additional limit of memory is set too high to matter
     words = ["dualpi2", *_packets(queue, aqm), "memlimit", "1073741824"]
     words += ["target", _time(aqm.target_ms), "tupdate", _time(aqm.update_ms)]
     words += ["alpha", f"{aqm.alpha:.6f}", "beta", f"{aqm.beta:.6f}", "step_thresh", _time(aqm.step_ms)]
     if aqm.coupling != round(aqm.coupling):
         raise ParameterError(
-            f"bottleneck.aqm.coupling: {aqm.coupling!r}, but dualpi2 in Linux has whole numbers"
+            f"bottleneck.aqm.coupling: {aqm.coupling!r}, but dualpi2 in Linux supports only whole numbers"
         )
     words += ["coupling_factor", str(round(aqm.coupling)), "min_qlen_step", str(aqm.min_backlog_packets)]
     return words if getattr(aqm, "drop_overload", True) else [*words, "overflow"]
@@ -432,7 +434,7 @@ def _choke(aqm: Choke, queue: Queue, link: Bottleneck, frame_bytes: int) -> list
 
 def _cake(aqm: Cake, queue: Queue, link: Bottleneck, frame_bytes: int) -> list[str]:
     if queue.buffer_bytes is None or queue.buffer_packets is not None:
-        raise ParameterError("bottleneck.buffer_bytes: cake in Linux has room for bytes, not for packets")
+        raise ParameterError("bottleneck.buffer_bytes: cake in Linux is limited in bytes, not in packets")
     return ["cake", "unlimited", "rtt", _time(aqm.rtt_ms), "memlimit", str(queue.buffer_bytes)]
 
 

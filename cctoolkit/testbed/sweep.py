@@ -1,4 +1,4 @@
-"""Many scenarios on a testbed, several at once, into one directory and one table; what is done stays done."""
+"""Many scenarios on a testbed, several at once, into a directory and a table, resumable."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["run_summary", "run_testbed_sweep"]
 
 
 def run_summary(run: Run) -> dict[str, Any]:
-    """The default measure: :meth:`cctoolkit.Run.summary`."""
+    """The default measure with one row per run: :meth:`cctoolkit.Run.summary`."""
     return run.summary()
 
 
@@ -39,44 +39,60 @@ def run_testbed_sweep(
     workers: int | None = None,
     progress: bool = True,
 ) -> pd.DataFrame:
-    """Run many scenarios on a testbed and keep all of them.
+    """Run many scenarios on real Linux and keep all runs.
 
     Parameters
     ----------
     scenarios : iterable of (dict, Scenario)
-        What :func:`cctoolkit.sweep` or :func:`cctoolkit.scenario.read_sweep` gives. The dict becomes columns.
+        From :func:`sweep` or :func:`cctoolkit.scenario.read_sweep`. The dict becomes columns.
     directory : path
-        Gets a directory for each run (``run-…``, named by what was run, so a grid may grow), and ``summary.parquet``.
-        A run that is there already is not run again; one that was interrupted, however hard, is.
+        Receives a directory for each run (``run-…``, named by its content, so a grid can grow), and
+        ``summary.parquet``. Finished runs are not run again; interrupted ones are.
     backend, sample_s, snaplen
-        As for :func:`~cctoolkit.testbed.run_testbed`.
+        As for :func:`run_testbed`.
     measure : function of Run
-        What the table says of a run. Computed again for runs that are there already.
+        Returns what the table says of a run. Computed again for runs that already exist.
     workers : int, optional
-        Runs at once; without it one a core, and one on backends in real time.
+        Number of runs at once; by default one per core, but a single one on backends in real time.
     progress : bool
-        Show a bar.
+        Show a progress bar.
 
     Returns
     -------
     DataFrame
-        ``run`` (number), what was changed, what was measured, ``directory`` (the run's name in `directory`); the same
-        whatever `workers` and however often it was interrupted.
+        ``run`` (number), the changes, the measured values, ``directory`` (name of the run in `directory`). The
+        table does not depend on `workers` or on interruptions.
 
     Raises
     ------
     ParameterError
-        A scenario that a testbed cannot run (before any is run); the text says which.
+        The testbed cannot run a scenario; the text says which. Raised before any run.
     TestbedUnavailableError, TestbedError
-        As for :func:`~cctoolkit.testbed.run_testbed`. What was done stays done.
+        As for :func:`run_testbed`. Finished runs are kept.
 
     Notes
     -----
-    Worker processes start afresh, so a script (not a notebook) has to call this under
+    Worker processes import the main script again, so a script (not a notebook) must call this under
     ``if __name__ == "__main__":``.
+
+    See Also
+    --------
+    run_testbed : a single run
+    run_sweep : the same in the simulator
+
+    Examples
+    --------
+    >>> scenario = cct.Scenario(
+    ...     bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=100),
+    ...     flows=[cct.Flow("cubic", rtt_ms=20)],
+    ...     duration_s=10,
+    ... )
+    >>> variations = cct.sweep(scenario, {"bottleneck.aqm": ["tail_drop", "codel_linux"]})
+    >>> table = cct.run_testbed_sweep(variations, "aqms")  # doctest: +SKIP
+    >>> table[["bottleneck.aqm", "mean_delay_ms"]]  # doctest: +SKIP
     """
     if workers is not None and (not isinstance(workers, int) or workers < 1):
-        raise ParameterError(f"workers: {workers!r} is not a whole number of at least 1")
+        raise ParameterError(f"workers: {workers!r} must be a whole number, at least 1")
     folder = Path(directory)
     jobs = [(dict(changes), scenario) for changes, scenario in scenarios]
     names = []
@@ -84,7 +100,7 @@ def run_testbed_sweep(
         try:
             planned(scenario, backend)
         except ParameterError as err:
-            raise ParameterError(f"{_told(changes)}: {err}") from None
+            raise ParameterError(f"{_described(changes)}: {err}") from None
         names.append(_name(scenario, backend, sample_s, snaplen))
     order = dict(reversed([(name, i) for i, name in reversed(list(enumerate(names)))]))
     settings = {"backend": backend, "sample_s": sample_s, "snaplen": snaplen}
@@ -103,7 +119,7 @@ def run_testbed_sweep(
                 try:
                     rows[name] = future.result()
                 except CCToolkitError as err:
-                    raise type(err)(f"{_told(jobs[order[name]][0])}: {err}") from None
+                    raise type(err)(f"{_described(jobs[order[name]][0])}: {err}") from None
                 bar.update()
         finally:
             done.close()
@@ -125,7 +141,7 @@ def _one(
 
 
 def _name(scenario: Scenario, backend: str, sample_s: float, snaplen: int) -> str:
-    """A run's directory: by all that decides what comes out."""
+    """Directory of a run, named by everything that affects the result."""
     kernel = os.uname().release
     if backend == "uml":
         from .kernel import find_kernel
@@ -135,11 +151,11 @@ def _name(scenario: Scenario, backend: str, sample_s: float, snaplen: int) -> st
     return f"run-{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}"
 
 
-def _told(changes: Mapping[str, Any]) -> str:
+def _described(changes: Mapping[str, Any]) -> str:
     return ", ".join(f"{k} = {_shown(v)}" for k, v in changes.items()) or "the scenario"
 
 
 def _shown(value: Any) -> Any:
-    """What was changed, as a value of a table."""
+    """A changed value, as stored in a table."""
     value = plain(value)
     return value if value is None or isinstance(value, bool | int | float | str) else json.dumps(value)

@@ -1,4 +1,4 @@
-"""Run a scenario on a testbed: plan, backend, collection."""
+"""Run a scenario on the testbed: plan, backend, collection."""
 
 from __future__ import annotations
 
@@ -42,46 +42,64 @@ def run_testbed(
     Parameters
     ----------
     scenario : Scenario
+        What to run.
     directory : path
-        For the result: appears whole or not at all; an earlier run in its place is replaced.
+        For the result; it appears only when complete, and replaces an earlier run.
     backend : str
-        ``"uml"``, ``"netns"`` or ``"mininet"``.
+        ``"uml"`` (virtual time, without root), ``"netns"`` or ``"mininet"`` (real time, with root).
     sample_s : float
-        Interval of the series.
+        Sampling interval of the series in s.
     snaplen : int
-        Bytes of each packet in the captures.
+        Snap length of the captures in bytes.
     control : function, optional
         Called every `control_s` with a :class:`~.control.Steering`, which has the members of a
         :class:`cctoolkit.Simulation` that a controller needs. Virtual time stands still meanwhile.
     control_s : float
+        Interval of `control` in s.
     iperf3 : bool
-        Traffic from iperf3 (``uml`` only; see :mod:`~cctoolkit.testbed.iperf3`) instead of the testbed's own program,
-        which needs less and reports more.
+        Generate traffic with iperf3 (``uml`` only; see :mod:`~cctoolkit.testbed.iperf3`) instead of the testbed's own
+        program, which needs less and reports more.
     progress : bool
-        Show a bar.
+        Show a progress bar.
     switch : function, optional
-        A software switch in the bottleneck's place (``netns`` only); ``hardware/launch/switch.py`` has BMv2's. Rate,
-        queues and AQM are then for it to set up, `control` is not possible, and of queues there is one row: drops are
-        counted by the taps.
+        Starts a software switch in place of the bottleneck (``netns`` only), such as BMv2 in
+        ``hardware/launch/switch.py``. It must set up rate, queues and AQM; `control` is not possible, and there is a
+        single row of queues with drops counted by the taps.
 
     Returns
     -------
     Run
-        What :func:`cctoolkit.load_run` gives for `directory`.
+        The run, as :func:`load_run` reads it from `directory`.
 
     Raises
     ------
     ParameterError
-        A value that cannot be, or that Linux does not have, with the field's name.
+        A value is invalid, or not supported by Linux; the text names the field.
     TestbedUnavailableError
-        This machine cannot run the backend; the text names what is missing.
+        This machine cannot run the backend; the text says what is missing.
     TestbedError
         The run failed.
+
+    See Also
+    --------
+    simulate : the same scenario in the simulator
+    run_testbed_sweep : many scenarios
+    load_run : read a run again
+
+    Examples
+    --------
+    >>> scenario = cct.Scenario(
+    ...     bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=100, aqm="codel_linux"),
+    ...     flows=[cct.Flow("cubic", rtt_ms=20)],
+    ...     duration_s=10,
+    ... )
+    >>> run = cct.run_testbed(scenario, "codel")  # doctest: +SKIP
+    >>> run.summary()["mean_delay_ms"]  # doctest: +SKIP
     """
     if not sample_s > 0:
         raise ParameterError(f"sample_s: {sample_s!r} must be positive")
     if not 64 <= snaplen <= 262144:
-        raise ParameterError(f"snaplen: {snaplen!r} must be from 64 to 262144")
+        raise ParameterError(f"snaplen: {snaplen!r} must be between 64 and 262144")
     if control is not None and not control_s > 0:
         raise ParameterError(f"control_s: {control_s!r} must be positive")
     recording = Recording(
@@ -91,10 +109,10 @@ def run_testbed(
         iperf3=iperf3,
     )
     if switch is not None and (backend != "netns" or control is not None):
-        raise ParameterError("switch: needs backend netns, and cannot be controlled")
+        raise ParameterError("switch: requires backend netns, without control")
     plan = planned(scenario, backend, switched=switch is not None)
     if iperf3 and backend != "uml":
-        raise ParameterError(f"iperf3: backend {backend} does not have it, only uml")
+        raise ParameterError(f"iperf3: requires backend uml, not {backend}")
     run: Callable[..., dict[str, Any]] = importlib.import_module(f".{backend}", __package__).run
     from tqdm.auto import tqdm
 
@@ -117,7 +135,7 @@ def run_testbed(
 
 
 def planned(scenario: Scenario, backend: str, *, switched: bool = False) -> Plan:
-    """What a backend is to set up; `switched`: with a switch in the bottleneck's place.
+    """Make the plan of a scenario for a backend; `switched` if a switch replaces the bottleneck.
 
     Raises
     ------
@@ -125,15 +143,15 @@ def planned(scenario: Scenario, backend: str, *, switched: bool = False) -> Plan
         As for :func:`run_testbed`.
     """
     if not isinstance(scenario, Scenario):
-        raise ParameterError(f"scenario: {type(scenario).__name__} is not a Scenario")
+        raise ParameterError(f"scenario: {type(scenario).__name__} must be a Scenario")
     if backend not in BACKENDS:
-        raise ParameterError(f"backend: {backend!r} is none of {', '.join(BACKENDS)}")
+        raise ParameterError(f"backend: {backend!r} must be one of {', '.join(BACKENDS)}")
     virtual = backend == "uml"
-    # on a host's own kernel names must not be those of anybody else
+    # on the host's own kernel, names must be unique
     prefix = "" if virtual else f"cct{secrets.token_hex(3)}"
     if not switched:
         return make_plan(scenario, prefix=prefix, virtual=virtual)
-    # the router before the switch is never the bottleneck
+    # the router before the switch must never be the bottleneck
     flows = tuple(dataclasses.replace(f, queue=None) for f in scenario.flows)
     wide = dataclasses.replace(scenario, bottleneck=_WIDE, flows=flows)
     return make_plan(wide, prefix=prefix, virtual=virtual).with_switch(scenario)

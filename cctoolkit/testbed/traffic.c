@@ -1,10 +1,10 @@
 /*
- * All traffic of a testbed run: sources, sinks and samples of TCP_INFO, one process and one epoll loop for all flows.
- * What it reads and writes, and how it is called, is described in traffic.py.
+ * The traffic of a testbed run: sources, sinks and samples of TCP_INFO, in one process with one epoll loop.
+ * traffic.py describes its input, output and usage.
  *
  * Nothing here depends on host time, addresses or the environment: with the same plan, a kernel in virtual time does
- * the same. Every system call costs real time there, so there are few: sources write much at once, sinks of unlimited
- * flows are woken for up to 64 KiB and have the kernel discard it, datagrams are counted by the kernel.
+ * the same. System calls cost real time there, so there are few: sources write much at once, sinks of unlimited flows
+ * are woken for up to 64 KiB and have the kernel discard it, and the kernel counts datagrams.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -39,10 +39,10 @@
 #include <unistd.h>
 
 #define NEVER INT64_MAX
-#define WORDS 32 /* of a controller's command */
-#define POLL_NS 1000000 /* between looks for an answer in real time */
-#define BUFFER_BYTES (1 << 29) /* the kernel doubles it: it never limits */
-#define SINK_BYTES 65536 /* at most; see choose_lowat */
+#define WORDS 32 /* most words of a controller's command */
+#define POLL_NS 1000000 /* interval of checks for an answer in real time */
+#define BUFFER_BYTES (1 << 29) /* doubled by the kernel: never a limit */
+#define SINK_BYTES 65536 /* most bytes to read at once; see choose_lowat */
 
 enum state { WAITING, CONNECTING, OPEN, CLOSING, DONE };
 enum role { SOURCE, LISTENER, SINK, TIMER };
@@ -54,20 +54,20 @@ struct flow {
 	char cca[64], source[256], sink[256];
 	struct sockaddr_storage from, to;
 	int64_t start_ns, stop_ns, bytes, payload, on_ns, off_ns, window, unsent;
-	double gap_ns; /* between packets the application writes; 0: as fast as possible */
+	double gap_ns; /* between packets that the application writes; 0: as fast as possible */
 	uint64_t random;
 
-	/* where it is */
+	/* the progress */
 	enum state state;
 	int fd, listener, sink_fd;
 	int begun, writing, stopped;
 	int64_t toggle_ns, write_ns;
-	int64_t base_ns; /* of packets the application wrote: so many until then, then one every gap */
+	int64_t base_ns; /* the application wrote base_packets until then, and one per gap since */
 	double base_packets, fraction_ns;
 
 	/* the results */
 	int64_t established_ns, finished_ns, written, received, sent;
-	int64_t review; /* so many bytes received, and the sink's wake-up is chosen anew */
+	int64_t review; /* at this many bytes received, choose the sink's wake-up anew */
 	uint64_t udp_received;
 	struct tcp_info info;
 	uint16_t timeouts;
@@ -75,7 +75,7 @@ struct flow {
 	char error[128];
 };
 
-/* One row of series.bin; the same as _SERIES in traffic.py. */
+/* One row of series.bin, as _SERIES in traffic.py. */
 struct sample {
 	int64_t ts_ns;
 	uint64_t delivery, pacing, bytes_acked, bytes_sent, bytes_retrans;
@@ -83,7 +83,7 @@ struct sample {
 	uint32_t unacked, mss, ca_state, window;
 };
 
-/* One row of queues.bin; the same as _QUEUES in traffic.py. */
+/* One row of queues.bin, as _QUEUES in traffic.py. */
 struct queue_sample {
 	int64_t ts_ns;
 	uint64_t bytes, packets;
@@ -92,12 +92,12 @@ struct queue_sample {
 	unsigned char xstats[128];
 };
 
-/* Where tcp_info has tcpi_total_rto, which came with Linux 6.7 and which older headers lack. */
+/* Offset of tcpi_total_rto in tcp_info, new in Linux 6.7 and missing in older headers. */
 #define TOTAL_RTO_AT (offsetof(struct tcp_info, tcpi_snd_wnd) + 3 * sizeof(uint32_t))
 
 static struct flow *flows;
 static size_t flow_count;
-static const char *host; /* only ends in the namespace of this name, and no namespace is entered */
+static const char *host; /* open only ends in the namespace of this name, and enter none */
 static int64_t duration_ns, sample_ns, zero_mono_ns, zero_real_ns;
 static int epoll_fd, timer_fd, home_fd = -1;
 static FILE *series, *queues;
@@ -111,7 +111,7 @@ static struct {
 	int spin;
 	char directory[512];
 	char *words[WORDS + 2];
-	int64_t number; /* of the answer it waits for; 0: of none */
+	int64_t number; /* number of the expected answer; 0: none */
 	pid_t child;
 } control;
 
@@ -147,9 +147,9 @@ static void on_signal(int number)
 	interrupted = 1;
 }
 
-/* ---- chance ------------------------------------------------------------------------------------------------------ */
+/* ---- random numbers ---------------------------------------------------------------------------------------------- */
 
-/* Splitmix64 (Steele et al. 2014): 53 bits in [0, 1). */
+/* Uniform in [0, 1) with 53 bits, by splitmix64 (Steele et al. 2014). */
 static double uniform(struct flow *f)
 {
 	uint64_t z = f->random += UINT64_C(0x9E3779B97F4A7C15);
@@ -160,7 +160,7 @@ static double uniform(struct flow *f)
 	return (double)(z >> 11) / 9007199254740992.0;
 }
 
-/* Exponential with mean 1 by von Neumann's comparisons (1951): no logarithm, which differs between C libraries. */
+/* Exponential with mean 1, by von Neumann's comparisons (1951): logarithms differ between C libraries. */
 static double exponential(struct flow *f)
 {
 	for (double whole = 0;; whole++) {
@@ -178,7 +178,7 @@ static double exponential(struct flow *f)
 
 /* ---- the plan ---------------------------------------------------------------------------------------------------- */
 
-/* The value of a key in a line of key=value pairs. */
+/* Get the value of a key in a line of key=value pairs. */
 static void get_text(const char *line, const char *key, char *into, size_t room)
 {
 	size_t length = strlen(key), n;
@@ -328,7 +328,7 @@ static void read_plan(const char *path)
 
 /* ---- sockets ----------------------------------------------------------------------------------------------------- */
 
-/* Go into a namespace: sockets belong to the one they were made in, whoever uses them. */
+/* Enter a namespace: sockets belong to the one in which they were made, whoever uses them. */
 static void enter(const char *netns, const char *who)
 {
 	static char here[256] = "-";
@@ -362,7 +362,7 @@ static void set_int(struct flow *f, int fd, int level, int name, int value, cons
 	set_option(f, fd, level, name, &value, sizeof value, what);
 }
 
-/* As large as asked where privileged, else as the system allows. */
+/* As large as asked if privileged, else as large as the system allows. */
 static void set_buffer(int fd, int forced, int ordinary)
 {
 	int bytes = BUFFER_BYTES;
@@ -393,7 +393,7 @@ static int open_socket(struct flow *f, const struct sockaddr_storage *address, c
 		if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, f->cca, (socklen_t)strlen(f->cca)) != 0)
 			fatal("flow %u: congestion control %s: %s", f->index, f->cca,
 			      errno == ENOENT ? "this kernel does not have it" : strerror(errno));
-		/* The kernel takes the timestamps' 12 bytes off itself. */
+		/* The kernel subtracts the 12 bytes of timestamps itself. */
 		set_int(f, fd, IPPROTO_TCP, TCP_MAXSEG, (int)f->payload + 12, "maximum segment size");
 	}
 	if (bind(fd, (const struct sockaddr *)address, address_bytes(address)) != 0) {
@@ -425,7 +425,7 @@ static void open_sink(size_t number)
 	enter(f->sink, who);
 	f->listener = open_socket(f, &f->to, "sink");
 	if (f->udp) {
-		/* Everything is refused, which the kernel counts: no datagram costs a system call. */
+		/* Reject everything, which the kernel counts: no datagram costs a system call. */
 		struct sock_filter nothing = { .code = BPF_RET | BPF_K, .k = 0 };
 		struct sock_fprog program = { .len = 1, .filter = &nothing };
 
@@ -433,7 +433,7 @@ static void open_sink(size_t number)
 		return;
 	}
 	if (f->window > 0) {
-		/* Else the kernel makes it fit: with one of full size from the start it would acknowledge every packet. */
+		/* Otherwise the kernel tunes it: with full size from the start, it would acknowledge every packet. */
 		set_buffer(f->listener, SO_RCVBUFFORCE, SO_RCVBUF);
 		limit_window(f, f->listener);
 	}
@@ -473,7 +473,7 @@ static void read_info(struct flow *f)
 	f->info = u.info;
 	f->timeouts_known = size >= TOTAL_RTO_AT + sizeof f->timeouts;
 	memcpy(&f->timeouts, u.room + TOTAL_RTO_AT, sizeof f->timeouts);
-	/* The SYN counts as a byte, and so does the FIN. */
+	/* The SYN and the FIN count as a byte each. */
 	if (f->info.tcpi_bytes_acked > 0)
 		f->info.tcpi_bytes_acked--;
 	if (f->info.tcpi_bytes_acked > (uint64_t)f->written)
@@ -621,7 +621,7 @@ static void sample_queues(FILE *file, int64_t now)
 	}
 }
 
-/* How many datagrams came: all were refused by the socket's filter. */
+/* Number of datagrams received: the socket's filter rejected them all. */
 static void count_datagrams(struct flow *f)
 {
 	uint32_t memory[SK_MEMINFO_VARS];
@@ -632,7 +632,7 @@ static void count_datagrams(struct flow *f)
 	f->udp_received = memory[SK_MEMINFO_DROPS];
 }
 
-/* What a controller is told beside open connections: UDP flows, with what was sent and what came. */
+/* What a controller gets besides open connections: UDP flows, with packets sent and received. */
 static void sample_datagrams(FILE *file, int64_t now)
 {
 	for (size_t n = 0; n < flow_count; n++) {
@@ -648,7 +648,7 @@ static void sample_datagrams(FILE *file, int64_t now)
 	}
 }
 
-/* How far the run is, for those who wait for it: nanoseconds since time 0, at most once a second. */
+/* Report the progress of the run in nanoseconds since time 0, at most once a second. */
 static void tell_progress(int64_t now)
 {
 	static int64_t next;
@@ -676,7 +676,7 @@ static int64_t period(struct flow *f, int64_t mean_ns)
 	return f->exponential ? (int64_t)(exponential(f) * (double)mean_ns) : mean_ns;
 }
 
-/* The end of a TCP flow, good or not: a last sample, then the socket goes. */
+/* The end of a TCP flow, successful or not: take a last sample and close the socket. */
 static void finish(struct flow *f, int64_t now, int error)
 {
 	int connected = has_connection(f);
@@ -695,7 +695,7 @@ static void finish(struct flow *f, int64_t now, int error)
 	f->fd = -1;
 }
 
-/* Payload the application has written by now if nothing holds it up. */
+/* Payload that the application has written by now if nothing blocks it. */
 static int64_t wanted_bytes(const struct flow *f, int64_t now)
 {
 	double packets;
@@ -710,7 +710,7 @@ static int64_t wanted_bytes(const struct flow *f, int64_t now)
 	return (int64_t)packets * f->payload;
 }
 
-/* Write what is there to write, as far as the socket takes it; edge-triggered EPOLLOUT says when it takes more. */
+/* Write as much as the socket accepts; edge-triggered EPOLLOUT says when it accepts more. */
 static void pump(struct flow *f, int64_t now)
 {
 	static const char zeros[1 << 20];
@@ -730,7 +730,7 @@ static void pump(struct flow *f, int64_t now)
 		}
 		f->written += n;
 		if ((size_t)n < ask)
-			break; /* the kernel will say when there is room */
+			break; /* the kernel will report when there is room */
 	}
 	if (f->written >= f->bytes || (f->stopped && f->written >= wanted)) {
 		f->state = CLOSING;
@@ -750,7 +750,7 @@ static void send_datagram(struct flow *f, int64_t now)
 	int64_t left = f->bytes - f->written;
 	size_t size = (size_t)(left < f->payload ? left : f->payload);
 
-	/* A datagram that the host cannot send is lost like any other. */
+	/* A datagram that the host cannot send is lost, like any other. */
 	(void)sendto(f->fd, zeros, size, MSG_NOSIGNAL, (struct sockaddr *)&f->to, address_bytes(&f->to));
 	f->written += (int64_t)size;
 	f->sent++;
@@ -759,7 +759,7 @@ static void send_datagram(struct flow *f, int64_t now)
 		f->state = DONE;
 		f->toggle_ns = f->write_ns = NEVER;
 	} else {
-		/* From the time it was due, not from now: a late process does not lower the rate. */
+		/* Relative to when it was due, not to now: a late process does not lower the rate. */
 		double gap = f->gap_ns * (f->poisson ? exponential(f) : 1.0) + f->fraction_ns;
 
 		f->fraction_ns = gap - (double)(int64_t)gap;
@@ -817,7 +817,7 @@ static void stop(struct flow *f, int64_t now)
 		pump(f, now);
 }
 
-/* When a flow has to do something next. */
+/* Time of the next event of a flow. */
 static int64_t next_ns(const struct flow *f)
 {
 	int64_t next = NEVER;
@@ -896,9 +896,9 @@ static void on_listener(size_t number)
 }
 
 /*
- * Woken by every packet, a sink would be most of the work. It is woken for an eighth of the receiver's window, so that
- * what is not read yet does not close it. A flow that writes at a rate, or that has a small window, is read at once:
- * the kernel acknowledges single packets when the application has read them.
+ * A sink that wakes up for every packet would be most of the work. It wakes up for an eighth of the receive window,
+ * so that unread data does not close the window. A flow that writes at a rate, or that has a small window, is read at
+ * once: the kernel acknowledges single packets when the application has read them.
  */
 static void choose_lowat(struct flow *f)
 {
@@ -919,7 +919,7 @@ static void read_sink(struct flow *f)
 
 	if (n > 0) {
 		f->received += n;
-		if (f->window > 0) /* with a first full segment, Linux (6.6 and newer) forgets it */
+		if (f->window > 0) /* Linux (6.6 and newer) forgets it at the first full segment */
 			limit_window(f, f->sink_fd);
 		else if (f->gap_ns == 0 && f->received >= f->review)
 			choose_lowat(f);
@@ -934,7 +934,7 @@ static void read_sink(struct flow *f)
 static void control_path(char *into, size_t room, const char *name, int64_t number)
 {
 	if (snprintf(into, room, "%s/%s.%" PRId64, control.directory, name, number) >= (int)room)
-		fatal("control: the directory's name is too long");
+		fatal("control: the name of the directory is too long");
 }
 
 static FILE *create(const char *path, const char *magic, int64_t real_ns)
@@ -948,7 +948,7 @@ static FILE *create(const char *path, const char *magic, int64_t real_ns)
 	return file;
 }
 
-/* Close a file that was written, and give it its name. */
+/* Close a finished file and rename it to its final name. */
 static void publish(FILE *file, const char *temporary, const char *path)
 {
 	if (fclose(file) != 0 || rename(temporary, path) != 0)
@@ -976,8 +976,8 @@ static void ask_controller(int64_t now)
 }
 
 /*
- * Look until the answer is there, in virtual time. Only the directory is read: to look for a name makes and frees kernel
- * objects, and with how many of them there were, clocks would differ by some hundred nanoseconds.
+ * Wait for the answer, in virtual time. This only reads the directory: looking up a name would create and free kernel
+ * objects, and depending on their number, clocks would differ by some hundred nanoseconds.
  */
 static void await_answer(void)
 {
@@ -1000,7 +1000,7 @@ static void await_answer(void)
 	}
 }
 
-/* One look for the answer, or for the end of its command. */
+/* Check once for the answer, or for the end of its command. */
 static void hear_controller(int64_t now)
 {
 	static char path[600];
@@ -1188,7 +1188,7 @@ static void write_results(int64_t now)
 	publish(series, "series.bin.tmp", "series.bin");
 	if (queues)
 		publish(queues, "queues.bin.tmp", "queues.bin");
-	publish(file, "flows.csv.tmp", "flows.csv"); /* the last: whoever sees it has all */
+	publish(file, "flows.csv.tmp", "flows.csv"); /* written last: once it appears, everything is complete */
 }
 
 int main(int argc, char **argv)

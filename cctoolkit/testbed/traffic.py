@@ -1,22 +1,22 @@
-"""All traffic of a testbed run by one small program, ``traffic.c``: sources, sinks and samples of TCP_INFO.
+"""The traffic of a testbed run, by one small program, ``traffic.c``: sources, sinks and samples of TCP_INFO.
 
-The program is one process for all flows. It enters each flow's network namespaces to open its sockets and then serves
-them from one epoll loop with few system calls, which is what makes virtual time fast. It decides nothing by host time,
-addresses or memory layout, so that in virtual time the same plan gives the same packets.
+The program is a single process for all flows. It enters the network namespaces of each flow to open its sockets and
+then serves them from one epoll loop with few system calls, which makes virtual time fast. Nothing in it depends on
+host time, addresses or memory layout, so that in virtual time the same plan gives the same packets.
 
     traffic PLAN DIRECTORY [--epoch NS] [--host NAME]
 
-``PLAN`` is the text of :func:`plan_text`; results appear in ``DIRECTORY`` (which exists) when the run is over.
-``--epoch`` is CLOCK_REALTIME in nanoseconds at which the run's time 0 is (it waits for it; without it, or if it has
-passed, time 0 is when all sockets are open). With ``--host`` only those ends are opened whose namespace is called
-NAME, and in the namespace the program was started in: one such process on each physical host makes the same run.
-SIGINT and SIGTERM end the run early, as if its duration were over. Exit status 0; 1 with one line on standard error
-(``traffic: flow 3: …``) when a socket could not be set up or a controller's command failed. What goes wrong with one
-connection later is in its row of the results, and the others go on.
+``PLAN`` is the text of :func:`plan_text`; results appear in ``DIRECTORY`` (which must exist) at the end of the run.
+``--epoch`` is time 0 of the run as CLOCK_REALTIME in ns; the program waits for it (by default, or if it has passed,
+time 0 is when all sockets are open). With ``--host``, only ends whose namespace is called NAME are opened, in the
+namespace in which the program was started: one such process on each physical host makes up a run. SIGINT and
+SIGTERM end the run early, as if its duration were over. The exit status is 0, or 1 with one line on standard error
+(``traffic: flow 3: …``) if a socket could not be set up or a controller's command failed. Later errors of a
+connection are in its row of the results, and the others continue.
 
 The plan
 --------
-A line is a word and ``key=value`` pairs; times are nanoseconds since time 0, addresses IPv4 or IPv6::
+A line consists of a word and ``key=value`` pairs; times are nanoseconds since time 0, addresses IPv4 or IPv6::
 
     traffic 1
     run duration_ns=20000000000 sample_ns=100000000
@@ -25,28 +25,29 @@ A line is a word and ``key=value`` pairs; times are nanoseconds since time 0, ad
     command tc -n R -batch
     flow index=0 protocol=tcp source=/run/netns/S0 sink=/run/netns/D0 from=10.1.0.1 to=10.2.0.1 sport=… dport=… …
 
-Namespaces are paths of namespace files, or ``-`` for the one the program was started in.
+Namespaces are paths of namespace files, or ``-`` for the one in which the program was started.
 
 Results
 -------
-``flows.csv``, ``series.bin`` and, with ``queues``, ``queues.bin``; :func:`read_results` makes tables of them. Times
-in results are CLOCK_REALTIME (time 0 plus CLOCK_MONOTONIC since), the clock of the captures. While it runs, a file
-``progress`` says how many nanoseconds of the run have passed.
+``flows.csv``, ``series.bin`` and, with ``queues``, ``queues.bin``, which :func:`read_results` reads. Times in
+results are CLOCK_REALTIME (time 0 plus CLOCK_MONOTONIC since), the clock of the captures. During the run, a file
+``progress`` has the number of nanoseconds passed.
 
 Control
 -------
-At every ``interval_ns`` (k = 1, 2, …) the program writes ``directory/queues.K`` (with ``queues``; :func:`read_queues`
-reads it) and then ``directory/status.K``, whole at once (:func:`read_series` reads it: the TCP_INFO of the moment, and
-for UDP flows bytes sent and packets delivered), and waits for ``directory/answer.K``, which has to appear whole (by
-renaming). An empty answer means: go on. Otherwise the words of ``command`` and the answer's path are run, in the
-namespace the program was started in, and have to exit with 0. Then all these files are removed. With ``spin=1`` it
-waits without sleeping, so that virtual time of a kernel with unlimited CPU speed stands still until the answer is
-there; with ``spin=0`` (real time) traffic goes on meanwhile. At the end it writes ``directory/end``.
+At every ``interval_ns`` (k = 1, 2, …) the program writes ``directory/queues.K`` (with ``queues``; read by
+:func:`read_queues`) and then ``directory/status.K``, atomically (read by :func:`read_series`: the current TCP_INFO,
+and for UDP flows bytes sent and packets delivered), and waits for ``directory/answer.K``, which must appear
+atomically (by renaming). An empty answer means: continue. Otherwise the words of ``command`` and the path of the
+answer are run, in the namespace in which the program was started, and must exit with 0. Then all these files are
+removed. With ``spin=1`` it waits without sleeping, so that virtual time of a kernel with unlimited CPU speed stands
+still until the answer arrives; with ``spin=0`` (real time) traffic continues meanwhile. At the end it writes
+``directory/end``.
 
 Queues
 ------
-With ``queues`` the statistics of all queueing disciplines of one device (as ``tc -s qdisc show dev`` reports them)
-are read at every sample.
+With ``queues``, every sample includes the statistics of all queue disciplines of a device (as in ``tc -s qdisc show
+dev``).
 """
 
 from __future__ import annotations
@@ -88,45 +89,45 @@ _ETHERNET, _TCP_WITH_TIMESTAMPS, _UDP = 14, 32, 8
 
 @dataclass(frozen=True, kw_only=True)
 class TrafficFlow:
-    """One flow, as the traffic program runs it; the source sends the data.
+    """A flow of the traffic program; the source sends the data.
 
     Parameters
     ----------
     index : int
-        The flow's number in the results.
+        Number of the flow in the results.
     source_netns, sink_netns : str
-        Paths of namespace files; ``"-"``: the one the program is started in. With ``--host``, names of hosts.
+        Paths of namespace files, or ``"-"`` for the namespace of the program. With ``--host``, names of hosts.
     source_address, sink_address : str
-        IPv4 or IPv6, both of one family.
+        IPv4 or IPv6 addresses of the same family.
     source_port, sink_port : int
+        Ports.
     cca : str
-        The kernel's name of a congestion control, set on both ends before the connection is made (DCTCP has to be
-        known when ECN is agreed), or ``"udp"``.
+        The kernel's name of a congestion control, set on both ends before the connection is made (DCTCP must be known
+        when ECN is negotiated), or ``"udp"``.
     start_ns : int
-        The connection is opened (UDP: the first packet is sent).
+        When to open the connection (UDP: send the first packet), in ns.
     stop_ns : int, optional
-        The application stops writing and closes; what was written is still delivered.
+        When the application stops writing and closes, in ns; what is written will still be delivered.
     bytes : int, optional
-        Payload to send, then close.
+        Payload to send before closing, in bytes.
     rate_bps : float, optional
-        What the application writes, in bits on the wire a second, in whole packets. Needed for UDP.
+        Rate at which the application writes, in bit/s on the wire, in whole packets. Required for UDP.
     arrivals : str
-        Of UDP: ``"cbr"`` or ``"poisson"``.
+        Spacing of UDP packets: ``"cbr"`` or ``"poisson"``.
     on_ns, off_ns : int, optional
-        The application writes for `on_ns` from its start, pauses for `off_ns`, and so on.
+        The application writes for `on_ns` from its start, pauses for `off_ns`, and so on, in ns.
     on_off : str
-        ``"fixed"``, or ``"exponential"``: these are means.
+        ``"fixed"``, or ``"exponential"`` with these means.
     packet_bytes : int
-        Of a full frame with Ethernet header, IP header, and 32 bytes of TCP (with timestamps) or 8 of UDP.
+        Size of a full frame: Ethernet header, IP header, 32 bytes of TCP (with timestamps) or 8 of UDP, and payload.
     max_window_bytes : int, optional
-        Receiver's window, at least 2304; in the first round trip a few packets more. Without it, it never limits.
+        Receive window, at least 2304 bytes, and a few packets more in the first round trip; unlimited by default.
     unsent_bytes : int
-        So much is kept written and not yet sent of a flow that sends as much as it can. It is still delivered after
-        `stop_ns`.
+        Amount kept written but unsent by an unlimited flow, in bytes. It is still delivered after `stop_ns`.
     tos : int
-        The IP header's TOS byte (UDP: with the ECN codepoint; TCP's ECN bits belong to the kernel).
+        TOS byte of the IP header (UDP: with the ECN codepoint; for TCP, the ECN bits belong to the kernel).
     seed : int
-        Of Poisson arrivals and exponential pauses.
+        Seed of Poisson arrivals and exponential pauses.
     """
 
     index: int
@@ -160,51 +161,53 @@ class TrafficFlow:
             except ValueError:
                 raise ParameterError(f"{where}: {name}: {getattr(self, name)!r} is not an address") from None
         if len(versions) != 1:
-            raise ParameterError(f"{where}: source_address and sink_address are of two families")
+            raise ParameterError(f"{where}: source_address and sink_address must be of the same family")
         for name in ("source_netns", "sink_netns", "cca"):
             _check_word(f"{where}: {name}", getattr(self, name))
         for name in ("source_port", "sink_port"):
             if not 1 <= getattr(self, name) <= 65535:
                 raise ParameterError(f"{where}: {name}: {getattr(self, name)!r} is not a port (1 to 65535)")
         if self.arrivals not in ("cbr", "poisson"):
-            raise ParameterError(f"{where}: arrivals: {self.arrivals!r} is none of cbr, poisson")
+            raise ParameterError(f"{where}: arrivals: {self.arrivals!r} must be one of cbr, poisson")
         if self.on_off not in ("fixed", "exponential"):
-            raise ParameterError(f"{where}: on_off: {self.on_off!r} is none of fixed, exponential")
+            raise ParameterError(f"{where}: on_off: {self.on_off!r} must be one of fixed, exponential")
         if (self.on_ns is None) != (self.off_ns is None):
             raise ParameterError(f"{where}: on_ns and off_ns: give both or neither")
         if self.is_udp and self.rate_bps is None:
-            raise ParameterError(f"{where}: rate_bps: UDP needs one")
-        # The kernel takes a maximum segment size (without options) from 88 to 32767 bytes, a UDP packet from 1.
+            raise ParameterError(f"{where}: rate_bps: required for UDP")
+        # The kernel accepts a maximum segment size (without options) of 88 to 32767 bytes, and UDP packets from 1
+        # byte.
         low, high = (1, 65535 - 40 - _UDP) if self.is_udp else (88 - 12, 32767 - 12)
         if not low <= self.payload_bytes <= high:
             raise ParameterError(
                 f"{where}: packet_bytes: {self.packet_bytes!r} leaves {self.payload_bytes} bytes of payload; "
-                f"{'UDP' if self.is_udp else 'TCP'} can have {low} to {high}"
+                f"{'UDP' if self.is_udp else 'TCP'} supports {low} to {high}"
             )
 
     @property
     def is_udp(self) -> bool:
-        """Without congestion control."""
+        """Whether the flow has no congestion control."""
         return self.cca == "udp"
 
     @property
     def payload_bytes(self) -> int:
-        """Of a full packet."""
+        """Payload of a full packet in bytes."""
         ip = 20 if ipaddress.ip_address(self.source_address).version == 4 else 40
         return self.packet_bytes - _ETHERNET - ip - (_UDP if self.is_udp else _TCP_WITH_TIMESTAMPS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Control:
-    """A controller outside that is asked every `interval_ns` (see "Control" above).
+    """An external controller that is asked every `interval_ns` (see "Control" above).
 
     Parameters
     ----------
     interval_ns : int
+        Interval in ns.
     directory : str
-        Where status and answers are, as the traffic program sees it.
+        Directory of status and answers, as seen by the traffic program.
     command : sequence of str
-        Run with an answer's path as its last argument, such as ``("tc", "-n", "R", "-batch")``.
+        Command to run with the path of an answer as its last argument, such as ``("tc", "-n", "R", "-batch")``.
     spin : bool
         Wait without sleeping (virtual time).
     """
@@ -216,27 +219,27 @@ class Control:
 
 
 class TrafficResults(NamedTuple):
-    """What the traffic program left.
+    """Results of the traffic program.
 
     Attributes
     ----------
     start_ns, end_ns : int
         Time 0 and the end of the run (CLOCK_REALTIME).
     flows : DataFrame
-        One row a flow by ``index``: ``cca`` (as the kernel reported it at the end; ``"udp"``), ``start_ns`` (the
-        connection was opened), ``established_ns``, ``finished_ns`` (all was acknowledged and the other end had
-        closed; with UDP, the last packet was sent), ``written_bytes`` (payload given to the kernel), ``acked_bytes``,
-        ``received_bytes`` (by the sink), ``sent_packets`` and ``received_packets`` (UDP: datagrams; TCP: segments
-        sent, with and without retransmissions counted, and segments delivered), ``retransmits``, ``timeouts``
-        (null before Linux 6.7), ``min_rtt_us``, ``rtt_us``, ``delivered_ce``, ``error`` (text; empty: none). What
-        did not happen or is not known is null.
+        One row per flow by ``index``: ``cca`` (as reported by the kernel at the end; ``"udp"``), ``start_ns`` (when
+        the connection was opened), ``established_ns``, ``finished_ns`` (when everything was acknowledged and the
+        other end had closed; for UDP, when the last packet was sent), ``written_bytes`` (payload given to the
+        kernel), ``acked_bytes``, ``received_bytes`` (by the sink), ``sent_packets`` and ``received_packets`` (UDP:
+        datagrams; TCP: segments sent, including retransmissions, and segments delivered), ``retransmits``,
+        ``timeouts`` (null before Linux 6.7), ``min_rtt_us``, ``rtt_us``, ``delivered_ce``, ``error`` (text; empty:
+        none). Unknown values, and times of what did not happen, are null.
     series : DataFrame
-        TCP_INFO of every open connection at every sample and at its end; see :func:`read_series`.
+        TCP_INFO of each open connection at each sample and at its end; see :func:`read_series`.
     queues : DataFrame
-        Statistics of queueing disciplines at every sample: ``ts_ns``, ``handle`` and ``parent`` (as ``tc`` writes
-        them: ``"10:"``, ``"1:1"``, ``"root"``), ``kind``, ``bytes`` and ``packets`` (sent), ``backlog_bytes``,
-        ``backlog_packets``, ``drops``, ``overlimits``, ``requeues`` and ``xstats`` (bytes: the discipline's own
-        statistics as the kernel gives them).
+        Statistics of queue disciplines at each sample: ``ts_ns``, ``handle`` and ``parent`` (in the notation of
+        ``tc``: ``"10:"``, ``"1:1"``, ``"root"``), ``kind``, ``bytes`` and ``packets`` (sent), ``backlog_bytes``,
+        ``backlog_packets``, ``drops``, ``overlimits``, ``requeues`` and ``xstats`` (raw bytes of the discipline's
+        own statistics).
     """
 
     start_ns: int
@@ -248,7 +251,7 @@ class TrafficResults(NamedTuple):
 
 def _check_word(where: str, value: str) -> None:
     if not _WORD.fullmatch(value):
-        raise ParameterError(f"{where}: {value!r} has characters a plan cannot have")
+        raise ParameterError(f"{where}: {value!r} has characters that a plan cannot contain")
 
 
 def plan_text(
@@ -259,23 +262,25 @@ def plan_text(
     queues: tuple[str, str] | None = None,
     control: Control | None = None,
 ) -> str:
-    """The plan the traffic program reads.
+    """The text of a plan for the traffic program.
 
     Parameters
     ----------
     flows : sequence of TrafficFlow
+        The flows.
     duration_ns : int
-        The run ends; open connections are aborted.
+        End of the run in ns, when open connections are aborted.
     sample_ns : int, optional
-        Interval of the series; without it there is only a flow's last row.
+        Sampling interval of the series in ns; by default only the last row of each flow.
     queues : (str, str), optional
-        Namespace and device whose queueing disciplines are read at every sample.
+        Namespace and device of the queue disciplines to sample.
     control : Control, optional
+        The controller.
 
     Raises
     ------
     ParameterError
-        A value that a plan cannot carry.
+        A plan cannot express a value.
     """
     if duration_ns <= 0 or (sample_ns is not None and sample_ns <= 0):
         raise ParameterError("duration_ns and sample_ns must be positive")
@@ -288,7 +293,7 @@ def plan_text(
         for value in (control.directory, *control.command):
             _check_word("control", value)
         if control.interval_ns <= 0 or not control.command:
-            raise ParameterError("control: interval_ns must be positive and command has to have words")
+            raise ParameterError("control: interval_ns must be positive, and command must not be empty")
         lines.append(
             f"control interval_ns={control.interval_ns} directory={control.directory} spin={int(control.spin)}"
         )
@@ -332,17 +337,17 @@ def _flow_line(flow: TrafficFlow) -> str:
 
 
 def cache_directory() -> Path:
-    """Where the testbed keeps what it builds: ``$XDG_CACHE_HOME`` or ``~/.cache``, then ``cctoolkit/testbed``."""
+    """Cache for what the testbed builds: ``cctoolkit/testbed`` in ``$XDG_CACHE_HOME`` or ``~/.cache``."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cctoolkit" / "testbed"
 
 
 def binary(source: Path | None = None) -> Path:
-    """The traffic program (or another of one C file `source`), compiled once for each version and kept in the cache.
+    """The traffic program (or that of another C file `source`), compiled once per version into the cache.
 
     Raises
     ------
     TestbedUnavailableError
-        There is no C compiler, or it fails.
+        There is no C compiler, or it failed.
     """
     source = source or Path(__file__).with_name("traffic.c")
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
@@ -353,7 +358,7 @@ def binary(source: Path | None = None) -> Path:
     if compiler is None:
         raise TestbedUnavailableError(f"no C compiler (cc) to build {source.name}: install gcc")
     with replacing(path) as tmp:
-        # Static where the C library can be had so: the program then runs in any guest and on any host.
+        # Static if there is a static C library: the program then runs in any guest and on any host.
         for static in (["-static"], []):
             done = subprocess.run(
                 [compiler, "-O2", "-Wall", "-Wextra", *static, "-o", str(tmp), str(source)],
@@ -366,7 +371,7 @@ def binary(source: Path | None = None) -> Path:
         else:
             said = done.stderr.strip().splitlines()
             raise TestbedUnavailableError(
-                f"{compiler} does not compile {source.name}: {said[0] if said else 'no message'}"
+                f"{compiler} cannot compile {source.name}: {said[0] if said else 'no message'}"
             )
     path.chmod(0o755)
     return path
@@ -421,12 +426,12 @@ _QUEUES = np.dtype(
 
 
 def read_results(directory: str | os.PathLike[str]) -> TrafficResults:
-    """What the traffic program wrote into a directory.
+    """Read the results of the traffic program from a directory.
 
     Raises
     ------
     SchemaError
-        A file is missing or not the program's.
+        A file is missing or invalid.
     """
     folder = Path(directory)
     path = folder / "flows.csv"
@@ -437,7 +442,9 @@ def read_results(directory: str | os.PathLike[str]) -> TrafficResults:
         flows = flows.astype(dict.fromkeys(_NULLABLE, "Int64"))
         results = times["start_ns"], times["end_ns"]
     except (OSError, ValueError, KeyError) as err:
-        raise SchemaError(f"{path}: not the traffic program's ({type(err).__name__}: {err})") from None
+        raise SchemaError(
+            f"{path}: not a result of the traffic program ({type(err).__name__}: {err})"
+        ) from None
     series = read_series(folder / "series.bin")
     queues = folder / "queues.bin"
     return TrafficResults(
@@ -457,28 +464,28 @@ def _records(path: Path, magic: bytes, dtype: np.dtype) -> np.ndarray:
     except OSError as err:
         raise SchemaError(f"{path}: {err.strerror}") from None
     if data[:8] != magic or (len(data) - 16) % dtype.itemsize:
-        raise SchemaError(f"{path}: not the traffic program's, or cut short")
+        raise SchemaError(f"{path}: not a result of the traffic program, or truncated")
     return np.frombuffer(data, dtype, offset=16)
 
 
 def read_series(path: str | os.PathLike[str]) -> pd.DataFrame:
-    """The TCP_INFO series of ``series.bin``, or of a controller's status file.
+    """Read the TCP_INFO series in ``series.bin`` or a controller's status file.
 
     Returns
     -------
     DataFrame
-        One row a sample and connection: ``ts_ns``, ``index`` of the flow, ``cwnd_packets``, ``ssthresh_packets``
-        (infinite: none yet), ``rtt_us`` (smoothed), ``rttvar_us``, ``min_rtt_us`` (null: none yet; the kernel's
-        minimum over the last five minutes), ``delivery_bps`` and ``pacing_bps`` (payload; infinite: not paced),
-        ``bytes_acked``, ``bytes_sent`` and ``bytes_retrans`` (payload), ``retransmits``, ``lost_packets`` (believed
-        lost and not yet sent again), ``delivered_packets``, ``delivered_ce_packets``, ``unacked_packets``,
-        ``window_bytes`` (the receiver's), ``mss_bytes``, ``ca_state`` (``open``, ``disorder``, ``cwr``, ``recovery``,
-        ``loss``).
+        One row per sample and connection: ``ts_ns``, ``index`` of the flow, ``cwnd_packets``, ``ssthresh_packets``
+        (infinite until it is set), ``rtt_us`` (smoothed), ``rttvar_us``, ``min_rtt_us`` (the kernel's minimum over
+        the last five minutes; null: none yet), ``delivery_bps`` and ``pacing_bps`` (of payload; infinite: not
+        paced), ``bytes_acked``, ``bytes_sent`` and ``bytes_retrans`` (payload), ``retransmits``, ``lost_packets``
+        (deemed lost and not yet retransmitted), ``delivered_packets``, ``delivered_ce_packets``,
+        ``unacked_packets``, ``window_bytes`` (of the receiver), ``mss_bytes``, ``ca_state`` (``open``,
+        ``disorder``, ``cwr``, ``recovery``, ``loss``).
 
     Raises
     ------
     SchemaError
-        Not such a file.
+        The file is invalid.
     """
     r = _records(Path(path), _MAGIC, _SERIES)
     known = np.uint32(0xFFFFFFFF)
@@ -511,18 +518,18 @@ def read_series(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 
 def status_time_ns(path: str | os.PathLike[str]) -> int:
-    """The moment of a controller's status file (CLOCK_REALTIME), which may have no connection in it."""
+    """Time of a controller's status file (CLOCK_REALTIME in ns), which may have no connections."""
     with open(path, "rb") as file:
         return int(struct.unpack("<8sq", file.read(16))[1])
 
 
 def read_queues(path: str | os.PathLike[str]) -> pd.DataFrame:
-    """Statistics of queueing disciplines, of ``queues.bin`` or for a controller: see :class:`TrafficResults`.
+    """Read the statistics of queue disciplines in ``queues.bin`` or for a controller: see :class:`TrafficResults`.
 
     Raises
     ------
     SchemaError
-        Not such a file.
+        The file is invalid.
     """
     r = _records(Path(path), _QUEUE_MAGIC, _QUEUES)
     names = ("bytes", "packets", "backlog_bytes", "backlog_packets", "drops", "overlimits", "requeues")

@@ -1,8 +1,8 @@
-"""Virtual time: a User Mode Linux kernel with all hosts as namespaces, on one core, without root.
+"""The ``uml`` backend: a User Mode Linux kernel with all hosts as namespaces, in virtual time, without root.
 
-With ``time-travel=inf-cpu`` the guest's clock stands still while it computes and jumps to the next timer when it has
-nothing to do. So packets have the times they would have on an ideal network, whatever the host does meanwhile, and the
-same plan, seed and kernel give the same packets to the byte.
+With ``time-travel=inf-cpu`` the clock of the guest stands still while it computes and jumps to the next timer when
+it is idle. So packets have the times of an ideal network, whatever the host does meanwhile, and the same plan, seed
+and kernel give the same packets to the byte.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from .plan import MACHINE_SYSCTLS, Plan, Recording, batch
 
 __all__ = ["EPOCH_NS", "run"]
 
-#: The guest's clock at boot, and when the run begins; between them it sets up and the taps start to listen.
+#: The guest's clock at boot and at the start of the run; in between it is set up and the taps start to listen.
 _BOOT_NS = 1_700_000_000_000_000_000
 EPOCH_NS = _BOOT_NS + 5_000_000_000
-#: The guest's random numbers come from the seed, the command line and the size of its memory: these are always the
-#: same. The run's directory is the working directory, which has one name for all.
+#: The guest's random numbers depend on the seed, the command line and the size of its memory, which are always the
+#: same. The directory of the run is the working directory, whose name never changes.
 _COMMAND = (
     "rootfstype=hostfs", "rootflags=/", "ro", "mem=2G", "init=/proc/self/cwd/init", "con=null", "con0=null,fd:1",
     "quiet", "loglevel=3", "panic=-1", "seccomp=auto", "time-travel=inf-cpu", f"time-travel-start={_BOOT_NS}",
@@ -58,25 +58,26 @@ def run(
     Parameters
     ----------
     plan : Plan
-        With namespaces as the guest has them (``/run/netns``).
+        What to run, with namespaces in ``/run/netns``, as in the guest.
     directory : Path
-        Empty; gets ``ingress.pcap``, ``egress.pcap``, the traffic program's results, ``qdisc.json`` and what the guest
-        said.
+        An empty directory for ``ingress.pcap``, ``egress.pcap``, the results of the traffic program, ``qdisc.json``
+        and the output of the guest.
     recording : Recording
+        What to record.
     poll : function, optional
-        Called again and again while the guest runs: it answers a controller's requests.
+        Called repeatedly while the guest runs, to answer a controller's requests.
     progress : function, optional
-        Called with how much of the run has passed, in seconds.
+        Called with the time of the run so far in s.
 
     Returns
     -------
     dict
-        For the run's provenance.
+        Provenance of the run.
 
     Raises
     ------
     TestbedUnavailableError
-        There is no kernel, or it or a tool cannot do what the plan needs.
+        There is no kernel, or it or a tool does not support the plan.
     TestbedError
         The guest failed.
     """
@@ -100,7 +101,7 @@ def run(
 
 
 def _version(*command: str) -> str:
-    """What a tool says of itself, first line."""
+    """The first line of a tool's version message."""
     said = subprocess.run(command, capture_output=True, text=True, check=False, env={"PATH": _PATH})
     return (said.stdout or said.stderr).partition("\n")[0].strip()
 
@@ -110,7 +111,7 @@ def _nothing() -> None:
 
 
 def _write(plan: Plan, directory: Path, recording: Recording) -> None:
-    """What the guest reads."""
+    """Write the input of the guest."""
     steps = directory / "plan"
     steps.mkdir()
     texts = {
@@ -127,7 +128,7 @@ def _write(plan: Plan, directory: Path, recording: Recording) -> None:
     for i, (_, lines) in enumerate(plan.changes):
         texts[f"change{i}"] = batch(lines)
     for name, host in plan.hosts.items():
-        # what is set for the whole machine is inherited
+        # settings of the whole machine are inherited
         own = {path: value for path, value in host.sysctls.items() if MACHINE_SYSCTLS.get(path) != value}
         texts |= {
             f"{name}.sysctl": batch(f"{path} {value}" for path, value in own.items()),
@@ -157,15 +158,15 @@ def _boot(
     poll: Callable[[], None],
     progress: Callable[[float], None] | None,
 ) -> None:
-    """Run the kernel until it is off; it never outlives this process, nor an exception here."""
+    """Run the kernel until it halts; it never outlives this process or an exception here."""
     parent = os.getpid()
 
     def die_with_parent() -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before
+        if os.getppid() != parent:  # the parent has already died
             os._exit(1)
 
-    # The home directory is where it puts its management socket.
+    # Its management socket goes into the home directory.
     environment = {"PATH": _PATH, "HOME": str(directory.resolve()), "UMLSEED": str(seed)}
     environment |= {name: os.environ[name] for name in ("TMPDIR", "TMP", "TEMP") if name in os.environ}
     with (directory / "console").open("wb") as console:
@@ -199,10 +200,10 @@ def _boot(
 
 @contextlib.contextmanager
 def _ending(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """A process and its group end with this block, and with this process however it ends.
+    """End a process and its group with this block, or with this process, however it ends.
 
-    A shell kills the group when its input ends. The kernel's death alone is not enough: processes of its guest that it
-    was just starting would sleep for good.
+    A shell kills the group when its input closes. The death of the kernel alone is not enough: processes of the guest
+    that it was just starting would sleep forever.
     """
     guard = subprocess.Popen(
         ["/bin/sh", "-c", f"read _; kill -9 -{process.pid}"],
@@ -223,22 +224,22 @@ def _ending(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def _reached_s(directory: Path) -> float:
-    """How much of the run has passed."""
+    """Time of the run so far in s."""
     try:
         return int((directory / "progress").read_text()) / 1e9
-    except (OSError, ValueError):  # not yet, or it is being written
+    except (OSError, ValueError):  # not there yet, or just being written
         return 0.0
 
 
 def _check(plan: Plan, directory: Path) -> None:
-    """Raise what the guest has to say."""
+    """Raise an error of the guest, if there is one."""
     error = directory / "error"
     if error.is_file():
         what, *said = error.read_text(encoding="utf-8", errors="replace").splitlines() or ["?"]
         raise _explained(plan, directory, what, said)
     if not (directory / "done").is_file():
         console = (directory / "console").read_text(encoding="utf-8", errors="replace").strip()
-        raise TestbedError(f"the guest stopped: {console.splitlines()[-1] if console else 'it said nothing'}")
+        raise TestbedError(f"the guest stopped: {console.splitlines()[-1] if console else 'no output'}")
     for tap in ("ingress", "egress"):
         text = (directory / f"{tap}.log").read_text(encoding="utf-8", errors="replace")
         found = re.search(r"(\d+) packets? dropped by kernel", text)
@@ -268,5 +269,5 @@ def _explained(plan: Plan, directory: Path, what: str, said: list[str]) -> Excep
         )  # which tc was not asked for
         return TestbedUnavailableError(f"bottleneck.aqm: kernel {kernel} or its tc has no qdisc {kind!r}")
     if what.startswith("settings of "):
-        return TestbedUnavailableError(f"flows: kernel {kernel} has no accurate ECN but with dctcp")
+        return TestbedUnavailableError(f"flows: kernel {kernel} supports accurate ECN only with dctcp")
     return TestbedError(f"{what}: {text or 'failed'}{f' (in: {line})' if line else ''}")

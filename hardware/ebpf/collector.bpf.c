@@ -2,31 +2,33 @@
 /*
  * The Dragonfly collector in the kernel (Carmel and Keslassy, sections III-C, III-D and IV-D).
  *
- * Every packet of a monitored flow adds to the flow's open cell: first sequence number, bytes, packets and largest gaps
- * in a slot. A cell goes to user space when the next slot's first packet comes, or when user space reads. The rules are
- * those of _collect() in cctoolkit/analysis/slots.py, so that cells from here and from a capture file make the same table.
- * Where all packets are looked at, a cell also says up to where the flow was sent and acknowledged.
+ * Each packet of a monitored flow updates the flow's open cell: first sequence number, bytes, packets and
+ * largest gaps in a slot. A cell goes to user space when the next slot's first packet arrives, or when user
+ * space reads. The rules are those of _collect() in cctoolkit/analysis/slots.py, so that cells from here and
+ * from a capture file make the same table. Without sampling, a cell also has how far the flow was sent and
+ * acknowledged.
  *
- * The ingress tap is a tcx hook. So may be what looks at leaving packets; but tc's egress hook comes before the queueing
- * discipline. What has left the queue is seen as packet captures see it: by the filter of a packet socket, which keeps
- * nothing. Acknowledgements are seen so where they leave by an ingress interface, as a capture at the ingress tap would.
+ * The ingress tap is a tcx hook. The egress tap may be one too, but tc's egress hook comes before the queueing
+ * discipline. Packets behind the queue are seen as packet captures see them: by the filter of a packet socket,
+ * which keeps nothing. Acknowledgements are seen in the same way where they leave by an ingress interface, as
+ * in a capture at the ingress tap.
  *
- * No structure of the kernel is read, so there is nothing to relocate: one object for all kernels.
+ * This reads no kernel structures, so nothing needs relocation: one object file works on all kernels.
  */
 #include "collector.h"
 
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-char LICENSE[] SEC("license") = "GPL"; /* the kernel asks it of programs that read its clock */
+char LICENSE[] SEC("license") = "GPL"; /* required of programs that read the kernel's clock */
 
-#define PASS (-1) /* TCX_NEXT: as if this program were not there */
+#define PASS (-1) /* TCX_NEXT: continue as without this program */
 #define OUTGOING 4 /* PACKET_OUTGOING */
 #define MAX_TRIES (1 << 16)
 #define MAX_VLAN_TAGS 4
 #define MAX_EXTENSIONS 8
 #define MAX_OPTION_BYTES 40
-#define FIRST_LAP (1LL << 32) /* sequence numbers are counted on from here, so that 0 is none */
+#define FIRST_LAP (1LL << 32) /* unwrapped sequence numbers start here, so that 0 means none */
 #define TCP_SYN 2
 #define TCP_RST 4
 #define TCP_ACK 16
@@ -61,7 +63,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 256);
 	__type(key, __u32);
-	__type(value, __u32); /* HAS_ETHERNET (else frames begin with IP's header), IS_INGRESS, IS_EGRESS */
+	__type(value, __u32); /* HAS_ETHERNET (otherwise frames start with the IP header), IS_INGRESS, IS_EGRESS */
 } links SEC(".maps");
 
 struct {
@@ -97,7 +99,7 @@ struct options {
 	__u32 used;
 };
 
-/* Where RFC 7323's option is, or -1. Global, so that the verifier looks at its loop once and not at each hook. */
+/* The offset of RFC 7323's timestamp option, or -1. Global, so that the verifier checks its loop only once. */
 __attribute__((noinline)) int find_timestamp(struct options *options)
 {
 	__u32 next = 0;
@@ -144,7 +146,7 @@ static __always_inline void read_timestamp(struct __sk_buff *skb, struct segment
 	}
 }
 
-/* Whether it is a TCP segment, and which. Its timestamp is left to read_timestamp(). */
+/* Parse a TCP segment; returns whether it is one. The timestamp is left to read_timestamp(). */
 static __always_inline int read_segment(struct __sk_buff *skb, int ethernet, struct segment *to)
 {
 	__u32 at = 0, end, protocol;
@@ -181,7 +183,7 @@ static __always_inline int read_segment(struct __sk_buff *skb, int ethernet, str
 			return 0;
 		if (ip.fragment & bpf_htons(0x1fff))
 			return 0;
-		/* more than 64 kB of segmentation offload: 0 */
+		/* 0: segmentation offload beyond 64 kB */
 		end = ip.bytes ? at + bpf_ntohs(ip.bytes) : skb->len;
 		protocol = ip.protocol;
 		at += (ip.version_ihl & 15) * 4;
@@ -256,8 +258,8 @@ static __always_inline int read_segment(struct __sk_buff *skb, int ethernet, str
 /* ---- cells -------------------------------------------------------------------------------------------------------- */
 
 /*
- * A flow's lock. bpf_spin_lock is not for filters of sockets; this one is enough, because none of these programs can be
- * interrupted by another on the same processor.
+ * A flow's lock. Socket filters cannot use bpf_spin_lock; this lock is enough, because these programs cannot
+ * interrupt each other on the same processor.
  */
 static long try_lock(__u32 i, struct flow **flow)
 {
@@ -317,7 +319,7 @@ static __always_inline void hand_over(const struct cell *cell, struct counters *
 	}
 }
 
-/* How far sequence number `a` is ahead of `b`; negative: behind. */
+/* How far sequence number `a` is ahead of `b`; negative if behind. */
 static __always_inline __s64 ahead(__u32 a, __u32 b)
 {
 	return (__s32)(a - b);
@@ -334,7 +336,7 @@ static __always_inline void add(struct __sk_buff *skb, struct flow *flow, __u32 
 	if (settings.sampling == SAMPLE_RANDOM && bpf_get_prandom_u32() >= settings.sample_below)
 		return;
 	__s64 ts = now(), slot = (__u64)ts / (__u64)settings.slot_ns;
-	if (settings.sampling == SAMPLE_FIRST && state->seen && state->slot == slot) /* the common case, without the lock */
+	if (settings.sampling == SAMPLE_FIRST && state->seen && state->slot == slot) /* the common case, without locking */
 		return;
 	read_timestamp(skb, seg);
 
@@ -383,7 +385,7 @@ static __always_inline void add(struct __sk_buff *skb, struct flow *flow, __u32 
 		hand_over(&cell, count);
 }
 
-/* The cell that it ends is the ingress tap's. */
+/* The cell that this may close is the ingress tap's. */
 static __always_inline void acknowledge(struct flow *flow, __u32 ack, struct counters *count, struct counters *tap)
 {
 	struct state *state = &flow->tap[INGRESS];
@@ -391,7 +393,7 @@ static __always_inline void acknowledge(struct flow *flow, __u32 ack, struct cou
 	int closed = 0;
 
 	count->monitored++;
-	if (state->acked && ahead(ack, (__u32)state->acked) <= 0) /* a duplicate, without the lock */
+	if (state->acked && ahead(ack, (__u32)state->acked) <= 0) /* a duplicate, without locking */
 		return;
 	__s64 slot = (__u64)now() / (__u64)settings.slot_ns;
 	if (!lock(flow)) {
@@ -418,7 +420,7 @@ static __always_inline void acknowledge(struct flow *flow, __u32 ack, struct cou
 
 /* ---- heavy hitters ------------------------------------------------------------------------------------------------ */
 
-/* Two 32-bit hashes of a key, of which a row's index is made (A. Kirsch, M. Mitzenmacher, 2006). */
+/* Two 32-bit hashes of a key, which are combined to a row's index (A. Kirsch, M. Mitzenmacher, 2006). */
 static __always_inline __u64 hash(const struct flow_key *key)
 {
 	const __u64 *word = (const __u64 *)key;
@@ -441,7 +443,7 @@ static __always_inline void count_heavy(const struct segment *seg)
 		if (!counter)
 			return;
 		__u64 sum = 0;
-		for (int i = 0; i < 8; i++) { /* until no other processor was in between */
+		for (int i = 0; i < 8; i++) { /* until no other processor interferes */
 			__u64 old = *(volatile __u64 *)counter;
 			sum = (old >> EPOCH_SHIFT == now ? old & BYTES_MASK : 0) + bytes;
 			if (__sync_val_compare_and_swap(counter, old, now << EPOCH_SHIFT | sum) == old)
@@ -463,7 +465,7 @@ static __always_inline void count_heavy(const struct segment *seg)
 
 static __always_inline struct counters *counters_of(__u32 hook)
 {
-	__u32 key = hook; /* what has an address is no constant any more */
+	__u32 key = hook; /* the map needs its address */
 	return bpf_map_lookup_elem(&counts, &key);
 }
 
@@ -479,7 +481,7 @@ static __always_inline void take_data(struct __sk_buff *skb, __u32 tap, struct s
 		add(skb, flow, tap, seg, count);
 }
 
-/* What a segment acknowledges is the other direction's. */
+/* A segment acknowledges data of the other direction. */
 static __always_inline void take_ack(const struct segment *seg, struct counters *count, struct counters *tap)
 {
 	struct flow_key key = {.sport = seg->key.dport, .dport = seg->key.sport, .version = seg->key.version};
@@ -508,7 +510,7 @@ static __always_inline void came(struct __sk_buff *skb)
 		take_data(skb, INGRESS, &seg, count);
 }
 
-/* An interface may be both: data of one direction leave by it, and acknowledgements of the other. */
+/* An interface may be both: data of one direction leave by it, and acknowledgements of the other direction. */
 static __always_inline void left(struct __sk_buff *skb)
 {
 	struct segment seg;
@@ -550,7 +552,7 @@ int left_queue(struct __sk_buff *skb)
 {
 	if (skb->pkt_type == OUTGOING)
 		left(skb);
-	return 0; /* bytes for the socket to keep */
+	return 0; /* number of bytes that the socket keeps */
 }
 
 static long close_open_cells(struct bpf_map *map, struct flow_key *key, struct flow *flow, void *context)
@@ -574,7 +576,7 @@ static long close_open_cells(struct bpf_map *map, struct flow_key *key, struct f
 	return 0;
 }
 
-/* User space runs this when it reads. A slot may then have several cells. */
+/* User space runs this when it reads. A slot may thus have several cells. */
 SEC("tc")
 int flush(struct __sk_buff *skb)
 {

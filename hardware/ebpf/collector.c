@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The collector's user side: loads collector.bpf.o, attaches it, and does what standard input says.
+ * The collector's user side: loads and attaches collector.bpf.o, and obeys commands on standard input.
  *
  *   collector OBJECT key=value ...
  *
- *   slot_ns=N sampling=all|first|P     of data packets; P is a probability
- *   flows=N cells_bytes=N              room for monitored flows, and for cells that nobody has read yet (a power of two)
- *   ingress=IF egress=IF               any number of each
- *   after=queue|tc                     where leaving packets are seen: behind the queueing discipline, or at tc's egress
- *                                      hook; they are the egress tap's, and at the ingress acknowledgements
+ *   slot_ns=N                          slot length
+ *   sampling=all|first|P               which data packets to sample; P is a probability
+ *   flows=N cells_bytes=N              room for monitored flows, and for unread cells (a power of two)
+ *   ingress=IF egress=IF               interfaces; any number of each
+ *   after=queue|tc                     where outgoing packets are seen (data at the egress tap, acknowledgements at the
+ *                                      ingress tap): behind the queueing discipline, or at tc's egress hook
  *
- * Commands are lines, each is answered by a frame: struct reply and as many bytes as it says.
+ * Each command is a line, and is answered by a frame: struct reply, followed by its number of bytes.
  *
  *   add NUMBER SRC SPORT DST DPORT     monitor one direction of a connection
- *   remove SRC SPORT DST DPORT         and no longer
- *   heavy BYTES                        end the epoch, and give the flows that had so many bytes in it: struct heavy
- *                                      each; 0: count no longer
- *   read                               cells: struct reading, then struct cell each
+ *   remove SRC SPORT DST DPORT         stop monitoring it
+ *   heavy BYTES                        end the epoch, and report the flows with at least BYTES in it: a struct heavy
+ *                                      each; 0: stop counting
+ *   read                               read the cells: a struct reading, then a struct cell each
  *
  * Nothing is pinned: programs, maps and links live as long as this process, which ends with its standard input.
- * Exit status 0; 1 with one line on standard error.
+ * Exit status: 0, or 1 with one line on standard error.
  */
 #define _GNU_SOURCE
 #include "collector.h"
@@ -53,7 +54,7 @@ struct reply {
 	__u32 bytes;
 };
 struct reading {
-	__s64 clock_ns; /* what happened before it is in the cells, but for packets that are just being looked at */
+	__s64 clock_ns; /* the cells include everything before this, except packets still being processed */
 	struct counters hooks[HOOKS];
 };
 struct heavy {
@@ -61,7 +62,7 @@ struct heavy {
 	__u64 bytes;
 };
 
-static char said[512]; /* the last complaint of libbpf */
+static char warning[512]; /* libbpf's first warning */
 
 static void die(const char *format, ...)
 {
@@ -73,13 +74,13 @@ static void die(const char *format, ...)
 	exit(1);
 }
 
-static int listen_to_libbpf(enum libbpf_print_level level, const char *format, va_list arguments)
+static int on_libbpf_message(enum libbpf_print_level level, const char *format, va_list arguments)
 {
 	if (getenv("CCTOOLKIT_LIBBPF_LOG"))
 		return vfprintf(stderr, format, arguments);
-	if (level == LIBBPF_WARN && !said[0]) /* the first tells why, the others what could not be done then */
-		vsnprintf(said, sizeof(said), format, arguments);
-	said[strcspn(said, "\n")] = 0;
+	if (level == LIBBPF_WARN && !warning[0]) /* the first one tells the cause, the others are consequences */
+		vsnprintf(warning, sizeof(warning), format, arguments);
+	warning[strcspn(warning, "\n")] = 0;
 	return 0;
 }
 
@@ -131,12 +132,12 @@ static int is_ethernet(const char *name)
 	int socket_fd = socket(AF_INET, SOCK_DGRAM, 0);
 	strncpy(request.ifr_name, name, IF_NAMESIZE - 1);
 	if (socket_fd < 0 || ioctl(socket_fd, SIOCGIFHWADDR, &request))
-		die("%s: its type is not known (%s)", name, strerror(errno));
+		die("%s: cannot find the type of the interface (%s)", name, strerror(errno));
 	close(socket_fd);
 	int type = request.ifr_hwaddr.sa_family;
 	if (type == 1 || type == 772) /* Ethernet, loopback */
 		return 1;
-	if (type == 65534 || type == 768 || type == 769 || type == 776 || type == 778) /* TUN, tunnels of IP in IP and GRE */
+	if (type == 65534 || type == 768 || type == 769 || type == 776 || type == 778) /* TUN, IP-in-IP and GRE tunnels */
 		return 0;
 	die("%s: interfaces of type %d are not supported", name, type);
 	return 0;
@@ -151,7 +152,7 @@ static void attach_tcx(const char *program, const char *name, int index, int whe
 	links[n_links++] = link;
 }
 
-/* A packet socket gets every frame of the interface; with this filter it keeps none. */
+/* A packet socket gets every frame of the interface; this filter keeps none. */
 static void attach_socket(const char *program, const char *name, int index)
 {
 	struct sockaddr_ll where = {.sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL), .sll_ifindex = index};
@@ -178,7 +179,7 @@ static void attach(char **ingress, int n_ingress, char **egress, int n_egress, i
 		if (is_ingress)
 			attach_tcx("tc_ingress", name, index, TCX_INGRESS);
 		if (is_ingress ? !sees_acks : sees_acks && before & IS_INGRESS)
-			continue; /* what leaves does not matter, or is looked at already */
+			continue; /* outgoing packets do not matter, or are already seen */
 		if (behind_queue)
 			attach_socket("left_queue", name, index);
 		else
@@ -193,10 +194,10 @@ static void load(int argc, char **argv)
 	__u32 flows = 1024, cells_bytes = 1 << 24;
 	struct settings settings = {.slot_ns = 1000000};
 
-	libbpf_set_print(listen_to_libbpf);
+	libbpf_set_print(on_libbpf_message);
 	object = bpf_object__open_file(argv[1], NULL);
 	if (!object)
-		die("%s: %s", argv[1], said[0] ? said : strerror(errno));
+		die("%s: %s", argv[1], warning[0] ? warning : strerror(errno));
 	for (int i = 2; i < argc; i++) {
 		char *value = strchr(argv[i], '=');
 		if (!value)
@@ -220,7 +221,7 @@ static void load(int argc, char **argv)
 		} else if (!strcmp(argv[i], "egress") && n_egress < MAX_LINKS) {
 			egress[n_egress++] = value;
 		} else {
-			die("%s: not known, or too many", argv[i]);
+			die("%s: unknown option, or too many interfaces", argv[i]);
 		}
 	}
 	bpf_map__set_max_entries(bpf_object__find_map_by_name(object, "monitored"), flows);
@@ -233,13 +234,13 @@ static void load(int argc, char **argv)
 	bpf_program__set_autoload(bpf_object__find_program_by_name(object, "tc_egress"), sees_leave && !behind_queue);
 	error = bpf_object__load(object);
 	if (error)
-		die("the kernel does not take the program (%s)%s%s", strerror(-error), said[0] ? ": " : "", said);
+		die("the kernel refuses the program (%s)%s%s", strerror(-error), warning[0] ? ": " : "", warning);
 	struct bpf_map *bss = map_ending(".bss");
 	if (bpf_map__value_size(bss) != sizeof(*variables))
-		die("the object is another version's");
+		die("the object file has a different version");
 	variables = mmap(NULL, sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(bss), 0);
 	if (variables == MAP_FAILED)
-		die("the program's variables: %s", strerror(errno));
+		die("cannot map the program's variables: %s", strerror(errno));
 	variables->tai_offset_ns = tai_offset_ns();
 	attach(ingress, n_ingress, egress, n_egress, sees_acks, behind_queue);
 }
@@ -255,7 +256,7 @@ static void append(const void *data, size_t bytes)
 		room = 2 * (used + bytes);
 		buffer = realloc(buffer, room);
 		if (!buffer)
-			die("no memory");
+			die("out of memory");
 	}
 	memcpy(buffer + used, data, bytes);
 	used += bytes;
@@ -271,7 +272,7 @@ static void answer(int error)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
-			exit(0); /* nobody listens any more */
+			exit(0); /* the reader is gone */
 		at += n;
 	}
 }
@@ -379,14 +380,14 @@ int main(int argc, char **argv)
 	struct reply none = {0};
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	signal(SIGINT, SIG_IGN); /* whoever started this decides */
+	signal(SIGINT, SIG_IGN); /* left to the parent */
 	signal(SIGPIPE, SIG_IGN);
 	if (argc < 2)
 		die("collector OBJECT key=value ...");
 	load(argc, argv);
 	struct ring_buffer *ring = ring_buffer__new(map_fd("cells"), take_cell, NULL, NULL);
 	if (!ring)
-		die("the ring of cells: %s", strerror(errno));
+		die("cannot open the ring buffer of cells: %s", strerror(errno));
 	append(&none, sizeof(none));
 	answer(0); /* ready */
 	while (fgets(line, sizeof(line), stdin)) {

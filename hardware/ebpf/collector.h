@@ -1,14 +1,15 @@
-/* What the kernel's side and the user's side of the collector share. */
+/* What the kernel side and the user side of the collector share. */
 #ifndef COLLECTOR_H
 #define COLLECTOR_H
 
 #include <linux/bpf.h>
 #include <linux/types.h>
 
-/* Acknowledgements are seen where they leave by an ingress interface: they are counted apart, and go to the ingress tap. */
+/* Acknowledgements are seen where they leave by an ingress interface. They have their own counters, and belong to the
+ * ingress tap. */
 enum { INGRESS, EGRESS, TAPS, ACKS = TAPS, HOOKS };
 
-/* What an interface is, in the map of links. */
+/* An interface's flags, in the map of links. */
 enum { HAS_ETHERNET = 1, IS_INGRESS = 2, IS_EGRESS = 4 };
 
 /* Sampling of data packets, as in cctoolkit.compute_slots. */
@@ -27,17 +28,17 @@ struct flow_key {
 struct cell {
 	__s64 way;
 	__s64 slot; /* since the Unix epoch */
-	__s64 first_seq; /* + 1; 0: no data, something was acknowledged */
+	__s64 first_seq; /* + 1; 0: no data, only an acknowledgement */
 	__s64 bytes;
 	__s64 packets;
-	__s64 source_gap; /* NONE: not known */
+	__s64 source_gap; /* NONE: unknown */
 	__s64 arrival_gap;
-	__s64 end; /* highest sequence number + 1 and highest acknowledged so far, counted on beyond 2^32; 0: none, */
-	__s64 acked; /* or not looked at (egress, samples) */
+	__s64 end; /* highest sequence number + 1, and highest acknowledged, so far, unwrapped beyond 2^32; */
+	__s64 acked; /* 0: none, or not counted (egress, samples) */
 };
 #define NONE (-0x7fffffffffffffffLL - 1)
 
-/* A flow at one tap: the open cell and what is carried from packet to packet. */
+/* A flow at one tap: the open cell, and the state between packets. */
 struct state {
 	__s64 slot;
 	__s64 first_seq;
@@ -53,39 +54,39 @@ struct state {
 	__u32 seen;
 };
 
-/* A monitored flow. Its packets may be at several processors at once. */
+/* A monitored flow. Several processors may handle its packets at once. */
 struct flow {
 	__u32 lock;
 	__u32 number;
 	struct state tap[TAPS];
 };
 
-/* Of each hook and processor. */
+/* Counters per hook and processor. */
 struct counters {
-	__u64 packets; /* that came by */
-	__u64 segments; /* of TCP, with data; of ACKS: that acknowledge */
-	__u64 monitored; /* of monitored flows */
-	__u64 sampled; /* of them counted in cells; of ACKS: that acknowledge more */
-	__u64 cells; /* handed to user space */
-	__u64 lost_cells; /* for which there was no room */
-	__u64 lost_packets; /* in them, or because other processors were at the flow all the time */
+	__u64 packets; /* all packets */
+	__u64 segments; /* TCP segments with data; for ACKS: with an acknowledgement */
+	__u64 monitored; /* segments of monitored flows */
+	__u64 sampled; /* those counted in cells; for ACKS: those that acknowledge new data */
+	__u64 cells; /* cells sent to user space */
+	__u64 lost_cells; /* cells lost for lack of room */
+	__u64 lost_packets; /* packets in those cells, or skipped because other processors held the flow's lock */
 };
 
-/* Before loading. */
+/* Set before loading. */
 struct settings {
 	__s64 slot_ns;
 	__u32 sampling;
-	__u32 sample_below; /* random sampling: of 2^32 */
+	__u32 sample_below; /* random sampling: probability times 2^32 */
 };
 
-/* At any time. */
+/* May change at any time. */
 struct variables {
 	__s64 tai_offset_ns; /* CLOCK_TAI - CLOCK_REALTIME */
-	__u64 heavy_bytes; /* in an epoch make a flow a candidate; 0: nothing is counted */
+	__u64 heavy_bytes; /* bytes per epoch that make a flow a candidate; 0: no counting */
 	__u64 epoch;
 };
 
-/* The count-min sketch: a counter is the epoch's number (16 bits) and bytes (48 bits); an old epoch's counts as 0. */
+/* The count-min sketch: a counter is an epoch number (16 bits) and bytes (48 bits); an old epoch's counter counts as 0. */
 #define SKETCH_ROWS 4
 #define SKETCH_COLUMNS 8192
 #define EPOCH_SHIFT 48

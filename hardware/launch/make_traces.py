@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""Make the captures in traces/testbed: each from its NAME.scenario.toml, on real Linux TCP in virtual time.
+"""Make the captures in traces/testbed, each from its NAME.scenario.toml, with real Linux TCP in virtual time.
 
     make_traces.py [NAME…] [--into DIR] [--any-kernel]
 
-In virtual time the same scenario and kernel give the same packets, so what is made again is what was there. Without
-`--any-kernel` only those are made whose kernel (MANIFEST.toml names it for each) is at hand: in the testbed's cache, or
-named by CCTOOLKIT_UML_KERNEL. With it the newest kernel makes all, and the packets are others.
+In virtual time, the same scenario and kernel give the same packets, so a capture can be reproduced exactly.
+By default a capture is only made with its own kernel (named in MANIFEST.toml), which must be in the testbed's
+cache or named by CCTOOLKIT_UML_KERNEL. With `--any-kernel`, the newest kernel makes all captures, and the
+packets differ.
 
-The first lines of a scenario's file, up to the first empty one, say what it teaches; they go into the manifest with the
-kernel, what it counted in the queue, and three hashes of each capture: of the file; of the packets in it (another zlib
-may compress them to other bytes); and of their times, sizes, flags and sequence numbers from 0 on. With other versions
-of the guest's tools, or of this package, the kernel draws other initial sequence numbers and offsets of timestamps:
-then only the third stays, and only where nothing else is drawn (CUBIC, Reno, Vegas, … through a plain queue).
+The first lines of a scenario file, up to the first empty line, say what it teaches. The manifest has them,
+the kernel, the queue's counters, and three hashes of each capture: of the file; of the uncompressed pcap
+(another zlib may compress differently); and of times, sizes, flags and relative sequence numbers. With other
+versions of the guest's tools or of this package, the kernel draws other initial sequence numbers and
+timestamp offsets: then only the third hash stays the same, and only if nothing else is random (CUBIC, Reno,
+Vegas, … through a plain queue).
 """
 
 from __future__ import annotations
@@ -42,12 +44,12 @@ LICENCE = "Apache-2.0"
 
 
 def kernels() -> list[Kernel]:
-    """All that are at hand, the newest first.
+    """All available kernels, the newest first.
 
     Raises
     ------
     TestbedUnavailableError
-        There is none.
+        There are none.
     """
     first = find_kernel()
     named = os.environ.get(VARIABLE)
@@ -65,16 +67,16 @@ def kernels() -> list[Kernel]:
 
 
 def make(name: str, kernel: Kernel, folder: Path, into: Path) -> dict[str, Any]:
-    """One capture pair with its labels, and its entry in the manifest.
+    """Make a capture pair with its labels; returns its entry for the manifest.
 
     Parameters
     ----------
     name : str
     kernel : Kernel
     folder : path
-        Where ``NAME.scenario.toml`` is.
+        Folder of ``NAME.scenario.toml``.
     into : path
-        Where the files go, each whole or not at all.
+        Folder for the files, each of which is written atomically.
     """
     source = folder / f"{name}.scenario.toml"
     scenario = cct.read_scenario(source)
@@ -136,7 +138,7 @@ def _store(place: Path, tap: str, name: str, into: Path) -> dict[str, Any]:
 
 
 def _shape(capture: cct.Capture) -> bytes:
-    """Of each packet what does not depend on numbers that the kernel draws."""
+    """The parts of each packet that do not depend on the kernel's random numbers."""
     packets = capture.packets
     seq = packets.seq - packets.groupby(["flow_id", "direction"]).seq.transform("first")  # uint32 wraps
     columns = packets[["flow_id", "direction", "wire_bytes", "tcp_flags", "ecn"]].assign(
@@ -146,14 +148,14 @@ def _shape(capture: cct.Capture) -> bytes:
 
 
 def read_manifest(folder: Path) -> dict[str, dict[str, Any]]:
-    """Entries by name; none where there is no manifest."""
+    """Entries by name; empty without a manifest."""
     path = folder / "MANIFEST.toml"
     entries = tomllib.loads(path.read_text(encoding="utf-8"))["capture"] if path.exists() else []
     return {entry["name"]: entry for entry in entries}
 
 
 def write_manifest(folder: Path, entries: Iterable[dict[str, Any]]) -> None:
-    """In order of names."""
+    """Write the manifest, sorted by name."""
     lines = ["# Captures and how each was made; written by make_traces.py"]
     for entry in sorted(entries, key=lambda e: str(e["name"])):
         lines += ["", "[[capture]]", *_lines(entry)]
@@ -172,37 +174,37 @@ def _change(before: dict[str, Any] | None, now: dict[str, Any]) -> str:
     same = before is not None and [f["pcap_sha256"] for f in before["file"]] == [
         f["pcap_sha256"] for f in now["file"]
     ]
-    return f"{sizes}, {'the packets that were there' if same else 'new packets'}"
+    return f"{sizes}, {'same packets as before' if same else 'new packets'}"
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="captures to make; default: all")
     parser.add_argument("--into", type=Path, default=FOLDER, metavar="DIR", help="default: traces/testbed")
-    parser.add_argument("--any-kernel", action="store_true", help="the newest kernel makes all")
+    parser.add_argument("--any-kernel", action="store_true", help="make all captures with the newest kernel")
     args = parser.parse_args(argv)
     known = sorted(p.name.removesuffix(".scenario.toml") for p in FOLDER.glob("*.scenario.toml"))
     try:
         unknown = sorted(set(args.names) - set(known))
         if unknown:
-            raise ParameterError(f"no scenario {unknown[0]!r}; there are {', '.join(known)}")
-        at_hand = kernels()
-        by_version = {k.version: k for k in reversed(at_hand)}
+            raise ParameterError(f"no scenario {unknown[0]!r}; must be one of {', '.join(known)}")
+        available = kernels()
+        by_version = {k.version: k for k in reversed(available)}
         entries = read_manifest(FOLDER)
         made = read_manifest(args.into)
         args.into.mkdir(parents=True, exist_ok=True)
         missing = 0
         for name in args.names or known:
             wanted = None if args.any_kernel or name not in entries else entries[name]["kernel"]
-            kernel = at_hand[0] if wanted is None else by_version.get(wanted)
+            kernel = available[0] if wanted is None else by_version.get(wanted)
             try:
                 if kernel is None:
                     raise TestbedUnavailableError(f"needs Linux {wanted}")
                 made[name] = make(name, kernel, FOLDER, args.into)
             except TestbedUnavailableError as err:
-                print(f"{name}: left out: {err}", file=sys.stderr)
+                print(f"{name}: skipped: {err}", file=sys.stderr)
                 missing += 1
                 continue
             write_manifest(args.into, made.values())

@@ -6,20 +6,20 @@
                  ↑ ingress tap  ↑ egress tap
                    (before the queue) (after it)
 
-Four network namespaces joined by veth pairs; the kernel's own TCP, routing and queueing disciplines do
-all the work on the data path. What a test bench needs besides is a base round-trip time: packets on their
-way *back* (ACKs, requests) leave the receiver through a TUN device, a process of this script holds each as
-long as its destination asks for, and they go on in the wan box. So every sender address has its own base RTT
-on any kernel with TUN, with or without netem, and nothing but the kernel touches the data. Seen from the
-ingress tap, the RTT is queue plus base; seen from the egress tap it is the base alone.
+Four network namespaces are joined by veth pairs, and the kernel's own TCP, routing and queueing disciplines
+do all the work on the data path. The base RTT is added on the way *back*: packets from the receiver (ACKs,
+requests) leave through a TUN device, a process of this script holds each for the delay of its destination,
+and they continue in the wan box. So each sender address has its own base RTT on any kernel with TUN, with or
+without netem, and only the kernel touches the data. At the ingress tap the RTT is queueing delay plus base
+RTT; at the egress tap it is the base RTT alone.
 
-    netns_traces.py list                what can be made
-    netns_traces.py make DIR [NAME…]    make all bundled captures, or those named, into DIR
+    netns_traces.py list                list the captures
+    netns_traces.py make DIR [NAME…]    make all bundled captures, or the named ones, in DIR
     netns_traces.py clean               remove what a killed run left behind
 
-Needs root, Linux, iproute2, ethtool, sysctl and tcpdump; Python 3.11+ and its standard library. All traffic
-stays inside the namespaces. Namespaces and processes are removed on every way out but SIGKILL; then the
-processes still die with their parent, and `clean` removes the namespaces.
+Needs root, Linux, iproute2, ethtool, sysctl and tcpdump; Python 3.11 or newer with its standard library. All
+traffic stays inside the namespaces. Namespaces and processes are removed however the script ends, except by
+SIGKILL; even then the processes die with their parent, and `clean` removes the namespaces.
 """
 
 from __future__ import annotations
@@ -61,33 +61,33 @@ LABELS = (
         "bytes_acked",
         "retransmits",
         "min_rtt_us",
-    ),  # as the data sender's kernel counts
+    ),  # from the kernel of the data's sender
 )
-PREFIX = "cctk"  # of every namespace made here: cctk<pid>s, cctk<pid>r, …
+PREFIX = "cctk"  # of all namespaces made here: cctk<pid>s, cctk<pid>r, …
 TOOLS = ("ip", "tc", "ethtool", "sysctl", "tcpdump")
 SNAPLEN = 96
 LINKS = ((("s", "s0"), ("r", "r0")), (("r", "r1"), ("w", "w0")), (("w", "w1"), ("d", "d0")))
-ACCESS_MBPS = 100  # of the sender's own link; without it a sender would burst at memory speed
+ACCESS_MBPS = 100  # rate of the sender's own link; without it, a sender would burst at memory speed
 
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Problem(Exception):
-    """Something the user has to know; one line."""
+    """An error for the user, as one line."""
 
 
 # ------------------------------------------------------------------------------------------------------------
-# What there is to make
+# The captures
 
 
 @dataclass(frozen=True)
 class Flow:
-    """Some traffic.
+    """Traffic of one kind.
 
-    `kind` is ``bulk`` (TCP, sender to receiver, until `stop_s`), ``fetch`` (the receiver asks for `size` bytes
-    over HTTP and the sender answers), ``udp`` (`rate_kbps` of `size`-byte datagrams) or ``ping`` (ten echo
-    requests a second, from the sender).
+    `kind` is ``bulk`` (TCP, sender to receiver, until `stop_s`), ``fetch`` (the receiver requests `size`
+    bytes over HTTP, and the sender answers), ``udp`` (`rate_kbps` of `size`-byte datagrams) or ``ping`` (ten
+    echo requests per second, from the sender).
     """
 
     kind: str
@@ -220,11 +220,11 @@ SCENARIOS = (
 
 
 # ------------------------------------------------------------------------------------------------------------
-# Flows get addresses and ports: flow i talks from 10.1.0.(10+i) to 10.3.0.(10+i), or fd00:1::… to fd00:3::…
+# Addresses and ports: flow i goes from 10.1.0.(10+i) to 10.3.0.(10+i), or from fd00:1::… to fd00:3::…
 
 
 def endpoints(scenario: Scenario) -> list[dict[str, Any]]:
-    """The flows as the worker processes want them: plain dictionaries with addresses and ports."""
+    """The flows as plain dictionaries with addresses and ports, for the worker processes."""
     plan = []
     for i, flow in enumerate(scenario.flows):
         if flow.ip == 4:
@@ -251,8 +251,9 @@ def _family(flow: dict[str, Any]) -> socket.AddressFamily:
 
 
 # ------------------------------------------------------------------------------------------------------------
-# Worker processes. Each runs this file again inside one namespace: `netns_traces.py worker ROLE`, the plan as
-# the first line on standard input. It answers "ready", starts on "go", says "done", and reports on "report".
+# Worker processes. Each runs this file inside one namespace, as `netns_traces.py worker ROLE`, and gets the
+# plan as the first line of standard input. It prints "ready", starts at "go", prints "done", and prints its
+# report at "report".
 
 
 class Worker:
@@ -281,7 +282,7 @@ class Worker:
         def guarded() -> None:
             try:
                 work(self, *args)
-            except Exception as error:  # a thread's traceback would be lost; the parent reports this line
+            except Exception as error:  # a thread's traceback would be lost; the parent prints this line
                 self.failures.append(f"{work.__name__}: {type(error).__name__}: {error}")
 
         thread = threading.Thread(target=guarded, daemon=True)
@@ -314,7 +315,7 @@ def _congestion_control(sock: socket.socket) -> str:
 
 
 def _tcp_record(sock: socket.socket, flow: dict[str, Any], cca: str, start_ns: int) -> dict[str, Any]:
-    """What the kernel says about the connection, once all its data is acknowledged (struct tcp_info)."""
+    """The kernel's counters of a connection whose data are all acknowledged (struct tcp_info)."""
     info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
     (retransmits,) = struct.unpack_from("=I", info, 8 + 23 * 4)  # tcpi_total_retrans
     (acked,) = struct.unpack_from("=Q", info, 120)  # tcpi_bytes_acked
@@ -353,7 +354,7 @@ def _record(flow: dict[str, Any], start_ns: int) -> dict[str, Any]:
 def sender_listen(worker: Worker, flow: dict[str, Any]) -> None:
     if flow["kind"] == "fetch":
         listener = _listener(flow, flow["sender"], flow["sender_port"])
-        # Connections it accepts inherit the congestion control
+        # accepted connections inherit the congestion control
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, flow["cca"].encode())
         worker.serve(listener, answer, flow)
 
@@ -415,7 +416,7 @@ def ping(worker: Worker, flow: dict[str, Any]) -> None:
         while flow["start_s"] + n / 10 < flow["stop_s"]:
             worker.wait_until(flow["start_s"] + n / 10)
             echo = struct.pack("!BBHHH", kind, 0, 0, os.getpid() & 0xFFFF, n) + bytes(56)
-            if kind == 8:  # the kernel fills in the checksum of ICMPv6 only
+            if kind == 8:  # the kernel only fills in ICMPv6's checksum
                 echo = echo[:2] + struct.pack("!H", _checksum(echo)) + echo[4:]
             sock.sendto(echo, (flow["receiver"], 0))
             n += 1
@@ -467,10 +468,10 @@ def fetch(worker: Worker, flow: dict[str, Any]) -> None:
 
 
 def hold() -> None:
-    """Move packets from the receiver's TUN device to the wan box's, each as late as its destination asks."""
+    """Move packets from the receiver's TUN device to the wan box's, each after the delay of its destination."""
     setup = json.loads(sys.stdin.readline())
     delay_ns = {ipaddress.ip_address(f["sender"]).packed: round(f["rtt_ms"] * 1e6) for f in setup["plan"]}
-    with contextlib.suppress(OSError):  # helps on a busy machine, works without
+    with contextlib.suppress(OSError):  # helps on a busy machine, but is not required
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
     wan = _tun()
     with open(f"/var/run/netns/{setup['receiver']}") as namespace:
@@ -485,7 +486,7 @@ def hold() -> None:
         if select.select([receiver], [], [], wait_s)[0]:
             packet = os.read(receiver, 65536)
             destination = packet[16:20] if packet[0] >> 4 == 4 else packet[24:40]
-            if destination in delay_ns:  # not the kernel's own multicast chatter
+            if destination in delay_ns:  # skip the kernel's own multicast packets
                 count += 1
                 heapq.heappush(held, (time.monotonic_ns() + delay_ns[destination], count, packet))
         while held and held[0][0] <= time.monotonic_ns():
@@ -493,7 +494,7 @@ def hold() -> None:
 
 
 def _tun() -> int:
-    """The TUN device ``hold`` of the namespace this process is in."""
+    """The TUN device ``hold`` in this process's namespace."""
     tun = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
     fcntl.ioctl(tun, 0x400454CA, struct.pack("16sH22x", b"hold", 0x1001))  # TUNSETIFF, IFF_TUN | IFF_NO_PI
     return tun
@@ -504,7 +505,7 @@ def _tun() -> int:
 
 
 def call(*command: str) -> str:
-    """Run a command to its end; its output, or a Problem with its first line of complaint."""
+    """Run a command; returns its output, or raises a Problem with its first error line."""
     done = subprocess.run(
         command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=30, check=False
     )
@@ -519,13 +520,13 @@ def _die_with_parent() -> None:
 
 
 def _on_one_cpu() -> None:
-    """What these processes send is then also routed and queued on that CPU, and no packet overtakes another."""
+    """Pin the process, so that its packets are also routed and queued on that CPU and cannot overtake each other."""
     _die_with_parent()
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
 class Bench:
-    """The four namespaces and every process in them; a context manager that leaves nothing behind."""
+    """The four namespaces and all processes in them; a context manager that leaves nothing behind."""
 
     def __init__(self) -> None:
         self.names = {box: f"{PREFIX}{os.getpid()}{box}" for box in "srwd"}
@@ -562,7 +563,7 @@ class Bench:
         process = subprocess.Popen(
             ["ip", "netns", "exec", self.names[box], *command],
             text=True,
-            start_new_session=True,  # a Ctrl-C at the terminal reaches the parent only, which then cleans up
+            start_new_session=True,  # Ctrl-C at the terminal only reaches the parent, which cleans up
             preexec_fn=before,  # noqa: PLW1509 - this process has one thread
             **streams,
         )
@@ -576,22 +577,22 @@ class Bench:
             settings = {
                 "net.ipv4.ip_forward": box in "rw",
                 "net.ipv6.conf.all.forwarding": box in "rw",
-                "net.ipv4.conf.all.rp_filter": 0,  # held packets come in where they did not go out
+                "net.ipv4.conf.all.rp_filter": 0,  # delayed packets come in on another interface
                 "net.ipv4.conf.default.rp_filter": 0,
-                "net.ipv6.conf.default.accept_dad": 0,  # else the first seconds have no IPv6
+                "net.ipv6.conf.default.accept_dad": 0,  # otherwise IPv6 does not work in the first seconds
                 "net.ipv6.conf.default.mldv2_unsolicited_report_interval": 3_600_000,
                 "net.ipv4.tcp_ecn": scenario.ecn,
-                "net.ipv4.tcp_no_metrics_save": 1,  # no flow starts with what an earlier one learned
+                "net.ipv4.tcp_no_metrics_save": 1,  # no flow starts with metrics of an earlier one
             }
             self.sysctl(box, settings)
         for (box, dev), (peer_box, peer) in LINKS:
             peer_is = ("peer", "name", peer, "netns", self.names[peer_box])
             self.ip(box, "link", "add", dev, "type", "veth", *peer_is)
             for end_box, end in ((box, dev), (peer_box, peer)):
-                # One frame on the wire is one packet, and its checksum is right
+                # one packet per frame, with a correct checksum
                 offloads = ("tso", "off", "gso", "off", "gro", "off", "tx", "off", "rx", "off")
                 call("ip", "netns", "exec", self.names[end_box], "ethtool", "-K", end, *offloads)
-                # Once neighbours know each other they keep quiet: the queue drops nothing but traffic
+                # no repeated neighbour discovery, so that the queue only carries the traffic
                 self.sysctl(
                     end_box, {f"net.ipv{n}.neigh.{end}.base_reachable_time_ms": 3_600_000 for n in (4, 6)}
                 )
@@ -623,7 +624,7 @@ class Bench:
 
     def _shape(self, box: str, dev: str, rate_mbps: float, queue: tuple[str, ...]) -> None:
         rate = ("rate", f"{rate_mbps}mbit", "ceil", f"{rate_mbps}mbit")
-        # burst and quantum of one frame: packets leave evenly spaced, not in trains
+        # a burst and quantum of one frame: packets leave evenly spaced, not in trains
         burst = ("burst", "1514", "cburst", "1514", "quantum", "1514")
         self.tc(box, "qdisc", "add", "dev", dev, "root", "handle", "1:", "htb", "default", "1")
         self.tc(box, "class", "add", "dev", dev, "parent", "1:", "classid", "1:1", "htb", *rate, *burst)
@@ -641,8 +642,8 @@ class Bench:
             "16384",
             "--time-stamp-precision=nano",
         )
-        # It writes to standard output, so that it need not be allowed to open the path; and it stays root, for
-        # a process that changes its user no longer dies with its parent.
+        # It writes to standard output, so that it does not need permission to open the path. It stays root,
+        # because a process that changes its user no longer dies with its parent.
         with path.open("wb") as out:
             how = ("-Z", "root", "--immediate-mode", "-U", "-w", "-")
             process = self.start("r", *command, *how, stdout=out, stderr=subprocess.PIPE)
@@ -686,11 +687,11 @@ def expect(process: subprocess.Popen[str], word: str, role: str) -> None:
     assert process.stdout
     answer_line = process.stdout.readline().strip()
     if answer_line != word:
-        raise Problem(f"the {role} process said {answer_line!r} instead of {word!r}")
+        raise Problem(f"the {role} process printed {answer_line!r} instead of {word!r}")
 
 
 def run(scenario: Scenario, folder: Path) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """Run one scenario; raw captures appear in `folder`. The labels, and what the queue counted."""
+    """Run a scenario, with raw captures in `folder`; returns the labels and the queue's counters."""
     plan = endpoints(scenario)
     with Bench() as bench, deadline(scenario.duration_s + 60):
         bench.build(scenario, plan)
@@ -707,7 +708,7 @@ def run(scenario: Scenario, folder: Path) -> tuple[list[dict[str, Any]], dict[st
         for process in workers:
             assert process.stdout
             reports.append(json.loads(process.stdout.readline()))
-        time.sleep(0.5)  # last ACKs are still held, and the taps have to see them
+        time.sleep(0.5)  # the last ACKs are still delayed, and the taps must see them
         statistics = bench.queue_statistics()
         for tap in taps:
             bench.stop_tap(tap)
@@ -716,7 +717,7 @@ def run(scenario: Scenario, folder: Path) -> tuple[list[dict[str, Any]], dict[st
         raise Problem("; ".join(failures))
     records = [record for report in reports for record in report["records"]]
     if len(records) != len(plan):
-        raise Problem(f"{len(plan)} flows were planned and {len(records)} reported")
+        raise Problem(f"only {len(records)} of {len(plan)} flows reported")
     return sorted(records, key=lambda r: r["start_ns"]), statistics
 
 
@@ -725,7 +726,7 @@ def run(scenario: Scenario, folder: Path) -> tuple[list[dict[str, Any]], dict[st
 
 
 def count_packets(path: Path) -> tuple[int, float]:
-    """Packets of a pcap just written by tcpdump (own byte order, nanoseconds), and the seconds they span."""
+    """The number of packets in tcpdump's pcap (native byte order, nanoseconds), and the seconds they span."""
     data = path.read_bytes()
     if data[:4] != struct.pack("=I", 0xA1B23C4D):
         raise Problem(f"{path.name} is not a nanosecond pcap")
@@ -741,7 +742,7 @@ def count_packets(path: Path) -> tuple[int, float]:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place when the block ends well."""
+    """A temporary path beside `path` that replaces it if the block succeeds."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
@@ -753,7 +754,7 @@ def replacing(path: Path) -> Iterator[Path]:
 def store(
     scenario: Scenario, raw: Path, out: Path, labels: list[dict[str, Any]], queue: dict[str, int]
 ) -> None:
-    """Compress the two captures, write the labels and bring the manifest up to date."""
+    """Compress the two captures, write the labels, and update the manifest."""
     files = []
     for tap in ("ingress", "egress"):
         name = f"{scenario.name}.{tap}.pcap.gz"
@@ -813,7 +814,7 @@ def kernel() -> str:
 
 
 def to_toml(entries: list[dict[str, Any]]) -> str:
-    # JSON's strings, numbers, booleans and lists are TOML's too
+    # JSON's strings, numbers, booleans and lists are also TOML's
     lines = []
     for entry in entries:
         files = entry["file"]
@@ -828,7 +829,7 @@ def to_toml(entries: list[dict[str, Any]]) -> str:
 
 
 class Stopped(BaseException):
-    """A signal asked the run to end; unwinds through every clean-up."""
+    """A signal arrived; unwinds through all clean-up code."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -843,7 +844,7 @@ def _stop(number: int, _: object) -> None:
 
 @contextlib.contextmanager
 def signals_ignored() -> Iterator[None]:
-    """While cleaning up, an impatient second Ctrl-C must not interrupt it."""
+    """Protect clean-up code from a second Ctrl-C."""
     before = {s: signal.signal(s, signal.SIG_IGN) for s in SIGNALS}
     try:
         yield
@@ -854,10 +855,10 @@ def signals_ignored() -> Iterator[None]:
 
 @contextlib.contextmanager
 def deadline(seconds: float) -> Iterator[None]:
-    """Whatever hangs (a tool, a transfer) ends as a Problem after `seconds`."""
+    """Raise a Problem if the block (a tool, a transfer) hangs for `seconds`."""
 
     def late(_: int, __: object) -> None:
-        raise Problem(f"not finished after {seconds:.0f} s; stopped")
+        raise Problem(f"not finished after {seconds:.0f} s: stopped")
 
     signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -868,7 +869,7 @@ def deadline(seconds: float) -> Iterator[None]:
 
 
 def namespaces() -> set[str]:
-    """Names of the namespaces made by this script, by any run."""
+    """Names of the namespaces made by any run of this script."""
     names = (line.split()[0] for line in call("ip", "netns", "list").splitlines() if line.split())
     return {name for name in names if re.fullmatch(rf"{PREFIX}\d+[srwd]", name)}
 
@@ -882,7 +883,7 @@ def remove_namespaces(names: set[str]) -> None:
 
 
 def clean() -> int:
-    """Remove namespaces whose run is no more; runs still going are left alone."""
+    """Remove the namespaces of dead runs, not those of running ones."""
     gone = set()
     for name in namespaces():
         command = Path(f"/proc/{name[len(PREFIX) : -1]}/cmdline")
@@ -895,9 +896,9 @@ def clean() -> int:
 
 def check_machine(scenarios: list[Scenario]) -> None:
     if not sys.platform.startswith("linux"):
-        raise Problem("needs Linux: network namespaces")
+        raise Problem("needs Linux, for network namespaces")
     if os.geteuid() != 0:
-        raise Problem("needs root: it makes network namespaces")
+        raise Problem("needs root, to make network namespaces")
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if missing:
         raise Problem(f"not on PATH: {', '.join(missing)} (Debian: iproute2, ethtool, procps, tcpdump)")
@@ -913,31 +914,31 @@ def check_machine(scenarios: list[Scenario]) -> None:
                 raise Problem(f"this kernel has no congestion control {cca} (modprobe tcp_{cca})") from None
 
 
-def without_queue(scenarios: list[Scenario]) -> list[Scenario]:
-    """Those whose queueing discipline this kernel does not have, found out by trying."""
-    lacking = []
+def unsupported(scenarios: list[Scenario]) -> list[Scenario]:
+    """The scenarios whose queueing discipline this kernel lacks, found by trial."""
+    found = []
     with Bench() as bench:
         call("ip", "netns", "add", bench.names["s"])
         for scenario in scenarios:
             try:
                 bench.tc("s", "qdisc", "replace", "dev", "lo", "root", *scenario.queue)
             except Problem:
-                lacking.append(scenario)
-    return lacking
+                found.append(scenario)
+    return found
 
 
 def make(out: Path, names: list[str]) -> int:
     known = {s.name: s for s in SCENARIOS}
     for name in names:
         if name not in known:
-            raise Problem(f"no capture {name!r}; there are {', '.join(known)}")
+            raise Problem(f"no capture {name!r}; must be one of {', '.join(known)}")
     chosen = [known[name] for name in names] or [s for s in SCENARIOS if s.bundled]
     check_machine(chosen)
-    for scenario in without_queue(chosen):
-        lacks = f"this kernel has no {scenario.queue[0]} queue (modprobe sch_{scenario.queue[0]})"
+    for scenario in unsupported(chosen):
+        reason = f"this kernel has no {scenario.queue[0]} queue (modprobe sch_{scenario.queue[0]})"
         if scenario.name in names:
-            raise Problem(f"{scenario.name}: {lacks}")
-        print(f"{scenario.name}: left out, {lacks}")
+            raise Problem(f"{scenario.name}: {reason}")
+        print(f"{scenario.name}: skipped: {reason}")
         chosen.remove(scenario)
     out.mkdir(parents=True, exist_ok=True)
     for scenario in chosen:
@@ -957,11 +958,13 @@ def make(out: Path, names: list[str]) -> int:
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("list", help="what can be made")
-    making = commands.add_parser("make", help="make captures into a folder")
+    commands.add_parser("list", help="list the captures")
+    making = commands.add_parser("make", help="make captures")
     making.add_argument("out", type=Path, metavar="DIR")
-    making.add_argument("names", nargs="*", metavar="NAME", help="which (default: all bundled ones)")
-    commands.add_parser("clean", help="remove namespaces a killed run left behind")
+    making.add_argument(
+        "names", nargs="*", metavar="NAME", help="captures to make; default: all bundled ones"
+    )
+    commands.add_parser("clean", help="remove namespaces that a killed run left behind")
     working = commands.add_parser("worker")  # started by `make` inside a namespace
     working.add_argument("role", choices=("sender", "receiver", "hold"))
     args = parser.parse_args(argv)

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 """Run a scenario between physical hosts: iperf3 sends, a Linux router (or any other) queues, tcpdump records.
 
-    physical.py SCENARIO.toml HOSTS.toml            print what would be done on each host
-    physical.py SCENARIO.toml HOSTS.toml -o DIR --run
+    physical.py SCENARIO.toml HOSTS.toml                 print what each host would do
+    physical.py SCENARIO.toml HOSTS.toml -o DIR --run    do it
 
-``HOSTS.toml`` says who plays what (``hosts.example.toml`` beside this script). Each host gets one shell script by
-ssh, which sets up, waits for the word, and puts everything back as it was at the end: also when a command fails, when
-this program is interrupted or killed, and when the connection breaks, because then the script's input ends. ``DIR`` is
-as a testbed leaves it: ``cct.load_run(DIR)`` opens it.
+``HOSTS.toml`` assigns the roles (see ``hosts.example.toml``). Each host gets one shell script over ssh, which
+sets up, waits for the start signal, and restores everything at the end. It also restores everything if a
+command fails, if this program is interrupted or killed, or if the connection breaks, because the script's
+input ends then. ``DIR`` is a run directory like the testbed's: ``cct.load_run(DIR)`` opens it.
 
-What it does of a scenario: rate and its schedule, queues and AQM by their Linux queue disciplines (if a Linux router
-is named), congestion control, start, stop (whole seconds), rate, ECN (of all flows of a sender alike), packet
-and window size, UDP, and base RTTs by holding back the ACKs (if a host is named that does it). The senders' own links
-are what they are. Anything else in a scenario is refused, by name.
+Supported: the bottleneck's rate and rate schedule; queues and AQM as Linux queue disciplines (if a Linux
+router is named); congestion control, start, stop (whole seconds), rate, ECN (the same for all flows of a
+sender), packet size and window size; UDP; base RTTs by delaying ACKs (if a host is named for that). The
+senders' own links are used as they are. Any other setting is refused, by name.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ from cctoolkit.errors import CCToolkitError, ParameterError
 from cctoolkit.scenario.run import LABELS, renumbered, replacing_directory
 from cctoolkit.testbed.qdisc import QdiscTree
 
-FIRST_PORT = 5201  # of the receiver; flow i has this and i
+FIRST_PORT = 5201  # of the receiver; flow i uses FIRST_PORT + i
 FIRST_SOURCE_PORT = 42001
-GRACE_S = 30  # after the scenario's end a flow may take so long to deliver what was written
-#: What iperf3 cannot do; these fields must have their defaults.
+GRACE_S = 30  # how long a flow may take to deliver the rest after the scenario's end
+#: Fields that iperf3 does not support; they must have their defaults.
 REFUSED = (
     "bytes",
     "on_s",
@@ -62,15 +62,15 @@ REFUSED = (
     "quick_acks",
     "min_rto_ms",
 )
-#: What the hosts decide, whatever the scenario says.
-LEFT = ("access_ms", "access_mbps", "arrivals")
+#: Fields that are ignored because the hosts decide.
+IGNORED = ("access_ms", "access_mbps", "arrivals")
 
 FUNCTIONS = Path(__file__).with_suffix(".sh")
 
 
 @dataclass(frozen=True)
 class Box:
-    """A host and the device it takes part with."""
+    """A host and its network device."""
 
     target: str
     interface: str
@@ -81,7 +81,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Hosts:
-    """Who plays what.
+    """The hosts and their roles.
 
     Attributes
     ----------
@@ -91,14 +91,16 @@ class Hosts:
     tap : Box
         Records both sides of the queue, with one clock: `ingress` and `interface`.
     bottleneck : Box or None
-        A Linux router whose `interface` towards the receiver gets rate and queues; None: they are set up elsewhere.
+        A Linux router whose `interface` towards the receiver gets the rate and the queues. None: they are set
+        up by hand.
     delay : Box or None
-        Holds the ACKs back that leave through `interface`; None: base RTTs are what the network has.
+        Delays the ACKs that leave through `interface`. None: base RTTs are those of the network.
     transport : list of str
-        Command that runs the rest of its arguments on the host ``{target}``; empty: ssh.
+        Command that runs its remaining arguments on the host ``{target}``. Empty: ssh.
     sudo : bool
+        Whether to use sudo on the hosts.
     directory : str
-        For captures on the hosts until they are fetched.
+        Where hosts keep captures until they are fetched.
     """
 
     senders: list[Box]
@@ -111,17 +113,17 @@ class Hosts:
     directory: str
 
     def command(self, target: str, script: str) -> list[str]:
-        """Runs a shell script on a host."""
+        """The command that runs a shell script on a host."""
         words = [*(["sudo", "-n"] if self.sudo else []), "sh", "-c", script]
         if self.transport:
             return [w.replace("{target}", target) for w in self.transport] + words
         ssh = ["ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"]
-        return [*ssh, "--", target, shlex.join(words)]  # the far shell takes it apart again
+        return [*ssh, "--", target, shlex.join(words)]  # the remote shell splits it again
 
 
 @dataclass(frozen=True)
 class Sending:
-    """A flow and between which ends."""
+    """A flow with its ends."""
 
     index: int
     flow: cct.Flow
@@ -141,7 +143,7 @@ class Sending:
         return 17 if self.flow.is_udp else 6
 
 
-# ---- reading what is given
+# ---- the input
 
 
 _PATTERNS = {
@@ -153,7 +155,7 @@ _PATTERNS = {
 
 def _matching(kind: str, where: str, value: Any) -> str:
     if not isinstance(value, str) or not _PATTERNS[kind].fullmatch(value):
-        raise ParameterError(f"{where}: {value!r} cannot be a {kind}")
+        raise ParameterError(f"{where}: {value!r} is not a valid {kind}")
     return value
 
 
@@ -166,10 +168,10 @@ def _box(table: Any, where: str, *, address: bool = False, ingress: bool = False
         *(["flows"] * flows),
     }
     if not isinstance(table, Mapping):
-        raise ParameterError(f"{where}: has to be a table")
+        raise ParameterError(f"{where}: must be a table")
     for key in table:
         if key not in allowed:
-            raise ParameterError(f"{where}.{key}: no such field; there are {', '.join(sorted(allowed))}")
+            raise ParameterError(f"{where}.{key}: unknown field; must be one of {', '.join(sorted(allowed))}")
     missing = sorted(allowed - {"flows"} - set(table))
     if missing:
         raise ParameterError(f"{where}.{missing[0]}: is missing")
@@ -186,17 +188,17 @@ def _box(table: Any, where: str, *, address: bool = False, ingress: bool = False
         box = dataclasses.replace(box, ingress=_matching("interface", f"{where}.ingress", table["ingress"]))
     numbers = table.get("flows", [])
     if not isinstance(numbers, list) or not all(type(n) is int and n >= 0 for n in numbers):
-        raise ParameterError(f"{where}.flows: {numbers!r} is not a list of flows' numbers")
+        raise ParameterError(f"{where}.flows: {numbers!r} is not a list of flow numbers")
     return dataclasses.replace(box, flows=tuple(numbers))
 
 
 def read_hosts(path: Path) -> Hosts:
-    """Who plays what, from TOML.
+    """Read the hosts and their roles from TOML.
 
     Raises
     ------
     ParameterError
-        Names the file and the field.
+        The file cannot be read, or a field is wrong.
     """
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -213,7 +215,7 @@ def _hosts_of(table: dict[str, Any]) -> Hosts:
     known = {"transport", "sudo", "directory", "senders", "receiver", "tap", "bottleneck", "delay"}
     for key in table:
         if key not in known:
-            raise ParameterError(f"{key}: no such field; there are {', '.join(sorted(known))}")
+            raise ParameterError(f"{key}: unknown field; must be one of {', '.join(sorted(known))}")
     transport = table.get("transport", "ssh")
     if transport == "ssh":
         transport = []
@@ -221,13 +223,13 @@ def _hosts_of(table: dict[str, Any]) -> Hosts:
         not isinstance(transport, list) or sum("{target}" in w for w in transport if isinstance(w, str)) != 1
     ):
         raise ParameterError(
-            f'transport: {transport!r} is neither "ssh" nor a list of words, one with {{target}}'
+            f'transport: {transport!r} must be "ssh" or a list of words, one of them with {{target}}'
         )
     sudo = table.get("sudo", True)
     if not isinstance(sudo, bool):
-        raise ParameterError(f"sudo: {sudo!r} is neither true nor false")
+        raise ParameterError(f"sudo: {sudo!r} must be true or false")
     if not isinstance(table.get("senders"), list) or not table["senders"]:
-        raise ParameterError("senders: there are none")
+        raise ParameterError("senders: needs at least one")
     for name in ("receiver", "tap"):
         if name not in table:
             raise ParameterError(f"{name}: is missing")
@@ -235,7 +237,7 @@ def _hosts_of(table: dict[str, Any]) -> Hosts:
     receiver = _box(table["receiver"], "receiver", address=True)
     families = {ipaddress.ip_address(b.address).version for b in (*senders, receiver)}
     if len(families) != 1:
-        raise ParameterError("receiver.address: not of the senders' family")
+        raise ParameterError("receiver.address: must have the senders' IP version")
     return Hosts(
         senders=senders,
         receiver=receiver,
@@ -249,12 +251,12 @@ def _hosts_of(table: dict[str, Any]) -> Hosts:
 
 
 def sendings(scenario: cct.Scenario, hosts: Hosts) -> list[Sending]:
-    """The flows with their ends: those that a sender names, the others in turn.
+    """The flows with their ends: a sender's own flows, and the others in turn.
 
     Raises
     ------
     ParameterError
-        A flow that iperf3 cannot make.
+        iperf3 cannot send one of the flows.
     """
     flows = scenario.flow_list()
     default = cct.Flow("cubic")
@@ -262,17 +264,17 @@ def sendings(scenario: cct.Scenario, hosts: Hosts) -> list[Sending]:
         for name in REFUSED:
             if getattr(flow, name) != getattr(default, name):
                 raise ParameterError(
-                    f"flows[{i}].{name}: {getattr(flow, name)!r}, which iperf3 cannot do; leave it out"
+                    f"flows[{i}].{name}: {getattr(flow, name)!r}: iperf3 does not support this; leave it out"
                 )
         if flow.ecn == "accurate" and flow.cca_name != "dctcp":
-            raise ParameterError(f"flows[{i}].ecn: 'accurate' has only dctcp")
+            raise ParameterError(f"flows[{i}].ecn: 'accurate' needs dctcp")
         if flow.ecn == "l4s" and not flow.is_udp and flow.cca_name not in ("prague", "dctcp"):
-            raise ParameterError(f"flows[{i}].ecn: 'l4s' have only prague and dctcp")
+            raise ParameterError(f"flows[{i}].ecn: 'l4s' needs prague or dctcp")
     named: dict[int, Box] = {}
     for box in hosts.senders:
         for number in box.flows:
             if number >= len(flows) or number in named:
-                raise ParameterError(f"senders: flow {number} is not there, or has two senders")
+                raise ParameterError(f"senders: flow {number} does not exist, or has two senders")
             named[number] = box
     out = []
     for i, flow in enumerate(flows):
@@ -285,9 +287,7 @@ def sendings(scenario: cct.Scenario, hosts: Hosts) -> list[Sending]:
             if s.sender is box and not s.flow.is_udp and s.flow.ecn in ("off", "classic")
         }
         if len(modes) > 1:
-            raise ParameterError(
-                f"flows: those of sender {box.target} differ in ecn, which a host has for all"
-            )
+            raise ParameterError(f"flows: all flows of sender {box.target} must have the same ecn")
     return out
 
 
@@ -296,7 +296,7 @@ def sendings(scenario: cct.Scenario, hosts: Hosts) -> list[Sending]:
 
 @dataclass
 class Part:
-    """What a host does, in shell: before the word "go", after it, and after the word "stop"."""
+    """A host's shell commands: for set-up, after "go", and after "stop"."""
 
     roles: list[str] = field(default_factory=list)
     setup: list[str] = field(default_factory=list)
@@ -309,7 +309,7 @@ def _q(*words: object) -> str:
 
 
 def _iperf(s: Sending, scenario: cct.Scenario, sample_s: float) -> str:
-    """The client's command."""
+    """The iperf3 client's command."""
     flow, version = s.flow, ipaddress.ip_address(s.receiver).version
     headers = 14 + (20 if version == 4 else 40) + (8 if flow.is_udp else 32)
     payload = flow.packet_bytes - headers
@@ -337,13 +337,13 @@ def _iperf(s: Sending, scenario: cct.Scenario, sample_s: float) -> str:
             words += ["-M", payload + 12]
         if flow.max_window != 1_000_000:
             words += ["-w", flow.max_window * payload]
-    # --foreground: in the job's process group, which is ended as one (tests/test_launch_physical.py, "hangs")
+    # --foreground: stay in the job's process group, which is killed as a whole
     limit = ["timeout", "--foreground", "-s", "INT", "-k", "5", math.ceil(left_s) + GRACE_S // 2]
     return _q(*limit, *words)
 
 
 def parts(scenario: cct.Scenario, hosts: Hosts, *, sample_s: float = 0.1) -> dict[str, Part]:
-    """What each host does, by target."""
+    """The commands of each host, by target."""
     flows = sendings(scenario, hosts)
     out: dict[str, Part] = {}
 
@@ -352,9 +352,9 @@ def parts(scenario: cct.Scenario, hosts: Hosts, *, sample_s: float = 0.1) -> dic
         found.roles.append(role)
         return found
 
-    # The order matters: what is set first is put back last, and hosts may play several parts.
+    # The order matters: what is set first is restored last, and a host may have several roles.
     receiver = part(hosts.receiver, "receiver")
-    receiver.setup += ["need iperf3 ethtool ss setsid timeout", f"whole {_q(hosts.receiver.interface)}"]
+    receiver.setup += ["need iperf3 ethtool ss setsid timeout", f"no_offloads {_q(hosts.receiver.interface)}"]
     limit_s = math.ceil(scenario.duration_s) + 2 * GRACE_S
     receiver.setup.append(f"serve {_q(limit_s, hosts.receiver.address, *(s.port for s in flows))}")
     if hosts.bottleneck is not None:
@@ -364,47 +364,50 @@ def parts(scenario: cct.Scenario, hosts: Hosts, *, sample_s: float = 0.1) -> dic
     tap = part(hosts.tap, "tap")
     tap.setup.append("need tcpdump ethtool setsid")
     for name, device in (("ingress", hosts.tap.ingress), ("egress", hosts.tap.interface)):
-        tap.setup += [f"whole {_q(device)}", f"record {name} {_q(device, f'host {hosts.receiver.address}')}"]
+        tap.setup += [
+            f"no_offloads {_q(device)}",
+            f"record {name} {_q(device, f'host {hosts.receiver.address}')}",
+        ]
     tap.stop.append("recorded")
-    tap.stop += [f"give {name}.{suffix}" for name in ("ingress", "egress") for suffix in ("pcap", "err")]
+    tap.stop += [f"send_file {name}.{suffix}" for name in ("ingress", "egress") for suffix in ("pcap", "err")]
     for box in hosts.senders:
         mine = [s for s in flows if s.sender is box]
         if not mine:
             continue
         sender = part(box, "sender of flows " + ", ".join(str(s.index) for s in mine))
-        sender.setup += ["need iperf3 ethtool sysctl setsid timeout", f"whole {_q(box.interface)}"]
-        sender.setup.append("setting net.ipv4.tcp_no_metrics_save 1")
+        sender.setup += ["need iperf3 ethtool sysctl setsid timeout", f"no_offloads {_q(box.interface)}"]
+        sender.setup.append("set_sysctl net.ipv4.tcp_no_metrics_save 1")
         classic = any(s.flow.ecn == "classic" and not s.flow.is_udp for s in mine)
-        sender.setup.append(f"setting net.ipv4.tcp_ecn {1 if classic else 2}")
+        sender.setup.append(f"set_sysctl net.ipv4.tcp_ecn {1 if classic else 2}")
         for cca in sorted({s.flow.cca_name for s in mine} - {"udp"}):
-            sender.setup.append(f"can {_q(cca)}")
+            sender.setup.append(f"need_cca {_q(cca)}")
         for s in mine:
             client = (
                 f'sleep {s.flow.start_s:g}; {_iperf(s, scenario, sample_s)}; echo "flow {s.index} $?" >&3'
             )
             sender.go.append(f"job flow{s.index} sh -c {shlex.quote(client)}")
-            sender.stop.append(f"give flow{s.index}.out")
+            sender.stop.append(f"send_file flow{s.index}.out")
     return out
 
 
 def _tree(scenario: cct.Scenario, device: str) -> QdiscTree:
     frame = max(f.packet_bytes for f in scenario.flows)
-    # Linux's DCTCP sends ECT(0) where it stands for a low-latency flow
+    # Linux's DCTCP sends ECT(0) although it stands in for a low-latency flow
     any_ect = any(f.ecn == "l4s" and f.cca_name == "dctcp" for f in scenario.flows)
     return QdiscTree(scenario.bottleneck, device, frame, virtual=False, any_ect=any_ect)
 
 
 def _bottleneck(part: Part, device: str, scenario: cct.Scenario, flows: Sequence[Sending]) -> None:
     tree = _tree(scenario, device)
-    part.setup += ["need tc ethtool setsid", f"whole {_q(device)}", f"plain {_q(device)}"]
+    part.setup += ["need tc ethtool setsid", f"no_offloads {_q(device)}", f"no_qdisc {_q(device)}"]
     lines = tree.setup()
     for s in flows:
         for line in tree.assign(
             s.index, "0.0.0.0", s.flow.queue or 0
-        ):  # by address; senders have one for all flows
+        ):  # these match addresses, but all flows of a sender share one
             words = line.split()
             lines.append(_filter(device, words[words.index("parent") + 1], s, "dport", words[-1]))
-    part.setup += [f"queue {_q(*line.split())}" for line in lines]
+    part.setup += [f"run_tc {_q(*line.split())}" for line in lines]
     changes, past_s = [], 0.0
     for at_s, mbps in scenario.bottleneck.rate_schedule:
         changes.append(f"sleep {at_s - past_s:g}")
@@ -412,11 +415,11 @@ def _bottleneck(part: Part, device: str, scenario: cct.Scenario, flows: Sequence
         past_s = at_s
     if changes:
         part.go.append(f"job rates sh -c {shlex.quote('; '.join(changes))}")
-    part.stop.append(f'tc -s -j qdisc show dev {_q(device)} >"$dir/qdisc.json"; give qdisc.json')
+    part.stop.append(f'tc -s -j qdisc show dev {_q(device)} >"$dir/qdisc.json"; send_file qdisc.json')
 
 
 def _filter(device: str, parent: str, s: Sending, end: str, classid: str) -> str:
-    """Sends a flow's packets to a class, by the receiver's port (which is `end`: sport or dport)."""
+    """A filter from a flow's packets to a class, by the receiver's port (`end`: sport or dport)."""
     protocol, ip = ("ip", "ip") if ipaddress.ip_address(s.receiver).version == 4 else ("ipv6", "ip6")
     return (
         f"filter add dev {device} parent {parent} protocol {protocol} u32 match {ip} protocol {s.protocol} 0xff "
@@ -425,11 +428,11 @@ def _filter(device: str, parent: str, s: Sending, end: str, classid: str) -> str
 
 
 def _delays(part: Part, device: str, flows: Sequence[Sending]) -> None:
-    """Whole RTTs on the way back: ACKs are told apart by the port they come from."""
+    """Add the whole RTT on the reverse path; the source port tells whose ACKs they are."""
     rtts_ms = sorted({s.flow.rtt_ms for s in flows if s.flow.rtt_ms > 0})
     if not rtts_ms:
         return
-    part.setup += ["need tc ethtool", f"plain {_q(device)}"]
+    part.setup += ["need tc ethtool", f"no_qdisc {_q(device)}"]
     lines = [f"qdisc add dev {device} root handle 1: htb default 1",
              f"class add dev {device} parent 1: classid 1:1 htb rate 100gbit quantum 60000"]  # fmt: skip
     for n, rtt_ms in enumerate(rtts_ms, 2):
@@ -440,18 +443,16 @@ def _delays(part: Part, device: str, flows: Sequence[Sending]) -> None:
     for s in flows:
         if s.flow.rtt_ms > 0:
             lines.append(_filter(device, "1:", s, "sport", f"1:{rtts_ms.index(s.flow.rtt_ms) + 2:x}"))
-    part.setup += [f"queue {_q(*line.split())}" for line in lines]
+    part.setup += [f"run_tc {_q(*line.split())}" for line in lines]
 
 
 def script(part: Part, hosts: Hosts, snaplen: int) -> str:
     """A host's shell script."""
     start = f"directory={_q(hosts.directory)} snaplen={snaplen}\n" + FUNCTIONS.read_text(encoding="utf-8")
-    steps = [*part.setup, "echo ready", "heard go", *part.go, "heard stop", *part.stop, "echo done"]
+    steps = [*part.setup, "echo ready", "wait_for go", *part.go, "wait_for stop", *part.stop, "echo done"]
     text = start + "\n".join(steps) + "\n"
     if len(text) > 120_000:
-        raise ParameterError(
-            "flows: too many for one command line to a host; share them out among more senders"
-        )
+        raise ParameterError("flows: too many for the command line of one host; use more senders")
     return text
 
 
@@ -459,19 +460,19 @@ def script(part: Part, hosts: Hosts, snaplen: int) -> str:
 
 
 class Failed(CCToolkitError):
-    """A host could not do its part."""
+    """A host failed."""
 
 
 class Stopped(BaseException):
-    """A signal came; the argument is its number."""
+    """A signal arrived; the argument is its number."""
 
 
 class Shell:
-    """A host's script while it runs; lines it says arrive in `said`."""
+    """A host's running script; its lines arrive in `lines`."""
 
     def __init__(self, target: str, command: list[str], folder: Path) -> None:
         self.target, self.folder = target, folder
-        self.said: list[str] = []
+        self.lines: list[str] = []
         self.changed = threading.Condition()
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = subprocess.Popen(
@@ -494,36 +495,36 @@ class Shell:
 
     def _add(self, text: str) -> None:
         with self.changed:
-            self.said.append(text)
+            self.lines.append(text)
             self.changed.notify_all()
 
-    def say(self, word: str) -> None:
+    def send(self, word: str) -> None:
         assert self.process.stdin is not None
-        with contextlib.suppress(OSError):  # what is wrong shows when its answer does not come
+        with contextlib.suppress(OSError):  # the missing answer will show what is wrong
             self.process.stdin.write(f"{word}\n".encode())
             self.process.stdin.flush()
 
     def wait_for(self, word: str, until: float) -> str:
-        """The line that begins with a word; raise what it says instead."""
+        """Wait for the line that starts with a word; an error line is raised."""
         with self.changed:
             while True:
-                for text in self.said:
+                for text in self.lines:
                     if f"{text} ".startswith(f"{word} "):
                         return text
                     if text.startswith("error "):
                         raise Failed(f"{self.target}: {text.removeprefix('error ')}")
-                if self.said[-1:] == ["end"]:
-                    raise Failed(f"{self.target}: {self._complaint()}")
+                if self.lines[-1:] == ["end"]:
+                    raise Failed(f"{self.target}: {self._last_error()}")
                 if not self.changed.wait(max(until - time.monotonic(), 0)):
-                    raise Failed(f"{self.target}: no {word!r} in time")
+                    raise Failed(f"{self.target}: no {word!r} before the timeout")
 
-    def _complaint(self) -> str:
+    def _last_error(self) -> str:
         self.errors.seek(0)
         lines = self.errors.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else f"its shell ended with status {self.process.wait()}"
+        return lines[-1] if lines else f"its shell ended with exit status {self.process.wait()}"
 
     def close(self) -> None:
-        """The script sees its input end and puts everything back."""
+        """End the script's input, upon which it restores everything."""
         if self.process.stdin is not None:
             with contextlib.suppress(OSError):
                 self.process.stdin.close()
@@ -548,12 +549,12 @@ def _copy(source: IO[bytes], target: IO[bytes], size: int) -> None:
 def run(
     scenario: cct.Scenario, hosts: Hosts, folder: Path, *, snaplen: int = 96, sample_s: float = 0.1
 ) -> None:
-    """Run it; what the hosts give lies in `folder` afterwards.
+    """Run the scenario; the hosts' files are in `folder` afterwards.
 
     Raises
     ------
     Failed
-        The first host's complaint.
+        A host failed.
     """
     plan = parts(scenario, hosts, sample_s=sample_s)
     texts = {target: script(part, hosts, snaplen) for target, part in plan.items()}
@@ -564,13 +565,13 @@ def run(
         for shell in shells:
             shell.wait_for("ready", time.monotonic() + GRACE_S)
         for shell in shells:
-            shell.say("go")
+            shell.send("go")
         until = time.monotonic() + scenario.duration_s + GRACE_S
         by_target = {shell.target: shell for shell in shells}
         for s in sendings(scenario, hosts):
             by_target[s.sender.target].wait_for(f"flow {s.index}", until)
         for shell in shells:
-            shell.say("stop")
+            shell.send("stop")
         for shell in shells:
             shell.wait_for("done", time.monotonic() + 20 * GRACE_S)
     finally:
@@ -581,18 +582,18 @@ def run(
             thread.join()
 
 
-# ---- what comes of it
+# ---- the results
 
 
 def _report(folder: Path, s: Sending) -> dict[str, Any]:
-    """What iperf3 said of a flow."""
+    """iperf3's report on a flow."""
     path = folder / f"flow{s.index}.out"
     try:
         found = json.loads(path.read_text())
     except ValueError:
         found = {}
     if not found.get("start", {}).get("connected"):
-        raise Failed(f"{s.sender.target}: flow {s.index}: {found.get('error', 'iperf3 said nothing')}")
+        raise Failed(f"{s.sender.target}: flow {s.index}: {found.get('error', 'iperf3 wrote no report')}")
     return found
 
 
@@ -652,7 +653,7 @@ def _flow_series(
 
 
 def _queues(scenario: cct.Scenario, folder: Path, ingress: cct.Capture, egress: cct.Capture) -> pd.DataFrame:
-    """The router's counters, and delays from the taps."""
+    """The router's counters, and delays between the taps."""
     tree = _tree(scenario, "x")
     counters = {q["handle"]: q for q in json.loads((folder / "qdisc.json").read_text())}
     delays = cct.queue_delay(ingress, egress)
@@ -677,7 +678,7 @@ def _queues(scenario: cct.Scenario, folder: Path, ingress: cct.Capture, egress: 
 
 
 def collect(scenario: cct.Scenario, hosts: Hosts, raw: Path, folder: Path) -> None:
-    """The directory of the run, from what the hosts gave."""
+    """Make the run directory from the hosts' files."""
     flows = sendings(scenario, hosts)
     reports = [_report(raw, s) for s in flows]
     for tap in ("ingress", "egress"):
@@ -737,7 +738,7 @@ def collect(scenario: cct.Scenario, hosts: Hosts, raw: Path, folder: Path) -> No
 
 
 def show(scenario: cct.Scenario, hosts: Hosts, snaplen: int, sample_s: float) -> str:
-    """What would be done, host by host."""
+    """The scripts of all hosts, as text."""
     out = []
     for target, part in parts(scenario, hosts, sample_s=sample_s).items():
         text = script(part, hosts, snaplen)
@@ -751,12 +752,14 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("scenario", type=Path)
-    parser.add_argument("hosts", type=Path)
-    parser.add_argument("-o", "--output", type=Path, metavar="DIR")
-    parser.add_argument("--run", action="store_true", help="do it; otherwise it is printed")
-    parser.add_argument("--snaplen", type=int, default=96)
-    parser.add_argument("--sample", type=float, default=0.1, metavar="S", help="interval of the series")
+    parser.add_argument("scenario", type=Path, metavar="SCENARIO.toml")
+    parser.add_argument("hosts", type=Path, metavar="HOSTS.toml")
+    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="run directory to write")
+    parser.add_argument("--run", action="store_true", help="run it; default: print what each host would do")
+    parser.add_argument("--snaplen", type=int, default=96, metavar="BYTES", help="captured bytes per packet")
+    parser.add_argument(
+        "--sample", type=float, default=0.1, metavar="S", help="sampling interval of the time series"
+    )
     args = parser.parse_args(argv)
     if args.run and args.output is None:
         parser.error("--run needs -o DIR")
@@ -766,12 +769,12 @@ def main(argv: list[str] | None = None) -> int:
 
     try:
         if not 64 <= args.snaplen <= 262144 or not 0.1 <= args.sample <= 60:
-            raise ParameterError("--snaplen: 64 to 262144; --sample: 0.1 to 60")
+            raise ParameterError("--snaplen must be 64 to 262144, --sample 0.1 to 60")
         scenario, hosts = cct.read_scenario(args.scenario), read_hosts(args.hosts)
         for i, flow in enumerate(scenario.flows):
-            for name in LEFT:
+            for name in IGNORED:
                 if getattr(flow, name) != getattr(cct.Flow("cubic"), name):
-                    print(f"physical.py: flows[{i}].{name} is left to the hosts", file=sys.stderr)
+                    print(f"physical.py: flows[{i}].{name} is ignored: the hosts decide", file=sys.stderr)
         if not args.run:
             print(show(scenario, hosts, args.snaplen, args.sample))
             return 0

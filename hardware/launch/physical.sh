@@ -1,17 +1,17 @@
-# What physical.py's scripts are made of; each begins with this text, after "directory=…" and "snaplen=…".
-# It says "ready", hears "go" and "stop", says "done", and between these hands files over ("file NAME BYTES", then the
-# bytes). Whatever ends it, `finish` stops what was started and undoes what was changed.
+# The functions of physical.py's scripts, which each start with "directory=… snaplen=…" and this text.
+# A script prints "ready", waits for "go" and "stop", sends files ("file NAME BYTES", then the bytes), and prints
+# "done". However it ends, `finish` stops what it started and restores what it changed.
 set -eu
 umask 077
 jobs='' undo=''
 
 die() { echo "error $*"; exit 1; }
 
-# each SIGNAL: to all of every job; succeeds if there was one
+# each SIGNAL: send it to the process group of every job; succeeds if any is left
 each() {
-  there=1
-  for j in $jobs; do kill -s "$1" -- "-$j" 2>/dev/null && there=0; done
-  return $there
+  found=1
+  for j in $jobs; do kill -s "$1" -- "-$j" 2>/dev/null && found=0; done
+  return $found
 }
 
 finish() {
@@ -20,7 +20,7 @@ finish() {
   (sleep 5; each KILL || :) >/dev/null 2>&1 &
   late=$!
   for j in $jobs; do wait "$j" 2>/dev/null || :; done
-  for i in $(seq 60); do each 0 || break; sleep 0.1; done  # a job's first process may end before its others
+  for i in $(seq 60); do each 0 || break; sleep 0.1; done  # a job's first process may end before the others
   kill "$late" 2>/dev/null || :
   eval "$undo"
   rm -rf "$dir"
@@ -30,52 +30,52 @@ dir=$(mktemp -d "$directory/cctoolkit.XXXXXX") || die "cannot make a directory i
 trap finish EXIT
 trap 'exit 1' HUP INT TERM PIPE
 
-heard() { read -r word || exit 1; [ "$word" = "$1" ] || exit 1; }
+wait_for() { read -r word || exit 1; [ "$word" = "$1" ] || exit 1; }
 
-give() { printf 'file %s %s\n' "$1" "$(wc -c <"$dir/$1")"; cat "$dir/$1"; }
+send_file() { printf 'file %s %s\n' "$1" "$(wc -c <"$dir/$1")"; cat "$dir/$1"; }
 
-need() { for c in "$@"; do command -v "$c" >/dev/null || die "there is no $c"; done; }
+need() { for c in "$@"; do command -v "$c" >/dev/null || die "$c is not installed"; done; }
 
-# job NAME COMMAND…: in the background, in a process group of its own; descriptor 3 is this script's output
+# job NAME COMMAND…: run it in the background, in its own process group; descriptor 3 is this script's output
 job() {
   name=$1; shift
   setsid "$@" 3>&1 >"$dir/$name.out" 2>"$dir/$name.err" </dev/null &
   jobs="$jobs $!"
 }
 
-# setting NAME VALUE: of sysctl, for the time being
-setting() {
-  old=$(sysctl -n "$1") || die "there is no setting $1"
+# set_sysctl NAME VALUE: until the script ends
+set_sysctl() {
+  old=$(sysctl -n "$1") || die "sysctl $1 does not exist"
   [ "$old" = "$2" ] && return 0
-  sysctl -qw "$1=$2" || die "cannot set $1"
+  sysctl -qw "$1=$2" || die "cannot set sysctl $1"
   undo="sysctl -qw '$1=$old' || :; $undo"
 }
 
-# plain DEVICE: has no queue discipline of somebody's, and will have none of ours
-plain() {
-  tc qdisc show dev "$1" root | grep -q ' 0: ' || die "$1 has a queue of its own: remove it first"
+# no_qdisc DEVICE: fail if someone has set a queue discipline; remove ours at the end
+no_qdisc() {
+  tc qdisc show dev "$1" root | grep -q ' 0: ' || die "$1 has a queue discipline of its own: remove it first"
   undo="tc qdisc del dev $1 root 2>/dev/null || :; $undo"
 }
 
-# whole DEVICE: every packet is a frame of its own
-whole() {
+# no_offloads DEVICE: every packet is one frame
+no_offloads() {
   for f in tso:tcp-segmentation-offload gso:generic-segmentation-offload gro:generic-receive-offload; do
     ethtool -k "$1" | grep -q "^${f#*:}: on\$" || continue
-    ethtool -K "$1" "${f%%:*}" off >/dev/null 2>&1 || die "cannot turn ${f%%:*} of $1 off"
+    ethtool -K "$1" "${f%%:*}" off >/dev/null 2>&1 || die "cannot turn ${f%%:*} off on $1"
     undo="ethtool -K $1 ${f%%:*} on >/dev/null 2>&1 || :; $undo"
   done
 }
 
-# queue WORDS…: one line for tc
-queue() { tc "$@" >&2 || die "tc $*"; }
+# run_tc WORDS…: run tc
+run_tc() { tc "$@" >&2 || die "tc $*"; }
 
-# can CCA: this kernel has the congestion control
-can() {
+# need_cca CCA: fail if the kernel lacks the congestion control
+need_cca() {
   modprobe -q "tcp_$1" 2>/dev/null || :
-  grep -qw "$1" /proc/sys/net/ipv4/tcp_available_congestion_control || die "there is no $1"
+  grep -qw "$1" /proc/sys/net/ipv4/tcp_available_congestion_control || die "the kernel has no congestion control $1"
 }
 
-# serve SECONDS ADDRESS PORT…: an iperf3 for each port, all listening
+# serve SECONDS ADDRESS PORT…: start an iperf3 server for each port, and wait until all listen
 serve() {
   limit=$1 address=$2; shift 2
   for p in "$@"; do job "server$p" timeout "$limit" iperf3 -s -1 -B "$address" -p "$p"; done
@@ -85,7 +85,7 @@ serve() {
   done
 }
 
-# record NAME DEVICE FILTER: until `recorded`
+# record NAME DEVICE FILTER: capture until `recorded`
 taps=''
 record() {
   job "$1" tcpdump -n -i "$2" -s "$snaplen" -B 65536 --time-stamp-precision=nano -Z "$(id -un)" -w "$dir/$1.pcap" "$3"
@@ -94,7 +94,7 @@ record() {
   die "tcpdump on $2: $(tail -n 1 "$dir/$1.err")"
 }
 
-# tcpdump gets packets a block at a time, so what came last needs a moment
+# tcpdump gets packets in blocks, so the last ones take a moment
 recorded() {
   sleep 2
   for j in $taps; do kill -s INT "$j"; wait "$j" || :; done

@@ -1,7 +1,7 @@
 #!/bin/sh
-# testbed.sh PAPER DIR [OPTIONS]: the experiments of a paper (a folder beside this script) on the testbed, each into
-# DIR/NAME. OPTIONS are those of `cct testbed run`, such as --backend netns. A run that is there is left, a sweep goes on
-# where it stopped; files named …-sim.toml are for `cct simulate` alone, bmv2….toml for
+# testbed.sh PAPER DIR [OPTIONS]: run the experiments of a paper (a folder beside this script) on the testbed, each into
+# DIR/NAME. OPTIONS are those of `cct testbed run`, such as --backend netns. Existing runs are skipped, and a sweep
+# continues where it stopped. Files named …-sim.toml are for `cct simulate` only, bmv2….toml for
 # `python -m hardware.launch.switch`.
 set -eu
 [ $# -ge 2 ] || { echo "usage: $0 PAPER DIR [OPTIONS of cct testbed run]" >&2; exit 2; }

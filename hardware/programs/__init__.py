@@ -3,4 +3,4 @@
 from pathlib import Path
 
 #: Every folder here that has a program in it.
-PROGRAMS = tuple(sorted(path.parent.name for path in Path(__file__).parent.glob("*/tofino.p4")))
+PROGRAMS = tuple(sorted(path.parent.name for path in Path(__file__).parent.glob("*/constants.py")))

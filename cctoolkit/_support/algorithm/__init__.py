@@ -1,1 +1,1 @@
-"""What queue disciplines and congestion controls share: parameters, state, and functions compiled from a class."""
+"""What AQMs and congestion controls have in common: parameters, state, and functions compiled from a class."""

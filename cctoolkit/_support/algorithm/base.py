@@ -2,8 +2,8 @@
 
 An algorithm is a class. Its annotated fields are its parameters; the nested classes ``State`` and ``Stats`` name what
 it remembers and what it counts; its functions say what it does at each event. Functions have no ``self``: they get
-records with these fields, and everything they remember is in them, so one compiled function serves any number of
-queues or flows. See :mod:`cctoolkit.aqm` and :mod:`cctoolkit.cca` for how to write one.
+records with these fields and keep everything in them, so one compiled function serves any number of queues or flows.
+:mod:`cctoolkit.aqm` and :mod:`cctoolkit.cca` explain how to write one.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _NS = {"_s": 1_000_000_000, "_ms": 1_000_000, "_us": 1_000}
 
 
 def record(fields: Mapping[str, Any], where: str = "") -> np.ndarray:
-    """One record with these fields and values, as a structured array of length 1 that numba and C lay out alike.
+    """A record with these fields and values: a structured array of length 1 with the memory layout of C.
 
-    Integers become int64, floats float64, booleans one byte, sequences arrays of these. `where` goes before the
-    field's name if one cannot be.
+    Integers become int64, floats float64, booleans one byte, sequences arrays of these. `where` precedes the field's
+    name in an error.
     """
     values = {name: np.asarray(value) for name, value in fields.items()} or {"unused": np.asarray(0)}
     kinds = {"i": np.int64, "u": np.uint64, "f": np.float64, "b": np.bool_}
@@ -41,8 +41,8 @@ def record(fields: Mapping[str, Any], where: str = "") -> np.ndarray:
     for name, value in values.items():
         if value.dtype.kind not in kinds or value.size == 0:
             raise ParameterError(
-                f"{where}{name}: {fields[name]!r} is neither a number nor a boolean, nor an array of these "
-                "(of fixed size, such as np.zeros(16))"
+                f"{where}{name}: {fields[name]!r} must be a number, a boolean, or an array of these "
+                "with a fixed size, such as np.zeros(16)"
             )
         spec.append((name, kinds[value.dtype.kind], value.shape))
     out = np.zeros(1, np.dtype(spec, align=True))
@@ -52,7 +52,7 @@ def record(fields: Mapping[str, Any], where: str = "") -> np.ndarray:
 
 
 def _fields_of(cls: type | None) -> dict[str, Any]:
-    """The attributes of a ``State`` or ``Stats`` class with their first values, inherited ones too."""
+    """The attributes of a ``State`` or ``Stats`` class with their initial values, inherited ones included."""
     found: dict[str, Any] = {}
     for base in reversed(cls.__mro__[:-1] if cls else ()):
         found.update({k: v for k, v in vars(base).items() if not k.startswith("__")})
@@ -63,28 +63,28 @@ def _fields_of(cls: type | None) -> dict[str, Any]:
 class Algorithm:
     """Base of :class:`cctoolkit.aqm.Aqm` and :class:`cctoolkit.cca.Cca`.
 
-    A subclass is made a frozen dataclass. Parameters named ``…_s``, ``…_ms`` or ``…_us`` are also there as ``…_ns``
-    (int64) in the functions.
+    Subclasses become frozen dataclasses. The functions also see parameters named ``…_s``, ``…_ms`` or ``…_us`` as
+    ``…_ns`` (int64).
     """
 
-    #: Functions that may be defined, all with the arguments :attr:`arguments`; set by the two kinds.
+    #: Functions that may be defined, all with the arguments :attr:`arguments`; `Aqm` and `Cca` set both.
     events: ClassVar[tuple[str, ...]] = ()
     arguments: ClassVar[tuple[str, ...]] = ()
     registry: ClassVar[dict[str, type[Algorithm]]]
-    #: What scenarios call it; the class's name in lower case unless given.
+    #: The name in scenarios; by default the class's name in lower case.
     name: ClassVar[str]
-    #: Only the Linux kernel has it: scenarios may name it, and the testbed runs it.
+    #: Exists only in the Linux kernel: scenarios may name it, but only the testbed runs it.
     linux_only: ClassVar[bool] = False
 
     class State:
-        """What is remembered; the values are those at the start."""
+        """What the algorithm remembers, with initial values."""
 
     class Stats:
-        """What is counted; nothing may depend on it."""
+        """What the algorithm counts; decisions must not depend on it."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "registry" in vars(cls):  # one of the two kinds
+        if "registry" in vars(cls):  # Aqm or Cca itself
             return
         for name in cls.events:
             function = getattr(vars(cls).get(name), "py_func", vars(cls).get(name))
@@ -96,7 +96,7 @@ class Algorithm:
         other = cls.registry.get(cls.name)
         if other is not None and _is_ours(other) and not _is_ours(cls):
             raise ParameterError(
-                f'{cls.__name__}: {cls.name!r} is there already; call it otherwise, or set name = "my_{cls.name}"'
+                f'{cls.__name__}: the name {cls.name!r} is taken; rename the class, or set name = "my_{cls.name}"'
             )
         dataclasses.dataclass(frozen=True)(cls)
         cls.registry[cls.name] = cls
@@ -112,27 +112,27 @@ class Algorithm:
         where = f"{type(self).__name__}.{name}"
         if kind == "bool":
             if not isinstance(value, bool | np.bool_):
-                raise ParameterError(f"{where}: {value!r} is not true or false")
+                raise ParameterError(f"{where}: {value!r} must be True or False")
             return bool(value)
         if kind in ("int", "float"):
             if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
                 raise ParameterError(f"{where}: {value!r} is not a number")
             if not 0 <= value <= sys.float_info.max:
-                raise ParameterError(f"{where}: {value!r} is not a finite number of at least 0")
+                raise ParameterError(f"{where}: {value!r} must be finite and not negative")
             if kind == "int" and value != int(value):
                 raise ParameterError(f"{where}: {value!r} is not a whole number")
             return int(value) if kind == "int" else float(value)
         return tuple(value) if isinstance(value, list) else value
 
     def check(self) -> None:
-        """Raise ParameterError for values that cannot work; numbers have been checked to be finite and not negative."""
+        """Raise ParameterError for values that cannot work; numbers are already known to be finite and not negative."""
 
     def derived(self) -> dict[str, Any]:
-        """Further entries of the parameters record, computed once: tables, constants."""
+        """More fields for the parameter record, computed once: tables, constants."""
         return {}
 
     def initial(self) -> dict[str, Any]:
-        """First values of state fields that depend on parameters; array sizes too."""
+        """Initial values (and array sizes) of state fields that depend on parameters."""
         return {}
 
     def parameters(self) -> dict[str, Any]:
@@ -140,47 +140,47 @@ class Algorithm:
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
 
     def parameter_record(self) -> np.ndarray:
-        """What functions get as ``p``."""
+        """The record that functions receive as ``p``."""
         fields: dict[str, Any] = {}
         for name, value in self.parameters().items():
-            if isinstance(value, str):  # functions cannot compare text: derived() says what it means
+            if isinstance(value, str):  # functions cannot compare text: derived() encodes it as a number
                 continue
             fields[name] = value
             for suffix, ns in _NS.items():
                 if name.endswith(suffix) and isinstance(value, int | float) and not isinstance(value, bool):
                     if value * ns > 2**62:
-                        raise ParameterError(f"{type(self).__name__}.{name}: {value!r} is too long a time")
+                        raise ParameterError(f"{type(self).__name__}.{name}: {value!r} is too long")
                     fields[name.removesuffix(suffix) + "_ns"] = round(value * ns)
         return record(fields | self.derived(), f"{type(self).__name__}.")
 
     def state_record(self) -> np.ndarray:
-        """What functions get as ``s``: a fresh one."""
+        """A fresh record of the kind that functions receive as ``s``."""
         return record(_fields_of(self.State) | self.initial(), f"{type(self).__name__}.State.")
 
     def stats_record(self) -> np.ndarray:
-        """What functions get as ``stats``: a fresh one."""
+        """A fresh record of the kind that functions receive as ``stats``."""
         return record(_fields_of(self.Stats), f"{type(self).__name__}.Stats.")
 
     def compiled(self, result: Any, *views: np.dtype) -> dict[str, int]:
-        """Addresses of the functions, compiled for this algorithm's records and the given further ones.
+        """Addresses of the functions, compiled for this algorithm's records and those in `views`.
 
         Parameters
         ----------
         result : numba type
-            What the functions return.
+            Return type of the functions.
         *views : dtype
-            Records that come after ``p``, ``s`` and ``stats``; the last argument is the time.
+            Types of the arguments between ``stats`` and the time, which is last.
 
         Raises
         ------
         AlgorithmError
-            Names the user's line.
+            A function does not compile; the text names the line.
         ParameterError
-            Only Linux has it.
+            The algorithm exists only in the Linux kernel.
         """
         if self.linux_only:
             raise ParameterError(
-                f"{self.name}: only the Linux kernel has it; run the scenario on the testbed"
+                f"{self.name} exists only in the Linux kernel; run the scenario on the testbed"
             )
         dtypes = (
             *(r.dtype for r in (self.parameter_record(), self.state_record(), self.stats_record())),
@@ -221,7 +221,7 @@ def _address(
     return int(_COMPILED[key].address)
 
 
-# ---- mistakes, in words ----------------------------------------------------------------------------------------------
+# ---- error messages --------------------------------------------------------------------------------------------------
 
 
 def _is_ours(cls: type) -> bool:
@@ -229,7 +229,7 @@ def _is_ours(cls: type) -> bool:
 
 
 def _check_class(cls: type[Algorithm]) -> None:
-    """What a class body says that cannot be meant so."""
+    """Reject class bodies that cannot mean what they say."""
     takes = f"({', '.join(cls.arguments)})"
     above = [vars(base) | inspect.get_annotations(base) for base in cls.__mro__[1:]]
     inherited = {name for names in above for name in names}
@@ -247,7 +247,7 @@ def _check_class(cls: type[Algorithm]) -> None:
         plain = plain and not name.startswith("_") and name not in annotated
         if plain and (name in parameters or name not in inherited):
             kind = type(value).__name__
-            raise ParameterError(f"{where}: a parameter needs its type: {name}: {kind} = {value!r}")
+            raise ParameterError(f"{where}: a parameter needs a type: {name}: {kind} = {value!r}")
     for name in annotated:
         if name not in vars(cls) and not str(annotated[name]).startswith(("ClassVar", "typing.ClassVar")):
             raise ParameterError(f"{cls.__name__}.{name}: a parameter needs a default")
@@ -257,26 +257,26 @@ def _check_class(cls: type[Algorithm]) -> None:
         if len(given) != len(cls.arguments) or (
             given != list(cls.arguments) and set(given) == set(cls.arguments)
         ):
-            raise ParameterError(f"{cls.__name__}.{name}: takes {takes}, in this order and without self")
+            raise ParameterError(f"{cls.__name__}.{name}: must take {takes}, in this order and without self")
     for part in ("State", "Stats"):
         fields = _fields_of(getattr(cls, part))
         for name in inspect.get_annotations(getattr(cls, part)):
             if name not in fields:
                 raise ParameterError(
-                    f"{cls.__name__}.{part}.{name}: needs a first value, such as {name} = 0.0"
+                    f"{cls.__name__}.{part}.{name}: needs an initial value, such as {name} = 0.0"
                 )
         record(fields, f"{cls.__name__}.{part}.")
 
 
 def explained_failure(err: BaseException, used: Iterable[type[Algorithm]]) -> str:
-    """One line for what went wrong while compiled code ran: function and line, as far as they are known.
+    """One line for an error in running compiled code: what, and in which function and line if that is known.
 
     Parameters
     ----------
     err : exception
-        Its traceback ends in the function if that had the ``raise`` or ``assert``.
+        Its traceback ends in the function only for a ``raise`` or ``assert`` there.
     used : iterable of classes
-        The algorithms it may come from.
+        The algorithms that may have caused it.
     """
     what = f"{type(err).__name__}: {err}".removesuffix(": ")
     functions = [(cls, f) for cls in used for event in cls.events if (f := getattr(cls, event, None))]
@@ -286,14 +286,14 @@ def explained_failure(err: BaseException, used: Iterable[type[Algorithm]]) -> st
             # the folder is that of whichever process compiled it: a notebook's kernels have one each
             same = Path(place.filename).name == Path(code.co_filename).name and place.name == code.co_name
             if same and (place.lineno or 0) in _lines(code):
-                return _told(cls, function, place.lineno or 0, what)
+                return _at_line(cls, function, place.lineno or 0, what)
     if isinstance(err, IndexError):  # numba does not say where
         for cls, function in functions:
             code = function.__code__
             found = [n for n in _lines(code) if "[" in linecache.getline(code.co_filename, n)]
             if found and not _is_ours(cls):
-                more = f" (or in line {', '.join(map(str, found[1:]))})" if found[1:] else ""
-                return _told(cls, function, found[0], what + more)
+                more = f" (or line {', '.join(map(str, found[1:]))})" if found[1:] else ""
+                return _at_line(cls, function, found[0], what + more)
     return what
 
 
@@ -302,14 +302,14 @@ def _lines(code: pytypes.CodeType) -> range:
     return range(code.co_firstlineno, last + 1)
 
 
-def _told(cls: type, function: Callable[..., Any], line: int, what: str) -> str:
+def _at_line(cls: type, function: Callable[..., Any], line: int, what: str) -> str:
     source = linecache.getline(function.__code__.co_filename, line).strip()
     name = function.__name__ if function.__name__ in cls.events else f"{function.__name__} (called)"  # type: ignore[attr-defined]
     return f"{cls.__name__}.{name}, line {line}: {source!r}: {what}"
 
 
-def _using(function: Callable[..., Any], attribute: str) -> tuple[Callable[..., Any], int, str] | None:
-    """Where an attribute is used first, in the function or one it calls: function, line, and what it is asked of."""
+def _first_use(function: Callable[..., Any], attribute: str) -> tuple[Callable[..., Any], int, str] | None:
+    """Where the function, or one that it calls, first uses an attribute: function, line, name of the object."""
     scope = getattr(function, "__globals__", {})
     called = [getattr(scope.get(name), "py_func", None) for name in function.__code__.co_names]
     for f in (function, *called):
@@ -322,36 +322,36 @@ def _using(function: Callable[..., Any], attribute: str) -> tuple[Callable[..., 
     return None
 
 
-#: What numba says, and what that means for who wrote the function; groups of the first go into the second.
+#: Numba's messages and what they mean to the author of the function; groups of the first fill the second.
 _MEANINGS = (
     (r"No conversion from none to int64", "must return PASS, MARK or DROP on every path"),
     (r"No conversion from Literal\[str\]\((.*)\) to int64", "must return PASS, MARK or DROP, not the text {0!r}"),
     (r"No conversion from (.*) to int64 for '\$\w*return", "must return PASS, MARK or DROP, not {0}"),
     (r"No conversion from .* to none", "must not return anything: set flow.cwnd, flow.ssthresh or flow.pacing_bps"),
     (r"name '(self)' is not defined", "there is no self: p has the parameters, s the state"),
-    (r"Untyped global name '(\w+)'.*class 'function'", "{0} is no compiled function: write @numba.njit before it"),
+    (r"Untyped global name '(\w+)'.*class 'function'", "{0} is not a compiled function: put @numba.njit before it"),
     (r"Untyped global name '(\w+)'", "{0} cannot be used: it must be a number, an array or a compiled function"),
-    (r"opcode \(STORE_GLOBAL\)", "global variables cannot be changed: what is remembered belongs into State"),
-    (r"opcode \(IMPORT_NAME\)", "import belongs to the beginning, outside of the class"),
+    (r"opcode \(STORE_GLOBAL\)", "global variables cannot be changed: keep it in State"),
+    (r"opcode \(IMPORT_NAME\)", "move the import outside the class"),
     (r"attribute '(append|pop|extend|insert)' of type nestedarray",
-     "arrays in the state have a fixed size and no {0}: write to a position"),
+     "arrays in the state have a fixed size and no {0}: assign to an index"),
     (r"attribute '(\w+)' of type Module\(<module '(\w+)'", "{1}.{0} cannot be used here"),
-    (r"Exception matching is limited", "there is no except for a kind of error here: check before instead"),
+    (r"Exception matching is limited", "except cannot name an exception here: check before the operation instead"),
     (r"missing a required argument.*CPUDispatcher\(<function random ",
-     "random numbers need their owner: random(queue) in an AQM, random(flow) in a congestion control"),
-    (r"Cannot bind.*CPUDispatcher\(<function (\w+) ", "{0} is called with other arguments than it has"),
-    (r"No implementation of function Function\(.*?>>> ([^\n]*)", "numba has no {0}"),
+     "random needs its owner: random(queue) in an AQM, random(flow) in a congestion control"),
+    (r"Cannot bind.*CPUDispatcher\(<function (\w+) ", "{0} is called with the wrong arguments"),
+    (r"No implementation of function Function\(.*?>>> ([^\n]*)", "numba does not support {0}"),
 )  # fmt: skip
 
 
 def _explained(
     cls: type[Algorithm], function: Callable[..., Any], dtypes: tuple[np.dtype, ...], err: Exception
 ) -> str:
-    """One line for a compilation error: which function and line, and what to do about it."""
+    """One line for a compilation error: function, line, and what to do about it."""
     from .checks import Mistake
 
     if isinstance(err, Mistake):
-        return _told(cls, function, err.line, err.text)
+        return _at_line(cls, function, err.line, err.text)
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(err))
     code = function.__code__
     records = dict(zip(code.co_varnames, dtypes, strict=False))
@@ -365,20 +365,20 @@ def _explained(
     field = re.fullmatch(r"'(\w+)'", text) if isinstance(err, KeyError) else None
     field = field or re.fullmatch(r"module '\w+' has no attribute '(\w+)'", text)
     if field:
-        where, line, owner = _using(function, field[1]) or (function, line, "")
+        where, line, owner = _first_use(function, field[1]) or (function, line, "")
         what = text if not isinstance(err, KeyError) else _no_field(cls, owner, field[1], records)
-        return _told(cls, where, line, what)
+        return _at_line(cls, where, line, what)
     unknown = re.search(r"(?:Variable|name) '(?!self')(\w+)' is not defined", text)
     if unknown:
         owners = [f"{owner}.{unknown[1]}" for owner, d in records.items() if unknown[1] in (d.names or ())]
         hint = f": {' or '.join(owners)}?" if owners else ""
-        return _told(cls, function, line, f"{unknown[1]} is not defined{hint}")
+        return _at_line(cls, function, line, f"{unknown[1]} is not defined{hint}")
     for pattern, meaning in _MEANINGS:
         found = re.search(pattern, text, re.S)
         if found:
-            return _told(cls, function, line, meaning.format(*found.groups()))
+            return _at_line(cls, function, line, meaning.format(*found.groups()))
     useful = [x.strip() for x in text.splitlines() if x.strip() and not x.startswith("Failed in")]
-    return _told(cls, function, line, useful[0] if useful else type(err).__name__)
+    return _at_line(cls, function, line, useful[0] if useful else type(err).__name__)
 
 
 def _no_field(cls: type[Algorithm], owner: str, name: str, records: Mapping[str, np.dtype]) -> str:
@@ -386,7 +386,7 @@ def _no_field(cls: type[Algorithm], owner: str, name: str, records: Mapping[str,
         n for n in (records[owner].names if owner in records else ()) or () if n not in ("unused", "rng")
     ]
     if owner == "p" and name in getattr(cls, "__dataclass_fields__", {}):
-        return f"p has no text: let derived() give a number for {name}"
+        return f"p.{name} is text, which functions cannot see: encode it as a number in derived()"
     near = difflib.get_close_matches(name, names, 1)
     hint = f" ({near[0]}?)" if near else ""
     listed = f"; it has {', '.join(names)}" if names else ""

@@ -1,4 +1,4 @@
-"""What compiles but is a mistake in an AQM or a congestion control: found in the typed code, said with its line."""
+"""Mistakes in an AQM or a congestion control that compile: found in the typed code and reported with their line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numba.core.typed_passes import NopythonTypeInference
 
 __all__ = ["CheckingCompiler", "Mistake"]
 
-#: What functions may set of their arguments, state and statistics apart.
+#: Fields that functions may set in their arguments, besides state and statistics.
 WRITABLE = {
     "p": (),
     "queue": ("probability",),
@@ -24,11 +24,11 @@ WRITABLE = {
 
 
 class Mistake(Exception):
-    """A line, and what is wrong with it."""
+    """A mistake, with its line."""
 
     def __init__(self, line: int, text: str) -> None:
         super().__init__(text)
-        self.line, self.text = line, text  # numba writes into args
+        self.line, self.text = line, text  # numba modifies args
 
 
 @register_pass(mutates_CFG=False, analysis_only=True)
@@ -41,7 +41,7 @@ class _Checks(AnalysisPass):
     def run_pass(self, state: Any) -> bool:
         code = state.func_ir
         if not compute_cfg_from_blocks(code.blocks).exit_points():
-            raise Mistake(code.loc.line, "never comes back: a loop without an end")
+            raise Mistake(code.loc.line, "never returns: an endless loop")
         _check_locals(state)
         for block in code.blocks.values():
             for statement in block.body:
@@ -52,7 +52,7 @@ class _Checks(AnalysisPass):
                 elif isinstance(statement, ir.Print):
                     raise Mistake(
                         statement.loc.line,
-                        "print is called for every packet: count in Stats, or show a number over time in "
+                        "print would run for every packet: count in Stats, or record a value over time in "
                         "queue.probability or the flow's window",
                     )
                 elif isinstance(statement, ir.Assign) and isinstance(statement.value, ir.Expr):
@@ -61,7 +61,7 @@ class _Checks(AnalysisPass):
 
 
 def _check_locals(state: Any) -> None:
-    """Variables that are set, never read, and called like a field."""
+    """Reject variables that are set, never read, and named like a field."""
     written: dict[str, int] = {}
     read = set()
     for block in state.func_ir.blocks.values():
@@ -76,9 +76,7 @@ def _check_locals(state: Any) -> None:
     for name, line in written.items():
         for argument, kind in zip(state.func_ir.arg_names, state.args, strict=True):
             if name not in read and isinstance(kind, types.Record) and name in kind.fields:
-                raise Mistake(
-                    line, f"{name} is set and never read: {argument}.{name} is what stays and what counts"
-                )
+                raise Mistake(line, f"{name} is set and never read: did you mean {argument}.{name}?")
 
 
 def _check_set(state: Any, statement: Any) -> None:
@@ -86,18 +84,18 @@ def _check_set(state: Any, statement: Any) -> None:
     name = argument.name if isinstance(argument, ir.Arg) else ""
     may = WRITABLE.get(name, (statement.attr,))
     if statement.attr not in may:
-        what = f"of {name} only {', '.join(may)} may be set" if may else f"{name} may be read only"
+        what = f"only {', '.join(may)} of {name} can be set" if may else f"{name} is read-only"
         raise Mistake(statement.loc.line, what)
     record, value = state.typemap[statement.target.name], state.typemap[statement.value.name]
     if (
         isinstance(record, types.Record)
         and isinstance(record.typeof(statement.attr), types.Integer)
         and isinstance(value, types.Float)
-        and not statement.attr.endswith("_ns")  # less than a nanosecond is no loss
+        and not statement.attr.endswith("_ns")  # a fraction of a nanosecond is no loss
     ):
         raise Mistake(
             statement.loc.line,
-            f"{statement.attr} begins as a whole number and would lose the fraction: let it begin with a decimal "
+            f"{statement.attr} starts as a whole number and would lose the fraction: start it with a decimal "
             f"point ({statement.attr} = 0.0), or write int(…)",
         )
 
@@ -123,19 +121,19 @@ def _check_expression(state: Any, expression: Any) -> None:
     if expression.op == "binop":
         kinds = [state.typemap[v.name] for v in (expression.lhs, expression.rhs)]
         if sum(isinstance(k, types.UnicodeType | types.StringLiteral) for k in kinds) == 1:
-            raise Mistake(expression.loc.line, "a number is compared with text")
+            raise Mistake(expression.loc.line, "compares a number with text")
     if expression.op == "call":
         _, module = guard(find_callname, state.func_ir, expression) or (None, None)
         if module in ("random", "numpy.random"):
             raise Mistake(
                 expression.loc.line,
-                "these random numbers do not follow from the scenario's seed: write random(queue) in an AQM, "
+                "these random numbers ignore the scenario's seed: write random(queue) in an AQM, "
                 "random(flow) in a congestion control",
             )
 
 
 class CheckingCompiler(CompilerBase):
-    """Numba's usual passes, and the checks as soon as types are known."""
+    """Numba's usual passes, plus the checks once types are known."""
 
     def define_pipelines(self) -> list[Any]:
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)

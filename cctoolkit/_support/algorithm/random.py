@@ -1,4 +1,4 @@
-"""Random numbers for compiled functions: the stream belongs to a record, so a run depends on its seed only."""
+"""Random numbers for compiled functions: the stream belongs to a record, so a run depends only on its seed."""
 
 from __future__ import annotations
 

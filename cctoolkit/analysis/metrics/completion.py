@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import pandas as pd
 
+from ..._support.kernels import kernel
 from ..._support.state import grown
 from ...capture.model import columns_of
 from ..sequence import ahead
@@ -27,7 +27,7 @@ _STATE = np.dtype(
 _SYN, _BASE, _ACK, _DONE, _FIN = 1, 2, 4, 8, 16
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 def _follow(ts, flow_id, direction, seq, ack, tcp_flags, payload, states):
     for i in range(np.uint64(len(ts))):
         flags = np.int64(tcp_flags[i])

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numba
 import numpy as np
 import pandas as pd
 
 from ..._support.arguments import positive_ns
+from ..._support.kernels import kernel
 from ...capture.model import columns_of
 from ..rtt import rtt_samples
 from ..taps import FATE, LOST, UNKNOWN, PacketMatcher, TapPair
@@ -17,7 +17,7 @@ from ..taps import FATE, LOST, UNKNOWN, PacketMatcher, TapPair
 __all__ = ["QueueDelay", "queue_delay", "queue_loss", "rtt_split"]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _match_by_order(came_in, went_out, max_delay_ns, crosses):
     """Both sorted by way. Of a way whose every packet left, in the same order of sizes, the k-th in is the k-th out."""
     i = 0
@@ -47,14 +47,14 @@ def _match_by_order(came_in, went_out, max_delay_ns, crosses):
         i = end
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _mark(fates, crosses, place):
     for i in range(len(fates)):
         if crosses[fates[i].way]:
             place[fates[i].row] = 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _number(place):
     n = 0
     for i in range(len(place)):
@@ -64,7 +64,7 @@ def _number(place):
     return n
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _spread(fates, crosses, place, ts, flow_id, direction, payload, wire, delay):
     for i in range(len(fates)):
         fate = fates[i]

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ..._support.arguments import positive_ns
+from ..._support.kernels import kernel
 from ..._support.state import grown
 from ...capture.model import columns_of
 from ...errors import ParameterError
@@ -57,7 +58,7 @@ def _open(state, at):
     state.acked = 0
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
+@kernel
 def _collect(
     first, stop, ts, flow_id, direction, seq, ack, tcp_flags, payload, wire, wanted, start_ns, bin_ns,
     states, touched, cells,
@@ -151,13 +152,13 @@ def _collect(
     return n_cells, n_touched
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _open_cells(states, touched, cells):
     for i in range(len(touched)):
         _close(states[touched[i]], touched[i], cells[i])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _span(cells, row_of_way, first, last):
     for i in range(len(cells)):
         row = row_of_way[cells[i].way]
@@ -165,7 +166,7 @@ def _span(cells, row_of_way, first, last):
         last[row] = max(last[row], cells[i].bin)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _scatter(cells, row_of_way, first, offset, packets, wire, unique, acked):
     for i in range(len(cells)):
         of_way = row_of_way[cells[i].way]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import pandas as pd
 
 from ..._support.arguments import positive_ns
+from ..._support.kernels import kernel
 from ..._support.state import grown
 from ...capture.model import columns_of
 from ...errors import ParameterError
@@ -16,7 +16,7 @@ from ...errors import ParameterError
 __all__ = ["LinkUtilisation", "link_utilisation"]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _sum(ts, wire, direction, only, start_ns, bin_ns, overhead, sums):
     at = 0
     bin_from = np.int64(1)  # an empty range of time: the first packet computes its bin

@@ -1,13 +1,13 @@
-"""The kernels of synthetic captures: flows that make packets, and a calendar that puts them in order of time.
+"""Kernels for synthetic captures: flows that generate packets, and a calendar that orders them by time.
 
-Everything about a flow follows from the seed and its number, so that its addresses and its truth can be told
-again at any time without being kept. A flow makes its packets one round trip at a time: it is called at the
-start of a round, makes that round's data and the ACKs for it, and says when it wants to be called again. Calls
-and packets wait in buckets of time; when a bucket's calls are done, its packets are sorted and written out.
+Everything about a flow follows from the seed and its number, so its addresses and ground truth can be recomputed at
+any time. A flow generates packets one round trip at a time: it is called at the start of a round, makes that round's
+data and ACKs, and says when to call it next. Calls and packets wait in time buckets; once the calls of a bucket are
+done, its packets are sorted and written out.
 
-All times are at the tap, in ns from the start of the capture. ``rtt_ns[side]`` is the round trip from the tap to
-that side and back, so what side `s` answers to a packet that passes at ``t`` passes at ``t + rtt_ns[s]``, and it
-was sent at ``t + rtt_ns[s] / 2``.
+All times are at the tap, in ns from the start of the capture. ``rtt_ns[side]`` is the round trip from the tap to that
+side and back: the answer of side `s` to a packet that passes at ``t`` is sent at ``t + rtt_ns[s] / 2`` and passes at
+``t + rtt_ns[s]``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from typing import Any, no_type_check
 import numba
 import numpy as np
 
-# ---- the model's constants; cctoolkit.capture.synth.mawi explains them
+from ..._support.kernels import kernel
+
+# ---- constants of the model; cctoolkit.capture.synth.mawi explains them
 SCAN, PROBE, DNS, UDP, QUIC, WEB, LONG = range(7)
 SHARES = np.array([0.25, 0.40, 0.15, 0.05, 0.03, 0.11, 0.01])  # of all flows
 _CUMULATIVE = np.cumsum(SHARES)
@@ -31,11 +33,11 @@ FAR_SHARES = np.array([0.45, 0.40, 0.15])
 FAR_RTT_NS = np.array([6e6, 130e6, 60e6])
 FAR_SIGMA = np.array([0.6, 0.25, 0.4])
 _FAR_CUMULATIVE = np.cumsum(FAR_SHARES)
-OUTSIDE_SHARE = 0.35  # of the flows have their initiator on the far side
-JITTER_NS, JITTER_SHARE = 20e3, 0.01  # mean: so much, and that share of the round trip
+OUTSIDE_SHARE = 0.35  # of the flows: the initiator is on the far side
+JITTER_NS, JITTER_SHARE = 20e3, 0.01  # mean: a constant plus a share of the round trip
 TIMESTAMPS_SHARE = 0.85
 UPLOAD_SHARE = 0.15  # of the long flows
-LOSSY_SHARE = 0.5  # of the TCP flows meet loss at all
+LOSSY_SHARE = 0.5  # of the TCP flows can lose segments
 REORDERED_PAIRS = 0.01
 SCAN_ANSWERED, SCAN_RETRIED, PROBE_ANSWERED = 0.1, 0.2, 0.3
 MIN_RTT_NS, MAX_RTT_NS = 50e3, 1e9
@@ -43,15 +45,15 @@ MAX_WINDOW_SEGMENTS = 1000
 _MS = 1_000_000
 _WORD = 0xFFFFFFFF
 
-# What the `event` column says.
+# Values of the `event` column.
 ORDINARY, RETRANSMITTED, FILLED, REORDERED = range(4)
 
-# What a flow does next.
+# What a flow does in its next call.
 _REQUEST, _ROUND, _CLOSE = range(3)
 
 _FIN, _SYN, _RST, _PSH, _ACK, _ECE, _CWR = 1, 2, 4, 8, 16, 64, 128
 
-#: A call makes no more packets than this: data and an ACK for each, and what closes the flow.
+#: The most packets one call can make: data, an ACK for each, and the close of the flow.
 MARGIN = 2 * MAX_WINDOW_SEGMENTS + 64
 
 FLOW = np.dtype(
@@ -59,7 +61,7 @@ FLOW = np.dtype(
         ("next_ns", "i8"),
         ("rtt_ns", "i8", 2),
         ("jitter_ns", "f8", 2),
-        ("last_ns", "i8", 2),  # last packet each way: a path keeps the order
+        ("last_ns", "i8", 2),  # last packet in each direction: paths do not reorder
         ("gap_ns", "i8"),
         ("loss", "f8"),
         ("rng", "u8"),
@@ -68,10 +70,10 @@ FLOW = np.dtype(
         ("dst_hi", "u8"),
         ("dst_lo", "u8"),
         ("left", "i8"),  # segments of the current object
-        ("previous_ns", "i8"),  # start of the previous round, for the timestamps echoed in this one
+        ("previous_ns", "i8"),  # start of the previous round, whose timestamps this one echoes
         ("flow_id", "u4"),
         ("seq", "i8", 2),
-        ("tsval", "i8", 2),  # the last each side sent
+        ("tsval", "i8", 2),  # last value sent by each side
         ("clock", "i8", 2),  # offset of the timestamp clock
         ("echo", "i8"),
         ("next", "i4"),
@@ -88,7 +90,7 @@ FLOW = np.dtype(
         ("phase", "u1"),
         ("ip_version", "u1"),
         ("protocol", "u1"),
-        ("visible", "u1"),  # bit d: direction d passes the tap
+        ("visible", "u1"),  # bit d is set if direction d passes the tap
         ("sender", "i8"),  # of the data
         ("ttl", "u1", 2),
         ("window_scale", "u1", 2),
@@ -99,7 +101,7 @@ FLOW = np.dtype(
         ("answered", "?"),
         ("reorders", "?"),
         ("slow_start", "?"),
-        ("in_progress", "?"),  # had begun before the capture
+        ("in_progress", "?"),  # began before the capture
     ],
     align=True,
 )
@@ -149,7 +151,7 @@ CONTROL = np.dtype(
         ("packets_free", "i4"),
         ("free_flow", "i4"),
         ("flows_free", "i4"),
-        # where it stands
+        # the progress
         ("rng", "u8"),
         ("next_birth_ns", "i8"),
         ("next_id", "i8"),
@@ -162,7 +164,7 @@ DONE, PART_FULL, GROW_PACKETS, GROW_FLOWS = range(4)
 
 
 def _helper(function: Any) -> Any:
-    """Compiled into the kernels below and not on its own, which halves the time that takes."""
+    """Compile only as part of the kernels below, which halves the compile time."""
     options: Any = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     return numba.njit(**options)(function)
 
@@ -170,7 +172,7 @@ def _helper(function: Any) -> Any:
 @_helper
 @no_type_check
 def _mix(x):
-    """The finaliser of splitmix64."""
+    """Finaliser of splitmix64."""
     x = (x ^ x >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ x >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
     return x ^ x >> np.uint64(31)
@@ -179,7 +181,7 @@ def _mix(x):
 @_helper
 @no_type_check
 def _uniform(f):
-    """In [0, 1), from the record's own generator (splitmix64)."""
+    """Uniform in [0, 1), from the record's own generator (splitmix64)."""
     f.rng += np.uint64(0x9E3779B97F4A7C15)
     return np.float64(_mix(f.rng) >> np.uint64(11)) * 2.0**-53
 
@@ -200,7 +202,7 @@ def _lognormal(f, median, sigma):
 @_helper
 @no_type_check
 def _pareto(f, alpha, least, most):
-    """Of a Pareto distribution cut off at `most`; `alpha` is that of the density's cumulative."""
+    """Pareto distributed, truncated at `most`; `alpha` is the exponent of the cumulative distribution."""
     low, high = least**-alpha, most**-alpha
     return (low - _uniform(f) * (low - high)) ** (-1.0 / alpha)
 
@@ -214,7 +216,7 @@ def _below(f, n):
 @_helper
 @no_type_check
 def _draw(f, c, flow_id):
-    """Fill in all that stays true of flow `flow_id` while it lives."""
+    """Fill in the constant properties of flow `flow_id`."""
     f.flow_id = flow_id
     f.rng = _mix(c.seed ^ _mix(np.uint64(flow_id) + np.uint64(1)))
     f.in_progress = flow_id < c.in_progress
@@ -255,8 +257,8 @@ def _draw(f, c, flow_id):
     if not f.answered:
         f.visible = 1
 
-    # ---- the ends. Clients, scanners and probers are told apart by a permutation of the flow's number, so no
-    # 5-tuple comes twice in 2**32 flows.
+    # ---- the endpoints. Clients, scanners and probers follow from a permutation of the flow number, so no 5-tuple
+    # repeats within 2**32 flows.
     n = (flow_id ^ np.int64(c.seed & np.uint64(_WORD))) & _WORD
     n = (n ^ n >> 16) * 0x2C1B3C6D & _WORD
     n = (n ^ n >> 12) * 0x297A2D39 & _WORD
@@ -264,7 +266,7 @@ def _draw(f, c, flow_id):
     version = 6 if kind != SCAN and kind != PROBE and _uniform(f) < c.ipv6 else 4
     f.ip_version = version
     client = n & 0x1FFFF
-    server = np.int64(2.0**18 * _uniform(f) ** 3)  # few servers have most flows
+    server = np.int64(2.0**18 * _uniform(f) ** 3)  # a few servers have most of the flows
     f.src_lo = f.dst_lo = 0
     if version == 6:
         f.src_hi = np.uint64(0x20010DB800010000)  # 2001:db8::/32, for documentation
@@ -323,7 +325,7 @@ def _draw(f, c, flow_id):
     if kind == QUIC:
         f.payload = 1250
 
-    # ---- what it carries, and how fast. A flow found in progress is more likely a big and slow one.
+    # ---- size and rate. A flow in progress at the start is more likely a large and slow one.
     median = RATE_BPS * math.exp(-(RATE_SIGMA**2)) if f.in_progress else RATE_BPS
     rate = _lognormal(f, median, RATE_SIGMA)
     rate = max(min(rate, c.max_rate_bps), min(RATE_MIN_BPS, c.max_rate_bps / 2))
@@ -343,7 +345,7 @@ def _draw(f, c, flow_id):
     f.last_payload = f.payload
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 @no_type_check
 def describe(control, ids, flows):
     """Fill in `flows` (FLOW records) for these flow numbers."""
@@ -354,21 +356,21 @@ def describe(control, ids, flows):
 @_helper
 @no_type_check
 def _clock(f, side, stamp_ns):
-    """The side's timestamp clock, in ms."""
+    """Timestamp clock of a side, in ms."""
     return (f.clock[side] + stamp_ns // _MS) & _WORD
 
 
 @_helper
 @no_type_check
 def _late(f, side):
-    """What an answer of that side takes longer than the bare round trip."""
+    """Delay of an answer of this side beyond its base round trip, in ns."""
     return np.int64(_exponential(f, f.jitter_ns[side]))
 
 
 @_helper
 @no_type_check
 def _emit(f, c, pool, heads, d, t, stamp_ns, seq, ack, flags, payload, tsecr, event, left, right):
-    """A packet that passes the tap at `t`, or just after the one before it; return when."""
+    """Emit a packet that passes the tap at `t`, or right after the previous one; return the time."""
     if event != REORDERED:
         t = max(t, f.last_ns[d] + 500)
         f.last_ns[d] = t
@@ -422,21 +424,21 @@ def _emit(f, c, pool, heads, d, t, stamp_ns, seq, ack, flags, payload, tsecr, ev
 @_helper
 @no_type_check
 def _send(f, c, pool, heads, d, t, stamp_ns, seq, ack, flags, payload, tsecr):
-    """A segment about which there is nothing special."""
+    """Emit an ordinary segment."""
     return _emit(f, c, pool, heads, d, t, stamp_ns, seq, ack, flags, payload, tsecr, ORDINARY, 0, 0)
 
 
 @_helper
 @no_type_check
 def _datagram(f, c, pool, heads, d, t, payload):
-    """A packet that is not TCP."""
+    """Emit a packet that is not TCP."""
     return _emit(f, c, pool, heads, d, t, 0, 0, 0, 0, payload, 0, ORDINARY, 0, 0)
 
 
 @_helper
 @no_type_check
 def _begin_object(f):
-    """Choose the size of the next object of a download or upload."""
+    """Draw the size of the next object of a download or upload."""
     if f.kind == WEB:
         size = max(_lognormal(f, WEB_BYTES, WEB_SIGMA), 100.0)
         f.left = np.int64(math.ceil(size / f.payload))
@@ -447,7 +449,7 @@ def _begin_object(f):
 @_helper
 @no_type_check
 def _born(f, c, pool, heads, t):
-    """The flow's first packets; return whether there will be more."""
+    """Emit the first packets of a flow; return whether there will be more."""
     a, b = f.rtt_ns[0], f.rtt_ns[1]
     if f.kind == SCAN:
         _send(f, c, pool, heads, 0, t, t, f.seq[0], 0, _SYN, 0, 0)
@@ -493,7 +495,7 @@ def _born(f, c, pool, heads, t):
         return True
 
     if f.kind == LONG:
-        # sizes of what is found in progress are drawn by size: the density's exponent is one less
+        # flows in progress are sampled in proportion to size, so the exponent is one less
         alpha = LONG_ALPHA - 1 if f.in_progress else LONG_ALPHA
         f.left = np.int64(_pareto(f, alpha, LONG_MIN, c.max_segments))
         if f.in_progress:
@@ -526,7 +528,7 @@ def _born(f, c, pool, heads, t):
 @_helper
 @no_type_check
 def _request(f, c, pool, heads):
-    """The initiator asks, the responder acknowledges at once and answers after a while."""
+    """The initiator sends a request; the responder acknowledges at once and answers later."""
     t = f.next_ns
     size = 200 + _below(f, 700)
     t = _send(
@@ -544,7 +546,7 @@ def _request(f, c, pool, heads):
 @_helper
 @no_type_check
 def _datagrams(f, c, pool, heads):
-    """A round of QUIC-like datagrams, one small one back for every fourth; return whether more will come."""
+    """A round of QUIC-like datagrams, a small one back for every fourth; return whether there will be more."""
     n = min(f.cwnd, f.left)
     t = f.next_ns
     for i in range(n):
@@ -561,7 +563,7 @@ def _datagrams(f, c, pool, heads):
 @_helper
 @no_type_check
 def _round(f, c, pool, heads):
-    """A window of segments, the ACKs for it, and the recovery of at most one lost segment."""
+    """Emit a window of segments, its ACKs, and the recovery of at most one lost segment."""
     s = f.sender
     r = 1 - s
     to_sender, to_receiver = f.rtt_ns[s], f.rtt_ns[r]
@@ -576,19 +578,19 @@ def _round(f, c, pool, heads):
     never_seen = False
     if f.loss > 0 and _uniform(f) < n * f.loss:
         lost = _below(f, n)
-        never_seen = _uniform(f) < 0.5  # lost before the tap
+        never_seen = _uniform(f) < 0.5  # lost upstream of the tap
     n_after = 0  # segments that arrive after the lost one
     third = third_tsval = np.int64(0)
-    recent = f.tsval[s]  # what the receiver echoes: of the first segment not yet acknowledged
-    waits = False  # an ACK is delayed for a second segment
-    latest = np.int64(0)  # by how much an ACK of this round comes later than the bare round trip
+    recent = f.tsval[s]  # echoed by the receiver: from the first segment not yet acknowledged
+    waits = False  # a delayed ACK waits for a second segment
+    latest = np.int64(0)  # largest delay of an ACK of this round beyond the base round trip
     y = t
     i = np.int64(0)
     while i < n:
         x = t + i * gap
         seq = base + i * size
         bytes_i = last_size if i == n - 1 else size
-        # the ACK that let this segment go, of the round before
+        # the ACK of the previous round that released this segment
         echo = f.echo
         if f.previous_n > 0:
             j = min(i | 1, f.previous_n - 1)
@@ -658,7 +660,7 @@ def _round(f, c, pool, heads):
             y = _send(f, c, pool, heads, r, y, x + to_receiver // 2, acked, seq + bytes_i, _ACK, 0, recent)
             latest = max(latest, y - x - to_receiver)
             waits = False
-        elif i + 1 == lost and lost == n - 1:  # nothing will come to hurry the delayed ACK
+        elif i + 1 == lost and lost == n - 1:  # no further segment triggers the delayed ACK
             y = _send(
                 f,
                 c,
@@ -679,7 +681,7 @@ def _round(f, c, pool, heads):
     if lost >= 0:
         if n_after >= 3:
             again, echo = third + to_sender, third_tsval
-        else:  # the timer of RFC 6298, with Linux's minimum of 200 ms
+        else:  # the retransmission timer of RFC 6298, with Linux's minimum of 200 ms
             again, echo = t + (n - 1) * gap + round_trip + max(round_trip, 200 * _MS), f.tsval[r]
         again = max(again, f.last_ns[s] + 500)
         seq = base + lost * size
@@ -713,7 +715,7 @@ def _round(f, c, pool, heads):
         f.cwnd = min(2 * f.cwnd if f.slow_start else f.cwnd + 1, f.cwnd_max)
         f.previous_n = n
         f.previous_ns = t
-        # segment i goes when the ACK of segment i or i + 1 has come back, also the latest of them
+        # segment i is sent when the ACK of segment i or i + 1 is back, however late that is
         f.next_ns = t + max(round_trip + latest + gap, n * gap)
     f.seq[s] = end
     f.left -= n
@@ -729,7 +731,7 @@ def _round(f, c, pool, heads):
 @_helper
 @no_type_check
 def _close(f, c, pool, heads):
-    """FIN, FIN and ACK, or a RST, or nothing."""
+    """End the flow: FIN, FIN and ACK, or a RST, or silence."""
     u = _uniform(f)
     if u < 0.04:
         return
@@ -737,7 +739,7 @@ def _close(f, c, pool, heads):
     if u >= 0.56:
         a = np.int64(1)
     b = 1 - a
-    # who sent the data waits for the last ACK
+    # the sender of the data waits for the last ACK
     t = f.next_ns + (f.rtt_ns[a] if a == f.sender else 0)
     flags = _RST | _ACK if u < 0.12 else _FIN | _ACK
     t = _send(f, c, pool, heads, a, t, t - f.rtt_ns[a] // 2, f.seq[a], f.seq[b], flags, 0, f.tsval[b])
@@ -751,18 +753,19 @@ def _close(f, c, pool, heads):
     _send(f, c, pool, heads, a, y, t + f.rtt_ns[a] // 2, f.seq[a], f.seq[b], _ACK, 0, f.tsval[b])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 @no_type_check
 def advance(control, flows, pool, flow_heads, packet_heads, columns, event, sacks, rows, n_sacks):
-    """Write packets in order of time until the part is full or the capture is.
+    """Write packets in order of time until the part or the capture is full.
 
-    `rows` and `n_sacks` count what the part holds already.
+    `rows` and `n_sacks` are the current lengths of the part.
 
     Returns
     -------
     status : int
-        DONE, PART_FULL, or GROW_PACKETS or GROW_FLOWS when those arrays have to grow before the next call.
+        DONE, PART_FULL, or GROW_PACKETS or GROW_FLOWS if those arrays must grow before the next call.
     rows, n_sacks : int
+        The new lengths.
     """
     c = control[0]
     mask = packet_heads.size - 1
@@ -805,7 +808,7 @@ def advance(control, flows, pool, flow_heads, packet_heads, columns, event, sack
             f = flows[slot]
             flow_heads[index] = f.next
             alive = True
-            if f.next_ns < bucket_end:  # else it was put here because it is beyond the calendar
+            if f.next_ns < bucket_end:  # else it is beyond the calendar, and only parked here
                 if f.kind == QUIC:
                     alive = _datagrams(f, c, pool, packet_heads)
                 elif f.phase == _REQUEST:
@@ -823,7 +826,7 @@ def advance(control, flows, pool, flow_heads, packet_heads, columns, event, sack
                 f.next = c.free_flow
                 c.free_flow = slot
                 c.flows_free += 1
-        # ---- packets: the list has the newest first, so fill from the end, and sort stably
+        # ---- packets: the list is newest first, so fill from the end, then sort stably
         n = 0
         slot = packet_heads[index]
         while slot >= 0:

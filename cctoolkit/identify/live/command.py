@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..._support.options import Fill, FillOption, SamplingOption, SlotMsOption, parse_sampling
+from ..._support.options import Fill, FillOption, ModelOption, SamplingOption, SlotMsOption, parse_sampling
 from ...capture.options import TrustTapsOption
 from ...errors import ParameterError
 from ...schema.output import Format, command_provenance
@@ -66,10 +66,7 @@ def live(
         str, typer.Option(help="Where the egress tap is: after the `queue`, or at the `tc` hook before it.")
     ] = "queue",
     classify: Annotated[bool, typer.Option(help="Name the flows' congestion controls.")] = True,
-    model: Annotated[
-        str | None,
-        typer.Option(help="Name of a bundled model, or a model's folder.", show_default="the bundled one"),
-    ] = None,
+    model: ModelOption = None,
     trust_taps: TrustTapsOption = False,
     format: Annotated[
         Format | None,

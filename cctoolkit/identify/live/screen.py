@@ -75,7 +75,7 @@ def follow(
         stack.callback(collector.close)
         if collector.sampled and _COUNTS & set(getattr(classifier, "inputs", ())):
             note(
-                "live: a sample counts no bytes, so no flow will be named (use --sampling all or --no-classify)"
+                "live: a sample counts no bytes, so nothing will be named (use --sampling all or --no-classify)"
             )
         updates = watch(collector, flows=keys, classifier=classifier, **settings)
         try:

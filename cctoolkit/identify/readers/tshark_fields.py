@@ -14,12 +14,12 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple, no_type_check
 
-import numba
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 
+from ..._support.kernels import kernel
 from ...capture.flow_ids import FlowIds
 from ...capture.headers import (
     COUNTS,
@@ -31,6 +31,7 @@ from ...capture.headers import (
     KEY_PORTS,
     KEY_SYN_OPTIONS,
     KEY_WORDS,
+    NO_SYN_OPTIONS,
     SWAPPED_BIT,
     PacketColumns,
     flow_hash,
@@ -69,7 +70,6 @@ _SYN, _PSH, _ACK = 2, 8, 16
 _U32 = 0xFFFFFFFF
 _ICMP = (1, 58)
 _UNKNOWN_PROTOCOL = 255
-_NO_SYN_OPTIONS = 0xFF00  # no MSS, no window scale, no SACK permitted
 
 
 def read_tshark_fields(
@@ -620,7 +620,7 @@ def _wire_bytes(cells: _Cells, payload: np.ndarray) -> np.ndarray:
     return np.where(known, values, payload + 40)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 @no_type_check
 def _pack_keys(src, dst, version, protocol, sport, dport, seed, keys):
     """The rows' 5-tuples as :mod:`cctoolkit.capture.headers` packs them: the smaller end first, and a hash."""
@@ -636,5 +636,5 @@ def _pack_keys(src, dst, version, protocol, sport, dport, seed, keys):
         keys[k + KEY_A_HI], keys[k + KEY_A_LO] = a_hi, a_lo
         keys[k + KEY_B_HI], keys[k + KEY_B_LO] = b_hi, b_lo
         keys[k + KEY_PORTS] = np.int64(swapped) << SWAPPED_BIT | ports
-        keys[k + KEY_SYN_OPTIONS] = _NO_SYN_OPTIONS
+        keys[k + KEY_SYN_OPTIONS] = NO_SYN_OPTIONS
         keys[k + KEY_HASH] = np.int64(flow_hash(a_hi, a_lo, b_hi, b_lo, ports, seed))

@@ -1,10 +1,10 @@
 /*
- * Delay packets on their way back, on kernels without netem.
+ * Delay packets on the way back, on kernels without netem.
  *
  *     hold NETNS (NETNS DELAY_NS)...
  *
- * Every namespace named gets a TUN device `hold`. What is sent into one of the later ones comes out of the first one's
- * DELAY_NS later, in order. Says "ready" on standard output, and ends when standard input does.
+ * Each namespace gets a TUN device `hold`. Packets sent into that of a later namespace leave that of the first one
+ * DELAY_NS later, in order. Prints "ready" on standard output, and ends when standard input closes.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -82,7 +82,7 @@ static void take(struct side *side)
 	}
 }
 
-/* Let go what is due by now; the time at which the next packet is. */
+/* Send the packets that are due; return the time of the next one. */
 static int64_t give(struct side *side, int out, int64_t now)
 {
 	struct packet *p;
@@ -110,7 +110,7 @@ int main(int argc, char **argv)
 		fputs("usage: hold NETNS (NETNS DELAY_NS)...\n", stderr);
 		return 1;
 	}
-	(void)sched_setscheduler(0, SCHED_FIFO, &first); /* helps on a busy machine, works without */
+	(void)sched_setscheduler(0, SCHED_FIFO, &first); /* helps on a busy machine, but optional */
 	out = open_device(argv[1]);
 	for (int i = 0; i < count; i++) {
 		sides[i].fd = open_device(argv[2 + 2 * i]);

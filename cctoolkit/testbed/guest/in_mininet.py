@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Run a plan with Mininet: hosts and links are Mininet's, what is set on them stands in plan.json.
+"""Run a plan with Mininet: Mininet makes hosts and links, plan.json has their settings.
 
     sudo python3 in_mininet.py
 
-in a directory with plan.json, the traffic program's plan `traffic.plan` and the program itself, `traffic`. It needs
-nothing of cctoolkit, so such a directory can be taken to the machine that has Mininet. Captures and results appear in
-it. Status 0, or 1 with one line on standard error.
+in a directory with plan.json, the plan of the traffic program `traffic.plan`, and the program itself, `traffic`. It
+does not need cctoolkit, so the directory can be copied to a machine with Mininet. Captures and results appear in
+it. Exits with status 0, or 1 with one line on standard error.
 """
 
 import contextlib
@@ -19,18 +19,18 @@ import time
 
 from mininet.net import Mininet  # type: ignore[import-not-found]
 
-#: From when all is set up until the run begins, and from its end until the taps have seen every packet.
+#: Time between setup and start of the run, and from its end until the taps have seen every packet.
 LEAD_S, DRAIN_S = 0.3, 1.5
 LINKS_S = 10
 WRITE_SETTINGS = 'while read -r path value; do echo "$value" >"/proc/sys/$path" || exit; done'
 
 
 class Problem(Exception):
-    """What the user has to know, in one line."""
+    """A one-line message for the user."""
 
 
 def tool(node, command, text=""):
-    """Run a program in a host; its output."""
+    """Run a program on a host and return its output."""
     process = node.popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     out, err = process.communicate(text.encode(), timeout=60)
     if process.returncode:
@@ -40,7 +40,7 @@ def tool(node, command, text=""):
 
 
 def build(plan):
-    """Hosts and links, with everything set; namespaces are also links in the directory `ns`."""
+    """Make and configure hosts and links; link their namespaces in the directory `ns`."""
     net = Mininet(controller=None)
     for name in plan["hosts"]:
         net.addHost(name, ip=None)
@@ -64,7 +64,7 @@ def build(plan):
 
 
 def wait_for_links(node):
-    """The kernel looks after links that came up once a second; what is sent before that is lost."""
+    """Wait until all links are up: the kernel checks once a second, and packets sent before that are lost."""
     end = time.monotonic() + LINKS_S
     while True:
         links = filter(None, json.loads(tool(node, ["ip", "-json", "link", "show", "up"])))
@@ -77,7 +77,7 @@ def wait_for_links(node):
 
 
 def tap(node, device, name, snaplen):
-    """tcpdump on a device, listening."""
+    """Start tcpdump on a device and wait until it listens."""
     command = ["tcpdump", "-i", device, "-s", str(snaplen), "-B", "32768", "--time-stamp-precision=nano"]
     with open(name + ".pcap", "wb") as out:
         process = node.popen([*command, "-Z", "root", "-w", "-"], stdout=out, stderr=subprocess.PIPE)

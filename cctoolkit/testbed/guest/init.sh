@@ -1,7 +1,7 @@
 #!/bin/sh
-# The first process of the guest. The guest's root is the host's, read-only; the run's directory, which is the working
-# directory of the kernel's process on the host, is mounted writable. What to do stands in files there, so nothing of a
-# scenario is on a command line. Whatever happens, `done` or `error` is left there and the guest switched off.
+# The first process of the guest. The root of the guest is that of the host, read-only; the directory of the run (the
+# working directory of the kernel's process on the host) is mounted writable. Instructions are in files there, so that
+# nothing of a scenario is on a command line. In any case, it writes `done` or `error` there and halts the guest.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/ TMPDIR=/mnt LC_ALL=C
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
@@ -9,7 +9,7 @@ mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /mnt
 mkdir /mnt/run
 mount -t hostfs -o /proc/self/cwd run /mnt/run
-cd /mnt/run || exit # no place to say it; without its first process the kernel stops
+cd /mnt/run || exit # nowhere to report it; without its first process the kernel stops
 echo 1 >/proc/self/timerslack_ns
 
 off() {
@@ -18,7 +18,7 @@ off() {
     sleep 60
 }
 
-# step WHAT COMMAND…: if the command fails, what it said is the error.
+# step WHAT COMMAND…: if the command fails, its output is the error.
 step() {
     what=$1
     shift
@@ -47,7 +47,7 @@ done <plan/hosts
 
 snaplen=$(cat plan/snaplen)
 for tap in ingress:ra egress:rb; do
-    # written by the megabyte: with 4096 bytes at a time this is half of all the work
+    # with writes of a megabyte: with 4096 bytes this would be half of all the work
     ip netns exec R stdbuf -o 1048576 tcpdump -i "${tap#*:}" -s "$snaplen" -B 8192 --time-stamp-precision=nano \
         -Z root -w - >"${tap%:*}.pcap" 2>"${tap%:*}.log" &
     taps="$taps $!"
@@ -72,12 +72,12 @@ if [ -f plan/iperf3 ]; then
     done <plan/iperf3
 fi
 
-# The taps listen long before the epoch: the guest's CPU takes no time, only sleeping does.
+# The taps listen long before the epoch: in the guest, only sleeping takes time, computing does not.
 step traffic ./traffic plan/traffic . --epoch "$epoch_ns"
 tc -s -j -netns R qdisc show dev rb >qdisc.json
 kill "$clock" 2>/dev/null
 [ -z "$clients" ] || wait $clients
-sleep 2 # tcpdump looks for packets at least once a second: now it has them all
+sleep 2 # tcpdump reads packets at least once a second, so it now has them all
 kill -INT $taps
 wait $taps
 echo >done

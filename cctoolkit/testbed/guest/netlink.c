@@ -1,10 +1,10 @@
 /*
- * Send requests of traffic control to the kernel: those that this machine's tc is too old to make.
+ * Send traffic control requests to the kernel that this machine's tc is too old for.
  *
  *     netlink DEVICE FILE
  *
- * FILE holds netlink messages one after the other, each a struct nlmsghdr, a struct tcmsg and attributes; the device's
- * number is filled in. The kernel's refusal of one is printed, and ends it with status 1.
+ * FILE holds consecutive netlink messages, each a struct nlmsghdr, a struct tcmsg and attributes; the number of the
+ * device is filled in. If the kernel refuses one, its error is printed and the exit status is 1.
  */
 #include <errno.h>
 #include <linux/netlink.h>
@@ -23,7 +23,7 @@ static int fail(const char *what, const char *why)
 	return 1;
 }
 
-/* What the kernel adds to an error number, if it does. */
+/* The kernel's explanation of an error, if there is one. */
 static const char *explanation(struct nlmsghdr *answer)
 {
 	struct nlmsgerr *error = NLMSG_DATA(answer);
@@ -76,11 +76,11 @@ int main(int argc, char **argv)
 		if (send(fd, message, message->nlmsg_len, 0) < 0 || recv(fd, reply, sizeof answer, 0) < 0)
 			return fail("netlink", strerror(errno));
 		if (reply->nlmsg_type != NLMSG_ERROR)
-			return fail("netlink", "an answer that is none");
+			return fail("netlink", "invalid answer");
 		if (error->error != 0) {
 			const char *why = explanation(reply);
 
-			return fail(strerror(-error->error), why ? why : "the kernel says no more");
+			return fail(strerror(-error->error), why ? why : "no further explanation");
 		}
 	}
 	return 0;

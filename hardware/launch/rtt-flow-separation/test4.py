@@ -3,15 +3,16 @@
 
     test4.py DIR [--flows N] [--seed S]
 
-From the paper: 6000 pairs of hosts, files of 150 MB to 2 GB, RTTs of 1 to 224 ms, sizes, RTTs and start times as in a
-MAWI trace, 1 Gbit/s; one queue, and K of them with flows assigned by Jenks' natural breaks of their RTTs; CUBIC, HTCP,
-BBR versions 1 and 2.
+From the paper: 6000 pairs of hosts; files of 150 MB to 2 GB; RTTs of 1 to 224 ms; sizes, RTTs and start times
+as in a MAWI trace; 1 Gbit/s; one queue, and K queues to which Jenks' natural breaks of the RTTs assign the
+flows; CUBIC, HTCP, BBR versions 1 and 2.
 
-Chosen: the trace does not come with the paper, so sizes and RTTs are log-uniform between its limits and starts uniform
-in the first third of the time; a hundredth of the flows (6000 of these files are terabytes, half a day at this rate;
-`--flows 6000` writes them); queues have BDP / sqrt(N) with their mean RTT (section 3), one queue the BDP of the
-largest; weights by number of flows, work conserving (the paper says "according to each queue's average RTT" and not
-how); K of 2, 4 and 8; BBR version 2 is left out, because Linux has none (write "bbr2" for the simulator).
+Chosen: sizes and RTTs log-uniform between the paper's limits, and starts uniform in the first third of the
+time, because the paper does not publish the trace; 1/100 of the flows (6000 such files are terabytes, half a
+day at this rate; `--flows 6000` writes them); queues of BDP / sqrt(N) with their mean RTT (section 3), and
+one queue of the BDP of the largest RTT; weights by number of flows, work conserving (the paper says
+"according to each queue's average RTT", but not how); K = 2, 4 and 8; no BBR version 2, which Linux lacks
+(write "bbr2" for the simulator).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ CCAS = ("cubic", "htcp", "bbr")
 DURATION_S = 900
 
 HEADER = """# RTT flow separation, test 4 (section 4.4, figure 8): {flows} transfers, {queues}.
-# Written by test4.py, which says what is the paper's and what was chosen.
+# Written by test4.py, which says what comes from the paper and what was chosen.
 
 """
 
@@ -43,7 +44,7 @@ def _log_uniform(rng: np.random.Generator, low: float, high: float, n: int) -> n
 
 
 def scenario(queues: int, *, flows: int = 60, seed: int = 1) -> cct.Scenario:
-    """The transfers through so many queues; the same transfers for every number."""
+    """The transfers through a number of queues; the transfers are the same for every number."""
     rng = np.random.default_rng(seed)
     rtts_ms = _log_uniform(rng, *RTT_MS, flows).round(1)
     sizes = (_log_uniform(rng, *SIZE_MB, flows) * 1e6).astype(int)
@@ -63,7 +64,7 @@ def scenario(queues: int, *, flows: int = 60, seed: int = 1) -> cct.Scenario:
         bottleneck = cct.Bottleneck(rate_mbps=RATE_MBPS, scheduler="drr", queues=made)
     transfers = [
         cct.Flow("cubic", rtt_ms=float(r), bytes=int(b), start_s=float(s), queue=int(q) if queues > 1 else None,
-                 max_window=138121)  # 200 MB of send and receive buffer (section 4)
+                 max_window=138121)  # send and receive buffers of 200 MB (section 4)
         for r, b, s, q in zip(rtts_ms, sizes, starts_s, of_flow, strict=True)
     ]  # fmt: skip
     return cct.Scenario(
@@ -76,7 +77,7 @@ def scenario(queues: int, *, flows: int = 60, seed: int = 1) -> cct.Scenario:
 
 
 def text(queues: int, *, flows: int = 60, seed: int = 1) -> str:
-    """The file."""
+    """The scenario file's text."""
     head = HEADER.format(flows=flows, queues="one queue" if queues == 1 else f"{queues} queues")
     ccas = ", ".join(f'"{c}"' for c in CCAS)
     body = scenario(queues, flows=flows, seed=seed).to_toml()
@@ -87,9 +88,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("directory", type=Path)
-    parser.add_argument("--flows", type=int, default=60)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("directory", type=Path, metavar="DIR")
+    parser.add_argument("--flows", type=int, default=60, metavar="N", help="number of transfers")
+    parser.add_argument("--seed", type=int, default=1, help="seed for random sampling")
     args = parser.parse_args()
     args.directory.mkdir(parents=True, exist_ok=True)
     for queues in QUEUES:

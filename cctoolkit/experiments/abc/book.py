@@ -1,0 +1,35 @@
+"""What the book shows of the ABC experiment's kept tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pandas as pd
+
+from ..statements import bullets
+from . import conclusions
+from .page import goodputs
+from .scenarios import SHARINGS
+
+__all__ = ["VIEWS"]
+
+Tables = Mapping[str, pd.DataFrame]
+
+
+def light(scheme: str, connections: int) -> Callable[[Tables], str]:
+    """A view of the one connection's goodput beside so many."""
+
+    def one(tables: Tables) -> str:
+        part = tables["clients"].query("sharing == 'tcp' and value == @connections and scheme == @scheme")
+        return f"{part.client_1_mbps.iloc[0]:.1f}"
+
+    return one
+
+
+VIEWS: dict[str, Callable[[Tables], str]] = {
+    "eight-without": light("without ABC", 8),
+    "eight-with": light("ABC", 8),
+    **{name: (lambda tables, name=name: goodputs(tables["clients"], name)) for name in SHARINGS},  # type: ignore[misc]
+    "statements": lambda tables: bullets(conclusions.sharing(tables)),
+    "why-statements": lambda tables: bullets(conclusions.why(tables)),
+}

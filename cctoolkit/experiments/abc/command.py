@@ -1,0 +1,84 @@
+"""``cct experiment abc``."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..._support.options import WorkersOption
+from ..folder import Folder
+from ..options import OutputOption
+from .scenarios import SHARINGS, TITLES, WHY, Settings
+
+__all__ = ["run"]
+
+
+def run(
+    output: OutputOption = Path("abc"),
+    *,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Run only this; may be repeated: {', '.join((*SHARINGS, WHY))}."),
+    ] = None,
+    full: Annotated[bool, typer.Option(help="Run for 300 s, as the paper, not for 30 s.")] = False,
+    runs: Annotated[int, typer.Option(help="Runs of each data point; the paper has 10.", min=1)] = 10,
+    duration: Annotated[
+        float | None, typer.Option(help="Duration of each run in seconds; overrides --full.", min=2.0)
+    ] = None,
+    workers: WorkersOption = None,
+) -> Path:
+    """Run the ABC paper's sharing experiments; write tables, figures and a summary.
+
+    Runs of the same duration that an earlier call left in the folder are not run again.
+
+    Parameters
+    ----------
+    output : Path
+        Folder.
+    only : list of str, optional
+        Some of :data:`~.scenarios.SHARINGS`, or ``"why"``; all by default.
+    full : bool
+        Runs of 300 s.
+    runs : int
+        Runs of each data point.
+    duration : float, optional
+        Duration of each run in seconds.
+    workers : int, optional
+        Processes; all cores by default.
+
+    Returns
+    -------
+    Path
+        The folder: ``runs.parquet`` and ``why_runs.parquet`` (every run), ``clients.parquet`` and
+        ``why_clients.parquet`` (means and confidence intervals), ``integers.parquet``, ``why.parquet``,
+        ``statements.parquet``, figures, ``summary.md``.
+
+    Raises
+    ------
+    ParameterError
+        An option is out of range or unknown.
+    """
+    from ..part import choose, write
+    from ..runners import kept
+
+    chosen = choose(only, (*SHARINGS, WHY), "only")
+    seconds = duration if duration is not None else 300.0 if full else 30.0
+    folder = Folder(output, "abc", {"only": chosen, "duration_s": seconds, "runs": runs})
+    settings = Settings([name for name in SHARINGS if name in chosen], seconds, runs)
+
+    from .page import about
+    from .parts import PARTS
+
+    files = {"sharing": "runs", WHY: "why_runs"}
+    found = {
+        name: PARTS[name].run(
+            settings, workers=workers, run_cases=partial(kept, path=folder.path / f"{files[name]}.parquet")
+        )
+        for name in files
+        if (settings.sharings if name == "sharing" else WHY in chosen)
+    }
+    write(folder, "Sharing a link by activity (P4-ABC)", found, TITLES, about())
+    return folder.path

@@ -1,0 +1,154 @@
+"""Statements about the ABC experiment's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from ..statements import OURS, Statement, statements_table
+from .scenarios import CAUSES, FITS_MBPS, RATE_MBPS
+from .tables import NEAR_MBPS, paper_flood_mbps, paper_half_mbps
+
+__all__ = ["sharing", "statements", "why"]
+
+Tables = Mapping[str, pd.DataFrame]
+
+
+def statements(table: pd.DataFrame, why: pd.DataFrame | None = None) -> pd.DataFrame:
+    """What the paper says beside what was measured.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Of :func:`.tables.intervals`, by ``sharing``, ``value`` and ``scheme``; sharings that are not in it are left
+        out.
+    why : DataFrame, optional
+        Of :func:`.tables.intervals`, by ``cause``, ``sharing`` and ``value``.
+
+    Returns
+    -------
+    DataFrame
+        ``figure``, ``paper``, ``toolkit``, ``agrees``.
+    """
+    found = sharing({"clients": table})
+    if why is not None:
+        found += alone(why)
+    return statements_table(sorted(found, key=lambda s: s.about))
+
+
+def _span(rates: pd.Series) -> str:
+    return f"{rates.min():.1f} to {rates.max():.1f} Mbit/s"
+
+
+def sharing(tables: Tables) -> list[Statement]:
+    """What the paper says about figures 4 to 6."""
+    table = tables["clients"]
+
+    def of(sharing: str, scheme: str) -> tuple[pd.Series, pd.Series]:
+        part = table[(table.sharing == sharing) & (table.scheme == scheme)].set_index("value")
+        return part.client_0_mbps, part.client_1_mbps
+
+    there = set(table.sharing)
+    found: list[Statement] = []
+
+    def say(figure: int, paper: str, toolkit: str, agrees: Any) -> None:
+        found.append(Statement(figure, paper, toolkit, bool(agrees)))
+
+    if "cbr" in there:
+        mine, other = of("cbr", "without ABC")
+        off = (mine / (mine + other) - mine.index / (mine.index + 40.0)).abs()
+        says = f"client 0's share is off by at most {off.max():.2f} (client 0 at {off.idxmax()} Mbit/s)"
+        say(4, "without ABC, goodput is proportional to what is sent", says, off.max() < 0.08)
+        mine, other = of("cbr", "ABC")
+        low, high = mine.index < 40, mine.index > 40
+        rising = (mine[low].diff().dropna() > 0).all() and (other[low].diff().dropna() < 0).all()
+        says = f"{_span(mine[low])}, client 1 from {other[low].iloc[0]:.1f} down to {other[low].iloc[-1]:.1f}"
+        say(4, "with ABC, below 40 Mbit/s client 0 gets more the more it sends, client 1 less", says, rising)
+        says = f"{_span(mine[high])}, client 1 {_span(other[high])}"
+        less = (mine[high] < 0.7 * other[high]).all()
+        say(4, "with ABC, above 40 Mbit/s client 0 gets clearly less than client 1", says, less)
+    if "tcp" in there:
+        _, other = of("tcp", "without ABC")
+        says = (
+            f"{other.iloc[0]:.1f} Mbit/s beside one connection, {other.iloc[-1]:.1f} beside {other.index[-1]}"
+        )
+        less = other.iloc[-1] < 0.5 * other.iloc[0]
+        say(5, "without ABC, client 1 gets significantly less the more connections client 0 has", says, less)
+        half = paper_half_mbps()
+        both = pd.concat(of("tcp", "ABC"))
+        close = both.between(half - NEAR_MBPS, half + NEAR_MBPS).all()
+        say(5, f"with ABC, both get in the order of {half:g} Mbit/s", _span(both), close)
+    if "cbr-tcp" in there:
+        limit = paper_flood_mbps()
+        _, other = of("cbr-tcp", "without ABC")
+        beside = other[other.index > RATE_MBPS]
+        say(6, "without ABC, client 1 gets hardly anything beside a flood", _span(beside), beside.max() < 1)
+        mine, other = of("cbr-tcp", "ABC")
+        says = f"at most {mine.max():.1f} Mbit/s (client 0 at {mine.idxmax()} Mbit/s)"
+        say(6, f"with ABC, a flood gets no more than {limit:g} Mbit/s", says, mine.max() <= limit)
+        flood, rest = mine.iloc[-1], other.iloc[-1]
+        very = f"(here {mine.index[-1]} Mbit/s)"
+        close = abs(flood - limit) <= NEAR_MBPS
+        says = f"{flood:.1f} Mbit/s, {flood / limit:.2f} times that"
+        say(6, f"with ABC, it gets {limit:g} at very large rates {very}", says, close)
+        says = f"{rest:.1f} Mbit/s, together {flood + rest:.1f}"
+        say(6, "with ABC, client 1 uses the rest", says, flood + rest > 0.9 * FITS_MBPS)
+    return found
+
+
+def alone(means: pd.DataFrame) -> list[Statement]:
+    """Whether one connection fills the link."""
+    mbps = (
+        means.set_index(["cause", "sharing", "value"])
+        .sort_index()
+        .client_1_mbps["as described", "cbr-tcp", 0]
+    )
+    says = f"{mbps:.1f} Mbit/s of {FITS_MBPS:.1f} that fit"
+    return [
+        Statement(5, "with ABC, one connection alone can fill the link", says, bool(mbps > 0.9 * FITS_MBPS))
+    ]
+
+
+def why(tables: Tables) -> list[Statement]:
+    """What each cause explains."""
+    found = alone(tables["why_clients"])
+    limit = paper_flood_mbps()
+    for row in tables["why"].to_dict("records"):
+        cause = row["cause"]
+        if cause == "as described":
+            continue
+        misses = [
+            text
+            for key, text in (
+                ("flood_near_32", f"the flood gets {row['flood_at_100']:.1f} Mbit/s at 100"),
+                (
+                    "rest_is_used",
+                    f"together they get {row['flood_at_100'] + row['connection_at_100']:.1f} Mbit/s",
+                ),
+                ("alone_fills", f"a connection alone gets {row['alone']:.1f} Mbit/s"),
+                (
+                    "figure_5",
+                    f"ten connections get {row['ten_connections']:.1f} Mbit/s, the one {row['against_ten']:.1f}",
+                ),
+                (
+                    "figure_4",
+                    f"the heavier of two constant rates gets {row['heavier_at_60']:.1f} Mbit/s at 60",
+                ),
+            )
+            if not row[key]
+        ]
+        shape = "never falls" if row["never_falls"] else "falls in between"
+        says = "; ".join(misses) or f"all of them hold: the flood gets {row['flood_at_100']:.1f} Mbit/s"
+        says += f"; the flood's goodput {shape} as its rate rises"
+        found.append(
+            Statement(
+                6,
+                f"{OURS}'{cause}' ({CAUSES[cause].where}) makes every printed statement hold, {limit:g} Mbit/s "
+                "for the flood included",
+                says,
+                bool(row["all_but_shape"]),
+            )
+        )
+    return found

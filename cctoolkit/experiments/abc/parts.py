@@ -1,0 +1,35 @@
+"""The parts of the ABC experiment."""
+
+from __future__ import annotations
+
+from ..part import Part
+from ..runners import Row
+from . import conclusions, figures, page, scenarios, tables
+from .scenarios import SHARINGS, WHY, Settings
+
+__all__ = ["PARTS"]
+
+PARTS: dict[str, Part[Settings]] = {
+    "sharing": Part(
+        scenarios=scenarios.sharing_cases,
+        measure=Row(tables.clients),
+        tables=tables.sharing,
+        figures=lambda t: {
+            **{
+                f"figure{SHARINGS[name].figure}": figures.sharing_figure(name, t["clients"])
+                for name in dict.fromkeys(t["clients"].sharing)
+            },
+            "references": figures.references_figure(t["clients"]),
+        },
+        statements=conclusions.sharing,
+        page=page.sharing,
+    ),
+    WHY: Part(
+        scenarios=scenarios.why_cases,
+        measure=Row(tables.clients),
+        tables=tables.why,
+        figures=lambda t: {"why": figures.why_figure(t["why_clients"])},
+        statements=conclusions.why,
+        page=page.why,
+    ),
+}

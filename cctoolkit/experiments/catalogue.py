@@ -1,0 +1,104 @@
+"""The results that are kept in ``data/results/``: the command that makes each, and the code that it depends on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["RESULTS", "Result"]
+
+_HERE = "cctoolkit.experiments"
+
+
+@dataclass(frozen=True)
+class Result:
+    """A kept result.
+
+    Parameters
+    ----------
+    what : str
+        What it is, in a few words.
+    command : str
+        The command that makes it. ``-o DIR`` is added, and it writes its tables there as Parquet.
+    tables : tuple of str
+        The tables that are kept.
+    code : tuple of str
+        Modules that decide the numbers; what these import counts, too.
+    files : tuple of str
+        Patterns of other files that decide them.
+    book : str
+        The module whose ``VIEWS`` show it on pages.
+    why_not : str
+        Why ``results make`` cannot make it; empty if it can.
+    """
+
+    what: str
+    command: str
+    tables: tuple[str, ...]
+    code: tuple[str, ...]
+    book: str
+    why_not: str = ""
+    files: tuple[str, ...] = ()
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether ``results make`` can make it."""
+        return not self.why_not
+
+
+def _experiment(name: str, what: str, options: str, *tables: str, book: str = "") -> Result:
+    package = f"{_HERE}.{name.replace('-', '_')}"
+    command = f"cct experiment {name} {options}".strip()
+    return Result(what, command, tables, (f"{package}.tables",), book or f"{package}.book")
+
+
+RESULTS = {
+    "codel": _experiment(
+        "codel", "the P4-CoDel paper's table and what takes its targets apart", "",
+        "figure5", "table1", "table1_runs", "figure7", "rtts", "fq_codel", "if_3", "square_root", "clock", "npu",
+        "statements",
+    ),
+    "codel-linux": _experiment(
+        "codel", "table I and figure 7 with real Linux", "--part table-1 --part figure-7 --testbed",
+        "table1", "table1_runs", "figure7", "statements",
+    ),
+    "abc": _experiment(
+        "abc", "the ABC paper's three ways to share a link", "",
+        "clients", "integers", "why_clients", "why", "statements",
+    ),
+    "l4s": _experiment(
+        "l4s", "iRED, PI2 and DualPI2", "",
+        "phases", "table3", "drop-delay", "causes", "identification", "uneven", "statements",
+    ),
+    "rtt-separation": _experiment(
+        "rtt-separation", "the RTT paper's tests in the simulator", "",
+        "test1", "test2", "test3", "test4", "test5", "test6", "scaling", "test8", "table1", "statements",
+    ),
+    "rtt-separation-linux": _experiment(
+        "rtt-separation", "tests 1 and 3 in the simulator and on real Linux", "--testbed",
+        "test1", "test3", "statements", book=f"{_HERE}.rtt_separation.book",
+    ),
+    "sim-vs-kernel": _experiment(
+        "sim-vs-kernel", "the simulator's errors in 190 cases", "",
+        "errors", "by_cca", "by_aqm", "by_quantity", "overall", "left_out", "statements",
+    ),
+    "models": Result(
+        "scores of the bundled classifiers", "python data/models/build.py",
+        ("cca", "others", "seeds", "feature-sets", "dragonfly", "every-cca", "rejection", "simulated"),
+        (
+            "cctoolkit.identify.dataset", "cctoolkit.identify.evaluation", "cctoolkit.identify.networks",
+            "cctoolkit.identify.settings", "cctoolkit.identify.training", "cctoolkit.sim.simulation",
+        ),
+        f"{_HERE}.books.models",
+        "it takes hours of real Linux and of training, and keeps its tables itself",
+        ("data/models/build.py",),
+    ),
+    "live": Result(
+        "the live collector's rates, and names of flows under way", "python -m benchmarks live",
+        ("rates", "costs", "names"), ("benchmarks.live",), f"{_HERE}.books.live",
+        files=("hardware/ebpf/*.c", "hardware/ebpf/*.h"),
+    ),
+    "traces": Result(
+        "the simulator beside the bundled captures", "python -m benchmarks traces",
+        ("traces",), ("benchmarks.traces",), f"{_HERE}.books.traces", files=("traces/MANIFEST.toml",),
+    ),
+}  # fmt: skip

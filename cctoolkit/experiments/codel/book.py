@@ -1,0 +1,63 @@
+"""What the book shows of the P4-CoDel experiment's kept tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pandas as pd
+
+from ..statements import bullets
+from . import conclusions
+from .scenarios import KERNEL
+
+__all__ = ["VIEWS"]
+
+Tables = Mapping[str, pd.DataFrame]
+
+
+def point(target: str, flows: int, digits: int = 1) -> Callable[[Tables], str]:
+    """A view of one point of table I: loss and mean delay."""
+
+    def one(tables: Tables) -> str:
+        part = tables["table1"].query("target == @target and flows == @flows").iloc[0]
+        return f"{part.loss_percent:.2f} %, {part.mean_delay_ms:.{digits}f} ms"
+
+    return one
+
+
+def printed(flows: int) -> Callable[[Tables], str]:
+    """A view of what the paper prints for Linux."""
+
+    def one(tables: Tables) -> str:
+        part = tables["table1"].query("target == 'Linux' and flows == @flows").iloc[0]
+        return f"{part.paper_loss_percent:g} %, {part.paper_delay_ms:g} ms"
+
+    return one
+
+
+def _statements(part: Callable[[Tables], list[conclusions.Statement]]) -> Callable[[Tables], str]:
+    return lambda tables: bullets(part(tables))
+
+
+VIEWS: dict[str, Callable[[Tables], str]] = {
+    "paper-1": printed(1),
+    "paper-3": printed(3),
+    "linux-1": point(KERNEL, 1),
+    "linux-3": point(KERNEL, 3),
+    "simulated-1": point("Linux", 1),
+    "simulated-3": point("Linux", 3),
+    **{
+        f"{name}-statements": _statements(part)
+        for name, part in {
+            "figure-5": conclusions.figure_5,
+            "table-1": conclusions.table_1,
+            "figure-7": conclusions.figure_7,
+            "rtts": conclusions.different_rtts,
+            "fq-codel": conclusions.flow_queueing,
+            "if-3": conclusions.if_3,
+            "square-root": conclusions.square_roots,
+            "clock": conclusions.clock_wrap,
+            "npu": conclusions.npu_losses,
+        }.items()
+    },
+}

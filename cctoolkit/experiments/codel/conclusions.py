@@ -1,0 +1,467 @@
+"""Statements about the P4-CoDel experiment's tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from ..papers import paper_numbers
+from ..seeds import Measured
+from ..statements import OURS, Statement, all_near
+from .scenarios import CLOCK_STEPS, KERNEL
+from .tables import npu_off_by, paper_table_1
+
+Tables = Mapping[str, pd.DataFrame]
+
+#: Tolerances, as fractions of the paper's numbers. Losses are a few dozen packets, so they get more.
+DELAY_WITHIN, LOSS_WITHIN, NPU_WITHIN = 0.1, 0.2, 0.2
+
+
+def _flows(n: int) -> str:
+    return f"{n} flow{'s' if n > 1 else ''}"
+
+
+def _paper(item: str, setting: str) -> float:
+    numbers = paper_numbers("p4-codel", item)
+    return float(numbers.loc[numbers.setting == setting, "paper"].iloc[0])
+
+
+def _pairs(table: pd.DataFrame, quantity: str, paper: str) -> dict[str, tuple[Measured, float]]:
+    """By number of flows: mean and standard deviation over the seeds, and the paper's number."""
+    return {
+        _flows(int(row["flows"])): (Measured(row[quantity], row[f"{quantity}_std"]), row[paper])
+        for row in table.sort_values("flows").to_dict("records")
+    }
+
+
+def figure_5(tables: Tables) -> list[Statement]:
+    """The first burst, and that the delay falls below the target again and again."""
+    one = tables["figure5"].query("flows == 1 and target in ('Linux', 'P4-NPU', 'P4-ASIC')")
+    burst_ms = _paper("Figure 5", "1 flow, all targets, initial burst")
+    low, high = one.initial_peak_ms.min(), one.initial_peak_ms.max()
+    share = one.share_below_target_after
+    return [
+        Statement(
+            "Figure 5",
+            f"1 flow: the first burst goes slightly above {burst_ms:g} ms ({0.8 * burst_ms:g} to {1.5 * burst_ms:g})",
+            f"{low:.1f} to {high:.1f} ms",
+            bool(low > 0.8 * burst_ms and high < 1.5 * burst_ms),
+        ),
+        Statement(
+            "Figure 5",
+            "1 flow: the delay falls below 5 ms again and again (over 10 % of the packets)",
+            f"{share.min():.0%} to {share.max():.0%} of the packets",
+            bool(share.min() > 0.1),
+        ),
+    ]
+
+
+def table_1(tables: Tables) -> list[Statement]:
+    """Loss and latency beside the paper's, and what the paper says about them."""
+    table, runs = tables["table1"], tables["table1_runs"]
+    paper_ms = table.paper_delay_ms.dropna()
+    least_ms, most_ms = math.floor(paper_ms.min()), math.ceil(paper_ms.max())
+    said = []
+    for name, mine in table.groupby("target", sort=False):
+        delay, loss = mine.mean_delay_ms.tolist(), mine.loss_percent.tolist()
+        said.append(
+            Statement(
+                "Table I",
+                f"{name}: mean latency between {least_ms} and {most_ms} ms",
+                ", ".join(f"{ms:.2f}" for ms in delay) + " ms",
+                min(delay) >= least_ms and max(delay) <= most_ms,
+            )
+        )
+        said.append(
+            Statement(
+                "Table I",
+                f"{name}: loss rises with the number of flows",
+                ", ".join(f"{percent:.2f}" for percent in loss) + " %",
+                loss == sorted(loss) and loss[0] < loss[-1],
+            )
+        )
+        if mine.paper_delay_ms.notna().all():
+            latency = _pairs(mine, "mean_delay_ms", "paper_delay_ms")
+            said.append(
+                all_near("Table I", f"{name}: mean latency", latency, within=DELAY_WITHIN, unit=" ms")
+            )
+            losses = _pairs(mine, "loss_percent", "paper_loss_percent")
+            said.append(all_near("Table I", f"{name}: loss", losses, within=LOSS_WITHIN, unit=" %", digits=3))
+    return [*said, *_published(table), *_asic_above(runs), *_first_second(table)]
+
+
+def _published(table: pd.DataFrame) -> list[Statement]:
+    """Whether the ASIC's losses are those of Listing 2 or of the published program."""
+    by = table.set_index(["target", "flows"])
+    names = ("P4-ASIC", "P4-ASIC, published")
+    if not set(names) <= set(table.target):
+        return []
+    ratios = [by.loc[name].loss_percent / by.loc[name].paper_loss_percent for name in names]
+    listing, published = (math.exp(abs(ratio.map(math.log)).mean()) for ratio in ratios)
+    return [
+        Statement(
+            "Table I",
+            f"{OURS}the published program's losses are nearer to the paper's for the ASIC than Listing 2's",
+            f"Listing 2 is off by a factor of {listing:.2f}, the published program by {published:.2f} "
+            "(geometric mean)",
+            published < listing,
+        )
+    ]
+
+
+def _asic_above(runs: pd.DataFrame) -> list[Statement]:
+    """With three flows the ASIC's latency is above Linux's, seed by seed."""
+    said = []
+    wide = runs.query("flows == 3").pivot_table(
+        index="seed", columns="target", values=["mean_delay_ms", "later_delay_ms"]
+    )
+    for quantity, when in (("mean_delay_ms", ""), ("later_delay_ms", " after the first second")):
+        for name in ("Linux", KERNEL):
+            if name not in wide[quantity]:
+                continue
+            more = (wide[quantity]["P4-ASIC"] - wide[quantity][name]).dropna()
+            error = more.std(ddof=1) / len(more) ** 0.5
+            said.append(
+                Statement(
+                    "Table I",
+                    f"3 flows: the ASIC's mean latency is above that of {name}{when}",
+                    f"{more.mean():+.2f} ± {error:.2f} ms (mean and standard error over {len(more)} seeds)",
+                    bool(more.mean() > 2 * error),
+                )
+            )
+    return said
+
+
+def _first_second(table: pd.DataFrame) -> list[Statement]:
+    """How much of the mean latency of three flows is the first burst."""
+    three = table[table.flows == 3]
+    less = 1 - three.later_delay_ms / three.mean_delay_ms
+    return [
+        Statement(
+            "Table I",
+            f"{OURS}3 flows: without the first second the mean latency is at least 5 % lower on every target",
+            ", ".join(f"{name} {100 * part:.0f} %" for name, part in zip(three.target, less, strict=True)),
+            bool((less >= 0.05).all()),
+        )
+    ]
+
+
+def figure_7(tables: Tables) -> list[Statement]:
+    """Where UDP's delay rises, and how far."""
+    table = tables["figure7"]
+    rise = _paper("Figure 7", "all targets")
+    regular = table.query("arrivals == 'cbr'")
+    said = []
+    for name, mine in regular.groupby("target", sort=False):
+        below = mine[mine.rate_mbps <= 0.95 * rise].mean_delay_ms
+        above = mine[mine.rate_mbps > rise].mean_delay_ms
+        said.append(
+            Statement(
+                "Figure 7",
+                f"{name}: the delay of UDP rises at {rise:g} Mbit/s (below 1 ms up to {0.95 * rise:g}, above 5 "
+                "ms beyond)",
+                f"at most {below.max():.2f} ms up to {0.95 * rise:g} Mbit/s, at least {above.min():.1f} ms "
+                f"above {rise:g}",
+                bool(below.max() < 1 and above.min() > 5),
+            )
+        )
+    npu = _paper("Figure 7", "P4-NPU")
+    early = regular[(regular.target == "P4-NPU") & (regular.rate_mbps >= npu) & (regular.rate_mbps < rise)]
+    said.append(
+        Statement(
+            "Figure 7",
+            f"P4-NPU: the delay rises from {npu:g} Mbit/s on (above 1 ms below {rise:g})",
+            ", ".join(f"{r.mean_delay_ms:.2f} ms at {r.rate_mbps:g}" for r in early.itertuples()),
+            bool((early.mean_delay_ms > 1).all()),
+        )
+    )
+    linux = table[(table.target == "Linux") & (table.rate_mbps >= npu) & (table.rate_mbps < rise)]
+    by = linux.pivot_table(index="rate_mbps", columns="arrivals", values="mean_delay_ms")
+    said.append(
+        Statement(
+            "Figure 7",
+            f"{OURS}below the shaping rate only uneven spacing makes a queue (Poisson arrivals above 0.5 ms, "
+            f"constant spacing below 0.1 ms, from {npu:g} Mbit/s on)",
+            ", ".join(
+                f"at {rate:g} Mbit/s {row['poisson']:.2f} and {row['cbr']:.2f} ms"
+                for rate, row in by.iterrows()
+            ),
+            bool((by.poisson > 0.5).all() and (by.cbr < 0.1).all()),
+        )
+    )
+    first = regular[regular.rate_mbps > rise].rate_mbps.min()
+    there = regular[regular.rate_mbps == first].set_index("target").mean_delay_ms
+    others = there.drop("P4-ASIC")
+    said.append(
+        Statement(
+            "Figure 7",
+            f"{OURS}just above the shaping rate the ASIC's queue grows where the others are held (at {first:g} "
+            "Mbit/s, more than 1.5 times theirs)",
+            f"{there['P4-ASIC']:.1f} ms; " + ", ".join(f"{name} {ms:.1f} ms" for name, ms in others.items()),
+            bool(there["P4-ASIC"] > 1.5 * others.max()),
+        )
+    )
+    return said
+
+
+def different_rtts(tables: Tables) -> list[Statement]:
+    """Who gets how much when RTTs differ."""
+    table = tables["rtts"]
+    wide: Any = table.pivot_table(
+        index="rtts_ms", columns="target", values=["share_1", "jain_index"], sort=False
+    )
+    targets = [name for name in wide["share_1"] if name != "fq_codel"]
+    apart = wide["share_1"][targets].max(axis=1) - wide["share_1"][targets].min(axis=1)
+    fair, others = wide["jain_index"]["fq_codel"].iloc[-1], wide["jain_index"][targets].iloc[-1]
+    return [
+        Statement(
+            "RTTs",
+            f"{OURS}the three targets treat far flows alike (the nearest flow's shares differ by less than 0.1)",
+            ", ".join(f"{value:.2f} with {rtts} ms" for rtts, value in apart.items()),
+            bool((apart < 0.1).all()),
+        ),
+        Statement(
+            "RTTs",
+            f"{OURS}only a queue per flow makes shares equal ({wide.index[-1]} ms: Jain's index above 0.95, "
+            "others below 0.9)",
+            f"fq_codel {fair:.2f}; " + ", ".join(f"{name} {index:.2f}" for name, index in others.items()),
+            bool(fair > 0.95 and others.max() < 0.9),
+        ),
+    ]
+
+
+def flow_queueing(tables: Tables) -> list[Statement]:
+    """What a queue per flow changes for a call, for shares, for a flood and for a far flow."""
+    said = []
+    for target, part in tables["fq_codel"].groupby("target", sort=False):
+        where = "" if target == "simulator" else f"{target}: "
+        by = part.set_index(["load", "queues"])
+        loads = list(dict.fromkeys(part.load))
+        call = {
+            load: (by["call delay_ms"][load, "fq_codel"], by["call delay_ms"][load, "CoDel"])
+            for load in loads
+        }
+        jain = {load: (by.jain_index[load, "fq_codel"], by.jain_index[load, "CoDel"]) for load in loads}
+        far = {
+            load: (by["40 ms delay_ms"][load, "fq_codel"], by["1 ms delay_ms"][load, "fq_codel"])
+            for load in loads
+        }
+        said += [
+            Statement(
+                "fq_codel",
+                f"{OURS}{where}a call waits less than a tenth as long with a queue per flow",
+                "; ".join(f"{load}: {mine:.2f} for {other:.1f} ms" for load, (mine, other) in call.items()),
+                all(mine < 0.1 * other for mine, other in call.values()),
+            ),
+            Statement(
+                "fq_codel",
+                f"{OURS}{where}a queue per flow shares by flow (Jain's index above 0.95; CoDel's is lower)",
+                "; ".join(f"{load}: {mine:.2f} for {other:.2f}" for load, (mine, other) in jain.items()),
+                all(mine > 0.95 and mine > other for mine, other in jain.values()),
+            ),
+            Statement(
+                "fq_codel",
+                f"{OURS}{where}the far flow waits less than the near one with a queue per flow",
+                "; ".join(f"{load}: {mine:.1f} for {other:.1f} ms" for load, (mine, other) in far.items()),
+                all(mine < other for mine, other in far.values()),
+            ),
+        ]
+        for load in loads:
+            if load.startswith("flood"):
+                mine, other = (by["flood mbps"][load, queues] for queues in ("fq_codel", "CoDel"))
+                said.append(
+                    Statement(
+                        "fq_codel",
+                        f"{OURS}{where}a {load} gets less than half as much with a queue per flow",
+                        f"{mine:.1f} for {other:.1f} Mbit/s",
+                        bool(mine < 0.5 * other),
+                    )
+                )
+    return said
+
+
+def if_3(tables: Tables) -> list[Statement]:
+    """What the rule changes in RFC 8289 and in Listing 1."""
+    by = tables["if_3"].set_index(["form", "if_3", "flows"]).sort_index()
+
+    def change(form: str, quantity: str) -> pd.Series:
+        return by[quantity][form, "without"] / by[quantity][form, "with"] - 1
+
+    def text(changes: pd.Series) -> str:
+        return ", ".join(f"{_flows(int(str(n)))} {100 * value:+.0f} %" for n, value in changes.items())
+
+    several = {q: change("RFC 8289", q).loc[3:] for q in ("mean_delay_ms", "loss_percent")}
+    listing = change("Listing 1", "mean_delay_ms")
+    return [
+        Statement(
+            "if_3",
+            f"{OURS}RFC 8289 without the rule delays more, from 3 flows on (by at least 5 %)",
+            text(several["mean_delay_ms"]),
+            bool((several["mean_delay_ms"] >= 0.05).all()),
+        ),
+        Statement(
+            "if_3",
+            f"{OURS}RFC 8289 without the rule drops less, from 3 flows on",
+            text(several["loss_percent"]),
+            bool((several["loss_percent"] < 0).all()),
+        ),
+        Statement(
+            "if_3",
+            f"{OURS}in Listing 1 the rule changes next to nothing (the delay by less than 3 %)",
+            text(listing),
+            bool((listing.abs() < 0.03).all()),
+        ),
+    ]
+
+
+def square_roots(tables: Tables) -> list[Statement]:
+    """Where the approximations are exact, and what they do to the delay."""
+    errors = tables["square_root_error"]
+    by = tables["square_root"].set_index(["square_root", "load"])
+    upper = int(_paper_counts().rsplit(" ", 1)[1])
+    table = errors[errors.square_root == "NPU table"].set_index("count").error.abs()
+
+    def change(name: str, base: str) -> pd.Series:
+        return by.mean_delay_ms[name] / by.mean_delay_ms[base] - 1
+
+    def text(changes: pd.Series) -> str:
+        return ", ".join(f"{load} {100 * value:+.1f} %" for load, value in changes.items())
+
+    npu, unit = change("NPU table", "exact"), change("math unit", "exact")
+    newton = change("Newton step (Linux)", "exact (RFC 8289)")
+    many = ["50 flows", "UDP at 101 Mbit/s"]
+    few = pd.concat([npu.drop(many), unit.drop(many)])
+    noise = pd.concat([(by.mean_delay_ms_std["exact"] / by.mean_delay_ms["exact"]).drop(many)] * 2)
+    return [
+        Statement(
+            "Square roots",
+            f"the NPU's square root is exact for counts of {_paper_counts()}",
+            f"largest error {100 * table.loc[:upper].max():.2g} %, beyond that "
+            f"{100 * table.loc[upper + 1 :].max():.0f} %",
+            bool(table.loc[:upper].max() < 1e-6),
+        ),
+        Statement(
+            "Square roots",
+            f"{OURS}with 1 and 3 flows no square root changes the delay by more than single runs vary",
+            ", ".join(f"{100 * value:+.1f} %" for value in few)
+            + f"; single runs {100 * noise.min():.1f} % and more",
+            bool((few.abs().to_numpy() <= noise.to_numpy()).all()),
+        ),
+        Statement(
+            "Square roots",
+            f"{OURS}with 50 flows and with UDP the NPU's table lengthens the delay by a tenth or more",
+            text(npu[many]),
+            bool((npu[many] >= 0.095).all()),
+        ),
+        Statement(
+            "Square roots",
+            f"{OURS}the math unit changes the delay by less than 5 % under every load",
+            text(unit),
+            bool((unit.abs() < 0.05).all()),
+        ),
+        Statement(
+            "Square roots",
+            f"{OURS}Linux's Newton step changes the delay by less than 5 % under every load",
+            text(newton),
+            bool((newton.abs() < 0.05).all()),
+        ),
+    ]
+
+
+def _paper_counts() -> str:
+    numbers = paper_numbers("p4-codel", "algorithm")
+    return str(numbers.loc[numbers.setting == "NPU, exact square roots", "paper"].iloc[0])
+
+
+def clock_wrap(tables: Tables) -> list[Statement]:
+    """Which step towards the published program changes the losses."""
+    paper = paper_table_1().query("target == 'P4-ASIC'").drop(columns="target")
+    table = tables["clock"].merge(paper, on="flows", how="left")
+    by = table.set_index(["step", "flows"]).loss_percent
+    first, *between, last = CLOCK_STEPS
+    changes = {step: by[step] / by[first] - 1 for step in (*between, last)}
+    most = {step: changes[step].abs().max() for step in between}
+    plain = table[table.step == last]
+    return [
+        Statement(
+            "Clock",
+            f"{OURS}no step but the plain comparison changes the losses by more than 10 %",
+            ", ".join(f"{step}: at most {100 * value:.0f} %" for step, value in most.items()),
+            max(most.values()) <= 0.1,
+        ),
+        Statement(
+            "Clock",
+            f"{OURS}the plain comparison of 32 bits raises the losses by half or more",
+            ", ".join(f"{_flows(int(n))} {value + 1:.1f} times" for n, value in changes[last].items()),
+            bool((changes[last] >= 0.5).all()),
+        ),
+        all_near(
+            "Clock",
+            "the ASIC's losses, by the published program's plain comparison",
+            _pairs(plain, "loss_percent", "paper_loss_percent"),
+            within=LOSS_WITHIN,
+            unit=" %",
+            digits=3,
+        ),
+    ]
+
+
+def npu_losses(tables: Tables) -> list[Statement]:
+    """Whether a guess explains the NPU's numbers."""
+    table = tables["npu"]
+    off = npu_off_by(table)
+    nearest = str(off.idxmin())
+    ratio = {
+        what: table.assign(value=table[quantity] / table[paper]).set_index(["guess", "flows"]).value
+        for what, quantity, paper in (
+            ("loss", "loss_percent", "paper_loss_percent"),
+            ("latency", "mean_delay_ms", "paper_delay_ms"),
+        )
+    }
+
+    def met(guess: str, flows: list[int]) -> bool:
+        return all(abs(r[guess, n] - 1) <= NPU_WITHIN for r in ratio.values() for n in flows)
+
+    def text(guess: str, flows: list[int]) -> str:
+        return "; ".join(
+            f"{what} " + ", ".join(f"{_flows(n)} {100 * (r[guess, n] - 1):+.0f} %" for n in flows)
+            for what, r in ratio.items()
+        )
+
+    every = [1, 2, 3]
+    guessed = list(off.index)
+    by = table.set_index(["guess", "flows"])
+    said = [
+        Statement(
+            "NPU",
+            f"{OURS}a guess meets all six of the NPU's numbers (within {100 * NPU_WITHIN:g} %)",
+            f"nearest is '{nearest}': {text(nearest, every)}",
+            any(met(guess, every) for guess in guessed),
+        )
+    ]
+    if "64 packets" in guessed:
+        said.append(
+            Statement(
+                "NPU",
+                f"{OURS}room for 64 packets gives the numbers of 2 and 3 flows (within {100 * NPU_WITHIN:g} %)",
+                text("64 packets", [2, 3]),
+                met("64 packets", [2, 3]),
+            )
+        )
+    if {"race", "as modelled"} <= set(guessed):
+        more = by.loss_percent["race"] / by.loss_percent["as modelled"]
+        later = by.mean_delay_ms["race"] / by.mean_delay_ms["as modelled"] - 1
+        said.append(
+            Statement(
+                "NPU",
+                f"{OURS}races double every loss (1.5 to 2.5 times) and leave the delay (within 5 %)",
+                ", ".join(f"{_flows(int(n))} {value:.1f} times" for n, value in more.items())
+                + "; delay "
+                + ", ".join(f"{100 * value:+.0f} %" for value in later),
+                bool(more.between(1.5, 2.5).all() and (later.abs() <= 0.05).all()),
+            )
+        )
+    return said

@@ -1,0 +1,146 @@
+"""``cct experiment dragonfly``."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..._support.options import WorkersOption
+from ..folder import Folder
+from ..options import OutputOption
+from .scenarios import FULL_WINDOWS_MS, PAPER_S, TITLES, WINDOWS_MS
+
+__all__ = ["run"]
+
+
+def run(
+    output: OutputOption = Path("dragonfly"),
+    *,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Use this dataset (`cct dataset build`) instead of new simulations."
+        ),
+    ] = None,
+    other: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="A dataset to test on and never train on (splits)."),
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help=f"Run only this part; may be repeated: {', '.join(TITLES)}.")
+    ] = None,
+    full: Annotated[
+        bool, typer.Option(help="The paper's scale: 1500 runs of a minute, 100 epochs, windows up to 60 s.")
+    ] = False,
+    runs: Annotated[int | None, typer.Option(help="Simulated runs [default: 60; full: 1500].", min=4)] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            help="Duration of a run once its flows have started, s [default: 20; full: 60].", min=2.0
+        ),
+    ] = None,
+    windows_ms: Annotated[
+        list[float] | None,
+        typer.Option(
+            "--window-ms", help="Length of a window, ms; may be repeated [default: 100, 1000, 10000]."
+        ),
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Epochs of training [default: 30; full: 100].", min=1)
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Splits and trainings [default: 3; full: 5].", min=1)
+    ] = None,
+    per_flow: Annotated[
+        int | None, typer.Option(help="Windows of each flow [default: 10; full: 1].", min=1)
+    ] = None,
+    learning_rate: Annotated[
+        float | None,
+        typer.Option(
+            help="Learning rate of Dragonfly and DeePCCI [default: 1e-3; full: as published, 1e-4 and 1e-3]."
+        ),
+    ] = None,
+    workers: WorkersOption = None,
+) -> Path:
+    """Train Dragonfly, DeePCCI and our classifier on simulated runs or a dataset; write tables, figures and a summary.
+
+    Simulated runs stay in the folder (``data``) and are not simulated again. Needs the extra ``train``.
+
+    Parameters
+    ----------
+    output : Path
+        Folder.
+    data, other : Path, optional
+        Datasets to train and test on, and only to test on.
+    only : list of str, optional
+        Some of :data:`~.scenarios.TITLES`; all by default.
+    full : bool
+        The paper's scale.
+    runs, seconds : int and float, optional
+        How many runs to simulate, and how long each lasts.
+    windows_ms : list of float, optional
+        Window lengths.
+    epochs, seeds, per_flow, learning_rate
+        As in :class:`~.training.Training`.
+    workers : int, optional
+        Processes; all cores by default.
+
+    Returns
+    -------
+    Path
+        The folder: ``volatility``, ``cbiq``, ``inputs``, ``epochs``, ``windows``, ``background``, ``sampling``,
+        ``splits``, ``settings``, ``elsewhere`` (with `other`) and ``statements`` as Parquet, figures, ``summary.md``.
+
+    Raises
+    ------
+    ParameterError
+        An option is out of range or unknown.
+    SchemaError
+        `data` or `other` is not a dataset.
+    """
+    from ...identify import SlotDataset
+    from ...identify.windows import window_slots
+    from ..part import choose, write
+    from .tables import Work, simulated
+    from .training import Training
+
+    chosen = choose(only, TITLES, "only")
+    lengths = sorted(set(windows_ms or (FULL_WINDOWS_MS if full else WINDOWS_MS)))
+    for ms in lengths:
+        window_slots(ms)
+    number = runs if runs is not None else 1500 if full else 60
+    lasting = seconds if seconds is not None else PAPER_S if full else 20.0
+    training = Training(
+        epochs if epochs is not None else 100 if full else 30,
+        seeds if seeds is not None else 5 if full else 3,
+        per_flow if per_flow is not None else 1 if full else 10,
+        learning_rate if learning_rate is not None else None if full else 1e-3,
+    )
+    given = None if data is None else SlotDataset(data)
+    foreign = None if other is None else SlotDataset(other)
+    options = {
+        "data": data,
+        "other": other,
+        "runs": number,
+        "seconds": lasting,
+        "windows_ms": lengths,
+        "only": chosen,
+    }
+    folder = Folder(output, "dragonfly", options | dataclasses.asdict(training))
+    dataset = given if given is not None else simulated(folder.path, "paper", number, lasting, workers)
+    special = dataset.about.get("special")
+    if special:
+        dataset = dataset.where(f"flow_id < {special}")
+    work = Work(dataset, training, lengths, number, lasting, folder.path, workers, foreign)
+
+    from .page import ABOUT, QUICK, TABLE_II
+    from .parts import PARTS
+
+    found = {name: PARTS[name].run(work, workers=workers) for name in chosen}
+    source = f"Data: {data}" if data is not None else f"Data: {number} simulated runs of {lasting:g} s"
+    about = [ABOUT, f"{source}: {dataset!r}.", TABLE_II, *([] if full else [QUICK])]
+    write(folder, "Which congestion control is that? (Dragonfly)", found, TITLES, *about)
+    return folder.path

@@ -1,0 +1,233 @@
+"""Statements about the Dragonfly experiment's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from .. import statements as shared
+from ..papers import paper_numbers
+from ..statements import OURS, Statement, statements_table
+from .scenarios import CLASSIFIERS
+from .tables import EPOCH_BACKGROUNDS, last_epochs
+
+__all__ = ["statements"]
+
+Tables = Mapping[str, pd.DataFrame]
+
+#: Scores this near to a printed number agree with it.
+NEAR = 0.05
+
+
+def statements(tables: Tables) -> pd.DataFrame:
+    """What the paper says beside what was measured.
+
+    Parameters
+    ----------
+    tables : mapping of str to DataFrame
+        Any of ``volatility``, ``inputs``, ``epochs``, ``windows``, ``background``, ``sampling``, ``splits``.
+
+    Returns
+    -------
+    DataFrame
+        ``figure``, ``paper``, ``toolkit``, ``agrees``: within 0.05 of a printed score, or as a sentence says.
+    """
+    parts = {
+        "volatility": cbiq, "inputs": inputs, "epochs": epochs, "windows": windows, "background": background,
+        "sampling": sampling, "splits": splits,
+    }  # fmt: skip
+    return statements_table(s for name, part in parts.items() if name in tables for s in part(tables))
+
+
+def _paper(figure: int, setting: str) -> str:
+    numbers = paper_numbers("dragonfly", f"Figure {figure}")
+    return str(numbers.loc[numbers.setting == setting, "paper"].iloc[0])
+
+
+def _near(figure: int, setting: str, what: str, found: float) -> Statement:
+    return shared.near(
+        str(figure),
+        f"{setting}: {what}",
+        float(found),
+        float(_paper(figure, setting)),
+        within=NEAR,
+        absolute=True,
+    )
+
+
+def _list(values: Mapping[Any, float], sign: bool = False) -> str:
+    return ", ".join(f"{value:{'+' if sign else ''}.2f} at {ms:g} ms" for ms, value in values.items())
+
+
+def cbiq(tables: Tables) -> list[Statement]:
+    """Figure 1."""
+    jumps = tables["volatility"].groupby("cca")[["cbiq", "throughput"]].mean()
+    says = ", ".join(f"{cca} {row.cbiq:.2f} against {row.throughput:.2f}" for cca, row in jumps.iterrows())
+    less = (jumps.cbiq < jumps.throughput).all()
+    return [Statement("1", "CBIQ is less volatile than throughput", says, bool(less))]
+
+
+#: The inputs of section III-A; what arrives is counted in bytes and packets, and by sequence numbers.
+_RANKED = {
+    "CBIQ": ["cbiq_bytes"],
+    "ingress throughput": ["in_bytes", "in_packets", "throughput_bytes"],
+    "egress throughput": ["out_bytes"],
+    "drops": ["drops_estimate"],
+    "source time gap": ["max_source_gap"],
+    "arrival time gap": ["max_arrival_gap_ns"],
+}
+
+
+def inputs(tables: Tables) -> list[Statement]:
+    """Figure 2."""
+    f1 = tables["inputs"].set_index("input")["f1"]
+    best = {what: f1.reindex(columns).max() for what, columns in _RANKED.items()}
+    order = sorted((what for what in best if best[what] == best[what]), key=lambda what: -best[what])
+    says = ", ".join(f"{what} {best[what]:.2f}" for what in order)
+    said = [
+        Statement("2", "CBIQ is the best single input", says, order[:1] == ["CBIQ"]),
+        Statement(
+            "2",
+            "ingress and egress throughput are second and third",
+            says,
+            order[1:3] == ["ingress throughput", "egress throughput"],
+        ),
+    ]
+    if {"cbiq_bytes", CLASSIFIERS["Dragonfly"]} <= set(f1.index):
+        more = float(f1[CLASSIFIERS["Dragonfly"]] - f1["cbiq_bytes"])
+        said.append(
+            Statement(
+                "2",
+                f"more inputs than CBIQ add marginally (within {NEAR:g})",
+                f"{more:+.2f} with throughput",
+                abs(more) <= NEAR + 1e-9,
+            )
+        )
+    return said
+
+
+def epochs(tables: Tables) -> list[Statement]:
+    """Figure 5."""
+    said = []
+    last = last_epochs(tables["epochs"])
+    for background in EPOCH_BACKGROUNDS:
+        setting = "no background" if background == "none" else f"{background} background"
+        here = last[last.background == background].set_index("classifier")["mean"]
+        if here.empty:
+            continue
+        said.append(_near(5, f"{setting}, Dragonfly", "accuracy", here["Dragonfly"]))
+        if background == "none":
+            alone = here["Dragonfly, CBIQ only"]
+            said.append(_near(5, f"{setting}, Dragonfly with CBIQ only", "accuracy", alone))
+        best = str(here.idxmax())
+        says = f"{best} is, with {here[best]:.2f}"
+        said.append(Statement("5", f"{setting}: Dragonfly is the most accurate", says, best == "Dragonfly"))
+    swing = last.set_index(["background", "classifier"])
+    if ("none", "DeePCCI") in swing.index:
+        low, high = (float(swing[side]["none", "DeePCCI"]) for side in ("least", "most"))
+        least, most = (float(n) for n in _paper(5, "no background, DeePCCI").split(" to "))
+        said.append(
+            Statement(
+                "5",
+                f"no background: DeePCCI swings between {least:g} and {most:g} (within {NEAR:g})",
+                f"{low:.2f} to {high:.2f} in the last fifth of its epochs",
+                abs(low - least) <= NEAR + 1e-9 and abs(high - most) <= NEAR + 1e-9,
+            )
+        )
+    return said
+
+
+def windows(tables: Tables) -> list[Statement]:
+    """Figures 6, 7, 10 and 11."""
+    table = tables["windows"]
+    curves = table.pivot_table(index="window_ms", columns="classifier", values="f1")
+    minute = 60_000.0
+    said = []
+    for name in ("Dragonfly", "DeePCCI"):
+        if name not in curves:
+            continue
+        curve = curves[name]
+        if minute in curves.index:
+            said.append(_near(6, f"1 minute, {name}", "F1", curve[minute]))
+        for ms, setting in ((100.0, "100 ms"), (6000.0, "6 s"), (minute, "1 minute")):
+            if ms in curves.index:
+                said.append(_near(11, f"{setting}, {name}", "F1 in the cloud", curve[ms]))
+        reached = curves.index[curve >= 0.7]
+        says = f"{reached[0]:g} ms" if len(reached) else f"not up to {curves.index[-1]:g} ms"
+        printed = float(_paper(7, f"F1 of 0.7, {name}"))
+        fits = len(reached) > 0 and printed / 2 <= reached[0] <= 2 * printed
+        said.append(
+            Statement(
+                "7", f"{name} reaches F1 of 0.7 at {printed:g} ms (within a factor of 2)", says, bool(fits)
+            )
+        )
+    for better, worse, figure, prefix in (
+        ("Dragonfly", "DeePCCI", "6, 7, 11", ""),
+        ("ours", "Dragonfly", "", OURS),
+    ):
+        if {better, worse} <= set(curves):
+            ahead = curves[better] - curves[worse]
+            claim = f"{prefix}{better} scores higher than {worse} at every length"
+            said.append(
+                Statement(figure, claim, _list(dict(ahead.items()), sign=True), bool((ahead > 0).all()))
+            )
+    mine = table[table.classifier == "Dragonfly"].set_index("window_ms")
+    if {"f1_reno", "f1_cubic", "f1_bbr"} <= set(mine) and len(mine):
+        means = {cca: float(mine[f"f1_{cca}"].mean()) for cca in ("bbr", "cubic", "reno")}
+        says = ", ".join(f"{cca} {value:.2f}" for cca, value in means.items())
+        above = min(means["bbr"], means["cubic"]) > means["reno"]
+        said.append(Statement("10", "BBR and CUBIC are named better than Reno", says, above))
+        rises = len(mine) > 1 and mine["f1"].is_monotonic_increasing
+        said.append(
+            Statement("10", "F1 increases with the window", _list(dict(mine["f1"].items())), bool(rises))
+        )
+    return said
+
+
+def background(tables: Tables) -> list[Statement]:
+    """Figure 8."""
+    table, said = tables["background"], []
+    for name in ("Dragonfly", "DeePCCI"):
+        f1 = table[table.classifier == name].set_index("background")["f1"]
+        if not {0, 75} <= set(f1.index):
+            continue
+        said += [_near(8, f"{flows} background flows, {name}", "F1", f1[flows]) for flows in (0, 75)]
+        says = ", ".join(f"{value:.2f} with {flows:g}" for flows, value in f1.items())
+        falls = f1.is_monotonic_decreasing
+        said.append(Statement("8", f"F1 falls with background flows, {name}", says, bool(falls)))
+    return said
+
+
+def windows_and_background(tables: Tables) -> list[Statement]:
+    """Figures 6, 7, 8, 10 and 11."""
+    return windows(tables) + (background(tables) if "background" in tables else [])
+
+
+def sampling(tables: Tables) -> list[Statement]:
+    """Figure 9."""
+    f1 = tables["sampling"].query("classifier == 'Dragonfly'").set_index("dropped_percent")["f1"]
+    if not {0.0, 99.0} <= set(f1.index):
+        return []
+    lost = float(f1[0.0] - f1[99.0])
+    printed = float(_paper(9, "99 % of the packets dropped, Dragonfly"))
+    return [
+        Statement(
+            "9",
+            f"99 % dropped: F1 falls by about {printed:g} (within {NEAR:g})",
+            f"{f1[0.0]:.2f} to {f1[99.0]:.2f}",
+            abs(lost - printed) <= NEAR + 1e-9,
+        )
+    ]
+
+
+def splits(tables: Tables) -> list[Statement]:
+    """What leaks when a split keeps flows apart, not runs."""
+    said = []
+    for name, part in tables["splits"].groupby("classifier", sort=False):
+        f1 = part.set_index("split")["f1"]
+        says = ", ".join(f"{split} {value:.2f}" for split, value in f1.items())
+        leaks = f1["by flow"] > f1["by run"]
+        said.append(Statement("all", f"{OURS}a split by flow scores higher, {name}", says, bool(leaks)))
+    return said

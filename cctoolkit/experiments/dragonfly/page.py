@@ -1,0 +1,84 @@
+"""What the Dragonfly experiment's summary says besides statements: conditions and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from ..._support.markdown import markdown_table
+from .scenarios import FULL_WINDOWS_MS
+from .tables import Work, last_epochs
+
+Tables = Mapping[str, pd.DataFrame]
+
+ABOUT = """\
+Windows of slots of 1 ms, cut anywhere in flight. No run is on both sides of a split, except in the part that shows what
+that does. F1 is macro F1, with Student's 95 % intervals over splits and trainings. The paper's physical network
+(figures 2, 7 to 10) and cloud (figure 11) are not these data; their numbers are for orientation."""
+TABLE_II = """\
+Table II is about how fast packets are collected, not about naming: `cct live` (docs/live.md) and `make bench` measure
+that on the machine at hand."""
+QUICK = (
+    "The paper has 1500 runs of a minute and 100 epochs (`--full`). With less, scores are lower, and training "
+    f"takes larger steps. Its windows go up to {FULL_WINDOWS_MS[-1] / 1000:g} s."
+)
+
+
+def cbiq(work: Work, tables: Tables) -> list[str]:
+    """Volatility of a run."""
+    return [
+        f"Run {work.example.name}. Mean absolute step from slot to slot, over the mean:",
+        markdown_table(tables["volatility"]),
+    ]
+
+
+def inputs(work: Work, tables: Tables) -> list[str]:
+    """F1 by input."""
+    return [markdown_table(tables["inputs"])]
+
+
+def epochs(work: Work, tables: Tables) -> list[str]:
+    """Accuracy over the last epochs."""
+    return [
+        f"Windows of {work.longest_ms:g} ms; the paper does not give its length. Over the last fifth of the epochs:",
+        markdown_table(last_epochs(tables["epochs"])),
+    ]
+
+
+def windows(work: Work, tables: Tables) -> list[str]:
+    """F1 by length, and by the setting that varies."""
+    blocks = [markdown_table(tables["windows"])]
+    if work.setting is not None:
+        heading = f"### By {work.setting}, windows of {work.longest_ms:g} ms"
+        blocks += [heading, markdown_table(tables[work.setting])]
+    return blocks
+
+
+def sampling(work: Work, tables: Tables) -> list[str]:
+    """F1 by packets dropped."""
+    return [
+        f"Windows of {work.longest_ms:g} ms, no background traffic; trained on all packets.",
+        markdown_table(tables["sampling"]),
+    ]
+
+
+def splits(work: Work, tables: Tables) -> list[str]:
+    """F1 by split, on settings left out, on another dataset."""
+    blocks = ["### Runs on both sides of a split", markdown_table(tables["splits"])]
+    if "settings" in tables:
+        blocks += [
+            "### Settings never trained on",
+            f"Ours, windows of {work.longest_ms:g} ms. Each value of {work.setting} is left out of training "
+            "once; `f1_trained` is the same windows' score with training on it.",
+            markdown_table(tables["settings"]),
+        ]
+    if "elsewhere" in tables:
+        assert work.other is not None
+        blocks += [
+            "### Another dataset",
+            f"Windows of {work.longest_ms:g} ms; trained on the data above, tested on other runs of it (here) "
+            f"and on {work.other.path} (elsewhere), restricted to the congestion controls trained on.",
+            markdown_table(tables["elsewhere"]),
+        ]
+    return blocks

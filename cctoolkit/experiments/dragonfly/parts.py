@@ -1,0 +1,63 @@
+"""The parts of the Dragonfly experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from ..part import Part
+from . import conclusions, figures, page, tables
+from .tables import Work
+
+__all__ = ["PARTS"]
+
+
+def _windows(found: Mapping[str, pd.DataFrame]) -> dict[str, go.Figure]:
+    table = found["windows"]
+    drawn = {"windows": figures.windows_figure(table), "ccas": figures.ccas_figure(table)}
+    for setting, at in found.items():
+        if setting != "windows":
+            drawn[setting] = figures.settings_figure(at, setting, at.window_ms.iloc[0])
+    return drawn
+
+
+PARTS: dict[str, Part[Work]] = {
+    "cbiq": Part(
+        tables=tables.cbiq,
+        figures=lambda t: {"volatility": figures.cbiq_figure(t["cbiq"])},
+        statements=conclusions.cbiq,
+        page=page.cbiq,
+    ),
+    "inputs": Part(
+        tables=tables.inputs,
+        figures=lambda t: {"inputs": figures.inputs_figure(t["inputs"])},
+        statements=conclusions.inputs,
+        page=page.inputs,
+    ),
+    "epochs": Part(
+        tables=tables.epochs,
+        figures=lambda t: {"epochs": figures.epochs_figure(t["epochs"])},
+        statements=conclusions.epochs,
+        page=page.epochs,
+    ),
+    "windows": Part(
+        tables=tables.windows,
+        figures=_windows,
+        statements=conclusions.windows_and_background,
+        page=page.windows,
+    ),
+    "sampling": Part(
+        tables=tables.sampling,
+        figures=lambda t: {"sampling": figures.sampling_figure(t["sampling"])},
+        statements=conclusions.sampling,
+        page=page.sampling,
+    ),
+    "splits": Part(
+        tables=tables.splits,
+        figures=lambda t: {"splits": figures.splits_figure(t["splits"])},
+        statements=conclusions.splits,
+        page=page.splits,
+    ),
+}

@@ -1,0 +1,80 @@
+"""What the Dragonfly experiment runs: the paper's settings on the simulator, classifiers, window lengths."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # the command's help imports this module
+    from ...scenario import Flow, Scenario
+
+__all__ = [
+    "CLASSIFIERS",
+    "DROPPED_PERCENT",
+    "FULL_WINDOWS_MS",
+    "PUBLISHED",
+    "TITLES",
+    "WINDOWS_MS",
+    "jobs",
+]
+
+#: Classifiers, and the feature set that each sees.
+CLASSIFIERS = {
+    "Dragonfly": "cbiq+throughput",
+    "Dragonfly, CBIQ only": "cbiq",
+    "DeePCCI": "throughput",
+    "ours": "views",
+}
+#: The paper's classifiers.
+PUBLISHED = ("Dragonfly", "Dragonfly, CBIQ only", "DeePCCI")
+#: The parts of the experiment and their titles.
+TITLES = {
+    "cbiq": "Figure 1: bytes in the queue beside throughput",
+    "inputs": "Figure 2: single inputs",
+    "epochs": "Figure 5: accuracy against epochs of training",
+    "windows": "Figures 6, 7, 8, 10, 11: F1 against window, background flows, congestion control",
+    "sampling": "Figure 9: F1 against packets dropped at random",
+    "splits": "Splits: runs on both sides, and settings never trained on",
+}
+#: Figure 9's percentages of packets that are not observed.
+DROPPED_PERCENT = (0, 25, 50, 75, 90, 99)
+#: Window lengths in ms without and with ``--full``; 18 s and 6 s are in the paper's text.
+WINDOWS_MS = (100.0, 1000.0, 10_000.0)
+FULL_WINDOWS_MS = (10.0, 100.0, 1000.0, 6000.0, 10_000.0, 18_000.0, 60_000.0)
+PAPER_S = 60.0
+
+
+def jobs(
+    runs: int,
+    seconds: float = PAPER_S,
+    *,
+    seed: int = 1,
+    background: Sequence[int] | None = None,
+    others: Sequence[Flow] = (),
+) -> Iterator[tuple[dict[str, Any], Scenario]]:
+    """The settings of section IV-A, scaled to runs of another duration.
+
+    Parameters
+    ----------
+    runs, seed, background
+        As for :func:`cctoolkit.identify.settings.paper`.
+    seconds : float
+        Duration of a run once its flows have started; the time within which they start is scaled alike.
+    others : sequence of Flow
+        Further flows, present from the start.
+
+    Yields
+    ------
+    dict, Scenario
+        What tells the run from others, and what is run.
+    """
+    from ...identify.settings import BACKGROUND, paper
+
+    scale = seconds / PAPER_S
+    for changes, made in paper(runs, seed, background=BACKGROUND if background is None else background):
+        flows = [dataclasses.replace(flow, start_s=round(flow.start_s * scale, 3)) for flow in made.flows]
+        yield (
+            changes,
+            dataclasses.replace(made, flows=(*flows, *others), duration_s=round(made.duration_s * scale, 3)),
+        )

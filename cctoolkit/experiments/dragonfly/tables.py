@@ -1,0 +1,572 @@
+"""What the Dragonfly experiment measures, and its tables."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ...errors import ParameterError
+from ...identify import Recording, SlotDataset, Windows
+from ...scenario import Flow, Scenario
+from .scenarios import CLASSIFIERS, DROPPED_PERCENT, PAPER_S, PUBLISHED, jobs
+from .training import Training
+
+__all__ = [
+    "EPOCH_BACKGROUNDS",
+    "Work",
+    "accuracy_by_epoch",
+    "background_of",
+    "by_split",
+    "elsewhere",
+    "f1_by_input",
+    "f1_by_sampling",
+    "f1_by_window",
+    "last_epochs",
+    "left_out",
+    "recorded_windows",
+    "volatility",
+]
+
+#: Figure 5's background traffic: 1000 packets of 1.4 KB a second; ten Vegas flows.
+EPOCH_BACKGROUNDS: dict[str, tuple[Flow, ...]] = {
+    "none": (),
+    "UDP": (Flow("udp", rtt_ms=70, rate_mbps=1000 * 1400 * 8 / 1e6, packet_bytes=1400, arrivals="poisson"),),
+    "TCP Vegas": (Flow("vegas", rtt_ms=70, count=10),),
+}
+
+#: Settings that may be left out of training: the first that the data vary.
+_SETTINGS = ("background", "aqm", "buffer_packets")
+
+
+def recorded_windows(
+    changes: dict[str, Any],
+    scenario: Scenario,
+    window_ms: float,
+    per_flow: int,
+    dropped_percent: Sequence[float],
+    special: int = 3,
+) -> Windows:
+    """A simulated run's windows of CBIQ and throughput when some of its packets are not observed.
+
+    Parameters
+    ----------
+    changes, scenario
+        One of :func:`~.scenarios.jobs`.
+    window_ms, per_flow
+        As for :func:`cctoolkit.identify.cut_windows`.
+    dropped_percent : sequence of float
+        Percentages of packets that are not observed; the windows' table has them in a column ``dropped_percent``.
+    special : int
+        How many flows, from the first, to cut windows out of.
+
+    Notes
+    -----
+    Slots without a packet are filled backward where all packets are observed, and interpolated elsewhere (section
+    III-D).
+    """
+    from ...analysis.slots import compute_slots
+    from ...identify import cut_windows
+    from ...sim.simulation import simulate
+
+    made = simulate(scenario, record=True)
+    known = made.labels[["flow_id", "cca"]].iloc[:special].assign(**changes)
+    recordings = []
+    for dropped in dropped_percent:
+        slots = compute_slots(
+            made.ingress,
+            made.egress,
+            sampling=1 - dropped / 100 if dropped else "all",
+            fill="interpolate" if dropped else "backward",
+            flow_ids=known["flow_id"],
+            seed=scenario.seed,
+        )
+        recordings.append(Recording(made.name, slots, known.assign(dropped_percent=float(dropped))))
+    return cut_windows(recordings, window_ms, "cbiq+throughput", per_flow=per_flow)
+
+
+# ---- what is measured ------------------------------------------------------------------------------------------------
+
+
+def volatility(recording: Recording, slots: slice = slice(None)) -> pd.DataFrame:
+    """How much CBIQ and throughput change from slot to slot.
+
+    Parameters
+    ----------
+    recording : Recording
+    slots : slice
+        Slots of each flow.
+
+    Returns
+    -------
+    DataFrame
+        ``flow_id``, ``cca``, and of both the mean absolute step from slot to slot over the mean (the paper says "less
+        volatile" and gives no measure).
+    """
+    from ...identify.windows import slot_arrays
+
+    cca = recording.flows.set_index("flow_id")["cca"]
+    rows = []
+    for flow_id, _, values in slot_arrays(recording.slots, ("cbiq_bytes", "throughput_bytes")):
+        part = values[slots].astype(float)
+        if flow_id not in cca or len(part) < 2:
+            continue
+        with np.errstate(invalid="ignore", divide="ignore"):
+            steps = np.nanmean(np.abs(np.diff(part, axis=0)), axis=0) / np.nanmean(part, axis=0)
+        rows.append({"flow_id": flow_id, "cca": cca[flow_id], "cbiq": steps[0], "throughput": steps[1]})
+    return pd.DataFrame(rows)
+
+
+def f1_by_input(
+    dataset: SlotDataset | Iterable[Recording], training: Training, window_ms: float = 100.0
+) -> pd.DataFrame:
+    """Figure 2: F1 of the Dragonfly network with a single input, and with the two that the paper chose.
+
+    Returns
+    -------
+    DataFrame
+        ``input`` and what :func:`cctoolkit.identify.evaluation.over_seeds` gives, best first. All train and test on the
+        same windows; an input that was never observed (the queue, with one tap) is left out.
+    """
+    from ...identify.windows import FEATURE_SETS, INPUTS
+
+    windows = training.cut(dataset, window_ms, INPUTS)
+    seen = ~np.isnan(windows.X).all(axis=(0, 1))
+    choices = {name: (name,) for name in INPUTS} | {
+        CLASSIFIERS["Dragonfly"]: FEATURE_SETS[CLASSIFIERS["Dragonfly"]]
+    }
+    tables = []
+    for name, inputs in choices.items():
+        columns = [INPUTS.index(column) for column in inputs]
+        if seen[columns].all():
+            told = dataclasses.replace(windows, X=windows.X[:, :, columns], inputs=inputs)
+            (table,) = training.scores("Dragonfly", told)
+            tables.append(table.assign(input=name, window_ms=window_ms))
+    return pd.concat(tables).sort_values("f1", ascending=False, ignore_index=True)
+
+
+def f1_by_window(
+    dataset: SlotDataset,
+    training: Training,
+    windows_ms: Sequence[float],
+    classifiers: Sequence[str] = tuple(CLASSIFIERS),
+    by: Sequence[str] = (),
+) -> tuple[pd.DataFrame, ...]:
+    """Figures 6, 7, 8, 10 and 11: F1 of each classifier on windows of each length.
+
+    Returns
+    -------
+    DataFrame
+        ``classifier``, ``window_ms`` and what :func:`cctoolkit.identify.evaluation.over_seeds` gives, including F1 of
+        each congestion control. Lengths that no flow fills are left out.
+    DataFrame ...
+        The same by each column of `by`.
+
+    Raises
+    ------
+    ParameterError
+        No flow fills even the shortest window.
+    """
+    found: list[list[pd.DataFrame]] = [[] for _ in (None, *by)]
+    for window_ms in sorted(windows_ms):
+        for name in classifiers:
+            try:
+                windows = training.cut(dataset, window_ms, CLASSIFIERS[name])
+            except ParameterError:
+                if window_ms > min(windows_ms):
+                    continue
+                raise
+            for part, table in zip(found, training.scores(name, windows, *by), strict=True):
+                table.insert(0, "classifier", name)
+                table.insert(1, "window_ms", window_ms)
+                part.append(table)
+    return tuple(pd.concat(part, ignore_index=True) for part in found)
+
+
+def accuracy_by_epoch(name: str, windows: Windows, training: Training) -> pd.DataFrame:
+    """Figure 5: accuracy on windows of other runs after each epoch of training.
+
+    Parameters
+    ----------
+    name : str
+        One of :data:`~.scenarios.PUBLISHED`.
+    windows : Windows
+        Windows of its feature set.
+    training : Training
+
+    Returns
+    -------
+    DataFrame
+        ``epoch``, ``seed``, ``accuracy``, ``loss`` (in training).
+    """
+    import torch
+
+    from ...identify.inputs import PREPARATIONS
+    from ...identify.training import train_network
+
+    rows: list[dict[str, float]] = []
+    for seed in range(training.seeds):
+        classifier = training.classifier(name, seed)
+        learnt, tested = windows.split(0.3, seed)
+        classes, numbers = np.unique(learnt.y.astype(str), return_inverse=True)
+        wanted = np.searchsorted(classes, tested.y.astype(str))
+        prepare = PREPARATIONS[classifier.preparation]
+        ready, unseen = prepare(learnt.X), torch.from_numpy(prepare(tested.X))
+
+        def tell(
+            epoch: int, network: Any, seed: int = seed, unseen: Any = unseen, wanted: np.ndarray = wanted,
+            n: int = len(classes),
+        ) -> dict[str, float]:  # fmt: skip
+            device = next(network.parameters()).device
+            with torch.inference_mode():
+                said = torch.cat([network(part.to(device)).cpu() for part in unseen.split(512)])
+            right = said[:, :n].argmax(1).numpy() == wanted
+            return {"seed": seed, "accuracy": float(right.mean())}
+
+        classifier.classes_ = classes  # DeePCCI's loss asks which of them pace
+        torch.manual_seed(seed)
+        network = classifier._network(ready.shape, len(classes))
+        rows += train_network(
+            network, ready, numbers, classifier._loss(numbers), classifier._recipe(), after_epoch=tell
+        )
+    return pd.DataFrame(rows).astype({"epoch": int, "seed": int})
+
+
+def f1_by_sampling(windows: Windows, training: Training) -> pd.DataFrame:
+    """Figure 9: F1 of classifiers trained on all packets and tested on samples of other runs' packets.
+
+    Parameters
+    ----------
+    windows : Windows
+        Windows of :func:`recorded_windows`, joined.
+    training : Training
+
+    Returns
+    -------
+    DataFrame
+        ``classifier``, ``dropped_percent`` and what :func:`cctoolkit.identify.evaluation.over_seeds` gives.
+
+    Notes
+    -----
+    DeePCCI is left out: it counts packets, and a sample is not a count.
+    """
+    tables = []
+    for name in ("Dragonfly", "Dragonfly, CBIQ only"):
+        inputs = ("cbiq_bytes", "throughput_bytes")[: 1 + (name == "Dragonfly")]
+        told = dataclasses.replace(windows, X=windows.X[:, :, : len(inputs)], inputs=inputs)
+
+        def parts(seed: int, told: Windows = told) -> tuple[Windows, Windows]:
+            learnt, tested = told.split(0.3, seed)
+            return learnt.of(dropped_percent=0.0), tested
+
+        _, table = training.scores(name, parts, "dropped_percent")
+        table.insert(0, "classifier", name)
+        tables.append(table)
+    return pd.concat(tables, ignore_index=True)
+
+
+def by_split(
+    dataset: SlotDataset,
+    training: Training,
+    window_ms: float,
+    classifiers: Sequence[str] = ("Dragonfly", "ours"),
+) -> pd.DataFrame:
+    """F1 when a split keeps flows apart instead of runs, as in the published code, so that runs leak.
+
+    Returns
+    -------
+    DataFrame
+        ``classifier``, ``window_ms``, ``split`` (``"by run"``, ``"by flow"``, and ``"by window"``, where even windows
+        of one flow are on both sides) and the scores.
+    """
+    splits: dict[str, Sequence[str]] = {
+        "by run": ["run"], "by flow": ["run", "flow_id"], "by window": ["number"],
+    }  # fmt: skip
+    tables = []
+    for name in classifiers:
+        windows = training.cut(dataset, window_ms, CLASSIFIERS[name])
+        windows = dataclasses.replace(windows, table=windows.table.assign(number=np.arange(len(windows))))
+        for split, by in splits.items():
+
+            def parts(
+                seed: int, by: Sequence[str] = by, windows: Windows = windows
+            ) -> tuple[Windows, Windows]:
+                return windows.split(0.3, seed, by=by)
+
+            (table,) = training.scores(name, parts)
+            table.insert(0, "classifier", name)
+            table.insert(1, "window_ms", window_ms)
+            table.insert(2, "split", split)
+            tables.append(table)
+    return pd.concat(tables, ignore_index=True)
+
+
+def left_out(
+    dataset: SlotDataset, training: Training, window_ms: float, column: str, classifier: str = "ours"
+) -> pd.DataFrame:
+    """F1 on settings never trained on, beside the same test windows with training on them.
+
+    Parameters
+    ----------
+    dataset, training, window_ms
+    column : str
+        The setting; each of its values is left out of training once.
+    classifier : str
+        One of :data:`~.scenarios.CLASSIFIERS`.
+
+    Returns
+    -------
+    DataFrame
+        `column`, ``f1``, ``low``, ``high`` (left out), ``f1_trained`` (all settings trained on), ``seeds``.
+    """
+    windows = training.cut(dataset, window_ms, CLASSIFIERS[classifier])
+    halves = {seed: windows.split(0.3, seed) for seed in range(training.seeds)}
+    tables = []
+    for value in sorted(set(windows.table[column])):
+        tested = {seed: test.of(**{column: value}) for seed, (_, test) in halves.items()}
+        seeds = [seed for seed, test in tested.items() if len(test)]
+        if not seeds:
+            continue
+
+        def without(
+            seed: int, value: Any = value, tested: dict[int, Windows] = tested
+        ) -> tuple[Windows, Windows]:
+            learnt = halves[seed][0]
+            return learnt.take((learnt.table[column] != value).to_numpy()), tested[seed]
+
+        def whole(seed: int, tested: dict[int, Windows] = tested) -> tuple[Windows, Windows]:
+            return halves[seed][0], tested[seed]
+
+        (apart,) = training.scores(classifier, without, seeds=seeds)
+        (known,) = training.scores(classifier, whole, seeds=seeds)
+        row = apart[["f1", "low", "high", "seeds", "windows"]].assign(f1_trained=known["f1"])
+        row.insert(0, column, value)
+        tables.append(row)
+    return pd.concat(tables, ignore_index=True)
+
+
+def elsewhere(
+    dataset: SlotDataset,
+    other: SlotDataset,
+    training: Training,
+    window_ms: float,
+    classifiers: Sequence[str] = ("Dragonfly", "DeePCCI", "ours"),
+) -> pd.DataFrame:
+    """F1 of classifiers trained on one dataset and tested on another: other settings, or real Linux.
+
+    Returns
+    -------
+    DataFrame
+        ``classifier``, ``window_ms``, ``tested`` (``"here"``: other runs of the same dataset; ``"elsewhere"``: all runs
+        of the other) and the scores.
+    """
+    from ...identify.windows import joined
+
+    tables = []
+    for name in classifiers:
+        windows, theirs = (training.cut(part, window_ms, CLASSIFIERS[name]) for part in (dataset, other))
+        known = set(windows.y)
+        theirs = theirs.take([i for i, cca in enumerate(theirs.y) if cca in known])
+
+        def parts(seed: int, windows: Windows = windows, theirs: Windows = theirs) -> tuple[Windows, Windows]:
+            learnt, tested = windows.split(0.3, seed)
+            both = [
+                dataclasses.replace(part, table=part.table.assign(tested=where))
+                for where, part in (("here", tested), ("elsewhere", theirs))
+            ]
+            return learnt, joined(both)
+
+        _, table = training.scores(name, parts, "tested")
+        table.insert(0, "classifier", name)
+        table.insert(1, "window_ms", window_ms)
+        tables.append(table)
+    return pd.concat(tables, ignore_index=True)
+
+
+def background_of(dataset: SlotDataset) -> str | None:
+    """The setting that figure 8 and :func:`left_out` vary: the first that varies in the dataset, or None."""
+    for name in _SETTINGS:
+        if name in dataset.flows and len(set(dataset.flows[name])) > 1:
+            return name
+    return None
+
+
+def last_epochs(epochs: pd.DataFrame) -> pd.DataFrame:
+    """Accuracy over the last fifth of the epochs: mean, least and most of the mean over seeds."""
+    late = epochs[epochs.epoch > epochs.epoch.max() * 0.8]
+    curve = late.groupby(["background", "classifier", "epoch"], sort=False).accuracy.mean()
+    return (
+        curve.groupby(["background", "classifier"], sort=False)
+        .agg(mean="mean", least="min", most="max")
+        .reset_index()
+    )
+
+
+# ---- the parts -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the parts work with.
+
+    Parameters
+    ----------
+    dataset : SlotDataset
+        The data.
+    training : Training
+    windows_ms : sequence of float
+        Window lengths.
+    runs : int
+        Simulated runs of the parts that make their own.
+    seconds : float
+        Duration of those runs.
+    folder : Path
+        Those runs are kept here.
+    workers : int, optional
+        Processes; all cores by default.
+    other : SlotDataset, optional
+        A dataset to test on and never train on.
+    """
+
+    dataset: SlotDataset
+    training: Training
+    windows_ms: Sequence[float]
+    runs: int
+    seconds: float
+    folder: Path
+    workers: int | None = None
+    other: SlotDataset | None = None
+
+    @cached_property
+    def longest_ms(self) -> float:
+        """The longest window up to 10 s (the paper's in figures 8 and 9) that flows of the first runs fill."""
+        dataset = self.dataset.where(self.dataset.runs[:10])
+        for ms in sorted((ms for ms in self.windows_ms if ms <= 10_000), reverse=True):
+            try:
+                self.training.cut(dataset, ms, "cbiq")
+            except ParameterError:
+                continue
+            return ms
+        return min(self.windows_ms)
+
+    @cached_property
+    def setting(self) -> str | None:
+        """The setting that varies (:func:`background_of`)."""
+        return background_of(self.dataset)
+
+    @cached_property
+    def example(self) -> Recording:
+        """A run with 15 background flows, if there is one, and its special flows."""
+        flows = self.dataset.flows
+        with_15 = flows["background"] == 15 if "background" in flows else flows["run"] == ""
+        name = flows["run"][with_15].iloc[0] if with_15.any() else self.dataset.runs[0]
+        return next(iter(self.dataset.where([name])))
+
+
+def simulated(
+    folder: Path, name: str, runs: int, seconds: float, workers: int | None, **settings: Any
+) -> SlotDataset:
+    """A dataset of simulated runs (:func:`~.scenarios.jobs`), kept in a folder."""
+    import sys
+
+    from ...identify import build_dataset
+
+    return build_dataset(
+        jobs(runs, seconds, **settings),
+        folder / "data" / f"{name}-{seconds:g}s",
+        background=0,
+        workers=workers,
+        progress=sys.stderr.isatty(),
+    ).where([f"paper-{settings.get('seed', 1)}-{number}" for number in range(runs)])
+
+
+def cbiq(work: Work, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
+    """``volatility`` of a run, and ``cbiq``: its slots of the last seconds, a flow a congestion control."""
+    return {"volatility": volatility(work.example), "cbiq": last_slots(work.example)}
+
+
+def last_slots(recording: Recording, seconds: float = 5.0) -> pd.DataFrame:
+    """CBIQ and ingress throughput of a flow of each congestion control, over the run's last seconds."""
+    from ...identify.windows import slot_arrays
+
+    names = ("cbiq_bytes", "throughput_bytes")
+    arrays = {flow: (first, values) for flow, first, values in slot_arrays(recording.slots, names)}
+    flows = recording.flows.drop_duplicates("cca")
+    flows = flows[flows.flow_id.isin([flow for flow, (_, values) in arrays.items() if len(values)])]
+    tables = []
+    for flow_id, cca in zip(flows.flow_id, flows.cca, strict=True):
+        first, values = arrays[flow_id]
+        part = values[-round(seconds * 1000 / recording.slot_ms) :]
+        begin = first + len(values) - len(part)
+        times = [(begin + i) * recording.slot_ms / 1000 for i in range(len(part))]
+        columns = dict(zip(names, part.T, strict=True))
+        tables.append(pd.DataFrame({"cca": str(cca), "time_s": times} | columns))
+    return pd.concat(tables, ignore_index=True)
+
+
+def inputs(work: Work, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
+    """``inputs``: :func:`f1_by_input`."""
+    lengths = work.windows_ms
+    window_ms = lengths[0] if 100 not in lengths else 100.0
+    return {"inputs": f1_by_input(work.dataset, work.training, window_ms)}
+
+
+def epochs(work: Work, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
+    """``epochs``: :func:`accuracy_by_epoch` with each background."""
+    tables = []
+    for background, others in EPOCH_BACKGROUNDS.items():
+        name = f"epochs-{background.lower().replace(' ', '-')}"
+        dataset = simulated(
+            work.folder, name, work.runs, work.seconds, work.workers, seed=2, background=(0,), others=others
+        )
+        for classifier in PUBLISHED:
+            windows = work.training.cut(dataset, work.longest_ms, CLASSIFIERS[classifier])
+            table = accuracy_by_epoch(classifier, windows, work.training)
+            tables.append(
+                table.assign(background=background, classifier=classifier, window_ms=work.longest_ms)
+            )
+    return {"epochs": pd.concat(tables, ignore_index=True)}
+
+
+def windows(work: Work, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
+    """``windows`` by length, and a table by the setting that varies, of the longest windows."""
+    by = [] if work.setting is None else [work.setting]
+    table, *grouped = f1_by_window(work.dataset, work.training, work.windows_ms, by=by)
+    tables = {"windows": table}
+    if work.setting is not None:
+        at = grouped[0]
+        tables[work.setting] = at[at.window_ms == work.longest_ms].reset_index(drop=True)
+    return tables
+
+
+def sampling(work: Work, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
+    """``sampling``: :func:`f1_by_sampling` on runs without background traffic."""
+    from ..._support.pool import cores, in_processes
+    from ...identify.windows import joined
+
+    longest = work.longest_ms
+    room = min(work.training.per_flow, max(int(PAPER_S * 1000 // longest), 1))
+    made = [
+        (changes, scenario, longest, room, DROPPED_PERCENT)
+        for changes, scenario in jobs(work.runs, work.seconds, seed=3, background=(0,))
+    ]
+    done = in_processes(recorded_windows, made, work.workers or cores())
+    parts = {number: future.result() for number, future in done}
+    return {"sampling": f1_by_sampling(joined([parts[number] for number in sorted(parts)]), work.training)}
+
+
+def splits(work: Work, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
+    """``splits``, ``settings`` (if one varies) and ``elsewhere`` (with another dataset)."""
+    longest = work.longest_ms
+    tables = {"splits": by_split(work.dataset, work.training, longest)}
+    if work.setting is not None:
+        tables["settings"] = left_out(work.dataset, work.training, longest, work.setting)
+    if work.other is not None:
+        tables["elsewhere"] = elsewhere(work.dataset, work.other, work.training, longest)
+    return tables

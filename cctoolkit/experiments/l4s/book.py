@@ -1,0 +1,36 @@
+"""What the book shows of the L4S experiment's kept tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pandas as pd
+
+from ..._support.markdown import markdown_table
+from ..statements import bullets
+from . import conclusions
+from .tables import by_configuration
+
+__all__ = ["VIEWS"]
+
+Tables = Mapping[str, pd.DataFrame]
+
+
+def _statements(part: Callable[[Tables], list[conclusions.Statement]]) -> Callable[[Tables], str]:
+    return lambda tables: bullets(part(tables))
+
+
+VIEWS: dict[str, Callable[[Tables], str]] = {
+    "table-3": lambda tables: markdown_table(
+        by_configuration(tables["table3"]).reset_index().rename_axis(columns=None)
+    ),
+    **{
+        f"{name}-statements": _statements(part)
+        for name, part in {
+            "table-3": conclusions.main,
+            "causes": conclusions.causes,
+            "identification": conclusions.identification,
+            "uneven": conclusions.uneven,
+        }.items()
+    },
+}

@@ -1,0 +1,325 @@
+"""One run of the L4S experiment, from its scenario to what is kept of it, and the cases of each part."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ParameterError
+from .scenarios import (
+    BUFFER_MS,
+    CAUSES,
+    CONFIGURATIONS,
+    PAIRS,
+    PUBLISHED,
+    SAMPLE_S,
+    SENDERS,
+    SPREAD_S,
+    SYSTEMS,
+    UNEVEN,
+    through,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from ...scenario import Flow, Scenario
+    from ...sim.simulation import Simulation
+
+__all__ = ["Case", "Outcome", "Settings"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run: a configuration through a system, under four phases of load.
+
+    Parameters
+    ----------
+    configuration, system : str
+        Names in :data:`~.scenarios.CONFIGURATIONS` and :data:`~.scenarios.SYSTEMS`.
+    seed : int
+    phase_s : float
+        Duration of each phase; the paper's last 120 s.
+    aqm, classic, scalable : dict
+        Parameters of the queue discipline, and fields of both kinds of flows, that replace the paper's.
+    about : dict
+        Further columns that tell the case from others.
+    pairs : tuple of (int, int)
+        Classic and scalable flows in each phase; the numbers only grow.
+    spread_s : float
+        The flows of a phase start within this time of its beginning, drawn from the seed.
+    """
+
+    configuration: str
+    system: str
+    seed: int = 1
+    phase_s: float = 120.0
+    aqm: dict[str, Any] = field(default_factory=dict)
+    classic: dict[str, Any] = field(default_factory=dict)
+    scalable: dict[str, Any] = field(default_factory=dict)
+    about: dict[str, Any] = field(default_factory=dict)
+    pairs: tuple[tuple[int, int], ...] = PAIRS
+    spread_s: float = SPREAD_S
+
+    def scenario(self, watched: bool = False) -> Scenario:
+        """The scenario: flows in the order in which they join, named ``classic`` and ``scalable``."""
+        import numpy as np
+
+        from ...scenario import Bottleneck, Flow, Scenario
+
+        rate_mbps, rtt_ms = CONFIGURATIONS[self.configuration]
+        kinds = {
+            "classic": {"cca": "cubic"} | self.classic,
+            "scalable": {"cca": "prague", "aggregate": 1} | self.scalable,
+        }
+        late_s = (
+            np.random.default_rng(self.seed).uniform(0, self.spread_s, sum(self.pairs[-1])).round(3).tolist()
+        )
+        flows: list[Flow] = []
+        for phase, (before, now) in enumerate(itertools.pairwise(((0, 0), *self.pairs))):
+            joining = [["classic"] * (now[0] - before[0]), ["scalable"] * (now[1] - before[1])]
+            for name in filter(None, itertools.chain(*itertools.zip_longest(*joining))):
+                start_s = round(phase * self.phase_s + late_s[len(flows)], 3)
+                same = {"rtt_ms": rtt_ms, "access_mbps": 25_000, "name": name, "start_s": start_s}
+                flows.append(Flow(**same | kinds[name]))
+        made = Scenario(
+            bottleneck=Bottleneck(rate_mbps=rate_mbps, buffer_bytes=round(rate_mbps * 125 * BUFFER_MS)),
+            flows=tuple(flows),
+            duration_s=len(self.pairs) * self.phase_s,
+            seed=self.seed,
+            name=f"{self.configuration} {self.system}",
+        )
+        return through(made, self.system, watched=watched, options=self.aqm)
+
+    def run(self) -> Outcome:
+        """Simulate the case."""
+        import numpy as np
+
+        from ...sim.simulation import Simulation
+
+        sim = Simulation(self.scenario(watched=True), sample_s=SAMPLE_S)
+        delays = [_delays(sim) * 0]
+        for phase in range(len(self.pairs)):
+            sim.run((phase + 1) * self.phase_s)
+            delays.append(_delays(sim))
+        made, states = sim.result(), _states(sim)
+        noted = [min(int(s["noted"]), len(s["drop_ns"])) for s in states]
+        drop, gap = (
+            np.concatenate([s[name][:n] for s, n in zip(states, noted, strict=True)]) / 1e6
+            for name in ("drop_ns", "gap_ns")
+        )
+        rates = _rates(made.flow_series, list(made.flows.name))
+        rows = [
+            {"configuration": self.configuration, "system": self.system, "seed": self.seed}
+            | self.about
+            | {"phase": number + 1, "pairs": "-".join(map(str, self.pairs[number]))}
+            | _share(rates, number * self.phase_s, (number + 1) * self.phase_s)
+            | _queueing(self, made.queue_series, number)
+            | _quantiles(np.maximum(after - before, 0))
+            for number, (before, after) in enumerate(itertools.pairwise(delays))
+        ]
+        return Outcome(self, rates, rows, drop, gap)
+
+
+@dataclass
+class Outcome:
+    """What is kept of a case's run.
+
+    Attributes
+    ----------
+    case : Case
+    rates : DataFrame
+        Goodput of each class (``classic``, ``scalable``; Mbit/s) in each second, indexed by its end (``end_s``).
+    phases : list of dict
+        A row for each phase: rates, shares, queueing delays of each class, utilisation.
+    drop_ms : array
+        Of each drop, the time from the decision until it was carried out. For PI2 and DualPI2 that is how long the
+        packet had waited.
+    gap_ms : array
+        Of each drop, the time from the decision until the gap left the queue.
+    """
+
+    case: Case
+    rates: pd.DataFrame
+    phases: list[dict[str, Any]]
+    drop_ms: np.ndarray
+    gap_ms: np.ndarray
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """Columns that tell the case from others."""
+        case = self.case
+        return {"configuration": case.configuration, "system": case.system, "seed": case.seed} | case.about
+
+    def differences(self) -> dict[str, float]:
+        """The paper's Table 3 in three readings: the difference of both classes in percent of their sum.
+
+        Returns
+        -------
+        dict
+            ``by_phase`` (mean of the phases' differences), ``whole_run`` (difference of the whole run's means) and
+            ``each_second`` (mean of each second's difference).
+        """
+        from ...analysis.metrics import share_difference
+
+        mean = self.rates.mean()
+        phases = [(row["classic_mbps"], row["scalable_mbps"]) for row in self.phases]
+        return {
+            "by_phase": share_difference(*zip(*phases, strict=True)),
+            "whole_run": share_difference(mean.classic, mean.scalable),
+            "each_second": share_difference(self.rates.classic, self.rates.scalable),
+        }
+
+
+def _states(sim: Simulation) -> list[Any]:
+    """The queue disciplines' states: a single one if the queues share it."""
+    bottleneck = sim.scenario.bottleneck
+    return [sim.aqm_state(i) for i in range(1 if bottleneck.aqm.shared else len(bottleneck.queue_list()))]
+
+
+def _delays(sim: Simulation) -> np.ndarray:
+    return sum(s["delays"].copy() for s in _states(sim))
+
+
+def _rates(series: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Goodput of each class in each second, from byte counters."""
+    whole = series[series.ts_ns % 1_000_000_000 == 0]
+    kind = whole.flow_id.map(dict(enumerate(names))).rename("kind")
+    received = whole.assign(kind=kind).pivot_table(
+        index="ts_ns", columns="kind", values="received_bytes", aggfunc="sum"
+    )
+    rates = received.astype(float).diff().fillna(received.iloc[:1]) * 8e-6
+    return rates.set_axis((rates.index / 1e9).rename("end_s")).rename_axis(columns=None)
+
+
+def _share(rates: pd.DataFrame, start_s: float, stop_s: float) -> dict[str, float]:
+    from ...analysis.metrics import share_difference
+
+    mean = rates[(rates.index > start_s + 1e-6) & (rates.index <= stop_s + 1e-6)].mean()
+    return {
+        "classic_mbps": mean.classic,
+        "scalable_mbps": mean.scalable,
+        "scalable_share": mean.scalable / (mean.scalable + mean.classic),
+        "difference_percent": share_difference(mean.classic, mean.scalable),
+    }
+
+
+def _queueing(case: Case, series: pd.DataFrame, number: int) -> dict[str, float]:
+    """Utilisation, and how much the probability swings: the mean of its square over the square of its mean.
+
+    The probability is PI2's before squaring, that of iRED's classic queue, and DualPI2's p'.
+    """
+    start_ns, stop_ns = (round((number + k) * case.phase_s * 1e9) for k in (0, 1))
+    part = series[(series.ts_ns >= start_ns) & (series.ts_ns <= stop_ns)]
+    sent = part.groupby("ts_ns").sent_bytes.sum()
+    seconds = (sent.index[-1] - sent.index[0]) / 1e9
+    p = part[part.queue == part.queue.max()].probability
+    if SYSTEMS[case.system].aqm == "dualpi2":
+        p = p**0.5
+    return {
+        "utilisation": (sent.iloc[-1] - sent.iloc[0])
+        * 8e-6
+        / seconds
+        / CONFIGURATIONS[case.configuration][0],
+        "probability_swing": float((p**2).mean() / p.mean() ** 2) if p.mean() > 0 else math.nan,
+    }
+
+
+def _quantiles(delays: np.ndarray) -> dict[str, float]:
+    """Mean and percentiles of each class's delay in ms."""
+    import numpy as np
+
+    from .queues import BIN_MS
+
+    found = {}
+    for name, counts in zip(("scalable", "classic"), delays, strict=True):
+        total = counts.sum()
+        centres = (np.arange(len(counts)) + 0.5) * BIN_MS
+        found[f"{name}_delay_ms"] = float(counts @ centres / total) if total else math.nan
+        for percent in (50, 99):
+            at = np.searchsorted(counts.cumsum(), percent / 100 * total) + 1
+            found[f"{name}_p{percent}_ms"] = float(at * BIN_MS) if total else math.nan
+    return found
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How much is run.
+
+    Parameters
+    ----------
+    configurations : sequence of str
+    phase_s : float
+        Duration of each phase in whole seconds.
+    seeds : int
+        Runs of each case.
+    causes : sequence of str
+        Configurations that :data:`~.scenarios.CAUSES` are tried on.
+    kernel : Path, optional
+        Run DualPI2 in a Linux kernel, too, and keep its runs in this folder.
+
+    Raises
+    ------
+    ParameterError
+        A configuration is unknown, or the duration of a phase is not a whole number of at least 2 s.
+    """
+
+    configurations: Sequence[str] = tuple(CONFIGURATIONS)
+    phase_s: float = 30.0
+    seeds: int = 3
+    causes: Sequence[str] = ("I", "II")
+    kernel: Path | None = None
+
+    def __post_init__(self) -> None:
+        for name in (*self.configurations, *self.causes):
+            if name not in CONFIGURATIONS:
+                raise ParameterError(f"configuration: {name!r} is none of {', '.join(CONFIGURATIONS)}")
+        if self.phase_s < 2 or self.phase_s % 1:
+            raise ParameterError(f"phase_s: {self.phase_s!r} must be a whole number of seconds, at least 2")
+
+    def cases(self, configurations: Iterable[str], systems: Iterable[str], **changes: Any) -> list[Case]:
+        """Each configuration through each system with each seed; `changes` are fields of :class:`Case`."""
+        given = {"phase_s": self.phase_s} | changes
+        return [
+            Case(configuration, system, seed, **given)
+            for configuration in configurations
+            for system in systems
+            for seed in range(1, self.seeds + 1)
+        ]
+
+    def changed(self) -> list[Case]:
+        """:data:`~.scenarios.CAUSES` on their configurations; the paper's phases on all unless they are used anyway."""
+        cases = []
+        for name, (system, changes) in CAUSES.items():
+            if changes.get("phase_s") == self.phase_s:
+                continue
+            configurations = self.configurations if "phase_s" in changes else self.causes
+            cases += self.cases(configurations, [system], about={"changed": name}, **changes)
+        return cases
+
+    def identified(self) -> list[Case]:
+        """The paper's systems with each identifier and each of :data:`~.scenarios.SENDERS`, on one configuration."""
+        return [
+            case
+            for senders, (classic, scalable) in SENDERS.items()
+            for identifier in ("ect1", "dscp", "any_ect")
+            for case in self.cases(
+                self.configurations[:1], PUBLISHED, classic=classic, scalable=scalable,
+                aqm={"identifier": identifier}, about={"senders": senders, "identifier": identifier},
+            )
+        ]  # fmt: skip
+
+    def uneven(self) -> list[Case]:
+        """The loads of :data:`~.scenarios.UNEVEN` through every system, on one configuration."""
+        return [
+            case
+            for pair in UNEVEN
+            for case in self.cases(
+                self.configurations[:1], SYSTEMS, pairs=(pair,), about={"flows": "-".join(map(str, pair))}
+            )
+        ]

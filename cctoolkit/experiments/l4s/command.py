@@ -1,0 +1,87 @@
+"""``cct experiment l4s``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..._support.options import WorkersOption
+from ..folder import Folder
+from ..options import OutputOption
+from .scenarios import CONFIGURATIONS, TITLES
+
+__all__ = ["run"]
+
+
+def run(
+    output: OutputOption = Path("l4s"),
+    *,
+    full: Annotated[
+        bool, typer.Option(help="Phases of 120 s, as in the paper, not 30 s; causes on all configurations.")
+    ] = False,
+    configuration: Annotated[
+        list[str] | None, typer.Option(help="I, II, III or IV; may be repeated [default: all].")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Runs of each case; starts differ.", min=1)] = 3,
+    testbed: Annotated[
+        bool,
+        typer.Option(
+            help="Add DualPI2 with DCTCP in a Linux kernel; `cct testbed doctor` lists what it needs."
+        ),
+    ] = False,
+    workers: WorkersOption = None,
+) -> Path:
+    """Run iRED, PI2 and DualPI2 under the L4S paper's load; write tables, figures and a summary.
+
+    Parameters
+    ----------
+    output : Path
+        Folder.
+    full : bool
+        The paper's durations, and causes on all configurations, not only on I and II: half an hour of one core
+        instead of five minutes.
+    configuration : list of str, optional
+        Some of :data:`~.scenarios.CONFIGURATIONS`; all by default.
+    seeds : int
+        Runs of each case.
+    testbed : bool
+        Linux's own DualPI2 beside the simulator's; needs a kernel for the testbed's ``uml`` backend. Its runs stay
+        in ``kernel/`` and are not run again.
+    workers : int, optional
+        Processes; all cores by default.
+
+    Returns
+    -------
+    Path
+        The folder: ``goodput``, ``phases``, ``table3``, ``drop-delay``, ``causes``, ``identification``, ``uneven``,
+        ``statements`` (and ``kernel``) as Parquet, figures, ``summary.md``.
+
+    Raises
+    ------
+    ParameterError
+        There is no such configuration.
+    TestbedUnavailableError
+        With `testbed`: there is no kernel that has DualPI2.
+    """
+    from ..part import write
+    from .cases import Settings
+    from .kernel import kernel_needed
+    from .page import about
+    from .parts import PARTS
+
+    chosen = tuple(dict.fromkeys(configuration or CONFIGURATIONS))
+    causes = chosen if full else tuple(c for c in chosen if c in ("I", "II")) or chosen
+    if testbed:
+        kernel_needed()
+    kept = Path(output) / "kernel" if testbed else None
+    settings = Settings(chosen, 120.0 if full else 30.0, seeds, causes, kept)
+    folder = Folder(
+        output, "l4s", {"full": full, "configuration": list(chosen), "seeds": seeds, "testbed": testbed}
+    )
+    found = {
+        name: PARTS[name].run(settings, workers=workers) for name in TITLES if testbed or name != "kernel"
+    }
+    write(folder, "iRED, PI2 and DualPI2 for L4S", found, TITLES, about(settings))
+    return folder.path

@@ -1,0 +1,180 @@
+"""Figures of the L4S experiment; the first ones like the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from ...plot.style import BLUE, COLOURS, GREY, VERMILLION, figure
+from ..panels import panels
+
+__all__ = [
+    "causes_figure",
+    "delay_figure",
+    "drop_delay_figure",
+    "goodput_figure",
+    "goodput_figures",
+    "table_3_figure",
+]
+
+#: The classes, the paper's names for their flows, and colours.
+CLASSES = {"classic": ("Cubic", BLUE), "scalable": ("Prague", VERMILLION)}
+_SHOWN = ("iRED", "PI2", "DualPI2")
+#: The paper's figures 5 and 6: configurations of equal RTT.
+_FIGURES = {"figure5": (("I", "III"), "RTT 10 ms"), "figure6": (("II", "IV"), "RTT 50 ms")}
+
+
+def _panels(rows: int, columns: int, titles: Sequence[str], title: str, **options: Any) -> go.Figure:
+    spacing = {"horizontal_spacing": 0.06, "vertical_spacing": 0.14 / max(rows - 1, 1)}
+    return panels(rows, columns, titles, title, 150 + 250 * rows, **spacing | options)
+
+
+def goodput_figure(goodput: pd.DataFrame, phase_s: float, title: str) -> go.Figure:
+    """Goodput of each class over time, mean and range of the seeds; a row for each configuration, a column a system.
+
+    Parameters
+    ----------
+    goodput : DataFrame
+        ``configuration system seed end_s classic scalable``.
+    phase_s : float
+        Duration of a phase; lines separate the phases.
+    title : str
+    """
+    rows = list(dict.fromkeys(goodput.configuration))
+    columns = list(dict.fromkeys(goodput.system))
+    titles = [f"{c}, {s}" for c in rows for s in columns]
+    fig = _panels(len(rows), len(columns), titles, title, shared_xaxes=True)
+    for i, (configuration, system) in enumerate((c, s) for c in rows for s in columns):
+        part = goodput[(goodput.configuration == configuration) & (goodput.system == system)]
+        at = {"row": i // len(columns) + 1, "col": i % len(columns) + 1}
+        for name, (
+            label,
+            colour,
+        ) in CLASSES.items():  # one thick, one thin: both are seen where they are equal
+            over = part.groupby("end_s")[name].agg(["mean", "min", "max"])
+            both = [*over.index, *over.index[::-1]]
+            fig.add_scatter(
+                x=both, y=[*over["max"], *over["min"][::-1]], fill="toself", fillcolor=colour, opacity=0.18,
+                line={"width": 0}, hoverinfo="skip", showlegend=False, **at,
+            )  # fmt: skip
+            fig.add_scatter(
+                x=over.index, y=over["mean"], name=label, legendgroup=name, showlegend=i == 0,
+                line={"color": colour, "width": 3.2 if name == "classic" else 1.4}, **at,
+            )  # fmt: skip
+        for phase in range(1, int(part.end_s.max() / phase_s)):
+            fig.add_vline(x=phase * phase_s, line={"color": GREY, "width": 1, "dash": "dot"}, **at)
+        most = goodput[goodput.configuration == configuration][list(CLASSES)].max().max()
+        fig.update_yaxes(range=[0, 1.05 * most], title_text="Mbit/s" if at["col"] == 1 else "", **at)
+        fig.update_yaxes(showticklabels=at["col"] == 1, **at)
+    fig.update_xaxes(title_text="s", row=len(rows))
+    return fig
+
+
+def goodput_figures(goodput: pd.DataFrame, phase_s: float) -> dict[str, go.Figure]:
+    """The paper's figures 5 and 6 with DualPI2, as far as they were run."""
+    drawn = {}
+    for name, (configurations, what) in _FIGURES.items():
+        part = goodput[goodput.configuration.isin(configurations) & goodput.system.isin(_SHOWN)]
+        if len(part):
+            drawn[name] = goodput_figure(part, phase_s, f"Goodput of Cubic and Prague, {what}")
+    return drawn
+
+
+def table_3_figure(third: pd.DataFrame) -> go.Figure:
+    """Difference between the classes: a group for each configuration, a bar for each system, lines for the paper."""
+    fig = figure(
+        "Table 3: difference between Prague and Cubic, % (mean of the phases; lines: the paper)",
+        height=440,
+        barmode="group",
+    )
+    systems = list(dict.fromkeys(third.system))
+    names = list(dict.fromkeys(third.configuration))
+    width = 0.8 / len(systems)
+    for rank, system in enumerate(systems):
+        part = third[third.system == system].groupby("configuration", sort=False)
+        mean, deviation = part.by_phase.mean(), part.by_phase.std(ddof=1)
+        x = [i - 0.4 + (rank + 0.5) * width for i in range(len(names))]
+        fig.add_bar(
+            x=x, y=[mean[n] for n in names], width=width * 0.92, name=system, marker_color=COLOURS[rank],
+            error_y={"array": [deviation[n] for n in names], "thickness": 1.2, "color": "#444"},
+        )  # fmt: skip
+        paper = part.paper.first()
+        if paper.notna().any():
+            fig.add_scatter(
+                x=x, y=[paper[n] for n in names], mode="markers", name=f"{system}, paper",
+                marker={"symbol": "line-ew", "size": 26, "line": {"width": 3, "color": "#222"}}, showlegend=rank == 0,
+            )  # fmt: skip
+            fig.data[-1].name = "the paper"
+    fig.update_xaxes(tickvals=list(range(len(names))), ticktext=[f"configuration {n}" for n in names])
+    return fig.update_yaxes(title_text="%", rangemode="tozero")
+
+
+def drop_delay_figure(drops: pd.DataFrame) -> go.Figure:
+    """The paper's Figure 7: time from the decision to drop until the drop; whiskers at 5 and 95 %."""
+    shown = {
+        ("iRED", "recirculation"): "iRED: recirculation (given)",
+        ("iRED", "until the drop"): "iRED: until the next classic packet is dropped",
+        ("PI2", "until the drop"): "PI2: time the dropped packet waited",
+        ("DualPI2", "until the drop"): "DualPI2: time the dropped packet waited",
+        ("iRED", "until the gap leaves"): "iRED: until the gap leaves the queue",
+    }
+    fig = figure("Figure 7: how long a drop takes", height=460, boxmode="group")
+    for rank, ((system, measure), label) in enumerate(shown.items()):
+        part = drops[(drops.system == system) & (drops.measure == measure)]
+        fig.add_box(
+            x=[f"configuration {c}" for c in part.configuration], lowerfence=part.p5_ms, q1=part.q1_ms,
+            median=part.median_ms, q3=part.q3_ms, upperfence=part.p95_ms, name=label, marker_color=COLOURS[rank],
+        )  # fmt: skip
+    return fig.update_yaxes(title_text="ms", type="log", dtick=1)
+
+
+def delay_figure(phases: pd.DataFrame) -> go.Figure:
+    """99th percentile of both classes' delay in each phase, a panel for each configuration."""
+    names = list(dict.fromkeys(phases.configuration))
+    fig = _panels(
+        1,
+        len(names),
+        [f"configuration {n}" for n in names],
+        "99th percentile of the queueing delay, ms",
+        shared_yaxes=True,
+    )
+    for i, name in enumerate(names):
+        for rank, system in enumerate(_SHOWN):
+            part = phases[(phases.configuration == name) & (phases.system == system)].groupby("phase")
+            for kind, (label, _) in CLASSES.items():
+                fig.add_scatter(
+                    x=part.pairs.first(), y=part[f"{kind}_p99_ms"].mean(),
+                    name=f"{system}, {label}", legendgroup=f"{system} {kind}", showlegend=i == 0,
+                    line={"color": COLOURS[rank], "dash": "solid" if kind == "scalable" else "dot"},
+                    mode="lines+markers", row=1, col=i + 1,
+                )  # fmt: skip
+        fig.add_hline(y=2, line={"color": GREY, "width": 1, "dash": "dash"}, row=1, col=i + 1)
+    fig.update_layout(height=440)
+    fig.update_yaxes(type="log", dtick=1)
+    return fig.update_xaxes(title_text="flows of each kind", type="category")
+
+
+def causes_figure(why: pd.DataFrame) -> go.Figure:
+    """The scalable class's share in each phase with each change."""
+    names = list(dict.fromkeys(why.changed))[::-1]
+    changes = why.groupby("configuration", sort=False).changed.nunique()
+    configurations = list(changes.index[changes > 1])
+    fig = _panels(
+        1, len(configurations), [f"configuration {c}" for c in configurations],
+        "One thing changed at a time: Prague's share of the goodput, %", shared_yaxes=True,
+    )  # fmt: skip
+    for i, configuration in enumerate(configurations):
+        part = why[why.configuration == configuration].groupby("changed")
+        for rank, phase in enumerate((1, 2, 3, 4)):
+            share = 100 * part[f"phase_{phase}_share"].mean().reindex(names)
+            fig.add_scatter(
+                x=share, y=names, mode="markers", name=f"phase {phase}", legendgroup=str(phase),
+                showlegend=i == 0, marker={"color": COLOURS[rank], "size": 10, "symbol": rank}, row=1, col=i + 1,
+            )  # fmt: skip
+        fig.add_vline(x=50, line={"color": GREY, "width": 1}, row=1, col=i + 1)
+    fig.update_layout(height=150 + 30 * len(names))
+    fig.update_xaxes(range=[0, 100], title_text="%")
+    return fig

@@ -1,0 +1,152 @@
+"""What the L4S experiment's summary says besides statements: conditions and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from ..._support.markdown import markdown_table
+from ..seeds import text_by
+from .cases import Settings
+from .conclusions import paper_words
+from .scenarios import PAIRS, PUBLISHED, SYSTEMS
+from .tables import by_configuration, scalable_shares
+
+Tables = Mapping[str, pd.DataFrame]
+
+
+def about(settings: Settings) -> str:
+    """The load and the systems."""
+    systems = "; ".join(f"**{name}**: {s.what}" for name, s in SYSTEMS.items())
+    return (
+        f"Cubic (classic) and Prague (scalable), {' / '.join(f'{a}-{b}' for a, b in PAIRS)} flows in phases of "
+        f"{settings.phase_s:g} s, {settings.seeds} seed{'s' * (settings.seeds > 1)} (± is the standard "
+        f"deviation over them). Systems: {systems}."
+    )
+
+
+def main(settings: Settings, tables: Tables) -> list[str]:
+    """Table 3 in three readings, shares beside the paper's words, drop delays, all phases."""
+    third, phases = tables["table3"], tables["phases"]
+    keys = ["configuration", "system"]
+    shown = text_by(
+        third, keys,
+        {"by phase": ("by_phase", 1, 2), "whole run": ("whole_run", 1, 2), "each second": ("each_second", 1, 2)},
+    )  # fmt: skip
+    paper = third.groupby(keys, sort=False).paper.first()
+    shown.insert(2, "paper", [paper[c, s] for c, s in zip(shown.configuration, shown.system, strict=True)])
+    rates = text_by(
+        phases, [*keys, "phase"],
+        {"classic, Mbit/s": ("classic_mbps", 1, 1), "scalable, Mbit/s": ("scalable_mbps", 1, 1),
+         "scalable share, %": ("scalable_share", 100, 1), "utilisation, %": ("utilisation", 100, 1),
+         "classic p50, ms": ("classic_p50_ms", 1, 2), "classic p99": ("classic_p99_ms", 1, 2),
+         "scalable p50": ("scalable_p50_ms", 1, 2), "scalable p99": ("scalable_p99_ms", 1, 2)},
+    )  # fmt: skip
+    return [
+        "### Table 3: difference between the goodput of Prague and Cubic, %",
+        "The paper prints one number for each and no formula. Three readings: the mean of the four phases' "
+        "differences, the difference over the whole run (a phase in which one class leads offsets one in "
+        "which the other does), and the mean of each second's difference.",
+        markdown_table(shown),
+        "### The same by queues, by phase",
+        "A scheduler that serves two queues in turn gives each class half the link as long as both have "
+        "something to send, whichever algorithm drops.",
+        markdown_table(by_configuration(third).reset_index().rename_axis(columns=None)),
+        "### Figures 5 and 6",
+        "The paper gives no numbers for them. Prague's share of the goodput in the four phases, in percent, "
+        "beside the paper's words:",
+        markdown_table(_in_words(phases)),
+        "### Figure 7: how long a drop takes, ms",
+        "The paper prints no numbers. iRED's recirculation is a parameter here, not a measurement. Measured "
+        "is the time from the decision until the next classic packet arrives and is dropped, and until the "
+        "gap that it leaves comes out of the queue, which is when a receiver can notice. PI2 and DualPI2 drop "
+        "a packet as it leaves: it has waited, but the gap is there at once.",
+        markdown_table(tables["drop-delay"]),
+        "### All phases",
+        markdown_table(rates),
+    ]
+
+
+def _in_words(phases: pd.DataFrame) -> pd.DataFrame:
+    """Prague's share in each phase, and what the paper says about it."""
+    words, share = paper_words(), 100 * scalable_shares(phases)
+    rows = []
+    for configuration in dict.fromkeys(phases.configuration):
+        for system in (*PUBLISHED, "iRED, one queue", "DualPI2"):
+            said = words.get(f"configuration {configuration}, {system}", "")
+            if system in PUBLISHED and not said:
+                said = words[f"configuration {configuration}, both"]
+            shares = {f"phase {n}": float(share[configuration, system, n]) for n in range(1, len(PAIRS) + 1)}
+            rows.append(
+                {"configuration": configuration, "system": system, **shares}
+                | {"the paper": said.removeprefix("no number; ")}
+            )
+    return pd.DataFrame(rows)
+
+
+def causes(settings: Settings, tables: Tables) -> list[str]:
+    """Differences and shares with each change."""
+    why = tables["causes"]
+    reasons = text_by(
+        why.sort_values("configuration", kind="stable"),
+        ["configuration", "changed"],
+        {"by phase, %": ("by_phase", 1, 1), "whole run": ("whole_run", 1, 1), "each second": ("each_second", 1, 1)}
+        | {f"share in phase {n}, %": (f"phase_{n}_share", 100, 0) for n in range(1, len(PAIRS) + 1)}
+        | {"swing, phase 1": ("probability_swing", 1, 1)},
+    )  # fmt: skip
+    return [
+        "The paper does not say how long the control plane takes, what the hosts' network cards merge, or the "
+        "formula of its table. *Swing* is the mean of the squared probability over the square of its mean, 1 "
+        "for a constant one. Classic packets are dropped with the squared probability, so a probability that "
+        "swings costs classic flows more than scalable ones. *Share* is the scalable class's.",
+        markdown_table(reasons),
+    ]
+
+
+def identification(settings: Settings, tables: Tables) -> list[str]:
+    """Shares by sender and identifier."""
+    identified = tables["identification"]
+    shares = text_by(identified, ["system", "senders", "identifier"], {"share": ("second_share", 100, 0)})
+    wide = shares.pivot_table(
+        index=["system", "senders"], columns="identifier", values="share", aggfunc="first", sort=False
+    )
+    wide = wide.rename(
+        columns={"ect1": "ECT(1), %", "dscp": "DSCP, %", "any_ect": "any ECT, %"}
+    ).reset_index()
+    return [
+        f"Share of the second sender in percent, configuration {identified.configuration[0]}. ECT(1) is RFC "
+        "9331's identifier; published programs look at a bit of the DSCP or at any ECN codepoint.",
+        markdown_table(wide.rename_axis(columns=None)),
+    ]
+
+
+def uneven(settings: Settings, tables: Tables) -> list[str]:
+    """Goodput of one flow of each kind."""
+    table = tables["uneven"]
+    shown = text_by(
+        table, ["flows", "system"],
+        {"a classic flow": ("classic_each_mbps", 1, 1), "a scalable flow": ("scalable_each_mbps", 1, 1),
+         "scalable over classic": ("scalable_over_classic", 1, 2)},
+    )  # fmt: skip
+    return [
+        "Half the link for each class is fair to flows only while both classes have equally many. Goodput of "
+        f"one flow in configuration {table.configuration[0]} with more flows of one kind (classic-scalable), "
+        "Mbit/s:",
+        markdown_table(shown),
+    ]
+
+
+def kernel(settings: Settings, tables: Tables) -> list[str]:
+    """Kernel and simulator side by side."""
+    compared = tables["kernel"]
+    shown = compared.pivot_table(
+        index=["configuration", "phase", "quantity"], columns="side", values="value", sort=False
+    )[["kernel", "simulator"]]
+    return [
+        "The kernel's own `dualpi2` with CUBIC and DCTCP (Linux has no Prague; `dualpi2` is told to put "
+        "DCTCP's ECT(0) into the low-latency queue), and the simulator's model of it, measured by the same "
+        f"code from both taps: Linux {compared.kernel[0]}, phases of {compared.phase_s[0]:g} s, one run on "
+        "each side.",
+        markdown_table(shown.reset_index().rename_axis(columns=None)),
+    ]

@@ -1,0 +1,50 @@
+"""The parts of the L4S experiment."""
+
+from __future__ import annotations
+
+from ..part import Part
+from . import conclusions, figures, kernel, page, tables
+from .cases import Settings
+from .scenarios import SYSTEMS
+
+__all__ = ["PARTS"]
+
+PARTS: dict[str, Part[Settings]] = {
+    "table-3": Part(
+        scenarios=lambda settings: settings.cases(settings.configurations, SYSTEMS),
+        tables=tables.main,
+        figures=lambda t: {
+            **figures.goodput_figures(
+                t["goodput"], phase_s=t["goodput"].end_s.max() / t["phases"].phase.max()
+            ),
+            "table3": figures.table_3_figure(t["table3"]),
+            "figure7": figures.drop_delay_figure(t["drop-delay"]),
+            "delay": figures.delay_figure(t["phases"]),
+        },
+        statements=conclusions.main,
+        page=page.main,
+    ),
+    "causes": Part(
+        scenarios=Settings.changed,
+        tables=tables.causes,
+        figures=lambda t: {"causes": figures.causes_figure(t["causes"])},
+        statements=conclusions.causes,
+        page=page.causes,
+    ),
+    "uneven": Part(
+        scenarios=Settings.uneven, tables=tables.uneven, statements=conclusions.uneven, page=page.uneven
+    ),
+    "identification": Part(
+        scenarios=Settings.identified,
+        tables=tables.identification,
+        statements=conclusions.identification,
+        page=page.identification,
+    ),
+    "kernel": Part(
+        scenarios=kernel.cases,
+        measure=kernel.rows,
+        tables=tables.kernel,
+        statements=conclusions.kernel,
+        page=page.kernel,
+    ),
+}

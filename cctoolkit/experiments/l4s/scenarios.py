@@ -1,0 +1,155 @@
+"""What the L4S experiment runs: the paper's configurations and load, systems, and changes to them.
+
+The paper does not give everything. Chosen here: the flow counts are those within a phase, so phases add 1, 1, 8 and 15
+flows of each kind, each starting within half a second; 250 ms of buffer (RFC 9332); iRED's two queues ("the
+corresponding output queue", section 4.1) are served in turn with equal weights; PI2 has a single queue, and its control
+plane takes 1 ms; a notification is recirculated in 1 µs; classic packets get the square of iRED's probability (section
+3.2). ``hardware/launch/l4s-ired-pi2/`` has the same as scenario files.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ParameterError
+
+if TYPE_CHECKING:
+    from ...aqm import Aqm
+    from ...scenario import Flow, Scenario
+
+__all__ = ["CAUSES", "CONFIGURATIONS", "PAIRS", "PUBLISHED", "SENDERS", "SYSTEMS", "TITLES", "UNEVEN", "System",
+           "through"]  # fmt: skip
+
+#: The parts of the experiment and their titles.
+TITLES = {
+    "table-3": "Cubic and Prague in four phases (table 3, figures 5 to 7)",
+    "causes": "What changes the split: one thing changed at a time",
+    "uneven": "Queues by class and flows per class",
+    "identification": "How scalable flows are identified",
+    "kernel": "DualPI2 in the Linux kernel",
+}
+#: Table 1: rate (Mbit/s) and RTT (ms).
+CONFIGURATIONS = {"I": (120.0, 10.0), "II": (120.0, 50.0), "III": (1000.0, 10.0), "IV": (1000.0, 50.0)}
+#: Table 2: classic and scalable flows in each phase.
+PAIRS = ((1, 1), (2, 2), (10, 10), (25, 25))
+BUFFER_MS = 250
+SPREAD_S = 0.5
+SAMPLE_S = 0.1
+
+
+@dataclass(frozen=True)
+class System:
+    """A queue discipline, and whether scalable and classic packets have queues of their own, served in turn."""
+
+    what: str
+    aqm: str
+    apart: bool = False
+
+
+SYSTEMS = {
+    "iRED": System("the paper's: two queues served in turn", "ired", apart=True),
+    "PI2": System("the paper's: one queue, the controller in the control plane", "pi2"),
+    "DualPI2": System("RFC 9332: two coupled queues; the paper did not try it", "dualpi2"),
+    "iRED, one queue": System("with PI2's single queue, to tell the algorithm from the queues", "ired"),
+    "PI2, two queues": System("with iRED's queues, to tell the algorithm from the queues", "pi2", apart=True),
+}
+#: The paper's two.
+PUBLISHED = ("iRED", "PI2")
+
+
+def _aqm(system: System, options: Mapping[str, Any], watched: bool) -> Aqm:
+    """A queue discipline with the paper's parameters, except for `options`."""
+    from ...aqm import DualPi2, IRed, TofinoPi2
+    from .queues import WatchedDualPi2, WatchedIRed, WatchedPi2
+
+    papers: dict[str, dict[str, Any]] = {
+        "ired": {"min_ms": 20, "max_ms": 40, "weight": 0.5},
+        "pi2": {"target_ms": 20, "update_ms": 15, "alpha": 0.3125, "beta": 3.125},
+        "dualpi2": {"target_ms": 20},
+    }
+    plain: dict[str, type[Aqm]] = {"ired": IRed, "pi2": TofinoPi2, "dualpi2": DualPi2}
+    seen: dict[str, type[Aqm]] = {"ired": WatchedIRed, "pi2": WatchedPi2, "dualpi2": WatchedDualPi2}
+    return (seen if watched else plain)[system.aqm](**(papers[system.aqm] | dict(options)))
+
+
+def _is_scalable(flow: Flow, identifier: str) -> bool:
+    """Whether a switch that identifies flows this way takes this one for scalable."""
+    return {"ect1": flow.ecn == "l4s", "dscp": flow.aggregate > 0, "any_ect": flow.ecn != "off"}[identifier]
+
+
+def through(
+    scenario: Scenario, system: str, *, watched: bool = False, options: Mapping[str, Any] | None = None
+) -> Scenario:
+    """A scenario's flows through one of the :data:`SYSTEMS` instead of their own queue, at the same rate and buffer.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    system : str
+    watched : bool
+        Use queue disciplines that log delays and drops (:mod:`.queues`); they decide alike.
+    options : mapping, optional
+        Parameters of the queue discipline that replace the paper's.
+
+    Raises
+    ------
+    ParameterError
+        There is no such system.
+    """
+    from ...scenario import Bottleneck, Queue
+
+    if system not in SYSTEMS:
+        raise ParameterError(f"system: {system!r} is none of {', '.join(SYSTEMS)}")
+    chosen, old = SYSTEMS[system], scenario.bottleneck
+    aqm = _aqm(chosen, options or {}, watched)
+    bottleneck = Bottleneck(
+        rate_mbps=old.rate_mbps,
+        buffer_packets=old.buffer_packets,
+        buffer_bytes=old.buffer_bytes,
+        aqm=aqm,
+        queues=(Queue(), Queue()) if chosen.apart else (),
+    )
+    identifier = aqm.parameters().get("identifier", "ect1")
+    queues = [None if not chosen.apart else int(not _is_scalable(f, identifier)) for f in scenario.flows]
+    flows = tuple(dataclasses.replace(f, queue=q) for f, q in zip(scenario.flows, queues, strict=True))
+    return dataclasses.replace(scenario, bottleneck=bottleneck, flows=flows)
+
+
+#: Changes, one at a time: the system, and fields of :class:`.cases.Case`.
+CAUSES: dict[str, tuple[str, dict[str, Any]]] = {
+    "PI2 as above": ("PI2", {}),
+    "phases of 120 s, as in the paper": ("PI2", {"phase_s": 120.0}),
+    "controller slower, gains a tenth": ("PI2", {"aqm": {"alpha": 0.03125, "beta": 0.3125}}),
+    "control plane in no time": ("PI2", {"aqm": {"control_plane_ms": 0}}),
+    "control plane in 60 ms": ("PI2", {"aqm": {"control_plane_ms": 60}}),
+    "update every 100 ms": ("PI2", {"aqm": {"update_ms": 100}}),
+    "coupling 1 instead of 2": ("PI2", {"aqm": {"coupling": 1}}),
+    "Reno instead of Cubic": ("PI2", {"classic": {"cca": "reno"}}),
+    "DCTCP instead of Prague": ("PI2", {"scalable": {"cca": "dctcp", "ecn": "l4s"}}),
+    "Prague with its own RTT below 25 ms": (
+        "PI2",
+        {"scalable": {"cca": {"name": "prague", "virtual_rtt_ms": 0}}},
+    ),
+    "one ACK for 16 packets (receive offload)": (
+        "PI2",
+        {"classic": {"delayed_ack": 16}, "scalable": {"delayed_ack": 16}},
+    ),
+    "iRED, one queue": ("iRED, one queue", {}),
+    "iRED, one queue, probability not squared": ("iRED, one queue", {"aqm": {"square": False}}),
+    "iRED, probability not squared": ("iRED", {"aqm": {"square": False}}),
+}
+
+#: Classic and scalable flows in loads that tell fairness to classes from fairness to flows.
+UNEVEN = ((1, 9), (9, 1))
+
+#: Senders that tell identifiers apart: fields of classic and of scalable flows.
+SENDERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "Cubic; Prague": ({}, {}),
+    "Cubic; Prague whose DSCP was cleared": ({}, {"aggregate": 0}),
+    "Cubic with Prague's DSCP; Prague": ({"aggregate": 1}, {}),
+    "Cubic with ECN; Prague": ({"ecn": "classic"}, {}),
+    "Cubic; DCTCP": ({}, {"cca": "dctcp"}),
+}

@@ -1,0 +1,136 @@
+"""Pages whose numbers come from kept results.
+
+A block between ``<!-- results: NAME/VIEW -->`` and ``<!-- end -->`` is filled with what a view makes of a result's
+tables: a function in the ``VIEWS`` of the result's book module (:mod:`.catalogue`). The comments stand on lines of
+their own, around tables and paragraphs, or within a line, around a phrase. Sources of notebooks have blocks in their
+Markdown cells.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .._support.atomic import replacing
+from ..errors import ParameterError
+from .catalogue import RESULTS
+from .code_hash import ROOT
+from .kept import KeptTables, made
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["filled", "pages", "render_all", "view"]
+
+View = Callable[["Mapping[str, pd.DataFrame]"], str]
+_BLOCK = re.compile(r"<!-- results: (?P<name>[\w-]+)/(?P<view>[\w-]+) -->(?P<text>.*?)<!-- end -->", re.S)
+#: Where pages are; the sources of notebooks, because the notebooks are made of them.
+_PLACES = ("*.md", "docs/**/*.md", "hardware/**/*.md", "benchmarks/*.md", "data/results/*.md", "notebooks/**/*.md",
+           "notebooks/**/*.py")  # fmt: skip
+
+
+def pages(root: Path = ROOT) -> Iterator[Path]:
+    """Every page that has blocks."""
+    for pattern in _PLACES:
+        for path in sorted(root.glob(pattern)):
+            if path.is_file() and _BLOCK.search(path.read_text(encoding="utf-8")):
+                yield path
+
+
+def view(name: str, what: str) -> str:
+    """The Markdown of a view.
+
+    Parameters
+    ----------
+    name : str
+        One of :data:`~.catalogue.RESULTS`.
+    what : str
+        A view of its book module, or ``made``: how the result was made.
+
+    Raises
+    ------
+    ParameterError
+        There is no such result or view.
+    """
+    tables = KeptTables(name)
+    if not made(name):
+        raise ParameterError(f"results: {name} is missing; `{RESULTS[name].command}` makes it")
+    if what == "made":
+        return how_made(name)
+    views: Mapping[str, View] = importlib.import_module(RESULTS[name].book).VIEWS
+    if what not in views:
+        raise ParameterError(f"results: {name} has no view {what!r}; it has made, {', '.join(views)}")
+    return views[what](tables).strip()
+
+
+def how_made(name: str) -> str:
+    """How a result was made, in a sentence."""
+    about = made(name)
+    if about.get("code") is None:
+        parts = [f"recorded {about['date']}", f"commit {about['commit']}", about.get("machine")]
+        where = f"`data/results/{name}/`"
+        command = RESULTS[name].command
+        return f"{where}, {', '.join(p for p in parts if p)}; `{command}` makes it again."
+    return (
+        f"`data/results/{name}/`, made by `{about['command']}` with cctoolkit {about['version']} (commit "
+        f"{about['commit']}) on {about['date']}: {about['machine']}."
+    )
+
+
+def filled(text: str) -> str:
+    """A page's text with its blocks filled.
+
+    Raises
+    ------
+    ParameterError
+        A block names a result or view that there is not.
+    """
+
+    def fill(block: re.Match[str]) -> str:
+        found = view(block["name"], block["view"])
+        begin, end = f"<!-- results: {block['name']}/{block['view']} -->", "<!-- end -->"
+        if not block["text"].startswith("\n"):  # inside a line
+            return f"{begin}{found}{end}"
+        mark = text[
+            text.rfind("\n", 0, block.start()) + 1 : block.start()
+        ]  # "# " in the source of a notebook
+        lines = [f"{mark}{line}".rstrip() for line in ("", *found.split("\n"), "")]
+        return "\n".join([begin, *lines, f"{mark}{end}"])
+
+    return _BLOCK.sub(fill, text)
+
+
+def render_all(*, check: bool = False, root: Path = ROOT) -> list[Path]:
+    """Fill the blocks of all pages, and make notebooks of changed sources.
+
+    Parameters
+    ----------
+    check : bool
+        Write nothing.
+    root : Path
+
+    Returns
+    -------
+    list of Path
+        Pages that changed, or would.
+    """
+    changed = []
+    for path in pages(root):
+        text = path.read_text(encoding="utf-8")
+        new = filled(text)
+        if new != text:
+            changed.append(path)
+            if not check:
+                with replacing(path) as tmp:
+                    tmp.write_text(new, encoding="utf-8")
+    if not check and any(path.suffix == ".py" for path in changed):
+        import subprocess
+        import sys
+
+        subprocess.run(
+            [sys.executable, str(root / "notebooks" / "build.py")], check=True, stdout=subprocess.DEVNULL
+        )
+    return changed

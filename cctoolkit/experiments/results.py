@@ -1,0 +1,145 @@
+"""``make results``: list the results behind the numbers of the book, make them again, render the pages. ::
+
+python -m cctoolkit.experiments.results list            # every result, and whether the code has changed since
+python -m cctoolkit.experiments.results make codel      # make one again, and render the pages
+python -m cctoolkit.experiments.results make --stale    # all that the code has changed for
+python -m cctoolkit.experiments.results render          # fill the marked blocks of all pages
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ..errors import CCToolkitError, ParameterError
+from .catalogue import RESULTS
+from .code_hash import ROOT, code_hash
+from .kept import FOLDER, keep, made, result, state
+from .pages import render_all
+from .provenance import provenance
+
+__all__ = ["listed", "main", "make"]
+
+
+def make(name: str, folder: Path = FOLDER) -> None:
+    """Run the command of a result and keep its tables.
+
+    Parameters
+    ----------
+    name : str
+        One of :data:`~.catalogue.RESULTS`.
+    folder : Path
+        Where results are kept.
+
+    Raises
+    ------
+    ParameterError
+        There is no such result, or no command that makes it here.
+    CCToolkitError
+        The command failed, or it did not write the tables.
+    """
+    import pandas as pd
+
+    one = result(name)
+    if not one.runs_here:
+        raise ParameterError(f"result: {name} is made by `{one.command}`: {one.why_not}")
+    code = code_hash(one.code, one.files)  # of what is about to run
+    began = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with tempfile.TemporaryDirectory(prefix="cct-result-") as scratch:
+        output = Path(scratch) / "out"
+        words = [*shlex.split(one.command), "-o", str(output)]
+        words[:1] = [sys.executable, "-m", "cctoolkit.cli"] if words[0] == "cct" else [sys.executable]
+        done = subprocess.run(words, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False)
+        if done.returncode:
+            raise CCToolkitError(f"result: `{one.command}` failed (exit status {done.returncode})")
+        tables = {path.stem: pd.read_parquet(path) for path in output.glob("*.parquet")}
+        missing = [table for table in one.tables if table not in tables]
+        if missing:
+            raise CCToolkitError(f"result: `{one.command}` wrote no {', '.join(missing)}")
+        options = _options(output)
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime
+    about = {"options": options, **provenance(one.command, code), "cpu_minutes": round(cpu_s / 60, 1)}
+    keep(name, tables, about, folder)
+
+
+def _options(output: Path) -> dict[str, Any]:
+    """What the command was run with, seeds included, as it wrote it down."""
+    path = output / "experiment.json"
+    return dict(json.loads(path.read_text(encoding="utf-8"))["options"]) if path.is_file() else {}
+
+
+def listed(folder: Path = FOLDER) -> list[dict[str, Any]]:
+    """Every result: ``name``, ``state``, ``date``, ``cpu_minutes`` and ``command``."""
+    rows = []
+    for name, one in RESULTS.items():
+        about = made(name, folder)
+        rows.append(
+            {
+                "name": name,
+                "state": state(name, folder),
+                "date": about.get("date") or "",
+                "cpu_minutes": about.get("cpu_minutes"),
+                "command": one.command,
+            }
+        )
+    return rows
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m cctoolkit.experiments.results",
+        description="Results behind the numbers of the book: list them, make them again, render the pages.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser(
+        "list", help="list every result: fresh, stale (the code has changed), recorded or missing"
+    )
+    again = commands.add_parser("make", help="make results again and render the pages")
+    again.add_argument("names", nargs="*", metavar="NAME", help="results to make")
+    again.add_argument("--stale", action="store_true", help="make every result that is stale or missing")
+    render = commands.add_parser("render", help="fill the marked blocks of all pages from the results")
+    render.add_argument("--check", action="store_true", help="only list pages that are out of date")
+    given = parser.parse_args(arguments)
+    try:
+        return _run(given)
+    except CCToolkitError as err:
+        print(f"results: {err}", file=sys.stderr)
+        return 1
+
+
+def _run(given: argparse.Namespace) -> int:
+    if given.command == "list":
+        for row in listed():
+            cost = "" if row["cpu_minutes"] is None else f"{row['cpu_minutes']:g} min"
+            print(f"{row['name']:22} {row['state']:9} {row['date']:11} {cost:>9}  {row['command']}")
+        return 0
+    if given.command == "make":
+        names = list(dict.fromkeys(given.names))
+        if given.stale:
+            wanted = [name for name in RESULTS if state(name) in ("stale", "missing")]
+            names += [name for name in wanted if RESULTS[name].runs_here and name not in names]
+        if not names:
+            raise ParameterError("make: name a result, or give --stale")
+        for name in names:
+            result(name)
+        for name in names:
+            print(f"{name}: {RESULTS[name].command}", flush=True)
+            make(name)
+    changed = render_all(check=getattr(given, "check", False))
+    for path in changed:
+        print(path.relative_to(ROOT))
+    return 1 if changed and getattr(given, "check", False) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,421 @@
+"""Statements about the RTT experiment's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+
+from ..statements import OURS, Statement, near
+from .tables import paper
+
+Tables = Mapping[str, pd.DataFrame]
+
+
+def _paper(test: int, setting: str, quantity: str | None = None) -> float:
+    numbers = paper(test)
+    found = numbers[
+        (numbers.setting == setting) & (True if quantity is None else numbers.quantity == quantity)
+    ]
+    text = found.paper.iloc[0]
+    if "/" in text:
+        top, bottom = text.split("/")
+        return float(top) / float(bottom)
+    return float(text)
+
+
+def _places(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The table, or its rows of each place that has run them, with a prefix for claims."""
+    if "where" not in table:
+        yield "", table
+        return
+    for where, part in table.groupby("where", sort=False):
+        yield f"{where}: ", part
+
+
+def _list(values: Any, digits: int = 2) -> str:
+    """The items of a mapping or a series."""
+    return ", ".join(f"{name} {value:.{digits}f}" for name, value in values.items())
+
+
+def test_1(tables: Tables) -> list[Statement]:
+    """Fairness with and without separation."""
+    said = []
+    for where, table in _places(tables["test1"]):
+        jain = table.pivot_table(index="scheme", columns="flows", values="jain_index", sort=False)
+        for flows in ("CUBIC", "BBR"):
+            if flows not in jain:
+                continue
+            printed = _paper(1, f"four {flows} flows, with separation")
+            said.append(
+                near(
+                    "test 1", f"{where}four {flows} flows, separated: Jain's index", jain[flows]["RTT"], printed,
+                    within=0.03, absolute=True, digits=3,
+                )
+            )  # fmt: skip
+            said.append(
+                Statement(
+                    "test 1",
+                    f"{where}four {flows} flows: fairness is lower in one queue",
+                    f"Jain's index {jain[flows]['one queue']:.2f} for {jain[flows]['RTT']:.2f}",
+                    bool(jain[flows]["one queue"] < jain[flows]["RTT"]),
+                )
+            )
+        whole = table.pivot_table(index="scheme", columns="flows", values="utilisation_whole", sort=False)
+        if "RTT, hard limits" in whole.index:
+            said.append(
+                Statement(
+                    "test 1",
+                    f"{OURS}{where}hard limits leave the link idle over the whole run (below 0.7 of it used), "
+                    "guaranteed shares do not (above 0.95)",
+                    f"hard limits {_list(whole.loc['RTT, hard limits'])}; guaranteed {_list(whole.loc['RTT'])}",
+                    bool((whole.loc["RTT, hard limits"] < 0.7).all() and (whole.loc["RTT"] > 0.95).all()),
+                )
+            )
+        if "CUBIC and BBR" in jain and "CCA" in jain.index:
+            mixed = jain["CUBIC and BBR"]
+            said.append(
+                Statement(
+                    "test 1",
+                    f"{OURS}{where}where both congestion controls meet, queues by congestion control are "
+                    "fairer than queues by RTT",
+                    f"Jain's index {mixed['CCA']:.2f} for {mixed['RTT']:.2f}",
+                    bool(mixed["CCA"] > mixed["RTT"]),
+                )
+            )
+    return said
+
+
+def test_2(tables: Tables) -> list[Statement]:
+    """Unused shares go to others."""
+    table = tables["test2"]
+    last = table.to_s.max()
+    scale = last / 540  # of the paper's times
+    separated = table[table.scheme == "RTT"].assign(phase=(table.from_s / scale).round())
+    by = separated.set_index("phase")
+    # of the goodput that is fair to a flow alone, which is what fits
+    held = 1000 * float(by.flow_1_mbps.loc[120]) / float(by.fair_1_mbps.loc[0])
+    two, three = (
+        by.loc[phase, ["flow_1_mbps", "flow_2_mbps", "flow_3_mbps"]].dropna() for phase in (60, 360)
+    )
+    third = three / three.sum()
+    worst = table.groupby("scheme", sort=False).worst_over_fair.min()
+    idle = table.groupby("scheme", sort=False).utilisation.min()
+    return [
+        near(
+            "test 2", "flow 1 while flow 2 is held back, on the wire", held,
+            _paper(2, "flow 2 held back, 120 to 240 s"), within=0.05, unit=" Mbit/s", digits=0,
+        ),
+        near(
+            "test 2", "two flows: share of flow 1", two.to_numpy()[0] / two.to_numpy().sum(),
+            _paper(2, "two flows, 60 to 120 s"), within=0.02, absolute=True,
+        ),
+        Statement(
+            "test 2",
+            f"three flows: a third each (within 0.02 of {_paper(2, 'three flows, 360 to 420 s'):.2f})",
+            ", ".join(f"{share:.2f}" for share in third),
+            bool((third - _paper(2, "three flows, 360 to 420 s")).abs().max() <= 0.02),
+        ),
+        Statement(
+            "test 2",
+            f"{OURS}separated, every flow has its max-min share in every phase (at least 0.97 of it); in one "
+            "queue not",
+            f"worst flow over its fair share: {_list(worst)}",
+            bool(worst["RTT"] >= 0.97 > worst["one queue"]),
+        ),
+        Statement(
+            "test 2",
+            f"{OURS}hard limits leave the link idle (below 0.8 in some phase), guaranteed shares never (above 0.95)",
+            f"least utilisation of a phase: {_list(idle)}",
+            bool(idle["RTT, hard limits"] < 0.8 and idle["RTT"] > 0.95),
+        ),
+    ]  # fmt: skip
+
+
+def test_3(tables: Tables) -> list[Statement]:
+    """Shares of two flows with RTTs further and further apart."""
+    said = []
+    cubic = _paper(3, "CUBIC, one queue", "share_of_short_rtt")
+    bbr = 1 - _paper(3, "BBR, one queue, 5 ms difference")
+    fair_below = _paper(3, "CUBIC, separated", "fair_below_rtt_difference_ms")
+    for where, table in _places(tables["test3"]):
+        far = table[table.rtt_ms > 10]
+        share = {
+            (flows, scheme): part.set_index("rtt_ms").share_of_short_rtt
+            for (flows, scheme), part in far.groupby(["flows", "scheme"], sort=False)
+        }
+        one = share["CUBIC", "one queue"]
+        said.append(
+            Statement(
+                "test 3",
+                f"{where}CUBIC, one queue: the short RTT gets about {cubic:g} (within 0.1) at every RTT of the other",
+                _list({f"{rtt:g} ms": value for rtt, value in one.items()}),
+                bool((one - cubic).abs().max() <= 0.1),
+            )
+        )
+        if 15 in share["BBR", "one queue"].index:
+            value = share["BBR", "one queue"][15]
+            said.append(
+                Statement(
+                    "test 3",
+                    f"{where}BBR, one queue: with 5 ms of difference the short RTT gets at most {bbr:g}",
+                    f"{value:.2f}",
+                    bool(value <= bbr),
+                )
+            )
+        longest = share["BBR", "one queue"]
+        said.append(
+            Statement(
+                "test 3",
+                f"{where}BBR, one queue: the short RTT gets at most {bbr:g} from some difference on",
+                _list({f"{rtt:g} ms": value for rtt, value in longest.items()}),
+                bool(longest.iloc[-1] <= bbr),
+            )
+        )
+        near_by = share["CUBIC", "RTT"]
+        near_by = near_by[near_by.index < 10 + fair_below]
+        for flows, values, when in (
+            ("CUBIC", near_by, f" below {fair_below:g} ms of difference"),
+            ("BBR", share["BBR", "RTT"], ""),
+        ):
+            off = (values - 0.5).abs().max()
+            said.append(
+                Statement(
+                    "test 3",
+                    f"{where}{flows}, separated: both get half{when} (within 0.05)",
+                    f"off by at most {off:.3f}",
+                    bool(off <= 0.05),
+                )
+            )
+    if "where" in tables["test3"]:
+        said += _both_sides(tables["test3"])
+    return said
+
+
+def _both_sides(table: pd.DataFrame) -> list[Statement]:
+    """Whether simulator and kernel agree."""
+    wide = table.pivot_table(
+        index=["flows", "scheme", "rtt_ms"], columns="where", values="share_of_short_rtt", sort=False
+    )
+    off = (wide["simulator"] - wide["Linux"]).abs().groupby(["scheme", "flows"], sort=False).max()
+    return [
+        Statement(
+            "test 3",
+            f"{OURS}{scheme}, {flows}: simulator and Linux agree on shares (within {within:g})",
+            f"off by at most {off[scheme, flows]:.3f}",
+            bool(off[scheme, flows] <= within),
+        )
+        for scheme, within in (("RTT", 0.02), ("one queue", 0.1))
+        for flows in ("CUBIC", "BBR")
+        if (scheme, flows) in off
+    ]
+
+
+def test_4(tables: Tables) -> list[Statement]:
+    """What separation does to completion times."""
+    table = tables["test4"]
+    separated = table[(table.scheme == "RTT") & (table.shares == "by flows")]
+    wide = separated.pivot_table(index="flows", columns="queues", values="fct_reduction", sort=False)
+    most = wide.columns.max() if 4 not in wide else 4
+    said = [
+        near(
+            "test 4", f"CUBIC, {most} queues: reduction of the mean completion time", float(wide[most]["CUBIC"]),
+            _paper(4, "large TCP flows, several queues"), within=0.05, absolute=True,
+        )
+    ]  # fmt: skip
+    if {4, 8} <= set(wide):
+        apart = (wide[8] - wide[4]).abs()
+        said.append(
+            Statement(
+                "test 4",
+                "no significant difference between 4 and 8 queues (0.05 of the mean completion time)",
+                _list(apart),
+                bool((apart <= 0.05).all()),
+            )
+        )
+    for flows in ("BBR", "BBRv2"):
+        if flows in wide.index:
+            changes = wide.loc[flows].dropna()
+            said.append(
+                Statement(
+                    "test 4",
+                    f"{flows}: more queues have little impact (0.05 of the mean completion time)",
+                    ", ".join(f"{queues} queues {-100 * value:+.0f} %" for queues, value in changes.items()),
+                    bool((changes.abs() <= 0.05).all()),
+                )
+            )
+    slow = table[table.shares == "by flows"].pivot_table(
+        index="flows", columns=["scheme", "queues"], values="jain_of_slowdown", sort=False
+    )
+    before, after = slow["one queue", 1], slow["RTT", most]
+    said.append(
+        Statement(
+            "test 4",
+            f"{OURS}separation slows transfers down more alike, with every congestion control",
+            ", ".join(f"{flows} {before[flows]:.2f} to {after[flows]:.2f}" for flows in slow.index)
+            + " (Jain's index of slowdowns)",
+            bool((after > before).all()),
+        )
+    )
+    return said
+
+
+def test_8(tables: Tables) -> list[Statement]:
+    """What the result of test 4 depends on."""
+    by = tables["test8"].set_index("condition")
+    change = by.fct_reduction
+    usual, printed = change["as in test 4"], _paper(4, "large TCP flows, several queues")
+    nearest = str((change - printed).abs().idxmin())
+    alone = change["one class, beginners apart"]
+    buffers = change[["one queue of 4 BDP", "one queue of BDP / 4"]]
+    others = change.drop([*buffers.index, "as in test 4"])
+    jain = by[["one_queue_jain_of_slowdown", "separated_jain_of_slowdown"]]
+    return [
+        Statement(
+            "test 8",
+            f"{OURS}a condition gives the paper's reduction of {100 * printed:g} % (within 5 points)",
+            f"nearest is '{nearest}' with {100 * change[nearest]:.0f} %; as in test 4 it is {100 * usual:.0f} %",
+            bool(abs(change[nearest] - printed) <= 0.05),
+        ),
+        Statement(
+            "test 8",
+            f"{OURS}over half of the gain comes from a queue for beginners alone, without classes",
+            f"{100 * alone:.0f} of {100 * usual:.0f} %",
+            bool(alone > usual / 2),
+        ),
+        Statement(
+            "test 8",
+            f"{OURS}the room in the one queue matters more than anything else",
+            f"{100 * buffers.min():.0f} to {100 * buffers.max():.0f} % with it, {100 * others.min():.0f} to "
+            f"{100 * others.max():.0f} % with the rest",
+            bool(buffers.max() - buffers.min() > others.max() - others.min()),
+        ),
+        Statement(
+            "test 8",
+            f"{OURS}under every condition separation slows transfers down more alike",
+            "Jain's index of slowdowns rises by at least "
+            f"{(jain.separated_jain_of_slowdown - jain.one_queue_jain_of_slowdown).min():.2f}",
+            bool((jain.separated_jain_of_slowdown > jain.one_queue_jain_of_slowdown).all()),
+        ),
+    ]
+
+
+def test_5(tables: Tables) -> list[Statement]:
+    """The quiet flow's RTT once the loud one has joined."""
+    over = tables["test5"].set_index("scheme").p95_over_base
+    return [
+        Statement(
+            "test 5",
+            "with prevention the quiet flow's RTT stays low (95th percentile at most 1.2 times its base)",
+            f"{over['RTT and threshold']:.2f} times",
+            bool(over["RTT and threshold"] <= 1.2),
+        ),
+        Statement(
+            "test 5",
+            f"{OURS}without it the RTT rises, less in a class of its own than in one queue",
+            f"{over['RTT']:.2f} times in a class, {over['one queue']:.1f} times in one queue",
+            bool(1.2 < over["RTT"] < over["one queue"]),
+        ),
+    ]
+
+
+def test_6(tables: Tables) -> list[Statement]:
+    """UDP beside TCP."""
+    table = tables["test6"].set_index(["scheme", "tcp_flows"])
+    said = []
+    for n, words in ((1, "one TCP flow"), (2, "two TCP flows"), (3, "three TCP flows")):
+        said.append(
+            near(
+                "test 6", f"UDP and {words}, one queue: Jain's index", table.jain_index["one queue", n],
+                _paper(6, f"UDP and {words}, one queue"), within=0.01, absolute=True, digits=3,
+            )
+        )  # fmt: skip
+    index = table.jain_index["RTT"].loc[1:]
+    said.append(
+        Statement(
+            "test 6",
+            "separated, UDP and TCP share fairly (Jain's index at least 0.95)",
+            ", ".join(f"{value:.3f}" for value in index),
+            bool((index >= 0.95).all()),
+        )
+    )
+    starved = table.tcp_over_fair_share["one queue"].loc[1:]
+    fair = table.tcp_over_fair_share["RTT"].loc[1:]
+    said.append(
+        Statement(
+            "test 6",
+            f"{OURS}in one queue TCP gets nothing (below 0.05 of its fair share), separated it gets its share "
+            "(over 0.9)",
+            f"one queue at most {starved.max():.2f}, separated at least {fair.min():.2f}",
+            bool(starved.max() < 0.05 and fair.min() > 0.9),
+        )
+    )
+    return said
+
+
+def scaling(tables: Tables) -> list[Statement]:
+    """Time and accuracy with many flows."""
+    table = tables["scaling"]
+    first, last = table.iloc[0], table.iloc[-1]
+    growth, more = last.again_ms / first.again_ms, last.flows / first.flows
+    return [
+        Statement(
+            "scaling",
+            "processing time grows less than the number of flows",
+            f"{first.again_ms:.1f} ms with {first.flows:g} flows, {last.again_ms:.1f} ms with {last.flows:g}: "
+            f"{growth:.1f} times for {more:g} times as many",
+            bool(growth < more),
+        ),
+        Statement(
+            "scaling",
+            f"{OURS}all flows have a sample and get into their class (at least 0.99 of them)",
+            f"at least {table.accuracy.min():.3f}",
+            bool(table.accuracy.min() >= 0.99),
+        ),
+    ]
+
+
+def table_1(tables: Tables) -> list[Statement]:
+    """The paper's Table 1: gains over one queue."""
+    by = tables["table1"].set_index("scheme")
+    numbers = paper(0).set_index(["setting", "quantity"]).paper
+    said = []
+    for scheme, settings in (
+        ("CCA", ("P4air", "P4CCI")),
+        ("buffer", ("P4BS",)),
+        ("RTT", ("RTT separation",)),
+    ):
+        printed = [numbers[name, "fairness_improvement_percent"] for name in settings]
+        bounds = [float(n) for text in printed for n in str(text).split(" to ")]
+        gains = {
+            column.removeprefix("fairness_gain_").removesuffix("_percent"): by[column][scheme]
+            for column in map(str, by)
+            if column.startswith("fairness_gain")
+        }
+        if gains:
+            said.append(
+                Statement(
+                    "Table 1",
+                    f"{', '.join(settings)}: fairness gains {' and '.join(printed)} % (within 5 points)",
+                    ", ".join(f"{name.replace('_', ' ')} {gain:+.0f} %" for name, gain in gains.items()),
+                    all(min(bounds) - 5 <= gain <= max(bounds) + 5 for gain in gains.values()),
+                )
+            )
+    column = "fct_reduction_cubic"
+    if column in by:
+        said.append(
+            near(
+                "Table 1", "RTT separation: reduction of the completion time (CUBIC)", by[column]["RTT"],
+                float(numbers["RTT separation", "fct_reduction"]), within=0.05, absolute=True,
+            )
+        )  # fmt: skip
+        said.append(
+            Statement(
+                "Table 1",
+                f"P4air, P4CCI: {numbers['P4air and P4CCI', 'fct_reduction']} on the completion time (CUBIC, 0.05)",
+                f"{by[column]['CCA']:+.2f}",
+                bool(abs(by[column]["CCA"]) <= 0.05),
+            )
+        )
+    return said

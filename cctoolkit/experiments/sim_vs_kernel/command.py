@@ -1,0 +1,83 @@
+"""``cct experiment sim-vs-kernel``."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..._support.options import WorkersOption
+from ...errors import ParameterError
+from ..folder import Folder
+from ..options import OutputOption
+from .scenarios import GRID, TITLES, Settings
+
+__all__ = ["run"]
+
+
+def run(
+    output: OutputOption = Path("sim-vs-kernel"),
+    *,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only cases with this word in their names, such as bbr or tail_drop; may be repeated."
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Runs of each case in the simulator.", min=1)] = 5,
+    kernel_seeds: Annotated[int, typer.Option(help="Runs of each case on Linux.", min=1)] = 2,
+    duration: Annotated[float, typer.Option(metavar="S", help="Duration of each run, s.", min=1)] = 35.0,
+    warmup: Annotated[
+        float, typer.Option(metavar="S", help="How much of the beginning of each run to leave out, s.", min=0)
+    ] = 5.0,
+    workers: WorkersOption = None,
+) -> Path:
+    """Run a grid of scenarios in the simulator and on real Linux, and write how far apart they are.
+
+    Parameters
+    ----------
+    output : Path
+        Folder; Linux's runs stay in ``kernel/`` and are not run again.
+    only : list of str, optional
+        Only cases whose names have all of these words.
+    seeds, kernel_seeds : int
+        Runs of each case on each side; the error is between their means.
+    duration, warmup : float
+        Duration of each run in seconds, and how much of its beginning is not measured.
+    workers : int, optional
+        Processes; all cores by default.
+
+    Returns
+    -------
+    Path
+        The folder: ``errors.parquet`` (:func:`.tables.compare`), ``runs.parquet`` (every measurement), figures,
+        ``summary.md``.
+
+    Raises
+    ------
+    TestbedUnavailableError
+        There is no kernel to run, or it can run none of the cases. Cases that it cannot run are left out, and the
+        summary says so.
+    ParameterError
+        No case has these words in its name, or the warm-up leaves nothing to measure.
+    """
+    cases = [case for case in GRID.cases() if set(only or ()) <= set(re.split("[ +]", case.name))]
+    if not cases:
+        raise ParameterError(f"only: no case has {' and '.join(only or ())} in its name")
+    if warmup >= duration:
+        raise ParameterError(f"warmup: {warmup:g} s leave nothing of {duration:g} s")
+
+    from ...testbed.kernel import find_kernel
+    from ..part import write
+    from .parts import PARTS
+
+    kernel = find_kernel()
+    options = {"only": only, "seeds": seeds, "kernel_seeds": kernel_seeds, "duration": duration, "warmup": warmup,
+               "kernel": f"Linux {kernel.version}"}  # fmt: skip
+    folder = Folder(output, "sim-vs-kernel", {k: v for k, v in options.items() if v})
+    settings = Settings(cases, seeds, kernel_seeds, duration, warmup, folder.path / "kernel", kernel.sha256)
+    found = {"grid": PARTS["grid"].run(settings, workers=workers)}
+    write(folder, "The simulator beside real Linux", found, TITLES)
+    return folder.path

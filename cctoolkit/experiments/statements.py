@@ -1,0 +1,220 @@
+"""Statements about measurements: a claim, what was measured, and whether the claim holds.
+
+Every statement is computed from tables each time and may come out either way. A claim is a paper's, or ours; the
+paper's numbers come from ``data/papers/``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .seeds import Measured
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["OURS", "Statement", "all_near", "bullets", "holding", "near", "relative", "statements_table"]
+
+#: Prefix of claims that are ours and not the paper's.
+OURS = "(not in the paper) "
+_EXACT = 1e-9
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A claim beside a measurement.
+
+    Parameters
+    ----------
+    about : str or int
+        The table or figure that the claim belongs to.
+    claim : str
+        The claim, without a full stop.
+    measured : str
+        The measurement in words and numbers.
+    holds : bool
+        Whether the measurement supports the claim.
+    """
+
+    about: str | int
+    claim: str
+    measured: str
+    holds: bool
+
+    def sentence(self) -> str:
+        """The statement as one line of Markdown.
+
+        Examples
+        --------
+        >>> Statement("Table I", "loss rises with the flows", "0.05, 0.18, 0.31 %", True).sentence()
+        'Holds: loss rises with the flows. Measured: 0.05, 0.18, 0.31 %.'
+        """
+        return f"{'Holds' if self.holds else '**Does not hold**'}: {self.claim}. Measured: {self.measured}."
+
+
+def relative(measured: float, paper: float) -> str:
+    """How far a number is from the paper's, in words.
+
+    Examples
+    --------
+    >>> relative(5.16, 5.7), relative(12.5, 5.0), relative(5.0, 5.0)
+    ('9 % below', '2.5 times', 'equal')
+    """
+    if paper == 0:
+        return f"{measured:+.2g} from 0"
+    ratio = measured / paper
+    if not math.isfinite(ratio):
+        return "nothing measured"
+    if ratio >= 2:
+        return f"{ratio:.1f} times"
+    off = round(100 * (ratio - 1))
+    return "equal" if off == 0 else f"{abs(off)} % {'above' if off > 0 else 'below'}"
+
+
+def _verdict(found: Measured, paper: float, within: float, absolute: bool) -> bool:
+    tolerance = within if absolute else within * abs(paper)
+    return abs(found.mean - paper) <= tolerance + _EXACT
+
+
+def _tolerance(within: float, absolute: bool, unit: str) -> str:
+    if not absolute:
+        return f"within {100 * within:g} %"
+    return f"within {within:g}{' points' if unit.strip() == '%' else unit}"
+
+
+def _beside(found: Measured, paper: float, unit: str, digits: int, absolute: bool) -> str:
+    if absolute:
+        off = found.mean - paper
+        return f"{found.text(digits)}{unit} ({off:+.{digits}f})"
+    text = f"{found.text(digits)}{unit} ({relative(found.mean, paper)}"
+    if not math.isnan(found.std) and abs(found.mean - paper) <= found.std:
+        text += ", within one standard deviation"
+    return text + ")"
+
+
+def near(
+    about: str | int,
+    what: str,
+    found: Measured | float,
+    paper: float,
+    *,
+    within: float,
+    absolute: bool = False,
+    unit: str = "",
+    digits: int = 2,
+) -> Statement:
+    """Whether a measured number meets the paper's.
+
+    Parameters
+    ----------
+    about : str or int
+        Table or figure.
+    what : str
+        The quantity and its conditions.
+    found : Measured or float
+        The measurement, with its spread over seeds where known.
+    paper : float
+        The paper's number.
+    within : float
+        Tolerance: a fraction of the paper's number, or the largest difference if `absolute`.
+    absolute : bool
+    unit : str
+        Written after numbers, with a leading space where one belongs.
+    digits : int
+        Decimals of the measurement.
+
+    Returns
+    -------
+    Statement
+
+    Examples
+    --------
+    >>> made = near("Table I", "Linux, 1 flow: mean latency", Measured(5.16, 0.2), 5.7, within=0.1, unit=" ms")
+    >>> made.claim, made.measured, made.holds
+    ('Linux, 1 flow: mean latency 5.7 ms (within 10 %)', '5.16 ± 0.20 ms (9 % below)', True)
+    """
+    found = found if isinstance(found, Measured) else Measured(float(found))
+    return Statement(
+        about,
+        f"{what} {paper:g}{unit} ({_tolerance(within, absolute, unit)})",
+        _beside(found, paper, unit, digits, absolute),
+        _verdict(found, paper, within, absolute),
+    )
+
+
+def all_near(
+    about: str | int,
+    what: str,
+    pairs: Mapping[Any, tuple[Measured | float, float]],
+    *,
+    within: float,
+    absolute: bool = False,
+    unit: str = "",
+    digits: int = 2,
+) -> Statement:
+    """Whether several measured numbers all meet the paper's.
+
+    Parameters
+    ----------
+    about : str or int
+        Table or figure.
+    what : str
+        The quantity.
+    pairs : mapping
+        Condition to (measurement, the paper's number).
+    within, absolute, unit, digits
+        As for :func:`near`.
+
+    Returns
+    -------
+    Statement
+        Holds if every pair is near; the measurement names those that are not.
+
+    Examples
+    --------
+    >>> made = all_near("Table I", "Linux: loss", {"1 flow": (0.05, 0.05), "2 flows": (0.3, 0.17)}, within=0.2)
+    >>> made.measured, made.holds
+    ('1 flow 0.05 (equal), 2 flows 0.30 (76 % above); not within 20 %: 2 flows', False)
+    """
+    known = {k: (f if isinstance(f, Measured) else Measured(float(f)), p) for k, (f, p) in pairs.items()}
+    off = [str(k) for k, (f, p) in known.items() if not _verdict(f, p, within, absolute)]
+    tolerance = _tolerance(within, absolute, unit)
+    text = ", ".join(f"{k} {_beside(f, p, unit, digits, absolute)}" for k, (f, p) in known.items())
+    if off:
+        text += f"; not {tolerance}: {', '.join(off)}"
+    numbers = ", ".join(f"{paper:g}" for _, paper in known.values())
+    return Statement(about, f"{what} {numbers}{unit} ({tolerance})", text, not off)
+
+
+def statements_table(found: Iterable[Statement]) -> pd.DataFrame:
+    """Statements as a table.
+
+    Returns
+    -------
+    DataFrame
+        ``figure`` (table or figure), ``paper`` (the claim), ``toolkit`` (the measurement) and ``agrees`` (yes or no).
+    """
+    import pandas as pd
+
+    rows = [(s.about, s.claim, s.measured, "yes" if s.holds else "no") for s in found]
+    return pd.DataFrame(rows, columns=["figure", "paper", "toolkit", "agrees"])
+
+
+def bullets(found: Iterable[Statement]) -> str:
+    """Statements as a Markdown list."""
+    return "\n".join(f"- {s.sentence()}" for s in found)
+
+
+def holding(found: Iterable[Statement]) -> str:
+    """How many statements hold.
+
+    Examples
+    --------
+    >>> holding([Statement(5, "a", "b", True), Statement(5, "c", "d", False)])
+    '1 of 2 statements hold.'
+    """
+    known = list(found)
+    return f"{sum(s.holds for s in known)} of {len(known)} statements hold."
