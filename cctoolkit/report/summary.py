@@ -16,8 +16,8 @@ import pandas as pd
 
 from .._support.words import format_percent, format_time_ns
 from ..analysis.flows import FlowStatistics, retransmitted_share
-from ..analysis.metrics.delay import QueueDelay
-from ..analysis.rtt import RttPairing
+from ..analysis.metrics.delay import QueueDelay, split_rtts
+from ..analysis.rtt import RttPairing, rtt_samples
 from ..analysis.slots import compute_slots
 from ..analysis.tap_comparison import TapComparison, compare_taps
 from ..capture.keys import AllKeys, CaptureMeta, add_meta
@@ -83,15 +83,22 @@ SERVICE_NAMES = {
 #: When fewer than two flows are long, those with this share of all bytes are compared instead. Not less: flows
 #: that have little to send get little, and that is no unfairness.
 BIG_SHARE = 0.05
+#: Flows compete while they send: one that was silent in more of its bins than this has little to send.
+STEADY_SHARE = 0.5
 #: Jain's index over shorter times tells bursts from each other, not flows.
 JAIN_BIN_NS = 100_000_000
 #: A standing queue, as CoDel sees it (RFC 8289, section 3): the delay's minimum over an interval of 100 ms stays above
-#: a target of 5 ms. Here: the minimum RTT of each such interval, above the flow's least RTT.
+#: a target of 5 ms, or of 5 % of the RTT where that is more (section 4.3). Here: the minimum RTT of each such interval,
+#: above the flow's least RTT.
 QUEUE_INTERVAL_NS = 100_000_000
 QUEUE_TARGET_NS = 5_000_000
+QUEUE_TARGET_SHARE = 0.05
 QUEUE_SAMPLES = 5  # an interval with fewer says nothing: each may have been delayed by its receiver
 QUEUE_INTERVALS = 10  # with fewer intervals nothing is said
-
+#: And what waits must be more than a packet, or it is no queue (section 4.4), and more than the one packet that a
+#: receiver may keep unacknowledged (RFC 9293, section 3.8.6.3). By Little's law a flow has its rate times its extra
+#: RTT waiting.
+QUEUE_BYTES = 2 * 1514
 
 #: This share of segments recorded twice is worth a word.
 COPIES = 0.01
@@ -139,6 +146,8 @@ class TwoTaps:
         As :func:`cctoolkit.queue_delay` and :func:`cctoolkit.analysis.metrics.queue_loss` give them.
     comparison : TapComparison
         What the two captures tell of each other, and of their clocks.
+    rtt_split : DataFrame
+        As :func:`cctoolkit.metrics.rtt_split` gives it: what of the RTT passes between the taps.
     slots : DataFrame
         :data:`cctoolkit.schema.SLOTS`, with CBIQ.
     slot_ns : int
@@ -150,6 +159,7 @@ class TwoTaps:
     queue_delay: pd.DataFrame
     queue_loss: pd.DataFrame
     comparison: TapComparison
+    rtt_split: pd.DataFrame
     slots: pd.DataFrame
     slot_ns: int
     first_slot_ns: int
@@ -191,16 +201,19 @@ class Summary:
         ``time_s flows jain``: over the flows `jain_flows` between their first and last packet, in bins of
         `jain_bin_ns`; null while fewer than two are there.
     jain_flows : list of int
-        The long flows; when fewer than two flows are long, those with 5 % or more of all bytes.
+        The long flows; when fewer than two flows are long, those with 5 % or more of all bytes. Of these, the ones
+        that sent in at least half of the bins between their first and last packet.
     totals : dict
         Sums over all flows: see the keys.
     one_direction : dict
         TCP flows of which only one direction was seen: ``flows``, ``packets``, ``bytes`` and of how many
         (``of_flows`` …).
     standing_queue : DataFrame
-        ``flow_id direction base_ns intervals above``: of top flows, in the direction with more data, with at least ten
-        intervals of 100 ms (or of one bin if that is longer) that have five RTT samples or more: in how many of
-        them even the least RTT was more than 5 ms above the flow's least RTT.
+        ``flow_id direction base_ns intervals above loaded waiting_bytes``: of top flows, in the direction with more
+        data, with at least ten intervals of 100 ms (or of one bin if that is longer) that have five RTT samples or
+        more: in how many of them even the least RTT was `above` the flow's least RTT by more than 5 ms and 5 %; in
+        how many of these the flow sent enough for two full packets of its own to wait (`loaded`); and the median of
+        what waits in those above, the flow's rate times what the least RTT is above.
     two_taps : TwoTaps or None
     ccas : DataFrame or None
         :data:`cctoolkit.schema.CCAS`: what a model says of the congestion controls of the TCP flows in `top` and
@@ -378,6 +391,7 @@ def summarise(
     _add_rtt(flows, timeline)
     largest = _largest(flows, timeline, top)
     jain, jain_bin_ns, jain_flows = _jain(flows, timeline)
+    flow_throughput = _flow_throughput(timeline, largest)
     rtt_over_time = _rtt_over_time(timeline, largest)
     summary = Summary(
         meta=meta,
@@ -388,7 +402,7 @@ def summarise(
         bin_ns=timeline.width_ns,
         throughput=_throughput(timeline),
         top=largest,
-        flow_throughput=_flow_throughput(timeline, largest),
+        flow_throughput=flow_throughput,
         rtt_over_time=rtt_over_time,
         rtt_histogram=_rtt_histogram(timeline),
         jain=jain,
@@ -396,7 +410,7 @@ def summarise(
         jain_flows=jain_flows,
         totals=_totals(flows),
         one_direction=_one_direction(flows),
-        standing_queue=_standing_queue(rtt_over_time, timeline.width_ns, largest),
+        standing_queue=_standing_queue(rtt_over_time, flow_throughput, timeline.width_ns, largest),
         long_flow_bytes=long_flow_bytes,
     )
     if comparison is not None and len(largest):
@@ -467,7 +481,7 @@ def _largest(flows: pd.DataFrame, timeline: Timeline, top: int) -> pd.DataFrame:
     largest = flows.iloc[rows].reset_index(drop=True)
     binned = [timeline.flow_bytes(f).sum() if timeline.has_bins(f) else 0 for f in largest["flow_id"]]
     largest["binned"] = np.array(binned) / size[rows]
-    largest["data_direction"] = _data_direction(largest)
+    largest["data_direction"] = data_direction(largest)
     return largest
 
 
@@ -477,7 +491,7 @@ def _long_flows(flows: pd.DataFrame) -> pd.DataFrame:
     return long.iloc[order[:LONG_FLOWS_LISTED]]
 
 
-def _data_direction(flows: pd.DataFrame) -> np.ndarray:
+def data_direction(flows: pd.DataFrame) -> np.ndarray:
     """0 where the initiator sent more (payload, else bytes), 1 where the responder did."""
     payload = (flows["payload_rev"] - flows["payload_fwd"]).to_numpy()
     size = (flows["bytes_rev"] - flows["bytes_fwd"]).to_numpy()
@@ -573,21 +587,25 @@ def _jain(flows: pd.DataFrame, timeline: Timeline) -> tuple[pd.DataFrame, int, l
     bins = -(-timeline.bins // factor)
     total, squares, present = np.zeros(bins), np.zeros(bins), np.zeros(bins, np.int64)
     starts = np.arange(0, timeline.bins, factor)
+    steady: list[int] = []
     for flow, direction, first, last in zip(
         compared["flow_id"],
-        _data_direction(compared),
+        data_direction(compared),
         np.maximum(compared["first_ts_ns"] - timeline.start_ns, 0) // width,
         np.maximum(compared["last_ts_ns"] - timeline.start_ns, 0) // width,
         strict=True,
     ):
         size = np.add.reduceat(timeline.flow_bytes(flow)[:, direction], starts).astype(float)
+        if (size[first : last + 1] > 0).mean() < STEADY_SHARE:
+            continue
+        steady.append(int(flow))
         total += size
         squares += size**2
         present[first : last + 1] += 1
     with np.errstate(invalid="ignore", divide="ignore"):
         index = np.where((present >= 2) & (squares > 0), total**2 / (present * squares), np.nan)
     table = pd.DataFrame({"time_s": np.arange(bins) * width / 1e9, "flows": present, "jain": index})
-    return table, width, [int(f) for f in compared["flow_id"]]
+    return table, width, steady
 
 
 def _totals(flows: pd.DataFrame) -> dict[str, int]:
@@ -631,18 +649,30 @@ def _one_direction(flows: pd.DataFrame) -> dict[str, int]:
     }
 
 
-def _standing_queue(rtt: pd.DataFrame, bin_ns: int, largest: pd.DataFrame) -> pd.DataFrame:
+def _standing_queue(
+    rtt: pd.DataFrame, sent: pd.DataFrame, bin_ns: int, largest: pd.DataFrame
+) -> pd.DataFrame:
     width_s = max(QUEUE_INTERVAL_NS, bin_ns) / 1e9
     rows = []
     for flow in each(largest):
         side = flow.data_direction
-        of = rtt[(rtt["flow_id"] == flow.flow_id) & (rtt["direction"] == side)]
+        of, its = (
+            table[(table["flow_id"] == flow.flow_id) & (table["direction"] == side)] for table in (rtt, sent)
+        )
         by_interval = of.groupby((of["time_s"] / width_s + 1e-6).astype(int))
         least = by_interval["min_ns"].min()[by_interval["samples"].sum() >= QUEUE_SAMPLES]
         if len(least) >= QUEUE_INTERVALS:
             base = (flow.rtt_min_ns_fwd, flow.rtt_min_ns_rev)[side]
-            rows.append((flow.flow_id, side, base, len(least), int((least - base > QUEUE_TARGET_NS).sum())))
-    return pd.DataFrame(rows, columns=["flow_id", "direction", "base_ns", "intervals", "above"])
+            size = its.groupby((its["time_s"] / width_s + 1e-6).astype(int))["bytes"].sum()
+            extra = least - base
+            waiting = size.reindex(least.index, fill_value=0) / width_s * extra / 1e9
+            above = extra > max(QUEUE_TARGET_NS, QUEUE_TARGET_SHARE * base)
+            loaded = above & (waiting >= QUEUE_BYTES)
+            typical = float(waiting[above].median()) if above.any() else 0.0
+            rows.append((flow.flow_id, side, base, len(least), int(above.sum()), int(loaded.sum()), typical))
+    return pd.DataFrame(
+        rows, columns=["flow_id", "direction", "base_ns", "intervals", "above", "loaded", "waiting_bytes"]
+    )
 
 
 def _protocols(flows: pd.DataFrame, ip_version: np.ndarray) -> pd.DataFrame:
@@ -695,10 +725,12 @@ def _two_taps(
     slots = compute_slots(ingress, egress, slot_ms, check_taps=False)
     slot_ns = round(slot_ms * 1e6)
     first_ns = min(c.meta.first_ts_ns for c in (ingress, egress) if len(c))
+    table = delays.result()
     return TwoTaps(
-        queue_delay=delays.result(),
+        queue_delay=table,
         queue_loss=delays.loss(),
         comparison=comparison,
+        rtt_split=split_rtts(ingress.columns, rtt_samples(ingress), table),
         slots=slots,
         slot_ns=slot_ns,
         first_slot_ns=first_ns // slot_ns * slot_ns,
@@ -759,7 +791,8 @@ def _notes(summary: Summary, timeline: Timeline) -> list[str]:
     say(
         timeline.largest_bytes > LARGEST_FRAME_BYTES,
         f"The largest packet is {timeline.largest_bytes:,} bytes, more than a link carries: captured on a host that "
-        "leaves cutting segments to its network card. Packet counts and bursts are the host's, not the link's.",
+        "leaves cutting segments to its network card, or on its loopback. Packet counts and bursts are the host's, not "
+        "the link's.",
     )
     if totals["packets"] and not totals["tcp_flows"]:
         notes.append("No TCP: no round-trip times, no retransmissions, no handshakes.")
@@ -787,7 +820,7 @@ def _notes(summary: Summary, timeline: Timeline) -> list[str]:
     )
     say(
         totals["packets"] and len(summary.jain_flows) < 2,
-        "Fewer than two flows are large enough to compare: no fairness index.",
+        "Fewer than two flows are large and send steadily: no fairness index.",
     )
     say(
         summary.two_taps is None and totals["packets"],

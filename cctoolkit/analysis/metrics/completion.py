@@ -105,7 +105,7 @@ class FlowCompletion:
                 "end_ns": data["end_ts"],
                 "transfer_bytes": data["bytes"],
                 "complete": complete,
-                "fct_s": np.where(complete, (data["end_ts"] - first) / 1e9, np.nan),
+                "fct_s": np.where(complete & (data["end_ts"] >= first), (data["end_ts"] - first) / 1e9, np.nan),
             }
         )
 
@@ -129,7 +129,7 @@ def flow_completion_times(cap: Any) -> pd.DataFrame:
           numbers, so retransmissions do not count and gaps do,
         - ``complete``: the initiator's SYN was captured, so was the sender's FIN, and all its data were acknowledged
           (which is not asked of a capture that shows one direction only),
-        - ``fct_s``: ``end_ns - start_ns``; NaN unless complete.
+        - ``fct_s``: ``end_ns - start_ns``; NaN unless complete, or if the clock was set back to before the start.
 
     Notes
     -----

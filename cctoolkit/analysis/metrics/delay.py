@@ -10,9 +10,11 @@ import pandas as pd
 
 from ..._support.arguments import positive_ns
 from ..._support.kernels import kernel
+from ...capture.model import columns_of
+from ..rtt import rtt_samples
 from ..taps import FATE, LOST, UNKNOWN, PacketMatcher, TapPair
 
-__all__ = ["QueueDelay", "queue_delay", "queue_loss"]
+__all__ = ["QueueDelay", "queue_delay", "queue_loss", "rtt_split"]
 
 
 @kernel
@@ -278,3 +280,103 @@ def queue_loss(
     delays = QueueDelay(max_delay_s, check_taps)
     delays.update(ingress, egress)
     return delays.loss()
+
+
+def rtt_split(ingress: Any, egress: Any, *, check_taps: bool = True) -> pd.DataFrame:
+    """What of each flow's round-trip times passes between the two taps, and what elsewhere.
+
+    An RTT seen from the tap before the queue is the wait in the queue, then the way to the receiver and back. What it
+    exceeds the flow's least RTT by (its growth) is often taken for the wait. That is right only if the queue was
+    empty once when the flow sent; where it never was, the least RTT holds some queue itself, and the growth is less
+    than the wait by just as much.
+
+    Parameters
+    ----------
+    ingress, egress, check_taps
+        As for :func:`queue_delay`.
+
+    Returns
+    -------
+    DataFrame
+        A row a flow and direction of the data, over RTT samples (:func:`cctoolkit.rtt_samples`, method ``seq_ack``) of
+        segments that were recognised at both taps:
+
+        - ``flow_id``, ``direction``, ``samples``,
+        - ``rtt_least_ns``, and ``queue_at_least_ns``: what of it passed between the taps,
+        - ``rtt_median_ns``, ``growth_median_ns`` (RTT less `rtt_least_ns`), ``queue_median_ns`` (between the taps) and
+          ``rest_median_ns`` (RTT less what passed between the taps: the rest of the path, and the receiver).
+
+    Raises
+    ------
+    ParameterError
+        As for :func:`queue_delay`.
+
+    Notes
+    -----
+    The medians are of the same segments; those of :func:`queue_delay` are of all packets, also of those
+    whose ACK gives no sample.
+
+    Examples
+    --------
+    >>> import cctoolkit as cct
+    >>> flows = [cct.Flow("cubic", rtt_ms=30), cct.Flow("bbr", rtt_ms=30, start_s=3)]
+    >>> link = cct.Bottleneck(rate_mbps=8, buffer_packets=40)
+    >>> run = cct.simulate(cct.Scenario(bottleneck=link, flows=flows, duration_s=8), record=True)
+    >>> split = cct.metrics.rtt_split(run.ingress, run.egress)
+    >>> (split.rest_median_ns / 1e6).tolist()  # the path without the queue
+    [30.0, 30.0]
+    >>> (split.queue_at_least_ns > 1e6).tolist()  # who came second never saw an empty queue
+    [False, True]
+    """
+    came_in = columns_of(ingress)
+    rtts = rtt_samples(ingress)
+    return split_rtts(came_in, rtts, queue_delay(ingress, egress, check_taps=check_taps))
+
+
+def split_rtts(came_in: Mapping[str, np.ndarray], rtts: pd.DataFrame, delays: pd.DataFrame) -> pd.DataFrame:
+    """:func:`rtt_split` from the ingress tap's packets, their RTT samples and their delays."""
+    segment = came_in["tcp_flags"] != 0
+    way = came_in["flow_id"].astype(np.int64) * 2 + came_in["direction"]
+    end = came_in["seq"].astype(np.int64) + came_in["payload_bytes"] + ((came_in["tcp_flags"] & 3) != 0)
+    packets = pd.DataFrame(
+        {"way": way, "ts_ns": came_in["ts_ns"], "end": end % 2**32, "ack": came_in["ack"].astype(np.int64)}
+    )
+    # Delays have a row for each segment of their ways, in the order of the capture.
+    of = delays.assign(way=delays["flow_id"].astype("int64") * 2 + delays["direction"])
+    data = packets[segment & np.isin(way, of["way"].unique())].sort_values("way", kind="stable")
+    of = of[of["way"].isin(data["way"].unique())].sort_values("way", kind="stable")
+    data = data.assign(
+        queue_ns=of["delay_ns"].to_numpy("float64", na_value=np.nan), payload=of["payload_bytes"].to_numpy()
+    )
+    data = data[(data["payload"] > 0) & data["queue_ns"].notna()].drop(columns="ack")
+    # A sample is known by the times of its segment and of its ACK; of a burst, the ACK's number says which segment.
+    sample = pd.DataFrame(
+        {
+            "way": rtts["flow_id"].astype("int64") * 2 + rtts["direction"],
+            "acked_ns": rtts["ts_ns"],
+            "ts_ns": rtts["ts_ns"] - rtts["rtt_ns"],
+            "rtt_ns": rtts["rtt_ns"],
+        }
+    )
+    acks = packets[segment][["way", "ts_ns", "ack"]].rename(columns={"ts_ns": "acked_ns", "ack": "end"})
+    acks["way"] ^= 1
+    found = sample.merge(acks, on=["way", "acked_ns"]).merge(data, on=["way", "ts_ns", "end"])
+    found = found.drop_duplicates(["way", "ts_ns", "end"])
+    found["rest_ns"] = found["rtt_ns"] - found["queue_ns"]
+    by_way = found.groupby("way")
+    least = found.loc[by_way["rtt_ns"].idxmin()].set_index("way")
+    median = by_way[["rtt_ns", "queue_ns", "rest_ns"]].median()
+    ways = median.index.to_numpy()
+    return pd.DataFrame(
+        {
+            "flow_id": (ways >> 1).astype(np.uint32),
+            "direction": (ways & 1).astype(np.int8),
+            "samples": by_way.size().to_numpy(),
+            "rtt_least_ns": least["rtt_ns"].to_numpy("int64"),
+            "queue_at_least_ns": least["queue_ns"].to_numpy("int64"),
+            "rtt_median_ns": median["rtt_ns"].to_numpy("int64"),
+            "growth_median_ns": (median["rtt_ns"] - least["rtt_ns"]).to_numpy("int64"),
+            "queue_median_ns": median["queue_ns"].to_numpy("int64"),
+            "rest_median_ns": median["rest_ns"].to_numpy("int64"),
+        }
+    )
