@@ -775,7 +775,7 @@ def test_what_is_known_of_other_peoples_captures():
         sender_port = flow.sport if side == "fwd" else flow.dport
         assert sender_port == facts["sport"] and capture.duration_s == pytest.approx(facts["s"], abs=1)
         assert flow[f"payload_{side}"] / 1e6 == pytest.approx(facts["mbytes"], rel=0.1)
-        assert flow[f"retransmits_{side}"] == facts["retransmits"]
+        assert flow[f"tshark_retransmits_{side}"] == facts["retransmits"]
         assert flow.packets_fwd > 10 and flow.packets_rev > 10  # both directions
         rows = (capture.columns["flow_id"] == flow.flow_id) & (capture.columns["payload_bytes"] > 0)
         rows &= capture.columns["direction"] == (side == "rev")

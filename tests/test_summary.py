@@ -153,7 +153,7 @@ def test_as_pandas_counts_it(path: Path) -> None:
 
     # totals
     flows = cap.flows
-    for name in ("retransmits", "out_of_order", "duplicate_acks", "packets", "bytes"):
+    for name in ("segments", "retransmits", "out_of_order", "copies", "duplicate_acks", "packets", "bytes"):
         assert s.totals[name] == flows[f"{name}_fwd"].sum() + flows[f"{name}_rev"].sum()
     tcp_flows = flows[flows["protocol"] == 6]
     one = (tcp_flows["packets_fwd"] == 0) | (tcp_flows["packets_rev"] == 0)
@@ -240,6 +240,35 @@ def test_one_direction_only_is_said() -> None:
     one_way = s.flows.set_index("flow_id").loc[1]
     assert one_way["rtt_samples_fwd"] == 0
     assert pd.isna(one_way["rtt_min_ns_fwd"])
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict"),
+    [("testbed/reno", "one for each loss"), ("testbed/rtt-cubic", "1 fewer, because the capture ended")],
+)
+def test_losses_between_the_taps_stand_beside_the_retransmissions(name: str, verdict: str) -> None:
+    s = summarise(TRACES / f"{name}.ingress.pcap.gz", egress=TRACES / f"{name}.egress.pcap.gz")
+    assert s.two_taps is not None
+    lost, again = int(s.two_taps.queue_loss["packets_lost"].sum()), s.totals["retransmits"]
+    sentence = f"The queue lost {lost} TCP packets of these flows, which sent {again} segments again: {verdict}"
+    assert sentence in texts(s)
+
+
+def test_one_share_of_retransmitted_segments() -> None:
+    """Of segments, not of packets: acknowledgements are never sent again."""
+    rows = bulk([20.0] * 99)
+    again = (rows[-1][0] + 300 * MS, *rows[0][1:])  # the first segment
+    s = summarise(made([*rows, again]))
+    assert (s.totals["segments"], s.totals["retransmits"], s.totals["copies"]) == (100, 1, 0)
+    assert s.retransmitted_share == 0.01
+    assert "1 retransmission: 1 % of the TCP segments sent" in texts(s)
+
+
+def test_a_capture_that_holds_each_packet_twice_is_said() -> None:
+    rows = [(ts + copy * 1000, *rest) for ts, *rest in bulk([20.0] * 99) for copy in (0, 1)]
+    s = summarise(made(rows))
+    assert (s.totals["segments"], s.totals["retransmits"], s.totals["copies"]) == (99, 0, 99)
+    assert any(note.startswith("99 TCP segments were recorded twice") for note in s.notes)
 
 
 def test_no_tcp_is_said() -> None:

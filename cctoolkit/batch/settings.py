@@ -13,7 +13,7 @@ from ..errors import ParameterError
 __all__ = ["BatchSettings"]
 
 #: Increase it when the same capture and settings would give other results, so that they are computed again.
-RESULTS = 1
+RESULTS = 2
 
 
 @dataclass(frozen=True)
