@@ -7,7 +7,7 @@ DEMO   := traces/mixed
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test fast lint hooks lab bench docs notebooks traces clean
+.PHONY: help demo test fast lint hooks lab bench docs notebooks results traces clean
 
 help:            ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,13 @@ docs: $(VENV)/.dev    ## the book, into build/docs/index.html; runs the notebook
 
 notebooks: $(VENV)/.dev  ## write the .ipynb files from their .py sources
 	$(BIN)/python notebooks/build.py
+
+results: $(VENV)/.dev    ## list the results behind the book's numbers; NAME=codel makes one again, STALE=1 all that are outdated
+ifneq ($(NAME)$(STALE),)
+	$(BIN)/python -m cctoolkit.experiments.results make $(NAME) $(if $(STALE),--stale)
+else
+	$(BIN)/python -m cctoolkit.experiments.results list
+endif
 
 traces: $(VENV)/.dev  ## make the captures of traces/testbed again (needs the kernels of its manifest)
 	$(BIN)/python hardware/launch/make_traces.py

@@ -33,6 +33,9 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
     parser.add_argument("--packets", type=int, help="size of the inputs (each benchmark has its own default)")
     parser.add_argument("--repeat", type=int, default=5, help="runs of each measurement")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="write tables, of benchmarks that have some"
+    )
     options = parser.parse_args()
     for name in options.names:
         if name not in NAMES:
@@ -50,7 +53,10 @@ def main() -> None:
         for name in options.names or NAMES:
             module = importlib.import_module(f".{name}", __package__)
             print(f"\n{name}: {(module.__doc__ or '').strip().splitlines()[0]}")
-            module.run(Path(directory), options.packets, options.repeat)
+            tables = module.run(Path(directory), options.packets, options.repeat) or {}
+            for table, frame in tables.items() if options.output else ():
+                options.output.mkdir(parents=True, exist_ok=True)
+                frame.to_parquet(options.output / f"{table}.parquet", index=False)
 
 
 if __name__ == "__main__":

@@ -36,16 +36,26 @@ CCAS = ("reno", "cubic", "bbr")
 AGES_S = (2, 4, 10)
 
 
-def run(directory: Path, packets: int | None, repeat: int) -> None:
+def run(directory: Path, packets: int | None, repeat: int) -> dict[str, pd.DataFrame]:
     if why_not("iperf3", "chrt", "ss"):
         print(f"  cannot run here: {why_not('iperf3', 'chrt', 'ss')}")
-        return
+        return {}
     os.sched_setaffinity(0, range(os.cpu_count() or 1))  # hosts and the router are not one machine
-    _names(repeat)
-    _table_2(repeat)
+    named, rates = _names(repeat), _table_2(repeat)
+    cost = rates.groupby("offload", sort=False)
+    costs = pd.DataFrame(
+        {
+            "median_least": cost.cost_percent.min(),
+            "median_most": cost.cost_percent.max(),
+            "least": cost.cost_least.min(),
+            "most": cost.cost_most.max(),
+        }
+    )
+    return {"names": named, "rates": rates, "costs": costs.reset_index()}
 
 
-def _table_2(repeat: int) -> None:
+def _table_2(repeat: int) -> pd.DataFrame:
+    rows = []
     with network() as net:
         server = net.start("D", "iperf3", "-s", stdout=subprocess.DEVNULL)
         time.sleep(0.5)
@@ -56,19 +66,21 @@ def _table_2(repeat: int) -> None:
             client = net.start("S", "iperf3", *address, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             time.sleep(1)
             for sampling in SAMPLINGS:
-                _compare(net, "offload" if offload else "no offload", sampling, repeat)
+                rows.append(_compare(net, offload, sampling, repeat))
             client.kill()
             client.wait()
             time.sleep(1)
         server.kill()
+    return pd.DataFrame(rows)
 
 
-def _names(repeat: int) -> None:
+def _names(repeat: int) -> pd.DataFrame:
     """Three flows side by side, or each alone, seen some seconds after they began."""
     model: Any = load_classifier()
     if model is None:
         print("  no model is bundled: nothing is named")
-        return
+        return pd.DataFrame()
+    table = []
     print(f"  names: {RATE_MBPS} Mbit/s, {RTT_MS} ms, tail drop after {BUFFER_BDP} bandwidth-delay products")
     rng = np.random.default_rng(1)
     for what, groups in (("side by side", [CCAS]), ("alone", [(cca,) for cca in CCAS])):
@@ -87,6 +99,9 @@ def _names(repeat: int) -> None:
                 f"  {what}, {cca}: of {len(rows)} named right {', '.join(told)}; were it known that it is one of"
             )
             print(f"    {', '.join(CCAS)}: {', '.join(among)}", flush=True)
+            ages = {f"right_{age_s}s": n for n, age_s in zip(counts, AGES_S, strict=False)}
+            table.append({"flows": what, "cca": cca, "runs": len(rows)} | ages)
+    return pd.DataFrame(table)
 
 
 def _watched(group: tuple[str, ...], model: Any, lead_s: float) -> dict[str, tuple[list[str], list[str]]]:
@@ -128,8 +143,9 @@ def _most_probable(model: Any, slots: np.ndarray) -> str:
     return max(CCAS, key=lambda cca: likely[list(model.classes_).index(cca)])
 
 
-def _compare(net: Network, name: str, sampling: str | float, repeat: int) -> None:
+def _compare(net: Network, offload: bool, sampling: str | float, repeat: int) -> dict[str, Any]:
     """With the collector and without, in turn, while the same flows run."""
+    name = "offload" if offload else "no offload"
     settings: dict[str, Any] = {"heavy": FLOWS, "report_s": 0.5, "duration_s": SEGMENT_S}
     with net.inside("R"), KernelCollector("in0", "out0", sampling=sampling) as tap, _kernel_times():
         warm = list(watch(tap, **settings))  # code is compiled, memory is there
@@ -165,6 +181,22 @@ def _compare(net: Network, name: str, sampling: str | float, repeat: int) -> Non
         f" {repeat * SEGMENT_S / sum(one.build_s for one in updates):.0f} × faster than real time",
         flush=True,
     )
+    return {
+        "offload": offload,
+        "sampling": str(sampling),
+        "without_packets_per_s": float(np.median(off)),
+        "with_packets_per_s": float(np.median(on)),
+        "cost_percent": float(np.median(cost)),
+        "cost_least": float(cost.min()),
+        "cost_most": float(cost.max()),
+        "captured_percent": 100 * (1 - lost / max(looked_at + lost, 1)),
+        "monitored_packets": sum(side["monitored"] for side in sides),
+        "cells": sum(side["cells"] for side in sides),
+        "kernel_ns_per_packet": kernel_ns / came,
+        "kernel_core_percent": 100 * kernel_ns / (SEGMENT_S * 1e9),
+        "user_core_percent": 100 * user_s / (repeat * SEGMENT_S),
+        "build_speed": repeat * SEGMENT_S / sum(one.build_s for one in updates),
+    }
 
 
 def _rate(net: Network, during: Callable[[], None]) -> float:

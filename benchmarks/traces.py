@@ -112,14 +112,15 @@ def compared(name: str, folder: Path = TRACES, seeds: int = 3) -> pd.DataFrame:
     return table.assign(ratio=table.simulated / table.real)
 
 
-def run(directory: Path, packets: int | None, repeat: int) -> None:
+def run(directory: Path, packets: int | None, repeat: int) -> dict[str, pd.DataFrame]:
     names = [c["name"] for c in tomllib.loads((TRACES / "MANIFEST.toml").read_text())["capture"]]
     table = pd.concat([compared(name) for name in names], ignore_index=True)
     print(markdown(table))
+    return {"traces": table}
 
 
 def markdown(table: pd.DataFrame) -> str:
-    """The table as docs/simulator.md has it."""
+    """The table in Markdown."""
     lines = ["| capture | quantity | Linux | simulated | ratio |", "| --- | --- | ---: | ---: | ---: |"]
     last = ""
     for row in table.itertuples(index=False):

@@ -186,11 +186,20 @@ FileLink("report.html")
 # %% [markdown]
 # ## Exercises
 #
-# **1.** Which of the big flows had to send the largest share of its segments again?
+# **1.** Which of the big flows had to send the largest share of its segments again? If the senders' kernels left
+# labels beside the capture, compare with what they counted.
 
 # %% tags=["solution"]
+import pandas as pd
+
 again = seen_whole.set_index("flow_id").loc[big]
-(again.retransmits_fwd / again.packets_fwd).sort_values(ascending=False)
+percent = 100 * cct.retransmitted_share(again, "fwd")
+display(percent.round(1).sort_values(ascending=False).rename("sent again, %").to_frame())
+
+labels = Path(str(path).replace(".ingress.pcap.gz", ".labels.csv"))
+if not FAST and labels != path and labels.exists():
+    kernel = pd.read_csv(labels).set_index(["src", "sport"]).retransmits
+    display(again.set_index(["src", "sport"])[["retransmits_fwd"]].join(kernel.rename("the kernel's count")))
 
 # %% [markdown]
 # **2.** A standing queue hides in the RTT: subtract each flow's smallest RTT from its samples and plot what
@@ -220,9 +229,6 @@ print(got.sum() ** 2 / (len(got) * (got**2).sum()), cct.jain_index(got))
 # then look at what the senders' kernels said.
 
 # %% tags=["solution"]
-import pandas as pd
-
-labels = Path(str(path).replace(".ingress.pcap.gz", ".labels.csv"))
 if two_taps and labels.exists():
     display(pd.read_csv(labels)[["src", "sport", "cca", "base_rtt_ms"]].dropna())
 

@@ -238,9 +238,11 @@ third = run_test(3)
 
 # %% [markdown]
 # The paper's 60 % for CUBIC is not a constant: the farther the other flow, the more the near one gets (with 1 Gbit/s
-# and two minutes, 40 % beside 15 ms, 68 % beside 40 ms, 77 % beside 100 ms). How much
-# depends on the buffer (here the BDP of the longer RTT; the paper does not say), for waiting makes RTTs more alike.
-# With few seconds and a small link (`FAST`), a far CUBIC flow has not filled its share yet when time is up.
+# and two minutes, <!-- results: rtt-separation/cubic-beside-15 --><!-- end --> beside 15 ms,
+# <!-- results: rtt-separation/cubic-beside-40 --><!-- end --> beside 40 ms,
+# <!-- results: rtt-separation/cubic-beside-100 --><!-- end --> beside 100 ms). How much depends on the buffer (here the
+# BDP of the longer RTT; the paper does not say), for waiting makes RTTs more alike. With few seconds and a small link
+# (`FAST`), a far CUBIC flow has not filled its share yet when time is up.
 #
 # ### Test 4: completion times of large transfers
 # **Expected:** about 20 % less on average with several queues for CUBIC, little change for BBR. The transfers are
@@ -256,10 +258,9 @@ fourth = run_test(4)
 # large transfers is treat them alike: see `jain_of_slowdown`.
 #
 # Where does what CUBIC gains come from? `cct experiment rtt-separation --test 8` changes one thing at a time, and
-# `docs/separation.md` has its table: three quarters of it are there with a single class already, because beginners
-# then have a queue of their own and the long flows' queue is short; four classes add the rest. Shares by RTT, as the
-# paper words it, bring more, near its 20 %. That short queues themselves help ("mitigating bufferbloat") is not what
-# one sees: one queue four times as long, which drops nothing, is nearly as good as separation.
+# `docs/separation.md` has its table: what a single class gains with a queue for beginners beside a short one for long
+# flows, what four classes add, what shares by RTT change, as the paper words it, and what the room in the one queue
+# does. Look there whether short queues themselves help ("mitigating bufferbloat").
 #
 # ### Test 5: a quiet flow and a loud one
 # **Expected:** in one queue both RTTs rise; once the loud flow is isolated, the quiet one's stays low.

@@ -291,7 +291,7 @@ else:
 # How good the bundled models are, on sets of real-kernel runs that they never saw:
 
 # %%
-results = Path("../data/results/dragonfly.csv")
+results = Path("../data/results/models/dragonfly.csv")
 if results.is_file():
     found = pd.read_csv(results)
     found = found[found["by"].isna()] if "by" in found else found  # without the rows by setting

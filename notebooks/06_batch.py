@@ -237,13 +237,13 @@ duckdb.sql(
 ).df()
 
 # %% [markdown]
-# **3.** Do flows farther away retransmit more? Join `flows` with `rtt`, and take the share of packets sent
-# again by RTT in steps of 50 ms.
+# **3.** Do flows farther away retransmit more? Join `flows` with `rtt`, and take the share of segments
+# sent again by RTT in steps of 50 ms.
 
 # %% tags=["solution"]
 duckdb.sql(f"""
     select floor(rtt_min_ns / 50e6) * 50 as from_ms, count(*) as flows,
-           round(100 * sum(retransmits_fwd) / sum(packets_fwd), 2) as percent_again
+           round(100 * sum(retransmits_fwd) / sum(segments_fwd), 2) as percent_again
     from {table("flows")} join {table("rtt")} using (capture, flow_id)
     where direction = 0 and samples >= 3 group by 1 order by 1
 """).df()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import doctest
 import importlib
 import inspect
+import pkgutil
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,12 @@ def public() -> dict[str, Any]:
 
 
 PUBLIC = public()
+
+#: Rooms whose public names all have an example and related names.
+ROOMS = tuple(
+    f"cctoolkit.{room}."
+    for room in ("aqm", "batch", "capture", "cca", "scenario", "schema", "separation", "sim", "testbed")
+)
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
@@ -49,3 +57,36 @@ def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for test in finder.find(value, name.rpartition(".")[2], globs=dict(names)):
         runner.run(test, out=report.append)
     assert runner.summarize(verbose=False).failed == 0, "".join(report)
+
+
+def exists(name: str, place: str) -> bool:
+    """Whether a name in a See Also section exists: where the section stands, in the package, or in full."""
+    for full in (f"{place}.{name}", f"cctoolkit.{name}", name):
+        with contextlib.suppress(ImportError, AttributeError):
+            pkgutil.resolve_name(full)
+            return True
+    return False
+
+
+def is_error(value: Any) -> bool:
+    """Errors are raised by others and need no example; their docstrings say when."""
+    return inspect.isclass(value) and issubclass(value, Exception)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, value in PUBLIC.items() if value.__module__.startswith(ROOMS)]
+)
+def test_has_an_example_and_related_names(name: str) -> None:
+    value = PUBLIC[name]
+    if is_error(value):
+        return
+    text = inspect.getdoc(value) or ""
+    for section in ("Examples", "See Also"):
+        assert f"\n{section}\n{'-' * len(section)}\n" in text, f"{name}: no section {section}"
+    assert ">>> " in text
+    related = text.split("See Also\n--------\n")[1].split("\n\n")[0]
+    for line in related.splitlines():
+        names, _, phrase = line.partition(" : ")
+        assert phrase.strip(), f"{name}: {line}"
+        for related_name in names.split(", "):
+            assert exists(related_name, name.rpartition(".")[0]), f"{name}: there is no {related_name}"

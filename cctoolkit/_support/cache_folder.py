@@ -1,4 +1,4 @@
-"""Where this user's downloads and compiled code are kept."""
+"""The user's cache folder, for downloads and compiled code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["cache_dir"]
 
 
 def cache_dir(path: str | os.PathLike[str] | None = None) -> Path:
-    """`path`, else ``CCTOOLKIT_CACHE`` from the environment, else the user's cache folder."""
+    """`path`, else the environment variable ``CCTOOLKIT_CACHE``, else the user's cache folder."""
     if path is None:
         path = os.environ.get("CCTOOLKIT_CACHE") or None
     if path is None:

@@ -1,7 +1,7 @@
-"""A digest of values and of code by what it does, the same in every process that has the same code.
+"""Digests of values and code by what they do, equal in all processes with the same code.
 
-A function counts with all it uses: its byte code, constants, defaults and closure, and the global names it refers to,
-in whatever module they are defined, and theirs in turn. Where a file lies and when it was written does not count.
+A function includes everything it uses: byte code, constants, defaults and closure, and the globals it refers to, in
+whatever module they are defined, and theirs in turn. Locations and times of files do not count.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numba.core.dispatcher import Dispatcher
 
 __all__ = ["UnknownValueError", "fingerprint"]
 
-#: Their functions count by name: whoever uses a digest adds the version of what matters.
+#: Functions of these packages count by name; users of a digest add the versions that matter.
 LIBRARIES = sys.stdlib_module_names | {"llvmlite", "numba", "numpy"}
 
 _PLAIN = (type(None), type(...), bool, int, float, complex, str, bytes)
@@ -34,7 +34,7 @@ _BUILT_IN = (
 
 
 class UnknownValueError(TypeError):
-    """Nothing says what this value does, so no digest can stand for it."""
+    """A value without a digest, since its behaviour is unknown."""
 
 
 def fingerprint(
@@ -49,27 +49,28 @@ def fingerprint(
     Parameters
     ----------
     value : object
+        What to digest.
     lines : bool
-        Whether the line numbers of functions count; compiled code that raises an error names them.
+        Whether line numbers of functions count; compiled code that raises an error names them.
     follow : callable
-        Whether the functions of a module count with their code; others count with their name.
+        Tells for the name of a module whether its functions count by code; others count by name.
     name_of : callable, optional
-        What stands for values of other kinds.
+        Represents values of other kinds.
 
     Returns
     -------
     str
-        A SHA-256 in hexadecimal.
+        The SHA-256 in hexadecimal.
 
     Raises
     ------
     UnknownValueError
-        A value of another kind, and no `name_of`.
+        A value of another kind, without `name_of`.
 
     Notes
     -----
-    Global names are looked up by name alone, so an attribute called like a global brings that in, too. A method of a
-    class, and what was given to :func:`numba.extending.overload`, is not seen.
+    Globals are found by name alone, so an attribute with the name of a global includes that global too. Methods of
+    classes, and functions passed to :func:`numba.extending.overload`, are not included.
     """
     walk = _Walk(lines, follow, name_of)
     walk.add(value, frozenset())
@@ -84,13 +85,13 @@ class _Walk:
         self._options = (lines, follow, name_of)
         self._lines, self._follow, self._name_of = self._options
         self._seen: dict[types.FunctionType, int] = {}
-        self._open: set[str] = set()  # modules that are being walked through
+        self._open: set[str] = set()  # modules being walked
 
     def _say(self, *words: Any) -> None:
         self.digest.update(repr(words).encode("utf-8", "surrogatepass"))
 
     def add(self, value: Any, used: Set[str]) -> None:
-        """Add a value; of a module or class only the names in `used` count."""
+        """Add a value; of a module or class, only the names in `used`."""
         if isinstance(value, enum.Enum):
             self._say("member", _name(type(value)), value.name)
             self.add(value.value, used)
@@ -109,7 +110,7 @@ class _Walk:
             self._say("dict", len(value))
             for pair in value.items():
                 self.add(pair, used)
-        elif isinstance(value, set | frozenset):  # whose order is another one in each process
+        elif isinstance(value, set | frozenset):  # the order differs between processes
             self._say(type(value).__name__, sorted(self._apart(element) for element in value))
         elif isinstance(value, types.FunctionType):
             self._add_function(value, used)
@@ -183,7 +184,7 @@ class _Walk:
         self.add([None if doc is not None and c == doc else c for c in constants], frozenset())
 
     def _add_type(self, kind: Any) -> None:
-        """A type of numba's: its text says all but the names in named tuples."""
+        """A numba type: its text has everything except the names in named tuples."""
         self._say("type", str(kind))
         if hasattr(kind, "instance_class"):
             self._say(_name(kind.instance_class), kind.fields)
@@ -212,7 +213,7 @@ def _name(value: Any) -> str:
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """A function's code, and that of functions inside it."""
+    """The code of a function and of functions inside it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

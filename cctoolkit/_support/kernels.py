@@ -1,13 +1,14 @@
-"""Functions compiled by numba, and where their machine code is kept between processes.
+"""Functions compiled by numba, and the cache of their machine code.
 
-numba's own cache asks only whether the *file* of a function has changed, although constants and functions of other
-files are compiled into it. Here machine code is kept under a :func:`~.fingerprint.fingerprint` of all that goes into
-it: what is found is what would be compiled now, wherever the files lie and whenever they were written.
+numba's own cache only checks whether the *file* of a function has changed, although constants and functions of
+other files are compiled into it. Here machine code is stored under a :func:`~.fingerprint.fingerprint` of
+everything that goes into it: a cache hit is what would be compiled now, wherever the files are and whenever they
+were written.
 
-The first of these folders that can be written to keeps it; all are looked into:
+Machine code is read from any of these folders, and written to the first one that is writable:
 
 1. ``$NUMBA_CACHE_DIR``, and no other, if that is set;
-2. ``__pycache__`` beside the function's file;
+2. ``__pycache__`` beside the file of the function;
 3. ``kernels`` in the user's cache folder (:func:`~.cache_folder.cache_dir`);
 4. ``cctoolkit-kernels-UID`` in the folder for temporary files, if it belongs to this user alone.
 """
@@ -48,14 +49,14 @@ _CHECK_BYTES = 16
 
 
 def kernel(function: Any = None, **options: Any) -> Any:
-    """Compile a function when it is first called, without Python's lock, and keep the machine code.
+    """Compile a function at its first call, to run without the GIL, and cache the machine code.
 
     Parameters
     ----------
     function : function
-        Left out where options are given: ``@kernel(error_model="numpy")``.
+        Omitted if there are options: ``@kernel(error_model="numpy")``.
     **options
-        More for :func:`numba.njit`.
+        Options of :func:`numba.njit`.
 
     Examples
     --------
@@ -77,7 +78,7 @@ def kernel(function: Any = None, **options: Any) -> Any:
 
 
 def callback(function: Any, signature: Any, *, pipeline_class: Any = Compiler, **options: Any) -> Any:
-    """Compile a function to be called by its address, and keep the machine code; else as :func:`numba.cfunc`."""
+    """Compile a function to be called by address, like :func:`numba.cfunc`, and cache the machine code."""
     compiled: Any = CFunc(
         function, normalize_signature(signature), {}, options, pipeline_class=pipeline_class
     )
@@ -87,7 +88,7 @@ def callback(function: Any, signature: Any, *, pipeline_class: Any = Compiler, *
 
 
 class _KernelCache(_Cache):
-    """One function's machine code: a file for each fingerprint, signature and kind of processor."""
+    """Machine code of a function: one file per fingerprint, signature and kind of processor."""
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         self._function = function
@@ -98,12 +99,12 @@ class _KernelCache(_Cache):
 
     @functools.cached_property
     def _version(self) -> str:
-        """What the names of this version's files begin with. Called for when all names of the module are there."""
+        """Prefix of this version's file names. Computed once all names of the module exist."""
         parts = (self._function, self._options, numba.__version__, repr(_config.OPT), _config.BOUNDSCHECK)
         return f"{self._stem}-{fingerprint(parts)[:20]}-"
 
     def _file_name(self, signature: Any, codegen: Any) -> str | None:
-        """None: it cannot be said what goes into the function, so nothing is kept."""
+        """Name of the file; None if the function has no fingerprint, so nothing is cached."""
         kinds = (signature.args, signature.return_type) if isinstance(signature, Signature) else signature
         try:
             return f"{self._version}{fingerprint((kinds, codegen.magic_tuple()))[:20]}.kernel"
@@ -116,7 +117,7 @@ class _KernelCache(_Cache):
         for folder in _folders(self._function) if name else ():
             with contextlib.suppress(
                 Exception
-            ):  # not there, damaged, or with a class of a module that has moved
+            ):  # missing, damaged, or with a class of a module that has moved
                 content = (folder / str(name)).read_bytes()
                 payload = content[_CHECK_BYTES:]
                 if content[:_CHECK_BYTES] == _check(payload):
@@ -138,7 +139,7 @@ class _KernelCache(_Cache):
         _warn_once()
 
     def _remove(self, folder: Path, but: str | None = None) -> None:
-        """Remove this function's files; those of the version `but` stay."""
+        """Remove the files of this function, except those of version `but`."""
         for path in folder.glob(f"{self._stem}-*.kernel"):
             if but is None or not path.name.startswith(but):
                 path.unlink(missing_ok=True)
@@ -160,26 +161,26 @@ class _KernelCache(_Cache):
 
 
 def _check(payload: bytes) -> bytes:
-    """Damaged machine code would not raise, it would run."""
+    """Verify the checksum: damaged machine code would run instead of raising."""
     return hashlib.blake2b(payload, digest_size=_CHECK_BYTES).digest()
 
 
 def _folders(function: Callable[..., Any], make: bool = False) -> Iterator[Path]:
-    """Where machine code may be, best first."""
+    """Folders for machine code, best first."""
     if _config.CACHE_DIR:
         yield Path(_config.CACHE_DIR)
         return
     file = Path(function.__code__.co_filename)
     if file.is_file():
         yield Path(importlib.util.cache_from_source(str(file))).parent
-    with contextlib.suppress(RuntimeError):  # no home
+    with contextlib.suppress(RuntimeError):  # no home directory
         yield cache_dir() / "kernels"
     with contextlib.suppress(OSError):
         yield _private_folder(make)
 
 
 def _private_folder(make: bool) -> Path:
-    """A temporary folder that nobody else can have put machine code into."""
+    """A temporary folder that nobody else can write machine code into."""
     user = getattr(os, "getuid", lambda: "user")()
     path = Path(tempfile.gettempdir()) / f"cctoolkit-kernels-{user}"
     if make:
@@ -193,8 +194,8 @@ def _private_folder(make: bool) -> Path:
 @functools.cache
 def _warn_once() -> None:
     warnings.warn(
-        "no folder for compiled code can be written to, so every process compiles again; "
-        "set NUMBA_CACHE_DIR to a folder that can be",
+        "no writable folder for compiled code, so every process compiles again; "
+        "set NUMBA_CACHE_DIR to a writable folder",
         RuntimeWarning,
         stacklevel=1,
     )

@@ -1,6 +1,6 @@
-"""Options that commands of several rooms share: each is declared once.
+"""Options shared by commands of several rooms, each declared once.
 
-Those that select packets are in :mod:`cctoolkit.capture.options`, those that say where a table goes in
+Options that select packets are in :mod:`cctoolkit.capture.options`, those for output tables in
 :mod:`cctoolkit.schema.output`.
 """
 
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class Fill(StrEnum):
-    """What stands in a slot without packets."""
+    """How to fill slots without packets."""
 
     backward = "backward"
     interpolate = "interpolate"
@@ -50,16 +50,16 @@ WorkersOption = Annotated[
 
 
 def parse_sampling(text: str) -> str | float:
-    """The value of :data:`SamplingOption` as :func:`cctoolkit.compute_slots` takes it.
+    """Convert a value of :data:`SamplingOption` for :func:`cctoolkit.compute_slots`.
 
     Raises
     ------
     ParameterError
-        The text is neither a word it knows nor a number.
+        The text is neither a known word nor a number.
     """
     if text in ("all", "first"):
         return text
     try:
         return float(text)
     except ValueError:
-        raise ParameterError(f"sampling: {text!r} is not 'all', 'first' or a probability") from None
+        raise ParameterError(f"sampling: {text!r} must be 'all', 'first' or a probability") from None

@@ -334,7 +334,7 @@ def segment_kinds(
     --------
     >>> cap = cct.example("cubic").ingress
     >>> cct.segment_kinds(cap).value_counts().to_dict()
-    {}
+    {'other': 4581, 'new': 7947, 'retransmitted': 8, 'reordered': 0}
     """
     columns = columns_of(packets)
     kinds = np.zeros(len(columns["flow_id"]), np.int8)
@@ -342,4 +342,4 @@ def segment_kinds(
     statistics._take_in(
         columns, packets.keys if keys is None and isinstance(packets, Capture) else keys, kinds
     )
-    return pd.Categorical.from_codes(kinds, categories=pd.Index(kernels.KINDS))
+    return pd.Categorical.from_codes(kinds, categories=pd.Index(kernels.KINDS))  # type: ignore[return-value]

@@ -1,7 +1,7 @@
-"""The table ``cca``: what a classifier says of the long flows, from their slots alone.
+"""The table ``cca``: a classifier's predictions for the long flows, from their slots alone.
 
-It is made of files that are there, so another model costs no second reading of the captures. This is the place where
-``cctoolkit.identify`` comes in, by :class:`SavedModel`; anything else like :class:`SlotClassifier` will do.
+It is computed from existing files, so another model does not need to read the captures again. :class:`SavedModel` uses
+``cctoolkit.identify``; any other :class:`SlotClassifier` works too.
 """
 
 from __future__ import annotations
@@ -25,44 +25,44 @@ if TYPE_CHECKING:
 
 __all__ = ["SavedModel", "SlotClassifier", "classify"]
 
-_ROWS = 1 << 19  # of slots, at a time
+_ROWS = 1 << 19  # slots at a time
 
 
 class SlotClassifier(Protocol):
-    """What names congestion controls by slots. It is sent to the workers, so it has to be picklable.
+    """Identifies congestion controls from slots. It is sent to the workers, so it must be picklable.
 
     Attributes
     ----------
     name : str
-        Of the model, with its version: predictions of one name are never made twice.
+        Name of the model including its version; predictions under a name are never repeated.
     slot_ms : float
-        What it wants slots to be.
+        Slot length that it requires, in ms.
     """
 
     name: str
     slot_ms: float
 
     def predict_slots(self, slots: pd.DataFrame) -> pd.DataFrame:
-        """A row a flow, with the columns of table ``cca`` as ``cctoolkit.identify.Model.predict_slots`` has them.
+        """Predict one row per flow, with the columns of table ``cca`` as in ``cctoolkit.identify.Model.predict_slots``.
 
-        `slots` is :data:`cctoolkit.schema.SLOTS` of one tap, ``attrs["slot_ms"]`` the length of a slot; all slots of a
-        flow come in one call.
+        `slots` is :data:`cctoolkit.schema.SLOTS` of one tap, with the slot length in ``attrs["slot_ms"]``; all
+        slots of a flow come in the same call.
         """
         ...
 
 
 class SavedModel:
-    """A model of ``cctoolkit.identify``, opened by each worker for itself.
+    """A model of ``cctoolkit.identify``, opened by each worker.
 
     Parameters
     ----------
     model : str or path
-        As for ``cctoolkit.identify.load``; a folder has to be there for all workers.
+        As for ``cctoolkit.identify.load``; all workers must be able to read a folder.
 
     Raises
     ------
     ParameterError, SchemaError
-        There is no such model, or it is damaged.
+        The model does not exist, or is damaged.
     """
 
     def __init__(self, model: str | os.PathLike[str]) -> None:
@@ -70,12 +70,12 @@ class SavedModel:
         self._model = str(folder.resolve()) if folder.is_dir() else str(model)
         opened = _opened(self._model)
         self.slot_ms = opened.slot_ms
-        # model.json has the hashes of all the other files
+        # model.json has the hashes of all other files
         about = json.dumps(opened.about, sort_keys=True)
         self.name = f"{opened.name}-{hashlib.sha256(about.encode()).hexdigest()[:8]}"
 
     def predict_slots(self, slots: pd.DataFrame) -> pd.DataFrame:
-        """As ``cctoolkit.identify.Model.predict_slots``."""
+        """See ``cctoolkit.identify.Model.predict_slots``."""
         return _opened(self._model).predict_slots(slots)
 
 
@@ -87,7 +87,7 @@ def _opened(model: str) -> Model:
 
 
 def classify(dataset: Dataset, capture: str, classifier: SlotClassifier) -> int:
-    """Predict all long flows of a capture that is done, unless that was done; gives how many rows were written."""
+    """Predict all long flows of a finished capture, unless already done; return the number of rows written."""
     if dataset.classified(classifier.name, capture):
         return 0
     manifest = dataset.manifest(capture)
@@ -111,13 +111,13 @@ def classify(dataset: Dataset, capture: str, classifier: SlotClassifier) -> int:
 
 
 def _whole_flows(path: Path) -> Iterator[pd.DataFrame]:
-    """A file of slots in pieces, cut between flows."""
+    """Yield a file of slots in pieces of complete flows."""
     import pyarrow.parquet as pq
 
     rest: pd.DataFrame | None = None
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(_ROWS):
-            # one batch at a time does not know of the pandas types in the file's metadata: a table does
+            # unlike a single batch, a table knows the pandas types in the file's metadata
             import pyarrow as pa
 
             frame = pa.Table.from_batches([batch], file.schema_arrow).to_pandas()

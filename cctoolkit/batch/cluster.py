@@ -1,4 +1,4 @@
-"""Where tasks run: in this process, in processes of this machine, or on somebody's Dask cluster."""
+"""Where tasks run: in this process, in processes of this machine, or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from .memory import BASE_BYTES, Memory
 
 __all__ = ["connected"]
 
-_SHARE = 0.8  # of a machine's memory, for all workers together
-_SLACK = 1.25  # what a process may use beyond its limit for moments, before Dask ends it
+_SHARE = 0.8  # share of a machine's memory for all workers together
+_SLACK = 1.25  # factor by which a process may briefly exceed its limit before Dask ends it
 
 
 @contextlib.contextmanager
 def connected(
     workers: int | None, scheduler: str | None, memory_bytes: int | None
 ) -> Iterator[tuple[Any, Memory]]:
-    """A Dask client, and the memory of one of its workers.
+    """Connect to Dask: a client, and the memory of one of its workers.
 
     Parameters
     ----------
     workers : int, optional
-        Processes on this machine; 1 or None: this process, one task at a time.
+        Number of processes on this machine; 1 or None: this process, one task at a time.
     scheduler : str, optional
-        The address of a scheduler, instead. Its workers should have one thread each.
+        Address of a scheduler to use instead. Its workers should have one thread each.
     memory_bytes : int, optional
-        Of one worker; without it, an equal share of four fifths of the machine's, or what the cluster's smallest
-        worker has.
+        Memory of one worker in bytes; by default an equal share of four fifths of the machine's, or that of the
+        cluster's smallest worker.
 
     Raises
     ------
     ParameterError
-        The extra `batch` is missing, no scheduler answers, or the memory would not do for an empty capture.
+        The extra `batch` is missing, no scheduler answers, or the memory is too small even for an empty capture.
     """
     try:
         import dask
@@ -44,12 +44,12 @@ def connected(
     except ImportError:
         raise ParameterError("batch: needs Dask: pip install 'cctoolkit[batch]'") from None
     if scheduler is not None and workers is not None:
-        raise ParameterError("workers: a scheduler has its own")
+        raise ParameterError("workers: cannot be combined with a scheduler, which has its own")
     logging.getLogger("distributed").setLevel(
         logging.CRITICAL
-    )  # what goes wrong is said here, in one line each
+    )  # we report errors ourselves, in one line each
     config = {
-        # tables are in files, not in Dask's memory: nothing to spill, and no use in waiting
+        # tables are in files, not in Dask's memory: nothing to spill, no use in waiting
         "distributed.worker.memory.target": False,
         "distributed.worker.memory.spill": False,
         "distributed.worker.memory.pause": False,
@@ -74,7 +74,7 @@ def connected(
                 threads_per_worker=1,
                 processes=n > 1,
                 memory_limit=int(limit * _SLACK) if n > 1 else 0,
-                dashboard_address="127.0.0.1:0",  # any free port; a fixed one may be taken
+                dashboard_address="127.0.0.1:0",  # any free port, since a fixed one may be taken
                 silence_logs=logging.CRITICAL,
                 host="127.0.0.1" if n > 1 else None,
             )
@@ -87,9 +87,7 @@ def _smallest_worker(client: Any) -> int:
     client.wait_for_workers(1, timeout=60)
     limits = [w["memory_limit"] for w in client.scheduler_info(n_workers=-1)["workers"].values()]
     if not limits or not min(limits):
-        raise CCToolkitError(
-            "the cluster's workers have no memory limit: say how much one may use (--memory)"
-        )
+        raise CCToolkitError("the cluster's workers have no memory limit: give one (--memory)")
     return int(min(limits) / _SLACK)
 
 
@@ -100,7 +98,7 @@ def _first_line(err: BaseException) -> str:
 def _enough(limit_bytes: int, remedy: str) -> int:
     if limit_bytes < BASE_BYTES:
         raise ParameterError(
-            f"memory: {limit_bytes / 1e9:.2f} GB a worker, of which {BASE_BYTES / 1e9:.2f} GB are gone "
-            f"before it has read anything: {remedy}"
+            f"memory: {limit_bytes / 1e9:.2f} GB per worker, of which {BASE_BYTES / 1e9:.2f} GB are used "
+            f"before reading anything: {remedy}"
         )
     return limit_bytes

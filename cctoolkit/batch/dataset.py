@@ -1,16 +1,16 @@
-"""Where a dataset's files are, and what is known to be done.
+"""The files of a dataset, and what is already computed.
 
 ::
 
     DATASET/dataset.json                            the settings
             flows/capture=NAME-ADDRESS/block-00000.parquet   and likewise captures, rtt, seconds, rates, slots
             cca/model=MODEL/capture=NAME-ADDRESS/block-00000.parquet
-            manifests/NAME-ADDRESS.json             written last: there is one, so all is there
-            blocks/NAME-ADDRESS/                    what is done of a capture that is not done
-            sources/KEY.json                        which file, in which version, has which address
-            journal/NAME-ADDRESS.00000.json         what it took to compute it
+            manifests/NAME-ADDRESS.json             written last: once it exists, everything is there
+            blocks/NAME-ADDRESS/                    finished blocks of an unfinished capture
+            sources/KEY.json                        versions and addresses of input files
+            journal/NAME-ADDRESS.00000.json         resources used to compute it
 
-All but the journal and ``sources`` is the same whoever computed it, and when. Every file appears whole or not at all.
+Except for the journal and ``sources``, files do not depend on who computes them, or when. All are written atomically.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ __all__ = ["Dataset"]
 
 
 class Dataset:
-    """A dataset's files by what they are for.
+    """The files of a dataset.
 
     Parameters
     ----------
     root : path
-        A directory that all workers see under this name.
+        Its directory, which all workers must see under this name.
     settings : BatchSettings
+        What to compute.
     """
 
     def __init__(self, root: str | os.PathLike[str], settings: BatchSettings) -> None:
@@ -48,7 +49,7 @@ class Dataset:
 
     @classmethod
     def open(cls, root: str | os.PathLike[str], settings: BatchSettings) -> Dataset:
-        """Begin a dataset, or go on with one.
+        """Create or continue a dataset.
 
         Raises
         ------
@@ -60,25 +61,25 @@ class Dataset:
         found = _read(about)
         if found is None:
             if dataset.root.exists() and (not dataset.root.is_dir() or any(dataset.root.iterdir())):
-                raise ParameterError(f"output: {root} is there already and is no dataset of cct batch")
+                raise ParameterError(f"output: {root} exists and is not a dataset of cct batch")
             _write(about, {"settings": settings.as_dict()})
         else:
             wanted = settings.as_dict()
             for name, value in found.get("settings", {}).items():
                 if wanted.get(name) != value:
                     raise ParameterError(
-                        f"output: {root} was made with {name} = {value}, not {wanted.get(name)}; name another directory"
+                        f"output: {root} was made with {name} = {value}, not {wanted.get(name)}; use another directory"
                     )
         return dataset
 
     @contextlib.contextmanager
     def reserved(self) -> Iterator[None]:
-        """Keep other drivers out; before and after, clear away what killed ones and their workers left half written.
+        """Keep other drivers out; before and after, remove partial files of killed drivers and workers.
 
         Raises
         ------
         ParameterError
-            Another one is at work.
+            Another driver is running.
         """
         with (self.root / ".lock").open("a") as handle:
             with contextlib.suppress(ImportError):  # not on Windows
@@ -93,69 +94,69 @@ class Dataset:
             self._clear()
 
     def _clear(self) -> None:
-        with contextlib.suppress(FileNotFoundError):  # a worker of a killed driver may still be at it
+        with contextlib.suppress(FileNotFoundError):  # a worker of a killed driver may still be running
             for half in self.root.rglob(".*.tmp"):
                 half.unlink(missing_ok=True)
 
     # --- tables
 
     def block_path(self, table: str, capture: str, block: int) -> Path:
-        """A table's file for the `block`-th run of flow numbers; ``captures`` and ``seconds`` have block 0 only."""
+        """File of a table for a block of flow numbers; ``captures`` and ``seconds`` have only block 0."""
         return self.root / table / f"capture={capture}" / f"block-{block:05}.parquet"
 
     def cca_path(self, model: str, capture: str, block: int) -> Path:
-        """Predictions are apart by model: several may have been asked about the same slots."""
+        """File of predictions, separate for each model."""
         return self.block_path(f"cca/model={model}", capture, block)
 
-    # --- a capture's blocks, until all are there
+    # --- blocks of a capture, until all are complete
 
     def head(self, capture: str) -> dict[str, Any] | None:
-        """What the first piece found of the whole capture: ``meta``, ``flows`` (how many), ``start_ns``."""
+        """Facts about the whole capture from the first piece: ``meta``, ``flows`` (their number), ``start_ns``."""
         return _read(self.root / "blocks" / capture / "head.json")
 
     def write_head(self, capture: str, head: dict[str, Any]) -> None:
         _write(self.root / "blocks" / capture / "head.json", head)
 
     def block(self, capture: str, block: int) -> dict[str, Any] | None:
-        """``rows`` by table and ``long_flows`` of a block that is done."""
+        """``rows`` by table and ``long_flows`` of a finished block."""
         return _read(self.root / "blocks" / capture / f"{block:05}.json")
 
     def write_block(self, capture: str, block: int, rows: dict[str, int], long_flows: int) -> None:
         _write(self.root / "blocks" / capture / f"{block:05}.json", {"rows": rows, "long_flows": long_flows})
 
     def blocks_of(self, head: dict[str, Any]) -> int:
-        """How many blocks a capture has; one without flows has one too, of empty tables."""
+        """Number of blocks of a capture; without flows, one with empty tables."""
         return max(1, -(-int(head["flows"]) // self.settings.block_flows))
 
     def done_blocks(self, capture: str) -> set[int]:
-        """Which blocks of a capture that is not done are."""
+        """Finished blocks of an unfinished capture."""
         return {int(path.stem) for path in (self.root / "blocks" / capture).glob("[0-9]*.json")}
 
     def missing_blocks(self, capture: str) -> list[int]:
-        """Which blocks of a capture are not there; its head has to be, unless it is done."""
+        """Missing blocks of a capture, which must have a head unless it is finished."""
         head = self.head(capture)
         if head is None or self.manifest(capture) is not None:
             return []
         done = self.done_blocks(capture)
         return [block for block in range(self.blocks_of(head)) if block not in done]
 
-    # --- whole captures
+    # --- complete captures
 
     def manifest(self, capture: str) -> dict[str, Any] | None:
-        """What there is of a capture that is done."""
+        """Summary of a finished capture, else None."""
         return _read(self.root / "manifests" / f"{capture}.json")
 
     def write_manifest(self, capture: str, manifest: dict[str, Any]) -> None:
         _write(self.root / "manifests" / f"{capture}.json", manifest)
 
     def drop_blocks(self, capture: str) -> None:
-        """What was known of a capture while it was not done."""
+        """Remove the bookkeeping of an unfinished capture."""
         shutil.rmtree(self.root / "blocks" / capture, ignore_errors=True)
         with contextlib.suppress(OSError):
             (self.root / "blocks").rmdir()
 
     def captures(self) -> list[str]:
-        """Those that are done."""
+        """The finished captures."""
         return sorted(path.stem for path in (self.root / "manifests").glob("*.json"))
 
     def classified(self, model: str, capture: str) -> bool:
@@ -164,10 +165,10 @@ class Dataset:
     def write_classified(self, model: str, capture: str, rows: int) -> None:
         _write(self.root / "manifests" / f"{capture}.cca" / f"{model}.json", {"rows": rows})
 
-    # --- where captures came from
+    # --- sources
 
     def source(self, source: Source) -> dict[str, Any]:
-        """``version`` and ``sha256`` when it was read last, ``capture`` when it was done last, ``replaced``: before."""
+        """``version`` and ``sha256`` as of the last reading, ``capture`` of the last results, and ``replaced`` ones."""
         return _read(self.root / "sources" / f"{source.key}.json") or {}
 
     def note_source(self, source: Source, **what: str) -> None:
@@ -181,12 +182,14 @@ class Dataset:
         _write(self.root / "journal" / f"{capture}.{first_block:05}.json", entry)
 
     def forget_replaced(self) -> list[str]:
-        """Remove the results of captures whose files have since changed, now that there are new ones."""
+        """Remove results of captures whose files have changed and have new results."""
         known = [_read(path) or {} for path in (self.root / "sources").glob("*.json")]
         replaced = {source.get("replaced") for source in known} - {source.get("capture") for source in known}
         gone = [capture for capture in self.captures() if capture in replaced]
         for capture in gone:
-            (self.root / "manifests" / f"{capture}.json").unlink()  # first: from now on it is not done
+            (
+                self.root / "manifests" / f"{capture}.json"
+            ).unlink()  # first, so that it no longer counts as finished
             shutil.rmtree(self.root / "manifests" / f"{capture}.cca", ignore_errors=True)
             for table in TABLES:
                 for folder in self.root.glob(f"{table}/**/capture={capture}"):

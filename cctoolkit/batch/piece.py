@@ -1,10 +1,9 @@
-"""One task: a capture, or of one with very many flows a range of flow numbers.
+"""A task: a capture, or a range of flow numbers in one with very many flows.
 
-A capture is read twice: once for all flows, once for the long ones, which are not known before. Flow numbers are
-given in order of first packets and are the same in every reading, so a range of them is a split that needs no merging:
-each piece reads the whole capture, keeps the packets of its range and writes files of its own. Decompression and
-numbering are repeated, two thirds of the work; the state of a flow, which is what takes memory, exists for the range
-only.
+A capture is read twice: once for all flows, once for the long ones, which are not known before. Flow numbers follow
+the order of first packets and are the same in each reading, so ranges of them need no merging: each piece reads the
+whole capture, keeps the packets of its range and writes its own files. Decompression and numbering are repeated,
+which is two thirds of the work; but the state of flows, which takes the memory, exists only for the range.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ from .tables import TableWriter
 
 __all__ = ["Outcome", "compute_piece"]
 
-_RESULT_FLOWS = 1 << 17  # flows made a table at a time: addresses as text take more than their state
-_NO_LIMIT = 2**62  # rows are bounded here, by what memory allows
+_RESULT_FLOWS = 1 << 17  # flows converted to a table at a time: addresses as text are larger than their state
+_NO_LIMIT = 2**62  # rows are limited here, by memory
 _NO_LONG_FLOWS = pd.DataFrame(
     {name: pd.Series(dtype=FLOWS[name]) for name in ("flow_id", "protocol", "first_ts_ns", "last_ts_ns")}
 )
@@ -51,18 +50,18 @@ _NO_LONG_FLOWS = pd.DataFrame(
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a task did.
+    """The result of a task.
 
     Attributes
     ----------
     capture : str
-        Under which name the results are.
+        Name of the results.
     computed : list of int
-        Blocks that were not there before.
+        Newly computed blocks.
     missing : list of int
-        Blocks of the capture that are still to be done.
+        Blocks of the capture that are still missing.
     notes : list of str
-        What a reader of the results should know, once a capture.
+        Remarks that a reader of the results should see, once per capture.
     """
 
     capture: str
@@ -74,23 +73,25 @@ class Outcome:
 def compute_piece(
     source: Source, dataset: Dataset, memory: Memory, first_block: int = 0, keep: bool = True
 ) -> Outcome:
-    """Compute what is not there yet of a range of blocks; safe to be called again, also while another call runs.
+    """Compute the missing blocks of a range; safe to repeat, even while another call is running.
 
     Parameters
     ----------
     source : Source
+        The capture.
     dataset : Dataset
+        Where to write.
     memory : Memory
-        Says how many blocks the range has.
+        Determines the number of blocks in the range.
     first_block : int
-        Where it begins.
+        Start of the range.
     keep : bool
-        Keep a day of MAWI that was fetched for this.
+        Keep a MAWI day that was downloaded for this.
 
     Raises
     ------
     CCToolkitError, OSError
-        The capture cannot be fetched or read, or there is too little memory.
+        The capture cannot be downloaded or read, or there is too little memory.
     """
     version = source.version()
     known = dataset.source(source)
@@ -109,12 +110,12 @@ def compute_piece(
         capture = dataset.settings.capture_id(source.stem, sha256)
         try:
             return _Piece(path, source.name, sha256, capture, dataset, memory, first_block).run()
-        except CaptureFormatError as err:  # of the copy, where it is one
+        except CaptureFormatError as err:  # the path may be that of a copy
             raise CaptureFormatError(source.url, err.offset, err.expected) from None
 
 
 def _what_is_there(dataset: Dataset, source: Source, sha256: str, first_block: int) -> Outcome | None:
-    """If there is nothing to do for the range's first block."""
+    """The outcome if the first block of the range is already complete, else None."""
     capture = dataset.settings.capture_id(source.stem, sha256)
     if dataset.manifest(capture) is not None:
         return Outcome(capture, [], [], [])
@@ -124,7 +125,7 @@ def _what_is_there(dataset: Dataset, source: Source, sha256: str, first_block: i
 
 
 class _Piece:
-    """The work of one task on one file."""
+    """The work of a task on a file."""
 
     def __init__(
         self,
@@ -142,9 +143,9 @@ class _Piece:
         self.low = first_block * settings.block_flows
         there = [block for block in dataset.done_blocks(capture) if block > first_block]
         self.high = min([first_block + memory.blocks(settings.block_flows), *there]) * settings.block_flows
-        self.flows = 0  # of the whole capture
-        self.first_ns = 0  # the least time of the whole capture
-        self.origin_ns = 0  # the time of its first packet
+        self.flows = 0  # in the whole capture
+        self.first_ns = 0  # the smallest time in the whole capture
+        self.origin_ns = 0  # time of its first packet
         self.passes = 0
         self.long = _NO_LONG_FLOWS  # flow_id, protocol, first_ts_ns, last_ts_ns
         self.rows: dict[int, dict[str, int]] = defaultdict(dict)  # by block and table
@@ -186,7 +187,7 @@ class _Piece:
         settings = self.dataset.settings
         self.passes += 1
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TruncatedCaptureWarning)  # the capture's notes say it
+            warnings.simplefilter("ignore", TruncatedCaptureWarning)  # the notes of the capture report it
             for part in iter_capture(
                 self.path, PART_PACKETS, tunnel=settings.tunnel, flow_timeout_s=settings.flow_timeout_s
             ):
@@ -231,7 +232,7 @@ class _Piece:
             statistics.update(columns, of_part)
             round_trips.update(pairing.update(columns))
             keys.add(of_part)
-        assert meta is not None  # there is always one part
+        assert meta is not None  # there is at least one part
         self.first_ns = meta.first_ts_ns
         del pairing
 
@@ -243,7 +244,7 @@ class _Piece:
         return meta
 
     def _first_flows(self) -> range:
-        """Where the piece's blocks begin; the first is there even if the capture has no flow."""
+        """First flow numbers of the blocks; there is at least one block, even without flows."""
         return range(
             self.low, max(min(self.high, self.flows), self.low + 1), self.dataset.settings.block_flows
         )
@@ -255,7 +256,7 @@ class _Piece:
             self._write("rtt", block, rtt[self._block(rtt["flow_id"]) == block])
 
     def _write_flows(self, statistics: FlowStatistics, keys: FlowKeys | None) -> None:
-        """Block by block, and a part of a block at a time; notes which flows are long."""
+        """Write flows by block, a part at a time; remember which are long."""
         block_flows = self.dataset.settings.block_flows
         long = [_NO_LONG_FLOWS]
         for begin in self._first_flows():
@@ -272,7 +273,7 @@ class _Piece:
         self.long = pd.concat(long, ignore_index=True)
 
     def _in_range(self, part: Capture) -> tuple[dict[str, np.ndarray], FlowKeys]:
-        """The packets and keys of the piece's flows, numbered from 0."""
+        """Packets and keys of the flows of this piece, numbered from 0."""
         ids = part.keys.flow_id
         if self.low == 0 and int(ids[-1]) < self.high:
             return part.columns, part.keys
@@ -286,7 +287,7 @@ class _Piece:
     # --- second reading: the long flows among them
 
     def _long_flows(self) -> None:
-        """Slots and rates; as many readings as their rows need."""
+        """Write slots and rates, in as many readings as their rows require."""
         with ExitStack() as stack:
             writers = {
                 (table, block): stack.enter_context(self._writer(table, block))
@@ -302,7 +303,7 @@ class _Piece:
             self.rows[block][table] = writer.rows
 
     def _groups(self) -> Iterator[np.ndarray]:
-        """Flow numbers that are read together: their slots fit into memory."""
+        """Yield flow numbers to read together, whose slots fit into memory."""
         if self.long.empty:
             return
         slot_ns = round(self.dataset.settings.slot_ms * 1e6)
@@ -311,8 +312,8 @@ class _Piece:
         rows = np.where(self.long["protocol"] == 6, slots, 0) + slots * slot_ns // 1_000_000_000 + 2
         if rows.max() > most:
             raise CCToolkitError(
-                f"flow {self.long['flow_id'][int(rows.argmax())]} has {rows.max():,} slots, more than fit into memory "
-                f"({most:,}): longer slots (--slot-ms) or more memory (--memory)"
+                f"flow {self.long['flow_id'][int(rows.argmax())]} has {rows.max():,} slots, but only {most:,} "
+                "fit into memory: use longer slots (--slot-ms) or more memory (--memory)"
             )
         begin, held = 0, 0
         for at, n in enumerate(rows):
@@ -325,7 +326,7 @@ class _Piece:
     def _read_long(self, flow_ids: np.ndarray) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Rates and slots of these flows.
 
-        They are numbered anew, from 0, so that state exists for them only; number n stands for the first packet of the
+        They are renumbered from 0, so that state exists only for them; number n stands for the first packet of the
         capture, which is kept because rates count from it.
         """
         n = len(flow_ids)
@@ -359,7 +360,7 @@ class _Piece:
         slot_table["slot"] += first_kept_ns // slot_ns - self.first_ns // slot_ns
         slot_table["flow_id"] = flow_ids[slot_table["flow_id"]].astype(np.uint32)
         rate_table = rates.result().rename(columns={"bin": "second", "wire_bytes": "bytes"})
-        # an ACK may come in a second in which nothing else of its flow did
+        # an ACK may arrive in a second without other packets of its flow
         rate_table = rate_table.merge(
             round_trips.result(), on=["flow_id", "direction", "second"], how="outer", sort=True
         )

@@ -1,7 +1,7 @@
-"""RTT samples added up: by flow, and by flow and second. What is kept of the samples of a stream are counts.
+"""RTT samples summarised by flow, and by flow and second, as counts.
 
-Sums of counts do not depend on the order in which they are added: neither on how the packets were cut into batches,
-nor on which worker had which flows.
+Sums of counts do not depend on their order: neither on how packets are divided into batches, nor on which worker has
+which flows.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import pandas as pd
 
 __all__ = ["RttByFlow", "RttBySecond"]
 
-#: A bin is this fraction of a factor of two, so a quantile is off by half of that at most: 0.8 %.
+#: Number of bins per factor of two, so a quantile is off by at most half a bin: 0.8 %.
 SUBBINS = 64
 _SHIFT = 52 - SUBBINS.bit_length() + 1
 _BINS = 64 * SUBBINS
 
 
 class _Counts:
-    """How often each key came; sorted, and merged when as much has come again."""
+    """Counts of keys; sorted, and merged whenever the amount has doubled."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[np.ndarray, np.ndarray]] = []
@@ -33,7 +33,7 @@ class _Counts:
             self.all()
 
     def all(self) -> tuple[np.ndarray, np.ndarray]:
-        """Keys, ascending, and their counts."""
+        """Keys in ascending order, and their counts."""
         if not self._parts:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         if len(self._parts) > 1:
@@ -48,13 +48,13 @@ class _Counts:
 
 
 class RttByFlow:
-    """Of each flow and direction of data: samples, minimum and maximum exactly, median and 95th percentile by bins.
+    """By flow and direction of data: samples, exact minimum and maximum, median and 95th percentile from bins.
 
     Notes
     -----
-    16 bytes for each bin of each flow and direction that has samples; there are 64 bins in every factor of two, so
-    a flow with a million samples costs no more than one with some hundred. A quantile is the middle of the bin of
-    that rank (the lower one of two), within minimum and maximum: exact for one sample, else within 0.8 %.
+    It takes 16 bytes per nonempty bin of each flow and direction; there are 64 bins per factor of two, so a flow
+    with a million samples costs no more than one with a few hundred. A quantile is the midpoint of the bin of its
+    rank (the lower of two), limited to minimum and maximum: exact for one sample, else within 0.8 %.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class RttByFlow:
         self._most = np.zeros(0, np.int64)
 
     def update(self, samples: dict[str, np.ndarray]) -> None:
-        """Take what :meth:`cctoolkit.RttPairing.update` gave."""
+        """Add the samples of :meth:`cctoolkit.RttPairing.update`."""
         rtt = samples["rtt_ns"]
         if not len(rtt):
             return
@@ -80,7 +80,7 @@ class RttByFlow:
         np.maximum.at(self._most, way, rtt)
 
     def result(self) -> pd.DataFrame:
-        """One row a flow and direction with samples, in that order: table ``rtt`` of a dataset."""
+        """Table ``rtt`` of a dataset: one row per flow and direction with samples, in that order."""
         keys, counts = self._counts.all()
         way = keys // _BINS
         starts = np.flatnonzero(np.diff(way, prepend=-1))
@@ -103,7 +103,7 @@ class RttByFlow:
 
 
 def _bin(rtt_ns: np.ndarray) -> np.ndarray:
-    """Exponent and leading bits of the mantissa, as a number; 0 ns counts as 1."""
+    """Number of a bin: exponent and leading bits of the mantissa; 0 ns counts as 1."""
     return (np.maximum(rtt_ns, 1).astype(np.float64).view(np.int64) >> _SHIFT) - 1023 * SUBBINS
 
 
@@ -112,12 +112,12 @@ def _middle(at: np.ndarray) -> np.ndarray:
 
 
 class RttBySecond:
-    """Of each flow, direction of data and second: samples, minimum, mean.
+    """By flow, direction of data and second: samples, minimum, mean.
 
     Parameters
     ----------
     origin_ns : int
-        When second 0 begins.
+        Start of second 0 in ns.
     """
 
     def __init__(self, origin_ns: int) -> None:
@@ -125,7 +125,7 @@ class RttBySecond:
         self._parts: list[pd.DataFrame] = []
 
     def update(self, samples: dict[str, np.ndarray]) -> None:
-        """Take what :meth:`cctoolkit.RttPairing.update` gave."""
+        """Add the samples of :meth:`cctoolkit.RttPairing.update`."""
         frame = pd.DataFrame(
             {
                 "flow_id": samples["flow_id"],

@@ -1,4 +1,4 @@
-"""Many captures into one dataset: the driver, which hands out tasks and notes what is done."""
+"""Many captures into one dataset: the driver, which distributes tasks and keeps track of results."""
 
 from __future__ import annotations
 
@@ -28,17 +28,28 @@ __all__ = ["BatchResult", "run_batch"]
 
 @dataclass
 class BatchResult:
-    """What a batch did.
+    """The result of a batch.
 
     Attributes
     ----------
     output : Path
+        Directory of the dataset.
     computed, present : list of str
-        Captures (by what their results are called) that were computed now, and that were there before.
+        Names of the results of captures computed now, and of those already present.
     failed : dict of str to str
         Captures without results (by path or URL), and why.
     notes : dict of str to list of str
-        What a reader of the results should know of captures computed now: one that is cut, for instance.
+        Remarks on captures computed now, such as a truncated file.
+
+    See Also
+    --------
+    run_batch : run a batch
+
+    Examples
+    --------
+    >>> result = cct.run_batch([cct.example("mixed").ingress.meta.path, "missing.pcap"], "archive")
+    >>> len(result.computed), len(result.failed)
+    (1, 1)
     """
 
     output: Path
@@ -61,66 +72,75 @@ def run_batch(
     progress: bool | None = None,
     say: Callable[[str], None] | None = None,
 ) -> BatchResult:
-    """Compute flows, round-trip times, per-second counts and slots of many captures, on Dask.
+    """Compute flows, RTTs, counts per second and slots of many captures, on Dask.
 
     Parameters
     ----------
     captures : iterable of str or path
-        Paths, folders, globs, days of MAWI (``2024-02-15``, ``2024-02-01..2024-02-29``), URLs that fsspec opens.
+        Paths, folders, globs, MAWI days (``2024-02-15``, ``2024-02-01..2024-02-29``), URLs supported by fsspec.
     output : path
-        The dataset's directory; all workers have to see it under this name. It can be read while it is made.
+        Directory of the dataset, which all workers must see under this name. It can be read while it is made.
     settings : BatchSettings, optional
-        What to compute; one dataset has one.
+        What to compute; the same for all of a dataset.
     workers : int, optional
-        Processes on this machine. 1 or None: this process, one capture at a time.
+        Number of processes on this machine. 1 or None: this process, one capture at a time.
     scheduler : str, optional
-        The address of a Dask scheduler (``tcp://…``), instead. This package has to be installed on its workers, in
-        this version; they should have one thread each.
+        Address of a Dask scheduler (``tcp://…``) to use instead. Its workers must have this version of the package,
+        and should have one thread each.
     memory_bytes : int, optional
-        What one worker may use. It decides into how many pieces a capture with very many flows is split, never what
-        comes out. Without it, an equal share of four fifths of this machine's memory, or what the scheduler's smallest
-        worker has.
+        Memory of one worker in bytes. It affects how many pieces a capture with very many flows is split into, but
+        not the results. By default an equal share of four fifths of this machine's memory, or that of the
+        scheduler's smallest worker.
     classifier : SlotClassifier, optional
-        Adds the table ``cca``: a :class:`cctoolkit.batch.cca.SavedModel`, or one's own.
+        Adds the table ``cca``: a :class:`cctoolkit.batch.cca.SavedModel`, or your own.
     keep : bool
-        Keep days of MAWI in the cache after they were fetched.
+        Keep downloaded MAWI days in the cache.
     progress : bool, optional
-        Show a bar; by default on a terminal or in a notebook only.
+        Show a progress bar; by default only on a terminal or in a notebook.
     say : callable, optional
-        Gets a line for each capture that fails, and for each note, when that is known.
+        Called with a line for each failed capture and each note, as soon as it is known.
 
     Returns
     -------
     BatchResult
+        What was computed, and what failed.
 
     Raises
     ------
     ParameterError
-        An argument has no meaning, the classifier wants other slots, `output` is something else, another batch is
-        writing it, the extra `batch` is missing, or no scheduler answers. What is wrong with a single capture raises
-        nothing: see
-        ``BatchResult.failed``.
+        An argument is invalid, the classifier needs other slots, `output` is something else, another batch is
+        writing it, the extra `batch` is missing, or no scheduler answers. Errors of single captures are in
+        ``BatchResult.failed`` instead.
 
     Notes
     -----
-    Files depend on the captures' bytes and the settings only: the same whatever the workers, and however often the
-    batch was interrupted. What is done is never computed again; a worker or driver that was killed loses what it was
-    in the middle of. A capture is known again by size and time of the file (or what a store says of a URL: an HTTP
-    server's files are taken not to change), and else by the SHA-256 of its bytes.
+    Files depend only on the bytes of the captures and on the settings, not on workers or interruptions. Nothing is
+    computed twice; a killed worker or driver only loses its current work. Captures are recognised by size and time
+    of the file (or by what a store reports for a URL; files of HTTP servers are assumed not to change), else by the
+    SHA-256 of their bytes.
 
-    Worker processes start afresh, so a script (not a notebook) has to call this with `workers` under
+    Worker processes import the main script again, so a script (not a notebook) must call this with `workers` under
     ``if __name__ == "__main__":``.
+
+    See Also
+    --------
+    BatchSettings : what to compute
+    summarise : the key figures of a single capture
+    fetch_mawi : download a MAWI day
 
     Examples
     --------
-    >>> done = cct.run_batch(["captures/", "2024-02-01..2024-02-29"], "archive", workers=8)     # doctest: +SKIP
-    >>> pd.read_parquet("archive/flows", filters=[("is_long", "==", True)])                    # doctest: +SKIP
+    >>> result = cct.run_batch([cct.example("mixed").ingress.meta.path], "archive")
+    >>> flows = pd.read_parquet("archive/flows")
+    >>> len(flows), int(flows["is_long"].sum())
+    (53, 1)
+    >>> result = cct.run_batch(["2024-02-01..2024-02-29"], "archive", workers=8)  # doctest: +SKIP
     """
     sources, without = find_sources(captures)
     settings = settings or BatchSettings()
     if classifier is not None and classifier.slot_ms != settings.slot_ms:
         raise ParameterError(
-            f"slot_ms: {classifier.name} wants slots of {classifier.slot_ms:g} ms, not {settings.slot_ms:g}"
+            f"slot_ms: {classifier.name} needs slots of {classifier.slot_ms:g} ms, not {settings.slot_ms:g}"
         )
     dataset = Dataset.open(output, settings)
     with dataset.reserved():
@@ -136,7 +156,7 @@ def run_batch(
 
 
 def _piece(*arguments: Any) -> Outcome | str:
-    """The task: what went wrong with a capture is an answer, not a failure of Dask's."""
+    """The task. An error of a capture is returned, so that it is not a failure of Dask."""
     try:
         return compute_piece(*arguments)
     except (CCToolkitError, OSError, MemoryError) as err:
@@ -157,7 +177,7 @@ def _line(err: BaseException) -> str:
 
 
 class _Batch:
-    """The driver's loop: the first piece of each capture, the others of one that is large, then its predictions."""
+    """The driver's loop: the first piece of each capture, further pieces of large ones, then predictions."""
 
     def __init__(
         self,
@@ -176,19 +196,17 @@ class _Batch:
         )
         self.result = BatchResult(dataset.root)
         self.waiting: list[Source] = []
-        self._pending: dict[Source, set[int]] = {}  # first blocks of a capture's pieces that are out
-        self._missing: dict[
-            Source, list[int]
-        ] = {}  # blocks that were still to be done when pieces were handed out
+        self._pending: dict[Source, set[int]] = {}  # first blocks of pieces being computed
+        self._missing: dict[Source, list[int]] = {}  # blocks that were missing when pieces were submitted
         self._computed: set[Source] = set()
 
     def find_done(self) -> None:
-        """Tell what is there from what is to be done, without reading a capture."""
+        """Find out what is already computed, without reading captures."""
         for source in self.sources:
             known = self.dataset.source(source)
             capture = known.get("capture")
             if capture and known.get("sha256") and self.dataset.manifest(capture) is not None:
-                with contextlib.suppress(CCToolkitError):  # it will fail where it is read
+                with contextlib.suppress(CCToolkitError):  # it will fail when it is read
                     if known["version"] == source.version():
                         self.result.present.append(capture)
                         continue
@@ -231,14 +249,14 @@ class _Batch:
                     bar.update()
 
     def _answer(self, future: Any, found: Any) -> Any:
-        """What a task gave; of one that Dask gave up, a line."""
+        """The result of a task; if Dask gave it up, an error line."""
         if future.status == "finished":
             return found
         error = found[1] if isinstance(found, tuple) else found
         from distributed.scheduler import KilledWorker
 
         if isinstance(error, KilledWorker):
-            return "its worker died again and again (out of memory? see --memory)"
+            return "its worker died repeatedly (out of memory? see --memory)"
         return f"{type(error).__name__}: {_line(error)}"
 
     def _submit(self, source: Source, first_block: int) -> None:
@@ -256,12 +274,12 @@ class _Batch:
             _classification, self.dataset, capture, self.classifier,
             key=f"cct-batch-cca-{capture}-{os.getpid()}", pure=False,
         )  # fmt: skip
-        if future.key not in self._what:  # the same capture may have been named twice
+        if future.key not in self._what:  # the same capture may be given twice
             self._what[future.key] = ("cca", capture)
             self._futures.add(future)
 
     def _take(self, source: Source, first_block: int, found: Outcome | str) -> bool:
-        """One piece is back; True if that was the last of its capture."""
+        """Take the result of a piece; return whether it was the last of its capture."""
         pending = self._pending[source]
         pending.discard(first_block)
         if isinstance(found, str):
@@ -276,7 +294,7 @@ class _Batch:
         if pending:
             return False
         missing = self.dataset.missing_blocks(found.capture)
-        if missing and missing != self._missing.get(source):  # else it makes no progress
+        if missing and missing != self._missing.get(source):  # else there is no progress
             self._missing[source] = missing
             for block in self._first_of_pieces(missing):
                 pending.add(block)
@@ -286,14 +304,14 @@ class _Batch:
         if missing:
             self.fail(
                 source.url,
-                f"blocks {missing} were computed and are not there: did the file change meanwhile?",
+                f"blocks {missing} were computed but are missing: did the file change meanwhile?",
             )
         else:
             self._finish(source, found.capture)
         return True
 
     def _first_of_pieces(self, missing: list[int]) -> list[int]:
-        """Where pieces begin: each takes as many blocks in a row as fit, up to one that is there."""
+        """First blocks of pieces: each takes as many consecutive missing blocks as fit."""
         most = self._memory.blocks(self.dataset.settings.block_flows)
         first: list[int] = []
         last = -2
@@ -318,7 +336,7 @@ class _Batch:
 
 
 def write_manifest(dataset: Dataset, capture: str) -> None:
-    """All blocks are there: say so, and what the whole is."""
+    """All blocks are complete: write the manifest and the capture's row."""
     head = dataset.head(capture)
     assert head is not None
     blocks = dataset.blocks_of(head)

@@ -1,4 +1,4 @@
-"""What passed in each second: all packets of a capture."""
+"""Counts of all packets of a capture by second."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _count(ts, flow_id, wire, payload, ecn, tcp_flags, protocol, next_flow, orig
     for i in range(len(ts)):
         s = sums[
             max((ts[i] - origin_ns) // 1_000_000_000, 0)
-        ]  # stamped before the first: counts in the first second
+        ]  # timestamp before the first packet: counts in the first second
         s[_PACKETS] += 1
         s[_BYTES] += wire[i]
         s[_PAYLOAD] += payload[i]
@@ -42,16 +42,16 @@ def _count(ts, flow_id, wire, payload, ecn, tcp_flags, protocol, next_flow, orig
             s[_UDP_BYTES] += wire[i]
         s[_ECT] += ecn[i] != 0
         s[_CE] += ecn[i] == 3
-        if flow_id[i] >= next_flow:  # flows are numbered in order of their first packets
+        if flow_id[i] >= next_flow:  # flows are numbered in order of first packets
             s[_NEW] += 1
             next_flow = np.int64(flow_id[i]) + 1
     return next_flow
 
 
 class Seconds:
-    """Counts by second, batch after batch; a byte of memory a flow, and 96 a second.
+    """Counts by second, over batches; takes 1 byte of memory per flow and 96 per second.
 
-    Seconds are counted from the first packet, like the bins of :func:`cctoolkit.throughput`.
+    Seconds count from the first packet, like the bins of :func:`cctoolkit.throughput`.
     """
 
     def __init__(self) -> None:
@@ -62,12 +62,12 @@ class Seconds:
         self._sums = np.zeros((0, len(_COUNTED)), np.int64)
 
     def update(self, columns: dict[str, np.ndarray], keys: FlowKeys) -> None:
-        """Take the next packets and the keys of their flows.
+        """Add packets and the keys of their flows.
 
         Raises
         ------
         ParameterError
-            More than ten million seconds.
+            The capture spans more than ten million seconds.
         """
         ts = columns["ts_ns"]
         if not len(ts):
@@ -76,9 +76,7 @@ class Seconds:
             self._origin_ns = self._last_ns = int(ts[0])
         self._last_ns = max(self._last_ns, int(ts.max()))
         if self._seconds() > _MOST:
-            raise ParameterError(
-                f"its packets are {self._seconds():,} seconds apart: is one of its times wrong?"
-            )
+            raise ParameterError(f"its packets are up to {self._seconds():,} seconds apart: is a time wrong?")
         self._sums = grown(self._sums, self._seconds())
         self._protocol = grown(self._protocol, int(keys.flow_id[-1]) + 1)
         self._protocol[keys.flow_id] = keys.protocol
@@ -99,7 +97,7 @@ class Seconds:
         return 0 if self._origin_ns is None else (self._last_ns - self._origin_ns) // 1_000_000_000 + 1
 
     def result(self) -> pd.DataFrame:
-        """Table ``seconds`` of a dataset: every second from the first packet to the last."""
+        """Table ``seconds`` of a dataset: all seconds from the first packet to the last."""
         n = self._seconds()
         second = np.arange(n)
         table = {"second": second, "start_ns": (self._origin_ns or 0) + second * 1_000_000_000}

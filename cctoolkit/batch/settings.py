@@ -1,4 +1,4 @@
-"""What is computed of every capture; one dataset has one of these."""
+"""Settings of a batch; the same for all of a dataset."""
 
 from __future__ import annotations
 
@@ -12,31 +12,42 @@ from ..errors import ParameterError
 
 __all__ = ["BatchSettings"]
 
-#: Raise it when the same capture and settings would give other results: what is there is then computed again.
+#: Increase it when the same capture and settings would give other results, so that they are computed again.
 RESULTS = 1
 
 
 @dataclass(frozen=True)
 class BatchSettings:
-    """What :func:`cctoolkit.run_batch` computes. Results are addressed by a capture's bytes and these values.
+    """What :func:`cctoolkit.run_batch` computes; results are identified by the capture's bytes and these values.
 
     Parameters
     ----------
     slot_ms : float
-        Length of the slots of long flows; of the order of an RTT, so that an archive's slots are smaller than it.
+        Length of the slots of long flows in ms; of the order of an RTT, so that the slots of an archive stay small.
     long_flow_bytes : int
-        A flow is long if one direction carries more than this many bytes on the wire.
+        A flow is long if a direction carries more than this many bytes on the wire.
     tunnel : {"outer", "inner"}
         As for :func:`cctoolkit.read_capture`.
     flow_timeout_s : float or None
         As for :func:`cctoolkit.read_capture`.
     block_flows : int
-        A file holds the rows of so many flow numbers. It is also the smallest piece into which a capture can be split.
+        Number of flows per file, and so the smallest piece into which a capture can be split.
 
     Raises
     ------
     ParameterError
-        A value that cannot be.
+        A value is invalid.
+
+    See Also
+    --------
+    run_batch : run a batch
+
+    Examples
+    --------
+    >>> settings = cct.BatchSettings(long_flow_bytes=1_000_000)
+    >>> result = cct.run_batch([cct.example("mixed").ingress.meta.path], "archive", settings)
+    >>> int(pd.read_parquet("archive/flows")["is_long"].sum())
+    3
     """
 
     slot_ms: float = 100.0
@@ -48,19 +59,21 @@ class BatchSettings:
     def __post_init__(self) -> None:
         positive_ns(self.slot_ms, 1e6, "slot_ms")
         if self.tunnel not in ("outer", "inner"):
-            raise ParameterError(f"tunnel: {self.tunnel!r} is neither 'outer' nor 'inner'")
+            raise ParameterError(f"tunnel: {self.tunnel!r} must be 'outer' or 'inner'")
         if self.flow_timeout_s is not None and not self.flow_timeout_s > 0:
-            raise ParameterError(f"flow_timeout_s: {self.flow_timeout_s} is not positive (None: never)")
+            raise ParameterError(
+                f"flow_timeout_s: {self.flow_timeout_s} must be positive, or None if flows never time out"
+            )
         for name in ("long_flow_bytes", "block_flows"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
-                raise ParameterError(f"{name}: {value!r} is not a whole number of at least 1")
+                raise ParameterError(f"{name}: {value!r} must be a whole number, at least 1")
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; with what else decides about the results."""
+        """For JSON, including everything else that affects the results."""
         return {**asdict(self), "results": RESULTS}
 
     def capture_id(self, stem: str, sha256: str) -> str:
-        """What a capture's results are called: its name, and an address of its bytes and these settings."""
+        """Name of a capture's results: its name, and a hash of its bytes and these settings."""
         address = json.dumps({"capture": sha256, "settings": self.as_dict()}, sort_keys=True)
         return f"{stem}-{hashlib.sha256(address.encode()).hexdigest()[:12]}"

@@ -1,4 +1,4 @@
-"""Which captures: paths, globs, folders, days of MAWI, URLs; each known by a URL, and brought to this machine."""
+"""Captures from paths, globs, folders, MAWI days and URLs, fetched to this machine."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _MAWI = "mawi:"
 
 @dataclass(frozen=True)
 class Source:
-    """A capture, wherever it is.
+    """A capture at any location.
 
     Attributes
     ----------
     url : str
-        An absolute path, ``mawi:`` and a day, or anything fsspec opens.
+        An absolute path, ``mawi:`` and a day, or a URL supported by fsspec.
     """
 
     url: str
@@ -47,30 +47,30 @@ class Source:
 
     @property
     def name(self) -> str:
-        """The file's name."""
+        """Name of the file."""
         if self.is_mawi:
             return f"{self.url.removeprefix(_MAWI).replace('-', '')}1400.pcap.gz"
         return self.url.partition("?")[0].rstrip("/").rsplit("/", 1)[-1]
 
     @property
     def stem(self) -> str:
-        """The name without its ending, of characters that are safe in a path and in ``capture=…``."""
+        """Name without the ending, with only characters that are safe in a path and in ``capture=…``."""
         return re.sub(r"[^\w.+-]", "_", _CAPTURE.sub("", self.name)) or "capture"
 
     @property
     def key(self) -> str:
-        """A short name for this place (not for what is there)."""
+        """A short name of the location (not of its content)."""
         return hashlib.sha256(self.url.encode()).hexdigest()[:24]
 
     def version(self) -> str:
-        """Changes when the file does, without reading it: of a file its size and time, of a URL what its store says.
+        """A value that changes with the file: size and time of a file, or what the store of a URL reports.
 
-        A day of MAWI never changes.
+        A MAWI day never changes.
 
         Raises
         ------
         CaptureFormatError, DatasetUnavailableError
-            It is not there.
+            It does not exist.
         """
         if self.is_mawi:
             return "day"
@@ -86,23 +86,24 @@ class Source:
 
 
 def find_sources(captures: Iterable[str | os.PathLike[str]]) -> tuple[list[Source], dict[str, str]]:
-    """The captures meant, each once, in the order given; what a glob or folder matches in order of name.
+    """Find captures, each once, in the given order; matches of a glob or folder are ordered by name.
 
-    Whether a single path or URL is there is seen when it is read.
+    Single paths and URLs are not checked for existence.
 
     Parameters
     ----------
     captures : iterable of str or path
-        A path; a folder (all captures in and below it, by their names' endings); a glob (``**`` also below); a day of
-        MAWI, ``2024-02-15``, or days, ``2024-02-01..2024-02-29``; a URL of any store that fsspec knows, also with
-        ``*``.
+        A path; a folder (all captures in and below it, by file name); a glob (with ``**`` for subfolders); a MAWI
+        day (``2024-02-15``) or range of days (``2024-02-01..2024-02-29``); a URL supported by fsspec, which may
+        have ``*``.
 
     Returns
     -------
-    list of Source
-    dict of str to str
-        What means none, and why: a glob or folder without captures, days that cannot be, a URL whose store does not
-        answer or needs a package that is missing.
+    sources : list of Source
+        The captures.
+    failed : dict of str to str
+        Arguments without captures, and why: an empty glob or folder, invalid days, a URL whose store does not
+        answer or needs a missing package.
     """
     found: dict[Source, None] = {}
     without: dict[str, str] = {}
@@ -130,17 +131,17 @@ def _meant(text: str) -> Iterator[Source]:
         else:
             paths = [path]
         if not paths:
-            raise ParameterError("there is no capture" if path.is_dir() else "no file matches")
+            raise ParameterError("has no captures" if path.is_dir() else "no file matches")
         for path in paths:
             yield Source(str(path.resolve()))
 
 
 def _days(first: str, last: str | None) -> Iterator[Source]:
-    mawi_path(first)  # says what is wrong with it
+    mawi_path(first)  # raises if it is invalid
     mawi_path(last or first)
     begin, end = dt.date.fromisoformat(first), dt.date.fromisoformat(last or first)
     if begin > end:
-        raise ParameterError("it ends before it begins")
+        raise ParameterError("ends before it starts")
     for day in range((end - begin).days + 1):
         yield Source(f"{_MAWI}{begin + dt.timedelta(day)}")
 
@@ -172,29 +173,29 @@ def _file_system(url: str) -> tuple[Any, str]:
 
 @contextlib.contextmanager
 def _one_line(url: str) -> Iterator[None]:
-    """Whatever a store's own library raises, as one of our errors."""
+    """Convert exceptions of a store's library to our own."""
     try:
         yield
     except Exception as err:
         text = next(iter(str(err).splitlines()), "")
         if isinstance(err, FileNotFoundError):
-            why = err.__cause__  # fsspec says the same when it cannot connect
+            why = err.__cause__  # fsspec raises the same if it cannot connect
             known = why is None or isinstance(why, FileNotFoundError)
-            text = "not there" if known else next(iter(str(why).splitlines()), "not there")
+            text = "not found" if known else next(iter(str(why).splitlines()), "not found")
         raise DatasetUnavailableError(f"{url}: {text or type(err).__name__}") from None
 
 
 @contextlib.contextmanager
 def local_file(source: Source, keep: bool) -> Iterator[Path]:
-    """The capture as a file of this machine.
+    """Yield the capture as a local file.
 
-    What is behind a URL is copied to the temporary directory for as long as the block lasts. A day of MAWI is
-    fetched into the cache, and stays there if it was there or with `keep`.
+    The content of a URL is copied to the temporary directory for the duration of the block. A MAWI day is
+    downloaded into the cache, and stays there if it was there before, or with `keep`.
 
     Raises
     ------
     DatasetUnavailableError
-        It cannot be fetched.
+        It cannot be downloaded.
     """
     if source.is_mawi:
         day = source.url.removeprefix(_MAWI)
@@ -218,7 +219,7 @@ def local_file(source: Source, keep: bool) -> Iterator[Path]:
 
 
 def sha256_of(path: Path) -> str:
-    """Of a file's bytes, as they are stored.
+    """SHA-256 of the bytes of a file, as stored.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The tables of a dataset, and files of them whose bytes depend on the rows alone."""
+"""The tables of a dataset, in files whose bytes depend only on the rows."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _RTT = {
     "rtt_p95_ns": "int64",
     "rtt_max_ns": "int64",
 }
-#: Of all packets with an IP header. Seconds count from the capture's first packet.
+#: Counts of all packets with an IP header. Seconds count from the first packet of the capture.
 _SECONDS = {
     "second": "int64",
-    "start_ns": "int64",  # when it begins
+    "start_ns": "int64",  # start of the second
     "packets": "int64",
     "bytes": "int64",  # on the wire
     "payload_bytes": "int64",
@@ -44,7 +44,7 @@ _SECONDS = {
     "resets": "int64",
     "new_flows": "int64",
 }
-#: Of long flows.
+#: Rates of long flows.
 _RATES = {
     "flow_id": "uint32",
     "direction": "int8",
@@ -52,7 +52,7 @@ _RATES = {
     "packets": "int64",
     "bytes": "int64",
     "goodput_bytes": "int64",
-    "rtt_samples": "int64",  # of data in this direction
+    "rtt_samples": "int64",  # samples for data in this direction
     "rtt_min_ns": "Int64",
     "rtt_mean_ns": "Int64",
 }
@@ -75,14 +75,15 @@ _CAPTURES = {
 }
 _CCA = {
     "flow_id": "uint32",
-    "cca": "str",  # or "unknown"; null where the flow was too short to be asked about
+    "cca": "str",  # or "unknown"; null if the flow was too short
     "probability": "float64",
-    "windows": "int64",  # how many spoke
+    "windows": "int64",  # number of windows
     "window_ms": "float64",
     "feature_set": "str",  # what was seen of the flow
 }
 
-#: Columns and types by table. ``captures`` has one row a capture, ``seconds`` one a second, the others are by flow.
+#: Columns and types by table. ``captures`` has one row per capture, ``seconds`` one per second; the others are by
+#: flow.
 TABLES: dict[str, dict[str, str]] = {
     "captures": _CAPTURES,
     "flows": dict(FLOWS),
@@ -97,17 +98,18 @@ _GROUP_ROWS = 1 << 17
 
 
 class TableWriter:
-    """Writes one Parquet file, rows by rows; it appears when the ``with`` block ends well, else not at all.
+    """Writes a Parquet file part by part; it appears only if the ``with`` block ends without an error.
 
-    Row groups have a fixed length, so how the rows were handed over leaves no trace in the file.
+    Row groups have a fixed length, so the file does not depend on how the rows are divided into parts.
 
     Parameters
     ----------
     path : path
+        File to write.
     table : str
         A name in :data:`TABLES`.
     provenance : mapping
-        Anything JSON can hold; nothing that differs from one computation of the same to another.
+        Anything JSON can hold that does not change when the computation is repeated.
     """
 
     def __init__(self, path: str | os.PathLike[str], table: str, provenance: Mapping[str, Any]) -> None:
@@ -147,7 +149,7 @@ class TableWriter:
         return self
 
     def write(self, rows: pd.DataFrame) -> None:
-        """Append rows; their columns are cast to the table's."""
+        """Append rows, casting columns to the types of the table."""
         self.rows += len(rows)
         self._waiting.append(rows)
         self._waiting_rows += len(rows)
@@ -160,7 +162,7 @@ class TableWriter:
         frame = self._waiting[0] if len(self._waiting) == 1 else pd.concat(self._waiting, ignore_index=True)
         self._waiting = [frame.iloc[rows:]]
         self._waiting_rows = len(frame) - rows
-        # text stays as it is: None would become a word
+        # text is not cast: None would become a word
         types = {name: dtype for name, dtype in self._columns.items() if dtype != "str"}
         group = frame.iloc[:rows][list(self._columns)].astype(types)
         table = pa.Table.from_pandas(group, schema=self._schema, preserve_index=False)

@@ -1,4 +1,4 @@
-"""Arguments and options of commands that read captures: the capture, its taps, and which of its packets."""
+"""Arguments and options of commands that read captures: files, taps, and selection of packets."""
 
 from __future__ import annotations
 
@@ -76,24 +76,24 @@ def _selection(
     ] = None,
     tunnel: TunnelOption = Tunnel.outer,
 ) -> dict[str, Any]:
-    """The options that select packets, as what a command gets of them."""
+    """Convert the options that select packets for a command."""
     from .selection import Selection
 
     return {"selection": Selection(flow or None, host, port, protocol, start, stop), "tunnel": tunnel.value}
 
 
 def selecting(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that select packets in place of its parameters ``selection`` and ``tunnel``.
+    """Replace the parameters ``selection`` and ``tunnel`` of a command by the options that select packets.
 
     Parameters
     ----------
     command : function
-        It is called with ``selection``, a :class:`~.selection.Selection`, and ``tunnel``, ``"outer"`` or ``"inner"``.
+        Called with ``selection``, a :class:`~.selection.Selection`, and ``tunnel``, ``"outer"`` or ``"inner"``.
 
     Returns
     -------
     function
-        What :meth:`typer.Typer.command` takes: its signature has the command's own options first.
+        For :meth:`typer.Typer.command`; the command's own options come first in its signature.
     """
     ours = inspect.signature(_selection, eval_str=True).parameters
     # a command's module imports Selection for type checkers only

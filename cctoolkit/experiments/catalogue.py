@@ -23,6 +23,8 @@ class Result:
         The tables that are kept.
     code : tuple of str
         Modules that decide the numbers; what these import counts, too.
+    files : tuple of str
+        Patterns of other files that decide them.
     book : str
         The module whose ``VIEWS`` show it on pages.
     why_not : str
@@ -35,6 +37,7 @@ class Result:
     code: tuple[str, ...]
     book: str
     why_not: str = ""
+    files: tuple[str, ...] = ()
 
     @property
     def runs_here(self) -> bool:
@@ -77,5 +80,25 @@ RESULTS = {
     "sim-vs-kernel": _experiment(
         "sim-vs-kernel", "the simulator's errors in 190 cases", "",
         "errors", "by_cca", "by_aqm", "by_quantity", "overall", "left_out", "statements",
+    ),
+    "models": Result(
+        "scores of the bundled classifiers", "python data/models/build.py",
+        ("cca", "others", "seeds", "feature-sets", "dragonfly", "every-cca", "rejection", "simulated"),
+        (
+            "cctoolkit.identify.dataset", "cctoolkit.identify.evaluation", "cctoolkit.identify.networks",
+            "cctoolkit.identify.settings", "cctoolkit.identify.training", "cctoolkit.sim.simulation",
+        ),
+        f"{_HERE}.books.models",
+        "it takes hours of real Linux and of training, and keeps its tables itself",
+        ("data/models/build.py",),
+    ),
+    "live": Result(
+        "the live collector's rates, and names of flows under way", "python -m benchmarks live",
+        ("rates", "costs", "names"), ("benchmarks.live",), f"{_HERE}.books.live",
+        files=("hardware/ebpf/*.c", "hardware/ebpf/*.h"),
+    ),
+    "traces": Result(
+        "the simulator beside the bundled captures", "python -m benchmarks traces",
+        ("traces",), ("benchmarks.traces",), f"{_HERE}.books.traces", files=("traces/MANIFEST.toml",),
     ),
 }  # fmt: skip

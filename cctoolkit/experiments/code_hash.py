@@ -19,19 +19,23 @@ __all__ = ["ROOT", "code_hash", "modules_behind"]
 ROOT = Path(__file__).parents[2]
 #: What shows results and does not decide them. Imports of these are not followed.
 PRESENTATION = ("cctoolkit.cli", "cctoolkit.plot", "cctoolkit.report")
+#: Modules whose methods load what they call at first use: a measurement that calls one imports the same by itself.
+FACADES = ("cctoolkit.capture.model",)
 #: Sources in other languages that lie beside modules.
 _OTHER_SOURCES = (".c", ".h", ".patch", ".sh")
 
 
-def code_hash(modules: Iterable[str], root: Path = ROOT) -> str:
+def code_hash(modules: Iterable[str], files: Iterable[str] = (), root: Path = ROOT) -> str:
     """A hash of the source code of modules and of everything of ours that they import.
 
     Parameters
     ----------
     modules : iterable of str
         Names such as ``"cctoolkit.experiments.codel.tables"``.
+    files : iterable of str
+        Patterns of other files that count, such as ``"hardware/ebpf/*.c"``.
     root : Path
-        The folder that the names start from.
+        The folder that names and patterns start from.
 
     Returns
     -------
@@ -43,7 +47,7 @@ def code_hash(modules: Iterable[str], root: Path = ROOT) -> str:
     FileNotFoundError
         There is no such module.
     """
-    parts: set[str] = set()
+    parts = {_digest(path.read_bytes()) for pattern in files for path in root.glob(pattern)}
     for path in modules_behind(modules, root).values():
         parts |= set(_statements(path))
         for suffix in _OTHER_SOURCES:
@@ -58,7 +62,6 @@ def modules_behind(modules: Iterable[str], root: Path = ROOT) -> dict[str, Path]
     """
     found: dict[str, Path] = {}
     waiting = list(modules)
-    tops = {name.partition(".")[0] for name in waiting}
     while waiting:
         name = waiting.pop()
         if name in found or name.startswith(PRESENTATION):
@@ -67,9 +70,7 @@ def modules_behind(modules: Iterable[str], root: Path = ROOT) -> dict[str, Path]
         if path is None:
             raise FileNotFoundError(f"{root / name.replace('.', '/')}.py")
         found[name] = path
-        waiting += [
-            other for other in _imports(name, path, root) if other.partition(".")[0] in tops and other != name
-        ]
+        waiting += _imports(name, path, root)
     return found
 
 
@@ -82,20 +83,57 @@ def _file(name: str, root: Path) -> Path | None:
 
 
 def _imports(name: str, path: Path, root: Path) -> Iterator[str]:
-    """Modules that a module imports; a name of a package is the module of that name, or else the package."""
+    """Modules of ours that a module imports."""
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
-    for node in ast.walk(_code(path)):
+    tree = _code(path)
+    nodes = list(tree.body if name in FACADES else ast.walk(tree))
+    for node in nodes:
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if _file(alias.name, root))
+            for alias in node.names:
+                if _file(alias.name, root) is None:
+                    continue
+                called = alias.asname or alias.name
+                attributes = [
+                    other.attr
+                    for other in nodes
+                    if isinstance(other, ast.Attribute)
+                    and isinstance(other.value, ast.Name)
+                    and other.value.id == called
+                ]
+                yield from _providers(alias.name, attributes, root)
         elif isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else []
             base = ".".join([*above, *(node.module.split(".") if node.module else [])])
-            for alias in node.names:
-                one = f"{base}.{alias.name}"
-                if _file(one, root):
-                    yield one
-                elif _file(base, root) and base.count("."):
-                    yield base
+            yield from _providers(base, [alias.name for alias in node.names], root)
+
+
+def _providers(base: str, names: Iterable[str], root: Path) -> Iterator[str]:
+    """The modules that names of a module or package come from: a submodule, where a stub says, or the module itself."""
+    path = _file(base, root)
+    if path is None:
+        return
+    stub = path.with_suffix(".pyi")
+    where = _stub(stub) if path.name == "__init__.py" and stub.is_file() else {}
+    for name in names:
+        if _file(f"{base}.{name}", root):
+            yield f"{base}.{name}"
+        elif name in where:
+            yield f"{base}.{where[name]}"
+        elif base != "cctoolkit":
+            yield base
+
+
+@functools.cache
+def _stub(path: Path) -> dict[str, str]:
+    """Names that a package loads lazily, and the submodules of its own they are in."""
+    nodes = ast.parse(path.read_text(encoding="utf-8")).body
+    return {
+        alias.asname or alias.name: node.module
+        for node in nodes
+        if isinstance(node, ast.ImportFrom) and node.level == 1
+        for alias in node.names
+        if node.module
+    }
 
 
 @functools.cache

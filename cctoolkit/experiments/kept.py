@@ -15,11 +15,12 @@ from .._support.atomic import replacing
 from ..errors import ParameterError
 from .catalogue import RESULTS, Result
 from .code_hash import ROOT, code_hash
+from .provenance import provenance
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FOLDER", "KeptTables", "keep", "made", "result", "state"]
+__all__ = ["FOLDER", "KeptTables", "keep", "made", "note_step", "result", "state"]
 
 #: Where results are kept.
 FOLDER = ROOT / "data" / "results"
@@ -135,4 +136,31 @@ def state(name: str, folder: Path = FOLDER) -> str:
         return "missing"
     if about.get("code") is None:
         return "recorded"
-    return "fresh" if about["code"] == code_hash(result(name).code) else "stale"
+    return "fresh" if about["code"] == code_hash(result(name).code, result(name).files) else "stale"
+
+
+def note_step(name: str, command: str, step: str, folder: Path = FOLDER) -> None:
+    """Record that a step of a result was made, for programs that keep their tables themselves.
+
+    Parameters
+    ----------
+    name : str
+        One of :data:`~.catalogue.RESULTS`.
+    command : str
+        The command of the step.
+    step : str
+        Its name. A result is fresh if the same code made all its steps.
+    folder : Path
+        Where results are kept.
+    """
+    one = result(name)
+    step_made = provenance(command, code_hash(one.code, one.files))
+    steps = made(name, folder).get("steps", {}) | {step: step_made}
+    codes = {about["code"] for about in steps.values()}
+    about = step_made | {
+        "command": one.command,
+        "code": codes.pop() if len(codes) == 1 else "mixed",
+        "steps": steps,
+    }
+    with replacing(folder / name / "made.json") as tmp:
+        tmp.write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

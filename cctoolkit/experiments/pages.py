@@ -56,15 +56,17 @@ def view(name: str, what: str) -> str:
         There is no such result or view.
     """
     tables = KeptTables(name)
+    if not made(name):
+        raise ParameterError(f"results: {name} is missing; `{RESULTS[name].command}` makes it")
     if what == "made":
-        return provenance(name)
+        return how_made(name)
     views: Mapping[str, View] = importlib.import_module(RESULTS[name].book).VIEWS
     if what not in views:
         raise ParameterError(f"results: {name} has no view {what!r}; it has made, {', '.join(views)}")
     return views[what](tables).strip()
 
 
-def provenance(name: str) -> str:
+def how_made(name: str) -> str:
     """How a result was made, in a sentence."""
     about = made(name)
     if about.get("code") is None:

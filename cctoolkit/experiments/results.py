@@ -9,11 +9,8 @@ python -m cctoolkit.experiments.results render          # fill the marked blocks
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
-import platform
-import re
 import resource
 import shlex
 import subprocess
@@ -22,13 +19,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from .._support.pool import cores
-from .._support.version import __version__
 from ..errors import CCToolkitError, ParameterError
 from .catalogue import RESULTS
 from .code_hash import ROOT, code_hash
 from .kept import FOLDER, keep, made, result, state
 from .pages import render_all
+from .provenance import provenance
 
 __all__ = ["listed", "main", "make"]
 
@@ -55,7 +51,7 @@ def make(name: str, folder: Path = FOLDER) -> None:
     one = result(name)
     if not one.runs_here:
         raise ParameterError(f"result: {name} is made by `{one.command}`: {one.why_not}")
-    code = code_hash(one.code)  # of what is about to run
+    code = code_hash(one.code, one.files)  # of what is about to run
     began = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory(prefix="cct-result-") as scratch:
         output = Path(scratch) / "out"
@@ -71,16 +67,7 @@ def make(name: str, folder: Path = FOLDER) -> None:
         options = _options(output)
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_s = ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime
-    about = {
-        "command": one.command,
-        "options": options,
-        "version": __version__,
-        "commit": _commit(),
-        "date": datetime.date.today().isoformat(),
-        "machine": machine(),
-        "cpu_minutes": round(cpu_s / 60, 1),
-        "code": code,
-    }
+    about = {"options": options, **provenance(one.command, code), "cpu_minutes": round(cpu_s / 60, 1)}
     keep(name, tables, about, folder)
 
 
@@ -88,35 +75,6 @@ def _options(output: Path) -> dict[str, Any]:
     """What the command was run with, seeds included, as it wrote it down."""
     path = output / "experiment.json"
     return dict(json.loads(path.read_text(encoding="utf-8"))["options"]) if path.is_file() else {}
-
-
-def _commit() -> str | None:
-    """The checkout's commit, with a plus if there are changes to the package."""
-    try:
-        commit = subprocess.run(
-            ["git", "rev-parse", "--short=10", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
-        ).stdout.strip()
-        changes = subprocess.run(
-            ["git", "status", "--porcelain", "--", "cctoolkit"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return commit + ("+" if changes.strip() else "")
-
-
-def machine() -> str:
-    """Processor, cores, operating system and Python."""
-    processor = platform.processor() or platform.machine()
-    path = Path("/proc/cpuinfo")
-    if path.is_file():
-        found = re.search(r"^model name\s*:\s*(.+)$", path.read_text(encoding="utf-8"), re.M)
-        processor = found[1] if found else processor
-    system = f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}"
-    return f"{processor}, {cores()} cores, {system}, Python {platform.python_version()}"
 
 
 def listed(folder: Path = FOLDER) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -204,11 +204,12 @@ def _losses_sent_again(s: Summary) -> Finding | None:
         return None
     top = s.top[s.top["protocol"] == 6].set_index("flow_id")
     lost = again = 0
+    retransmitted: Any = top[["retransmits_fwd", "retransmits_rev"]].to_dict("index")
     way: Any  # a row of queue_loss
     for way in s.two_taps.queue_loss.itertuples():
         if way.flow_id in top.index:
             lost += int(way.packets_lost)
-            again += int(top["retransmits_rev" if way.direction else "retransmits_fwd"].at[way.flow_id])
+            again += retransmitted[way.flow_id]["retransmits_rev" if way.direction else "retransmits_fwd"]
     if not lost and not again:
         return None
     text = f"The queue lost {_count(lost, 'TCP packet')} of these flows, which sent {_count(again, 'segment')} again: "

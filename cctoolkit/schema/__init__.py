@@ -1,8 +1,8 @@
-"""The tables: which columns they have, of which type, in which unit.
+"""The tables: their columns, types and units.
 
-Every table is a :class:`pandas.DataFrame` at the surface and a dict of numpy arrays inside; on disk it is
-Parquet. Time is int64 nanoseconds (``_ns``), since the Unix epoch where it is a point in time. Sequence
-and acknowledgement numbers are modulo 2**32, as on the wire.
+Tables are a :class:`pandas.DataFrame` on the surface, a dict of numpy arrays inside, and Parquet on disk. Times are
+int64 nanoseconds (``_ns``); points in time count from the Unix epoch. Sequence and acknowledgement numbers are
+modulo 2**32, as on the wire.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .._support import parquet
 from ..errors import SchemaError
 
-if TYPE_CHECKING:  # at run time inside functions: the command line's help imports this module
+if TYPE_CHECKING:  # at run time inside functions, because the command line's help imports this module
     import numpy as np
     import pandas as pd
 
@@ -37,37 +37,37 @@ __all__ = [
 
 SCHEMA_VERSION = 2
 
-#: One row a packet with an IP header, in capture order. Rows that are not TCP segments (UDP, ICMP, later
-#: fragments, headers cut short) have the TCP columns 0 and ``tcp_flags`` 0; no kernel looks at the protocol.
+#: One row per packet with an IP header, in capture order. Rows that are not TCP segments (UDP, ICMP, later fragments,
+#: truncated headers) have 0 in the TCP columns and ``tcp_flags``; kernels need not look at the protocol.
 PACKETS: dict[str, str] = {
     "ts_ns": "int64",  # capture time
     "flow_id": "uint32",  # row of the flows table
-    "direction": "int8",  # 0 = from the flow's initiator, 1 = to it
+    "direction": "int8",  # 0: from the flow's initiator, 1: to it
     "seq": "uint32",
     "ack": "uint32",
     "tcp_flags": "uint16",  # FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32, ECE 64, CWR 128, AE 256
-    "payload_bytes": "uint32",  # of the transport, from the IP length: right even when the snap length cut it
+    "payload_bytes": "uint32",  # transport payload from the IP length, so right even if truncated by the snap length
     "wire_bytes": "uint32",  # original frame length
-    "window": "uint16",  # as on the wire, not scaled
+    "window": "uint16",  # as on the wire, unscaled
     "ecn": "uint8",  # 0 not-ECT, 1 ECT(1), 2 ECT(0), 3 CE
     "dscp": "uint8",
-    "ttl": "uint8",  # or hop limit
+    "ttl": "uint8",  # TTL or hop limit
     "tsval": "uint32",
     "tsecr": "uint32",
-    "has_ts": "bool",  # the TCP timestamps option was there (and whole)
+    "has_ts": "bool",  # has a (complete) TCP timestamps option
 }
 
-#: One row a SACK block; the time-sequence graph draws them.
+#: One row per SACK block; drawn in the time-sequence graph.
 SACKS: dict[str, str] = {
     "packet": "int64",  # row of the packets table
     "left": "uint32",
     "right": "uint32",
 }
 
-#: One row a flow. ``_fwd`` is the direction from the initiator, ``_rev`` the one to it.
+#: One row per flow. ``_fwd`` is the direction from the initiator, ``_rev`` that to it.
 FLOWS: dict[str, str] = {
     "flow_id": "uint32",
-    "src": "str",  # the initiator: who sent the SYN, else who sent the first packet seen
+    "src": "str",  # the initiator: the sender of the SYN, else of the first packet seen
     "dst": "str",
     "sport": "uint16",
     "dport": "uint16",
@@ -80,23 +80,23 @@ FLOWS: dict[str, str] = {
     "bytes_rev": "int64",
     "payload_fwd": "int64",
     "payload_rev": "int64",
-    "segments_fwd": "int64",  # sent that take sequence numbers: payload, SYN or FIN
+    "segments_fwd": "int64",  # segments with payload, SYN or FIN, which take sequence numbers
     "segments_rev": "int64",
-    "retransmits_fwd": "int64",  # of those, sent again
+    "retransmits_fwd": "int64",  # retransmissions among them
     "retransmits_rev": "int64",
-    "retransmitted_bytes_fwd": "int64",  # payload sent again
+    "retransmitted_bytes_fwd": "int64",  # retransmitted payload
     "retransmitted_bytes_rev": "int64",
     "out_of_order_fwd": "int64",  # segments overtaken on their way to the tap
     "out_of_order_rev": "int64",
-    "copies_fwd": "int64",  # segments recorded twice, not sent twice
+    "copies_fwd": "int64",  # segments recorded twice but sent once
     "copies_rev": "int64",
     "duplicate_acks_fwd": "int64",  # duplicate ACKs sent in that direction
     "duplicate_acks_rev": "int64",
-    "tshark_retransmits_fwd": "int64",  # what tshark calls a retransmission
+    "tshark_retransmits_fwd": "int64",  # retransmissions by tshark's definition
     "tshark_retransmits_rev": "int64",
-    "tshark_out_of_order_fwd": "int64",  # and out of order
+    "tshark_out_of_order_fwd": "int64",  # out-of-order segments by tshark's definition
     "tshark_out_of_order_rev": "int64",
-    "handshake_rtt_ns": "Int64",  # SYN to the initiator's first ACK; null when the handshake was not seen
+    "handshake_rtt_ns": "Int64",  # from SYN to the initiator's first ACK; null if the handshake was not seen
     "mss_fwd": "UInt16",  # announced in the SYN of that direction
     "mss_rev": "UInt16",
     "window_scale_fwd": "UInt8",
@@ -105,19 +105,19 @@ FLOWS: dict[str, str] = {
     "is_long": "bool",  # more than `long_flow_bytes` (10 MB) on the wire in one direction
 }
 
-#: One row a sample of the round-trip time from the tap to the receiver of the data and back.
+#: One row per sample of the round-trip time from the tap to the receiver of the data and back.
 RTT_SAMPLES: dict[str, str] = {
-    "ts_ns": "int64",  # of the ACK that completes the sample
+    "ts_ns": "int64",  # time of the ACK that completes the sample
     "flow_id": "uint32",
-    "direction": "int8",  # of the data
+    "direction": "int8",  # direction of the data
     "rtt_ns": "int64",
     "method": "category",
 }
 
-#: One row a slot of a flow. What was not observed is null, never 0.
+#: One row per flow and slot. Unobserved values are null, never 0.
 SLOTS: dict[str, str] = {
     "flow_id": "uint32",
-    "slot": "int64",  # index from the capture's first slot
+    "slot": "int64",  # index, from the first slot of the capture
     "in_bytes": "Int64",
     "out_bytes": "Int64",
     "in_packets": "Int64",
@@ -125,30 +125,30 @@ SLOTS: dict[str, str] = {
     "in_seq": "Int64",
     "out_seq": "Int64",
     "cbiq_bytes": "Int64",
-    "throughput_bytes": "Int64",  # the O(1) form, from sequence numbers
+    "throughput_bytes": "Int64",  # O(1) estimate from sequence numbers
     "drops_estimate": "Int64",
     "max_source_gap": "Int64",  # ticks of the sender's TCP timestamp clock
     "max_arrival_gap_ns": "Int64",
     "bytes_in_flight": "Int64",
 }
 
-#: One row a flow: what a model says of its congestion control. Null where it was not told enough.
+#: One row per flow: a model's prediction of its congestion control. Null if there was not enough data.
 CCAS: dict[str, str] = {
     "flow_id": "uint32",
     "src": "str",
     "sport": "uint16",
     "dst": "str",
     "dport": "uint16",
-    "payload_bytes": "int64",  # in the direction with more
+    "payload_bytes": "int64",  # in the direction with more payload
     "cca": "str",  # or "unknown"
     "probability": "float64",
-    "windows": "int64",  # of how many windows
+    "windows": "int64",  # number of windows
     "window_ms": "float64",
     "feature_set": "str",  # what was seen of the flow
     "model": "str",
 }
 
-#: The tables by name.
+#: All tables by name.
 TABLES: dict[str, dict[str, str]] = {
     "packets": PACKETS,
     "sacks": SACKS,
@@ -169,21 +169,64 @@ def _columns(table: str) -> dict[str, str]:
 
 
 def empty(table: str) -> pd.DataFrame:
-    """A table without rows, all columns of the right type."""
+    """Make a table without rows, with all columns of the right type.
+
+    Parameters
+    ----------
+    table : str
+        A name in :data:`TABLES`.
+
+    Returns
+    -------
+    DataFrame
+        The table.
+
+    See Also
+    --------
+    check : check a table
+
+    Examples
+    --------
+    >>> list(cct.schema.empty("sacks"))
+    ['packet', 'left', 'right']
+    """
     import pandas as pd
 
     return pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in _columns(table).items()})
 
 
 def check(df: pd.DataFrame, table: str) -> pd.DataFrame:
-    """Return `df` unchanged if it is a `table`, else raise.
+    """Check the columns and types of a table.
 
-    Extra columns are allowed: a table may be joined with one's own.
+    Parameters
+    ----------
+    df : DataFrame
+        What to check. Further columns are allowed.
+    table : str
+        A name in :data:`TABLES`.
+
+    Returns
+    -------
+    DataFrame
+        `df`, unchanged.
 
     Raises
     ------
     SchemaError
-        Names the first column that is missing or of another type.
+        A column is missing or has the wrong type; the text names the first one.
+
+    See Also
+    --------
+    arrays : check a table and get its columns as arrays
+
+    Examples
+    --------
+    >>> packets = cct.example("mixed").ingress.packets
+    >>> cct.schema.check(packets, "packets") is packets
+    True
+    >>> cct.schema.check(packets.drop(columns="ttl"), "packets")
+    Traceback (most recent call last):
+    cctoolkit.errors.SchemaError: packets table: column 'ttl' is missing (expected uint8)
     """
     import pandas as pd
 
@@ -200,7 +243,35 @@ def check(df: pd.DataFrame, table: str) -> pd.DataFrame:
 
 
 def arrays(df: pd.DataFrame, table: str) -> dict[str, np.ndarray]:
-    """The columns of a table as contiguous numpy arrays, ready for a kernel (no copy where possible)."""
+    """Convert the numeric columns of a table to contiguous numpy arrays for a kernel, without a copy if possible.
+
+    Parameters
+    ----------
+    df : DataFrame
+        The table.
+    table : str
+        A name in :data:`TABLES`.
+
+    Returns
+    -------
+    dict of str to array
+        Columns by name, without text columns.
+
+    Raises
+    ------
+    SchemaError
+        A column is missing or has the wrong type.
+
+    See Also
+    --------
+    check : check a table
+
+    Examples
+    --------
+    >>> columns = cct.schema.arrays(cct.example("mixed").ingress.packets, "packets")
+    >>> columns["ttl"].dtype, len(columns["ttl"])
+    (dtype('uint8'), 27657)
+    """
     import numpy as np
 
     check(df, table)
@@ -219,12 +290,30 @@ def write_parquet(
     Parameters
     ----------
     df : DataFrame
+        The table.
     path : path
-        Appears only when complete: the data goes to a temporary file beside it, then is renamed.
+        File to write; it appears only when complete.
     table : str
         A name in :data:`TABLES`.
     provenance : mapping, optional
-        What made it (command, versions, input sha256, seed); anything JSON can hold.
+        What made the table (command, versions, sha256 of the input, seed); anything JSON can hold.
+
+    Raises
+    ------
+    SchemaError
+        A column is missing or has the wrong type.
+
+    See Also
+    --------
+    read_parquet : the way back
+
+    Examples
+    --------
+    >>> flows = cct.example("mixed").ingress.flows
+    >>> cct.schema.write_parquet(flows, "flows.parquet", "flows", {"command": "a notebook"})
+    >>> table, provenance = cct.schema.read_parquet("flows.parquet", "flows")
+    >>> len(table) == len(flows), provenance
+    (True, {'command': 'a notebook'})
     """
     check(df, table)
     parquet.write(
@@ -233,12 +322,37 @@ def write_parquet(
 
 
 def read_parquet(path: str | os.PathLike[str], table: str) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Read a table written by :func:`write_parquet`; return it with its provenance.
+    """Read a table written by :func:`write_parquet`.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    table : str
+        A name in :data:`TABLES`.
+
+    Returns
+    -------
+    df : DataFrame
+        The table.
+    provenance : dict
+        What made it.
 
     Raises
     ------
     SchemaError
-        The file is no Parquet, holds another table, or another schema version.
+        The file is not Parquet, or has another table or schema version.
+
+    See Also
+    --------
+    write_parquet : write a table
+
+    Examples
+    --------
+    >>> cct.schema.write_parquet(cct.schema.empty("flows"), "flows.parquet", "flows")
+    >>> cct.schema.read_parquet("flows.parquet", "packets")
+    Traceback (most recent call last):
+    cctoolkit.errors.SchemaError: flows.parquet: holds the flows table, expected packets
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -1,6 +1,6 @@
-"""Tables out of the command line: to the terminal, or as CSV, JSON lines or Parquet to a file or a pipe.
+"""Output of tables by commands: to the terminal, or as CSV, JSON lines or Parquet to a file or a pipe.
 
-The options that say where a table goes are declared here, beside what writes it.
+The options for it are declared here too.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _SUFFIXES = {".csv": Format.csv, ".jsonl": Format.jsonl, ".ndjson": Format.jsonl
 
 
 def command_provenance(source: str) -> dict[str, Any]:
-    """What made a file: this command line, this version, and the capture (or other source) it read."""
+    """Provenance of a file: this command line, this version, and the capture (or other source)."""
     return {"command": ["cct", *sys.argv[1:]], "version": __version__, "capture": source}
 
 
 class TableOutput:
-    """Writes one table, part by part; a file appears when the ``with`` block ends well, else not at all.
+    """Writes one table part by part; a file appears only if the ``with`` block ends without an error.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How much room a queue needs: the bandwidth-delay product, and what many flows leave of it."""
+"""Buffer sizes: the bandwidth-delay product, and the rule for many flows."""
 
 from __future__ import annotations
 
@@ -13,24 +13,30 @@ __all__ = ["bdp_bytes", "stanford_buffer_bytes"]
 
 
 def bdp_bytes(rate_mbps: Any, rtt_ms: Any) -> Any:
-    """Bandwidth-delay product: what is under way when a path is just full.
+    """Bandwidth-delay product: the data in flight when a path is just full.
 
     Parameters
     ----------
     rate_mbps, rtt_ms : positive number or array of them
+        Rate in Mbit/s and RTT in ms.
 
     Returns
     -------
     float or array
-        Bytes, not rounded.
+        Product in bytes, not rounded.
 
     Raises
     ------
     ParameterError
-        A value that is not above 0, or not finite.
+        A value is not positive, or not finite.
+
+    See Also
+    --------
+    stanford_buffer_bytes : buffer for many flows
 
     Examples
     --------
+    >>> from cctoolkit.separation.buffers import bdp_bytes
     >>> bdp_bytes(1000, 60)
     7500000.0
     """
@@ -47,34 +53,46 @@ def stanford_buffer_bytes(
     Parameters
     ----------
     rate_mbps : positive number or array
-        What the queue can count on.
+        Guaranteed rate of the queue in Mbit/s.
     rtt_ms : positive number or array
-        The flows' mean round-trip time.
+        Mean RTT of the flows in ms.
     flows : number or array, at least 1
+        Number of long flows.
     minimum_packets : int
-        Never less than so many full packets: a window that grows by bursts needs them on any path, and the rule,
-        made for backbone links, says nothing about such small products.
+        Smallest buffer in full packets: windows that grow in bursts need them on any path, and the rule, made for
+        backbone links, does not apply to such small products.
     packet_bytes : int
+        Size of a full packet in bytes.
 
     Returns
     -------
     int or array of int64
-        Bytes, rounded up.
+        Buffer in bytes, rounded up.
 
     Raises
     ------
     ParameterError
-        A value out of range.
+        A value is out of range.
+
+    See Also
+    --------
+    bdp_bytes : bandwidth-delay product
 
     Notes
     -----
-    Appenzeller, Keslassy and McKeown, "Sizing Router Buffers", SIGCOMM 2004: the sum of n sawtooths that are not
-    in step varies by 1/sqrt(n) of what one does. A few flows are in step more often than not, and then lose
-    throughput with it; the paper uses the rule with any number.
+    Appenzeller, Keslassy and McKeown, "Sizing Router Buffers", SIGCOMM 2004: the sum of n unsynchronised sawtooths
+    varies by 1/sqrt(n) of what a single one does. A few flows are often synchronised, and then lose throughput with
+    this buffer; the RTT paper uses the rule for any number of flows.
+
+    Examples
+    --------
+    >>> from cctoolkit.separation.buffers import stanford_buffer_bytes
+    >>> stanford_buffer_bytes(1000, 60, flows=100)
+    750000
     """
     n = np.asarray(flows, np.float64)
     if not (np.isfinite(n) & (n >= 1)).all():
-        raise ParameterError(f"flows: {flows!r} is not at least 1")
+        raise ParameterError(f"flows: {flows!r} must be at least 1")
     least = minimum_packets * packet_bytes
     if least < 1:
         raise ParameterError("minimum_packets and packet_bytes: must be at least 1")
@@ -85,5 +103,5 @@ def stanford_buffer_bytes(
 def _positive(name: str, value: Any) -> np.ndarray:
     x = np.asarray(value, np.float64)
     if not (np.isfinite(x) & (x > 0)).all():
-        raise ParameterError(f"{name}: {value!r} is not above 0")
+        raise ParameterError(f"{name}: {value!r} must be positive")
     return x

@@ -1,4 +1,4 @@
-"""What others do about unfairness with the same measurements: queues by congestion control, one resized buffer."""
+"""Other approaches with the same measurements: queues by congestion control, a single resized buffer."""
 
 from __future__ import annotations
 
@@ -18,34 +18,52 @@ __all__ = ["BufferResizing", "CcaSeparation"]
 
 
 class CcaSeparation(Controller):
-    """Queues by congestion control, as P4air and P4CCI have them.
+    """Queues by congestion control, as in P4air and P4CCI.
 
     Parameters
     ----------
     rate_mbps : float
-        Of the bottleneck.
+        Rate of the bottleneck in Mbit/s.
     k : int
-        Queues for congestion controls; those that come when all are taken share the last one.
+        Number of queues for congestion controls; further ones share the last queue.
     predict : function, optional
-        Takes the metrics of the flows that are there (:data:`~cctoolkit.separation.meters.METRICS`) and gives
-        the name of the congestion control of each, empty where it does not know. Without it, the true one: the column
-        ``cca``, as if the classifier never erred.
+        Takes the metrics of the current flows (:data:`~cctoolkit.separation.meters.METRICS`) and returns the name
+        of each flow's congestion control, empty if unknown. By default the true one in the column ``cca``, as if
+        the classifier were perfect.
     sizes_buffers : bool
-        Size the buffers as :class:`~cctoolkit.separation.controller.RttSeparation` does, so that a comparison
-        shows what the queues alone do. The papers say nothing of buffers, so by default they stay as they are.
+        Size the buffers like :class:`~cctoolkit.separation.controller.RttSeparation`, so that a comparison shows the
+        effect of the queues alone. The papers do not mention buffers, so they are unchanged by default.
     **options
-        Of :class:`~cctoolkit.separation.controller.Controller`.
+        Options of :class:`~cctoolkit.separation.controller.Controller`.
 
     Raises
     ------
     ParameterError
-        A value out of range.
+        A value is out of range.
 
     Notes
     -----
     Turkovic and Kuipers, "P4air" (2020); Kfoury, Crichigno and Bou-Harb, "P4CCI" (2023). P4air also punishes flows
-    that take more than their share and gives groups several queues; here the queues share by their number of
-    flows. Only long flows are classified, as in RttSeparation. UDP counts as a congestion control of its own.
+    that exceed their share and gives groups several queues; here, queues share the link by their number of flows.
+    Only long flows are classified, as in RttSeparation. UDP counts as a congestion control of its own.
+
+    See Also
+    --------
+    cctoolkit.separation.controller.RttSeparation : queues by RTT
+    BufferResizing : a single queue
+
+    Examples
+    --------
+    >>> from cctoolkit.separation.competitors import CcaSeparation
+    >>> scenario = cct.Scenario(
+    ...     bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=100),
+    ...     flows=[cct.Flow("cubic", rtt_ms=20), cct.Flow("bbr", rtt_ms=20)],
+    ...     duration_s=2,
+    ... )
+    >>> controller = CcaSeparation(rate_mbps=10, long_bytes=10_000)
+    >>> run = cct.simulate(controller.scenario(scenario), control=controller, control_s=0.1)
+    >>> controller.decision.flows["queue"].tolist()
+    [1, 2]
     """
 
     def __init__(
@@ -58,7 +76,7 @@ class CcaSeparation(Controller):
         **options: Any,
     ) -> None:
         if isinstance(k, bool) or k != int(k) or k < 1:
-            raise ParameterError(f"k: {k!r} is not a whole number of at least 1")
+            raise ParameterError(f"k: {k!r} must be a whole number, at least 1")
         self.k = int(k)
         self.predict = predict
         self.sizes_buffers = sizes_buffers
@@ -67,7 +85,7 @@ class CcaSeparation(Controller):
 
     def assign(self, flows: pd.DataFrame, now_s: float) -> tuple[np.ndarray, float]:
         if self.predict is None and "cca" not in flows:
-            raise SchemaError("metrics: there is no cca, and no function to predict it")
+            raise SchemaError("metrics: have no column cca, and there is no function to predict it")
         names = np.asarray(flows.cca if self.predict is None else self.predict(flows), object)
         names = np.where((flows.protocol == UDP).to_numpy(), "udp", names)
         names = np.where(flows.is_long.to_numpy(np.bool_) | (names == "udp"), names, "")
@@ -78,19 +96,37 @@ class CcaSeparation(Controller):
 
 
 class BufferResizing(Controller):
-    """One queue whose buffer follows the traffic, as P4BS has it: BDP/sqrt(N) of the long flows there are.
+    """A single queue whose buffer follows the traffic, as in P4BS: BDP/sqrt(N) of the current long flows.
 
     Parameters
     ----------
     rate_mbps : float
-        Of the bottleneck.
+        Rate of the bottleneck in Mbit/s.
     **options
-        Of :class:`~cctoolkit.separation.controller.Controller`.
+        Options of :class:`~cctoolkit.separation.controller.Controller`.
 
     Notes
     -----
-    Kfoury, Crichigno and Bou-Harb, "P4BS" (2023), its rule by the number of long flows and their RTT. The paper's
-    further search by measured loss and delay is left out.
+    Kfoury, Crichigno and Bou-Harb, "P4BS" (2023): its rule by number and RTT of long flows, without the paper's
+    further search by measured loss and delay.
+
+    See Also
+    --------
+    cctoolkit.separation.controller.RttSeparation : queues by RTT
+    CcaSeparation : queues by congestion control
+
+    Examples
+    --------
+    >>> from cctoolkit.separation.competitors import BufferResizing
+    >>> scenario = cct.Scenario(
+    ...     bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=1000),
+    ...     flows=[cct.Flow("reno", rtt_ms=40, count=4)],
+    ...     duration_s=2,
+    ... )
+    >>> controller = BufferResizing(rate_mbps=10, long_bytes=10_000)
+    >>> run = cct.simulate(controller.scenario(scenario), control=controller, control_s=0.1)
+    >>> int(controller.decision.queues["buffer_bytes"][0])  # about half of the 50 kB in flight
+    25093
     """
 
     def __init__(self, rate_mbps: float, **options: Any) -> None:

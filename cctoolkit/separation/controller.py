@@ -1,12 +1,11 @@
-"""The control plane: what was measured of the flows goes in, queues, buffers and shares come out.
+"""The control plane: from measured flows to queues, buffers and shares.
 
-A controller is one object with one step, :meth:`Controller.decide`: a table of flow metrics in, a
-:class:`Decision` out. What measures and what carries out is somebody else's: as ``control=`` it drives a
-simulation or a testbed (``cct.simulate(scenario, control=controller)``),
-:func:`cctoolkit.separation.replay.replay` asks it what it would have done about a capture, and a switch's control
-plane calls :meth:`~Controller.decide` with what it read from its registers.
+A controller has a single step, :meth:`Controller.decide`: a table of flow metrics in, a :class:`Decision` out.
+Measuring and executing is up to others: as ``control=`` it controls a simulation or a testbed
+(``cct.simulate(scenario, control=controller)``), :func:`cctoolkit.separation.replay.replay` applies it to a
+capture, and the control plane of a switch calls :meth:`~Controller.decide` with the content of its registers.
 
-The paper's is :class:`RttSeparation`. Its competitors are in ``competitors.py``.
+The controller of the paper is :class:`RttSeparation`. Its competitors are in ``competitors.py``.
 """
 
 from __future__ import annotations
@@ -35,40 +34,51 @@ SHARES = ("flows", "queues", "rtt")
 
 
 def max_min_shares(rate: float, demands: Any, weights: Any = None) -> np.ndarray:
-    """Share `rate` so that nobody gets more than asked, and what is left over goes to the others by weight.
+    """Share a rate so that nobody gets more than their demand, and the rest goes to the others by weight.
 
     Parameters
     ----------
     rate : float
+        What to share, in any unit.
     demands : array-like of numbers, shape (n,)
-        None negative; infinity: as much as there is.
+        Demands, not negative; infinity: unlimited.
     weights : array-like of numbers above 0, shape (n,), optional
-        Equal without it.
+        Weights, equal by default.
 
     Returns
     -------
     array, shape (n,)
-        The sum is `rate`, or that of the demands if less.
+        Shares, which sum up to `rate`, or to the demands if that is less.
 
     Raises
     ------
     ParameterError
-        A value out of range.
+        A value is out of range.
+
+    See Also
+    --------
+    Controller : uses it for the shares of queues
 
     Notes
     -----
-    Weighted max-min fairness by water filling: who asks for less than the level times the own weight gets it, and the
+    Weighted max-min fairness by water filling: a demand below the level times its weight is satisfied, and the
     level rises for the rest.
+
+    Examples
+    --------
+    >>> from cctoolkit.separation.controller import max_min_shares
+    >>> max_min_shares(10, [1, np.inf, np.inf], weights=[1, 1, 2]).tolist()
+    [1.0, 3.0, 6.0]
     """
     demand = np.asarray(demands, np.float64)
     weight = np.ones(demand.shape) if weights is None else np.asarray(weights, np.float64)
     if demand.ndim != 1 or weight.shape != demand.shape:
-        raise ParameterError("demands and weights: expected a list, and as many")
+        raise ParameterError("demands and weights: must be lists of the same length")
     if not rate >= 0 or not (demand >= 0).all() or not ((weight > 0) & np.isfinite(weight)).all():
-        raise ParameterError("rate and demands must be at least 0, weights above 0")
+        raise ParameterError("rate and demands must not be negative, weights must be positive")
     share = np.zeros(demand.shape)
     left, total = float(rate), weight.sum()
-    for i in np.argsort(demand / weight, kind="stable"):  # who is content first
+    for i in np.argsort(demand / weight, kind="stable"):  # the first to be satisfied first
         share[i] = min(demand[i], left * weight[i] / total)
         left -= share[i]
         total -= weight[i]
@@ -79,26 +89,47 @@ def max_min_shares(rate: float, demands: Any, weights: Any = None) -> np.ndarray
 
 @dataclass(frozen=True)
 class Decision:
-    """What a controller wants, and what of it is new.
+    """A decision of a controller, and what is new in it.
 
     Attributes
     ----------
     now_s : float
+        Time of the decision in s.
     flows : DataFrame
-        ``flow_id``, ``queue``, ``role`` and ``rtt_ms`` of each flow with a queue of its own choice, and the
-        ``direction`` of its data where the metrics say so; all others go to queue 0.
+        ``flow_id``, ``queue``, ``role`` and ``rtt_ms`` of each flow with a rule, and the ``direction`` of its data
+        if the metrics have it; all other flows go to queue 0.
     queues : DataFrame
-        One row a queue: ``queue``, ``role``, ``flows`` in it, their mean ``rtt_ms`` (NaN: none known), ``weight``
-        for a work-conserving scheduler (of queues with flows, the least is 1), ``share_mbps`` (what it can count
-        on, unused shares of others included) and ``buffer_bytes`` (0: leave it as it is).
+        One row per queue: ``queue``, ``role``, number of ``flows``, their mean ``rtt_ms`` (NaN: unknown),
+        ``weight`` for a work-conserving scheduler (at least 1 for queues with flows), ``share_mbps`` (the expected
+        rate, including unused shares of others) and ``buffer_bytes`` (0: unchanged).
     gvf : float
-        How well classes of RTT describe the flows; NaN where there are none.
+        How well RTT classes describe the flows; NaN without classes.
     assignments : dict of int to int
-        Flows whose queue changed, and the queue; 0 for flows that have no rule any more.
+        Flows whose queue changed, and their new queue; 0 for flows without a rule any more.
     buffers : dict of int to int
-        Queues whose buffer changed, and its bytes.
+        Queues whose buffer changed, and the new size in bytes.
     weights : dict of int to float
-        Queues whose weight changed.
+        Queues whose weight changed, and the new weight.
+
+    See Also
+    --------
+    Controller.decide : makes decisions
+    cctoolkit.separation.router.Router : writes them as configuration
+
+    Examples
+    --------
+    >>> from cctoolkit.separation.controller import RttSeparation
+    >>> from cctoolkit.separation.meters import capture_metrics
+    >>> metrics = capture_metrics(cct.example("rtt-unfairness").ingress, long_bytes=100_000)
+    >>> decision = RttSeparation(rate_mbps=10, k=2).decide(metrics, now_s=0)
+    >>> decision.assignments
+    {0: 2, 1: 1}
+    >>> decision.queues[["role", "flows", "rtt_ms"]].round(1)
+          role  flows  rtt_ms
+    0  default      1     NaN
+    1    class      1    10.1
+    2    class      1    80.2
+    3      udp      0     NaN
     """
 
     now_s: float
@@ -111,50 +142,74 @@ class Decision:
 
     @property
     def changes(self) -> int:
-        """Rules and settings a router has to change for it."""
+        """Number of rules and settings that a router must change."""
         return len(self.assignments) + len(self.buffers) + len(self.weights)
 
 
 class Controller(ABC):
-    """What all controllers share: from an assignment of flows to queues, shares and buffers, and what is new in them.
+    """Base class of controllers: derives shares, buffers and changes from an assignment of flows to queues.
 
-    A controller says in :meth:`assign` where each flow goes. Everything else is here.
+    A controller implements :meth:`assign`, which chooses a queue for each flow. Everything else is here.
 
     Parameters
     ----------
     rate_mbps : float
-        Of the bottleneck.
+        Rate of the bottleneck in Mbit/s.
     roles : sequence of str
-        Of each queue, the first of which is for all flows without a rule.
+        Roles of the queues, the first of which takes all flows without a rule.
     shares : {"flows", "queues", "rtt"}
-        What a queue's weight goes with: the number of its flows (every flow the same), nothing (every queue the
-        same), or flows times their mean RTT.
+        Weight of a queue: its number of flows (equal shares for flows), 1 (equal shares for queues), or its flows
+        times their mean RTT.
     batch_s : float
-        Rules are changed at most this often, all at once.
+        Minimum time between changes of rules in s; all changes are made at once.
     long_bytes : int
-        Flows of a simulation or testbed are long from so many bytes on.
+        Flows of a simulation or testbed are long from this many bytes on.
     default_rtt_ms : float
-        Of flows about whose RTT nothing is known, for buffers.
+        RTT of flows with unknown RTT in ms, for buffers.
     minimum_packets : int
-        See :func:`~cctoolkit.separation.buffers.stanford_buffer_bytes`.
+        As for :func:`~cctoolkit.separation.buffers.stanford_buffer_bytes`.
     tolerance : float
-        Buffers and weights that would change by less than this part of themselves stay.
+        Relative changes of buffers and weights below this are ignored.
 
     Attributes
     ----------
     decision : Decision or None
-        The last one.
+        The last decision.
     log : list of dict
-        For each decision: ``now_s``, ``flows`` with a rule, rules ``added``, ``moved`` and ``removed``, ``settings``
-        changed (buffers and weights), ``gvf``.
+        For each decision: ``now_s``, number of ``flows`` with a rule, rules ``added``, ``moved`` and ``removed``,
+        ``settings`` changed (buffers and weights), ``gvf``.
 
     Raises
     ------
     ParameterError
-        A value out of range.
+        A value is out of range.
+
+    See Also
+    --------
+    RttSeparation : queues by RTT
+    cctoolkit.separation.competitors.CcaSeparation : queues by congestion control
+    cctoolkit.separation.competitors.BufferResizing : a single queue
+
+    Examples
+    --------
+    A controller with a queue for flows over 50 ms:
+
+    >>> from cctoolkit.separation.controller import Controller
+    >>> class Far(Controller):
+    ...     def assign(self, flows, now_s):
+    ...         return (flows["rtt_ms"] > 50).to_numpy(np.int64), np.nan
+    >>> scenario = cct.Scenario(
+    ...     bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=100),
+    ...     flows=[cct.Flow("cubic", rtt_ms=20), cct.Flow("cubic", rtt_ms=80)],
+    ...     duration_s=2,
+    ... )
+    >>> controller = Far(rate_mbps=10, roles=("near", "far"))
+    >>> run = cct.simulate(controller.scenario(scenario), control=controller, control_s=0.1)
+    >>> controller.decision.flows[["flow_id", "role"]].values.tolist()
+    [[1, 'far']]
     """
 
-    #: Whether it sizes the queues' buffers, or leaves them as they are.
+    #: Whether it sizes the buffers of queues.
     sizes_buffers = True
 
     def __init__(
@@ -180,7 +235,7 @@ class Controller(ABC):
             if isinstance(value, bool) or not math.isfinite(value) or value < least:
                 raise ParameterError(f"{name}: {value!r} is too small or not a number")
         if shares not in SHARES:
-            raise ParameterError(f"shares: {shares!r} is none of {', '.join(SHARES)}")
+            raise ParameterError(f"shares: {shares!r} must be one of {', '.join(SHARES)}")
         self.rate_mbps, self.shares, self.batch_s = float(rate_mbps), shares, float(batch_s)
         self.default_rtt_ms, self.minimum_packets = float(default_rtt_ms), int(minimum_packets)
         self.tolerance, self.long_bytes = float(tolerance), int(long_bytes)
@@ -195,13 +250,13 @@ class Controller(ABC):
 
     @property
     def n_queues(self) -> int:
-        """Queues it uses, the default one included."""
+        """Number of queues, including the default one."""
         return len(self.roles)
 
     def scenario(self, scenario: Scenario) -> Scenario:
-        """The scenario with the queues this controller needs: work-conserving round robin, each with the same AQM.
+        """The scenario with the queues of this controller: work-conserving round robin, all with the same AQM.
 
-        Each queue starts with the room the bottleneck had; the controller changes it when it knows more.
+        Each queue starts with the buffer of the bottleneck; the controller changes it as it learns more.
         """
         from ..scenario import Queue
 
@@ -219,36 +274,38 @@ class Controller(ABC):
         flows = tuple(dataclasses.replace(f, queue=0) for f in scenario.flows)
         return dataclasses.replace(scenario, bottleneck=new, flows=flows)
 
-    # -- to be said by each controller ---------------------------------------------------------------------------------
+    # -- to be implemented by controllers
+    # ------------------------------------------------------------------------------
 
     @abstractmethod
     def assign(self, flows: pd.DataFrame, now_s: float) -> tuple[np.ndarray, float]:
-        """Where the flows go.
+        """Choose queues for flows.
 
         Parameters
         ----------
         flows : DataFrame
-            :data:`METRICS`, one row a flow.
+            :data:`METRICS`, one row per flow.
         now_s : float
+            Time in s.
 
         Returns
         -------
         array of int64, float
-            Queue of each flow (0: no rule), and the classes' GVF or NaN.
+            Queue of each flow (0: no rule), and the GVF of the classes, or NaN.
         """
 
     def load(self, queue: np.ndarray) -> np.ndarray:
-        """How many flows each queue stands for where queues share by flows, shape (n_queues,).
+        """Number of flows for the share of each queue, shape (n_queues,).
 
-        Flows without a rule count as at most as many as those with one (or as there are queues), so that thousands
-        of short flows, which need little, are not guaranteed everything.
+        Flows without a rule count at most as many as those with one (or as there are queues), so that thousands of
+        short flows, which need little, do not get everything.
         """
         load = np.bincount(queue, minlength=self.n_queues).astype(np.float64)
         load[0] = min(load[0], max(load[1:].sum(), self.n_queues))
         return load
 
     def room(self, metrics: pd.DataFrame, queue: np.ndarray, share_mbps: np.ndarray) -> np.ndarray:
-        """Buffer of each queue in bytes, shape (n_queues,): BDP/sqrt(N) of its flows; 0 to leave it as it is."""
+        """Buffer of each queue in bytes, shape (n_queues,): BDP/sqrt(N) of its flows; 0: unchanged."""
         if not self.sizes_buffers:
             return np.zeros(self.n_queues, np.int64)
         count, mean = self._flows_and_rtt(metrics, queue)
@@ -258,7 +315,7 @@ class Controller(ABC):
         )
 
     def _flows_and_rtt(self, metrics: pd.DataFrame, queue: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Flows of each queue, and the mean of the RTTs that are known of them (NaN: none)."""
+        """Number of flows of each queue, and the mean of their known RTTs (NaN: none)."""
         n = self.n_queues
         rtt = metrics.rtt_ms.to_numpy(np.float64)
         known = np.isfinite(rtt)
@@ -266,17 +323,23 @@ class Controller(ABC):
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.bincount(queue, minlength=n), total / np.bincount(queue[known], minlength=n)
 
-    # -- the step ------------------------------------------------------------------------------------------------------
+    # -- the step
+    # ------------------------------------------------------------------------------------------------------
 
     def decide(self, metrics: pd.DataFrame, now_s: float) -> Decision:
-        """Take what was measured; say what should be.
+        """Decide about the measured flows.
 
         Parameters
         ----------
         metrics : DataFrame
-            At least :data:`METRICS`; flows that are not in it have ended.
+            At least :data:`METRICS`; missing flows have ended.
         now_s : float
-            Time, on any clock that goes forward.
+            Time in s on any monotonic clock.
+
+        Returns
+        -------
+        Decision
+            What should be, and what is new.
 
         Raises
         ------
@@ -285,7 +348,7 @@ class Controller(ABC):
         """
         missing = [name for name in METRICS if name not in metrics]
         if missing:
-            raise SchemaError(f"metrics: there is no {', '.join(missing)}")
+            raise SchemaError(f"metrics: columns are missing: {', '.join(missing)}")
         if self.decision is not None and now_s < self._due_s:
             self.decision = dataclasses.replace(
                 self.decision, now_s=now_s, assignments={}, buffers={}, weights={}
@@ -359,9 +422,9 @@ class Controller(ABC):
             load = load * used
         here = count > 0
         weights = load / (load[here].min() if here.any() else load.min())
-        if weights.max() > 64:  # a turn of round robin should not take long
+        if weights.max() > 64:  # a turn of round robin should be short
             weights = np.maximum(weights * 64 / weights.max(), 0.05)
-        # an empty queue can count on what it would get if a flow came
+        # an empty queue expects what it would get for a flow
         everyone = load[here].sum()
         fair = self.rate_mbps * load / np.where(here, everyone, everyone + load)
         sent = np.bincount(queue, metrics.throughput_mbps.to_numpy(np.float64), minlength=n)
@@ -370,7 +433,7 @@ class Controller(ABC):
         if here.any():
             demand = np.where(content, np.maximum(1.25 * sent, 0.05 * fair), np.inf)
             share[here] = max_min_shares(self.rate_mbps, demand[here], load[here])
-        # what a flow does not use now it may use in a moment: no buffer for less than the fair share
+        # a flow may soon use its full share, so the buffer is for at least the fair share
         room = self.room(metrics, queue, np.maximum(share, fair))
         new_weights = np.abs(weights - self._weights) > self.tolerance * self._weights
         new_room = np.abs(room - self._buffers) > self.tolerance * self._buffers
@@ -394,11 +457,11 @@ class Controller(ABC):
         )
 
     def __call__(self, target: Any) -> None:
-        """One step on a simulation or a testbed: measure, decide, carry out.
+        """One step on a simulation or a testbed: measure, decide, execute.
 
         Parameters
         ----------
-        target : Simulation, or what a testbed gives its ``control``
+        target : Simulation, or the argument of a testbed's ``control``
             Anything with ``now_s``, ``flows``, ``assign_queue``, ``set_weight`` and ``set_buffer``.
         """
         if self._meter is None:
@@ -414,52 +477,76 @@ class Controller(ABC):
 
 
 class RttSeparation(Controller):
-    """The paper's controller: long flows go to queues by classes of RTT.
+    """The controller of the paper: assigns long flows to queues by RTT class.
 
-    Queue 0 is for everything without a rule: short flows, and flows whose RTT is not known yet. Queues 1 to K are
-    for the classes, one more for isolated flows if there is a latency threshold, and the last one for UDP.
+    Queue 0 takes everything without a rule: short flows, and flows whose RTT is not yet known. Queues 1 to K are
+    for the classes, another one is for isolated flows if there is a latency threshold, and the last one is for UDP.
 
     Parameters
     ----------
     rate_mbps : float
-        Of the bottleneck.
+        Rate of the bottleneck in Mbit/s.
     k : int
-        Classes, at most.
+        Largest number of classes.
     method : {"exact", "paper"}
-        See :func:`~cctoolkit.separation.jenks.jenks_classes`.
+        As for :func:`~cctoolkit.separation.jenks.jenks_classes`.
     latency_threshold_ms : float or sequence of float, optional
-        What flows may wait in a queue, for all queues or for each of the queues 0 to K. When half of a queue's
-        flows wait longer, the one that offers most goes to the queue for such flows.
+        Tolerated queueing delay in ms, for all queues or for each of the queues 0 to K. If half of the flows of a
+        queue wait longer, the one with the largest offered rate is isolated.
     separate_udp : bool
-        UDP has a queue of its own.
+        Give UDP its own queue.
     udp_share : float
-        That queue's share is that of so many flows, however many UDP flows there are.
+        Number of flows that the share of that queue corresponds to, however many UDP flows there are.
     rtt_resolution_ms : float
-        RTTs are rounded to this before they are classified: flows so near each other need no separation.
+        RTTs are rounded to multiples of this before classification, in ms: closer flows need no separation.
     margin, class_tolerance : float
-        Hysteresis of flows and classes; see :class:`~cctoolkit.separation.jenks.IncrementalClasses`.
+        Hysteresis of flows and classes, as for :class:`~cctoolkit.separation.jenks.IncrementalClasses`.
     **options
-        Of :class:`Controller`: ``shares``, ``batch_s``, ``long_bytes``, ``default_rtt_ms``, ``minimum_packets``,
-        ``tolerance``.
+        Options of :class:`Controller`: ``shares``, ``batch_s``, ``long_bytes``, ``default_rtt_ms``,
+        ``minimum_packets``, ``tolerance``.
 
     Raises
     ------
     ParameterError
-        A value out of range.
+        A value is out of range.
+
+    See Also
+    --------
+    cctoolkit.jenks_classes : the classes
+    cctoolkit.separation.replay.replay : the decisions about a capture
+    cctoolkit.separation.router.Router : the configuration of a router
 
     Notes
     -----
-    Gomez et al., sections 3 and 4. What differs from the paper, or is not said in it:
+    Gomez et al., sections 3 and 4. What differs from the paper, or is not specified there:
 
-    - The shares are guaranteed, not limits: the scheduler is work conserving, so what a queue does not use goes to
-      the others at once (test 2). ``Decision.queues.share_mbps`` is that computed explicitly, for routers that can
-      only limit.
-    - The threshold (test 5) is on the waiting time, latest RTT less least RTT, and not on the RTT: a threshold
-      that suits a class of 10 ms suits none of 200 ms. A flow that was isolated stays so until it ends, and after
-      each isolation the queue is left alone for some round trips, until what it did can be measured.
-    - The base RTT is the least seen. A flow whose every packet waited seems further away than it is.
-    - Buffers are BDP/sqrt(N) of the class's mean RTT, its number of flows, and its share of the link.
-    - UDP flows are one rule for a router, by protocol, however many they are.
+    - Shares are guarantees, not limits: the scheduler is work conserving, so unused shares go to other queues at once
+      (test 2). ``Decision.queues.share_mbps`` is the result, computed explicitly for routers that can only limit.
+    - The threshold (test 5) applies to the queueing delay, the latest RTT minus the smallest, not to the RTT: no
+      threshold suits classes of both 10 ms and 200 ms. An isolated flow stays so until it ends, and after each
+      isolation the queue is left alone for some round trips, until the effect can be measured.
+    - The base RTT is the smallest one seen. A flow whose packets all waited seems further away than it is.
+    - Buffers are BDP/sqrt(N), with the mean RTT of the class, its number of flows and its share of the link.
+    - UDP flows are a single rule for a router, by protocol.
+
+    Examples
+    --------
+    >>> from cctoolkit.separation.controller import RttSeparation
+    >>> scenario = cct.Scenario(
+    ...     bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=100),
+    ...     flows=[cct.Flow("cubic", rtt_ms=10, count=2), cct.Flow("cubic", rtt_ms=100, count=2)],
+    ...     duration_s=4,
+    ... )
+    >>> controller = RttSeparation(rate_mbps=10, k=2, long_bytes=10_000)
+    >>> run = cct.simulate(controller.scenario(scenario), control=controller, control_s=0.25)
+    >>> controller.decision.flows["queue"].tolist()
+    [1, 1, 2, 2]
+    >>> controller.decision.queues[["role", "flows", "buffer_bytes"]]
+          role  flows  buffer_bytes
+    0  default      0         25000
+    1    class      2         15140
+    2    class      2         44286
+    3      udp      0         25000
     """
 
     def __init__(
@@ -484,7 +571,7 @@ class RttSeparation(Controller):
             threshold = np.asarray(latency_threshold_ms, np.float64)
             if threshold.ndim > 1 or threshold.size not in (1, self.k + 1) or not (threshold > 0).all():
                 raise ParameterError(
-                    f"latency_threshold_ms: {latency_threshold_ms!r} is neither a time nor {self.k + 1} of them"
+                    f"latency_threshold_ms: {latency_threshold_ms!r} must be a time, or {self.k + 1} of them"
                 )
             self._threshold = np.broadcast_to(threshold, (self.k + 1,))
             self._isolation_queue = len(roles)
@@ -494,7 +581,7 @@ class RttSeparation(Controller):
             roles.append("udp")
         for name, value in (("udp_share", udp_share), ("rtt_resolution_ms", rtt_resolution_ms)):
             if not value > 0 or not math.isfinite(value):
-                raise ParameterError(f"{name}: {value!r} is not above 0")
+                raise ParameterError(f"{name}: {value!r} must be positive")
         self.udp_share, self.rtt_resolution_ms = float(udp_share), float(rtt_resolution_ms)
         self.isolated: set[int] = set()
         self._quiet_until_s = np.full(self.k + 1, -math.inf)
@@ -502,7 +589,7 @@ class RttSeparation(Controller):
 
     @property
     def classes(self) -> IncrementalClasses:
-        """The classes and what they cost in rules so far; their queue 0 is queue 1 here."""
+        """The classes, and the number of their rules so far; their queue 0 is queue 1 here."""
         return self._classes
 
     def load(self, queue: np.ndarray) -> np.ndarray:

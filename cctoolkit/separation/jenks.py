@@ -1,8 +1,8 @@
 """Classes of similar RTT: natural breaks in one dimension, exact and as the paper's Algorithm 1.
 
-All of these minimise, or try to, the sum of squared deviations of the values from their class's mean. What is
-reached is told by the goodness of variance fit, ``GVF = 1 - sum_j SD_j / SD``: 1 when every class has one value
-only, 0 when there is one class.
+All functions minimise, or try to, the sum of squared deviations of values from the mean of their class. The
+goodness of variance fit, ``GVF = 1 - sum_j SD_j / SD``, measures the result: 1 if all values in each class are
+equal, 0 if there is a single class.
 """
 
 from __future__ import annotations
@@ -39,11 +39,22 @@ class Classes:
     Attributes
     ----------
     breaks : array, shape (k + 1,)
-        The lowest value (of Algorithm 1: limit), then the upper limit of each class, which belongs to the class.
+        The lowest value (for Algorithm 1, the lower limit), then the upper limit of each class, which belongs to the
+        class.
     labels : array of int64, shape (n,)
-        Class of each value, in the order the values were given in; the higher a value, the higher its class.
+        Class of each value, in the given order; higher values have higher classes.
     gvf : float
-        Goodness of variance fit, in [0, 1]; 1 where all values are equal.
+        Goodness of variance fit in [0, 1]; 1 if all values are equal.
+
+    See Also
+    --------
+    jenks_classes : classes of little variance
+
+    Examples
+    --------
+    >>> classes = cct.jenks_classes([10, 11, 50, 52, 100], k=3)
+    >>> classes.k, classes.sizes.tolist(), classes.breaks.tolist()
+    (3, [2, 2, 1], [10.0, 11.0, 52.0, 100.0])
     """
 
     breaks: np.ndarray
@@ -52,55 +63,68 @@ class Classes:
 
     @property
     def k(self) -> int:
-        """Number of classes (of Algorithm 1, some may have no value)."""
+        """Number of classes (some may be empty with Algorithm 1)."""
         return len(self.breaks) - 1
 
     @property
     def sizes(self) -> np.ndarray:
-        """Values in each class, shape (k,)."""
+        """Number of values in each class, shape (k,)."""
         return np.bincount(self.labels, minlength=self.k)
 
 
 def jenks_classes(values: Any, k: int, method: str = "exact") -> Classes:
-    """Sort values into `k` classes with little variance inside.
+    """Sort values into `k` classes with little variance within.
 
     Parameters
     ----------
     values : array-like of numbers, shape (n,)
-        Such as the RTT of each flow; in any order, n at least 1, all finite. Equal values share a class.
+        Finite values in any order, at least one, such as the RTTs of flows. Equal values share a class.
     k : int
-        How many classes.
+        Number of classes.
     method : {"exact", "paper"}
-        ``"exact"``: the optimum (Fisher 1958, Jenks 1967), in O(k n log n). With fewer than `k` different values,
-        each is a class and there are no others.
-        ``"paper"``: Algorithm 1 of Gomez et al., see Notes. There are always `k` intervals; some may be empty.
+        ``"exact"``: the optimum (Fisher 1958, Jenks 1967), in O(k n log n). With fewer than `k` distinct values,
+        each is a class. ``"paper"``: Algorithm 1 of Gomez et al., see Notes. There are always `k` intervals; some
+        may be empty.
 
     Returns
     -------
     Classes
+        The classes.
 
     Raises
     ------
     ParameterError
-        No values, one that is not finite, or a `k` or method that does not exist.
+        There are no values, a value is not finite, or `k` or `method` is invalid.
+
+    See Also
+    --------
+    cctoolkit.separation.jenks.choose_k : the number of classes
+    cctoolkit.separation.jenks.IncrementalClasses : classes of flows measured repeatedly
+    cctoolkit.separation.jenks.kmeans_classes, cctoolkit.separation.jenks.dbscan_classes : other algorithms
 
     Notes
     -----
-    **exact.** Dynamic programming over the sorted different values: the best j classes of the first m values are
-    the best j - 1 classes of the first i and one class of the rest, for the best i. That i does not fall when m
-    grows, so each layer is solved by divide and conquer. The costs come from sums of standardised values;
-    classifications whose GVF differ by less than about 1e-12 are the same to it.
+    **exact.** Dynamic programming over the sorted distinct values: the best j classes of the first m values are the
+    best j - 1 classes of the first i and one class of the rest, for the best i. That i does not decrease with m, so
+    each layer is solved by divide and conquer. Costs are computed from sums of standardised values; classifications
+    whose GVFs differ by less than about 1e-12 count as equal.
 
     **paper.** Algorithm 1 starts with intervals of equal width and moves width from the interval with the largest
-    squared deviation to that with the lowest, while the GVF rises. What the paper leaves open is read like this: the
-    width moved is one standard deviation of the *largest* (the lowest's is mostly zero, and would move nothing);
-    intervals between the two keep their width and shift; of several with the lowest, the nearest one gets it; and
-    "while the GVF is lower than maximum" ends at the first step that does not raise it, which is taken back.
+    squared deviation to the one with the lowest, as long as the GVF rises. Where the paper is ambiguous: the width
+    moved is a standard deviation of the *largest* (that of the lowest is usually zero); intervals between the two
+    keep their width and shift; of several lowest intervals, the nearest one is chosen; and "while the GVF is lower
+    than maximum" ends with the first step that does not raise it, which is undone.
+
+    Examples
+    --------
+    >>> classes = cct.jenks_classes([10, 11, 50, 52, 100], k=3)
+    >>> classes.labels.tolist(), round(classes.gvf, 4)
+    ([0, 0, 1, 1, 2], 0.9995)
     """
     x = _values(values)
     k = _whole("k", k)
     if method not in METHODS:
-        raise ParameterError(f"method: {method!r} is neither of {', '.join(METHODS)}")
+        raise ParameterError(f"method: {method!r} must be one of {', '.join(METHODS)}")
     if method == "paper":
         return _algorithm_1(x, k)
     distinct, at, counts = np.unique(x, return_inverse=True, return_counts=True)
@@ -120,15 +144,27 @@ def gvf_of(values: Any, labels: Any) -> float:
     Parameters
     ----------
     values : array-like of numbers, shape (n,)
+        Classified values.
     labels : array-like of int, shape (n,)
+        Class of each value.
 
     Returns
     -------
     float
-        ``1 - sum_j SD_j / SD`` in [0, 1]; 1 where all values are equal.
+        ``1 - sum_j SD_j / SD`` in [0, 1]; 1 if all values are equal.
+
+    See Also
+    --------
+    gvf_by_k : the best GVF for each number of classes
+
+    Examples
+    --------
+    >>> from cctoolkit.separation.jenks import gvf_of
+    >>> round(gvf_of([1, 3, 10, 12], [0, 0, 1, 1]), 3)
+    0.953
     """
     x, labels = np.asarray(values, np.float64), np.asarray(labels, np.int64)
-    x = _standardised(x)  # squares neither overflow nor vanish
+    x = _standardised(x)  # so that squares neither overflow nor vanish
     total = float(((x - x.mean()) ** 2).sum())
     if total == 0:
         return 1.0
@@ -138,17 +174,34 @@ def gvf_of(values: Any, labels: Any) -> float:
 
 
 def gvf_by_k(values: Any, max_k: int) -> np.ndarray:
-    """The best GVF with 1, 2, ..., `max_k` classes.
+    """The best GVF with 1, 2, …, `max_k` classes.
+
+    Parameters
+    ----------
+    values : array-like of numbers, shape (n,)
+        What to classify.
+    max_k : int
+        Largest number of classes.
 
     Returns
     -------
     array, shape (max_k,)
-        Never falls; 1 from the number of different values on.
+        GVFs, which never decrease, and are 1 from the number of distinct values on.
 
     Raises
     ------
     ParameterError
         As for :func:`jenks_classes`.
+
+    See Also
+    --------
+    choose_k : the number of classes by gain
+
+    Examples
+    --------
+    >>> from cctoolkit.separation.jenks import gvf_by_k
+    >>> gvf_by_k([10, 11, 50, 52, 100], max_k=4).round(3).tolist()
+    [0.0, 0.707, 1.0, 1.0]
     """
     x = _values(values)
     max_k = _whole("max_k", max_k)
@@ -165,42 +218,74 @@ def gvf_by_k(values: Any, max_k: int) -> np.ndarray:
 
 
 def choose_k(values: Any, max_k: int = 8, gain: float = 0.02) -> int:
-    """The smallest number of classes after which one more raises the GVF by less than `gain`.
+    """The smallest number of classes from which one more raises the GVF by less than `gain`.
 
     Parameters
     ----------
     values : array-like of numbers, shape (n,)
+        What to classify.
     max_k : int
-        Routers commonly have eight queues a port.
+        Largest number of classes; routers usually have eight queues per port.
     gain : float
-        Between 0 and 1.
+        Required gain, between 0 and 1.
+
+    Returns
+    -------
+    int
+        Number of classes.
 
     Raises
     ------
     ParameterError
         As for :func:`jenks_classes`.
+
+    See Also
+    --------
+    gvf_by_k : the best GVF for each number of classes
+
+    Examples
+    --------
+    >>> from cctoolkit.separation.jenks import choose_k
+    >>> choose_k([10, 11, 50, 52, 100])
+    3
     """
     if not 0 <= gain <= 1:
-        raise ParameterError(f"gain: {gain!r} is not between 0 and 1")
+        raise ParameterError(f"gain: {gain!r} must be between 0 and 1")
     small = np.flatnonzero(np.diff(gvf_by_k(values, max_k)) < gain)
     return int(small[0]) + 1 if small.size else max_k
 
 
 def kmeans_classes(values: Any, k: int, seed: int = 0) -> Classes:
-    """The same aim by Lloyd's algorithm (scikit-learn, ten starts): what the paper's section 6 names as future work.
+    """Classes by Lloyd's algorithm (scikit-learn, ten starts), named as future work in section 6 of the paper.
 
     Parameters
     ----------
     values : array-like of numbers, shape (n,)
+        What to classify.
     k : int
-        At most so many classes; fewer with fewer different values.
+        Number of classes; fewer if there are fewer distinct values.
     seed : int
-        Of the starting points.
+        Seed for the starting points.
+
+    Returns
+    -------
+    Classes
+        The classes.
 
     Raises
     ------
     ParameterError
         As for :func:`jenks_classes`.
+
+    See Also
+    --------
+    jenks_classes : the optimum
+
+    Examples
+    --------
+    >>> from cctoolkit.separation.jenks import kmeans_classes
+    >>> kmeans_classes([10, 11, 50, 52, 100], k=3).labels.tolist()
+    [0, 0, 1, 1, 2]
     """
     from sklearn.cluster import KMeans
 
@@ -213,29 +298,45 @@ def kmeans_classes(values: Any, k: int, seed: int = 0) -> Classes:
 
 
 def dbscan_classes(values: Any, eps: float, min_samples: int = 1) -> Classes:
-    """Classes by density (scikit-learn's DBSCAN): what the paper's section 6 names as future work.
+    """Classes by density (scikit-learn's DBSCAN), named as future work in section 6 of the paper.
 
-    It needs no number of classes, and so promises none: a router with four queues cannot ask it for four.
+    The number of classes cannot be chosen, so it may exceed the number of queues of a router.
 
     Parameters
     ----------
     values : array-like of numbers, shape (n,)
+        What to classify.
     eps : float
-        Values at most this far apart are neighbours; in the values' unit.
+        Largest distance of neighbours, in the unit of the values.
     min_samples : int
-        A value with so many neighbours (itself included) is in a class's core. What is in no class joins the
-        nearest, for each flow needs a queue; where no class exists, all values are one.
+        A value with this many neighbours (including itself) is in the core of a class. Values outside of classes
+        join the nearest one, since each flow needs a queue; without classes, all values form one.
+
+    Returns
+    -------
+    Classes
+        The classes.
 
     Raises
     ------
     ParameterError
         As for :func:`jenks_classes`.
+
+    See Also
+    --------
+    jenks_classes : the optimum for a given number of classes
+
+    Examples
+    --------
+    >>> from cctoolkit.separation.jenks import dbscan_classes
+    >>> dbscan_classes([10, 11, 50, 52, 100], eps=5).labels.tolist()
+    [0, 0, 1, 1, 2]
     """
     from sklearn.cluster import DBSCAN
 
     x = _values(values)
     if not eps > 0 or not math.isfinite(eps):
-        raise ParameterError(f"eps: {eps!r} is not a number above 0")
+        raise ParameterError(f"eps: {eps!r} must be a positive number")
     labels = DBSCAN(eps=eps, min_samples=_whole("min_samples", min_samples)).fit(x[:, None]).labels_.copy()
     inside = np.flatnonzero(labels >= 0)
     if inside.size == 0:
@@ -250,7 +351,7 @@ def dbscan_classes(values: Any, eps: float, min_samples: int = 1) -> Classes:
 
 
 def _ordered(x: np.ndarray, labels: np.ndarray) -> Classes:
-    """Classes numbered by what is in them; equal values are in one already, and classes do not overlap."""
+    """Number classes by their values; equal values already share a class, and classes do not overlap."""
     names, at = np.unique(labels, return_inverse=True)
     lowest = np.full(names.size, np.inf)
     np.minimum.at(lowest, at, x)
@@ -264,21 +365,21 @@ def _ordered(x: np.ndarray, labels: np.ndarray) -> Classes:
 def _values(values: Any) -> np.ndarray:
     x = np.asarray(values, np.float64)
     if x.ndim != 1 or x.size == 0:
-        raise ParameterError("values: expected a list of at least one number")
+        raise ParameterError("values: must be a list of at least one number")
     if not np.isfinite(x).all():
-        raise ParameterError(f"values: {x[~np.isfinite(x)][0]} is not finite")
+        raise ParameterError(f"values: {x[~np.isfinite(x)][0]} must be finite")
     return x
 
 
 def _whole(name: str, value: Any) -> int:
     if isinstance(value, bool) or value != int(value) or value < 1:
-        raise ParameterError(f"{name}: {value!r} is not a whole number of at least 1")
+        raise ParameterError(f"{name}: {value!r} must be a whole number, at least 1")
     return int(value)
 
 
 def _standardised(x: np.ndarray) -> np.ndarray:
-    """With mean 0 and largest magnitude 1, so that sums of squares neither overflow nor vanish."""
-    half = x / 2  # two values of opposite sign may be further apart than a float reaches
+    """Scale to mean 0 and largest magnitude 1, so that sums of squares neither overflow nor vanish."""
+    half = x / 2  # the distance of two values of opposite sign may overflow
     centred = half - half.min()
     centred = centred - centred.mean()
     largest = np.abs(centred).max()
@@ -290,18 +391,18 @@ def _standardised(x: np.ndarray) -> np.ndarray:
 
 @numba.njit(inline="always")
 def _cost(weight, total, square, i, j):
-    """Squared deviation of the values i to j - 1 from their mean."""
+    """Squared deviation of values i to j - 1 from their mean."""
     s = total[j] - total[i]
     return max(square[j] - square[i] - s * s / (weight[j] - weight[i]), 0.0)
 
 
 @kernel
 def _layers(x, counts, k):
-    """Least cost of all values in 1, ..., k classes, and where the last class of each best solution begins.
+    """Minimum cost of all values in 1, …, k classes, and the start of the last class in each best solution.
 
-    Layer j (from 0) has in ``cuts[j, m]`` where the last of j + 1 classes of the first m values begins. That place
-    does not fall with m (the cost obeys the quadrangle inequality), so a layer's middle tells both halves where to
-    look.
+    In layer j (from 0), ``cuts[j, m]`` is the start of the last of j + 1 classes of the first m values. It does not
+    decrease with m (the cost satisfies the quadrangle inequality), so the middle of a layer limits the search in both
+    halves.
     """
     n = len(x)
     weight, total, square = np.zeros(n + 1), np.zeros(n + 1), np.zeros(n + 1)
@@ -351,7 +452,7 @@ def _algorithm_1(x: np.ndarray, k: int) -> Classes:
         counts = np.bincount(labels, minlength=k)
         mean = np.bincount(labels, x, minlength=k) / np.maximum(counts, 1)
         deviation = np.bincount(labels, (x - mean[labels]) ** 2, minlength=k)
-        # Equal ones must not differ by rounding: the first then gives way (test_algorithm_1_is_its_naive_twin)
+        # Equal ones must not differ by rounding: the first one then gives way (test_algorithm_1_is_its_naive_twin)
         rank = np.round(deviation / max(deviation.sum(), np.finfo(float).tiny), 9)
         largest = int(rank.argmax())
         lowest = min(range(k), key=lambda j: (rank[j], abs(j - largest)))
@@ -375,44 +476,58 @@ def _in_intervals(x: np.ndarray, limits: np.ndarray) -> np.ndarray:
     return np.searchsorted(limits[1:-1], x, side="left").astype(np.int64)
 
 
-# ---- one interval after another --------------------------------------------------------------------------------------
+# ---- repeated measurements -------------------------------------------------------------------------------------------
 
 
 class IncrementalClasses:
-    """Classes of flows whose RTTs are measured again and again, without flows going to and fro.
+    """Classes of flows whose RTTs are measured repeatedly, without flows moving back and forth.
 
-    A flow's class has a *queue*, and every flow that changes its queue costs the router a rule. So that
-    measurements that wobble cost none, an update changes the classes only where that is worth it:
+    Each class has a *queue*, and each flow that changes its queue costs the router a rule. To avoid rules for noisy
+    measurements, an update changes the classes only if it is worth it:
 
-    - The classes stay as long as the best new ones are not more and not better by over `tolerance` of GVF. A
-      flow then moves only when its value is further than `margin` (relative) beyond the limit between two
-      classes, which lies halfway between their values.
-    - Where new classes are adopted, all in one batch, each takes the queue most of its flows are in already. If
-      they are not more than before, flows within `margin` of a limit keep their queue if it is that of a
-      class next to it.
+    - Classes stay unless new ones are more, or better by more than `tolerance` of GVF. A flow then moves only if
+      its value is further than `margin` (relative) beyond the limit between two classes, halfway between their
+      values.
+    - New classes are adopted all at once, and each takes the queue of most of its flows. If there are no more
+      classes than before, flows within `margin` of a limit keep their queue if it is that of an adjacent class.
 
     Parameters
     ----------
     k : int
-        Classes, and queues; queue numbers are 0 to k - 1.
+        Number of classes and queues; queue numbers are 0 to k - 1.
     margin : float
         Relative hysteresis of a flow at a limit.
     tolerance : float
-        GVF that new classes must gain.
+        Gain of GVF required for new classes.
     method : {"exact", "paper"}
-        See :func:`jenks_classes`.
+        As for :func:`jenks_classes`.
 
     Attributes
     ----------
     added, moved, removed : int
-        Rules written, changed and deleted so far.
+        Number of rules added, changed and deleted so far.
     classes : Classes or None
-        The last classes adopted (their labels are of the flows of that update).
+        The last classes adopted (with labels of the flows in that update).
 
     Raises
     ------
     ParameterError
-        A value out of range.
+        A value is out of range.
+
+    See Also
+    --------
+    jenks_classes : classes of a single measurement
+
+    Examples
+    --------
+    Small changes move no flow:
+
+    >>> from cctoolkit.separation.jenks import IncrementalClasses
+    >>> classes = IncrementalClasses(k=2)
+    >>> classes.update([1, 2, 3], [10, 11, 50]).tolist()
+    [0, 0, 1]
+    >>> classes.update([1, 2, 3], [10, 14, 48]).tolist(), classes.moved
+    ([0, 0, 1], 0)
     """
 
     def __init__(
@@ -421,51 +536,52 @@ class IncrementalClasses:
         self.k = _whole("k", k)
         for name, value in (("margin", margin), ("tolerance", tolerance)):
             if not 0 <= value < 1:
-                raise ParameterError(f"{name}: {value!r} is not at least 0 and below 1")
+                raise ParameterError(f"{name}: {value!r} must be at least 0 and less than 1")
         if method not in METHODS:
-            raise ParameterError(f"method: {method!r} is neither of {', '.join(METHODS)}")
+            raise ParameterError(f"method: {method!r} must be one of {', '.join(METHODS)}")
         self.margin, self.tolerance, self.method = float(margin), float(tolerance), method
         self.added = self.moved = self.removed = 0
         self.classes: Classes | None = None
         self._ids = np.zeros(0, np.int64)  # sorted
-        self._queues = np.zeros(0, np.int64)  # of these flows
-        self._limits = np.zeros(0)  # between the classes, ascending
+        self._queues = np.zeros(0, np.int64)  # queues of these flows
+        self._limits = np.zeros(0)  # limits between the classes, ascending
         self._order = np.zeros(0, np.int64)  # queue of each class
 
     @property
     def changes(self) -> int:
-        """Rules written, changed and deleted so far."""
+        """Total number of rules added, changed and deleted so far."""
         return self.added + self.moved + self.removed
 
     def update(self, ids: Sequence[int] | np.ndarray, values: Any) -> np.ndarray:
-        """Take the flows there are now.
+        """Classify the current flows.
 
         Parameters
         ----------
         ids : array-like of int, shape (n,)
-            All different; flows that are missing have ended.
+            Distinct flow numbers; missing flows have ended.
         values : array-like of numbers, shape (n,)
+            Their values.
 
         Returns
         -------
         array of int64, shape (n,)
-            Queue of each, in the order of `ids`; it does not depend on that order.
+            Queue of each flow, in the order of `ids` (but independent of that order).
 
         Raises
         ------
         ParameterError
-            A value that is not finite, or a flow that is in there twice.
+            A value is not finite, or a flow occurs twice.
         """
         names = np.asarray(ids, np.int64)
         x = np.asarray(values, np.float64)
         if names.shape != x.shape or names.ndim != 1:
-            raise ParameterError("ids and values: expected one value a flow")
+            raise ParameterError("ids and values: must be lists of the same length")
         if not np.isfinite(x).all():
-            raise ParameterError(f"values: {x[~np.isfinite(x)][0]} is not finite")
+            raise ParameterError(f"values: {x[~np.isfinite(x)][0]} must be finite")
         order = np.argsort(names, kind="stable")
         names, x = names[order], x[order]
         if (names[1:] == names[:-1]).any():
-            raise ParameterError(f"ids: {names[1:][names[1:] == names[:-1]][0]} is there twice")
+            raise ParameterError(f"ids: {names[1:][names[1:] == names[:-1]][0]} occurs twice")
         now = np.full(names.size, -1, np.int64)
         if self._ids.size and names.size:
             place = np.minimum(np.searchsorted(self._ids, names), self._ids.size - 1)
@@ -496,10 +612,10 @@ class IncrementalClasses:
         np.minimum.at(low, labels, x)
         np.maximum.at(high, labels, x)
         self._limits = (high[:-1] + low[1:]) / 2
-        return self._placed(x, now, 0.0 if more else self.margin)  # else a new class could stay empty
+        return self._placed(x, now, 0.0 if more else self.margin)  # else a new class might stay empty
 
     def _placed(self, x: np.ndarray, now: np.ndarray, margin: float) -> np.ndarray:
-        """Queue of each flow with the limits there are, and the hysteresis at them."""
+        """Queue of each flow by the current limits, with hysteresis."""
         if self._order.size == 0:
             return np.zeros(x.size, np.int64)
         plain = np.searchsorted(self._limits, x, side="left")
@@ -513,7 +629,7 @@ class IncrementalClasses:
         return self._order[np.where((mine >= 0) & near & (np.abs(mine - plain) <= 1), mine, plain)]
 
     def _queues_of(self, labels: np.ndarray, classes: int, now: np.ndarray) -> np.ndarray:
-        """For each class the queue that leaves most flows where they are; with a tie, by number."""
+        """For each class, the queue that moves the fewest flows; ties by number."""
         from scipy.optimize import linear_sum_assignment
 
         stay = np.zeros((classes, self.k))

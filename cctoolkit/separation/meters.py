@@ -1,4 +1,4 @@
-"""What a controller is told about flows: measured on a run while it goes on, or from a capture's packets."""
+"""Flow metrics for a controller, measured during a run or from the packets of a capture."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ if TYPE_CHECKING:
 
 __all__ = ["LONG_BYTES", "METRICS", "CaptureMeter", "RunMeter", "capture_metrics"]
 
-#: Columns of the table of flow metrics: one row a flow that is there now.
+#: Columns of the table of flow metrics, with one row per current flow.
 METRICS = (
     "flow_id",  # int
     "protocol",  # 6 TCP, 17 UDP
-    "rtt_ms",  # base round-trip time, the least seen on both sides of the tap together; NaN: not known
-    "latest_rtt_ms",  # the last measured, with the waiting in it; NaN: not known
-    "throughput_mbps",  # delivered lately
-    "offered_mbps",  # arriving at the bottleneck lately
-    "is_long",  # carried more than the threshold (10 MB in the paper)
+    "rtt_ms",  # base RTT: the sum of the smallest seen on both sides of the tap; NaN: unknown
+    "latest_rtt_ms",  # the last one measured, including queueing; NaN: unknown
+    "throughput_mbps",  # recently delivered
+    "offered_mbps",  # recently arriving at the bottleneck
+    "is_long",  # has carried more than the threshold (10 MB in the paper)
 )
 TCP, UDP = 6, 17
-#: The paper's: a flow is long if it is larger than this.
+#: Threshold of the paper for long flows.
 LONG_BYTES = 10_000_000
 
 
 class RunMeter:
-    """Metrics of the flows of a simulation or a testbed, read again and again.
+    """Metrics of the flows of a simulation or testbed, read repeatedly.
 
     Parameters
     ----------
     long_bytes : int
-        A flow that sent more is long.
+        A flow is long if it has sent more.
     smoothing_s : float
-        Time constant of the rates.
+        Time constant of the rates in s.
 
     Notes
     -----
-    The least RTT of a simulated sender is, to the nanosecond, the sum of the least times that pairing segments with
-    their acknowledgements at the ingress tap gives for both directions (with the handshake's for the side that
-    sends no data), and without an access delay its latest RTT is the tap's latest sample; a test holds them
-    together. So nothing is used here that a passive tap would not know, and packets need not be recorded. The
-    exact count of bytes stands for the count-min sketch.
+    The minimum RTT of a simulated sender is, to the nanosecond, the sum of the minimum times from pairing segments
+    with acknowledgements at the ingress tap in both directions (including the handshake for the side that sends no
+    data), and without an access delay its latest RTT is the latest sample at the tap; a test compares them. So
+    nothing is used here that a passive tap would not know, and packets need not be recorded. An exact count of
+    bytes replaces the count-min sketch.
     """
 
     def __init__(self, long_bytes: int = LONG_BYTES, smoothing_s: float = 0.5) -> None:
@@ -60,12 +60,12 @@ class RunMeter:
         self._rates: tuple[np.ndarray, np.ndarray] | None = None
 
     def read(self, target: Any) -> pd.DataFrame:
-        """:data:`METRICS` and ``cca`` of the flows that are there now.
+        """Read :data:`METRICS` and ``cca`` of the current flows.
 
         Parameters
         ----------
         target : object
-            With ``now_s`` and ``flows`` as of a :class:`~cctoolkit.Simulation`.
+            Has ``now_s`` and ``flows`` like a :class:`~cctoolkit.Simulation`.
         """
         flows, now_s = target.flows, float(target.now_s)
         udp = (flows.cca == "udp").to_numpy()
@@ -106,20 +106,20 @@ class RunMeter:
 
 
 class CaptureMeter:
-    """Metrics of the flows of a capture, part by part: what a passive tap knows.
+    """Metrics of the flows of a capture, part by part, as known to a passive tap.
 
     Parameters
     ----------
     long_bytes : int
-        A flow is long once one direction has more bytes on the wire.
+        A flow is long once a direction has more bytes on the wire.
     idle_s : float
-        A flow without packets for so long is not there.
+        A flow ends after this time without packets, in s.
 
     Notes
     -----
-    The RTT of a flow is the sum of the least times between a segment and its ACK in each direction: from the tap
-    to the one end and back, and to the other. A direction without a sample counts for nothing, and a flow without
-    any has no RTT. The handshake alone gives both.
+    The RTT of a flow is the sum of the minimum times between a segment and its ACK in both directions: from the tap
+    to one end and back, and to the other. A direction without a sample counts as 0, and a flow without samples has
+    no RTT. The handshake alone has both.
     """
 
     def __init__(self, long_bytes: int = LONG_BYTES, idle_s: float = 2.0) -> None:
@@ -127,24 +127,24 @@ class CaptureMeter:
             raise ParameterError("long_bytes and idle_s: must be positive")
         self.long_bytes, self.idle_ns = int(long_bytes), round(idle_s * 1e9)
         self._pairing = RttPairing("seq_ack")
-        self._wire = np.zeros(0, np.int64)  # by 2 * flow_id + direction
-        self._lately = np.zeros(0, np.int64)  # since metrics were asked for
+        self._wire = np.zeros(0, np.int64)  # indexed by 2 * flow_id + direction
+        self._lately = np.zeros(0, np.int64)  # since the last call of metrics()
         self._payload = np.zeros(0, np.int64)
-        self._least = np.zeros(0, np.int64)  # + 1; 0: none
+        self._least = np.zeros(0, np.int64)  # plus 1; 0: none
         self._latest = np.zeros(0, np.int64)
-        self._last = np.zeros(0, np.int64)  # by flow
+        self._last = np.zeros(0, np.int64)  # indexed by flow
         self._protocol = np.zeros(0, np.uint8)
         self._now_ns = 0
 
     def update(self, columns: Mapping[str, np.ndarray], keys: FlowKeys) -> None:
-        """Take the next packets.
+        """Add packets.
 
         Parameters
         ----------
         columns : mapping of arrays
             A part of the packets table.
         keys : FlowKeys
-            Of its flows, at least.
+            Keys of at least its flows.
         """
         flow_id = columns["flow_id"].astype(np.int64)
         if len(flow_id) == 0:
@@ -165,22 +165,21 @@ class CaptureMeter:
         rtt = samples["rtt_ns"] + 1
         self._least[at] = np.where(self._least[at] == 0, np.iinfo(np.int64).max, self._least[at])
         np.minimum.at(self._least, at, rtt)
-        self._latest[at] = rtt  # of several, the last stays
+        self._latest[at] = rtt  # of several, the last one counts
         self._now_ns = max(self._now_ns, int(columns["ts_ns"].max()))
 
     def metrics(self, interval_s: float) -> pd.DataFrame:
-        """What is known of the flows that are there.
+        """Metrics of the current flows.
 
         Parameters
         ----------
         interval_s : float
-            The time that the packets since the last call took, for rates.
+            Time covered by the packets since the last call in s, for rates.
 
         Returns
         -------
         DataFrame
-            :data:`METRICS`, and ``direction`` (of the data: that with more payload),
-            ``bytes`` so far in it.
+            :data:`METRICS`, ``direction`` of the data (the one with more payload), and its ``bytes`` so far.
         """
         flows = np.flatnonzero((self._last > 0) & (self._last - 1 > self._now_ns - self.idle_ns))
         data = (self._payload[2 * flows + 1] > self._payload[2 * flows]).astype(np.int64)
@@ -188,7 +187,7 @@ class CaptureMeter:
         least = np.stack([self._least[forth], self._least[back]])
         there = least > 0
         legs = np.where(there, least - 1, 0) / 1e6
-        # waiting shows in the direction of the data; the other way is as long as ever
+        # queueing affects the direction of the data; the other one is constant
         latest = (self._latest[forth] - 1) / 1e6 + legs[1]
         rate = self._lately[forth] * 8e-6 / interval_s
         self._lately[:] = 0
@@ -208,12 +207,19 @@ class CaptureMeter:
 
 
 def capture_metrics(capture: Capture, long_bytes: int = LONG_BYTES) -> pd.DataFrame:
-    """Metrics of all flows of a capture, as if it were one interval: see :meth:`CaptureMeter.metrics`.
+    """Metrics of all flows of a capture, as a single interval: see :meth:`CaptureMeter.metrics`.
 
     Parameters
     ----------
     capture : Capture
+        The capture.
     long_bytes : int
+        A flow is long if a direction has more bytes on the wire.
+
+    Returns
+    -------
+    DataFrame
+        One row per flow.
     """
     meter = CaptureMeter(long_bytes, idle_s=1e9)
     meter.update(capture.columns, capture.keys)

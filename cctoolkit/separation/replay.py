@@ -1,4 +1,4 @@
-"""A controller beside a capture: what it would have done about that traffic."""
+"""Apply a controller to a capture."""
 
 from __future__ import annotations
 
@@ -21,34 +21,53 @@ def replay(
     interval_s: float = 1.0,
     long_bytes: int = LONG_BYTES,
 ) -> Iterator[Decision]:
-    """What a controller would have done about this traffic, interval after interval.
+    """Yield the decisions that a controller would have made about captured traffic.
 
-    The capture does not change by it: flows go on as they did in the queue they really had.
+    They have no effect on the capture: flows behave as they did in their actual queue.
 
     Parameters
     ----------
     capture : Capture, or the parts of one (:func:`cctoolkit.iter_capture`)
-        In order of time; a packet from before its interval counts in it.
+        Packets in order of time; late packets count in the current interval.
     controller : Controller
+        Makes the decisions.
     interval_s : float
+        Time between decisions in s.
     long_bytes : int
-        See :class:`CaptureMeter`.
+        As for :class:`~cctoolkit.separation.meters.CaptureMeter`.
 
     Yields
     ------
     Decision
-        ``now_s`` is the end of the interval since the first packet.
+        ``now_s`` is the end of the interval, relative to the first packet.
 
     Raises
     ------
     ParameterError
-        An interval that is not above 0.
+        The interval is not positive.
+
+    See Also
+    --------
+    cctoolkit.separation.controller.RttSeparation : the controller of the paper
+    cctoolkit.simulate : with ``control``, decisions that take effect
+
+    Examples
+    --------
+    >>> from cctoolkit.separation.controller import RttSeparation
+    >>> from cctoolkit.separation.replay import replay
+    >>> capture = cct.example("rtt-unfairness").ingress
+    >>> controller = RttSeparation(rate_mbps=10, k=2)
+    >>> for decision in replay(capture, controller, interval_s=5, long_bytes=500_000):
+    ...     print(decision.now_s, decision.assignments)
+    5 {0: 2, 1: 1}
+    10 {}
+    15 {}
     """
     if not interval_s > 0:
         raise ParameterError(f"interval_s: {interval_s!r} must be positive")
     meter = CaptureMeter(long_bytes)
     origin_ns: int | None = None
-    now = 0  # the interval under way
+    now = 0  # number of the current interval
     for part in (capture,) if isinstance(capture, Capture) else capture:
         ts = part.columns["ts_ns"]
         if len(ts) == 0:

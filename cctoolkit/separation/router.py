@@ -1,10 +1,10 @@
-"""A decision in a router's words: queues, their shares and buffers, and which flow goes where.
+"""Router configuration for a decision: queues, their shares and buffers, and the assignment of flows.
 
-The words are in templates (``hardware/router/``), one a kind of router: Junos (``load set``), Linux (``tc
--batch``), or a user's own. A :class:`Router` remembers what it said last and then says only what is new.
+There is a template (in ``hardware/router/``) for each kind of router: Junos (``load set``), Linux (``tc -batch``),
+or your own. A :class:`Router` remembers its last configuration and writes only the changes.
 
-Everything a template gets is a number, an address that :mod:`ipaddress` read and wrote, or an interface name of
-letters, digits and ``/ . _ : -``: nothing from a capture can become a line of configuration.
+Templates only get numbers, addresses parsed and formatted by :mod:`ipaddress`, and interface names of letters,
+digits and ``/ . _ : -``: nothing from a capture can become a line of configuration.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "FlowRule", "QueueRule", "Router", "flow_rules", "queue_rules"]
 
-#: Kinds of router with a template here: the template, most queues, and what an interface may be called.
+#: Kinds of router with a template: the template, most queues, and the pattern of interface names.
 KINDS = {
     "junos": ("junos.set.j2", 8, re.compile(r"[a-z]{2,4}-\d{1,3}/\d{1,3}/\d{1,3}(:\d{1,2})?|ae\d{1,4}")),
     "linux": ("linux.tc.j2", 64, re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}")),
@@ -35,27 +35,40 @@ KINDS = {
 _OTHER = ("", 64, re.compile(r"[A-Za-z0-9_][A-Za-z0-9/._:-]{0,63}"))
 _PROTOCOLS = {6: "tcp", 17: "udp"}
 _FULL_PACKET = 1514
-#: Numbers of rules; Linux has 16 bits for a filter's priority, and two are used for UDP.
+#: Range of rule numbers; Linux has 16 bits for the priority of a filter, and two are used for UDP.
 _FIRST, _LAST = 100, 64_999
 
 
 @dataclass(frozen=True)
 class QueueRule:
-    """One queue.
+    """A queue of a router.
 
     Attributes
     ----------
     number : int
+        Number of the queue.
     rate_bps : int
-        Guaranteed; all guarantees together are the link.
+        Guaranteed rate in bit/s; the guarantees sum up to the link rate.
     ceil_bps : int
-        Never more than this: the link, or a limit of its own.
+        Upper limit of the rate in bit/s: that of the link, or a limit of the queue.
     buffer_bytes : int
-        0: as the router has it.
+        Buffer in bytes; 0: the default of the router.
     buffer_us : int
-        The same as time at the link's rate, which is how Junos wants it.
+        Buffer in µs at the link rate, for Junos.
     quantum_bytes : int
-        By what the queue takes part in sharing what others leave unused.
+        Quantum in bytes for sharing unused rates.
+
+    See Also
+    --------
+    queue_rules : the queues of a decision
+    FlowRule : a flow of a router
+
+    Examples
+    --------
+    >>> from cctoolkit.separation.router import QueueRule
+    >>> rule = QueueRule(1, 5_000_000, ceil_bps=10_000_000, buffer_bytes=15140, buffer_us=12112, quantum_bytes=1514)
+    >>> rule.rate_bps / rule.ceil_bps
+    0.5
     """
 
     number: int
@@ -68,20 +81,37 @@ class QueueRule:
 
 @dataclass(frozen=True)
 class FlowRule:
-    """One flow, by the five-tuple of its data, and its queue.
+    """A flow, by the 5-tuple of its data, and its queue.
 
     Attributes
     ----------
     flow_id : int
+        Number of the flow.
     queue : int
+        Number of the queue.
     src, dst : IPv4Address or IPv6Address
+        Addresses of sender and receiver of the data.
     protocol : int
+        IP protocol number.
     sport, dport : int or None
-        None where the protocol has none.
+        Ports; None for protocols without ports.
     number : int
-        The rule's; 0 until a :class:`Router` gave it one.
+        Number of the rule, assigned by a :class:`Router`; 0 before.
     moved : bool
-        The router has the rule already, for another queue.
+        Whether the router already has the rule, for another queue.
+
+    See Also
+    --------
+    flow_rules : the flows of a decision
+    QueueRule : a queue of a router
+
+    Examples
+    --------
+    >>> import ipaddress
+    >>> from cctoolkit.separation.router import FlowRule
+    >>> source, destination = ipaddress.ip_address("10.0.0.1"), ipaddress.ip_address("10.0.0.2")
+    >>> FlowRule(0, queue=1, src=source, dst=destination, protocol=6, sport=40000, dport=443).version
+    4
     """
 
     flow_id: int
@@ -111,7 +141,7 @@ def _address(where: str, value: Any) -> ipaddress.IPv4Address | ipaddress.IPv6Ad
     except ValueError:
         raise ParameterError(f"{where}: {value!r} is not an IP address") from None
     if isinstance(found, ipaddress.IPv6Address) and found.scope_id is not None:
-        raise ParameterError(f"{where}: {value!r} has a zone, which no router knows")
+        raise ParameterError(f"{where}: {value!r} must not have a zone")
     return found
 
 
@@ -121,38 +151,58 @@ def _integer(where: str, value: Any, low: int, high: int) -> int:
     except (TypeError, ValueError, OverflowError):
         number = low - 1
     if isinstance(value, str | bytes | bool) or number != value or not low <= number <= high:
-        raise ParameterError(f"{where}: {value!r} is not a whole number from {low} to {high}")
+        raise ParameterError(f"{where}: {value!r} must be a whole number from {low} to {high}")
     return number
 
 
 def flow_rules(decision: Decision, flows: pd.DataFrame) -> list[FlowRule]:
-    """The flows of a decision that need a rule of their own.
+    """The rules for flows of a decision.
 
     Parameters
     ----------
     decision : Decision
-        Its flows in a queue for UDP need none: that is one rule, by protocol. Where it says that the responder
-        sends a flow's data (``direction`` 1), the rule is for that direction.
+        The decision. Flows in a queue for UDP need no rules, since there is a single rule for the protocol. If the
+        responder sends the data of a flow (``direction`` 1), the rule is for that direction.
     flows : DataFrame
-        Who they are: ``flow_id``, ``src``, ``dst``, ``sport``, ``dport``, ``protocol``, as the flows table of a
-        capture or the labels of a run have them.
+        ``flow_id``, ``src``, ``dst``, ``sport``, ``dport``, ``protocol``, as in the flows table of a capture or the
+        labels of a run.
+
+    Returns
+    -------
+    list of FlowRule
+        The rules.
 
     Raises
     ------
     ParameterError
-        A flow that nobody knows, or an address, port or protocol that is none.
+        A flow is unknown, or an address, port or protocol is invalid.
+
+    See Also
+    --------
+    queue_rules : the queues of a decision
+    Router : writes rules as configuration
+
+    Examples
+    --------
+    >>> from cctoolkit.separation.controller import RttSeparation
+    >>> from cctoolkit.separation.meters import capture_metrics
+    >>> from cctoolkit.separation.router import flow_rules
+    >>> capture = cct.example("rtt-unfairness").ingress
+    >>> decision = RttSeparation(rate_mbps=10, k=2).decide(capture_metrics(capture, long_bytes=100_000), now_s=0)
+    >>> [(str(rule.src), rule.queue) for rule in flow_rules(decision, capture.flows)]
+    [('10.1.0.11', 2), ('10.1.0.10', 1)]
     """
     return [_rule(flow_id, row) for flow_id, row in _rows(decision, flows).items()]
 
 
 def _rows(decision: Decision, flows: pd.DataFrame) -> dict[int, tuple[Any, ...]]:
-    """Queue, whether the responder sends, and five-tuple of each flow that needs a rule; not checked yet."""
+    """Queue, whether the responder sends, and 5-tuple of each flow that needs a rule; not yet checked."""
     chosen = decision.flows[decision.flows.role != "udp"]
     ids = chosen.flow_id.to_numpy(np.int64)
     table = flows.drop_duplicates("flow_id").set_index("flow_id")
     unknown = ids[~np.isin(ids, table.index)]
     if len(unknown):
-        raise ParameterError(f"flow {unknown[0]}: there is no such flow in the table")
+        raise ParameterError(f"flow {unknown[0]}: is not in the table of flows")
     table = table.loc[ids]
     back = (chosen.direction == 1).tolist() if "direction" in chosen else [False] * len(ids)
     columns = (table[name].tolist() for name in ("src", "dst", "sport", "dport", "protocol"))
@@ -167,7 +217,7 @@ def _rule(flow_id: int, row: tuple[Any, ...]) -> FlowRule:
     one = (_address(f"{where}: src", src), _integer(f"{where}: sport", sport, 0, 65535) if ports else None)
     other = (_address(f"{where}: dst", dst), _integer(f"{where}: dport", dport, 0, 65535) if ports else None)
     if one[0].version != other[0].version:
-        raise ParameterError(f"{where}: {one[0]} and {other[0]} are of different IP versions")
+        raise ParameterError(f"{where}: {one[0]} and {other[0]} have different IP versions")
     (a, p), (b, q) = (other, one) if turned else (one, other)
     return FlowRule(flow_id, queue, a, b, protocol, p, q)
 
@@ -178,10 +228,31 @@ def queue_rules(decision: Decision, rate_mbps: float, udp_limit_mbps: float | No
     Parameters
     ----------
     decision : Decision
+        The decision.
     rate_mbps : float
-        Of the link. It is guaranteed to the queues by weight; what one does not use goes to the others.
+        Rate of the link in Mbit/s. It is guaranteed to the queues by weight; unused shares go to the others.
     udp_limit_mbps : float, optional
-        A hard limit for the queue for UDP.
+        Upper limit of the rate of the UDP queue in Mbit/s.
+
+    Returns
+    -------
+    list of QueueRule
+        The queues.
+
+    See Also
+    --------
+    flow_rules : the flows of a decision
+    Router : writes rules as configuration
+
+    Examples
+    --------
+    >>> from cctoolkit.separation.controller import RttSeparation
+    >>> from cctoolkit.separation.meters import capture_metrics
+    >>> from cctoolkit.separation.router import queue_rules
+    >>> metrics = capture_metrics(cct.example("rtt-unfairness").ingress, long_bytes=100_000)
+    >>> decision = RttSeparation(rate_mbps=10, k=2).decide(metrics, now_s=0)
+    >>> [rule.rate_bps for rule in queue_rules(decision, rate_mbps=10)]
+    [2500000, 2500000, 2500000, 2500000]
     """
     rate_bps = round(rate_mbps * 1e6)
     table = decision.queues
@@ -202,51 +273,69 @@ def queue_rules(decision: Decision, rate_mbps: float, udp_limit_mbps: float | No
 
 
 def _templates() -> Path:
-    """Beside this file in an installed package, in ``hardware/router`` in a checkout."""
+    """Folder of the templates: beside this file in a wheel, ``hardware/router`` in a checkout."""
     here = Path(__file__).parent / "router_templates"
     return here if here.is_dir() else Path(__file__).parents[2] / "hardware" / "router"
 
 
 class Router:
-    """Says in a router's words what a controller decides: all of it first, then what changes.
+    """Writes decisions of a controller as router configuration: first complete, then only changes.
 
     Parameters
     ----------
     kind : {"junos", "linux"}, or path
-        The template: one of those here, or a file of one's own. It is given ``whole`` (the first time),
-        ``interface``,
-        ``ingress``, ``rate_bps``, ``burst_bytes``, ``queues`` (:class:`QueueRule`: all, or those that changed),
-        ``flows`` (:class:`FlowRule`: new ones, and those with ``moved``), ``gone`` (rules to delete), ``udp_queue``,
-        ``udp_limit_bps``, ``udp_burst_bytes``.
+        The template: one of ours, or your own file. Its variables are ``whole`` (true the first time),
+        ``interface``, ``ingress``, ``rate_bps``, ``burst_bytes``, ``queues`` (:class:`QueueRule`: all, or those
+        that changed), ``flows`` (:class:`FlowRule`: new ones, and those with ``moved``), ``gone`` (rules to
+        delete), ``udp_queue``, ``udp_limit_bps``, ``udp_burst_bytes``.
     rate_mbps : float
-        Of the bottleneck.
+        Rate of the bottleneck in Mbit/s.
     interface : str
-        Where the bottleneck's queues are.
+        Interface with the queues of the bottleneck.
     ingress : str, optional
-        Where the flows come in (Junos classifies there).
+        Interface on which the flows arrive (where Junos classifies them).
     udp_limit_mbps : float, optional
-        A hard limit for all UDP.
+        Upper limit of the rate of all UDP in Mbit/s.
 
     Attributes
     ----------
     rules : dict of int to FlowRule
-        What the router has, by flow.
+        Current rules of the router by flow.
 
     Raises
     ------
     ParameterError
-        An unknown kind, or a name that no interface has.
+        Unknown kind, or invalid name of an interface.
+
+    See Also
+    --------
+    cctoolkit.separation.controller.RttSeparation : makes decisions
+    flow_rules, queue_rules : the content of the configuration
 
     Notes
     -----
     Junos (``load set``, then ``commit``): filters in an input list (the flows, then UDP and the rest, which the
-    implicit discard at a filter's end would drop), forwarding classes, schedulers whose transmit rate is a
-    guarantee, and buffers as time at the interface's speed, which is how its documentation defines ``temporal``;
-    the range depends on the platform. The lines were checked with the grammar of ``junoser``, not by a router.
+    implicit discard at the end of a filter would drop), forwarding classes, schedulers whose transmit rate is a
+    guarantee, and buffers as time at the speed of the interface, which is how the documentation defines
+    ``temporal``; the range depends on the platform. The lines were checked with the grammar of ``junoser``, not by
+    a router.
 
-    Linux (``tc -batch FILE``): htb classes that borrow, a byte FIFO in each, one u32 filter a flow. It expects
-    IPv4 headers without options, as u32 does. Where a flow moves, there is a moment between the old filter's end
-    and the new one.
+    Linux (``tc -batch FILE``): htb classes that borrow, each with a byte FIFO, and a u32 filter per flow. Like u32,
+    it expects IPv4 headers without options. When a flow moves, there is a moment between the end of the old filter
+    and the start of the new one.
+
+    Examples
+    --------
+    >>> from cctoolkit.separation.controller import RttSeparation
+    >>> from cctoolkit.separation.meters import capture_metrics
+    >>> from cctoolkit.separation.router import Router
+    >>> capture = cct.example("rtt-unfairness").ingress
+    >>> decision = RttSeparation(rate_mbps=10, k=2).decide(capture_metrics(capture, long_bytes=100_000), now_s=0)
+    >>> router = Router("linux", rate_mbps=10, interface="eth0")
+    >>> print(router.update(decision, capture.flows).splitlines()[0])
+    qdisc add dev eth0 root handle 1: htb default 0x10
+    >>> router.update(decision, capture.flows)  # nothing new
+    ''
     """
 
     def __init__(
@@ -262,16 +351,16 @@ class Router:
 
         for name, value in (("rate_mbps", rate_mbps), ("udp_limit_mbps", udp_limit_mbps)):
             if value is not None and not (value > 0 and math.isfinite(value)):
-                raise ParameterError(f"{name}: {value!r} is not above 0")
+                raise ParameterError(f"{name}: {value!r} must be positive")
         file, self.most_queues, names = KINDS[kind] if isinstance(kind, str) and kind in KINDS else _OTHER
         path = _templates() / file if file else Path(kind)
         if not path.is_file():
-            raise ParameterError(f"kind: {str(kind)!r} is none of {', '.join(KINDS)} and no template")
+            raise ParameterError(f"kind: {str(kind)!r} must be one of {', '.join(KINDS)}, or a template")
         if kind == "junos" and ingress is None:
-            raise ParameterError("ingress: Junos classifies where flows come in; name that interface too")
+            raise ParameterError("ingress: required for Junos, which classifies flows where they arrive")
         for where, name in (("interface", interface), ("ingress", ingress or interface)):
             if not isinstance(name, str) or not names.fullmatch(name):
-                raise ParameterError(f"{where}: {name!r} is no interface's name")
+                raise ParameterError(f"{where}: {name!r} is not a valid interface name")
         environment = jinja2.Environment(
             undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
         )
@@ -286,37 +375,37 @@ class Router:
         self._udp_queue: int | None = None
 
     def check_queues(self, n: int) -> None:
-        """Raise a ParameterError where the router has not so many queues."""
+        """Raise a ParameterError if the router does not have this many queues."""
         if n > self.most_queues:
-            raise ParameterError(f"queues: {n}, but this router has {self.most_queues}")
+            raise ParameterError(f"queues: {n}, but this router has only {self.most_queues}")
 
     def update(self, decision: Decision, flows: pd.DataFrame) -> str:
-        """What to tell the router.
+        """Write the configuration for a decision.
 
         Parameters
         ----------
         decision : Decision
+            The decision.
         flows : DataFrame
-            See :func:`flow_rules`.
+            As for :func:`flow_rules`.
 
         Returns
         -------
         str
-            Lines; empty where nothing changed.
+            Lines of configuration; empty if nothing changed.
 
         Raises
         ------
         ParameterError
-            More queues or flows than the router has room for, or a flow that cannot be a rule. Nothing is changed
-            then.
+            The router does not support this many queues or flows, or a flow cannot be a rule; nothing is changed.
         """
         rows = _rows(decision, flows)
-        # of thousands of flows few change: only these are checked and become rules
+        # few of thousands of flows change: only these are checked and become rules
         wanted = {flow: _rule(flow, row) for flow, row in rows.items() if self._rows.get(flow) != row}
         queues = queue_rules(decision, self.rate_mbps, self.udp_limit_mbps)
         self.check_queues(len(queues))
         if len(rows) > _LAST - _FIRST + 1:
-            raise ParameterError(f"flows: {len(rows)} rules, but there is room for {_LAST - _FIRST + 1}")
+            raise ParameterError(f"flows: {len(rows)} rules, but at most {_LAST - _FIRST + 1} are supported")
         whole = not self._queues
         if whole:
             roles = decision.queues.role.tolist()
@@ -349,7 +438,7 @@ class Router:
             interface=self.interface,
             ingress=self.ingress,
             rate_bps=rate_bps,
-            burst_bytes=max(2 * _FULL_PACKET, rate_bps // 8 // 4000),  # what passes in two ticks of a timer
+            burst_bytes=max(2 * _FULL_PACKET, rate_bps // 8 // 4000),  # sent in two ticks of a timer
             queues=changed,
             flows=fresh,
             gone=gone,
@@ -366,5 +455,5 @@ class Router:
 
 
 def _key(rule: FlowRule) -> tuple[Any, ...]:
-    """Of which packets it is; a flow number may come to mean another flow."""
+    """The packets that a rule matches; a flow number may later mean another flow."""
     return (rule.src, rule.dst, rule.protocol, rule.sport, rule.dport)

@@ -1,4 +1,4 @@
-"""A capture on its way through a controller: who its flows are, how long it lasts, how busy its link is."""
+"""A capture on its way through a controller, with its flows, duration and busiest second."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ __all__ = ["WatchedCapture"]
 
 
 class WatchedCapture:
-    """Passes a capture's parts on, and remembers what a decision about them leaves out.
+    """Passes on the parts of a capture, and remembers what decisions do not include.
 
     Parameters
     ----------
     parts : iterable of Capture
-        Iterating gives them once, unchanged.
+        The parts, which iteration yields once and unchanged.
 
     Attributes
     ----------
     busiest : BusiestSecond
+        Traffic in the busiest second.
     first_ns, last_ns : int
-        Times of the first and the last packet; `first_ns` is None before any.
+        Times of the first and last packet; `first_ns` is None before any packet.
     """
 
     def __init__(self, parts: Iterable[Capture]) -> None:
@@ -64,7 +65,7 @@ class WatchedCapture:
 
     @property
     def seconds(self) -> float:
-        """From the first packet to the last, more than 0."""
+        """Time from the first packet to the last in s, positive."""
         return max((self.last_ns - (self.first_ns or 0)) / 1e9, 1e-9)
 
     def flows_of(self, decision: Decision) -> pd.DataFrame:
@@ -75,13 +76,14 @@ class WatchedCapture:
         return flows[flows.flow_id.isin(decision.flows.flow_id)]
 
     def assignments(self, decision: Decision, metrics: pd.DataFrame) -> pd.DataFrame:
-        """Each flow of a decision with its queue and role, five-tuple (of its data), RTT and bytes; by queue and RTT.
+        """Flows of a decision with queue, role, 5-tuple (of the data), RTT and bytes, ordered by queue and RTT.
 
         Parameters
         ----------
         decision : Decision
+            The decision.
         metrics : DataFrame
-            What it was made from; gives the bytes.
+            The metrics that it is based on, with the bytes.
         """
         table = decision.flows.merge(metrics[["flow_id", "bytes"]], on="flow_id")
         table = table.merge(self.flows_of(decision), on="flow_id")

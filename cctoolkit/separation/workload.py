@@ -1,4 +1,4 @@
-"""A capture's traffic as a scenario: the same transfers again, through any queue."""
+"""The traffic of a capture as a scenario: the same transfers, through any queue."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _LATEST_S = 1 << 20
 
 
 class BusiestSecond:
-    """How much a capture's busiest second has, batch after batch: a guess at a link's rate from below."""
+    """Traffic in the busiest second of a capture, over batches: a lower bound of the link rate."""
 
     def __init__(self) -> None:
         self._bytes = np.zeros(0, np.int64)
         self._origin_ns: int | None = None
 
     def update(self, capture: Capture) -> None:
-        """Take the next packets; those from before the first packet or 12 days after it are left out."""
+        """Add packets, ignoring times before the first packet or more than 12 days after it."""
         ts = capture.columns["ts_ns"]
         if len(ts) == 0:
             return
@@ -43,7 +43,7 @@ class BusiestSecond:
 
     @property
     def mbps(self) -> float:
-        """10**6 bit/s, of both directions together; NaN without packets."""
+        """Rate in Mbit/s, both directions together; NaN without packets."""
         return float(self._bytes.max()) * 8e-6 if len(self._bytes) else math.nan
 
 
@@ -55,23 +55,24 @@ def transfers(
     Parameters
     ----------
     capture : Capture, or the parts of one (:func:`cctoolkit.iter_capture`)
+        The capture.
     min_bytes : int
-        Payload that one direction of a flow has at least. A flow whose directions both have it is two transfers.
+        Smallest payload of a transfer in bytes. A flow can have a transfer in each direction.
 
     Returns
     -------
     DataFrame
-        By start: ``flow_id``, ``direction``, ``start_s`` (of its data, since the first packet), ``end_s``, ``bytes``
-        (payload as captured: retransmissions count, and so do gaps not), ``share`` (of the flow's payload),
-        ``rtt_ms`` (the least, both legs: see :class:`~cctoolkit.separation.meters.CaptureMeter`; NaN where one
-        direction was not seen).
+        Transfers by start: ``flow_id``, ``direction``, ``start_s`` (of the data, since the first packet),
+        ``end_s``, ``bytes`` (captured payload, including retransmissions but not gaps), ``share`` (of the flow's
+        payload), ``rtt_ms`` (minimum over both legs, see :class:`~cctoolkit.separation.meters.CaptureMeter`; NaN if
+        a direction is missing).
     float
-        The busiest second of the whole capture, in 10**6 bit/s.
+        Rate in the busiest second of the capture in Mbit/s.
 
     Raises
     ------
     ParameterError
-        A `min_bytes` below 1.
+        `min_bytes` is less than 1.
     """
     if isinstance(min_bytes, bool) or not min_bytes >= 1:
         raise ParameterError(f"min_bytes: {min_bytes!r} must be at least 1")
@@ -130,41 +131,56 @@ def scenario_from_capture(
     duration_s: float | None = None,
     seed: int = 1,
 ) -> Scenario:
-    """A scenario of a capture's large transfers: their starts, volumes and RTTs, through a bottleneck of one's own.
+    """Make a scenario of the large transfers in a capture: their starts, volumes and RTTs, through any bottleneck.
 
     Parameters
     ----------
     capture : Capture, or the parts of one (:func:`cctoolkit.iter_capture`)
-        A day of the MAWI archive goes through in parts.
+        The capture; use parts for a MAWI day.
     rate_mbps : float, optional
-        Of the bottleneck; without it that of the capture's busiest second, both directions together.
+        Rate of the bottleneck in Mbit/s; by default that of the busiest second of the capture, both directions
+        together.
     min_bytes : int
-        Of payload; the RTT paper's long flows have 10 MB and more. A flow with as much in both directions becomes
-        two, one for each.
+        Smallest payload of a transfer in bytes; long flows of the RTT paper have 10 MB or more. A flow with this
+        much in both directions becomes two.
     cca : Cca, class, name or mapping
-        Of all flows; a capture does not say.
+        Congestion control of all flows, which a capture does not tell.
     aqm : Aqm, class, name or mapping
+        Queue management.
     buffer_bdp : float
-        Room in the queue, in bandwidth-delay products of the longest RTT.
+        Buffer in bandwidth-delay products of the longest RTT.
     scale_bytes, scale_time : float
-        Volumes and starts are multiplied by these. Starts count from the first transfer's.
+        Factors for volumes and starts. Starts count from the first transfer.
     every : int
-        Only every so manieth transfer, by start.
+        Use only every n-th transfer, ordered by start.
     default_rtt_ms : float, optional
-        Of transfers whose other direction was not captured; without it these are left out.
+        RTT in ms of transfers whose other direction was not captured; by default these are left out.
     duration_s : float, optional
-        Without it, until the link could have carried everything twice over.
+        Duration in s; by default the time in which the link can carry everything twice.
     seed : int
+        Random seed.
 
     Returns
     -------
     Scenario
-        ``flows.name`` is ``"flow N"`` with the number in the capture, or ``"flow N back"`` for data of the responder.
+        The scenario. ``flows.name`` is ``"flow N"`` with the number in the capture, or ``"flow N back"`` for data
+        of the responder.
 
     Raises
     ------
     ParameterError
-        A value that cannot be, or no transfer that is left.
+        A value is invalid, or there are no transfers.
+
+    See Also
+    --------
+    simulate : run the scenario
+    read_capture, iter_capture : read the capture
+
+    Examples
+    --------
+    >>> scenario = cct.scenario_from_capture(cct.example("mixed").ingress, min_bytes=1_000_000, every=2)
+    >>> [(flow.name, round(flow.rtt_ms), flow.bytes) for flow in scenario.flows]
+    [('flow 0', 20, 5389128), ('flow 9', 40, 16224164)]
     """
     for name, value in (
         ("buffer_bdp", buffer_bdp),
@@ -181,7 +197,7 @@ def scenario_from_capture(
     table = table[table.rtt_ms.notna()].iloc[:: int(every)]
     if not len(table):
         raise ParameterError(
-            f"capture: {found} flows have {min_bytes} bytes in a direction, and no RTT is known of any"
+            f"capture: {found} flows have {min_bytes} bytes in a direction, but none has a known RTT"
             if found
             else f"capture: no TCP flow has {min_bytes} bytes in a direction (min_bytes)"
         )

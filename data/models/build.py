@@ -7,7 +7,7 @@ Steps, each of which takes up what is there of the one before: ``data`` (some 17
 virtual time and 2700 simulations: four to five core-hours), ``cca`` (once a seed; ``cca-scores`` without training),
 ``feature-sets``, ``every-cca`` (``every-scores`` without training), ``dragonfly`` (with DeePCCI beside it),
 ``rejection``, ``sim`` (trained on simulations only); without a step all of them. Models go to ``data/models/``, scores
-to ``data/results/``.
+to ``data/results/models/``.
 
 Splits are by run, and what is tested is real Linux only (but for congestion controls that it has not): of ``paper``
 and ``every`` each fourth run is for testing; ``hard`` is tested on ``hard-test``, settings drawn apart, half of them
@@ -30,6 +30,7 @@ import pandas as pd
 
 from cctoolkit import identify
 from cctoolkit._support.atomic import replacing
+from cctoolkit.experiments.kept import note_step
 from cctoolkit.identify import SlotDataset, Windows, cut_windows
 from cctoolkit.identify.bundle import save_models
 from cctoolkit.identify.card import write_card
@@ -40,7 +41,7 @@ from cctoolkit.identify.settings import KERNEL_CCAS, PAPER_CCAS, SIMULATOR_CCAS,
 from cctoolkit.identify.windows import crossover_bands, joined
 
 MODELS = Path(__file__).parent
-RESULTS = MODELS.parent / "results"
+RESULTS = MODELS.parent / "results" / "models"
 
 #: Datasets: scenarios, where they run, and how many flows of a run are kept whatever its number.
 DATASETS: dict[str, tuple[Any, str, int]] = {
@@ -159,7 +160,7 @@ def told(text: str) -> None:
 
 
 def write(name: str, table: pd.DataFrame) -> None:
-    RESULTS.mkdir(exist_ok=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
     with replacing(RESULTS / f"{name}.csv") as tmp:
         table.to_csv(tmp, index=False, float_format="%.4f")
 
@@ -489,6 +490,7 @@ def main() -> None:
     for step in given.step or [name for name in STEPS if not name.endswith("-scores")]:
         told(step)
         STEPS[step](Work(given.work, given.seed))
+        note_step("models", f"python data/models/build.py {step} --seed {given.seed}", step)
 
 
 if __name__ == "__main__":

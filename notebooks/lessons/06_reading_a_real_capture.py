@@ -54,7 +54,7 @@ print(f"{path.name}: {len(cap):,} packets in {cap.duration_s:.1f} s, {len(cap.fl
 # %%
 prediction = {
     "flows that carry 90 % of the bytes": None,
-    "data packets that came late, %": None,
+    "segments sent again, %": None,
     "largest flow: median RTT over smallest": None,
 }
 
@@ -66,15 +66,36 @@ prediction = {
 # %%
 flows = cap.flows.assign(bytes=lambda f: f.bytes_fwd + f.bytes_rev).sort_values("bytes", ascending=False)
 flows["share so far, %"] = (100 * flows.bytes.cumsum() / flows.bytes.sum()).round(1)
-flows["late"] = (
-    flows.retransmits_fwd + flows.retransmits_rev + flows.out_of_order_fwd + flows.out_of_order_rev
-)
-flows[["flow_id", "src", "sport", "dst", "dport", "protocol", "bytes", "share so far, %", "late"]].head(6)
+flows["again"] = flows.retransmits_fwd + flows.retransmits_rev
+flows["reordered"] = flows.out_of_order_fwd + flows.out_of_order_rev
+shown = [
+    "flow_id",
+    "src",
+    "sport",
+    "dst",
+    "dport",
+    "protocol",
+    "bytes",
+    "share so far, %",
+    "again",
+    "reordered",
+]
+flows[shown].head(6)
 
 # %% [markdown]
-# *Late* are segments that came after younger ones. Tools divide them into "retransmissions" and "out of order" by how
-# soon they came (this package as tshark does). Beside the sender, where nothing can have overtaken anything yet, both
-# are the same: sent again.
+# *Again* are segments whose sequence numbers this tap saw before, or that fill a gap later than anything could have
+# been overtaken; *reordered* are those that something did overtake. Tools that remember no numbers go by how soon
+# a segment came after younger ones. tshark is one of them:
+
+# %%
+tshark = {
+    name: int(flows[f"tshark_{column}_fwd"].sum() + flows[f"tshark_{column}_rev"].sum())
+    for name, column in (("retransmission", "retransmits"), ("out of order", "out_of_order"))
+}
+print(f"sent again: {flows.again.sum()}, reordered: {flows.reordered.sum()}; tshark says {tshark}")
+
+# %% [markdown]
+# In the bundled capture the sender's kernel kept count as well (`retransmits` in its labels). Whom does it agree with?
 
 # %%
 from cctoolkit.experiments.lessons import compare_prediction
@@ -84,13 +105,11 @@ tcp = flows[flows.protocol == 6]
 largest = next(int(f) for f in tcp.flow_id if (rtt.flow_id == f).sum() >= 5)
 bulk = rtt[rtt.flow_id == largest]
 bulk = bulk[bulk.direction == bulk.direction.mode()[0]].rtt_ns  # of the direction that carries the data
-packets = cap.packets
-with_data = (packets.payload_bytes[packets.tcp_flags != 0] > 0).sum()
 compare_prediction(
     prediction,
     {
         "flows that carry 90 % of the bytes": int((flows["share so far, %"] < 90).sum()) + 1,
-        "data packets that came late, %": 100 * tcp.late.sum() / with_data,
+        "segments sent again, %": 100 * cct.retransmitted_share(tcp.sum(numeric_only=True)),
         "largest flow: median RTT over smallest": bulk.median() / bulk.min(),
     },
 )
@@ -123,7 +142,7 @@ cct.plot.rtt(rtt, cap, flows=[f for f in big if (rtt.flow_id == f).any()])
 # ## 4. What happened there?
 #
 # Figures of a whole capture show that something is wrong, never what. So go close: one flow, one second. Above, what
-# it sent (blue), what of it came late (yellow and red), and what was acknowledged (green); below, how much was under
+# it sent (blue), what of it was sent again (red), and what was acknowledged (green); below, how much was under
 # way. Move the slider through the capture until you find a loss, then narrow the window.
 
 # %%
@@ -148,7 +167,7 @@ def look(at_s: float, width_s: float):
 
 
 # %% [markdown]
-# A line that climbs steadily and runs into yellow and red is a sender that fills a queue until it overflows. One
+# A line that climbs steadily and runs into red is a sender that fills a queue until it overflows. One
 # that stops for long has nothing to send, or a receiver that is full (the light blue line). Losses without any
 # queue before them are a link that loses packets.
 #
@@ -164,8 +183,8 @@ if twin != path and twin.exists():
     mine = delays[delays.flow_id == largest]
     print(f"waiting, as inferred from RTTs:  {(bulk.median() - bulk.min()) / 1e6:.1f} ms (median)")
     print(f"waiting, between the two taps:   {mine.delay_ns.median() / 1e6:.1f} ms")
-    late = int(flows.set_index("flow_id").late[largest])
-    print(f"lost in the queue: {int(mine.lost.sum())} packets; came late at the first tap: {late}")
+    again = int(flows.set_index("flow_id").again[largest])
+    print(f"lost in the queue: {int(mine.lost.sum())} packets; sent again at the first tap: {again} segments")
     display(cct.plot.queue_delay(delays, cap, flows=big))
 
 # %% [markdown]
@@ -176,7 +195,7 @@ if twin != path and twin.exists():
 # ## A second opinion
 #
 # All of that can be put into rules. The report (`cct report`) has them; every sentence says which rule it follows.
-# Do you agree? With the count of retransmissions, too?
+# Do you agree?
 
 # %%
 for finding in cct.summarise(path).findings():

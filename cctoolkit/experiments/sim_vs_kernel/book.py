@@ -70,5 +70,6 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "by-aqm": _medians("by_aqm"),
     "largest": largest,
     "in-words": in_words,
+    "cases": lambda tables: f"{tables['overall'].cases.iloc[0]:.0f} cases",
     "statements": lambda tables: bullets(grid(tables)),
 }

@@ -1,0 +1,1 @@
+"""What the book shows of kept results that no experiment makes."""

@@ -1,0 +1,128 @@
+"""What the book shows of the live collector's measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pandas as pd
+
+from ..._support.markdown import markdown_table
+from ..papers import paper_numbers
+
+__all__ = ["VIEWS"]
+
+Tables = Mapping[str, pd.DataFrame]
+
+_SAMPLING = {"all": "all", "first": "first of each slot", "0.1": "a random tenth"}
+
+
+def _thousands(number: float) -> str:
+    return f"{number:,.0f}".replace(",", " ")
+
+
+def rates(tables: Tables) -> str:
+    """Table II: packets a second, what was captured, what it costs."""
+    rows = []
+    for row in tables["rates"].to_dict("records"):
+        label = _SAMPLING[str(row["sampling"])]
+        if label == "all":
+            kind = "segmentation offload (up to 64 kB)" if row["offload"] else "packets of 1500 bytes"
+            label = f"{kind}, all"
+        rows.append(
+            {
+                "": label,
+                "packets/s without": _thousands(row["without_packets_per_s"]),
+                "with": _thousands(row["with_packets_per_s"]),
+                "captured, of monitored flows": f"{row['captured_percent']:.3g} % of "
+                f"{_thousands(row['monitored_packets'])}",
+                "cells for packets": _thousands(row["cells"]),
+                "in the kernel, a packet": f"{row['kernel_ns_per_packet']:.0f} ns "
+                f"({row['kernel_core_percent']:.1f} % of a core)",
+                "user space": f"{row['user_core_percent']:.1f} % of a core",
+                "slots built": f"{row['build_speed']:.0f} × real time",
+            }
+        )
+    said = paper_numbers("dragonfly", "Table II").set_index(["setting", "quantity"]).paper
+    packets = said["20 Gbit/s", "packets_millions"]
+    for setting, label, of in (
+        ("20 Gbit/s, no first-packet sampling", "the paper, 20 Gbit/s, all", f" of {packets} M"),
+        ("20 Gbit/s, first-packet sampling", "the paper, first of each slot", ""),
+    ):
+        rows.append(
+            {
+                "": label,
+                "captured, of monitored flows": f"{said[setting, 'captured_share_percent']} %{of}",
+                "slots built": f"{said[setting, 'build_speed_over_capture']} × real time",
+            }
+        )
+    return markdown_table(pd.DataFrame(rows), labels=1)
+
+
+def cost(tables: Tables) -> str:
+    """What the collector costs in throughput."""
+    by = tables["costs"].set_index("offload")
+
+    def text(offload: bool) -> tuple[str, str]:
+        one = by.loc[offload]
+        medians = f"{one.median_least:.0f} to {one.median_most:.0f} %"
+        return medians, f"{one.least:.0f} to {one.most:.0f} %".replace("-", "−")
+
+    (plain, singles), (with_offload, offload_singles) = text(False), text(True)
+    used = tables["rates"].kernel_core_percent + tables["rates"].user_core_percent
+    return (
+        f"What the collector costs in throughput where all processors are busy: the medians are {plain} fewer "
+        f"packets of 1500 bytes (single comparisons {singles}), with offload {with_offload} "
+        f"({offload_singles}). The programs and user space together take {used.min():.0f} to {used.max():.0f} "
+        "% of one core."
+    )
+
+
+def lost(tables: Tables) -> str:
+    """Whether anything was lost."""
+    least = tables["rates"].captured_percent.min()
+    if least >= 100:
+        return "Nothing was lost at any rate."
+    return f"At least {least:.3g} % of the monitored flows' packets were captured."
+
+
+def names(tables: Tables) -> str:
+    """How many flows are named right after 2, 4 and 10 s."""
+    rows, before = [], ""
+    labels = {"reno": "Reno", "cubic": "CUBIC", "bbr": "BBR"}
+    for row in tables["names"].to_dict("records"):
+        where = "" if row["flows"] == before else f"{'each ' * (row['flows'] == 'alone')}{row['flows']}: "
+        before = row["flows"]
+        counts = {
+            f"{age} s": f"{row[f'right_{age}s']} of {row['runs']}"
+            for age in (2, 4, 10)
+            if f"right_{age}s" in row
+        }
+        rows.append({"": f"{where}{labels[row['cca']]}"} | counts)
+    return markdown_table(pd.DataFrame(rows), labels=1)
+
+
+def names_missing(tables: Tables) -> str:
+    """How many flows are not named right at 10 s."""
+    table = tables["names"]
+    wrong, of = int((table.runs - table.right_10s).sum()), int(table.runs.sum())
+    return f"{of - wrong} of {of} flows are named right at 10 s"
+
+
+def benchmark_row(tables: Tables) -> str:
+    """The measurement in a few words, all packets of 1500 bytes."""
+    one = tables["rates"].query("not offload and sampling == 'all'").iloc[0]
+    return (
+        f"{one.with_packets_per_s / 1000:.0f} k packets/s with it ({one.without_packets_per_s / 1000:.0f} k "
+        f"without), {one.captured_percent:.3g} % captured; {one.kernel_ns_per_packet:.0f} ns a packet in all "
+        f"programs; slots built {one.build_speed:.0f} times faster than real time"
+    )
+
+
+VIEWS: dict[str, Callable[[Tables], str]] = {
+    "rates": rates,
+    "cost": cost,
+    "lost": lost,
+    "names": names,
+    "names-missing": names_missing,
+    "benchmark-row": benchmark_row,
+}

@@ -1,0 +1,224 @@
+"""What the book shows of the bundled classifiers' scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from ..._support.markdown import markdown_table
+from ..papers import paper_numbers
+
+__all__ = ["VIEWS"]
+
+Tables = Mapping[str, pd.DataFrame]
+
+#: The bundled model without its way out to say "unknown".
+OURS = "cca, one of three"
+_SETS = {"paper": "paper", "hard-test": "hard"}
+_LENGTHS = {100: "100 ms", 1000: "1 s", 10_000: "10 s"}
+
+
+def _whole(table: pd.DataFrame, model: str) -> pd.DataFrame:
+    """Scores of all windows of a set, by set and length."""
+    return table[(table.model == model) & table.by.isna()].set_index(["set", "window_ms"])
+
+
+def _score(row: pd.Series) -> str:
+    text = f"{row.f1:.2f}"
+    wide = f"{row.low:.2f}" != text or f"{row.high:.2f}" != text
+    return f"{text} ({row.low:.2f}–{row.high:.2f})" if wide else text
+
+
+def results(tables: Tables) -> str:
+    """Macro F1 of ours, Dragonfly and DeePCCI by set and length, beside what is published."""
+    ours = tables["cca"]
+    models = {"ours": (ours, OURS), **{n: (tables["dragonfly"], m) for n, m in _names(tables).items()}}
+    cloud = paper_numbers("dragonfly", "Figure 11").set_index("setting").paper
+    minute = paper_numbers("dragonfly", "Figure 6").set_index("setting").paper
+    eight = paper_numbers("dragonfly", "Figure 8").set_index("setting").paper
+    published = {
+        ("paper", 100, ""): f"{cloud['100 ms, Dragonfly']} (cloud)",
+        ("paper", 1000, ""): f"{cloud['6 s, Dragonfly']} at 6 s (cloud)",
+        ("paper", 10_000, "75"): eight["75 background flows, Dragonfly"],
+        ("paper", 60_000, ""): minute["1 minute, Dragonfly"],
+    }
+    wanted = [("paper", ms, "") for ms in (10, 100, 1000, 10_000)]
+    wanted += [("paper", 10_000, "75"), ("paper", 60_000, "")]
+    wanted += [("hard-test", ms, "") for ms in (10, 100, 1000, 10_000)]
+    rows, before = [], ""
+    for name, ms, background in wanted:
+        length = f"{ms} ms" if ms < 1000 else f"{ms // 1000} s"
+        label = f"{length}, {background} background flows" if background else length
+        row = {"set": "" if name == before else _SETS[name], "window": label}
+        before = name
+        for column, (table, model) in models.items():
+            here = table[(table.model == model) & (table.set == name) & (table.window_ms == ms)]
+            if background:
+                here = here[(here.by == "background") & (here.value.astype(str) == background)]
+            else:
+                here = here[here.by.isna()]
+            row[column] = _score(here.iloc[0]) if len(here) else ""
+        rows.append(row | {"published": published.get((name, ms, background), "")})
+    return markdown_table(pd.DataFrame(rows), labels=1)
+
+
+def _names(tables: Tables) -> dict[str, str]:
+    """Names of the published networks, by what the book calls them."""
+    there = set(tables["dragonfly"].model)
+    return {
+        name: model for name, model in (("Dragonfly", "dragonfly"), ("DeePCCI", "deepcci")) if model in there
+    }
+
+
+def seeds_apart(tables: Tables) -> str:
+    """How far two trainings of ours are apart from 100 ms on."""
+    table = tables["seeds"]
+    scores = table[(table.model == OURS) & table.f1.notna() & (table.window_ms >= 100)]
+    apart = scores.groupby(["set", "window_ms"]).f1.agg(lambda f1: f1.max() - f1.min()).max()
+    return f"{apart:.2f}"
+
+
+def _three(table: pd.DataFrame, model: str, name: str) -> str:
+    by = _whole(table, model)
+    return ", ".join(f"{by.f1[name, ms]:.2f}" for ms in _LENGTHS)
+
+
+def simulated(tables: Tables) -> str:
+    """Trained on simulations only, tested on real Linux."""
+    model = tables["simulated"].model.iloc[0]
+    parts, lost = [], []
+    for name, label in _SETS.items():
+        parts.append(f"{_three(tables['simulated'], model, name)} (`{label}`)")
+        mine, real = _whole(tables["simulated"], model).f1, _whole(tables["cca"], OURS).f1
+        off = [real[name, ms] - mine[name, ms] for ms in _LENGTHS]
+        lost.append(f"of `{label}` {min(off):.2f} to {max(off):.2f}".replace("-", "−"))
+    return f"ours has {' and '.join(parts)} at 100 ms, 1 s, 10 s; that loses, {' and '.join(lost)}"
+
+
+def observed(tables: Tables) -> str:
+    """F1 of windows of 10 s by what is observed."""
+    table = tables["feature-sets"].query("window_ms == 10000")
+    labels = {
+        "two taps, both ways": "two taps, both ways",
+        "two taps, both ways, no drops": "two taps, both ways, drops unknown (`cct live`)",
+        "one tap, both ways": "one tap, both ways (a capture at the sender's side)",
+        "two taps, one way": "two taps, one way (the paper's rule: no acknowledgements)",
+        "two taps, one way, no drops": "two taps, one way, drops unknown",
+        "one tap, one way": "one tap, one way",
+    }
+    wide = table.pivot_table(index="observed", columns="set", values="f1")
+    rows = [
+        {"10 s windows": label} | {shown: f"{wide[name][what]:.2f}" for name, shown in _SETS.items()}
+        for what, label in labels.items()
+    ]
+    return markdown_table(pd.DataFrame(rows), labels=1)
+
+
+def round_trips(tables: Tables) -> str:
+    """Macro F1 of Reno and CUBIC alone, by whole round trips in the window."""
+    table = tables["cca"]
+    table = table[(table.model == OURS) & (table.by == "round_trips") & (table.windows >= 20)]
+    table = table.assign(two=(table.f1_cubic + table.f1_reno) / 2)
+    columns = {"0": "none", "1-2": "1–2", "3-9": "3–9", "10-": "10 and more"}
+    rows = []
+    for name, label in _SETS.items():
+        for ms in (100, 1000):
+            part = table[(table.set == name) & (table.window_ms == ms)].set_index("value")
+            cells = {
+                shown: f"{part.two[value]:.2f} ({part.windows[value]})" if value in part.index else ""
+                for value, shown in columns.items()
+            }
+            rows.append({"(windows)": f"{label}, {_LENGTHS[ms]}"} | cells)
+    return markdown_table(pd.DataFrame(rows), labels=1)
+
+
+def crossover(tables: Tables) -> str:
+    """F1 at 1 s by the flow's window over CUBIC's crossover."""
+    table = tables["cca"]
+    part = table[(table.model == OURS) & (table.by == "crossover") & (table.window_ms == 1000)]
+    span = part.groupby("value").f1.agg(["min", "max"])
+
+    def text(value: str) -> str:
+        return f"{span['min'][value]:.2f} to {span['max'][value]:.2f}"
+
+    return (
+        f"F1 at 1 s is {text('below a tenth')} below a tenth, {text('a tenth to one')} up to one, and "
+        f"{text('above one')} above"
+    )
+
+
+def bbr(tables: Tables) -> str:
+    """F1 of BBR."""
+    by = _whole(tables["cca"], OURS).f1_bbr
+    low, high = (f(by[name, 100] for name in _SETS) for f in (min, max))
+    second = min(by[name, 1000] for name in _SETS)
+    return f"F1 {low:.2f} to {high:.2f} at 100 ms, at least {second:.2f} at 1 s"
+
+
+def unknown(tables: Tables) -> str:
+    """How many windows of 10 s are called unknown."""
+    by: Any = tables["others"].set_index("window_ms")
+    long: Any = by.loc[10_000]
+
+    def percent(value: float) -> str:
+        return f"{100 * value:.0f} %"
+
+    unlike = [
+        c for c in by if c not in ("f1_of_three", "dctcp", "lp") and not c.startswith(("known", "rejected"))
+    ]
+    least, most = long[unlike].astype(float).idxmin(), long[unlike].astype(float).idxmax()
+    return (
+        f"At 10 s that loses {percent(long.known_lost_paper)} of the known in `paper`, "
+        f"{percent(long['known_lost_hard-test'])} in `hard`, and {percent(long.known_lost)} among the kernel's "
+        f"other congestion controls. Of those others {percent(long.rejected)} of the windows are unknown: "
+        f"{percent(long.rejected_unlike_reno)} without DCTCP without marks ({percent(long.dctcp)}) and TCP-LP "
+        f"({percent(long.lp)}), which do here what Reno does and which the model is not taught to tell from "
+        f"it; of the rest from {percent(long[least])} ({least}) to {percent(long[most])} ({most}). Shorter "
+        f"windows say less of what a flow is not: {percent(by.rejected[1000])} of the others are unknown at 1 "
+        f"s, {percent(by.rejected[100])} at 100 ms."
+    )
+
+
+def left_out(tables: Tables) -> str:
+    """How many windows of congestion controls that training never saw are unknown."""
+    long: Any = tables["rejection"].set_index("window_ms").loc[10_000]
+    ccas = [c for c in long.index if not c.startswith(("known", "rejected"))]
+    each = ", ".join(f"{cca} {100 * long[cca]:.0f} %" for cca in ccas)
+    return (
+        f"{100 * long.rejected:.0f} % of their windows of 10 s are unknown ({each}), and "
+        f"{100 * long.known_lost:.0f} % of the known"
+    )
+
+
+def every(tables: Tables) -> str:
+    """The bundled model of all congestion controls."""
+    by: Any = tables["every-cca"].set_index(["classes", "window_ms"])
+    long = by.loc[(16, 10_000)]
+    ccas = {c.removeprefix("f1_"): float(long[c]) for c in by if c.startswith("f1_") and long[c] == long[c]}
+    worst = sorted(ccas, key=lambda cca: ccas[cca])[:3]
+    thirteen, seventeen, twenty = (by.loc[(n, 10_000)] for n in (13, 17, 20))
+    return (
+        f"At 10 s it has a macro F1 of {_score(thirteen)} of the kernel's thirteen ways to behave, on "
+        f"{thirteen.windows:.0f} windows of {thirteen.runs:.0f} runs of real Linux, and {_score(long)} of all "
+        f"sixteen; {by.f1[13, 1000]:.2f} and {by.f1[16, 1000]:.2f} at 1 s, {by.f1[13, 100]:.2f} and "
+        f"{by.f1[16, 100]:.2f} at 100 ms. Its lowest scores of sixteen are "
+        f"{', '.join(f'{cca} {ccas[cca]:.2f}' for cca in worst)}. It calls {100 * thirteen.unknown:.0f} % of "
+        f"these windows unknown. With a name for each congestion control it has {seventeen.f1:.2f} of the "
+        f"seventeen and {twenty.f1:.2f} of the twenty."
+    )
+
+
+VIEWS: dict[str, Callable[[Tables], str]] = {
+    "results": results,
+    "seeds-apart": seeds_apart,
+    "simulated": simulated,
+    "observed": observed,
+    "round-trips": round_trips,
+    "crossover": crossover,
+    "bbr": bbr,
+    "unknown": unknown,
+    "left-out": left_out,
+    "every": every,
+}

@@ -1,0 +1,72 @@
+"""How a result is made: command, version, commit, date, machine."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from .._support.pool import cores
+from .._support.version import __version__
+from .code_hash import ROOT
+
+__all__ = ["machine", "provenance"]
+
+
+def provenance(command: str, code: str) -> dict[str, Any]:
+    """What is recorded of a result made here and now.
+
+    Parameters
+    ----------
+    command : str
+        The command that makes it.
+    code : str
+        Hash of the code behind it (:func:`.code_hash.code_hash`).
+
+    Returns
+    -------
+    dict
+        ``command``, ``version``, ``commit`` (with a plus if the package has uncommitted changes), ``date``,
+        ``machine``, ``code``.
+    """
+    return {
+        "command": command,
+        "version": __version__,
+        "commit": _commit(),
+        "date": datetime.date.today().isoformat(),
+        "machine": machine(),
+        "code": code,
+    }
+
+
+def _commit() -> str | None:
+    """The checkout's commit, with a plus if the package has changes."""
+    try:
+        commit = subprocess.run(
+            ["git", "rev-parse", "--short=10", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.strip()
+        changes = subprocess.run(
+            ["git", "status", "--porcelain", "--", "cctoolkit"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return commit + ("+" if changes.strip() else "")
+
+
+def machine() -> str:
+    """Processor, cores, operating system and Python."""
+    processor = platform.processor() or platform.machine()
+    path = Path("/proc/cpuinfo")
+    if path.is_file():
+        found = re.search(r"^model name\s*:\s*(.+)$", path.read_text(encoding="utf-8"), re.M)
+        processor = found[1] if found else processor
+    system = f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}"
+    n = cores()
+    return f"{processor}, {n} core{'s' * (n > 1)}, {system}, Python {platform.python_version()}"
