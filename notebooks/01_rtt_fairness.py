@@ -241,7 +241,8 @@ third = run_test(3)
 # and two minutes, <!-- results: rtt-separation/cubic-beside-15 --><!-- end --> beside 15 ms,
 # <!-- results: rtt-separation/cubic-beside-40 --><!-- end --> beside 40 ms,
 # <!-- results: rtt-separation/cubic-beside-100 --><!-- end --> beside 100 ms). How much depends on the buffer (here the
-# BDP of the longer RTT; the paper does not say), for waiting makes RTTs more alike. With few seconds and a small link (`FAST`), a far CUBIC flow has not filled its share yet when time is up.
+# BDP of the longer RTT; the paper does not say), for waiting makes RTTs more alike. With few seconds and a small link
+# (`FAST`), a far CUBIC flow has not filled its share yet when time is up.
 #
 # ### Test 4: completion times of large transfers
 # **Expected:** about 20 % less on average with several queues for CUBIC, little change for BBR. The transfers are
