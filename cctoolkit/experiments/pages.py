@@ -12,20 +12,19 @@ import importlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from .._support.atomic import replacing
+from .._support.markdown import markdown_table
 from ..errors import ParameterError
 from .catalogue import RESULTS
 from .code_hash import ROOT
 from .kept import KeptTables, made
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 __all__ = ["filled", "pages", "render_all", "view"]
 
-View = Callable[["Mapping[str, pd.DataFrame]"], str]
+View = Callable[[Mapping[str, pd.DataFrame]], str]
 _BLOCK = re.compile(r"<!-- results: (?P<name>[\w-]+)/(?P<view>[\w-]+) -->(?P<text>.*?)<!-- end -->", re.S)
 #: Where pages are; the sources of notebooks, because the notebooks are made of them.
 _PLACES = ("*.md", "docs/**/*.md", "hardware/**/*.md", "benchmarks/*.md", "data/results/*.md", "notebooks/**/*.md",
@@ -46,15 +45,17 @@ def view(name: str, what: str) -> str:
     Parameters
     ----------
     name : str
-        One of :data:`~.catalogue.RESULTS`.
+        One of :data:`~.catalogue.RESULTS`, or ``every``.
     what : str
-        A view of its book module, or ``made``: how the result was made.
+        A view of its book module, or ``made``: how the result was made; of ``every``, ``list``.
 
     Raises
     ------
     ParameterError
         There is no such result or view.
     """
+    if (name, what) == ("every", "list"):
+        return every_result()
     tables = KeptTables(name)
     if not made(name):
         raise ParameterError(f"results: {name} is missing; `{RESULTS[name].command}` makes it")
@@ -64,6 +65,25 @@ def view(name: str, what: str) -> str:
     if what not in views:
         raise ParameterError(f"results: {name} has no view {what!r}; it has made, {', '.join(views)}")
     return views[what](tables).strip()
+
+
+def every_result() -> str:
+    """A table of all results: what each is, and how it was made."""
+    rows = []
+    for name, result in RESULTS.items():
+        about = made(name)
+        by = "recorded" if about and about.get("code") is None else about.get("version", "")
+        rows.append(
+            {
+                "folder": f"`{name}/`",
+                "what": result.what,
+                "command": f"`{result.command}`",
+                "date": about.get("date", ""),
+                "version": f"{by} ({about['commit']})" if about else "",
+                "machine": about.get("machine") or "",
+            }
+        )
+    return markdown_table(pd.DataFrame(rows))
 
 
 def how_made(name: str) -> str:

@@ -34,7 +34,7 @@ def statements(table: pd.DataFrame, why: pd.DataFrame | None = None) -> pd.DataF
     """
     found = sharing({"clients": table})
     if why is not None:
-        found += alone(why)
+        found += alone({"why_clients": why})
     return statements_table(sorted(found, key=lambda s: s.about))
 
 
@@ -98,8 +98,9 @@ def sharing(tables: Tables) -> list[Statement]:
     return found
 
 
-def alone(means: pd.DataFrame) -> list[Statement]:
+def alone(tables: Tables) -> list[Statement]:
     """Whether one connection fills the link."""
+    means = tables["why_clients"]
     mbps = (
         means.set_index(["cause", "sharing", "value"])
         .sort_index()
@@ -113,7 +114,7 @@ def alone(means: pd.DataFrame) -> list[Statement]:
 
 def why(tables: Tables) -> list[Statement]:
     """What each cause explains."""
-    found = alone(tables["why_clients"])
+    found = alone(tables)
     limit = paper_flood_mbps()
     for row in tables["why"].to_dict("records"):
         cause = row["cause"]

@@ -273,14 +273,8 @@ def npu_losses(settings: Settings, found: Sequence[Any]) -> dict[str, pd.DataFra
 def npu_off_by(table: pd.DataFrame) -> pd.Series:
     """How far each guess is from the paper's six numbers: the root mean square of the ratios' logarithms, as a factor
     less 1."""
-    off = np.log(
-        np.concatenate(
-            [
-                (table.loss_percent / table.paper_loss_percent).to_numpy()[:, None],
-                (table.mean_delay_ms / table.paper_delay_ms).to_numpy()[:, None],
-            ],
-            axis=1,
-        )
-    )
+    ratios = [table.loss_percent / table.paper_loss_percent, table.mean_delay_ms / table.paper_delay_ms]
+    with np.errstate(divide="ignore"):  # without losses it is infinitely far off
+        off = np.log(np.column_stack(ratios))
     squares = pd.Series((off**2).mean(axis=1), index=table.index).groupby(table.guess, sort=False).mean()
     return squares.map(np.sqrt).map(np.expm1)

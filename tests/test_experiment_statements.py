@@ -1,0 +1,312 @@
+"""Statements: each is computed from tables, and comes out the other way where these are other ones."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cctoolkit.experiments.abc import conclusions as abc
+from cctoolkit.experiments.codel import conclusions as codel
+from cctoolkit.experiments.dragonfly import conclusions as dragonfly
+from cctoolkit.experiments.kept import KeptTables
+from cctoolkit.experiments.l4s import conclusions as l4s
+from cctoolkit.experiments.rtt_separation import conclusions as rtt
+from cctoolkit.experiments.seeds import Measured
+from cctoolkit.experiments.sim_vs_kernel import conclusions as sim_vs_kernel
+from cctoolkit.experiments.statements import (
+    OURS,
+    Statement,
+    all_near,
+    bullets,
+    holding,
+    near,
+    relative,
+    statements_table,
+)
+
+Tables = Mapping[str, pd.DataFrame]
+
+# ---- what they say ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("found", "paper", "words"),
+    [(5.0, 5.0, "equal"), (5.16, 5.7, "9 % below"), (6, 5, "20 % above"), (12.5, 5, "2.5 times"), (1, 0, "+1 from 0")],
+)  # fmt: skip
+def test_how_far_a_number_is_from_the_papers(found: float, paper: float, words: str) -> None:
+    assert relative(found, paper) == words
+
+
+@pytest.mark.parametrize(
+    ("found", "within", "absolute", "holds"),
+    [
+        (11.0, 0.1, False, True),
+        (11.1, 0.1, False, False),
+        (9.0, 0.1, False, True),
+        (8.9, 0.1, False, False),
+        (10.5, 0.5, True, True),
+        (10.6, 0.5, True, False),
+        (math.nan, 0.5, True, False),
+        (math.nan, 0.1, False, False),
+    ],
+)
+def test_near_is_within_the_tolerance(found: float, within: float, absolute: bool, holds: bool) -> None:
+    said = near("Table I", "a quantity", found, 10.0, within=within, absolute=absolute, unit=" ms")
+    assert said.holds is holds
+    assert "10 ms" in said.claim
+    assert said.sentence().startswith("Holds: " if holds else "**Does not hold**: ")
+
+
+def test_near_tells_the_spread_over_seeds() -> None:
+    one, other = (near("", "delay", Measured(5.3, std), 5.7, within=0.1, unit=" ms") for std in (0.5, 0.2))
+    assert "5.30 ± 0.50 ms (7 % below, within one standard deviation)" in one.measured
+    assert "standard deviation" not in other.measured
+    assert Measured.over([1, 3]) == Measured(2, math.sqrt(2)) and math.isnan(Measured.over([1]).std)
+
+
+def test_all_near_names_what_is_not() -> None:
+    said = all_near("", "loss", {"1 flow": (0.05, 0.05), "2 flows": (0.3, 0.17)}, within=0.2, unit=" %")
+    assert not said.holds and said.measured.endswith("not within 20 %: 2 flows")
+    assert said.claim == "loss 0.05, 0.17 % (within 20 %)"
+    assert all_near("", "loss", {"1 flow": (0.05, 0.05)}, within=0.2).holds
+
+
+def test_tables_and_lists_of_statements() -> None:
+    said = [Statement(5, "a", "b", True), Statement(6, f"{OURS}c", "d", False)]
+    assert statements_table(said).to_dict("list") == {
+        "figure": [5, 6],
+        "paper": ["a", "(not in the paper) c"],
+        "toolkit": ["b", "d"],
+        "agrees": ["yes", "no"],
+    }
+    assert bullets(said).splitlines()[1] == "- **Does not hold**: (not in the paper) c. Measured: d."
+    assert holding(said) == "1 of 2 statements hold."
+
+
+# ---- every one of them -----------------------------------------------------------------------------------------------
+
+#: Columns that say which point a row is; a measurement is never in them.
+KEYS = {
+    "flows", "rate_mbps", "rtt_ms", "seed", "count", "queues", "tcp_flows", "from_s", "to_s", "value", "phase", "runs",
+    "cases", "seeds", "kernel_seeds", "window_ms", "background", "dropped_percent", "epoch", "clock_ms", "phase_s",
+}  # fmt: skip
+
+
+def changed(tables: Tables) -> Iterator[dict[str, pd.DataFrame]]:
+    """The tables with one column changed: everywhere, where a key has a value, where two keys have."""
+    operations: tuple[Callable[[pd.Series], pd.Series], ...] = (
+        lambda x: x * 0,
+        lambda x: x * 100 + 1000,
+        lambda x: x * 0.3,
+        lambda x: x * 1.6,
+        lambda x: x[::-1].set_axis(x.index),
+        lambda x: x * 0 + x.mean(),
+        # near numbers that the papers print
+        *((lambda x, constant=constant: x * 0 + constant) for constant in (0.2, 0.5, 12, 32)),
+    )
+    for depth in (0, 1, 2):
+        for name, table in tables.items():
+            keys = [c for c in table if c in KEYS or not pd.api.types.is_numeric_dtype(table[c])]
+            columns = [c for c in table if c not in keys and not str(c).startswith(("paper", "fair_"))]
+            for chosen in itertools.combinations(keys, depth):
+                values = [list(dict.fromkeys(table[key])) for key in chosen]
+                if math.prod(map(len, values)) > 60:
+                    continue
+                for point in itertools.product(*values):
+                    where = np.logical_and.reduce(
+                        [
+                            np.ones(len(table), bool),
+                            *((table[k] == v) for k, v in zip(chosen, point, strict=True)),
+                        ]
+                    )
+                    for column, operation in itertools.product(columns, operations):
+                        new = table[column].astype(float).copy()
+                        new[where] = operation(new[where])
+                        yield {**tables, name: table.assign(**{str(column): new})}
+
+
+def as_printed(tables: Tables) -> dict[str, pd.DataFrame]:
+    """The P4-CoDel tables with the paper's own numbers measured."""
+    pairs = {"loss_percent": "paper_loss_percent", "mean_delay_ms": "paper_delay_ms"}
+    return {
+        name: table.assign(**{mine: table[paper].fillna(table[mine]) for mine, paper in pairs.items()})
+        if set(pairs.values()) <= set(table)
+        else table
+        for name, table in tables.items()
+    }
+
+
+def never_otherwise(part: Callable[[Tables], list[Statement]], tables: Tables, *others: Tables) -> list[str]:
+    """Claims of a part whose verdict and words no change of the tables turns around; `others` are tried first."""
+    left = {s.claim: s for s in part(tables)}
+    assert left
+    for other in itertools.chain(others, changed(tables)):
+        for said in part(other):
+            before = left.get(said.claim)
+            if before is not None and said.holds != before.holds:
+                assert said.sentence() != before.sentence()
+                assert said.sentence().startswith("Holds") == said.holds
+                del left[said.claim]
+        if not left:
+            break
+    return list(left)
+
+
+PARTS: dict[str, tuple[Callable[[Tables], list[Statement]], str, tuple[str, ...]]] = {
+    "codel figure 5": (codel.figure_5, "codel", ("figure5",)),
+    "codel table 1": (codel.table_1, "codel", ("table1", "table1_runs")),
+    "codel table 1 with Linux": (codel.table_1, "codel-linux", ("table1", "table1_runs")),
+    "codel figure 7": (codel.figure_7, "codel", ("figure7",)),
+    "codel rtts": (codel.different_rtts, "codel", ("rtts",)),
+    "codel fq_codel": (codel.flow_queueing, "codel", ("fq_codel",)),
+    "codel if_3": (codel.if_3, "codel", ("if_3",)),
+    "codel clock": (codel.clock_wrap, "codel", ("clock",)),
+    "codel npu": (codel.npu_losses, "codel", ("npu",)),
+    "abc sharing": (abc.sharing, "abc", ("clients",)),
+    "l4s table 3": (l4s.main, "l4s", ("table3", "phases", "drop-delay")),
+    "l4s causes": (l4s.causes, "l4s", ("causes",)),
+    "l4s identification": (l4s.identification, "l4s", ("identification",)),
+    "l4s uneven": (l4s.uneven, "l4s", ("uneven",)),
+    "rtt test 1": (rtt.test_1, "rtt-separation", ("test1",)),
+    "rtt test 2": (rtt.test_2, "rtt-separation", ("test2",)),
+    "rtt test 3": (rtt.test_3, "rtt-separation", ("test3",)),
+    "rtt test 3 on Linux": (rtt.test_3, "rtt-separation-linux", ("test3",)),
+    "rtt test 4": (rtt.test_4, "rtt-separation", ("test4",)),
+    "rtt test 5": (rtt.test_5, "rtt-separation", ("test5",)),
+    "rtt test 6": (rtt.test_6, "rtt-separation", ("test6",)),
+    "rtt scaling": (rtt.scaling, "rtt-separation", ("scaling",)),
+    "rtt test 8": (rtt.test_8, "rtt-separation", ("test8",)),
+    "rtt table 1": (rtt.table_1, "rtt-separation", ("table1",)),
+    "sim-vs-kernel": (sim_vs_kernel.grid, "sim-vs-kernel", ("overall", "by_cca", "by_aqm")),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_every_statement_can_come_out_either_way(name: str) -> None:
+    """On the kept results: some change of their numbers turns each verdict around, and the sentence says so."""
+    part, result, needed = PARTS[name]
+    kept = KeptTables(result)
+    tables = {table: kept[table] for table in needed}
+    assert never_otherwise(part, tables, as_printed(tables)) == []
+
+
+def test_square_roots_can_come_out_either_way() -> None:
+    """Errors of the first counts only are enough to turn them around."""
+    kept = KeptTables("codel")
+    rows = [
+        {"square_root": name, "count": n, "error": 0.1 * (n > 16)}
+        for name in ("exact", "NPU table")
+        for n in range(1, 33)
+    ]
+    tables = {"square_root": kept["square_root"], "square_root_error": pd.DataFrame(rows)}
+    assert never_otherwise(codel.square_roots, tables) == []
+
+
+def test_causes_of_figure_6_can_come_out_either_way() -> None:
+    """Verdicts on causes are booleans of the table ``why``, which has tests of its own."""
+    kept = KeptTables("abc")
+    tables = {name: kept[name] for name in ("why", "why_clients")}
+    before = {s.claim: s.holds for s in abc.why(tables)}
+    turned = tables["why"].assign(all_but_shape=~tables["why"].all_but_shape)
+    after = {s.claim: s.holds for s in abc.why({**tables, "why": turned})}
+    alone = "with ABC, one connection alone can fill the link"
+    assert len(before) > 10 and all(before[claim] != after[claim] for claim in before if claim != alone)
+    assert never_otherwise(abc.alone, {"why_clients": tables["why_clients"]}) == []
+
+
+def test_dual_pi2_in_the_kernel_can_come_out_either_way() -> None:
+    table = pd.DataFrame(
+        [
+            {"configuration": "I", "phase": 1, "quantity": quantity, "side": side, "value": 0.9}
+            for quantity in ("utilisation", "scalable share")
+            for side in ("kernel", "simulator")
+        ]
+    ).rename(columns={"value": "measured"})
+
+    def part(tables: Tables) -> list[Statement]:
+        return l4s.kernel({"kernel": tables["kernel"].rename(columns={"measured": "value"})})
+
+    assert never_otherwise(part, {"kernel": table}) == []
+
+
+def test_dragonflys_statements_can_come_out_either_way() -> None:
+    """On tables with the paper's numbers (``test_experiment_dragonfly.py`` has more of them)."""
+    lengths = (10.0, 100.0, 6000.0, 18_000.0, 60_000.0)
+    curve = {
+        "Dragonfly": (0.7, 0.75, 0.8, 0.9, 0.97),
+        "DeePCCI": (0.2, 0.3, 0.5, 0.7, 0.75),
+        "ours": (0.8, 0.85, 0.9, 0.95, 0.99),
+    }
+    windows = pd.DataFrame(
+        [
+            {"classifier": n, "window_ms": ms, "f1": f1, "f1_bbr": f1, "f1_cubic": f1, "f1_reno": f1 - 0.1}
+            for n, scores in curve.items()
+            for ms, f1 in zip(lengths, scores, strict=True)
+        ]
+    )
+    epochs = pd.DataFrame(
+        [
+            {
+                "background": b,
+                "classifier": n,
+                "epoch": e,
+                "seed": 0,
+                "accuracy": 0.9 - 0.1 * rank + 0.02 * (e % 2),
+            }
+            for b in ("none", "UDP", "TCP Vegas")
+            for rank, n in enumerate(("Dragonfly", "Dragonfly, CBIQ only", "DeePCCI"))
+            for e in range(1, 11)
+        ]
+    )
+    background = pd.DataFrame(
+        [
+            {"classifier": n, "background": flows, "f1": f1}
+            for n, scores in {"Dragonfly": (0.9, 0.8, 0.74), "DeePCCI": (0.77, 0.6, 0.56)}.items()
+            for flows, f1 in zip((0, 30, 75), scores, strict=True)
+        ]
+    )
+    names = ["cbiq_bytes", "in_bytes", "out_bytes", "cbiq+throughput"]
+    for part, tables in (
+        (dragonfly.cbiq, {"volatility": pd.DataFrame({"cca": ["reno"], "cbiq": [0.1], "throughput": [1.0]})}),
+        (dragonfly.inputs, {"inputs": pd.DataFrame({"input": names, "f1": [0.78, 0.6, 0.5, 0.8]})}),
+        (dragonfly.background, {"background": background}),
+        (
+            dragonfly.sampling,
+            {
+                "sampling": pd.DataFrame(
+                    {"classifier": "Dragonfly", "dropped_percent": [0.0, 99.0], "f1": [0.9, 0.8]}
+                )
+            },
+        ),
+        (
+            dragonfly.splits,
+            {
+                "splits": pd.DataFrame(
+                    {"classifier": "ours", "split": ["by run", "by flow", "by window"], "f1": [0.7, 0.8, 0.9]}
+                )
+            },
+        ),
+    ):
+        assert never_otherwise(part, tables) == [], part.__name__
+    cloud = {100.0: (0.58, 0.2), 6000.0: (0.75, 0.5), 60_000.0: (0.85, 0.62)}
+    in_the_cloud = windows.assign(
+        f1=[
+            cloud[ms][name == "DeePCCI"] if ms in cloud and name != "ours" else f1
+            for name, ms, f1 in zip(windows.classifier, windows.window_ms, windows.f1, strict=True)
+        ]
+    )
+    assert never_otherwise(dragonfly.windows, {"windows": windows}, {"windows": in_the_cloud}) == []
+    for wanted in (0.99, 0.95, 0.98, 0.6):  # accuracies of figure 5, each its own printed number
+        there = dragonfly.epochs({"epochs": epochs.assign(accuracy=wanted)})
+        assert any(s.holds for s in there if "accuracy" in s.claim) == (wanted != 0.6)
+    assert any(s.holds for s in dragonfly.epochs({"epochs": epochs}) if "most accurate" in s.claim)
+    turned = epochs.assign(accuracy=1 - epochs.accuracy)
+    assert not any(s.holds for s in dragonfly.epochs({"epochs": turned}) if "most accurate" in s.claim)
+    swinging = epochs.assign(accuracy=0.6 + 0.25 * (epochs.epoch % 2))
+    for table, holds in ((swinging, True), (epochs, False)):
+        assert [s.holds for s in dragonfly.epochs({"epochs": table}) if "swings" in s.claim] == [holds]

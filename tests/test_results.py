@@ -1,0 +1,241 @@
+"""Results kept with how they were made: the hash of the code behind them, making them, and the pages they fill."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from cctoolkit.errors import CCToolkitError, ParameterError
+from cctoolkit.experiments import kept, pages, results
+from cctoolkit.experiments.catalogue import RESULTS, Result
+from cctoolkit.experiments.code_hash import ROOT, code_hash, modules_behind
+
+# ---- the hash of the code --------------------------------------------------------------------------------------------
+
+PACKAGE = {
+    "toy/__init__.py": "",
+    "toy/measure.py": "from .lower import twice\n\n\ndef measured(x):\n    'Doc.'\n    return twice(x) + 1\n",
+    "toy/lower.py": "def twice(x):\n    from .lowest import FACTOR\n    return FACTOR * x\n",
+    "toy/lowest.py": "FACTOR = 2\n",
+    "toy/other.py": "UNUSED = 1\n",
+    "toy/kernel.c": "int main() { return 0; }\n",
+}
+
+
+def toy(folder: Path, **changed: str) -> str:
+    """The hash of ``toy.measure`` with some files changed (``_`` stands for ``/`` and the suffix)."""
+    for name, text in (PACKAGE | {f"toy/{key.replace('_c', '.c')}": v for key, v in changed.items()}).items():
+        path = folder / (name if "." in name else f"{name}.py")
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_text(text)
+    return code_hash(["toy.measure"], root=folder)
+
+
+@pytest.fixture
+def before(tmp_path: Path) -> str:
+    return toy(tmp_path / "before")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"measure": "from .lower import twice\n# why\ndef measured(x):\n    'Words.'\n    return twice(x) + 1\n"},
+        {"other": "UNUSED = 2\n"},
+        {"lower": "from .lowest import FACTOR\n\n\ndef twice(x):\n    '''Doc.'''\n    return FACTOR * x\n"},
+        {"lower": "def twice(x):\n    from .lowest import FACTOR\n    return FACTOR * x\n\n\n__all__ = ['twice']\n"},
+        {"measure": PACKAGE["toy/measure.py"] + "if TYPE_CHECKING:\n    from .other import UNUSED\n"},
+        # a definition that moves to another module behind the result
+        {"lower": "FACTOR = 2\n\n\ndef twice(x):\n    return FACTOR * x\n", "lowest": ""},
+    ],
+    ids=["docstrings and comments", "other modules", "where an import stands", "__all__", "typing", "a move"],
+)  # fmt: skip
+def test_what_changes_no_number_leaves_the_hash(changed: dict[str, str], before: str, tmp_path: Path) -> None:
+    assert toy(tmp_path / "after", **changed) == before
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"measure": PACKAGE["toy/measure.py"].replace("+ 1", "+ 2")},
+        {"lowest": "FACTOR = 3\n"},  # imported inside a function
+        {"kernel_c": "int main() { return 1; }\n"},
+    ],
+    ids=["own code", "imported code", "a program in C beside it"],
+)
+def test_what_changes_numbers_changes_the_hash(changed: dict[str, str], before: str, tmp_path: Path) -> None:
+    assert toy(tmp_path / "after", **changed) != before
+
+
+def test_words_of_errors_and_other_files(tmp_path: Path) -> None:
+    text = "def measured(x):\n    if x < 0:\n        raise ValueError({!r})\n    return x\n"
+    one, two = (toy(tmp_path / n, measure=text.format(n)) for n in ("one", "two"))
+    assert one == two
+    (tmp_path / "one" / "program.txt").write_text("1")
+    with_file = code_hash(["toy.measure"], ["*.txt"], tmp_path / "one")
+    assert with_file != one
+    with pytest.raises(FileNotFoundError, match=r"nothing\.py"):
+        code_hash(["toy.nothing"], root=tmp_path / "one")
+
+
+def test_lazy_packages_are_looked_up_in_their_stub(tmp_path: Path) -> None:
+    toy(tmp_path, measure="from . import lazy\nfrom .lazy import wanted\n")
+    lazy = tmp_path / "toy" / "lazy"
+    lazy.mkdir()
+    (lazy / "__init__.py").write_text("import lazy_loader\n")
+    (lazy / "__init__.pyi").write_text(
+        "from .inside import wanted as wanted\nfrom .unused import other as other\n"
+    )
+    (lazy / "inside.py").write_text("wanted = 1\n")
+    (lazy / "unused.py").write_text("other = 1\n")
+    assert set(modules_behind(["toy.measure"], tmp_path)) == {"toy.measure", "toy.lazy", "toy.lazy.inside"}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_behind_every_result_is_what_decides_it(name: str) -> None:
+    behind = set(modules_behind(RESULTS[name].code))
+    assert not any(module.startswith(("cctoolkit.plot", "cctoolkit.report")) for module in behind)
+    assert not any(module.endswith((".figures", ".conclusions", ".page", ".book")) for module in behind)
+    if name != "live":
+        assert "cctoolkit.sim.engine" in behind and "cctoolkit.cca.cubic" in behind
+
+
+# ---- keeping and making ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def toy_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A result ``toy`` of a program that writes two tables; returns the folder where results are kept."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import argparse, json, pathlib, pandas as pd\n"
+        "p = argparse.ArgumentParser(); p.add_argument('-o', type=pathlib.Path); p.add_argument('--seeds', type=int)\n"
+        "given = p.parse_args(); given.o.mkdir()\n"
+        "pd.DataFrame({'x': [1.23456789, None], 'name': ['a', 'b']}).to_parquet(given.o / 'numbers.parquet')\n"
+        "pd.DataFrame({'y': [1]}).to_parquet(given.o / 'more.parquet')\n"
+        "(given.o / 'experiment.json').write_text(json.dumps({'options': {'seeds': given.seeds}}))\n"
+    )
+    one = Result("a toy", f"python {program} --seeds 3", ("numbers",), ("toy",), "toy_book")
+    monkeypatch.setitem(RESULTS, "toy", one)
+    monkeypatch.setattr(results, "code_hash", lambda modules, files: "one")
+    monkeypatch.setattr(kept, "code_hash", lambda modules, files: "one")
+    return tmp_path / "results"
+
+
+def test_a_result_is_made_kept_and_known_to_be_stale(
+    toy_result: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert kept.state("toy", toy_result) == "missing"
+    results.make("toy", toy_result)
+    assert kept.state("toy", toy_result) == "fresh"
+    tables = kept.KeptTables("toy", toy_result)
+    assert list(tables) == ["numbers"] and "more" not in tables and len(tables) == 1
+    assert tables["numbers"].x.tolist()[0] == 1.23457 and tables["numbers"].x.isna().tolist() == [False, True]
+    with pytest.raises(KeyError):
+        tables["more"]
+    about = kept.made("toy", toy_result)
+    assert about["options"] == {"seeds": 3} and about["command"].endswith("--seeds 3")
+    assert {"version", "commit", "date", "machine", "cpu_minutes", "code"} <= set(about)
+    monkeypatch.setattr(kept, "code_hash", lambda modules, files: "two")
+    assert kept.state("toy", toy_result) == "stale"
+    (toy_result / "toy" / "made.json").write_text(json.dumps(about | {"code": None}))
+    assert kept.state("toy", toy_result) == "recorded"
+
+
+def test_steps_of_a_result(toy_result: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (toy_result / "toy").mkdir(parents=True)
+    kept.note_step("toy", "python build.py first", "first", toy_result)
+    assert kept.state("toy", toy_result) == "fresh"
+    monkeypatch.setattr(kept, "code_hash", lambda modules, files: "two")
+    kept.note_step("toy", "python build.py second", "second", toy_result)
+    assert kept.state("toy", toy_result) == "stale"  # the first step is of other code
+    kept.note_step("toy", "python build.py first", "first", toy_result)
+    assert kept.state("toy", toy_result) == "fresh"
+
+
+def test_what_cannot_be_made_is_said(toy_result: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ParameterError, match="result: 'nope' is none of codel"):
+        results.make("nope", toy_result)
+    with pytest.raises(ParameterError, match=r"models is made by `python data/models/build\.py`"):
+        results.make("models", toy_result)
+    monkeypatch.setitem(RESULTS, "toy", Result("", "python -c pass", ("numbers",), ("toy",), ""))
+    with pytest.raises(CCToolkitError, match="wrote no numbers"):
+        results.make("toy", toy_result)
+    monkeypatch.setitem(RESULTS, "toy", Result("", "python -c 1/0", ("numbers",), ("toy",), ""))
+    with pytest.raises(CCToolkitError, match="failed"):
+        results.make("toy", toy_result)
+    assert not toy_result.exists()
+
+
+def test_the_command_lists_and_names_what_is_wrong() -> None:
+    command = [sys.executable, "-m", "cctoolkit.experiments.results"]
+    listed = subprocess.run([*command, "list"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == list(RESULTS)
+    wrong = subprocess.run([*command, "make", "nope"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert wrong.returncode == 1 and wrong.stderr.count("\n") == 1 and "'nope' is none of" in wrong.stderr
+
+
+# ---- pages -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_every_result_is_there_with_its_tables(name: str) -> None:
+    about = kept.made(name)
+    assert about["command"] == RESULTS[name].command
+    assert {"version", "commit", "date", "machine", "code"} <= set(about)
+    tables = kept.KeptTables(name)
+    assert len(tables) > 0
+    if about["code"] is not None:
+        assert set(tables) == set(RESULTS[name].tables)
+
+
+def test_every_page_says_what_the_results_say() -> None:
+    """Else: python -m cctoolkit.experiments.results render."""
+    there = list(pages.pages())
+    assert {
+        ROOT / "docs" / "separation.md",
+        ROOT / "docs" / "validation.md",
+        ROOT / "docs" / "live.md",
+    } <= set(there)
+    assert [path.relative_to(ROOT).as_posix() for path in pages.render_all(check=True)] == []
+
+
+def test_blocks_are_filled_as_lines_within_a_line_and_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "view", lambda name, what: f"{name} has {what}\n\nand more")
+    page = "before\n<!-- results: a/b -->\nold\n<!-- end -->\n"
+    new = "before\n<!-- results: a/b -->\n\na has b\n\nand more\n\n<!-- end -->\n"
+    assert pages.filled(page) == new == pages.filled(new)
+    monkeypatch.setattr(pages, "view", lambda name, what: f"{name} has {what}")
+    line = "It is <!-- results: a/b -->old<!-- end -->, and <!-- results: c/d --><!-- end -->."
+    new = "It is <!-- results: a/b -->a has b<!-- end -->, and <!-- results: c/d -->c has d<!-- end -->."
+    assert pages.filled(line) == new == pages.filled(new)
+    cell = "# text\n# <!-- results: a/b -->\n# old\n# <!-- end -->\n"
+    new = "# text\n# <!-- results: a/b -->\n#\n# a has b\n#\n# <!-- end -->\n"
+    assert pages.filled(cell) == new == pages.filled(new)
+
+
+def test_unknown_results_and_views_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="result: 'nope' is none of"):
+        pages.view("nope", "table")
+    with pytest.raises(ParameterError, match="live has no view 'nope'; it has made, rates"):
+        pages.view("live", "nope")
+    monkeypatch.setattr(pages, "made", lambda name: {})
+    with pytest.raises(ParameterError, match="live is missing; `python -m benchmarks live` makes it"):
+        pages.view("live", "rates")
+
+
+def test_a_page_follows_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another number in a table is another number on the page."""
+    before = pages.view("live", "rates")
+    whole = kept.KeptTables.__getitem__
+
+    def other(self: kept.KeptTables, table: str) -> pd.DataFrame:
+        found = whole(self, table)
+        return found.assign(with_packets_per_s=123_456.0) if table == "rates" else found
+
+    monkeypatch.setattr(kept.KeptTables, "__getitem__", other)
+    assert "123 456" not in before and "123 456" in pages.view("live", "rates")
