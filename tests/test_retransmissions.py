@@ -22,6 +22,7 @@ from made_packets import make_keys, packet_columns
 import cctoolkit as cct
 from cctoolkit.analysis.flow_kernels import HOLES
 from cctoolkit.capture.synth.mawi import mawi_like
+from cctoolkit.errors import ParameterError
 
 TRACES = Path(__file__).parents[1] / "traces"
 NAMES = sorted(str(p.relative_to(TRACES)).removesuffix(".labels.csv") for p in TRACES.rglob("*.labels.csv"))
@@ -294,6 +295,8 @@ def test_share() -> None:
     assert cct.retransmitted_share(flows)[0] == cct.retransmitted_share(flows, "fwd")[0] == 1 / 3
     assert cct.retransmitted_share(flows, "rev").isna().all() and np.isnan(cct.retransmitted_share(flows)[1])
     assert cct.retransmitted_share(flows.iloc[0]) == 1 / 3
+    with pytest.raises(ParameterError, match="way is 'up'"):
+        cct.retransmitted_share(flows, "up")
     assert cct.retransmitted_share(flows.filter(regex="^(retransmits|segments)_").sum()) == 1 / 3
 
 

@@ -243,9 +243,8 @@ class FlowStatistics:
         faults = [self._faults[side["faults"][rows]] for side, rows in zip(sides, faulty, strict=True)]
         for name in _FAULTS:
             for way, rows, of in zip(("fwd", "rev"), faulty, faults, strict=True):
-                counts = np.zeros(len(keys), np.int64)
+                table[f"{name}_{way}"] = counts = np.zeros(len(keys), np.int64)
                 counts[rows] = of[name]
-                table[f"{name}_{way}"] = counts
         unknown = (~sides[0]["state"] & (kernels.SYN_SENT | kernels.HANDSHAKE_DONE)) != 0
         table["handshake_rtt_ns"] = pd.arrays.IntegerArray(flow["handshake_rtt"].copy(), unknown)
         for name, values, missing in (("mss", keys.mss, 0), ("window_scale", keys.window_scale, 255)):
@@ -300,12 +299,19 @@ def retransmitted_share(flows: Any, way: str | None = None) -> Any:
         0 to 1; NaN where no segment was sent. A segment takes sequence numbers (payload, SYN or FIN): pure ACKs,
         which cannot be sent again, do not count.
 
+    Raises
+    ------
+    ParameterError
+        `way` is neither.
+
     Examples
     --------
     >>> cap = cct.example("cubic").ingress
     >>> round(float(cct.retransmitted_share(cap.flows, "fwd")[0]), 4)
     0.001
     """
+    if way not in ("fwd", "rev", None):
+        raise ParameterError(f"way is {way!r}, expected 'fwd' or 'rev'")
     ways = ("fwd", "rev") if way is None else (way,)
     again = sum(flows[f"retransmits_{each}"] for each in ways)
     sent = sum(flows[f"segments_{each}"] for each in ways)
@@ -342,4 +348,5 @@ def segment_kinds(
     statistics._take_in(
         columns, packets.keys if keys is None and isinstance(packets, Capture) else keys, kinds
     )
-    return pd.Categorical.from_codes(kinds, categories=pd.Index(kernels.KINDS))  # type: ignore[return-value]
+    names: Any = pd.CategoricalDtype(list(kernels.KINDS))
+    return pd.Categorical.from_codes(kinds, dtype=names)

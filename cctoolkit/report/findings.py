@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -287,13 +287,12 @@ def _losses_sent_again(s: Summary) -> Finding | None:
     if s.two_taps is None:
         return None
     top = s.top[s.top["protocol"] == 6].set_index("flow_id")
-    lost = again = 0
-    retransmitted: Any = top[["retransmits_fwd", "retransmits_rev"]].to_dict("index")
-    way: Any  # a row of queue_loss
-    for way in s.two_taps.queue_loss.itertuples():
-        if way.flow_id in top.index:
-            lost += int(way.packets_lost)
-            again += retransmitted[way.flow_id]["retransmits_rev" if way.direction else "retransmits_fwd"]
+    loss = s.two_taps.queue_loss
+    loss = loss[loss["flow_id"].isin(top.index)]
+    lost, again = int(loss["packets_lost"].sum()), 0
+    for direction, way in enumerate(("fwd", "rev")):
+        across = loss["flow_id"][loss["direction"] == direction]
+        again += int(top.loc[across, f"retransmits_{way}"].sum())
     if not lost and not again:
         return None
     text = f"The queue lost {_count(lost, 'TCP packet')} of these flows, which sent {_count(again, 'segment')} again: "

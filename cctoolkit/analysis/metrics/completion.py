@@ -105,7 +105,9 @@ class FlowCompletion:
                 "end_ns": data["end_ts"],
                 "transfer_bytes": data["bytes"],
                 "complete": complete,
-                "fct_s": np.where(complete & (data["end_ts"] >= first), (data["end_ts"] - first) / 1e9, np.nan),
+                "fct_s": np.where(
+                    complete & (data["end_ts"] >= first), (data["end_ts"] - first) / 1e9, np.nan
+                ),
             }
         )
 
