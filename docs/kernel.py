@@ -87,9 +87,7 @@ def control(name: str, value: Any, low: float = 0, high: float = 0, at: float = 
 
 pio.renderers["book"] = BookRenderer()
 pio.renderers.default = "book"
-ipywidgets.Widget.open = lambda self: (
-    None
-)  # nobody listens, and the page would contain the state of every widget
+ipywidgets.Widget.open = lambda self: None  # nobody listens; saves the state of every widget
 ipywidgets.Output.__enter__, ipywidgets.Output.__exit__ = Captured.enter, Captured.exit
 ipywidgets.Widget._repr_mimebundle_ = lambda widget, **_: {"text/html": still(widget)}
 get_ipython().display_formatter.mimebundle_formatter.for_type(
