@@ -112,9 +112,7 @@ def test_flows_without_a_congestion_control_are_left_out():
 
 def test_runs_and_captures_without_what_is_needed_are_refused():
     silent = cct.simulate(scenario("silent"), record=False)
-    with pytest.raises(
-        ParameterError, match=r"silent: the taps were not recorded \(use simulate\(\.\.\., record=True\)\)"
-    ):
+    with pytest.raises(ParameterError, match=r"silent: .*taps were not recorded"):
         record(silent)
     run = cct.load_run(TRACES / "reno")
     with pytest.raises(ParameterError, match="labels: captures need a table with flow_id and cca"):
@@ -234,7 +232,7 @@ def test_folders_of_earlier_versions_are_read_and_grow_where_they_name_their_sce
     with pytest.raises(ParameterError, match="has a run run-0 of another scenario"):
         build_dataset(SCENARIOS, tmp_path, progress=False)
     (tmp_path / "slots" / "run-2.parquet").write_bytes(b"no Parquet")
-    with pytest.raises(SchemaError, match=r"run-2\.parquet: cannot be read; remove it and build again"):
+    with pytest.raises(SchemaError, match=r"run-2\.parquet: not a readable Parquet file"):
         build_dataset([({}, scenario("run-3"))], tmp_path, progress=False)
 
 

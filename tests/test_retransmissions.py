@@ -278,7 +278,7 @@ def test_case(name: str) -> None:
 
 def test_after_a_gigabyte_the_first_number_is_forgotten() -> None:
     """A number below the first may then be one of the bytes 2**32 later; what is below the edge counts as seen."""
-    start = [data(20, 1001, 2**29, tsval=1), data(21, 1001 + 2**29, 2**29, tsval=2)]
+    start = [data(20, 1001, 2**29, tsval=1), data(21, 1001 + 2**29, 2**29 - 20, tsval=2)]
     assert counted([*start[:1], data(22, 991, tsval=1)])[1:4] == (0, 0, 1)
     assert counted([*start, data(22, 991, tsval=3)])[1:4] == (1, 10, 0)
 

@@ -392,7 +392,7 @@ def test_errors_name_the_scenario_and_what_is_wrong(tmp_path):
     with pytest.raises(ParameterError, match=r"seed = 1: measure: x: list is not a number"):
         sweep(tmp_path / "out.parquet", {"seed": [1]}, workers=1, measure=lambda run: {"x": []})
     (tmp_path / "precious.parquet").write_bytes(b"PAR1")
-    with pytest.raises(ParameterError, match="no sweep's"):
+    with pytest.raises(ParameterError, match="is not a sweep"):
         sweep(tmp_path / "precious.parquet")
     assert (tmp_path / "precious.parquet").read_bytes() == b"PAR1"
     with pytest.raises(cct.AlgorithmError, match=r"bottleneck\.aqm = wrong: Wrong\.on_dequeue, line"):

@@ -309,9 +309,7 @@ def compare_taps(ingress: Any, egress: Any) -> TapComparison:
 
     Examples
     --------
-    >>> import cctoolkit as cct
-    >>> flows = [cct.Flow("cubic", rtt_ms=20)]
-    >>> run = cct.simulate(cct.Scenario(cct.Bottleneck(10, cct.Queue(buffer_packets=50)), flows, 3))
+    >>> run = cct.example("cubic")
     >>> cct.compare_taps(run.ingress, run.egress).problem is None
     True
     >>> cct.compare_taps(run.egress, run.ingress).problem.partition(":")[0]

@@ -99,8 +99,8 @@ class Cca(Algorithm):
     --------
     Subclasses register under their name, which scenarios may use:
 
-    >>> sorted(cct.cca.Cca.registry)[:5]
-    ['bbr', 'bbr2', 'bbr3', 'bic', 'cdg']
+    >>> {"bbr", "cubic", "reno"} <= set(cct.cca.Cca.registry)
+    True
     >>> cct.Flow("vegas").cca.beta
     4.0
     """

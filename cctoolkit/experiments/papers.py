@@ -56,7 +56,7 @@ def paper_numbers(paper: str, item: str | None = None) -> pd.DataFrame:
 
     Examples
     --------
-    >>> paper_numbers("rtt-flow-separation", "test 1").paper[0]
+    >>> cct.paper_numbers("rtt-flow-separation", "test 1").paper[0]
     '0.98'
     """
     import pandas as pd

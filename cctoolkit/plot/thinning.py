@@ -106,8 +106,8 @@ def thin(x: np.ndarray, y: np.ndarray, points: int = 4000) -> tuple[np.ndarray, 
     >>> import numpy as np
     >>> x = np.arange(100_000.0)
     >>> y = np.zeros(x.size); y[54_321] = 1
-    >>> few_x, few_y = thin(x, y, points=100)
-    >>> few_x.size <= 100, few_y.max()
+    >>> few_x, few_y = cct.plot.thin(x, y, points=100)
+    >>> few_x.size <= 100, float(few_y.max())
     (True, 1.0)
     """
     rows = thin_rows(x, y, points=points)

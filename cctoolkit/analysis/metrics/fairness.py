@@ -136,7 +136,7 @@ def share_difference(a_mbps: Any, b_mbps: Any) -> float:
 
     Examples
     --------
-    >>> share_difference([60.0, 50.0], [40.0, 50.0])
+    >>> cct.share_difference([60.0, 50.0], [40.0, 50.0])
     10.0
     """
     a, b = np.atleast_1d(np.asarray(a_mbps, np.float64)), np.atleast_1d(np.asarray(b_mbps, np.float64))
