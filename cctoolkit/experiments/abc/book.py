@@ -17,10 +17,12 @@ Tables = Mapping[str, pd.DataFrame]
 
 
 def light(scheme: str, connections: int) -> Callable[[Tables], str]:
-    """A view of the one connection's goodput beside so many."""
+    """A view of the one connection's goodput beside several."""
 
     def one(tables: Tables) -> str:
-        part = tables["clients"].query("sharing == 'tcp' and value == @connections and scheme == @scheme")
+        clients = tables["clients"]
+        wanted = (clients.sharing == "tcp") & (clients.value == connections) & (clients.scheme == scheme)
+        part = clients[wanted]
         return f"{part.client_1_mbps.iloc[0]:.1f}"
 
     return one
