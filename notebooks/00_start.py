@@ -41,6 +41,7 @@ TRACE = os.environ.get("TRACE") or "../traces/three-ccas-ipv6.ingress.pcap.gz"
 from pathlib import Path
 
 import cctoolkit as cct
+import pandas as pd
 
 path = Path(TRACE).expanduser()
 print(path.name)
@@ -110,8 +111,8 @@ rtt = cct.rtt_samples(cap)
 cct.plot.rtt(rtt, cap, flows=big)
 
 # %% [markdown]
-# The lowest dots are the distance. Everything above them is waiting, and there is a lot of it: that is a
-# buffer being filled and emptied.
+# The lowest dots are the distance, if the buffer was empty at least once when the flow sent. Everything above them is
+# waiting, and there is a lot of it: that is a buffer being filled and emptied.
 
 # %%
 cct.plot.rtt_cdf(rtt, cap, flows=big)
@@ -190,8 +191,6 @@ FileLink("report.html")
 # labels beside the capture, compare with what they counted.
 
 # %% tags=["solution"]
-import pandas as pd
-
 again = seen_whole.set_index("flow_id").loc[big]
 percent = 100 * cct.retransmitted_share(again, "fwd")
 display(percent.round(1).sort_values(ascending=False).rename("sent again, %").to_frame())
@@ -202,15 +201,36 @@ if not FAST and labels != path and labels.exists():
     display(again.set_index(["src", "sport"])[["retransmits_fwd"]].join(kernel.rename("the kernel's count")))
 
 # %% [markdown]
-# **2.** A standing queue hides in the RTT: subtract each flow's smallest RTT from its samples and plot what
-# is left. With two taps, compare its median with the median of `delays`.
+# **2.** A standing queue hides in the RTT: subtract each flow's smallest RTT from its samples, and take the median of
+# what is left, flow by flow. With two taps, compare it with the median of `delays`. For which flow are they the same,
+# and why not for the others?
 
 # %% tags=["solution"]
 mine = rtt[rtt.flow_id.isin(big) & (rtt.direction == 0)]
 waiting = mine.rtt_ns - mine.groupby("flow_id").rtt_ns.transform("min")
-print("from one tap: ", waiting.median() / 1e6, "ms")
+compared = {"from one tap (ms)": waiting.groupby(mine.flow_id).median() / 1e6}
 if two_taps:
-    print("from two taps:", delays.delay_ns[delays.flow_id.isin(big)].median() / 1e6, "ms")
+    sent = delays[delays.flow_id.isin(big) & (delays.direction == 0)]
+    compared["from two taps (ms)"] = sent.groupby("flow_id").delay_ns.median().astype(float) / 1e6
+pd.DataFrame(compared).round(1)
+
+# %% [markdown] tags=["solution"]
+# A tap before the queue sees all of the path: the wait, the way to the receiver, and the way back. It can only take the
+# flow's smallest RTT for the path, which is right if the queue was empty once when the flow sent. Both taps together
+# tell of each segment how much of its RTT passed between them (*queue*) and how much elsewhere (*rest*):
+
+# %% tags=["solution"]
+if two_taps:
+    split = cct.metrics.rtt_split(cap, egress).query("flow_id in @big and direction == 0")
+    ms = split.set_index("flow_id").filter(like="_ns").div(1e6).round(1)
+    display(ms.rename(columns=lambda name: name.replace("_ns", " (ms)").replace("_", " ")))
+
+# %% [markdown] tags=["solution"]
+# The rest is the distance. *Growth*, the RTT over the flow's least, and the queue that was in that least RTT (*queue at
+# least*) are together the wait. Who begins while others keep the queue full never sees it empty and takes a part of it
+# for distance; so does whoever looks at that flow's RTTs alone. The flow itself is misled, too, if its congestion
+# control steers by the smallest RTT, as BBR's does. (Medians here are of segments that gave an RTT; above, those from
+# two taps are of all packets.)
 
 # %% [markdown]
 # **3.** Compute Jain's index of what the big flows got in the whole capture, by hand and with

@@ -130,7 +130,7 @@ cct.plot.throughput(cap, flows=big)
 # ## 3. How far, and how much waiting?
 #
 # An RTT is distance plus queue. The distance does not change, so the smallest RTT is the best guess of it, and what
-# is above it is waiting. One tap is enough for that.
+# is above it is waiting. One tap is enough for that, if the queue was empty once when the flow sent.
 
 # %%
 cct.plot.rtt(rtt, cap, flows=[f for f in big if (rtt.flow_id == f).any()])
@@ -179,10 +179,15 @@ def look(at_s: float, width_s: float):
 # %%
 twin = Path(str(path).replace(".ingress.", ".egress."))
 if twin != path and twin.exists():
-    delays = cct.queue_delay(cap, cct.read_capture(twin))
+    behind = cct.read_capture(twin)
+    delays = cct.queue_delay(cap, behind)
     mine = delays[delays.flow_id == largest]
     print(f"waiting, as inferred from RTTs:  {(bulk.median() - bulk.min()) / 1e6:.1f} ms (median)")
     print(f"waiting, between the two taps:   {mine.delay_ns.median() / 1e6:.1f} ms")
+    split = cct.metrics.rtt_split(cap, behind)
+    for way in split[split.flow_id == largest].nlargest(1, "samples").itertuples():
+        print(f"its smallest RTT, taken for distance: {way.rtt_least_ns / 1e6:.1f} ms")
+        print(f"what of that passed in the queue: {way.queue_at_least_ns / 1e6:.1f} ms")
     again = int(flows.set_index("flow_id").again[largest])
     print(f"lost in the queue: {int(mine.lost.sum())} packets; sent again at the first tap: {again} segments")
     display(cct.plot.queue_delay(delays, cap, flows=big))
