@@ -232,6 +232,7 @@ def test_a_wrong_identifier_starves() -> None:
 def test_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything the command writes, with phases so short that only the plumbing can be told from it."""
     monkeypatch.setitem(sys.modules, "kaleido", None)  # no images: a browser for each takes long
+    assert l4s.PARTS  # imported before its Settings are replaced
     whole = l4s.Settings
     monkeypatch.setattr(cases, "Settings", lambda *given: dataclasses.replace(whole(*given), phase_s=2.0))
     causes = {name: l4s.CAUSES[name] for name in ("PI2 as above", "iRED, one queue")}

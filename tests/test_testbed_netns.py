@@ -184,7 +184,7 @@ def test_a_run_is_what_the_scenario_says(machine: None, tmp_path: Path) -> None:
     provenance = json.loads((tmp_path / "a run" / "provenance.json").read_text())
     assert provenance["backend"] == "netns" and provenance["kernel"] in provenance["made_by"]
     assert provenance["delays"].startswith(
-        "netem" if "netem" in doctor.host_qdiscs() else "all of the round trip"
+        "netem" if "netem" in doctor.host_qdiscs() else "the whole round trip"
     )
 
 

@@ -69,7 +69,7 @@ class Aqm(Algorithm):
     See Also
     --------
     CoDel, Red, Pie : to start from
-    Bottleneck : where an AQM works
+    cctoolkit.Bottleneck : where an AQM works
     cctoolkit.cca.Cca : the same for congestion controls
 
     Examples

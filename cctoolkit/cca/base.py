@@ -92,7 +92,7 @@ class Cca(Algorithm):
     See Also
     --------
     Reno, Cubic : to start from
-    Flow : where a congestion control works
+    cctoolkit.Flow : where a congestion control works
     cctoolkit.aqm.Aqm : the same for AQMs
 
     Examples

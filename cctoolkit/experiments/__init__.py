@@ -1,6 +1,6 @@
 """Experiments: scenarios run and measured, told in a folder of tables, figures, statements and a summary.
 
-An experiment is a package here, all of them laid out alike (:mod:`.part` says how), with a function ``run(output, *,
+An experiment is a package here, all of them laid out alike (``part.py`` says how), with a function ``run(output, *,
 …) -> Path``: keyword options with defaults and, for the command line, ``Annotated[…, typer.Option(help=…)]``. It is
 listed in :data:`EXPERIMENTS` under its name, which is the package's with hyphens; ``cct experiment NAME`` then has its
 options. Importing an experiment imports nothing heavy, so that asking for help costs nothing.
