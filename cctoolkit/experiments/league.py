@@ -80,6 +80,12 @@ def league(
     AlgorithmError
         An AQM's code does not compile or fails; names the line.
 
+    See Also
+    --------
+    standings : who is ahead
+    plot.trade_off : a figure
+    run_sweep : any scenarios, any measures
+
     Notes
     -----
     The score is utilisation times Jain's index times R / (R + mean delay), where R is the mean base RTT of the flows
@@ -88,6 +94,20 @@ def league(
     proportion to the best possible: 1 is a full link without a queue. Multiplied by fairness, because giving one flow
     everything keeps a queue short, too. There is nothing to tune in it, but it is one choice: whoever
     cares for calls only, or for bulk transfers only, ranks by the columns.
+
+    Examples
+    --------
+    >>> races = {
+    ...     "two flows": cct.Scenario(
+    ...         bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=100),
+    ...         flows=[cct.Flow("cubic", rtt_ms=20, count=2)],
+    ...         duration_s=3,
+    ...     )
+    ... }
+    >>> results = cct.league(["tail_drop", "codel"], races, seeds=1)
+    >>> delay = results.set_index("aqm").mean_delay_ms
+    >>> bool(delay["codel"] < delay["tail_drop"])
+    True
     """
     import pandas as pd
 
@@ -162,11 +182,26 @@ def standings(results: pd.DataFrame, by: str = "score") -> pd.DataFrame:
     ParameterError
         There is no such column.
 
+    See Also
+    --------
+    league : run the scenarios
+
     Notes
     -----
     An AQM's rank is one more than the number of those that beat it with *every* seed, so AQMs that are ahead of each
     other by turns share a rank. Of two that are equally good one wins all of n seeds in 1 of 2**(n - 1) leagues: to
     tell apart what is close takes more than three.
+
+    Examples
+    --------
+    >>> results = pd.DataFrame(
+    ...     {"scenario": "office", "aqm": ["codel", "pie"], "seed": 1, "score": [0.9, 0.8]}
+    ... )
+    >>> cct.standings(results)[["rank", "score"]]
+           rank  score
+    aqm
+    codel     1    0.9
+    pie       2    0.8
     """
     import pandas as pd
 

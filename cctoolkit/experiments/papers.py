@@ -54,6 +54,10 @@ def paper_numbers(paper: str, item: str | None = None) -> pd.DataFrame:
     ParameterError
         There is no such paper, or no such item in it.
 
+    See Also
+    --------
+    league : compare queue disciplines of your own
+
     Examples
     --------
     >>> cct.paper_numbers("rtt-flow-separation", "test 1").paper[0]

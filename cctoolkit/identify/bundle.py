@@ -60,7 +60,17 @@ _LEAST_BINS = 9
 
 
 def bundled_models() -> dict[str, Path]:
-    """Names and folders of the models that come with the package."""
+    """Names and folders of the models that come with the package.
+
+    See Also
+    --------
+    load : open one
+
+    Examples
+    --------
+    >>> "cca" in cct.identify.bundled_models()
+    True
+    """
     here = Path(__file__).parents[1] / "bundled_models"  # in a wheel
     root = here if here.is_dir() else Path(__file__).parents[2] / "data" / "models"
     return {path.parent.name: path.parent for path in sorted(root.glob(f"*/{_ABOUT}"))}
@@ -84,6 +94,18 @@ def load(name: str | os.PathLike[str]) -> Model:
         There is no such model.
     SchemaError
         A file is missing, damaged, or of another version of the format.
+
+    See Also
+    --------
+    bundled_models : names to load
+    classify_flows : name the flows of a capture
+    save_models : write a model
+
+    Examples
+    --------
+    >>> model = cct.identify.load("cca")
+    >>> "cubic" in model.classes_
+    True
     """
     known = bundled_models()
     folder = Path(name)  # a folder of one's own before a bundled model of the same name
@@ -113,6 +135,20 @@ class Model:
     any_length : bool
     alike : dict of str to tuple of str
         Names that stand for others besides, which do the same; those are no ``classes_``.
+
+    See Also
+    --------
+    load : open a model
+    classify_flows : name the flows of a capture
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> model = cct.identify.load("cca")
+    >>> model.predict(cct.compute_slots(run.ingress, run.egress))[["flow_id", "cca"]]
+       flow_id    cca
+    0        0  cubic
+    1        1    bbr
     """
 
     def __init__(self, folder: Path) -> None:
@@ -500,6 +536,20 @@ def save_models(
     ------
     ParameterError
         Classifiers that were fitted on bare arrays, or that do not belong together.
+
+    See Also
+    --------
+    load : read a model
+    bundled_models : models of the package
+
+    Examples
+    --------
+    >>> recordings = [cct.identify.record(cct.example(name)) for name in ("cubic", "bbr")]
+    >>> windows = cct.identify.cut_windows(recordings, 500, "cbiq+throughput", per_flow=8)
+    >>> classifier = cct.identify.DragonflyClassifier(epochs=1, device="cpu").fit(windows)
+    >>> folder = cct.identify.save_models([classifier], "my-model")
+    >>> cct.identify.load(folder).windows_ms
+    (500.0,)
     """
     from .card import write_card
 

@@ -292,10 +292,24 @@ class DragonflyClassifier(_NetworkClassifier):
         Where an interrupted training goes on.
     progress : bool
 
+    See Also
+    --------
+    CCAClassifier : one model for windows of any length
+    DeepcciClassifier : the paper's baseline
+    cut_windows : windows to train on
+
     Notes
     -----
     Which inputs it gets is decided by the windows: ``cbiq+throughput`` is the paper's, ``cbiq`` its single-input
     variant. Windows of another length need another classifier, as in the paper.
+
+    Examples
+    --------
+    >>> recordings = [cct.identify.record(cct.example(name)) for name in ("cubic", "bbr")]
+    >>> windows = cct.identify.cut_windows(recordings, 500, "cbiq+throughput", per_flow=8)
+    >>> classifier = cct.identify.DragonflyClassifier(epochs=1, device="cpu").fit(windows)
+    >>> classifier.predict_proba(windows).shape
+    (16, 2)
     """
 
     preparation = "by_maximum"
@@ -330,6 +344,20 @@ class DeepcciClassifier(DragonflyClassifier):
         Of the second output's loss (0.2 as published).
     epochs, batch, learning_rate, patience, validation_share, seed, device, checkpoint, progress
         As :class:`DragonflyClassifier`; 1e-3 here, for at 1e-4 it is still learning after 100 epochs.
+
+    See Also
+    --------
+    DragonflyClassifier : the paper's own network
+    CCAClassifier : one model for windows of any length
+    cut_windows : windows to train on
+
+    Examples
+    --------
+    >>> recordings = [cct.identify.record(cct.example(name)) for name in ("cubic", "bbr")]
+    >>> windows = cct.identify.cut_windows(recordings, 100, ["in_packets"], per_flow=8)
+    >>> classifier = cct.identify.DeepcciClassifier(epochs=1, device="cpu").fit(windows)
+    >>> sorted(classifier.classes_.tolist())
+    ['bbr', 'cubic']
     """
 
     preparation = "as_counted"
@@ -384,6 +412,13 @@ class CCAClassifier(_NetworkClassifier):
     patience, validation_share, seed, device, checkpoint, progress
         As :class:`DragonflyClassifier`. Validation windows calibrate the probabilities, too.
 
+    See Also
+    --------
+    DragonflyClassifier : the paper's network
+    SummaryClassifier : a baseline without a network
+    cut_windows : windows to train on
+    save_models : keep a trained model
+
     Notes
     -----
     Windows have :data:`~.inputs.VIEW_INPUTS`, and become :func:`~.inputs.scale_view`: training on windows of several
@@ -394,6 +429,14 @@ class CCAClassifier(_NetworkClassifier):
     probability that loses `lose` of the known in windows of this length (``least_``: slots and probability;
     interpolated between lengths trained on). Long windows are judged in pieces of 25 round trips, whose
     log-probabilities are averaged; their limits are of windows judged at once, which loses hardly more.
+
+    Examples
+    --------
+    >>> recordings = [cct.identify.record(cct.example(name)) for name in ("cubic", "bbr")]
+    >>> windows = cct.identify.cut_windows(recordings, 500, "views", per_flow=8)
+    >>> classifier = cct.identify.CCAClassifier(epochs=1, device="cpu").fit(windows)
+    >>> classifier.predict_proba(windows).shape
+    (16, 2)
     """
 
     preparation = "scale_view"
@@ -572,10 +615,23 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):
     learning_rate : float
     seed : int
 
+    See Also
+    --------
+    CCAClassifier : the network for the same views
+    cut_windows : windows to train on
+
     Notes
     -----
     Summaries are of each channel of :func:`~.inputs.scale_view`: mean, deviation, extremes, deciles and median, and the
     deviation and extremes of its steps. scikit-learn's ``HistGradientBoostingClassifier`` does the rest.
+
+    Examples
+    --------
+    >>> recordings = [cct.identify.record(cct.example(name)) for name in ("cubic", "bbr")]
+    >>> windows = cct.identify.cut_windows(recordings, 500, "views", per_flow=8)
+    >>> classifier = cct.identify.SummaryClassifier(iterations=5).fit(windows)
+    >>> sorted(classifier.classes_.tolist())
+    ['bbr', 'cubic']
     """
 
     def __init__(self, *, iterations: int = 150, learning_rate: float = 0.08, seed: int = 0) -> None:

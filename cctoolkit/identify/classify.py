@@ -131,6 +131,12 @@ def classify_flows(
         There is no such model, it has no network for `window_ms`, the flows of one stretch of time need more memory
         than is sensible, or the taps are swapped, have no packet in common, or their clocks differ too much.
 
+    See Also
+    --------
+    load : the model itself
+    Model : classify slots
+    cctoolkit.compute_slots : what models look at
+
     Notes
     -----
     Flows are taken by when they begin, so that memory holds those of two stretches of `seconds` at most, however long
@@ -138,7 +144,11 @@ def classify_flows(
 
     Examples
     --------
-    >>> cct.identify.classify_flows("in.pcap.gz", "out.pcap.gz")                             # doctest: +SKIP
+    >>> run = cct.example("cubic-bbr")
+    >>> cct.identify.classify_flows(run.ingress, run.egress)[["flow_id", "cca"]]
+       flow_id    cca
+    0        1    bbr
+    1        0  cubic
     """
     speaker = model if isinstance(model, Model) else load(model)
     limit_ns = positive_ns(seconds, 1e9, "seconds")

@@ -45,6 +45,17 @@ class Recording:
     flows : DataFrame
         ``flow_id`` and ``cca`` of each labelled flow, and what else is known of flow and run.
     slot_ms : float
+
+    See Also
+    --------
+    record : make one
+    SlotDataset : many of them in a folder
+
+    Examples
+    --------
+    >>> recording = cct.identify.record(cct.example("cubic"))
+    >>> recording.name, recording.flows.cca.tolist()
+    ('cubic', ['cubic'])
     """
 
     name: str
@@ -93,6 +104,21 @@ def record(
     ------
     ParameterError
         There are no labels, the run's taps were not recorded, or they cannot be those of a queue.
+
+    See Also
+    --------
+    build_dataset : record many scenarios
+    cut_windows : windows of recordings
+    cctoolkit.compute_slots : the slots themselves
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> recording = cct.identify.record(run, slot_ms=10)
+    >>> recording.flows[["flow_id", "cca"]]
+       flow_id    cca
+    0        0  cubic
+    1        1    bbr
     """
     if isinstance(run, Run):
         if run.ingress is None:
@@ -139,6 +165,27 @@ class SlotDataset:
     ------
     SchemaError
         There is no dataset, or one of another version.
+
+    See Also
+    --------
+    build_dataset : make one
+    cut_windows : windows to train on
+
+    Examples
+    --------
+    >>> scenarios = cct.sweep(
+    ...     cct.Scenario(
+    ...         bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=50),
+    ...         flows=[cct.Flow("reno", rtt_ms=20)],
+    ...         duration_s=2,
+    ...     ),
+    ...     {"flows.0.cca": ["reno", "bbr"]},
+    ... )
+    >>> dataset = cct.identify.build_dataset(scenarios, "mine", workers=1, progress=False)
+    >>> len(cct.identify.SlotDataset("mine"))
+    2
+    >>> cct.identify.SlotDataset("mine").where("cca == 'bbr'").flows.cca.tolist()
+    ['bbr']
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -250,6 +297,26 @@ def build_dataset(
         `background` or `slot_ms`.
     TestbedUnavailableError, CCToolkitError
         As for :func:`cctoolkit.simulate` and :func:`cctoolkit.run_testbed`; what was done stays done.
+
+    See Also
+    --------
+    SlotDataset : the result
+    SETTINGS : settings to draw scenarios from
+    record : a single run
+
+    Examples
+    --------
+    >>> scenarios = cct.sweep(
+    ...     cct.Scenario(
+    ...         bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=50),
+    ...         flows=[cct.Flow("reno", rtt_ms=20)],
+    ...         duration_s=2,
+    ...     ),
+    ...     {"flows.0.cca": ["reno", "bbr"]},
+    ... )
+    >>> dataset = cct.identify.build_dataset(scenarios, "mine", workers=1, progress=False)
+    >>> dataset.flows.cca.tolist()
+    ['reno', 'bbr']
     """
     from tqdm.auto import tqdm
 

@@ -84,6 +84,21 @@ class Windows:
     inputs : tuple of str
         What the last axis of `X` is.
     slot_ms : float
+
+    See Also
+    --------
+    cut_windows : make them
+    CCAClassifier : train on them
+
+    Examples
+    --------
+    >>> recordings = [cct.identify.record(cct.example(name)) for name in ("cubic", "bbr")]
+    >>> windows = cct.identify.cut_windows(recordings, 500, "cbiq+throughput", per_flow=8)
+    >>> windows.X.shape, windows.inputs
+    ((16, 500, 2), ('cbiq_bytes', 'throughput_bytes'))
+    >>> train, test = windows.split(test_share=0.5)
+    >>> set(train.groups) & set(test.groups)
+    set()
     """
 
     X: np.ndarray
@@ -300,6 +315,19 @@ def cut_windows(
         No flow is long enough.
     SchemaError
         An input is not in the slots tables, or nothing that tells of arrivals.
+
+    See Also
+    --------
+    Windows : the result
+    record : a recording to cut
+    CCAClassifier : train on windows
+
+    Examples
+    --------
+    >>> recordings = [cct.identify.record(cct.example(name)) for name in ("cubic", "bbr")]
+    >>> windows = cct.identify.cut_windows(recordings, 500, "cbiq+throughput", per_flow=8)
+    >>> windows.X.shape
+    (16, 500, 2)
     """
     views = isinstance(inputs, str) and inputs == "views"
     names = VIEW_INPUTS if views else _names(inputs)

@@ -50,6 +50,18 @@ def rtt_cdf(
     ------
     ParameterError
         A flow in `flows` has no samples and is in no table given by `cap` either.
+
+    See Also
+    --------
+    rtt : the samples over time
+    cctoolkit.rtt_samples : the samples
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> fig = cct.plot.rtt_cdf(cct.rtt_samples(run.ingress), run.ingress)
+    >>> len(fig.data)
+    3
     """
     names = Names(cap)
     counts = samples["flow_id"].value_counts()
@@ -80,6 +92,18 @@ def completion_cdf(fct: pd.DataFrame | Mapping[str, pd.DataFrame], *, log_x: boo
         complete in the capture have no time; the legend says how many.
     log_x : bool, optional
         Logarithmic time axis; without it, when the times span more than two decades.
+
+    See Also
+    --------
+    cctoolkit.flow_completion_times : the times
+    cctoolkit.cdf : the distribution as a table
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> fig = cct.plot.completion_cdf(cct.flow_completion_times(run.ingress))
+    >>> fig.layout.title.text
+    'Flow completion times'
     """
     tables = fct if isinstance(fct, Mapping) else {"flows": fct}
     times_s = {name: table["fct_s"].to_numpy(np.float64) for name, table in tables.items()}

@@ -30,6 +30,17 @@ def rtt_classes(rtt_ms: Any, classes: Classes, bins: int = 60) -> go.Figure:
     Returns
     -------
     plotly.graph_objects.Figure
+
+    See Also
+    --------
+    cctoolkit.jenks_classes : find the classes
+
+    Examples
+    --------
+    >>> rtt_ms = [10, 11, 12, 50, 52, 100]
+    >>> fig = cct.plot.rtt_classes(rtt_ms, cct.jenks_classes(rtt_ms, k=3))
+    >>> [bar.name for bar in fig.data]
+    ['class 0: 3 of 10 to 12 ms', 'class 1: 2 of 50 to 52 ms', 'class 2: 1 of 100 to 100 ms']
     """
     x = np.asarray(rtt_ms, np.float64)
     fig = figure(f"{x.size:,} flows in {classes.k} classes of RTT: GVF {classes.gvf:.4f}")

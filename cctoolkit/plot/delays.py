@@ -59,6 +59,18 @@ def rtt(
     ------
     ParameterError
         A flow in `flows` has no samples and is in no table given by `cap` either.
+
+    See Also
+    --------
+    rtt_cdf : the distribution of the samples
+    cctoolkit.rtt_samples : the samples
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> fig = cct.plot.rtt(cct.rtt_samples(run.ingress), run.ingress)
+    >>> [trace.name for trace in fig.data]
+    ['1: 10.1.0.11:40001 → 10.3.0.11:5001', '0: 10.1.0.10:40000 → 10.3.0.10:5001']
     """
     import plotly.graph_objects as go
 
@@ -136,6 +148,18 @@ def queue_delay(
     ------
     ParameterError
         `delays` is neither, or a flow is not there.
+
+    See Also
+    --------
+    cctoolkit.queue_delay : the table behind the figure
+    queue : the delay of a simulated queue over time
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> fig = cct.plot.queue_delay(run)
+    >>> fig.layout.yaxis.title.text
+    'queueing delay (ms)'
     """
     import plotly.graph_objects as go
 

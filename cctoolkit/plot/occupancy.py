@@ -53,10 +53,21 @@ def cbiq(
     ParameterError
         A flow is not there, or `slot_ms` is not positive.
 
+    See Also
+    --------
+    cctoolkit.compute_slots : the table behind the figure
+
     Notes
     -----
     Throughput is ``in_bytes``; where sampling left no counts, ``throughput_bytes``, which comes from sequence
     numbers. What was not observed is a gap.
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> fig = cct.plot.cbiq(cct.compute_slots(run.ingress, run.egress, slot_ms=10), run.ingress)
+    >>> sorted({trace.name for trace in fig.data})
+    ['CBIQ', 'ingress throughput']
     """
     import plotly.graph_objects as go
 

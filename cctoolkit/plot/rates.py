@@ -86,6 +86,19 @@ def throughput(
     ------
     ParameterError
         `bin_s` is not positive or makes more than a million bins; a flow is not there.
+
+    See Also
+    --------
+    cctoolkit.throughput : the table behind the upper panel
+    cctoolkit.jain_over_time : Jain's index over time as a table
+    goodput : application bytes of a simulated run
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> fig = cct.plot.throughput(run.ingress, bin_s=0.1)
+    >>> fig.layout.title.text
+    "Throughput and Jain's index (2 of 3 flows, bins of 100 ms)"
     """
     import plotly.graph_objects as go
 

@@ -68,6 +68,21 @@ def window(run: Run, *, flows: Iterable[int] | None = None, most: int = len(COLO
     ------
     ParameterError
         `run` is none, or a flow is not there.
+
+    See Also
+    --------
+    goodput : what reached the receivers
+    queue : the queues of the same run
+    time_sequence : one flow of a capture, packet by packet
+
+    Examples
+    --------
+    >>> link = cct.Bottleneck(rate_mbps=10, buffer_packets=50)
+    >>> flows = [cct.Flow("cubic", rtt_ms=20), cct.Flow("reno", rtt_ms=40)]
+    >>> run = cct.simulate(cct.Scenario(bottleneck=link, flows=flows, duration_s=2), sample_s=0.1)
+    >>> fig = cct.plot.window(run)
+    >>> list(dict.fromkeys(trace.name for trace in fig.data))
+    ['1: reno', '0: cubic']
     """
     series = _samples(run, "flow_series")
     fig = figure(
@@ -117,6 +132,20 @@ def goodput(
     ------
     ParameterError
         `run` is none, `bin_s` is not above 0, or a flow is not there.
+
+    See Also
+    --------
+    cctoolkit.goodput : from captures
+    throughput : bytes on the wire, from captures
+
+    Examples
+    --------
+    >>> link = cct.Bottleneck(rate_mbps=10, buffer_packets=50)
+    >>> flows = [cct.Flow("cubic", rtt_ms=20), cct.Flow("reno", rtt_ms=40)]
+    >>> run = cct.simulate(cct.Scenario(bottleneck=link, flows=flows, duration_s=2), sample_s=0.1)
+    >>> fig = cct.plot.goodput(run, bin_s=0.5)
+    >>> [len(trace.x) for trace in fig.data]
+    [4, 4]
     """
     series = _samples(run, "flow_series")
     if not bin_s > 0:
@@ -161,6 +190,20 @@ def queue(
     ------
     ParameterError
         `run` is none, or a queue is not there.
+
+    See Also
+    --------
+    queue_delay : the delay of every packet
+    trade_off : delay and utilisation of many runs
+
+    Examples
+    --------
+    >>> link = cct.Bottleneck(rate_mbps=10, buffer_packets=50)
+    >>> flows = [cct.Flow("cubic", rtt_ms=20), cct.Flow("reno", rtt_ms=40)]
+    >>> run = cct.simulate(cct.Scenario(bottleneck=link, flows=flows, duration_s=2), sample_s=0.1)
+    >>> fig = cct.plot.queue(run)
+    >>> fig.layout.yaxis.title.text
+    'queueing delay (ms)'
     """
     runs = run if isinstance(run, Mapping) else {"": run}
     fig = figure(

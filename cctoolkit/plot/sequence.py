@@ -260,6 +260,18 @@ def time_sequence(
     ------
     ParameterError
         No such flow, or it is not TCP.
+
+    See Also
+    --------
+    bytes_in_flight : what is sent and not yet acknowledged
+    cctoolkit.segment_kinds : which segments are retransmissions
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> fig = cct.plot.time_sequence(run.ingress, flow_id=0)
+    >>> [trace.name for trace in fig.data if trace.showlegend]
+    ['receive window', 'acknowledged', 'SACK blocks (654)', 'segments (2,559)', 'retransmissions (57)']
     """
     import plotly.graph_objects as go
 
@@ -389,6 +401,18 @@ def bytes_in_flight(
     ------
     ParameterError
         No such flow, or it is not TCP.
+
+    See Also
+    --------
+    time_sequence : the segments and ACKs behind it
+    cctoolkit.compute_slots : bytes in flight per slot
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> fig = cct.plot.bytes_in_flight(run.ingress, flow_id=0)
+    >>> [trace.name for trace in fig.data]
+    ['receive window', 'in flight']
     """
     import plotly.graph_objects as go
 

@@ -74,6 +74,16 @@ class Names:
     ----------
     source : Capture, flows DataFrame or None
         Where the addresses are; without them a flow is named by its number.
+
+    See Also
+    --------
+    throughput, rtt, queue_delay : figures that name flows this way
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> cct.plot.Names(run.ingress).short(0)
+    '0: 10.1.0.10:40000 → 10.3.0.10:5001'
     """
 
     def __init__(self, source: Any = None) -> None:

@@ -34,6 +34,18 @@ def stack(*figures: go.Figure, heights: Sequence[float] | None = None) -> go.Fig
     ------
     ParameterError
         No figures, or not one height for each.
+
+    See Also
+    --------
+    throughput, rtt, queue_delay : figures over the time of a capture
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> figures = [cct.plot.throughput(run.ingress), cct.plot.queue_delay(run)]
+    >>> fig = cct.plot.stack(*figures, heights=[300, 200])
+    >>> len(fig.data) == sum(len(figure.data) for figure in figures)
+    True
     """
     if not figures:
         raise ParameterError("stack needs at least one figure")

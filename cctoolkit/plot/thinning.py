@@ -69,6 +69,18 @@ def thin_rows(x: np.ndarray, *ys: np.ndarray, points: int = 4000) -> np.ndarray:
     ------
     ParameterError
         `points` is too small, `x` has a value that is not finite, or the lengths differ.
+
+    See Also
+    --------
+    thin : the points instead of their rows
+
+    Examples
+    --------
+    >>> x = np.arange(100_000.0)
+    >>> y = np.sin(x)
+    >>> rows = cct.plot.thin_rows(x, y, points=1000)
+    >>> rows.size <= 1000, y.max() in y[rows]
+    (True, True)
     """
     if not ys or points < 4 * len(ys):
         raise ParameterError(f"points={points} is too few: each series needs 4 points or more")
@@ -100,6 +112,10 @@ def thin_rows(x: np.ndarray, *ys: np.ndarray, points: int = 4000) -> np.ndarray:
 
 def thin(x: np.ndarray, y: np.ndarray, points: int = 4000) -> tuple[np.ndarray, np.ndarray]:
     """`x` and `y` with at most `points` points that draw the same line; see :func:`thin_rows`.
+
+    See Also
+    --------
+    thin_rows : row numbers, for several series over one x
 
     Examples
     --------

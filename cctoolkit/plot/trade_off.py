@@ -42,6 +42,21 @@ def trade_off(table: pd.DataFrame, by: str = "aqm", panels: str = "scenario") ->
     ------
     ParameterError
         A column is missing.
+
+    See Also
+    --------
+    cctoolkit.league : runs to compare
+    cctoolkit.run_sweep : runs to compare
+    queue : one run over time
+
+    Examples
+    --------
+    >>> table = pd.DataFrame(
+    ...     {"aqm": ["tail_drop", "codel"], "mean_delay_ms": [80.0, 6.0], "utilisation": [1.0, 0.97]}
+    ... )
+    >>> fig = cct.plot.trade_off(table)
+    >>> [trace.name for trace in fig.data]
+    ['tail_drop', 'codel']
     """
     for name in ("mean_delay_ms", "utilisation", by):
         if name not in table:

@@ -68,7 +68,22 @@ def _follow(ts, flow_id, direction, seq, ack, tcp_flags, payload, states):
 
 
 class FlowCompletion:
-    """:func:`flow_completion_times` for packets that come in batches; it does not matter how they were cut."""
+    """:func:`flow_completion_times` for packets that come in batches; it does not matter how they were cut.
+
+    See Also
+    --------
+    cctoolkit.flow_completion_times : the same in one call
+    cctoolkit.iter_capture : a capture in batches
+
+    Examples
+    --------
+    >>> packets = cct.example("cubic-bbr").ingress.packets
+    >>> completion = cct.metrics.FlowCompletion()
+    >>> for batch in packets[:5000], packets[5000:]:
+    ...     completion.update(batch)
+    >>> completion.result().equals(cct.flow_completion_times(packets))
+    True
+    """
 
     def __init__(self) -> None:
         self._states = np.zeros(0, _STATE)
@@ -133,10 +148,25 @@ def flow_completion_times(cap: Any) -> pd.DataFrame:
           (which is not asked of a capture that shows one direction only),
         - ``fct_s``: ``end_ns - start_ns``; NaN unless complete, or if the clock was set back to before the start.
 
+    See Also
+    --------
+    cctoolkit.metrics.FlowCompletion : the same for batches of packets
+    cctoolkit.cdf : the distribution of the times
+    cctoolkit.plot.completion_cdf : a figure of it
+
     Notes
     -----
     A transfer ends with its last byte, not with the connection: an idle wait before the FIN does not count. A
     connection that ends with a RST is not complete. Transfers of 4 GiB and more are counted right.
+
+    Examples
+    --------
+    >>> cap = cct.example("cubic-bbr").ingress
+    >>> table = cct.flow_completion_times(cap)
+    >>> table[["flow_id", "transfer_bytes", "complete", "fct_s"]]
+       flow_id  transfer_bytes  complete      fct_s
+    0        0         3702784      True  12.283402
+    1        1         7897088      True  10.150615
     """
     completion = FlowCompletion()
     completion.update(cap)
@@ -155,6 +185,19 @@ def cdf(values: Any) -> pd.DataFrame:
     -------
     DataFrame
         ``value``: the different values, ascending; ``share``: of all values, how many are at most that, in (0, 1].
+
+    See Also
+    --------
+    cctoolkit.flow_completion_times : times to look at
+    cctoolkit.plot.completion_cdf : a figure
+
+    Examples
+    --------
+    >>> cct.cdf([3, 1, 1, 2])
+       value  share
+    0      1   0.50
+    1      2   0.75
+    2      3   1.00
     """
     series = pd.Series(np.asarray(values).ravel() if not isinstance(values, pd.Series) else values)
     x, counts = np.unique(series.dropna().to_numpy(), return_counts=True)

@@ -99,10 +99,26 @@ class QueueDelay:
     check_taps : bool
         As for :func:`queue_delay`.
 
+    See Also
+    --------
+    cctoolkit.queue_delay : the delays in one call
+    cctoolkit.queue_loss : the losses in one call
+    cctoolkit.iter_capture : a capture in batches
+
     Notes
     -----
     The result does not depend on how packets were cut into batches; the two taps' batches need not end at the
     same time. What was found out is kept, some 40 bytes a packet.
+
+    Examples
+    --------
+    >>> run = cct.example("cubic")
+    >>> before, after = run.ingress.packets, run.egress.packets
+    >>> delays = cct.metrics.QueueDelay()
+    >>> delays.update(before[:5000], after[:4000])
+    >>> delays.update(before[5000:], after[4000:])
+    >>> delays.result().equals(cct.queue_delay(before, after))
+    True
     """
 
     def __init__(self, max_delay_s: float = 10.0, check_taps: bool = True) -> None:
@@ -243,6 +259,13 @@ def queue_delay(
     TapClockWarning
         The clocks differ, or what both taps should have seen was not seen by both.
 
+    See Also
+    --------
+    cctoolkit.queue_loss : losses only
+    cctoolkit.metrics.rtt_split : what part of each RTT is the queue's
+    cctoolkit.compare_taps : can these be two taps of one queue
+    cctoolkit.plot.queue_delay : a figure
+
     Notes
     -----
     TCP segments are recognised by their header (:class:`cctoolkit.analysis.taps.PacketMatcher`), whatever their order.
@@ -254,6 +277,13 @@ def queue_delay(
     Examples
     --------
     >>> cct.queue_delay(before, after).groupby("flow_id").delay_ns.median() / 1e6            # doctest: +SKIP
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> delays = cct.queue_delay(run.ingress, run.egress)
+    >>> (delays.groupby("flow_id").delay_ns.median() / 1e6).round(1).to_dict()
+    {0: 47.5, 1: 51.2}
     """
     delays = QueueDelay(max_delay_s, check_taps)
     delays.update(ingress, egress)
@@ -276,6 +306,19 @@ def queue_loss(
         ``flow_id`` (the ingress tap's), ``direction``, ``packets_in``, ``packets_lost``, ``loss_ratio`` (lost of in),
         for the flows and directions that cross the queue. Packets other than TCP segments are counted, not
         recognised: lost are those that came in less those that left, including any still in the queue at the end.
+
+    See Also
+    --------
+    cctoolkit.queue_delay : every packet's delay and fate
+    cctoolkit.retransmitted_share : what one tap shows of losses
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> cct.queue_loss(run.ingress, run.egress)[["flow_id", "packets_in", "packets_lost"]]
+       flow_id  packets_in  packets_lost
+    0        0        2618            57
+    1        1        5554            97
     """
     delays = QueueDelay(max_delay_s, check_taps)
     delays.update(ingress, egress)
@@ -310,6 +353,11 @@ def rtt_split(ingress: Any, egress: Any, *, check_taps: bool = True) -> pd.DataF
     ------
     ParameterError
         As for :func:`queue_delay`.
+
+    See Also
+    --------
+    cctoolkit.queue_delay : the time between the taps, packet by packet
+    cctoolkit.rtt_samples : the round-trip times
 
     Notes
     -----

@@ -36,10 +36,21 @@ def jain_index(x: Any, axis: int | None = None) -> Any:
     ParameterError
         A value is negative.
 
+    See Also
+    --------
+    cctoolkit.jain_over_time : the index in bins of time
+    cctoolkit.share_difference : the difference between two groups
+    cctoolkit.rtt_unfairness : throughput against RTT
+
     Notes
     -----
     Jain, Chiu and Hawe, "A quantitative measure of fairness and discrimination for resource allocation in shared
     computer systems", DEC TR-301, 1984.
+
+    Examples
+    --------
+    >>> cct.jain_index([5, 5, 5, 5]), cct.jain_index([20, 0, 0, 0])
+    (1.0, 0.25)
     """
     values = np.asarray(x, np.float64)
     if (values < 0).any():
@@ -85,6 +96,22 @@ def jain_over_time(
     ------
     ParameterError
         An argument has no meaning, or there are more rows than `max_rows`.
+
+    See Also
+    --------
+    cctoolkit.jain_index : the index of given rates
+    cctoolkit.goodput : the rates
+    cctoolkit.plot.throughput : a figure of both
+
+    Examples
+    --------
+    >>> cap = cct.example("cubic-bbr").ingress
+    >>> cct.jain_over_time(cap, bin_s=4.0, flow_ids=[0, 1]).round(2)
+       bin  start_s  active_flows  jain_index
+    0    0      0.0             2        0.88
+    1    1      4.0             2        0.68
+    2    2      8.0             2        0.63
+    3    3     12.0             2        0.93
     """
     if of not in ("goodput", "throughput"):
         raise ParameterError(f"of: {of!r} is neither 'goodput' nor 'throughput'")
@@ -126,6 +153,10 @@ def share_difference(a_mbps: Any, b_mbps: Any) -> float:
     ------
     ParameterError
         The arguments differ in length, or a rate is negative.
+
+    See Also
+    --------
+    cctoolkit.jain_index : fairness among any number of flows
 
     Notes
     -----
@@ -176,6 +207,18 @@ def rtt_unfairness(throughput_mbps: Any, rtt_ms: Any, flow_ids: Any = None) -> p
     ------
     ParameterError
         The arguments differ in length, an RTT is not positive, or a throughput is negative.
+
+    See Also
+    --------
+    cctoolkit.jain_index : fairness in one number
+    cctoolkit.rtt_summary : RTTs of the flows of a capture
+    cctoolkit.goodput : their rates
+
+    Examples
+    --------
+    >>> pairs = cct.rtt_unfairness(throughput_mbps=[80, 20], rtt_ms=[10, 40])
+    >>> pairs[["rtt_ratio", "throughput_ratio", "exponent"]].iloc[0].to_dict()
+    {'rtt_ratio': 4.0, 'throughput_ratio': 4.0, 'exponent': 1.0}
     """
     rate, rtt = np.asarray(throughput_mbps, np.float64), np.asarray(rtt_ms, np.float64)
     names = np.arange(rate.size) if flow_ids is None else np.asarray(flow_ids)

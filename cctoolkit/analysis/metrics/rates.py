@@ -187,10 +187,25 @@ class RateTable:
     max_rows : int
         As for :func:`throughput`.
 
+    See Also
+    --------
+    cctoolkit.throughput : bytes on the wire in one call
+    cctoolkit.goodput : delivered bytes in one call
+    cctoolkit.iter_capture : a capture in batches
+
     Notes
     -----
     Memory grows with the number of bins in which flows were active. The result does not depend on how
     the packets were cut into batches.
+
+    Examples
+    --------
+    >>> packets = cct.example("cubic-bbr").ingress.packets
+    >>> rates = cct.metrics.RateTable(bin_s=0.5)
+    >>> for batch in packets[:5000], packets[5000:]:
+    ...     rates.update(batch)
+    >>> bool(rates.result().wire_bytes.sum() == packets.wire_bytes.sum())
+    True
     """
 
     def __init__(
@@ -314,6 +329,20 @@ def throughput(
     ------
     ParameterError
         An argument has no meaning, or the table would have more than `max_rows` rows.
+
+    See Also
+    --------
+    cctoolkit.goodput : delivered bytes only
+    cctoolkit.link_utilisation : all flows together, against the link's rate
+    cctoolkit.metrics.RateTable : the same for batches of packets
+    cctoolkit.plot.throughput : a figure
+
+    Examples
+    --------
+    >>> cap = cct.example("cubic-bbr").ingress
+    >>> table = cct.throughput(cap, bin_s=1.0)
+    >>> table.query("direction == 0").groupby("flow_id").throughput_mbps.mean().round(1).to_dict()
+    {0: 2.4, 1: 5.6, 2: 0.0}
     """
     table = RateTable(bin_s, flow_ids, max_rows)
     table.update(cap)
@@ -342,6 +371,13 @@ def goodput(
     ParameterError
         An argument has no meaning, or the table would have more than `max_rows` rows.
 
+    See Also
+    --------
+    cctoolkit.throughput : bytes on the wire
+    cctoolkit.jain_over_time : how evenly goodput is shared
+    cctoolkit.metrics.RateTable : the same for batches of packets
+    cctoolkit.plot.goodput : a figure, from a simulated run
+
     Notes
     -----
     A byte counts once, however often it was sent.
@@ -352,6 +388,13 @@ def goodput(
     - Where none was (a tap that sees one direction only), in the bin in which its payload first passed: bytes beyond
       the highest sequence number seen, and retransmissions as far as they can fill gaps seen before.
     - Of protocols without sequence numbers all payload counts.
+
+    Examples
+    --------
+    >>> cap = cct.example("cubic-bbr").ingress
+    >>> table = cct.goodput(cap, bin_s=1.0)
+    >>> table.groupby("flow_id").goodput_mbps.mean().round(1).to_dict()
+    {0: 2.3, 1: 5.3, 2: 0.0}
     """
     table = RateTable(bin_s, flow_ids, max_rows)
     table.update(cap)

@@ -39,6 +39,20 @@ class LinkUtilisation:
     ----------
     rate_mbps, bin_s, direction, overhead_bytes, max_rows
         As for :func:`link_utilisation`.
+
+    See Also
+    --------
+    cctoolkit.link_utilisation : the same in one call
+    cctoolkit.iter_capture : a capture in batches
+
+    Examples
+    --------
+    >>> packets = cct.example("cubic-bbr").egress.packets
+    >>> utilisation = cct.metrics.LinkUtilisation(rate_mbps=8, direction=0)
+    >>> for batch in packets[:5000], packets[5000:]:
+    ...     utilisation.update(batch)
+    >>> utilisation.result().equals(cct.link_utilisation(packets, rate_mbps=8, direction=0))
+    True
     """
 
     def __init__(
@@ -133,9 +147,22 @@ def link_utilisation(
     ParameterError
         An argument has no meaning, or there are more bins than `max_rows`.
 
+    See Also
+    --------
+    cctoolkit.throughput : flow by flow
+    cctoolkit.jain_index : fairness, to report beside it
+    cctoolkit.metrics.LinkUtilisation : the same for batches of packets
+
     Notes
     -----
     Report it with fairness: rate caps for each flow make sharing fair and leave the link idle.
+
+    Examples
+    --------
+    >>> cap = cct.example("cubic-bbr").egress
+    >>> table = cct.link_utilisation(cap, rate_mbps=8, direction=0)
+    >>> float(table.utilisation[1:-1].mean().round(2))
+    1.0
     """
     utilisation = LinkUtilisation(rate_mbps, bin_s, direction, overhead_bytes, max_rows)
     utilisation.update(cap)

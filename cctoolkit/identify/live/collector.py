@@ -29,7 +29,19 @@ __all__ = ["Collector", "FlowKey", "KernelCollector", "Reading"]
 
 
 class FlowKey(NamedTuple):
-    """One direction of a TCP connection."""
+    """One direction of a TCP connection.
+
+    See Also
+    --------
+    watch : monitor given flows
+    CaptureCollector : where flows can come from
+
+    Examples
+    --------
+    >>> key = cct.live.FlowKey("10.0.0.1", 40000, "10.0.1.1", 443)
+    >>> key.dport
+    443
+    """
 
     src: str
     sport: int
@@ -55,6 +67,18 @@ class Reading:
         ``segments`` are acknowledgements, and ``sampled`` those that acknowledge more than any before.
     missed_until : int or None
         What was seen in earlier slots, and not read before, is lost: of them nothing is known.
+
+    See Also
+    --------
+    Collector : gives them
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> collector = cct.live.CaptureCollector(run.ingress, run.egress, slot_ms=10)
+    >>> more = collector.wait(collector.now_ns + 1_000_000_000)
+    >>> collector.read().counts["ingress"]["packets"] > 0
+    True
     """
 
     in_cells: np.ndarray
@@ -65,7 +89,25 @@ class Reading:
 
 
 class Collector(Protocol):
-    """What :func:`cctoolkit.identify.live.watch` works with."""
+    """What :func:`cctoolkit.identify.live.watch` works with.
+
+    See Also
+    --------
+    KernelCollector : on a live link
+    CaptureCollector : on captures
+    watch : the loop that uses one
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> collector = cct.live.CaptureCollector(run.ingress, run.egress, slot_ms=10)
+    >>> more = collector.wait(collector.now_ns + 1_000_000_000)
+    >>> (key, payload_bytes), *rest = collector.heavy(least_bytes=10_000)
+    >>> collector.add(0, key)
+    >>> more = collector.wait(collector.now_ns + 1_000_000_000)
+    >>> len(collector.read().in_cells) > 0
+    True
+    """
 
     slot_ns: int
     sampled: bool  # byte and packet counts are not of all packets
@@ -135,6 +177,12 @@ class KernelCollector:
         An interface is not there, or the kernel refuses.
     ParameterError
 
+    See Also
+    --------
+    CaptureCollector : the same from captures, without root
+    missing : what this machine lacks
+    watch : the loop that uses a collector
+
     Notes
     -----
     Carmel and Keslassy, section III-C, with a difference: cells, not packets, are what the kernel hands over, so that
@@ -143,6 +191,12 @@ class KernelCollector:
     ingress interface, so that bytes in flight are those of a capture there; where they return by another, or where
     packets are sampled, bytes in flight are null. Times are the clock's (CLOCK_REALTIME). Nothing is pinned; hooks and
     maps are the helper's, and gone with it, however this process ends.
+
+    Examples
+    --------
+    >>> collector = cct.live.KernelCollector("eth0", "eth1")  # doctest: +SKIP
+    >>> for update in cct.live.watch(collector, heavy=10):  # doctest: +SKIP
+    ...     print(update.flows)
     """
 
     def __init__(

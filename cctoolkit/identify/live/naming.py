@@ -10,7 +10,24 @@ __all__ = ["Naming", "SlotClassifier", "load_classifier"]
 
 
 class SlotClassifier(Protocol):
-    """What names flows."""
+    """What names flows.
+
+    See Also
+    --------
+    watch : calls it
+    cctoolkit.identify.Model : the usual one
+
+    Examples
+    --------
+    >>> class ByRate:
+    ...     def predict_slots(self, slots):
+    ...         rate = slots.groupby("flow_id").in_bytes.mean()
+    ...         names = np.where(rate > 1000, "fast", "slow")
+    ...         return pd.DataFrame({"flow_id": rate.index, "cca": names, "probability": 1.0})
+    >>> slots = cct.compute_slots(cct.example("cubic").ingress, slot_ms=10)
+    >>> ByRate().predict_slots(slots).cca.tolist()
+    ['fast']
+    """
 
     def predict_slots(self, slots: pd.DataFrame) -> pd.DataFrame:
         """Of a slots table (:data:`cctoolkit.schema.SLOTS`), a row a flow: ``flow_id``, ``cca``, ``probability``."""

@@ -42,7 +42,18 @@ def _paths() -> tuple[Path, Path]:
 
 
 def missing() -> list[str]:
-    """What this machine lacks to run the collector, each with a remedy where there is one; empty: nothing."""
+    """What this machine lacks to run the collector, each with a remedy where there is one; empty: nothing.
+
+    See Also
+    --------
+    KernelCollector : needs all of it
+    CaptureCollector : needs none of it
+
+    Examples
+    --------
+    >>> isinstance(cct.live.missing(), list)
+    True
+    """
     if not sys.platform.startswith("linux"):
         return ["Linux"]
     found = []

@@ -38,9 +38,22 @@ class CaptureCollector:
     ParameterError
         They are swapped, have no packet in common, or their clocks differ too much.
 
+    See Also
+    --------
+    KernelCollector : the same from a live link
+    watch : read it
+
     Notes
     -----
     Heavy flows are counted exactly here, not by a sketch.
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> collector = cct.live.CaptureCollector(run.ingress, run.egress, slot_ms=10)
+    >>> updates = list(cct.live.watch(collector, heavy=2, duration_s=2))
+    >>> len(updates[-2].slots.columns) == len(cct.schema.SLOTS)
+    True
     """
 
     def __init__(

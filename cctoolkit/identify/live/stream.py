@@ -45,6 +45,27 @@ class SlotStream:
     ----------
     late_cells : int
         That came when their slot's row was given already.
+
+    See Also
+    --------
+    watch : feeds one
+    cctoolkit.compute_slots : the same for a whole capture
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> collector = cct.live.CaptureCollector(run.ingress, run.egress, slot_ms=10)
+    >>> more = collector.wait(collector.now_ns + 1_000_000_000)
+    >>> (key, payload_bytes), *rest = collector.heavy(least_bytes=10_000)
+    >>> collector.add(0, key)
+    >>> first_slot = collector.now_ns // collector.slot_ns
+    >>> stream = cct.live.SlotStream(first_slot, collector.slot_ns, has_egress=True, sampled=False)
+    >>> stream.begin(0, first_slot)
+    >>> more = collector.wait(collector.now_ns + 1_000_000_000)
+    >>> reading = collector.read()
+    >>> slots = stream.update(reading.in_cells, reading.out_cells, reading.until_slot)
+    >>> slots.flow_id.unique().tolist()
+    [0]
     """
 
     def __init__(

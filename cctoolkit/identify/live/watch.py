@@ -43,6 +43,18 @@ class Update:
         As :class:`~cctoolkit.identify.live.Reading`, and ``late_cells``.
     build_s : float
         Processor time for making `slots` of the kernel's cells.
+
+    See Also
+    --------
+    watch : gives them
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> collector = cct.live.CaptureCollector(run.ingress, run.egress, slot_ms=10)
+    >>> update = next(cct.live.watch(collector))
+    >>> update.counts["ingress"]["packets"] > 0
+    True
     """
 
     time_ns: int
@@ -99,6 +111,22 @@ def watch(
     ------
     ParameterError
     CollectorError
+
+    See Also
+    --------
+    CaptureCollector : captures, without root
+    KernelCollector : a live link
+    SlotClassifier : what can name flows
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> collector = cct.live.CaptureCollector(run.ingress, run.egress, slot_ms=10)
+    >>> reports = [u.flows for u in cct.live.watch(collector, heavy=2) if u.flows is not None]
+    >>> reports[3][["src", "sport", "in_mbps"]].round(1)
+             src  sport  in_mbps
+    0  10.1.0.10  40000      1.7
+    1  10.1.0.11  40001      6.1
     """
     period_ns = positive_ns(period_ms, 1e6, "period_ms")
     report_ns = positive_ns(report_s, 1e9, "report_s")
