@@ -121,8 +121,6 @@ def fixed_tables(family: str) -> list[dict[str, Any]]:
               actions={"shared_pool": {"pool_max_cells": "uint32"}, "buffer_only": {}}),
         table(f"{tm}.cfg", 9006, kind="TmCfg", size=1,
               data={"cell_size_bytes": "uint32", "total_cells": "uint32"}),
-        table(f"{family}.dev.device_configuration", 9007, kind="DevConfigure", size=1,
-              data={"num_pipes": "uint32", "recirc_port_list": "uint32[]"}),
         table("$mirror.cfg", 9008, keys=[("$sid", "Exact", "uint16")], kind="MirrorCfg",
               data={"$session_enable": "bool", "$direction": "string", "$ucast_egress_port": "uint32",
                     "$ucast_egress_port_valid": "bool", "$max_pkt_len": "uint16"},

@@ -6,7 +6,6 @@ Sources are in ``hardware/ebpf``: ``collector.bpf.c`` runs in the kernel, ``coll
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ import sys
 from pathlib import Path
 
 from ..._support.atomic import replacing
+from ..._support.cache_folder import cache_dir
 from .errors import CollectorUnavailableError
 
 __all__ = ["missing", "programs", "require"]
@@ -30,15 +30,12 @@ def _sources() -> Path:
     return here if here.is_dir() else Path(__file__).parents[3] / "hardware" / "ebpf"
 
 
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cctoolkit" / "live"
-
-
 def _paths() -> tuple[Path, Path]:
     """Where the kernel's program and the helper are, or will be."""
     digest = hashlib.sha256(b"".join((_sources() / name).read_bytes() for name in _SOURCES)).hexdigest()[:16]
     stem = f"collector-{platform.machine()}-{digest}"
-    return _cache() / f"{stem}.bpf.o", _cache() / stem
+    folder = cache_dir().absolute() / "live"
+    return folder / f"{stem}.bpf.o", folder / stem
 
 
 def missing() -> list[str]:
@@ -97,7 +94,7 @@ def require() -> None:
 
 
 def programs() -> tuple[Path, Path]:
-    """The kernel's program and the helper, compiled at first use into ``~/.cache/cctoolkit/live``.
+    """The kernel's program and the helper, compiled at first use into ``live`` in the user's cache folder.
 
     Raises
     ------
