@@ -180,10 +180,6 @@ class Device:
         tm = f"{self.family}.tm"
         cell = 80 if self.family == "tf1" else 176
         self.defaults[f"{tm}.cfg"] = (None, {"cell_size_bytes": cell, "total_cells": 277_000})
-        self.defaults[f"{self.family}.dev.device_configuration"] = (
-            None,
-            {"num_pipes": self.pipes, "recirc_port_list": [68, 196]},
-        )
         for port in (0, 1, 132):  # two ports of one group, the second with its queues behind the first's
             key = frozen({"dev_port": {"value": port}})
             queues = list(range(8)) if port != 1 else [8, 9, 9, 9, 12, 13, 14, 15]

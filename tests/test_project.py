@@ -60,7 +60,9 @@ def test_the_repository_has_one_address() -> None:
     for name in filter(None, files.stdout.split("\0")):
         path = ROOT / name
         if path.is_file() and path.suffix in {".py", ".md", ".toml", ".cff", ".ipynb"}:
-            for found in re.findall(r"https://github\.com/[\w.-]+/cctoolkit\b", path.read_text(errors="replace")):
+            for found in re.findall(
+                r"https://github\.com/[\w.-]+/cctoolkit\b", path.read_text(errors="replace")
+            ):
                 assert found == address, name
 
 

@@ -1,4 +1,4 @@
-"""How long flows take, and how such times are distributed."""
+"""Flow completion times and their distribution."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _follow(ts, flow_id, direction, seq, ack, tcp_flags, payload, states):
 
 
 class FlowCompletion:
-    """:func:`flow_completion_times` for packets that come in batches; it does not matter how they were cut.
+    """:func:`flow_completion_times` for packets in batches; the result does not depend on the batches.
 
     See Also
     --------
@@ -100,7 +100,7 @@ class FlowCompletion:
             _follow(ts, flow_id, direction, seq, ack, tcp_flags, payload, self._states)
 
     def result(self) -> pd.DataFrame:
-        """The table of all packets so far, see :func:`flow_completion_times`."""
+        """The table for all packets so far; see :func:`flow_completion_times`."""
         both = self._states.reshape(-1, 2)
         flows = np.flatnonzero((both["bytes"] > 0).any(axis=1))
         both = both[flows]
@@ -128,7 +128,7 @@ class FlowCompletion:
 
 
 def flow_completion_times(cap: Any) -> pd.DataFrame:
-    """From the first packet of each TCP flow until the last byte of its data was acknowledged.
+    """Time from each TCP flow's first packet until the last byte of its data was acknowledged.
 
     Parameters
     ----------
@@ -137,16 +137,17 @@ def flow_completion_times(cap: Any) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a TCP flow with data, by flow id:
+        One row per TCP flow with data, in order of flow number:
 
-        - ``flow_id``, ``direction`` (the one with more data, which is the one described),
-        - ``start_ns``: first packet of the flow,
-        - ``end_ns``: ACK of the last byte; where no ACK covers it, when it was first sent,
-        - ``transfer_bytes``: from the first byte (as the SYN says; without one, as seen) to the last by sequence
-          numbers, so retransmissions do not count and gaps do,
-        - ``complete``: the initiator's SYN was captured, so was the sender's FIN, and all its data were acknowledged
-          (which is not asked of a capture that shows one direction only),
-        - ``fct_s``: ``end_ns - start_ns``; NaN unless complete, or if the clock was set back to before the start.
+        - ``flow_id``, ``direction``: the direction with more data, which is the one described,
+        - ``start_ns``: time of the flow's first packet,
+        - ``end_ns``: time of the ACK of the last byte; if no ACK covers it, the time it was first sent,
+        - ``transfer_bytes``: from the first byte (after the SYN; without a SYN, the first seen) to the last, by
+          sequence numbers, so retransmissions do not count and gaps do,
+        - ``complete``: the initiator's SYN and the sender's FIN were captured, and all data were acknowledged (not
+          required if the capture shows one direction only),
+        - ``fct_s``: ``end_ns - start_ns`` in seconds; NaN unless complete, or if the clock was set back to before the
+          start.
 
     See Also
     --------
@@ -157,7 +158,7 @@ def flow_completion_times(cap: Any) -> pd.DataFrame:
     Notes
     -----
     A transfer ends with its last byte, not with the connection: an idle wait before the FIN does not count. A
-    connection that ends with a RST is not complete. Transfers of 4 GiB and more are counted right.
+    connection that ends with a RST is not complete. Transfers of 4 GiB and more are counted correctly.
 
     Examples
     --------
@@ -184,7 +185,7 @@ def cdf(values: Any) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``value``: the different values, ascending; ``share``: of all values, how many are at most that, in (0, 1].
+        ``value``: the distinct values, ascending; ``share``: the share of all values that are at most that, in (0, 1].
 
     See Also
     --------
