@@ -1,4 +1,4 @@
-"""The collector's programs, compiled once for each version, and what they need of a machine.
+"""The collector's programs, compiled once per version, and their requirements.
 
 Sources are in ``hardware/ebpf``: ``collector.bpf.c`` runs in the kernel, ``collector.c`` loads it.
 """
@@ -20,7 +20,7 @@ __all__ = ["missing", "programs", "require"]
 
 _SOURCES = ("collector.bpf.c", "collector.c", "collector.h")
 _NEEDED_CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_NET_RAW": 13, "CAP_PERFMON": 38, "CAP_BPF": 39}
-_INSTEAD = {"CAP_PERFMON", "CAP_BPF"}, 21  # CAP_SYS_ADMIN stands for them
+_INSTEAD = {"CAP_PERFMON", "CAP_BPF"}, 21  # CAP_SYS_ADMIN includes them
 _KERNEL = (6, 6)  # tcx
 _INSTALL = "apt-get install clang gcc libbpf-dev libelf-dev zlib1g-dev"
 
@@ -31,7 +31,7 @@ def _sources() -> Path:
 
 
 def _paths() -> tuple[Path, Path]:
-    """Where the kernel's program and the helper are, or will be."""
+    """Paths of the kernel program and the helper."""
     digest = hashlib.sha256(b"".join((_sources() / name).read_bytes() for name in _SOURCES)).hexdigest()[:16]
     stem = f"collector-{platform.machine()}-{digest}"
     folder = cache_dir().absolute() / "live"
@@ -39,7 +39,7 @@ def _paths() -> tuple[Path, Path]:
 
 
 def missing() -> list[str]:
-    """What this machine lacks to run the collector, each with a remedy where there is one; empty: nothing.
+    """What this machine lacks to run the collector, with remedies where there are any; empty if nothing.
 
     See Also
     --------
@@ -81,7 +81,7 @@ def _has(capability: int) -> bool:
 
 
 def require() -> None:
-    """Refuse to go on where something is missing.
+    """Raise if something is missing.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def require() -> None:
 
 
 def programs() -> tuple[Path, Path]:
-    """The kernel's program and the helper, compiled at first use into ``live`` in the user's cache folder.
+    """The kernel program and the helper, compiled at first use into ``live`` in the user's cache folder.
 
     Raises
     ------
