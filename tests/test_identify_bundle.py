@@ -274,9 +274,7 @@ def test_a_network_that_is_not_the_one_described_is_refused_before_it_is_read(co
     windows = samples.test("cbiq+throughput")
     for content in (whole[:-1], whole[:-1] + bytes([whole[-1] ^ 1]), b"", whole + b"\0"):
         path.write_bytes(content)
-        with pytest.raises(
-            SchemaError, match=r"network-100ms\.onnx: SHA-256"
-        ):
+        with pytest.raises(SchemaError, match=r"network-100ms\.onnx: SHA-256"):
             load(copy).predict_proba(windows)
     path.unlink()
     with pytest.raises(SchemaError, match=r"network-100ms\.onnx: .*missing"):

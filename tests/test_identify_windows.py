@@ -170,9 +170,7 @@ def test_flows_without_label_and_slots_not_known_yet_are_left_out():
     )  # the end of flow 1: no later packet says
     windows = cut_windows([part], 50)
     assert list(windows.table.flow_id) == [1] and list(windows.table.first_slot) == [100]
-    with pytest.raises(
-        ParameterError, match=r"window_ms: .*51 ms .* cbiq_bytes, throughput_bytes"
-    ):
+    with pytest.raises(ParameterError, match=r"window_ms: .*51 ms .* cbiq_bytes, throughput_bytes"):
         cut_windows([part], 51)
     assert len(cut_windows([part], 51, "throughput")) == 1
 

@@ -354,7 +354,7 @@ class SlotTable:
         if sampling not in ("all", "first"):
             if isinstance(sampling, str) or not 0 < sampling <= 1:
                 raise ParameterError(
-                    f"sampling: {sampling!r} is none of 'all', 'first' or a probability above 0 and up to 1"
+                    f"sampling: {sampling!r} must be 'all', 'first' or a probability above 0, at most 1"
                 )
             self._threshold = round(float(sampling) * 2**64) - 1 if sampling < 1 else 0
         self._sampled = self._first_only or self._threshold > 0

@@ -216,7 +216,7 @@ class KernelCollector:
         if not names_in:
             raise ParameterError("ingress: expected at least one interface")
         if sampling not in ("all", "first") and (isinstance(sampling, str) or not 0 < sampling <= 1):
-            raise ParameterError(f"sampling: {sampling!r} is none of 'all', 'first' or a probability up to 1")
+            raise ParameterError(f"sampling: {sampling!r} must be 'all', 'first' or a probability, at most 1")
         if egress_hook not in ("queue", "tc"):
             raise ParameterError(f"egress_hook: {egress_hook!r} is neither 'queue' nor 'tc'")
         if max_flows < 1 or not 0.01 <= buffer_mb <= 1024:
