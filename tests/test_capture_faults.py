@@ -62,7 +62,7 @@ def test_a_bomb_takes_no_more_memory_than_a_capture(tmp_path: Path, compression:
 
 @pytest.mark.parametrize("left", [0, 24, 1_000_003])
 def test_a_file_that_is_cut_while_it_is_read(tmp_path: Path, plain: bytes, left: int) -> None:
-    """As ``logrotate`` cuts with ``copytruncate``: what was read is kept, and a warning says that the rest is missing."""
+    """As ``logrotate`` cuts with ``copytruncate``: what was read is kept, with a warning."""
     path = tmp_path / "trace.pcap"
     path.write_bytes(plain)
     whole = cct.read_capture(path).packets
