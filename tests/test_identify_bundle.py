@@ -227,7 +227,7 @@ def test_what_belongs_to_no_model_is_not_saved(tmp_path):
     bare = unfitted("dragonfly", epochs=1)
     windows = samples.train("cbiq+throughput")
     bare.fit(windows.X, windows.y)
-    with pytest.raises(ParameterError, match="classifier: .*Windows"):
+    with pytest.raises(ParameterError, match=r"classifier: .*Windows"):
         bare.save(tmp_path / "a")
     with pytest.raises(ParameterError, match="classifiers: "):
         save_models([fitted("dragonfly"), fitted("deepcci")], tmp_path / "a")

@@ -332,7 +332,7 @@ def test_what_ours_does_not_take():
         with pytest.raises(ParameterError, match=message):
             unfitted("ours").fit(X, counted.y)
     for X in ([], [counted.X]):
-        with pytest.raises(ParameterError, match="X: .*Windows"):
+        with pytest.raises(ParameterError, match=r"X: .*Windows"):
             unfitted("ours").fit(X)
     coarse = dataclasses.replace(counted, slot_ms=10.0)
     with pytest.raises(ParameterError, match="X: slots of 1 and 10 ms, not of one width"):

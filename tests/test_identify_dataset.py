@@ -115,7 +115,7 @@ def test_runs_and_captures_without_what_is_needed_are_refused():
     with pytest.raises(ParameterError, match=r"silent: .*taps were not recorded"):
         record(silent)
     run = cct.load_run(TRACES / "reno")
-    with pytest.raises(ParameterError, match="labels: .*flow_id and cca"):
+    with pytest.raises(ParameterError, match=r"labels: .*flow_id and cca"):
         record(run.ingress, run.egress)
     with pytest.raises(ParameterError, match="labels: column 'cca' is missing"):
         record(run.ingress, run.egress, run.labels[["flow_id"]])

@@ -9,10 +9,10 @@ from cctoolkit.identify.probabilities import (
     answers,
     by_pieces,
     grouped,
-    thresholds,
     named,
     pieces,
     softmax,
+    thresholds,
     together,
 )
 

@@ -133,7 +133,7 @@ def test_windows_without_a_packet_are_left_out():
     assert 0 < len(windows) < 60 and (windows.X.sum(axis=(1, 2)) > 0).all()
     assert windows.table.first_slot.between(81, 109).all()
     silent.slots[list(INPUTS)] = 0.0
-    with pytest.raises(ParameterError, match="window_ms: .*20 ms"):
+    with pytest.raises(ParameterError, match=r"window_ms: .*20 ms"):
         cut_windows([silent], 20)
 
 
@@ -156,7 +156,7 @@ def test_windows_with_data_stay_whatever_the_inputs_say():
     del sampled.slots["throughput_bytes"], sampled.slots["in_bytes"]
     with pytest.raises(SchemaError, match="in_bytes or throughput_bytes"):
         cut_windows([sampled], 20, "cbiq")
-    with pytest.raises(ParameterError, match="window_ms: .*20 ms"):  # one tap shows no queue at all
+    with pytest.raises(ParameterError, match=r"window_ms: .*20 ms"):  # one tap shows no queue at all
         cut_windows(
             [Recording("x", recording(0, 90).slots.assign(cbiq_bytes=np.nan), sampled.flows)], 20, "cbiq"
         )
