@@ -321,14 +321,14 @@ def test_a_model_of_another_format_is_refused_with_what_to_do(copy):
 )  # fmt: skip
 def test_a_description_that_is_none_is_refused(copy, values):
     changed(copy, **values)
-    with pytest.raises(SchemaError, match=r"model\.json: not a model's"):
+    with pytest.raises(SchemaError, match=r"model\.json: not a valid"):
         load(copy)
 
 
 def test_a_description_that_cannot_be_read_is_refused(copy):
     for content in (b"", b"no JSON", b"[]", b"\xff\xfe", b'{"format": %d}' % FORMAT):
         (copy / "model.json").write_bytes(content)
-        with pytest.raises(SchemaError, match=r"model\.json: not a model's"):
+        with pytest.raises(SchemaError, match=r"model\.json: not a valid"):
             load(copy)
     (copy / "model.json").unlink()
     with pytest.raises(ParameterError, match=r"is neither a folder with a model\.json"):

@@ -196,7 +196,7 @@ def test_runs_of_something_else_are_not_taken_for_ones_own(here, tmp_path):
     same = {"special": 1, "background": 0}
     (changes, made), other = (
         SCENARIOS[0],
-        r"scenarios: .* has a run run-0 of another scenario: take another folder",
+        r"scenarios: .* has a run run-0 of another scenario",
     )
     slower = made.replace({"bottleneck.rate_mbps": 10})
     for scenarios, options, message in [
@@ -306,7 +306,7 @@ def test_other_folders_and_other_versions_are_refused(tmp_path):
     (tmp_path / "dataset.json").write_text('{"version": 1, "slot_ms": 1.0}')
     with pytest.raises(SchemaError, match=r"flows\.parquet"):
         SlotDataset(tmp_path)
-    with pytest.raises(ParameterError, match="holds no recording"):
+    with pytest.raises(ParameterError, match="no recordings"):
         build_dataset([], tmp_path / "new", progress=False)
 
 

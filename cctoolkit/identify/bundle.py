@@ -190,7 +190,7 @@ class Model:
             self.classes_ = answers(self._learnt, self.alike)
         except (ValueError, KeyError, TypeError, AttributeError) as err:
             raise SchemaError(
-                f"{folder / _ABOUT}not a valid model description ({type(err).__name__}: {err})"
+                f"{folder / _ABOUT}: not a valid model description ({type(err).__name__}: {err})"
             ) from None
         self.any_length = any(network["slots"] is None for network in self._networks)
         self.folder = folder

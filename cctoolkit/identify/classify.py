@@ -236,7 +236,7 @@ def attribution(named: pd.DataFrame, model: Model) -> str:
         return f"no flow has a full window of the inputs of the model {model.name}"
     sets = named.loc[told, "feature_set"].value_counts()
     seen = ", ".join(f"{name} ({plural(n, 'flow')})" for name, n in sets.items())
-    short = f"; no full window:  {plural(int((~told).sum()), 'flow')}" if not told.all() else ""
+    short = f"; no full window: {plural(int((~told).sum()), 'flow')}" if not told.all() else ""
     alike = alike_in_words(model.alike, among=set(named["cca"]))
     return f"by the model {model.name}, from {seen}{short}{alike}"
 

@@ -255,7 +255,7 @@ class RateTable:
 
     def _too_many(self, rows: int, about: str = "") -> None:
         raise ParameterError(
-            f"bins of {self._bin_ns / 1e9:g} s for {sum(map(len, self._touched)):,} flows and directions make  "
+            f"bins of {self._bin_ns / 1e9:g} s for {sum(map(len, self._touched)):,} flows and directions make "
             f"{about}{rows:,} rows, more than max_rows = {self._max_rows:,}: choose flows with flow_ids, or wider bins"
         )
 
