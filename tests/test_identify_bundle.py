@@ -219,8 +219,8 @@ def test_a_model_says_whom_its_classes_stand_for(ours, tmp_path):
     np.testing.assert_allclose(model.predict_proba(some), torch_model.predict_proba(some), atol=1e-5)
     assert set(model.predict(some)) <= {"bbr", "reno", "unknown"}
     card = (folder / "README.md").read_text()
-    assert "tells bbr, reno apart" in card and "; reno stands for lp, too, which do the same" in card
-    assert "stands for" not in (ours / "README.md").read_text()
+    assert "tells bbr, reno apart" in card and "; reno also covers lp" in card
+    assert "also covers" not in (ours / "README.md").read_text()
 
 
 def test_what_belongs_to_no_model_is_not_saved(tmp_path):

@@ -229,10 +229,10 @@ def test_whom_else_a_name_stands_for_is_told_where_it_was_said(run, seer: Path, 
     (folder / "model.json").write_text(
         json.dumps(about | {"alike": {"flow": ["flight", "neither"], "line": ["queue"]}})
     )
-    told = "; flow stands for flight, neither, too, which do the same"
+    told = "; flow also covers flight, neither"
     for command in (("classify", THREE), ("flows", THREE, "--cca")):
         _, out, _ = run(*command, "--model", folder)
-        assert told in " ".join(out.split()) and "line stands" not in out
+        assert told in " ".join(out.split()) and "line also covers" not in out
 
 
 def test_classes_of_several() -> None:

@@ -19,7 +19,7 @@ __all__ = ["alike_in_words", "limits", "write_card"]
 def alike_in_words(alike: Mapping[str, Sequence[str]], among: Container[str] | None = None) -> str:
     """Which congestion controls classes also cover, as the end of a sentence; only for the classes `among` these."""
     return "".join(
-        f"; {name} stands for {', '.join(cca for cca in members if cca != name)}, too, which do the same"
+        f"; {name} also covers {', '.join(cca for cca in members if cca != name)}, which behave alike"
         for name, members in alike.items()
         if among is None or name in among
     )
