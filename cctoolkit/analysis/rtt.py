@@ -468,10 +468,10 @@ def rtt_samples(
         been seen, only a TSval above all before it is new, and an echo drops the older ones, so packets that were
         overtaken are not measured. Where the sender of the echo has nothing to send, it comes late: look at minima.
     karn : bool
-        Method ``seq_ack`` only: leave out what may have measured a retransmission (the default); False gives
-        tshark's ``tcp.analysis.ack_rtt``.
+        Method ``seq_ack`` only: leave out samples that may be of a retransmission (the default). False gives tshark's
+        ``tcp.analysis.ack_rtt``.
     one_way_segments : int
-        How many segments of a direction wait while nothing has been seen of the other.
+        Maximum number of segments of a direction that wait while nothing has been seen of the other.
     tables : DataPlaneTables, optional
         The memory of method ``data_plane``.
 
@@ -479,15 +479,15 @@ def rtt_samples(
     -------
     DataFrame
         :data:`cctoolkit.schema.RTT_SAMPLES`, in order of the ACKs. ``attrs["rtt"]`` has the counters of
-        :class:`RttPairing`; for method ``data_plane`` they are in ``attrs["data_plane"]``, with the parameters of
-        the tables: what the bounds cost.
+        :class:`RttPairing`; for method ``data_plane`` they are in ``attrs["data_plane"]``, with the parameters of the
+        tables.
 
     Raises
     ------
     ParameterError
         An unknown method, or a value out of range.
     SchemaError
-        `cap` is no packets table.
+        `cap` is not a packets table.
 
     See Also
     --------
@@ -549,7 +549,7 @@ def rtt_summary(samples: pd.DataFrame) -> pd.DataFrame:
     Raises
     ------
     SchemaError
-        `samples` is no samples table.
+        `samples` is not a samples table.
 
     See Also
     --------

@@ -307,7 +307,7 @@ class _Tap:
 
 
 class SlotTable:
-    """:func:`compute_slots` for packets that come in batches.
+    """:func:`compute_slots` for packets in batches.
 
     Parameters
     ----------
@@ -323,9 +323,8 @@ class SlotTable:
     Notes
     -----
     Memory grows with the number of slots in which flows were active, not with packets, and with the number of flows
-    (of those wanted, if `flow_ids` says which). The result does not depend
-    on how the packets were cut into batches; the two taps' batches need not end at the same time (the egress
-    tap's packets wait until the ingress tap has got as far).
+    (only those in `flow_ids`, if given). The result does not depend on the batches, and those of the two taps need not
+    end at the same time: packets of the egress tap wait until the ingress tap has caught up.
 
     Examples
     --------
@@ -668,60 +667,59 @@ def compute_slots(
     Parameters
     ----------
     ingress : Capture, packets DataFrame or dict of arrays
-        Before the queue; or the only tap.
+        The tap before the queue, or the only tap.
     egress : the same, optional
-        After the queue, stamped by the same clock. Two Captures are matched by 5-tuple, whatever their flow numbers;
-        for anything else flow ids are taken as common.
+        The tap after the queue, time-stamped by the same clock. Two Captures are matched by 5-tuple, whatever their
+        flow numbers; anything else must share flow numbers.
     slot_ms : float
         Length of a slot. Slot boundaries are multiples of it since the Unix epoch.
     sampling : "all", "first" or float
-        Which data packets are looked at: every one, the first of each slot of each flow at each tap, or each with
-        this probability (independently at the two taps, from `seed`), as in the paper's sections III-C, III-D.
+        Data packets to use: all, the first of each slot of each flow at each tap, or each with this probability
+        (independently at the two taps, from `seed`), as in the paper's sections III-C and III-D.
     fill : "backward" or "interpolate"
-        What stands for the first sequence number of a slot without packets: that of the next slot that has one, or a
-        point on the line between the last and the next (rounded; with none before, the next).
+        First sequence number of a slot without packets: that of the next slot with packets, or linear interpolation
+        between the previous and the next (rounded; without a previous one, the next).
     flow_ids : int or iterable of int, optional
-        Flows wanted (the ingress tap's numbers); without it all TCP flows with data.
+        Flows to include (the ingress tap's numbers); by default all TCP flows with data.
     seed : int
-        Of random sampling.
+        Seed for random sampling.
     max_rows : int
-        Refuse to make a larger table.
+        Maximum number of rows of the table.
     check_taps : bool
-        Look first whether two taps can be those before and behind a queue (:func:`cctoolkit.compare_taps`).
+        First check that the captures can be taps before and after one queue (:func:`cctoolkit.compare_taps`).
 
     Returns
     -------
     DataFrame
-        :data:`cctoolkit.schema.SLOTS`: a row for each slot of each flow from its first to its last packet at either
-        tap, ordered by flow and slot. Slot 0 is that of the first packet of both taps. Of a flow with
-        data in both directions, the one with more of it at the ingress is described. All columns are of its TCP
-        segments with payload:
+        :data:`cctoolkit.schema.SLOTS`: one row per slot of each flow, from its first to its last packet at either tap,
+        ordered by flow and slot. Slot 0 has the first packet of both taps. If a flow has data in both directions, the
+        direction with more data at the ingress is described. All columns cover its TCP segments with payload:
 
         - ``in_bytes``, ``out_bytes`` (payload) and ``in_packets``, ``out_packets``; null in slots outside the tap's
-          first and last packet, for a flow never seen at the egress, and with sampling (a sample is no count).
-        - ``in_seq``, ``out_seq``: first sequence number of the first packet in the slot, as captured, not filled.
-        - ``cbiq_bytes``: bytes in the queue at the end of slot t, ``max(InSeq(t+1) - OutSeq(t+1), 0)`` with
-          filled values; null where no later packet says.
+          first and last packet, for a flow never seen at the egress, and with sampling.
+        - ``in_seq``, ``out_seq``: first sequence number in the slot, as captured, not filled.
+        - ``cbiq_bytes``: bytes in the queue at the end of slot t, ``max(InSeq(t+1) - OutSeq(t+1), 0)`` with filled
+          values; null without a later packet.
         - ``throughput_bytes``: arrived in slot t, ``max(InSeq(t+1) - InSeq(t), 0)`` with filled values.
-        - ``drops_estimate``: packets that arrived in the slot and did not leave although a later one of the flow did
-          (or nothing for 10 s). The paper gives no formula; packets are recognised by sequence number, length and
-          timestamps (:class:`~cctoolkit.analysis.taps.PacketMatcher`). Null with one tap, with sampling, where fewer
-          than half of the flow's packets at the egress are recognised (segmentation offload cuts them differently),
-          and in slots with packets whose fate is still open.
-        - ``max_source_gap``: largest TSval difference to the flow's packet before; ticks of the sender's clock, which
-          may be negative when packets were reordered.
-        - ``max_arrival_gap_ns``: largest time at the ingress since the flow's packet before; null where the clock
-          went backward from each to the next.
-        - ``bytes_in_flight``: highest sequence number sent less highest acknowledged at the end of the slot, from
-          the ingress tap; null before both directions were seen there, and with sampling. Bytes acknowledged
-          selectively count as in flight.
+        - ``drops_estimate``: packets that arrived in the slot and did not leave, although a later one of the flow did
+          (or none for 10 s). The paper gives no formula; packets are matched by sequence number, length and timestamps
+          (:class:`~cctoolkit.analysis.taps.PacketMatcher`). Null with one tap, with sampling, if fewer than half of
+          the flow's packets at the egress are matched (segmentation offload cuts them differently), and in slots with
+          packets whose fate is open.
+        - ``max_source_gap``: largest TSval difference from the flow's previous packet, in ticks of the sender's clock;
+          may be negative if packets were reordered.
+        - ``max_arrival_gap_ns``: largest time at the ingress since the flow's previous packet; null if the clock
+          always went backward.
+        - ``bytes_in_flight``: highest sequence number sent minus highest acknowledged at the end of the slot, from the
+          ingress tap; null before both directions have been seen there, and with sampling. SACKed bytes count as in
+          flight.
 
     Raises
     ------
     ParameterError
-        An argument has no meaning, or the table would have more than `max_rows` rows: a day of a backbone link in
-        slots of 1 ms makes sense for chosen flows only. Or the taps are swapped, have no packet in common, or
-        their clocks differ too much.
+        An argument is invalid, the table would have more than `max_rows` rows (a day of a backbone link in slots of 1
+        ms is feasible for selected flows only), the taps are swapped, they have no packet in common, or their clocks
+        differ too much.
     SchemaError
         A packets table lacks a column.
 
