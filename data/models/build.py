@@ -320,9 +320,10 @@ def learnt_from(work: Work) -> str:
     return (
         f"Linux 7.2's own TCP in virtual time (`data/models/build.py`): {runs['paper']} runs of the Dragonfly paper's "
         f"section IV-A, {runs['hard']} with widely drawn settings (20-1000 Mbit/s, 5-100 ms, 0.1-4 BDP, 3-75 flows, "
-        f"tail drop, CoDel, RED), and with one to six flows {runs['few']} of Reno, CUBIC and BBR and {runs['every']} of "
-        f"all the kernel's congestion controls; and from cctoolkit's simulator {runs['sim-paper']} runs of the first kind, "
-        f"{runs['sim-hard']} of the second and {runs['sim-few']} with one to six flows."
+        f"tail drop, CoDel, RED), and with one to six flows {runs['few']} of Reno, CUBIC and BBR and "
+        f"{runs['every']} of all the kernel's congestion controls; and from cctoolkit's simulator "
+        f"{runs['sim-paper']} runs of the first kind, {runs['sim-hard']} of the second and {runs['sim-few']} with one "
+        "to six flows."
     )
 
 
