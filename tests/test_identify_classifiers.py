@@ -135,7 +135,7 @@ def test_windows_that_cannot_be_learnt_from_are_refused(kind):
         (windows.X, windows.y[:5], "y: 5 labels .*6"),
         (windows.X, None, "y: no labels"),
         (windows.X[:0], windows.y[:0], "X: no windows"),
-        (windows.X[0], windows.y, "X: 2 dimensions, not windows x slots x inputs"),
+        (windows.X[0], windows.y, "X: .*dimensions"),
         (np.full_like(windows.X, np.nan), windows.y, "NaN"),
     ]:
         with pytest.raises(ParameterError, match=message):
