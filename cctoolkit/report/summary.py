@@ -26,6 +26,8 @@ from ..capture.protocols import protocol_name
 from ..capture.reader import iter_capture, read_capture
 from ..capture.selection import Selection
 from ..errors import ParameterError
+from .bottleneck import Bottleneck, find_bottleneck
+from .idle import Idle, Silences
 from .timeline import Timeline, histogram_edges_ns, wider_bins
 
 if TYPE_CHECKING:
@@ -106,6 +108,8 @@ COPIES = 0.01
 LARGEST_FRAME_BYTES = 9_100
 #: Of a file, so many packets are read again for the congestion controls of its flows: some seconds.
 PACKETS_AGAIN = 20_000_000
+#: Packets of the top flows that are kept for a closer look, a second reading apart: a minute of a fast flow.
+PACKETS_KEPT = 1_000_000
 #: Of the long flows, so many are worth a line.
 LONG_FLOWS_LISTED = 50
 #: A gap this long that is most of the capture is worth a word.
@@ -185,6 +189,8 @@ class Summary:
         Packets by ECN codepoint.
     bin_ns : int
         Width of the bins of `throughput`, `flow_throughput` and `rtt_over_time`.
+    idle : Idle
+        Long silences that the bins leave out.
     throughput : DataFrame
         ``time_s`` (start of the bin, from the first packet), ``tcp_bytes udp_bytes other_bytes``, ``packets``.
     top : DataFrame
@@ -215,6 +221,10 @@ class Summary:
         how many of these the flow sent enough for two full packets of its own to wait (`loaded`); and the median of
         what waits in those above, the flow's rate times what the least RTT is above.
     two_taps : TwoTaps or None
+    bottleneck : Bottleneck or None
+        The rate of the bottleneck and the least its buffer holds, where the capture tells.
+    top_packets : Capture or None
+        Packets of the top flows, if asked for: all, or the first million.
     ccas : DataFrame or None
         :data:`cctoolkit.schema.CCAS`: what a model says of the congestion controls of the TCP flows in `top` and
         `long_flows`, as far as they have a megabyte of data, by their first minute; null for what begins late in a
@@ -241,7 +251,10 @@ class Summary:
     one_direction: dict[str, int]
     standing_queue: pd.DataFrame
     long_flow_bytes: int
+    idle: Idle = field(default_factory=Idle)
     two_taps: TwoTaps | None = None
+    bottleneck: Bottleneck | None = None
+    top_packets: Capture | None = None
     ccas: pd.DataFrame | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -249,6 +262,11 @@ class Summary:
     def duration_s(self) -> float:
         """From the first to the last packet."""
         return (self.totals["last_ts_ns"] - self.totals["first_ts_ns"]) / 1e9
+
+    @property
+    def queue_interval_s(self) -> float:
+        """Length of the intervals that `standing_queue` counts."""
+        return max(QUEUE_INTERVAL_NS, self.bin_ns) / 1e9
 
     @property
     def long_flows(self) -> pd.DataFrame:
@@ -310,6 +328,7 @@ def summarise(
     long_flow_bytes: int = 10_000_000,
     packets: int = 1_000_000,
     model: str | os.PathLike[str] | None = None,
+    keep_top_packets: bool = False,
     check_taps: bool = True,
     **reading: Any,
 ) -> Summary:
@@ -335,6 +354,8 @@ def summarise(
     model : str or path, optional
         Name the congestion controls of the largest flows by this model (:func:`cctoolkit.identify.bundle.load`). For
         that the first 20 million packets of a file are read again; a pipe cannot be.
+    keep_top_packets : bool
+        Keep the packets of the top flows, at most a million. A file is read again for them; a pipe cannot be.
     check_taps : bool
         Refuse two captures that cannot be the taps before and behind a queue (:func:`cctoolkit.compare_taps`).
     **reading
@@ -352,6 +373,8 @@ def summarise(
         `top` is less than 1, there is no such model, or the taps are swapped, have no packet in common, or their
         clocks differ too much.
     """
+    from ..identify.classify import reads_twice
+
     if top < 1:
         raise ParameterError(f"top must be at least 1, not {top}")
     if model is not None:
@@ -371,12 +394,14 @@ def summarise(
     statistics = FlowStatistics(long_flow_bytes)
     pairing = RttPairing()
     timeline = Timeline()
+    silences = Silences()
     keys = AllKeys()
     meta: CaptureMeta | None = None
     for part, part_meta in _parts(source, packets, selection, reading):
         columns = part.columns
         statistics.update(columns, part.keys)
         timeline.update(columns, part.keys, pairing.update(columns))
+        silences.update(columns["ts_ns"])
         keys.add(part.keys)
         meta = add_meta(meta, part_meta)
     assert meta is not None  # there is always one part
@@ -385,14 +410,21 @@ def summarise(
         columns,
         pairing,
     )  # with millions of flows each is a hundred megabytes, and the tables need as much
+    idle = silences.idle()
+    silence_ns = timeline.longest_gap_ns
+    if len(idle) and reads_twice(source):
+        timeline = _timeline_without(idle, _parts(source, packets, selection, reading))
+    else:
+        idle = Idle()
     everything = keys.all()
     flows = statistics.result(everything)
     del statistics
     _add_rtt(flows, timeline)
     largest = _largest(flows, timeline, top)
-    jain, jain_bin_ns, jain_flows = _jain(flows, timeline)
+    jain, jain_bin_ns, jain_flows = _jain(flows, timeline, idle)
     flow_throughput = _flow_throughput(timeline, largest)
     rtt_over_time = _rtt_over_time(timeline, largest)
+    standing = _standing_queue(rtt_over_time, flow_throughput, timeline.width_ns, largest)
     summary = Summary(
         meta=meta,
         flows=flows,
@@ -410,17 +442,78 @@ def summarise(
         jain_flows=jain_flows,
         totals=_totals(flows),
         one_direction=_one_direction(flows),
-        standing_queue=_standing_queue(rtt_over_time, flow_throughput, timeline.width_ns, largest),
+        standing_queue=standing,
         long_flow_bytes=long_flow_bytes,
+        idle=idle,
     )
+    _to_real_time(summary, timeline.start_ns)
     if comparison is not None and len(largest):
         assert isinstance(source, Capture) and isinstance(egress, Capture)
         summary.two_taps = _two_taps(source, egress, comparison, selection, largest, slot_ms)
-    summary.notes = _notes(summary, timeline)
+    summary.bottleneck = find_bottleneck(summary)
+    summary.notes = _notes(summary, timeline, silence_ns)
     del timeline, keys, everything  # here too: the file is read again
     if model is not None:
         _add_ccas(summary, source, egress, selection, model, options)
+    if keep_top_packets and len(largest) and reads_twice(source):
+        summary.top_packets = _top_packets(source, packets, selection, reading, largest)
     return summary
+
+
+def _timeline_without(idle: Idle, parts: Iterator[tuple[Capture, CaptureMeta]]) -> Timeline:
+    """The time bins on a clock that stands still in the long silences."""
+    timeline, pairing = Timeline(), RttPairing()
+    for part, _ in parts:
+        rtt = pairing.update(part.columns)
+        timeline.update(part.columns | {"ts_ns": idle.to_busy(part.columns["ts_ns"])}, part.keys, rtt)
+    return timeline
+
+
+def _to_real_time(summary: Summary, start_ns: int) -> None:
+    """Give the bins the times at which they really began."""
+    if not len(summary.idle):
+        return
+    for table in (summary.throughput, summary.flow_throughput, summary.rtt_over_time, summary.jain):
+        busy_ns = start_ns + np.rint(table["time_s"].to_numpy() * 1e9).astype(np.int64)
+        table["time_s"] = (summary.idle.to_real(busy_ns) - start_ns) / 1e9
+
+
+def _top_packets(
+    source: str | os.PathLike[str] | Capture,
+    packets: int,
+    selection: Selection | None,
+    reading: dict[str, Any],
+    largest: pd.DataFrame,
+) -> Capture:
+    """The packets of the top flows, or the first million of them."""
+    wanted = largest["flow_id"].to_numpy()
+    parts: list[Capture] = []
+    kept = seen = 0
+    for part, _ in _parts(source, packets, selection, reading):
+        part = part.rows(np.isin(part.columns["flow_id"], wanted))
+        parts.append(part)
+        kept += len(part)
+        seen += packets
+        if kept >= PACKETS_KEPT or seen >= PACKETS_AGAIN:
+            break
+    return _joined(parts)
+
+
+def _joined(parts: list[Capture]) -> Capture:
+    """Consecutive parts of one capture as one."""
+    keys = AllKeys()
+    meta: CaptureMeta | None = None
+    sacks, rows = [], 0
+    for part in parts:
+        keys.add(part.keys)
+        meta = add_meta(meta, part.meta)
+        blocks = part.sacks.to_numpy(np.int64)
+        blocks[:, 0] += rows
+        sacks.append(blocks)
+        rows += len(part)
+    columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
+    assert meta is not None
+    return Capture(columns, keys.all(), meta, np.concatenate(sacks))
 
 
 def _add_ccas(
@@ -579,7 +672,7 @@ def _compared(flows: pd.DataFrame) -> pd.DataFrame:
     return flows[size >= max(BIG_SHARE * size.sum(), 1)]
 
 
-def _jain(flows: pd.DataFrame, timeline: Timeline) -> tuple[pd.DataFrame, int, list[int]]:
+def _jain(flows: pd.DataFrame, timeline: Timeline, idle: Idle) -> tuple[pd.DataFrame, int, list[int]]:
     compared = _compared(flows)
     compared = compared[np.array([timeline.has_bins(f) for f in compared["flow_id"]], bool)]
     factor = wider_bins(timeline.width_ns, timeline.bins, 300, JAIN_BIN_NS)
@@ -591,8 +684,10 @@ def _jain(flows: pd.DataFrame, timeline: Timeline) -> tuple[pd.DataFrame, int, l
     for flow, direction, first, last in zip(
         compared["flow_id"],
         data_direction(compared),
-        np.maximum(compared["first_ts_ns"] - timeline.start_ns, 0) // width,
-        np.maximum(compared["last_ts_ns"] - timeline.start_ns, 0) // width,
+        *(
+            np.maximum(idle.to_busy(compared[f"{end}_ts_ns"].to_numpy()) - timeline.start_ns, 0) // width
+            for end in ("first", "last")
+        ),
         strict=True,
     ):
         size = np.add.reduceat(timeline.flow_bytes(flow)[:, direction], starts).astype(float)
@@ -737,7 +832,7 @@ def _two_taps(
     )
 
 
-def _notes(summary: Summary, timeline: Timeline) -> list[str]:
+def _notes(summary: Summary, timeline: Timeline, longest_silence_ns: tuple[int, int]) -> list[str]:
     """What could not be computed, or only in part, and why."""
     meta, totals, one = summary.meta, summary.totals, summary.one_direction
     counts = meta.counts
@@ -781,9 +876,17 @@ def _notes(summary: Summary, timeline: Timeline) -> list[str]:
         f"{timeline.backward:,} packets are stamped earlier than the packet before them (several capture queues, or "
         "a clock set back): times around them are uncertain.",
     )
-    began_ns, gap_ns = timeline.longest_gap_ns
+    began_ns, gap_ns = longest_silence_ns
+    for began, removed in zip(summary.idle.began_ns, summary.idle.removed_ns, strict=True):
+        notes.append(
+            f"No packet for {format_time_ns(removed + summary.idle.remainder_ns)} from "
+            f"{format_time_ns(began - timeline.start_ns)} after the first one on: time axes are cut there, and "
+            "averages over time mean little."
+        )
     say(
-        gap_ns > LONG_GAP_NS and 2 * gap_ns > totals["last_ts_ns"] - totals["first_ts_ns"],
+        not len(summary.idle)
+        and gap_ns > LONG_GAP_NS
+        and 2 * gap_ns > totals["last_ts_ns"] - totals["first_ts_ns"],
         f"No packet for {format_time_ns(gap_ns)}, from {format_time_ns(began_ns - timeline.start_ns)} after the first "
         "one on: most of every time axis is empty, and averages over time mean little. Analyse one side of the gap "
         "alone (start and stop of a selection).",
