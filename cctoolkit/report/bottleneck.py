@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-if TYPE_CHECKING:
-    from .summary import Summary, TwoTaps
+from .summary import QUEUE_INTERVAL_NS, QUEUE_SAMPLES, QUEUE_TARGET_NS, Summary, TwoTaps
 
 __all__ = ["Bottleneck", "find_bottleneck"]
 
@@ -98,11 +96,14 @@ def _from_two_taps(s: Summary, taps: TwoTaps) -> Bottleneck | None:
     waited = taps.queue_delay["delay_ns"].dropna()
     if not len(waited) or taps.slots.empty:
         return None
-    by_slot = taps.slots.groupby("slot")[["out_bytes", "cbiq_bytes"]].sum(min_count=1)
+    table = taps.slots[["slot", "cbiq_bytes"]].assign(
+        left=taps.slots["out_bytes"] * _wire_per_payload(s, taps)
+    )
+    by_slot = table.groupby("slot").sum()
     by_slot = by_slot.reindex(np.arange(by_slot.index[-1] + 1)).fillna(0)
     busy = (by_slot["cbiq_bytes"] >= BACKLOG_BYTES).to_numpy()
     busy[1:] &= busy[:-1]  # also at its beginning
-    left = by_slot["out_bytes"].to_numpy(float)
+    left = by_slot["left"].to_numpy(float)
     if not left.sum() or _beside(s) > BESIDE * left.sum():
         return None
     slot_s = taps.slot_ns / 1e9
@@ -113,6 +114,16 @@ def _from_two_taps(s: Summary, taps: TwoTaps) -> Bottleneck | None:
     of = taps.queue_delay.dropna(subset="delay_ns")["flow_id"]
     largest = s.top["flow_id"][s.top["flow_id"].isin(of)]
     return _judge(rates, int(waited.max()), int(largest.iloc[0]), 2)
+
+
+def _wire_per_payload(s: Summary, taps: TwoTaps) -> np.ndarray:
+    """For each row of the slots table, which counts payload: what its flow's bytes on the wire are to that."""
+    forward = s.top["data_direction"] == 0
+    size, payload = (
+        s.top[f"{what}_fwd"].where(forward, s.top[f"{what}_rev"]) for what in ("bytes", "payload")
+    )
+    ratio = pd.Series((size / payload.where(payload > 0)).to_numpy(float), s.top["flow_id"])
+    return ratio.reindex(taps.slots["flow_id"]).to_numpy()
 
 
 def _beside(s: Summary) -> float:
@@ -139,7 +150,7 @@ def _from_one_tap(s: Summary) -> Bottleneck | None:
         return None
     worst = standing.iloc[0]
     ways = _ways(s.top, int(worst["flow_id"]), int(worst["direction"]))
-    width_s = s.queue_interval_s
+    width_s = max(QUEUE_INTERVAL_NS, s.bin_ns) / 1e9
     intervals = int(s.duration_s / width_s + 1e-6) + 1
     along, beside = np.zeros(intervals), np.zeros(intervals)
     place = (s.flow_throughput["time_s"] / width_s + 1e-6).astype(int).to_numpy()
@@ -162,7 +173,7 @@ def _from_one_tap(s: Summary) -> Bottleneck | None:
     arrived = pd.concat([wait["arrived_s"] for wait in waits], axis=1).mean(axis=1).to_numpy()
     border = np.arange(intervals + 1) * width_s
     wait_s, least_s = (np.interp(border, arrived, of.to_numpy()) for of in (mean, least))
-    busy = (least_s > s.queue_target_s) & (border >= arrived[0]) & (border <= arrived[-1])
+    busy = (least_s > QUEUE_TARGET_NS / 1e9) & (border >= arrived[0]) & (border <= arrived[-1])
     rates = []
     for window in _windows(busy[:-1] & busy[1:], max(round(WINDOW_S / width_s), 1)):
         first, after = window[0], window[-1] + 1
@@ -186,7 +197,7 @@ def _wait(s: Summary, flow_id: int, direction: int, base_ns: float, width_s: flo
             "arrived_s": (samples.index + 0.5) * width_s - mean / 1e9,
         }
     )
-    return table[samples >= s.queue_samples]
+    return table[samples >= QUEUE_SAMPLES]
 
 
 def _ways(flows: pd.DataFrame, flow_id: int, direction: int) -> dict[int, int | None]:

@@ -175,7 +175,7 @@ def _overview(s: Summary) -> go.Figure:
     dwarfed = bool(most < DWARFED * total.max(initial=0))
     rows = 1 + dwarfed + (len(s.rtt_over_time) > 0)
     inner = rows * _ROW_PX + (rows - 1) * _BETWEEN_PX
-    fig = figure(height=inner + 130, margin={"l": 64, "r": 12, "t": 12, "b": 118})
+    fig = figure(height=inner + 108, margin={"l": 64, "r": 12, "t": 24, "b": 84})
     y_axes = ["y" if k == 0 else f"y{k + 1}" for k in range(rows)]
     for k, name in enumerate(y_axes):
         top = 1 - k * (_ROW_PX + _BETWEEN_PX) / inner

@@ -311,7 +311,7 @@ def _standing_queue(s: Summary) -> Finding | None:
 
 
 def _bottleneck(s: Summary) -> Finding | None:
-    b = s.bottleneck
+    b = bottleneck.find_bottleneck(s)
     if b is None:
         return None
     at_once = s.throughput[["tcp_bytes", "udp_bytes", "other_bytes"]].sum(axis=1).to_numpy()

@@ -26,7 +26,6 @@ from ..capture.protocols import protocol_name
 from ..capture.reader import iter_capture, read_capture
 from ..capture.selection import Selection
 from ..errors import ParameterError
-from .bottleneck import Bottleneck, find_bottleneck
 from .idle import Idle, Silences
 from .timeline import Timeline, histogram_edges_ns, wider_bins
 
@@ -221,8 +220,6 @@ class Summary:
         how many of these the flow sent enough for two full packets of its own to wait (`loaded`); and the median of
         what waits in those above, the flow's rate times what the least RTT is above.
     two_taps : TwoTaps or None
-    bottleneck : Bottleneck or None
-        The rate of the bottleneck and the least its buffer holds, where the capture tells.
     top_packets : Capture or None
         Packets of the top flows, if asked for: all, or the first million.
     ccas : DataFrame or None
@@ -253,7 +250,6 @@ class Summary:
     long_flow_bytes: int
     idle: Idle = field(default_factory=Idle)
     two_taps: TwoTaps | None = None
-    bottleneck: Bottleneck | None = None
     top_packets: Capture | None = None
     ccas: pd.DataFrame | None = None
     notes: list[str] = field(default_factory=list)
@@ -262,11 +258,6 @@ class Summary:
     def duration_s(self) -> float:
         """From the first to the last packet."""
         return (self.totals["last_ts_ns"] - self.totals["first_ts_ns"]) / 1e9
-
-    @property
-    def queue_interval_s(self) -> float:
-        """Length of the intervals that `standing_queue` counts."""
-        return max(QUEUE_INTERVAL_NS, self.bin_ns) / 1e9
 
     @property
     def long_flows(self) -> pd.DataFrame:
@@ -450,7 +441,6 @@ def summarise(
     if comparison is not None and len(largest):
         assert isinstance(source, Capture) and isinstance(egress, Capture)
         summary.two_taps = _two_taps(source, egress, comparison, selection, largest, slot_ms)
-    summary.bottleneck = find_bottleneck(summary)
     summary.notes = _notes(summary, timeline, silence_ns)
     del timeline, keys, everything  # here too: the file is read again
     if model is not None:
