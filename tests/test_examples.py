@@ -41,7 +41,18 @@ PUBLIC = public()
 #: Rooms whose public names all have an example and related names.
 ROOMS = tuple(
     f"cctoolkit.{room}."
-    for room in ("aqm", "batch", "capture", "cca", "scenario", "schema", "separation", "sim", "testbed")
+    for room in (
+        "aqm",
+        "batch",
+        "capture",
+        "cca",
+        "report",
+        "scenario",
+        "schema",
+        "separation",
+        "sim",
+        "testbed",
+    )
 )
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 

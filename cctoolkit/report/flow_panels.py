@@ -43,7 +43,6 @@ def _panel(s: Summary, flow: Any) -> go.Figure:
         samples = rtt_samples(mine)
         if len(samples):
             drawn["rtt"] = plot.rtt(samples, mine, flows=[flow.flow_id], points=POINTS)
-            drawn["rtt"].update_traces(legendgroup=None, showlegend=False)  # one flow: its title is enough
         drawn["flight"] = plot.bytes_in_flight(mine, flow.flow_id, side, points=POINTS)
     else:
         drawn["throughput"] = plot.throughput(mine, flows=[flow.flow_id])
@@ -53,9 +52,10 @@ def _panel(s: Summary, flow: Any) -> go.Figure:
             drawn["cbiq"] = queued.update_layout(title_text="Bytes in the queue (CBIQ)")
     for fig in drawn.values():
         what, _, about = fig.layout.title.text.partition("<br>")
-        fig.layout.title.text = (
-            f"{what}<br>{about}" if "filled" in about else what
-        )  # the panel names the flow
+        # The panel names the flow, so neither titles nor legends need to.
+        fig.layout.title.text = f"{what}<br>{about}" if "filled" in about else what
+        if any(trace.legendgroup for trace in fig.data):
+            fig.update_traces(legendgroup=None, showlegend=False)
     fig = plot.stack(*drawn.values(), heights=[_HEIGHTS[name] for name in drawn])
     first, last = ((ts - s.totals["first_ts_ns"]) / 1e9 for ts in (flow.first_ts_ns, mine.meta.last_ts_ns))
     air = max(0.02 * (last - first), 1e-6)

@@ -218,7 +218,7 @@ def _numbers(s: Summary) -> list[tuple[str, str]]:
         ("packets", f"{t['packets']:,}"),
         ("bytes on the wire", format_bytes(t["bytes"])),
         ("flows", f"{t['flows']:,}"),
-        ("mean rate", format_rate(t["bytes"] / s.duration_s) if s.duration_s else "–"),
+        ("mean rate", format_rate(t["bytes"] / s.duration_s) if s.duration_s and not len(s.idle) else "–"),
     ]
     if t["rtt_samples"]:
         numbers.append(("median RTT", format_time_ns(s.rtt_quantile_ns(0.5))))

@@ -71,6 +71,8 @@ def svg(sketch: Sketch) -> str:
 
 def _line(values: tuple[float, ...]) -> Iterable[str]:
     y = np.array(values, float)
+    if not len(y):
+        return
     top = float(np.nanmax(y)) if (~np.isnan(y)).any() else 0.0
     x = np.linspace(1, WIDTH - 1, max(len(y), 2))[: len(y)]
     height = HEIGHT - 2 - (y / top if top > 0 else y * 0) * (HEIGHT - 5)

@@ -1,7 +1,7 @@
-"""One pass over a capture, and all that a reader wants to know first: who sent how much, when, how far away.
+"""One pass over a capture for what a reader wants to know first: who sent how much, when, and how far away.
 
 :func:`summarise` reads a capture of any size in bounded memory and returns a :class:`Summary`; the report, the
-terminal and the notebooks show it. What a capture cannot tell is said in :attr:`Summary.notes`, never guessed.
+terminal and the notebooks show it. :attr:`Summary.notes` lists what a capture cannot tell; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -141,16 +141,16 @@ _VOLUME = ["packets_fwd", "packets_rev", "bytes_fwd", "bytes_rev"]
 
 @dataclass
 class TwoTaps:
-    """What a second tap, behind the queue, adds for the top flows.
+    """What a second tap, after the queue, adds for the top flows.
 
     Attributes
     ----------
     queue_delay, queue_loss : DataFrame
         As :func:`cctoolkit.queue_delay` and :func:`cctoolkit.analysis.metrics.queue_loss` give them.
     comparison : TapComparison
-        What the two captures tell of each other, and of their clocks.
+        What the two captures tell about each other and about their clocks.
     rtt_split : DataFrame
-        As :func:`cctoolkit.metrics.rtt_split` gives it: what of the RTT passes between the taps.
+        As :func:`cctoolkit.metrics.rtt_split` gives it: how much of the RTT passes between the taps.
     slots : DataFrame
         :data:`cctoolkit.schema.SLOTS`, with CBIQ.
     slot_ns : int
@@ -170,7 +170,7 @@ class TwoTaps:
 
 @dataclass
 class Summary:
-    """All that :func:`summarise` found; tables are DataFrames, times in ``_ns`` are integers since the Unix epoch.
+    """Everything that :func:`summarise` found; tables are DataFrames, ``_ns`` times are integers since the Unix epoch.
 
     Attributes
     ----------
@@ -211,7 +211,7 @@ class Summary:
     totals : dict
         Sums over all flows: see the keys.
     one_direction : dict
-        TCP flows of which only one direction was seen: ``flows``, ``packets``, ``bytes`` and of how many
+        TCP flows of which only one direction was seen: ``flows``, ``packets``, ``bytes``, and the totals
         (``of_flows`` …).
     standing_queue : DataFrame
         ``flow_id direction base_ns intervals above loaded waiting_bytes``: of top flows, in the direction with more
@@ -323,28 +323,28 @@ def summarise(
     check_taps: bool = True,
     **reading: Any,
 ) -> Summary:
-    """Everything the report shows, in one pass.
+    """Compute everything the report shows, in one pass.
 
     Parameters
     ----------
     source : path or Capture
         A capture file is read in parts of `packets` packets; memory grows with the number of flows, not of packets.
     egress : path or Capture, optional
-        The same traffic behind the queue, on the same clock. Adds queue delay, loss and CBIQ of the top flows; for
+        The same traffic after the queue, on the same clock. Adds queueing delay, loss and CBIQ of the top flows; for
         these, both captures are read whole.
     selection : Selection, optional
-        Look at these packets only. `Summary.meta` stays that of the whole file.
+        Use only these packets. `Summary.meta` remains that of the whole file.
     top : int
-        How many of the largest flows (by bytes on the wire, both directions) are followed in time.
+        Number of flows to follow over time, largest first (by bytes on the wire, both directions).
     slot_ms : float
-        Slot length of the CBIQ series.
+        Slot length of the CBIQ series, in ms.
     long_flow_bytes : int
-        More than this in one direction makes a flow long.
+        A flow is long if one direction carries more than this.
     packets : int
-        Packets a part; the result does not depend on it.
+        Packets per part; the result does not depend on it.
     model : str or path, optional
-        Name the congestion controls of the largest flows by this model (:func:`cctoolkit.identify.bundle.load`). For
-        that the first 20 million packets of a file are read again; a pipe cannot be.
+        Model that names the congestion controls of the largest flows (:func:`cctoolkit.identify.bundle.load`). For
+        this, the first 20 million packets of a file are read again; a pipe cannot be.
     keep_top_packets : bool
         Keep the packets of the top flows, at most a million. A file is read again for them; a pipe cannot be.
     check_taps : bool
@@ -359,10 +359,27 @@ def summarise(
     Raises
     ------
     CaptureFormatError
-        The file is no capture.
+        The file is not a capture.
     ParameterError
         `top` is less than 1, there is no such model, or the taps are swapped, have no packet in common, or their
         clocks differ too much.
+
+    See Also
+    --------
+    report.report : the summary as a page
+    FlowStatistics : only the flows table, of a capture of any size
+    compare_taps : what two taps tell of each other
+
+    Examples
+    --------
+    >>> summary = cct.summarise(cct.example("cubic-bbr").ingress)
+    >>> summary.totals["flows"], f"{summary.rtt_quantile_ns(0.5) / 1e6:.0f} ms"
+    (3, '81 ms')
+    >>> summary.top[["flow_id", "packets_fwd", "retransmits_fwd"]]
+       flow_id  packets_fwd  retransmits_fwd
+    0        1         5554               97
+    1        0         2618               57
+    2        2            2                0
     """
     from ..identify.classify import reads_twice
 
