@@ -251,11 +251,11 @@ def _facts(s: Summary) -> list[tuple[str, str]]:
     facts.append(
         (
             "dropped",
-            "the file does not say" if m.dropped is None else f"{m.dropped:,} packets lost at capture",
+            "not reported" if m.dropped is None else f"{m.dropped:,} packets lost at capture",
         )
     )
     if m.truncated:
-        facts.append(("end", "cut or damaged; all whole frames before are here"))
+        facts.append(("end", "cut or damaged; all complete frames before it are included"))
     facts += [
         (name.replace("_", " "), f"{n:,}")
         for name, n in m.counts.items()
@@ -348,7 +348,7 @@ FLOW_COLUMNS = (
 )
 
 
-CCA_COLUMN = ("CCA", "congestion control by a model, and how probable")
+CCA_COLUMN = ("CCA", "congestion control according to a model, and its probability")
 
 
 def _flow_columns(s: Summary) -> list[tuple[str, str]]:
@@ -359,7 +359,7 @@ def _flow_columns(s: Summary) -> list[tuple[str, str]]:
 
 
 def _cca_cells(s: Summary) -> dict[int, Cell]:
-    """By flow, what the model says; with what it saw where that is not what it saw of most flows."""
+    """By flow, what the model says; also what it saw, if that is not what it saw of most flows."""
     if s.ccas is None:
         return {}
     told = s.ccas[s.ccas["cca"].notna()]
@@ -383,7 +383,7 @@ _SEEN = {"cbiq": "bytes in the queue", "bytes_in_flight": "bytes in flight", "th
 
 
 def _ccas_in_words(s: Summary) -> str:
-    """Which model spoke, and what it was told."""
+    """Which model named the congestion controls, and from what."""
     if s.ccas is None or not len(s.ccas):
         return ""
     model = printable(s.ccas["model"].iloc[0])
@@ -391,10 +391,10 @@ def _ccas_in_words(s: Summary) -> str:
     seen = " and ".join(part for part in (", ".join(parts[:-1]), *parts[-1:]) if part)
     told = f" from {seen} ({'two taps' if s.two_taps is not None else 'one tap'})" if seen else ""
     return (
-        f"CCA: the congestion control that the model {model} takes for the most probable{told}, by the first minute "
-        "of each flow; unknown where nothing is probable enough. Only TCP flows with a megabyte of data are asked about"
+        f"CCA: the most probable congestion control according to the model {model}{told}, in each flow's first "
+        "minute; unknown if none is probable enough. Only TCP flows with at least a megabyte of data are classified"
         + (
-            f", and of a file only the first {PACKETS_AGAIN:,} packets."
+            f", in the first {PACKETS_AGAIN:,} packets of the file."
             if s.meta.packets > PACKETS_AGAIN
             else "."
         )
@@ -459,8 +459,8 @@ def _flow_rows(s: Summary, flows: pd.DataFrame) -> list[list[Cell | str]]:
 TAP_COLUMNS = (
     ("flow", "number, initiator → responder; the arrow's direction, or against it"),
     ("packets", "at the first tap"),
-    ("lost", "came in and did not leave"),
-    ("share", "lost of those that came in"),
+    ("lost", "arrived but did not leave"),
+    ("share", "lost, of those that arrived"),
     ("delay median", "from tap to tap"),
     ("delay p95", ""),
     ("delay max", ""),
@@ -559,5 +559,5 @@ def terminal_summary(summary: Summary) -> RenderableType:
             )
         parts += [Text(), table]
     if summary.notes:
-        parts += [Text(), Text("Not here, and why", style="bold"), bullets(summary.notes)]
+        parts += [Text(), Text("What is missing, and why", style="bold"), bullets(summary.notes)]
     return Group(*parts)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from .._support.words import format_percent, format_time_ns
+from .._support.words import format_percent, format_time_ns, plural
 from ..analysis.flows import FlowStatistics, retransmitted_share
 from ..analysis.metrics.delay import QueueDelay, split_rtts
 from ..analysis.rtt import RttPairing, rtt_samples
@@ -536,7 +536,7 @@ def _add_ccas(
 
     if not reads_twice(source):
         summary.notes.append(
-            "A pipe cannot be read twice: congestion controls are not named (cct classify can)."
+            "A pipe cannot be read twice: congestion controls are not named (cct classify can name them)."
         )
         return
     shown = pd.concat([summary.top[summary.flows.columns], summary.long_flows]).drop_duplicates("flow_id")
@@ -849,34 +849,36 @@ def _notes(summary: Summary, timeline: Timeline, longest_silence_ns: tuple[int, 
         if condition:
             notes.append(text)
 
-    say(not meta.packets, f"No packet with an IP header among {meta.frames:,} frames: nothing to analyse.")
+    say(not meta.packets, f"None of the {plural(meta.frames, 'frame')} has an IP header: nothing to analyse.")
     say(
         totals["packets"] < meta.packets,
-        f"A selection: {totals['packets']:,} of the capture's {meta.packets:,} packets are looked at.",
+        f"A selection: {totals['packets']:,} of the capture's {meta.packets:,} packets.",
     )
     say(
         meta.dropped,
-        f"The capturing machine reports {meta.dropped or 0:,} packets lost before they were written: retransmissions "
-        "of those look like first transmissions, and samples are missing.",
+        f"The capturing machine reports {plural(meta.dropped or 0, 'packet')} lost before they were written: their "
+        "retransmissions look like first transmissions, and samples are missing.",
     )
     say(
         totals["copies"] > COPIES * totals["segments"],
         f"{totals['copies']:,} TCP segments were recorded twice (on two interfaces, or by a mirror port): packets and "
-        "bytes count both. Record one interface, or remove duplicates first (editcap -d).",
+        "bytes count both copies. Record one interface, or remove duplicates first (editcap -d).",
     )
     say(
         counts.get("truncated_headers"),
-        f"The headers of {counts.get('truncated_headers', 0):,} packets are cut short (by the snap length, or damage): "
-        "what was cut is not here. Cut TCP options are timestamps and SACK blocks; without ports or flags only the "
-        "bytes count.",
+        f"The headers of {plural(counts.get('truncated_headers', 0), 'packet')} are cut short (by the snap length or "
+        "by damage). Without TCP options, timestamps and SACK blocks are missing; without ports or flags, only the bytes "
+        "count.",
     )
     say(
         counts.get("fragments"),
-        f"{counts.get('fragments', 0):,} later IP fragments carry no ports: they are flows of their own, with ports 0.",
+        f"{plural(counts.get('fragments', 0), 'later IP fragment')} without ports: counted as flows of their own, with "
+        "ports 0.",
     )
     say(
         counts.get("not_ip"),
-        f"{counts.get('not_ip', 0):,} frames carry no IP packet (ARP, spanning tree, …): they are in no table here.",
+        f"{plural(counts.get('not_ip', 0), 'frame')} without an IP packet (ARP, spanning tree, …): not counted in any "
+        "table.",
     )
     say(
         timeline.backward,
@@ -895,14 +897,14 @@ def _notes(summary: Summary, timeline: Timeline, longest_silence_ns: tuple[int, 
         and gap_ns > LONG_GAP_NS
         and 2 * gap_ns > totals["last_ts_ns"] - totals["first_ts_ns"],
         f"No packet for {format_time_ns(gap_ns)}, from {format_time_ns(began_ns - timeline.start_ns)} after the first "
-        "one on: most of every time axis is empty, and averages over time mean little. Analyse one side of the gap "
-        "alone (start and stop of a selection).",
+        "one on: most of every time axis is empty, and averages over time mean little. Analyse each side of the gap "
+        "on its own (start and stop of a selection).",
     )
     say(
         timeline.largest_bytes > LARGEST_FRAME_BYTES,
-        f"The largest packet is {timeline.largest_bytes:,} bytes, more than a link carries: captured on a host that "
-        "leaves cutting segments to its network card, or on its loopback. Packet counts and bursts are the host's, not "
-        "the link's.",
+        f"The largest packet has {timeline.largest_bytes:,} bytes, more than a link carries: it was captured on a host "
+        "that leaves segmentation to its network card, or on its loopback interface. Packet counts and bursts are the "
+        "host's, not the link's.",
     )
     if totals["packets"] and not totals["tcp_flows"]:
         notes.append("No TCP: no round-trip times, no retransmissions, no handshakes.")
@@ -919,14 +921,15 @@ def _notes(summary: Summary, timeline: Timeline, longest_silence_ns: tuple[int, 
     missing = totals["tcp_flows"] - totals["handshakes"]
     say(
         missing,
-        f"The handshake of {missing:,} of {totals['tcp_flows']:,} TCP flows was not seen whole (begun before the "
-        "capture, unanswered, or one direction only): no handshake RTT and perhaps no window scale for them.",
+        f"The handshake of {missing:,} of {totals['tcp_flows']:,} TCP flows was not captured in full (the flow began "
+        "before the capture, went unanswered, or shows one direction only): no handshake RTT and perhaps no window "
+        "scale for them.",
     )
     late = summary.top[summary.top["binned"] < 0.999]
     say(
         len(late),
-        f"More flows than can be followed at once: the curves of {len(late)} of the top flows begin after their first "
-        f"bytes (at worst {format_percent(1 - late['binned'].min())} of one is missing). Tables are exact.",
+        f"There are more flows than can be followed at once: the curves of {len(late)} of the top flows begin late (at "
+        f"worst, {format_percent(1 - late['binned'].min())} of a flow's bytes are missing). Tables are exact.",
     )
     say(
         totals["packets"] and len(summary.jain_flows) < 2,
@@ -934,18 +937,18 @@ def _notes(summary: Summary, timeline: Timeline, longest_silence_ns: tuple[int, 
     )
     say(
         summary.two_taps is None and totals["packets"],
-        "One tap: queue delay, loss at the queue and CBIQ need a second capture, from behind the queue "
-        "(egress=…, on the command line --egress).",
+        "One tap: queueing delay, loss at the queue and CBIQ need a second capture, from after the queue "
+        "(egress=…; on the command line, --egress).",
     )
     if summary.two_taps is not None:
         notes += summary.two_taps.comparison.notes()
     say(
         summary.two_taps is not None and summary.two_taps.queue_delay.empty,
-        "No packet of the top flows was recognised at both taps: another traffic, clocks that differ, or segmentation "
-        "offload that cuts segments differently.",
+        "No packet of the top flows was recognised at both taps: different traffic, clocks that differ, or "
+        "segmentation offload that cuts segments differently.",
     )
     say(
         timeline.histogram[0],
-        f"{timeline.histogram[0]:,} round-trip times are 0: the capture's clock is coarser than they are.",
+        f"{plural(int(timeline.histogram[0]), 'round-trip time')} of 0: the capture's clock is too coarse for them.",
     )
     return notes
