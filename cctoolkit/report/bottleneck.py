@@ -30,7 +30,7 @@ BACKLOG_BYTES = 2 * 1514
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """What a capture tells of the link that packets wait for.
+    """What a capture tells about the link that packets wait for.
 
     Attributes
     ----------
@@ -46,6 +46,16 @@ class Bottleneck:
         Their interquartile range as a share of their median.
     taps : int
         1: from round-trip times. 2: from packets seen on both sides of the queue.
+
+    See Also
+    --------
+    find_bottleneck : estimates it
+
+    Examples
+    --------
+    >>> from cctoolkit.report.bottleneck import Bottleneck
+    >>> Bottleneck(rate=1e6, buffer_ns=50_000_000, flow_id=0, windows=20, spread=0.01, taps=1).buffer_bytes
+    50000.0
     """
 
     rate: float
@@ -62,21 +72,37 @@ class Bottleneck:
 
 
 def find_bottleneck(summary: Summary) -> Bottleneck | None:
-    """The bottleneck of a summary's largest flows; None where it cannot be known.
+    """Estimate the rate of the bottleneck and the least its buffer holds.
 
     Parameters
     ----------
     summary : Summary
-        With two taps these decide.
+        If it has two taps, both are used.
 
     Returns
     -------
     Bottleneck or None
+        None if the capture does not tell: too little time with packets waiting, a rate that varies, traffic that is
+        not in view, or a tap after the queue.
 
     Notes
     -----
     With one tap, before the queue, a packet that arrives at time t leaves at t + d(t), where d is what the RTT is above
-    its least. So the bytes that arrive within a window leave within the window's length plus what d grew by.
+    its least. So the bytes that arrive within a window leave within the window's length plus what d grew by. Bytes
+    that the queue drops are counted too, so the rate is high by the share it drops.
+
+    See Also
+    --------
+    cctoolkit.summarise : makes the summary
+    cctoolkit.report.findings.findings : says it in a sentence
+
+    Examples
+    --------
+    >>> from cctoolkit.report.bottleneck import find_bottleneck
+    >>> capture = cct.example("bufferbloat")  # 8 Mbit/s
+    >>> found = find_bottleneck(cct.summarise(capture.ingress, egress=capture.egress))
+    >>> f"{8e-6 * found.rate:.2f} Mbit/s, {found.buffer_ns / 1e6:.0f} ms"
+    '7.99 Mbit/s, 454 ms'
     """
     if summary.two_taps is not None:
         return _from_two_taps(summary, summary.two_taps)

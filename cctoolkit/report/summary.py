@@ -867,8 +867,8 @@ def _notes(summary: Summary, timeline: Timeline, longest_silence_ns: tuple[int, 
     say(
         counts.get("truncated_headers"),
         f"The headers of {plural(counts.get('truncated_headers', 0), 'packet')} are cut short (by the snap length or "
-        "by damage). Without TCP options, timestamps and SACK blocks are missing; without ports or flags, only the bytes "
-        "count.",
+        "by damage). Without TCP options, timestamps and SACK blocks are missing; without ports or flags, only the "
+        "bytes count.",
     )
     say(
         counts.get("fragments"),

@@ -79,7 +79,7 @@ class TimeAxis:
                 since = f"s, {format_time_ns(self._start_s[k] * 1e9)} later"
             room = max(0.02 * lasted[k], self.bin_s, 1e-6)  # the last bin ends after the last packet
             axes[f"xaxis{k + 1 if k else ''}"] = {
-                "domain": [left, left + wide],
+                "domain": [left, min(left + wide, 1.0)],
                 "range": [-room / 4, lasted[k] + room],
                 "title": {"text": since},
                 "anchor": anchor,
