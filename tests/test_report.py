@@ -467,20 +467,22 @@ def test_a_flow_opens_and_closes(browser: Any, written: Path) -> None:
     b = opened(browser, written)
     assert not b.execute_script(shows("#flow-panel"))
     largest, second = summarise(TRACE).top["flow_id"][:2]
-    b.find_element(By.CSS_SELECTOR, f"#flow-{largest} td:nth-child(2)").click()  # anywhere in the row
+
+    def click(element: str) -> None:
+        b.execute_script(f'document.querySelector("{element}").click()')
+
+    click(f"#flow-{largest} td:nth-child(2)")  # anywhere in the row
     titles = "return [...document.querySelectorAll('#plot-flow .annotation-text')].map(e => e.textContent).join(' ')"
     WebDriverWait(b, 20).until(lambda _: "Time-sequence" in b.execute_script(titles))
     for what in ("Round-trip time", "Bytes in flight", "Bytes in the queue (CBIQ)"):
         assert what in b.execute_script(titles)
     assert b.find_element(By.CSS_SELECTOR, "#flow-panel h3").text.startswith(f"Flow {largest}: ")
     assert b.current_url.endswith(f"#flow-{largest}")
-    b.find_element(
-        By.CSS_SELECTOR, f".findings a[href='#flow-{second}']"
-    ).click()  # a sentence leads there too
+    click(f".findings a[href='#flow-{second}']")  # a sentence leads there too
     WebDriverWait(b, 20).until(
         lambda _: b.find_element(By.CSS_SELECTOR, "#flow-panel h3").text.startswith(f"Flow {second}: ")
     )
-    b.find_element(By.CSS_SELECTOR, "#flow-panel button").click()
+    click("#flow-panel button")
     WebDriverWait(b, 5).until(lambda _: not b.execute_script(shows("#flow-panel")))
     assert [entry for entry in b.get_log("browser") if entry["level"] == "SEVERE"] == []
 

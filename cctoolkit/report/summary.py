@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from ..analysis.metrics.delay import QueueDelay, split_rtts
 from ..analysis.rtt import RttPairing, rtt_samples
 from ..analysis.slots import compute_slots
 from ..analysis.tap_comparison import TapComparison, compare_taps
-from ..capture.keys import AllKeys, CaptureMeta, add_meta
+from ..capture.keys import AllKeys, CaptureMeta, FlowKeys, add_meta
 from ..capture.model import Capture
 from ..capture.protocols import protocol_name
 from ..capture.reader import iter_capture, read_capture
@@ -508,11 +508,9 @@ def _top_packets(
 
 def _joined(parts: list[Capture]) -> Capture:
     """Consecutive parts of one capture as one."""
-    keys = AllKeys()
     meta: CaptureMeta | None = None
     sacks, rows = [], 0
     for part in parts:
-        keys.add(part.keys)
         meta = add_meta(meta, part.meta)
         blocks = part.sacks.to_numpy(np.int64)
         blocks[:, 0] += rows
@@ -520,7 +518,10 @@ def _joined(parts: list[Capture]) -> Capture:
         rows += len(part)
     columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
     assert meta is not None
-    return Capture(columns, keys.all(), meta, np.concatenate(sacks))
+    # Of each flow the last part that has it: that knows most. Not AllKeys, which has room for every flow number.
+    keys = {f.name: np.concatenate([getattr(part.keys, f.name) for part in parts]) for f in fields(FlowKeys)}
+    last = len(keys["flow_id"]) - 1 - np.unique(keys["flow_id"][::-1], return_index=True)[1]
+    return Capture(columns, FlowKeys(**keys).take(last), meta, np.concatenate(sacks))
 
 
 def _add_ccas(
