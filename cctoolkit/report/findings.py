@@ -38,7 +38,18 @@ COMPETITORS = 10  # more flows than this at a time hardly share one bottleneck
 
 
 class Severity(IntEnum):
-    """How much a finding should worry its reader."""
+    """How much a finding should worry its reader.
+
+    See Also
+    --------
+    Finding : has one
+
+    Examples
+    --------
+    >>> from cctoolkit.report.findings import Severity
+    >>> Severity.problem < Severity.notice < Severity.fact
+    True
+    """
 
     problem = 0
     notice = 1

@@ -372,7 +372,9 @@ def rtt_split(ingress: Any, egress: Any, *, check_taps: bool = True) -> pd.DataF
     >>> run = cct.simulate(cct.Scenario(bottleneck=link, flows=flows, duration_s=8), record=True)
     >>> split = cct.metrics.rtt_split(run.ingress, run.egress)
     >>> (split.rest_median_ns / 1e6).tolist()  # the path without the queue
-    [30.0, 30.0] >>> (split.queue_at_least_ns > 5e6).tolist()  # the second flow never saw an empty queue [False, True]
+    [30.0, 30.0]
+    >>> (split.queue_at_least_ns > 5e6).tolist()  # the second flow never saw an empty queue
+    [False, True]
     """
     came_in = columns_of(ingress)
     rtts = rtt_samples(ingress)
