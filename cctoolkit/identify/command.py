@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .._support.options import ModelArgument, ModelOption, SlotMsOption, WorkersOption
-from .._support.terminal import listing, say, show
+from .._support.terminal import end_empty, listing, say, show
 from .._support.version import __version__
 from .._support.words import format_probability, plural
 from ..capture.options import (
@@ -453,12 +453,21 @@ def classify_command(
             shown = table.drop(columns=["feature_set", "model"]).assign(
                 probability=table["probability"].map(format_probability)
             )
-            show(listing(shown.rename(columns={"flow_id": "flow"})))
-            say(attribution(table, speaker))
-        else:
-            say(
-                f"no TCP flow has {min_bytes:,} bytes of payload in one direction (--min-bytes lowers the limit)"
+            shown = shown.rename(columns={"flow_id": "flow"})
+            show(
+                listing(
+                    shown,
+                    left=("src", "dst", "cca"),
+                    keep=("flow", "src", "sport", "dst", "dport", "cca", "probability"),
+                    more="-o FILE",
+                )
             )
+            say(attribution(table, speaker))
+    if not len(table):
+        end_empty(
+            f"{ingress}: no {'selected ' if selection else ''}TCP flow has {min_bytes:,} bytes of payload in one "
+            "direction (--min-bytes lowers the limit)"
+        )
 
 
 def names(text: str | None) -> tuple[str, ...] | None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
     from rich.console import RenderableType
 
-__all__ = ["report", "terminal_summary"]
+__all__ = ["report", "terminal_summary", "usable_model"]
 
 #: Curves that show at first; the others wait in the legend.
 SHOWN = len(COLOURS) - 1
@@ -97,14 +97,14 @@ def report(
     if isinstance(source, Summary):
         summary = source
     else:
-        summary = summarise(source, egress=egress, top=top, model=_there(model), **options)
+        summary = summarise(source, egress=egress, top=top, model=usable_model(model), **options)
     page = _page(summary, title)
     with replacing(path) as tmp:
         tmp.write_text(page, encoding="utf-8")
     return Path(path)
 
 
-def _there(model: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
+def usable_model(model: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
     """A model that was named; the default one only where it is bundled."""
     from ..identify.bundle import bundled_models
 
@@ -853,6 +853,8 @@ def terminal_summary(summary: Summary) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
+    from .._support.terminal import Listing
+
     def bullets(texts: list[str]) -> Table:
         grid = Table.grid(padding=(0, 1))
         for text in texts:
@@ -869,7 +871,6 @@ def terminal_summary(summary: Summary) -> RenderableType:
         facts,
     ]
     if len(summary.top):
-        table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
         shown = (
             "flow",
             "protocol",
@@ -884,14 +885,14 @@ def terminal_summary(summary: Summary) -> RenderableType:
         )
         there = [name for name, _ in _flow_columns(summary)]
         columns = [there.index(name) for name in shown]
-        for name in shown:
-            table.add_column(
-                name, justify="left" if name in ("flow", "protocol") else "right", no_wrap=name != "flow"
-            )
-        for row in _flow_rows(summary, summary.top):
-            table.add_row(
-                *(Text(cell if isinstance(cell, str) else cell[0]) for cell in (row[i] for i in columns))
-            )
+        rows = [
+            [cell if isinstance(cell, str) else cell[0] for cell in (row[i] for i in columns)]
+            for row in _flow_rows(summary, summary.top)
+        ]
+        keep = ("bytes →", "RTT median", "retransmitted", "CCA", "rate", "RTT min", "bytes ←", "duration")
+        table = Listing(
+            shown, rows, left=("flow", "protocol"), wrap=("flow",), keep=keep, more="cct flows -o FILE"
+        )
         parts += [Text(), table]
     if summary.notes:
         parts += [Text(), Text("Not here, and why", style="bold"), bullets(summary.notes)]
