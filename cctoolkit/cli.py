@@ -23,6 +23,7 @@ __all__ = ["ROOMS", "app", "main"]
 
 #: Every command, in the order of ``cct --help``, and the package whose ``command.py`` has it.
 ROOMS = {
+    "demo": "report",
     "info": "report",
     "flows": "report",
     "rtt": "analysis",

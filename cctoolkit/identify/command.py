@@ -12,7 +12,7 @@ import typer
 from .._support.options import ModelArgument, ModelOption, SlotMsOption, WorkersOption
 from .._support.terminal import end_empty, listing, say, show
 from .._support.version import __version__
-from .._support.words import format_probability, plural
+from .._support.words import did_you_mean, format_probability, plural
 from ..capture.options import (
     EgressArgument,
     IngressArgument,
@@ -271,7 +271,9 @@ def train(
             "fit cctoolkit.identify.SummaryClassifier on windows in Python"
         )
     if classifier not in CLASSIFIERS:
-        raise ParameterError(f"classifier: {classifier!r} is none of {', '.join(CLASSIFIERS)}")
+        raise ParameterError(
+            f"classifier: {classifier!r} is none of {', '.join(CLASSIFIERS)}{did_you_mean(classifier, CLASSIFIERS)}"
+        )
     if classifier == "scales" and inputs not in (None, "views"):
         raise ParameterError("inputs: scales takes everything; --inputs is for dragonfly and deepcci")
     if classifier != "scales" and inputs == "views":
@@ -287,7 +289,8 @@ def train(
     data.check_ccas(chosen_ccas)
     for cca in (cca for members in classes.values() for cca in members):
         if cca not in (chosen_ccas or set(data.flows["cca"])):
-            raise ParameterError(f"alike: {cca!r} is not among the classes")
+            there = chosen_ccas or sorted(set(data.flows["cca"]))
+            raise ParameterError(f"alike: {cca!r} is not among the classes{did_you_mean(cca, there)}")
     training, testing = data.split(test_share, seed)
     kind, usual = CLASSIFIERS[classifier]
     cut: dict[str, Any] = {"per_flow": per_flow, "seed": seed, "ccas": None if others else chosen_ccas}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,6 +35,33 @@ class SortBy(StrEnum):
     retransmits = "retransmits"
     duration = "duration"
     start = "start"
+
+
+@app.command()
+def demo(
+    name: Annotated[
+        str, typer.Argument(metavar="[NAME]", help="Bundled capture; a wrong name lists them all.")
+    ] = "bufferbloat",
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write the page.")
+    ] = Path("demo.html"),
+) -> None:
+    """Write the report of a capture that comes with the package: real Linux TCP, tapped before and after a queue.
+
+    Example: `cct demo`, then open demo.html in a browser
+    """
+    from ..scenario.example import example_path
+    from .page import report, usable_model
+    from .summary import summarise
+
+    ingress, egress = (example_path(name, tap) for tap in ("ingress", "egress"))
+    summary = summarise(ingress, egress=egress, model=usable_model("cca"))
+    path = report(summary, output, title=f"cct demo: {name}")
+    for finding in summary.findings():
+        say(f"• {finding.text}")
+    say(f"wrote {path}: open it in a browser")
+    say(f"On the terminal:      cct info {shlex.quote(str(ingress))}")
+    say("With your own:        cct report CAPTURE")
 
 
 @app.command()
