@@ -58,6 +58,19 @@ def on_terminal(
     return process.wait(60), re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode()).replace("\r\n", "\n")
 
 
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
+    """Call ``cct`` in this process: (exit status, standard output, standard error)."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["cct", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        return int(stop.value.code or 0), *capfd.readouterr()
+
+    return call
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.lists(st.integers(0, 10**9), min_size=5, max_size=5), min_size=1, max_size=4),
@@ -95,28 +108,34 @@ def test_texts_wrap_between_words() -> None:
     assert [line.split() for line in printed(table, 22)[1:]] == [["10.0.0.1:1", "→", "1,234"], ["10.0.0.2:2"]]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("columns", [80, 120, 200])
-def test_every_table_fits_the_terminal(columns: int) -> None:
+def test_every_table_fits_the_terminal(run, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
     cap = cct.read_capture(MIXED)
     largest = cap.flows.assign(size=lambda f: f.bytes_fwd + f.bytes_rev).nlargest(1, "size").iloc[0]
     packets = f"{largest.packets_fwd + largest.packets_rev:,}"
     end = f"[{largest.src}]:{largest.sport}"
     for arguments, told in {
         ("info", MIXED): end,
-        ("flows", MIXED): packets if columns > 80 else largest.src,
+        ("flows", MIXED): packets if columns > 120 else largest.src,
         ("rtt", MIXED, "--port", 5001): f"{end} → ",
         ("rtt", MIXED, "--stop", 0.1, "--samples"): " ← ",
         ("slots", MIXED, MIXED_EGRESS, "--flow", 0, "--stop", 0.1): "cbiq",
-        ("classify", MIXED): "probability",
         ("separate", MIXED, "-k", 2, "--long", 100_000): "buffer",
     }.items():
-        status, shown = on_terminal(columns, *arguments)
+        status, shown, _ = run(*arguments)
         assert status == 0, (arguments, shown)
         assert told in shown, (arguments, shown)
         assert "…" not in shown.replace("(ARP, spanning tree, …)", "").replace("egress=…", ""), arguments
         for line in shown.splitlines():
-            assert cell_len(line.rsplit("\r", 1)[-1]) <= columns, (arguments, line)
+            assert cell_len(line) <= columns, (arguments, line)
+
+
+@pytest.mark.slow
+def test_a_real_terminal_has_its_width() -> None:
+    status, shown = on_terminal(80, "flows", MIXED, "--top", 3)
+    assert status == 0 and "more column" in shown
+    assert all(cell_len(line) <= 80 for line in shown.splitlines())
 
 
 def test_a_pipe_gets_all_columns() -> None:
@@ -143,19 +162,6 @@ def test_compiling_is_said_once_and_only_on_a_terminal(tmp_path: Path) -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stderr == ""
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
-    """Call ``cct`` in this process: (exit status, standard output, standard error)."""
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["cct", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        return int(stop.value.code or 0), *capfd.readouterr()
-
-    return call
 
 
 @pytest.mark.parametrize(
