@@ -350,7 +350,6 @@ def _parts(
                 rows.decode(source.data, frames, tunnel == "inner", seen + 1, flows)
                 seen += frames.n
                 progress(source.fraction, seen)
-                source.release()
                 room = (packets - rows.n or packets) if packets else _BLOCK_FRAMES
                 problem = framer.next_block(frames, min(_BLOCK_FRAMES, room))
             if frames.n == 0 and (source.damage or problem):
