@@ -680,10 +680,13 @@ def test_classifiers_beside_each_other(run, grid: Path, monkeypatch: pytest.Monk
 def test_one_tap_can_be_compared(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch", reason="the extra `train` is not installed")
     monkeypatch.chdir(tmp_path)
-    for name in ("cubic-bbr", "three-ccas-ipv6"):
+    some = ("--window-ms", 200, "--epochs", 1, "--ccas", "cubic,bbr")
+    for n, name in enumerate(("cubic-bbr", "three-ccas-ipv6", "mixed")):
+        if n == 2:  # two runs: one to train on, one to test on
+            status, _, err = run("train", "mine", "-o", "several", "--compare", *some)
+            assert status == 1 and "at least two runs" in err and not Path("several").exists()
         labels = TRACES / f"{name}.labels.csv"
         assert run("dataset", "add", "mine", TRACES / f"{name}.ingress.pcap.gz", "--labels", labels)[0] == 0
-    some = ("--window-ms", 200, "--epochs", 1, "--ccas", "cubic,bbr")
     status, _, err = run("train", "mine", "-o", "several", "--compare", *some)
     assert (status, err) == (0, "")
     table = pd.read_csv("several/comparison.csv").set_index("classifier")

@@ -128,6 +128,11 @@ def train(
     from . import classifiers
 
     kind, trees = CLASSIFIERS[classifier], classifier == "summary"
+    if classifier == "scales" and len(order.training) < 2:
+        raise ParameterError(
+            "datasets: scales needs at least two runs to train on, one of them to validate: add captures "
+            "(`cct dataset add`) or simulated runs (`cct dataset build`)"
+        )
     ccas = None if others else order.ccas
     cut: dict[str, Any] = {"per_flow": order.per_flow, "seed": order.seed, "ccas": ccas}
     data = order.data
