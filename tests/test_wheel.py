@@ -68,7 +68,7 @@ def test_the_wheel_has_what_is_looked_up(wheel: Path) -> None:
         "cctoolkit/__init__.pyi",
         "cctoolkit/testbed/traffic.c",
         "cctoolkit/separation/router_templates/junos.set.j2",
-        "cctoolkit/identify/live/ebpf/watch.bpf.c",
+        "cctoolkit/identify/live/ebpf/collector.bpf.c",
         "cctoolkit/bundled_models/cca/model.json",
         "cctoolkit/scenario/example_traces/bufferbloat.ingress.pcap.gz",
     ):
