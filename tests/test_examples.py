@@ -41,8 +41,11 @@ PUBLIC = public()
 #: Rooms whose public names all have an example and related names.
 ROOMS = tuple(
     f"cctoolkit.{room}."
-    for room in ("aqm", "batch", "capture", "cca", "scenario", "schema", "separation", "sim", "testbed")
-)
+    for room in (
+        "analysis", "aqm", "batch", "capture", "cca", "experiments", "identify", "plot", "scenario", "schema",
+        "separation", "sim", "testbed",
+    )
+)  # fmt: skip
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 

@@ -267,7 +267,7 @@ def train(
     chosen_ccas, classes = names(ccas), groups(alike or ())
     if classifier not in CLASSIFIERS:
         raise ParameterError(
-            f"classifier: {classifier!r} is none of {', '.join(CLASSIFIERS)}{did_you_mean(classifier, CLASSIFIERS)}"
+            f"classifier: {classifier!r} must be one of {', '.join(CLASSIFIERS)}{did_you_mean(classifier, CLASSIFIERS)}"
         )
     if CLASSIFIERS[classifier].inputs == "views" and inputs not in (None, "views"):
         raise ParameterError(f"inputs: {classifier} takes everything; --inputs is for dragonfly and deepcci")
@@ -362,7 +362,7 @@ def evaluate_command(
     data = Datasets(datasets)
     data.check_ccas(chosen_ccas)
     if by is not None and by not in (*data.flows, CROSSOVER):
-        raise ParameterError(f"by: {by!r} is none of {', '.join(data.flows.columns)}, {CROSSOVER}")
+        raise ParameterError(f"by: {by!r} must be one of {', '.join(data.flows.columns)}, {CROSSOVER}")
     runs = data.runs if all_runs else unseen_runs(speaker, data)
     with TableOutput(format, output, "scores") as out:
         scores, said = score(
