@@ -108,7 +108,7 @@ def test_deepcci_without_torch_is_deepcci(tmp_path):
 @pytest.mark.parametrize("classes", [2, 3])
 def test_trees_without_scikit_learn_are_the_trees(tmp_path, classes):
     windows = samples.train("views")
-    y = windows.y if classes == 2 else np.where(np.arange(len(windows)) % 3 == 0, "other", windows.y)
+    y = windows.y if classes == 2 else np.where(np.arange(len(windows)) % 3 == 0, "cubic", windows.y)
     trees = unfitted("summary").fit(windows, y)
     model = load(trees.save(tmp_path / "trees", windows_ms=[100]))
     assert len(model.classes_) == classes and model.any_length

@@ -618,9 +618,9 @@ def test_the_papers_classifier_and_what_is_not_trained_on(
 @pytest.mark.parametrize(
     "options, told",
     [
-        (("--classifier", "nothing"), "is none of scales, dragonfly, deepcci, summary"),
+        (("--classifier", "nothing"), "one of scales, dragonfly, deepcci, summary"),
         (("--classifier", "dragonfy"), "did you mean 'dragonfly'"),
-        (("--ccas", "vegas"), "no flow is 'vegas'"),
+        (("--ccas", "vegas"), "no flow uses 'vegas'"),
         (("--ccas", "cubik,bbr"), "did you mean 'cubic'"),
         (("--compare", "--others", "--ccas", "bbr"), "leave out --compare"),
         (("--compare", "--inputs", "views"), "leave out --compare"),

@@ -90,7 +90,10 @@ def rtt(
                 rest.insert(0, "time (s)", ((rest.pop("ts_ns") - first_ts_ns) / 1e9).map("{:.6f}".format))
             table = pd.concat([table["flow_id"].rename("flow"), pd.Series(way, name="data"), rest], axis=1)
             _show_rows(
-                table, {name for name in table if str(name).endswith("_ns")}, left=["data"], keep=_RTT_KEEP
+                table,
+                {str(name) for name in table if str(name).endswith("_ns")},
+                left=["data"],
+                keep=_RTT_KEEP,
             )
     if not out.rows:
         end_empty(
@@ -166,7 +169,7 @@ def _ways(keys: FlowKeys, samples: pd.DataFrame) -> dict[tuple[int, int], str]:
     import numpy as np
 
     of = keys.take(np.isin(keys.flow_id, samples["flow_id"].unique()))
-    found = {}
+    found: dict[tuple[int, int], str] = {}
     for flow, *ends in zip(of.flow_id, of.src_text(), of.sport, of.dst_text(), of.dport, strict=True):
         src, dst = endpoint(*ends[:2]), endpoint(*ends[2:])
         found |= {(flow, 0): f"{src} → {dst}", (flow, 1): f"{src} ← {dst}"}

@@ -511,9 +511,7 @@ def write_onnx_trees(classifier: SummaryClassifier, path: str | os.PathLike[str]
         raise ParameterError(f"saving needs {err.name}: pip install 'cctoolkit[train]'") from None
 
     trees: Any = classifier.trees_
-    rounds = (
-        trees._predictors
-    )  # of each iteration a tree a class; of two classes one, which speaks for the second
+    rounds = trees._predictors  # a tree for each class in each; for two classes one, which is the second's
     first = int(len(classifier.classes_) == 2)
     columns: dict[str, list[Any]] = {
         name: []
@@ -540,10 +538,11 @@ def write_onnx_trees(classifier: SummaryClassifier, path: str | os.PathLike[str]
         leaves["ids"] += [target] * int(is_leaf.sum())
         leaves["weights"] += nodes["value"][is_leaf].astype(float).tolist()
     base = [0.0] * first + trees._baseline_prediction.ravel().astype(float).tolist()
+    attributes: dict[str, Any] = {f"nodes_{name}": values for name, values in columns.items()}
+    attributes |= {f"target_{name}": values for name, values in leaves.items()}
     node = helper.make_node(
         "TreeEnsembleRegressor", ["X"], ["scores"], domain="ai.onnx.ml", n_targets=len(base), base_values=base,
-        **{f"nodes_{name}": values for name, values in columns.items()},
-        **{f"target_{name}": values for name, values in leaves.items()},
+        **attributes,
     )  # fmt: skip
     graph = helper.make_graph(
         [node], "trees",
@@ -645,8 +644,8 @@ def save_models(
     for classifier in classifiers:
         slots = None if any_length else int(classifier.shape_in_[0])
         file = "network.onnx" if slots is None else f"network-{slots * slot_ms:g}ms.onnx"
-        write = write_onnx_trees if first.preparation == "summaries" else write_onnx
-        path = write(classifier, folder / file)  # type: ignore[arg-type]  # one of the two
+        write: Any = write_onnx_trees if first.preparation == "summaries" else write_onnx
+        path = write(classifier, folder / file)
         networks.append(
             {"slots": slots, "file": file, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
         )

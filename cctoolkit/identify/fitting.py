@@ -202,9 +202,8 @@ def compare(order: Order, output: Path, *, progress: bool = False, **options: An
     for name, kind in CLASSIFIERS.items():
         inputs = kind.inputs
         if kind.one_tap != inputs:
-            try:
-                order.data.windows(order.training[:1], order.windows_ms, inputs, per_flow=1)
-            except ParameterError:
+            _, windows = order.data.windows(order.training, order.windows_ms, inputs, per_flow=1)
+            if any(np.isnan(part.X).all(axis=(0, 1)).any() for part in windows):
                 inputs = kind.one_tap
         if progress:
             note(f"{name} …")
