@@ -51,11 +51,10 @@ def demo(
     Example: `cct demo`, then open demo.html in a browser
     """
     from ..scenario.example import example_path
-    from .page import report, usable_model
-    from .summary import summarise
+    from .page import report, summary_for_page
 
     ingress, egress = (example_path(name, tap) for tap in ("ingress", "egress"))
-    summary = summarise(ingress, egress=egress, model=usable_model("cca"))
+    summary = summary_for_page(ingress, egress=egress)
     path = report(summary, output, title=f"cct demo: {name}")
     for finding in summary.findings():
         say(f"• {finding.text}")
@@ -235,11 +234,10 @@ def report_command(
 
     Example: `cct report day.pcap.gz -o day.html`
     """
-    from .page import report, usable_model
-    from .summary import summarise
+    from .page import report, summary_for_page
 
-    summary = summarise(
-        capture, egress=egress, top=top, model=None if model == "none" else usable_model(model),
+    summary = summary_for_page(
+        capture, egress=egress, top=top, model=None if model == "none" else model,
         selection=selection, tunnel=tunnel, check_taps=not trust_taps,
     )  # fmt: skip
     if not summary.totals["packets"]:
