@@ -2,12 +2,14 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# What pip is told besides, such as where CPU builds of torch are (CONTRIBUTING.md).
+PIP_OPTIONS ?=
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_OPTIONS)
 DEMO   := traces/mixed
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test fast lint hooks lab bench docs notebooks results traces clean
+.PHONY: help demo test fast lint hooks lab bench wheel docs notebooks results traces clean
 
 help:            ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,11 +32,14 @@ lint: $(VENV)/.dev    ## ruff and mypy
 hooks: $(VENV)/.dev   ## check each commit with ruff, mypy and the notebooks' sources
 	$(BIN)/pre-commit install
 
-lab: $(VENV)/.dev     ## JupyterLab on the notebooks
+lab: $(VENV)/.lab     ## JupyterLab on the notebooks
 	$(BIN)/jupyter lab --notebook-dir=notebooks
 
 bench: $(VENV)/.dev   ## what is measured against what; prints ratios
 	$(BIN)/python -m benchmarks
+
+wheel: $(VENV)/.dev   ## dist/*.whl: everything but sources and tests, for pip install elsewhere
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist
 
 docs: $(VENV)/.dev    ## the book, into build/docs/index.html; runs the notebooks in their quick form (once)
 	BOOK_NOTEBOOKS=cache $(BIN)/python -m sphinx -c docs -W --keep-going . build/docs
@@ -64,6 +69,11 @@ $(VENV)/.base: pyproject.toml | $(VENV)/bin/python
 	$(PIP) --editable .
 	touch $@
 
+# Without torch, gigabytes that only training needs: make test, or pip install -e ".[train]", adds it.
+$(VENV)/.lab: pyproject.toml | $(VENV)/bin/python
+	$(PIP) --editable ".[notebooks,batch]"
+	touch $@ $(VENV)/.base
+
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	$(PIP) --editable ".[dev,train,notebooks,batch,hardware,docs]"
-	touch $@ $(VENV)/.base
+	touch $@ $(VENV)/.lab $(VENV)/.base

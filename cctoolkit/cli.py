@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from ._support import waiting
 from ._support.terminal import note
 from ._support.version import __version__
 from .errors import CCToolkitError
@@ -22,6 +23,7 @@ __all__ = ["ROOMS", "app", "main"]
 
 #: Every command, in the order of ``cct --help``, and the package whose ``command.py`` has it.
 ROOMS = {
+    "demo": "report",
     "info": "report",
     "flows": "report",
     "rtt": "analysis",
@@ -107,6 +109,7 @@ def _show_warning(
 def main() -> None:
     """Entry point of ``cct``."""
     warnings.showwarning = _show_warning
+    waiting.enable()
     try:
         sys.exit(app(prog_name="cct", standalone_mode=False))
     except _UsageError as err:

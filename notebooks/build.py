@@ -9,12 +9,14 @@ Needs jupytext (the extra `notebooks`).
 from __future__ import annotations
 
 import argparse
+import tomllib
 from pathlib import Path
 
 import jupytext
 import nbformat
 
 HERE = Path(__file__).parent
+REPOSITORY = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
 YOUR_TURN = "# your turn"
 
 #: The first code of every notebook, so that it also starts where there is only the notebook (Colab).
@@ -25,7 +27,7 @@ import importlib.util
 if importlib.util.find_spec("cctoolkit") is None:
     import os, sys
 
-    !git clone --quiet --depth 1 https://github.com/cctoolkit/cctoolkit
+    !git clone --quiet --depth 1 {repository}
     %pip install --quiet ./cctoolkit "ipywidgets>=8" "anywidget>=0.9"
     os.chdir("cctoolkit/{folder}")  # the paths below start here
     if "google.colab" in sys.modules:
@@ -62,7 +64,7 @@ def add_install_cell(notebook: nbformat.NotebookNode, source: Path) -> None:
     if any("install" in cell.metadata.get("tags", ()) for cell in notebook.cells):
         return
     folder = source.resolve().parent.relative_to(HERE.resolve().parent).as_posix()
-    cell = nbformat.v4.new_code_cell(INSTALL.format(folder=folder), id="install")
+    cell = nbformat.v4.new_code_cell(INSTALL.format(folder=folder, repository=REPOSITORY), id="install")
     cell.metadata["tags"] = ["install", "hide-cell"]
     notebook.cells.insert(1, cell)
 

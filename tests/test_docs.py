@@ -153,16 +153,35 @@ def test_where_there_is_a_package_the_first_cell_does_nothing(
 
 @pytest.mark.slow
 def test_binder_and_colab_start(tmp_path: Path) -> None:
-    """What Binder installs exists, what it runs then runs, and the badges lead to notebooks."""
+    """What Binder installs exists, and what it runs then runs."""
     (line,) = (ROOT / "binder" / "requirements.txt").read_text().splitlines()
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert re.fullmatch(r"--editable \.\[(\w+)\]", line)[1] in extras
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     subprocess.run([ROOT / "binder" / "postBuild"], cwd=ROOT, env=os.environ | {"PATH": path}, check=True)
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    links = re.findall(r"\]\(https://(mybinder|colab)[^)]*?(notebooks/[^)]*)\)", readme)
-    assert {host for host, _ in links} == {"mybinder", "colab"}
-    assert all((ROOT / notebook).is_file() for _, notebook in links)
+
+
+def test_the_address_of_the_repository_stands_in_one_place() -> None:
+    """In the project's metadata. Notebooks get it when they are made; nothing else leads where nothing may be."""
+    address = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for pattern in (
+            "*.*",
+            "docs/**/*.*",
+            "cctoolkit/**/*.py",
+            "notebooks/**/*.py",
+            "notebooks/**/*.md",
+            "binder/*",
+        )
+        for path in ROOT.glob(pattern)
+        if path.suffix in (".md", ".toml", ".py", ".yml", ".cff", ".txt", ".rst")
+        and address.partition("//")[2] in path.read_text(encoding="utf-8")
+    }
+    assert found == {"pyproject.toml"}
+    for source in ROOT.glob("notebooks/**/[0-9]*.ipynb"):
+        if ".ipynb_checkpoints" not in source.parts:
+            assert address in source.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

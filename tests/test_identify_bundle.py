@@ -105,6 +105,21 @@ def test_deepcci_without_torch_is_deepcci(tmp_path):
     same_as_torch(load(fitted("deepcci").save(tmp_path / "d")), "deepcci", samples.test("throughput"))
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_trees_without_scikit_learn_are_the_trees(tmp_path, classes):
+    windows = samples.train("views")
+    y = windows.y if classes == 2 else np.where(np.arange(len(windows)) % 3 == 0, "cubic", windows.y)
+    trees = unfitted("summary").fit(windows, y)
+    model = load(trees.save(tmp_path / "trees", windows_ms=[100]))
+    assert len(model.classes_) == classes and model.any_length
+    for inputs in ("views", VIEW_INPUTS):
+        test = cut_windows(samples.recordings(), 100, inputs, per_flow=4)
+        np.testing.assert_allclose(model.predict_proba(test), trees.predict_proba(test), atol=1e-6)
+        assert (model.predict(test) == trees.predict(test)).all()
+    with pytest.raises(ParameterError, match="shortest"):
+        model.predict_proba(cut_windows(samples.recordings(), 50, VIEW_INPUTS))
+
+
 @pytest.mark.slow
 def test_one_model_of_several_lengths(tmp_path):
     longer = unfitted("dragonfly", epochs=2).fit(samples.windows("cbiq+throughput", 200))

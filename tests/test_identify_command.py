@@ -140,8 +140,8 @@ def test_classify_on_a_terminal_and_in_parquet(run, seer: Path, tmp_path: Path) 
     assert run("classify", THREE, "--model", seer, "-o", tmp_path / "ccas.parquet")[0] == 0
     table, provenance = schema.read_parquet(tmp_path / "ccas.parquet", "ccas")
     assert len(table) == 3 and provenance["command"][1] == "classify"
-    status, out, _ = run("classify", THREE, "--model", seer, "--min-bytes", 10**9)
-    assert status == 0 and "no TCP flow has 1,000,000,000 bytes" in out
+    status, out, err = run("classify", THREE, "--model", seer, "--min-bytes", 10**9)
+    assert (status, out) == (1, "") and "no TCP flow has 1,000,000,000 bytes" in err
 
 
 def naive(model: Model, path: Path, egress: Path | None, table: pd.DataFrame, seconds: float) -> pd.DataFrame:
@@ -616,11 +616,15 @@ def test_the_papers_classifier_and_what_is_not_trained_on(
 @pytest.mark.parametrize(
     "options, told",
     [
-        (("--classifier", "summary"), "cannot be saved"),
-        (("--classifier", "nothing"), "is none of scales, dragonfly, deepcci"),
-        (("--ccas", "vegas"), "no flow is 'vegas'"),
+        (("--classifier", "nothing"), "one of scales, dragonfly, deepcci, summary"),
+        (("--classifier", "dragonfy"), "did you mean 'dragonfly'"),
+        (("--ccas", "vegas"), "no flow uses 'vegas'"),
+        (("--ccas", "cubik,bbr"), "did you mean 'cubic'"),
+        (("--compare", "--others", "--ccas", "bbr"), "leave out --compare"),
+        (("--compare", "--inputs", "views"), "leave out --compare"),
+        (("--compare", "--test-share", "0"), "needs runs to test on"),
         (("--window-ms", "10000"), "none of .* flows has 10000 ms"),
-        (("--window-ms", "0.5"), "window_ms: 0.3"),
+        (("--window-ms", "0.5"), "multiple of the slot length"),
         (("--inputs", "cbiq"), "scales takes everything"),
         (("--classifier", "dragonfly", "--inputs", "views"), "views are for scales"),
         (("--classifier", "dragonfly", "--inputs", "nothing"), "neither a feature set"),
@@ -644,6 +648,56 @@ def test_train_refuses(
     assert status == 1
     assert re.search(told, err) and err.startswith("cct: ") and err.count("\n") == 1
     assert not Path("never").exists()
+
+
+@pytest.mark.slow
+def test_classifiers_beside_each_other(run, grid: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All are trained and tested on the same runs, and each is a model like any other."""
+    pytest.importorskip("torch", reason="the extra `train` is not installed")
+    monkeypatch.chdir(grid)
+    options = ("--window-ms", 200, "--epochs", 2, "--test-share", 0.5)
+    status, out, err = run("train", "grid", "-o", "several", "--compare", *options)
+    assert (status, err) == (0, "")
+    table = pd.read_csv("several/comparison.csv")
+    assert list(table["classifier"]) == ["scales", "dragonfly", "deepcci", "summary"]
+    assert set(table["runs"]) == {2} and len(set(table["windows"])) == 1
+    assert (table["low"] <= table["f1"] + 1e-9).all() and (table["f1"] <= table["high"] + 1e-9).all()
+    splits = {Path(f"several/{name}/split.csv").read_text() for name in table["classifier"]}
+    assert len(splits) == 1
+    for row in table.itertuples():
+        status, again, _ = run("evaluate", f"several/{row.classifier}", "grid", "-f", "csv")
+        assert status == 0 and read_csv(again)["f1"].iloc[0] == pytest.approx(row.f1)
+        assert row.classifier in out
+        status, told, err = run("classify", MIXED, "--model", f"several/{row.classifier}", "-f", "csv")
+        seen = row.classifier != "dragonfly"  # which needs the queue, so a second tap
+        assert status == 0 and (read_csv(told)["cca"].notna() == seen).all(), err
+    assert '"summary"' in Path("several/comparison.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_one_tap_can_be_compared(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="the extra `train` is not installed")
+    monkeypatch.chdir(tmp_path)
+    some = ("--window-ms", 200, "--epochs", 1, "--ccas", "cubic,bbr")
+    for n, name in enumerate(("cubic-bbr", "three-ccas-ipv6", "mixed")):
+        if n == 2:  # two runs: one to train on, one to test on
+            status, _, err = run("train", "mine", "-o", "several", "--compare", *some)
+            assert status == 1 and "at least two runs" in err and not Path("several").exists()
+        labels = TRACES / f"{name}.labels.csv"
+        assert run("dataset", "add", "mine", TRACES / f"{name}.ingress.pcap.gz", "--labels", labels)[0] == 0
+    status, _, err = run("train", "mine", "-o", "several", "--compare", *some)
+    assert (status, err) == (0, "")
+    table = pd.read_csv("several/comparison.csv").set_index("classifier")
+    assert table["inputs"]["dragonfly"] == "bytes_in_flight+throughput"
+    assert table["runs"].eq(1).all() and table["low"].isna().all()  # one run says nothing about others
+
+
+def test_an_unknown_label_asks(run, tmp_path: Path) -> None:
+    labels = tmp_path / "labels.csv"
+    labels.write_text("dport,cca\n5001,cubik\n")
+    status, out, err = run("dataset", "add", tmp_path / "mine", THREE, "--labels", labels)
+    assert status == 0 and "cubik" in out
+    assert err == "cct: labels: 'cubik' is a new congestion control; did you mean 'cubic'?\n"
 
 
 def test_what_training_needs_is_asked_for_first(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

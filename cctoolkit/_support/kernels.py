@@ -41,6 +41,7 @@ from numba.core.typing.templates import Signature
 from .atomic import replacing
 from .cache_folder import cache_dir
 from .fingerprint import UnknownValueError, fingerprint
+from .waiting import compiling
 
 __all__ = ["callback", "kernel"]
 
@@ -122,6 +123,7 @@ class _KernelCache(_Cache):
                 payload = content[_CHECK_BYTES:]
                 if content[:_CHECK_BYTES] == _check(payload):
                     return CompileResult._rebuild(target_context, *pickle.loads(payload))
+        compiling()
         return None
 
     def save_overload(self, signature: Any, result: Any) -> None:

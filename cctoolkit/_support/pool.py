@@ -7,7 +7,9 @@ import itertools
 import os
 import pickle
 import signal
+import sys
 import threading
+import types
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -30,7 +32,8 @@ def in_processes(
 ) -> Generator[tuple[int, Future[Any]], None, None]:
     """Call a function with each job's arguments; yield (job number, future) as jobs finish.
 
-    Functions and arguments may be defined in notebook cells. When the generator is closed or this process ends, for
+    Functions and arguments may be defined in notebook cells and in scripts, which need no
+    ``if __name__ == "__main__":``. When the generator is closed or this process ends, for
     whatever reason, the workers end at once.
 
     Raises
@@ -48,15 +51,16 @@ def in_processes(
     try:
         while True:
             for number, arguments in itertools.islice(waiting, 2 * workers - len(futures)):
-                futures[pool.submit(_call_pickled, cloudpickle.dumps((function, arguments)))] = number
+                payload = cloudpickle.dumps((function, arguments))
+                with _without_main():
+                    futures[pool.submit(_call_pickled, payload)] = number
             if not futures:
                 break
             finished = wait(futures, return_when=FIRST_COMPLETED).done
             for future in sorted(finished, key=lambda f: f.exception() is not None):  # successes first
                 if isinstance(future.exception(), BrokenProcessPool):
                     raise CCToolkitError(
-                        "a worker process died (out of memory, or a script without "
-                        "`if __name__ == '__main__':`?); finished jobs are kept, so run it again"
+                        "a worker process died (out of memory?); finished jobs are kept, so run it again"
                     )
                 yield futures.pop(future), future
         pool.shutdown()
@@ -64,6 +68,17 @@ def in_processes(
         ours.close()  # ends the workers, whatever they are doing
         pool.shutdown(cancel_futures=True)
         theirs.close()
+
+
+@contextlib.contextmanager
+def _without_main() -> Generator[None, None, None]:
+    """Let processes that start meanwhile not run the user's script again: jobs bring with them what it defines."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def results(

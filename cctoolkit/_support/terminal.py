@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from .words import printable
+from .words import plural, printable
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["cell_text", "listing", "note", "say", "show"]
+__all__ = ["Listing", "cell_text", "end_empty", "listing", "note", "say", "show"]
 
-#: Width of a table on a pipe, in columns.
+#: Width of text on a pipe, in columns; tables take what they need there.
 _WIDE = 200
+#: Between two columns of a table.
+_GAP = 2
 
 
 def say(text: object) -> None:
@@ -27,11 +30,124 @@ def note(text: object) -> None:
     print(f"cct: {printable(text)}", file=sys.stderr)
 
 
+def end_empty(text: object) -> NoReturn:
+    """End the command because there is nothing to show: a line on standard error, and exit status 1, as grep does."""
+    import typer
+
+    sys.stdout.flush()
+    note(text)
+    raise typer.Exit(1)
+
+
 def show(renderable: Any) -> None:
-    """Print a rich renderable; text is not parsed for markup."""
+    """Print a rich renderable, or a group of them; text is not parsed for markup."""
     from rich.console import Console
 
-    Console(width=None if sys.stdout.isatty() else _WIDE, markup=False, highlight=False).print(renderable)
+    has_width = sys.stdout.isatty() or "COLUMNS" in os.environ  # a pipe has none unless the user names one
+    for part in getattr(renderable, "renderables", [renderable]):
+        wide = max(_WIDE, part.width) if isinstance(part, Listing) else _WIDE
+        Console(width=None if has_width else wide, markup=False, highlight=False).print(part)
+
+
+class Listing:
+    """A table that fits the terminal: whole columns leave where there is no room, cells are never cut.
+
+    Parameters
+    ----------
+    header : sequence of str
+        Names of the columns; they wrap between words.
+    rows : sequence of sequences of str
+        One text for each column.
+    left : collection of str
+        Columns to align left; the others are aligned right.
+    wrap : collection of str
+        Columns whose cells may wrap between words.
+    keep : sequence of str
+        Columns that stay longest, the most important first; the others leave from the right.
+    caption : str
+        A line below the table.
+    more : str
+        Where columns without room can be seen, besides a wider terminal.
+    """
+
+    def __init__(
+        self,
+        header: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        *,
+        left: Collection[str] = (),
+        wrap: Collection[str] = (),
+        keep: Sequence[str] = (),
+        caption: str = "",
+        more: str = "",
+    ) -> None:
+        self.header = list(header)
+        self.rows = [[printable(cell) for cell in row] for row in rows]
+        self.left, self.wrap, self.keep = left, wrap, keep
+        self.caption, self.more = caption, more
+
+    @property
+    def width(self) -> int:
+        """What the table takes where nothing wraps, in columns of the terminal."""
+        return sum(self._widths(i)[1] for i in range(len(self.header))) + _GAP * (len(self.header) - 1)
+
+    def _widths(self, i: int) -> tuple[int, int]:
+        """Least and best width of a column."""
+        from rich.cells import cell_len
+
+        name = self.header[i]
+        cells = {row[i] for row in self.rows}
+        words = {word for cell in cells for word in cell.split(" ")} if name in self.wrap else cells
+        least = max(map(cell_len, [*name.split(" "), *words]), default=0)
+        return least, max(map(cell_len, [name, *cells]), default=0)
+
+    def _leaving(self) -> list[int]:
+        """Columns in the order in which they leave; the first of all never does."""
+        rank = {name: len(self.keep) - i for i, name in enumerate(self.keep)}
+        empty = [not any(row[i] for row in self.rows) for i in range(len(self.header))]
+        order = range(1, len(self.header))
+        return sorted(order, key=lambda i: (not empty[i], rank.get(self.header[i], 0), -i))
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        from rich.table import Table
+        from rich.text import Text
+
+        room = options.max_width
+        widths = [self._widths(i) for i in range(len(self.header))]
+        shown = list(range(len(self.header)))
+        leaving = self._leaving()
+
+        def total(which: int) -> int:
+            return sum(widths[i][which] for i in shown) + _GAP * (len(shown) - 1)
+
+        while total(0) > room and leaving:
+            shown.remove(leaving.pop(0))
+        # the room that is left goes to the columns in order, so that fewer headers wrap
+        wide = {i: widths[i][0] for i in shown}
+        spare = room - total(0)
+        for i in shown:
+            extra = min(spare, widths[i][1] - wide[i])
+            if extra > 0:
+                wide[i] += extra
+                spare -= extra
+        table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+        for i in shown:
+            name = self.header[i]
+            table.add_column(
+                Text(name), justify="left" if name in self.left else "right", width=wide[i], overflow="fold"
+            )
+        for row in self.rows:
+            table.add_row(*(Text(row[i]) for i in shown))
+        yield from console.render(table, options.update(width=sum(wide.values()) + _GAP * (len(shown) - 1)))
+        if self.caption:
+            yield Text(self.caption, style="italic")
+        hidden = [self.header[i] for i in range(len(self.header)) if i not in shown]
+        if hidden:
+            also = f", or {self.more}," if self.more else ""
+            yield Text(
+                f"A wider terminal{also} shows {plural(len(hidden), 'more column')}: {', '.join(hidden)}",
+                style="italic",
+            )
 
 
 def listing(
@@ -39,10 +155,10 @@ def listing(
     *,
     left: Collection[str] = (),
     times_ns: Collection[str] = (),
-    wrap: bool = True,
+    keep: Sequence[str] = (),
     rows: int = 40,
     more: str = "",
-) -> Any:
+) -> Listing:
     """Format the first rows of a table for a terminal.
 
     Parameters
@@ -53,49 +169,46 @@ def listing(
         Columns to align left; the others are aligned right.
     times_ns : collection of str
         Columns in nanoseconds, shown in milliseconds.
-    wrap : bool
-        Allow long headers and cells to wrap on a narrow terminal.
+    keep : sequence of str
+        Columns that a narrow terminal keeps longest, the most important first; the others leave from the right.
     rows : int
         Most rows to show; a caption below a longer table gives its length.
     more : str
-        Text to add to the caption, such as where the rest is.
+        Where the rest is, such as ``"-o FILE"``.
 
     Returns
     -------
-    rich.table.Table
+    Listing
         For :func:`show`.
     """
-    from rich.table import Table
 
-    out = Table(box=None, pad_edge=False, caption_justify="left")
-    for name in map(str, table.columns):
+    def titled(name: str) -> str:
         words = (name.removesuffix("_ns") if name in times_ns else name).replace(".", " .").split("_")
-        out.add_column(
-            " ".join([*words, "(ms)"] if name in times_ns else words),
-            justify="left" if name in left else "right",
-            min_width=max(map(len, words)),  # wraps between words, never inside one
-            no_wrap=not wrap,
-        )
-    for row in table.head(rows).itertuples(index=False):
-        out.add_row(
-            *(
-                cell_text(value, ms=name in times_ns)
-                for name, value in zip(map(str, table.columns), row, strict=True)
-            )
-        )
-    if len(table) > rows:
-        out.caption = f"{rows} of {len(table):,} rows{more}"
-    return out
+        return " ".join([*words, "(ms)"] if name in times_ns else words)
+
+    names = list(map(str, table.columns))
+    caption = f"{rows} of {len(table):,} rows" + (f" ({more} writes all)" if more else "")
+    return Listing(
+        [titled(name) for name in names],
+        [
+            [_cell(value, name in times_ns) for name, value in zip(names, row, strict=True)]
+            for row in table.head(rows).itertuples(index=False)
+        ],
+        left=[titled(name) for name in left],
+        keep=[titled(name) for name in keep],
+        caption=caption if len(table) > rows else "",
+        more=more,
+    )
 
 
-def cell_text(value: Any, *, ms: bool = False) -> Any:
-    """A table cell as rich text: numbers rounded (or nanoseconds in ms), missing values blank."""
+def cell_text(value: Any) -> Any:
+    """A table cell as rich text: numbers rounded, missing values blank."""
     from rich.text import Text
 
-    return Text(printable(_cell(value, ms)))  # names are the user's: brackets in them are not markup
+    return Text(printable(_cell(value)))  # names are the user's: brackets in them are not markup
 
 
-def _cell(value: Any, ms: bool) -> str:
+def _cell(value: Any, ms: bool = False) -> str:
     import pandas as pd
 
     if pd.isna(value):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
+    "did_you_mean",
     "endpoint",
     "flow_name",
     "format_bytes",
@@ -89,6 +91,12 @@ def endpoint(host: str, port: int) -> str:
 def flow_name(flow: Mapping[str, Any] | pd.Series) -> str:
     """``10.0.0.1:5001 → 10.0.0.2:80``, from a row of the flows table."""
     return f"{endpoint(flow['src'], flow['sport'])} → {endpoint(flow['dst'], flow['dport'])}"
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """``"; did you mean 'cubic'?"`` where one of the names is close, else nothing: the end of an error."""
+    near = difflib.get_close_matches(str(name).lower(), list(names), 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def printable(text: object) -> str:

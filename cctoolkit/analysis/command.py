@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .._support.options import Fill, FillOption, SamplingOption, SlotMsOption, parse_sampling
-from .._support.terminal import listing, show
+from .._support.terminal import end_empty, listing, show
+from .._support.words import endpoint
 from ..capture.options import (
     CaptureArgument,
     EgressArgument,
-    FlowOption,
     IngressArgument,
     TrustTapsOption,
-    Tunnel,
-    TunnelOption,
     selecting,
 )
 from ..errors import ParameterError
@@ -25,6 +24,7 @@ from ..schema.output import Format, FormatOption, OutputFileOption, TableOutput,
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ..capture.keys import FlowKeys
     from ..capture.selection import Selection
 
 __all__ = ["app"]
@@ -64,28 +64,54 @@ def rtt(
     if not samples and (format is Format.parquet or (output is not None and output.suffix == ".parquet")):
         raise ParameterError("format: Parquet holds samples (--samples); the summary is csv or jsonl")
     pairing = RttPairing(method.value, karn=karn)
-    parts = selected(iter_capture(capture, tunnel=tunnel), selection)  # type: ignore[arg-type]
-    found = (samples_table(pairing.update(part.columns, part.keys), method.value) for part in parts)
+    ways: dict[tuple[int, int], str] = {}  # for the table on a terminal, as is the next
+    first_ts_ns = 0
     with TableOutput(format, output, "rtt_samples", command_provenance(capture)) as out:
+
+        def found() -> Iterator[pd.DataFrame]:
+            nonlocal first_ts_ns
+            for part in selected(iter_capture(capture, tunnel=tunnel), selection):  # type: ignore[arg-type]
+                first_ts_ns = first_ts_ns or part.meta.first_ts_ns
+                table = samples_table(pairing.update(part.columns, part.keys), method.value)
+                if out.format is Format.table:
+                    ways.update(_ways(part.keys, table))
+                yield table
+
         if samples:
-            for part in found:
+            for part in found():
                 out.write(part)
         else:
-            out.write(rtt_summary(pd.concat(found, ignore_index=True)))
-        if out.format is Format.table:
-            _show_rows(out.frame(), {"rtt_ns", "rtt_min_ns", "rtt_median_ns", "rtt_p95_ns", "rtt_max_ns"})
+            out.write(rtt_summary(pd.concat(found(), ignore_index=True)))
+        if out.format is Format.table and out.rows:
+            table = out.frame()
+            way = [ways[way] for way in zip(table["flow_id"], table["direction"], strict=True)]
+            rest = table.drop(columns=["flow_id", "direction", "method"])
+            if samples:
+                rest.insert(0, "time (s)", ((rest.pop("ts_ns") - first_ts_ns) / 1e9).map("{:.6f}".format))
+            table = pd.concat([table["flow_id"].rename("flow"), pd.Series(way, name="data"), rest], axis=1)
+            _show_rows(
+                table,
+                {str(name) for name in table if str(name).endswith("_ns")},
+                left=["data"],
+                keep=_RTT_KEEP,
+            )
+    if not out.rows:
+        end_empty(
+            f"{capture}: no RTT samples by {method.value}{' in the selected packets' if selection else ''}"
+        )
 
 
 @app.command()
+@selecting
 def slots(
     ingress: IngressArgument,
+    selection: Selection,
+    tunnel: str,
     egress: EgressArgument = None,
     slot_ms: SlotMsOption = 1.0,
     sampling: SamplingOption = "all",
     fill: FillOption = Fill.backward,
     seed: Annotated[int, typer.Option(help="Seed for random sampling.")] = 0,
-    flow: FlowOption = None,
-    tunnel: TunnelOption = Tunnel.outer,
     trust_taps: TrustTapsOption = False,
     format: FormatOption = None,
     output: OutputFileOption = None,
@@ -98,22 +124,59 @@ def slots(
     from .slots import compute_slots
 
     with TableOutput(format, output, "slots", command_provenance(ingress)) as out:
-        before = read_capture(ingress, tunnel=tunnel.value)
-        after = None if egress is None else read_capture(egress, tunnel=tunnel.value)
+        before = read_capture(ingress, tunnel=tunnel)  # type: ignore[arg-type]
+        after = None if egress is None else read_capture(egress, tunnel=tunnel)  # type: ignore[arg-type]
         table = compute_slots(
             before,
             after,
             slot_ms,
             parse_sampling(sampling),
             fill.value,
-            flow,
+            selection.flows_of(before),
             seed,
             check_taps=not trust_taps,
         )
+        # times choose slots, not packets: what is in the queue depends on packets before
+        begin_s = table["slot"] * slot_ms / 1e3
+        if selection.start_s is not None:
+            table = table[begin_s >= selection.start_s]
+        if selection.stop_s is not None:
+            table = table[begin_s < selection.stop_s]
+        table = table.reset_index(drop=True)
         out.write(table)
-        if out.format is Format.table:
-            _show_rows(out.frame(), {"max_arrival_gap_ns"})
+        if out.format is Format.table and out.rows:
+            table = out.frame().rename(columns={"flow_id": "flow"})
+            _show_rows(table, {"max_arrival_gap_ns"}, keep=_SLOTS_KEEP)
+    if not out.rows:
+        end_empty(f"{ingress}: no TCP data{' in the selected packets' if selection else ''}, so no slots")
 
 
-def _show_rows(table: pd.DataFrame, times_ns: set[str]) -> None:
-    show(listing(table, times_ns=times_ns, rows=100, more=" (-o FILE writes all)"))
+#: What a narrow terminal shows longest.
+_RTT_KEEP = ("data", "samples", "time (s)", "rtt_ns", "rtt_min_ns", "rtt_median_ns", "rtt_p95_ns")
+_SLOTS_KEEP = (
+    "slot",
+    "in_bytes",
+    "cbiq_bytes",
+    "throughput_bytes",
+    "bytes_in_flight",
+    "drops_estimate",
+    "out_bytes",
+)
+
+
+def _ways(keys: FlowKeys, samples: pd.DataFrame) -> dict[tuple[int, int], str]:
+    """``10.0.0.1:5001 → 10.0.0.2:80`` for each flow and direction with samples: the way the sampled data took."""
+    import numpy as np
+
+    of = keys.take(np.isin(keys.flow_id, samples["flow_id"].unique()))
+    found: dict[tuple[int, int], str] = {}
+    for flow, *ends in zip(of.flow_id, of.src_text(), of.sport, of.dst_text(), of.dport, strict=True):
+        src, dst = endpoint(*ends[:2]), endpoint(*ends[2:])
+        found |= {(flow, 0): f"{src} → {dst}", (flow, 1): f"{src} ← {dst}"}
+    return found
+
+
+def _show_rows(
+    table: pd.DataFrame, times_ns: set[str], *, left: Collection[str] = (), keep: Sequence[str] = ()
+) -> None:
+    show(listing(table, times_ns=times_ns, left=left, keep=keep, rows=100, more="-o FILE"))

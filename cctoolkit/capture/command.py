@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .._support.terminal import say
-from .options import CaptureArgument, selecting
+from .options import CaptureArgument, end_without_packets, selecting
 
 if TYPE_CHECKING:
     from .selection import Selection
@@ -48,6 +48,8 @@ def filter_command(
 
     n = filter_capture(capture, output, selection, snaplen=snaplen, tunnel=tunnel)
     say(f"wrote {n} packets to {output}")
+    if not n:
+        end_without_packets(capture, selection)
 
 
 @fetch.command("mawi")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, NoReturn, get_type_hints
 
 import typer
+
+from .._support.terminal import end_empty
 
 __all__ = [
     "CaptureArgument",
@@ -17,6 +19,7 @@ __all__ = [
     "TrustTapsOption",
     "Tunnel",
     "TunnelOption",
+    "end_without_packets",
     "selecting",
 ]
 
@@ -80,6 +83,11 @@ def _selection(
     from .selection import Selection
 
     return {"selection": Selection(flow or None, host, port, protocol, start, stop), "tunnel": tunnel.value}
+
+
+def end_without_packets(capture: str, selection: Any) -> NoReturn:
+    """End a command that found no packets: a line on standard error, and exit status 1."""
+    end_empty(f"{capture}: {'no packet matches the selection' if selection else 'no IP packets'}")
 
 
 def selecting(command: Callable[..., None]) -> Callable[..., None]:

@@ -15,6 +15,7 @@ from typing import IO, Literal
 import numpy as np
 import numpy.typing as npt
 
+from .._support import waiting
 from .._support.state import aligned_zeros
 from ..errors import CaptureFormatError, ParameterError, TruncatedCaptureWarning
 from ..schema import PACKETS
@@ -333,7 +334,7 @@ def _parts(
     if packets is not None and packets < 1:
         raise ParameterError(f"packets: {packets} must be at least 1")
 
-    with open_source(path) as source:
+    with open_source(path) as source, waiting.reading(source.path) as progress:
         meta = CaptureMeta(path=source.path, compression=source.compression)
         framer = _open_framer(source, meta)
         meta.format = framer.format
@@ -348,6 +349,7 @@ def _parts(
                 rows.reserve(frames.n, source.fraction, packets)
                 rows.decode(source.data, frames, tunnel == "inner", seen + 1, flows)
                 seen += frames.n
+                progress(source.fraction, seen)
                 room = (packets - rows.n or packets) if packets else _BLOCK_FRAMES
                 problem = framer.next_block(frames, min(_BLOCK_FRAMES, room))
             if frames.n == 0 and (source.damage or problem):
@@ -374,12 +376,15 @@ def _note_damage(source: ByteSource, meta: CaptureMeta, whole: int, problem: str
 
 def iter_frames(path: str | os.PathLike[str] | IO[bytes]) -> Iterator[Frames]:
     """Yield the raw frames of a capture in blocks, each overwritten by the next; stop silently at damage."""
-    with open_source(path) as source:
+    seen = 0
+    with open_source(path) as source, waiting.reading(source.path) as progress:
         framer = _open_framer(source, CaptureMeta(path=source.path))
         frames = Frames()
         while framer.next_block(frames, _BLOCK_FRAMES) is None and frames.n:
             frames.data = source.data
             yield frames
+            seen += frames.n
+            progress(source.fraction, seen)
 
 
 def read_capture(

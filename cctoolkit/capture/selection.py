@@ -84,9 +84,27 @@ class Selection:
         """Whether there is any criterion."""
         return any(value is not None for value in vars(self).values())
 
+    def flows_of(self, cap: Packets) -> np.ndarray | None:
+        """Numbers of a capture's flows that match, whatever the time; None if all do."""
+        flows = self._flows(cap.keys)
+        return None if flows.all() else cap.keys.flow_id[flows]
+
     def mask(self, cap: Packets, origin_ns: int) -> np.ndarray:
         """Which packets of a capture (or part of one) match; `origin_ns` is the time of the capture's first packet."""
-        keys = cap.keys
+        flows = self._flows(cap.keys)
+        if flows.all():
+            mask = np.ones(len(cap.columns["ts_ns"]), bool)
+        else:
+            mask = flows[np.searchsorted(cap.keys.flow_id, cap.columns["flow_id"])]
+        ts_ns = cap.columns["ts_ns"]
+        if self.start_s is not None:
+            mask &= ts_ns >= origin_ns + round(self.start_s * 1e9)
+        if self.stop_s is not None:
+            mask &= ts_ns < origin_ns + round(self.stop_s * 1e9)
+        return mask
+
+    def _flows(self, keys: FlowKeys) -> np.ndarray:
+        """Which flows match, whatever the time."""
         flows = np.ones(len(keys), bool)
         if self.flow_id is not None:
             flows &= np.isin(keys.flow_id, np.asarray(self.flow_id))
@@ -96,16 +114,7 @@ class Selection:
             flows &= (keys.sport == self.port) | (keys.dport == self.port)
         if self.protocol is not None:
             flows &= keys.protocol == protocol_number(self.protocol)
-        if flows.all():
-            mask = np.ones(len(cap.columns["ts_ns"]), bool)
-        else:
-            mask = flows[np.searchsorted(keys.flow_id, cap.columns["flow_id"])]
-        ts_ns = cap.columns["ts_ns"]
-        if self.start_s is not None:
-            mask &= ts_ns >= origin_ns + round(self.start_s * 1e9)
-        if self.stop_s is not None:
-            mask &= ts_ns < origin_ns + round(self.stop_s * 1e9)
-        return mask
+        return flows
 
 
 def _network(host: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:

@@ -21,6 +21,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .._support.markdown import markdown_table
+from .._support.words import did_you_mean
 from .folder import Folder
 from .runners import outcomes
 from .statements import Statement, holding, statements_table
@@ -129,7 +130,9 @@ def choose(asked: Sequence[str] | None, known: Mapping[str, Any] | Sequence[str]
 
     for name in asked or ():
         if name not in known:
-            raise ParameterError(f"{option}: {name!r} must be one of {', '.join(known)}")
+            raise ParameterError(
+                f"{option}: {name!r} must be one of {', '.join(known)}{did_you_mean(name, known)}"
+            )
     return [name for name in known if name in (asked or known)]
 
 

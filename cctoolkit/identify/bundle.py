@@ -22,6 +22,7 @@ from .._support.atomic import replacing
 from .._support.version import __version__
 from ..errors import ParameterError, SchemaError
 from .inputs import (
+    ANY_LENGTH,
     BIN_CHANNELS,
     BINS,
     PREPARATIONS,
@@ -33,6 +34,7 @@ from .inputs import (
     cut_views,
     round_trip_slots,
     slots_of,
+    summaries,
 )
 from .probabilities import (
     SHORTEST,
@@ -46,9 +48,9 @@ from .probabilities import (
 from .windows import Windows, slot_arrays
 
 if TYPE_CHECKING:
-    from .classifiers import _NetworkClassifier
+    from .classifiers import SummaryClassifier, _NetworkClassifier
 
-__all__ = ["Model", "bundled_models", "load", "save_model", "save_models", "write_onnx"]
+__all__ = ["Model", "bundled_models", "load", "save_model", "save_models", "write_onnx", "write_onnx_trees"]
 
 FORMAT = 2
 _ABOUT = "model.json"
@@ -192,6 +194,7 @@ class Model:
             raise SchemaError(
                 f"{folder / _ABOUT}: not a valid model description ({type(err).__name__}: {err})"
             ) from None
+        self._of_summaries = self.about["preparation"] == "summaries"
         self.any_length = any(network["slots"] is None for network in self._networks)
         self.folder = folder
         self._sessions: dict[str, Any] = {}
@@ -233,8 +236,11 @@ class Model:
                     f"{path}: onnxruntime cannot read it ({type(err).__name__}); get the model again"
                 ) from None
             wanted = [values.shape[1:] for values in self._sessions[file].get_inputs()]
+            made: list[list[Any]]
             made = [[len(BIN_CHANNELS), f"{view}_bins" if i else BINS] for i, view in enumerate(VIEWS)]
-            if not self.any_length:
+            if self._of_summaries:
+                made = [[summaries(np.zeros((1, 1, len(VIEW_INPUTS)), np.float32)).shape[1]]]
+            elif not self.any_length:
                 made = [[len(self.inputs), slots]]
             if wanted != made:
                 raise SchemaError(
@@ -298,14 +304,15 @@ class Model:
             values are NaN.
         """
         counted = self._checked(X)
-        return by_pieces(counted, self._probabilities) if self.any_length else self._probabilities(counted)
+        pieces = self.any_length and not self._of_summaries
+        return by_pieces(counted, self._probabilities) if pieces else self._probabilities(counted)
 
     def _probabilities(self, X: np.ndarray) -> np.ndarray:
         return together(softmax(self._scores(X) / self._temperature), self._learnt, self.alike)
 
     def _scores(self, X: np.ndarray) -> np.ndarray:
-        """Scores of the network for raw windows or views."""
-        if not self.any_length:
+        """Scores of the network, or of the trees, for raw windows or views."""
+        if not self.any_length or self._of_summaries:
             (scores,) = self._session(X.shape[1]).run(None, {"X": self._prepare(X)})
             return scores[:, : len(self._learnt)]
         session = self._session(0)
@@ -485,6 +492,69 @@ def write_onnx(classifier: _NetworkClassifier, path: str | os.PathLike[str]) -> 
     return Path(path)
 
 
+def write_onnx_trees(classifier: SummaryClassifier, path: str | os.PathLike[str]) -> Path:
+    """The trees of a fitted SummaryClassifier as ONNX: input ``X``, summaries of windows; output ``scores``.
+
+    Raises
+    ------
+    ParameterError
+        onnx, of the extra ``train``, is missing.
+
+    Notes
+    -----
+    ONNX compares 32-bit numbers. A threshold becomes the greatest one that is not above it, so that each summary,
+    of 32 bits as well, goes the way it goes in scikit-learn, whose trees are to be had as private attributes only.
+    """
+    try:
+        from onnx import TensorProto, helper, save
+    except ModuleNotFoundError as err:
+        raise ParameterError(f"saving needs {err.name}: pip install 'cctoolkit[train]'") from None
+
+    trees: Any = classifier.trees_
+    rounds = trees._predictors  # a tree for each class in each; for two classes one, which is the second's
+    first = int(len(classifier.classes_) == 2)
+    columns: dict[str, list[Any]] = {
+        name: []
+        for name in ("treeids", "nodeids", "featureids", "values", "modes", "truenodeids", "falsenodeids")
+    }
+    leaves: dict[str, list[Any]] = {name: [] for name in ("treeids", "nodeids", "ids", "weights")}
+    for tree, (target, predictor) in enumerate(
+        pair for trees_ in rounds for pair in enumerate(trees_, first)
+    ):
+        nodes = predictor.nodes
+        is_leaf = nodes["is_leaf"].astype(bool)
+        at = np.arange(len(nodes))
+        low = nodes["num_threshold"].astype(np.float32)
+        low = np.where(low > nodes["num_threshold"], np.nextafter(low, np.float32(-np.inf)), low)
+        columns["treeids"] += [tree] * len(nodes)
+        columns["nodeids"] += at.tolist()
+        columns["featureids"] += np.where(is_leaf, 0, nodes["feature_idx"]).astype(int).tolist()
+        columns["values"] += np.where(is_leaf, 0, low).astype(float).tolist()
+        columns["modes"] += ["LEAF" if leaf else "BRANCH_LEQ" for leaf in is_leaf]
+        columns["truenodeids"] += np.where(is_leaf, 0, nodes["left"]).astype(int).tolist()
+        columns["falsenodeids"] += np.where(is_leaf, 0, nodes["right"]).astype(int).tolist()
+        leaves["treeids"] += [tree] * int(is_leaf.sum())
+        leaves["nodeids"] += at[is_leaf].tolist()
+        leaves["ids"] += [target] * int(is_leaf.sum())
+        leaves["weights"] += nodes["value"][is_leaf].astype(float).tolist()
+    base = [0.0] * first + trees._baseline_prediction.ravel().astype(float).tolist()
+    attributes: dict[str, Any] = {f"nodes_{name}": values for name, values in columns.items()}
+    attributes |= {f"target_{name}": values for name, values in leaves.items()}
+    node = helper.make_node(
+        "TreeEnsembleRegressor", ["X"], ["scores"], domain="ai.onnx.ml", n_targets=len(base), base_values=base,
+        **attributes,
+    )  # fmt: skip
+    graph = helper.make_graph(
+        [node], "trees",
+        [helper.make_tensor_value_info("X", TensorProto.FLOAT, ["windows", trees.n_features_in_])],
+        [helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["windows", len(base)])],
+    )  # fmt: skip
+    versions = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 3)]
+    with replacing(path) as tmp:
+        save(helper.make_model(graph, opset_imports=versions, ir_version=8), tmp)
+    return Path(path)
+
+
 def _strip(model: Any) -> None:
     """Remove what torch's exporter records about the machine: paths and source lines."""
     for part in (model.graph, *model.graph.node, *model.graph.value_info, *model.graph.initializer,
@@ -498,13 +568,15 @@ def _prepared_shape(classifier: _NetworkClassifier) -> tuple[int, int]:
     return ready.shape[1], ready.shape[2]
 
 
-def save_model(classifier: _NetworkClassifier, directory: str | os.PathLike[str], **facts: Any) -> Path:
+def save_model(
+    classifier: _NetworkClassifier | SummaryClassifier, directory: str | os.PathLike[str], **facts: Any
+) -> Path:
     """Write one classifier as a model's folder; see :func:`save_models`."""
     return save_models([classifier], directory, **facts)
 
 
 def save_models(
-    classifiers: Sequence[_NetworkClassifier],
+    classifiers: Sequence[_NetworkClassifier | SummaryClassifier],
     directory: str | os.PathLike[str],
     *,
     windows_ms: Sequence[float] | None = None,
@@ -557,11 +629,11 @@ def save_models(
     folder = Path(directory)
     first = classifiers[0]
     for classifier in classifiers:
-        if not hasattr(classifier, "inputs_") and first.preparation != "scale_view":
+        if not hasattr(classifier, "inputs_") and first.preparation not in ANY_LENGTH:
             raise ParameterError("classifier: expected one fitted on Windows, so that its inputs have names")
         if type(classifier) is not type(first) or list(classifier.classes_) != list(first.classes_):
             raise ParameterError("classifiers: expected one kind with the same classes")
-    any_length = first.preparation == "scale_view"
+    any_length = first.preparation in ANY_LENGTH
     inputs = VIEW_INPUTS if any_length else first.inputs_
     slot_ms = getattr(first, "slot_ms_", 1.0)
     if any_length and not windows_ms:
@@ -572,7 +644,8 @@ def save_models(
     for classifier in classifiers:
         slots = None if any_length else int(classifier.shape_in_[0])
         file = "network.onnx" if slots is None else f"network-{slots * slot_ms:g}ms.onnx"
-        path = write_onnx(classifier, folder / file)
+        write: Any = write_onnx_trees if first.preparation == "summaries" else write_onnx
+        path = write(classifier, folder / file)
         networks.append(
             {"slots": slots, "file": file, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
         )

@@ -26,6 +26,7 @@ from .inputs import (
     hidden,
     scale_views,
     slots_of,
+    summaries,
 )
 from .probabilities import (
     answers,
@@ -637,6 +638,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):
     ['bbr', 'cubic']
     """
 
+    preparation: ClassVar[str] = "summaries"
+
     def __init__(self, *, iterations: int = 150, learning_rate: float = 0.08, seed: int = 0) -> None:
         self.iterations = iterations
         self.learning_rate = learning_rate
@@ -646,6 +649,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):
         """Train on windows, as :meth:`DragonflyClassifier.fit`."""
         from sklearn.ensemble import HistGradientBoostingClassifier
 
+        self.slot_ms_ = X.slot_ms if isinstance(X, Windows) else 1.0
         counted, labels = _checked(X, y, None)
         _numbered(labels)
         if np.isnan(counted[:, :, 0]).any():
@@ -673,13 +677,9 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):
         counted, labels = _checked(X, y, None)
         return float(accuracy_score(labels, self.predict(counted), sample_weight=sample_weight))
 
+    def save(self, directory: str | os.PathLike[str], **facts: Any) -> Path:
+        """Write the model as a folder, as :meth:`CCAClassifier.save`; needs onnx."""
+        from .bundle import save_model
 
-def summaries(X: np.ndarray) -> np.ndarray:
-    """Summaries of windows: windows x numbers."""
-    views = scale_views(X)
-    steps = np.diff(views, axis=2)
-    parts = [
-        views.mean(2), views.std(2), views.min(2), views.max(2), *np.quantile(views, [0.1, 0.5, 0.9], axis=2),
-        steps.std(2), steps.min(2), steps.max(2), (steps > 0).mean(2), views[:, :, -1] - views[:, :, 0],
-    ]  # fmt: skip
-    return np.concatenate(parts, axis=1)
+        check_is_fitted(self, "trees_")
+        return save_model(self, directory, **facts)

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .._support.options import ModelArgument, ModelOption, SlotMsOption, WorkersOption
-from .._support.terminal import listing, say, show
-from .._support.version import __version__
-from .._support.words import format_probability, plural
+from .._support.terminal import end_empty, listing, say, show
+from .._support.words import did_you_mean, format_probability, plural
 from ..capture.options import (
     EgressArgument,
     IngressArgument,
@@ -36,13 +35,6 @@ dataset = typer.Typer(
     no_args_is_help=True, help="Build datasets: slots of labelled flows, to train and test classifiers on."
 )
 app.add_typer(dataset, name="dataset")
-
-#: By the name that the command line has: class, and the inputs it is given where none are named.
-CLASSIFIERS = {
-    "scales": ("CCAClassifier", "views"),
-    "dragonfly": ("DragonflyClassifier", "cbiq+throughput"),
-    "deepcci": ("DeepcciClassifier", "throughput"),
-}
 
 _Dataset = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the dataset.")]
 _Datasets = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of datasets.")]
@@ -213,8 +205,17 @@ def train(
     ],
     classifier: Annotated[
         str,
-        typer.Option(help="scales (ours, any length), dragonfly or deepcci (the papers', one length each)."),
+        typer.Option(
+            help="scales (ours, any length), dragonfly or deepcci (the papers', one length each), or summary "
+            "(gradient-boosted trees on hand-made features)."
+        ),
     ] = "scales",
+    compare: Annotated[
+        bool,
+        typer.Option(
+            "--compare", help="Train all of them on the same runs; write a table and a figure, too."
+        ),
+    ] = False,
     window_ms: _WindowMs = None,
     inputs: Annotated[
         str | None,
@@ -237,7 +238,10 @@ def train(
         ),
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(help="Number of epochs.", show_default="the classifier's own", min=1)
+        int | None,
+        typer.Option(
+            help="Number of epochs (of summary: trees).", show_default="the classifier's own", min=1
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed for the split, the windows and the training.", min=0)] = 0,
     per_flow: _PerFlow = 4,
@@ -251,88 +255,70 @@ def train(
 
     Without --window-ms, windows are 100 ms, 1 s and 10 s long, where flows last long enough.
 
-    Examples: `cct train mine -o my-model`, `cct train paper --classifier dragonfly --window-ms 1000 -o dragonfly`
+    With --compare, the folder gets a model for each classifier, comparison.csv and comparison.html.
+
+    Examples: `cct train mine -o my-model`, `cct train mine -o models --compare`, `cct train paper --classifier
+    dragonfly --window-ms 1000 -o dragonfly`
     """
-    import logging
-
-    import numpy as np
-    import pandas as pd
-
-    from .._support.atomic import replacing
-    from .bundle import load, save_models
-    from .card import limits, write_card
+    from . import fitting
     from .datasets import Datasets
-    from .scoring import SPLIT, score
+    from .fitting import CLASSIFIERS
 
     chosen_ccas, classes = names(ccas), groups(alike or ())
-    if classifier == "summary":
-        raise ParameterError(
-            "classifier: summary is a baseline that cannot be saved; "
-            "fit cctoolkit.identify.SummaryClassifier on windows in Python"
-        )
     if classifier not in CLASSIFIERS:
-        raise ParameterError(f"classifier: {classifier!r} must be one of {', '.join(CLASSIFIERS)}")
-    if classifier == "scales" and inputs not in (None, "views"):
-        raise ParameterError("inputs: scales takes everything; --inputs is for dragonfly and deepcci")
-    if classifier != "scales" and inputs == "views":
-        raise ParameterError(f"inputs: views are for scales, not {classifier}")
+        raise ParameterError(
+            f"classifier: {classifier!r} must be one of {', '.join(CLASSIFIERS)}{did_you_mean(classifier, CLASSIFIERS)}"
+        )
+    if CLASSIFIERS[classifier].inputs == "views" and inputs not in (None, "views"):
+        raise ParameterError(f"inputs: {classifier} takes everything; --inputs is for dragonfly and deepcci")
+    if CLASSIFIERS[classifier].inputs != "views" and inputs == "views":
+        raise ParameterError(f"inputs: views are for scales and summary, not {classifier}")
+    for name, given in (("inputs", inputs), ("others", others), ("alike", alike), ("checkpoint", checkpoint)):
+        if compare and given:
+            raise ParameterError(f"{name}: is for one classifier; leave out --compare")
     if others and (classifier != "scales" or not chosen_ccas):
         raise ParameterError("others: needs the classifier scales and --ccas")
     if classes and classifier != "scales":
         raise ParameterError("alike: only scales treats several congestion controls as one class")
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise ParameterError(f"output: {output} exists already")
-    _check_extra()
+    _check_extra(torch=compare or classifier != "summary")
     data = Datasets(datasets)
     data.check_ccas(chosen_ccas)
     for cca in (cca for members in classes.values() for cca in members):
         if cca not in (chosen_ccas or set(data.flows["cca"])):
-            raise ParameterError(f"alike: {cca!r} is not among the classes")
+            there = chosen_ccas or sorted(set(data.flows["cca"]))
+            raise ParameterError(f"alike: {cca!r} is not among the classes{did_you_mean(cca, there)}")
     training, testing = data.split(test_share, seed)
-    kind, usual = CLASSIFIERS[classifier]
-    cut: dict[str, Any] = {"per_flow": per_flow, "seed": seed, "ccas": None if others else chosen_ccas}
-    lengths, windows = data.windows(training, window_ms, inputs or usual, **cut)
-    if others:
-        for part in windows:
-            part.y[~np.isin(part.y, list(chosen_ccas or ()))] = "other"
-    settings: dict[str, Any] = {"seed": seed, "device": device, "progress": sys.stderr.isatty()}
-    settings |= {} if epochs is None else {"epochs": epochs}
-    settings |= {"alike": classes} if classes else {}
-    from . import classifiers  # torch
-
-    fitted = []
-    for part in windows:
-        where = checkpoint
-        if checkpoint is not None and len(windows) > 1:
-            where = checkpoint.with_name(f"{checkpoint.stem}-{part.window_ms:g}ms{checkpoint.suffix}")
-        fitted.append(getattr(classifiers, kind)(**settings, checkpoint=where).fit(part))
-    n = sum(len(part) for part in windows)
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # its exporter tells of packages nobody asked for
-    save_models(
-        fitted, output, windows_ms=lengths, limits=limits(data.flows[data.flows["run"].isin(training)], fitted[0]),
-        data=f"{n:,} windows of {len(training):,} runs of {', '.join(part.path.name for part in data.parts)}; "
-        f"{len(testing):,} other runs were held out to test on (split by run, seed {seed}).",
-        provenance={"command": " ".join(["cct", *sys.argv[1:]]), "version": __version__, "seed": seed}
-        | {f"sha256 of {name}": digest for name, digest in data.digests().items()},
-    )  # fmt: skip
-    parts = ["train"] * len(training) + ["test"] * len(testing)
-    with replacing(output / SPLIT) as tmp:
-        pd.DataFrame({"run": [*training, *testing], "part": parts}).to_csv(tmp, index=False)
-    if testing:
-        model = load(output)
-        scores, _ = score(model, data, testing, lengths, **cut)
-        write_card(output, model.about, scores)
-        _show_scores(scores)
-    say(
-        f"wrote {output}: {', '.join(fitted[0].classes_)} in windows of {', '.join(f'{ms:g}' for ms in lengths)} ms"
+    order = fitting.Order(data, training, testing, window_ms, per_flow, seed, chosen_ccas)
+    running: dict[str, Any] = {"epochs": epochs, "device": device, "progress": sys.stderr.isatty()}
+    if compare:
+        table = fitting.compare(order, output, **running)
+        _show_scores(table)
+        say(f"wrote {output}: {', '.join(CLASSIFIERS)}, comparison.csv, comparison.html")
+        return
+    model, scores = fitting.train(
+        order,
+        classifier,
+        output,
+        inputs=inputs,
+        others=others,
+        alike=classes,
+        checkpoint=checkpoint,
+        **running,
     )
+    if scores is not None:
+        _show_scores(scores)
+    lengths = ", ".join(f"{ms:g}" for ms in model.windows_ms)
+    say(f"wrote {output}: {', '.join(model.classes_)} in windows of {lengths} ms")
 
 
-def _check_extra() -> None:
+def _check_extra(*, torch: bool) -> None:
     """Before the work: what training and saving need is there."""
     import importlib.util
 
-    missing = [name for name in ("torch", "onnx", "onnxscript") if importlib.util.find_spec(name) is None]
+    wanted = ("torch", "onnx", "onnxscript") if torch else ("onnx",)
+    missing = [name for name in wanted if importlib.util.find_spec(name) is None]
     if missing:
         raise ParameterError(f"training needs {' and '.join(missing)}: pip install 'cctoolkit[train]'")
 
@@ -401,7 +387,8 @@ def evaluate_command(
 
 def _show_scores(scores: pd.DataFrame) -> None:
     shown = scores.rename(columns=lambda name: str(name).removeprefix("f1_"))
-    show(listing(shown.rename(columns={"f1": "macro F1"})))
+    keep = ("classifier", "macro F1", "low", "high", "windows")
+    show(listing(shown.rename(columns={"f1": "macro F1"}), left=("classifier", "inputs"), keep=keep))
 
 
 @app.command("classify")
@@ -453,12 +440,21 @@ def classify_command(
             shown = table.drop(columns=["feature_set", "model"]).assign(
                 probability=table["probability"].map(format_probability)
             )
-            show(listing(shown.rename(columns={"flow_id": "flow"})))
-            say(attribution(table, speaker))
-        else:
-            say(
-                f"no TCP flow has {min_bytes:,} bytes of payload in one direction (--min-bytes lowers the limit)"
+            shown = shown.rename(columns={"flow_id": "flow"})
+            show(
+                listing(
+                    shown,
+                    left=("src", "dst", "cca"),
+                    keep=("flow", "src", "sport", "dst", "dport", "cca", "probability"),
+                    more="-o FILE",
+                )
             )
+            say(attribution(table, speaker))
+    if not len(table):
+        end_empty(
+            f"{ingress}: no {'selected ' if selection else ''}TCP flow has {min_bytes:,} bytes of payload in one "
+            "direction (--min-bytes lowers the limit)"
+        )
 
 
 def names(text: str | None) -> tuple[str, ...] | None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._support.words import did_you_mean
 from ..errors import ParameterError
 from .dataset import Recording, SlotDataset
 from .inputs import VIEW_INPUTS
@@ -64,7 +65,9 @@ class Datasets:
         there = sorted(set(self.flows["cca"]))
         for cca in ccas or ():
             if cca not in there:
-                raise ParameterError(f"ccas: no flow uses {cca!r}, only {', '.join(there)}")
+                raise ParameterError(
+                    f"ccas: no flow uses {cca!r}, only {', '.join(there)}{did_you_mean(cca, there)}"
+                )
 
     def split(self, test_share: float, seed: int) -> tuple[list[str], list[str]]:
         """Names of the runs to train on (at least one) and of those to test on."""

@@ -14,6 +14,7 @@ from .._support.kernels import kernel
 from ..errors import ParameterError
 
 __all__ = [
+    "ANY_LENGTH",
     "PREPARATIONS",
     "SEGMENT_BYTES",
     "VIEW_CHANNELS",
@@ -27,6 +28,7 @@ __all__ = [
     "scale_view",
     "scale_views",
     "slots_of",
+    "summaries",
 ]
 
 #: Inputs of :func:`scale_view`, in this order. NaN if not observed (no second tap, no acknowledgements).
@@ -330,9 +332,23 @@ def slots_of(X: np.ndarray) -> int | np.ndarray:
     return np.round(slots / digits) * digits
 
 
+def summaries(X: np.ndarray) -> np.ndarray:
+    """Summaries of windows: windows x numbers."""
+    views = scale_views(X)
+    steps = np.diff(views, axis=2)
+    parts = [
+        views.mean(2), views.std(2), views.min(2), views.max(2), *np.quantile(views, [0.1, 0.5, 0.9], axis=2),
+        steps.std(2), steps.min(2), steps.max(2), (steps > 0).mean(2), views[:, :, -1] - views[:, :, 0],
+    ]  # fmt: skip
+    return np.concatenate(parts, axis=1).astype(np.float32)
+
+
 #: Preparations, by their names in saved models.
 PREPARATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "as_counted": as_counted,
     "by_maximum": by_maximum,
     "scale_view": scale_views,
+    "summaries": summaries,
 }
+#: Those that take windows of any length, of VIEW_INPUTS or as views already made.
+ANY_LENGTH = ("scale_view", "summaries")

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pandas as pd
 
+from .._support.terminal import note
+from .._support.words import did_you_mean
 from ..capture.model import Capture
 from ..capture.reader import read_capture
 from ..errors import ParameterError
 from .dataset import Recording, SlotDataset, index_dataset, record, save_recording
 from .readers import label_flows, read_iperf3, read_tshark_fields
+from .readers.labels import KNOWN
 
 __all__ = ["add_captures"]
 
@@ -79,6 +82,8 @@ def add_captures(
     known = _with_numbers(
         known.dropna(subset="cca").drop(columns=["protocol", "line"], errors="ignore"), before
     )
+    for cca in sorted({cca for cca in known["cca"] if cca not in KNOWN}):
+        note(f"labels: {cca!r} is a new congestion control{did_you_mean(cca, KNOWN)}")
     recording = record(
         before_queue,
         None if egress is None else _packets(egress, tunnel),

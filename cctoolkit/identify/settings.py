@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .._support.words import did_you_mean
 from ..aqm import Aqm, Red
 from ..errors import ParameterError
 from ..scenario import Bottleneck, Flow, Scenario, read_sweep
@@ -338,7 +339,9 @@ def _drawn(
     for cca in chosen:
         if cca not in there:
             what = "the simulator" if on == "simulator" else "the testbed's kernel"
-            raise ParameterError(f"ccas: {cca!r} must be one that {what} has: {', '.join(there)}")
+            raise ParameterError(
+                f"ccas: {cca!r} must be one that {what} has: {', '.join(there)}{did_you_mean(cca, there)}"
+            )
     options: dict[str, Any] = {"ccas": chosen}
     options |= {name: value for name, value in (("runs", runs), ("seed", seed)) if value is not None}
     if settings == "hard":

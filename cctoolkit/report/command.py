@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +11,7 @@ import typer
 
 from .._support.terminal import listing, say, show
 from .._support.words import format_bytes, format_rate, format_time_ns
-from ..capture.options import CaptureArgument, TrustTapsOption, selecting
+from ..capture.options import CaptureArgument, TrustTapsOption, end_without_packets, selecting
 from ..errors import ParameterError
 from ..schema.output import Format, FormatOption, OutputFileOption, TableOutput, command_provenance
 
@@ -37,6 +38,32 @@ class SortBy(StrEnum):
 
 
 @app.command()
+def demo(
+    name: Annotated[
+        str, typer.Argument(metavar="[NAME]", help="Bundled capture; a wrong name lists them all.")
+    ] = "bufferbloat",
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write the page.")
+    ] = Path("demo.html"),
+) -> None:
+    """Write the report of a capture that comes with the package: real Linux TCP, tapped before and after a queue.
+
+    Example: `cct demo`, then open demo.html in a browser
+    """
+    from ..scenario.example import example_path
+    from .page import report, summary_for_page
+
+    ingress, egress = (example_path(name, tap) for tap in ("ingress", "egress"))
+    summary = summary_for_page(ingress, egress=egress)
+    path = report(summary, output, title=f"cct demo: {name}")
+    for finding in summary.findings():
+        say(f"• {finding.text}")
+    say(f"wrote {path}: open it in a browser")
+    say(f"On the terminal:      cct info {shlex.quote(str(ingress))}")
+    say("With your own:        cct report CAPTURE")
+
+
+@app.command()
 @selecting
 def info(
     capture: CaptureArgument,
@@ -51,7 +78,11 @@ def info(
     from .page import terminal_summary
     from .summary import summarise
 
-    show(terminal_summary(summarise(capture, selection=selection, top=top, tunnel=tunnel)))
+    summary = summarise(capture, selection=selection, top=top, tunnel=tunnel)
+    if summary.totals["packets"] or not selection:  # frames without IP are worth a word
+        show(terminal_summary(summary))
+    if not summary.totals["packets"]:
+        end_without_packets(capture, selection)
 
 
 @app.command()
@@ -108,12 +139,14 @@ def flows(
             )
         if out.format is not Format.table:
             out.write(table)
-            return
-        show(_flow_listing(table))
-        if len(table) < len(everything):
-            say(f"{len(table)} of {len(everything)} flows (--top N shows more, -o FILE writes all)")
-        if cca:
-            say(by)
+        elif len(table):
+            show(_flow_listing(table))
+            if len(table) < len(everything):
+                say(f"{len(table)} of {len(everything):,} flows (--top N shows more, -o FILE writes all)")
+            if cca:
+                say(by)
+    if not len(everything):
+        end_without_packets(capture, selection)
 
 
 def _sorted(table: pd.DataFrame, sort: SortBy) -> pd.DataFrame:
@@ -147,7 +180,7 @@ def _flow_listing(table: pd.DataFrame) -> Any:
             "flow": table["flow_id"],
             "initiator": table["src"] + " " + table["sport"].astype(str),
             "responder": table["dst"] + " " + table["dport"].astype(str),
-            "": table["protocol"].map(protocol_name),
+            "protocol": table["protocol"].map(protocol_name),
             "packets": (table["packets_fwd"] + table["packets_rev"]).map("{:,}".format),
             "sent": table["bytes_fwd"].map(format_bytes),
             "received": table["bytes_rev"].map(format_bytes),
@@ -160,7 +193,23 @@ def _flow_listing(table: pd.DataFrame) -> Any:
     )
     if "cca" in table:
         shown["CCA"] = [format_cca(*of) for of in zip(table["cca"], table["probability"], strict=True)]
-    return listing(shown, left=("initiator", "responder", "", "CCA"), wrap=False, rows=len(shown))
+    return listing(
+        shown,
+        left=("initiator", "responder", "protocol", "CCA"),
+        keep=(
+            "initiator",
+            "responder",
+            "sent",
+            "rate",
+            "RTT min",
+            "median",
+            "CCA",
+            "retransmits",
+            "received",
+        ),
+        rows=len(shown),
+        more="-o FILE",
+    )
 
 
 @app.command("report")
@@ -185,10 +234,12 @@ def report_command(
 
     Example: `cct report day.pcap.gz -o day.html`
     """
-    from .page import report
+    from .page import report, summary_for_page
 
-    path = report(
-        capture, output, egress=egress, title=title, top=top, model=None if model == "none" else model,
+    summary = summary_for_page(
+        capture, egress=egress, top=top, model=None if model == "none" else model,
         selection=selection, tunnel=tunnel, check_taps=not trust_taps,
     )  # fmt: skip
-    say(f"wrote {path}")
+    if not summary.totals["packets"]:
+        end_without_packets(capture, selection)
+    say(f"wrote {report(summary, output, title=title)}")

@@ -34,7 +34,7 @@ from .summary import PACKETS_AGAIN, Summary, each, summarise
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["report", "terminal_summary"]
+__all__ = ["report", "summary_for_page", "terminal_summary"]
 
 SERVICES_LISTED = 12
 #: Rows of the table of flows; a browser filters and sorts as many without a pause.
@@ -102,19 +102,25 @@ def report(
     if isinstance(source, Summary):
         summary = source
     else:
-        options = {"keep_top_packets": True} | options
-        summary = summarise(source, egress=egress, top=top, model=_there(model), **options)
+        summary = summary_for_page(source, egress=egress, top=top, model=model, **options)
     page = _page(summary, title, compress)
     with replacing(path) as tmp:
         tmp.write_text(page, encoding="utf-8")
     return Path(path)
 
 
-def _there(model: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
-    """The model asked for; the default one only where it is bundled."""
+def summary_for_page(
+    source: str | os.PathLike[str] | Capture, *, model: str | os.PathLike[str] | None = "cca", **options: Any
+) -> Summary:
+    """Summarise a capture with what the page shows besides; `options` are those of :func:`cctoolkit.summarise`.
+
+    The default model is used only where it is bundled.
+    """
     from ..identify.bundle import bundled_models
 
-    return None if model == "cca" and model not in bundled_models() else model
+    if model == "cca" and model not in bundled_models():
+        model = None
+    return summarise(source, model=model, **({"keep_top_packets": True} | options))
 
 
 def _page(summary: Summary, title: str | None, compress: bool) -> str:
@@ -518,6 +524,8 @@ def terminal_summary(summary: Summary) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
+    from .._support.terminal import Listing
+
     def bullets(texts: list[str]) -> Table:
         grid = Table.grid(padding=(0, 1))
         for text in texts:
@@ -534,7 +542,6 @@ def terminal_summary(summary: Summary) -> RenderableType:
         facts,
     ]
     if len(summary.top):
-        table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
         shown = (
             "flow",
             "protocol",
@@ -549,14 +556,14 @@ def terminal_summary(summary: Summary) -> RenderableType:
         )
         there = [name for name, _ in _flow_columns(summary)]
         columns = [there.index(name) for name in shown]
-        for name in shown:
-            table.add_column(
-                name, justify="left" if name in ("flow", "protocol") else "right", no_wrap=name != "flow"
-            )
-        for row in _flow_rows(summary, summary.top):
-            table.add_row(
-                *(Text(cell if isinstance(cell, str) else cell[0]) for cell in (row[i] for i in columns))
-            )
+        rows = [
+            [cell if isinstance(cell, str) else cell[0] for cell in (row[i] for i in columns)]
+            for row in _flow_rows(summary, summary.top)
+        ]
+        keep = ("bytes →", "RTT median", "retransmitted", "CCA", "rate", "RTT min", "bytes ←", "duration")
+        table = Listing(
+            shown, rows, left=("flow", "protocol"), wrap=("flow",), keep=keep, more="cct flows -o FILE"
+        )
         parts += [Text(), table]
     if summary.notes:
         parts += [Text(), Text("What is missing, and why", style="bold"), bullets(summary.notes)]

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
+from .._support.words import did_you_mean
 from ..errors import ParameterError
 from .run import Run, load_run
 
-__all__ = ["example", "example_folder"]
+__all__ = ["example", "example_folder", "example_path"]
 
 
 def example_folder() -> Path:
     """Folder of the bundled captures: beside this file in a wheel, ``traces/`` in a checkout."""
     here = Path(__file__).parent / "example_traces"
     return here if here.is_dir() else Path(__file__).parents[2] / "traces"
+
+
+def example_path(name: str, tap: str | None = None) -> Path:
+    """Path of a bundled capture at a tap (``"ingress"`` or ``"egress"``); without a tap, what both names begin with.
+
+    Raises
+    ------
+    ParameterError
+        There is no such example.
+    """
+    folder = example_folder()
+    names = sorted(path.name.removesuffix(".ingress.pcap.gz") for path in folder.glob("*.ingress.pcap.gz"))
+    if name not in names:
+        raise ParameterError(f"name: {name!r} must be one of {', '.join(names)}{did_you_mean(name, names)}")
+    return folder / (name if tap is None else f"{name}.{tap}.pcap.gz")
 
 
 def example(name: str = "bufferbloat") -> Run:
@@ -49,12 +64,4 @@ def example(name: str = "bufferbloat") -> Run:
     >>> len(run.ingress), len(run.egress)
     (13160, 13004)
     """
-    folder = example_folder()
-    names = sorted(path.name.removesuffix(".ingress.pcap.gz") for path in folder.glob("*.ingress.pcap.gz"))
-    if name not in names:
-        near = difflib.get_close_matches(name, names, 1)
-        raise ParameterError(
-            f"name: {name!r} must be one of {', '.join(names)}"
-            + (f"; did you mean {near[0]!r}?" if near else "")
-        )
-    return load_run(folder / name)
+    return load_run(example_path(name))

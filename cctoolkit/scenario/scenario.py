@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from .._support.arguments import MANY, number, whole
+from .._support.words import did_you_mean
 from ..aqm import Aqm, TailDrop
 from ..cca import Cca
 from ..errors import ParameterError
@@ -71,7 +72,9 @@ def _algorithm(where: str, value: Any, base: type) -> Any:
         value = parameters.pop("name", None)
     known: dict[str, Any] = base.registry  # type: ignore[attr-defined]
     if not isinstance(value, str) or value not in known:
-        raise ParameterError(f"{where}: {value!r} is unknown; known are {', '.join(sorted(known))}")
+        raise ParameterError(
+            f"{where}: {value!r} is unknown; known are {', '.join(sorted(known))}{did_you_mean(value, known)}"
+        )
     cls = known[value]
     allowed = [f.name for f in dataclasses.fields(cls)]
     for name in parameters:

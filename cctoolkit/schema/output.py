@@ -90,6 +90,7 @@ class TableOutput:
         self._provenance = provenance
         self._parts: list[pd.DataFrame] = []
         self._header = True
+        self.rows = 0  # written so far
         self._stack = ExitStack()
         self._file: IO[str] = sys.stdout
 
@@ -103,6 +104,7 @@ class TableOutput:
 
     def write(self, part: pd.DataFrame) -> None:
         """Append rows."""
+        self.rows += len(part)
         if self.format is Format.csv:
             part.to_csv(self._file, index=False, header=self._header, lineterminator="\n")
             self._header = False

@@ -10,7 +10,7 @@ import typer
 
 from .._support.terminal import listing, say, show
 from .._support.words import format_bytes
-from ..capture.options import CaptureArgument, selecting
+from ..capture.options import CaptureArgument, end_without_packets, selecting
 from ..errors import ParameterError
 from ..schema.output import Format, FormatOption, OutputFileOption, TableOutput
 
@@ -128,7 +128,7 @@ def separate(
             for decision in replay(watched, controller, interval, long):
                 texts.append("" if told is None else told.update(decision, watched.flows_of(decision)))
             if not controller.log:
-                raise ParameterError("capture: it has no packets")
+                end_without_packets(capture, selection)
             log = pd.DataFrame(controller.log)
             if out.format is Format.table:
                 _show_log(log, texts, interval)
@@ -139,7 +139,7 @@ def separate(
         for part in watched:
             meter.update(part.columns, part.keys)
         if watched.first_ns is None:
-            raise ParameterError("capture: it has no packets")
+            end_without_packets(capture, selection)
         metrics = meter.metrics(watched.seconds)
         long_flows = metrics[metrics.is_long & (metrics.protocol == 6)]
         known = long_flows.rtt_ms.dropna()
@@ -212,7 +212,7 @@ def _show_decision(decision: Decision, table: pd.DataFrame, known: pd.Series, k:
         }
     )
     if len(shown):
-        show(listing(shown, left=["from", "to"], wrap=False, rows=_SHOWN, more=" (--format csv lists all)"))
+        show(listing(shown, left=["from", "to"], rows=_SHOWN, more="--format csv"))
 
 
 def _show_log(log: pd.DataFrame, texts: list[str], interval_s: float) -> None:

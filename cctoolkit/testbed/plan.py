@@ -22,6 +22,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from .._support.words import did_you_mean
 from ..aqm import DualPi2, LinuxDualPi2
 from ..cca import (
     Bbr,
@@ -302,7 +303,9 @@ def _check_l4s(scenario: Scenario, where: str, dctcp: bool) -> None:
 def _check_cca(cca: Cca, where: str) -> None:
     if type(cca) not in _SHARED_CCAS and not cca.linux_only:
         known = {c.name for c in _SHARED_CCAS} | {n for n, c in Cca.registry.items() if c.linux_only}
-        raise ParameterError(f"{where}.cca: Linux has no {cca.name!r}; it has {', '.join(sorted(known))}")
+        raise ParameterError(
+            f"{where}.cca: Linux has no {cca.name!r}; it has {', '.join(sorted(known))}{did_you_mean(cca.name, known)}"
+        )
     default = type(cca)()
     for name, value in cca.parameters().items():
         if value != getattr(default, name):

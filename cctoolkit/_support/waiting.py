@@ -1,0 +1,75 @@
+"""What somebody at a terminal is told while they wait: that kernels are compiled, how much of a file is read.
+
+Silent unless :func:`enable` was called, as the command line does: a library does not write to its caller's terminal,
+and a log has no use for a progress bar.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .words import printable
+
+__all__ = ["compiling", "enable", "reading"]
+
+#: What takes less time needs no bar.
+_DELAY_S = 1.0
+
+
+class _State:
+    enabled = False
+    told_compiling = False
+
+
+def enable() -> None:
+    """Speak from now on, if standard error is a terminal."""
+    _State.enabled = sys.stderr.isatty()
+
+
+def compiling() -> None:
+    """Say, the first time, that kernels are being compiled."""
+    if _State.enabled and not _State.told_compiling:
+        _State.told_compiling = True
+        from tqdm import tqdm
+
+        tqdm.write("cct: compiling kernels, once after each installation or update …", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def reading(path: str | os.PathLike[str]) -> Iterator[Callable[[float, int], None]]:
+    """Show how much of a file has been read.
+
+    Parameters
+    ----------
+    path : path
+        For the label.
+
+    Yields
+    ------
+    function of (fraction, frames)
+        To be called now and then with what has been read: the fraction of the file (0: unknown) and the number of
+        frames.
+    """
+    if not _State.enabled:
+        yield lambda fraction, frames: None
+        return
+    from tqdm import tqdm
+
+    bar: Any = tqdm(
+        desc=printable(os.path.basename(path)), total=1.0, delay=_DELAY_S, leave=False, file=sys.stderr,
+        bar_format="{desc}: {percentage:3.0f} %|{bar:20}| {elapsed}, {remaining} left", dynamic_ncols=True,
+    )  # fmt: skip
+
+    def update(fraction: float, frames: int) -> None:
+        if fraction:
+            bar.update(fraction - bar.n)
+        else:  # a pipe
+            bar.bar_format = f"{{desc}}: {frames:,} packets, {{elapsed}}"
+            bar.update(0.0)
+
+    with contextlib.closing(bar):
+        yield update

@@ -1,0 +1,258 @@
+"""From datasets to a saved and tested model, and several kinds of classifier beside each other."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from .._support.atomic import replacing
+from .._support.terminal import note
+from .._support.version import __version__
+from ..errors import ParameterError
+from .bundle import Model, load, save_models
+from .card import limits, write_card
+from .datasets import Datasets
+from .scoring import SPLIT, score
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+__all__ = ["CLASSIFIERS", "Kind", "Order", "compare", "comparison_figure", "train"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A classifier that ``cct train`` knows.
+
+    Attributes
+    ----------
+    name : str
+        Class in :mod:`cctoolkit.identify.classifiers`.
+    inputs : str
+        What it is given where nothing is asked for.
+    one_tap : str
+        What it is given instead where the queue was not observed.
+    """
+
+    name: str
+    inputs: str
+    one_tap: str
+
+
+#: By the name that the command line has.
+CLASSIFIERS = {
+    "scales": Kind("CCAClassifier", "views", "views"),
+    "dragonfly": Kind("DragonflyClassifier", "cbiq+throughput", "bytes_in_flight+throughput"),
+    "deepcci": Kind("DeepcciClassifier", "throughput", "throughput"),
+    "summary": Kind("SummaryClassifier", "views", "views"),
+}
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to train and to test on; the same for all classifiers of a comparison.
+
+    Attributes
+    ----------
+    data : Datasets
+    training, testing : list of str
+        Names of runs.
+    windows_ms : sequence of float, optional
+        Lengths; by default those of :data:`~.datasets.WINDOWS_MS` that flows fill.
+    per_flow, seed : int
+        As for :func:`~.windows.cut_windows`.
+    ccas : sequence of str, optional
+        Congestion controls to learn; by default all.
+    """
+
+    data: Datasets
+    training: list[str]
+    testing: list[str]
+    windows_ms: Sequence[float] | None = None
+    per_flow: int = 4
+    seed: int = 0
+    ccas: Sequence[str] | None = None
+
+
+def train(
+    order: Order,
+    classifier: str,
+    output: Path,
+    *,
+    inputs: str | None = None,
+    others: bool = False,
+    alike: Mapping[str, Sequence[str]] | None = None,
+    epochs: int | None = None,
+    device: str = "auto",
+    progress: bool = False,
+    checkpoint: Path | None = None,
+) -> tuple[Model, pd.DataFrame | None]:
+    """Train one classifier, save it, and test it on the runs held out.
+
+    Parameters
+    ----------
+    order : Order
+    classifier : str
+        A name in :data:`CLASSIFIERS`.
+    output : Path
+        Folder for the model.
+    inputs : str, optional
+        Feature set; by default the classifier's own.
+    others : bool
+        Flows of none of ``order.ccas`` stand for what is to be called unknown.
+    alike : mapping, optional
+        As for :class:`~.classifiers.CCAClassifier`.
+    epochs : int, optional
+        For trees, how many each class gets.
+    device, progress, checkpoint
+        As for :class:`~.classifiers.DragonflyClassifier`.
+
+    Returns
+    -------
+    Model
+    DataFrame or None
+        Scores as of :func:`~.scoring.score`; None where no runs are held out.
+
+    Raises
+    ------
+    ParameterError
+        Flows are too short, or their inputs were not observed; or the classifier refuses the windows.
+    """
+    from . import classifiers
+
+    kind, trees = CLASSIFIERS[classifier], classifier == "summary"
+    if classifier == "scales" and len(order.training) < 2:
+        raise ParameterError(
+            "datasets: scales needs at least two runs to train on, one of them to validate: add captures "
+            "(`cct dataset add`) or simulated runs (`cct dataset build`)"
+        )
+    ccas = None if others else order.ccas
+    cut: dict[str, Any] = {"per_flow": order.per_flow, "seed": order.seed, "ccas": ccas}
+    data = order.data
+    lengths, windows = data.windows(order.training, order.windows_ms, inputs or kind.inputs, **cut)
+    if others:
+        for part in windows:
+            part.y[~np.isin(part.y, list(order.ccas or ()))] = "other"
+    settings: dict[str, Any] = {"seed": order.seed}
+    if not trees:
+        settings |= {"device": device, "progress": progress}
+    if epochs is not None:
+        settings["iterations" if trees else "epochs"] = epochs
+    if alike:
+        settings["alike"] = dict(alike)
+    fitted = []
+    for part in windows:
+        if checkpoint is not None and not trees:
+            several = f"{checkpoint.stem}-{part.window_ms:g}ms{checkpoint.suffix}"
+            settings["checkpoint"] = checkpoint if len(windows) == 1 else checkpoint.with_name(several)
+        fitted.append(getattr(classifiers, kind.name)(**settings).fit(part))
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # its exporter tells of packages nobody asked for
+    flows = data.flows[data.flows["run"].isin(order.training)]
+    save_models(
+        fitted, output, windows_ms=lengths, limits=limits(flows, fitted[0]),
+        data=f"{sum(map(len, windows)):,} windows of {len(order.training):,} runs of "
+        f"{', '.join(part.path.name for part in data.parts)}; {len(order.testing):,} other runs were held out to test "
+        f"on (split by run, seed {order.seed}).",
+        provenance={"command": " ".join(["cct", *sys.argv[1:]]), "version": __version__, "seed": order.seed}
+        | {f"sha256 of {name}": digest for name, digest in data.digests().items()},
+    )  # fmt: skip
+    parts = ["train"] * len(order.training) + ["test"] * len(order.testing)
+    with replacing(output / SPLIT) as tmp:
+        pd.DataFrame({"run": [*order.training, *order.testing], "part": parts}).to_csv(tmp, index=False)
+    model = load(output)
+    if not order.testing:
+        return model, None
+    scores, _ = score(model, data, order.testing, lengths, **cut)
+    write_card(output, model.about, scores)
+    return model, scores
+
+
+def compare(order: Order, output: Path, *, progress: bool = False, **options: Any) -> pd.DataFrame:
+    """Train every kind of classifier on the same runs, and test all on the same others.
+
+    Parameters
+    ----------
+    order : Order
+    output : Path
+        Gets a model's folder for each kind, ``comparison.csv`` and ``comparison.html``.
+    progress : bool
+    **options
+        ``epochs`` and ``device``, as for :func:`train`.
+
+    Returns
+    -------
+    DataFrame
+        A row a window length and classifier: ``window_ms``, ``classifier``, ``inputs``, and the scores.
+
+    Raises
+    ------
+    ParameterError
+        No runs are held out, or flows are too short.
+    """
+    if not order.testing:
+        raise ParameterError("test_share: a comparison needs runs to test on, so at least two runs in all")
+    tables = []
+    for name, kind in CLASSIFIERS.items():
+        inputs = kind.inputs
+        if kind.one_tap != inputs:
+            _, windows = order.data.windows(order.training, order.windows_ms, inputs, per_flow=1)
+            if any(np.isnan(part.X).all(axis=(0, 1)).any() for part in windows):
+                inputs = kind.one_tap
+        if progress:
+            note(f"{name} …")
+        _, scores = train(order, name, output / name, inputs=inputs, progress=progress, **options)
+        assert scores is not None  # there are runs to test on
+        scores.insert(1, "classifier", name)
+        scores.insert(2, "inputs", inputs)
+        tables.append(scores)
+    table = pd.concat(tables, ignore_index=True).sort_values("window_ms", kind="stable", ignore_index=True)
+    with replacing(output / "comparison.csv") as tmp:
+        table.to_csv(tmp, index=False)
+    with replacing(output / "comparison.html") as tmp:
+        comparison_figure(table).write_html(tmp, include_plotlyjs=True)
+    return table
+
+
+def comparison_figure(table: pd.DataFrame) -> go.Figure:
+    """Macro F1 with its interval, by window length and classifier.
+
+    Parameters
+    ----------
+    table : DataFrame
+        From :func:`compare`.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    from ..plot.style import COLOURS, figure, small
+
+    runs = int(table["runs"].max())
+    fig = figure(
+        "Classifiers beside each other"
+        + small(f"on {runs} run{'s' if runs != 1 else ''} held out; lines are 95 % intervals over runs"),
+        xaxis_title="window length",
+        yaxis_title="macro F1",
+        yaxis_range=[0, 1.03],
+        scattermode="group",
+    )
+    for (name, rows), colour in zip(table.groupby("classifier", sort=False), COLOURS, strict=False):
+        fig.add_scatter(
+            x=[f"{ms:g} ms" for ms in rows["window_ms"]],
+            y=rows["f1"],
+            error_y={
+                "type": "data", "symmetric": False,
+                "array": (rows["high"] - rows["f1"]).fillna(0), "arrayminus": (rows["f1"] - rows["low"]).fillna(0),
+            },
+            mode="markers",
+            marker={"color": colour, "size": 9},
+            name=str(name),
+        )  # fmt: skip
+    return fig

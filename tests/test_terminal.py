@@ -1,0 +1,217 @@
+"""What a terminal shows: tables that fit it, what is said to whom waits, how an empty result ends."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings, strategies as st
+from rich.cells import cell_len
+from rich.console import Console
+
+import cctoolkit as cct
+from cctoolkit import cli, schema
+from cctoolkit._support.terminal import Listing, listing
+
+TRACES = Path(__file__).parents[1] / "traces"
+MIXED = TRACES / "mixed.ingress.pcap.gz"
+MIXED_EGRESS = TRACES / "mixed.egress.pcap.gz"
+CCT = [sys.executable, "-m", "cctoolkit.cli"]
+
+
+def printed(table: Listing, width: int) -> list[str]:
+    out = io.StringIO()
+    Console(file=out, width=width, color_system=None, highlight=False, markup=False).print(table)
+    return out.getvalue().splitlines()
+
+
+def on_terminal(
+    columns: int, *arguments: object, environment: dict[str, str] | None = None
+) -> tuple[int, str]:
+    """Exit status and screen of a command on a terminal of this width, without colours."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*CCT, *map(str, arguments)],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=os.environ | {"COLUMNS": str(columns), "TERM": "xterm"} | (environment or {}),
+    )
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:  # the command has ended
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(ours)
+    return process.wait(60), re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode()).replace("\r\n", "\n")
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
+    """Call ``cct`` in this process: (exit status, standard output, standard error)."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["cct", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        return int(stop.value.code or 0), *capfd.readouterr()
+
+    return call
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 10**9), min_size=5, max_size=5), min_size=1, max_size=4),
+    st.integers(20, 120),
+)
+def test_numbers_are_whole_or_their_column_is_gone(numbers: list[list[int]], width: int) -> None:
+    header = ["flow", "bytes sent", "RTT min", "packets", "retransmitted segments"]
+    rows = [[f"{n:,}" for n in row] for row in numbers]
+    table = Listing(header, rows, keep=("RTT min", "bytes sent"))
+    lines = printed(table, width)
+    assert all(cell_len(line) <= width for line in lines)
+    text = " ".join(" ".join(lines).split())
+    gone = re.search(r"shows \d+ more columns?: (.*)$", text)
+    hidden = gone[1].split(", ") if gone else []
+    assert "flow" not in hidden
+    # what leaves first: what is not to be kept, from the right; then the least important that is
+    assert hidden == [name for name in header if name in hidden]
+    order = ["retransmitted segments", "packets", "bytes sent", "RTT min"]
+    assert set(hidden) == set(order[: len(hidden)])
+    for row in rows:
+        shown = [cell for name, cell in zip(header, row, strict=True) if name not in hidden]
+        assert any(line.split() == shown for line in lines)
+
+
+def test_a_column_without_a_value_leaves_first() -> None:
+    table = pd.DataFrame({"flow": [1], "nothing": pd.array([None], "Int64"), "payload_bytes": [123456789]})
+    assert printed(listing(table), 30)[-1].split() == ["1", "123456789"]
+    lines = printed(listing(table), 15)
+    assert lines[-1].endswith("nothing") or "nothing" in " ".join(lines)
+    assert "123456789" in " ".join(lines)
+
+
+def test_texts_wrap_between_words() -> None:
+    table = Listing(["flow", "bytes"], [["10.0.0.1:1 → 10.0.0.2:2", "1,234"]], left=("flow",), wrap=("flow",))
+    assert [line.split() for line in printed(table, 22)[1:]] == [["10.0.0.1:1", "→", "1,234"], ["10.0.0.2:2"]]
+
+
+@pytest.mark.parametrize("columns", [80, 120, 200])
+def test_every_table_fits_the_terminal(run, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    cap = cct.read_capture(MIXED)
+    largest = cap.flows.assign(size=lambda f: f.bytes_fwd + f.bytes_rev).nlargest(1, "size").iloc[0]
+    packets = f"{largest.packets_fwd + largest.packets_rev:,}"
+    end = f"[{largest.src}]:{largest.sport}"
+    for arguments, told in {
+        ("info", MIXED): end,
+        ("flows", MIXED): packets if columns > 120 else largest.src,
+        ("rtt", MIXED, "--port", 5001): f"{end} → ",
+        ("rtt", MIXED, "--stop", 0.1, "--samples"): " ← ",
+        ("slots", MIXED, MIXED_EGRESS, "--flow", 0, "--stop", 0.1): "cbiq",
+        ("separate", MIXED, "-k", 2, "--long", 100_000): "buffer",
+    }.items():
+        status, shown, _ = run(*arguments)
+        assert status == 0, (arguments, shown)
+        assert told in shown, (arguments, shown)
+        assert "…" not in shown.replace("(ARP, spanning tree, …)", "").replace("egress=…", ""), arguments
+        for line in shown.splitlines():
+            assert cell_len(line) <= columns, (arguments, line)
+
+
+@pytest.mark.slow
+def test_a_real_terminal_has_its_width() -> None:
+    status, shown = on_terminal(80, "flows", MIXED, "--top", 3)
+    assert status == 0 and "more column" in shown
+    assert all(cell_len(line) <= 80 for line in shown.splitlines())
+
+
+def test_a_pipe_gets_all_columns() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    done = subprocess.run(
+        [*CCT, "slots", MIXED, MIXED_EGRESS, "--flow", "0", "--stop", "0.1"],
+        env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "more column" not in done.stdout
+    assert len(done.stdout.splitlines()[-1].split()) > 10
+
+
+@pytest.mark.slow
+def test_compiling_is_said_once_and_only_on_a_terminal(tmp_path: Path) -> None:
+    cold = {"NUMBA_CACHE_DIR": str(tmp_path)}
+    capture = tmp_path / "first.pcap"
+    cct.filter_capture(MIXED, capture, cct.Selection(stop_s=0.1))
+    status, shown = on_terminal(80, "rtt", capture, environment=cold)
+    assert status == 0 and shown.count("compiling kernels") == 1
+    assert "compiling" not in on_terminal(80, "rtt", capture, environment=cold)[1]
+    done = subprocess.run(
+        [*CCT, "rtt", capture],
+        env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "other")},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "command", ["info", "flows", "rtt", "slots", "classify", "report", "separate", "filter"]
+)
+def test_nothing_found_is_one_line_and_status_1(run, tmp_path: Path, command: str) -> None:
+    new = {"filter": [tmp_path / "out.pcap"], "report": ["-o", tmp_path / "page.html"]}.get(command, [])
+    status, out, err = run(command, MIXED, *new, "--host", "192.0.2.1")
+    assert status == 1
+    assert out == ("" if command != "filter" else f"wrote 0 packets to {new[0]}\n")
+    assert err.startswith(f"cct: {MIXED}: no ") and err.count("\n") == 1
+    assert not (tmp_path / "page.html").exists()
+    if command == "filter":
+        assert len(cct.read_capture(new[0])) == 0
+
+
+def test_empty_files_are_valid(run, tmp_path: Path) -> None:
+    for command, table in (("flows", "flows"), ("slots", "slots"), ("classify", "ccas")):
+        for suffix in ("csv", "jsonl", "parquet"):
+            path = tmp_path / f"{command}.{suffix}"
+            status, out, err = run(command, MIXED, "--port", 9, "-o", path)
+            assert (status, out, err.count("\n")) == (1, "", 1)
+        assert len(schema.read_parquet(path, table)[0]) == 0
+        assert list(pd.read_csv(tmp_path / f"{command}.csv")) == list(schema.read_parquet(path, table)[0])
+        assert (tmp_path / f"{command}.jsonl").read_text() == ""
+
+
+def test_slots_of_a_selection(run) -> None:
+    cap = cct.read_capture(MIXED)
+    status, out, _ = run("slots", MIXED, "--slot-ms", 100, "--protocol", "tcp", "--port", 5001, "--start", 1,
+                         "--stop", 2, "-f", "csv")  # fmt: skip
+    table = pd.read_csv(io.StringIO(out))
+    wanted = cap.flows[(cap.flows.protocol == 6) & (cap.flows[["sport", "dport"]] == 5001).any(axis=1)]
+    expected = cct.compute_slots(cap, slot_ms=100, flow_ids=wanted.flow_id)
+    expected = expected[expected.slot.between(10, 19)]
+    assert status == 0 and len(expected) > 10
+    for name in ("flow_id", "slot", "in_bytes", "bytes_in_flight"):
+        assert list(table[name]) == list(expected[name])
+
+
+def test_rtt_names_ends_and_way(run) -> None:
+    status, out, _ = run("rtt", MIXED, "--protocol", "tcp")
+    assert status == 0
+    flows = cct.read_capture(MIXED).flows.set_index("flow_id")
+    ways = re.findall(r"^ *(\d+)  (\S+) ([→←]) (\S+) ", out, re.M)
+    expected = cct.rtt_summary(cct.rtt_samples(cct.read_capture(MIXED))).head(100)
+    assert [(int(flow), "→←".index(arrow)) for flow, _, arrow, _ in ways] == [
+        (row.flow_id, row.direction) for row in expected.itertuples()
+    ]
+    for flow, src, _, dst in ways:
+        of = flows.loc[int(flow)]
+        for text, host, port in ((src, of.src, of.sport), (dst, of.dst, of.dport)):
+            assert text in (f"{host}:{port}", f"[{host}]:{port}")
