@@ -20,8 +20,9 @@ import numpy as np
 
 from .._support.kernels import kernel
 from ..capture._load import prefetch
+from .handshake import OPENING, is_syn, take_ack, take_answer, take_syn
 
-__all__ = ["DIRECTION", "FAULTS", "FLOW", "HOLE", "HOLES", "KINDS", "update"]
+__all__ = ["DIRECTION", "FAULTS", "FLOW", "HOLE", "HOLES", "KINDS", "OPENING", "update"]
 
 FAST_RETRANSMIT_NS = 20_000_000
 REORDERING_NS = 3_000_000
@@ -75,10 +76,9 @@ assert DIRECTION.itemsize == 64
 FLOW = np.dtype(
     [
         ("first_ts", "i8"),
-        ("syn_ts", "i8"),
-        ("handshake_rtt", "i8"),
-        ("after_syn", "u4"),  # the first sequence number after the SYN
-        ("after_syn_data", "u4"),  # and after what the SYN carried (TCP Fast Open)
+        ("syn_ts", "i8"),  # of the newest SYN
+        ("initial_rtt", "i8"),  # from there to what ends the handshake, whatever was lost; tshark's
+        ("handshake_rtt", "i8"),  # 0: none
         ("floor_fwd", "u4"),  # the lowest sequence number seen
         ("floor_rev", "u4"),
         ("mss", "u4"),  # the smaller of those announced; 0: none was seen
@@ -209,6 +209,15 @@ def _segments(payload, tsval, flow):
 
 @kernel
 @no_type_check  # numba types it
+def _round_trip(flow, unknown):
+    """What the handshake says of the round trip, roughly where a SYN or SYN/ACK was lost."""
+    if flow.handshake_rtt != 0:
+        return flow.handshake_rtt
+    return flow.initial_rtt if flow.initial_rtt != 0 else np.int64(unknown)
+
+
+@kernel
+@no_type_check  # numba types it
 def _below_edge(own, flow, backward, faults, holes, used, ts, begin, span, payload, flags, tsval, unchanged):
     """Whether what starts below the edge was sent again, overtaken or only recorded again; count it."""
     fault = faults[_faults_of(own, faults, used)]
@@ -233,9 +242,7 @@ def _below_edge(own, flow, backward, faults, holes, used, ts, begin, span, paylo
         if stamped and newer != 0:
             overtaken = newer < 0
         else:
-            patience = flow.handshake_rtt
-            if patience == 0:
-                patience = TICK_NS if stamped else REORDERING_NS
+            patience = _round_trip(flow, TICK_NS if stamped else REORDERING_NS)
             overtaken = 0 <= ts - skipped_ts < patience
         if overtaken:
             fault.out_of_order += _segments(payload, tsval, flow)
@@ -273,7 +280,7 @@ def _tshark(own, other, flow, faults, used, ts, begin, span, payload):
     ):
         again = True
     else:
-        patience = flow.handshake_rtt if flow.handshake_rtt != 0 else REORDERING_NS
+        patience = flow.initial_rtt if flow.initial_rtt != 0 else REORDERING_NS
         again = not 0 <= ts - own.edge_ts < patience or offset + span == 0
     fault = faults[_faults_of(own, faults, used)]
     if again:
@@ -384,17 +391,42 @@ def update(
     wire_bytes,
     window,
     tsvals,
+    tsecrs,
     directions,
     flows,
+    openings,
     faults,
     holes,
     used,
     kinds,
 ):
-    """Take in packets from row `start` on; return the row that was reached.
+    """Take in packets.
 
-    `used` holds how many rows of `faults` and of holes are taken, and there is room for as many of the one as of the
-    other; `kinds`, if not None, gets what each packet is.
+    Parameters
+    ----------
+    start : int
+        Row to begin with.
+    ts_ns, flow_id, direction, seq, ack, tcp_flags, payload_bytes, wire_bytes, window, tsvals, tsecrs : arrays
+        Columns of the packets table (:data:`cctoolkit.schema.PACKETS`), in capture order.
+    directions : array of :data:`DIRECTION`
+        By ``2 * flow_id + direction``; changed in place, as are all that follow.
+    flows : array of :data:`FLOW`
+        By flow id.
+    openings : array of :data:`OPENING`
+        By flow id.
+    faults : array of :data:`FAULTS`
+        Row 0 stays empty.
+    holes : array of :data:`HOLE`
+        :data:`HOLES` rows for each of `faults`.
+    used : int64 array, shape (2,)
+        How many rows of `faults`, and of holes, are taken. There is room for as many of the one as of the other.
+    kinds : int8 array, or None
+        What each packet is.
+
+    Returns
+    -------
+    row : int
+        The row reached. If packets remain, `faults` or `holes` are full.
     """
     n = np.uint64(len(ts_ns))
     last = np.int64(len(faults)) - 2
@@ -499,22 +531,24 @@ def update(
             state |= HAS_ACK
         own.window = window[i]
 
-        if backward == 0 and state & HANDSHAKE_DONE == 0:
-            handshake = flags & (_SYN | _RST | _ACK)
-            if handshake == _SYN:
+        if backward != 0:
+            if other.state & (SYN_SENT | HANDSHAKE_DONE) == SYN_SENT:
+                take_answer(openings[flow], ts, seq[i], ack[i], flags, tsvals[i], tsecrs[i])
+        elif state & HANDSHAKE_DONE == 0:
+            if is_syn(flags):
                 flows[flow].syn_ts = ts
-                flows[flow].after_syn = np.uint32(begin + 1)
-                flows[flow].after_syn_data = np.uint32(begin + span)
+                take_syn(openings[flow], ts, seq[i], payload_bytes[i], tsvals[i])
                 state |= SYN_SENT
-            elif (
-                handshake == _ACK
-                and state & SYN_SENT != 0
-                and (seq[i] == flows[flow].after_syn or seq[i] == flows[flow].after_syn_data)
-            ):
-                state |= HANDSHAKE_DONE
-                if ts >= flows[flow].syn_ts:
-                    flows[flow].handshake_rtt = ts - flows[flow].syn_ts
-                else:  # the capture's clock stepped back: no value
-                    state &= ~SYN_SENT
+            elif state & SYN_SENT != 0:
+                done, certain, rtt = take_ack(
+                    openings[flow], ts, seq[i], ack[i], flags, payload_bytes[i], tsecrs[i]
+                )
+                if done:
+                    state |= HANDSHAKE_DONE
+                    flows[flow].initial_rtt = max(ts - flows[flow].syn_ts, 0)
+                    if certain and rtt >= 0:
+                        flows[flow].handshake_rtt = rtt
+                    else:  # or the capture's clock stepped back: no value
+                        state &= ~SYN_SENT
         own.state = state
     return np.int64(n)

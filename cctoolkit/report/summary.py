@@ -810,7 +810,8 @@ def _notes(summary: Summary, timeline: Timeline) -> list[str]:
     say(
         missing,
         f"The handshake of {missing:,} of {totals['tcp_flows']:,} TCP flows was not seen whole (begun before the "
-        "capture, unanswered, or one direction only): no handshake RTT and perhaps no window scale for them.",
+        "capture, unanswered, or one direction only) or had to repeat a segment: no handshake RTT and perhaps no "
+        "window scale for them.",
     )
     late = summary.top[summary.top["binned"] < 0.999]
     say(
