@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 FIN, SYN, RST, ACK = 1, 2, 4, 16
-SECOND, MILLISECOND = 10**9, 10**6
+MILLISECOND = 10**6
+LONGEST = 900 * MILLISECOND
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Opening:
         syns, answers = without_copies(self.syns), without_copies(self.answers)
         if not answers:
             rtt = ts - syns[0].ts
-            return rtt if len(syns) == 1 and not self.others and rtt < SECOND else None
+            return rtt if len(syns) == 1 and not self.others and rtt <= LONGEST else None
         if ack != (answers[-1].number + 1) % 2**32:
             return None
         halves = [
@@ -85,4 +86,4 @@ def half(sent: list[Sent], answered: int, echo: int) -> int | None:
     else:
         proven = len(sent) == 1
     took = answered - last.ts
-    return took if proven and took < SECOND else None
+    return took if proven and took <= LONGEST else None

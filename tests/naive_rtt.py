@@ -381,7 +381,7 @@ def openings(seed, n):
     seen = [[0, 0] for _ in range(3)]  # the newest timestamp of each side
     kinds = 2 * ["syn", "syn_ack", "ack"] + ["data", "answer", "rst", "fin", "stray", "new_syn"]
     while len(packets) < n:
-        now += rng.choice([0, 0.4, 1, 5, 20, 200, 999, 1000, 3500, -0.3, -400])
+        now += rng.choice([0, 0.4, 1, 5, 20, 200, 900, 1000, 3500, -0.3, -400])
         flow, kind = rng.randrange(3), rng.choice(kinds)
         if kind == "new_syn":
             isn[flow] = isn[flow][0] + 1000, isn[flow][1]

@@ -285,7 +285,20 @@ def real_captures() -> list:
 #: Capture: {flow: (tshark's initial RTT, ours)}. Only differences stand here.
 HANDSHAKES = {
     # The connection is refused: tshark takes the RST+ACK for the end of a handshake.
-    "tests__pcaps__alexa-app.pcapng": {31: (2_171_000, None), 84: (87_104_000, None)},
+    "tests__pcaps__alexa-app.pcapng": {
+        **{31: (2_171_000, None), 84: (87_104_000, None)},
+        # The SYN was sent again before its SYN/ACK came: which of the two was answered?
+        **{87: (243_574_000, None), 88: (210_230_000, None), 99: (74_580_000, None)},
+        **{105: (189_782_000, None), 140: (175_555_000, None)},
+        # It was sent again after its SYN/ACK, when the ACK was already on the way.
+        89: (3_451_000, 1_000_505_000),
+    },
+    "synrexmit.pcap": {0: (60_000_000, None)},
+    # Two SYN/ACKs passed, without timestamps.
+    "input__bad_ack_code.dmp.gz": {0: (39_508_000, None)},
+    "input__pcap_v2.2.dmp.gz": {0: (39_508_000, None)},
+    # The ACK was lost, or data went with it: only the data passed.
+    "input__http.dmp.gz": {41: (189_479_000, None)},
     # The clock ticks every 10 ms and the handshake ends within a tick: tshark takes 0 for "not yet".
     "input__zwnd.dmp.gz": {1: (10_000_000, 0)},
 }

@@ -106,6 +106,7 @@ assert FAULTS.itemsize == 40
 HOLE = np.dtype([("ts", "i8"), ("left", "u4"), ("right", "u4"), ("tsval", "u4"), ("unused", "u4")])
 assert HOLE.itemsize == 24
 
+FLOW_BYTES, OPENING_BYTES = FLOW.itemsize, OPENING.itemsize
 _1, _HOLES = np.uint64(1), np.uint64(HOLES)
 _AHEAD = np.uint64(16)
 
@@ -379,6 +380,25 @@ def _elsewhere(
 
 @kernel
 @no_type_check  # numba types it
+def _open(state, flow, opening, ts, seq, ack, flags, payload, tsval, tsecr):
+    """Take in what the initiator sends until the handshake is over; return the new state."""
+    if is_syn(flags):
+        flow.syn_ts = ts
+        take_syn(opening, ts, seq, np.uint32(payload), tsval)
+        return state | SYN_SENT
+    done, certain, rtt = take_ack(opening, ts, seq, ack, flags, payload, tsecr)
+    if done:
+        flow.initial_rtt = max(ts - flow.syn_ts, 0)
+        state |= HANDSHAKE_DONE
+        if certain and rtt >= 0:
+            flow.handshake_rtt = rtt
+        else:  # or the capture's clock stepped back: no value
+            state &= ~SYN_SENT
+    return state
+
+
+@kernel
+@no_type_check  # numba types it
 def update(
     start,
     ts_ns,
@@ -431,11 +451,16 @@ def update(
     n = np.uint64(len(ts_ns))
     last = np.int64(len(faults)) - 2
     address = directions.ctypes.data
+    flow_address = flows.ctypes.data
+    opening_address = openings.ctypes.data
     for i in range(np.uint64(start), n):
         if i + _AHEAD < n:  # with many flows each packet is a cache miss
             line = address + np.int64(flow_id[i + _AHEAD]) * 128
             prefetch(line)
             prefetch(line + 64)
+            if tcp_flags[i + _AHEAD] & _SYN != 0:
+                prefetch(flow_address + np.int64(flow_id[i + _AHEAD]) * FLOW_BYTES)
+                prefetch(opening_address + np.int64(flow_id[i + _AHEAD]) * OPENING_BYTES)
         if used[0] > last:
             return np.int64(i)
         ts = ts_ns[i]
@@ -534,21 +559,9 @@ def update(
         if backward != 0:
             if other.state & (SYN_SENT | HANDSHAKE_DONE) == SYN_SENT:
                 take_answer(openings[flow], ts, seq[i], ack[i], flags, tsvals[i], tsecrs[i])
-        elif state & HANDSHAKE_DONE == 0:
-            if is_syn(flags):
-                flows[flow].syn_ts = ts
-                take_syn(openings[flow], ts, seq[i], payload_bytes[i], tsvals[i])
-                state |= SYN_SENT
-            elif state & SYN_SENT != 0:
-                done, certain, rtt = take_ack(
-                    openings[flow], ts, seq[i], ack[i], flags, payload_bytes[i], tsecrs[i]
-                )
-                if done:
-                    state |= HANDSHAKE_DONE
-                    flows[flow].initial_rtt = max(ts - flows[flow].syn_ts, 0)
-                    if certain and rtt >= 0:
-                        flows[flow].handshake_rtt = rtt
-                    else:  # or the capture's clock stepped back: no value
-                        state &= ~SYN_SENT
+        elif state & HANDSHAKE_DONE == 0 and (state & SYN_SENT != 0 or is_syn(flags)):
+            state = _open(
+                state, flows[flow], openings[flow], ts, seq[i], ack[i], flags, payload, tsvals[i], tsecrs[i]
+            )
         own.state = state
     return np.int64(n)

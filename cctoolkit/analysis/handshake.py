@@ -12,11 +12,11 @@ section 3), also where the copies that were lost never passed the tap:
   had. The time from the first SYN/ACK to the last then belongs to neither half and is left out.
 - **The ACK** carries nothing, and acknowledges the SYN/ACK and no more. Data waits for the application, and if no ACK
   came before it, the ACK was lost, perhaps with the first copy of the data.
-- **Each half** took less than :data:`INITIAL_RTO_NS`. What comes later may answer a copy sent by the retransmission
-  timer, of which the first was lost before it reached the tap.
+- **Each half** took no longer than :data:`LONGEST_HALF_NS`. What comes later may answer a copy that the retransmission
+  timer sent after the first was lost in front of the tap.
 - **Where both sides use timestamps,** every echo is that of the segment answered.
-- **If no SYN/ACK passed the tap** (routes are often asymmetric), the SYN passed once, all took less than
-  :data:`INITIAL_RTO_NS`, and the tap saw nothing else from the other side. One error remains possible: the ACK is lost
+- **If no SYN/ACK passed the tap** (routes are often asymmetric), the SYN passed once, all took no longer than
+  :data:`LONGEST_HALF_NS`, and the tap saw nothing else from the other side. One error remains possible: the ACK is lost
   in front of the tap, and within that time another follows that acknowledges what the tap cannot see.
 
 A SYN or SYN/ACK that passes again within :data:`COPY_NS` with the same timestamp is a copy made by a mirror port or a
@@ -33,10 +33,11 @@ import numpy as np
 
 from .._support.kernels import inlined
 
-__all__ = ["COPY_NS", "INITIAL_RTO_NS", "OPENING", "is_syn", "take_ack", "take_answer", "take_syn"]
+__all__ = ["COPY_NS", "LONGEST_HALF_NS", "OPENING", "is_syn", "take_ack", "take_answer", "take_syn"]
 
-#: No sooner is a SYN or a SYN/ACK sent again (RFC 6298, section 2.1; 3 s before 2011).
-INITIAL_RTO_NS = 1_000_000_000
+#: Below the time after which a SYN or SYN/ACK is sent again: 1 s (RFC 6298 section 2.1; 3 s before 2011), of which
+#: coarse timers leave out up to a tick (0.99 s is common).
+LONGEST_HALF_NS = 900_000_000
 #: What passes again so soon was recorded twice, not sent twice.
 COPY_NS = 1_000_000
 
@@ -129,7 +130,7 @@ def take_answer(opening, now, seq, ack, flags, tsval, tsecr):
         bits |= _ANSWERED
         if took < 0:
             bits |= _BACKWARDS
-        if not told or took >= INITIAL_RTO_NS:
+        if not told or took > LONGEST_HALF_NS:
             bits |= _UNCERTAIN
         opening.answer_tsval = tsval
     else:
@@ -171,7 +172,7 @@ def take_ack(opening, now, seq, ack, flags, payload_bytes, tsecr):
         if took < 0 or bits & _BACKWARDS != 0:
             rtt_ns = np.int64(-1)
         certain &= ack == opening.answer and bits & (_UNCERTAIN | _ANSWER_ALIKE) == 0
-        certain &= took < INITIAL_RTO_NS and _echoes(tsecr, opening.answer_tsval, bits & _ANSWER_AGAIN != 0)
+        certain &= took <= LONGEST_HALF_NS and _echoes(tsecr, opening.answer_tsval, bits & _ANSWER_AGAIN != 0)
     else:
-        certain &= bits & (_SYN_AGAIN | _OTHER_DATA) == 0 and rtt_ns < INITIAL_RTO_NS
+        certain &= bits & (_SYN_AGAIN | _OTHER_DATA) == 0 and rtt_ns <= LONGEST_HALF_NS
     return done, certain, rtt_ns

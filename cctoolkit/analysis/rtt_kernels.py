@@ -272,7 +272,7 @@ def _acknowledge(pool, counts, sender, bits, a, now):
         if covered and end == a:
             if low != high and np.int32(a - low) > 0 and np.int32(a - high) <= 0:
                 counts.karn_suppressed += 1
-            elif now < sent_ns:
+            elif now - sent_ns < 0:
                 counts.backwards += 1
             else:
                 rtt = now - sent_ns
@@ -455,7 +455,7 @@ def _echo(pool, counts, sender, echo, now):
     if -FAR <= np.int32(echo - sender.nxt) <= 0:
         covered, value, sent_ns = _drop_covered(pool, counts, sender, echo)
         if covered and value == echo:
-            if now < sent_ns:
+            if now - sent_ns < 0:
                 counts.backwards += 1
             else:
                 rtt = now - sent_ns
@@ -789,7 +789,7 @@ def _look_up(tables, counts, one, two, now, geometry):
                 counts.matched_late += 1
             elif word & VOID:
                 counts.matched_void += 1
-            elif now < put_in_ns:
+            elif now - put_in_ns < 0:
                 counts.backwards += 1
             else:
                 counts.matched += 1
