@@ -238,7 +238,9 @@ third = run_test(3)
 
 # %% [markdown]
 # The paper's 60 % for CUBIC is not a constant: the farther the other flow, the more the near one gets (with 1 Gbit/s
-# and two minutes, 40 % beside 15 ms, 68 % beside 40 ms, 77 % beside 100 ms). How much depends on the buffer (here the
+# and two minutes, <!-- results: rtt-separation/cubic-beside-15 -->46 %<!-- end --> beside 15 ms,
+# <!-- results: rtt-separation/cubic-beside-40 -->69 %<!-- end --> beside 40 ms,
+# <!-- results: rtt-separation/cubic-beside-100 -->73 %<!-- end --> beside 100 ms). How much depends on the buffer (here the
 # BDP of the longer RTT; the paper does not say), for waiting makes RTTs more alike. With few seconds and a small link
 # (`FAST`), a far CUBIC flow has not filled its share yet when time is up.
 #

@@ -254,14 +254,14 @@ def test_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "causes.html",
     }
     text = (folder / "summary.md").read_text()
-    assert "| I | PI2 | 17.1 |" in text and "under DualPI2 99 % of the L4S packets" in text
+    assert "| I | PI2 | 17.1 |" in text and "99 % of the L4S packets" in text
     assert "DualPI2 in the Linux kernel" not in text
 
 
 def test_errors_say_what_is_wrong(tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match="configuration: 'V' is none of I, II, III, IV"):
+    with pytest.raises(ParameterError, match="configuration: 'V' must be one of I, II, III, IV"):
         experiment("l4s")(tmp_path / "x", configuration=["V"])
-    with pytest.raises(ParameterError, match="system: 'RED' is none of iRED, PI2"):
+    with pytest.raises(ParameterError, match="system: 'RED' must be one of iRED, PI2"):
         l4s.Case("I", "RED").scenario()
     with pytest.raises(ParameterError, match=r"phase_s: 0\.5 must be a whole number"):
         l4s.Settings(phase_s=0.5)

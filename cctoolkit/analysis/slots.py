@@ -424,12 +424,28 @@ class SlotTable:
     slot_ms, sampling, fill, flow_ids, seed, max_rows, check_taps
         As :func:`compute_slots`.
 
+    See Also
+    --------
+    compute_slots : the same in one call
+    iter_capture : a capture in batches
+    identify.live.SlotStream : rows as soon as they are known
+
     Notes
     -----
     Memory grows with the number of slots in which flows were active, not with packets, and with the number of flows
     (of those wanted, if `flow_ids` says which). The result does not depend
     on how the packets were cut into batches; the two taps' batches need not end at the same time (the egress
     tap's packets wait until the ingress tap has got as far).
+
+    Examples
+    --------
+    >>> run = cct.example("cubic")
+    >>> before, after = run.ingress.packets, run.egress.packets
+    >>> table = cct.SlotTable(slot_ms=10)
+    >>> table.update(before[:5000], after[:4000])
+    >>> table.update(before[5000:], after[4000:])
+    >>> table.result().equals(cct.compute_slots(before, after, slot_ms=10))
+    True
     """
 
     def __init__(
@@ -448,7 +464,7 @@ class SlotTable:
         if sampling not in ("all", "first"):
             if isinstance(sampling, str) or not 0 < sampling <= 1:
                 raise ParameterError(
-                    f"sampling: {sampling!r} is none of 'all', 'first' or a probability above 0 and up to 1"
+                    f"sampling: {sampling!r} must be 'all', 'first' or a probability above 0, at most 1"
                 )
             self._threshold = round(float(sampling) * 2**64) - 1 if sampling < 1 else 0
         self._sampled = self._first_only or self._threshold > 0
@@ -818,6 +834,13 @@ def compute_slots(
     TapClockWarning
         The taps' clocks differ, or what both taps should have seen was not seen by both.
 
+    See Also
+    --------
+    SlotTable : the same for batches of packets
+    compare_taps : can these be two taps of one queue
+    plot.cbiq : a figure
+    identify.classify_flows : congestion controls from slots
+
     Notes
     -----
     Carmel and Keslassy, section III. Sequence numbers are compared modulo 2**32. Losses and retransmissions are
@@ -827,8 +850,10 @@ def compute_slots(
 
     Examples
     --------
-    >>> cct.compute_slots(before, after, slot_ms=1)                                          # doctest: +SKIP
-    >>> cct.compute_slots(cap, slot_ms=10, flow_ids=cap.flows.query("is_long").flow_id)      # doctest: +SKIP
+    >>> run = cct.example("cubic")
+    >>> slots = cct.compute_slots(run.ingress, run.egress, slot_ms=100)
+    >>> slots[["in_packets", "out_packets", "drops_estimate"]].sum().to_dict()
+    {'in_packets': 7952, 'out_packets': 7944, 'drops_estimate': 8}
     """
     table = SlotTable(slot_ms, sampling, fill, flow_ids, seed, max_rows, check_taps)
     table.update(ingress, egress)

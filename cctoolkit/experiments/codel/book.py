@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pandas as pd
 
-from ..statements import bullets
+from ..statements import bullets_of
 from . import conclusions
 from .scenarios import KERNEL
 
@@ -19,24 +19,24 @@ def point(target: str, flows: int, digits: int = 1) -> Callable[[Tables], str]:
     """A view of one point of table I: loss and mean delay."""
 
     def one(tables: Tables) -> str:
-        part = tables["table1"].query("target == @target and flows == @flows").iloc[0]
+        part = _point(tables["table1"], target, flows)
         return f"{part.loss_percent:.2f} %, {part.mean_delay_ms:.{digits}f} ms"
 
     return one
+
+
+def _point(table: pd.DataFrame, target: str, flows: int) -> pd.Series:
+    return table[(table.target == target) & (table.flows == flows)].iloc[0]
 
 
 def printed(flows: int) -> Callable[[Tables], str]:
     """A view of what the paper prints for Linux."""
 
     def one(tables: Tables) -> str:
-        part = tables["table1"].query("target == 'Linux' and flows == @flows").iloc[0]
+        part = _point(tables["table1"], "Linux", flows)
         return f"{part.paper_loss_percent:g} %, {part.paper_delay_ms:g} ms"
 
     return one
-
-
-def _statements(part: Callable[[Tables], list[conclusions.Statement]]) -> Callable[[Tables], str]:
-    return lambda tables: bullets(part(tables))
 
 
 VIEWS: dict[str, Callable[[Tables], str]] = {
@@ -47,7 +47,7 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "simulated-1": point("Linux", 1),
     "simulated-3": point("Linux", 3),
     **{
-        f"{name}-statements": _statements(part)
+        f"{name}-statements": bullets_of(part)
         for name, part in {
             "figure-5": conclusions.figure_5,
             "table-1": conclusions.table_1,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import pandas as pd
 
 from ..._support.markdown import markdown_table
-from ..statements import bullets
+from ..statements import bullets_of
 from . import conclusions
 from .tables import paper
 
@@ -184,15 +184,12 @@ def share_at(flows: str, rtt_ms: int, of_far: bool = False) -> Callable[[Tables]
     """A view of one share in one queue, in percent."""
 
     def one(tables: Tables) -> str:
-        part = tables["test3"].query("flows == @flows and scheme == 'one queue' and rtt_ms == @rtt_ms")
+        part = tables["test3"]
+        part = part[(part.flows == flows) & (part.scheme == "one queue") & (part.rtt_ms == rtt_ms)]
         share = float(part.share_of_short_rtt.iloc[0])
         return f"{100 * (1 - share if of_far else share):.0f} %"
 
     return one
-
-
-def _statements(part: Callable[[Tables], list[conclusions.Statement]]) -> Callable[[Tables], str]:
-    return lambda tables: bullets(part(tables))
 
 
 VIEWS: dict[str, Callable[[Tables], str]] = {
@@ -211,7 +208,7 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "cubic-beside-100": share_at("CUBIC", 100),
     "bbr-far-15": share_at("BBR", 15, of_far=True),
     **{
-        f"{name}-statements": _statements(part)
+        f"{name}-statements": bullets_of(part)
         for name, part in {
             "test-1": conclusions.test_1,
             "test-2": conclusions.test_2,
