@@ -64,7 +64,9 @@ SAME_SYN = 1 << 16
 Segments = namedtuple("Segments", "ts_ns flow_id direction seq ack tcp_flags payload_bytes")
 #: The same for the method that pairs timestamps, and for that of handshakes.
 Stamps = namedtuple("Stamps", "ts_ns flow_id direction tcp_flags tsval tsecr has_ts")
-StampedSegments = namedtuple("StampedSegments", (*Segments._fields, "tsval", "tsecr"))
+StampedSegments = namedtuple(
+    "StampedSegments", "ts_ns flow_id direction seq ack tcp_flags payload_bytes tsval tsecr"
+)
 #: Where samples are written, one a packet at most: the row of the packet that completes one (int64), its time in ns
 #: since the Unix epoch (int64), its flow (uint32), the direction of what it acknowledges (int8), the RTT in ns (int64).
 Samples = namedtuple("Samples", "packet ts_ns flow_id direction rtt_ns")
