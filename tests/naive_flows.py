@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+import naive_handshake
 import numpy as np
 
 FIN, SYN, RST, ACK = 1, 2, 4, 16
@@ -66,8 +67,10 @@ class Side:
 @dataclass
 class Flow:
     sides: tuple[Side, Side] = field(default_factory=lambda: (Side(), Side()))
-    syn: tuple[int, set[int]] | None = None  # when, and where the next segment may start
+    opening: naive_handshake.Opening | None = None
+    last_syn: int = 0
     handshake_done: bool = False
+    initial_rtt: int = 0
     handshake_rtt: int | None = None
 
 
@@ -86,6 +89,7 @@ class Packet:
     length: int
     window: int
     tsval: int
+    tsecr: int
 
     @property
     def control(self) -> bool:
@@ -131,7 +135,7 @@ def by_tshark(flow: Flow, own: Side, other: Side, p: Packet, at: int) -> str | N
     asked_for = other.duplicates_in_a_row >= 2 and other.last_ack == p.seq
     if asked_for and 0 <= p.ts - max(other.times) < 20_000_000:
         return "tshark_retransmits"
-    patience = flow.handshake_rtt or 3_000_000
+    patience = flow.initial_rtt or 3_000_000
     if 0 <= p.ts - own.edge_ts < patience and at + p.span != own.edge:
         return "tshark_out_of_order"
     return "tshark_retransmits"
@@ -163,7 +167,7 @@ def by_ranges(flow: Flow, own: Side, other: Side, p: Packet, at: int) -> str:
     else:
         ts, tsval = next((ts, tsval) for left, right, ts, tsval in own.skipped if left <= at < right)
     newer = distance(p.tsval, tsval) if p.tsval and tsval else 0
-    patience = flow.handshake_rtt or (10_000_000 if p.tsval and tsval else 3_000_000)
+    patience = flow.handshake_rtt or flow.initial_rtt or (10_000_000 if p.tsval and tsval else 3_000_000)
     overtaken = newer < 0 if newer else 0 <= p.ts - ts < patience
     return "reordered" if overtaken else "retransmitted"
 
@@ -211,7 +215,7 @@ def segments(
 ) -> Iterator[tuple[str, str | None]]:
     """Take in the packets; yield what each is by the ranges seen, and by tshark."""
     names = ("flow_id", "wire_bytes", "ts_ns", "direction", "seq", "ack", "tcp_flags", "payload_bytes")
-    names += ("window", "tsval")
+    names += ("window", "tsval", "tsecr")
     for row in zip(*(columns[name].tolist() for name in names), strict=True):
         flow_id, wire, *rest = row
         p = Packet(*rest)
@@ -249,13 +253,26 @@ def segments(
         own.window = p.window
         own.last_was_keep_alive = keep_alive
 
-        if p.direction == 0 and not flow.handshake_done:
-            if p.flags & (SYN | RST | ACK) == SYN:
-                flow.syn = p.ts, {(p.seq + 1) % 2**32, (p.seq + p.span) % 2**32}
-            elif flow.syn is not None and p.flags & (SYN | RST | ACK) == ACK and p.seq in flow.syn[1]:
-                flow.handshake_done = True
-                if p.ts >= flow.syn[0]:
-                    flow.handshake_rtt = p.ts - flow.syn[0]
+        if not flow.handshake_done:
+            take_handshake(flow, p)
+
+
+def take_handshake(flow: Flow, p: Packet) -> None:
+    opening = flow.opening
+    if p.direction == 0 and p.flags & (SYN | ACK | RST) == SYN:
+        if opening is None or opening.seq != p.seq:
+            opening = flow.opening = naive_handshake.Opening(p.seq, p.length)
+        opening.syn(p.ts, p.tsval)
+        flow.last_syn = p.ts
+    elif opening is None:
+        return
+    elif p.direction == 1:
+        opening.other_side(p.ts, p.seq, p.ack, p.flags, p.tsval, p.tsecr)
+    elif opening.ends_with(p.flags, p.seq):
+        flow.handshake_done = True
+        flow.initial_rtt = max(p.ts - flow.last_syn, 0)
+        rtt = opening.rtt(p.ts, p.ack, p.flags, p.length, p.tsecr)
+        flow.handshake_rtt = rtt if rtt is not None and rtt >= 0 else None
 
 
 def flow_rows(columns: Mapping[str, np.ndarray], mss: Mapping[int, int] | None = None) -> dict[int, dict]:

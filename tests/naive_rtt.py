@@ -10,6 +10,7 @@ import random
 import zlib
 from dataclasses import dataclass, field
 
+import naive_handshake
 import numpy as np
 
 from cctoolkit.schema import PACKETS
@@ -163,21 +164,27 @@ def pping(packets):
 
 
 def handshake(packets):
-    syns, answered = {}, {}
+    waiting, answered = {}, {}
     samples = []
     for i, p in enumerate(packets):
-        flags, flow, side = p["tcp_flags"], p["flow_id"], p["direction"]
+        flags, flow, side, ts = p["tcp_flags"], p["flow_id"], p["direction"], p["ts_ns"]
         if flags & (SYN | ACK | RST) == SYN:
             if answered.get(flow) != p["seq"]:
-                syns[flow] = (side, p["seq"], p["payload_bytes"], p["ts_ns"])
                 answered.pop(flow, None)
-        elif flags & (SYN | ACK | RST) == ACK and flow in syns and syns[flow][0] == side:
-            _, isn, payload, ts = syns[flow]
-            if (p["seq"] - isn - 1) % 2**32 in (0, payload):
-                del syns[flow]
-                answered[flow] = isn
-                if p["ts_ns"] >= ts:
-                    samples.append((i, p["ts_ns"], flow, side, p["ts_ns"] - ts))
+                known = waiting.get(flow)
+                if known is None or (known[0], known[1].seq) != (side, p["seq"]):
+                    waiting[flow] = side, naive_handshake.Opening(p["seq"], p["payload_bytes"])
+                waiting[flow][1].syn(ts, p["tsval"])
+        elif flow not in waiting or not flags:
+            continue
+        elif side != waiting[flow][0]:
+            waiting[flow][1].other_side(ts, p["seq"], p["ack"], flags, p["tsval"], p["tsecr"])
+        elif waiting[flow][1].ends_with(flags, p["seq"]):
+            opening = waiting.pop(flow)[1]
+            answered[flow] = opening.seq
+            rtt = opening.rtt(ts, p["ack"], flags, p["payload_bytes"], p["tsecr"])
+            if rtt is not None and rtt >= 0:
+                samples.append((i, ts, flow, side, rtt))
     return samples
 
 
@@ -356,4 +363,52 @@ def stream(seed, n, kinds=None):
             if end > edge[me] or kind in ("syn", "jump"):
                 edge[me] = end
                 ends[me].append(end)
+    return packets
+
+
+def openings(seed, n):
+    """`n` packets of connections that open: each SYN, SYN/ACK and ACK may be lost, late, repeated, copied or odd.
+
+    Half of the time with timestamps that tick every millisecond, sometimes of one side only.
+    """
+    rng = random.Random(seed)
+    stamping = rng.choice([(False, False), (True, True), (True, True), (True, False), (False, True)])
+    side = [rng.choice([0, 0, 0, 1]) for _ in range(3)]
+    isn = [(rng.choice([0, 99, 2**32 - 1]), rng.choice([499, 2**32 - 1])) for _ in range(3)]
+    fast_open = [rng.choice([0, 0, 50]) for _ in range(3)]
+    ticks = rng.choice([1, 1, 10, 2000])
+    now, packets = 1000.0, []
+    seen = [[0, 0] for _ in range(3)]  # the newest timestamp of each side
+    kinds = 2 * ["syn", "syn_ack", "ack"] + ["data", "answer", "rst", "fin", "stray", "new_syn"]
+    while len(packets) < n:
+        now += rng.choice([0, 0.4, 1, 5, 20, 200, 900, 1000, 3500, -0.3, -400])
+        flow, kind = rng.randrange(3), rng.choice(kinds)
+        if kind == "new_syn":
+            isn[flow] = isn[flow][0] + 1000, isn[flow][1]
+        me, (mine, theirs) = side[flow], isn[flow]
+        start = mine + 1 + rng.choice([0, fast_open[flow]])
+        more = {"flow": flow}
+        sender = 1 - me if kind in ("syn_ack", "answer") else me
+        if stamping[sender] and rng.random() < 0.95:
+            stamp = 5 + int(now) // ticks + 70_000 * sender
+            echo = seen[flow][1 - sender] - rng.choice([0, 0, 0, 0, 1])
+            more |= {"tsval": stamp % 2**32, "tsecr": echo % 2**32, "has_ts": True}
+            seen[flow][sender] = stamp
+        if kind in ("syn", "new_syn"):
+            row = packet(now, me, mine, 0, fast_open[flow], SYN, **more)
+        elif kind == "syn_ack":
+            row = packet(now, 1 - me, theirs, start, 0, SYN | ACK, **more)
+        elif kind in ("ack", "data", "fin"):
+            length, flags = rng.choice([1, 100]) * (kind == "data"), ACK | FIN * (kind == "fin")
+            row = packet(now, me, start, theirs + 1 + rng.choice([0, 0, 0, 20]), length, flags, **more)
+        elif kind == "answer":
+            row = packet(now, 1 - me, theirs + 1, start, rng.choice([0, 20]), ACK, **more)
+        elif kind == "rst":
+            row = packet(now, rng.randrange(2), theirs, start, 0, RST | ACK * rng.randrange(2), **more)
+        else:
+            row = packet(now, me, start + 7, theirs + 1, 0, rng.choice([0, ACK]), **more)
+        packets.append(row)
+        if rng.random() < 0.1:  # a mirror port's copy
+            now += 0.01
+            packets.append(row | {"ts_ns": round(now * 1_000_000)})
     return packets

@@ -19,6 +19,7 @@ import naive_rtt
 from naive_rtt import ACK, FIN, RST, SYN, packet
 
 import cctoolkit as cct
+from cctoolkit.analysis.handshake import LONGEST_HALF_NS
 from cctoolkit.analysis.rtt import RttPairing, rtt_samples
 from cctoolkit.capture.keys import FlowKeys
 from cctoolkit.capture.writer import write_pcap
@@ -54,6 +55,7 @@ FIELDS = [
     "frame.time_epoch",
     "tcp.stream",
     "tcp.flags",
+    "tcp.len",
     "tcp.analysis.acks_frame",
     "tcp.analysis.ack_rtt",
     "tcp.analysis.initial_rtt",
@@ -154,7 +156,12 @@ def test_initial_rtt(path):
         answer = next(row for row in rows if int(row["tcp.flags"], 16) & (SYN | ACK) == ACK)
         refused = int(answer["tcp.flags"], 16) & RST and stream not in mine
         same_tick = mine.get(stream) == 0  # for tshark 0 is "none yet": it takes a later ACK
-        assert refused or same_tick, (stream, initial.get(stream), mine.get(stream))
+        opening = [int(row["tcp.flags"], 16) & (SYN | ACK) for row in rows[: rows.index(answer)]]
+        again = opening.count(SYN) > 1 or opening.count(SYN | ACK) > 1  # tshark starts at the last SYN
+        carries_data = answer["tcp.len"] != "0" and stream not in mine
+        slow = initial.get(stream, 0) > LONGEST_HALF_NS and stream not in mine
+        explained = refused or same_tick or again or carries_data or slow
+        assert explained, (stream, initial.get(stream), mine.get(stream))
 
 
 # ---------------------------------------------------------------- made up: random streams, and each difference
@@ -395,7 +402,7 @@ NO_HANDSHAKE = ("nosyn", "wrap", "synrexmit")
 HANDSHAKES = {
     "nosyn": [],
     "wrap": [],
-    "synrexmit": [(1060, 0, 60)],
+    "synrexmit": [],  # no timestamp tells which SYN was answered
     "portreuse": [(30, 0, 30), (3030, 0, 30)],
 }
 

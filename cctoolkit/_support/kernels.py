@@ -43,7 +43,7 @@ from .cache_folder import cache_dir
 from .fingerprint import UnknownValueError, fingerprint
 from .waiting import compiling
 
-__all__ = ["callback", "kernel"]
+__all__ = ["callback", "inlined", "kernel"]
 
 _config: Any = numba.config
 _CHECK_BYTES = 16
@@ -76,6 +76,11 @@ def kernel(function: Any = None, **options: Any) -> Any:
     if not _config.DISABLE_JIT:
         compiled._cache = _KernelCache(function, compiled.targetoptions)
     return compiled
+
+
+#: Decorator of a part of a kernel. It is compiled into every caller, so that its results stay in registers. It should
+#: take numbers, records and addresses: the references of an array are counted at every call.
+inlined: Any = numba.njit(forceinline=True)
 
 
 def callback(function: Any, signature: Any, *, pipeline_class: Any = Compiler, **options: Any) -> Any:

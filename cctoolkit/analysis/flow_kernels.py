@@ -20,8 +20,9 @@ import numpy as np
 
 from .._support.kernels import kernel
 from ..capture._load import prefetch
+from .handshake import OPENING, is_syn, take_ack, take_answer, take_syn
 
-__all__ = ["DIRECTION", "FAULTS", "FLOW", "HOLE", "HOLES", "KINDS", "update"]
+__all__ = ["DIRECTION", "FAULTS", "FLOW", "HOLE", "HOLES", "KINDS", "OPENING", "update"]
 
 FAST_RETRANSMIT_NS = 20_000_000
 REORDERING_NS = 3_000_000
@@ -75,10 +76,9 @@ assert DIRECTION.itemsize == 64
 FLOW = np.dtype(
     [
         ("first_ts", "i8"),
-        ("syn_ts", "i8"),
-        ("handshake_rtt", "i8"),
-        ("after_syn", "u4"),  # the first sequence number after the SYN
-        ("after_syn_data", "u4"),  # and after what the SYN carried (TCP Fast Open)
+        ("syn_ts", "i8"),  # of the newest SYN
+        ("initial_rtt", "i8"),  # from there to what ends the handshake, whatever was lost; tshark's
+        ("handshake_rtt", "i8"),  # 0: none
         ("floor_fwd", "u4"),  # the lowest sequence number seen
         ("floor_rev", "u4"),
         ("mss", "u4"),  # the smaller of those announced; 0: none was seen
@@ -106,6 +106,7 @@ assert FAULTS.itemsize == 40
 HOLE = np.dtype([("ts", "i8"), ("left", "u4"), ("right", "u4"), ("tsval", "u4"), ("unused", "u4")])
 assert HOLE.itemsize == 24
 
+FLOW_BYTES, OPENING_BYTES = FLOW.itemsize, OPENING.itemsize
 _1, _HOLES = np.uint64(1), np.uint64(HOLES)
 _AHEAD = np.uint64(16)
 
@@ -209,6 +210,15 @@ def _segments(payload, tsval, flow):
 
 @kernel
 @no_type_check  # numba types it
+def _round_trip(flow, unknown):
+    """What the handshake says of the round trip, roughly where a SYN or SYN/ACK was lost."""
+    if flow.handshake_rtt != 0:
+        return flow.handshake_rtt
+    return flow.initial_rtt if flow.initial_rtt != 0 else np.int64(unknown)
+
+
+@kernel
+@no_type_check  # numba types it
 def _below_edge(own, flow, backward, faults, holes, used, ts, begin, span, payload, flags, tsval, unchanged):
     """Whether what starts below the edge was sent again, overtaken or only recorded again; count it."""
     fault = faults[_faults_of(own, faults, used)]
@@ -233,9 +243,7 @@ def _below_edge(own, flow, backward, faults, holes, used, ts, begin, span, paylo
         if stamped and newer != 0:
             overtaken = newer < 0
         else:
-            patience = flow.handshake_rtt
-            if patience == 0:
-                patience = TICK_NS if stamped else REORDERING_NS
+            patience = _round_trip(flow, TICK_NS if stamped else REORDERING_NS)
             overtaken = 0 <= ts - skipped_ts < patience
         if overtaken:
             fault.out_of_order += _segments(payload, tsval, flow)
@@ -273,7 +281,7 @@ def _tshark(own, other, flow, faults, used, ts, begin, span, payload):
     ):
         again = True
     else:
-        patience = flow.handshake_rtt if flow.handshake_rtt != 0 else REORDERING_NS
+        patience = flow.initial_rtt if flow.initial_rtt != 0 else REORDERING_NS
         again = not 0 <= ts - own.edge_ts < patience or offset + span == 0
     fault = faults[_faults_of(own, faults, used)]
     if again:
@@ -372,6 +380,25 @@ def _elsewhere(
 
 @kernel
 @no_type_check  # numba types it
+def _open(state, flow, opening, ts, seq, ack, flags, payload, tsval, tsecr):
+    """Take in what the initiator sends until the handshake is over; return the new state."""
+    if is_syn(flags):
+        flow.syn_ts = ts
+        take_syn(opening, ts, seq, np.uint32(payload), tsval)
+        return state | SYN_SENT
+    done, certain, rtt = take_ack(opening, ts, seq, ack, flags, payload, tsecr)
+    if done:
+        flow.initial_rtt = max(ts - flow.syn_ts, 0)
+        state |= HANDSHAKE_DONE
+        if certain and rtt >= 0:
+            flow.handshake_rtt = rtt
+        else:  # or the capture's clock stepped back: no value
+            state &= ~SYN_SENT
+    return state
+
+
+@kernel
+@no_type_check  # numba types it
 def update(
     start,
     ts_ns,
@@ -384,26 +411,56 @@ def update(
     wire_bytes,
     window,
     tsvals,
+    tsecrs,
     directions,
     flows,
+    openings,
     faults,
     holes,
     used,
     kinds,
 ):
-    """Take in packets from row `start` on; return the row that was reached.
+    """Take in packets.
 
-    `used` holds how many rows of `faults` and of holes are taken, and there is room for as many of the one as of the
-    other; `kinds`, if not None, gets what each packet is.
+    Parameters
+    ----------
+    start : int
+        Row to begin with.
+    ts_ns, flow_id, direction, seq, ack, tcp_flags, payload_bytes, wire_bytes, window, tsvals, tsecrs : arrays
+        Columns of the packets table (:data:`cctoolkit.schema.PACKETS`), in capture order.
+    directions : array of :data:`DIRECTION`
+        By ``2 * flow_id + direction``; changed in place, as are all that follow.
+    flows : array of :data:`FLOW`
+        By flow id.
+    openings : array of :data:`OPENING`
+        By flow id.
+    faults : array of :data:`FAULTS`
+        Row 0 stays empty.
+    holes : array of :data:`HOLE`
+        :data:`HOLES` rows for each of `faults`.
+    used : int64 array, shape (2,)
+        How many rows of `faults`, and of holes, are taken. There is room for as many of the one as of the other.
+    kinds : int8 array, or None
+        What each packet is.
+
+    Returns
+    -------
+    row : int
+        The row reached. If packets remain, `faults` or `holes` are full.
     """
     n = np.uint64(len(ts_ns))
     last = np.int64(len(faults)) - 2
     address = directions.ctypes.data
+    flow_address = flows.ctypes.data
+    opening_address = openings.ctypes.data
     for i in range(np.uint64(start), n):
         if i + _AHEAD < n:  # with many flows each packet is a cache miss
             line = address + np.int64(flow_id[i + _AHEAD]) * 128
             prefetch(line)
             prefetch(line + 64)
+            if tcp_flags[i + _AHEAD] & _SYN != 0:
+                prefetch(flow_address + np.int64(flow_id[i + _AHEAD]) * FLOW_BYTES)
+                prefetch(opening_address + np.int64(flow_id[i + _AHEAD]) * OPENING_BYTES)
         if used[0] > last:
             return np.int64(i)
         ts = ts_ns[i]
@@ -499,22 +556,12 @@ def update(
             state |= HAS_ACK
         own.window = window[i]
 
-        if backward == 0 and state & HANDSHAKE_DONE == 0:
-            handshake = flags & (_SYN | _RST | _ACK)
-            if handshake == _SYN:
-                flows[flow].syn_ts = ts
-                flows[flow].after_syn = np.uint32(begin + 1)
-                flows[flow].after_syn_data = np.uint32(begin + span)
-                state |= SYN_SENT
-            elif (
-                handshake == _ACK
-                and state & SYN_SENT != 0
-                and (seq[i] == flows[flow].after_syn or seq[i] == flows[flow].after_syn_data)
-            ):
-                state |= HANDSHAKE_DONE
-                if ts >= flows[flow].syn_ts:
-                    flows[flow].handshake_rtt = ts - flows[flow].syn_ts
-                else:  # the capture's clock stepped back: no value
-                    state &= ~SYN_SENT
+        if backward != 0:
+            if other.state & (SYN_SENT | HANDSHAKE_DONE) == SYN_SENT:
+                take_answer(openings[flow], ts, seq[i], ack[i], flags, tsvals[i], tsecrs[i])
+        elif state & HANDSHAKE_DONE == 0 and (state & SYN_SENT != 0 or is_syn(flags)):
+            state = _open(
+                state, flows[flow], openings[flow], ts, seq[i], ack[i], flags, payload, tsvals[i], tsecrs[i]
+            )
         own.state = state
     return np.int64(n)

@@ -7,7 +7,8 @@ a segment is
 - **new** if it starts at the edge or beyond it; if beyond, it leaves a hole.
 - **retransmitted** (``retransmits_*``) if the tap saw some of its numbers before; or if it fills a hole and was sent
   after the segment that skipped the hole: its timestamp (TSval, RFC 7323) is newer, or where timestamps are missing or
-  equal, it comes a handshake RTT later or more. (If the handshake was not seen: 3 ms, or 10 ms if they are equal.)
+  equal, it comes a handshake RTT later or more. (If that is not certain, the time from the last SYN to the first ACK;
+  if the handshake was not seen, 3 ms, or 10 ms if they are equal.)
 - **reordered** (``out_of_order_*``) if it fills a hole and was sent before the segment that skipped the hole.
 - a **copy** (``copies_*``) if it was seen before but not sent again: its timestamp is older than that of the segment
   at the edge; or it repeats that segment within 1 ms with the same timestamp, acknowledgment and window. Mirror ports
@@ -77,11 +78,13 @@ duplicate ACKs. Where the answer differs from tshark 4.0's, on purpose:
 - A repeated SYN in the middle of a connection changes nothing here; tshark moves the edge back.
 - Multipath TCP options are not looked at; tshark uses them to excuse some duplicate ACKs.
 - Segments with no flag at all (null scans) are not TCP segments in the packets table, and no statistics see them.
-- The handshake RTT is the time from the *most recent* SYN of the initiator (as in tshark: a retransmitted SYN starts
-  the clock again) to the initiator's first segment that has ACK, neither SYN nor RST, and starts where data starts
-  after the SYN; the same as ``cctoolkit.rtt_samples(capture, method="handshake")``. tshark takes the first ACK of
-  *either* side, so that a refused connection (RST+ACK) gets half a round trip; here it gets none. An RTT of 0, within
-  one tick of the clock, is a value here; tshark goes on to the next ACK. No SYN, no value, in both.
+- The handshake RTT is that of :mod:`cctoolkit.analysis.handshake`, the same as
+  ``cctoolkit.rtt_samples(capture, method="handshake")``: none where a SYN, a SYN/ACK or the ACK may have been sent
+  again and nothing tells which was answered. tshark takes the time from the *most recent* SYN to the first ACK of
+  *either* side, with or without data, at any sequence number: also the RST that refuses the connection, or a segment
+  that was sent again seconds later. An RTT of 0, within one tick of the clock, is a value here; tshark goes on to the
+  next ACK. No SYN, no value, in both. The ``tshark_*`` columns use the time from the most recent SYN to the
+  initiator's first ACK.
 """
 
 from __future__ import annotations
@@ -131,8 +134,8 @@ class FlowStatistics:
 
     Notes
     -----
-    Needs 176 bytes of state per flow id, touched only for ids that occur, 40 more for a direction with faults, and 384
-    for one with holes. The result does not depend on the batches.
+    Needs 176 bytes of state per flow id, touched only for ids that occur, 40 more for a flow whose SYN was captured, 40
+    for a direction with faults, and 384 for one with holes. The result does not depend on the batches.
 
     Examples
     --------
@@ -150,6 +153,7 @@ class FlowStatistics:
         self.long_flow_bytes = int(long_flow_bytes)
         self._directions = np.zeros(0, kernels.DIRECTION)
         self._flows = np.zeros(0, kernels.FLOW)
+        self._openings = np.zeros(0, kernels.OPENING)
         self._faults = np.zeros(64, kernels.FAULTS)
         self._holes = np.zeros(64 * kernels.HOLES, kernels.HOLE)
         self._used = np.zeros(2, np.int64)  # rows of the last two tables that are taken
@@ -158,6 +162,7 @@ class FlowStatistics:
         """Have state for flow ids below `flows`."""
         self._directions = grown(self._directions, 2 * flows)
         self._flows = grown(self._flows, flows)
+        self._openings = grown(self._openings, flows)
 
     def update(
         self, packets: Capture | pd.DataFrame | dict[str, np.ndarray], keys: FlowKeys | None = None
@@ -198,8 +203,10 @@ class FlowStatistics:
                 c["wire_bytes"],
                 c["window"],
                 c["tsval"],
+                c["tsecr"],
                 self._directions,
                 self._flows,
+                self._openings,
                 self._faults,
                 self._holes,
                 self._used,

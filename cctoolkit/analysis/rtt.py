@@ -9,7 +9,7 @@ method         what is paired                                     memory
 ============== ================================================== ==============================================
 ``seq_ack``    a segment and the ACK that ends where it ends      every segment until it is acknowledged
 ``data_plane`` the same, as a switch can do it                    tables of fixed size: :class:`DataPlaneTables`
-``handshake``  a SYN and the first ACK of the side that sent it   one SYN a flow
+``handshake``  a SYN and the ACK that ends its handshake          one handshake a flow
 ``timestamps`` a TSval and its first echo (pping)                 every TSval until it or a later one is echoed
 ============== ================================================== ==============================================
 
@@ -60,7 +60,7 @@ already running, as long as ACKs come between its segments.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -79,36 +79,16 @@ __all__ = ["METHODS", "DataPlaneTables", "RttPairing", "rtt_samples", "rtt_summa
 #: The methods, in the order of the codes in the samples table's `method` column.
 METHODS = ("seq_ack", "data_plane", "handshake", "timestamps")
 
-_COLUMNS = {
-    "seq_ack": ("ts_ns", "flow_id", "direction", "seq", "ack", "tcp_flags", "payload_bytes"),
-    "data_plane": ("ts_ns", "flow_id", "direction", "seq", "ack", "tcp_flags", "payload_bytes"),
-    "handshake": ("ts_ns", "flow_id", "direction", "seq", "tcp_flags", "payload_bytes"),
-    "timestamps": ("ts_ns", "flow_id", "direction", "tcp_flags", "tsval", "tsecr", "has_ts"),
-}
-
-_EXACT_COUNTERS = {
-    "segments": kernels.SEGMENTS,
-    "samples": kernels.SAMPLES,
-    "retransmitted": kernels.AGAIN,
-    "karn_suppressed": kernels.IN_DOUBT,
-    "one_way_dropped": kernels.ONE_WAY,
-    "backwards": kernels.BACKWARDS,
-}
-
-_DATA_PLANE_COUNTERS = {
-    "segments": kernels.D_SEGMENTS,
-    "inserted": kernels.D_INSERTED,
-    "expired": kernels.D_EXPIRED,
-    "not_inserted": kernels.D_COLLISIONS,
-    "voided": kernels.D_VOIDED,
-    "acks": kernels.D_ACKS,
-    "matched": kernels.D_MATCHED,
-    "matched_void": kernels.D_VOID_HITS,
-    "matched_late": kernels.D_LATE,
-    "backwards": kernels.D_BACK,
+#: Columns that a method reads.
+_COLUMNS: dict[str, Any] = {
+    "seq_ack": kernels.Segments,
+    "data_plane": kernels.Segments,
+    "handshake": kernels.StampedSegments,
+    "timestamps": kernels.Stamps,
 }
 
 _FIRST_NODES = 1 << 14
+_POOL = ("free", "used")  # of the counts: where the pool of nodes stands
 
 
 @dataclass(frozen=True)
@@ -278,14 +258,15 @@ class RttPairing:
         self.one_way_segments = int(one_way_segments)
         self.tables = tables or DataPlaneTables()
         self._packets = 0  # rows seen before this batch
-        self._control = np.zeros(len(_DATA_PLANE_COUNTERS), np.int64)
+        counts = kernels.DATA_PLANE_COUNTS if method == "data_plane" else kernels.LIST_COUNTS
+        self._counts = np.zeros(1, counts)
         if method in ("seq_ack", "timestamps"):
-            self._state = np.zeros(0, np.uint32)
-            self._pool = np.empty(2 * _FIRST_NODES, np.uint64)
-            self._control[kernels.USED] = 1  # node 0 means "none"
+            self._senders = np.zeros(0, kernels.SENDER)
+            self._pool = np.empty(_FIRST_NODES, kernels.NODE)
+            self._counts["used"] = 1  # node 0 means "none"
         elif method == "handshake":
             self._stage = np.zeros(0, np.uint8)
-            self._syn = np.zeros(0, np.uint64)
+            self._openings = np.zeros(0, kernels.OPENING)
         else:
             self._fids = np.zeros(0, np.uint32)
             sets = 2 if self.tables.per_direction else 1
@@ -294,8 +275,8 @@ class RttPairing:
     @property
     def counters(self) -> dict[str, int]:
         """What happened so far, by name."""
-        names = _DATA_PLANE_COUNTERS if self.method == "data_plane" else _EXACT_COUNTERS
-        return {name: int(self._control[at]) for name, at in names.items()}
+        (counts,) = self._counts
+        return {name: int(counts[name]) for name in self._counts.dtype.names or () if name not in _POOL}
 
     def update(
         self, columns: Capture | pd.DataFrame | dict[str, np.ndarray], keys: FlowKeys | None = None
@@ -324,28 +305,29 @@ class RttPairing:
         source = columns_of(columns)
         if keys is None and isinstance(columns, Capture):
             keys = columns.keys
-        cols = [_input(source[name], PACKETS[name]) for name in _COLUMNS[self.method]]
-        n = len(cols[0])
-        flow_id = cols[1]
+        kind = _COLUMNS[self.method]
+        packets = kind(*(_input(source[name], PACKETS[name]) for name in kind._fields))
+        n = len(packets.ts_ns)
         if n:
-            self._make_room(int(flow_id.max()) + 1)
+            self._make_room(int(packets.flow_id.max()) + 1)
         # Untouched pages of these cost nothing, and a batch has at most one sample a packet.
-        out = (
-            np.empty(n, np.int64),
-            np.empty(n, np.int64),
-            np.empty(n, np.uint32),
-            np.empty(n, np.int8),
-            np.empty(n, np.int64),
+        samples = kernels.Samples(
+            packet=np.empty(n, np.int64),
+            ts_ns=np.empty(n, np.int64),
+            flow_id=np.empty(n, np.uint32),
+            direction=np.empty(n, np.int8),
+            rtt_ns=np.empty(n, np.int64),
         )
         if self.method == "handshake":
-            found = kernels.handshake(*cols, self._stage, self._syn, self._control, *out)
+            handshakes = kernels.Handshakes(self._stage, self._openings, self._counts)
+            found = kernels.handshake(packets, handshakes, samples)
         elif self.method == "data_plane":
-            found = self._run_data_plane(cols, keys, out)
+            found = self._run_data_plane(packets, keys, samples)
         else:
-            found = self._run_exact(cols, out)
+            found = self._run_exact(packets, samples)
         if self.method != "data_plane":
-            self._control[kernels.SAMPLES] += found
-        packet, ts_ns, flow, direction, rtt_ns = (column[:found] for column in out)
+            self._counts["samples"] += found
+        packet, ts_ns, flow, direction, rtt_ns = (column[:found] for column in samples)
         packet += self._packets
         self._packets += n
         return {"ts_ns": ts_ns, "flow_id": flow, "direction": direction, "rtt_ns": rtt_ns, "packet": packet}
@@ -354,55 +336,41 @@ class RttPairing:
         """State for flow ids below `flows`."""
         if self.method == "handshake":
             self._stage = grown(self._stage, flows)
-            self._syn = grown(self._syn, 2 * flows)
+            self._openings = grown(self._openings, flows)
         elif self.method != "data_plane":
-            self._state = grown(self._state, 2 * kernels.STATE_WORDS * flows)
+            self._senders = grown(self._senders, 2 * flows)
 
-    def _run_exact(self, cols: list[np.ndarray], out: tuple[np.ndarray, ...]) -> int:
+    def _run_exact(self, packets: kernels.Segments | kernels.Stamps, samples: kernels.Samples) -> int:
         row, found = 0, 0
         while True:
+            lists = kernels.Lists(self._senders, self._pool, self._counts)
             if self.method == "seq_ack":
                 row, found = kernels.seq_ack(
-                    row,
-                    *cols,
-                    self.karn,
-                    self.one_way_segments,
-                    self._state,
-                    self._pool,
-                    self._control,
-                    *out,
-                    found,
+                    row, packets, self.karn, self.one_way_segments, lists, samples, found
                 )
             else:
-                row, found = kernels.timestamps(
-                    row, *cols, self.one_way_segments, self._state, self._pool, self._control, *out, found
-                )
-            if row == len(cols[0]):
+                row, found = kernels.timestamps(row, packets, self.one_way_segments, lists, samples, found)
+            if row == len(packets.ts_ns):
                 return found
-            pool = np.empty(2 * len(self._pool), np.uint64)
+            pool = np.empty(2 * len(self._pool), kernels.NODE)
             pool[: len(self._pool)] = self._pool
             self._pool = pool
 
     def _run_data_plane(
-        self, cols: list[np.ndarray], keys: FlowKeys | None, out: tuple[np.ndarray, ...]
+        self, packets: kernels.Segments, keys: FlowKeys | None, samples: kernels.Samples
     ) -> int:
-        self._fids = five_tuple_hashes(self._fids, cols[1], keys)
+        self._fids = five_tuple_hashes(self._fids, packets.flow_id, keys)
         t = self.tables
-        return kernels.data_plane(
-            *cols,
-            self._fids,
-            kernels.CRC32_TABLE,
-            kernels.CRC32C_TABLE,
-            t.stages,
-            t.table_size,
-            t.timeout_ms * 1_000_000,
-            t.signature_bits,
-            t.per_direction,
-            t.tick_bits,
-            self._entries,
-            self._control,
-            *out,
+        geometry = kernels.Geometry(
+            stages=t.stages,
+            table_size=t.table_size,
+            timeout_ns=t.timeout_ms * 1_000_000,
+            signature_bits=t.signature_bits,
+            per_direction=t.per_direction,
+            tick_bits=t.tick_bits,
         )
+        tables = kernels.Tables(self._entries, self._counts)
+        return kernels.data_plane(packets, self._fids, geometry, tables, samples)
 
 
 def five_tuple_hashes(known: np.ndarray, flow_id: np.ndarray, keys: FlowKeys | None) -> np.ndarray:
@@ -426,13 +394,13 @@ def five_tuple_hashes(known: np.ndarray, flow_id: np.ndarray, keys: FlowKeys | N
     if len(flow_id):
         known = grown(known, 2 * int(flow_id.max()) + 2)
     if keys is None:
-        kernels.number_fingerprints(flow_id, kernels.CRC32_TABLE, known)
+        kernels.number_fingerprints(flow_id, known)
     elif len(keys):
         known = grown(known, 2 * int(keys.flow_id.max()) + 2)
         fields = ("flow_id", "ip_version", "protocol", "sport", "dport", "src", "dst")
         types = ("uint32", "uint8", "uint8", "uint16", "uint16", "uint8", "uint8")
         who = (_input(getattr(keys, name), dtype) for name, dtype in zip(fields, types, strict=True))
-        kernels.fingerprints(*who, kernels.CRC32_TABLE, known)
+        kernels.fingerprints(*who, known)
     return known
 
 
@@ -455,12 +423,12 @@ def rtt_samples(
 
         ``data_plane``: the same in the bounded tables of a switch, see :class:`DataPlaneTables`.
 
-        ``handshake``: one sample a connection, from its (last) SYN to the first segment of the same side that
-        has ACK and neither SYN nor RST and starts where data starts after the SYN. That is a whole round trip
-        wherever the tap is, and it needs one direction only. ``direction`` is the one of the SYN. As tshark's
-        ``tcp.analysis.initial_rtt``, which however takes the first ACK of either side at any sequence number:
-        also the RST that refuses the connection, or data long after an ACK that the tap has missed. The two
-        halves, SYN to SYN/ACK and SYN/ACK to ACK, are samples of ``seq_ack``.
+        ``handshake``: one sample a connection, from its SYN to the ACK of the SYN/ACK, where it is certain that
+        neither stands for a retransmission; the rules are those of :mod:`cctoolkit.analysis.handshake`. That is a
+        whole round trip wherever the tap is, and the initiator's direction is enough. ``direction`` is the one of
+        the SYN. tshark's ``tcp.analysis.initial_rtt`` is the time from the last SYN to the first ACK of either
+        side, whatever was lost in between. The two halves, SYN to SYN/ACK and SYN/ACK to ACK, are samples of
+        ``seq_ack``.
 
         ``timestamps``: as pping (Nichols 2017). A TSval counts at its first sight, on any TCP packet, pure ACKs
         included; the first packet with ACK that echoes it, in the other direction, matches it, once. 0 is no

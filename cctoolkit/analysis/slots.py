@@ -8,16 +8,16 @@ collector rounds the clock; the table counts them from the slot of the first pac
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
-import numba
 import numpy as np
 import pandas as pd
 
 from .._support.arguments import positive_ns
-from .._support.kernels import kernel
+from .._support.kernels import inlined, kernel
 from .._support.state import grown
 from ..capture.model import columns_of
 from ..errors import ParameterError
@@ -62,7 +62,24 @@ _WRAP = 2**32
 _BATCH = 1 << 18  # packets a kernel call: bounds the room for new cells
 
 
-@numba.njit(inline="always")
+#: Columns of the packets table (:data:`cctoolkit.schema.PACKETS` has their dtypes and units).
+Packets = namedtuple("Packets", "ts_ns flow_id direction seq ack tcp_flags payload_bytes tsval has_ts")
+#: Which packets of a tap are taken in:
+#:
+#: - `wanted`, bool by flow: which flows; empty: all.
+#: - `entries`, int64 by the tap's own flow number: 1 more than the way (``2 * flow + direction``) that stands for the
+#:   flow's forward direction, 0 for flows of no interest; empty: its numbers are the common ones.
+#: - `not_before`, int64 by flow: when the flow begins, in ns; read only if there are `entries`.
+#: - `first_only`, bool: only the first of each slot of a flow and direction.
+#: - `threshold`, uint64: a packet is sampled if its random number is not above; 0: all are.
+#: - `salt`, uint64: what the random numbers are made from.
+Choice = namedtuple("Choice", "wanted entries not_before first_only threshold salt")
+#: Where what is collected goes: `states` of ``_STATE`` by way; and for one call, `touched`, int64, ways first seen, and
+#: `cells` of :data:`CELL`, those closed. With room for a way and two cells a packet.
+Collected = namedtuple("Collected", "states touched cells")
+
+
+@inlined
 def _close(state, way, cell):
     cell.way = way
     cell.slot = state.slot
@@ -75,7 +92,7 @@ def _close(state, way, cell):
     cell.acked = state.acked
 
 
-@numba.njit(inline="always")
+@inlined
 def _open(state, slot):
     state.open = 1
     state.slot = slot
@@ -86,12 +103,100 @@ def _open(state, slot):
     state.arrival_gap = _NONE
 
 
+@inlined
+def _move_to(state, slot, way, cell):
+    """Open the cell of a slot; return how many cells were closed for it, into `cell`."""
+    closed = state.open != 0 and state.slot != slot
+    if closed:
+        _close(state, way, cell)
+    if closed or state.open == 0:
+        _open(state, slot)
+    return np.uint64(closed)
+
+
+@inlined
+def _random(row, salt):
+    """Random 64 bits of the packet with that number: splitmix64 (Steele et al. 2014)."""
+    x = row * np.uint64(0x9E3779B97F4A7C15) + salt
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@inlined
+def _take_data(state, t, seq, payload, flags):
+    """Count a segment with payload in the open cell."""
+    start = np.int64(seq) + ((flags >> 1) & 1)  # a SYN takes one number, its data begin after it
+    if state.packets == 0:
+        state.first_seq = (start & 0xFFFFFFFF) + 1
+    state.packets += 1
+    state.bytes += payload
+    if state.payload != 0 and t >= state.last_ts:  # a clock that was set back tells no gap
+        state.arrival_gap = max(state.arrival_gap, t - state.last_ts)
+    state.payload += payload
+    state.last_ts = t
+    return start + payload
+
+
+@inlined
+def _take_timestamp(state, tsval):
+    tick = np.int64(tsval)
+    if state.last_tsval != 0:
+        state.source_gap = max(state.source_gap, ahead(tick, state.last_tsval - 1))
+    state.last_tsval = tick + 1
+
+
+@inlined
+def _take_end(state, end):
+    """Note that a segment up to sequence number `end` was sent."""
+    if state.end != 0:
+        state.end += max(ahead(end, state.end), 0)
+    elif state.acked != 0:
+        state.end = state.acked + ahead(end, state.acked)
+    else:
+        state.end = (end & 0xFFFFFFFF) + _WRAP
+
+
+@inlined
+def _acknowledged(state, ack):
+    """The highest acknowledgement with this one, on the count of ``_STATE``."""
+    if state.acked == 0:
+        base = state.end if state.end != 0 else ack + _WRAP
+        return base + ahead(ack, base)
+    return state.acked + ahead(ack, state.acked)
+
+
 @kernel
-def _collect(
-    at, stop, ts, flow_id, direction, seq, ack, tcp_flags, payload, tsval, has_ts, wanted, entries, not_before,
-    slot_ns, first_only, threshold, salt, first_row, with_acks, states, touched, cells,
-):  # fmt: skip
-    """Rows `at` to `stop` of one tap; gives how many cells were closed and ways first seen, and the times' range."""
+def _collect(at, stop, packets, choice, slot_ns, first_row, with_acks, collected):
+    """Take in packets of one tap.
+
+    Parameters
+    ----------
+    at, stop : int
+        The first of them, and the one behind the last.
+    packets : Packets
+        Those of a batch, in capture order.
+    choice : Choice
+        Which of them.
+    slot_ns : int
+        Length of a slot.
+    first_row : int
+        Packets of this tap before the batch.
+    with_acks : bool
+        Whether to follow what is sent and acknowledged.
+    collected : Collected
+        Changed in place.
+
+    Returns
+    -------
+    n_cells, n_touched : uint64
+        How many cells were closed, and ways first seen.
+    first_ts, last_ts : int64
+        The earliest and the latest time of the packets, also of those that are not taken in.
+    """
+    ts, flow_id, direction, seq, ack, tcp_flags, payload, tsval, has_ts = packets
+    wanted, entries, not_before, first_only, threshold, salt = choice
+    states, touched, cells = collected
     n_cells = np.uint64(0)
     n_touched = np.uint64(0)
     n_wanted = np.uint64(len(wanted))
@@ -126,59 +231,26 @@ def _collect(
             slot_to = slot_from + slot_ns
         p = np.int64(payload[i])
         if p != 0:
-            if threshold != 0:  # random sampling: splitmix64 of the packet's number
-                x = (np.uint64(first_row) + i) * np.uint64(0x9E3779B97F4A7C15) + salt
-                x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-                x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-                if (x ^ (x >> np.uint64(31))) > threshold:
-                    continue
+            if threshold != 0 and _random(np.uint64(first_row) + i, salt) > threshold:
+                continue
             state = states[way]
             if state.payload == 0:
                 touched[n_touched] = way
                 n_touched += np.uint64(1)
             elif first_only and state.slot == slot:
                 continue
-            if state.open == 0 or state.slot != slot:
-                if state.open != 0:
-                    _close(state, way, cells[n_cells])
-                    n_cells += np.uint64(1)
-                _open(state, slot)
-            start = np.int64(seq[i]) + ((flags >> 1) & 1)  # a SYN takes one number, its data begin after it
-            if state.packets == 0:
-                state.first_seq = (start & 0xFFFFFFFF) + 1
-            state.packets += 1
-            state.bytes += p
-            if state.payload != 0 and t >= state.last_ts:  # a clock that was set back tells no gap
-                state.arrival_gap = max(state.arrival_gap, t - state.last_ts)
-            state.payload += p
-            state.last_ts = t
+            n_cells += _move_to(state, slot, way, cells[n_cells])
+            end = _take_data(state, t, seq[i], p, flags)
             if has_ts[i]:
-                tick = np.int64(tsval[i])
-                if state.last_tsval != 0:
-                    state.source_gap = max(state.source_gap, ahead(tick, state.last_tsval - 1))
-                state.last_tsval = tick + 1
+                _take_timestamp(state, tsval[i])
             if with_acks:
-                end = start + p
-                if state.end != 0:
-                    state.end += max(ahead(end, state.end), 0)
-                elif state.acked != 0:
-                    state.end = state.acked + ahead(end, state.acked)
-                else:
-                    state.end = (end & 0xFFFFFFFF) + _WRAP
+                _take_end(state, end)
         if with_acks and flags & 20 == 16:  # ACK without RST
             state = states[way ^ np.uint64(1)]
-            a = np.int64(ack[i])
-            if state.acked == 0:
-                base = state.end if state.end != 0 else a + _WRAP
-                acked = base + ahead(a, base)
-            else:
-                acked = state.acked + ahead(a, state.acked)
+            acked = _acknowledged(state, np.int64(ack[i]))
             if acked > state.acked:
-                if state.payload != 0 and (state.open == 0 or state.slot != slot):
-                    if state.open != 0:
-                        _close(state, way ^ np.uint64(1), cells[n_cells])
-                        n_cells += np.uint64(1)
-                    _open(state, slot)
+                if state.payload != 0:
+                    n_cells += _move_to(state, slot, way ^ np.uint64(1), cells[n_cells])
                 state.acked = acked
     return n_cells, n_touched, first_ts, last_ts
 
@@ -235,9 +307,27 @@ def _scatter_marks(cells, rows, source_gap, arrival_gap, end, acked):
             acked[row] = max(acked[row], cells[i].acked)
 
 
+@inlined
+def _on_line(left, rise, step, run):
+    """Sequence number `step` of `run` rows along a line that rises by `rise` from `left` on; rounded."""
+    return (left + (2 * rise * step + run) // (2 * run)) & 0xFFFFFFFF
+
+
 @kernel
 def _fill(seq, offset, interpolate, filled):
-    """The paper's filling, from the last slot to the first: the next non-empty slot's value, or the line to it."""
+    """The paper's filling, from the last slot to the first: the next non-empty slot's value, or the line to it.
+
+    Parameters
+    ----------
+    seq : int64 array, shape (n,)
+        First sequence number of each row; negative for none.
+    offset : int64 array, shape (flows + 1,)
+        First row of each flow, and the row behind the last.
+    interpolate : bool
+        Whether to draw lines.
+    filled : int64 array, shape (n,)
+        Written; -1 where no later slot has a value.
+    """
     for flow in range(len(offset) - 1):
         after = -1  # row of the next non-empty slot
         for row in range(offset[flow + 1] - 1, offset[flow] - 1, -1):
@@ -247,15 +337,24 @@ def _fill(seq, offset, interpolate, filled):
             filled[row] = seq[row]
             if interpolate and after >= 0:
                 rise = ahead(seq[after], seq[row])
-                run = after - row
-                for k in range(1, run):
-                    filled[row + k] = (seq[row] + (2 * rise * k + run) // (2 * run)) & 0xFFFFFFFF  # rounded
+                for k in range(1, after - row):
+                    filled[row + k] = _on_line(seq[row], rise, k, after - row)
             after = row
 
 
 @kernel
 def _differences(in_seq, out_seq, offset, cbiq, throughput):
-    """CBIQ(t) = max(InSeq(t+1) - OutSeq(t+1), 0) and InThr(t) = max(InSeq(t+1) - InSeq(t), 0); -1: not known."""
+    """CBIQ(t) = max(InSeq(t+1) - OutSeq(t+1), 0) and InThr(t) = max(InSeq(t+1) - InSeq(t), 0).
+
+    Parameters
+    ----------
+    in_seq, out_seq : int64 arrays, shape (n,)
+        Filled sequence numbers at the two taps; negative for none.
+    offset : int64 array, shape (flows + 1,)
+        As for :func:`_fill`.
+    cbiq, throughput : int64 arrays, shape (n,)
+        Written, in bytes; -1: not known.
+    """
     for flow in range(len(offset) - 1):
         for row in range(offset[flow], offset[flow + 1]):
             cbiq[row] = throughput[row] = -1
@@ -267,6 +366,17 @@ def _differences(in_seq, out_seq, offset, cbiq, throughput):
 
 @kernel
 def _in_flight(end, acked, offset, in_flight):
+    """Bytes in flight at the end of each slot.
+
+    Parameters
+    ----------
+    end, acked : int64 arrays, shape (n,)
+        Highest sequence number sent and acknowledged in each row, on the count of ``_STATE``; 0: none.
+    offset : int64 array, shape (flows + 1,)
+        As for :func:`_fill`.
+    in_flight : int64 array, shape (n,)
+        Written; -1: not known.
+    """
     for flow in range(len(offset) - 1):
         highest_end = np.int64(0)
         highest_ack = np.int64(0)
@@ -416,29 +526,23 @@ class SlotTable:
         entries = self._pair.entries if is_egress else np.zeros(0, np.int64)
         highest = max(int(columns["flow_id"].max()) + 1, len(self._pair.not_before))
         tap.states = grown(tap.states, 2 * highest, self._ways)
-        flow_id, direction, seq, ack, tcp_flags, payload, tsval, has_ts = (
-            np.ascontiguousarray(columns[name])
-            for name in (
-                "flow_id",
-                "direction",
-                "seq",
-                "ack",
-                "tcp_flags",
-                "payload_bytes",
-                "tsval",
-                "has_ts",
-            )
+        packets = Packets(*(np.ascontiguousarray(columns[name]) for name in Packets._fields))
+        choice = Choice(
+            wanted=self._wanted,
+            entries=entries,
+            not_before=self._pair.not_before,
+            first_only=self._first_only,
+            threshold=np.uint64(self._threshold),
+            salt=np.uint64((2 * self._seed + is_egress) * 0xA24BAED4963EE407 % 2**64),
         )
-        salt = np.uint64((2 * self._seed + is_egress) * 0xA24BAED4963EE407 % 2**64)
         new_cells = np.empty(2 * min(_BATCH, len(ts)), CELL)
         new_ways = np.empty(min(_BATCH, len(ts)), np.int64)
+        collected = Collected(tap.states, new_ways, new_cells)
         for at in range(0, len(ts), _BATCH):
+            stop = min(at + _BATCH, len(ts))
             n_cells, n_ways, first_ts, last_ts = _collect(
-                at, min(at + _BATCH, len(ts)), ts, flow_id, direction, seq, ack, tcp_flags, payload, tsval, has_ts,
-                self._wanted, entries, self._pair.not_before,
-                self._slot_ns, self._first_only, np.uint64(self._threshold), salt, tap.rows, tap.with_acks,
-                tap.states, new_ways, new_cells,
-            )  # fmt: skip
+                at, stop, packets, choice, self._slot_ns, tap.rows, tap.with_acks, collected
+            )
             tap.cells.append(new_cells[:n_cells].copy())
             tap.touched = np.concatenate([tap.touched, new_ways[:n_ways]])
             tap.n_cells += int(n_cells)

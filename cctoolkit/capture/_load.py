@@ -1,4 +1,4 @@
-"""Unaligned loads and stores in either byte order at memory addresses, and prefetches, for the decoding kernels.
+"""Unaligned loads in either byte order from memory addresses, and prefetches, for the decoding kernels.
 
 A kernel takes the address of its buffer once and then reads ``be16(p + 12)``, as a protocol description would put
 it. Passing the array to a helper would leave reference counting in the loop (measured: four times slower). Nothing
@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-__all__ = ["be16", "be32", "be64", "le16", "le32", "le64", "prefetch", "store64", "u8"]
+__all__ = ["be16", "be32", "be64", "le16", "le32", "le64", "prefetch", "u8"]
 
 
 def _loader(bits: int, big_endian: bool) -> Any:
@@ -39,18 +39,6 @@ be64 = _loader(64, True)
 le16 = _loader(16, False)
 le32 = _loader(32, False)
 le64 = _loader(64, False)
-
-
-@intrinsic
-def store64(typingctx: Any, address: Any, value: Any) -> Any:
-    """Write 64 bits in the machine's byte order."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        pointer = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
-        builder.store(args[1], pointer, align=1)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), codegen
 
 
 @intrinsic

@@ -1,4 +1,4 @@
-"""Stores to memory addresses for the writing kernel, the mirror image of :mod:`._load`.
+"""Stores to memory addresses for kernels, the mirror image of :mod:`._load`.
 
 Nothing here checks bounds: the caller has made sure that the buffer is long enough. The address must be int64; the
 value is truncated to the width of the store.

@@ -23,13 +23,14 @@ Cut headers
 from __future__ import annotations
 
 from collections import namedtuple
-from typing import Any, no_type_check
+from typing import no_type_check
 
 import numpy as np
 
-from .._support.kernels import kernel
+from .._support.kernels import inlined, kernel
 from ..schema import PACKETS
-from ._load import be16, be32, be64, le64, store64, u8
+from ._load import be16, be32, be64, le64, u8
+from ._store import put_le64
 from .encapsulation import (
     CUT,
     ETHERNET,
@@ -118,10 +119,6 @@ def link_name(link_type: int) -> str:
     return LINK_NAMES.get(link_type, f"link type {link_type}")
 
 
-# Called for every packet: inlined, their results stay in registers. They take addresses, not arrays, whose reference
-# counting would stay in the loop.
-_inlined: Any = kernel(forceinline=True)
-
 #: An IP header. An IPv4 address is the low 32 bits of its LO word.
 _Ip = namedtuple("_Ip", "version src_hi src_lo dst_hi dst_lo tos ttl")
 #: A TCP header and its options. `syn_options` is MSS << 16 | window scale << 8 | SACK permitted.
@@ -134,7 +131,7 @@ SACK_BYTES = 24  # a row of `sacks`
 NO_SYN_OPTIONS = 0xFF00  # no MSS, no window scale, no SACK permitted
 
 
-@_inlined
+@inlined
 @no_type_check  # numba types it
 def _ipv4(p):
     """IPv4, RFC 791, from a header of 20 captured bytes."""
@@ -142,7 +139,7 @@ def _ipv4(p):
     return _Ip(np.int64(4), zero, be32(p + 12), zero, be32(p + 16), u8(p + 1), u8(p + 8))
 
 
-@_inlined
+@inlined
 @no_type_check
 def _ipv6(p):
     """IPv6, RFC 8200, from a header of 40 captured bytes."""
@@ -217,7 +214,7 @@ def _behind_extension_headers(protocol, p, end):
             return protocol, p, False, False
 
 
-@_inlined
+@inlined
 @no_type_check
 def _tcp(p, end, wire_end, row, sack_at):
     """TCP, RFC 9293, from a header of 20 captured bytes.
@@ -309,9 +306,9 @@ def _tcp_options(p, options_end, tsval, tsecr, has_ts, row, sack_at):
         elif kind == 5:
             for block in range((size - 2) // 8):
                 if blocks < 4:
-                    store64(sack_at, np.int64(row))
-                    store64(sack_at + 8, be32(p + 2 + 8 * block))
-                    store64(sack_at + 16, be32(p + 6 + 8 * block))
+                    put_le64(sack_at, np.int64(row))
+                    put_le64(sack_at + 8, be32(p + 2 + 8 * block))
+                    put_le64(sack_at + 16, be32(p + 6 + 8 * block))
                     sack_at += SACK_BYTES
                     blocks += 1
         elif kind == 2 and size == 4:
@@ -324,7 +321,7 @@ def _tcp_options(p, options_end, tsval, tsecr, has_ts, row, sack_at):
     return tsval, tsecr, has_ts, syn_options, blocks
 
 
-@_inlined
+@inlined
 @no_type_check
 def _udp_payload(p, end, wire_end):
     """Payload bytes by UDP's own length (RFC 768), which may be 0 (RFC 2675), and by what encloses it."""
@@ -339,10 +336,10 @@ def _udp_payload(p, end, wire_end):
 def _count(counts_at, which, more):
     """Add to one of the counts at an address."""
     at = counts_at + 8 * which
-    store64(at, le64(at) + more)
+    put_le64(at, le64(at) + more)
 
 
-@_inlined
+@inlined
 @no_type_check
 def _walk(layer, p, end, wire_end, inner, row, sack_at, counts_at):
     """One frame's headers, from `layer` at `p` to the transport that :func:`decode_headers` describes.
@@ -452,7 +449,7 @@ def _walk(layer, p, end, wire_end, inner, row, sack_at, counts_at):
     return _Headers(ip, tcp, protocol, sport, dport, payload, ip_headers, later_fragment, truncated)
 
 
-@_inlined
+@inlined
 @no_type_check
 def _flow_ends(headers):
     """Both ends of a row's flow, the smaller first, as the key has them.

@@ -923,8 +923,8 @@ def _notes(summary: Summary, timeline: Timeline, longest_silence_ns: tuple[int, 
     say(
         missing,
         f"The handshake of {missing:,} of {totals['tcp_flows']:,} TCP flows was not captured in full (the flow began "
-        "before the capture, went unanswered, or shows one direction only): no handshake RTT and perhaps no window "
-        "scale for them.",
+        "before the capture, went unanswered, or shows one direction only) or had to repeat a segment: no handshake "
+        "RTT and perhaps no window scale for them.",
     )
     late = summary.top[summary.top["binned"] < 0.999]
     say(

@@ -358,7 +358,8 @@ static __always_inline void add(struct __sk_buff *skb, struct flow *flow, __u32 
 		state->first_seq = (__s64)seg->seq + 1;
 	state->packets++;
 	state->bytes += seg->payload_bytes;
-	if (state->seen && ts - state->last_ts > state->arrival_gap)
+	/* A clock that was set back gives no gap; nor do packets of two processors that locked in the other order. */
+	if (state->seen && ts >= state->last_ts && ts - state->last_ts > state->arrival_gap)
 		state->arrival_gap = ts - state->last_ts;
 	state->seen = 1;
 	state->last_ts = ts;
