@@ -30,8 +30,9 @@ lint: $(VENV)/.dev    ## ruff and mypy
 hooks: $(VENV)/.dev   ## check each commit with ruff, mypy and the notebooks' sources
 	$(BIN)/pre-commit install
 
-lab: $(VENV)/.dev     ## JupyterLab on the notebooks
-	$(BIN)/jupyter lab --notebook-dir=notebooks
+lab: $(VENV)/.dev     ## JupyterLab on copies of the notebooks, in my_notebooks/
+	$(BIN)/python notebooks/build.py --work my_notebooks
+	$(BIN)/jupyter lab --notebook-dir=my_notebooks
 
 bench: $(VENV)/.dev   ## what is measured against what; prints ratios
 	$(BIN)/python -m benchmarks

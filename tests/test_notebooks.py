@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import importlib.util
+import itertools
 import json
 import os
 import re
@@ -95,14 +96,41 @@ def test_every_exercise_has_a_solution_that_students_do_not_get(source: Path) ->
     student = build.student_of(notebook)
     nbformat.validate(student)
     solutions = [c for c in notebook.cells if "solution" in c.metadata.get("tags", [])]
-    exercises = sum(len(re.findall(r"^\*\*\d+\.\*\*", c.source, re.M)) for c in notebook.cells)
-    assert sum(c.cell_type == "code" for c in solutions) >= exercises >= 1
+    exercises = [c for c in notebook.cells if re.search(r"^### Exercise \d+$", c.source, re.M)]
+    assert sum(c.cell_type == "code" for c in solutions) >= len(exercises) >= 1
     kept = [c.source for c in student.cells]
     assert not {c.source for c in solutions} & set(kept)
     assert kept.count(build.YOUR_TURN) == sum(c.cell_type == "code" for c in solutions)
     assert [s for s in kept if s != build.YOUR_TURN] == [
         c.source for c in notebook.cells if c not in solutions
     ]
+
+
+@each_notebook
+def test_each_exercise_has_one_hint_and_a_folded_solution(source: Path) -> None:
+    cells = build.notebook_of(source).cells
+    numbers = []
+    for exercise, after in itertools.pairwise(cells):
+        found = re.findall(r"^### Exercise (\d+)$", exercise.source, re.M)
+        numbers += found
+        assert exercise.source.count("<details><summary>Hint</summary>") == len(found) <= 1
+        if found:
+            assert exercise.source.endswith("</details>")
+            assert after.source == "#### Solution"
+    assert numbers == [str(k + 1) for k in range(len(numbers))]
+    # Whatever is tagged a solution is inside of a folded section.
+    folded = False
+    for cell in cells:
+        solution = "solution" in cell.metadata.get("tags", [])
+        folded = (folded and solution) or cell.metadata.get("jp-MarkdownHeadingCollapsed", False)
+        assert folded == solution
+
+
+@each_notebook
+def test_settings_are_one_call(source: Path) -> None:
+    code = "\n".join(c.source for c in build.notebook_of(source).cells if c.cell_type == "code")
+    assert "FAST = cct.lessons.fast()" in code
+    assert "os.environ" not in code
 
 
 @each_notebook
@@ -143,6 +171,47 @@ def test_students_get_all_of_them(tmp_path: Path) -> None:
         assert build.YOUR_TURN in {c.source for c in student.cells}
 
 
+def test_working_copies_are_separate_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`make lab`: what is run, edited or out of date in the working copy."""
+    target = tmp_path / "lessons" / "01_bufferbloat.ipynb"
+    source = ROOT / "notebooks" / "lessons" / "01_bufferbloat.py"
+
+    def copy_again(change: str = "") -> Any:
+        notebook = build.notebook_of(source)
+        notebook.cells[0].source += change
+        build.write_working_copy(notebook, target)
+        return nbformat.read(target, as_version=4)
+
+    first = copy_again()
+    nbformat.validate(first)
+    assert "formats" not in first.metadata["jupytext"]  # a pair would have JupyterLab write the source
+
+    ran = nbformat.read(target, as_version=4)
+    code = next(c for c in ran.cells if c.cell_type == "code")
+    code.outputs = [nbformat.v4.new_output("stream", text="ran")]
+    nbformat.write(ran, target)
+    assert copy_again() == ran  # outputs stay
+    assert copy_again(" A new edition.").cells[0].source.endswith("edition.")  # only run: replaced
+
+    edited = nbformat.read(target, as_version=4)
+    edited.cells.append(nbformat.v4.new_code_cell("my_own = 1"))
+    nbformat.write(edited, target)
+    assert copy_again(" A third edition.").cells[-1].source == "my_own = 1"
+    assert "kept, because you edited it" in capsys.readouterr().out
+    assert copy_again(" A new edition.").cells[-1].source == "my_own = 1"
+
+
+def test_make_lab_opens_the_working_copies() -> None:
+    recipe = re.search(r"^lab:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.M)[1]
+    folder = re.search(r"build\.py --work (\S+)", recipe)[1]
+    assert f"--notebook-dir={folder}" in recipe
+    ignored = ["git", "check-ignore", "--quiet", f"{folder}/00_start.ipynb"]
+    done = subprocess.run(ignored, cwd=ROOT, check=False)
+    if done.returncode == 128:
+        pytest.skip("not a git checkout")
+    assert done.returncode == 0
+
+
 @pytest.mark.slow
 @each_notebook
 def test_it_runs(source: Path, copy: Path) -> None:
@@ -175,9 +244,6 @@ def jupyter_lab(folder: Path, scratch: Path) -> Iterator[str]:
     """JupyterLab on `folder`, on loopback only; yields the address with its token. Gone afterwards, kernels too."""
     settings = scratch / "settings"
     for plugin, values in {
-        "@jupyterlab/notebook-extension/tracker": {
-            "windowingMode": "none"
-        },  # keep what is out of sight in the page
         "@jupyterlab/apputils-extension/notification": {
             "fetchNews": "false",
             "checkForUpdates": False,

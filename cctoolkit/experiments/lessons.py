@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from ..errors import ParameterError
 
@@ -30,24 +30,29 @@ def fast() -> bool:
     return os.environ.get("FAST", "") not in ("", "0")
 
 
-def trace(default: str | os.PathLike[str]) -> Path:
+@overload
+def trace(default: str | os.PathLike[str]) -> Path: ...
+@overload
+def trace(default: None = None) -> Path | None: ...
+def trace(default: str | os.PathLike[str] | None = None) -> Path | None:
     """The capture that a notebook reads: yours, if there is one.
 
     Parameters
     ----------
-    default : str or path-like
+    default : str or path-like, optional
         The capture to read without ``TRACE``.
 
     Returns
     -------
-    Path
+    Path or None
         The file named by the environment variable ``TRACE``, as in ``TRACE=~/uplink.pcap.gz make lab``, else `default`.
 
     Examples
     --------
     >>> path = cct.lessons.trace("../traces/mixed.ingress.pcap.gz")
     """
-    return Path(os.environ.get("TRACE") or default).expanduser()
+    chosen = os.environ.get("TRACE") or default
+    return None if chosen is None else Path(chosen).expanduser()
 
 
 def compare_prediction(
