@@ -181,8 +181,8 @@ pd.DataFrame(
 #
 # The rest are the experiments of `cct experiment rtt-separation`: the same scenarios with one queue, with the paper's
 # system, and with its competitors. The paper's numbers stand beside each. Here the link has a tenth of the paper's
-# 1 Gbit/s, each test runs once, and test 4 has a hundredth of the bytes: the command runs all of it in full, which takes
-# about half an hour.
+# 1 Gbit/s, each test runs once, and test 4 has a hundredth of the bytes: the command runs all of it in full, which
+# takes about half an hour.
 
 # %%
 from cctoolkit.experiments import rtt_separation as tests
@@ -240,7 +240,9 @@ third = run_test(3)
 
 # %% [markdown]
 # The paper's 60 % for CUBIC is not a constant: the farther the other flow, the more the near one gets (with 1 Gbit/s
-# and two minutes, 40 % beside 15 ms, 68 % beside 40 ms, 77 % beside 100 ms). How much more depends on the buffer
+# and two minutes, <!-- results: rtt-separation/cubic-beside-15 -->46 %<!-- end --> beside 15 ms,
+# <!-- results: rtt-separation/cubic-beside-40 -->69 %<!-- end --> beside 40 ms,
+# <!-- results: rtt-separation/cubic-beside-100 -->73 %<!-- end --> beside 100 ms). How much more depends on the buffer
 # (here the BDP of the longer RTT; the paper does not say), because queueing delay makes RTTs more alike. On a small
 # link for half a minute (`FAST`), a far CUBIC flow has not grown to its share by the end of the run.
 #

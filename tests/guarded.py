@@ -21,7 +21,7 @@ import made_captures as made
 import numpy as np
 
 from cctoolkit.capture import headers, reader
-from cctoolkit.capture.source import ByteSource
+from cctoolkit.capture.source import ByteSource, read_pieces_into
 from cctoolkit.errors import CaptureFormatError, TruncatedCaptureWarning
 
 PAGE = mmap.PAGESIZE
@@ -125,8 +125,8 @@ def read_files(random: Random, n: int, paths: list[str]) -> None:
 
     def open_source(_: Any) -> ByteSource:
         if pieces == 1:
-            return ByteSource("made", "none", memory[0].hold(data), None)
-        return GuardedSource("made", "none", np.empty(0, np.uint8), windows())
+            return ByteSource("made", "none", read_pieces_into(()), memory[0].hold(data))
+        return GuardedSource("made", "none", read_pieces_into(windows()))
 
     reader.open_source = open_source
     for path in (paths or [""]) * n:

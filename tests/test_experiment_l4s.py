@@ -254,7 +254,7 @@ def test_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "causes.html",
     }
     text = (folder / "summary.md").read_text()
-    assert "| I | PI2 | 17.1 |" in text and "under DualPI2 99 % of the L4S packets" in text
+    assert "| I | PI2 | 17.1 |" in text and "99 % of the L4S packets" in text
     assert "DualPI2 in the Linux kernel" not in text
 
 

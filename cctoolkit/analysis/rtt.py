@@ -292,17 +292,13 @@ class RttPairing:
         Raises
         ------
         SchemaError
-            A column is missing.
-        ParameterError
-            Columns of different lengths.
+            The packets table is not valid (:func:`cctoolkit.schema.check`).
         """
         source = columns_of(columns)
         if keys is None and isinstance(columns, Capture):
             keys = columns.keys
         cols = [_input(source[name], PACKETS[name]) for name in _COLUMNS[self.method]]
         n = len(cols[0])
-        if any(len(c) != n for c in cols):
-            raise ParameterError("columns: they differ in length")
         flow_id = cols[1]
         if n:
             self._make_room(int(flow_id.max()) + 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from ..errors import ParameterError, SchemaError
-from ..schema import PACKETS, SACKS, arrays, write_parquet
+from ..schema import SACKS, arrays, check_columns, write_parquet
 from .keys import CaptureMeta, FlowKeys
 from .selection import Selection
 
@@ -197,13 +197,15 @@ def columns_of(source: Capture | pd.DataFrame | dict[str, np.ndarray]) -> dict[s
     Raises
     ------
     SchemaError
-        A column of the packets table is missing or of the wrong type.
+        The packets table is not valid (:func:`cctoolkit.schema.check`).
     """
     if isinstance(source, Capture):
         return source.columns
     if isinstance(source, pd.DataFrame):
         return arrays(source, "packets")
-    missing = [name for name in PACKETS if name not in source]
-    if missing:
-        raise SchemaError(f"packets columns: {missing[0]!r} is missing")
+    if not isinstance(source, Mapping):
+        raise SchemaError(
+            f"packets: expected a capture, a packets table or its columns, found {type(source).__name__}"
+        )
+    check_columns(source, "packets")
     return source

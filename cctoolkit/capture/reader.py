@@ -348,7 +348,6 @@ def _parts(
                 rows.reserve(frames.n, source.fraction, packets)
                 rows.decode(source.data, frames, tunnel == "inner", seen + 1, flows)
                 seen += frames.n
-                source.release()
                 room = (packets - rows.n or packets) if packets else _BLOCK_FRAMES
                 problem = framer.next_block(frames, min(_BLOCK_FRAMES, room))
             if frames.n == 0 and (source.damage or problem):

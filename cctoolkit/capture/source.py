@@ -1,20 +1,20 @@
 """The bytes of a capture, from a path or standard input, plain or compressed, as a moving window.
 
-Compression is recognised by the first bytes, never by the name of the file. Plain files are mapped into memory.
-Compressed ones are decompressed in a thread of their own (isal, lzma and zstd all release the GIL), so that
-decompression and decoding overlap.
+Compression is recognised by the first bytes, never by the name of the file. Plain files are read and not mapped: the
+system ends a process that reads a mapped file which another process has truncated. Compressed ones are decompressed in
+a thread of their own (isal, lzma and zstd all release the GIL), so that decompression and decoding overlap.
 """
 
 from __future__ import annotations
 
 import io
+import itertools
 import lzma
-import mmap
 import os
 import queue
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import IO, Any
 
@@ -22,15 +22,17 @@ import numpy as np
 
 from ..errors import CaptureFormatError, ParameterError
 
-__all__ = ["ByteSource", "open_source"]
+__all__ = ["ByteSource", "open_source", "read_pieces_into", "zstd"]
+
+_NOTHING = np.empty(0, np.uint8)
+_NOTHING.flags.writeable = False
 
 _CHUNK_BYTES = 4 << 20  # decompressed: the largest piece that the thread hands to the decoder
 _READ_BYTES = 1 << 19  # read from the file at once; each of many small members copies what is left of it
 _LEAST_PIECE_BYTES = 1 << 20  # smaller ones are joined
 _PIECES_AHEAD = 4
-_RELEASE_BYTES = 64 << 20  # of a mapped file, returned to the system at once
+_WINDOW_BYTES = 2 << 20  # of a plain file: what a core's cache holds
 _FIRST_STEP_BYTES = 1 << 8  # decompressed at once, at first
-_ZSTD_STEP_BYTES = 1 << 18  # compressed, given to zstandard at once
 
 _MAGICS = {
     b"\x1f\x8b": "gz",
@@ -42,36 +44,6 @@ _MAGICS = {
 _MAGIC_BYTES = 6
 
 
-class _ZstdDecompressor:
-    """zstandard's streaming object with the interface of lzma and isal.
-
-    It lacks `max_length`, so it gets small pieces.
-    """
-
-    def __init__(self) -> None:
-        import zstandard
-
-        self._object = zstandard.ZstdDecompressor().decompressobj()
-        self._data = b""
-        self._at = 0
-        self.eof = False
-        self.needs_input = True
-        self.unused_data = b""
-
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        if data:
-            self._data = data
-            self._at = 0
-        end = self._at + min(max(max_length // 8, 1), _ZSTD_STEP_BYTES)
-        out = self._object.decompress(self._data[self._at : end])
-        self._at = end
-        self.eof = self._object.eof
-        self.needs_input = end >= len(self._data)
-        if self.eof:
-            self.unused_data = self._object.unused_data + self._data[end:]
-        return out
-
-
 def _new_decompressor(compression: str) -> Any:
     if compression == "gz":
         from isal import igzip_lib
@@ -79,14 +51,22 @@ def _new_decompressor(compression: str) -> Any:
         return igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
     if compression == "xz":
         return lzma.LZMADecompressor(format=lzma.FORMAT_XZ)
-    return _ZstdDecompressor()
+    return zstd().ZstdDecompressor()
+
+
+def zstd() -> Any:
+    """Python's module for Zstandard (3.14), or the same for older ones."""
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return zstd
 
 
 def _decompression_errors() -> Any:  # isal's error type is untyped
-    import zstandard
     from isal import igzip_lib
 
-    return (igzip_lib.error, lzma.LZMAError, zstandard.ZstdError, EOFError, ValueError)
+    return (igzip_lib.error, lzma.LZMAError, zstd().ZstdError, EOFError, ValueError)
 
 
 def _decompressed(file: IO[bytes], head: bytes, compression: str) -> Iterator[bytes]:
@@ -142,31 +122,43 @@ def _decompressed_steps(file: IO[bytes], head: bytes, compression: str) -> Itera
 class ByteSource:
     """A window over a byte stream: ``data[start:]`` is available and not yet consumed.
 
-    Attributes
+    Parameters
     ----------
-    data : uint8 array
-        The window.
-    start : int
-        Index of the first unread byte in `data`.
     path : str
         Name of the file.
     compression : {"none", "gz", "xz", "zstd"}
         Compression of the file.
+    read_into : callable
+        Puts the next bytes of the (decompressed) stream into a memoryview and returns how many; 0 at the end.
+    data : uint8 array, optional
+        The first window.
+
+    Attributes
+    ----------
+    data : uint8 array
+        The window, valid until :meth:`more`, which reuses its memory.
+    start : int
+        Index of the first unread byte in `data`.
     damage : str or None
-        Why the stream ended early: the compressed data is truncated or corrupt. None if it did not.
+        Why the stream ended early: a read failed, or the compressed data is truncated or corrupt. None if it did not.
     """
 
-    def __init__(self, path: str, compression: str, data: np.ndarray, pieces: Iterator[bytes] | None) -> None:
+    def __init__(
+        self,
+        path: str,
+        compression: str,
+        read_into: Callable[[memoryview], int],
+        data: np.ndarray = _NOTHING,
+    ) -> None:
         self.path = path
         self.compression = compression
         self.data = data
         self.start = 0
         self.damage: str | None = None
         self._dropped = 0  # bytes of the stream before data[0]
-        self._pieces = pieces
+        self._read_into = read_into
+        self._buffer = _NOTHING
         self._close: Callable[[], None] | None = None
-        self._map: mmap.mmap | None = None
-        self._released = 0
         self._file_bytes = 0  # as stored; 0: unknown
         self._file_position: Callable[[], int] | None = None
 
@@ -189,28 +181,24 @@ class ByteSource:
         return len(self.data) - self.start
 
     def more(self) -> bool:
-        """Append the next piece to the unread bytes; False at the end of the stream."""
-        if self._pieces is None:
-            return False
-        piece = next(self._pieces, None)
-        if piece is None:
-            self._pieces = None
-            return False
-        rest = self.data[self.start :]
-        fresh = np.frombuffer(piece, np.uint8)
+        """Append the next bytes to the unread ones; False at the end of the stream."""
+        unread = self.data[self.start :]
+        kept = len(unread)
+        buffer = self._buffer
+        if 2 * kept >= len(buffer):  # the first time, and for a block larger than the window
+            buffer = np.empty(max(_WINDOW_BYTES, 4 * kept), np.uint8)
+        buffer[:kept] = unread  # numpy copies overlapping memory correctly
+        try:
+            n = self._read_into(buffer.data[kept:])
+        except OSError as err:
+            self.damage = f"it cannot be read any further: {_one_line(err)}"
+            n = 0
+        self._buffer = buffer
         self._dropped += self.start
         self.start = 0
-        if len(rest):
-            joined = np.empty(len(rest) + len(fresh), np.uint8)
-            joined[: len(rest)] = rest
-            joined[len(rest) :] = fresh
-            joined.flags.writeable = (
-                False  # like the other windows: one type, so one compilation of every kernel
-            )
-            self.data = joined
-        else:
-            self.data = fresh
-        return True
+        self.data = buffer[: kept + n]
+        self.data.flags.writeable = False  # every window is: one type, so one compilation of every kernel
+        return n > 0
 
     def need(self, n: int) -> bool:
         """Make at least `n` unread bytes available; False if the stream ends first."""
@@ -224,25 +212,42 @@ class ByteSource:
         self.need(n)
         return self.data[self.start : self.start + n].tobytes()
 
-    def release(self) -> None:
-        """Return the consumed pages of a mapped file to the operating system; else they count as our memory."""
-        if self._map is not None and self.start - self._released >= _RELEASE_BYTES:
-            upto = self.start // mmap.PAGESIZE * mmap.PAGESIZE
-            self._map.madvise(mmap.MADV_DONTNEED, self._released, upto - self._released)
-            self._released = upto
-
     def close(self) -> None:
         if self._close is not None:
             self._close()
             self._close = None
-        self.data = np.empty(0, np.uint8)
-        self._pieces = None
+        self.data = self._buffer = _NOTHING
+        self._read_into = _read_nothing
 
     def __enter__(self) -> ByteSource:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _read_nothing(_: memoryview) -> int:
+    return 0
+
+
+def read_pieces_into(pieces: Iterable[bytes]) -> Callable[[memoryview], int]:
+    """The pieces one after another, as :class:`ByteSource` takes them."""
+    rest = memoryview(b"")
+    iterator = iter(pieces)
+
+    def read_into(window: memoryview) -> int:
+        nonlocal rest
+        while not rest:
+            piece = next(iterator, None)
+            if piece is None:
+                return 0
+            rest = memoryview(piece)
+        n = min(len(window), len(rest))
+        window[:n] = rest[:n]
+        rest = rest[n:]
+        return n
+
+    return read_into
 
 
 class _Readahead:
@@ -287,10 +292,22 @@ class _Readahead:
         self._thread.join()
 
 
-def _stream_pieces(file: IO[bytes], head: bytes) -> Iterator[bytes]:
-    yield head
-    while piece := file.read(_READ_BYTES):
-        yield piece
+def _file_into(file: IO[bytes], head: bytes) -> Callable[[memoryview], int]:
+    """The bytes of a file, of which `head` is read already."""
+    if not hasattr(file, "readinto"):  # a user's own file object
+        return read_pieces_into(itertools.chain([head], iter(lambda: file.read(_READ_BYTES), b"")))
+    # a pipe's readinto waits until all of the window is there, its readinto1 does not
+    read = getattr(file, "readinto1", file.readinto)
+    rest = memoryview(head)
+
+    def read_into(window: memoryview) -> int:
+        nonlocal rest
+        n = len(rest)
+        window[:n] = rest
+        rest = rest[n:]
+        return n + (read(window[n:]) or 0)
+
+    return read_into
 
 
 def open_source(path: str | os.PathLike[str] | IO[bytes]) -> ByteSource:
@@ -327,33 +344,27 @@ def open_source(path: str | os.PathLike[str] | IO[bytes]) -> ByteSource:
     try:
         head = _read_exactly(file, _MAGIC_BYTES)
         compression = next((kind for magic, kind in _MAGICS.items() if head.startswith(magic)), "none")
-        mapped = _mapped(file) if compression == "none" else None
     except OSError as err:
         close_file()
         raise CaptureFormatError(name, 0, f"cannot be read: {_one_line(err)}") from None
 
-    if mapped is not None:
-        source = ByteSource(name, "none", np.frombuffer(mapped, np.uint8), None)
-        source.start = file.tell() - len(head)
-        source._file_bytes = len(mapped)
-        source._map = mapped if hasattr(mapped, "madvise") else None  # not on Windows
-        source._close = close_file
-        return source
     if compression == "none":
-        source = ByteSource(name, "none", np.empty(0, np.uint8), _stream_pieces(file, head))
+        source = ByteSource(name, "none", _file_into(file, head))
         source._close = close_file
+        source._file_bytes = _stored_bytes(file)
+        with suppress(OSError, AttributeError):  # a pipe
+            source._dropped = file.tell() - len(head)
         return source
 
-    source = ByteSource(name, compression, np.empty(0, np.uint8), None)
+    source = ByteSource(name, compression, _read_nothing)
 
     def damaged(reason: str) -> None:
         source.damage = f"the {compression} data is damaged: {reason}"
 
     ahead = _Readahead(_decompressed(file, head, compression), damaged)
-    source._pieces = iter(ahead)
-    with suppress(OSError, AttributeError, ValueError):  # a BytesIO has no file descriptor
-        source._file_bytes = os.fstat(file.fileno()).st_size
-        source._file_position = file.tell
+    source._read_into = read_pieces_into(ahead)
+    source._file_bytes = _stored_bytes(file)
+    source._file_position = file.tell
 
     def close() -> None:
         ahead.stop()
@@ -381,14 +392,9 @@ def _read_exactly(file: IO[bytes], n: int) -> bytes:
     return out
 
 
-def _mapped(file: IO[bytes]) -> mmap.mmap | None:
-    """The whole file mapped for reading, or None if that is impossible (pipes, empty files, BytesIO).
-
-    Only for real file objects: the file descriptor of a decompressing object is that of the compressed file.
-    """
+def _stored_bytes(file: IO[bytes]) -> int:
+    """The size of a file on disk; 0: unknown."""
+    # the file descriptor of an object that decompresses is that of the compressed file
     if not isinstance(getattr(file, "raw", file), io.FileIO):
-        return None
-    try:
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError):
-        return None
+        return 0
+    return os.fstat(file.fileno()).st_size

@@ -49,6 +49,7 @@ from ._store import put_be16, put_be32, put_be64, put_le32, put_le64
 from .headers import PacketColumns
 from .keys import FlowKeys
 from .pcap import MAX_FRAME_BYTES
+from .source import zstd
 
 __all__ = ["LINK_ETHERNET", "LINK_RAW", "PcapWriter", "write_frames", "write_pcap"]
 
@@ -365,9 +366,7 @@ def _compressed(raw: IO[bytes], suffix: str, comment: str) -> Any:
     if suffix == ".gz":
         return _GzipFile(raw, comment)
     if suffix in (".zst", ".zstd"):
-        import zstandard
-
-        return zstandard.ZstdCompressor(level=1).stream_writer(raw, closefd=False)
+        return zstd().ZstdFile(raw, "wb", level=1)
     if suffix == ".xz":
         return lzma.LZMAFile(raw, "wb", preset=1)
     return None

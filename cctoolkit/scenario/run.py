@@ -50,7 +50,18 @@ LABELS = (
 )
 _KEY = ("src", "dst", "sport", "dport", "protocol")
 _NUMBERS = ("base_rtt_ms", "bytes_acked", "retransmits", "min_rtt_us")
-_TABLES = ("flows", "queues", "flow_series", "queue_series", "cca_stats", "aqm_stats", "drops")
+#: What the tables of a run have at least; each is a number, except for the names.
+_COLUMNS: dict[str, tuple[str, ...]] = {
+    "flows": ("flow_id", "name", "cca", "base_rtt_ms", "start_s", "end_s", "received_bytes", "goodput_mbps",
+              "retransmits", "min_rtt_ms"),
+    "queues": ("queue",),
+    "flow_series": ("ts_ns", "flow_id"),
+    "queue_series": ("ts_ns", "queue"),
+    "cca_stats": ("flow_id",),
+    "aqm_stats": ("queue",),
+    "drops": ("ts_ns", "flow_id", "queue", "packet", "why"),
+}  # fmt: skip
+_TEXT = ("name", "cca", "why")
 _FORMAT = 1
 _FACTS = {"name": str, "made_by": str, "start_ns": int, "events": int}
 
@@ -233,7 +244,7 @@ class Run:
             if self.scenario is not None:
                 _write_text(folder / "scenario.toml", self.scenario.to_toml())
             self._write_labels(folder / "labels.csv")
-            for name in _TABLES:
+            for name in _COLUMNS:
                 table = getattr(self, name)
                 if table is not None and len(table.columns):
                     parquet.write(table, folder / f"{name}.parquet", provenance)
@@ -397,24 +408,65 @@ def _save_capture(capture: Capture, folder: Path, provenance: Mapping[str, Any])
     parquet.write(pd.DataFrame(keys), folder / "keys.parquet", provenance)
 
 
-_WIDE = {"src": (16, np.uint8), "dst": (16, np.uint8), "mss": (2, np.uint16), "window_scale": (2, np.uint8),
-         "sack_permitted": (2, np.bool_)}  # fmt: skip
+#: Columns of the keys by type, and how many values a row has where that is not one.
+_KEY_TYPES = {
+    "flow_id": np.uint32, "ip_version": np.uint8, "protocol": np.uint8, "sport": np.uint16, "dport": np.uint16,
+    "src": np.uint8, "dst": np.uint8, "saw_syn": np.bool_, "mss": np.uint16, "window_scale": np.uint8,
+    "sack_permitted": np.bool_,
+}  # fmt: skip
+_KEY_WIDTHS = {"src": 16, "dst": 16, "mss": 2, "window_scale": 2, "sack_permitted": 2}
 
 
 def _load_capture(folder: Path) -> Capture:
     packets, about = read_parquet(folder / "packets.parquet", "packets")
     sacks, _ = read_parquet(folder / "sacks.parquet", "sacks")
-    table = pd.read_parquet(folder / "keys.parquet")
-    keys: dict[str, np.ndarray] = {}
-    for name in table.columns:
-        if name in _WIDE:
-            width, dtype = _WIDE[name]
-            keys[name] = np.frombuffer(b"".join(table[name]), dtype).reshape(-1, width).copy()
-        else:
-            keys[name] = table[name].to_numpy()
+    keys = _load_keys(folder / "keys.parquet")
+    unknown = ~packets["flow_id"].isin(keys.flow_id)
+    if unknown.any():
+        raise SchemaError(f"{folder}: packet {unknown.argmax()} is of flow {packets.flow_id[unknown.argmax()]}, "
+                          "which keys.parquet lacks")  # fmt: skip
+    if len(sacks) and sacks["packet"].max() >= len(packets):
+        raise SchemaError(f"{folder}: sacks.parquet names packet {sacks['packet'].max()} of {len(packets)}")
     columns = {name: np.ascontiguousarray(packets[name].to_numpy()) for name in packets.columns}
     rows = np.stack([sacks[c].to_numpy(np.int64) for c in sacks.columns], axis=1)
-    return Capture(columns, FlowKeys(**keys), CaptureMeta(**about["meta"]), rows)
+    try:
+        meta = CaptureMeta(**about["meta"])
+    except (KeyError, TypeError) as err:
+        raise SchemaError(f"{folder / 'packets.parquet'}: not the packets of a run ({err})") from None
+    return Capture(columns, keys, meta, rows)
+
+
+def _load_keys(path: Path) -> FlowKeys:
+    table = _read_table(path)
+    keys: dict[str, np.ndarray] = {}
+    for name, dtype in _KEY_TYPES.items():
+        if name not in table:
+            raise SchemaError(f"{path}: column {name!r} is missing")
+        try:
+            if name in _KEY_WIDTHS:
+                packed: np.ndarray = np.frombuffer(b"".join(table[name]), dtype)
+                keys[name] = packed.reshape(len(table), _KEY_WIDTHS[name]).copy()
+            else:
+                keys[name] = table[name].to_numpy().astype(dtype, casting="equiv")
+        except (TypeError, ValueError):
+            width = _KEY_WIDTHS.get(name)
+            expected = f"{width} x {np.dtype(dtype)}" if width else np.dtype(dtype)
+            raise SchemaError(f"{path}: column {name!r} is not {expected} in each row") from None
+    if np.any(np.diff(keys["flow_id"].astype(np.int64)) <= 0):
+        raise SchemaError(f"{path}: column 'flow_id' does not grow from row to row")
+    return FlowKeys(**keys)
+
+
+def _read_table(path: Path) -> pd.DataFrame:
+    """A Parquet file that is not one of :data:`cctoolkit.schema.TABLES`."""
+    import pyarrow as pa
+
+    try:
+        return pd.read_parquet(path)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as err:
+        raise SchemaError(f"{path}: not a Parquet file ({str(err).splitlines()[0]})") from None
+    except FileNotFoundError:
+        raise SchemaError(f"{path}: is missing") from None
 
 
 def load_run(path: str | os.PathLike[str], *, check_taps: bool = True) -> Run:
@@ -499,6 +551,10 @@ def _load_saved(folder: Path) -> Run:
         tap: _load_capture(folder / tap) for tap in ("ingress", "egress") if (folder / tap).is_dir()
     }
     labels = _read_labels(folder / "labels.csv")
+    if len(labels) != len(tables["flows"]):
+        raise SchemaError(
+            f"{folder}: labels.csv has {len(labels)} rows, flows.parquet {len(tables['flows'])}"
+        )
     labels.insert(0, "flow_id", tables["flows"].flow_id.to_numpy())
     return Run(
         scenario=read_scenario(toml) if toml.is_file() else None,
@@ -510,11 +566,22 @@ def _load_saved(folder: Path) -> Run:
 
 
 def _load_tables(folder: Path) -> dict[str, Any]:
-    return {
-        name: pd.read_parquet(folder / f"{name}.parquet")
-        for name in _TABLES
-        if (folder / f"{name}.parquet").is_file()
-    }
+    tables = {}
+    for name, columns in _COLUMNS.items():
+        path = folder / f"{name}.parquet"
+        if not path.is_file():
+            continue
+        table = tables[name] = _read_table(path)
+        for column in (
+            columns if len(table.columns) else ()
+        ):  # a run without, say, drops has a table without columns
+            if column not in table:
+                raise SchemaError(f"{path}: column {column!r} is missing")
+            if column not in _TEXT and not pd.api.types.is_numeric_dtype(table[column]):
+                raise SchemaError(f"{path}: column {column!r} is {table[column].dtype}, expected numbers")
+    if "flows" not in tables:
+        raise SchemaError(f"{folder / 'flows.parquet'}: is missing")
+    return tables
 
 
 def _load_testbed(folder: Path) -> Run:

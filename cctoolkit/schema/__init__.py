@@ -22,7 +22,9 @@ if TYPE_CHECKING:  # at run time inside functions, because the command line's he
 __all__ = [
     "CCAS",
     "FLOWS",
+    "MAX_FLOWS",
     "PACKETS",
+    "RANGES",
     "RTT_SAMPLES",
     "SACKS",
     "SCHEMA_VERSION",
@@ -30,6 +32,7 @@ __all__ = [
     "TABLES",
     "arrays",
     "check",
+    "check_columns",
     "empty",
     "read_parquet",
     "write_parquet",
@@ -158,6 +161,15 @@ TABLES: dict[str, dict[str, str]] = {
     "ccas": CCAS,
 }
 
+#: Flows that packets can number. What counts by flow makes its state lazily: a large number costs address space only.
+MAX_FLOWS = 1 << 27
+#: Columns that index arrays, by table: the least value, and the first that is too large.
+RANGES: dict[str, dict[str, tuple[int, int]]] = {
+    "packets": {"flow_id": (0, MAX_FLOWS), "direction": (0, 2)},
+    "sacks": {"packet": (0, 1 << 40)},
+    "rtt_samples": {"direction": (0, 2)},
+}
+
 _KEY_SCHEMA = b"cctoolkit.schema"
 
 
@@ -196,7 +208,7 @@ def empty(table: str) -> pd.DataFrame:
 
 
 def check(df: pd.DataFrame, table: str) -> pd.DataFrame:
-    """Check the columns and types of a table.
+    """Check the columns of a table, their types, and the ranges of those that index arrays (:data:`RANGES`).
 
     Parameters
     ----------
@@ -213,7 +225,7 @@ def check(df: pd.DataFrame, table: str) -> pd.DataFrame:
     Raises
     ------
     SchemaError
-        A column is missing or has the wrong type; the text names the first one.
+        A column is missing, has the wrong type or a value out of range; the text names the first one.
 
     See Also
     --------
@@ -239,7 +251,65 @@ def check(df: pd.DataFrame, table: str) -> pd.DataFrame:
                 raise SchemaError(f"{table} table: column {name!r} is {found}, expected text")
         elif str(found) != dtype:
             raise SchemaError(f"{table} table: column {name!r} is {found}, expected {dtype}")
+    for name in RANGES.get(table, {}):
+        _check_range(df[name].to_numpy(), name, table)
     return df
+
+
+def check_columns(columns: Mapping[str, np.ndarray], table: str) -> None:
+    """Check a table that is a mapping of arrays, as :func:`check` does a DataFrame.
+
+    Parameters
+    ----------
+    columns : mapping of str to array
+        The numeric columns; further ones are allowed.
+    table : str
+        A name in :data:`TABLES`.
+
+    Raises
+    ------
+    SchemaError
+        A column is missing, has the wrong type, another length than the first, or a value out of range; the text names
+        the first one.
+
+    See Also
+    --------
+    check : check a DataFrame
+
+    Examples
+    --------
+    >>> cap = cct.example("mixed").ingress
+    >>> cct.schema.check_columns(cap.columns, "packets")
+    >>> cct.schema.check_columns({**cap.columns, "direction": cap.columns["direction"] + 2}, "packets")
+    Traceback (most recent call last):
+    cctoolkit.errors.SchemaError: packets table: row 0: direction is 2, expected 0 to 1
+    """
+    rows: int | None = None
+    for name, dtype in _columns(table).items():
+        if dtype in ("str", "category"):
+            continue
+        column = columns.get(name)
+        if column is None:
+            raise SchemaError(f"{table} table: column {name!r} is missing (expected {dtype})")
+        if str(getattr(column, "dtype", type(column).__name__)) != dtype:
+            found = getattr(column, "dtype", type(column).__name__)
+            raise SchemaError(f"{table} table: column {name!r} is {found}, expected {dtype}")
+        if rows is None:
+            rows = len(column)
+        if column.shape != (rows,):
+            raise SchemaError(
+                f"{table} table: column {name!r} has the shape {column.shape}, expected ({rows},)"
+            )
+    for name in RANGES.get(table, {}):
+        _check_range(columns[name], name, table)
+
+
+def _check_range(values: np.ndarray, name: str, table: str) -> None:
+    low, high = RANGES[table][name]
+    if not len(values) or (values.min() >= low and values.max() < high):
+        return
+    row = int(((values < low) | (values >= high)).argmax())
+    raise SchemaError(f"{table} table: row {row}: {name} is {values[row]}, expected {low} to {high - 1}")
 
 
 def arrays(df: pd.DataFrame, table: str) -> dict[str, np.ndarray]:
@@ -260,7 +330,7 @@ def arrays(df: pd.DataFrame, table: str) -> dict[str, np.ndarray]:
     Raises
     ------
     SchemaError
-        A column is missing or has the wrong type.
+        The table is not valid (:func:`check`).
 
     See Also
     --------

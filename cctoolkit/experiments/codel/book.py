@@ -19,17 +19,21 @@ def point(target: str, flows: int, digits: int = 1) -> Callable[[Tables], str]:
     """A view of one point of table I: loss and mean delay."""
 
     def one(tables: Tables) -> str:
-        part = tables["table1"].query("target == @target and flows == @flows").iloc[0]
+        part = _point(tables["table1"], target, flows)
         return f"{part.loss_percent:.2f} %, {part.mean_delay_ms:.{digits}f} ms"
 
     return one
+
+
+def _point(table: pd.DataFrame, target: str, flows: int) -> pd.Series:
+    return table[(table.target == target) & (table.flows == flows)].iloc[0]
 
 
 def printed(flows: int) -> Callable[[Tables], str]:
     """A view of what the paper prints for Linux."""
 
     def one(tables: Tables) -> str:
-        part = tables["table1"].query("target == 'Linux' and flows == @flows").iloc[0]
+        part = _point(tables["table1"], "Linux", flows)
         return f"{part.paper_loss_percent:g} %, {part.paper_delay_ms:g} ms"
 
     return one

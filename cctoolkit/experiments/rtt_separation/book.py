@@ -184,7 +184,8 @@ def share_at(flows: str, rtt_ms: int, of_far: bool = False) -> Callable[[Tables]
     """A view of one share in one queue, in percent."""
 
     def one(tables: Tables) -> str:
-        part = tables["test3"].query("flows == @flows and scheme == 'one queue' and rtt_ms == @rtt_ms")
+        part = tables["test3"]
+        part = part[(part.flows == flows) & (part.scheme == "one queue") & (part.rtt_ms == rtt_ms)]
         share = float(part.share_of_short_rtt.iloc[0])
         return f"{100 * (1 - share if of_far else share):.0f} %"
 

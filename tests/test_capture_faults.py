@@ -1,0 +1,108 @@
+"""What can happen to a capture while it is read: it is cut, the disk fails, or it unpacks to far more than it is."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import io
+import lzma
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from random import Random
+
+import made_captures as made
+import numpy as np
+import pytest
+import zstandard
+
+import cctoolkit as cct
+from cctoolkit.errors import TruncatedCaptureWarning
+
+COMPRESS = {
+    "none": lambda data: data,
+    "gz": lambda data: gzip.compress(data, 1),
+    "xz": lambda data: lzma.compress(data, preset=0),
+    "zstd": lambda data: zstandard.ZstdCompressor(1).compress(data),
+}
+#: How much memory reading a file through to its end takes beyond what the program has at first, in MB.
+PEAK = """
+import resource, sys
+from cctoolkit.capture.source import open_source
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+before, total = peak(), 0
+with open_source(sys.argv[1]) as source:
+    while source.more():
+        total += source.available
+        source.start += source.available
+print(total, peak() - before)
+"""
+
+
+@pytest.fixture(scope="module")
+def plain() -> bytes:
+    """More than a window of the reader."""
+    return made.pcap([f[:3] for f in made.random_frames(Random(3), 30_000, 1)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compression", ["gz", "xz", "zstd"])
+def test_a_bomb_takes_no_more_memory_than_a_capture(tmp_path: Path, compression: str) -> None:
+    """Half a gigabyte of zeros in some hundred kilobytes: the output of a step is bounded, whatever its input is."""
+    path = tmp_path / "bomb"
+    path.write_bytes(COMPRESS[compression](bytes(512 << 20)))
+    assert path.stat().st_size < 4 << 20
+    done = subprocess.run([sys.executable, "-c", PEAK, path], capture_output=True, text=True, check=True)
+    total, peak_mb = map(int, done.stdout.split())
+    assert total == 512 << 20
+    assert peak_mb < 100
+
+
+@pytest.mark.parametrize("left", [0, 24, 1_000_003])
+def test_a_file_that_is_cut_while_it_is_read(tmp_path: Path, plain: bytes, left: int) -> None:
+    """As ``logrotate`` cuts with ``copytruncate``: what was read is kept, with a warning."""
+    path = tmp_path / "trace.pcap"
+    path.write_bytes(plain)
+    whole = cct.read_capture(path).packets
+    parts = cct.iter_capture(path, packets=100)
+    found = [next(parts).packets]
+    os.truncate(path, left)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TruncatedCaptureWarning)  # none if it is cut between two records
+        found += [part.packets for part in parts]
+    times = np.concatenate([part.ts_ns for part in found])
+    assert 100 < len(times) < len(whole)
+    assert np.array_equal(times, whole.ts_ns[: len(times)])
+
+
+class FailingDisk(io.RawIOBase):
+    """A file whose bytes cannot be read beyond some point."""
+
+    def __init__(self, data: bytes, good: int) -> None:
+        self._file = io.BytesIO(data[:good])
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, window) -> int:  # type: ignore[no-untyped-def, override]
+        n = self._file.readinto(window)
+        if not n:
+            raise OSError(errno.EIO, "Input/output error")
+        return n
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_a_disk_that_fails(plain: bytes, compression: str) -> None:
+    data = COMPRESS[compression](plain)
+    with pytest.warns(TruncatedCaptureWarning, match="Input/output error"):
+        cap = cct.read_capture(FailingDisk(data, len(data) * 3 // 4))
+    assert cap.meta.truncated
+    assert 10_000 < len(cap.packets) < 30_000
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_a_disk_that_fails_at_once(plain: bytes, compression: str) -> None:
+    with pytest.raises(cct.errors.CaptureFormatError, match="Input/output error"):
+        cct.read_capture(FailingDisk(COMPRESS[compression](plain), 4))
