@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -73,3 +76,12 @@ def test_a_capture_of_your_own(monkeypatch, tmp_path):
     assert trace() is None
     monkeypatch.setenv("TRACE", "~/mine.pcap")
     assert trace("../traces/reno.pcap") == trace() == Path.home() / "mine.pcap"
+
+
+def test_they_are_public_without_importing_anything_else():
+    code = "import cctoolkit as cct; print(cct.lessons.fast(), cct.lessons.trace('x.pcap'))"
+    environment = {name: value for name, value in os.environ.items() if name not in ("FAST", "TRACE")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout == "False x.pcap\n"
