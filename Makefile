@@ -7,7 +7,7 @@ DEMO   := traces/mixed
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test fast lint hooks lab bench docs notebooks results traces clean
+.PHONY: help demo test fast lint hooks lab bench docs notebooks pictures results traces clean
 
 help:            ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ docs: $(VENV)/.dev    ## the book, into build/docs/index.html; runs the notebook
 
 notebooks: $(VENV)/.dev  ## write the .ipynb files from their .py sources
 	$(BIN)/python notebooks/build.py
+
+pictures: $(VENV)/.dev   ## make the pictures of README.md and the book's front page again; needs Chromium
+	$(BIN)/python docs/pictures.py
 
 results: $(VENV)/.dev    ## list the results behind the book's numbers; NAME=codel makes one again, STALE=1 all that are outdated
 ifneq ($(NAME)$(STALE),)

@@ -345,7 +345,14 @@ const done = cells.every(c => c.model.executionCount !== null) || document.query
 return status === 'idle' && done ? cells.length : 0;
 """
 KERNEL = "return window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
-FIGURES = "return document.querySelectorAll('.jp-OutputArea .js-plotly-plot svg.main-svg .trace').length > 40"
+#: JupyterLab keeps in the page what is near the visible part: scroll to the cell that has a text.
+SHOW = """
+const notebook = window.jupyterapp.shell.currentWidget.content;
+const found = notebook.widgets.findIndex(c => c.model.sharedModel.source.includes(%r));
+notebook.activeCellIndex = found;
+notebook.scrollToItem(found, 'start');
+"""
+FIGURES = "return document.querySelectorAll('.jp-OutputArea .js-plotly-plot svg.main-svg .trace').length > 10"
 BROKEN = """
 const broken = document.querySelectorAll('[data-mime-type$="stderr"]');  // tracebacks are of that type, too
 const texts = [...document.querySelectorAll('.jp-OutputArea-output')].map(e => e.textContent);
@@ -367,6 +374,7 @@ list.dispatchEvent(new Event('change', {bubbles: true}));
 @pytest.mark.slow
 @pytest.mark.browser
 def test_00_start_in_jupyterlab(copy: Path, tmp_path: Path) -> None:
+    """JupyterLab as it comes, which draws what is in sight only."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     with chromium(scratch) as page, jupyter_lab(copy, scratch) as address:
@@ -375,12 +383,16 @@ def test_00_start_in_jupyterlab(copy: Path, tmp_path: Path) -> None:
         page.execute_script("window.jupyterapp.commands.execute('runmenu:run-all')")
         assert wait_for(page, IDLE, 240, "all cells to run") > 15
         assert page.execute_script(BROKEN) == []
+        page.execute_script(SHOW % "def sharing")
+        wait_for(
+            page, "return document.querySelectorAll('.widget-slider, .noUi-target').length", 60, "a slider"
+        )
+        page.execute_script(SHOW % "cap.explore()")
         wait_for(page, FIGURES, 60, "the figures")
         assert page.execute_script(BROKEN) == []
-        assert (
-            page.execute_script("return document.querySelectorAll('.widget-slider, .noUi-target').length") > 0
-        )
         assert page.execute_script("return document.querySelectorAll('.cct-flows select option').length") >= 3
+        head, options = page.execute_script(LEFT_EDGES)
+        assert abs(head - options) <= 1  # the head stands above its columns
 
         # Zooming with the mouse brings finer bins from Python.
         whole = wait_for(page, BIN_S, 120, "the explorer's figure")
@@ -395,6 +407,22 @@ def test_00_start_in_jupyterlab(copy: Path, tmp_path: Path) -> None:
         page.execute_script(PICK_SECOND)
         wait_for(page, EXPLORER + "return plot && flows().size === 1", 60, "the figures of one flow")
         assert page.execute_script(BROKEN) == []
+
+
+#: Where the text of the explorer's head and of its first row ends, from the left of the page: both have one width.
+LEFT_EDGES = """
+const head = document.querySelector('.cct-flows pre'), option = document.querySelector('.cct-flows select option');
+const left = element => {
+  const style = getComputedStyle(element);
+  return element.getBoundingClientRect().left + parseFloat(style.paddingLeft) + parseFloat(style.borderLeftWidth);
+};
+const widths = [head, option].map(element => {
+  const measure = document.createElement('canvas').getContext('2d');
+  measure.font = getComputedStyle(element).font;
+  return measure.measureText(element.textContent).width;
+});
+return [left(head) + widths[0], left(option) + widths[1]];
+"""
 
 
 SLIDER = """
@@ -423,6 +451,7 @@ def test_the_slider_of_a_lesson_in_jupyterlab(copy: Path, tmp_path: Path) -> Non
         page.execute_script("window.jupyterapp.commands.execute('runmenu:run-all')")
         assert wait_for(page, IDLE, 240, "all cells to run") > 10
         assert page.execute_script(BROKEN) == []
+        page.execute_script(SHOW % "def choose")
         before = wait_for(page, SLIDER, 60, "the figure below the slider")
         assert before["at"] == "200" and before["title"].startswith("200 packets")
 
