@@ -27,10 +27,11 @@ class CCToolkitError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """What IPython prints: the line at first, the traceback when asked again (``%tb``)."""
-        if self._shown:
-            from IPython.core.getipython import get_ipython
+        from IPython.core.getipython import get_ipython
 
-            return get_ipython().InteractiveTB.structured_traceback(type(self), self, self.__traceback__)
+        shell = get_ipython()
+        if self._shown and shell is not None:
+            return shell.InteractiveTB.structured_traceback(type(self), self, self.__traceback__)
         self._shown = True
         return [f"\x1b[31m{type(self).__name__}: {self}\x1b[0m"]
 

@@ -138,7 +138,8 @@ def find_by_public_name(app: Sphinx, env: Any, node: Any, content: nodes.Element
 
 def fold_solutions(_: Sphinx, doctree: nodes.document) -> None:
     """Fold the notebooks' sections called Solution, as JupyterLab does; figures inside fit when they are shown."""
-    begin = '<details class="solution" ontoggle="dispatchEvent(new Event(\'resize\'))"><summary>Show the solution</summary>'
+    fit = "dispatchEvent(new Event('resize'))"
+    begin = f'<details class="solution" ontoggle="{fit}"><summary>Show the solution</summary>'
     for section in list(doctree.findall(nodes.section)):
         if section[0].astext() == "Solution":
             section.insert(1, nodes.raw("", begin, format="html"))
