@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "pictures"
 CAPTURE = "traces/bufferbloat.ingress.pcap.gz"  # as a user in the checkout names it
 WIDTH = 1000
+REPORT = (1280, 860)  # a laptop's first screen
 #: A README's pictures are fetched by everyone who only looks.
 MOST_BYTES = 150_000
 
@@ -58,8 +59,8 @@ def terminal() -> str:
 
 
 @contextmanager
-def browser(height: int) -> Iterator[Any]:
-    """Chromium without a window, `WIDTH` pixels wide."""
+def browser(width: int, height: int) -> Iterator[Any]:
+    """Chromium without a window."""
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()
@@ -77,18 +78,18 @@ def browser(height: int) -> Iterator[Any]:
     try:
         page.execute_cdp_cmd(
             "Emulation.setDeviceMetricsOverride",
-            {"width": WIDTH, "height": height, "deviceScaleFactor": 1, "mobile": False},
+            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
         )
         yield page
     finally:
         page.quit()
 
 
-def photograph(html: Path, picture: Path, height: int) -> None:
-    """The first `height` pixels of a page with plotly figures, as WebP."""
+def photograph(html: Path, picture: Path, width: int, height: int) -> None:
+    """The top of a page with plotly figures, as WebP."""
     from selenium.webdriver.support.wait import WebDriverWait
 
-    with browser(height) as page:
+    with browser(width, height) as page:
         page.get(html.as_uri())
         drawn = "return document.querySelectorAll('.js-plotly-plot .main-svg .trace').length > 0"
         WebDriverWait(page, 120).until(lambda page: page.execute_script(drawn))
@@ -110,10 +111,10 @@ def main(folder: Path) -> None:
             html.write_text(
                 html.read_text(encoding="utf-8").replace("<head>", "<head>" + style), encoding="utf-8"
             )
-            photograph(html, folder / f"{name}.webp", height)
+            photograph(html, folder / f"{name}.webp", WIDTH, height)
         taps = [cct.read_capture(name) for name in (CAPTURE, CAPTURE.replace("ingress", "egress"))]
         cct.report.report(taps[0], html, egress=taps[1])
-        photograph(html, folder / "report.webp", 1100)
+        photograph(html, folder / "report.webp", *REPORT)
     for picture in sorted(folder.iterdir()):
         size = picture.stat().st_size
         print(f"{picture.name}: {size / 1000:.0f} kB")

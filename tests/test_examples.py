@@ -18,7 +18,8 @@ import cctoolkit as cct
 
 #: Where public names live: the package and the modules that are used by their own name.
 PLACES = ("cctoolkit", "cctoolkit.analysis.metrics", "cctoolkit.aqm", "cctoolkit.cca", "cctoolkit.identify",
-          "cctoolkit.identify.live", "cctoolkit.plot", "cctoolkit.report", "cctoolkit.schema",
+          "cctoolkit.identify.live", "cctoolkit.plot", "cctoolkit.report", "cctoolkit.report.bottleneck",
+          "cctoolkit.report.findings", "cctoolkit.schema",
           "cctoolkit.separation.jenks", "cctoolkit.separation.buffers", "cctoolkit.separation.controller",
           "cctoolkit.separation.router", "cctoolkit.separation.replay")  # fmt: skip
 
@@ -41,8 +42,11 @@ PUBLIC = public()
 #: Rooms whose public names all have an example and related names.
 ROOMS = tuple(
     f"cctoolkit.{room}."
-    for room in ("aqm", "batch", "capture", "cca", "scenario", "schema", "separation", "sim", "testbed")
-)
+    for room in (
+        "analysis", "aqm", "batch", "capture", "cca", "experiments", "identify", "plot", "report",
+        "scenario", "schema", "separation", "sim", "testbed",
+    )
+)  # fmt: skip
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 

@@ -107,11 +107,11 @@ def test_every_step_scheme_and_seed_is_run_once() -> None:
 
 
 def test_unknown_names_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match="sharing: 'udp' is none of cbr"):
+    with pytest.raises(ParameterError, match="sharing: 'udp' must be one of cbr"):
         abc.scenario("udp", 1)
-    with pytest.raises(ParameterError, match="scheme: 'red' is none of without ABC"):
+    with pytest.raises(ParameterError, match="scheme: 'red' must be one of without ABC"):
         abc.scenario("cbr", 1, "red")
-    with pytest.raises(ParameterError, match="only: 'fig4' is none of cbr, tcp, cbr-tcp, why"):
+    with pytest.raises(ParameterError, match="only: 'fig4' must be one of cbr, tcp, cbr-tcp, why"):
         experiment("abc")(tmp_path / "x", only=["fig4"])
     assert not (tmp_path / "x").exists()
 

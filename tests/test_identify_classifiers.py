@@ -332,7 +332,7 @@ def test_what_ours_does_not_take():
         with pytest.raises(ParameterError, match=message):
             unfitted("ours").fit(X, counted.y)
     for X in ([], [counted.X]):
-        with pytest.raises(ParameterError, match="X: a list must be of Windows"):
+        with pytest.raises(ParameterError, match=r"X: .*Windows"):
             unfitted("ours").fit(X)
     coarse = dataclasses.replace(counted, slot_ms=10.0)
     with pytest.raises(ParameterError, match="X: slots of 1 and 10 ms, not of one width"):
@@ -402,7 +402,7 @@ def test_what_does_the_same_is_one_answer():
     np.testing.assert_allclose(model.predict_proba(windows), expected, rtol=1e-5)
     assert model.score(apart) == model.score(windows) > 0.8
     assert (model.predict(windows) == "unknown").mean() <= 0.1  # 0.05 asked for, of few windows
-    with pytest.raises(ParameterError, match="y: all windows are all; there is nothing to tell apart"):
+    with pytest.raises(ParameterError, match="y: all windows are all"):
         unfitted("ours", alike={"all": ["bbr", "reno"]}).fit(windows)
 
 

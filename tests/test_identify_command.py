@@ -463,7 +463,7 @@ def test_evaluate_by_the_crossover(run, seer: Path, queues: Path) -> None:
     assert status == 0 and scores["windows"].sum() == 27
     assert set(scores["crossover"]) <= {"below a tenth", "a tenth to one", "above one"} and len(scores) > 1
     status, _, err = run("evaluate", seer, queues, "--by", "crossing")
-    assert status == 1 and "by: 'crossing' is none of run, flow_id, cca" in err and "crossover" in err
+    assert status == 1 and "by: 'crossing' must be one of run, flow_id, cca" in err and "crossover" in err
 
 
 @pytest.mark.slow

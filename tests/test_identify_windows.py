@@ -93,7 +93,7 @@ def test_windows_begin_anywhere():
 )
 def test_lengths_of_10_ms_to_60_s(ms, slot_ms, slots):
     if slots is None:
-        with pytest.raises(ParameterError, match=r"1 ms is not a whole number .* of slots of 0\.3 ms"):
+        with pytest.raises(ParameterError, match=r"1 ms .*0\.3 ms"):
             window_slots(ms, slot_ms)
         return
     assert window_slots(ms, slot_ms) == slots
@@ -103,7 +103,7 @@ def test_lengths_of_10_ms_to_60_s(ms, slot_ms, slots):
 
 @pytest.mark.parametrize("ms", [0, -10, 0.5, 1.5, float("nan"), float("inf")])
 def test_lengths_that_are_no_number_of_slots_are_refused(ms):
-    with pytest.raises(ParameterError, match=r"window_ms: .* is not a whole number"):
+    with pytest.raises(ParameterError, match=r"window_ms: .* multiple"):
         cut_windows([recording(0, 50)], ms)
 
 
@@ -133,7 +133,7 @@ def test_windows_without_a_packet_are_left_out():
     assert 0 < len(windows) < 60 and (windows.X.sum(axis=(1, 2)) > 0).all()
     assert windows.table.first_slot.between(81, 109).all()
     silent.slots[list(INPUTS)] = 0.0
-    with pytest.raises(ParameterError, match="none of 1 flows has 20 ms of slots with packets"):
+    with pytest.raises(ParameterError, match=r"window_ms: .*20 ms"):
         cut_windows([silent], 20)
 
 
@@ -154,9 +154,9 @@ def test_windows_with_data_stay_whatever_the_inputs_say():
     sampled.slots["throughput_bytes"] = sampled.slots.throughput_bytes.where(sampled.slots.slot > 380, 0.0)
     assert cut_windows([sampled], 20, "cbiq", per_flow=200).table.first_slot.between(362, 380).all()
     del sampled.slots["throughput_bytes"], sampled.slots["in_bytes"]
-    with pytest.raises(SchemaError, match="neither in_bytes nor throughput_bytes is there to tell"):
+    with pytest.raises(SchemaError, match="in_bytes or throughput_bytes"):
         cut_windows([sampled], 20, "cbiq")
-    with pytest.raises(ParameterError, match="none of 1 flows has 20 ms"):  # one tap shows no queue at all
+    with pytest.raises(ParameterError, match=r"window_ms: .*20 ms"):  # one tap shows no queue at all
         cut_windows(
             [Recording("x", recording(0, 90).slots.assign(cbiq_bytes=np.nan), sampled.flows)], 20, "cbiq"
         )
@@ -170,9 +170,7 @@ def test_flows_without_label_and_slots_not_known_yet_are_left_out():
     )  # the end of flow 1: no later packet says
     windows = cut_windows([part], 50)
     assert list(windows.table.flow_id) == [1] and list(windows.table.first_slot) == [100]
-    with pytest.raises(
-        ParameterError, match=r"none of 1 flows has 51 ms .* cbiq_bytes, throughput_bytes are known"
-    ):
+    with pytest.raises(ParameterError, match=r"window_ms: .*51 ms .* cbiq_bytes, throughput_bytes"):
         cut_windows([part], 51)
     assert len(cut_windows([part], 51, "throughput")) == 1
 
@@ -185,7 +183,7 @@ def test_an_input_that_is_never_known_is_not_waited_for():
     views = cut_windows([one_tap], 60, "views")
     assert (views.X[0, :, VIEW_CHANNELS.index("window.has_queue")] == 0).all()
     assert (views.X[0, :, VIEW_CHANNELS.index("window.has_flight")] == 1).all()
-    with pytest.raises(ParameterError, match=r"none of 1 flows has 60 ms .* cbiq_bytes are known"):
+    with pytest.raises(ParameterError, match=r"window_ms: .*60 ms .* cbiq_bytes"):
         cut_windows([one_tap], 60, "cbiq")
 
 
@@ -284,7 +282,7 @@ def test_what_cannot_be_split_is_refused():
         windows.of(run="run-1").split()
     with pytest.raises(ParameterError, match="by: windows of 0 run cannot be split"):
         windows.take([]).split()
-    with pytest.raises(ParameterError, match="by: windows have no column 'aqm'"):
+    with pytest.raises(ParameterError, match="by: 'aqm'"):
         windows.split(by=("run", "aqm"))
 
 

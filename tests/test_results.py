@@ -158,7 +158,7 @@ def test_steps_of_a_result(toy_result: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_cannot_be_made_is_said(toy_result: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ParameterError, match="result: 'nope' is none of codel"):
+    with pytest.raises(ParameterError, match="result: 'nope' must be one of codel"):
         results.make("nope", toy_result)
     with pytest.raises(ParameterError, match=r"models is made by `python data/models/build\.py`"):
         results.make("models", toy_result)

@@ -124,10 +124,24 @@ class FlowStatistics:
         A flow is long if one direction carries more than this many bytes on the wire (default 10 MB, as in the
         paper on separating flows by RTT). Exact; :func:`cctoolkit.long_flows` has the data plane's estimate.
 
+    See Also
+    --------
+    flow_table : the same in one call
+    iter_capture : a capture in batches
+
     Notes
     -----
     176 bytes of state a flow id, touched only for ids that occur; 40 more for a direction in which something went
     wrong, and 384 for one with holes. The result does not depend on how the packets were cut into batches.
+
+    Examples
+    --------
+    >>> cap = cct.example("cubic").ingress
+    >>> statistics = cct.FlowStatistics()
+    >>> for batch in cap.packets[:5000], cap.packets[5000:]:
+    ...     statistics.update(batch, cap.keys)
+    >>> statistics.result(cap.keys).retransmits_fwd.tolist()
+    [8, 0]
     """
 
     def __init__(self, long_flow_bytes: int = 10_000_000) -> None:
@@ -277,6 +291,21 @@ def flow_table(
     DataFrame
         :data:`cctoolkit.schema.FLOWS`, one row a flow with packets, in the order of `keys`. How segments are
         classified, and where that differs from tshark, is in the module's description.
+
+    See Also
+    --------
+    FlowStatistics : the same for batches of packets
+    retransmitted_share : retransmissions as a share
+    segment_kinds : which packets are retransmissions
+
+    Examples
+    --------
+    >>> cap = cct.example("cubic").ingress
+    >>> flows = cct.flow_table(cap, cap.keys)  # the same as cap.flows
+    >>> flows[["packets_fwd", "retransmits_fwd", "out_of_order_fwd"]]
+       packets_fwd  retransmits_fwd  out_of_order_fwd
+    0         7955                8                 0
+    1            2                0                 0
     """
     statistics = FlowStatistics(long_flow_bytes)
     statistics.update(packets, keys)
@@ -303,6 +332,11 @@ def retransmitted_share(flows: Any, way: str | None = None) -> Any:
     ------
     ParameterError
         `way` is neither.
+
+    See Also
+    --------
+    flow_table : the flows table
+    queue_loss : losses between two taps
 
     Examples
     --------
@@ -335,6 +369,11 @@ def segment_kinds(
     Categorical, one entry a packet
         ``new``, ``retransmitted`` or ``reordered``, as the flows table counts them; ``other`` is what takes no
         sequence numbers (pure ACKs, resets, no TCP at all), and keep-alives, window probes and copies.
+
+    See Also
+    --------
+    flow_table : how many of each kind a flow has
+    plot.time_sequence : a figure of one flow's segments
 
     Examples
     --------

@@ -135,6 +135,11 @@ class DataPlaneTables:
     ParameterError
         A value out of range.
 
+    See Also
+    --------
+    rtt_samples : samples made with such tables
+    RttPairing : the same for batches of packets
+
     Notes
     -----
     Follows section 3.1 of Gomez et al., "Improving Flow Fairness in Non-programmable Networks using P4-programmable
@@ -173,6 +178,15 @@ class DataPlaneTables:
     A switch's registers hold 32 bits: nanoseconds in them wrap every 4.29 s, and an old entry would seem young again.
     So it counts ages in coarser ticks. The P4 program ``rtt_monitor`` has the upper 32 of 48 bits of its clock for
     this, ``DataPlaneTables(1 << 15, per_direction=True, tick_bits=16)``, and agrees with it sample for sample.
+
+    Examples
+    --------
+    >>> cap = cct.example("cubic").ingress
+    >>> small = cct.DataPlaneTables(table_size=16, stages=1)
+    >>> samples = cct.rtt_samples(cap, "data_plane", tables=small)
+    >>> counters = samples.attrs["data_plane"]
+    >>> counters["inserted"] + counters["not_inserted"] <= counters["segments"]
+    True
     """
 
     table_size: int = 1 << 16
@@ -230,6 +244,19 @@ class RttPairing:
     ------
     ParameterError
         An unknown method, or a value out of range.
+
+    See Also
+    --------
+    rtt_samples : the same in one call
+    iter_capture : a capture in batches
+
+    Examples
+    --------
+    >>> cap = cct.example("cubic").ingress
+    >>> pairing = cct.RttPairing()
+    >>> batches = [pairing.update(packets) for packets in (cap.packets[:5000], cap.packets[5000:])]
+    >>> sum(len(batch["rtt_ns"]) for batch in batches) == len(cct.rtt_samples(cap))
+    True
     """
 
     def __init__(
@@ -462,12 +489,23 @@ def rtt_samples(
     SchemaError
         `cap` is no packets table.
 
+    See Also
+    --------
+    rtt_summary : quantiles by flow
+    RttPairing : the same for batches of packets
+    DataPlaneTables : the memory of a switch
+    plot.rtt : a figure
+
     Examples
     --------
-    >>> samples = cct.rtt_samples(cap)  # doctest: +SKIP
-    >>> cct.rtt_summary(samples)  # doctest: +SKIP
-    >>> small = DataPlaneTables(table_size=4096, stages=1)  # doctest: +SKIP
-    >>> cct.rtt_samples(cap, "data_plane", tables=small).attrs["data_plane"]  # doctest: +SKIP
+    >>> cap = cct.example("cubic-bbr").ingress
+    >>> samples = cct.rtt_samples(cap)
+    >>> (samples.query("direction == 0").groupby("flow_id").rtt_ns.min() / 1e6).round(1).to_dict()
+    {0: 30.1, 1: 56.0}
+    >>> small = cct.DataPlaneTables(table_size=4096, stages=1)
+    >>> counters = cct.rtt_samples(cap, "data_plane", tables=small).attrs["data_plane"]
+    >>> counters["matched"] <= counters["inserted"]
+    True
     """
     pairing = RttPairing(method, karn=karn, one_way_segments=one_way_segments, tables=tables)
     table = samples_table(pairing.update(cap), method)
@@ -512,6 +550,19 @@ def rtt_summary(samples: pd.DataFrame) -> pd.DataFrame:
     ------
     SchemaError
         `samples` is no samples table.
+
+    See Also
+    --------
+    rtt_samples : the samples
+    rtt_unfairness : throughput against RTT
+
+    Examples
+    --------
+    >>> samples = cct.rtt_samples(cct.example("cubic-bbr").ingress)
+    >>> cct.rtt_summary(samples).query("direction == 0")[["flow_id", "samples", "rtt_min_ns"]]
+       flow_id  samples  rtt_min_ns
+    0        0     1285    30105252
+    2        1     2371    56035186
     """
     check(samples, "rtt_samples")
     method = samples["method"].cat

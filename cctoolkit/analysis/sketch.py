@@ -108,6 +108,11 @@ class CountMinSketch:
     hash : {"multiply_shift", "crc"}
         ``crc`` is what a switch can compute, for keys of 32 bits, a width of at most 2**16 and a depth of at most 4.
 
+    See Also
+    --------
+    LongFlows : long flows found with a sketch
+    long_flows : the same in one call
+
     Notes
     -----
     With N the sum of all amounts, an estimate is never below the true sum of its key, and, with probability at
@@ -126,6 +131,13 @@ class CountMinSketch:
     nor in rows 2 and 3.
 
     Counters have 64 bits and do not overflow; a switch's usually have 32.
+
+    Examples
+    --------
+    >>> sketch = cct.CountMinSketch(width=1024, depth=3)
+    >>> estimates = sketch.update(np.array([7, 7, 9]), np.array([1500, 1500, 40]))
+    >>> sketch.query(np.array([7, 9, 11])).tolist()
+    [3000, 40, 0]
     """
 
     def __init__(
@@ -278,6 +290,20 @@ class LongFlows:
     """Long flows, found while the packets pass; batch after batch.
 
     Parameters are those of :func:`long_flows`.
+
+    See Also
+    --------
+    long_flows : the same in one call
+    CountMinSketch : the sketch itself
+
+    Examples
+    --------
+    >>> packets = cct.example("cubic-bbr").ingress.packets
+    >>> detector = cct.LongFlows(threshold_bytes=1_000_000)
+    >>> for batch in packets[:5000], packets[5000:]:
+    ...     detector.update(batch)
+    >>> detector.result().flow_id.tolist()
+    [0, 1]
     """
 
     def __init__(
@@ -399,11 +425,24 @@ def long_flows(
         In order of detection: ``flow_id``, ``direction``, ``bytes`` (at the end; the sketch's estimate with
         ``"count_min"``), ``crossed_ts_ns`` (the packet with which the count went above the threshold).
 
+    See Also
+    --------
+    LongFlows : the same for batches of packets
+    flow_table : exact byte counts, and is_long
+
     Notes
     -----
     The paper says that its sketch counts packets and compares with a size of 10 MB; here it counts bytes on the
     wire, which is what the threshold is in. Each direction is a flow of its own, as for a switch. That a flow was
     reported is remembered exactly (a switch would use a register or leave it to the control plane).
+
+    Examples
+    --------
+    >>> cap = cct.example("cubic-bbr").ingress
+    >>> cct.long_flows(cap, threshold_bytes=1_000_000)[["flow_id", "direction", "bytes"]]
+       flow_id  direction    bytes
+    0        0          0  3958116
+    1        1          0  8404116
     """
     detector = LongFlows(
         threshold_bytes, method, width=width, depth=depth, conservative=conservative, seed=seed, hash=hash

@@ -22,6 +22,7 @@ from .._support.state import grown
 from ..capture.model import columns_of
 from ..errors import ParameterError
 from ..schema import SLOTS
+from .sequence import ahead
 from .taps import LOST, PacketMatcher, TapPair, wanted_flows
 
 __all__ = ["CELL", "SlotRows", "SlotTable", "compute_slots", "slot_columns"]
@@ -59,12 +60,6 @@ CELL = np.dtype(
 _NONE = -(2**63)
 _WRAP = 2**32
 _BATCH = 1 << 18  # packets a kernel call: bounds the room for new cells
-
-
-@numba.njit(inline="always")
-def _ahead(a, b):
-    """How far sequence number `a` is ahead of `b` modulo 2**32, negative if behind; both int64."""
-    return ((a - b + 0x80000000) & 0xFFFFFFFF) - 0x80000000
 
 
 @numba.njit(inline="always")
@@ -160,14 +155,14 @@ def _collect(
             if has_ts[i]:
                 tick = np.int64(tsval[i])
                 if state.last_tsval != 0:
-                    state.source_gap = max(state.source_gap, _ahead(tick, state.last_tsval - 1))
+                    state.source_gap = max(state.source_gap, ahead(tick, state.last_tsval - 1))
                 state.last_tsval = tick + 1
             if with_acks:
                 end = start + p
                 if state.end != 0:
-                    state.end += max(_ahead(end, state.end), 0)
+                    state.end += max(ahead(end, state.end), 0)
                 elif state.acked != 0:
-                    state.end = state.acked + _ahead(end, state.acked)
+                    state.end = state.acked + ahead(end, state.acked)
                 else:
                     state.end = (end & 0xFFFFFFFF) + _WRAP
         if with_acks and flags & 20 == 16:  # ACK without RST
@@ -175,9 +170,9 @@ def _collect(
             a = np.int64(ack[i])
             if state.acked == 0:
                 base = state.end if state.end != 0 else a + _WRAP
-                acked = base + _ahead(a, base)
+                acked = base + ahead(a, base)
             else:
-                acked = state.acked + _ahead(a, state.acked)
+                acked = state.acked + ahead(a, state.acked)
             if acked > state.acked:
                 if state.payload != 0 and (state.open == 0 or state.slot != slot):
                     if state.open != 0:
@@ -251,7 +246,7 @@ def _fill(seq, offset, interpolate, filled):
                 continue
             filled[row] = seq[row]
             if interpolate and after >= 0:
-                rise = _ahead(seq[after], seq[row])
+                rise = ahead(seq[after], seq[row])
                 run = after - row
                 for k in range(1, run):
                     filled[row + k] = (seq[row] + (2 * rise * k + run) // (2 * run)) & 0xFFFFFFFF  # rounded
@@ -265,9 +260,9 @@ def _differences(in_seq, out_seq, offset, cbiq, throughput):
         for row in range(offset[flow], offset[flow + 1]):
             cbiq[row] = throughput[row] = -1
             if row + 1 < offset[flow + 1] and in_seq[row + 1] >= 0:
-                throughput[row] = max(_ahead(in_seq[row + 1], in_seq[row]), 0)
+                throughput[row] = max(ahead(in_seq[row + 1], in_seq[row]), 0)
                 if out_seq[row + 1] >= 0:
-                    cbiq[row] = max(_ahead(in_seq[row + 1], out_seq[row + 1]), 0)
+                    cbiq[row] = max(ahead(in_seq[row + 1], out_seq[row + 1]), 0)
 
 
 @kernel
@@ -319,12 +314,28 @@ class SlotTable:
     slot_ms, sampling, fill, flow_ids, seed, max_rows, check_taps
         As :func:`compute_slots`.
 
+    See Also
+    --------
+    compute_slots : the same in one call
+    iter_capture : a capture in batches
+    identify.live.SlotStream : rows as soon as they are known
+
     Notes
     -----
     Memory grows with the number of slots in which flows were active, not with packets, and with the number of flows
     (of those wanted, if `flow_ids` says which). The result does not depend
     on how the packets were cut into batches; the two taps' batches need not end at the same time (the egress
     tap's packets wait until the ingress tap has got as far).
+
+    Examples
+    --------
+    >>> run = cct.example("cubic")
+    >>> before, after = run.ingress.packets, run.egress.packets
+    >>> table = cct.SlotTable(slot_ms=10)
+    >>> table.update(before[:5000], after[:4000])
+    >>> table.update(before[5000:], after[4000:])
+    >>> table.result().equals(cct.compute_slots(before, after, slot_ms=10))
+    True
     """
 
     def __init__(
@@ -343,7 +354,7 @@ class SlotTable:
         if sampling not in ("all", "first"):
             if isinstance(sampling, str) or not 0 < sampling <= 1:
                 raise ParameterError(
-                    f"sampling: {sampling!r} is none of 'all', 'first' or a probability above 0 and up to 1"
+                    f"sampling: {sampling!r} must be 'all', 'first' or a probability above 0, at most 1"
                 )
             self._threshold = round(float(sampling) * 2**64) - 1 if sampling < 1 else 0
         self._sampled = self._first_only or self._threshold > 0
@@ -719,6 +730,13 @@ def compute_slots(
     TapClockWarning
         The taps' clocks differ, or what both taps should have seen was not seen by both.
 
+    See Also
+    --------
+    SlotTable : the same for batches of packets
+    compare_taps : can these be two taps of one queue
+    plot.cbiq : a figure
+    identify.classify_flows : congestion controls from slots
+
     Notes
     -----
     Carmel and Keslassy, section III. Sequence numbers are compared modulo 2**32. Losses and retransmissions are
@@ -728,8 +746,10 @@ def compute_slots(
 
     Examples
     --------
-    >>> cct.compute_slots(before, after, slot_ms=1)                                          # doctest: +SKIP
-    >>> cct.compute_slots(cap, slot_ms=10, flow_ids=cap.flows.query("is_long").flow_id)      # doctest: +SKIP
+    >>> run = cct.example("cubic")
+    >>> slots = cct.compute_slots(run.ingress, run.egress, slot_ms=100)
+    >>> slots[["in_packets", "out_packets", "drops_estimate"]].sum().to_dict()
+    {'in_packets': 7952, 'out_packets': 7944, 'drops_estimate': 8}
     """
     table = SlotTable(slot_ms, sampling, fill, flow_ids, seed, max_rows, check_taps)
     table.update(ingress, egress)

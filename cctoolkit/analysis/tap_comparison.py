@@ -300,6 +300,11 @@ def compare_taps(ingress: Any, egress: Any) -> TapComparison:
     TapComparison
         ``problem`` says why they cannot be, if so; ``remarks`` what else is odd.
 
+    See Also
+    --------
+    queue_delay : delays between two taps
+    compute_slots : slots between two taps
+
     Notes
     -----
     The taps are called swapped when the direction that reaches the egress tap first carries more payload, loses and

@@ -1,4 +1,4 @@
-"""Pick flows in a table, see their plots: `cap.explore()` in a notebook."""
+"""Pick flows in a table and see their plots: `cap.explore()` in a notebook."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ export default {
 
 
 def explore(cap: Capture) -> Explorer:
-    """Widgets to look at a capture: a table of flows, and plots of those picked.
+    """Explore a capture in a notebook: a table of flows, and plots of those you pick.
 
     Needs the extra ``notebooks`` (ipywidgets and anywidget) and a notebook to show it in.
 
@@ -93,12 +93,24 @@ def explore(cap: Capture) -> Explorer:
     Returns
     -------
     Explorer
-        Shown by the notebook when it is the last expression of a cell.
+        The notebook shows it if it is the last expression of a cell.
 
     Raises
     ------
     ParameterError
         The extra is not installed, or the capture has no flows.
+
+    See Also
+    --------
+    Capture.explore : the same as a method
+    report.report : a page about the capture, with a panel for each large flow
+
+    Examples
+    --------
+    >>> explorer = cct.explore(cct.example("bufferbloat").ingress)
+    >>> explorer.table.value = (3, 8)  # select two flows
+    >>> explorer.detail.value
+    3
     """
     try:
         import anywidget  # noqa: F401  (plotly's FigureWidget needs it)
@@ -146,10 +158,10 @@ def _widget_classes() -> tuple[Any, Any]:
 
 
 def matching(flows: pd.DataFrame, text: str) -> pd.DataFrame:
-    """The flows that every word of `text` fits.
+    """The flows that match every word of `text`.
 
-    A number is a port or a flow number, ``long`` the long flows, a protocol's name the protocol; anything
-    else is part of an address.
+    A number matches a port or a flow number, ``long`` the long flows, a protocol's name the protocol; anything
+    else matches part of an address.
     """
     keep = np.ones(len(flows), np.bool_)
     names = {protocol_name(number).lower() for number in flows.protocol.unique()}
@@ -170,7 +182,7 @@ def matching(flows: pd.DataFrame, text: str) -> pd.DataFrame:
 
 
 def rows_of(flows: pd.DataFrame) -> tuple[str, list[tuple[str, int]]]:
-    """The table's head, and for each flow its line of text and its number."""
+    """The table's header, and each flow's line of text and number."""
     head = ("flow", "initiator", "responder", "", "packets", "MB", "s", "retr.", "RTT ms")
     rows: Any = flows.itertuples()
     cells = [
@@ -208,14 +220,13 @@ class Explorer:
     search : ipywidgets.Text
     order, bins, detail, direction : ipywidgets.Dropdown
     table : ipywidgets.SelectMultiple
-        Its ``value`` are the numbers of the picked flows; setting it is picking.
+        Its ``value`` holds the numbers of the selected flows; set it to select others.
     figure : plotly FigureWidget
-        Everything over time, on one axis: a zoom is a zoom of all panels, and brings the detail that
-        thinning had left out.
+        Everything over time, on one axis: zooming one panel zooms all, and adds the detail that thinning left out.
     cdf : plotly FigureWidget
         Distribution of the RTTs.
     view : ipywidgets.VBox
-        All of it.
+        All of the above.
     """
 
     def __init__(self, cap: Capture) -> None:

@@ -1,73 +1,151 @@
-"""What a summary says in plain sentences, and the rule behind each: nothing is said that no rule says.
+"""What a summary says in plain sentences, each with the rule behind it.
 
-Thresholds are constants here and in :mod:`cctoolkit.report.summary`; every sentence carries its rule, which the report
-shows.
+The thresholds are constants here and in :mod:`cctoolkit.report.summary`. Every sentence carries its rule, which the
+report shows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from enum import IntEnum
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import pandas as pd
 
 from .._support.words import flow_name, format_bytes, format_percent, format_rate, format_time_ns
-from ..analysis.flows import retransmitted_share
+from ..analysis.flows import retransmitted_share, segment_kinds
+from . import bottleneck
+from .sketch import Sketch, bars_over_time
 from .summary import QUEUE_BYTES, QUEUE_TARGET_NS, data_direction
 
 if TYPE_CHECKING:
     from .summary import Summary
 
-__all__ = ["Finding", "findings"]
+__all__ = ["Finding", "Severity", "findings"]
 
 FEW_FLOWS = 5
 MOST_BYTES = 0.9
 AVERAGE_PACKETS = 100
 ENOUGH_SAMPLES = 20  # with fewer a percentile means nothing
 RETRANSMISSIONS = 0.001
+MUCH_LOST = 0.01  # of the segments or packets: TCP's throughput suffers well before
 ONE_DIRECTION = 0.05
 UNFAIR = 0.8
 JAIN_BINS = 10  # said only with so many
 COMPETITORS = 10  # more flows than this at a time hardly share one bottleneck
 
 
+class Severity(IntEnum):
+    """How much a finding should worry its reader."""
+
+    problem = 0
+    notice = 1
+    fact = 2
+
+
 @dataclass(frozen=True)
 class Finding:
-    """A sentence, and the rule that made it."""
+    """A sentence and the rule that made it.
+
+    Attributes
+    ----------
+    text, rule : str
+    severity : Severity
+    flow_id : int or None
+        The flow that the sentence is about, or the one that shows it best.
+    sketch : Sketch or None
+        A small chart to go with the sentence.
+
+    See Also
+    --------
+    findings : the sentences of a summary
+
+    Examples
+    --------
+    >>> from cctoolkit.report.findings import Finding, Severity
+    >>> Finding("Two flows carry 95 % of the bytes.", "Sums over all flows.").severity
+    <Severity.fact: 2>
+    """
 
     text: str
     rule: str
+    severity: Severity = Severity.fact
+    flow_id: int | None = None
+    sketch: Sketch | None = None
 
 
 def findings(summary: Summary) -> list[Finding]:
-    """The summary's findings, the most general first; for an empty capture only that it is empty."""
+    """Put a summary into sentences: how much there is, then what matters, worst first.
+
+    Parameters
+    ----------
+    summary : Summary
+
+    Returns
+    -------
+    list of Finding
+        For an empty capture, one that says so.
+
+    See Also
+    --------
+    cctoolkit.summarise : makes the summary
+    cctoolkit.report.page.report : shows the sentences with their charts
+
+    Examples
+    --------
+    >>> from cctoolkit.report.findings import findings
+    >>> summary = cct.summarise(cct.example("bufferbloat").ingress)
+    >>> for finding in findings(summary)[:2]:
+    ...     print(finding.text)
+    7 TCP flows and 2 others carry 10.8 MB in 12.4 s, 6.95 Mbit/s on average.
+    The RTT of flow 3 (10.1.0.10:40000 → 10.3.0.10:5001) is 20.1 ms at the least and 284 ms in the median, and stays up
+    while about 224 kB of the flow's own data wait: the signature of a standing queue.
+    """
     if not summary.totals["packets"]:
         if summary.meta.packets:
             return [
                 Finding(
-                    "No packet fits the selection.", "Packets in the packets table: some; selected: none."
+                    "No packet matches the selection.", "The capture has packets, the selection has none."
                 )
             ]
         return [
-            Finding(
-                "There is no packet with an IP header in this capture.", "Packets in the packets table: none."
-            )
+            Finding("There is no packet with an IP header in this capture.", "The packets table is empty.")
         ]
     rules: tuple[Callable[[Summary], Finding | None], ...] = (
-        _volume,
-        _concentration,
-        _fairness,
-        _rtt,
         _standing_queue,
         _two_taps,
-        _rtt_and_queue,
         _retransmissions,
+        _fairness,
+        _bottleneck,
         _losses_sent_again,
+        _rtt_and_queue,
         _congestion_marks,
         _one_direction,
+        _rtt,
+        _concentration,
     )
-    return [finding for rule in rules if (finding := rule(summary)) is not None]
+    found = [finding for rule in rules if (finding := rule(summary)) is not None]
+    return [_volume(summary), *sorted(found, key=lambda finding: finding.severity)]
+
+
+def _over_time(
+    s: Summary, time_s: pd.Series, values: np.ndarray, how: Literal["max", "mean", "sum"]
+) -> tuple[float, ...]:
+    """A sketch's line of values at times since the first packet."""
+    first_ns, last_ns = s.totals["first_ts_ns"], s.totals["last_ts_ns"]
+    at_ns = s.idle.to_busy(first_ns + np.rint(np.asarray(time_s, float) * 1e9).astype(np.int64)) - first_ns
+    span_ns = int(s.idle.to_busy(np.array([last_ns]))[0]) - first_ns
+    width_ns = max(s.bin_ns, span_ns // 1000 + 1)
+    return bars_over_time(np.maximum(at_ns, 0) // width_ns, values, span_ns // width_ns + 1, how)
+
+
+def _rtt_sketch(s: Summary, flow_id: int, direction: int) -> Sketch:
+    of = s.rtt_over_time
+    of = of[(of["flow_id"] == flow_id) & (of["direction"] == direction)]
+    values = _over_time(s, of["time_s"], of["mean_ns"].to_numpy(), "mean")
+    return Sketch(f"Mean RTT of flow {flow_id} over time", values)
 
 
 def _volume(s: Summary) -> Finding:
@@ -84,13 +162,15 @@ def _volume(s: Summary) -> Finding:
         text += f", {format_rate(t['bytes'] / s.duration_s)} on average"
     return Finding(
         f"{text}.",
-        "Sums over all flows; bytes on the wire as the capture records them, over first to last packet. The average is "
-        f"said from {AVERAGE_PACKETS} packets on, if no gap is longer than half of the time.",
+        "Sums over all flows; bytes on the wire as the capture records them, from the first packet to the last. The "
+        f"average is given for {AVERAGE_PACKETS} packets or more, unless silence makes up half of the time.",
     )
 
 
 def _mostly_silent(s: Summary) -> bool:
-    """One gap is longer than the rest of the capture, or there is no time at all."""
+    """Silence is longer than the rest of the capture, or there is no time at all."""
+    if len(s.idle):
+        return True
     busy = np.flatnonzero(s.throughput["packets"].to_numpy())
     gap = int(np.diff(busy).max(initial=1)) - 1
     return s.duration_s <= 0 or 2 * gap * s.bin_ns / 1e9 > s.duration_s
@@ -100,19 +180,26 @@ def _concentration(s: Summary) -> Finding | None:
     size = np.sort((s.flows["bytes_fwd"] + s.flows["bytes_rev"]).to_numpy())[::-1]
     if len(size) < 2 or not size[0]:
         return None
+    largest = int(s.top["flow_id"].iloc[0])
+    sketch = Sketch(
+        "Shares of the five largest flows and of the rest",
+        (*size[:5].astype(float).tolist(), float(size[5:].sum())),
+        "parts",
+    )
     share = np.cumsum(size) / size.sum()
     few = int(np.searchsorted(share, MOST_BYTES)) + 1
     rule = (
-        f"The fewest flows with {MOST_BYTES:.0%} of the bytes if they are at most {FEW_FLOWS} (and not all flows), "
-        "else the share of the largest and of the ten largest."
+        f"The smallest number of flows with {MOST_BYTES:.0%} of the bytes, if that is at most {FEW_FLOWS} and not all "
+        "of them; otherwise the shares of the largest flow and of the ten largest."
     )
     if few <= FEW_FLOWS and few < len(size):
         verb = "One flow carries" if few == 1 else f"{_NUMBERS[few]} flows carry"
-        return Finding(f"{verb} {format_percent(share[few - 1])} of the bytes.", rule)
+        text = f"{verb} {format_percent(share[few - 1])} of the bytes."
+        return Finding(text, rule, flow_id=largest, sketch=sketch)
     text = f"The largest flow carries {format_percent(share[0])} of the bytes"
     if len(size) > 10:
         text += f", the ten largest {format_percent(share[9])}"
-    return Finding(f"{text}.", rule)
+    return Finding(f"{text}.", rule, flow_id=largest, sketch=sketch)
 
 
 def _fairness(s: Summary) -> Finding | None:
@@ -126,20 +213,24 @@ def _fairness(s: Summary) -> Finding | None:
         else "largest flows"
     )
     text = (
-        f"Jain's index over the {which} is {index:.2f} while two or more of them are there "
-        f"(typically {flows:.0f}; 1 is an even split, {1 / flows:.2f} is one taking all)"
+        f"Jain's index over the {which} is {index:.2f} while two or more of them are active "
+        f"(typically {flows:.0f}; 1 is an even split, {1 / flows:.2f} is one flow taking all)"
     )
     poor = _wants_more(s) if index < UNFAIR and flows <= COMPETITORS else None
     if poor is not None:
         text += f": the split is uneven, and flow {poor} gets less than average with packets waiting"
+    values = _over_time(s, s.jain["time_s"], s.jain["jain"].to_numpy(float), "mean")
     return Finding(
         f"{text}.",
         f"Median of Jain's index over the bins of {format_time_ns(s.jain_bin_ns)} (at least {JAIN_BINS}) in which two "
-        f"or more of the {len(s.jain_flows)} compared flows were between their first and last packet; compared are "
-        "flows that send in half of these bins or more. The split is called uneven "
-        f"below {UNFAIR} if there are typically at most {COMPETITORS}, and a TCP flow that got less than the mean rate "
-        "of all had packets of its own waiting in some interval (as for a standing queue): flows that ask for "
-        "little get little. Flows that do not share a bottleneck are compared all the same: one capture cannot tell.",
+        f"or more of the {len(s.jain_flows)} compared flows were between their first packet and their last; compared "
+        "are flows that send in at least half of these bins. The split is called uneven "
+        f"below {UNFAIR} if there are typically at most {COMPETITORS} flows and a TCP flow that got less than the mean "
+        "rate had packets of its own waiting in some interval (as for a standing queue): flows that ask for little "
+        "get little. Flows that do not share a bottleneck are compared too: one capture cannot tell.",
+        Severity.fact if poor is None else Severity.problem,
+        poor,
+        Sketch("Jain's index over time", values),
     )
 
 
@@ -158,19 +249,25 @@ def _rtt(s: Summary) -> Finding | None:
     if not n:
         return None
     rule = (
-        f"Of {n:,} samples, each from a segment to the ACK of exactly its end (both directions of data, retransmitted "
-        "segments left out), so flows with more samples count for more. From the tap to the receiver of the data and "
-        "back, so a tap near the sender sees most of the path and one near the receiver little; a receiver that "
-        "delays its ACK (up to 500 ms by RFC 9293, 40 to 200 ms in practice) adds to it."
+        f"Of {n:,} samples, each from a segment to the ACK of exactly its end (both directions of data, without "
+        "retransmitted segments), so flows with more samples count for more. Measured from the tap to the receiver of "
+        "the data and back, so a tap near the sender sees most of the path and one near the receiver little of it; a "
+        "receiver that delays its ACKs (up to 500 ms by RFC 9293, 40 to 200 ms in practice) adds to it."
     )
+    histogram = s.rtt_histogram
+    place = np.log2(np.maximum(histogram["low_ns"].to_numpy(float), 1)) * 8
+    place -= place.min()
+    counts = bars_over_time(place, histogram["samples"].to_numpy(), int(place.max()) + 1, "sum")
+    sketch = Sketch("Distribution of the round-trip times, on a logarithmic axis", counts)
     if n < ENOUGH_SAMPLES:
         low, high = (format_time_ns(s.rtt_quantile_ns(q)) for q in (0, 1))
         between = f"between {low} and {high}" if n > 1 and low != high else low
-        return Finding(f"{_count(n, 'round-trip time')} seen from the tap: {between}.", rule)
+        return Finding(f"{_count(n, 'round-trip time')} seen from the tap: {between}.", rule, sketch=sketch)
     low, middle, high = (format_time_ns(s.rtt_quantile_ns(q)) for q in (0.05, 0.5, 0.95))
     return Finding(
         f"Round-trip times seen from the tap have a median of {middle}; nine in ten are between {low} and {high}.",
         f"5th, 50th and 95th percentile. {rule}",
+        sketch=sketch,
     )
 
 
@@ -186,7 +283,7 @@ def _standing_queue(s: Summary) -> Finding | None:
     median = flow["rtt_median_ns_fwd" if worst["direction"] == 0 else "rtt_median_ns_rev"]
     text = (
         f"The RTT of flow {worst['flow_id']:.0f} ({flow_name(flow)}) is {format_time_ns(worst['base_ns'])} at the "
-        f"least, {format_time_ns(median)} in the median, and stays up"
+        f"least and {format_time_ns(median)} in the median, and stays up"
     )
     waiting = format_bytes(worst["waiting_bytes"])
     if standing.empty:
@@ -195,18 +292,53 @@ def _standing_queue(s: Summary) -> Finding | None:
             "application, or a queue that others fill"
         )
     else:
-        text += f" while some {waiting} of its own wait: the signature of a standing queue"
+        text += f" while about {waiting} of the flow's own data wait: the signature of a standing queue"
         flows, of_flows = len(standing), len(judged)
         if flows > 1:
             which = "All" if flows == of_flows else f"{flows} of {of_flows}"
             text += f". {which} of the largest flows with enough RTT samples show it"
     return Finding(
         f"{text}.",
-        "Even the least RTT of an interval of 100 ms (or of one bin, if longer) is more than 5 ms and 5 % above the "
-        "flow's least RTT, in at least half of ten or more intervals with five samples or more, in the direction with "
-        "more data: CoDel's notion of a bad queue (RFC 8289, section 3), applied to RTTs. For a queue, two full "
-        "packets of the flow or more must wait in these intervals: its rate times what the RTT is above the least "
-        "(Little's law). A path that became longer looks the same, and so does a link that holds packets back.",
+        "Even the least RTT of an interval of 100 ms (or of one bin, if longer) exceeds the flow's least RTT by more "
+        "than 5 ms and 5 %, in at least half of ten or more intervals with five samples or more, in the direction with "
+        "more data: CoDel's notion of a bad queue (RFC 8289, section 3), applied to RTTs. To be called a queue, at "
+        "least two full packets of the flow must wait in these intervals: its rate times the RTT's excess over the "
+        "least (Little's law). A path that became longer looks the same, and so does a link that holds packets back.",
+        Severity.notice if standing.empty else Severity.problem,
+        int(worst["flow_id"]),
+        _rtt_sketch(s, int(worst["flow_id"]), int(worst["direction"])),
+    )
+
+
+def _bottleneck(s: Summary) -> Finding | None:
+    b = bottleneck.find_bottleneck(s)
+    if b is None:
+        return None
+    at_once = s.throughput[["tcp_bytes", "udp_bytes", "other_bytes"]].sum(axis=1).to_numpy()
+    windows = (
+        f"Median over {b.windows} windows of {bottleneck.WINDOW_S:g} s in which packets wait throughout; given for "
+        f"{bottleneck.WINDOWS} windows or more if their interquartile range (here {format_percent(b.spread)} of the "
+        f"median) is at most {bottleneck.SPREAD:.0%}, and if at most {bottleneck.BESIDE:.0%} of the bytes are of flows "
+        "that are not followed or whose way across the tap is unknown. "
+    )
+    if b.taps == 2:
+        how = (
+            "The rate is that of the bytes that pass the second tap, the buffer the longest wait of a packet between "
+            "the taps."
+        )
+    else:
+        how = (
+            "The rate is that of the bytes that pass the tap in the direction of the queue, corrected for what the "
+            "queue grew by, and includes packets that the queue drops. The buffer is the greatest of the least RTTs of "
+            "intervals of 100 ms, above the flow's least RTT: the queue may hold more."
+        )
+    return Finding(
+        f"Bottleneck about {format_rate(b.rate)}, buffer at least {format_time_ns(b.buffer_ns)} "
+        f"({format_bytes(b.buffer_bytes)}).",
+        windows + how,
+        Severity.notice,
+        b.flow_id,
+        Sketch("Throughput of all packets over time", _over_time(s, s.throughput["time_s"], at_once, "sum")),
     )
 
 
@@ -217,15 +349,21 @@ def _two_taps(s: Summary) -> Finding | None:
     lost, known = s.two_taps.queue_delay["lost"].sum(), s.two_taps.queue_delay["lost"].notna().sum()
     if not known:
         return None
+    delays = s.two_taps.queue_delay.dropna(subset="delay_ns")
+    since_s = (delays["ts_ns"] - s.totals["first_ts_ns"]) / 1e9
+    values = _over_time(s, since_s, delays["delay_ns"].to_numpy(float), "max")
+    severity = Severity.problem if lost >= MUCH_LOST * known else Severity.notice if lost else Severity.fact
     text = f"{format_percent(lost / known)} of the top flows' packets never reach the second tap"
     if len(took):
         middle, high = (format_time_ns(float(took.quantile(q))) for q in (0.5, 0.95))
         text += f"; the others take {middle} from tap to tap (median; 95th percentile {high})"
     return Finding(
         f"{text}.",
-        "Packets of the top flows that cross the queue, matched one by one between the two captures; those whose fate "
-        "the captures do not tell are left out. What never arrives was dropped by the queue, unless the second capture "
-        "is not complete.",
+        "Packets of the top flows that cross the queue, matched one by one between the two captures, without those "
+        "whose fate the captures do not tell. The queue dropped what never arrives, unless the second capture is "
+        "incomplete.",
+        severity,
+        sketch=Sketch("Longest wait between the taps over time", values),
     )
 
 
@@ -248,16 +386,23 @@ def _rtt_and_queue(s: Summary) -> Finding | None:
     )
     if hidden.any():
         text += (
-            f". It never saw the queue empty: even its least RTT, {format_time_ns(of['rtt_least_ns'])}, holds "
-            f"{format_time_ns(of['queue_at_least_ns'])} of queue, so that what it grows by "
-            f"({format_time_ns(of['growth_median_ns'])}, median) says too little"
+            f". The flow never saw the queue empty: even its least RTT, {format_time_ns(of['rtt_least_ns'])}, includes "
+            f"{format_time_ns(of['queue_at_least_ns'])} of queueing delay, so the RTT's growth "
+            f"({format_time_ns(of['growth_median_ns'])}, median) understates the wait"
         )
     return Finding(
         f"{text}.",
-        "Medians over RTT samples whose segment was recognised at both taps; the rest is RTT less time between the "
-        "taps, sample by sample. One tap can only subtract the least RTT, which is the path only if the queue was "
-        "empty once. Told of the flow whose least RTT holds most queue (more than "
-        f"{format_time_ns(QUEUE_TARGET_NS)} and a tenth of the median wait), else of the largest.",
+        "Medians over RTT samples whose segment was recognised at both taps; the rest is the RTT less the time between "
+        "the taps, sample by sample. With one tap you can only subtract the least RTT, which is the path's only if the "
+        "queue was empty once. About the flow whose least RTT includes most queueing delay (more than "
+        f"{format_time_ns(QUEUE_TARGET_NS)} and a tenth of the median wait), otherwise about the largest.",
+        Severity.notice if hidden.any() else Severity.fact,
+        int(of["flow_id"]),
+        Sketch(
+            "The RTT's parts: between the taps, and the rest",
+            (float(of["queue_median_ns"]), float(of["rest_median_ns"])),
+            "parts",
+        ),
     )
 
 
@@ -271,15 +416,31 @@ def _retransmissions(s: Summary) -> Finding | None:
     )
     top = s.top[s.top["protocol"] == 6]
     share = retransmitted_share(top).fillna(0)
-    if len(share) > 1 and share.max() > 0:
-        flow = top.iloc[int(share.to_numpy().argmax())]
-        text += f", most among the largest flows in flow {flow['flow_id']} ({format_percent(share.max())})"
+    worst = None
+    if len(share) and share.max() > 0:
+        worst = int(top.iloc[int(share.to_numpy().argmax())]["flow_id"])
+        if len(share) > 1:
+            text += f"; among the largest flows, flow {worst} has the most ({format_percent(share.max())})"
     return Finding(
         f"{text}.",
-        "Retransmitted segments over segments sent, those with payload, SYN or FIN, in both directions; said from "
-        f"{RETRANSMISSIONS:.1%} on. Retransmitted is what repeats sequence numbers this tap saw before, or fills a "
-        "gap too late to have been overtaken on the way. A retransmission lost in front of the tap is not seen.",
+        "Retransmitted segments over segments sent, those with payload, SYN or FIN, in both directions; given from "
+        f"{RETRANSMISSIONS:.1%} on. A segment is a retransmission if it repeats sequence numbers that this tap saw "
+        "before, or fills a gap too late to have been overtaken on the way. A retransmission lost before the tap is "
+        "not seen.",
+        Severity.problem if s.retransmitted_share >= MUCH_LOST else Severity.notice,
+        worst,
+        _retransmissions_sketch(s),
     )
+
+
+def _retransmissions_sketch(s: Summary) -> Sketch | None:
+    if s.top_packets is None:
+        return None
+    columns = s.top_packets.columns
+    again = np.asarray(segment_kinds(s.top_packets) == "retransmitted")
+    since_s = pd.Series((columns["ts_ns"] - s.totals["first_ts_ns"]) / 1e9)
+    values = _over_time(s, since_s, again.astype(float), "sum")
+    return Sketch("Retransmissions of the largest flows over time", values)
 
 
 def _losses_sent_again(s: Summary) -> Finding | None:
@@ -295,18 +456,26 @@ def _losses_sent_again(s: Summary) -> Finding | None:
         again += int(top.loc[across, f"retransmits_{way}"].sum())
     if not lost and not again:
         return None
-    text = f"The queue lost {_count(lost, 'TCP packet')} of these flows, which sent {_count(again, 'segment')} again: "
+    text = (
+        f"The queue lost {_count(lost, 'TCP packet')} of the largest flows, which sent "
+        f"{_count(again, 'segment')} again: "
+    )
     if again == lost:
         text += "one for each loss"
     elif again > lost:
         text += f"{again - lost:,} more, lost elsewhere or repeated needlessly"
     else:
-        text += f"{lost - again:,} fewer, because the capture ended first or they were pure ACKs"
+        text += f"{lost - again:,} fewer, because the capture ended first or the losses were pure ACKs"
+    gone = s.two_taps.queue_delay
+    since_s = (gone["ts_ns"] - s.totals["first_ts_ns"]) / 1e9
+    values = _over_time(s, since_s, gone["lost"].fillna(False).to_numpy(float), "sum")
     return Finding(
         f"{text}.",
-        "Packets of the largest TCP flows that came to the first tap and not to the second, beside the retransmitted "
-        "segments of the same flows and directions at the first tap. The shares above differ a little: the queue's is "
-        "of all packets of the largest flows, that of retransmissions is of the segments sent by all TCP flows.",
+        "Packets of the largest TCP flows that reached the first tap but not the second, beside the retransmitted "
+        "segments of the same flows and directions at the first tap. The shares in other sentences differ a little: "
+        "the queue's is of all packets of the largest flows, that of retransmissions is of the segments sent by all "
+        "TCP flows.",
+        sketch=Sketch("Packets lost between the taps over time", values),
     )
 
 
@@ -318,8 +487,14 @@ def _congestion_marks(s: Summary) -> Finding | None:
     return Finding(
         f"{_count(marked, 'packet')} ({format_percent(marked / (marked + capable))} of the ECN-capable) "
         f"{'carries' if marked == 1 else 'carry'} a congestion mark, set before the tap.",
-        "Packets with the ECN codepoint CE over packets with ECT(0), ECT(1) or CE; said if some have ECT, without "
-        "which the two bits are of another use or of a broken header. A sender that sets CE itself looks the same.",
+        "Packets with the ECN codepoint CE over packets with ECT(0), ECT(1) or CE; given if some have ECT, without "
+        "which the two bits have another use or the header is broken. A sender that sets CE itself looks the same.",
+        Severity.notice,
+        sketch=Sketch(
+            "Packets that carry a mark, that are ECN-capable without one, and the others",
+            (float(marked), float(capable), float(s.ecn_packets["not ECT"])),
+            "parts",
+        ),
     )
 
 
@@ -330,9 +505,15 @@ def _one_direction(s: Summary) -> Finding | None:
     share = format_percent(one["bytes"] / max(one["of_bytes"], 1))
     return Finding(
         f"{one['flows']:,} of {one['of_flows']:,} TCP flows ({share} of the TCP bytes) show one direction only: no "
-        "round-trip times there.",
-        f"TCP flows without a packet in one direction, said from {ONE_DIRECTION:.0%} of the flows on: asymmetric "
-        "routing, unanswered SYNs, or a capture filter.",
+        "round-trip times for them.",
+        f"TCP flows without a packet in one direction, given from {ONE_DIRECTION:.0%} of the flows on. Reasons are "
+        "asymmetric routing, unanswered SYNs, or a capture filter.",
+        Severity.notice,
+        sketch=Sketch(
+            "TCP flows with one direction only, and the others",
+            (float(one["flows"]), float(one["of_flows"] - one["flows"])),
+            "parts",
+        ),
     )
 
 

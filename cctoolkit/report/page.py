@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
-import math
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,31 +25,20 @@ from ..analysis.flows import retransmitted_share
 from ..capture.model import Capture
 from ..capture.protocols import protocol_name
 from ..identify.probabilities import format_cca
-from ..plot.source import Names
-from ..plot.style import COLOURS, GREY, POINTS, figure, line_of
-from ..plot.thinning import thin, thin_rows
+from ..plot.style import line_of
+from .figures import as_json, figures, worth_a_curve
+from .flow_panels import flow_panels
+from .sketch import svg
 from .summary import PACKETS_AGAIN, Summary, each, summarise
-from .timeline import wider_bins
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
     from rich.console import RenderableType
 
 __all__ = ["report", "terminal_summary"]
 
-#: Curves that show at first; the others wait in the legend.
-SHOWN = len(COLOURS) - 1
-#: Time bins drawn: more than a phone and about as many as a page of paper can show.
-BINS = 300
-#: A curve over time is not drawn for a flow with less than this share of the largest flow's bytes.
-WORTH_A_CURVE = 0.01
-#: When no flow ever reaches this share of the peak rate of all packets, these are drawn apart.
-DWARFED = 0.2
-#: Flows whose RTTs differ by more than this factor share a logarithmic axis.
-MIXED_RTTS = 10
-#: A distribution over fewer flows says less than their table.
-ENOUGH_FLOWS = 10
 SERVICES_LISTED = 12
+#: Rows of the table of flows; a browser filters and sorts as many without a pause.
+FLOWS_LISTED = 200
 
 
 def report(
@@ -60,25 +49,29 @@ def report(
     title: str | None = None,
     top: int = 12,
     model: str | os.PathLike[str] | None = "cca",
+    compress: bool = True,
     **options: Any,
 ) -> Path:
-    """Write one HTML page about a capture that needs nothing else: no network, no other file.
+    """Write one HTML page about a capture that needs no network and no other file.
 
     Parameters
     ----------
     source : path, Capture or Summary
-        A capture file of any size is read once, in bounded memory.
+        A capture file of any size is read part by part, in bounded memory.
     path : path
-        Where to; it appears when it is complete.
+        File to write; it appears when it is complete.
     egress : path or Capture, optional
-        The same traffic behind the queue: adds queue delay, loss and CBIQ.
+        The same traffic after the queue: adds queueing delay, loss and CBIQ.
     title : str, optional
-        Heading of the page; without it the name of the capture file.
+        Heading of the page; by default the name of the capture file.
     top : int
-        How many of the largest flows to show.
+        Number of flows to draw, largest first; each has a panel of its own.
     model : str or path, optional
-        Names the flows' congestion controls, see :func:`cctoolkit.summarise`; None: they are not named. So they are
-        where the bundled ``cca`` is not there, or `source` is a Summary made without a model.
+        Model that names the flows' congestion controls, see :func:`cctoolkit.summarise`; None names none. Nor are
+        they named if the bundled model ``cca`` is missing, or if `source` is a Summary made without a model.
+    compress : bool
+        Compress the plotting library and the panels: 2 MB instead of 5 MB. A browser from before 2023 cannot unpack
+        them; it shows text, tables and small charts only.
     **options
         As for :func:`cctoolkit.summarise`.
 
@@ -90,28 +83,41 @@ def report(
     Raises
     ------
     CaptureFormatError
-        `source` is no capture.
+        `source` is not a capture.
     ParameterError
-        An argument has no meaning.
+        An argument makes no sense.
+
+    See Also
+    --------
+    cctoolkit.summarise : the numbers of the page
+    terminal_summary : the same in short for a terminal
+
+    Examples
+    --------
+    >>> capture = cct.example("bufferbloat")
+    >>> page = cct.report.report(capture.ingress, "page.html", egress=capture.egress)
+    >>> page.stat().st_size < 3_000_000
+    True
     """
     if isinstance(source, Summary):
         summary = source
     else:
+        options = {"keep_top_packets": True} | options
         summary = summarise(source, egress=egress, top=top, model=_there(model), **options)
-    page = _page(summary, title)
+    page = _page(summary, title, compress)
     with replacing(path) as tmp:
         tmp.write_text(page, encoding="utf-8")
     return Path(path)
 
 
 def _there(model: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
-    """A model that was named; the default one only where it is bundled."""
+    """The model asked for; the default one only where it is bundled."""
     from ..identify.bundle import bundled_models
 
     return None if model == "cca" and model not in bundled_models() else model
 
 
-def _page(summary: Summary, title: str | None) -> str:
+def _page(summary: Summary, title: str | None, compress: bool) -> str:
     import jinja2
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
@@ -127,18 +133,29 @@ def _page(summary: Summary, title: str | None) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"printable": printable}
+    drawn = {name: Markup(as_json(fig)) for name, fig in figures(summary).items()}
+    panels = {flow_id: as_json(fig) for flow_id, fig in flow_panels(summary).items()}
+    lead, *found = summary.findings()
     return environment.get_template("report.html.j2").render(
         title=printable(title) if title else f"Capture report: {name}",
         version=__version__,
-        findings=summary.findings(),
+        lead=lead,
+        findings=[
+            {
+                "text": finding.text,
+                "rule": finding.rule,
+                "severity": finding.severity.name,
+                "flow_id": finding.flow_id,
+                "sketch": Markup(svg(finding.sketch)) if finding.sketch else "",
+            }
+            for finding in found
+        ],
         facts=_facts(summary),
         numbers=_numbers(summary),
         protocols=_protocol_rows(summary),
         services=_service_rows(summary),
         ecn=_ecn_rows(summary),
-        top=_flow_rows(summary, summary.top),
-        long_flows=_flow_rows(summary, summary.long_flows),
-        long_flow_count=summary.totals["long_flows"],
+        flows=_listed_flows(summary, set(panels)),
         losses=_loss_rows(summary),
         two_taps=_tap_rows(summary),
         flow_columns=_flow_columns(summary),
@@ -151,417 +168,22 @@ def _page(summary: Summary, title: str | None) -> str:
         if summary.totals["long_flows"] >= 2
         else "those with 5 % or more of the bytes",
         summary=summary,
-        flow_lines=Markup(json.dumps([line_of(rank) for rank in range(len(_worth_a_curve(summary)))])),
-        figures={name: Markup(_json(fig)) for name, fig in _figures(summary).items()},
-        plotly=Markup(get_plotlyjs().replace("</script", r"<\/script")),
+        flow_lines=Markup(json.dumps([line_of(rank) for rank in range(len(worth_a_curve(summary)))])),
+        figures=drawn,
+        compress=compress,
+        panels={flow_id: Markup(_packed(text) if compress else text) for flow_id, text in panels.items()},
+        plotly=Markup(_packed(get_plotlyjs()) if compress else _in_script(get_plotlyjs())),
     )
 
 
-def _json(fig: go.Figure) -> str:
-    """A figure as JSON that cannot end the script element it stands in."""
-    text = json.dumps(json.loads(fig.to_json()), separators=(",", ":"))
-    for c in "<>&":
-        text = text.replace(c, f"\\u{ord(c):04x}")
-    return text
+def _packed(text: str) -> str:
+    """Text for the page's own unpacking: gzip, then base64. The same text always gives the same."""
+    return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode("ascii")
 
 
-# Figures. Each is drawn from binned data; what they mean is said in the page.
-
-
-def _figures(s: Summary) -> dict[str, go.Figure]:
-    if not s.totals["packets"]:
-        return {}
-    figures = _throughput(s)
-    if s.jain["jain"].notna().any():
-        figures["jain"] = _jain(s)
-    if len(s.rtt_over_time):
-        figures["rtt"] = _rtt(s)
-    if s.totals["rtt_samples"]:
-        figures["rtt-distribution"] = _rtt_distribution(s)
-    size = (s.flows["bytes_fwd"] + s.flows["bytes_rev"]).to_numpy()
-    if len(size) >= ENOUGH_FLOWS:
-        figures["flow-sizes"] = _cdf(size, "bytes on the wire, both directions", "flows", format_bytes)
-    whole = s.flows["handshake_rtt_ns"].notna().to_numpy()
-    lasted = (s.flows["last_ts_ns"] - s.flows["first_ts_ns"]).to_numpy()[whole] / 1e9
-    if len(lasted) >= ENOUGH_FLOWS:
-        figures["flow-durations"] = _cdf(
-            lasted, "first to last packet", "TCP flows", lambda s: format_time_ns(s * 1e9)
-        )
-    if s.two_taps is not None and len(s.two_taps.queue_delay):
-        figures["queue-delay"] = _queue_delay(s)
-    if s.two_taps is not None and len(s.two_taps.slots):
-        figures["cbiq"] = _cbiq(s)
-    return figures
-
-
-def _figure(height: int = 400, **layout: Any) -> go.Figure:
-    """As all figures, but with the heading left to the page."""
-    bottom = 50 if layout.get("showlegend") is False else 90
-    return figure(height=height, margin={"l": 60, "r": 15, "t": 30, "b": bottom}, **layout)
-
-
-def _with_legend(fig: go.Figure) -> go.Figure:
-    """Higher by what the rows of a long legend take."""
-    rows = sum(trace.showlegend is not False for trace in fig.data) // 3
-    return fig.update_layout(height=fig.layout.height + 18 * rows, margin_b=fig.layout.margin.b + 18 * rows)
-
-
-def _time_axis(s: Summary) -> dict[str, Any]:
-    """The same for all figures over time, so that they can be zoomed together."""
-    return {
-        "xaxis_title_text": "time since the first packet (s)",
-        "xaxis_range": [0, max(s.duration_s, 1e-6)],
-    }
-
-
-def _log_axis(low: float, high: float, text: Callable[[float], str] = "{:g}".format) -> dict[str, Any]:
-    """A logarithmic axis with every number written out; plotly's own says "2" for 2000."""
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (1, 2, 5) if len(decades) <= 5 else (1,)
-    ticks = [step * 10.0**decade for decade in decades for step in steps]
-    return {"type": "log", "tickvals": ticks, "ticktext": [text(tick) for tick in ticks]}
-
-
-def _worth_a_curve(s: Summary) -> pd.DataFrame:
-    size = s.top["bytes_fwd"] + s.top["bytes_rev"]
-    return s.top[size >= WORTH_A_CURVE * size.max()]
-
-
-def _add_line(fig: go.Figure, x: np.ndarray, y: np.ndarray, name: str, hover: str, **more: Any) -> None:
-    import plotly.graph_objects as go
-
-    fig.add_trace(
-        go.Scatter(
-            x=x,
-            y=y,
-            name=name,
-            mode=more.pop("mode", "lines"),
-            hovertemplate=f"{hover}<extra>{more.pop('label', name)}</extra>",
-            **more,
-        )
-    )
-
-
-def _rate_scale(bytes_per_s: float) -> tuple[float, str]:
-    """Factor and unit that make rates up to this one readable."""
-    for factor, unit in ((8e-9, "Gbit/s"), (8e-6, "Mbit/s"), (8e-3, "kbit/s")):
-        if bytes_per_s * factor >= 1:
-            return factor, unit
-    return 8, "bit/s"
-
-
-class _Rates:
-    """Bytes in the summary's time bins as rates in bins that fit a page."""
-
-    def __init__(self, s: Summary) -> None:
-        bins = len(s.throughput)
-        factor = wider_bins(s.bin_ns, bins, BINS)
-        self._starts = np.arange(0, bins, factor)
-        self.width_s = factor * s.bin_ns / 1e9
-        # The last bin is only as long as the capture; when that is little of it, its rate means nothing.
-        covered_s = np.full(len(self._starts), self.width_s)
-        covered_s[-1] = s.duration_s - self._starts[-1] * s.bin_ns / 1e9
-        self._keep = covered_s >= min(self.width_s / 2, s.duration_s)
-        self._covered_s = np.maximum(covered_s[self._keep], 1e-9)
-        self.middle_s = ((np.arange(len(self._starts)) + 0.5) * self.width_s)[self._keep]
-
-    def of(self, size: np.ndarray) -> np.ndarray:
-        """Bytes a second."""
-        return np.add.reduceat(size, self._starts)[self._keep] / self._covered_s
-
-
-def _throughput(s: Summary) -> dict[str, go.Figure]:
-    """The top flows with all packets behind them; where these dwarf the flows, two figures."""
-    rates = _Rates(s)
-    names = Names(s.top)
-    kinds = {kind: rates.of(s.throughput[f"{kind}_bytes"].to_numpy()) for kind in ("tcp", "udp", "other")}
-    total = sum(kinds.values(), np.zeros(len(rates.middle_s)))
-    by_way = {
-        way: rates.of(of["bytes"].to_numpy())
-        for way, of in s.flow_throughput.groupby(["flow_id", "direction"])
-    }
-    curves = [
-        (rank, flow, by_way[flow.flow_id, flow.data_direction])
-        for rank, flow in enumerate(each(_worth_a_curve(s)))
-        if (flow.flow_id, flow.data_direction) in by_way
-    ]
-    most = max((curve.max() for _, _, curve in curves), default=0)
-    figures = {}
-    dwarfed = most < DWARFED * total.max()
-    if dwarfed:
-        scale, unit = _rate_scale(total.max())
-        fig = _figure(**_time_axis(s), yaxis_title_text=f"throughput ({unit})", yaxis_rangemode="tozero")
-        for rank, (kind, rate) in enumerate(kinds.items()):
-            if rate.any():
-                _add_line(
-                    fig,
-                    rates.middle_s,
-                    rate * scale,
-                    kind if kind == "other" else kind.upper(),
-                    f"%{{x:.6~g}} s: %{{y:.4~g}} {unit}",
-                    stackgroup="all",
-                    line={"color": COLOURS[rank], "width": 0.5},
-                )
-        figures["throughput-all"] = fig
-    scale, unit = _rate_scale(most if dwarfed else total.max(initial=0))
-    hover = f"%{{x:.6~g}} s: %{{y:.4~g}} {unit}"
-    fig = _figure(**_time_axis(s), yaxis_title_text=f"throughput ({unit})", yaxis_rangemode="tozero")
-    if not dwarfed:
-        _add_line(
-            fig,
-            rates.middle_s,
-            total * scale,
-            "all packets",
-            hover,
-            line={"color": GREY, "width": 1},
-            fill="tozeroy",
-            fillcolor="rgba(128,128,128,0.15)",
-        )
-    for rank, flow, curve in curves:
-        began_s, ended_s = ((t - s.totals["first_ts_ns"]) / 1e9 for t in (flow.first_ts_ns, flow.last_ts_ns))
-        half_s = rates.width_s / 2
-        there = (rates.middle_s + half_s >= began_s) & (rates.middle_s - half_s <= ended_s)
-        _add_line(
-            fig,
-            rates.middle_s,
-            np.where(there, curve * scale, np.nan),
-            names.short(flow.flow_id, flow.data_direction),
-            hover,
-            label=names.long(flow.flow_id, flow.data_direction),
-            meta={"brief": f"flow {flow.flow_id}"},  # for narrow screens
-            line=line_of(rank) | {"width": 1.8},
-            visible=True if rank < SHOWN else "legendonly",
-        )
-    return figures | {"throughput": _with_legend(fig)}
-
-
-def _jain(s: Summary) -> go.Figure:
-    fig = _figure(
-        height=280,
-        **_time_axis(s),
-        yaxis_title_text="Jain's index",
-        yaxis_range=[0, 1.04],
-        showlegend=False,
-    )
-    middle_s = s.jain["time_s"] + s.jain_bin_ns / 2e9
-    _add_line(
-        fig,
-        middle_s.to_numpy(),
-        s.jain["jain"].to_numpy(),
-        "Jain's index",
-        "%{x:.6~g} s: %{y:.3f} over %{customdata} flows",
-        customdata=s.jain["flows"].to_numpy(),
-        line={"color": COLOURS[0], "width": 1.8},
-    )
-    return fig
-
-
-def _rtt(s: Summary) -> go.Figure:
-    import plotly.graph_objects as go
-
-    fig = _figure(**_time_axis(s), yaxis_title_text="RTT (ms)", yaxis_rangemode="tozero")
-    names = Names(s.top)
-    bins = len(s.throughput)
-    width_s = wider_bins(s.bin_ns, bins, BINS) * s.bin_ns / 1e9
-    drawn: list[float] = []
-    for rank, flow in enumerate(each(_worth_a_curve(s))):
-        side = _rtt_direction(flow)
-        of = s.rtt_over_time
-        of = of[(of["flow_id"] == flow.flow_id) & (of["direction"] == side)]
-        if of.empty:
-            continue
-        wide = (of["time_s"] / width_s + 1e-9).astype(int)
-        total = (of["mean_ns"] * of["samples"]).groupby(wide).sum()
-        samples = of["samples"].groupby(wide).sum()
-        low, high = of["min_ns"].groupby(wide).min(), of["max_ns"].groupby(wide).max()
-        # A line or shade across bins without samples would be invented: they are gaps.
-        gap = np.flatnonzero(np.diff(samples.index) > 3) + 1
-        x, mean, low, high, samples = (
-            np.insert(values.to_numpy(float), gap, np.nan)
-            for values in (samples.index.to_series(), total / samples, low, high, samples)
-        )
-        x = (x + 0.5) * width_s
-        line = line_of(rank)
-        look = {"legendgroup": f"{flow.flow_id}", "visible": True if len(drawn) < SHOWN else "legendonly"}
-        _add_line(
-            fig,
-            x,
-            mean / 1e6,
-            names.short(flow.flow_id, side),
-            "%{x:.6~g} s: mean %{y:.4~g} ms,<br>"
-            "%{customdata[0]:.4~g} to %{customdata[1]:.4~g} ms in %{customdata[2]:,} samples",
-            label=names.long(flow.flow_id, side),
-            customdata=np.column_stack([low / 1e6, high / 1e6, samples]),
-            mode="lines+markers",  # a bin without samples on either side is no line
-            marker={"size": 3},
-            line=line | {"width": 1.6},
-            meta={"brief": f"flow {flow.flow_id}"},
-            **look,
-        )
-        runs = [run for run in np.split(np.arange(len(x)), np.flatnonzero(np.isnan(x))) if len(run)]
-        around = np.concatenate([np.concatenate([run, run[::-1]]) for run in runs])
-        upper = np.concatenate([np.repeat([True, False], len(run)) for run in runs])
-        fig.add_trace(
-            go.Scatter(
-                x=x[around],
-                y=np.where(upper, high[around], low[around]) / 1e6,
-                mode="none",
-                fill="toself",
-                fillcolor=_faint(line["color"]),
-                hoverinfo="skip",
-                showlegend=False,
-                **look,
-            )
-        )
-        drawn.append(float(np.nanmedian(mean)))
-    if max(drawn, default=0) > MIXED_RTTS * min(drawn, default=0) > 0:
-        fig.update_yaxes(_log_axis(min(drawn) / 1e7, max(drawn) / 1e5))
-    return _with_legend(fig)
-
-
-def _faint(colour: str) -> str:
-    r, g, b = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return f"rgba({r},{g},{b},0.16)"
-
-
-def _rtt_direction(flow: Any) -> int:
-    """The direction whose RTT tells of the path the data takes; the other if that has no samples."""
-    side = int(flow.data_direction)
-    return side if (flow.rtt_samples_fwd, flow.rtt_samples_rev)[side] else 1 - side
-
-
-def _queue_delay(s: Summary) -> go.Figure:
-    assert s.two_taps is not None
-    fig = _figure(**_time_axis(s), yaxis_title_text="delay from tap to tap (ms)", yaxis_rangemode="tozero")
-    names = Names(s.top)
-    of_way = dict(list(s.two_taps.queue_delay.groupby(["flow_id", "direction"])))
-    drawn = [
-        (rank, flow.flow_id, side, of_way[flow.flow_id, side].dropna(subset="delay_ns"))
-        for rank, flow in enumerate(each(_worth_a_curve(s)))
-        for side in (0, 1)
-        if (flow.flow_id, side) in of_way
-    ]
-    for rank, flow_id, side, of in drawn:
-        x = (of["ts_ns"].to_numpy() - s.totals["first_ts_ns"]) / 1e9
-        y = of["delay_ns"].to_numpy(float) / 1e6
-        few = thin_rows(x, y, points=max(POINTS // len(drawn), 400))
-        _add_line(
-            fig,
-            x[few],
-            y[few],
-            names.short(flow_id, side),
-            "%{x:.6~g} s: %{y:.4~g} ms",
-            label=names.long(flow_id, side),
-            mode="markers",
-            marker={"size": 3, "color": line_of(rank)["color"]},
-            meta={"brief": f"flow {flow_id}"},
-        )
-    return _with_legend(fig)
-
-
-def _cbiq(s: Summary) -> go.Figure:
-    assert s.two_taps is not None
-    fig = _figure(**_time_axis(s), yaxis_title_text="bytes in the queue", yaxis_rangemode="tozero")
-    names = Names(s.top)
-    since_s = (s.two_taps.first_slot_ns - s.totals["first_ts_ns"]) / 1e9
-    for rank, flow in enumerate(each(_worth_a_curve(s))):
-        of = s.two_taps.slots
-        of = of[of["flow_id"] == flow.flow_id]
-        if not of["cbiq_bytes"].notna().any():
-            continue
-        # what is in the queue at the end of the slot
-        x = since_s + (of["slot"].to_numpy() + 1) * s.two_taps.slot_ns / 1e9
-        y = of["cbiq_bytes"].to_numpy(float, na_value=np.nan)
-        few = thin_rows(x, y, points=POINTS // 4)
-        _add_line(
-            fig,
-            x[few],
-            y[few],
-            names.short(flow.flow_id),
-            "%{x:.6~g} s: %{y:,} bytes",
-            label=names.long(flow.flow_id),
-            line=line_of(rank) | {"width": 1.4},
-            meta={"brief": f"flow {flow.flow_id}"},
-            visible=True if rank < SHOWN else "legendonly",
-        )
-    return _with_legend(fig)
-
-
-def _rtt_distribution(s: Summary) -> go.Figure:
-    import plotly.graph_objects as go
-
-    low, high = s.rtt_histogram["low_ns"].to_numpy(), s.rtt_histogram["high_ns"].to_numpy()
-    samples = s.rtt_histogram["samples"].to_numpy()
-    # Bars of equal width on a logarithmic axis, 24 a decade: the histogram's own bins are finer.
-    bar = np.floor(np.log10((low + high) / 2e6) * 24).astype(int)
-    height = np.bincount(bar - bar.min(), samples) / samples.sum()
-    edge = 10 ** ((np.arange(len(height) + 1) + bar.min()) / 24)
-    few, most = (np.log10(s.rtt_quantile_ns(q) / 1e6) for q in (0.005, 0.995))
-    fig = _figure(
-        xaxis_title_text="RTT (ms)",
-        xaxis=_log_axis(edge[0], edge[-1]),
-        xaxis_range=[few - 0.2, most + 0.2],  # stragglers are there when one zooms out
-        yaxis_title_text="share of the samples",
-        yaxis_tickformat=".0%",
-        yaxis2={
-            "overlaying": "y",
-            "side": "right",
-            "range": [0, 1.04],
-            "tickformat": ".0%",
-            "tickmode": "linear",
-            "dtick": 0.25,
-            "showgrid": False,
-            "title": {"text": "at or below"},
-        },
-        bargap=0,
-    )
-    fig.add_trace(
-        go.Bar(
-            x=np.sqrt(edge[1:] * edge[:-1]),
-            width=edge[1:] - edge[:-1],
-            y=height,
-            customdata=np.column_stack([edge[:-1], edge[1:]]),
-            name="share of the samples",
-            marker={"color": COLOURS[5], "opacity": 0.6, "line": {"width": 0}},
-            hovertemplate="%{customdata[0]:.3~g} to %{customdata[1]:.3~g} ms: %{y:.2%}<extra></extra>",
-        )
-    )
-    _add_line(
-        fig,
-        high / 1e6,
-        np.cumsum(samples) / samples.sum(),
-        "at or below",
-        "%{y:.1%} at or below %{x:.4~g} ms",
-        line={"color": COLOURS[0], "width": 1.8, "shape": "hv"},
-        yaxis="y2",
-    )
-    return fig
-
-
-def _cdf(values: np.ndarray, axis: str, what: str, text: Callable[[float], str]) -> go.Figure:
-    share, values = thin(np.arange(1, len(values) + 1) / len(values), np.sort(values), 800)
-    share, values = np.append(0, share), np.append(values[:1], values)
-    positive = values[values > 0]
-    values = np.maximum(values, positive[0] if len(positive) else 1e-9)  # a logarithm has no zero
-    fig = _figure(
-        height=320,
-        xaxis_title_text=axis,
-        xaxis=_log_axis(values[0], values[-1], text),
-        yaxis_title_text=f"share of the {what}",
-        yaxis_range=[0, 1.04],
-        yaxis_tickformat=".0%",
-        showlegend=False,
-    )
-    _add_line(
-        fig,
-        values,
-        share,
-        what,
-        "%{y:.1%} have at most %{customdata}",
-        customdata=[text(value) for value in values],
-        line={"color": COLOURS[0], "width": 1.8, "shape": "hv"},
-    )
-    return fig
+def _in_script(code: str) -> str:
+    """Code that cannot end the script element it stands in."""
+    return code.replace("</script", r"<\/script")
 
 
 # Tables: rows of cells; a cell that sorts otherwise than it reads is (text, key).
@@ -596,7 +218,7 @@ def _numbers(s: Summary) -> list[tuple[str, str]]:
         ("packets", f"{t['packets']:,}"),
         ("bytes on the wire", format_bytes(t["bytes"])),
         ("flows", f"{t['flows']:,}"),
-        ("mean rate", format_rate(t["bytes"] / s.duration_s) if s.duration_s else "–"),
+        ("mean rate", format_rate(t["bytes"] / s.duration_s) if s.duration_s and not len(s.idle) else "–"),
     ]
     if t["rtt_samples"]:
         numbers.append(("median RTT", format_time_ns(s.rtt_quantile_ns(0.5))))
@@ -629,11 +251,11 @@ def _facts(s: Summary) -> list[tuple[str, str]]:
     facts.append(
         (
             "dropped",
-            "the file does not say" if m.dropped is None else f"{m.dropped:,} packets lost at capture",
+            "not reported" if m.dropped is None else f"{m.dropped:,} packets lost at capture",
         )
     )
     if m.truncated:
-        facts.append(("end", "cut or damaged; all whole frames before are here"))
+        facts.append(("end", "cut or damaged; all complete frames before it are included"))
     facts += [
         (name.replace("_", " "), f"{n:,}")
         for name, n in m.counts.items()
@@ -726,7 +348,7 @@ FLOW_COLUMNS = (
 )
 
 
-CCA_COLUMN = ("CCA", "congestion control by a model, and how probable")
+CCA_COLUMN = ("CCA", "congestion control according to a model, and its probability")
 
 
 def _flow_columns(s: Summary) -> list[tuple[str, str]]:
@@ -737,7 +359,7 @@ def _flow_columns(s: Summary) -> list[tuple[str, str]]:
 
 
 def _cca_cells(s: Summary) -> dict[int, Cell]:
-    """By flow, what the model says; with what it saw where that is not what it saw of most flows."""
+    """By flow, what the model says; also what it saw, if that is not what it saw of most flows."""
     if s.ccas is None:
         return {}
     told = s.ccas[s.ccas["cca"].notna()]
@@ -761,7 +383,7 @@ _SEEN = {"cbiq": "bytes in the queue", "bytes_in_flight": "bytes in flight", "th
 
 
 def _ccas_in_words(s: Summary) -> str:
-    """Which model spoke, and what it was told."""
+    """Which model named the congestion controls, and from what."""
     if s.ccas is None or not len(s.ccas):
         return ""
     model = printable(s.ccas["model"].iloc[0])
@@ -769,14 +391,33 @@ def _ccas_in_words(s: Summary) -> str:
     seen = " and ".join(part for part in (", ".join(parts[:-1]), *parts[-1:]) if part)
     told = f" from {seen} ({'two taps' if s.two_taps is not None else 'one tap'})" if seen else ""
     return (
-        f"CCA: the congestion control that the model {model} takes for the most probable{told}, by the first minute "
-        "of each flow; unknown where nothing is probable enough. Only TCP flows with a megabyte of data are asked about"
+        f"CCA: the most probable congestion control according to the model {model}{told}, in each flow's first "
+        "minute; unknown if none is probable enough. Only TCP flows with at least a megabyte of data are classified"
         + (
-            f", and of a file only the first {PACKETS_AGAIN:,} packets."
+            f", in the first {PACKETS_AGAIN:,} packets of the file."
             if s.meta.packets > PACKETS_AGAIN
             else "."
         )
     )
+
+
+def _listed_flows(s: Summary, with_panel: set[int]) -> list[dict[str, Any]]:
+    """The largest flows: their cells, and the words that a filter finds them by."""
+    size = (s.flows["bytes_fwd"] + s.flows["bytes_rev"]).to_numpy()
+    flows = s.flows.iloc[np.argsort(-size, kind="stable")[: max(FLOWS_LISTED, len(s.top))]]
+    ccas = {} if s.ccas is None else dict(zip(s.ccas["flow_id"], s.ccas["cca"], strict=True))
+    return [
+        {
+            "flow_id": flow.flow_id,
+            "panel": flow.flow_id in with_panel,
+            "words": printable(
+                f"{flow.flow_id} {flow.src} {flow.sport} {flow.dst} {flow.dport} {protocol_name(flow.protocol)} "
+                f"{ccas.get(flow.flow_id) or ''}{' long' if flow.is_long else ''}"
+            ).lower(),
+            "cells": cells,
+        }
+        for flow, cells in zip(each(flows), _flow_rows(s, flows), strict=True)
+    ]
 
 
 def _flow_rows(s: Summary, flows: pd.DataFrame) -> list[list[Cell | str]]:
@@ -818,8 +459,8 @@ def _flow_rows(s: Summary, flows: pd.DataFrame) -> list[list[Cell | str]]:
 TAP_COLUMNS = (
     ("flow", "number, initiator → responder; the arrow's direction, or against it"),
     ("packets", "at the first tap"),
-    ("lost", "came in and did not leave"),
-    ("share", "lost of those that came in"),
+    ("lost", "arrived but did not leave"),
+    ("share", "lost, of those that arrived"),
     ("delay median", "from tap to tap"),
     ("delay p95", ""),
     ("delay max", ""),
@@ -848,7 +489,31 @@ def _tap_rows(s: Summary) -> list[list[Cell | str]]:
 
 
 def terminal_summary(summary: Summary) -> RenderableType:
-    """The summary for a terminal: findings, what the capture is, the largest flows, and what could not be computed."""
+    """Show a summary on a terminal: findings, facts about the capture, the largest flows, and what is missing.
+
+    Parameters
+    ----------
+    summary : Summary
+
+    Returns
+    -------
+    rich renderable
+        For a rich console to print.
+
+    See Also
+    --------
+    report : the same as a page with figures
+    cctoolkit.summarise : makes the summary
+
+    Examples
+    --------
+    >>> from rich.console import Console
+    >>> summary = cct.summarise(cct.example("bufferbloat").ingress)
+    >>> Console(width=200).print(cct.report.terminal_summary(summary))  # doctest: +ELLIPSIS
+    bufferbloat.ingress.pcap.gz
+    • 7 TCP flows and 2 others carry 10.8 MB in 12.4 s, 6.95 Mbit/s on average.
+    ...
+    """
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -894,5 +559,5 @@ def terminal_summary(summary: Summary) -> RenderableType:
             )
         parts += [Text(), table]
     if summary.notes:
-        parts += [Text(), Text("Not here, and why", style="bold"), bullets(summary.notes)]
+        parts += [Text(), Text("What is missing, and why", style="bold"), bullets(summary.notes)]
     return Group(*parts)

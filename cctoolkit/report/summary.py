@@ -1,31 +1,32 @@
-"""One pass over a capture, and all that a reader wants to know first: who sent how much, when, how far away.
+"""One pass over a capture for what a reader wants to know first: who sent how much, when, and how far away.
 
 :func:`summarise` reads a capture of any size in bounded memory and returns a :class:`Summary`; the report, the
-terminal and the notebooks show it. What a capture cannot tell is said in :attr:`Summary.notes`, never guessed.
+terminal and the notebooks show it. :attr:`Summary.notes` lists what a capture cannot tell; nothing is guessed.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from .._support.words import format_percent, format_time_ns
+from .._support.words import format_percent, format_time_ns, plural
 from ..analysis.flows import FlowStatistics, retransmitted_share
 from ..analysis.metrics.delay import QueueDelay, split_rtts
 from ..analysis.rtt import RttPairing, rtt_samples
 from ..analysis.slots import compute_slots
 from ..analysis.tap_comparison import TapComparison, compare_taps
-from ..capture.keys import AllKeys, CaptureMeta, add_meta
+from ..capture.keys import AllKeys, CaptureMeta, FlowKeys, add_meta
 from ..capture.model import Capture
 from ..capture.protocols import protocol_name
 from ..capture.reader import iter_capture, read_capture
 from ..capture.selection import Selection
 from ..errors import ParameterError
+from .idle import Idle, Silences
 from .timeline import Timeline, histogram_edges_ns, wider_bins
 
 if TYPE_CHECKING:
@@ -106,6 +107,8 @@ COPIES = 0.01
 LARGEST_FRAME_BYTES = 9_100
 #: Of a file, so many packets are read again for the congestion controls of its flows: some seconds.
 PACKETS_AGAIN = 20_000_000
+#: Packets of the top flows that are kept for a closer look, a second reading apart: a minute of a fast flow.
+PACKETS_KEPT = 1_000_000
 #: Of the long flows, so many are worth a line.
 LONG_FLOWS_LISTED = 50
 #: A gap this long that is most of the capture is worth a word.
@@ -138,16 +141,16 @@ _VOLUME = ["packets_fwd", "packets_rev", "bytes_fwd", "bytes_rev"]
 
 @dataclass
 class TwoTaps:
-    """What a second tap, behind the queue, adds for the top flows.
+    """What a second tap, after the queue, adds for the top flows.
 
     Attributes
     ----------
     queue_delay, queue_loss : DataFrame
         As :func:`cctoolkit.queue_delay` and :func:`cctoolkit.analysis.metrics.queue_loss` give them.
     comparison : TapComparison
-        What the two captures tell of each other, and of their clocks.
+        What the two captures tell about each other and about their clocks.
     rtt_split : DataFrame
-        As :func:`cctoolkit.metrics.rtt_split` gives it: what of the RTT passes between the taps.
+        As :func:`cctoolkit.metrics.rtt_split` gives it: how much of the RTT passes between the taps.
     slots : DataFrame
         :data:`cctoolkit.schema.SLOTS`, with CBIQ.
     slot_ns : int
@@ -167,7 +170,7 @@ class TwoTaps:
 
 @dataclass
 class Summary:
-    """All that :func:`summarise` found; tables are DataFrames, times in ``_ns`` are integers since the Unix epoch.
+    """Everything that :func:`summarise` found; tables are DataFrames, ``_ns`` times are integers since the Unix epoch.
 
     Attributes
     ----------
@@ -185,6 +188,8 @@ class Summary:
         Packets by ECN codepoint.
     bin_ns : int
         Width of the bins of `throughput`, `flow_throughput` and `rtt_over_time`.
+    idle : Idle
+        Long silences that the bins leave out.
     throughput : DataFrame
         ``time_s`` (start of the bin, from the first packet), ``tcp_bytes udp_bytes other_bytes``, ``packets``.
     top : DataFrame
@@ -206,7 +211,7 @@ class Summary:
     totals : dict
         Sums over all flows: see the keys.
     one_direction : dict
-        TCP flows of which only one direction was seen: ``flows``, ``packets``, ``bytes`` and of how many
+        TCP flows of which only one direction was seen: ``flows``, ``packets``, ``bytes``, and the totals
         (``of_flows`` …).
     standing_queue : DataFrame
         ``flow_id direction base_ns intervals above loaded waiting_bytes``: of top flows, in the direction with more
@@ -215,6 +220,8 @@ class Summary:
         how many of these the flow sent enough for two full packets of its own to wait (`loaded`); and the median of
         what waits in those above, the flow's rate times what the least RTT is above.
     two_taps : TwoTaps or None
+    top_packets : Capture or None
+        Packets of the top flows, if asked for: all, or the first million.
     ccas : DataFrame or None
         :data:`cctoolkit.schema.CCAS`: what a model says of the congestion controls of the TCP flows in `top` and
         `long_flows`, as far as they have a megabyte of data, by their first minute; null for what begins late in a
@@ -241,7 +248,9 @@ class Summary:
     one_direction: dict[str, int]
     standing_queue: pd.DataFrame
     long_flow_bytes: int
+    idle: Idle = field(default_factory=Idle)
     two_taps: TwoTaps | None = None
+    top_packets: Capture | None = None
     ccas: pd.DataFrame | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -310,31 +319,34 @@ def summarise(
     long_flow_bytes: int = 10_000_000,
     packets: int = 1_000_000,
     model: str | os.PathLike[str] | None = None,
+    keep_top_packets: bool = False,
     check_taps: bool = True,
     **reading: Any,
 ) -> Summary:
-    """Everything the report shows, in one pass.
+    """Compute everything the report shows, in one pass.
 
     Parameters
     ----------
     source : path or Capture
         A capture file is read in parts of `packets` packets; memory grows with the number of flows, not of packets.
     egress : path or Capture, optional
-        The same traffic behind the queue, on the same clock. Adds queue delay, loss and CBIQ of the top flows; for
+        The same traffic after the queue, on the same clock. Adds queueing delay, loss and CBIQ of the top flows; for
         these, both captures are read whole.
     selection : Selection, optional
-        Look at these packets only. `Summary.meta` stays that of the whole file.
+        Use only these packets. `Summary.meta` remains that of the whole file.
     top : int
-        How many of the largest flows (by bytes on the wire, both directions) are followed in time.
+        Number of flows to follow over time, largest first (by bytes on the wire, both directions).
     slot_ms : float
-        Slot length of the CBIQ series.
+        Slot length of the CBIQ series, in ms.
     long_flow_bytes : int
-        More than this in one direction makes a flow long.
+        A flow is long if one direction carries more than this.
     packets : int
-        Packets a part; the result does not depend on it.
+        Packets per part; the result does not depend on it.
     model : str or path, optional
-        Name the congestion controls of the largest flows by this model (:func:`cctoolkit.identify.bundle.load`). For
-        that the first 20 million packets of a file are read again; a pipe cannot be.
+        Model that names the congestion controls of the largest flows (:func:`cctoolkit.identify.bundle.load`). For
+        this, the first 20 million packets of a file are read again; a pipe cannot be.
+    keep_top_packets : bool
+        Keep the packets of the top flows, at most a million. A file is read again for them; a pipe cannot be.
     check_taps : bool
         Refuse two captures that cannot be the taps before and behind a queue (:func:`cctoolkit.compare_taps`).
     **reading
@@ -347,11 +359,30 @@ def summarise(
     Raises
     ------
     CaptureFormatError
-        The file is no capture.
+        The file is not a capture.
     ParameterError
         `top` is less than 1, there is no such model, or the taps are swapped, have no packet in common, or their
         clocks differ too much.
+
+    See Also
+    --------
+    report.report : the summary as a page
+    FlowStatistics : only the flows table, of a capture of any size
+    compare_taps : what two taps tell of each other
+
+    Examples
+    --------
+    >>> summary = cct.summarise(cct.example("cubic-bbr").ingress)
+    >>> summary.totals["flows"], f"{summary.rtt_quantile_ns(0.5) / 1e6:.0f} ms"
+    (3, '81 ms')
+    >>> summary.top[["flow_id", "packets_fwd", "retransmits_fwd"]]
+       flow_id  packets_fwd  retransmits_fwd
+    0        1         5554               97
+    1        0         2618               57
+    2        2            2                0
     """
+    from ..identify.classify import reads_twice
+
     if top < 1:
         raise ParameterError(f"top must be at least 1, not {top}")
     if model is not None:
@@ -371,12 +402,14 @@ def summarise(
     statistics = FlowStatistics(long_flow_bytes)
     pairing = RttPairing()
     timeline = Timeline()
+    silences = Silences()
     keys = AllKeys()
     meta: CaptureMeta | None = None
     for part, part_meta in _parts(source, packets, selection, reading):
         columns = part.columns
         statistics.update(columns, part.keys)
         timeline.update(columns, part.keys, pairing.update(columns))
+        silences.update(columns["ts_ns"])
         keys.add(part.keys)
         meta = add_meta(meta, part_meta)
     assert meta is not None  # there is always one part
@@ -385,14 +418,21 @@ def summarise(
         columns,
         pairing,
     )  # with millions of flows each is a hundred megabytes, and the tables need as much
+    idle = silences.idle()
+    silence_ns = timeline.longest_gap_ns
+    if len(idle) and reads_twice(source):
+        timeline = _timeline_without(idle, _parts(source, packets, selection, reading))
+    else:
+        idle = Idle()
     everything = keys.all()
     flows = statistics.result(everything)
     del statistics
     _add_rtt(flows, timeline)
     largest = _largest(flows, timeline, top)
-    jain, jain_bin_ns, jain_flows = _jain(flows, timeline)
+    jain, jain_bin_ns, jain_flows = _jain(flows, timeline, idle)
     flow_throughput = _flow_throughput(timeline, largest)
     rtt_over_time = _rtt_over_time(timeline, largest)
+    standing = _standing_queue(rtt_over_time, flow_throughput, timeline.width_ns, largest)
     summary = Summary(
         meta=meta,
         flows=flows,
@@ -410,17 +450,78 @@ def summarise(
         jain_flows=jain_flows,
         totals=_totals(flows),
         one_direction=_one_direction(flows),
-        standing_queue=_standing_queue(rtt_over_time, flow_throughput, timeline.width_ns, largest),
+        standing_queue=standing,
         long_flow_bytes=long_flow_bytes,
+        idle=idle,
     )
+    _to_real_time(summary, timeline.start_ns)
     if comparison is not None and len(largest):
         assert isinstance(source, Capture) and isinstance(egress, Capture)
         summary.two_taps = _two_taps(source, egress, comparison, selection, largest, slot_ms)
-    summary.notes = _notes(summary, timeline)
+    summary.notes = _notes(summary, timeline, silence_ns)
     del timeline, keys, everything  # here too: the file is read again
     if model is not None:
         _add_ccas(summary, source, egress, selection, model, options)
+    if keep_top_packets and len(largest) and reads_twice(source):
+        summary.top_packets = _top_packets(source, packets, selection, reading, largest)
     return summary
+
+
+def _timeline_without(idle: Idle, parts: Iterator[tuple[Capture, CaptureMeta]]) -> Timeline:
+    """The time bins on a clock that stands still in the long silences."""
+    timeline, pairing = Timeline(), RttPairing()
+    for part, _ in parts:
+        rtt = pairing.update(part.columns)
+        timeline.update(part.columns | {"ts_ns": idle.to_busy(part.columns["ts_ns"])}, part.keys, rtt)
+    return timeline
+
+
+def _to_real_time(summary: Summary, start_ns: int) -> None:
+    """Give the bins the times at which they really began."""
+    if not len(summary.idle):
+        return
+    for table in (summary.throughput, summary.flow_throughput, summary.rtt_over_time, summary.jain):
+        busy_ns = start_ns + np.rint(table["time_s"].to_numpy() * 1e9).astype(np.int64)
+        table["time_s"] = (summary.idle.to_real(busy_ns) - start_ns) / 1e9
+
+
+def _top_packets(
+    source: str | os.PathLike[str] | Capture,
+    packets: int,
+    selection: Selection | None,
+    reading: dict[str, Any],
+    largest: pd.DataFrame,
+) -> Capture:
+    """The packets of the top flows, or the first million of them."""
+    wanted = largest["flow_id"].to_numpy()
+    parts: list[Capture] = []
+    kept = seen = 0
+    for part, _ in _parts(source, packets, selection, reading):
+        part = part.rows(np.isin(part.columns["flow_id"], wanted))
+        parts.append(part)
+        kept += len(part)
+        seen += packets
+        if kept >= PACKETS_KEPT or seen >= PACKETS_AGAIN:
+            break
+    return _joined(parts)
+
+
+def _joined(parts: list[Capture]) -> Capture:
+    """Consecutive parts of one capture as one."""
+    meta: CaptureMeta | None = None
+    sacks, rows = [], 0
+    for part in parts:
+        meta = add_meta(meta, part.meta)
+        blocks = part.sacks.to_numpy(np.int64)
+        blocks[:, 0] += rows
+        sacks.append(blocks)
+        rows += len(part)
+    columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
+    assert meta is not None
+    # Of each flow the last part that has it: that knows most. Not AllKeys, which has room for every flow number.
+    keys = {f.name: np.concatenate([getattr(part.keys, f.name) for part in parts]) for f in fields(FlowKeys)}
+    last = len(keys["flow_id"]) - 1 - np.unique(keys["flow_id"][::-1], return_index=True)[1]
+    return Capture(columns, FlowKeys(**keys).take(last), meta, np.concatenate(sacks))
 
 
 def _add_ccas(
@@ -436,7 +537,7 @@ def _add_ccas(
 
     if not reads_twice(source):
         summary.notes.append(
-            "A pipe cannot be read twice: congestion controls are not named (cct classify can)."
+            "A pipe cannot be read twice: congestion controls are not named (cct classify can name them)."
         )
         return
     shown = pd.concat([summary.top[summary.flows.columns], summary.long_flows]).drop_duplicates("flow_id")
@@ -579,7 +680,7 @@ def _compared(flows: pd.DataFrame) -> pd.DataFrame:
     return flows[size >= max(BIG_SHARE * size.sum(), 1)]
 
 
-def _jain(flows: pd.DataFrame, timeline: Timeline) -> tuple[pd.DataFrame, int, list[int]]:
+def _jain(flows: pd.DataFrame, timeline: Timeline, idle: Idle) -> tuple[pd.DataFrame, int, list[int]]:
     compared = _compared(flows)
     compared = compared[np.array([timeline.has_bins(f) for f in compared["flow_id"]], bool)]
     factor = wider_bins(timeline.width_ns, timeline.bins, 300, JAIN_BIN_NS)
@@ -591,8 +692,10 @@ def _jain(flows: pd.DataFrame, timeline: Timeline) -> tuple[pd.DataFrame, int, l
     for flow, direction, first, last in zip(
         compared["flow_id"],
         data_direction(compared),
-        np.maximum(compared["first_ts_ns"] - timeline.start_ns, 0) // width,
-        np.maximum(compared["last_ts_ns"] - timeline.start_ns, 0) // width,
+        *(
+            np.maximum(idle.to_busy(compared[f"{end}_ts_ns"].to_numpy()) - timeline.start_ns, 0) // width
+            for end in ("first", "last")
+        ),
         strict=True,
     ):
         size = np.add.reduceat(timeline.flow_bytes(flow)[:, direction], starts).astype(float)
@@ -737,7 +840,7 @@ def _two_taps(
     )
 
 
-def _notes(summary: Summary, timeline: Timeline) -> list[str]:
+def _notes(summary: Summary, timeline: Timeline, longest_silence_ns: tuple[int, int]) -> list[str]:
     """What could not be computed, or only in part, and why."""
     meta, totals, one = summary.meta, summary.totals, summary.one_direction
     counts = meta.counts
@@ -747,52 +850,62 @@ def _notes(summary: Summary, timeline: Timeline) -> list[str]:
         if condition:
             notes.append(text)
 
-    say(not meta.packets, f"No packet with an IP header among {meta.frames:,} frames: nothing to analyse.")
+    say(not meta.packets, f"None of the {plural(meta.frames, 'frame')} has an IP header: nothing to analyse.")
     say(
         totals["packets"] < meta.packets,
-        f"A selection: {totals['packets']:,} of the capture's {meta.packets:,} packets are looked at.",
+        f"A selection: {totals['packets']:,} of the capture's {meta.packets:,} packets.",
     )
     say(
         meta.dropped,
-        f"The capturing machine reports {meta.dropped or 0:,} packets lost before they were written: retransmissions "
-        "of those look like first transmissions, and samples are missing.",
+        f"The capturing machine reports {plural(meta.dropped or 0, 'packet')} lost before they were written: their "
+        "retransmissions look like first transmissions, and samples are missing.",
     )
     say(
         totals["copies"] > COPIES * totals["segments"],
         f"{totals['copies']:,} TCP segments were recorded twice (on two interfaces, or by a mirror port): packets and "
-        "bytes count both. Record one interface, or remove duplicates first (editcap -d).",
+        "bytes count both copies. Record one interface, or remove duplicates first (editcap -d).",
     )
     say(
         counts.get("truncated_headers"),
-        f"The headers of {counts.get('truncated_headers', 0):,} packets are cut short (by the snap length, or damage): "
-        "what was cut is not here. Cut TCP options are timestamps and SACK blocks; without ports or flags only the "
+        f"The headers of {plural(counts.get('truncated_headers', 0), 'packet')} are cut short (by the snap length or "
+        "by damage). Without TCP options, timestamps and SACK blocks are missing; without ports or flags, only the "
         "bytes count.",
     )
     say(
         counts.get("fragments"),
-        f"{counts.get('fragments', 0):,} later IP fragments carry no ports: they are flows of their own, with ports 0.",
+        f"{plural(counts.get('fragments', 0), 'later IP fragment')} without ports: counted as flows of their own, with "
+        "ports 0.",
     )
     say(
         counts.get("not_ip"),
-        f"{counts.get('not_ip', 0):,} frames carry no IP packet (ARP, spanning tree, …): they are in no table here.",
+        f"{plural(counts.get('not_ip', 0), 'frame')} without an IP packet (ARP, spanning tree, …): not counted in any "
+        "table.",
     )
     say(
         timeline.backward,
         f"{timeline.backward:,} packets are stamped earlier than the packet before them (several capture queues, or "
         "a clock set back): times around them are uncertain.",
     )
-    began_ns, gap_ns = timeline.longest_gap_ns
+    began_ns, gap_ns = longest_silence_ns
+    for began, removed in zip(summary.idle.began_ns, summary.idle.removed_ns, strict=True):
+        notes.append(
+            f"No packet for {format_time_ns(removed + summary.idle.remainder_ns)} from "
+            f"{format_time_ns(began - timeline.start_ns)} after the first one on: time axes are cut there, and "
+            "averages over time mean little."
+        )
     say(
-        gap_ns > LONG_GAP_NS and 2 * gap_ns > totals["last_ts_ns"] - totals["first_ts_ns"],
+        not len(summary.idle)
+        and gap_ns > LONG_GAP_NS
+        and 2 * gap_ns > totals["last_ts_ns"] - totals["first_ts_ns"],
         f"No packet for {format_time_ns(gap_ns)}, from {format_time_ns(began_ns - timeline.start_ns)} after the first "
-        "one on: most of every time axis is empty, and averages over time mean little. Analyse one side of the gap "
-        "alone (start and stop of a selection).",
+        "one on: most of every time axis is empty, and averages over time mean little. Analyse each side of the gap "
+        "on its own (start and stop of a selection).",
     )
     say(
         timeline.largest_bytes > LARGEST_FRAME_BYTES,
-        f"The largest packet is {timeline.largest_bytes:,} bytes, more than a link carries: captured on a host that "
-        "leaves cutting segments to its network card, or on its loopback. Packet counts and bursts are the host's, not "
-        "the link's.",
+        f"The largest packet has {timeline.largest_bytes:,} bytes, more than a link carries: it was captured on a host "
+        "that leaves segmentation to its network card, or on its loopback interface. Packet counts and bursts are the "
+        "host's, not the link's.",
     )
     if totals["packets"] and not totals["tcp_flows"]:
         notes.append("No TCP: no round-trip times, no retransmissions, no handshakes.")
@@ -809,14 +922,15 @@ def _notes(summary: Summary, timeline: Timeline) -> list[str]:
     missing = totals["tcp_flows"] - totals["handshakes"]
     say(
         missing,
-        f"The handshake of {missing:,} of {totals['tcp_flows']:,} TCP flows was not seen whole (begun before the "
-        "capture, unanswered, or one direction only): no handshake RTT and perhaps no window scale for them.",
+        f"The handshake of {missing:,} of {totals['tcp_flows']:,} TCP flows was not captured in full (the flow began "
+        "before the capture, went unanswered, or shows one direction only): no handshake RTT and perhaps no window "
+        "scale for them.",
     )
     late = summary.top[summary.top["binned"] < 0.999]
     say(
         len(late),
-        f"More flows than can be followed at once: the curves of {len(late)} of the top flows begin after their first "
-        f"bytes (at worst {format_percent(1 - late['binned'].min())} of one is missing). Tables are exact.",
+        f"There are more flows than can be followed at once: the curves of {len(late)} of the top flows begin late (at "
+        f"worst, {format_percent(1 - late['binned'].min())} of a flow's bytes are missing). Tables are exact.",
     )
     say(
         totals["packets"] and len(summary.jain_flows) < 2,
@@ -824,18 +938,18 @@ def _notes(summary: Summary, timeline: Timeline) -> list[str]:
     )
     say(
         summary.two_taps is None and totals["packets"],
-        "One tap: queue delay, loss at the queue and CBIQ need a second capture, from behind the queue "
-        "(egress=…, on the command line --egress).",
+        "One tap: queueing delay, loss at the queue and CBIQ need a second capture, from after the queue "
+        "(egress=…; on the command line, --egress).",
     )
     if summary.two_taps is not None:
         notes += summary.two_taps.comparison.notes()
     say(
         summary.two_taps is not None and summary.two_taps.queue_delay.empty,
-        "No packet of the top flows was recognised at both taps: another traffic, clocks that differ, or segmentation "
-        "offload that cuts segments differently.",
+        "No packet of the top flows was recognised at both taps: different traffic, clocks that differ, or "
+        "segmentation offload that cuts segments differently.",
     )
     say(
         timeline.histogram[0],
-        f"{timeline.histogram[0]:,} round-trip times are 0: the capture's clock is coarser than they are.",
+        f"{plural(int(timeline.histogram[0]), 'round-trip time')} of 0: the capture's clock is too coarse for them.",
     )
     return notes

@@ -1,0 +1,97 @@
+"""Long silences: where a time axis is cut so that what happened on either side can be seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+__all__ = ["Idle", "Silences"]
+
+#: Shorter silences are never cut.
+LEAST_NS = 10_000_000_000
+#: At most so many cuts: more parts than this are no longer read side by side.
+MOST_CUTS = 4
+#: The silences that are cut make up at least this share of the capture, …
+SHARE = 0.5
+#: … and the shortest of them is so many times as long as the longest that stays: a pause every 30 s is a rhythm.
+CLEARLY = 10
+#: What stays of a silence, as a share of the rest, so that the parts have no time bin in common.
+REMAINDER = 0.04
+_LEAST_REMAINDER_NS = 10_000_000
+
+
+@dataclass(frozen=True)
+class Idle:
+    """Silences that time axes leave out; without any, both clocks are the same.
+
+    Attributes
+    ----------
+    began_ns : int64 array
+        Time of the last packet before each, ascending.
+    removed_ns : int64 array
+        How much of each is left out.
+    remainder_ns : int
+        How much of each stays.
+    """
+
+    began_ns: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    removed_ns: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    remainder_ns: int = 0
+
+    def __len__(self) -> int:
+        return len(self.began_ns)
+
+    def to_busy(self, ts_ns: np.ndarray) -> np.ndarray:
+        """Times on a clock that stands still in these silences."""
+        return ts_ns - np.append(0, np.cumsum(self.removed_ns))[np.searchsorted(self.began_ns, ts_ns)]
+
+    def to_real(self, busy_ns: np.ndarray) -> np.ndarray:
+        """The inverse of :meth:`to_busy`; what stays of a silence is shared between its sides."""
+        removed = np.append(0, np.cumsum(self.removed_ns))
+        borders = self.began_ns - removed[:-1] + self.remainder_ns // 2
+        return busy_ns + removed[np.searchsorted(borders, busy_ns)]
+
+    def parts_ns(self, first_ns: int, last_ns: int) -> list[tuple[int, int]]:
+        """First and last packet of each stretch between the silences."""
+        resumed = self.began_ns + self.removed_ns + self.remainder_ns
+        return list(zip([first_ns, *resumed.tolist()], [*self.began_ns.tolist(), last_ns], strict=True))
+
+
+class Silences:
+    """The longest times without a packet, collected part by part."""
+
+    def __init__(self) -> None:
+        self._began = np.zeros(0, np.int64)
+        self._length = np.zeros(0, np.int64)
+        self._first: int | None = None
+        self._last = 0
+
+    def update(self, ts_ns: np.ndarray) -> None:
+        """Take the capture times of the next packets."""
+        if not len(ts_ns):
+            return
+        if self._first is None:
+            self._first = self._last = int(ts_ns[0])
+        # A packet stamped earlier than one before it ends no silence.
+        before = np.maximum(np.maximum.accumulate(np.append(self._last, ts_ns[:-1])), self._last)
+        began, length = np.append(self._began, before), np.append(self._length, ts_ns - before)
+        keep = MOST_CUTS + 1
+        if len(length) > keep:
+            longest = np.argpartition(length, -keep)[-keep:]
+            began, length = began[longest], length[longest]
+        self._began, self._length = began, length
+        self._last = max(self._last, int(ts_ns.max()))
+
+    def idle(self) -> Idle:
+        """The silences to cut: a few, long, most of the capture, and unlike those that stay."""
+        duration = self._last - (self._first or 0)
+        order = np.argsort(-self._length, kind="stable")
+        length = np.append(self._length[order], 0)
+        for n in range(min(MOST_CUTS, len(order)), 0, -1):
+            cut = length[:n]
+            if cut[-1] > LEAST_NS and cut.sum() >= SHARE * duration and cut[-1] >= CLEARLY * length[n]:
+                remainder = max(int(REMAINDER * (duration - cut.sum())), _LEAST_REMAINDER_NS)
+                by_time = order[:n][np.argsort(self._began[order[:n]])]
+                return Idle(self._began[by_time], self._length[by_time] - remainder, remainder)
+        return Idle()

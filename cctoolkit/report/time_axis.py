@@ -1,0 +1,90 @@
+"""The time axis of the report's figures: one, or several side by side where long silences are cut out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._support.words import format_time_ns
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from .summary import Summary
+
+__all__ = ["TimeAxis"]
+
+#: Space between two parts, and the least width of one, as shares of the figure's.
+_BETWEEN = 0.03
+_LEAST = 0.14
+
+
+class TimeAxis:
+    """Where a time since the first packet goes.
+
+    Parameters
+    ----------
+    summary : Summary
+    """
+
+    def __init__(self, summary: Summary) -> None:
+        first_ns = summary.totals["first_ts_ns"]
+        parts = summary.idle.parts_ns(first_ns, summary.totals["last_ts_ns"])
+        self._parts_s = [((first - first_ns) / 1e9, (last - first_ns) / 1e9) for first, last in parts]
+        self.bin_s = summary.bin_ns / 1e9
+        self._start_s = [first for first, _ in self._parts_s]
+        middles = [(a[1] + b[0]) / 2 for a, b in zip(self._parts_s, self._parts_s[1:], strict=False)]
+        self._borders_s = [-np.inf, *middles, np.inf]
+        self._idle = summary.idle
+        self._first_ns = first_ns
+
+    def real_s(self, busy_s: np.ndarray) -> np.ndarray:
+        """Seconds on the clock of the time bins, which leave silences out, as seconds since the first packet."""
+        if not len(self._idle):
+            return busy_s
+        busy_ns = self._first_ns + np.rint(busy_s * 1e9).astype(np.int64)
+        return (self._idle.to_real(busy_ns) - self._first_ns) / 1e9
+
+    def split(self, x_s: np.ndarray) -> Iterator[tuple[str, slice | np.ndarray, np.ndarray]]:
+        """For each part: its axis, which of the times are on it, and these, counted from where the part begins."""
+        if len(self._parts_s) == 1:
+            yield "x", slice(None), x_s
+            return
+        for k, start_s in enumerate(self._start_s):
+            here = (x_s >= self._borders_s[k]) & (x_s < self._borders_s[k + 1])
+            if here.any():
+                yield f"x{k + 1 if k else ''}", here, x_s[here] - start_s
+
+    def lay_out(self, fig: go.Figure, anchor: str = "y") -> go.Figure:
+        """Give a figure these axes, below the y axis `anchor`."""
+        if len(self._parts_s) == 1:
+            end_s = max(self._parts_s[0][1], 1e-6)
+            return fig.update_layout(
+                xaxis={
+                    "title": {"text": "time since the first packet (s)"},
+                    "range": [0, end_s],
+                    "anchor": anchor,
+                }
+            )
+        lasted = np.array([max(last - first, 0.0) for first, last in self._parts_s])
+        share = np.maximum(lasted / max(lasted.sum(), 1e-9), _LEAST)
+        width = share / share.sum() * (1 - _BETWEEN * (len(share) - 1))
+        left = 0.0
+        axes: dict[str, Any] = {}
+        for k, wide in enumerate(width):
+            since = "s since the first packet"
+            if k:
+                since = f"s, {format_time_ns(self._start_s[k] * 1e9)} later"
+            room = max(0.02 * lasted[k], self.bin_s, 1e-6)  # the last bin ends after the last packet
+            axes[f"xaxis{k + 1 if k else ''}"] = {
+                "domain": [left, min(left + wide, 1.0)],
+                "range": [-room / 4, lasted[k] + room],
+                "title": {"text": since},
+                "anchor": anchor,
+                "nticks": max(int(wide * 10), 2),
+                "mirror": False,
+            }
+            left += wide + _BETWEEN
+        return fig.update_layout(**axes)
