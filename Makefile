@@ -9,7 +9,7 @@ DEMO   := traces/mixed
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test fast lint hooks lab bench wheel docs notebooks results traces clean
+.PHONY: help demo test fast lint hooks lab bench wheel docs notebooks pictures results traces clean
 
 help:            ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,8 +32,9 @@ lint: $(VENV)/.dev    ## ruff and mypy
 hooks: $(VENV)/.dev   ## check each commit with ruff, mypy and the notebooks' sources
 	$(BIN)/pre-commit install
 
-lab: $(VENV)/.lab     ## JupyterLab on the notebooks
-	$(BIN)/jupyter lab --notebook-dir=notebooks
+lab: $(VENV)/.lab     ## JupyterLab on copies of the notebooks, in my_notebooks/
+	$(BIN)/python notebooks/build.py --work my_notebooks
+	$(BIN)/jupyter lab --notebook-dir=my_notebooks
 
 bench: $(VENV)/.dev   ## what is measured against what; prints ratios
 	$(BIN)/python -m benchmarks
@@ -46,6 +47,9 @@ docs: $(VENV)/.dev    ## the book, into build/docs/index.html; runs the notebook
 
 notebooks: $(VENV)/.dev  ## write the .ipynb files from their .py sources
 	$(BIN)/python notebooks/build.py
+
+pictures: $(VENV)/.dev   ## make the pictures of README.md and the book's front page again; needs Chromium
+	$(BIN)/python docs/pictures.py
 
 results: $(VENV)/.dev    ## list the results behind the book's numbers; NAME=codel makes one again, STALE=1 all that are outdated
 ifneq ($(NAME)$(STALE),)

@@ -56,6 +56,7 @@ from .capture.reader import iter_capture as iter_capture, read_capture as read_c
 from .capture.selection import Selection as Selection
 from .capture.synth.mawi import synth_mawi as synth_mawi
 from .capture.writer import PcapWriter as PcapWriter, write_pcap as write_pcap
+from .experiments import lessons as lessons
 from .experiments.league import league as league, standings as standings
 from .experiments.papers import paper_numbers as paper_numbers
 from .identify import live as live

@@ -18,7 +18,22 @@ __all__ = [
 
 
 class CCToolkitError(Exception):
-    """Base of all errors that the package raises on purpose; the text is one line, fit for a terminal."""
+    """Base of all errors that the package raises on purpose; the text is one line, fit for a terminal.
+
+    Jupyter and IPython show that line instead of the traceback; ``%tb`` shows the traceback, ``%debug`` goes there.
+    """
+
+    _shown = False
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython prints: the line at first, the traceback when asked again (``%tb``)."""
+        from IPython.core.getipython import get_ipython
+
+        shell = get_ipython()
+        if self._shown and shell is not None:
+            return shell.InteractiveTB.structured_traceback(type(self), self, self.__traceback__)
+        self._shown = True
+        return [f"\x1b[31m{type(self).__name__}: {self}\x1b[0m"]
 
 
 class CaptureFormatError(CCToolkitError):

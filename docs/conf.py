@@ -136,6 +136,16 @@ def find_by_public_name(app: Sphinx, env: Any, node: Any, content: nodes.Element
     return None
 
 
+def fold_solutions(_: Sphinx, doctree: nodes.document) -> None:
+    """Fold the notebooks' sections called Solution, as JupyterLab does; figures inside fit when they are shown."""
+    fit = "dispatchEvent(new Event('resize'))"
+    begin = f'<details class="solution" ontoggle="{fit}"><summary>Show the solution</summary>'
+    for section in list(doctree.findall(nodes.section)):
+        if section[0].astext() == "Solution":
+            section.insert(1, nodes.raw("", begin, format="html"))
+            section.append(nodes.raw("", "</details>", format="html"))
+
+
 def add_plotly(app: Sphinx, page: str, _template: str, _context: dict[str, Any], _doctree: Any) -> None:
     """plotly.js for pages with figures (its file is copied below, so that the book also shows them offline)."""
     if page.startswith("notebooks/"):
@@ -152,5 +162,6 @@ def copy_plotly(app: Sphinx, exception: Exception | None) -> None:
 def setup(app: Sphinx) -> None:
     app.connect("builder-inited", write_command_reference, priority=100)
     app.connect("missing-reference", find_by_public_name)
+    app.connect("doctree-read", fold_solutions)
     app.connect("html-page-context", add_plotly)
     app.connect("build-finished", copy_plotly)

@@ -47,6 +47,8 @@ class Captured:
 
 def still(widget: ipywidgets.Widget) -> str:
     """Render a widget as static HTML."""
+    if hasattr(widget, "loaded"):
+        widget.loaded = True  # the explorer shows its figures when the browser has plotly: this page has
     if isinstance(widget, go.FigureWidget):
         return figure_html(go.Figure(widget))
     if isinstance(widget, ipywidgets.Output):

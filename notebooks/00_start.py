@@ -1,7 +1,6 @@
 # ---
 # jupyter:
 #   jupytext:
-#     formats: ipynb,py:percent
 #     text_representation:
 #       extension: .py
 #       format_name: percent
@@ -16,49 +15,41 @@
 #
 # **Takes** half an hour with the exercises, ten minutes without.
 #
-# **The question.** Somebody hands you a capture they made at a slow link. Who is in it? How is the link
-# shared? Where does the delay come from? And can you tell which congestion control each flow uses, from
-# the packets alone?
+# **The question.** Somebody hands you a capture they made at a slow link. Which flows are in it? How do they share
+# the link? Where does the delay come from? And can you tell from the packets alone which congestion control each flow
+# uses?
 #
 # **You need** to know what a TCP sequence number is. Everything else is explained on the way.
 
 # %% tags=["parameters"]
-import os
+import cctoolkit as cct
 
-FAST = os.environ.get("FAST", "") not in (
-    "",
-    "0",
-)  # a few seconds of the capture only: for a quick look, and for tests
-TRACE = os.environ.get("TRACE") or "../traces/three-ccas-ipv6.ingress.pcap.gz"
+FAST = cct.lessons.fast()  # a few seconds of the capture only: for a quick look, and for tests
+TRACE = cct.lessons.trace("../traces/three-ccas-ipv6.ingress.pcap.gz")  # or your own: TRACE=… make lab
 
 # %% [markdown]
-# `TRACE` is any capture: `TRACE=/path/to/it.pcap.gz jupyter lab` looks at your own. Without it you get one of
-# the captures in `traces/`: three real Linux senders behind one full buffer, at 8 Mbit/s.
+# `TRACE` can be any capture; start with `TRACE=/path/to/yours.pcap.gz make lab` to look at your own. By default you
+# get one of the captures in `traces/`: three real Linux senders behind one full buffer, at 8 Mbit/s.
 #
 # ## Read it
 
 # %%
-from pathlib import Path
-
-import cctoolkit as cct
 import pandas as pd
 
-path = Path(TRACE).expanduser()
-print(path.name)
-cap = next(cct.iter_capture(path, packets=2_000_000))  # of a huge file, the first two million packets
+print(TRACE.name)
+cap = next(cct.iter_capture(TRACE, packets=2_000_000))  # of a huge file, the first two million packets
 if FAST:
     cap = cap.select(stop_s=9)
 cap
 
 # %% [markdown]
-# Whatever the file was, you now have one table of packets. All the rest of this notebook is functions of
-# that table.
+# Whatever the file was, you now have one table of packets. The rest of this notebook is functions of that table.
 
 # %%
 cap.packets.head()
 
 # %% [markdown]
-# ## Who is in it?
+# ## Which flows are in it?
 
 # %%
 flows = cap.flows.sort_values("bytes_fwd", ascending=False)
@@ -67,8 +58,8 @@ flows[
 ].head(8)
 
 # %% [markdown]
-# `fwd` is from the side that began the flow, `rev` the other way. The flows worth a closer look are those
-# of which the tap saw both directions, and enough data:
+# `fwd` is the direction of the side that opened the flow, `rev` the opposite one. The flows worth a closer look are
+# those with both directions in the capture and enough data:
 
 # %%
 seen_whole = flows[(flows.protocol == 6) & (flows.packets_fwd > 0) & (flows.packets_rev > 0)]
@@ -79,15 +70,15 @@ big
 # %% [markdown]
 # ## How is the link shared?
 #
-# Above, what each flow got. Below, Jain's fairness index of these flows: 1 if all get the same, 1/n if one
-# of n gets everything.
+# The upper panel shows each flow's throughput, the lower one Jain's fairness index: 1 if all flows get the same, 1/n
+# if one of n gets everything.
 
 # %%
 cct.plot.throughput(cap, flows=big)
 
 # %% [markdown]
-# Is that fair? It depends on how long you look: over a millisecond only one flow can have the link, over
-# a day everybody had their turn. Move the slider.
+# Is that fair? It depends on how long you look: within a millisecond only one flow can have the link; over a day
+# everyone gets a turn. Move the slider.
 
 # %%
 from ipywidgets import SelectionSlider, interact
@@ -101,18 +92,18 @@ def sharing(bin_ms: int):
 
 
 # %% [markdown]
-# ## How far away is everybody?
+# ## How long are the round trips?
 #
-# A segment passes the tap, and a while later the ACK for it: that is a round-trip time, from the tap to the
-# receiver and back. Nobody had to send a ping.
+# A segment passes the tap, and some time later its ACK does: the difference is a round-trip time, from the tap to the
+# receiver and back. No ping needed.
 
 # %%
 rtt = cct.rtt_samples(cap)
 cct.plot.rtt(rtt, cap, flows=big)
 
 # %% [markdown]
-# The lowest dots are the distance, if the buffer was empty at least once when the flow sent. Everything above them is
-# waiting, and there is a lot of it: that is a buffer being filled and emptied.
+# The lowest dots are the base RTT, provided the buffer was empty at least once while the flow was sending. Everything
+# above them is queueing delay, and there is a lot of it: you are watching a buffer fill and drain.
 
 # %%
 cct.plot.rtt_cdf(rtt, cap, flows=big)
@@ -120,15 +111,15 @@ cct.plot.rtt_cdf(rtt, cap, flows=big)
 # %% [markdown]
 # ## What did one flow do?
 #
-# The time-sequence graph shows every segment of a flow. Green below is what the receiver has acknowledged,
-# light blue above how far it allows the sender to go, and the distance between segments and green is
-# what is in flight. Zoom in around a red mark: something was lost and is sent again.
+# The time-sequence graph shows every segment of a flow. The green line is what the receiver has acknowledged, the
+# light blue line the limit of its receive window, and the distance from the green line to the segments is the data in
+# flight. Zoom in on a red mark: a segment was lost and retransmitted.
 
 # %%
 cct.plot.time_sequence(cap, big[0])
 
 # %% [markdown]
-# The same as a number. The saw is the congestion window at work.
+# The same as a number. The sawtooth is the congestion window at work.
 
 # %%
 cct.plot.bytes_in_flight(cap, big[0])
@@ -136,7 +127,7 @@ cct.plot.bytes_in_flight(cap, big[0])
 # %% [markdown]
 # ## Pick your own
 #
-# All of that, for the flows you pick. Zoom in one panel and the others follow.
+# All of these plots for the flows you pick. Zoom in one panel and the others follow.
 
 # %%
 cap.explore()
@@ -144,13 +135,13 @@ cap.explore()
 # %% [markdown]
 # ## Inside the queue
 #
-# This capture has a twin: a second tap *behind* the queue. A packet's time between the two is its waiting
-# time, and a packet that never comes out was dropped. (Other captures mostly have one tap. Then this part
-# is skipped.)
+# This capture has a twin: a second tap *behind* the queue. The time a packet takes from one tap to the other is its
+# queueing delay, and a packet that never comes out was dropped. (Most captures have one tap only; this part is then
+# skipped.)
 
 # %%
-twin = Path(str(path).replace(".ingress.", ".egress."))
-two_taps = twin != path and twin.exists()
+twin = TRACE.with_name(TRACE.name.replace(".ingress.", ".egress."))
+two_taps = twin != TRACE and twin.exists()
 if two_taps:
     egress = cct.read_capture(twin)
     delays = cct.queue_delay(cap, egress)
@@ -159,12 +150,12 @@ else:
     print("one tap only: nothing is known about the queue")
 
 # %% [markdown]
-# Now the bytes that each flow has in the queue: *connection bytes in queue*, CBIQ. It is what the Dragonfly
-# classifier looks at (Carmel and Keslassy, Figure 1).
+# Next, the bytes each flow has in the queue: *connection bytes in queue*, CBIQ. This is the input of the Dragonfly
+# classifier (Carmel and Keslassy, Figure 1).
 #
-# **Expected from the paper:** CBIQ is smooth and has a shape (a line that grows for Reno, a cubic curve for
-# CUBIC, a plateau for BBR) where the throughput next to it is mostly noise. That was with 15 flows in
-# the background; here the flows have the queue to themselves.
+# **Expected from the paper:** CBIQ is smooth and has a shape (a line that grows for Reno, a cubic curve for CUBIC, a
+# plateau for BBR) where the throughput next to it is mostly noise. The paper had 15 flows in the background; here the
+# flows have the queue to themselves.
 
 # %%
 if two_taps:
@@ -175,8 +166,7 @@ if two_taps:
 # %% [markdown]
 # ## Take it with you
 #
-# One page with all of this, to mail to somebody; it needs nothing else, not even a network. The same from a
-# terminal: `cct report CAPTURE`.
+# One self-contained page that you can mail to somebody; it works offline. From a terminal: `cct report CAPTURE`.
 
 # %%
 from IPython.display import FileLink
@@ -187,23 +177,41 @@ FileLink("report.html")
 # %% [markdown]
 # ## Exercises
 #
-# **1.** Which of the big flows had to send the largest share of its segments again? If the senders' kernels left
-# labels beside the capture, compare with what they counted.
+# ### Exercise 1
+#
+# Which of the big flows retransmitted the largest share of its segments? If there are labels from the senders'
+# kernels beside the capture, compare with what the kernels counted.
+#
+# <details><summary>Hint</summary>
+#
+# `cct.retransmitted_share(table, "fwd")` takes a table with one row per flow. The kernel's counts are in the column
+# `retransmits` of the file that ends in `.labels.csv`.
+#
+# </details>
 
 # %% tags=["solution"]
 again = seen_whole.set_index("flow_id").loc[big]
 percent = 100 * cct.retransmitted_share(again, "fwd")
-display(percent.round(1).sort_values(ascending=False).rename("sent again, %").to_frame())
+display(percent.round(1).sort_values(ascending=False).rename("retransmitted, %").to_frame())
 
-labels = Path(str(path).replace(".ingress.pcap.gz", ".labels.csv"))
-if not FAST and labels != path and labels.exists():
+labels = TRACE.with_name(TRACE.name.replace(".ingress.pcap.gz", ".labels.csv"))
+if not FAST and labels != TRACE and labels.exists():
     kernel = pd.read_csv(labels).set_index(["src", "sport"]).retransmits
     display(again.set_index(["src", "sport"])[["retransmits_fwd"]].join(kernel.rename("the kernel's count")))
 
 # %% [markdown]
-# **2.** A standing queue hides in the RTT: subtract each flow's smallest RTT from its samples, and take the median of
+# ### Exercise 2
+#
+# A standing queue hides in the RTT: subtract each flow's smallest RTT from its samples, and take the median of
 # what is left, flow by flow. With two taps, compare it with the median of `delays`. For which flow are they the same,
 # and why not for the others?
+#
+# <details><summary>Hint</summary>
+#
+# `rtt.groupby("flow_id").rtt_ns.transform("min")` gives each sample its flow's minimum. Which of the flows ever found
+# the queue empty?
+#
+# </details>
 
 # %% tags=["solution"]
 mine = rtt[rtt.flow_id.isin(big) & (rtt.direction == 0)]
@@ -215,9 +223,10 @@ if two_taps:
 pd.DataFrame(compared).round(1)
 
 # %% [markdown] tags=["solution"]
-# A tap before the queue sees all of the path: the wait, the way to the receiver, and the way back. It can only take the
-# flow's smallest RTT for the path, which is right if the queue was empty once when the flow sent. Both taps together
-# tell of each segment how much of its RTT passed between them (*queue*) and how much elsewhere (*rest*):
+# A tap in front of the queue sees the whole path: the queueing delay, the way to the receiver, and the way back. All
+# it can do is take the flow's smallest RTT for the base RTT, which is right if the queue was empty at least once
+# while the flow was sending. With both taps, each segment's RTT splits into the time between the taps (*queue*) and
+# the time elsewhere (*rest*):
 
 # %% tags=["solution"]
 if two_taps:
@@ -226,35 +235,61 @@ if two_taps:
     display(ms.rename(columns=lambda name: name.replace("_ns", " (ms)").replace("_", " ")))
 
 # %% [markdown] tags=["solution"]
-# The rest is the distance. *Growth*, the RTT over the flow's least, and the queue that was in that least RTT (*queue at
-# least*) are together the wait. Who begins while others keep the queue full never sees it empty and takes a part of it
-# for distance; so does whoever looks at that flow's RTTs alone. The flow itself is misled, too, if its congestion
-# control steers by the smallest RTT, as BBR's does.
+# The rest is the base RTT. The queueing delay is the sum of *growth* (the RTT above the flow's smallest) and the
+# queue that was part of that smallest RTT (*queue at least*). A flow that starts while others keep the queue full
+# never sees it empty and mistakes part of it for distance; so does anyone who looks at that flow's RTTs alone. The
+# flow itself is misled, too, if its congestion control relies on the smallest RTT, as BBR does.
 
 # %% [markdown]
-# **3.** Compute Jain's index of what the big flows got in the whole capture, by hand and with
-# `cct.jain_index`. Why is it another number than in the figure?
+# ### Exercise 3
+#
+# Compute Jain's index of the big flows' bytes over the whole capture, by hand and with `cct.jain_index`. Why
+# does it differ from the figure?
+#
+# <details><summary>Hint</summary>
+#
+# The index of $x_1 \dots x_n$ is $(\sum x_i)^2 / (n \sum x_i^2)$; `payload_fwd` holds the bytes. Over which time does
+# the figure average?
+#
+# </details>
 
 # %% tags=["solution"]
 got = again.payload_fwd.to_numpy(dtype=float)
 print(got.sum() ** 2 / (len(got) * (got**2).sum()), cct.jain_index(got))
 
 # %% [markdown] tags=["solution"]
-# The figure looks at short times, and counts a flow only while it is there. Over the whole capture the
-# flows that started late had less time, and the ups and downs of each cancel out.
+# The figure uses short bins and counts a flow only while it is active. Over the whole capture, flows that started
+# late had less time, and each flow's ups and downs cancel out.
 
 # %% [markdown]
-# **4.** Which flow is Reno, which CUBIC, which BBR? Decide from the figures above, write down why, and only
+# ### Exercise 4
+#
+# Which flow is Reno, which CUBIC, which BBR? Decide from the figures above, write down why, and only
 # then look at what the senders' kernels said.
+#
+# <details><summary>Hint</summary>
+#
+# Look at the plots of bytes in flight and CBIQ: after a loss, does the curve halve, drop by less and then flatten, or
+# not react at all?
+#
+# </details>
 
 # %% tags=["solution"]
 if two_taps and labels.exists():
     display(pd.read_csv(labels)[["src", "sport", "cca", "base_rtt_ms"]].dropna())
 
 # %% [markdown]
-# **5.** Now a backbone. `cct.find_trace()` gives a day of the MAWI archive if you have one (`cct fetch mawi
-# 2024-02-15`, some gigabytes), else synthetic traffic that looks like one, and says which. Of what share of
-# the TCP flows do you see one direction only, and what does that take from you?
+# ### Exercise 5
+#
+# Now a backbone. `cct.find_trace()` gives a day of the MAWI archive if you have one (`cct fetch mawi
+# 2024-02-15`, several gigabytes), otherwise synthetic look-alike traffic; it says which. What share of the TCP flows
+# was captured in one direction only, and what can you not measure for those?
+#
+# <details><summary>Hint</summary>
+#
+# A flow seen in one direction only has `packets_fwd` or `packets_rev` equal to 0. Which of the plots above need ACKs?
+#
+# </details>
 
 # %% tags=["solution"]
 backbone, what = cct.find_trace()
@@ -267,5 +302,4 @@ print(
 cct.plot.rtt_cdf(cct.rtt_samples(link), link)
 
 # %% [markdown] tags=["solution"]
-# No RTT, no handshake, nothing in flight for those: all of these need the ACKs. Throughput, and
-# retransmissions, are still there.
+# RTT, handshake and bytes in flight: all of these need the ACKs. Throughput and retransmissions remain.

@@ -1,7 +1,6 @@
 # ---
 # jupyter:
 #   jupytext:
-#     formats: ipynb,py:percent
 #     text_representation:
 #       extension: .py
 #       format_name: percent
@@ -14,48 +13,44 @@
 # %% [markdown]
 # # Fairness between near and far: queues by RTT
 #
-# **Takes** an hour with the exercises; the six tests at the end compute for ten minutes on two cores (a minute with
-# `FAST=1`).
+# **Takes** an hour with the exercises; all cells together compute for two minutes, most of it compiling the
+# first time.
 #
 # **The question.** Of two flows through one queue, the one whose server is nearer often gets more (CUBIC), or less
-# (BBR). Can a network be fair to both, without asking the senders for anything, and with a router nobody can program?
+# (BBR). Can a network be fair to both without the senders' help, and with a router that cannot be programmed?
 #
 # Gomez, Kfoury, Mazloum and Crichigno ("Improving Flow Fairness in Non-programmable Networks using P4-programmable
 # Data Planes") say yes: a switch listens at the router's links, measures the RTT of each flow, sorts flows into
-# classes of similar RTT, and tells the router to give every class a queue of its own. This notebook walks through
-# it, first on a capture, then in a closed loop.
+# classes of similar RTT, and tells the router to give every class a queue of its own. This notebook walks through the
+# system, first on a capture, then in a closed loop.
 #
 # **You need** to have seen `00_start`.
 
 # %% tags=["parameters"]
-import os
+import cctoolkit as cct
 
-FAST = os.environ.get("FAST", "") not in ("", "0")  # a tenth of the rate and shorter: to look, not to cite
-TRACE = os.environ.get("TRACE") or "../traces/mixed.egress.pcap.gz"
+FAST = cct.lessons.fast()  # shorter runs: to look, not to cite
+TRACE = cct.lessons.trace("../traces/mixed.egress.pcap.gz")  # or your own: TRACE=… make lab
 
 # %% [markdown]
 # ## 1. Listen: the RTT of each flow
 #
-# The system pairs a segment with its acknowledgement as both pass by. On either side of the tap that gives the way
-# to one end and back; the least of each, added up, is the flow's base RTT.
+# The system pairs each segment with its acknowledgement as they pass. On either side of the tap this gives the round
+# trip to one end; the two minima add up to the flow's base RTT.
 
 # %%
-from pathlib import Path
-
-import cctoolkit as cct
 from cctoolkit.separation.meters import capture_metrics
 
-path = Path(TRACE).expanduser()
-print(path.name)
-cap = next(cct.iter_capture(path, packets=2_000_000))
+print(TRACE.name)
+cap = next(cct.iter_capture(TRACE, packets=2_000_000))
 LONG = 10_000_000 if cap.meta.wire_bytes > 100_000_000 else 100_000  # bytes; the paper's is the first
 metrics = capture_metrics(cap, long_bytes=LONG)
 long = metrics[metrics.is_long & (metrics.protocol == 6) & metrics.rtt_ms.notna()]
 long[["flow_id", "direction", "bytes", "rtt_ms", "latest_rtt_ms"]].round(2)
 
 # %% [markdown]
-# Only *long* flows matter: the paper draws the line at 10 MB (a capture as small as this one gets a lower line).
-# On the switch a count-min sketch finds them in a fixed piece of memory; it may take a short flow for a long one,
+# Only *long* flows matter: the paper draws the line at 10 MB (a capture as small as this one gets a lower line). On
+# the switch a count-min sketch finds them in a fixed amount of memory; it may mistake a short flow for a long one,
 # never the other way round:
 
 # %%
@@ -64,9 +59,9 @@ cct.long_flows(cap, LONG, "count_min")[["flow_id", "direction", "bytes"]].head()
 # %% [markdown]
 # ## 2. Sort: classes of RTT
 #
-# **Expected from the paper** (section 3.2): natural breaks (Jenks) put the limits where the variance inside the
-# classes is least. First all TCP flows of the capture, short ones too. Move the slider: from which number of classes
-# on is there nothing left to part?
+# **Expected from the paper** (section 3.2): natural breaks (Jenks) put the limits where the variance within the
+# classes is smallest. First, all TCP flows of the capture, including the short ones. Move the slider: beyond which
+# number of classes is there nothing left to separate?
 
 # %%
 from ipywidgets import IntSlider, interact
@@ -80,15 +75,15 @@ def classes_of_capture(k: int):
 
 
 # %% [markdown]
-# The short flows have 20 ms, too, in truth: they came when the queue was full, so that even their least RTT has
-# waiting in it. That is why only long flows are classified, who see the queue empty now and then.
+# The short flows' true base RTT is 20 ms, too: they arrived when the queue was full, so even their smallest RTT
+# contains queueing delay. That is why only long flows are classified: they see an empty queue now and then.
 #
-# And here are the RTTs of a whole backbone, where no gaps show the limits:
+# And here are the RTTs of a whole backbone link, where no gaps suggest limits:
 
 # %%
 backbone, what = cct.find_trace()
 print(what)
-day = next(cct.iter_capture(backbone, packets=200_000 if FAST else 2_000_000))
+day = next(cct.iter_capture(backbone, packets=200_000 if FAST else 1_000_000))
 rtts = capture_metrics(day).query("protocol == 6").rtt_ms.dropna()
 rtts = rtts[rtts > 0.05].to_numpy()
 
@@ -101,7 +96,7 @@ def classes_of_backbone(k: int):
 
 # %% [markdown]
 # GVF, the goodness of variance fit, is 0 with one class and 1 when each class has one value only. The paper's
-# Algorithm 1 looks for the limits step by step, and does not always get to the best ones:
+# Algorithm 1 searches for the limits step by step and does not always find the best ones:
 
 # %%
 import pandas as pd
@@ -122,8 +117,8 @@ print("one class more gains less than 0.02 of GVF from k =", choose_k(rtts), "on
 # %% [markdown]
 # ## 3. Tell the router
 #
-# Queues, their shares and buffers, and who goes where: this is what the controller would do about the first
-# capture, and what it would say to a Juniper router.
+# Queues, their shares and buffers, and which flow goes where: this is what the controller would decide for the first
+# capture, and the configuration it would send to a Juniper router.
 
 # %%
 from cctoolkit.separation.controller import RttSeparation
@@ -142,13 +137,13 @@ print(len(lines), "lines; the schedulers and the first flow:")
 print(*[line for line in lines if "schedulers" in line or "flow-100" in line], sep="\n")
 
 # %% [markdown]
-# On a terminal the same is `cct separate CAPTURE -k 3 --rate 12 --router junos --interface xe-0/0/1 --ingress
+# The same on the command line: `cct separate CAPTURE -k 3 --rate 12 --router junos --interface xe-0/0/1 --ingress
 # xe-0/0/0`.
 #
 # ## 4. Close the loop
 #
-# The same object drives a simulation: it measures, decides and acts while the flows run. Two CUBIC flows, 10 and
-# 60 ms:
+# The same object controls a simulation: it measures, decides and acts while the flows run. Two CUBIC flows, 10 and 60
+# ms:
 
 # %%
 rate_mbps = 100
@@ -180,23 +175,25 @@ pd.DataFrame(
 ).round(3)
 
 # %% [markdown]
-# Fairness alone is easily bought: give every flow a hard limit and let the rest of the link idle. That is why
-# utilisation always stands beside it here, and why the queues are served in turn and never held back.
+# Fairness alone is cheap: give every flow a hard limit and leave the rest of the link idle. That is why utilisation
+# is always reported beside it here, and why the queues are served in turn and never shaped.
 #
 # ## 5. The paper's six tests
 #
-# From here on the experiments of `cct experiment rtt-separation`: the same scenarios with one queue, with the paper's
-# system, and with its competitors. Beside each: what the paper says.
+# The rest are the experiments of `cct experiment rtt-separation`: the same scenarios with one queue, with the paper's
+# system, and with its competitors. The paper's numbers stand beside each. Here the link has a tenth of the paper's
+# 1 Gbit/s for a quarter of its time, and test 4 has a hundredth of the bytes; the command runs all of it in full,
+# which takes about half an hour.
 
 # %%
 from cctoolkit.experiments import rtt_separation as tests
 
-settings = tests.Settings(fast=FAST, seeds=1, scale=0.005 if FAST else 0.01)
+# a tenth of the paper's rate and a quarter of its time
+settings = tests.Settings(fast=True, seeds=1 if FAST else 2, scale=0.005 if FAST else 0.01)
 
 
 def run_test(number: int):
-    # starting processes takes longer than fast tests
-    found = tests.PARTS[number].run(settings, workers=1 if FAST else None)
+    found = tests.PARTS[number].run(settings)
     for figure in found.figures.values():
         display(figure)
     table = found.tables[f"test{number}"]
@@ -214,24 +211,24 @@ def run_test(number: int):
 first = run_test(1)
 
 # %% [markdown]
-# Separation does what the paper says, and costs no utilisation, because unused shares are not held back; with hard
-# limits they are. Four flows of one congestion control are one queue for a scheme that looks at congestion
-# controls: where its bars differ from those of one queue, it is by chance (more seeds: `cct experiment
-# rtt-separation --test 1`).
+# Separation does what the paper says and costs no utilisation, because other queues may use an idle share; with hard
+# limits they may not. To a scheme that sorts by congestion control, four flows of one kind are one queue: where its
+# bars differ from those of one queue, the difference is chance (more seeds: `cct experiment rtt-separation --test
+# 1`).
 #
-# Of CUBIC *and* BBR (which the paper does not try) two share each class of RTT, and BBR takes most of it: there
-# queues by congestion control do better. The two ideas answer different questions.
+# With CUBIC *and* BBR (which the paper does not try) one of each shares an RTT class, and BBR takes most of it:
+# there, queues by congestion control do better. The two ideas answer different questions.
 #
-# ### Test 2: what one does not use, others get
+# ### Test 2: others may use an idle share
 # **Expected:** flow 1 has about 750 of 1000 Mbit/s while flow 2 is held back elsewhere.
 
 # %%
 second = run_test(2)
 
 # %% [markdown]
-# ### Test 3: further and further apart
-# **Expected:** in one queue CUBIC's nearer flow gets about 60 %, BBR's farther one at least 75 %; separated, both
-# have half as long as the difference is below 90 ms.
+# ### Test 3: increasing RTT differences
+# **Expected:** in one queue CUBIC's nearer flow gets about 60 %, BBR's farther one at least 75 %; separated, each has
+# half as long as the difference is below 90 ms.
 
 # %%
 third = run_test(3)
@@ -240,9 +237,9 @@ third = run_test(3)
 # The paper's 60 % for CUBIC is not a constant: the farther the other flow, the more the near one gets (with 1 Gbit/s
 # and two minutes, <!-- results: rtt-separation/cubic-beside-15 -->46 %<!-- end --> beside 15 ms,
 # <!-- results: rtt-separation/cubic-beside-40 -->69 %<!-- end --> beside 40 ms,
-# <!-- results: rtt-separation/cubic-beside-100 -->73 %<!-- end --> beside 100 ms). How much depends on the buffer (here the
-# BDP of the longer RTT; the paper does not say), for waiting makes RTTs more alike. With few seconds and a small link
-# (`FAST`), a far CUBIC flow has not filled its share yet when time is up.
+# <!-- results: rtt-separation/cubic-beside-100 -->73 %<!-- end --> beside 100 ms). How much more depends on the buffer
+# (here the BDP of the longer RTT; the paper does not say), because queueing delay makes RTTs more alike. On the
+# small link here, a far CUBIC flow has not grown to its share after half a minute.
 #
 # ### Test 4: completion times of large transfers
 # **Expected:** about 20 % less on average with several queues for CUBIC, little change for BBR. The transfers are
@@ -253,23 +250,23 @@ third = run_test(3)
 fourth = run_test(4)
 
 # %% [markdown]
-# A shorter mean completion time is *not* what fairness gives by itself: on a full link, whoever is slowed down for
-# another's sake ends later, and how much is won or lost depends on the sample of transfers. What several queues do with
-# large transfers is treat them alike: see `jain_of_slowdown`.
+# Fairness by itself does *not* shorten the mean completion time: on a full link, a flow that is slowed down in favour
+# of another finishes later, and the net gain depends on the sample of transfers. What several queues do is treat
+# large transfers alike: see `jain_of_slowdown`.
 #
-# Where does what CUBIC gains come from? `cct experiment rtt-separation --test 8` changes one thing at a time, and
-# `docs/separation.md` has its table: what a single class gains with a queue for beginners beside a short one for long
-# flows, what four classes add, what shares by RTT change, as the paper words it, and what the room in the one queue
-# does. Look there whether short queues themselves help ("mitigating bufferbloat").
+# Where does CUBIC's gain come from? `cct experiment rtt-separation --test 8` changes one thing at a time, and
+# `docs/separation.md` has the table: the gain of a separate queue for new flows beside a short one for long flows, of
+# four classes, of shares by RTT as the paper words them, and of the buffer size of the single queue. It also shows
+# whether short queues by themselves help ("mitigating bufferbloat").
 #
-# ### Test 5: a quiet flow and a loud one
-# **Expected:** in one queue both RTTs rise; once the loud flow is isolated, the quiet one's stays low.
+# ### Test 5: a light flow beside a heavy one
+# **Expected:** in one queue both RTTs rise; once the heavy flow is isolated, the light one's stays low.
 
 # %%
 fifth = run_test(5)
 
 # %% [markdown]
-# ### Test 6: UDP that does not yield
+# ### Test 6: unresponsive UDP
 # **Expected:** Jain's index of 50, 33 and 25 % in one queue with one, two and three TCP flows; fair shares when
 # separated.
 
@@ -279,7 +276,7 @@ sixth = run_test(6)
 # %% [markdown]
 # ### Table 1
 # The paper quotes its competitors from their papers: 5 to 10 % of fairness gained (P4air), 8 to 12 % (P4CCI), 10 %
-# (P4BS), 15 % (its own). Here all of them on the same scenarios:
+# (P4BS), 15 % (its own). Here are all of them on the same scenarios:
 
 # %%
 tests.table_1(first, fourth).round(2)
@@ -287,7 +284,16 @@ tests.table_1(first, fourth).round(2)
 # %% [markdown]
 # ## Exercises
 #
-# **1.** In section 4, give the two flows the same RTT of 20 ms. How many queues does the controller use, and why?
+# ### Exercise 1
+#
+# In section 4, give the two flows the same RTT of 20 ms. How many queues does the controller use, and why?
+#
+# <details><summary>Hint</summary>
+#
+# `shared.replace({"flows.*.rtt_ms": 20})` changes both flows; after the run `controller.decision.flows` says who went
+# where.
+#
+# </details>
 
 # %% tags=["solution"]
 same = shared.replace({"flows.*.rtt_ms": 20})
@@ -296,11 +302,19 @@ cct.simulate(controller.scenario(same), control=controller, record=False)
 controller.decision.flows
 
 # %% [markdown] tags=["solution"]
-# One: RTTs are rounded to a millisecond before they are classified, and flows that are equally far away need no
-# protection from each other.
+# One: RTTs are rounded to a millisecond before they are classified, and flows with equal RTTs need no protection from
+# each other.
 
 # %% [markdown]
-# **2.** What does the answer in section 4 look like with BBR? Who has the advantage in one queue?
+# ### Exercise 2
+#
+# How does section 4 come out with BBR? Which flow has the advantage in one queue?
+#
+# <details><summary>Hint</summary>
+#
+# `shared.replace({"flows.*.cca": "bbr"})`. BBR keeps up to two BDPs in flight, computed with its own RTT.
+#
+# </details>
 
 # %% tags=["solution"]
 bbr = shared.replace({"flows.*.cca": "bbr"})
@@ -313,20 +327,37 @@ print(
 )
 
 # %% [markdown]
-# **3.** Algorithm 1 gets stuck. Find three RTTs and a k for which its GVF is far from the best.
+# ### Exercise 3
+#
+# Algorithm 1 gets stuck. Find three RTTs and a k for which its GVF is far from the best.
+#
+# <details><summary>Hint</summary>
+#
+# Algorithm 1 starts from equal intervals. Try values for which one of the intervals is empty.
+#
+# </details>
 
 # %% tags=["solution"]
 three = [1.0, 2.0, 100.0]
 print(cct.jenks_classes(three, 3, "paper"), cct.jenks_classes(three, 3), sep="\n")
 
 # %% [markdown] tags=["solution"]
-# With three equal intervals the middle one is empty. Its deviation is zero, so it should get width from the first,
-# by one standard deviation of (1, 2), which is a half: the limit moves from 34 to 33.5, and no flow with it.
+# With three equal intervals the middle one is empty. Its deviation is zero, so it gains width from the first, by one
+# standard deviation of (1, 2), which is a half: the limit moves from 34 to 33.5, and no flow changes its class.
 
 # %% [markdown]
-# **4.** The rules change when flows come and go. Replay the bundled capture every half second with
+# ### Exercise 4
+#
+# The rules change when flows come and go. Replay the bundled capture every half second with
 # `cctoolkit.separation.replay.replay`: how many rules does a router have to change, and does a flow ever change
 # its class?
+#
+# <details><summary>Hint</summary>
+#
+# `for _ in replay(cap, controller, 0.5, LONG): pass` fills `controller.log`: one entry per decision, with the number
+# of rules added, moved and removed.
+#
+# </details>
 
 # %% tags=["solution"]
 from cctoolkit.separation.replay import replay

@@ -1,7 +1,6 @@
 # ---
 # jupyter:
 #   jupytext:
-#     formats: ipynb,py:percent
 #     text_representation:
 #       extension: .py
 #       format_name: percent
@@ -17,30 +16,29 @@
 # **Takes** an hour and a half with the exercises; all cells together compute for two minutes (half a minute with
 # `FAST=1`).
 #
-# **The question.** Cubic halves its window for one lost packet. Prague, the congestion control of L4S, gives way a
-# little for each of many marks. Put both on one link and tell neither about the other: can a switch still give both
-# the same?
+# **The question.** Cubic halves its window for one lost packet. Prague, the congestion control of L4S, backs off a
+# little for each of many marks. Put both on one link, unaware of each other: can a switch still give both the same
+# rate?
 #
 # De Almeida, Maciel and Verdi ("Evaluating L4S Framework Performance with Programmable Data Plane Hardware") put two
-# queue disciplines on a Tofino2: **PI2**, one queue with a controller in the control plane, and **iRED**, which decides
-# where packets leave and drops where they come in. They find iRED the fairer one. Here is their experiment, and what
-# is behind it.
+# queue disciplines on a Tofino2: **PI2**, one queue with a controller in the control plane, and **iRED**, which
+# decides at the egress and drops at the ingress. They find iRED the fairer of the two. Here is their experiment, and
+# the reasons behind the result.
 #
 # **You need** to have seen `00_start`, and to know what ECN is (`lessons/04_ecn_and_l4s`).
 
 # %% tags=["parameters"]
-import os
+import cctoolkit as cct
 
-FAST = os.environ.get("FAST", "") not in ("", "0")  # shorter runs: to look, not to cite
+FAST = cct.lessons.fast()  # shorter runs: to look, not to cite
 
 # %% [markdown]
-# ## 1. The paper's figure, with little code
+# ## 1. The paper's figure in a few lines
 #
 # A scenario is a link, its queue, and the flows. One flow of each kind through PI2 on a Tofino (the paper's
 # configuration I: 120 Mbit/s, 10 ms):
 
 # %%
-import cctoolkit as cct
 import pandas as pd
 
 link = cct.Bottleneck(rate_mbps=120, buffer_bytes=3_750_000, aqm=cct.aqm.TofinoPi2(target_ms=20))
@@ -50,7 +48,8 @@ run.flows[["name", "goodput_mbps", "retransmits", "marked_packets", "mean_rtt_ms
 
 # %% [markdown]
 # **Before you run the next cell:** in the paper's experiment flows join in four phases: 1, 2, 10 and 25 of each kind.
-# Who gets more in PI2's one queue, Cubic or Prague: with one flow each? With 25? And through iRED? Write it down.
+# Which gets more in PI2's single queue, Cubic or Prague, with one flow each? With 25? And through iRED? Write down
+# your guess.
 
 # %%
 from cctoolkit.experiments import l4s
@@ -72,19 +71,19 @@ figures.goodput_figure(goodput(three), PHASE_S, "The paper's figure 5 (a, b), an
 
 # %% [markdown]
 # **Expected from the paper** (section 5.1): iRED even; PI2 uneven at first, with "improved fairness only becoming
-# apparent" in phases 3 and 4. DualPI2, what the IETF made of PI2, the paper did not try.
+# apparent" in phases 3 and 4. The paper did not try DualPI2, which the IETF developed from PI2.
 #
 # ## 2. The paper's table
 #
-# Table 3 prints how far apart the two kinds are, in percent, without a formula. Three ways to read it: the mean of the
-# four phases' differences, the difference over the whole run, the mean of each second's.
+# Table 3 gives the difference between the two kinds in percent, without a formula. There are three ways to read it:
+# the mean of the four phases' differences, the difference over the whole run, the mean of each second's.
 
 # %%
 l4s.table_3(three).drop(columns=["configuration", "seed"]).set_index("system").round(2)
 
 # %% [markdown]
-# `cct experiment l4s --full` does this for the four configurations, with several seeds and their spread, and changes
-# one thing at a time to see what makes the difference.
+# `cct experiment l4s --full` does this for the four configurations, with several seeds and their spread, and varies
+# one thing at a time to find the cause.
 #
 # ## 3. What makes iRED fair?
 #
@@ -104,8 +103,8 @@ pd.DataFrame(
 ).round(2)
 
 # %% [markdown]
-# It is the queues. Serving two queues in turn gives each half of the link, whatever is in them, as long as both have
-# something to send. And if there are nine flows of one kind and one of the other?
+# It is the queues. Serving two queues in turn gives each half of the link, whatever is in them, as long as neither is
+# empty. But what if there are nine flows of one kind and one of the other?
 
 # %%
 uneven = measured(*l4s.SYSTEMS, pairs=((1, 9),))
@@ -122,14 +121,14 @@ pd.DataFrame(
 
 # %% [markdown]
 # Fair to classes is not fair to flows. That is what the *coupling* of PI2 and DualPI2 is for: one probability p',
-# squared for who halves, doubled for who yields a little, so that a flow gets the same on either side however many
-# there are.
+# squared for senders that halve and doubled for those that back off a little, so that a flow gets the same rate on
+# either side, however many there are.
 #
-# ## 4. Why PI2 is uneven: a probability that swings
+# ## 4. Why PI2 is uneven: an oscillating probability
 #
-# With p' standing still the arithmetic is fair: Cubic's window goes as 1/√p, and gets p'²; Prague's goes as 1/p, and
-# gets 2p'. But the mean of p'² is not the square of the mean of p'. Move the sliders: gains of the controller (1 is
-# the paper's), coupling, flows of each kind.
+# With a constant p' the arithmetic is fair: Cubic's window goes as 1/√p, and gets p'²; Prague's goes as 1/p, and gets
+# 2p'. But the mean of p'² is not the square of the mean of p'. Move the sliders: gains of the controller (1 is the
+# paper's), coupling, flows of each kind.
 
 # %%
 import plotly.graph_objects as go
@@ -188,14 +187,13 @@ drops = l4s.drop_delays(three)
 figures.drop_delay_figure(drops)
 
 # %% [markdown]
-# Both views are true. iRED's drop costs the link nothing, and takes place at once; but the packets in front of the gap
-# are all still in the queue. PI2 drops a packet that has waited for nothing, and the next one is out directly
-# behind the gap.
+# Both views are true. iRED's drop costs the link nothing and happens at once, but all the packets in front of the gap
+# are still in the queue. PI2 drops a packet that has already waited, and the next one leaves right behind the gap.
 #
 # ## 6. Low latency
 #
-# Both of the paper's systems aim at 20 ms for everybody. The first L of L4S is what DualPI2's second queue is for: how
-# long did the packets of each kind wait?
+# Both of the paper's systems aim at 20 ms for all packets. Low latency, the first L of L4S, is what DualPI2's second
+# queue is for: how long did the packets of each kind wait?
 
 # %%
 waits = pd.DataFrame([row for o in three for row in o.phases])
@@ -214,10 +212,11 @@ delay_ms = delay.assign(delay_ms=delay.delay_ns.astype(float) / 1e6).groupby("cc
 delay_ms.describe(percentiles=[0.5, 0.99])[["count", "50%", "99%"]].round(2)
 
 # %% [markdown]
-# ## 7. Who is taken for scalable?
+# ## 7. Which flows does the switch treat as scalable?
 #
-# RFC 9331 says: who sets ECT(1). Published switch programs look at a bit of the DSCP, or at any ECN codepoint.
-# **Predict** what happens to each of these pairs in PI2's queue; the numbers are the second sender's share, in percent.
+# RFC 9331 says: those with ECT(1). Published switch programs look at a bit of the DSCP, or accept any ECN codepoint.
+# **Predict** what happens to each of these pairs in PI2's queue; the numbers are the second sender's share, in
+# percent.
 
 # %%
 found = l4s.outcomes(
@@ -235,12 +234,12 @@ told = l4s.identified_shares(found)
 (100 * told.pivot_table(index="senders", columns="identifier", values="second_share", sort=False)).round(0)
 
 # %% [markdown]
-# An identifier is a promise about behaviour. DCTCP promises nothing by ECT(0), which a Cubic sender with ECN sets as
-# well; and a DSCP is rewritten at every second border. Either mistake costs one side most of what it had.
+# An identifier is a promise about behaviour. DCTCP's ECT(0) promises nothing, since a Cubic sender with ECN sets it
+# as well; and a DSCP often gets rewritten at network borders. Either mistake costs one side most of its share.
 #
 # ## 8. On MAWI
 #
-# Is there L4S traffic on a backbone? A look at the ECN field is what the paper's measure can say about a trace.
+# Is there L4S traffic on a backbone? The ECN field can tell.
 
 # %%
 path, what = cct.find_trace()
@@ -263,9 +262,9 @@ print(
 )
 
 # %% [markdown]
-# Now the trace's long flows run again through the paper's queues, every second one as Prague; and once more with the
-# roles exchanged, so that each transfer has been both and can be compared with itself. The link has a third of what the
-# trace's busiest second carried, so that there is something to queue.
+# Next, the trace's long flows run through the paper's queues, every second one as Prague, and then once more with the
+# roles swapped, so that each transfer can be compared with itself. The link has a third of the rate of the trace's
+# busiest second, so that a queue forms.
 
 # %%
 import dataclasses
@@ -304,13 +303,23 @@ pd.DataFrame([replayed(system) for system in l4s.SYSTEMS]).set_index("system").r
 
 # %% [markdown]
 # Short transfers never see the even shares of section 1. They are in slow start, which for Prague ends with the first
-# mark, and in a queue that others have filled that comes early. What DualPI2 gives Prague instead is the RTT.
+# mark, and in a queue that others have filled the first mark comes early. What DualPI2 gives Prague instead is a
+# short RTT.
 #
 # ## Exercises
 #
-# **1.** The paper suspects that PI2 is uneven because it marks too little at first. Section 4 says: because p' swings.
-# Test it: in configuration I, let the controller be ten times slower (`aqm={"alpha": ..., "beta": ...}`). What becomes
-# of Prague's share in phase 2, and what of the delay?
+# ### Exercise 1
+#
+# The paper suspects that PI2 is uneven because it marks too little at first. Section 4 says: because p'
+# swings. Test it: in configuration I, let the controller be ten times slower (`aqm={"alpha": ..., "beta": ...}`).
+# What happens to Prague's share in phase 2, and to the delay?
+#
+# <details><summary>Hint</summary>
+#
+# The gains are `alpha` and `beta`: a tenth of the paper's is 0.03125 and 0.3125. Compare `probability_swing` and
+# `scalable_p99_ms` by phase.
+#
+# </details>
 
 # %% tags=["solution"]
 slow = measured("PI2", aqm={"alpha": 0.03125, "beta": 0.3125})
@@ -319,12 +328,21 @@ gains = {"paper's gains": waits[waits.system == "PI2"], "a tenth": pd.DataFrame(
 pd.concat({name: table[columns].set_index("phase") for name, table in gains.items()}).round(2)
 
 # %% [markdown] tags=["solution"]
-# In phase 2 the shares come closer, since p' swings less; nothing marks more than before. It is paid for with delay:
-# the slow controller is late when flows join.
+# In phase 2 the shares come closer because p' oscillates less, not because more packets are marked. The price is
+# delay: a slow controller reacts late when flows join.
 
 # %% [markdown]
-# **2.** What happens to Cubic if the programmer forgets to square (`IRed(square=False)`, as in the published program),
+# ### Exercise 2
+#
+# What happens to Cubic if the programmer forgets to square (`IRed(square=False)`, as in the published program),
 # in one queue and in two?
+#
+# <details><summary>Hint</summary>
+#
+# `measured("iRED, one queue", "iRED", aqm={"square": False})`. What keeps the two kinds apart when there are two
+# queues?
+#
+# </details>
 
 # %% tags=["solution"]
 forgot = measured("iRED, one queue", "iRED", aqm={"square": False})
@@ -335,20 +353,38 @@ l4s.table_3(forgot).set_index("system")[["by_phase", "whole_run"]].round(1)
 # does.
 
 # %% [markdown]
-# **3.** Put DCTCP in Prague's place in PI2's queue: `scalable={"cca": "dctcp", "ecn": "l4s"}`. Who gets more now, and
+# ### Exercise 3
+#
+# Put DCTCP in Prague's place in PI2's queue: `scalable={"cca": "dctcp", "ecn": "l4s"}`. Who gets more now, and
 # which of Prague's differences (`help(cct.cca.Prague)`) may be the reason?
+#
+# <details><summary>Hint</summary>
+#
+# `measured("PI2", scalable={…})` runs it. Prague differs from DCTCP in how it grows, how it paces, and in what it
+# does at short RTTs.
+#
+# </details>
 
 # %% tags=["solution"]
 l4s.table_3(measured("PI2", scalable={"cca": "dctcp", "ecn": "l4s"})).by_phase.round(1)
 
 # %% [markdown] tags=["solution"]
-# DCTCP takes more with few flows. Prague does not grow for packets that were marked, spreads its packets over the round
-# trip (so that less of a burst is marked), and slows its growth down where the RTT is below 25 ms. The last has no
-# part in it here, for 20 ms of queue and 10 ms of path are more than 25 (try
-# `scalable={"cca": {"name": "prague", "virtual_rtt_ms": 0}}`).
+# DCTCP takes more with few flows. Prague does not grow for packets that were marked, paces its packets over the round
+# trip (so that fewer of a burst are marked), and grows more slowly where the RTT is below 25 ms. The last plays no
+# part here, because 20 ms of queue and 10 ms of path are more than 25 (try `scalable={"cca": {"name": "prague",
+# "virtual_rtt_ms": 0}}`).
 
 # %% [markdown]
-# **4.** How long may the control plane take (`control_plane_ms`) before PI2 gets worse? Use configuration II.
+# ### Exercise 4
+#
+# How long may the control plane take (`control_plane_ms`) before PI2 gets worse? Use configuration II.
+#
+# <details><summary>Hint</summary>
+#
+# Call `measured("PI2", configuration="II", aqm={"control_plane_ms": …})` for a few values and look at
+# `.differences()`.
+#
+# </details>
 
 # %% tags=["solution"]
 pd.DataFrame(
@@ -361,8 +397,8 @@ pd.DataFrame(
 # %% [markdown]
 # ## Questions
 #
-# - A scheduler that serves two queues in turn is fair to classes. Who would have a reason to open connections in the
-#   emptier class, and how would one notice?
+# - A scheduler that serves two queues in turn is fair to classes. Who would have an incentive to open connections in
+#   the emptier class, and how would you notice?
 # - Why does DualPI2 not serve its two queues in turn with equal weights, although the paper's measure would be perfect?
 # - iRED drops the *next* classic packet, not the one that found the queue long. Whose packet is that likely to be?
-# - The paper gives Table 3 without a formula. What would you have to print for others to be able to check it?
+# - The paper gives Table 3 without a formula. What would it have to include for others to check it?

@@ -1,7 +1,6 @@
 # ---
 # jupyter:
 #   jupytext:
-#     formats: ipynb,py:percent
 #     text_representation:
 #       extension: .py
 #       format_name: percent
@@ -17,22 +16,21 @@
 # **Takes** an hour and a half with the exercises; all cells together compute for about two minutes (less than one
 # with `FAST=1`).
 #
-# **The question.** Two users share a link. One sends twice as much, or opens ten connections, or floods the link with
-# packets that nobody asked for. A switch that keeps a queue for each user can stop that. Can a switch that knows
-# nothing of users?
+# **The question.** Two users share a link. One sends twice as much, or opens ten connections, or floods the link. A
+# switch with a queue per user can stop that. Can a switch that knows nothing about users?
 #
 # Menth, Mostafaei, Merling and Häberle ("Implementation and Evaluation of Activity-Based Congestion Management Using
 # P4 (P4-ABC)") say yes: the network's edge meters every user and writes the result, the *activity*, into each packet;
-# inside, a switch compares packets' activities and drops those of the most active first. This notebook builds that
-# up, reproduces the paper's three experiments, and finds out why one of them does not come out as printed.
+# inside, a switch compares packets' activities and drops those of the most active first. This notebook builds the
+# scheme up, reproduces the paper's three experiments, and looks into why one of them does not come out as printed.
 #
 # **You need** to have seen `00_start`, and to know what a queue discipline is (`lessons/01_bufferbloat`,
 # `lessons/02_red_codel_pie`).
 
 # %% tags=["parameters"]
-import os
+import cctoolkit as cct
 
-FAST = os.environ.get("FAST", "") not in ("", "0")  # fewer and shorter runs: to look, not to cite
+FAST = cct.lessons.fast()  # fewer and shorter runs: to look, not to cite
 
 # %% [markdown]
 # ## 1. Activity
@@ -40,10 +38,9 @@ FAST = os.environ.get("FAST", "") not in ("", "0")  # fewer and shorter runs: to
 # The edge measures each user's rate with an exponentially decaying memory of $M$ = 3 s and takes its logarithm: the
 # activity is $A = \log_2(R_m / R_r)$, with a reference rate $R_r$ of 10 kbit/s. One step of $A$ is a factor of two.
 # Here are two users: one sends 5 Mbit/s all the time, the other 1 Mbit/s, and 40 between the fourth and the eighth
-# second. Move the slider: how long is that held against the user?
+# second. Move the slider: for how long does the burst count against the user?
 
 # %%
-import cctoolkit as cct
 import numpy as np
 import pandas as pd
 from cctoolkit.aqm.abc import activities
@@ -71,18 +68,18 @@ def meter(memory_s: float = 3.0):
 
 
 # %% [markdown]
-# The meter of a user who has just come knows the rate at once (it divides by the time it has had), and for the first
+# The meter of a new user knows the rate at once (it divides by the time since the first packet), and for the first
 # two packets that time is short. Remember that for section 6.
 #
-# ## 2. Who is dropped
+# ## 2. Which packets are dropped
 #
 # A packet is dropped when the queue is longer than its threshold,
 #
 # $$T(A) = \max\bigl(Q_{min},\; Q_{base} - \gamma\,(A - \overline{A})\bigr),$$
 #
-# where $\overline{A}$ is the average activity of what was accepted lately. With the paper's $Q_{min}$ = 6,
-# $Q_{base}$ = 20 and $\gamma$ = 16 packets: how long may the queue be for each of two users, and what do the
-# thresholds become when one sends more than it gets?
+# where $\overline{A}$ is the average activity of recently accepted packets. With the paper's $Q_{min}$ = 6,
+# $Q_{base}$ = 20 and $\gamma$ = 16 packets: how long may the queue be for each of two users, and how do the
+# thresholds change when one sends more than it gets?
 
 # %%
 Q_MIN, Q_BASE, BUFFER = 6, 20, 24
@@ -148,7 +145,7 @@ fig.update_xaxes(title_text="client 0 sends, Mbit/s").update_yaxes(
 
 # %% [markdown]
 # **The paper:** without ABC goodput is proportional to what is sent; with ABC, whoever sends more than the other gets
-# *clearly less*. That is no mistake but the idea: sending more than one's share does not pay.
+# *clearly less*. This is by design: sending more than your share does not pay.
 #
 # Where does it start? What does γ do? The next cell runs a simulation for each position of a slider.
 
@@ -170,10 +167,10 @@ def try_it(rate: int = 60, gamma: float = 16.0, q_min: int = 6):
 # %% [markdown]
 # ## 4. Ten connections against one: figure 5
 #
-# Who opens more connections gets more of a shared queue; that is how download accelerators work. **The paper:** with
-# ABC both clients stay in the order of 25 Mbit/s. From here on the scenarios are those of `cct experiment abc`:
-# several runs that differ in their random numbers, with 95 % confidence intervals, and beside ABC what could be there
-# instead: **fair queueing** with a queue for each client, **CSFQ** (core-stateless fair queueing), which like ABC
+# A client that opens more connections gets more of a shared queue; that is how download accelerators work. **The
+# paper:** with ABC both clients stay at around 25 Mbit/s. From here on the scenarios are those of `cct experiment
+# abc`: several runs that differ in their random numbers, with 95 % confidence intervals, and the alternatives to ABC
+# beside it: **fair queueing** with a queue for each client, **CSFQ** (core-stateless fair queueing), which like ABC
 # lets the edge mark packets, here with the rate itself, and **ABC in integers**, for switches without floating point.
 
 # %%
@@ -206,8 +203,8 @@ most[
 # %% [markdown]
 # ## 5. A flood against one connection: figure 6
 #
-# **Before you run the next cell:** client 0 sends UDP that does not care for losses, client 1 has one TCP connection.
-# How much does the flood get with ABC? **The paper:** "only up to 32 Mb/s", and client 1 the rest.
+# **Before you run the next cell:** client 0 sends unresponsive UDP, client 1 has one TCP connection. How much does
+# the flood get with ABC? **The paper:** "only up to 32 Mb/s", and client 1 the rest.
 
 # %%
 flood = measured("cbr-tcp", (20, 40, 60, 100) if FAST else (10, 20, 30, 40, 50, 60, 80, 100))
@@ -217,7 +214,7 @@ figures.sharing_figure("cbr-tcp", flood)
 # ABC protects the connection, even better than the paper says: here the flood gets much *less* than 32 Mbit/s. Go
 # back to the sliders in section 2 and set what the paper reports (0 sends 90, 0 gets 32): the flood's threshold is
 # close to $Q_{min}$, that of the connection far beyond the buffer. ABC would let the connection have more. So why did
-# it not take it?
+# it not take more?
 #
 # The paper names two places around ABC that can lose packets, and `cct experiment abc` tries them (and ten others).
 # Both are about the software switch:
@@ -242,15 +239,15 @@ why = pd.DataFrame(rows)
 figures.why_figure(why)
 
 # %% [markdown]
-# Both give about 30 Mbit/s to a flood of 100 Mbit/s. The link behind does it with the paper's own numbers and nothing
-# fitted: it is overloaded as long as fewer than 63 % of the packets are UDP's. But look at the right: with ten
-# connections against one, the losses happen at that link, which knows no activities, and ABC's fairness is gone; the
-# paper's figure 5 shows nothing like it. Slow reading (with a rate fitted to the 32) keeps figure 5, but makes the
+# Both give about 30 Mbit/s to a flood of 100 Mbit/s. The link behind needs no fitting, only the paper's own numbers:
+# it is overloaded as long as fewer than 63 % of the packets are UDP. But look at the right: with ten connections
+# against one, the losses happen at that link, which ignores activities, and ABC's fairness is lost; the paper's
+# figure 5 shows nothing of the kind. Slow reading (with a rate fitted to the 32) keeps figure 5, but makes the
 # flood's goodput fall first and rise again. The text of the paper does not say which it was; the summary of the
 # experiment has the whole table.
 #
-# The paper's statements beside what came out in this notebook (with its few runs; `cct experiment abc` makes the same
-# table of ten runs a point):
+# The paper's statements beside this notebook's results (from a few runs; `cct experiment abc` makes the same table
+# from ten runs per point):
 
 # %%
 constant = measured("cbr", RATES)
@@ -259,8 +256,8 @@ abc.statements(pd.concat([constant, connections, flood]))
 # %% [markdown]
 # ## 6. On MAWI
 #
-# A day of a backbone has no clients 0 and 1. Let a *user* be the network that packets come from: a prefix of 24 bits
-# (48 for IPv6). What does the paper's measure say about the trace itself?
+# A day of backbone traffic has no clients 0 and 1. Let a *user* be the source network: a prefix of 24 bits (48 for
+# IPv6). What does the paper's measure say about the trace itself?
 
 # %%
 path, what = cct.find_trace()
@@ -283,8 +280,8 @@ print(
 )
 
 # %% [markdown]
-# **Before you run the next cell:** which packets have the highest activity of all: those of the network that sends
-# most, or others?
+# **Before you run the next cell:** which packets have the highest activity of all: those of the busiest network, or
+# others?
 
 # %%
 fig = figure("Activity of packets, by how long their network has been seen", height=400)
@@ -312,14 +309,14 @@ print(
 top[["nth", "known_s", "bytes", "activity"]].round(6)
 
 # %% [markdown]
-# The highest activities belong to networks of which the switch has seen *two packets*, microseconds apart: two
-# packets in a microsecond are gigabits per second, if one extrapolates. A meter that is not yet a memory old divides
-# by the time it has had (section 3.2's TDRM); that makes it right for a steady sender from the start, and wild for a
-# sender of two packets. The paper's experiments, with senders of 300 s, could not show it: in a network with many
-# short visits, ABC would drop the newest first. (The synthetic trace has its pairs 1 µs apart; in a real one they
-# come as fast as a link of the sender carries them.)
+# The highest activities belong to networks of which the switch has seen *two packets*, microseconds apart:
+# extrapolated, two packets in a microsecond are gigabits per second. A meter younger than its memory divides by its
+# age (section 3.2's TDRM); that makes it right for a steady sender from the start, and wildly wrong for a sender of
+# two packets. The paper's experiments, with senders that run for 300 s, could not show this: in a network with many
+# short flows, ABC would drop the newest first. (In the synthetic trace such pairs are 1 µs apart; in a real one the
+# sender's link sets the gap.)
 #
-# Now the trace's long transfers again, through a link that they fill, each network an aggregate:
+# Next, the trace's long transfers run through a link that they fill, with each network as one aggregate:
 
 # %%
 LONG = 100_000 if day.meta.wire_bytes < 1_000_000_000 else 1_000_000  # bytes: a small trace gets a lower line
@@ -353,12 +350,21 @@ pd.DataFrame({name: of.groupby("kind").stretched.median() for name, of in found.
 
 # %% [markdown]
 # How much longer a transfer takes than alone on the link (median), for networks that send much and those that send
-# little. Compare the light half's column: ABC was made to protect the light from the heavy, but *light* means a low
-# rate in the last three seconds, not a small volume. A short transfer at full speed is as active as a long one.
+# little. Compare the light half's column: ABC is meant to protect light users from heavy ones, but *light* means a
+# low rate in the last three seconds, not a small volume. A short transfer at full speed is as active as a long one.
 #
 # ## Exercises
 #
-# **1.** In section 3, both clients send 40 Mbit/s. Run it with five seeds. Who wins, and does it average out?
+# ### Exercise 1
+#
+# In section 3, both clients send 40 Mbit/s. Run it with five seeds. Which client wins, and does it average
+# out?
+#
+# <details><summary>Hint</summary>
+#
+# `abc.scenario("cbr", 40, seed=seed)` is that case. Plot or print the goodput of a short run and of a long one.
+#
+# </details>
 
 # %% tags=["solution"]
 for seed in range(1, 6):
@@ -366,12 +372,20 @@ for seed in range(1, 6):
     print(run.flows.goodput_mbps.round(1).tolist())
 
 # %% [markdown] tags=["solution"]
-# Whoever is ahead by chance has the higher activity and loses; rates of Poisson arrivals differ by a little all the
-# time, so the advantage changes sides every few seconds, and the two are alike only on average.
+# The client that is ahead by chance has the higher activity and loses. Rates of Poisson arrivals always differ a
+# little, so the advantage changes sides every few seconds, and the two are equal only on average.
 
 # %% [markdown]
-# **2.** A third of the bandwidth for client 0, two thirds for client 1: give the clients reference rates
+# ### Exercise 2
+#
+# Give a third of the bandwidth to client 0 and two thirds to client 1: set reference rates
 # (`cct.aqm.Abc(reference_kbps=(…, …))`) and check with five connections each.
+#
+# <details><summary>Hint</summary>
+#
+# A reference rate twice as high lowers the activity by one, so a client may send twice as much for the same activity.
+#
+# </details>
 
 # %% tags=["solution"]
 weighted = abc.scenario("tcp", 5, duration_s=15).replace(
@@ -382,9 +396,17 @@ got = cct.simulate(weighted.replace({"flows": five}), record=False).flows.goodpu
 print(got[:5].sum().round(1), got[5:].sum().round(1))
 
 # %% [markdown]
-# **3.** Integers. An activity in whole numbers (no places after the point) would fit into four bits. Subclass `Abc`
-# so that it compares rounded activities, and see what becomes of figure 4 at 50 Mbit/s. (`help(cct.aqm)` says how an
-# AQM is written.)
+# ### Exercise 3
+#
+# An activity rounded to an integer would fit into four bits. Subclass `Abc` so that it compares rounded
+# activities, and see what happens to figure 4 at 50 Mbit/s. (`help(cct.aqm)` says how an AQM is written.)
+#
+# <details><summary>Hint</summary>
+#
+# Copy `on_enqueue` from the source of `Abc` and round `measure(…)` before it is used. Between which rates do two
+# activities round to the same number?
+#
+# </details>
 
 # %% tags=["solution"]
 import math
@@ -416,14 +438,23 @@ for rate_mbps in (50, 60, 80):
         print(rate_mbps, type(aqm).__name__, sharing(rate_mbps, aqm).flows.goodput_mbps.round(1).tolist())
 
 # %% [markdown] tags=["solution"]
-# 40 and 50 Mbit/s have activities of 11.97 and 12.29: both are 12, nobody is preferred, and goodput is proportional
-# again. From 57 Mbit/s on (12.5) it is 13 and all is as before. Ten bits after the point, as in `IntegerAbc`, are
-# plenty.
+# 40 and 50 Mbit/s have activities of 11.97 and 12.29: both round to 12, neither is preferred, and goodput is
+# proportional again. From 57 Mbit/s (12.5) it rounds to 13 and all is as before. Ten fractional bits, as in
+# `IntegerAbc`, are plenty.
 
 # %% [markdown]
-# **4.** What becomes of section 6's second packets if a new network gets the benefit of the doubt: an activity as if
-# its meter had run for a whole memory? Compute it for the trace (of a network's first packets, $\beta S$ without the
-# division) and compare the highest activities.
+# ### Exercise 4
+#
+# What happens to section 6's second packets if a new network gets the benefit of the doubt: an activity as if
+# its meter had been running for a whole memory? Compute it for the trace (of a network's first packets, $\beta S$
+# without the division) and compare the highest activities.
+#
+# <details><summary>Hint</summary>
+#
+# The meter divides by $1 - e^{-t/M}$, where $t$ is how long the network has been known. In logarithms, undoing a
+# division is adding $\log_2$ of the divisor.
+#
+# </details>
 
 # %% tags=["solution"]
 young = packets.known_s < 3
@@ -434,15 +465,15 @@ pd.DataFrame({"divided by its time": packets.activity, "as if a memory old": dou
 ).round(1)
 
 # %% [markdown] tags=["solution"]
-# The wild values are gone; the price is that a flood is believed to be light until it has been there for a while.
+# The extreme values are gone; the price is that a flood passes for light traffic until it has lasted for a while.
 
 # %% [markdown]
 # ## Questions
 #
 # - ABC drops *all* packets of the more active client above a short queue, CSFQ drops some at random. Which is better
-#   for a   TCP connection whose rate has just become the larger one, and why?
+#   for a TCP connection that has just become the faster one, and why?
 # - Who must be trusted for ABC to work, and what would a user do who could write activities?
 # - Fair queueing beats ABC in all three figures and needs no trust. What does it need instead, and where would that
-#   be too   much?
+#   be too expensive?
 # - The paper's authors saw 32 Mbit/s and this notebook sees far less. Which two counters would you read on their
 #   switch?

@@ -1,7 +1,6 @@
 # ---
 # jupyter:
 #   jupytext:
-#     formats: ipynb,py:percent
 #     text_representation:
 #       extension: .py
 #       format_name: percent
@@ -14,34 +13,32 @@
 # %% [markdown]
 # # CoDel in hardware: what is lost when a switch cannot loop
 #
-# **Takes** an hour and a half with the exercises; computing is a minute of it (seconds with `FAST=1`).
+# **Takes** an hour and a half with the exercises; about a minute of that is computing (seconds with `FAST=1`).
 #
 # **The question.** CoDel keeps queues short with a few lines of code and a square root. A switch that forwards 100
-# Gbit/s has neither loops nor square roots, and may touch each register once a packet. How much of CoDel is left if
-# it has to fit?
+# Gbit/s has neither loops nor square roots, and may access each register once per packet. How much of CoDel survives?
 #
 # Kundel, Rizk, Blendin, Koldehofe, Hark and Steinmetz ("P4-CoDel: Experiences on Programmable Data Plane Hardware")
 # brought it to a Tofino switch (an ASIC) and to network processors (NPU), and measured both beside Linux. Here are
-# their measurements in the simulator, and then what they left out: the parts, one at a time.
+# their measurements in the simulator, followed by what they left out: the effect of each simplification on its own.
 #
 # **You need** to know what a queue's delay is, and that TCP slows down when a packet is lost
 # (`lessons/01_bufferbloat`, `lessons/02_red_codel_pie`).
 
 # %% tags=["parameters"]
-import os
+import cctoolkit as cct
 
-FAST = os.environ.get("FAST", "") not in ("", "0")  # fewer seeds: to look, not to cite
+FAST = cct.lessons.fast()  # fewer seeds: to look, not to cite
 
 # %% [markdown]
 # ## 1. One flow through CoDel: figure 5a
 #
 # A TCP flow, a link of 100 Mbit/s, CoDel with a target of 5 ms and an interval of 100 ms. CoDel looks at each packet
-# that leaves: has it waited for more than the target, and all others in the last interval too? Then it drops one, and
-# if that does not help the next one sooner: after $100/\sqrt{2}$ ms, after $100/\sqrt{3}$ ms, and so on.
+# that leaves: has it waited for longer than the target, and so have all others in the last interval? Then it drops
+# one, and if that does not help it drops the next one sooner: after $100/\sqrt{2}$ ms, after $100/\sqrt{3}$ ms, and
+# so on.
 
 # %%
-import cctoolkit as cct
-
 one = cct.simulate(
     cct.Scenario(
         bottleneck=cct.Bottleneck(rate_mbps=100, buffer_packets=1000, aqm="codel_linux"),
@@ -52,8 +49,8 @@ one = cct.simulate(
 cct.plot.queue_delay(one)
 
 # %% [markdown]
-# This is the paper's figure: a first burst to somewhat more than 10 ms, then a saw whose teeth begin below the
-# target. A cross at the foot is a dropped packet. Without CoDel:
+# This is the paper's figure: a first burst to somewhat more than 10 ms, then a sawtooth that starts below the target.
+# A cross at the bottom is a dropped packet. Without CoDel:
 
 # %%
 alone = cct.simulate(one.scenario.replace({"bottleneck.aqm": "tail_drop"}), record=False)
@@ -63,9 +60,8 @@ alone = cct.simulate(one.scenario.replace({"bottleneck.aqm": "tail_drop"}), reco
 # ## 2. Predict
 #
 # Now three flows instead of one. **Write your numbers in place of `None` before you go on**: does CoDel still hold 5
-# ms? Three times as many flows: how many times as many drops? And the switch, which takes its square root from a
-# table of 16 entries and cannot start again at its last drop rate: how much longer is its queue, in percent of
-# Linux's?
+# ms? With three times as many flows, how many times as many drops are there? And the switch takes its square root
+# from a table of 16 entries and cannot resume its last drop rate: how long is its queue, in percent of Linux's?
 
 # %%
 prediction = {
@@ -76,12 +72,11 @@ prediction = {
 
 # %%
 from cctoolkit.experiments import codel
-from cctoolkit.experiments.lessons import compare_prediction
 
 settings = codel.Settings(seeds=4 if FAST else 20)
 table_1 = codel.table_1(settings)
 means = table_1.tables["table1"].set_index(["target", "flows"])
-compare_prediction(
+cct.lessons.compare_prediction(
     prediction,
     {
         "three flows, mean delay with Linux's CoDel, ms": means.mean_delay_ms["Linux", 3],
@@ -94,13 +89,13 @@ compare_prediction(
 )
 
 # %% [markdown]
-# Losses grow faster than the flows: a drop makes one flow slow down, and the others take what it leaves. So CoDel has
-# to drop one after the other.
+# Losses grow faster than the flows: a drop slows one flow down, and the others take the capacity it frees. So CoDel
+# has to hit one after the other.
 #
 # ## 3. Table I
 #
-# Loss and mean delay of one to three flows on each target, and the paper's numbers as crosses. The bars' whiskers are
-# the spread of single runs of 4 s; the paper shows a single run.
+# Loss and mean delay of one to three flows on each target, and the paper's numbers as crosses. The whiskers show the
+# spread of single 4 s runs; the paper shows a single run.
 
 # %%
 table_1.figures["table1"]
@@ -111,18 +106,18 @@ table_1.tables["table1"][
 ].round(2)
 
 # %% [markdown]
-# Three things deserve a closer look.
+# Four things deserve a closer look.
 #
-# - Linux is met but for the delay of one flow, which is 0.5 ms longer in the paper, on all targets.
+# - Linux agrees except for the delay of one flow, which is 0.5 ms longer in the paper, on all targets.
 # - The ASIC loses about twice as much in the paper as CoDel should, and almost three times with one flow. "P4-ASIC,
 #   published", the same with the clock of the program that the authors put on the web, loses as much: section 6.
-# - The NPU loses more, too, and waits less with three flows. Nothing in the text explains both; `cct experiment codel
-#   --part npu` has ten guesses.
-# - Between Linux and the ASIC lie 0.2 ms with three flows. The paper has 1 ms, and one run of each.
+# - The NPU loses more, too, and has less delay with three flows. Nothing in the paper's text explains both; `cct
+#   experiment codel --part npu` has ten guesses.
+# - With three flows, Linux and the ASIC differ by 0.2 ms. In the paper it is 1 ms, from one run of each.
 #
 # ## 4. Try it
 #
-# A target, a number of flows, how far away they are, and CoDel's own target. How many flows does it take until 5 ms
+# Pick a platform, the number of flows, their RTT and CoDel's target delay. How many flows does it take until 5 ms
 # cannot be held?
 
 # %%
@@ -149,18 +144,18 @@ def delay(target: str, flows: int, rtt_ms: float, target_ms: int):
 # %% [markdown]
 # ## 5. What the switch leaves out: `if_3`
 #
-# When the delay was below the target for a while and rises again, CoDel does not start afresh: it goes on near the
-# last drop rate. The paper calls the rule `if_3`; it did not fit into the switch, and the authors make that
-# responsible for the ASIC's longer delay with three flows. Take it out of CoDel, and leave all else as it is:
+# When the delay was below the target for a while and rises again, CoDel does not start afresh but resumes near the
+# last drop rate. The paper calls the rule `if_3`; it did not fit into the switch, and the authors blame this for the
+# ASIC's longer delay with three flows. Remove it from CoDel and leave all else as it is:
 
 # %%
 rule = codel.if_3(codel.Settings(seeds=8 if not FAST else 2))
 rule.figures["if_3"]
 
 # %% [markdown]
-# In the CoDel of RFC 8289 the rule matters, the more so the more flows there are. In the paper's Listing 1 it does
-# hardly anything, because there a dropping state begins with every packet that crosses the target. The explanation is
-# right about CoDel, but the listing the authors built on had lost most of the rule already.
+# In RFC 8289's CoDel the rule matters, and more so with more flows. In the paper's Listing 1 it hardly has an effect,
+# because there a dropping state begins with every packet that exceeds the target. The explanation is right about
+# CoDel, but the listing the authors built on had already lost most of the rule.
 #
 # And the square roots? With up to three flows `count` stays below 20, where all of them are nearly right:
 
@@ -172,8 +167,8 @@ if roots is not None:
 # %% [markdown]
 # ## 6. A clock of 32 bits
 #
-# A register of the switch has 32 bits: as nanoseconds they start again every 4.29 s. The published program compares
-# `now > drop_next`. What if `drop_next` is behind the wrap, and `now` before it? Let the clock wrap in the middle of
+# The switch's registers have 32 bits; counting nanoseconds, they wrap every 4.29 s. The published program compares
+# `now > drop_next`. What if `drop_next` lies after the wrap and `now` before it? Let the clock wrap in the middle of
 # a run. When is it worst?
 
 # %%
@@ -198,30 +193,30 @@ def wrap(wraps_at_s: int, flows: int, signed: bool):
 
 
 # %% [markdown]
-# Before the wrap all packets are dropped until the queue is short. And as each of these drops moves the next one
-# further on, it may be a second before anything is dropped again (three flows, wrap after 0.3 s). A run of 4 s nearly
-# always has a wrap in it, so this is in the paper's table. One subtraction cures it: `(now - drop_next)` as a signed
-# number.
+# Before the wrap all packets are dropped until the queue is short. And since each of these drops postpones the next
+# one, it may take a second before anything is dropped again (three flows, wrap after 0.3 s). A run of 4 s nearly
+# always contains a wrap, so the effect is part of the paper's table. One subtraction fixes it: `(now - drop_next)` as
+# a signed number.
 #
 # ## 7. UDP does not listen: figure 7
 #
-# CoDel tells senders to slow down. Constant UDP does not. **Expected from the paper:** the delay rises where the rate
-# passes the shaped 100 Mbit/s.
+# CoDel tells senders to slow down; constant-rate UDP does not react. **Expected from the paper:** the delay rises
+# where the rate exceeds the shaped 100 Mbit/s.
 
 # %%
 codel.figure_7(settings).figures["figure7"]
 
 # %% [markdown]
-# Above 100 Mbit/s the queue grows until `count` is so large that CoDel drops as much as is too much; how long that
-# takes, exercise 2 asks. On the ASIC it goes on growing: a packet dropped there has passed the shaper, so its time on
+# Above 100 Mbit/s the queue grows until `count` is so large that CoDel drops the whole excess; exercise 2 asks how
+# long that takes. On the ASIC it keeps growing: a packet dropped there has already passed the shaper, so its time on
 # the link is spent, and the queue gets no shorter. That is the price of a CoDel behind the queue, where the delay is
-# known; senders that slow down hide it. With random arrivals the delay rises earlier: that is queueing theory's
-# M/D/1, not CoDel.
+# known; with senders that slow down it does not show. With random arrivals the delay rises earlier: that is queueing
+# theory's M/D/1, not CoDel.
 #
 # ## 8. Queues by flow
 #
 # A switch with many queues could give each flow its own, with a CoDel in each: fq_codel. Three flows with RTTs of 1,
-# 10 and 40 ms and a call of 0.1 Mbit/s, then the same with 60 Mbit/s of UDP that does not yield:
+# 10 and 40 ms and a call of 0.1 Mbit/s, then the same with 60 Mbit/s of unresponsive UDP:
 
 # %%
 codel.flow_queueing(codel.Settings(seeds=8)).figures["fq_codel"]
@@ -239,10 +234,10 @@ trace = next(cct.iter_capture(path, packets=200_000 if FAST else 2_000_000))
 LONG = 10_000_000 if trace.meta.wire_bytes > 1_000_000_000 else 1_000_000  # bytes
 
 # %% [markdown]
-# **What CoDel would say of the trace itself.** The paper measures between two taps; a backbone trace has one, so the
-# queue's delay cannot be seen. What can be seen is each flow's RTT, and how far it is above the least the flow ever
-# had: at most that much waited somewhere on the way. CoDel's question is whether that excess *stays* above 5 ms for
-# 100 ms:
+# **What CoDel would say about the trace itself.** The paper measures between two taps; a backbone trace has one, so
+# the queueing delay is not visible. What is visible is each flow's RTT and its excess over the flow's smallest: an
+# upper bound of the queueing delay on the path. CoDel's question is whether that excess *stays* above 5 ms for 100
+# ms:
 
 # %%
 import pandas as pd
@@ -264,13 +259,13 @@ pd.Series(
 )
 
 # %% [markdown]
-# The last line is an upper bound of how often a CoDel on the flow's path would have been in its dropping state.
-# Excess can also be a delayed acknowledgement or a busy host (and in synthetic traffic it is whatever the generator
+# The last line is an upper bound on how often a CoDel on the path would have been in its dropping state. The excess
+# can also come from delayed acknowledgements or a busy host (and in synthetic traffic it is whatever the generator
 # says).
 #
-# **Its long flows through the paper's queues.** The same starts, volumes and RTTs again, through 100 Mbit/s or what
-# the trace's busiest second had, whichever is less. (Where only one direction was captured, the RTT is unknown and 50
-# ms are taken.) A deep buffer without CoDel beside the targets:
+# **Its long flows through the paper's queues.** The same start times, volumes and RTTs, through 100 Mbit/s or the
+# rate of the trace's busiest second, whichever is less. (Where only one direction was captured, the RTT is unknown
+# and taken to be 50 ms.) For comparison, a deep buffer without CoDel:
 
 # %%
 again = cct.scenario_from_capture(trace, min_bytes=LONG, buffer_bdp=4, default_rtt_ms=50)
@@ -294,13 +289,22 @@ queues = {"no CoDel": "tail_drop", "Linux": "codel_linux", "P4-NPU": "codel_npu"
 pd.DataFrame({name: outcome(aqm) for name, aqm in (queues | {"fq_codel": "fq_codel"}).items()}).T.round(2)
 
 # %% [markdown]
-# Compare the three CoDels with each other, then CoDel with none. What separates the targets needs many flows that
-# stay for long; few transfers of some seconds end before. Completion times tell what a short queue costs.
+# Compare the three CoDels with each other, then with no CoDel. The platforms only differ with many long-lived flows;
+# a few transfers of some seconds are over before that. Completion times show what a short queue costs.
 #
 # ## Exercises
 #
-# **1.** The paper's interval of 100 ms is meant for RTTs up to about that. What happens to utilisation with one flow
+# ### Exercise 1
+#
+# The paper's interval of 100 ms is meant for RTTs up to about that. What happens to utilisation with one flow
 # and an RTT of 1, 10, 50, 100 and 200 ms?
+#
+# <details><summary>Hint</summary>
+#
+# `codel.scenario("Linux", rtt_ms=…, duration_s=30)` and `codel.measured(run)` do the work. How long is 5 ms of queue
+# compared with the RTT?
+#
+# </details>
 
 # %% tags=["solution"]
 pd.DataFrame(
@@ -312,12 +316,22 @@ pd.DataFrame(
 )[["rtt_ms", "utilisation", "mean_delay_ms", "loss_percent"]].round(3)
 
 # %% [markdown] tags=["solution"]
-# One CUBIC flow needs a queue to fill the link in its dips. Where 5 ms of queue are little beside the RTT, a drop
-# leaves the link idle for a while.
+# One CUBIC flow needs a queue to keep the link busy when it backs off. Where 5 ms of queue is small compared with the
+# RTT, a drop leaves the link idle for a while.
 
 # %% [markdown]
-# **2.** UDP at 105 Mbit/s: 434 packets a second are too many. CoDel's *n*-th drop comes $100/\sqrt{n}$ ms after the
-# one before. Reckon what `count` has to be for 434 drops a second, and how long it takes to get there. Then look.
+# ### Exercise 2
+#
+# UDP at 105 Mbit/s sends 434 packets a second too many. CoDel's *n*-th drop comes $100/\sqrt{n}$ ms after the
+# previous one. Work out what `count` must be for 434 drops a second, and how long it takes to get there. Then
+# simulate it.
+#
+# <details><summary>Hint</summary>
+#
+# Drops per second are $10\sqrt{n}$. The time to reach the $N$-th drop is the sum of the gaps, which an integral
+# approximates well.
+#
+# </details>
 
 # %% tags=["solution"]
 per_second = 5e6 / 8 / 1514
@@ -327,12 +341,22 @@ flood = cct.simulate(codel.udp_scenario("Linux", 105, duration_s=30), record=Fal
 cct.plot.queue(flood)
 
 # %% [markdown] tags=["solution"]
-# The sum of $1/\sqrt{n}$ up to $N$ is about $2\sqrt{N}$. From then on the queue shrinks, and the count goes on
-# growing until the delay is below the target: that is why it takes so long, and why a queue that stands is a case for
-# flow queueing or policing, not for CoDel.
+# The sum of $1/\sqrt{n}$ up to $N$ is about $2\sqrt{N}$. From then on the queue shrinks, and the count keeps growing
+# until the delay is below the target. That is why it takes so long, and why unresponsive traffic is a case for flow
+# queueing or policing, not for CoDel.
 
 # %% [markdown]
-# **3.** Repair the published program with the least change, and show that its losses are gone. (`help(PisaCoDel)`)
+# ### Exercise 3
+#
+# Repair the published program with the smallest change, and show that the extra losses are gone.
+# (`help(PisaCoDel)`)
+#
+# <details><summary>Hint</summary>
+#
+# Which option of `PisaCoDel` changes how `now` and `drop_next` are compared? Average over several positions of the
+# wrap.
+#
+# </details>
 
 # %% tags=["solution"]
 clocks_ms = range(50, 4290, 1060 if FAST else 265)
@@ -350,9 +374,18 @@ def lost_percent(**repair):
 print(f"{lost_percent(signed=False):.2f} % lost as published, {lost_percent(signed=True):.2f} % repaired")
 
 # %% [markdown]
-# **4.** Write the switch's CoDel yourself, with the rule of the RFC: as an `Aqm` with `on_dequeue` and `count`,
-# `last_count`, `drop_next_ns` in its `State` (`docs/simulator.md` shows how). How near to RFC 8289 do you get with
+# ### Exercise 4
+#
+# Write the switch's CoDel yourself, with the rule of the RFC: as an `Aqm` with `on_dequeue` and `count`,
+# `last_count`, `drop_next_ns` in its `State` (`docs/simulator.md` shows how). How close do you get to RFC 8289 with
 # ten flows?
+#
+# <details><summary>Hint</summary>
+#
+# Start from the pseudocode of RFC 8289, section 5, and change one thing: a dropping state begins only when the delay
+# has been above the target for a whole interval.
+#
+# </details>
 
 # %% tags=["solution"]
 from cctoolkit.aqm import MARK, PASS, Aqm
@@ -409,16 +442,17 @@ pd.DataFrame(
 # %% [markdown]
 # ## Questions
 #
-# 1. Why can CoDel in front of the queue (the NPU) not drop the packet that has waited?
+# 1. Why can CoDel in front of the queue (the NPU) not drop the packet that was delayed?
 # 2. Two packets are processed at the same time by two processors of the NPU. Which of CoDel's variables must not be
 #    read by the second before the first has written it, and what happens otherwise?
 # 3. A measurement lasts 4 s, and one of its causes comes back every 4.29 s. What would a run of 60 s have shown?
 # 4. Which of the paper's numbers would you want to have with an error bar?
 
 # %% [markdown] tags=["solution"]
-# 1. It is in the queue or gone, and behind the queue nothing is programmable there. One that comes is dropped
-#    instead, so the sender hears of it a queue's length later, which at 5 ms hardly matters.
-# 2. `drop_next` and `count`: both would find the time come, and both drop. Losses double, while TCP answers once.
+# 1. It is in the queue or gone, and nothing behind the queue is programmable. An arriving packet is dropped instead,
+#    so the sender learns of it one queueing delay later, which at 5 ms hardly matters.
+# 2. `drop_next` and `count`: both processors would find that it is time, and both would drop. Losses double, while
+#    TCP answers once.
 # 3. Fourteen wraps instead of one: more certain losses, and the reason would show in the latency over time.
 # 4. All of Table I: with two flows and more the delay differs by 0.2 ms from run to run, as much as Linux and the
 #    ASIC differ here; and losses of 16 packets in 33 000 have an error of their own.

@@ -1,7 +1,6 @@
 # ---
 # jupyter:
 #   jupytext:
-#     formats: ipynb,py:percent
 #     text_representation:
 #       extension: .py
 #       format_name: percent
@@ -18,34 +17,35 @@
 # `FAST=1`).
 #
 # **The question.** A router sees a flow for a tenth of a second, from somewhere in its middle. Is its sender Reno,
-# CUBIC or BBR? Nobody tells the router, and acknowledgements may take another way back.
+# CUBIC or BBR? The router has no labels, and acknowledgements may take another path.
 #
-# Carmel and Keslassy ("Dragonfly: In-Flight CCA Identification") answer with a small convolutional network, told of
-# the flow's *bytes in the queue* (CBIQ) and its throughput in slots of 1 ms. **Expected from the paper:** CBIQ tells
-# more than any other input (Figure 2); with both, F1 is 0.97 for windows of a minute in Mininet (Figure 6), 0.58 for
-# 100 ms in the cloud (Figure 11), and everywhere above DeePCCI, which looks at throughput alone. Here all of that is
-# built up and trained, on a small scale; `cct experiment dragonfly --full` is the large one.
+# Carmel and Keslassy ("Dragonfly: In-Flight CCA Identification") answer with a small convolutional network whose
+# inputs are the flow's *bytes in the queue* (CBIQ) and its throughput in slots of 1 ms. **Expected from the paper:**
+# CBIQ tells more than any other input (Figure 2); with both, F1 is 0.97 for windows of a minute in Mininet (Figure
+# 6), 0.58 for 100 ms in the cloud (Figure 11), and better than DeePCCI, which looks at throughput alone, everywhere.
+# This notebook builds and trains all of that on a small scale; `cct experiment dragonfly --full` does it at full
+# size.
 #
 # **You need** to have seen `00_start`, to know the three congestion controls (`lessons/06_reading_a_real_capture`),
 # and roughly what training a network means. Training needs the extra `train` (torch).
 
 # %% tags=["parameters"]
-import os
+import cctoolkit as cct
 
-FAST = os.environ.get("FAST", "") not in ("", "0")  # fewer runs, shorter training: to look, not to cite
+FAST = cct.lessons.fast()  # fewer runs, shorter training: to look, not to cite
 TRACE = (
-    os.environ.get("TRACE") or None
-)  # a capture of your own for section 9, instead of MAWI or synthetic traffic
+    cct.lessons.trace()
+)  # a capture of your own for section 9, if the environment variable TRACE names one
 
 # %% [markdown]
 # ## 1. CBIQ by hand: the paper's Table I
 #
-# Seventeen packets of one flow, before and behind the queue. How many bytes of the flow are in the queue at the end
-# of each millisecond? Counting needs the flow's beginning, which nobody saw. The paper's trick: the sequence number of
-# the *next* packet to arrive less that of the next to leave, $CBIQ(t) = InSeq(t+1) - OutSeq(t+1)$.
+# Seventeen packets of one flow, before and after the queue. How many bytes of the flow are in the queue at the end of
+# each millisecond? Counting would require the start of the flow, which was not captured. The paper's trick: the
+# sequence number of the *next* packet to arrive minus that of the next to leave, $CBIQ(t) = InSeq(t+1) -
+# OutSeq(t+1)$.
 
 # %%
-import cctoolkit as cct
 import numpy as np
 import pandas as pd
 
@@ -75,12 +75,12 @@ slots[["slot", "in_seq", "out_seq", "cbiq_bytes", "throughput_bytes"]].assign(
 )
 
 # %% [markdown]
-# Slot 104 had no arrival: the next one, in slot 105, stands for it. In the last slot nobody knows yet.
+# Slot 104 had no arrival: the next one, in slot 105, stands in for it. The last slot's value is not known yet.
 #
 # ## 2. What the network gets to see
 #
-# A real capture, with Reno, CUBIC and BBR through one queue. Move the window, and make it longer. A window is divided
-# by its own maximum: what is left is shape. From how many milliseconds on would *you* tell the three apart?
+# This is a real capture of Reno, CUBIC and BBR through one queue. Move the window, and make it longer. Each window is
+# divided by its maximum, so only the shape is left. From how many milliseconds on would *you* tell the three apart?
 
 # %%
 from cctoolkit.plot.style import COLOURS, figure
@@ -118,9 +118,9 @@ def window(begin_s: float = 7.0, window_ms: float = 1000.0):
 
 
 # %% [markdown]
-# Throughput is a comb: a packet, none, none, a burst. CBIQ is a line, because a queue remembers: it is the sum of what
-# came and has not left. The paper calls the one volatile and gives no measure. Here is one, the mean step from slot
-# to slot over the mean:
+# Throughput is a comb: a packet, none, none, a burst. CBIQ is a smooth line because a queue has memory: it is the sum
+# of what has arrived and not yet left. The paper calls throughput volatile but gives no measure. Here is one, the
+# mean step from slot to slot divided by the mean:
 
 # %%
 from cctoolkit.experiments import dragonfly
@@ -130,7 +130,7 @@ dragonfly.volatility(seen).round(3)
 # %% [markdown]
 # ## 3. Predict
 #
-# Next a Dragonfly is trained to tell Reno, CUBIC and BBR apart. Guessing gives a third. **Write your numbers in place
+# Next you train a Dragonfly to tell Reno, CUBIC and BBR apart. Guessing gives a third. **Write your numbers in place
 # of `None` before you go on**: the F1 on runs it has not seen, with windows of 100 ms and of 1 s; and the F1 with 1 s
 # when other flows *of the same runs* were in the training.
 
@@ -144,9 +144,9 @@ prediction = {
 # %% [markdown]
 # ## 4. Data to learn from
 #
-# The settings of the paper's section IV-A: three flows, one of each congestion control, and up to 75 more, through 100
-# Mbit/s and a buffer of 500 packets. On the simulator a run takes less than a second, so labels cost nothing. (On real
-# Linux: `cct dataset build paper --on uml`.)
+# The settings of the paper's section IV-A: three flows, one of each congestion control, and up to 75 more, through
+# 100 Mbit/s and a buffer of 500 packets. In the simulator a run takes less than a second, so labelled data are cheap.
+# (On real Linux: `cct dataset build paper --on uml`.)
 
 # %%
 import tempfile
@@ -169,7 +169,7 @@ dataset = identify.build_dataset(
 dataset
 
 # %% [markdown]
-# Windows are cut anywhere in flight. `split` keeps each run on one side: nothing of a test run was ever seen.
+# Windows start anywhere within a flow. `split` keeps each run on one side: the training sees nothing of a test run.
 
 # %%
 windows = identify.cut_windows(dataset, window_ms=1000, inputs="cbiq+throughput", per_flow=PER_FLOW)
@@ -179,9 +179,9 @@ print(f"{len(training)} windows to learn from, {len(testing)} to be tested on; e
 # %% [markdown]
 # ## 5. Train a Dragonfly
 #
-# Five modules of convolution, batch normalisation, ReLU and max-pooling with 50 filters each, then a convolution to as
-# many outputs as there are congestion controls, and the mean over time. With scikit-learn's interface. The paper
-# learns in steps of 1e-4 from 1500 runs and for 100 epochs; with less data the steps have to be larger.
+# Five modules of convolution, batch normalisation, ReLU and max-pooling with 50 filters each, then a convolution to
+# as many outputs as there are congestion controls, and the mean over time. The interface is scikit-learn's. The paper
+# trains on 1500 runs for 100 epochs at a learning rate of 1e-4; with less data the rate must be higher.
 
 # %%
 EPOCHS, RATE = (10, 3e-3) if FAST else (30, 1e-3)
@@ -197,15 +197,15 @@ confusion(testing.y, one.predict(testing))
 evaluate(one.predict, testing).round(2)
 
 # %% [markdown]
-# Rows are what it is, columns what was said. F1 is the harmonic mean of precision and recall, here the mean over the
-# classes; the interval is what other test runs would have given. Which two are mixed up, and is that a surprise?
-# CUBIC below its crossover with Reno grows as fast as Reno (RFC 9438's Reno-friendly region), but not step by step;
-# and of how a window grows a few round trips are the least that has to be seen.
+# Rows are true labels, columns predictions. F1 is the harmonic mean of precision and recall, averaged over the
+# classes; the interval shows how much it would vary with other test runs. Which two are confused, and is that a
+# surprise? CUBIC below its crossover with Reno grows as fast as Reno (RFC 9438's Reno-friendly region), but not step
+# by step; and to see how a window grows you need a few round trips at least.
 #
 # ## 6. F1 against the window's length
 #
 # Dragonfly with both inputs, with CBIQ alone, DeePCCI, and a classifier of this package that sees a window at several
-# scales and knows one tap or two (`help(identify.CCAClassifier)`). Crosses are what the paper prints, of other networks
+# scales and knows one tap or two (`help(identify.CCAClassifier)`). Crosses are the paper's numbers, from other links
 # and far more data.
 
 # %%
@@ -219,14 +219,14 @@ from cctoolkit.experiments.dragonfly import figures as draw
 draw.windows_figure(scores)
 
 # %% [markdown]
-# Bars are Student's intervals over splits and trainings: with few runs and seeds they are wide, and a classifier that
-# is ahead by less than its bar is not ahead. By congestion control, as Figure 10:
+# Error bars are Student's t intervals over splits and trainings: with few runs and seeds they are wide, and a lead
+# smaller than the bar is no lead. By congestion control, as in Figure 10:
 
 # %%
 draw.ccas_figure(scores)
 
 # %% [markdown]
-# And what the paper's Figure 8 asks, background flows:
+# And by the number of background flows, as in the paper's Figure 8:
 
 # %%
 longest = by_background[by_background.window_ms == LENGTHS[-1]]
@@ -235,20 +235,18 @@ draw.settings_figure(longest, "background", LENGTHS[-1])
 # %% [markdown]
 # ## 7. Leaks
 #
-# The published code splits *by flow*: the Reno flow of a run may be learnt from, and its CUBIC flow tested on. Both
-# went through the same queue at the same time, so each carries the run's RTT, its background, its bursts. Split
-# three ways, all else equal:
+# The published code splits *by flow*: the Reno flow of a run may be in the training set and its CUBIC flow in the
+# test set. Both went through the same queue at the same time, so each carries the run's RTT, background and bursts.
+# Here are three ways to split, all else equal:
 
 # %%
 leaks = dragonfly.by_split(dataset, recipe, 1000, ["Dragonfly"] if FAST else ["Dragonfly", "ours"])
 draw.splits_figure(leaks)
 
 # %%
-from cctoolkit.experiments.lessons import compare_prediction
-
 mine = scores[scores.classifier == "Dragonfly"].set_index("window_ms").f1
 flow = leaks[leaks.classifier == "Dragonfly"].set_index("split").f1
-compare_prediction(
+cct.lessons.compare_prediction(
     prediction,
     {
         "F1 at 100 ms": mine[100],
@@ -262,16 +260,16 @@ gained = {split: flow[split] - flow["by run"] for split in ("by flow", "by windo
 print("; ".join(f"{split} instead of by run: F1 {gain:+.2f}" for split, gain in gained.items()))
 
 # %% [markdown]
-# Is that more than the bars? By flow is not always higher: in a run each congestion control is there once, so the
-# other flows of a run have *other* labels, and a network that remembers the run learns to say one of those. By window,
-# when windows of one flow are on both sides, it can only help. Whichever it is here: a score by flow or by window is
-# about runs that were seen, and the question was about flows that were not. (Settings never trained on are harder
+# Is that more than the error bars? By flow is not always higher: each congestion control occurs once in a run, so the
+# other flows of a run have *other* labels, and a network that remembers the run learns to predict one of those. By
+# window, with windows of one flow on both sides, leaking can only help. Either way, a score by flow or by window is
+# about runs the network has seen, and the question was about flows it has not. (Settings never trained on are harder
 # still: exercise 2.)
 #
 # ## 8. A trained model on a real capture
 #
-# What comes with the package was trained on real Linux, and needs no torch. The answer is a name with a probability,
-# or "unknown".
+# The models that come with the package were trained on real Linux and need no torch. The answer is a name with a
+# probability, or "unknown".
 
 # %%
 there = identify.bundled_models()
@@ -288,7 +286,7 @@ else:
     )
 
 # %% [markdown]
-# How good the bundled models are, on sets of real-kernel runs that they never saw:
+# How good the bundled models are on real-kernel runs they never saw:
 
 # %%
 results = Path("../data/results/models/dragonfly.csv")
@@ -304,8 +302,8 @@ else:
 # ## 9. On MAWI: one tap
 #
 # A backbone trace has one tap: no CBIQ. What is left is throughput, and bytes in flight where both directions were
-# captured: the highest sequence number sent less the highest acknowledged. Does it do? The same simulated runs, seen
-# by one tap:
+# captured: the highest sequence number sent minus the highest acknowledged. Is that enough? The same simulated runs,
+# seen by one tap:
 
 # %%
 one_tap = identify.cut_windows(dataset, 1000, "bytes_in_flight+throughput", per_flow=PER_FLOW)
@@ -319,10 +317,10 @@ pd.concat(
 ).droplevel(1)[["windows", "runs", "f1", "low", "high"]].round(2)
 
 # %% [markdown]
-# Now a trace: yours, a day of MAWI if one was fetched (`cct fetch mawi 2024-02-15`), else synthetic traffic.
+# Next, a trace: yours, a day of MAWI if you fetched one (`cct fetch mawi 2024-02-15`), else synthetic traffic.
 
 # %%
-path, what = (Path(TRACE), f"your trace {TRACE}") if TRACE else cct.find_trace()
+path, what = (TRACE, f"your trace {TRACE}") if TRACE else cct.find_trace()
 print(what)
 backbone = next(cct.iter_capture(path, packets=200_000 if FAST else 2_000_000))
 flows = backbone.flows
@@ -353,16 +351,17 @@ named = pd.DataFrame(rows, columns=["flow_id", "ms", "said", "probability"])
 named.said.value_counts()
 
 # %% [markdown]
-# Do not believe it. The network knows one link of 100 Mbit/s and three congestion controls, and has to name one of
-# them whatever comes: another rate, an application that pauses, QUIC's cousins. Nor does anybody know the truth: no
-# label comes with MAWI (and synthetic traffic has no congestion control at all). What makes an answer worth something
-# is data as varied as the traffic, and a classifier that may say "unknown": `cct dataset build hard --on uml`, and
-# `cct classify TRACE` with the bundled model, which says which inputs it had.
+# Do not believe it. The network knows one 100 Mbit/s link and three congestion controls, and must name one of them
+# whatever it sees: another rate, an application that pauses, a congestion control it never met. Nor is there any
+# ground truth: MAWI has no labels (and synthetic traffic has no congestion control at all). For an answer that is
+# worth something you need training data as varied as the traffic, and a classifier that may say "unknown": `cct
+# dataset build hard --on uml`, and `cct classify TRACE` with the bundled model, which says which inputs it had.
 #
 # ## 10. On your own pair of captures
 #
-# Ten lines: a capture before the queue, one behind it, a table of who ran what (`src`, `dst`, `sport`, `dport`, `cca`;
-# some of these are enough), and a classifier learns from them. Put your files in place of these three:
+# It takes ten lines: a capture before the queue, one behind it, a table that says which flow ran what (`src`, `dst`,
+# `sport`, `dport`, `cca`; some of these are enough), and a classifier learns from them. Put your files in place of
+# these three:
 
 # %%
 from cctoolkit.identify.readers import label_flows
@@ -379,15 +378,23 @@ print(
 )
 
 # %% [markdown]
-# The second number says next to nothing: it is tested on the flows it learnt from, section 7's worst case. The first is
-# an honest one: from a simulator to a real capture of another rate. For a number that you can defend you need several
-# captures, and `cut_windows([first, second, third, …]).split()`. On the command line: `cct dataset add`, `cct train`,
-# `cct evaluate`.
+# The second number means next to nothing: the test flows are the training flows, section 7's worst case. The first is
+# honest: from a simulator to a real capture at another rate. For a number you can defend you need several captures,
+# and `cut_windows([first, second, third, …]).split()`. On the command line: `cct dataset add`, `cct train`, `cct
+# evaluate`.
 #
 # ## Exercises
 #
-# **1.** Which input tells most? Train Dragonfly's network on one input alone, as the paper's Figure 2
-# (`identify.INPUTS` has the names, the paper's largest time gaps among them). Does CBIQ win on these data?
+# ### Exercise 1
+#
+# Which input is the most informative? Train Dragonfly's network on one input alone, as in the paper's Figure 2
+# (`identify.INPUTS` has the names, the paper's largest time gaps among them). Does CBIQ win here?
+#
+# <details><summary>Hint</summary>
+#
+# `dragonfly.f1_by_input(dataset, recipe)` trains one network per input; `draw.inputs_figure` shows the scores.
+#
+# </details>
 
 # %% tags=["solution"]
 alone = dragonfly.f1_by_input(
@@ -396,25 +403,42 @@ alone = dragonfly.f1_by_input(
 draw.inputs_figure(alone)
 
 # %% [markdown] tags=["solution"]
-# Look at the bars before you crown one. All inputs had the same windows. Where packets have one size, `in_bytes` and
-# `in_packets` are the same curve but for a factor, which division by the maximum takes away, so they come out the same.
-# `throughput_bytes` says nearly the same in another way: how far apart it comes out is what luck does.
+# Look at the error bars before you pick a winner. All inputs had the same windows. Where all packets have the same
+# size, `in_bytes` and `in_packets` differ by a factor only, which normalisation removes, so their scores are equal.
+# `throughput_bytes` carries nearly the same information: the difference in score is luck.
 
 # %% [markdown]
-# **2.** A router meets settings that nobody trained on. Leave each number of background flows out of training once.
-# (`dragonfly.left_out`) What is the price?
+# ### Exercise 2
+#
+# A router meets settings that nobody trained on. Leave each number of background flows out of training once
+# (`dragonfly.left_out`). How much does the score drop?
+#
+# <details><summary>Hint</summary>
+#
+# `dragonfly.left_out(dataset, recipe, window_ms, "background", "Dragonfly")` does the loop. Compare `f1` with
+# `f1_trained`.
+#
+# </details>
 
 # %% tags=["solution"]
 dragonfly.left_out(dataset, recipe, 100, "background", "Dragonfly").round(2)
 
 # %% [markdown] tags=["solution"]
-# `f1` is without, `f1_trained` with these settings in the training; the test windows are the same. With a new queue
-# discipline or another rate it is dearer than with a few more flows: `cct dataset build hard --part test` has those.
+# `f1` is without these settings in the training, `f1_trained` with them; the test windows are the same. A new queue
+# discipline or another rate costs more than a few more flows: `cct dataset build hard --part test` has those.
 
 # %% [markdown]
-# **3.** A collector that cannot keep up looks at every tenth packet (section III-D of the paper). How does CBIQ of
-# section 2's flows look then? Compare `compute_slots(…, sampling=0.1, fill="interpolate")` with all packets, and reckon
-# the error of CBIQ.
+# ### Exercise 3
+#
+# A collector that cannot keep up samples one packet in ten (section III-D of the paper). What does the CBIQ of
+# section 2's flows look like then? Compare `compute_slots(…, sampling=0.1, fill="interpolate")` with all packets, and
+# compute the error of CBIQ.
+#
+# <details><summary>Hint</summary>
+#
+# Merge both tables on `flow_id` and `slot`, and look at the absolute difference of `cbiq_bytes` beside its mean.
+#
+# </details>
 
 # %% tags=["solution"]
 whole = cct.compute_slots(trace.ingress, trace.egress)
@@ -426,20 +450,20 @@ both.groupby("flow_id").agg(mean_cbiq=("cbiq_bytes", "mean"), mean_error=("off",
 ).round(0)
 
 # %% [markdown] tags=["solution"]
-# Between two sampled packets the line is straight, so sampling smooths: what is shorter than the gap is lost, a
-# sawtooth of seconds stays. That is why long windows hardly suffer (the paper: 0.1 of F1 at 99 %).
+# Between two sampled packets the line is straight, so sampling smooths: details shorter than the gap are lost, while
+# a sawtooth of seconds remains. That is why long windows hardly suffer (the paper: 0.1 of F1 at 99 %).
 
 # %% [markdown]
 # ## Questions
 #
 # 1. Two congestion controls fill a queue in the same way. Can any classifier at the queue tell them apart?
-# 2. A provider punishes flows that are "BBR with probability 0.9". What does a sender do next?
-# 3. Why is a split by run still too kind, if all runs go through one topology?
+# 2. A provider throttles flows that are "BBR with probability 0.9". What does a sender do next?
+# 3. Why is a split by run still too optimistic if all runs go through one topology?
 
 # %% [markdown] tags=["solution"]
 # 1. No: it sees what they do, not what they are. Linux's DCTCP without marks does what Reno does; group such
 #    classes, or say that the label cannot be known.
-# 2. It paces a little differently. A classifier trained on yesterday's senders is no fence; and of ten flows so named,
-#    one was something else (if the probability is calibrated, which has to be measured).
+# 2. It paces a little differently. A classifier trained on yesterday's senders is no defence; and one in ten flows
+#    named so was something else (if the probability is calibrated, which has to be measured).
 # 3. The settings are drawn from one distribution: one rate, one buffer, a narrow range of RTTs. What is tested is
 #    whether the network has understood *this* link. Test on other links.

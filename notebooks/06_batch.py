@@ -1,7 +1,6 @@
 # ---
 # jupyter:
 #   jupytext:
-#     formats: ipynb,py:percent
 #     text_representation:
 #       extension: .py
 #       format_name: percent
@@ -16,33 +15,31 @@
 #
 # **Takes** a quarter of an hour with the exercises, five minutes without.
 #
-# **The question.** One capture fits into memory and a notebook. A year of them does not: how do you ask
-# a thousand captures a question, and get the answer in seconds, the second time as well as the first?
+# **The question.** One capture fits into memory and a notebook. A year of them does not: how do you put a question to
+# a thousand captures and get the answer in seconds?
 #
 # **You need** to have seen one capture (`00_start`), and some SQL helps.
 
 # %% tags=["parameters"]
-import os
+import cctoolkit as cct
 
-FAST = os.environ.get("FAST", "") not in ("", "0")  # a smaller backbone: for a quick look, and for tests
+FAST = cct.lessons.fast()  # a smaller backbone: for a quick look, and for tests
 TRACE = (
-    os.environ.get("TRACE") or None
-)  # a folder, a glob or a capture of your own, instead of the small archive below
+    cct.lessons.trace()
+)  # a folder, glob or capture of your own, if the environment variable TRACE names one
 
 # %% [markdown]
 # ## A small archive
 #
-# Without an archive of your own you get a week of a synthetic backbone, made up from seeds, a day a file. With
-# days of MAWI (`captures = ["2024-02-01..2024-02-07"]`, some gigabytes each) the rest is the same.
+# Without an archive of your own you get a week of synthetic backbone traffic, generated from seeds, one file per day.
+# With days of MAWI (`captures = ["2024-02-01..2024-02-07"]`, several gigabytes each) the rest works the same.
 
 # %%
 import tempfile
 from pathlib import Path
 
-import cctoolkit as cct
-
 folder = Path(tempfile.mkdtemp(prefix="batch-"))
-captures = [TRACE]
+captures = [str(TRACE)]
 if not TRACE:
     packets, days = (50_000, 3) if FAST else (400_000, 7)
     captures = [
@@ -65,9 +62,8 @@ done = cct.run_batch(captures, output, settings, progress=False)
 len(done.computed), "computed", len(done.failed), "failed"
 
 # %% [markdown]
-# Again: nothing is read, because everything is there. That also holds after a worker or this notebook was
-# killed in the
-# middle. What is done stays done, and is not done twice.
+# Run it again and nothing is read, because all results are there. The same holds if a worker or this notebook was
+# killed halfway: finished work is kept and not repeated.
 
 # %%
 import time
@@ -80,7 +76,7 @@ len(again.computed), "computed", len(again.present), "there before"
 # %% [markdown]
 # ## What is there
 #
-# A folder a table, in it a folder a capture, in that Parquet files. Everything that reads Parquet can read it.
+# One folder per table, in it one folder per capture with Parquet files. Anything that reads Parquet can read it.
 
 # %%
 import pandas as pd
@@ -88,8 +84,7 @@ import pandas as pd
 pd.read_parquet(output / "captures")[["capture", "packets", "wire_bytes", "flows", "long_flows", "truncated"]]
 
 # %% [markdown]
-# pandas reads what you ask for, and only that: columns, and rows that a filter lets through. The flows of all
-# captures may be more than fits
+# pandas reads only the columns you ask for and the rows that pass a filter. All flows of all captures may not fit
 # into memory; the long ones are few.
 
 # %%
@@ -110,8 +105,8 @@ long.sort_values("bytes_fwd", ascending=False).head()
 # %% [markdown]
 # ## Questions in SQL
 #
-# DuckDB asks the files themselves, in parallel, without reading them all: `capture` is a column that it takes
-# from the folders' names.
+# DuckDB queries the files directly and in parallel, without loading them all; it takes the column `capture` from the
+# names of the folders.
 
 # %%
 import duckdb
@@ -129,31 +124,26 @@ duckdb.sql(f"""
 """).df()
 
 # %% [markdown]
-# **How far away is the Internet, day by day?** One line a capture: of each flow's least RTT, the share below
-# a time.
+# **How long are round trips, day by day?** One line per capture: the distribution of each flow's smallest RTT.
 
 # %%
-import plotly.graph_objects as go
-
 nearest = duckdb.sql(f"""
     select capture, rtt_min_ns / 1e6 as ms from {table("rtt")} where samples >= 3 order by capture, ms
 """).df()
-figure = go.Figure()
+figure = cct.plot.style.figure()
 for capture, of in nearest.groupby("capture", observed=True):
     figure.add_scatter(
         x=of.ms, y=[(i + 1) / len(of) for i in range(len(of))], name=str(capture), mode="lines"
     )
 figure.update_layout(
-    template="plotly_white",
     xaxis_type="log",
     xaxis_title="least RTT of a flow (ms)",
     yaxis_title="share of flows",
 )
 
 # %% [markdown]
-# **Who shares how?** Jain's index of the long flows, second by second: ten lines of SQL over the `rates` of
-# all captures at once. Move the slider: how
-# large must a flow be to count?
+# **How fair is the link?** Jain's index of the long flows, second by second: ten lines of SQL over the `rates` of all
+# captures at once. Move the slider: how large must a flow be to count?
 
 # %%
 from ipywidgets import SelectionSlider, interact
@@ -169,11 +159,10 @@ def fairness(least_mb: float):
         select capture, second, sum(b) ^ 2 / (count(*) * sum(b * b)) as jain
         from got group by capture, second having count(*) > 1 order by capture, second
     """).df()
-    figure = go.Figure()
+    figure = cct.plot.style.figure()
     for capture, of in jain.groupby("capture", observed=True):
         figure.add_scatter(x=of.second, y=of.jain, name=str(capture), mode="lines")
     figure.update_layout(
-        template="plotly_white",
         xaxis_title="second of the capture",
         yaxis_title="Jain's index",
         yaxis_range=[0, 1],
@@ -184,9 +173,8 @@ def fairness(least_mb: float):
 # %% [markdown]
 # ## Inside a long flow
 #
-# The `slots` table has what each long flow sent in every 100 ms and what it had in flight; a classifier of
-# congestion controls looks at
-# nothing else (`classifier=` of `run_batch` adds its answers as the table `cca`).
+# The `slots` table has what each long flow sent in every 100 ms and what it had in flight; a congestion control
+# classifier needs nothing else (`classifier=` of `run_batch` adds its answers as the table `cca`).
 
 # %%
 one = long[long.bytes_rev > 0].sort_values("bytes_fwd", ascending=False).iloc[0]  # seen both ways
@@ -194,11 +182,10 @@ slots = duckdb.sql(f"""
     select slot / 10 as second, in_bytes, bytes_in_flight from {table("slots")}
     where capture = '{one.capture}' and flow_id = {one.flow_id} order by slot
 """).df()
-figure = go.Figure()
+figure = cct.plot.style.figure()
 figure.add_scatter(x=slots.second, y=slots.in_bytes, name="sent in a slot (bytes)")
 figure.add_scatter(x=slots.second, y=slots.bytes_in_flight, name="in flight (bytes)")
 figure.update_layout(
-    template="plotly_white",
     xaxis_title="second of the capture",
     title=f"{one.src} to {one.dst}, port {one.dport}",
 )
@@ -206,8 +193,7 @@ figure.update_layout(
 # %% [markdown]
 # ## What it took
 #
-# The journal has an entry for every piece of work. Multiply: what would ten years of MAWI take?
-# `docs/scale.md` does the sum.
+# The journal has an entry for every task. What would ten years of MAWI take? `docs/scale.md` does the arithmetic.
 
 # %%
 journal = duckdb.sql(
@@ -219,7 +205,15 @@ journal.describe().loc[["mean", "max"]]
 # %% [markdown]
 # ## Exercises
 #
-# **1.** Which share of all bytes do the long flows carry, in each capture?
+# ### Exercise 1
+#
+# What share of all bytes do the long flows carry in each capture?
+#
+# <details><summary>Hint</summary>
+#
+# `is_long::int` is 1 for long flows, so `sum(bytes * is_long::int) / sum(bytes)` is their share.
+#
+# </details>
 
 # %% tags=["solution"]
 duckdb.sql(f"""
@@ -228,8 +222,16 @@ duckdb.sql(f"""
 """).df()
 
 # %% [markdown]
-# **2.** In which second of which capture did most new flows begin? Was it a scan: how many SYNs came in that
+# ### Exercise 2
+#
+# In which second of which capture did the most new flows begin? Was it a scan: how many SYNs came in that
 # second, and how many resets?
+#
+# <details><summary>Hint</summary>
+#
+# The table `seconds` has one row per second: `new_flows`, `syns`, `resets`, `packets`. Order by `new_flows`.
+#
+# </details>
 
 # %% tags=["solution"]
 duckdb.sql(
@@ -237,8 +239,17 @@ duckdb.sql(
 ).df()
 
 # %% [markdown]
-# **3.** Do flows farther away retransmit more? Join `flows` with `rtt`, and take the share of segments
-# sent again by RTT in steps of 50 ms.
+# ### Exercise 3
+#
+# Do flows with longer RTTs retransmit more? Join `flows` with `rtt`, and compute the share of retransmitted
+# segments by RTT in steps of 50 ms.
+#
+# <details><summary>Hint</summary>
+#
+# `floor(rtt_min_ns / 50e6) * 50` is the lower edge of a 50 ms bin; divide `sum(retransmits_fwd)` by
+# `sum(segments_fwd)` in each.
+#
+# </details>
 
 # %% tags=["solution"]
 duckdb.sql(f"""
@@ -249,8 +260,17 @@ duckdb.sql(f"""
 """).df()
 
 # %% [markdown]
-# **4.** Add a capture to the archive that is cut in the middle, and one that is no capture. What does the
-# result say of each?
+# ### Exercise 4
+#
+# Add a truncated capture to the archive, and a file that is not a capture. What does the result say about
+# each?
+#
+# <details><summary>Hint</summary>
+#
+# Write the first 100 000 bytes of a capture into a new file, and any text into another. `run_batch` returns `notes`
+# and `failed`.
+#
+# </details>
 
 # %% tags=["solution"]
 first = Path(captures[0])

@@ -1,6 +1,7 @@
-"""Make the .ipynb files from their .py sources, and the copies that students get.
+"""Make the .ipynb files from their .py sources, copies to work in, and the copies that students get.
 
     python notebooks/build.py                  # notebooks/NN_name.py -> notebooks/NN_name.ipynb, lessons/ likewise
+    python notebooks/build.py --work DIR       # the same into DIR, without touching what you changed there
     python notebooks/build.py --student DIR    # the same into DIR, with empty cells instead of solutions
 
 Needs jupytext (the extra `notebooks`).
@@ -9,7 +10,10 @@ Needs jupytext (the extra `notebooks`).
 from __future__ import annotations
 
 import argparse
+import hashlib
+import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import jupytext
@@ -53,16 +57,35 @@ def notebook_of(source: Path) -> nbformat.NotebookNode:
     notebook = jupytext.read(source)
     notebook.nbformat_minor = 5
     notebook.metadata["language_info"] = {"name": "python", "pygments_lexer": "ipython3"}
+    notebook.cells = list(with_solutions_folded(notebook.cells))
     for number, cell in enumerate(notebook.cells):
         cell["id"] = f"cell-{number:02}"
     add_install_cell(notebook, source)
     return notebook
 
 
+def with_solutions_folded(cells: list[nbformat.NotebookNode]) -> Iterator[nbformat.NotebookNode]:
+    """Put each solution (cells tagged ``solution``) below a heading of its own, which JupyterLab shows folded."""
+    level, inside = 1, False
+    for cell in cells:
+        solution = "solution" in cell.metadata.get("tags", ())
+        if solution and not inside:
+            heading = nbformat.v4.new_markdown_cell(f"{'#' * (level + 1)} Solution")
+            heading.metadata |= {"tags": ["solution"], "jp-MarkdownHeadingCollapsed": True}
+            yield heading
+        elif not solution and cell.cell_type == "markdown":
+            level = [level, *headings_of(cell)][-1]
+        inside = solution
+        yield cell
+
+
+def headings_of(cell: nbformat.NotebookNode) -> list[int]:
+    """The levels of a Markdown cell's headings."""
+    return [len(marks) for marks in re.findall(r"^(#+) ", cell.source, re.MULTILINE)]
+
+
 def add_install_cell(notebook: nbformat.NotebookNode, source: Path) -> None:
-    """Put :data:`INSTALL` behind the title, unless the source has it (JupyterLab saves it into the paired source)."""
-    if any("install" in cell.metadata.get("tags", ()) for cell in notebook.cells):
-        return
+    """Put :data:`INSTALL` behind the title."""
     folder = source.resolve().parent.relative_to(HERE.resolve().parent).as_posix()
     cell = nbformat.v4.new_code_cell(INSTALL.format(folder=folder, repository=REPOSITORY), id="install")
     cell.metadata["tags"] = ["install", "hide-cell"]
@@ -83,6 +106,30 @@ def student_of(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     return student
 
 
+def fingerprint(notebook: nbformat.NotebookNode) -> str:
+    """What a reader wrote or could have changed: the cells, without outputs."""
+    cells = [(cell.cell_type, cell.source) for cell in notebook.cells]
+    return hashlib.sha256(repr(cells).encode()).hexdigest()[:16]
+
+
+def write_working_copy(notebook: nbformat.NotebookNode, target: Path) -> None:
+    """Write `notebook` to `target`, unless somebody edited the notebook that is there."""
+    made = fingerprint(notebook)
+    if target.exists():
+        there = nbformat.read(target, as_version=4)
+        made_then = there.metadata.get("cctoolkit", {}).get("made_from")
+        if made_then == made:
+            return  # up to date, with the outputs of the last run
+        if fingerprint(there) != made_then:
+            print(
+                f"{target}: kept, because you edited it; a newer version is out: delete or rename yours to get it"
+            )
+            return
+    notebook.metadata["cctoolkit"] = {"made_from": made}
+    target.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(notebook, target)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -90,9 +137,15 @@ def main() -> None:
     parser.add_argument(
         "--student", metavar="DIR", type=Path, help="write notebooks without solutions into DIR"
     )
+    parser.add_argument(
+        "--work", metavar="DIR", type=Path, help="write notebooks to work in into DIR; edited ones are kept"
+    )
     arguments = parser.parse_args()
     for source in sources():
         notebook = notebook_of(source)
+        if arguments.work:
+            write_working_copy(notebook, arguments.work / f"{name_of(source)}.ipynb")
+            continue
         folder = HERE
         if arguments.student:
             notebook, folder = student_of(notebook), arguments.student

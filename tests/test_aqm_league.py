@@ -67,6 +67,44 @@ def test_names_classes_and_objects_enter():
     assert mapped.score[1] == listed.score[1] != mapped.score[0]
 
 
+class DropsArrivals(cct.aqm.Aqm):
+    """A beginner's mistake."""
+
+    def on_enqueue(p, s, stats, queue, packet, now_ns):
+        return cct.aqm.DROP
+
+
+class DropsDepartures(cct.aqm.Aqm):
+    """The same at the other end."""
+
+    def on_dequeue(p, s, stats, queue, packet, now_ns):
+        return cct.aqm.DROP
+
+
+class DropsTcp(cct.aqm.Aqm):
+    """Only UDP gets through."""
+
+    def on_enqueue(p, s, stats, queue, packet, now_ns):
+        return cct.aqm.PASS if packet.flow == 3 else cct.aqm.DROP
+
+
+@pytest.mark.parametrize("aqm", [DropsArrivals, DropsDepartures, DropsTcp])
+def test_whoever_lets_nothing_through_scores_zero_and_is_told(aqm):
+    with pytest.warns(UserWarning, match=rf"'{aqm.name}' scores 0 in 'two flows'.*dropped"):
+        found = league([aqm, "codel"], SHORT, seeds=1)
+    assert found.score[0] == 0 < found.score[1]
+    assert found.drop_share[0] > 0
+    sends = aqm is DropsTcp
+    assert (found.utilisation[0] > 0) == sends
+    assert np.isfinite(found[["mean_delay_ms", "delay_p99_ms"]].loc[0]).all() == sends
+    for table in (standings(found), standings(found.assign(quick=-found.delay_p99_ms), by="quick")):
+        assert set(table.index) == {aqm.name, "codel"}
+    assert standings(found)["rank"].to_dict() == {"codel": 1, aqm.name: 2}
+    if not sends:  # a delay that was never measured wins nothing
+        quick = standings(found.assign(quick=-found.delay_p99_ms), by="quick")
+        assert quick["rank"].to_dict() == {"codel": 1, aqm.name: 2}
+
+
 def table_of(scores: dict[str, list[list[float]]]) -> pd.DataFrame:
     """Scores by AQM, scenario and seed."""
     return pd.DataFrame(
@@ -101,7 +139,7 @@ def test_equals_share_a_rank():
 def test_another_score(results):
     negative = results.assign(quick=-results.delay_p99_ms)
     assert standings(negative, by="quick").index[-1] == "tail_drop"
-    with pytest.raises(ParameterError, match="column 'beauty'"):
+    with pytest.raises(ParameterError, match="'beauty'"):
         standings(results, by="beauty")
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from cctoolkit.errors import ParameterError
-from cctoolkit.experiments.lessons import compare_prediction
+from cctoolkit.experiments.lessons import compare_prediction, fast, trace
 
 
 @pytest.mark.parametrize(
@@ -51,3 +56,32 @@ def test_it_says_what_is_wrong(said, message):
     found = {"delay, ms": 3.0} | ({"who": "near"} if "who" in said else {})
     with pytest.raises(ParameterError, match=message):
         compare_prediction(said, found)
+
+
+@pytest.mark.parametrize(
+    ("value", "quick"), [(None, False), ("", False), ("0", False), ("1", True), ("yes", True)]
+)
+def test_fast_is_an_environment_variable(monkeypatch, value, quick):
+    monkeypatch.delenv("FAST", raising=False)
+    if value is not None:
+        monkeypatch.setenv("FAST", value)
+    assert fast() is quick
+
+
+def test_a_capture_of_your_own(monkeypatch, tmp_path):
+    monkeypatch.delenv("TRACE", raising=False)
+    assert trace("../traces/reno.pcap") == Path("../traces/reno.pcap")
+    assert trace() is None
+    monkeypatch.setenv("TRACE", "")
+    assert trace() is None
+    monkeypatch.setenv("TRACE", "~/mine.pcap")
+    assert trace("../traces/reno.pcap") == trace() == Path.home() / "mine.pcap"
+
+
+def test_they_are_public_without_importing_anything_else():
+    code = "import cctoolkit as cct; print(cct.lessons.fast(), cct.lessons.trace('x.pcap'))"
+    environment = {name: value for name, value in os.environ.items() if name not in ("FAST", "TRACE")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout == "False x.pcap\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import importlib.util
+import itertools
 import json
 import os
 import re
@@ -95,14 +96,41 @@ def test_every_exercise_has_a_solution_that_students_do_not_get(source: Path) ->
     student = build.student_of(notebook)
     nbformat.validate(student)
     solutions = [c for c in notebook.cells if "solution" in c.metadata.get("tags", [])]
-    exercises = sum(len(re.findall(r"^\*\*\d+\.\*\*", c.source, re.M)) for c in notebook.cells)
-    assert sum(c.cell_type == "code" for c in solutions) >= exercises >= 1
+    exercises = [c for c in notebook.cells if re.search(r"^### Exercise \d+$", c.source, re.M)]
+    assert sum(c.cell_type == "code" for c in solutions) >= len(exercises) >= 1
     kept = [c.source for c in student.cells]
     assert not {c.source for c in solutions} & set(kept)
     assert kept.count(build.YOUR_TURN) == sum(c.cell_type == "code" for c in solutions)
     assert [s for s in kept if s != build.YOUR_TURN] == [
         c.source for c in notebook.cells if c not in solutions
     ]
+
+
+@each_notebook
+def test_each_exercise_has_one_hint_and_a_folded_solution(source: Path) -> None:
+    cells = build.notebook_of(source).cells
+    numbers = []
+    for exercise, after in itertools.pairwise(cells):
+        found = re.findall(r"^### Exercise (\d+)$", exercise.source, re.M)
+        numbers += found
+        assert exercise.source.count("<details><summary>Hint</summary>") == len(found) <= 1
+        if found:
+            assert exercise.source.endswith("</details>")
+            assert after.source == "#### Solution"
+    assert numbers == [str(k + 1) for k in range(len(numbers))]
+    # Whatever is tagged a solution is inside of a folded section.
+    folded = False
+    for cell in cells:
+        solution = "solution" in cell.metadata.get("tags", [])
+        folded = (folded and solution) or cell.metadata.get("jp-MarkdownHeadingCollapsed", False)
+        assert folded == solution
+
+
+@each_notebook
+def test_settings_are_one_call(source: Path) -> None:
+    code = "\n".join(c.source for c in build.notebook_of(source).cells if c.cell_type == "code")
+    assert "FAST = cct.lessons.fast()" in code
+    assert "os.environ" not in code
 
 
 @each_notebook
@@ -143,6 +171,47 @@ def test_students_get_all_of_them(tmp_path: Path) -> None:
         assert build.YOUR_TURN in {c.source for c in student.cells}
 
 
+def test_working_copies_are_separate_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`make lab`: what is run, edited or out of date in the working copy."""
+    target = tmp_path / "lessons" / "01_bufferbloat.ipynb"
+    source = ROOT / "notebooks" / "lessons" / "01_bufferbloat.py"
+
+    def copy_again(change: str = "") -> Any:
+        notebook = build.notebook_of(source)
+        notebook.cells[0].source += change
+        build.write_working_copy(notebook, target)
+        return nbformat.read(target, as_version=4)
+
+    first = copy_again()
+    nbformat.validate(first)
+    assert "formats" not in first.metadata["jupytext"]  # a pair would have JupyterLab write the source
+
+    ran = nbformat.read(target, as_version=4)
+    code = next(c for c in ran.cells if c.cell_type == "code")
+    code.outputs = [nbformat.v4.new_output("stream", text="ran")]
+    nbformat.write(ran, target)
+    assert copy_again() == ran  # outputs stay
+    assert copy_again(" A new edition.").cells[0].source.endswith("edition.")  # only run: replaced
+
+    edited = nbformat.read(target, as_version=4)
+    edited.cells.append(nbformat.v4.new_code_cell("my_own = 1"))
+    nbformat.write(edited, target)
+    assert copy_again(" A third edition.").cells[-1].source == "my_own = 1"
+    assert "kept, because you edited it" in capsys.readouterr().out
+    assert copy_again(" A new edition.").cells[-1].source == "my_own = 1"
+
+
+def test_make_lab_opens_the_working_copies() -> None:
+    recipe = re.search(r"^lab:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.M)[1]
+    folder = re.search(r"build\.py --work (\S+)", recipe)[1]
+    assert f"--notebook-dir={folder}" in recipe
+    ignored = ["git", "check-ignore", "--quiet", f"{folder}/00_start.ipynb"]
+    done = subprocess.run(ignored, cwd=ROOT, check=False)
+    if done.returncode == 128:
+        pytest.skip("not a git checkout")
+    assert done.returncode == 0
+
+
 @pytest.mark.slow
 @each_notebook
 def test_it_runs(source: Path, copy: Path) -> None:
@@ -175,9 +244,6 @@ def jupyter_lab(folder: Path, scratch: Path) -> Iterator[str]:
     """JupyterLab on `folder`, on loopback only; yields the address with its token. Gone afterwards, kernels too."""
     settings = scratch / "settings"
     for plugin, values in {
-        "@jupyterlab/notebook-extension/tracker": {
-            "windowingMode": "none"
-        },  # keep what is out of sight in the page
         "@jupyterlab/apputils-extension/notification": {
             "fetchNews": "false",
             "checkForUpdates": False,
@@ -279,7 +345,14 @@ const done = cells.every(c => c.model.executionCount !== null) || document.query
 return status === 'idle' && done ? cells.length : 0;
 """
 KERNEL = "return window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
-FIGURES = "return document.querySelectorAll('.jp-OutputArea .js-plotly-plot svg.main-svg .trace').length > 40"
+#: JupyterLab keeps in the page what is near the visible part: scroll to the cell that has a text.
+SHOW = """
+const notebook = window.jupyterapp.shell.currentWidget.content;
+const found = notebook.widgets.findIndex(c => c.model.sharedModel.source.includes(%r));
+notebook.activeCellIndex = found;
+notebook.scrollToItem(found, 'start');
+"""
+FIGURES = "return document.querySelectorAll('.jp-OutputArea .js-plotly-plot svg.main-svg .trace').length > 10"
 BROKEN = """
 const broken = document.querySelectorAll('[data-mime-type$="stderr"]');  // tracebacks are of that type, too
 const texts = [...document.querySelectorAll('.jp-OutputArea-output')].map(e => e.textContent);
@@ -301,6 +374,7 @@ list.dispatchEvent(new Event('change', {bubbles: true}));
 @pytest.mark.slow
 @pytest.mark.browser
 def test_00_start_in_jupyterlab(copy: Path, tmp_path: Path) -> None:
+    """JupyterLab as it comes, which draws what is in sight only."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     with chromium(scratch) as page, jupyter_lab(copy, scratch) as address:
@@ -309,12 +383,16 @@ def test_00_start_in_jupyterlab(copy: Path, tmp_path: Path) -> None:
         page.execute_script("window.jupyterapp.commands.execute('runmenu:run-all')")
         assert wait_for(page, IDLE, 240, "all cells to run") > 15
         assert page.execute_script(BROKEN) == []
+        page.execute_script(SHOW % "def sharing")
+        wait_for(
+            page, "return document.querySelectorAll('.widget-slider, .noUi-target').length", 60, "a slider"
+        )
+        page.execute_script(SHOW % "cap.explore()")
         wait_for(page, FIGURES, 60, "the figures")
         assert page.execute_script(BROKEN) == []
-        assert (
-            page.execute_script("return document.querySelectorAll('.widget-slider, .noUi-target').length") > 0
-        )
         assert page.execute_script("return document.querySelectorAll('.cct-flows select option').length") >= 3
+        head, options = page.execute_script(LEFT_EDGES)
+        assert abs(head - options) <= 1  # the head stands above its columns
 
         # Zooming with the mouse brings finer bins from Python.
         whole = wait_for(page, BIN_S, 120, "the explorer's figure")
@@ -329,6 +407,22 @@ def test_00_start_in_jupyterlab(copy: Path, tmp_path: Path) -> None:
         page.execute_script(PICK_SECOND)
         wait_for(page, EXPLORER + "return plot && flows().size === 1", 60, "the figures of one flow")
         assert page.execute_script(BROKEN) == []
+
+
+#: Where the text of the explorer's head and of its first row ends, from the left of the page: both have one width.
+LEFT_EDGES = """
+const head = document.querySelector('.cct-flows pre'), option = document.querySelector('.cct-flows select option');
+const left = element => {
+  const style = getComputedStyle(element);
+  return element.getBoundingClientRect().left + parseFloat(style.paddingLeft) + parseFloat(style.borderLeftWidth);
+};
+const widths = [head, option].map(element => {
+  const measure = document.createElement('canvas').getContext('2d');
+  measure.font = getComputedStyle(element).font;
+  return measure.measureText(element.textContent).width;
+});
+return [left(head) + widths[0], left(option) + widths[1]];
+"""
 
 
 SLIDER = """
@@ -357,6 +451,7 @@ def test_the_slider_of_a_lesson_in_jupyterlab(copy: Path, tmp_path: Path) -> Non
         page.execute_script("window.jupyterapp.commands.execute('runmenu:run-all')")
         assert wait_for(page, IDLE, 240, "all cells to run") > 10
         assert page.execute_script(BROKEN) == []
+        page.execute_script(SHOW % "def choose")
         before = wait_for(page, SLIDER, 60, "the figure below the slider")
         assert before["at"] == "200" and before["title"].startswith("200 packets")
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import ParameterError
+from . import lessons as lessons  # a public name of the package; light
 
 __all__ = ["EXPERIMENTS", "experiment"]
 

@@ -5,8 +5,12 @@ The score combines delay, utilisation and fairness, because each alone is easy t
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ..errors import ParameterError
 from ..scenario import Bottleneck, Flow, Scenario
@@ -73,6 +77,8 @@ def league(
         - ``drop_share``, ``mark_share``: shares of the arriving packets,
         - ``score``: from 0 to 1, see below.
 
+        Delays are NaN where no packet was sent.
+
     Raises
     ------
     ParameterError
@@ -91,7 +97,7 @@ def league(
     deterministic rules of thumb for probabilistic problems in computer communications", ICC 1979) both relative to the
     best possible: 1 is a full link without a queue. Fairness is a factor because giving one flow everything also keeps
     a queue short. The score has no parameters, but it is only one choice: to rank for calls only, or for bulk
-    transfers only, use the columns.
+    transfers only, use the columns. An AQM that lets no data of these flows through scores 0, with a warning.
 
     Examples
     --------
@@ -116,7 +122,7 @@ def league(
         raise ParameterError("league: needs at least one AQM, one scenario and one seed")
     rows = [
         {"scenario": race, "aqm": name, "seed": seed}
-        | _result(scenario.replace({"bottleneck.aqm": aqm, "seed": seed}), race)
+        | _result(scenario.replace({"bottleneck.aqm": aqm, "seed": seed}), race, name)
         for race, scenario in races.items()
         for name, aqm in named.items()
         for seed in numbers
@@ -136,7 +142,7 @@ def _named(aqms: Mapping[str, Any] | Iterable[Any]) -> dict[str, Any]:
     return named
 
 
-def _result(scenario: Scenario, race: str) -> dict[str, float]:
+def _result(scenario: Scenario, race: str, name: str) -> dict[str, float]:
     from ..analysis.metrics import queue_delay
     from ..sim.simulation import simulate
 
@@ -146,16 +152,23 @@ def _result(scenario: Scenario, race: str) -> dict[str, float]:
     run = simulate(scenario, record=True, sample_s=None)
     found = run.summary()
     base_rtt_ms = sum(rtts) / len(rtts)
-    delays = queue_delay(run.ingress, run.egress, check_taps=False).delay_ns
+    delays_ms = queue_delay(run.ingress, run.egress, check_taps=False).delay_ns.dropna().to_numpy(float) / 1e6
     power = found["utilisation"] * base_rtt_ms / (base_rtt_ms + found["mean_delay_ms"])
+    starved = math.isnan(found["jain_index"])
+    if starved:
+        warnings.warn(
+            f"league: {name!r} scores 0 in {race!r}: no flow with congestion control got any data through the "
+            f"queue ({found['drop_share']:.0%} of the packets were dropped)",
+            stacklevel=3,
+        )
     return {
-        "mean_delay_ms": found["mean_delay_ms"],
-        "delay_p99_ms": float(delays.quantile(0.99)) / 1e6,
+        "mean_delay_ms": found["mean_delay_ms"] if delays_ms.size else math.nan,
+        "delay_p99_ms": float(np.quantile(delays_ms, 0.99)) if delays_ms.size else math.nan,
         "utilisation": found["utilisation"],
         "jain_index": found["jain_index"],
         "drop_share": found["drop_share"],
         "mark_share": found["mark_share"],
-        "score": power * found["jain_index"],
+        "score": 0.0 if starved else power * found["jain_index"],
     }
 
 
@@ -205,6 +218,7 @@ def standings(results: pd.DataFrame, by: str = "score") -> pd.DataFrame:
 
     if by not in results:
         raise ParameterError(f"standings: column {by!r} is missing")
+    results = results.assign(**{by: results[by].fillna(-np.inf)})  # what was not measured is last
     by_race = results.pivot_table(index="aqm", columns="scenario", values=by, sort=False)
     by_seed = results.pivot_table(index="aqm", columns="seed", values=by, sort=False)  # scenarios count alike
     ahead = {name: (by_seed > by_seed.loc[name]).all(axis=1).sum() for name in by_seed.index}
@@ -216,4 +230,5 @@ def standings(results: pd.DataFrame, by: str = "score") -> pd.DataFrame:
             "high": by_seed.max(axis=1),
         }
     )
-    return table.join(by_race).sort_values(["rank", by], ascending=[True, False]).rename_axis("aqm")
+    table = table.join(by_race).sort_values(["rank", by], ascending=[True, False]).rename_axis("aqm")
+    return table.replace(-np.inf, np.nan)

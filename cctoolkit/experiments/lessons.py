@@ -1,16 +1,58 @@
-"""Shared by the lessons in ``notebooks/lessons``: predictions compared with measurements."""
+"""What notebooks and lessons share: their settings, and a prediction beside what was measured."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, overload
 
 from ..errors import ParameterError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["compare_prediction"]
+__all__ = ["compare_prediction", "fast", "trace"]
+
+
+def fast() -> bool:
+    """Whether to run a notebook in its quick form: shorter runs, fewer seeds, results to look at and not to cite.
+
+    Returns
+    -------
+    bool
+        True if the environment variable ``FAST`` is set to anything but ``0``, as in ``FAST=1 make lab``.
+
+    Examples
+    --------
+    >>> seeds = 1 if cct.lessons.fast() else 3
+    """
+    return os.environ.get("FAST", "") not in ("", "0")
+
+
+@overload
+def trace(default: str | os.PathLike[str]) -> Path: ...
+@overload
+def trace(default: None = None) -> Path | None: ...
+def trace(default: str | os.PathLike[str] | None = None) -> Path | None:
+    """The capture that a notebook reads: yours, if there is one.
+
+    Parameters
+    ----------
+    default : str or path-like, optional
+        The capture to read without ``TRACE``.
+
+    Returns
+    -------
+    Path or None
+        The file named by the environment variable ``TRACE``, as in ``TRACE=~/uplink.pcap.gz make lab``, else `default`.
+
+    Examples
+    --------
+    >>> path = cct.lessons.trace("../traces/mixed.ingress.pcap.gz")
+    """
+    chosen = os.environ.get("TRACE") or default
+    return None if chosen is None else Path(chosen).expanduser()
 
 
 def compare_prediction(

@@ -10,8 +10,8 @@ import pandas as pd
 
 from .source import Names, pick_flows, sides_of
 from .style import (
-    BLACK,
     COLOURS,
+    INK,
     escape,
     figure,
     line_of,
@@ -35,7 +35,7 @@ def rtt_cdf(
     most: int = len(COLOURS) - 1,
     log_x: bool | None = None,
 ) -> go.Figure:
-    """Cumulative distribution of round-trip times: all samples in black, then each flow.
+    """Cumulative distribution of round-trip times: all samples in grey, then each flow.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def rtt_cdf(
     _value_axis(fig, "RTT (ms)", rtt_ms, log_x)
     if not rtt_ms.size:
         return note(fig, "no RTT samples")
-    _add_cdf(fig, rtt_ms, "all samples", "all flows, both directions", "ms", color=BLACK, width=2.5)
+    _add_cdf(fig, rtt_ms, "all samples", "all flows, both directions", "ms", color=INK, width=2.5)
     for rank, flow in enumerate(picked):
         for side, rows in sides_of(samples, flow):
             mine = rtt_ms[rows]

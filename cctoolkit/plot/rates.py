@@ -13,9 +13,9 @@ from ..capture.model import columns_of
 from ..errors import ParameterError
 from .source import Names, pick_flows, start_of
 from .style import (
-    BLACK,
     COLOURS,
     GREY,
+    INK,
     POINTS,
     figure,
     line_of,
@@ -188,7 +188,7 @@ def throughput(
             name="Jain's index",
             showlegend=False,
             mode="lines",
-            line={"color": BLACK, "width": 1.5},
+            line={"color": INK, "width": 1.5},
             hovertemplate="%{x:.6~g} s<br>Jain's index %{y:.3f}<extra></extra>",
         )
     )

@@ -14,9 +14,9 @@ from ..errors import ParameterError
 from ..schema import PACKETS
 from .source import Names, seconds_since, start_of
 from .style import (
-    BLACK,
     BLUE,
     GREEN,
+    INK,
     ORANGE,
     POINTS,
     PURPLE,
@@ -334,7 +334,7 @@ def time_sequence(
     for name, which, symbol in (("SYN", seq.syn, "triangle-up"), ("FIN", seq.fin, "square")):
         rows = np.flatnonzero((which & seq.segment)[view])
         rows = rows[thin_rows(time_s[rows], seq.start[view][rows], points=points)]
-        marker = {"symbol": symbol, "size": 8, "color": BLACK}
+        marker = {"symbol": symbol, "size": 8, "color": INK}
         draw(name, time_s[rows], seq.start[view][rows], showlegend=False, mode="markers", marker=marker)
     if between_s is not None:
         fig.update_xaxes(range=between_s)

@@ -9,21 +9,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-__all__ = ["COLOURS", "GREY", "POINTS", "escape", "figure", "line_of", "note", "small"]
+__all__ = ["COLOURS", "GREY", "INK", "POINTS", "escape", "figure", "line_of", "note", "small"]
 
-#: The palette of Okabe and Ito ("Color universal design", 2008) in an order that keeps neighbours apart, without its
-#: yellow, which is unreadable on white.
-BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK = (
+#: The palette of Okabe and Ito ("Color universal design", 2008) in an order that keeps neighbours apart. Its yellow
+#: cannot be read on white, nor its black in a dark notebook: brown stands for both.
+BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BROWN = (
     "#0072B2",
     "#D55E00",
     "#009E73",
     "#CC79A7",
     "#E69F00",
     "#56B4E9",
-    "#000000",
+    "#8A6240",
 )
-COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK)
+COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BROWN)
 GREY = "#767676"
+#: Text, axes and black lines. A figure does not know the notebook's theme, so its background is transparent and its ink
+#: readable on JupyterLab's white (contrast 4.7) and on its dark grey #111 (4.0).
+INK = "#737373"
+CLEAR = "rgba(0,0,0,0)"
 
 #: Points drawn per series: more than four times the columns of a screen.
 POINTS = 4000
@@ -59,23 +63,29 @@ def _template() -> go.layout.Template:
 
     axis = {
         "showline": True,
-        "linecolor": "#444",
+        "linecolor": INK,
         "ticks": "outside",
-        "tickcolor": "#444",
-        "gridcolor": "#e6e6e6",
+        "tickcolor": INK,
+        "gridcolor": "rgba(128,128,128,0.22)",
         "zeroline": False,
         "automargin": True,
         "title": {"standoff": 8, "font": {"size": 13}},
     }
     return go.layout.Template(
         layout={
-            "font": {"family": "Helvetica, Arial, sans-serif", "size": 13, "color": "#222"},
+            "font": {"family": "Helvetica, Arial, sans-serif", "size": 13, "color": INK},
             "colorway": COLOURS,
-            "paper_bgcolor": "white",
-            "plot_bgcolor": "white",
+            "paper_bgcolor": CLEAR,
+            "plot_bgcolor": CLEAR,
+            "modebar": {"bgcolor": CLEAR, "color": "rgba(128,128,128,0.6)", "activecolor": INK},
             "xaxis": axis,
             "yaxis": axis,
-            "hoverlabel": {"bgcolor": "white", "font": {"size": 12}, "namelength": -1, "align": "left"},
+            "hoverlabel": {
+                "bgcolor": "white",
+                "font": {"size": 12, "color": "#222"},
+                "namelength": -1,
+                "align": "left",
+            },
             "hovermode": "closest",
             "legend": LEGEND,
             "margin": MARGIN,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +35,33 @@ _ORDERS = {
 }
 _BINS = {"automatic": None, "1 ms": 1e-3, "10 ms": 1e-2, "100 ms": 0.1, "1 s": 1.0, "10 s": 10.0}
 _DIRECTIONS = {"with more data": None, "from the initiator": 0, "to the initiator": 1}
+
+#: The head stands above its columns: one font, and as far from the left as a list's options.
+_LOOK_CSS = """
+.cct-flows select, .cct-flows pre { font: 12px/1.4 monospace !important; letter-spacing: normal; }
+.cct-flows pre { margin: 0; padding: 0; }
+"""
+
+#: plotly's bundle for widgets has five megabytes. An anywidget that takes more than two seconds to load ignores all
+#: messages from Python for good, and a FigureWidget gets its data in such a message: it stayed empty in a busy
+#: browser. So a widget of its own loads the bundle, once, and says when it is there; the figures borrow it.
+_LOADER_JS = """
+const shared = (globalThis.cctoolkitPlotly ??= Promise.withResolvers());
+export default {
+  render({ model }) {
+    const url = URL.createObjectURL(new Blob([model.get("bundle")], { type: "text/javascript" }));
+    import(url).then(module => {
+      shared.resolve(module);
+      model.set("loaded", true);
+      model.save_changes();
+    }).finally(() => URL.revokeObjectURL(url));
+  },
+};
+"""
+_FIGURE_JS = """
+const shared = (globalThis.cctoolkitPlotly ??= Promise.withResolvers());
+export default async () => (await shared.promise).default();
+"""
 
 #: Tells the figures to fit when they have been drawn (before they have a place, hence 700 pixels wide) and
 #: when the place changes. They listen to the window's size only.
@@ -94,6 +122,39 @@ def explore(cap: Capture) -> Explorer:
     if not len(cap.flows):
         raise ParameterError("the capture has no flows: there is nothing to explore")
     return Explorer(cap)
+
+
+@functools.cache
+def _widget_classes() -> tuple[Any, Any]:
+    """The loader and the figures that borrow from it; classes are made here so that the extra can be missing."""
+    import anywidget
+    import plotly.graph_objects as go
+    import traitlets
+
+    class Loader(anywidget.AnyWidget):
+        """Loads plotly's bundle in the browser; ``loaded`` then becomes True."""
+
+        _esm = _LOADER_JS
+        bundle = traitlets.Unicode(str(go.FigureWidget._esm)).tag(sync=True)
+        loaded = traitlets.Bool(False).tag(sync=True)
+
+    class Figure(go.FigureWidget):
+        """A FigureWidget whose first message to the browser has everything in it."""
+
+        _esm = _FIGURE_JS
+
+        def __init__(self, figure: go.Figure) -> None:
+            self._complete = False
+            super().__init__(figure)
+            self._config = {"responsive": True}
+            self._complete = True
+
+        def open(self) -> None:
+            """Called by the constructor, too early: there is no data yet."""
+            if self._complete:
+                super().open()
+
+    return Loader, Figure
 
 
 def matching(flows: pd.DataFrame, text: str) -> pd.DataFrame:
@@ -172,6 +233,7 @@ class Explorer:
         import anywidget
         import ipywidgets as w
 
+        loader, self._figure_of = _widget_classes()
         self.cap = cap
         self._busy = False
         self.figure: Any = None
@@ -190,11 +252,10 @@ class Explorer:
         self._head = w.HTML(layout=w.Layout(margin="0 0 0 6px"))
         self._message = w.HTML()
         self._plots = w.VBox([], layout=wide)
+        self._loader = loader()
         for box in (self.table, self._head):
             box.add_class("cct-flows")
-        look = w.HTML(
-            "<style>.cct-flows, .cct-flows select {font-family: monospace; font-size: 12px}</style>"
-        )
+        look = w.HTML(f"<style>{_LOOK_CSS}</style>")
         self.view = w.VBox(
             [
                 look,
@@ -204,6 +265,7 @@ class Explorer:
                 w.HBox([self.bins, self.detail, self.direction]),
                 self._message,
                 anywidget.AnyWidget(_esm=_FIT_JS),
+                self._loader,
                 self._plots,
             ]
         )
@@ -218,6 +280,7 @@ class Explorer:
         self.table.observe(lambda _: self._pick(), "value")
         for control in (self.bins, self.detail, self.direction):
             control.observe(lambda _: self._draw(), "value")
+        self._loader.observe(lambda _: self._show(), "loaded")
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         return self.view._repr_mimebundle_(**kwargs)
@@ -235,7 +298,7 @@ class Explorer:
             self.table.options = options
             self.table.value = tuple(flow for flow in picked if flow in there)
         shown = "" if found == len(options) else f", the first {len(options)} shown"
-        self._head.value = f"<pre style='margin:0'>{head}</pre>"
+        self._head.value = f"<pre>{head}</pre>"
         self._message.value = (
             f"{found:,} of {len(self.cap.flows):,} flows{shown}; pick several with Ctrl or Shift"
         )
@@ -271,19 +334,24 @@ class Explorer:
 
     def _draw(self) -> None:
         """Make the figures anew."""
-        import plotly.graph_objects as go
-
         if self._busy:
             return
-        before = self._plots.children
         self.figure = self.cdf = None
         if self.table.value:
-            self.figure = go.FigureWidget(self._time_figure(None))
-            self.cdf = go.FigureWidget(plot.rtt_cdf(self._samples, self.cap, flows=self.table.value[:_FLOWS]))
-            for fig in (self.figure, self.cdf):
-                fig._config = {"responsive": True}
+            self.figure = self._figure_of(self._time_figure(None))
+            self.cdf = self._figure_of(plot.rtt_cdf(self._samples, self.cap, flows=self.table.value[:_FLOWS]))
             self.figure.layout.xaxis.on_change(self._zoom, "range")
-        self._plots.children = tuple(fig for fig in (self.figure, self.cdf) if fig is not None)
+        self._show()
+
+    def _show(self) -> None:
+        """Hand the figures to the browser, once it can draw them."""
+        if not self._loader.loaded:
+            return
+        before = self._plots.children
+        figures = tuple(fig for fig in (self.figure, self.cdf) if fig is not None)
+        for fig in figures:
+            fig.open()
+        self._plots.children = figures
         for old in before:
             old.close()
 

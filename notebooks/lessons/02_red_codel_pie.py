@@ -1,7 +1,6 @@
 # ---
 # jupyter:
 #   jupytext:
-#     formats: ipynb,py:percent
 #     text_representation:
 #       extension: .py
 #       format_name: percent
@@ -16,29 +15,27 @@
 #
 # **Takes** an hour with the exercises.
 #
-# **The question.** Every router should drop a packet *before* its buffer is full: that was clear in 1993. Why was
-# almost none of them doing it in 2010? And what did the answer of 2012 know that the one of 1993 did not?
+# **The question.** A router should start dropping *before* its buffer is full: that was clear in 1993. Why did almost
+# no router do so in 2010? And what did the answer of 2012 get right that the one of 1993 did not?
 #
 # **You need** lesson `01_bufferbloat`: what a queue is, and why TCP fills it.
 
 # %% tags=["parameters"]
-import os
+import cctoolkit as cct
 
-FAST = os.environ.get("FAST", "") not in ("", "0")  # shorter runs
+FAST = cct.lessons.fast()  # shorter runs
 
 # %% [markdown]
 # ## RED, 1993: drop by the length of the queue
 #
 # Floyd and Jacobson ("Random early detection gateways for congestion avoidance", 1993) keep a moving average of the
-# queue's length in packets. Below a lower threshold nothing happens. Above it packets are dropped by chance, with a
-# probability that grows in a straight line up to `max_probability` at the upper threshold. Average, so that a short
-# burst may pass; chance, so that not all flows are hit at the same moment.
+# queue's length in packets. Below a lower threshold nothing happens. Above it, packets are dropped at random, with a
+# probability that grows linearly up to `max_probability` at the upper threshold. The average lets short bursts pass;
+# the randomness keeps all flows from being hit at the same moment.
 #
-# A link of 20 Mbit/s, four CUBIC flows at 40 ms, and thresholds that somebody has chosen with care for this link:
+# A link of 20 Mbit/s, four CUBIC flows at 40 ms, and thresholds carefully chosen for this link:
 
 # %%
-import cctoolkit as cct
-
 red = cct.aqm.Red(min_packets=10, max_packets=30)
 
 
@@ -55,15 +52,14 @@ print(f"{run.summary()['mean_delay_ms']:.1f} ms of queue, {run.summary()['utilis
 cct.plot.queue(run)
 
 # %% [markdown]
-# Dotted is the probability: it rises with the queue and makes it fall again. That is 1993, and it works: a few
-# milliseconds where tail drop would have 300.
+# The dotted line is the drop probability: it rises with the queue and makes it shrink again. This is 1993, and it
+# works: a few milliseconds where tail drop would have 300.
 #
 # ## Predict
 #
-# Ten years later the same router, settings untouched, sits at a link of a quarter of the rate, 5 Mbit/s; a copy of
-# it at 50 Mbit/s. Write down what RED makes of that: the mean delay at 5 Mbit/s, and how much of the link is used
-# at 50. And for comparison the delay of CoDel at 5 Mbit/s, which you have met in lesson 1: its target is 5 ms
-# everywhere.
+# Ten years later the same router, with the same settings, serves a link of a quarter of the rate, 5 Mbit/s, and
+# another one like it serves 50 Mbit/s. Write down what RED will do: the mean delay at 5 Mbit/s, and how much of the
+# link is used at 50. Do the same for CoDel, which you met in lesson 1: its target is 5 ms everywhere.
 
 # %%
 prediction = {
@@ -75,7 +71,6 @@ prediction = {
 
 # %%
 import pandas as pd
-from cctoolkit.experiments.lessons import compare_prediction
 
 AQMS = {"RED": red, "CoDel": "codel", "PIE": "pie"}
 table = pd.DataFrame(
@@ -85,7 +80,7 @@ table = pd.DataFrame(
         for name, aqm in AQMS.items()
     ]
 ).set_index(["Mbit/s", "aqm"])
-compare_prediction(
+cct.lessons.compare_prediction(
     prediction,
     {
         f"{aqm} at {rate} Mbit/s: {what}": factor * table.loc[(rate, aqm), column]
@@ -102,24 +97,23 @@ table[["mean_delay_ms", "utilisation", "drop_share"]].round(3)
 
 # %% [markdown]
 # RED thinks in packets. Thirty packets are 18 ms at 20 Mbit/s, 73 ms at 5 and 7 ms at 50: too late on the one link,
-# too early on the other. And it is not only the rate: how many flows there are and how far they go shifts the right
-# thresholds, too. There are five numbers to set and nobody to set them, so routers were shipped with RED switched
-# off.
+# too early on the other. And it is not only the rate: the number of flows and their RTTs shift the right thresholds,
+# too. There are five parameters to set and nobody to set them, so routers shipped with RED turned off.
 #
 # ## CoDel, 2012: drop by the time packets waited
 #
 # Nichols and Jacobson ("Controlling queue delay", 2012; RFC 8289) change three things.
 #
-# - **Time, not length.** Each packet gets a time stamp on arrival. What it waited is known when it leaves, whatever
-#   the rate of the link.
-# - **The minimum, not the average.** A burst is a *good* queue: gone in a moment. A *bad* queue stands. If even the
-#   luckiest packet of the last 100 ms (`interval`) waited more than 5 ms (`target`), it stands.
+# - **Time, not length.** Each packet gets a timestamp on arrival. Its queueing delay is known when it leaves,
+#   whatever the rate of the link.
+# - **The minimum, not the average.** A burst is a *good* queue: gone in a moment. A *bad* queue persists. If even the
+#   luckiest packet of the last 100 ms (`interval`) waited longer than 5 ms (`target`), the queue is bad.
 # - **Slowly more.** Then one packet is dropped, and as long as nothing changes another one, at ever shorter
-#   distances: `interval / sqrt(n)` before drop n + 1. (TCP's rate goes like one over the square root of its losses;
-#   so this makes it come down in a straight line.)
+#   intervals: `interval / sqrt(n)` before drop n + 1. (TCP's rate is proportional to one over the square root of its
+#   loss rate, so this reduces it linearly.)
 #
-# That last law can be seen. UDP does not listen, so CoDel keeps dropping. Every dot is the time between one drop and
-# the next:
+# You can see that law. UDP does not react, so CoDel keeps dropping. Every dot is the time between one drop and the
+# next:
 
 # %%
 from cctoolkit.plot.style import figure
@@ -141,22 +135,23 @@ law.add_scatter(x=n, y=gaps_ms, mode="markers", name="measured")
 law.add_scatter(x=n, y=100 / n**0.5, mode="lines", name="100 ms / sqrt(n)")
 
 # %% [markdown]
-# The dots stand in rows because a packet can only be dropped when one is to be sent, every 1.2 ms. At last so much is
-# dropped that what is left fits into the link; then CoDel stops, and begins anew when a queue stands again.
+# The dots form rows because a packet can only be dropped when it is about to be sent, every 1.2 ms. In the end CoDel
+# drops so much that the rest fits into the link; then it stops, and starts over when a standing queue has built up
+# again.
 #
 # ## PIE, 2013: a controller
 #
 # Pan and others ("PIE: a lightweight control scheme to address the bufferbloat problem", 2013; RFC 8033) think like
-# engineers of a heating: there is a delay one wants (`target`, 15 ms), a delay one has, and a probability to turn.
-# Every 15 ms
+# control engineers: there is a desired delay (`target`, 15 ms), an actual delay, and a probability to adjust. Every
+# 15 ms
 #
 # $$p \mathrel{+}= \alpha\,(\text{delay} - \text{target}) + \beta\,(\text{delay} - \text{delay before})$$
 #
 # so p rises while the delay is too long *or* is growing (RFC 8033, section 4.2; α = 0.125 Hz, β = 1.25 Hz). Packets
-# are dropped by chance with p as they come, which costs a router less than a decision at the exit. Cable modems
-# have it (DOCSIS-PIE, RFC 8034).
+# are dropped at random with probability p as they arrive, which is cheaper for a router than deciding as they leave.
+# Cable modems use it (DOCSIS-PIE, RFC 8034).
 #
-# All three, on a link whose rate falls to a fifth after 7 seconds and comes back after 14, as radio does:
+# Here are all three on a link whose rate falls to a fifth after 7 seconds and recovers after 14, as radio links do:
 
 # %%
 seconds = 21
@@ -169,13 +164,13 @@ cct.plot.queue(
 )
 
 # %% [markdown]
-# The peak nobody can avoid: what was in flight for 20 Mbit/s now arrives at 4. What counts is how soon it is gone,
-# and where the delay is afterwards.
+# Nobody can avoid the peak: what was in flight for 20 Mbit/s now arrives at a link of 4. What counts is how soon it
+# is gone, and what the delay is afterwards.
 #
 # ## How many flows?
 #
-# Now the other thing one cannot know when one sets parameters: how many are there? Move the slider. Who keeps their
-# promise with one flow, who with forty?
+# The other thing you cannot know when you set parameters is the number of flows. Move the slider. Which of them keeps
+# its promise with one flow, which with forty?
 
 # %%
 from ipywidgets import IntSlider, interact
@@ -189,17 +184,26 @@ def crowd(flows: int):
 
 
 # %% [markdown]
-# With one flow RED and CoDel leave the link idle at times, PIE uses its 15 ms to keep it busy. With forty RED's
-# average climbs its slope, CoDel's drops come too slowly (they speed up only as its law allows), and PIE, which
-# does not care why there is a queue, finds its target again after a while. What is best depends on what one wants;
-# but only RED had to be told the rate.
+# With one flow, RED and CoDel leave the link idle at times, while PIE uses its 15 ms to keep it busy. With forty,
+# RED's average climbs its slope, CoDel's drops come too slowly (they speed up only as its law allows), and PIE, which
+# does not care why there is a queue, finds its target after a while. What is best depends on what you want, but only
+# RED had to be told the rate.
 
 # %% [markdown]
 # ## Exercises
 #
-# **1.** CoDel's target is 5 ms. Why not 1? Why not 50? Try targets of 1, 2, 5, 10, 20 and 50 ms with one flow
+# ### Exercise 1
+#
+# CoDel's target is 5 ms. Why not 1? Why not 50? Try targets of 1, 2, 5, 10, 20 and 50 ms with one flow
 # (`office(cct.aqm.CoDel(target_ms=…), flows=1)`) and draw utilisation over delay (`cct.plot.trade_off(table,
 # by="target")`).
+#
+# <details><summary>Hint</summary>
+#
+# Collect `cct.simulate(…).summary()` for each target into a table with a column `target`, and pass it to
+# `cct.plot.trade_off`.
+#
+# </details>
 
 # %% tags=["solution"]
 cct.plot.trade_off(
@@ -213,11 +217,20 @@ cct.plot.trade_off(
 )
 
 # %% [markdown] tags=["solution"]
-# Below 5 ms delay hardly gets shorter and the link idles; above 20 ms it is all waiting. RFC 8289 (section 4.3) puts
-# the target at 5 to 10 % of the interval, on the shoulder of such a curve.
+# Below 5 ms the delay hardly gets shorter and the link idles; above 20 ms all you add is delay. RFC 8289 (section
+# 4.3) puts the target at 5 to 10 % of the interval, on the shoulder of such a curve.
 
 # %% [markdown]
-# **2.** Give RED thresholds that fit 5 Mbit/s. What happens with them at 50?
+# ### Exercise 2
+#
+# Give RED thresholds that fit 5 Mbit/s. What happens with them at 50?
+#
+# <details><summary>Hint</summary>
+#
+# Thresholds in packets mean a time only at one rate. What were 10 and 30 packets at 20 Mbit/s, and how many packets
+# is that at 5?
+#
+# </details>
 
 # %% tags=["solution"]
 for rate_mbps in (5, 20, 50):
@@ -225,37 +238,47 @@ for rate_mbps in (5, 20, 50):
     print(f"{rate_mbps} Mbit/s: {found['mean_delay_ms']:.1f} ms, {found['utilisation']:.0%} of the link")
 
 # %% [markdown] tags=["solution"]
-# A quarter of the thresholds for a quarter of the rate: the delay is short again, and faster links idle even more.
-# There is no pair of numbers for all.
+# A quarter of the thresholds for a quarter of the rate: the delay is short again, and faster links idle even more. No
+# pair of numbers fits all.
 
 # %% [markdown]
-# **3.** PIE lets bursts pass: for the first 150 ms after a calm time it drops nothing (`burst_ms`, RFC 8033, section
-# 4.4). Take that away with `cct.aqm.Pie(burst_ms=0)` and look at the first seconds. What else drives that first peak?
+# ### Exercise 3
+#
+# PIE lets bursts pass: for the first 150 ms after a quiet period it drops nothing (`burst_ms`, RFC 8033,
+# section 4.4). Take that away with `cct.aqm.Pie(burst_ms=0)` and look at the first seconds. What else causes that
+# first peak?
+#
+# <details><summary>Hint</summary>
+#
+# Draw both runs with `cct.plot.queue({"0 ms": …, "150 ms": …})` for the first five seconds. How fast does p grow from
+# zero, and how fast does slow start?
+#
+# </details>
 
 # %% tags=["solution"]
 cct.plot.queue({f"{ms} ms": cct.simulate(office(cct.aqm.Pie(burst_ms=ms), seconds=5)) for ms in (0, 150)})
 
 # %% [markdown] tags=["solution"]
-# It changes little: p starts at 0 and is moved by small steps while it is small (the table in section 4.2), so PIE
-# needs its time against slow start, which doubles every round trip. Every AQM that adapts pays that price once.
+# It changes little: p starts at 0 and moves in small steps while it is small (the table in section 4.2), so PIE takes
+# its time against slow start, which doubles every round trip. Every adaptive AQM pays that price once.
 
 # %% [markdown]
 # ## Questions
 #
 # - RED, CoDel and PIE all drop packets on purpose. With tail drop fewer were dropped in lesson 1. Why is that no
 #   argument?
-# - CoDel decides when a packet leaves, RED and PIE when it comes. Which of them learns sooner that a flow has slowed
-#   down? Which can be built into a switch that only knows lengths?
+# - CoDel decides when a packet leaves, RED and PIE when it arrives. Which of them learns sooner that a flow has
+#   slowed down? Which can be built into a switch that only knows lengths?
 # - With a packet of 12 000 bits on a link of 1 Mbit/s, can CoDel hold 5 ms?
-# - Why does an AQM not make the shares of flows fair? (Lesson 5 measures it.)
+# - Why does an AQM not make flows' shares fair? (Lesson 5 measures it.)
 
 # %% [markdown] tags=["solution"]
 # - A drop is a message. What counts for the application is when its data arrives; TCP repairs a loss in a round trip,
 #   and with tail drop that round trip is half a second long.
-# - CoDel: the packet at the head shows the queue of now, the one at the tail will show it when it has waited. But
-#   the sooner the signal the better, too, and dropping at the entrance costs no memory bandwidth: this is why
-#   hardware likes PIE.
-# - No: one packet takes 12 ms. RFC 8289 wants a target of no less than the time of one packet, and
-#   CoDel never drops when there is at most one more packet waiting.
-# - It treats packets alike, and whoever has more packets is asked more often; but what a flow gets depends on how it
-#   reacts, on its round-trip time above all. Sharing is the scheduler's job.
+# - CoDel: the delay of the packet at the head reflects the queue now; the packet at the tail will show it only after
+#   it has waited. But an earlier signal is better, too, and dropping on arrival costs no memory bandwidth, which is
+#   why hardware favours PIE.
+# - No: one packet takes 12 ms. RFC 8289 wants a target of at least one packet's transmission time, and CoDel never
+#   drops when at most one more packet is waiting.
+# - It treats all packets alike, so a flow with more packets gets more signals; but its rate depends on how it reacts,
+#   and above all on its round-trip time. Sharing is the scheduler's job.

@@ -1,7 +1,6 @@
 # ---
 # jupyter:
 #   jupytext:
-#     formats: ipynb,py:percent
 #     text_representation:
 #       extension: .py
 #       format_name: percent
@@ -14,32 +13,30 @@
 # %% [markdown]
 # # Your own queue management, raced against CoDel
 #
-# **Takes** an hour, or an afternoon if you get caught by it.
+# **Takes** an hour, or an afternoon if it grabs you.
 #
-# **The question.** CoDel is one page of pseudo code. Can you write something better in ten lines? And what would
+# **The question.** CoDel is one page of pseudocode. Can you write something better in ten lines? And what would
 # "better" mean?
 #
-# **You need** lesson `02_red_codel_pie`, and to be able to read Python.
+# **You need** lesson `02_red_codel_pie`, and some Python.
 
 # %% tags=["parameters"]
-import os
+import cctoolkit as cct
 
-FAST = os.environ.get("FAST", "") not in ("", "0")  # one seed instead of three
+FAST = cct.lessons.fast()  # one seed instead of three
 
 # %% [markdown]
 # ## Ten lines
 #
-# An AQM is a class with parameters (with their types), perhaps a `State` that it remembers, and a function that is
-# asked about each packet: `on_enqueue` when it comes, `on_dequeue` when it is its turn to leave. The answer is
-# `PASS`, `DROP`, or `MARK`, which drops only packets that do not know ECN. There is no `self`: `p` has the
-# parameters (each `…_ms` as `…_ns`, too), `s` the state. All it may know of `queue` and `packet` is in
-# `help(cct.aqm)`.
+# An AQM is a class with typed parameters, optionally a `State` to remember, and a function that is called for each
+# packet: `on_enqueue` when it arrives, `on_dequeue` when it is about to leave. The function returns `PASS`, `DROP`,
+# or `MARK`, which drops only packets without ECN. There is no `self`: `p` has the parameters (each `…_ms` also as
+# `…_ns`), `s` the state. `help(cct.aqm)` lists what it may read from `queue` and `packet`.
 #
-# This one has no memory at all. It looks at what the packet has waited, and drops by chance, more boldly the longer
-# that was. **Change it as you like**: it is yours.
+# This one has no memory at all. It looks at how long the packet has waited, and drops at random, more often the
+# longer that was. **Change it as you like**: it is yours.
 
 # %%
-import cctoolkit as cct
 from cctoolkit.aqm import MARK, PASS, Aqm, random
 
 
@@ -57,7 +54,7 @@ class Mine(Aqm):
 
 # %% [markdown]
 # When a scenario runs, the function is compiled to machine code and called for every packet, a few million times a
-# second. The races wait in `cct.aqm_league.RACES`; here is one of them:
+# second. The races are in `RACES`; here is one of them:
 
 # %%
 from cctoolkit.experiments.league import RACES
@@ -77,8 +74,8 @@ cct.plot.queue(runs(Mine(), "codel"))
 # %% [markdown]
 # ## Mistakes
 #
-# will happen, and say where. This one has one; which? (Here `try` catches it so that the notebook goes on. You will
-# get the same line in red.)
+# You will make some, and the message says where. Can you spot this one? (`try` catches it here so that the notebook
+# can go on; otherwise you get the same line in red.)
 
 
 # %%
@@ -99,23 +96,21 @@ except cct.AlgorithmError as mistake:
 # %% [markdown]
 # ## Predict
 #
-# In the league everybody runs the same three scenarios with the same three seeds: one upload beside a call at home,
-# twelve flows at rush hour, and a link whose rate falls to a fifth. What counts is
+# In the league everyone runs the same three scenarios with the same three seeds: one upload beside a call at home,
+# twelve flows at rush hour, and a link whose rate falls to a fifth. The score is
 #
 # $$\text{score} = \underbrace{\text{share of the link that is used}}_{\text{not idle}} \times
 # \underbrace{\frac{\text{base RTT}}{\text{base RTT} + \text{mean queueing delay}}}_{\text{not late}} \times
 # \underbrace{\text{Jain's index}}_{\text{not unfair}}$$
 #
-# The first two are Kleinrock's *power* (1979), the third is there because starving everybody but one is quick, too.
-# A score of 1 is a full link without a queue, evenly shared. Which place will `Mine` have among the seven below,
-# which CoDel? Who will be last?
+# The first two are Kleinrock's *power* (1979), the third is there because starving all flows but one keeps a queue
+# short, too. A score of 1 is a full link without a queue, evenly shared. Among the seven below, which places will
+# `Mine` and CoDel take? Which one will be last?
 
 # %%
 prediction = {"place of Mine": None, "place of CoDel": None, "last": None}
 
 # %%
-from cctoolkit.experiments.lessons import compare_prediction
-
 aqms = {
     "Mine": Mine(),
     "tail drop": "tail_drop",
@@ -127,7 +122,7 @@ aqms = {
 }
 results = cct.league(aqms, seeds=1 if FAST else 3)
 table = cct.standings(results)
-compare_prediction(
+cct.lessons.compare_prediction(
     prediction,
     {
         "place of Mine": int(table["rank"]["Mine"]),
@@ -137,27 +132,26 @@ compare_prediction(
 )
 
 # %% [markdown]
-# The league table. Who beats another with *every* seed is ranked before it; those who are ahead of each other by
-# turns share a rank. `low` and `high` are the worst and the best seed, and the last columns the races.
+# Here is the league table. An AQM that beats another with *every* seed ranks above it; those that take turns share a
+# rank. `low` and `high` are the worst and the best seed, and the last columns are the races.
 
 # %%
 table.round(3)
 
 # %% [markdown]
-# And what the score is made of: each mark is a run.
+# And this is what the score is made of; each mark is a run.
 
 # %%
 cct.plot.trade_off(results)
 
 # %% [markdown]
-# Two lines without memory beat CoDel! Have Nichols and Jacobson missed something? Before you write to them: *you have
-# seen the races before you wrote your AQM*, or at least I have.
+# Two lines without memory beat CoDel! Did Nichols and Jacobson miss something? Before you write to them: `Mine` was
+# tuned on *these* races.
 #
-# ## Away
+# ## An away game
 #
-# All three races are 20 to 80 ms long. CoDel promises to work from 10 ms to a second without being told (RFC
-# 8289). So let both play away: one flow, 100 Mbit/s, and you choose the distance. Watch what is used of the link
-# as it gets longer.
+# All three races have RTTs of 20 to 80 ms. CoDel claims to work from 10 ms to a second without tuning (RFC 8289). So
+# let both play away: one flow, 100 Mbit/s, and you choose the RTT. Watch the utilisation as it grows.
 
 # %%
 from ipywidgets import FloatSlider, IntSlider, interact
@@ -179,16 +173,24 @@ def away(rtt_ms: int, target_ms: float):
 
 
 # %% [markdown]
-# A flow that is far away recovers slowly from a loss. CoDel waits for a whole interval before it believes in a
-# standing queue, and then drops one packet. `Mine` throws its dice for every packet that waits a little, and the
-# more packets there are in a round trip, the more often it hits. Its 1 % fits the races at home, and nothing else.
-# That is what RED's thresholds were, in another coat.
+# A flow with a long RTT recovers slowly from a loss. CoDel waits for a whole interval before it believes in a
+# standing queue, and then drops one packet. `Mine` rolls the dice for every packet that waits a little, and the more
+# packets there are in a round trip, the more often it hits. Its 1 % fits the home races and nothing else: RED's
+# thresholds in a new guise.
 
 # %% [markdown]
 # ## Exercises
 #
-# **1.** The impatient one: signal *every* packet that has waited for more than 5 ms. Write it, and look at its row of
+# ### Exercise 1
+#
+# Write an impatient AQM that signals *every* packet that has waited for more than 5 ms, and look at its row of
 # the league. What is it bad at?
+#
+# <details><summary>Hint</summary>
+#
+# `Mine` with one condition instead of a probability. In the league's table, look at `jain_index` and `utilisation`.
+#
+# </details>
 
 
 # %% tags=["solution"]
@@ -202,14 +204,23 @@ class Impatient(Aqm):
 cct.league({"Impatient": Impatient(), "CoDel": "codel"}, seeds=1).round(3)
 
 # %% [markdown] tags=["solution"]
-# At sharing, and at keeping the link full. A burst that is 6 ms long loses its whole tail: whoever sent it pays for
-# all, and several flows are hit at the same moment and leave a gap together. (Marks like these are what L4S senders
-# are made for: lesson 4.)
+# Sharing, and keeping the link full. A 6 ms burst loses its whole tail: its sender pays for everyone, and several
+# flows are hit at the same moment and back off together. (Marks like these are what L4S senders are made for: lesson
+# 4.)
 
 # %% [markdown]
-# **2.** Write a *fair* one: who has more packets in the queue than others shall be signalled more often. Count each
+# ### Exercise 2
+#
+# Write a *fair* one: a flow with more packets in the queue than others gets signalled more often. Count each
 # flow's waiting packets in an array of the state, `waiting = np.zeros(64, np.int64)`, by `packet.flow % 64`. Does
-# Jain's index at rush hour get better? Why does FQ-CoDel do that so much better still?
+# Jain's index at rush hour get better? Why is FQ-CoDel still so much better?
+#
+# <details><summary>Hint</summary>
+#
+# Count up in `on_enqueue` (unless the queue is full) and down in `on_dequeue`. A flow with its fair share has
+# `queue.packets / flows` packets waiting.
+#
+# </details>
 
 # %% tags=["solution"]
 import numpy as np
@@ -238,20 +249,36 @@ league = cct.league({"Mine": Mine(), "Fair": Fair(), "FQ-CoDel": "fq_codel"}, se
 league.pivot_table("jain_index", "aqm", "scenario", sort=False).round(3)
 
 # %% [markdown] tags=["solution"]
-# Better, but it has only drops to talk with, and a far flow that loses as much as a near one still gets less.
-# FQ-CoDel is more than an AQM: it has a queue for each flow and serves them in turn (RFC 8290).
+# It does, but drops are its only means, and a flow with a long RTT that loses as much as one with a short RTT still
+# gets less. FQ-CoDel is more than an AQM: it has a queue for each flow and serves them in turn (RFC 8290).
 
 # %% [markdown]
-# **3.** "Better" is a choice. Rank the seven by what 99 % of the packets do not exceed (`delay_p99_ms`; more has to
-# be better, so make it negative) and use `cct.standings(…, by="…")`. Who wins now?
+# ### Exercise 3
+#
+# "Better" is a choice. Rank the seven by the 99th percentile of the delay (`delay_p99_ms`; more must be
+# better, so negate it) with `cct.standings(…, by="…")`. Who wins now?
+#
+# <details><summary>Hint</summary>
+#
+# `results.assign(quick=-results.delay_p99_ms)` adds the column; then `by="quick"`.
+#
+# </details>
 
 # %% tags=["solution"]
 cct.standings(results.assign(quick=-results.delay_p99_ms), by="quick").round(1)
 
 # %% [markdown]
-# **4.** Make the league harder to be lucky in: add a race of 200 ms and one with a UDP flood of three quarters of the
-# link (`cct.league(aqms, {**RACES, "far": …, "flood": …})`). Where does `Mine` end? And why does FQ-CoDel look so bad
-# in the flood: is it?
+# ### Exercise 4
+#
+# Make the league harder to win by luck: add a race with an RTT of 200 ms and one with a UDP flood of three
+# quarters of the link (`cct.league(aqms, {**RACES, "far": …, "flood": …})`). Where does `Mine` end up? And why does
+# FQ-CoDel look so bad in the flood? Is it?
+#
+# <details><summary>Hint</summary>
+#
+# A race is a `cct.Scenario`. In the flood, look at the delays of the two TCP flows alone before you judge FQ-CoDel.
+#
+# </details>
 
 # %% tags=["solution"]
 far = cct.Scenario(
@@ -268,23 +295,23 @@ few = {name: aqms[name] for name in ("Mine", "CoDel", "FQ-CoDel")}
 cct.standings(cct.league(few, {**RACES, "far": far, "flood": flood}, seeds=1)).round(3)
 
 # %% [markdown] tags=["solution"]
-# Far away `Mine` falls behind. The flood is where the score misleads: under FQ-CoDel the flood waits in a queue of
-# its own, and its long delays spoil the mean over all packets, while the two who behave wait for nothing and have
-# their thirds. One number never says for whom.
+# At 200 ms `Mine` falls behind. In the flood the score misleads: under FQ-CoDel the flood waits in a queue of its
+# own, and its long delays spoil the mean over all packets, while the two responsive flows hardly wait and get a third
+# each. A single number never says for whom.
 
 # %% [markdown]
 # ## Questions
 #
-# - Your AQM decided when packets left. What could it not do, had it to decide when they come?
+# - Your AQM decides when packets leave. What could it not do if it had to decide when they arrive?
 # - `Mine` has one parameter and CoDel two. Why is that no answer to "which is easier to configure"?
-# - What would you put into a league that vendors cannot train for?
+# - What would you put into a league that vendors cannot tune for?
 # - The score multiplies. What would change if it added, with weights? Who would choose the weights?
 
 # %% [markdown] tags=["solution"]
-# - It would not know the packet's wait, only how long the queue is and how fast it went lately.
-# - What counts is over which range of rates, distances and numbers of flows one setting works. CoDel's interval is
-#   one round trip of the whole Internet, give or take.
-# - Rates, distances and mixes drawn at random after the entries are in; real captures' flows
+# - It would not know the packet's delay, only how long the queue is and how fast it has been draining.
+# - What counts is the range of rates, RTTs and numbers of flows over which one setting works. CoDel's interval is
+#   about one Internet round trip, give or take.
+# - Rates, RTTs and mixes drawn at random after the entries are in; real captures' flows
 #   (`cct.scenario_from_capture`).
-# - With a sum one can do terribly in one thing and make up for it elsewhere; with a product a zero stays a zero.
-#   Weights are opinions about who matters, and belong to those who are affected.
+# - With a sum you can fail at one thing and make up for it elsewhere; with a product a zero stays a zero. Weights are
+#   opinions about who matters, and belong to those who are affected.

@@ -1,7 +1,6 @@
 # ---
 # jupyter:
 #   jupytext:
-#     formats: ipynb,py:percent
 #     text_representation:
 #       extension: .py
 #       format_name: percent
@@ -16,25 +15,24 @@
 #
 # **Takes** an hour with the exercises.
 #
-# **The question.** An AQM says "slower!" by destroying a packet. Could it not just write on it? And if saying it
-# costs nothing: how much less waiting could there be if it said so much more often?
+# **The question.** An AQM says "slow down" by destroying a packet. Could it not write on the packet instead? And if
+# the signal costs nothing, how much shorter could queues be if it came much more often?
 #
 # **You need** lesson `02_red_codel_pie`: what an AQM does, and what CoDel's and PIE's targets are.
 
 # %% tags=["parameters"]
-import os
+import cctoolkit as cct
 
-FAST = os.environ.get("FAST", "") not in ("", "0")  # shorter runs
+FAST = cct.lessons.fast()  # shorter runs
 
 # %% [markdown]
 # ## Two bits
 #
-# Explicit congestion notification (RFC 3168) uses two bits of the IP header. A sender that understands sets `ECT`;
-# a router that would have dropped such a packet sets `CE` instead, *congestion experienced*; the receiver reports it;
-# and the sender reacts as if the packet had been lost. Four CUBIC flows through CoDel, without and with:
+# Explicit congestion notification (RFC 3168) uses two bits of the IP header. A sender that supports it sets `ECT`; a
+# router that would have dropped such a packet sets `CE` instead, *congestion experienced*; the receiver echoes it;
+# and the sender reacts as if the packet had been lost. Here are four CUBIC flows through CoDel, without and with ECN:
 
 # %%
-import cctoolkit as cct
 import pandas as pd
 
 
@@ -51,16 +49,16 @@ columns = ["mean_delay_ms", "utilisation", "drop_share", "mark_share", "retransm
 pd.DataFrame({f"ECN {name}": run.summary() for name, run in runs.items()}).loc[columns].round(3)
 
 # %% [markdown]
-# No packet is lost any more and nothing is sent twice. But look at the delay: not a bit better. The signal has become
-# free, yet the sender still halves its rate (CUBIC: keeps 70 %) for one, so the AQM must be as sparing with it as
-# before, and the queue has to be long enough to last through the sender's pause.
+# No packet is lost any more, and nothing is retransmitted. But the delay is no better. The signal is free now, yet
+# each one still makes the sender halve its rate (CUBIC keeps 70 %), so the AQM must be as sparing as before, and the
+# queue must be long enough to last through the sender's pause.
 #
 # ## Many small signals
 #
-# DCTCP (RFC 8257) turned that round, and TCP Prague brings it to the Internet: mark *every* packet that waited for
-# more than a very short time, and let the sender reduce by the *share* of marked packets: a few marks, a few
-# percent. Signals are so frequent that sender and queue stay close to each other at every moment. That is **L4S**,
-# low latency, low loss, and scalable throughput (RFC 9330).
+# DCTCP (RFC 8257) turned that around, and TCP Prague brings it to the Internet: mark *every* packet that waited
+# longer than a very short time, and let the sender reduce its rate by the *share* of marked packets: a few marks, a
+# few percent. Signals are so frequent that the sender tracks the queue closely. That is **L4S**, low latency, low
+# loss, and scalable throughput (RFC 9330).
 
 # %%
 prague, cubic = cct.Flow("prague", rtt_ms=20), cct.Flow("cubic", rtt_ms=20)
@@ -71,10 +69,10 @@ cct.plot.window(alone["CUBIC"], flows=[0]).update_layout(title_text="CUBIC: few 
 cct.plot.window(alone["Prague"], flows=[0]).update_layout(title_text="Prague: many small ones")
 
 # %% [markdown]
-# Look at the lower panels: CUBIC's round trip swings between 20 and 40 ms, Prague's stays at 20.
+# Look at the lower panels: CUBIC's RTT swings between 20 and 40 ms, Prague's stays at 20.
 #
-# Why does not everybody do that? Because whoever reacts so gently to a mark wins against one who halves. In one
-# queue with CoDel:
+# Why does not everyone do that? Because a sender that reacts so gently wins against one that halves. In one queue
+# with CoDel:
 
 # %%
 mixed = cct.simulate(link("codel", prague, cubic))
@@ -83,20 +81,19 @@ cct.plot.goodput(mixed)
 # %% [markdown]
 # ## Two queues that talk to each other
 #
-# RFC 9332, DualPI2: scalable flows (their packets carry `ECT(1)`, RFC 9331) get a queue of their own, and in it a
-# mark from 1 ms of waiting on. All others stay in a classic queue with a PI controller and its target of 15 ms. The
-# link belongs to both; nothing is reserved. What keeps the shares even is the **coupling**: the controller computes
-# one p' and
+# RFC 9332, DualPI2: scalable flows (their packets carry `ECT(1)`, RFC 9331) get a queue of their own that marks from
+# 1 ms of delay. All others stay in a classic queue with a PI controller and a target of 15 ms. Both share the link;
+# nothing is reserved. What keeps the shares even is the **coupling**: the controller computes one p' and
 #
 # $$p_\text{classic} = p'^2 \qquad p_\text{L4S} = k\,p', \quad k = 2$$
 #
-# The square is there because a classic flow's rate goes like $1/\sqrt{p}$ and a scalable one's like $1/p$. With the
-# square both rates go like $1/p'$.
+# The square is there because a classic flow's rate is proportional to $1/\sqrt{p}$ and a scalable one's to $1/p$.
+# With the square, both are proportional to $1/p'$.
 #
 # ## Predict
 #
-# One Prague flow and one CUBIC flow through DualPI2, 40 Mbit/s, 20 ms both. How long do 99 % of Prague's packets
-# wait at most? How long CUBIC's? And what does Prague get of the link, if even means 50 %?
+# One Prague flow and one CUBIC flow through DualPI2, 40 Mbit/s, 20 ms both. What is the 99th percentile of the delay
+# of Prague's packets, and of CUBIC's? And what share of the link does Prague get, where even is 50 %?
 
 # %%
 prediction = {
@@ -106,13 +103,11 @@ prediction = {
 }
 
 # %%
-from cctoolkit.experiments.lessons import compare_prediction
-
 both = cct.simulate(link("dualpi2", prague, cubic), record=True)
 delays = cct.queue_delay(both.ingress, both.egress)
 p99_ms = delays.groupby("flow_id").delay_ns.quantile(0.99) / 1e6
 rate = both.flows.goodput_mbps
-compare_prediction(
+cct.lessons.compare_prediction(
     prediction,
     {
         "Prague's wait, 99th percentile, ms": p99_ms[0],
@@ -122,20 +117,20 @@ compare_prediction(
 )
 
 # %% [markdown]
-# A millisecond against twenty, on one link at the same time. (The percentiles have the packet's own 0.3 ms on the
-# link in them.)
+# A millisecond against twenty, on one link at the same time. (The percentiles include the packet's own 0.3 ms of
+# transmission time.)
 
 # %%
 cct.plot.queue(both)
 
 # %% [markdown]
-# Queue 0 is the one for L4S, queue 1 the classic one.
+# Queue 0 is the L4S queue, queue 1 the classic one.
 #
 # ## How strong a coupling?
 #
 # `k` says how much more often the L4S queue is marked than the square root of what the classic one loses. Move the
-# slider: who profits from a small k, who from a large one? Where is it even? Then give the classic flow another
-# distance.
+# slider: which flow benefits from a small k, which from a large one? Where are they even? Then give the classic flow
+# another RTT.
 
 # %%
 from ipywidgets import FloatSlider, IntSlider, interact
@@ -155,10 +150,10 @@ def coupled(k: float, cubic_rtt_ms: int):
 
 # %% [markdown]
 # RFC 9332 recommends k = 2. It makes *windows* equal, not rates: a flow's rate is its window over its round-trip
-# time, and the classic flow's contains 15 ms of queue. So Prague gets a little more here, and a far CUBIC flow much
-# less: that is the subject of lesson 5, and no coupling cures it.
+# time, and the classic flow's contains 15 ms of queue. So Prague gets a little more here, and a CUBIC flow with a
+# long RTT gets much less: that is the subject of lesson 5, and no coupling cures it.
 #
-# On a real kernel: two captures of Linux' DualPI2, once with CUBIC alone in it, once with DCTCP as the scalable flow.
+# Here is a real kernel: two captures of Linux's DualPI2, one with CUBIC alone, one with DCTCP as the scalable flow.
 
 # %%
 found = {}
@@ -172,7 +167,16 @@ pd.DataFrame(found).rename_axis("median wait, ms").round(1)
 # %% [markdown]
 # ## Exercises
 #
-# **1.** Ten Prague and ten CUBIC flows instead of one each: does L4S keep its millisecond? Do the shares stay even?
+# ### Exercise 1
+#
+# Ten Prague and ten CUBIC flows instead of one each: does L4S keep its millisecond? Do the shares stay even?
+#
+# <details><summary>Hint</summary>
+#
+# `count=10` in `cct.Flow` makes ten of them. Compare goodput by `name` in `run.flows`, and the delays in
+# `run.queues`.
+#
+# </details>
 
 # %% tags=["solution"]
 many = cct.simulate(
@@ -182,10 +186,18 @@ print(many.flows.groupby("name").goodput_mbps.mean().round(2).to_dict())
 print(many.queues.mean_delay_ms.round(2).tolist())
 
 # %% [markdown]
-# **2.** Two cheats that want to sit in the fast queue, each beside an honest CUBIC flow. One goes there with its
-# classic ways and takes every mark for a loss: `cct.Flow("cubic", rtt_ms=20, ecn="classic", queue=0)`. The other
-# sets `ECT(1)` and, in this simulator, does not listen to marks at all: `cct.Flow("cubic", rtt_ms=20, ecn="l4s")`.
-# For whom does it pay?
+# ### Exercise 2
+#
+# Two cheats want to use the fast queue, each beside an honest CUBIC flow. One behaves classically there and
+# takes every mark for a loss: `cct.Flow("cubic", rtt_ms=20, ecn="classic", queue=0)`. The other sets `ECT(1)` and, in
+# this simulator, ignores marks: `cct.Flow("cubic", rtt_ms=20, ecn="l4s")`. Which of them gains?
+#
+# <details><summary>Hint</summary>
+#
+# Run each cheat beside `cubic` through `"dualpi2"` and compare the two goodputs. What does a sender do that takes
+# every mark of the L4S queue for a loss?
+#
+# </details>
 
 # %% tags=["solution"]
 cheats = {
@@ -198,13 +210,22 @@ outcomes = {
 pd.DataFrame(outcomes, index=[0, 1]).set_axis(["cheat", "honest"]).round(1)
 
 # %% [markdown] tags=["solution"]
-# The first hurts itself: it gets the many marks that are meant for gentle senders and reacts to each as to a drop.
-# The second takes nearly everything. As with drops, the network relies on senders that listen; L4S adds no police,
-# and RFC 9332 (section 4.2) discusses how to survive those who do not.
+# The first hurts itself: it gets the many marks meant for gentle senders and reacts to each as to a drop. The second
+# takes nearly everything. As with drops, the network relies on senders that respond; L4S adds no policing, and RFC
+# 9332 (section 4.2) discusses how to survive those that do not.
 
 # %% [markdown]
-# **3.** The step: mark from 1 ms on. What do 0.25 ms and 5 ms do to a lone Prague flow's delay and use of the link
-# (`cct.aqm.DualPi2(step_ms=…)`)?
+# ### Exercise 3
+#
+# The L4S queue marks from 1 ms of delay. What do steps of 0.25 ms and 5 ms do to a lone Prague flow's delay
+# and utilisation (`cct.aqm.DualPi2(step_ms=…)`)?
+#
+# <details><summary>Hint</summary>
+#
+# Make a table with a column `step` from `cct.simulate(…).summary()`, and draw it with `cct.plot.trade_off(table,
+# by="step")`.
+#
+# </details>
 
 # %% tags=["solution"]
 rows = [
@@ -216,17 +237,17 @@ cct.plot.trade_off(pd.DataFrame(rows), by="step")
 # %% [markdown]
 # ## Questions
 #
-# - A mark and a drop had to mean the same until 2018 (RFC 8311). Why could one not simply change what `CE` means
-#   for everybody?
+# - A mark and a drop had to mean the same until 2018 (RFC 8311). Why could the meaning of `CE` not simply be changed
+#   for everyone?
 # - The L4S queue is served first most of the time. Why does it not starve the classic queue?
-# - Which applications gain from 1 ms instead of 15? Which from none of this?
+# - Which applications benefit from 1 ms instead of 15? Which do not benefit at all?
 # - A router without any AQM sees a Prague flow. What will happen in its buffer?
 
 # %% [markdown] tags=["solution"]
-# - Old senders would go on halving at each of the many marks and starve; old routers mark so rarely that gentle
+# - Old senders would keep halving at each of the many marks and starve; old routers mark so rarely that gentle
 #   senders would not slow down. Hence a new identifier, ECT(1), for the new meaning.
-# - Because of the coupling: when the classic queue grows p' grows, and with it the marks of the L4S queue, until
-#   its senders leave room. The scheduler's 10 % for the classic queue are only the emergency exit.
-# - Games, remote control, video with many short exchanges, everything with a human in the loop; a nightly backup
-#   gains nothing.
-# - Losses there still count as losses, and Prague answers them as Reno does: it fills the buffer like anybody else.
+# - Because of the coupling: when the classic queue grows p' grows, and with it the marks of the L4S queue, until its
+#   senders leave room. The scheduler's 10 % for the classic queue are only a safety net.
+# - Games, remote control, video with many short exchanges, anything with a human in the loop; a nightly backup gains
+#   nothing.
+# - Losses there still count as losses, and Prague answers them as Reno does: it fills the buffer like any other flow.

@@ -1,7 +1,6 @@
 # ---
 # jupyter:
 #   jupytext:
-#     formats: ipynb,py:percent
 #     text_representation:
 #       extension: .py
 #       format_name: percent
@@ -16,26 +15,24 @@
 #
 # **Takes** 45 minutes with the exercises.
 #
-# **The question.** Two downloads, the same software, the same link, the same minute. One server is in town, the other
-# overseas. Who gets more, how much more, and is there anything that anybody on the way can do about it?
+# **The question.** Two downloads use the same software and the same link at the same time. One server is in town, the
+# other overseas. Which gets more, how much more, and can anyone on the path do anything about it?
 #
 # **You need** lesson `01_bufferbloat`.
 
 # %% tags=["parameters"]
-import os
+import cctoolkit as cct
 
-FAST = os.environ.get("FAST", "") not in ("", "0")  # shorter runs
+FAST = cct.lessons.fast()  # shorter runs
 
 # %% [markdown]
 # ## Two flows
 #
-# Reno is the TCP of the textbook (RFC 5681): each round trip the window grows by one packet, at a loss it is halved.
-# One flow has a round trip of 10 ms, the other one of 80. A link of 20 Mbit/s, and a buffer of 33 packets.
+# Reno is the textbook TCP (RFC 5681): the window grows by one packet per round trip and is halved at a loss. One flow
+# has an RTT of 10 ms, the other of 80. The link has 20 Mbit/s and a buffer of 33 packets.
+
 
 # %%
-import cctoolkit as cct
-
-
 def two(
     cca: str = "reno", far_ms: float = 80, aqm: str = "tail_drop", buffer_packets: int = 33
 ) -> cct.Scenario:
@@ -69,10 +66,8 @@ prediction = {
 }
 
 # %%
-from cctoolkit.experiments.lessons import compare_prediction
-
 measured = {cca: cct.simulate(two(cca)) for cca in ("reno", "cubic", "bbr")}
-compare_prediction(
+cct.lessons.compare_prediction(
     prediction,
     {f"{name}: near flow's share, %": share(measured[name.lower()]) for name in ("Reno", "CUBIC", "BBR")},
 )
@@ -80,7 +75,7 @@ compare_prediction(
 # %% [markdown]
 # ## Why
 #
-# A window is sent once in a round trip, so rate = window / RTT: with equal windows eight times the distance is an
+# A flow sends one window per round trip, so rate = window / RTT: with equal windows, eight times the RTT means an
 # eighth of the rate. And the windows are not equal: the near one grows by a packet every 10 ms, the far one every 80.
 
 # %%
@@ -92,9 +87,9 @@ cct.plot.window(measured["reno"])
 #
 # $$\text{rate} = \frac{\text{segment size}}{\text{RTT}} \sqrt{\frac{3}{2p}}$$
 #
-# that is, rates go like RTT to the power of −1. If both lose at the same *moments* it is −2 (Lakshman and Madhow,
-# "The performance of TCP/IP for networks with high bandwidth-delay products and random loss", 1997). Which is it
-# here? What counts is the RTT *with* the queue, which both have in common:
+# that is, rates are proportional to RTT to the power of −1. If both lose at the same *moments* the exponent is −2
+# (Lakshman and Madhow, "The performance of TCP/IP for networks with high bandwidth-delay products and random loss",
+# 1997). Which is it here? What counts is the RTT *including* the queue they share:
 
 # %%
 import pandas as pd
@@ -109,12 +104,12 @@ pd.concat(
 ).loc[["rtt_ratio", "throughput_ratio", "exponent"]].round(2)
 
 # %% [markdown]
-# Something between the two, as losses are shared in part.
+# Something in between, as the losses are partly shared.
 #
 # ## How far is far?
 #
-# Move the far server. Then make the buffer larger: which of the two is the better for it, and what is the price? Then
-# change the congestion control.
+# Move the far server. Then make the buffer larger: which of the two benefits, and at what price? Then change the
+# congestion control.
 
 # %%
 from ipywidgets import Dropdown, IntSlider, interact
@@ -133,13 +128,13 @@ def distance(far_ms: int, buffer_packets: int, cca: str):
 
 
 # %% [markdown]
-# A large buffer makes it fairer: 10 and 80 ms are 1 : 8, 110 and 180 ms are nearly equal. Bufferbloat as a cure!
-# And where there is room BBR turns it round: it keeps up to two bandwidth-delay products in flight, computed with
-# its *own* RTT, so the far flow has more in the queue, and the near one gets what is left.
+# A large buffer makes it fairer: 10 and 80 ms are 1 : 8, but 110 and 180 ms are nearly equal. Bufferbloat as a cure!
+# And given enough buffer, BBR reverses it: it keeps up to two bandwidth-delay products in flight, computed with its
+# *own* RTT, so the far flow has more in the queue, and the near one gets what is left.
 #
 # ## Does AQM help?
 #
-# It has made the delay short. The shares?
+# It shortens the delay. What about the shares?
 
 # %%
 QUEUES = {
@@ -165,14 +160,14 @@ for cca in ("reno", "cubic", "bbr"):
 pd.DataFrame(rows).set_index(["TCP", "queue"]).round(0).astype(int)
 
 # %% [markdown]
-# For Reno and CUBIC CoDel is hardly better than the small buffer: where nobody waits, distances count in full. What
-# does help is a queue for each flow, served in turn (FQ-CoDel, RFC 8290): then it hardly matters what anybody
-# sends. Not quite even with Reno, because the far flow cannot use its turn each time. Notebook `01_rtt_fairness`
-# shows another way for routers that have a few queues only: one queue for each *distance*.
+# For Reno and CUBIC, CoDel is hardly better than the small buffer: without queueing delay, base RTTs count in full.
+# What does help is a queue per flow, served in turn (FQ-CoDel, RFC 8290): then it hardly matters what the others
+# send. With Reno the shares are not quite even, because the far flow cannot always use its turn. Notebook
+# `01_rtt_fairness` shows another way for routers that have only a few queues: one per *class of RTTs*.
 #
 # ## Real kernels
 #
-# The testbed's captures with Linux' own TCP, 10 and 80 ms (`traces/README.md` says how they were made):
+# These are the testbed's captures of Linux's own TCP, 10 and 80 ms (`traces/README.md` says how they were made):
 
 # %%
 real = {}
@@ -184,8 +179,17 @@ pd.DataFrame(real).T.round(0).astype(int)
 # %% [markdown]
 # ## Exercises
 #
-# **1.** Measure the near share for far RTTs of 10, 20, 40, 80 and 160 ms with Reno and with CUBIC. Which one's is
+# ### Exercise 1
+#
+# Measure the near share for far RTTs of 10, 20, 40, 80 and 160 ms with Reno and with CUBIC. Which curve is
 # flatter, and is CUBIC really independent of the RTT?
+#
+# <details><summary>Hint</summary>
+#
+# `share(cct.simulate(two(cca, far_ms)))` for each distance. At what window does CUBIC switch from Reno's growth to
+# its own?
+#
+# </details>
 
 # %% tags=["solution"]
 distances = (10, 20, 40, 80, 160)
@@ -198,19 +202,36 @@ pd.DataFrame(shares, index=pd.Index(distances, name="far RTT, ms")).round(0)
 # 4.3).
 
 # %% [markdown]
-# **2.** The far user opens four connections at once (`{"flows.1.count": 4}`). Fair now? To whom?
+# ### Exercise 2
+#
+# The far user opens four connections at once (`{"flows.1.count": 4}`). Fair now? To whom?
+#
+# <details><summary>Hint</summary>
+#
+# `two().replace({"flows.1.count": 4})`. Add up the four, then compare users and flows.
+#
+# </details>
 
 # %% tags=["solution"]
 four = cct.simulate(two().replace({"flows.1.count": 4}))
 print(four.flows.goodput_mbps.round(1).tolist(), f"Jain's index {four.summary()['jain_index']:.2f}")
 
 # %% [markdown] tags=["solution"]
-# The four together get more than the one did, each of them still little. Fairness by flow is easy to outwit by
-# opening more flows: that is why the P4-ABC paper (notebook `03_p4_abc`) looks at users.
+# Together the four get more than the one did, but each of them still gets little. Fairness per flow is easy to game
+# by opening more flows, which is why the P4-ABC paper (notebook `03_p4_abc`) looks at users.
 
 # %% [markdown]
-# **3.** `../../traces/rtt-unfairness` was captured on a real machine: two Reno flows. Which ports have the near one
-# and the far one, what share does the near one get, and what is the exponent?
+# ### Exercise 3
+#
+# `../../traces/rtt-unfairness` was captured on a real machine: two Reno flows. Which ports do the near and the
+# far flow use, what share does the near one get, and what is the exponent?
+#
+# <details><summary>Hint</summary>
+#
+# `cct.load_run` reads the labels, too: `labels.base_rtt_ms` and `labels.sport`. `cct.rtt_unfairness` computes the
+# exponent.
+#
+# </details>
 
 # %% tags=["solution"]
 capture = cct.load_run("../../traces/rtt-unfairness")
@@ -220,16 +241,16 @@ cct.rtt_unfairness(capture.flows.goodput_mbps, capture.flows.base_rtt_ms).round(
 # %% [markdown]
 # ## Questions
 #
-# - Is it unfair at all that the near flow gets more? It uses the network for a shorter way.
-# - Content providers put servers into every town. Name two effects of this lesson that they profit from.
-# - Who would have to change something so that BBR's unfairness went away: senders, routers, or both?
+# - Is it unfair at all that the near flow gets more? It uses a shorter path.
+# - Content providers put servers into every town. Name two effects from this lesson that they benefit from.
+# - What would have to change to make BBR's unfairness go away: senders, routers, or both?
 # - Jain's index of shares 90 : 10 is 0.61, of 50 : 50 it is 1. What is it if the link is half idle and both get the
 #   same? Why does fairness alone say little?
 
 # %% [markdown] tags=["solution"]
-# - One can defend it: "proportional" fairness weighs what a flow costs all links together. But with one bottleneck
+# - You can defend it: "proportional" fairness weighs what a flow costs all links together. But with one bottleneck
 #   both cost the same there, and the user of the far server pays the same price.
-# - Shorter completion times by the shorter round trip itself; and a larger share wherever they meet a farther flow
-#   in a queue.
-# - Either. BBR version 3 probes less and reacts to losses; a router with a queue for each flow needs nobody's help.
-# - Still 1. A hard limit for each flow makes everybody equal and the link idle: report utilisation with it, always.
+# - Shorter completion times from the shorter round trip itself, and a larger share wherever they share a queue with a
+#   flow from farther away.
+# - Either. BBR version 3 probes less and reacts to losses; a router with a queue per flow needs no help from senders.
+# - Still 1. A hard limit per flow makes everyone equal and leaves the link idle: always report utilisation with it.

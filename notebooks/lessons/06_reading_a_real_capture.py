@@ -1,7 +1,6 @@
 # ---
 # jupyter:
 #   jupytext:
-#     formats: ipynb,py:percent
 #     text_representation:
 #       extension: .py
 #       format_name: percent
@@ -12,44 +11,37 @@
 # ---
 
 # %% [markdown]
-# # Reading a real capture: an examination in five questions
+# # Reading a real capture: a diagnosis in five questions
 #
-# **Takes** an hour with the three patients at the end.
+# **Takes** an hour, including the three patients at the end.
 #
-# **The question.** "The network is slow", says somebody, and mails you a capture. What do you look at, in which
-# order, and how sure can you be of what you find?
+# **The question.** "The network is slow," somebody says and mails you a capture. What do you look at, in which order,
+# and how sure can you be of what you find?
 #
 # **You need** lessons `01_bufferbloat` and `05_rtt_unfairness`. Notebook `00_start` explains each of the figures;
-# here they are put to use.
+# here you put them to use.
 
 # %% tags=["parameters"]
-import os
-
-FAST = os.environ.get("FAST", "") not in (
-    "",
-    "0",
-)  # nothing here takes long; for your own captures: the first packets only
-TRACE = os.environ.get("TRACE") or "../../traces/mixed.ingress.pcap.gz"
-
-# %% [markdown]
-# Without `TRACE` you get a bundled capture of real Linux TCP: some long flows and some short ones, calls, pings, one
-# link. With `TRACE=/path/to/yours.pcap.gz jupyter lab` every step below is about your own.
-
-# %%
-from pathlib import Path
-
 import cctoolkit as cct
 
-path = Path(TRACE).expanduser()
-cap = next(cct.iter_capture(path, packets=200_000 if FAST else 2_000_000))
-print(f"{path.name}: {len(cap):,} packets in {cap.duration_s:.1f} s, {len(cap.flows)} flows")
+FAST = cct.lessons.fast()  # nothing here takes long; for your own captures: the first packets only
+TRACE = cct.lessons.trace("../../traces/mixed.ingress.pcap.gz")  # or your own: TRACE=… make lab
+
+# %% [markdown]
+# Without `TRACE` you get a bundled capture of real Linux TCP: some long flows and some short ones, calls and pings on
+# one link. With `TRACE=/path/to/yours.pcap.gz make lab` every step below is about your own.
+
+# %%
+
+cap = next(cct.iter_capture(TRACE, packets=200_000 if FAST else 2_000_000))
+print(f"{TRACE.name}: {len(cap):,} packets in {cap.duration_s:.1f} s, {len(cap.flows)} flows")
 
 # %% [markdown]
 # ## Predict
 #
-# You know nothing but that line. Still you know a lot about networks. How many of the flows carry nine tenths of the
-# bytes? What share of the data was sent a second time? And what is the largest flow's median round trip, in
-# terms of its smallest?
+# That line is all you know about this capture, but you know a lot about networks. How many of the flows carry nine
+# tenths of the bytes? What share of the segments was retransmitted? And how many times its smallest RTT is the
+# largest flow's median RTT?
 
 # %%
 prediction = {
@@ -59,7 +51,7 @@ prediction = {
 }
 
 # %% [markdown]
-# ## 1. Who is there?
+# ## 1. Which flows are there?
 #
 # Always first, because most captures are about two or three flows and the rest is noise.
 
@@ -83,9 +75,9 @@ shown = [
 flows[shown].head(6)
 
 # %% [markdown]
-# *Again* are segments whose sequence numbers this tap saw before, or that fill a gap later than anything could have
-# been overtaken; *reordered* are those that something did overtake. Tools that remember no numbers go by how soon
-# a segment came after younger ones. tshark is one of them:
+# *Again* counts segments whose sequence numbers this tap has seen before, or that fill a gap too late to be mere
+# reordering; *reordered* counts those that were overtaken. Tools that do not remember sequence numbers decide by how
+# soon a segment follows younger ones. tshark is one of them:
 
 # %%
 tshark = {
@@ -95,17 +87,16 @@ tshark = {
 print(f"sent again: {flows.again.sum()}, reordered: {flows.reordered.sum()}; tshark says {tshark}")
 
 # %% [markdown]
-# In the bundled capture the sender's kernel kept count as well (`retransmits` in its labels). Whom does it agree with?
+# In the bundled capture the sender's kernel kept count as well (`retransmits` in its labels). Which of the two does
+# it agree with?
 
 # %%
-from cctoolkit.experiments.lessons import compare_prediction
-
 rtt = cct.rtt_samples(cap)
 tcp = flows[flows.protocol == 6]
 largest = next(int(f) for f in tcp.flow_id if (rtt.flow_id == f).sum() >= 5)
 bulk = rtt[rtt.flow_id == largest]
 bulk = bulk[bulk.direction == bulk.direction.mode()[0]].rtt_ns  # of the direction that carries the data
-compare_prediction(
+cct.lessons.compare_prediction(
     prediction,
     {
         "flows that carry 90 % of the bytes": int((flows["share so far, %"] < 90).sum()) + 1,
@@ -117,33 +108,34 @@ compare_prediction(
 # %% [markdown]
 # ## 2. How do they share?
 #
-# Over time, because a mean hides who came and went.
+# Look at it over time, because a mean hides who came and went.
 
 # %%
 big = [int(f) for f in tcp.flow_id.head(4)]
 cct.plot.throughput(cap, flows=big)
 
 # %% [markdown]
-# In the bundled capture one flow takes two thirds while it is there, and Jain's index lies near one half. Congestion
-# control or distance? Both can do that (lesson 5), so:
+# In the bundled capture one flow takes two thirds while it is active, and Jain's index is near one half. Is it
+# congestion control or RTT? Either can do that (lesson 5), so:
 #
-# ## 3. How far, and how much waiting?
+# ## 3. How much is distance, how much is queue?
 #
-# An RTT is distance plus queue. The distance does not change, so the smallest RTT is the best guess of it, and what
-# is above it is waiting. One tap is enough for that, if the queue was empty once when the flow sent.
+# An RTT is distance plus queue. The distance does not change, so the smallest RTT is the best estimate of it, and
+# anything above it is queueing delay. One tap is enough for that, if the queue was empty at least once while the flow
+# was sending.
 
 # %%
 cct.plot.rtt(rtt, cap, flows=[f for f in big if (rtt.flow_id == f).any()])
 
 # %% [markdown]
-# If even the *smallest* RTT of each tenth of a second is far above the smallest of all, the queue stands: CoDel's
-# test (RFC 8289, section 3), applied from outside.
+# If even the *smallest* RTT of each tenth of a second is far above the smallest of all, there is a standing queue:
+# CoDel's test (RFC 8289, section 3), applied from outside.
 #
 # ## 4. What happened there?
 #
-# Figures of a whole capture show that something is wrong, never what. So go close: one flow, one second. Above, what
-# it sent (blue), what of it was sent again (red), and what was acknowledged (green); below, how much was under
-# way. Move the slider through the capture until you find a loss, then narrow the window.
+# Figures of a whole capture show that something is wrong, never what. So zoom in: one flow, one second. The upper
+# panel shows what it sent (blue), what it retransmitted (red) and what was acknowledged (green); the lower one shows
+# the bytes in flight. Move the slider through the capture until you find a loss, then narrow the window.
 
 # %%
 from ipywidgets import FloatSlider, SelectionSlider, interact
@@ -167,18 +159,18 @@ def look(at_s: float, width_s: float):
 
 
 # %% [markdown]
-# A line that climbs steadily and runs into red is a sender that fills a queue until it overflows. One
-# that stops for long has nothing to send, or a receiver that is full (the light blue line). Losses without any
-# queue before them are a link that loses packets.
+# A line that climbs steadily and runs into red is a sender that fills a queue until it overflows. One that pauses for
+# long has nothing to send, or a receiver whose window is full (the light blue line). Losses without a queue before
+# them point to a lossy link.
 #
 # ## 5. Is it true?
 #
-# Everything up to here was *inferred* from one tap. Sometimes there is a second one, behind the queue, and one can
+# Everything up to here was *inferred* from one tap. Sometimes there is a second one, behind the queue, and you can
 # check. (The bundled captures have one. For others this part is skipped.)
 
 # %%
-twin = Path(str(path).replace(".ingress.", ".egress."))
-if twin != path and twin.exists():
+twin = TRACE.with_name(TRACE.name.replace(".ingress.", ".egress."))
+if twin != TRACE and twin.exists():
     behind = cct.read_capture(twin)
     delays = cct.queue_delay(cap, behind)
     mine = delays[delays.flow_id == largest]
@@ -193,24 +185,24 @@ if twin != path and twin.exists():
     display(cct.plot.queue_delay(delays, cap, flows=big))
 
 # %% [markdown]
-# In the bundled capture every packet lost was sent again, and the waiting agrees within a few milliseconds, because
-# this flow saw the queue empty at least once. A flow that never does takes its queue for distance: always compare
+# In the bundled capture every lost packet was retransmitted, and the delays agree within a few milliseconds, because
+# this flow saw the queue empty at least once. A flow that never does mistakes its queue for distance: always compare
 # with others on the same path.
 #
 # ## A second opinion
 #
-# All of that can be put into rules. The report (`cct report`) has them; every sentence says which rule it follows.
-# Do you agree?
+# All of this can be put into rules. The report (`cct report`) has them, and every sentence comes with its rule. Do
+# you agree?
 
 # %%
-for finding in cct.summarise(path).findings():
+for finding in cct.summarise(TRACE).findings():
     print("•", finding.text)
 
 # %% [markdown]
 # ## Exercises
 #
-# Three patients. Names would give them away, so they are written backwards; do not read them. For each: what is
-# wrong, which figure shows it, and what would you prescribe?
+# Three patients. Their names would give them away, so they are spelled backwards; try not to read them. For each:
+# what is wrong, which figure shows it, and what would you prescribe?
 
 
 # %%
@@ -219,7 +211,15 @@ def patient(name_backwards: str) -> cct.Capture:
 
 
 # %% [markdown]
-# **1.** `patient("taolbreffub")` complains that web pages take seconds while somebody uploads.
+# ### Exercise 1
+#
+# `patient("taolbreffub")` complains that web pages take seconds while somebody uploads.
+#
+# <details><summary>Hint</summary>
+#
+# Question 3: plot the RTT. Does it climb before anything is lost?
+#
+# </details>
 
 # %% tags=["solution"]
 first = patient("taolbreffub")
@@ -227,10 +227,18 @@ cct.plot.rtt(cct.rtt_samples(first), first)
 
 # %% [markdown] tags=["solution"]
 # One upload carries nearly all bytes, its RTT climbs from 20 ms to almost half a second before anything is lost, and
-# the downloads are slow with it. The buffer is too large: CoDel or FQ-CoDel at the uplink (lesson 1).
+# the downloads suffer with it. The buffer is too large: CoDel or FQ-CoDel at the uplink (lesson 1).
 
 # %% [markdown]
-# **2.** `patient("ssenriafnu-ttr")` pays for the same line as the neighbour and gets an eighth.
+# ### Exercise 2
+#
+# `patient("ssenriafnu-ttr")` pays for the same line as a neighbour and gets an eighth.
+#
+# <details><summary>Hint</summary>
+#
+# Compare the smallest RTTs of the two large flows.
+#
+# </details>
 
 # %% tags=["solution"]
 second = patient("ssenriafnu-ttr")
@@ -240,12 +248,20 @@ cct.rtt_summary(cct.rtt_samples(second)).query("samples > 100")[
 ]
 
 # %% [markdown] tags=["solution"]
-# Two flows, both with losses, smallest RTTs of 10 and 80 ms: distance. A queue for each flow (or for each class of
-# distances) would share evenly (lesson 5).
+# Two flows, both with losses, and smallest RTTs of 10 and 80 ms: it is the distance. A queue per flow (or per class
+# of RTTs) would share evenly (lesson 5).
 
 # %% [markdown]
-# **3.** `patient("rbb-cibuc")`: the first flow was fine for two seconds. Then another one came. The distances are
+# ### Exercise 3
+#
+# `patient("rbb-cibuc")`: the first flow was fine for two seconds. Then another one started. Their RTTs are
 # equal.
+#
+# <details><summary>Hint</summary>
+#
+# Draw the newcomer's bytes in flight. Does it have a saw's teeth?
+#
+# </details>
 
 # %% tags=["solution"]
 third = patient("rbb-cibuc")
@@ -253,23 +269,23 @@ display(cct.plot.throughput(third))
 cct.plot.bytes_in_flight(third, int(third.flows.sort_values("bytes_fwd").flow_id.iloc[-1]))
 
 # %% [markdown] tags=["solution"]
-# The newcomer's flight has no teeth: but for short probes upwards it stays where it is, losses or not. That is BBR,
-# which looks at rates, beside CUBIC, which yields at each loss. Nothing in the network is broken; a queue for each
-# flow would protect the one that yields.
+# The newcomer's bytes in flight have no sawtooth: apart from short probes upwards they stay where they are, losses or
+# not. That is BBR, which looks at rates, beside CUBIC, which backs off at each loss. Nothing in the network is
+# broken; a queue per flow would protect the one that backs off.
 
 # %% [markdown]
 # ## Questions
 #
-# - The tap was at the sender's side of the queue. What would questions 3 and 4 look like from the other side?
-# - Of a flow you see one direction only. Which of the five questions can you still answer?
+# - The tap was on the sender's side of the queue. What would questions 3 and 4 look like from the other side?
+# - You see only one direction of a flow. Which of the five questions can you still answer?
 # - "There are retransmissions, so the network loses packets." Name two other reasons for a retransmission.
-# - The capture's clock jumps by 50 ms once. Which figures show it, and what would you think if you did not know?
+# - The capture's clock jumps by 50 ms once. Which figures show it, and what would you conclude if you did not know?
 
 # %% [markdown] tags=["solution"]
-# - Behind the queue the RTT of data is only the rest of the way: the waiting does not show, and losses show as gaps
-#   that are filled later, not as repetitions.
-# - Who, and how they share; retransmissions of the side that sends. No RTT, no waiting, nothing in flight.
-# - A timeout that came too early because the RTT rose; packets out of order that looked lost; a tap that saw the
-#   packet twice, or one that was lost on the way to the tap's own disk.
-# - RTTs across the jump and all time axes: one would take it for a pause of every flow at the same moment, which is
-#   how one can tell.
+# - Behind the queue, the RTT of the data covers only the rest of the path: queueing delay does not show, and losses
+#   appear as gaps that are filled later, not as repeated segments.
+# - Which flows there are and how they share, and the sender's retransmissions. No RTT, no queueing delay, no bytes in
+#   flight.
+# - A spurious timeout because the RTT rose; reordered packets that looked lost. (A tap that captured a packet twice
+#   only looks like one.)
+# - RTTs across the jump and all time axes: it looks as if every flow paused at the same moment, which gives it away.

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from ...plot.style import COLOURS, GREY, figure, line_of
+from ...plot.style import COLOURS, GREY, INK, figure, line_of
 from ...plot.thinning import thin_rows
 from ..panels import panels
 
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 _TARGET = {"line": {"color": GREY, "dash": "dot", "width": 1}}
-_PAPER = {"symbol": "x-thin", "size": 11, "color": "black", "line": {"width": 2}}
+_PAPER = {"symbol": "x-thin", "size": 11, "color": INK, "line": {"width": 2}}
 
 
 def _panels(rows: int, columns: int, titles: Sequence[str], title: str, **options: Any) -> go.Figure:
@@ -284,6 +284,6 @@ def guesses(table: pd.DataFrame, paper: pd.DataFrame) -> go.Figure:
         )  # fmt: skip
     fig.add_scatter(
         x=paper.paper_loss_percent, y=paper.paper_delay_ms, text=paper.flows, name="the paper",
-        mode="lines+markers+text", textposition="bottom right", line={"color": "black", "width": 2}, marker=_PAPER,
+        mode="lines+markers+text", textposition="bottom right", line={"color": INK, "width": 2}, marker=_PAPER,
     )  # fmt: skip
     return fig

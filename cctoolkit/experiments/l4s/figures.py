@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
-from ...plot.style import BLUE, COLOURS, GREY, VERMILLION, figure
+from ...plot.style import BLUE, COLOURS, GREY, INK, VERMILLION, figure
 from ..panels import panels
 
 __all__ = [
@@ -99,13 +99,13 @@ def table_3_figure(third: pd.DataFrame) -> go.Figure:
         x = [i - 0.4 + (rank + 0.5) * width for i in range(len(names))]
         fig.add_bar(
             x=x, y=[mean[n] for n in names], width=width * 0.92, name=system, marker_color=COLOURS[rank],
-            error_y={"array": [deviation[n] for n in names], "thickness": 1.2, "color": "#444"},
+            error_y={"array": [deviation[n] for n in names], "thickness": 1.2, "color": INK},
         )  # fmt: skip
         paper = part.paper.first()
         if paper.notna().any():
             fig.add_scatter(
                 x=x, y=[paper[n] for n in names], mode="markers", name=f"{system}, paper",
-                marker={"symbol": "line-ew", "size": 26, "line": {"width": 3, "color": "#222"}}, showlegend=rank == 0,
+                marker={"symbol": "line-ew", "size": 26, "line": {"width": 3, "color": INK}}, showlegend=rank == 0,
             )  # fmt: skip
             fig.data[-1].name = "the paper"
     fig.update_xaxes(tickvals=list(range(len(names))), ticktext=[f"configuration {n}" for n in names])

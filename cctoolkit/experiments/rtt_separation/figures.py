@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from ...analysis.metrics import cdf, jain_index
-from ...plot.style import COLOURS, GREY, figure, line_of
+from ...plot.style import COLOURS, GREY, INK, figure, line_of
 from ..panels import panels
 from ..papers import paper_numbers
 
@@ -94,7 +94,7 @@ def _fairness(table: pd.DataFrame) -> go.Figure:
         )
         bars.add_scatter(
             x=part.scheme, y=part.utilisation, name="utilisation", legendgroup="utilisation", showlegend=rank == 0,
-            mode="markers", marker={"symbol": "line-ew-open", "size": 26, "color": "black", "line": {"width": 3}},
+            mode="markers", marker={"symbol": "line-ew-open", "size": 26, "color": INK, "line": {"width": 3}},
             offsetgroup=str(name),
         )  # fmt: skip
     return bars.update_yaxes(title_text="Jain's index (bars), utilisation (lines)", range=[0, 1.05])
