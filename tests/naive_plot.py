@@ -21,6 +21,8 @@ def thin_rows(x: list[float], ys: list[list[float]], points: int) -> list[int]:
         if kept is not None and (len(rows) > points or len(rows) <= len(kept)):
             return kept
         kept = sorted(rows)
+        if buckets > 4 * len(x):
+            return kept
         buckets *= 2
 
 

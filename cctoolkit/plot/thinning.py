@@ -10,6 +10,10 @@ from ..errors import ParameterError
 __all__ = ["thin", "thin_rows"]
 
 
+#: Buckets at most, for each row; 32 bytes each.
+_BUCKETS_PER_ROW = 4
+
+
 @kernel
 def _mark_extremes(x, y, x0, buckets_per_x, buckets, keep):
     """Set `keep` for the first, last, smallest and largest row of each bucket of `x`.
@@ -107,6 +111,8 @@ def thin_rows(x: np.ndarray, *ys: np.ndarray, points: int = 4000) -> np.ndarray:
         if rows is not None and (found.size > points or found.size <= rows.size):
             return rows
         rows = found
+        if buckets > _BUCKETS_PER_ROW * x.size:  # bursts far apart: finer buckets would be memory for nothing
+            return rows
         buckets *= 2
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from .summary import QUEUE_INTERVAL_NS, QUEUE_SAMPLES, QUEUE_TARGET_NS, Summary, TwoTaps
+from .summary import QUEUE_INTERVAL_NS, QUEUE_SAMPLES, QUEUE_TARGET_NS, Summary, TwoTaps, each
 
 __all__ = ["Bottleneck", "find_bottleneck"]
 
@@ -180,7 +181,8 @@ def _from_one_tap(s: Summary) -> Bottleneck | None:
     intervals = int(s.duration_s / width_s + 1e-6) + 1
     along, beside = np.zeros(intervals), np.zeros(intervals)
     place = (s.flow_throughput["time_s"] / width_s + 1e-6).astype(int).to_numpy()
-    for (flow_id, direction), rows in s.flow_throughput.groupby(["flow_id", "direction"]).indices.items():
+    by_way: dict[Any, Any] = s.flow_throughput.groupby(["flow_id", "direction"]).indices
+    for (flow_id, direction), rows in by_way.items():
         size = np.bincount(place[rows], s.flow_throughput["bytes"].to_numpy()[rows], intervals)
         way = ways[int(flow_id)]
         if way is None:
@@ -191,7 +193,7 @@ def _from_one_tap(s: Summary) -> Bottleneck | None:
         return None
     waits = [
         _wait(s, flow.flow_id, flow.direction, flow.base_ns, width_s)
-        for flow in standing.itertuples()
+        for flow in each(standing)
         if ways[flow.flow_id] == flow.direction
     ]
     mean = pd.concat([wait["mean_s"] for wait in waits], axis=1).mean(axis=1)

@@ -38,7 +38,12 @@ COMPETITORS = 10  # more flows than this at a time hardly share one bottleneck
 
 
 class Severity(IntEnum):
-    """How much a finding should worry its reader.
+    """How much a finding should worry its reader; the report sorts by it.
+
+    Attributes
+    ----------
+    problem, notice, fact : Severity
+        Something to mend, something to know, and a number.
 
     See Also
     --------
@@ -448,7 +453,8 @@ def _retransmissions_sketch(s: Summary) -> Sketch | None:
     if s.top_packets is None:
         return None
     columns = s.top_packets.columns
-    again = np.asarray(segment_kinds(s.top_packets) == "retransmitted")
+    few = np.unique(columns["flow_id"], return_inverse=True)[1].astype(np.uint32)  # state is by flow number
+    again = np.asarray(segment_kinds(columns | {"flow_id": few}) == "retransmitted")
     since_s = pd.Series((columns["ts_ns"] - s.totals["first_ts_ns"]) / 1e9)
     values = _over_time(s, since_s, again.astype(float), "sum")
     return Sketch("Retransmissions of the largest flows over time", values)

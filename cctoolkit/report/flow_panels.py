@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .. import plot
 from .._support.words import format_time_ns
 from ..analysis.rtt import rtt_samples
@@ -40,7 +42,8 @@ def _panel(s: Summary, flow: Any) -> go.Figure:
     if flow.protocol == _TCP and mine.columns["tcp_flags"].any():
         side = int(flow.data_direction)
         drawn["sequence"] = plot.time_sequence(mine, flow.flow_id, side, points=POINTS)
-        samples = rtt_samples(mine)
+        alone = mine.columns | {"flow_id": np.zeros(len(mine), np.uint32)}  # state is by flow number
+        samples = rtt_samples(alone).assign(flow_id=np.uint32(flow.flow_id))
         if len(samples):
             drawn["rtt"] = plot.rtt(samples, mine, flows=[flow.flow_id], points=POINTS)
         drawn["flight"] = plot.bytes_in_flight(mine, flow.flow_id, side, points=POINTS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,16 +27,16 @@ class Idle:
 
     Attributes
     ----------
-    began_ns : int64 array
+    began_ns : tuple of int
         Time of the last packet before each, ascending.
-    removed_ns : int64 array
+    removed_ns : tuple of int
         How much of each is left out.
     remainder_ns : int
         How much of each stays.
     """
 
-    began_ns: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    removed_ns: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    began_ns: tuple[int, ...] = ()
+    removed_ns: tuple[int, ...] = ()
     remainder_ns: int = 0
 
     def __len__(self) -> int:
@@ -44,18 +44,23 @@ class Idle:
 
     def to_busy(self, ts_ns: np.ndarray) -> np.ndarray:
         """Times on a clock that stands still in these silences."""
-        return ts_ns - np.append(0, np.cumsum(self.removed_ns))[np.searchsorted(self.began_ns, ts_ns)]
+        return ts_ns - self._removed_before()[np.searchsorted(np.array(self.began_ns, np.int64), ts_ns)]
 
     def to_real(self, busy_ns: np.ndarray) -> np.ndarray:
         """The inverse of :meth:`to_busy`; what stays of a silence is shared between its sides."""
-        removed = np.append(0, np.cumsum(self.removed_ns))
-        borders = self.began_ns - removed[:-1] + self.remainder_ns // 2
+        removed = self._removed_before()
+        borders = np.array(self.began_ns, np.int64) - removed[:-1] + self.remainder_ns // 2
         return busy_ns + removed[np.searchsorted(borders, busy_ns)]
+
+    def _removed_before(self) -> np.ndarray:
+        """What is left out before each part, from nothing on."""
+        return np.append(0, np.cumsum(np.array(self.removed_ns, np.int64)))
 
     def parts_ns(self, first_ns: int, last_ns: int) -> list[tuple[int, int]]:
         """First and last packet of each stretch between the silences."""
-        resumed = self.began_ns + self.removed_ns + self.remainder_ns
-        return list(zip([first_ns, *resumed.tolist()], [*self.began_ns.tolist(), last_ns], strict=True))
+        ends = zip(self.began_ns, self.removed_ns, strict=True)
+        resumed = [began + removed + self.remainder_ns for began, removed in ends]
+        return list(zip([first_ns, *resumed], [*self.began_ns, last_ns], strict=True))
 
 
 class Silences:
@@ -93,5 +98,6 @@ class Silences:
             if cut[-1] > LEAST_NS and cut.sum() >= SHARE * duration and cut[-1] >= CLEARLY * length[n]:
                 remainder = max(int(REMAINDER * (duration - cut.sum())), _LEAST_REMAINDER_NS)
                 by_time = order[:n][np.argsort(self._began[order[:n]])]
-                return Idle(self._began[by_time], self._length[by_time] - remainder, remainder)
+                began, removed = self._began[by_time], self._length[by_time] - remainder
+                return Idle(tuple(began.tolist()), tuple(removed.tolist()), remainder)
         return Idle()
