@@ -617,7 +617,7 @@ def test_the_papers_classifier_and_what_is_not_trained_on(
     "options, told",
     [
         (("--classifier", "summary"), "cannot be saved"),
-        (("--classifier", "nothing"), "is none of scales, dragonfly, deepcci"),
+        (("--classifier", "nothing"), "must be one of scales, dragonfly, deepcci"),
         (("--ccas", "vegas"), "no flow is 'vegas'"),
         (("--window-ms", "10000"), "none of .* flows has 10000 ms"),
         (("--window-ms", "0.5"), "window_ms: 0.3"),
