@@ -25,6 +25,8 @@ CONDA_NAMES = {
 
 
 def _split(requirement: str) -> tuple[str, str]:
+    """Name and version; without the marker (``; python_version < …``), which conda does not have."""
+    requirement = requirement.partition(";")[0].strip()
     match = re.fullmatch(r"([\w.\[\]-]+?)((?:[<>=!~]=?).*)?", requirement)
     assert match, requirement
     return match[1], match[2] or ""
