@@ -33,7 +33,6 @@ control V(inout headers_t hdr, inout metadata_t meta) {
 control I(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     register<bit<32>>(8) pairs_first;
     register<bit<48>>(8) pairs_second;
-    counter(4, CounterType.packets_and_bytes) packets;
 
     action send(bit<9> port) { standard_metadata.egress_spec = port; }
     action answer(bit<16> number) { hdr.test.decision = number; }
@@ -56,7 +55,6 @@ control I(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t 
         masked.apply();
         pairs_first.write(hdr.test.queue_delay_ns, hdr.test.random);
         pairs_second.write(hdr.test.queue_delay_ns, (bit<48>)hdr.test.now_ns);
-        packets.count(hdr.test.queue_delay_ns);
         if (hdr.test.now_ns == 77) {
             meta.seen = { hdr.test.input, (bit<48>)hdr.test.now_ns, standard_metadata.ingress_port };
             digest<seen_t>(1, meta.seen);

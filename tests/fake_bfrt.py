@@ -121,8 +121,6 @@ def fixed_tables(family: str) -> list[dict[str, Any]]:
               actions={"shared_pool": {"pool_max_cells": "uint32"}, "buffer_only": {}}),
         table(f"{tm}.cfg", 9006, kind="TmCfg", size=1,
               data={"cell_size_bytes": "uint32", "total_cells": "uint32"}),
-        table(f"{family}.dev.device_configuration", 9007, kind="DevConfigure", size=1,
-              data={"num_pipes": "uint32", "recirc_port_list": "uint32[]"}),
         table("$mirror.cfg", 9008, keys=[("$sid", "Exact", "uint16")], kind="MirrorCfg",
               data={"$session_enable": "bool", "$direction": "string", "$ucast_egress_port": "uint32",
                     "$ucast_egress_port_valid": "bool", "$max_pkt_len": "uint16"},
@@ -182,10 +180,6 @@ class Device:
         tm = f"{self.family}.tm"
         cell = 80 if self.family == "tf1" else 176
         self.defaults[f"{tm}.cfg"] = (None, {"cell_size_bytes": cell, "total_cells": 277_000})
-        self.defaults[f"{self.family}.dev.device_configuration"] = (
-            None,
-            {"num_pipes": self.pipes, "recirc_port_list": [68, 196]},
-        )
         for port in (0, 1, 132):  # two ports of one group, the second with its queues behind the first's
             key = frozen({"dev_port": {"value": port}})
             queues = list(range(8)) if port != 1 else [8, 9, 9, 9, 12, 13, 14, 15]

@@ -115,7 +115,7 @@ def frame(row: dict, key: dict, sacks: list[tuple[int, int]], ethernet: bool = T
             + (b"\x08\x00" if v4 else b"\x86\xdd")
             + packet
         )
-    if field:
+    if field or (not v4 and protocol == 59 and not segment):  # else length 0 means "to the end of the frame"
         packet += bytes(max(row["wire_bytes"] - len(packet), 0))
     return packet
 

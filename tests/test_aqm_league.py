@@ -101,7 +101,7 @@ def test_equals_share_a_rank():
 def test_another_score(results):
     negative = results.assign(quick=-results.delay_p99_ms)
     assert standings(negative, by="quick").index[-1] == "tail_drop"
-    with pytest.raises(ParameterError, match="no column 'beauty'"):
+    with pytest.raises(ParameterError, match="column 'beauty'"):
         standings(results, by="beauty")
 
 

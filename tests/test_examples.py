@@ -43,18 +43,10 @@ PUBLIC = public()
 ROOMS = tuple(
     f"cctoolkit.{room}."
     for room in (
-        "aqm",
-        "batch",
-        "capture",
-        "cca",
-        "report",
-        "scenario",
-        "schema",
-        "separation",
-        "sim",
-        "testbed",
+        "analysis", "aqm", "batch", "capture", "cca", "experiments", "identify", "plot", "report",
+        "scenario", "schema", "separation", "sim", "testbed",
     )
-)
+)  # fmt: skip
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 

@@ -107,11 +107,11 @@ def test_every_step_scheme_and_seed_is_run_once() -> None:
 
 
 def test_unknown_names_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match="sharing: 'udp' is none of cbr"):
+    with pytest.raises(ParameterError, match="sharing: 'udp' must be one of cbr"):
         abc.scenario("udp", 1)
-    with pytest.raises(ParameterError, match="scheme: 'red' is none of without ABC"):
+    with pytest.raises(ParameterError, match="scheme: 'red' must be one of without ABC"):
         abc.scenario("cbr", 1, "red")
-    with pytest.raises(ParameterError, match="only: 'fig4' is none of cbr, tcp, cbr-tcp, why"):
+    with pytest.raises(ParameterError, match="only: 'fig4' must be one of cbr, tcp, cbr-tcp, why"):
         experiment("abc")(tmp_path / "x", only=["fig4"])
     assert not (tmp_path / "x").exists()
 
@@ -348,7 +348,7 @@ def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     text = (out / "summary.md").read_text()
     assert "All printed statements hold with" in text and "| slow reading |" in text and "±" in text
     again = CliRunner().invoke(app, ["experiment", "abc", "-o", str(out), "--only", "nope"])
-    assert again.exit_code == 1 and "only: 'nope' is none of" in str(again.exception)
+    assert again.exit_code == 1 and "only: 'nope' must be one of" in str(again.exception)
 
 
 def test_help_names_the_options() -> None:

@@ -76,7 +76,7 @@ def test_a_seed_gives_the_same_scenario_and_another_another() -> None:
 
 
 def test_unknown_targets_are_refused() -> None:
-    with pytest.raises(ParameterError, match="target: 'FPGA' is none of Linux, "):
+    with pytest.raises(ParameterError, match="target: 'FPGA' must be one of Linux, "):
         codel.scenario("FPGA")
 
 
@@ -145,7 +145,9 @@ def test_with_nothing_changed_a_variant_decides_as_its_model(changed: Any, model
 
 
 def test_variants_say_what_cannot_be() -> None:
-    with pytest.raises(ParameterError, match=r"square_root: 'guess' is none of exact, NPU table, math unit"):
+    with pytest.raises(
+        ParameterError, match=r"square_root: 'guess' must be one of exact, NPU table, math unit"
+    ):
         EgressCoDel(square_root="guess")
     with pytest.raises(ParameterError, match="target_ms: must be positive"):
         IngressCoDel(target_ms=0)
@@ -352,7 +354,7 @@ def test_command_writes_a_folder(tmp_path: Path) -> None:
 
 def test_errors_are_one_line(tmp_path: Path) -> None:
     assert "codel" in EXPERIMENTS
-    with pytest.raises(ParameterError, match="part: 'fpga' is none of figure-5, table-1"):
+    with pytest.raises(ParameterError, match="part: 'fpga' must be one of figure-5, table-1"):
         experiment("codel")(tmp_path / "x", part=["fpga"])
     assert not (tmp_path / "x").exists()
     (tmp_path / "mine").mkdir()

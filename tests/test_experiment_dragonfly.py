@@ -373,7 +373,7 @@ def test_statements_disagree_where_the_numbers_do(table: str, column: str, chang
 
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     run = experiment("dragonfly")
-    with pytest.raises(ParameterError, match="only: 'figure-6' is none of cbiq, inputs, epochs"):
+    with pytest.raises(ParameterError, match="only: 'figure-6' must be one of cbiq, inputs, epochs"):
         run(tmp_path / "x", only=["figure-6"])
     with pytest.raises(ParameterError, match=r"window_ms: 0\.5 ms is not a whole number"):
         run(tmp_path / "x", windows_ms=[0.5])

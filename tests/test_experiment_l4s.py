@@ -259,9 +259,9 @@ def test_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_errors_say_what_is_wrong(tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match="configuration: 'V' is none of I, II, III, IV"):
+    with pytest.raises(ParameterError, match="configuration: 'V' must be one of I, II, III, IV"):
         experiment("l4s")(tmp_path / "x", configuration=["V"])
-    with pytest.raises(ParameterError, match="system: 'RED' is none of iRED, PI2"):
+    with pytest.raises(ParameterError, match="system: 'RED' must be one of iRED, PI2"):
         l4s.Case("I", "RED").scenario()
     with pytest.raises(ParameterError, match=r"phase_s: 0\.5 must be a whole number"):
         l4s.Settings(phase_s=0.5)

@@ -86,7 +86,7 @@ def test_every_part_has_a_title_and_every_title_a_part(name):
 
 
 def test_unknown_experiment_is_named_with_those_there_are():
-    with pytest.raises(ParameterError, match=r"'nope' is none of .*sim-vs-kernel"):
+    with pytest.raises(ParameterError, match=r"'nope' must be one of .*sim-vs-kernel"):
         experiment("nope")
 
 

@@ -74,7 +74,7 @@ def test_entries_are_replaced_and_taken_out(bench) -> None:
 
 
 @p4
-def test_registers_of_pairs_counters_and_digests(bench) -> None:
+def test_registers_of_pairs_and_digests(bench) -> None:
     s = bench.switch
     big = (1 << 48) - 1
     bench.exchange([(TestInput(big, queue_delay_ns=3, random=0xFFFFFFFF), FRAME)] * 2)
@@ -85,8 +85,6 @@ def test_registers_of_pairs_counters_and_digests(bench) -> None:
     assert s.read_register("pairs", 2, 2).tolist() == [(7, 8), (0xFFFFFFFF, big)]
     s.write_register("pairs_first", 1)
     assert s.read_register("pairs_first").tolist() == [1] * 8
-    packets, size = s.counter("packets", 3)
-    assert packets == 2 and size % 2 == 0 and size > 2 * len(FRAME)
     bench.exchange([(TestInput(77, input=x), FRAME) for x in (1, 2, 3)])
     seen = list(s.digests("seen_t", SEEN, timeout_s=2))
     while len(seen) < 3:  # they come in messages of one or more

@@ -11,7 +11,7 @@ from test_testbed_netns import namespaces, why_not
 
 import cctoolkit as cct
 from cctoolkit.errors import ParameterError
-from hardware.common.experiment import source_port
+from cctoolkit.scenario.endpoints import source_port
 from hardware.launch import switch
 from hardware.programs.abc.experiment import client_prefixes
 

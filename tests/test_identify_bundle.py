@@ -219,19 +219,19 @@ def test_a_model_says_whom_its_classes_stand_for(ours, tmp_path):
     np.testing.assert_allclose(model.predict_proba(some), torch_model.predict_proba(some), atol=1e-5)
     assert set(model.predict(some)) <= {"bbr", "reno", "unknown"}
     card = (folder / "README.md").read_text()
-    assert "tells bbr, reno apart" in card and "; reno stands for lp, too, which do the same" in card
-    assert "stands for" not in (ours / "README.md").read_text()
+    assert "tells bbr, reno apart" in card and "; reno also covers lp" in card
+    assert "also covers" not in (ours / "README.md").read_text()
 
 
 def test_what_belongs_to_no_model_is_not_saved(tmp_path):
     bare = unfitted("dragonfly", epochs=1)
     windows = samples.train("cbiq+throughput")
     bare.fit(windows.X, windows.y)
-    with pytest.raises(ParameterError, match="classifier: fitted on a bare array; fit it on Windows"):
+    with pytest.raises(ParameterError, match=r"classifier: .*Windows"):
         bare.save(tmp_path / "a")
-    with pytest.raises(ParameterError, match="classifiers: not of one kind with the same classes"):
+    with pytest.raises(ParameterError, match="classifiers: "):
         save_models([fitted("dragonfly"), fitted("deepcci")], tmp_path / "a")
-    with pytest.raises(ParameterError, match="windows_ms: say which lengths it was trained on"):
+    with pytest.raises(ParameterError, match="windows_ms: "):
         fitted("ours").save(tmp_path / "a")
     assert not list(tmp_path.iterdir())
 
@@ -274,12 +274,10 @@ def test_a_network_that_is_not_the_one_described_is_refused_before_it_is_read(co
     windows = samples.test("cbiq+throughput")
     for content in (whole[:-1], whole[:-1] + bytes([whole[-1] ^ 1]), b"", whole + b"\0"):
         path.write_bytes(content)
-        with pytest.raises(
-            SchemaError, match=r"network-100ms\.onnx: not the file that model\.json describes"
-        ):
+        with pytest.raises(SchemaError, match=r"network-100ms\.onnx: SHA-256"):
             load(copy).predict_proba(windows)
     path.unlink()
-    with pytest.raises(SchemaError, match=r"network-100ms\.onnx: missing; the model is incomplete"):
+    with pytest.raises(SchemaError, match=r"network-100ms\.onnx: .*missing"):
         load(copy).predict_proba(windows)
 
 
@@ -290,7 +288,7 @@ def test_a_network_lies_in_the_models_folder(copy, tmp_path):
     networks = json.loads((copy / "model.json").read_text())["networks"]
     for file in ("../outside.onnx", str(outside)):
         changed(copy, networks=[networks[0] | {"file": file}])
-        with pytest.raises(SchemaError, match=r"copy/outside\.onnx: missing"):
+        with pytest.raises(SchemaError, match=r"copy/outside\.onnx: .*missing"):
             load(copy).predict_proba(samples.test("cbiq+throughput"))
 
 
@@ -298,7 +296,7 @@ def test_a_network_that_onnxruntime_cannot_read_is_refused(copy):
     networks = json.loads((copy / "model.json").read_text())["networks"]
     (copy / "network-100ms.onnx").write_bytes(b"no network")
     changed(copy, networks=[networks[0] | {"sha256": hashlib.sha256(b"no network").hexdigest()}])
-    with pytest.raises(SchemaError, match=r"network-100ms\.onnx: no network that onnxruntime reads"):
+    with pytest.raises(SchemaError, match=r"network-100ms\.onnx: .*onnxruntime"):
         load(copy).predict_proba(samples.test("cbiq+throughput"))
 
 
@@ -323,14 +321,14 @@ def test_a_model_of_another_format_is_refused_with_what_to_do(copy):
 )  # fmt: skip
 def test_a_description_that_is_none_is_refused(copy, values):
     changed(copy, **values)
-    with pytest.raises(SchemaError, match=r"model\.json: not a model's"):
+    with pytest.raises(SchemaError, match=r"model\.json: not a valid"):
         load(copy)
 
 
 def test_a_description_that_cannot_be_read_is_refused(copy):
     for content in (b"", b"no JSON", b"[]", b"\xff\xfe", b'{"format": %d}' % FORMAT):
         (copy / "model.json").write_bytes(content)
-        with pytest.raises(SchemaError, match=r"model\.json: not a model's"):
+        with pytest.raises(SchemaError, match=r"model\.json: not a valid"):
             load(copy)
     (copy / "model.json").unlink()
     with pytest.raises(ParameterError, match=r"is neither a folder with a model\.json"):
@@ -458,6 +456,6 @@ def test_loading_executes_nothing(copy, tmp_path):
     torch.save(Evil(), copy / "network-100ms.onnx")
     digest = hashlib.sha256((copy / "network-100ms.onnx").read_bytes()).hexdigest()
     changed(copy, networks=[networks[0] | {"sha256": digest}])
-    with pytest.raises(SchemaError, match="no network that onnxruntime reads"):
+    with pytest.raises(SchemaError, match="onnxruntime cannot read"):
         load(copy).predict_proba(samples.test("cbiq+throughput"))
     assert not mark.exists()

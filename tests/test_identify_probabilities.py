@@ -9,10 +9,10 @@ from cctoolkit.identify.probabilities import (
     answers,
     by_pieces,
     grouped,
-    least_of,
     named,
     pieces,
     softmax,
+    thresholds,
     together,
 )
 
@@ -72,10 +72,10 @@ def test_nothing_is_unknown_where_all_have_a_name_and_no_limit_was_learnt() -> N
 
 def test_a_name_has_to_be_as_probable_as_windows_of_its_length_ask_for() -> None:
     limits = np.array([[100, 0.2], [1000, 0.4], [10_000, 0.8]])
-    asked = least_of(limits, np.array([10, 100, 316.227766, 1000, 10_000, 60_000]))
+    asked = thresholds(limits, np.array([10, 100, 316.227766, 1000, 10_000, 60_000]))
     np.testing.assert_allclose(asked, [0.2, 0.2, 0.3, 0.4, 0.8, 0.8], rtol=1e-9)
-    assert least_of(limits, 1000) == pytest.approx(0.4)
-    np.testing.assert_array_equal(least_of(np.empty((0, 2)), np.array([5, 7])), [0, 0])
+    assert thresholds(limits, 1000) == pytest.approx(0.4)
+    np.testing.assert_array_equal(thresholds(np.empty((0, 2)), np.array([5, 7])), [0, 0])
     classes, alike = np.array(["bbr", "reno"]), np.array([[0.5, 0.5], [0.5, 0.5]])
     assert named(alike, classes, "other", np.array([0.4, 0.6])).tolist() == ["bbr", "unknown"]
 

@@ -93,7 +93,7 @@ def test_windows_begin_anywhere():
 )
 def test_lengths_of_10_ms_to_60_s(ms, slot_ms, slots):
     if slots is None:
-        with pytest.raises(ParameterError, match=r"1 ms is not a whole number .* of slots of 0\.3 ms"):
+        with pytest.raises(ParameterError, match=r"1 ms .*0\.3 ms"):
             window_slots(ms, slot_ms)
         return
     assert window_slots(ms, slot_ms) == slots
@@ -103,7 +103,7 @@ def test_lengths_of_10_ms_to_60_s(ms, slot_ms, slots):
 
 @pytest.mark.parametrize("ms", [0, -10, 0.5, 1.5, float("nan"), float("inf")])
 def test_lengths_that_are_no_number_of_slots_are_refused(ms):
-    with pytest.raises(ParameterError, match=r"window_ms: .* is not a whole number"):
+    with pytest.raises(ParameterError, match=r"window_ms: .* multiple"):
         cut_windows([recording(0, 50)], ms)
 
 
@@ -133,7 +133,7 @@ def test_windows_without_a_packet_are_left_out():
     assert 0 < len(windows) < 60 and (windows.X.sum(axis=(1, 2)) > 0).all()
     assert windows.table.first_slot.between(81, 109).all()
     silent.slots[list(INPUTS)] = 0.0
-    with pytest.raises(ParameterError, match="none of 1 flows has 20 ms of slots with packets"):
+    with pytest.raises(ParameterError, match=r"window_ms: .*20 ms"):
         cut_windows([silent], 20)
 
 
@@ -154,9 +154,9 @@ def test_windows_with_data_stay_whatever_the_inputs_say():
     sampled.slots["throughput_bytes"] = sampled.slots.throughput_bytes.where(sampled.slots.slot > 380, 0.0)
     assert cut_windows([sampled], 20, "cbiq", per_flow=200).table.first_slot.between(362, 380).all()
     del sampled.slots["throughput_bytes"], sampled.slots["in_bytes"]
-    with pytest.raises(SchemaError, match="neither in_bytes nor throughput_bytes is there to tell"):
+    with pytest.raises(SchemaError, match="in_bytes or throughput_bytes"):
         cut_windows([sampled], 20, "cbiq")
-    with pytest.raises(ParameterError, match="none of 1 flows has 20 ms"):  # one tap shows no queue at all
+    with pytest.raises(ParameterError, match=r"window_ms: .*20 ms"):  # one tap shows no queue at all
         cut_windows(
             [Recording("x", recording(0, 90).slots.assign(cbiq_bytes=np.nan), sampled.flows)], 20, "cbiq"
         )
@@ -170,9 +170,7 @@ def test_flows_without_label_and_slots_not_known_yet_are_left_out():
     )  # the end of flow 1: no later packet says
     windows = cut_windows([part], 50)
     assert list(windows.table.flow_id) == [1] and list(windows.table.first_slot) == [100]
-    with pytest.raises(
-        ParameterError, match=r"none of 1 flows has 51 ms .* cbiq_bytes, throughput_bytes are known"
-    ):
+    with pytest.raises(ParameterError, match=r"window_ms: .*51 ms .* cbiq_bytes, throughput_bytes"):
         cut_windows([part], 51)
     assert len(cut_windows([part], 51, "throughput")) == 1
 
@@ -185,7 +183,7 @@ def test_an_input_that_is_never_known_is_not_waited_for():
     views = cut_windows([one_tap], 60, "views")
     assert (views.X[0, :, VIEW_CHANNELS.index("window.has_queue")] == 0).all()
     assert (views.X[0, :, VIEW_CHANNELS.index("window.has_flight")] == 1).all()
-    with pytest.raises(ParameterError, match=r"none of 1 flows has 60 ms .* cbiq_bytes are known"):
+    with pytest.raises(ParameterError, match=r"window_ms: .*60 ms .* cbiq_bytes"):
         cut_windows([one_tap], 60, "cbiq")
 
 
@@ -230,7 +228,7 @@ def test_views_are_of_one_size_and_of_the_same_windows():
         counted = cut_windows(runs, ms, VIEW_INPUTS, per_flow=2)
         expected = np.stack([scale_view(window) for window in counted.X])
         np.testing.assert_array_equal(views.of(window_ms=ms).X, expected)
-    with pytest.raises(ParameterError, match='only with inputs="views"'):
+    with pytest.raises(ParameterError, match='inputs="views"'):
         cut_windows(runs, [10, 100])
 
 
@@ -284,7 +282,7 @@ def test_what_cannot_be_split_is_refused():
         windows.of(run="run-1").split()
     with pytest.raises(ParameterError, match="by: windows of 0 run cannot be split"):
         windows.take([]).split()
-    with pytest.raises(ParameterError, match="by: windows have no column 'aqm'"):
+    with pytest.raises(ParameterError, match="by: 'aqm'"):
         windows.split(by=("run", "aqm"))
 
 
@@ -335,21 +333,21 @@ def test_files_that_hold_no_windows_or_of_another_version_are_refused(tmp_path):
     table = pq.read_table(path)
     about = json.loads(table.schema.metadata[b"cctoolkit.windows"])
     changed = {
-        "windows of version 99, this package reads 1: cut them again": json.dumps(about | {"version": 99}),
-        "holds no windows": "no JSON",
+        "version 99": json.dumps(about | {"version": 99}),
+        "no windows": "no JSON",
     }
     for message, text in changed.items():
         pq.write_table(table.replace_schema_metadata({b"cctoolkit.windows": text.encode()}), path)
         with pytest.raises(SchemaError, match=message):
             Windows.load(path)
     pq.write_table(pa.table({"a": [1]}), path)
-    with pytest.raises(SchemaError, match="holds no windows"):
+    with pytest.raises(SchemaError, match="no windows"):
         Windows.load(path)
     windows.save(path)
     whole = path.read_bytes()
     for content in (b"", b"PAR1", b"text", whole[: len(whole) // 2], whole[:-20]):
         path.write_bytes(content)
-        with pytest.raises(SchemaError, match="holds no windows"):
+        with pytest.raises(SchemaError, match="no windows"):
             Windows.load(path)
 
 

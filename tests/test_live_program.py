@@ -17,7 +17,7 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux o
 
 @linux
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CCTOOLKIT_CACHE", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(program.platform, "release", lambda: "5.10.0-28-amd64")
     monkeypatch.setattr(program, "_has", lambda capability: False)
@@ -60,10 +60,10 @@ def test_what_does_not_compile_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_
         "#!/bin/sh\necho 'collector.bpf.c:1:10: fatal error: bpf/x.h not found' >&2\nexit 1\n"
     )
     compiler.chmod(0o755)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CCTOOLKIT_CACHE", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     with pytest.raises(
         CollectorUnavailableError, match=r"clang does not compile collector\.bpf\.c: .*fatal error"
     ):
         program.programs()
-    assert not list(tmp_path.glob("cctoolkit/identify/live/*"))
+    assert not list(tmp_path.glob("live/*"))

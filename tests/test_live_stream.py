@@ -368,7 +368,7 @@ def test_a_probability_is_of_a_name() -> None:
         (["live"], "give --ingress"),
         ([*DRY, "--flow", "10.0.0.1-10.0.0.2"], "is not SRC:PORT-DST:PORT"),
         ([*DRY, "--flow", "[fd00::1]:1-[fd00::2]:2"], "fd00::1 1 fd00::2 2: no such flow"),
-        ([*DRY, "-f", "csv"], "neither table nor jsonl"),
+        ([*DRY, "-f", "csv"], "format: csv"),
         ([*DRY, "--sampling", "some"], "sampling"),
     ],
 )

@@ -55,9 +55,9 @@ def test_form(paper: str) -> None:
 
 def test_items_and_papers_that_do_not_exist() -> None:
     assert cct.paper_numbers("dragonfly", "Table II").item.unique().tolist() == ["Table II"]
-    with pytest.raises(cct.errors.ParameterError, match="none of dragonfly, l4s-ired-pi2"):
+    with pytest.raises(cct.errors.ParameterError, match=r"paper: .*dragonfly, l4s-ired-pi2"):
         cct.paper_numbers("other")
-    with pytest.raises(cct.errors.ParameterError, match=r"none of .*test 1.* of rtt-flow-separation"):
+    with pytest.raises(cct.errors.ParameterError, match=r"item: .*test 1.* of rtt-flow-separation"):
         cct.paper_numbers("rtt-flow-separation", "test 7")
 
 

@@ -51,6 +51,21 @@ def test_versions_agree() -> None:
     assert f"version: {cctoolkit.__version__}\n" in citation
 
 
+def test_the_repository_has_one_address() -> None:
+    """pyproject.toml says where the repository is; what must spell it out (to clone, to install) says the same."""
+    files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if files.returncode:
+        pytest.skip("not a git checkout")
+    address = PYPROJECT["project"]["urls"]["Repository"]
+    for name in filter(None, files.stdout.split("\0")):
+        path = ROOT / name
+        if path.is_file() and path.suffix in {".py", ".md", ".toml", ".cff", ".ipynb"}:
+            for found in re.findall(
+                r"https://github\.com/[\w.-]+/cctoolkit\b", path.read_text(errors="replace")
+            ):
+                assert found == address, name
+
+
 def test_every_public_name_resolves() -> None:
     for name in cctoolkit.__all__:
         assert getattr(cctoolkit, name) is not None

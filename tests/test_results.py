@@ -158,7 +158,7 @@ def test_steps_of_a_result(toy_result: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_cannot_be_made_is_said(toy_result: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ParameterError, match="result: 'nope' is none of codel"):
+    with pytest.raises(ParameterError, match="result: 'nope' must be one of codel"):
         results.make("nope", toy_result)
     with pytest.raises(ParameterError, match=r"models is made by `python data/models/build\.py`"):
         results.make("models", toy_result)
@@ -176,7 +176,7 @@ def test_the_command_lists_and_names_what_is_wrong() -> None:
     listed = subprocess.run([*command, "list"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert [line.split()[0] for line in listed.stdout.splitlines()] == list(RESULTS)
     wrong = subprocess.run([*command, "make", "nope"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert wrong.returncode == 1 and wrong.stderr.count("\n") == 1 and "'nope' is none of" in wrong.stderr
+    assert wrong.returncode == 1 and wrong.stderr.count("\n") == 1 and "'nope' must be one of" in wrong.stderr
 
 
 # ---- pages -----------------------------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def test_blocks_are_filled_as_lines_within_a_line_and_in_a_notebook(monkeypatch:
 
 
 def test_unknown_results_and_views_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match="result: 'nope' is none of"):
+    with pytest.raises(ParameterError, match="result: 'nope' must be one of"):
         pages.view("nope", "table")
     with pytest.raises(ParameterError, match="live has no view 'nope'; it has made, rates"):
         pages.view("live", "nope")

@@ -179,7 +179,7 @@ def test_the_papers_numbers_are_there() -> None:
 def test_unknown_tests_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="test: 9 is none of"):
         experiment("rtt-separation")(tmp_path / "x", test=[9])
-    with pytest.raises(ParameterError, match="test: 5 is none of 1, 3"):
+    with pytest.raises(ParameterError, match="test: 5 must be one of 1, 3"):
         experiment("rtt-separation")(tmp_path / "x", test=[5], testbed=True)
 
 

@@ -20,7 +20,7 @@ from cctoolkit.testbed.plan import make_plan
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine without anything: no programs, no kernel, no source, no compiler."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CCTOOLKIT_CACHE", str(tmp_path))
     monkeypatch.delenv("CCTOOLKIT_UML_KERNEL", raising=False)
     which = shutil.which
     monkeypatch.setattr(shutil, "which", lambda name, path=None: which(name, path=str(tmp_path)))

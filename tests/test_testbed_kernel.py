@@ -29,9 +29,9 @@ def cache(
     """A cache of one's own, but for tests of the real kernel."""
     path = tmp_path_factory.mktemp("cache")
     if request.node.get_closest_marker("uml") is None:
-        monkeypatch.setenv("XDG_CACHE_HOME", str(path))
+        monkeypatch.setenv("CCTOOLKIT_CACHE", str(path))
         monkeypatch.delenv("CCTOOLKIT_UML_KERNEL", raising=False)
-    return path / "cctoolkit" / "testbed" / "kernel"
+    return path / "testbed" / "kernel"
 
 
 def program(path: Path, says: str, status: int = 0) -> Path:

@@ -17,7 +17,7 @@ import pytest
 import cctoolkit as cct
 from cctoolkit.errors import TestbedUnavailableError
 from cctoolkit.testbed import TestbedError, doctor, mininet, run_testbed
-from cctoolkit.testbed.plan import Recording, make_plan
+from cctoolkit.testbed.plan import TapSettings, make_plan
 
 
 def scenario(*flows: cct.Flow, **changes: object) -> cct.Scenario:
@@ -57,7 +57,7 @@ def test_what_is_written_is_the_plan_and_can_be_taken_away(tmp_path: Path) -> No
         bottleneck={"aqm": "codel", "rate_schedule": ((1.0, 5.0),)},
     )
     plan = make_plan(asked, prefix="cct123456", virtual=False)
-    mininet.write(plan, tmp_path, Recording(control_ns=10**8))
+    mininet.write(plan, tmp_path, TapSettings(control_ns=10**8))
     table = json.loads((tmp_path / "plan.json").read_text())
     assert list(table["hosts"]) == list(plan.hosts)
     assert [tuple(x) for x in table["links"]] == [
@@ -79,7 +79,7 @@ def test_what_is_written_is_the_plan_and_can_be_taken_away(tmp_path: Path) -> No
 
 def test_dualpi2_goes_as_a_message(tmp_path: Path) -> None:
     asked = scenario(bottleneck={"aqm": "dualpi2"})
-    mininet.write(make_plan(asked, virtual=False), tmp_path, Recording())
+    mininet.write(make_plan(asked, virtual=False), tmp_path, TapSettings())
     assert not any(
         "dualpi2" in line for line in json.loads((tmp_path / "plan.json").read_text())["hosts"]["R"]["tc"]
     )

@@ -15,7 +15,7 @@ from cctoolkit.cca import Cca
 from cctoolkit.errors import ParameterError
 from cctoolkit.sim.taps import flow_keys
 from cctoolkit.testbed.netlink import needs_netlink, qdisc_messages
-from cctoolkit.testbed.plan import Recording, make_plan
+from cctoolkit.testbed.plan import TapSettings, make_plan
 from cctoolkit.testbed.qdisc import QdiscTree
 
 
@@ -80,7 +80,7 @@ def test_names_begin_with_the_prefix_everywhere():
     assert "netns add xyzR" in lines
     assert all(name.startswith("xyz") for name in re.findall(r"netns (?:add )?(\w+)", "\n".join(lines)))
     assert plan.flows[0].source_netns == "/run/netns/xyzS0"
-    assert "netns=/run/netns/xyzR device=rb" in plan.traffic_text(Recording(), "/c", ["tc"])
+    assert "netns=/run/netns/xyzR device=rb" in plan.traffic_text(TapSettings(), "/c", ["tc"])
 
 
 def test_nothing_of_a_users_text_reaches_a_command():
@@ -93,7 +93,7 @@ def test_nothing_of_a_users_text_reaches_a_command():
     plan = make_plan(spec)
     texts = plan.link_lines() + [x for h in plan.hosts.values() for x in (*h.ip, *h.tc)]
     assert not re.search(
-        r"[$`;'#\n]", "".join(texts) + plan.traffic_text(Recording(), "/c", ["tc"]).replace("\n", "")
+        r"[$`;'#\n]", "".join(texts) + plan.traffic_text(TapSettings(), "/c", ["tc"]).replace("\n", "")
     )
 
 

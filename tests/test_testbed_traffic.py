@@ -116,14 +116,14 @@ def test_it_compiles_without_a_warning(tmp_path: Path) -> None:
 
 @needs_compiler
 def test_it_is_compiled_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CCTOOLKIT_CACHE", str(tmp_path))
     path = traffic.binary()
     assert path.is_relative_to(tmp_path)
     made = path.stat()
     again = traffic.binary().stat()
     assert (made.st_ino, made.st_mtime_ns) == (again.st_ino, again.st_mtime_ns)
     assert [p.name for p in path.parent.iterdir()] == [path.name]
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
+    monkeypatch.setenv("CCTOOLKIT_CACHE", str(tmp_path / "other"))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(TestbedUnavailableError, match="no C compiler"):
         traffic.binary()

@@ -449,7 +449,7 @@ def mounts() -> list[str]:
 @pytest.mark.slow
 def test_success_and_failure_leave_nothing_behind(tmp_path, tmp_path_factory, monkeypatch):
     home = tmp_path_factory.mktemp("home")  # where the kernel would put its management socket
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_directory().parents[1]))
+    monkeypatch.setenv("CCTOOLKIT_CACHE", str(cache_directory().parent))
     monkeypatch.setenv("HOME", str(home))
     before = mounts()
     run_testbed(scenario(duration_s=0.2), tmp_path / "run")

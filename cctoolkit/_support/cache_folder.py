@@ -1,4 +1,4 @@
-"""The user's cache folder, for downloads and compiled code."""
+"""The user's cache folder: downloads, compiled code, the testbed's kernel."""
 
 from __future__ import annotations
 

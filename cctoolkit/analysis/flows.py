@@ -116,7 +116,7 @@ _FAULTS = (
 
 
 class FlowStatistics:
-    """Per-flow statistics, batch after batch.
+    """Per-flow statistics for packets in batches.
 
     Parameters
     ----------
@@ -124,10 +124,24 @@ class FlowStatistics:
         A flow is long if one direction carries more than this many bytes on the wire (default 10 MB, as in the
         paper on separating flows by RTT). Exact; :func:`cctoolkit.long_flows` has the data plane's estimate.
 
+    See Also
+    --------
+    flow_table : the same in one call
+    iter_capture : a capture in batches
+
     Notes
     -----
-    176 bytes of state a flow id, touched only for ids that occur; 40 more for a direction in which something went
-    wrong, and 384 for one with holes. The result does not depend on how the packets were cut into batches.
+    Needs 176 bytes of state per flow id, touched only for ids that occur, 40 more for a direction with faults, and 384
+    for one with holes. The result does not depend on the batches.
+
+    Examples
+    --------
+    >>> cap = cct.example("cubic").ingress
+    >>> statistics = cct.FlowStatistics()
+    >>> for batch in cap.packets[:5000], cap.packets[5000:]:
+    ...     statistics.update(batch, cap.keys)
+    >>> statistics.result(cap.keys).retransmits_fwd.tolist()
+    [8, 0]
     """
 
     def __init__(self, long_flow_bytes: int = 10_000_000) -> None:
@@ -155,8 +169,8 @@ class FlowStatistics:
         packets : Capture, DataFrame or mapping of arrays
             A packets table (:data:`cctoolkit.schema.PACKETS`), in capture order.
         keys : FlowKeys, optional
-            What is known of the flows so far: without the maximum segment sizes that their SYNs announced, segments
-            that a host captured before they were cut are taken to be cut for Ethernet. A Capture has its own.
+            Keys of the flows so far; a Capture has its own. Without the maximum segment sizes in their SYNs, segments
+            that a host captured before segmentation are assumed to be cut for Ethernet.
         """
         if keys is None and isinstance(packets, Capture):
             keys = packets.keys
@@ -261,7 +275,7 @@ def flow_table(
     keys: FlowKeys,
     long_flow_bytes: int = 10_000_000,
 ) -> pd.DataFrame:
-    """The flows table of a packets table: what each flow carried, lost, repeated and took to connect.
+    """The flows table of a packets table: bytes, losses, retransmissions and handshake RTT of each flow.
 
     Parameters
     ----------
@@ -277,6 +291,21 @@ def flow_table(
     DataFrame
         :data:`cctoolkit.schema.FLOWS`, one row a flow with packets, in the order of `keys`. How segments are
         classified, and where that differs from tshark, is in the module's description.
+
+    See Also
+    --------
+    FlowStatistics : the same for batches of packets
+    retransmitted_share : retransmissions as a share
+    segment_kinds : which packets are retransmissions
+
+    Examples
+    --------
+    >>> cap = cct.example("cubic").ingress
+    >>> flows = cct.flow_table(cap, cap.keys)  # the same as cap.flows
+    >>> flows[["packets_fwd", "retransmits_fwd", "out_of_order_fwd"]]
+       packets_fwd  retransmits_fwd  out_of_order_fwd
+    0         7955                8                 0
+    1            2                0                 0
     """
     statistics = FlowStatistics(long_flow_bytes)
     statistics.update(packets, keys)
@@ -284,14 +313,14 @@ def flow_table(
 
 
 def retransmitted_share(flows: Any, way: str | None = None) -> Any:
-    """Retransmitted segments over segments sent: how much of what was sent was sent again.
+    """Share of the segments sent that are retransmissions.
 
     Parameters
     ----------
     flows : DataFrame or Series
         A flows table, a row of it, or the sums of its columns.
     way : {"fwd", "rev"}, optional
-        Of this direction only, from the initiator or to it. Without it, of both together.
+        One direction, from the initiator or to it. By default, both together.
 
     Returns
     -------
@@ -303,6 +332,11 @@ def retransmitted_share(flows: Any, way: str | None = None) -> Any:
     ------
     ParameterError
         `way` is neither.
+
+    See Also
+    --------
+    flow_table : the flows table
+    queue_loss : losses between two taps
 
     Examples
     --------
@@ -321,7 +355,7 @@ def retransmitted_share(flows: Any, way: str | None = None) -> Any:
 def segment_kinds(
     packets: Capture | pd.DataFrame | dict[str, np.ndarray], keys: FlowKeys | None = None
 ) -> pd.Categorical:
-    """What each packet is to the statistics of its flow.
+    """The kind of each packet in its flow's statistics.
 
     Parameters
     ----------
@@ -333,8 +367,13 @@ def segment_kinds(
     Returns
     -------
     Categorical, one entry a packet
-        ``new``, ``retransmitted`` or ``reordered``, as the flows table counts them; ``other`` is what takes no
-        sequence numbers (pure ACKs, resets, no TCP at all), and keep-alives, window probes and copies.
+        ``new``, ``retransmitted`` or ``reordered``, as the flows table counts them; ``other`` are packets without
+        sequence numbers of their own (pure ACKs, resets, other protocols), keep-alives, window probes and copies.
+
+    See Also
+    --------
+    flow_table : how many of each kind a flow has
+    plot.time_sequence : a figure of one flow's segments
 
     Examples
     --------

@@ -135,6 +135,11 @@ class DataPlaneTables:
     ParameterError
         A value out of range.
 
+    See Also
+    --------
+    rtt_samples : samples made with such tables
+    RttPairing : the same for batches of packets
+
     Notes
     -----
     Follows section 3.1 of Gomez et al., "Improving Flow Fairness in Non-programmable Networks using P4-programmable
@@ -173,6 +178,15 @@ class DataPlaneTables:
     A switch's registers hold 32 bits: nanoseconds in them wrap every 4.29 s, and an old entry would seem young again.
     So it counts ages in coarser ticks. The P4 program ``rtt_monitor`` has the upper 32 of 48 bits of its clock for
     this, ``DataPlaneTables(1 << 15, per_direction=True, tick_bits=16)``, and agrees with it sample for sample.
+
+    Examples
+    --------
+    >>> cap = cct.example("cubic").ingress
+    >>> small = cct.DataPlaneTables(table_size=16, stages=1)
+    >>> samples = cct.rtt_samples(cap, "data_plane", tables=small)
+    >>> counters = samples.attrs["data_plane"]
+    >>> counters["inserted"] + counters["not_inserted"] <= counters["segments"]
+    True
     """
 
     table_size: int = 1 << 16
@@ -230,6 +244,19 @@ class RttPairing:
     ------
     ParameterError
         An unknown method, or a value out of range.
+
+    See Also
+    --------
+    rtt_samples : the same in one call
+    iter_capture : a capture in batches
+
+    Examples
+    --------
+    >>> cap = cct.example("cubic").ingress
+    >>> pairing = cct.RttPairing()
+    >>> batches = [pairing.update(packets) for packets in (cap.packets[:5000], cap.packets[5000:])]
+    >>> sum(len(batch["rtt_ns"]) for batch in batches) == len(cct.rtt_samples(cap))
+    True
     """
 
     def __init__(
@@ -441,10 +468,10 @@ def rtt_samples(
         been seen, only a TSval above all before it is new, and an echo drops the older ones, so packets that were
         overtaken are not measured. Where the sender of the echo has nothing to send, it comes late: look at minima.
     karn : bool
-        Method ``seq_ack`` only: leave out what may have measured a retransmission (the default); False gives
-        tshark's ``tcp.analysis.ack_rtt``.
+        Method ``seq_ack`` only: leave out samples that may be of a retransmission (the default). False gives tshark's
+        ``tcp.analysis.ack_rtt``.
     one_way_segments : int
-        How many segments of a direction wait while nothing has been seen of the other.
+        Maximum number of segments of a direction that wait while nothing has been seen of the other.
     tables : DataPlaneTables, optional
         The memory of method ``data_plane``.
 
@@ -452,22 +479,33 @@ def rtt_samples(
     -------
     DataFrame
         :data:`cctoolkit.schema.RTT_SAMPLES`, in order of the ACKs. ``attrs["rtt"]`` has the counters of
-        :class:`RttPairing`; for method ``data_plane`` they are in ``attrs["data_plane"]``, with the parameters of
-        the tables: what the bounds cost.
+        :class:`RttPairing`; for method ``data_plane`` they are in ``attrs["data_plane"]``, with the parameters of the
+        tables.
 
     Raises
     ------
     ParameterError
         An unknown method, or a value out of range.
     SchemaError
-        `cap` is no packets table.
+        `cap` is not a packets table.
+
+    See Also
+    --------
+    rtt_summary : quantiles by flow
+    RttPairing : the same for batches of packets
+    DataPlaneTables : the memory of a switch
+    plot.rtt : a figure
 
     Examples
     --------
-    >>> samples = cct.rtt_samples(cap)  # doctest: +SKIP
-    >>> cct.rtt_summary(samples)  # doctest: +SKIP
-    >>> small = DataPlaneTables(table_size=4096, stages=1)  # doctest: +SKIP
-    >>> cct.rtt_samples(cap, "data_plane", tables=small).attrs["data_plane"]  # doctest: +SKIP
+    >>> cap = cct.example("cubic-bbr").ingress
+    >>> samples = cct.rtt_samples(cap)
+    >>> (samples.query("direction == 0").groupby("flow_id").rtt_ns.min() / 1e6).round(1).to_dict()
+    {0: 30.1, 1: 56.0}
+    >>> small = cct.DataPlaneTables(table_size=4096, stages=1)
+    >>> counters = cct.rtt_samples(cap, "data_plane", tables=small).attrs["data_plane"]
+    >>> counters["matched"] <= counters["inserted"]
+    True
     """
     pairing = RttPairing(method, karn=karn, one_way_segments=one_way_segments, tables=tables)
     table = samples_table(pairing.update(cap), method)
@@ -511,7 +549,20 @@ def rtt_summary(samples: pd.DataFrame) -> pd.DataFrame:
     Raises
     ------
     SchemaError
-        `samples` is no samples table.
+        `samples` is not a samples table.
+
+    See Also
+    --------
+    rtt_samples : the samples
+    rtt_unfairness : throughput against RTT
+
+    Examples
+    --------
+    >>> samples = cct.rtt_samples(cct.example("cubic-bbr").ingress)
+    >>> cct.rtt_summary(samples).query("direction == 0")[["flow_id", "samples", "rtt_min_ns"]]
+       flow_id  samples  rtt_min_ns
+    0        0     1285    30105252
+    2        1     2371    56035186
     """
     check(samples, "rtt_samples")
     method = samples["method"].cat

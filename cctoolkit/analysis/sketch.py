@@ -92,21 +92,26 @@ def _first_crossings(keys, estimates, ts_ns, threshold, crossed, found, found_ts
 
 
 class CountMinSketch:
-    """Sums by key in fixed memory: never too small, seldom much too large.
+    """Count-min sketch: sums by key in fixed memory, never too small, rarely much too large.
 
     Parameters
     ----------
     width : int
-        Counters a row, a power of two (a switch takes the top bits of a hash as the index).
+        Counters per row, a power of two (a switch uses the top bits of a hash as the index).
     depth : int
-        Rows, each with a hash function of its own.
+        Rows, each with its own hash function.
     conservative : bool
         Raise a counter no further than the new estimate needs. Estimates get smaller and stay at least the truth, but
         the result depends on the order of updates, and merged sketches are no longer the sketch of everything.
     seed : int
-        Draws the hash functions. Only sketches of one seed and shape can be merged.
+        Seed for the hash functions. Only sketches with the same seed and shape can be merged.
     hash : {"multiply_shift", "crc"}
         ``crc`` is what a switch can compute, for keys of 32 bits, a width of at most 2**16 and a depth of at most 4.
+
+    See Also
+    --------
+    LongFlows : long flows found with a sketch
+    long_flows : the same in one call
 
     Notes
     -----
@@ -126,6 +131,13 @@ class CountMinSketch:
     nor in rows 2 and 3.
 
     Counters have 64 bits and do not overflow; a switch's usually have 32.
+
+    Examples
+    --------
+    >>> sketch = cct.CountMinSketch(width=1024, depth=3)
+    >>> estimates = sketch.update(np.array([7, 7, 9]), np.array([1500, 1500, 40]))
+    >>> sketch.query(np.array([7, 9, 11])).tolist()
+    [3000, 40, 0]
     """
 
     def __init__(
@@ -185,7 +197,7 @@ class CountMinSketch:
         keys : array of unsigned or non-negative integers, shape (n,)
             Below 2**32 with ``hash="crc"``.
         amounts : array of non-negative integers, shape (n,), optional
-            Default: 1 each.
+            By default, 1 each.
 
         Returns
         -------
@@ -275,9 +287,23 @@ def _whole(name: str, values: np.ndarray) -> np.ndarray:
 
 
 class LongFlows:
-    """Long flows, found while the packets pass; batch after batch.
+    """:func:`long_flows` for packets in batches.
 
     Parameters are those of :func:`long_flows`.
+
+    See Also
+    --------
+    long_flows : the same in one call
+    CountMinSketch : the sketch itself
+
+    Examples
+    --------
+    >>> packets = cct.example("cubic-bbr").ingress.packets
+    >>> detector = cct.LongFlows(threshold_bytes=1_000_000)
+    >>> for batch in packets[:5000], packets[5000:]:
+    ...     detector.update(batch)
+    >>> detector.result().flow_id.tolist()
+    [0, 1]
     """
 
     def __init__(
@@ -378,7 +404,7 @@ def long_flows(
     seed: int = 0,
     hash: str = "multiply_shift",
 ) -> pd.DataFrame:
-    """Flows that carry more than `threshold_bytes` on the wire in one direction, and since when.
+    """Flows that carry more than `threshold_bytes` on the wire in one direction, and when they exceeded it.
 
     Parameters
     ----------
@@ -387,23 +413,36 @@ def long_flows(
     threshold_bytes : int
         10 MB, as in the paper on separating flows by RTT.
     method : {"exact", "count_min"}
-        A counter a flow and direction, or a count-min sketch as on a switch: it misses no long flow, sees each
-        no later than it becomes long, and may take short ones for long.
+        One counter per flow and direction, or a count-min sketch as on a switch, which misses no long flow, detects
+        each no later than it becomes long, and may take short flows for long.
     width, depth, conservative, seed, hash
-        Of the sketch; see :class:`CountMinSketch`. The default takes 2 MB and is off by more than 42 ppm of all bytes
-        with a probability of at most 2 %.
+        Parameters of the sketch; see :class:`CountMinSketch`. The default needs 2 MB and is off by more than 42 ppm of
+        all bytes with a probability of at most 2 %.
 
     Returns
     -------
     DataFrame
         In order of detection: ``flow_id``, ``direction``, ``bytes`` (at the end; the sketch's estimate with
-        ``"count_min"``), ``crossed_ts_ns`` (the packet with which the count went above the threshold).
+        ``"count_min"``), ``crossed_ts_ns`` (time of the packet that exceeded the threshold).
+
+    See Also
+    --------
+    LongFlows : the same for batches of packets
+    flow_table : exact byte counts, and is_long
 
     Notes
     -----
     The paper says that its sketch counts packets and compares with a size of 10 MB; here it counts bytes on the
     wire, which is what the threshold is in. Each direction is a flow of its own, as for a switch. That a flow was
     reported is remembered exactly (a switch would use a register or leave it to the control plane).
+
+    Examples
+    --------
+    >>> cap = cct.example("cubic-bbr").ingress
+    >>> cct.long_flows(cap, threshold_bytes=1_000_000)[["flow_id", "direction", "bytes"]]
+       flow_id  direction    bytes
+    0        0          0  3958116
+    1        1          0  8404116
     """
     detector = LongFlows(
         threshold_bytes, method, width=width, depth=depth, conservative=conservative, seed=seed, hash=hash

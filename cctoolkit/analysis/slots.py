@@ -22,6 +22,7 @@ from .._support.state import grown
 from ..capture.model import columns_of
 from ..errors import ParameterError
 from ..schema import SLOTS
+from .sequence import ahead
 from .taps import LOST, PacketMatcher, TapPair, wanted_flows
 
 __all__ = ["CELL", "SlotRows", "SlotTable", "compute_slots", "slot_columns"]
@@ -59,12 +60,6 @@ CELL = np.dtype(
 _NONE = -(2**63)
 _WRAP = 2**32
 _BATCH = 1 << 18  # packets a kernel call: bounds the room for new cells
-
-
-@numba.njit(inline="always")
-def _ahead(a, b):
-    """How far sequence number `a` is ahead of `b` modulo 2**32, negative if behind; both int64."""
-    return ((a - b + 0x80000000) & 0xFFFFFFFF) - 0x80000000
 
 
 @numba.njit(inline="always")
@@ -160,14 +155,14 @@ def _collect(
             if has_ts[i]:
                 tick = np.int64(tsval[i])
                 if state.last_tsval != 0:
-                    state.source_gap = max(state.source_gap, _ahead(tick, state.last_tsval - 1))
+                    state.source_gap = max(state.source_gap, ahead(tick, state.last_tsval - 1))
                 state.last_tsval = tick + 1
             if with_acks:
                 end = start + p
                 if state.end != 0:
-                    state.end += max(_ahead(end, state.end), 0)
+                    state.end += max(ahead(end, state.end), 0)
                 elif state.acked != 0:
-                    state.end = state.acked + _ahead(end, state.acked)
+                    state.end = state.acked + ahead(end, state.acked)
                 else:
                     state.end = (end & 0xFFFFFFFF) + _WRAP
         if with_acks and flags & 20 == 16:  # ACK without RST
@@ -175,9 +170,9 @@ def _collect(
             a = np.int64(ack[i])
             if state.acked == 0:
                 base = state.end if state.end != 0 else a + _WRAP
-                acked = base + _ahead(a, base)
+                acked = base + ahead(a, base)
             else:
-                acked = state.acked + _ahead(a, state.acked)
+                acked = state.acked + ahead(a, state.acked)
             if acked > state.acked:
                 if state.payload != 0 and (state.open == 0 or state.slot != slot):
                     if state.open != 0:
@@ -251,7 +246,7 @@ def _fill(seq, offset, interpolate, filled):
                 continue
             filled[row] = seq[row]
             if interpolate and after >= 0:
-                rise = _ahead(seq[after], seq[row])
+                rise = ahead(seq[after], seq[row])
                 run = after - row
                 for k in range(1, run):
                     filled[row + k] = (seq[row] + (2 * rise * k + run) // (2 * run)) & 0xFFFFFFFF  # rounded
@@ -265,9 +260,9 @@ def _differences(in_seq, out_seq, offset, cbiq, throughput):
         for row in range(offset[flow], offset[flow + 1]):
             cbiq[row] = throughput[row] = -1
             if row + 1 < offset[flow + 1] and in_seq[row + 1] >= 0:
-                throughput[row] = max(_ahead(in_seq[row + 1], in_seq[row]), 0)
+                throughput[row] = max(ahead(in_seq[row + 1], in_seq[row]), 0)
                 if out_seq[row + 1] >= 0:
-                    cbiq[row] = max(_ahead(in_seq[row + 1], out_seq[row + 1]), 0)
+                    cbiq[row] = max(ahead(in_seq[row + 1], out_seq[row + 1]), 0)
 
 
 @kernel
@@ -312,19 +307,34 @@ class _Tap:
 
 
 class SlotTable:
-    """:func:`compute_slots` for packets that come in batches.
+    """:func:`compute_slots` for packets in batches.
 
     Parameters
     ----------
     slot_ms, sampling, fill, flow_ids, seed, max_rows, check_taps
         As :func:`compute_slots`.
 
+    See Also
+    --------
+    compute_slots : the same in one call
+    iter_capture : a capture in batches
+    identify.live.SlotStream : rows as soon as they are known
+
     Notes
     -----
     Memory grows with the number of slots in which flows were active, not with packets, and with the number of flows
-    (of those wanted, if `flow_ids` says which). The result does not depend
-    on how the packets were cut into batches; the two taps' batches need not end at the same time (the egress
-    tap's packets wait until the ingress tap has got as far).
+    (only those in `flow_ids`, if given). The result does not depend on the batches, and those of the two taps need not
+    end at the same time: packets of the egress tap wait until the ingress tap has caught up.
+
+    Examples
+    --------
+    >>> run = cct.example("cubic")
+    >>> before, after = run.ingress.packets, run.egress.packets
+    >>> table = cct.SlotTable(slot_ms=10)
+    >>> table.update(before[:5000], after[:4000])
+    >>> table.update(before[5000:], after[4000:])
+    >>> table.result().equals(cct.compute_slots(before, after, slot_ms=10))
+    True
     """
 
     def __init__(
@@ -343,7 +353,7 @@ class SlotTable:
         if sampling not in ("all", "first"):
             if isinstance(sampling, str) or not 0 < sampling <= 1:
                 raise ParameterError(
-                    f"sampling: {sampling!r} is none of 'all', 'first' or a probability above 0 and up to 1"
+                    f"sampling: {sampling!r} must be 'all', 'first' or a probability above 0, at most 1"
                 )
             self._threshold = round(float(sampling) * 2**64) - 1 if sampling < 1 else 0
         self._sampled = self._first_only or self._threshold > 0
@@ -657,60 +667,59 @@ def compute_slots(
     Parameters
     ----------
     ingress : Capture, packets DataFrame or dict of arrays
-        Before the queue; or the only tap.
+        The tap before the queue, or the only tap.
     egress : the same, optional
-        After the queue, stamped by the same clock. Two Captures are matched by 5-tuple, whatever their flow numbers;
-        for anything else flow ids are taken as common.
+        The tap after the queue, time-stamped by the same clock. Two Captures are matched by 5-tuple, whatever their
+        flow numbers; anything else must share flow numbers.
     slot_ms : float
         Length of a slot. Slot boundaries are multiples of it since the Unix epoch.
     sampling : "all", "first" or float
-        Which data packets are looked at: every one, the first of each slot of each flow at each tap, or each with
-        this probability (independently at the two taps, from `seed`), as in the paper's sections III-C, III-D.
+        Data packets to use: all, the first of each slot of each flow at each tap, or each with this probability
+        (independently at the two taps, from `seed`), as in the paper's sections III-C and III-D.
     fill : "backward" or "interpolate"
-        What stands for the first sequence number of a slot without packets: that of the next slot that has one, or a
-        point on the line between the last and the next (rounded; with none before, the next).
+        First sequence number of a slot without packets: that of the next slot with packets, or linear interpolation
+        between the previous and the next (rounded; without a previous one, the next).
     flow_ids : int or iterable of int, optional
-        Flows wanted (the ingress tap's numbers); without it all TCP flows with data.
+        Flows to include (the ingress tap's numbers); by default all TCP flows with data.
     seed : int
-        Of random sampling.
+        Seed for random sampling.
     max_rows : int
-        Refuse to make a larger table.
+        Maximum number of rows of the table.
     check_taps : bool
-        Look first whether two taps can be those before and behind a queue (:func:`cctoolkit.compare_taps`).
+        First check that the captures can be taps before and after one queue (:func:`cctoolkit.compare_taps`).
 
     Returns
     -------
     DataFrame
-        :data:`cctoolkit.schema.SLOTS`: a row for each slot of each flow from its first to its last packet at either
-        tap, ordered by flow and slot. Slot 0 is that of the first packet of both taps. Of a flow with
-        data in both directions, the one with more of it at the ingress is described. All columns are of its TCP
-        segments with payload:
+        :data:`cctoolkit.schema.SLOTS`: one row per slot of each flow, from its first to its last packet at either tap,
+        ordered by flow and slot. Slot 0 has the first packet of both taps. If a flow has data in both directions, the
+        direction with more data at the ingress is described. All columns cover its TCP segments with payload:
 
         - ``in_bytes``, ``out_bytes`` (payload) and ``in_packets``, ``out_packets``; null in slots outside the tap's
-          first and last packet, for a flow never seen at the egress, and with sampling (a sample is no count).
-        - ``in_seq``, ``out_seq``: first sequence number of the first packet in the slot, as captured, not filled.
-        - ``cbiq_bytes``: bytes in the queue at the end of slot t, ``max(InSeq(t+1) - OutSeq(t+1), 0)`` with
-          filled values; null where no later packet says.
+          first and last packet, for a flow never seen at the egress, and with sampling.
+        - ``in_seq``, ``out_seq``: first sequence number in the slot, as captured, not filled.
+        - ``cbiq_bytes``: bytes in the queue at the end of slot t, ``max(InSeq(t+1) - OutSeq(t+1), 0)`` with filled
+          values; null without a later packet.
         - ``throughput_bytes``: arrived in slot t, ``max(InSeq(t+1) - InSeq(t), 0)`` with filled values.
-        - ``drops_estimate``: packets that arrived in the slot and did not leave although a later one of the flow did
-          (or nothing for 10 s). The paper gives no formula; packets are recognised by sequence number, length and
-          timestamps (:class:`~cctoolkit.analysis.taps.PacketMatcher`). Null with one tap, with sampling, where fewer
-          than half of the flow's packets at the egress are recognised (segmentation offload cuts them differently),
-          and in slots with packets whose fate is still open.
-        - ``max_source_gap``: largest TSval difference to the flow's packet before; ticks of the sender's clock, which
-          may be negative when packets were reordered.
-        - ``max_arrival_gap_ns``: largest time at the ingress since the flow's packet before; null where the clock
-          went backward from each to the next.
-        - ``bytes_in_flight``: highest sequence number sent less highest acknowledged at the end of the slot, from
-          the ingress tap; null before both directions were seen there, and with sampling. Bytes acknowledged
-          selectively count as in flight.
+        - ``drops_estimate``: packets that arrived in the slot and did not leave, although a later one of the flow did
+          (or none for 10 s). The paper gives no formula; packets are matched by sequence number, length and timestamps
+          (:class:`~cctoolkit.analysis.taps.PacketMatcher`). Null with one tap, with sampling, if fewer than half of
+          the flow's packets at the egress are matched (segmentation offload cuts them differently), and in slots with
+          packets whose fate is open.
+        - ``max_source_gap``: largest TSval difference from the flow's previous packet, in ticks of the sender's clock;
+          may be negative if packets were reordered.
+        - ``max_arrival_gap_ns``: largest time at the ingress since the flow's previous packet; null if the clock
+          always went backward.
+        - ``bytes_in_flight``: highest sequence number sent minus highest acknowledged at the end of the slot, from the
+          ingress tap; null before both directions have been seen there, and with sampling. SACKed bytes count as in
+          flight.
 
     Raises
     ------
     ParameterError
-        An argument has no meaning, or the table would have more than `max_rows` rows: a day of a backbone link in
-        slots of 1 ms makes sense for chosen flows only. Or the taps are swapped, have no packet in common, or
-        their clocks differ too much.
+        An argument is invalid, the table would have more than `max_rows` rows (a day of a backbone link in slots of 1
+        ms is feasible for selected flows only), the taps are swapped, they have no packet in common, or their clocks
+        differ too much.
     SchemaError
         A packets table lacks a column.
 
@@ -718,6 +727,13 @@ def compute_slots(
     -----
     TapClockWarning
         The taps' clocks differ, or what both taps should have seen was not seen by both.
+
+    See Also
+    --------
+    SlotTable : the same for batches of packets
+    compare_taps : can these be two taps of one queue
+    plot.cbiq : a figure
+    identify.classify_flows : congestion controls from slots
 
     Notes
     -----
@@ -728,8 +744,10 @@ def compute_slots(
 
     Examples
     --------
-    >>> cct.compute_slots(before, after, slot_ms=1)                                          # doctest: +SKIP
-    >>> cct.compute_slots(cap, slot_ms=10, flow_ids=cap.flows.query("is_long").flow_id)      # doctest: +SKIP
+    >>> run = cct.example("cubic")
+    >>> slots = cct.compute_slots(run.ingress, run.egress, slot_ms=100)
+    >>> slots[["in_packets", "out_packets", "drops_estimate"]].sum().to_dict()
+    {'in_packets': 7952, 'out_packets': 7944, 'drops_estimate': 8}
     """
     table = SlotTable(slot_ms, sampling, fill, flow_ids, seed, max_rows, check_taps)
     table.update(ingress, egress)

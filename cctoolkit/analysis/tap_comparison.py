@@ -285,27 +285,32 @@ class TapComparer:
 
 
 def compare_taps(ingress: Any, egress: Any) -> TapComparison:
-    """Whether two captures can be the taps before and behind one queue, and what is known of their clocks.
+    """Check whether two captures can be taps before and after one queue, and compare their clocks.
 
-    Whatever takes two taps does this first, raises the ``problem`` and warns of the ``remarks`` (with
-    ``check_taps=False`` it does not).
+    Every function that takes two taps does this first, raises the ``problem`` and warns about the ``remarks``, unless
+    ``check_taps=False``.
 
     Parameters
     ----------
     ingress, egress : Capture, packets DataFrame or dict of arrays
-        Two Captures are matched by 5-tuple; for anything else flow ids are taken as common.
+        Two Captures are matched by 5-tuple; anything else must share flow numbers.
 
     Returns
     -------
     TapComparison
-        ``problem`` says why they cannot be, if so; ``remarks`` what else is odd.
+        ``problem`` says why they cannot be such taps, if so; ``remarks`` lists other oddities.
+
+    See Also
+    --------
+    queue_delay : delays between two taps
+    compute_slots : slots between two taps
 
     Notes
     -----
-    The taps are called swapped when the direction that reaches the egress tap first carries more payload, loses and
-    waits no less than the other, and one of the three is ten times as much.
+    Taps count as swapped if the direction that reaches the egress tap first carries more payload, has no less loss and
+    delay than the other, and one of the three is ten times as much.
 
-    Only TCP segments are compared: other packets have no number to be known by.
+    Only TCP segments are compared; other packets have no sequence number.
 
     Examples
     --------

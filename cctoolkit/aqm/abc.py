@@ -227,7 +227,7 @@ STEPS = 1 << BITS
 ONE = 1 << 16  # logarithms, activities and counts have 16 fractional bits
 _POWER_BITS = 20  # powers have 20, else a step of decay would be off by almost a percent
 _VOLUME_BITS = 6  # bytes have 6
-_START_BITS = 6  # index of a mantissa in the table for a meter's first seconds
+START_BITS = 6  # index of a mantissa in the table for a meter's first seconds
 
 
 def powers() -> np.ndarray:
@@ -290,8 +290,8 @@ def measure_fixed(p, s, packet, now_ns):
     running = (now_ns - s.first_ns[a]) >> 4
     if running > 0:
         e = leading_one(running)
-        mantissa = ((running << _START_BITS) >> e) & ((1 << _START_BITS) - 1)
-        activity -= p.start_table[(e << _START_BITS) + mantissa]
+        mantissa = ((running << START_BITS) >> e) & ((1 << START_BITS) - 1)
+        activity -= p.start_table[(e << START_BITS) + mantissa]
     return activity
 
 
@@ -339,8 +339,8 @@ class IntegerAbc(Abc):
             out |= {f"{kind}_step_ns": step, f"{kind}_reciprocal": (1 << 40) // step}
         offset = np.log2(8 / (self.meter_memory_s * self.reference_rates_bps())) - _VOLUME_BITS
         out["offset"] = np.round(ONE * offset).astype(np.int64)
-        e, mantissa = np.divmod(np.arange(60 << _START_BITS), 1 << _START_BITS)
-        running_s = (1 + (mantissa + 0.5) / (1 << _START_BITS)) * 2.0**e * 16e-9
+        e, mantissa = np.divmod(np.arange(60 << START_BITS), 1 << START_BITS)
+        running_s = (1 + (mantissa + 0.5) / (1 << START_BITS)) * 2.0**e * 16e-9
         young = np.log2(-np.expm1(-running_s / self.meter_memory_s))
         out["start_table"] = np.round(ONE * young).astype(np.int64)
         for name in ("min", "base", "gamma"):

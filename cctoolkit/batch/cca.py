@@ -1,7 +1,7 @@
 """The table ``cca``: a classifier's predictions for the long flows, from their slots alone.
 
 It is computed from existing files, so another model does not need to read the captures again. :class:`SavedModel` uses
-``cctoolkit.identify``; any other :class:`SlotClassifier` works too.
+``cctoolkit.identify``; any other :class:`BatchClassifier` works too.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from .tables import TABLES, TableWriter
 if TYPE_CHECKING:
     from ..identify import Model
 
-__all__ = ["SavedModel", "SlotClassifier", "classify"]
+__all__ = ["BatchClassifier", "SavedModel", "classify"]
 
 _ROWS = 1 << 19  # slots at a time
 
 
-class SlotClassifier(Protocol):
+class BatchClassifier(Protocol):
     """Identifies congestion controls from slots. It is sent to the workers, so it must be picklable.
 
     Attributes
@@ -86,7 +86,7 @@ def _opened(model: str) -> Model:
     return load(model)
 
 
-def classify(dataset: Dataset, capture: str, classifier: SlotClassifier) -> int:
+def classify(dataset: Dataset, capture: str, classifier: BatchClassifier) -> int:
     """Predict all long flows of a finished capture, unless already done; return the number of rows written."""
     if dataset.classified(classifier.name, capture):
         return 0

@@ -14,7 +14,7 @@ import pandas as pd
 
 from .._support.version import __version__
 from ..errors import CCToolkitError, ParameterError
-from .cca import SlotClassifier, classify
+from .cca import BatchClassifier, classify
 from .cluster import connected
 from .dataset import Dataset
 from .memory import Memory
@@ -67,7 +67,7 @@ def run_batch(
     workers: int | None = None,
     scheduler: str | None = None,
     memory_bytes: int | None = None,
-    classifier: SlotClassifier | None = None,
+    classifier: BatchClassifier | None = None,
     keep: bool = True,
     progress: bool | None = None,
     say: Callable[[str], None] | None = None,
@@ -91,7 +91,7 @@ def run_batch(
         Memory of one worker in bytes. It affects how many pieces a capture with very many flows is split into, but
         not the results. By default an equal share of four fifths of this machine's memory, or that of the
         scheduler's smallest worker.
-    classifier : SlotClassifier, optional
+    classifier : BatchClassifier, optional
         Adds the table ``cca``: a :class:`cctoolkit.batch.cca.SavedModel`, or your own.
     keep : bool
         Keep downloaded MAWI days in the cache.
@@ -163,7 +163,7 @@ def _piece(*arguments: Any) -> Outcome | str:
         return _line(err)
 
 
-def _classification(dataset: Dataset, capture: str, classifier: SlotClassifier) -> int | str:
+def _classification(dataset: Dataset, capture: str, classifier: BatchClassifier) -> int | str:
     try:
         return classify(dataset, capture, classifier)
     except (CCToolkitError, OSError, MemoryError) as err:
@@ -183,7 +183,7 @@ class _Batch:
         self,
         dataset: Dataset,
         sources: list[Source],
-        classifier: SlotClassifier | None,
+        classifier: BatchClassifier | None,
         keep: bool,
         say: Callable[[str], None],
     ) -> None:

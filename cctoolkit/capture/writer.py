@@ -21,7 +21,8 @@ Rows without a complete TCP or UDP header
 Lengths
     The original length is ``wire_bytes``: padding follows the rebuilt headers and payload, or the length grows if they
     need more (if, say, the link header of the capture was shorter). An IP packet over 65,535 bytes (segmentation
-    offload) gets IP length 0, as in real captures.
+    offload) gets IP length 0, as in real captures. Length 0 reads as "to the end of the frame", so such a packet, and
+    an IPv6 packet with nothing after its header, gets no padding (but for next header 59, "no next header").
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from ..errors import ParameterError, SchemaError
 from ..schema import PACKETS, SACKS
 from ._load import be32, be64
 from ._store import put_be16, put_be32, put_be64, put_le32, put_le64
-from .headers import PacketColumns
+from .headers import NO_NEXT_HEADER, PacketColumns
 from .keys import FlowKeys
 from .pcap import MAX_FRAME_BYTES
 from .source import zstd
@@ -177,7 +178,7 @@ def _fill(
         ip_bytes = ip_header + transport + payload
         length_field = ip_bytes if version == 4 else ip_bytes - 40
         frame = link_bytes + ip_bytes
-        if length_field > _MAX_IP_BYTES or length_field == 0:
+        if length_field > _MAX_IP_BYTES or (length_field == 0 and protocol != NO_NEXT_HEADER):
             length_field = 0  # "to the end of the frame": padding would count as payload, so there is none
         else:
             frame = max(frame, wire)

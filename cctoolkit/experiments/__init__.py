@@ -50,5 +50,5 @@ def experiment(name: str) -> Callable[..., Path]:
     >>> experiment("sim-vs-kernel")("out", only=["cubic"])            # doctest: +SKIP
     """
     if name not in EXPERIMENTS:
-        raise ParameterError(f"experiment: {name!r} is none of {', '.join(EXPERIMENTS)}")
+        raise ParameterError(f"experiment: {name!r} must be one of {', '.join(EXPERIMENTS)}")
     return importlib.import_module(f".{name.replace('-', '_')}", __name__).run

@@ -16,19 +16,19 @@ class Result:
     Parameters
     ----------
     what : str
-        What it is, in a few words.
+        A short description.
     command : str
         The command that makes it. ``-o DIR`` is added, and it writes its tables there as Parquet.
     tables : tuple of str
         The tables that are kept.
     code : tuple of str
-        Modules that decide the numbers; what these import counts, too.
+        Modules that determine the numbers, including everything they import.
     files : tuple of str
-        Patterns of other files that decide them.
+        Patterns of other files that determine the numbers.
     book : str
-        The module whose ``VIEWS`` show it on pages.
+        Module whose ``VIEWS`` show the result on pages.
     why_not : str
-        Why ``results make`` cannot make it; empty if it can.
+        Reason why ``results make`` cannot make it; empty if it can.
     """
 
     what: str
@@ -53,7 +53,7 @@ def _experiment(name: str, what: str, options: str, *tables: str, book: str = ""
 
 RESULTS = {
     "codel": _experiment(
-        "codel", "the P4-CoDel paper's table and what takes its targets apart", "",
+        "codel", "the P4-CoDel paper's table, and what makes its targets differ", "",
         "figure5", "table1", "table1_runs", "figure7", "rtts", "fq_codel", "if_3", "square_root", "clock", "npu",
         "statements",
     ),
@@ -89,16 +89,16 @@ RESULTS = {
             "cctoolkit.identify.settings", "cctoolkit.identify.training", "cctoolkit.sim.simulation",
         ),
         f"{_HERE}.books.models",
-        "it takes hours of real Linux and of training, and keeps its tables itself",
+        "it takes hours on real Linux and of training, and writes its tables itself",
         ("data/models/build.py",),
     ),
     "live": Result(
-        "the live collector's rates, and names of flows under way", "python -m benchmarks live",
+        "the live collector's rates, and live identification", "python -m benchmarks live",
         ("rates", "costs", "names"), ("benchmarks.live",), f"{_HERE}.books.live",
         files=("hardware/ebpf/*.c", "hardware/ebpf/*.h"),
     ),
     "traces": Result(
-        "the simulator beside the bundled captures", "python -m benchmarks traces",
+        "the simulator compared with the bundled captures", "python -m benchmarks traces",
         ("traces",), ("benchmarks.traces",), f"{_HERE}.books.traces", files=("traces/MANIFEST.toml",),
     ),
 }  # fmt: skip

@@ -15,7 +15,7 @@ __all__ = ["app"]
 
 
 class _Experiments(TyperGroup):
-    """The experiments beside the commands of its own; an experiment's module is imported when it is asked for."""
+    """The experiments as commands; an experiment's module is imported only when needed."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [*super().list_commands(ctx), *EXPERIMENTS]
@@ -38,7 +38,7 @@ app = typer.Typer(rich_markup_mode="markdown")
 group = typer.Typer(
     cls=_Experiments,
     no_args_is_help=True,
-    help="Run an experiment of a paper; it writes a folder of tables and figures.",
+    help="Run an experiment from a paper and write a folder of tables and figures.",
 )
 app.add_typer(group, name="experiment")
 

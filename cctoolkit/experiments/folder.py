@@ -1,4 +1,4 @@
-"""What an experiment leaves: tables, figures and a summary in one folder."""
+"""The output of an experiment: tables, figures and a summary in one folder."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Folder:
     Raises
     ------
     ParameterError
-        The path is taken by something else.
+        The path exists and is not a folder of this experiment.
 
     Examples
     --------
@@ -72,9 +72,9 @@ class Folder:
         return self.path / f"{name}.parquet"
 
     def figure(self, name: str, figure: go.Figure) -> Path:
-        """Write a figure as ``NAME.html`` (works offline), ``NAME.json``, and ``NAME.png`` where kaleido is installed.
+        """Write a figure as ``NAME.html`` (works offline), ``NAME.json``, and ``NAME.png`` if kaleido is installed.
 
-        All pages share one copy of plotly's script, which lies beside them.
+        All pages share one copy of plotly's script, stored beside them.
         """
         with replacing(self.path / f"{name}.html") as tmp:
             figure.write_html(tmp, include_plotlyjs="directory")

@@ -28,7 +28,7 @@ _DIGITS = 6
 
 
 class KeptTables(Mapping[str, "pd.DataFrame"]):
-    """The tables of a kept result, read when they are used.
+    """The tables of a kept result, read at first use.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def result(name: str) -> Result:
         There is no such result.
     """
     if name not in RESULTS:
-        raise ParameterError(f"result: {name!r} is none of {', '.join(RESULTS)}")
+        raise ParameterError(f"result: {name!r} must be one of {', '.join(RESULTS)}")
     return RESULTS[name]
 
 
@@ -98,9 +98,9 @@ def keep(
     name : str
         One of :data:`~.catalogue.RESULTS`.
     tables : mapping of str to DataFrame
-        Those of the catalogue that there are; floats are kept with six significant digits.
+        Tables of the catalogue; floats are kept with six significant digits.
     about : mapping
-        Goes into ``made.json``.
+        Content for ``made.json``.
     folder : Path
         Where results are kept.
     """
@@ -128,8 +128,8 @@ def state(name: str, folder: Path = FOLDER) -> str:
     Returns
     -------
     str
-        ``"missing"``; ``"recorded"``: copied from a page older than this bookkeeping, so that the code behind it is not
-        known; ``"stale"``: the code has changed since; or ``"fresh"``.
+        ``"missing"``; ``"recorded"``: copied from a page older than this bookkeeping, so the code behind it is
+        unknown; ``"stale"``: the code has changed since; or ``"fresh"``.
     """
     about = made(name, folder)
     if not about:

@@ -1,5 +1,6 @@
-"""A league of queue disciplines: each on the same scenarios with the same seeds, scored by delay, utilisation and
-fairness together, because each of them alone is easily bought.
+"""A league of queue disciplines on the same scenarios and seeds.
+
+The score combines delay, utilisation and fairness, because each alone is easy to achieve.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ __all__ = ["RACES", "league", "standings"]
 
 
 def _flows(cca: str, rtt_ms: float, count: int = 1) -> Flow:
-    """Real paths are never quite steady; here this is also what makes one seed differ from another."""
+    """Flows with jitter: real paths are never steady, and the jitter is what makes seeds differ."""
     return Flow(cca, rtt_ms=rtt_ms, jitter_ms=1, count=count)
 
 
-#: Three different days in the life of a queue: one sender, many, and a link that changes under them.
+#: Three situations: one sender, many, and a link whose rate changes.
 RACES: dict[str, Scenario] = {
     "one upload": Scenario(
         bottleneck=Bottleneck(rate_mbps=10, buffer_packets=250),
@@ -47,47 +48,64 @@ def league(
     *,
     seeds: int | Iterable[int] = 3,
 ) -> pd.DataFrame:
-    """Run every AQM on every scenario with every seed, and score what came out.
+    """Run every AQM on every scenario with every seed, and score the runs.
 
     Parameters
     ----------
     aqms : mapping of names to AQMs, or iterable of AQMs
-        Whatever a bottleneck takes as its ``aqm``: objects, classes, names, mappings. One that comes with a scheduler
-        (fq_codel, DualPI2) brings it.
+        Anything that a bottleneck accepts as its ``aqm``: objects, classes, names, mappings. One with its own
+        scheduler (fq_codel, DualPI2) keeps it.
     races : mapping of names to Scenarios
-        Without it :data:`RACES`. Of each scenario the AQM is replaced, the rest stays; at least one flow has to have a
-        congestion control.
+        Scenarios, whose AQM is replaced; by default :data:`RACES`. At least one flow must have a congestion control.
     seeds : int or iterable of int
         The scenarios' seeds; a number n means 1 to n.
 
     Returns
     -------
     DataFrame
-        A row for each scenario, AQM and seed:
+        One row per scenario, AQM and seed:
 
         - ``scenario``, ``aqm``, ``seed``,
         - ``mean_delay_ms``: queueing delay of the packets that were sent,
-        - ``delay_p99_ms``: what 99 % of them did not exceed, their own sending time included,
-        - ``utilisation``: sent bytes over what the link could have sent,
+        - ``delay_p99_ms``: its 99th percentile, including the packets' own transmission time,
+        - ``utilisation``: bytes sent over the link's capacity,
         - ``jain_index``: of the goodputs of the flows with congestion control,
-        - ``drop_share``, ``mark_share``: of the packets that came,
+        - ``drop_share``, ``mark_share``: shares of the arriving packets,
         - ``score``: from 0 to 1, see below.
 
     Raises
     ------
     ParameterError
-        Nothing to compare, or a name is there twice.
+        There is nothing to compare, or a name occurs twice.
     AlgorithmError
         An AQM's code does not compile or fails; names the line.
+
+    See Also
+    --------
+    standings : ranks plot.trade_off : a figure run_sweep : any scenarios, any measures
 
     Notes
     -----
     The score is utilisation times Jain's index times R / (R + mean delay), where R is the mean base RTT of the flows
     with congestion control. The first and the last are Kleinrock's power (throughput over delay, "Power and
-    deterministic rules of thumb for probabilistic problems in computer communications", ICC 1979) with both in
-    proportion to the best possible: 1 is a full link without a queue. Multiplied by fairness, because giving one flow
-    everything keeps a queue short, too. There is nothing to tune in it, but it is one choice: whoever
-    cares for calls only, or for bulk transfers only, ranks by the columns.
+    deterministic rules of thumb for probabilistic problems in computer communications", ICC 1979) both relative to the
+    best possible: 1 is a full link without a queue. Fairness is a factor because giving one flow everything also keeps
+    a queue short. The score has no parameters, but it is only one choice: to rank for calls only, or for bulk
+    transfers only, use the columns.
+
+    Examples
+    --------
+    >>> races = {
+    ...     "two flows": cct.Scenario(
+    ...         bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=100),
+    ...         flows=[cct.Flow("cubic", rtt_ms=20, count=2)],
+    ...         duration_s=3,
+    ...     )
+    ... }
+    >>> results = cct.league(["tail_drop", "codel"], races, seeds=1)
+    >>> delay = results.set_index("aqm").mean_delay_ms
+    >>> bool(delay["codel"] < delay["tail_drop"])
+    True
     """
     import pandas as pd
 
@@ -142,36 +160,51 @@ def _result(scenario: Scenario, race: str) -> dict[str, float]:
 
 
 def standings(results: pd.DataFrame, by: str = "score") -> pd.DataFrame:
-    """The league table: who is ahead over all scenarios, and where chance alone could have decided.
+    """The league table: ranks over all scenarios, with ties where chance could have decided.
 
     Parameters
     ----------
     results : DataFrame
         From :func:`league`.
     by : str
-        The column that counts, more being better: a score of your own is another column.
+        Column to rank by, more being better; add a column for a score of your own.
 
     Returns
     -------
     DataFrame
-        A row an AQM, by name, best first: ``rank``; the mean of `by` over scenarios, which count alike; ``low`` and
-        ``high``, the same with the worst and the best of the seeds; then the means by scenario.
+        One row per AQM, by name, best first: ``rank``; the mean of `by` over scenarios, equally weighted; ``low`` and
+        ``high``, the same with the worst and best seed; then the means by scenario.
 
     Raises
     ------
     ParameterError
         There is no such column.
 
+    See Also
+    --------
+    league : run the scenarios
+
     Notes
     -----
-    An AQM's rank is one more than the number of those that beat it with *every* seed, so AQMs that are ahead of each
-    other by turns share a rank. Of two that are equally good one wins all of n seeds in 1 of 2**(n - 1) leagues: to
-    tell apart what is close takes more than three.
+    An AQM's rank is one more than the number of AQMs that beat it with *every* seed, so AQMs that beat each other in
+    turn share a rank. Of two equally good AQMs, one wins with all n seeds in 1 of 2**(n - 1) leagues: use more than
+    three seeds to separate close ones.
+
+    Examples
+    --------
+    >>> results = pd.DataFrame(
+    ...     {"scenario": "office", "aqm": ["codel", "pie"], "seed": 1, "score": [0.9, 0.8]}
+    ... )
+    >>> cct.standings(results)[["rank", "score"]]
+           rank  score
+    aqm
+    codel     1    0.9
+    pie       2    0.8
     """
     import pandas as pd
 
     if by not in results:
-        raise ParameterError(f"standings: there is no column {by!r}")
+        raise ParameterError(f"standings: column {by!r} is missing")
     by_race = results.pivot_table(index="aqm", columns="scenario", values=by, sort=False)
     by_seed = results.pivot_table(index="aqm", columns="seed", values=by, sort=False)  # scenarios count alike
     ahead = {name: (by_seed > by_seed.loc[name]).all(axis=1).sum() for name in by_seed.index}

@@ -1,4 +1,4 @@
-"""What the lessons in ``notebooks/lessons`` share: a prediction beside what was measured."""
+"""Shared by the lessons in ``notebooks/lessons``: predictions compared with measurements."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ __all__ = ["compare_prediction"]
 def compare_prediction(
     predicted: Mapping[str, float | str | None], measured: Mapping[str, float | str]
 ) -> pd.DataFrame:
-    """Put what somebody predicted beside what came out.
+    """Compare predictions with measurements.
 
     Parameters
     ----------
     predicted : mapping
-        Numbers or words by what they are of (with its unit); None: not predicted yet.
+        Numbers or words by quantity (with its unit); None if not predicted yet.
     measured : mapping
-        The same.
+        Likewise.
 
     Returns
     -------
     DataFrame
-        A row a quantity, in the order of `measured`: ``you said``, ``measured``, and ``verdict``: for numbers how many
-        times too high or too low (right within a tenth), for words whether they are the same but for case.
+        One row per quantity, in the order of `measured`: ``you said``, ``measured``, and ``verdict``: for numbers, how
+        many times too high or too low (right within 10 %); for words, whether they are equal, ignoring case.
 
     Raises
     ------
     ParameterError
-        Something was predicted that is not measured, or a number as a word.
+        A quantity was predicted that is not measured, or a number was predicted as a word.
     """
     import pandas as pd
 

@@ -1,9 +1,9 @@
 """Pages whose numbers come from kept results.
 
-A block between ``<!-- results: NAME/VIEW -->`` and ``<!-- end -->`` is filled with what a view makes of a result's
-tables: a function in the ``VIEWS`` of the result's book module (:mod:`.catalogue`). The comments stand on lines of
-their own, around tables and paragraphs, or within a line, around a phrase. Sources of notebooks have blocks in their
-Markdown cells.
+A block between ``<!-- results: NAME/VIEW -->`` and ``<!-- end -->`` is filled by a view of a result's tables: a
+function in the ``VIEWS`` of the result's book module (:mod:`.catalogue`). The comments stand on lines of their own,
+around tables and paragraphs, or within a line, around a phrase. Sources of notebooks have blocks in their Markdown
+cells.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["filled", "pages", "render_all", "view"]
 
 View = Callable[[Mapping[str, pd.DataFrame]], str]
 _BLOCK = re.compile(r"<!-- results: (?P<name>[\w-]+)/(?P<view>[\w-]+) -->(?P<text>.*?)<!-- end -->", re.S)
-#: Where pages are; the sources of notebooks, because the notebooks are made of them.
+#: Where pages are, including the sources of notebooks, from which the notebooks are made.
 _PLACES = ("*.md", "docs/**/*.md", "hardware/**/*.md", "benchmarks/*.md", "data/results/*.md", "notebooks/**/*.md",
            "notebooks/**/*.py")  # fmt: skip
 
@@ -63,7 +63,7 @@ def view(name: str, what: str) -> str:
         return how_made(name)
     views: Mapping[str, View] = importlib.import_module(RESULTS[name].book).VIEWS
     if what not in views:
-        raise ParameterError(f"results: {name} has no view {what!r}; it has made, {', '.join(views)}")
+        raise ParameterError(f"results: {name} has no view {what!r}, only made, {', '.join(views)}")
     return views[what](tables).strip()
 
 
@@ -106,7 +106,7 @@ def filled(text: str) -> str:
     Raises
     ------
     ParameterError
-        A block names a result or view that there is not.
+        A block names a result or view that does not exist.
     """
 
     def fill(block: re.Match[str]) -> str:

@@ -1,8 +1,8 @@
-"""What the five papers print: numbers of their tables, figures and text, each with its section (``data/papers/``).
+"""Numbers in the five papers' tables, figures and text, each with its section (``data/papers/``).
 
-A file is a paper, a line is a statement: ``item`` (the table, figure or experiment it belongs to), ``section``,
-``setting``, ``quantity`` (with its unit), ``paper`` (the number, as text because some are ranges; empty where the
-paper gives none) and ``note`` (its words, where these matter).
+One file per paper, one line per number: ``item`` (its table, figure or experiment), ``section``, ``setting``,
+``quantity`` (with its unit), ``paper`` (the number, as text because some are ranges; empty if the paper gives none)
+and ``note`` (the paper's wording, if it matters).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PAPERS", "paper_numbers"]
 
-#: The files, and whose they are.
+#: The files and the papers' titles.
 PAPERS = {
     "dragonfly": "Dragonfly: In-Flight CCA Identification",
     "l4s-ired-pi2": "Evaluating L4S Framework Performance with Programmable Data Plane Hardware",
@@ -29,13 +29,13 @@ COLUMNS = ["item", "section", "setting", "quantity", "paper", "note"]
 
 
 def _folder() -> Path:
-    """In a wheel beside this file, in a checkout where they are kept."""
+    """The folder: beside this file in a wheel, ``data/papers`` in a checkout."""
     here = Path(__file__).parent / "paper_numbers"
     return here if here.is_dir() else Path(__file__).parents[2] / "data" / "papers"
 
 
 def paper_numbers(paper: str, item: str | None = None) -> pd.DataFrame:
-    """What a paper says.
+    """The numbers that a paper prints.
 
     Parameters
     ----------
@@ -47,12 +47,16 @@ def paper_numbers(paper: str, item: str | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``item section setting quantity paper note``, all text; empty where the paper says nothing.
+        ``item section setting quantity paper note``, all text; empty if the paper gives no number.
 
     Raises
     ------
     ParameterError
         There is no such paper, or no such item in it.
+
+    See Also
+    --------
+    league : compare queue disciplines of your own
 
     Examples
     --------
@@ -62,11 +66,11 @@ def paper_numbers(paper: str, item: str | None = None) -> pd.DataFrame:
     import pandas as pd
 
     if paper not in PAPERS:
-        raise ParameterError(f"paper: {paper!r} is none of {', '.join(PAPERS)}")
+        raise ParameterError(f"paper: {paper!r} must be one of {', '.join(PAPERS)}")
     table = pd.read_csv(_folder() / f"{paper}.csv", dtype=str, keep_default_na=False)
     if item is None:
         return table
     found = table[table["item"] == item].reset_index(drop=True)
     if found.empty:
-        raise ParameterError(f"item: {item!r} is none of {', '.join(table['item'].unique())} of {paper}")
+        raise ParameterError(f"item: {item!r} must be one of {', '.join(table['item'].unique())} of {paper}")
     return found

@@ -1,9 +1,9 @@
-"""The house style of experiments: parts, each from what is run to what is said of it.
+"""The structure of all experiments: parts, each from scenarios to statements.
 
 An experiment is a package with the same modules everywhere:
 
 - ``scenarios.py``: what is run, and the parts' titles;
-- ``tables.py``: what is measured of a run, and tables of many runs;
+- ``tables.py``: measurements of a run, and tables of many runs;
 - ``figures.py``: figures of the tables;
 - ``conclusions.py``: statements about the tables and the paper's numbers, which may come out either way;
 - ``page.py``: Markdown for the summary and the book: conditions, tables, how things work;
@@ -46,17 +46,17 @@ class Part(Generic[S]):
     Parameters
     ----------
     tables : function of (settings, outcomes)
-        Tables by name, from what the cases left.
+        Tables by name, from the cases' outcomes.
     scenarios : function of settings
         The cases to run; none by default.
     measure : function of (case, run), optional
-        What to keep of each run; without it, all of it.
+        What to keep of each run; by default everything.
     figures : function of tables
         Figures by name.
     statements : function of tables
         Statements about the tables.
     page : function of (settings, tables)
-        Blocks of Markdown: under which conditions was measured, and the tables worth reading.
+        Blocks of Markdown: conditions, and the tables worth reading.
     """
 
     tables: Callable[[S, Any], dict[str, pd.DataFrame]]
@@ -74,7 +74,7 @@ class Part(Generic[S]):
         Parameters
         ----------
         settings
-            The experiment's.
+            Settings of the experiment.
         workers : int, optional
             Processes; None for all cores, 1 (the default) to run everything in this process.
         run_cases : function, optional
@@ -86,7 +86,7 @@ class Part(Generic[S]):
 
 @dataclass(frozen=True)
 class Findings(Generic[S]):
-    """What a part found.
+    """The results of a part.
 
     Attributes
     ----------
@@ -118,18 +118,18 @@ class Findings(Generic[S]):
 
 
 def choose(asked: Sequence[str] | None, known: Mapping[str, Any] | Sequence[str], option: str) -> list[str]:
-    """The parts asked for, in the order of those known; all of them if none is asked for.
+    """The requested parts, in the order of the known ones; all of them by default.
 
     Raises
     ------
     ParameterError
-        One is not known; the text starts with the option's name.
+        A part is unknown; the message starts with the option's name.
     """
     from ..errors import ParameterError
 
     for name in asked or ():
         if name not in known:
-            raise ParameterError(f"{option}: {name!r} is none of {', '.join(known)}")
+            raise ParameterError(f"{option}: {name!r} must be one of {', '.join(known)}")
     return [name for name in known if name in (asked or known)]
 
 
@@ -142,7 +142,7 @@ def write(
     ----------
     folder : Folder
     title : str
-        The experiment's.
+        Title of the experiment.
     found : mapping of str to Findings
         Findings by part.
     titles : mapping of str to str

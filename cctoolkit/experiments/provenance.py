@@ -17,7 +17,7 @@ __all__ = ["machine", "provenance"]
 
 
 def provenance(command: str, code: str) -> dict[str, Any]:
-    """What is recorded of a result made here and now.
+    """The record of a result made here and now.
 
     Parameters
     ----------

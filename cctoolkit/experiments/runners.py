@@ -34,7 +34,7 @@ class Case:
     Parameters
     ----------
     about : mapping
-        Columns that tell it from the other cases.
+        Columns that identify the case.
     scenario : Scenario
     record : bool
         Record both taps (the simulator; real Linux always does).
@@ -67,7 +67,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Row:
-    """A measure that makes one row of a run: the case's columns, and what a function measures.
+    """A measure that makes one row per run: the case's columns, and the values of a function.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def outcomes(
     ----------
     cases : sequence of Runnable
     measure : function of (case, run), optional
-        What to keep of a run; called in the process that ran it. Without it, all that ``run`` returns.
+        What to keep of a run; called in the process that ran it. By default, everything that ``run`` returns.
     workers : int, optional
         Processes; all cores by default. With 1, everything runs in this process.
     progress : bool, optional
@@ -103,14 +103,14 @@ def outcomes(
     Returns
     -------
     list
-        One outcome a case, in the cases' order.
+        One outcome per case, in the cases' order.
     """
     progress = sys.stderr.isatty() if progress is None else progress
     return results(run_case, [(case, measure) for case in cases], workers, progress=progress)
 
 
 def run_case(case: Runnable, measure: Callable[[Any, Any], Any] | None = None) -> Any:
-    """Run one case and keep what `measure` makes of it."""
+    """Run one case and measure it."""
     made = case.run()
     return made if measure is None else measure(case, made)
 
@@ -139,7 +139,7 @@ def kept(
     Returns
     -------
     DataFrame
-        A row a case.
+        One row per case.
     """
     from ..sim.sweep import run_sweep
 
@@ -177,7 +177,7 @@ def kernel_run(scenario: Scenario, folder: Path, name: str = "run", kernel_id: s
 
 
 def for_simulator(scenario: Scenario) -> Scenario:
-    """The scenario as the simulator has to run it to be compared with real Linux.
+    """The scenario in a form for the simulator that is comparable with real Linux.
 
     Linux's shaper holds packets back, but those it lets pass take no time to be sent; the simulator's link then does
     the same. Queue disciplines become Linux's own variants where the simulator has them.

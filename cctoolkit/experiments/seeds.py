@@ -1,4 +1,4 @@
-"""Means over seeds and how far single runs lie from them."""
+"""Means over seeds, and the spread of single runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Measured:
     ----------
     mean : float
     std : float
-        Standard deviation of single runs (n - 1); NaN where there is one run or the spread is unknown.
+        Standard deviation of single runs (n - 1); NaN if there is one run or the spread is unknown.
     """
 
     mean: float
@@ -29,14 +29,14 @@ class Measured:
 
     @classmethod
     def over(cls, values: Iterable[float]) -> Measured:
-        """Mean and standard deviation of one value a seed."""
+        """Mean and standard deviation of one value per seed."""
         import numpy as np
 
         array = np.asarray(list(values), float)
         return cls(float(array.mean()), float(array.std(ddof=1)) if len(array) > 1 else math.nan)
 
     def text(self, digits: int = 2) -> str:
-        """The mean with so many decimals, followed by ± and the standard deviation where it is known.
+        """The mean with this many decimals, followed by ± and the standard deviation if known.
 
         Examples
         --------
@@ -55,9 +55,9 @@ def spread(table: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     Parameters
     ----------
     table : DataFrame
-        A row a run.
+        One row per run.
     by : sequence of str
-        Columns that tell points apart; the mean is over ``seed``.
+        Columns that identify points; the mean is over ``seed``.
 
     Returns
     -------
@@ -138,7 +138,7 @@ def text_by(
     Parameters
     ----------
     table : DataFrame
-        A row a run.
+        One row per run.
     keys : sequence of str
         Columns that tell points apart.
     columns : mapping

@@ -7,7 +7,7 @@ paper's numbers come from ``data/papers/``.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,17 @@ from .seeds import Measured
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["OURS", "Statement", "all_near", "bullets", "holding", "near", "relative", "statements_table"]
+__all__ = [
+    "OURS",
+    "Statement",
+    "all_near",
+    "bullets",
+    "bullets_of",
+    "holding",
+    "near",
+    "relative",
+    "statements_table",
+]
 
 #: Prefix of claims that are ours and not the paper's.
 OURS = "(not in the paper) "
@@ -206,6 +216,11 @@ def statements_table(found: Iterable[Statement]) -> pd.DataFrame:
 def bullets(found: Iterable[Statement]) -> str:
     """Statements as a Markdown list."""
     return "\n".join(f"- {s.sentence()}" for s in found)
+
+
+def bullets_of(part: Callable[[Any], Iterable[Statement]]) -> Callable[[Any], str]:
+    """A view of kept tables: the statements that `part` makes of them, as a Markdown list."""
+    return lambda tables: bullets(part(tables))
 
 
 def holding(found: Iterable[Statement]) -> str:

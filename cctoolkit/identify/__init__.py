@@ -1,6 +1,6 @@
-"""Which congestion control is that? Datasets of slots, classifiers, their training and evaluation, saved models.
+"""Identify congestion controls: datasets of slots, classifiers, training, evaluation, saved models.
 
-Names are loaded at first use: reading a dataset or using a saved model needs no torch, training does (extra ``train``).
+Names are loaded at first use. Training needs torch (extra ``train``); reading datasets and using saved models do not.
 """
 
 import lazy_loader

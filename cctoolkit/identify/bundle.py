@@ -1,7 +1,7 @@
-"""Models on disk: ONNX and JSON in a folder, used by onnxruntime without torch. Loading one executes nothing.
+"""Models on disk: ONNX and JSON in a folder, run by onnxruntime without torch. Loading executes no code.
 
-A folder has ``model.json`` (classes, inputs, preparation, calibration, hashes, what it was trained on and what came
-out), one ``….onnx`` for each window length (one for all, where the preparation allows it) and ``README.md``, the card.
+A folder has ``model.json`` (classes, inputs, preparation, calibration, hashes, training data and results), one
+``….onnx`` for each window length (or one for all, if the preparation allows it) and ``README.md``, the model card.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from .probabilities import (
     SHORTEST,
     answers,
     by_pieces,
-    least_of,
     named,
     softmax,
+    thresholds,
     together,
 )
 from .windows import Windows, slot_arrays
@@ -52,15 +52,25 @@ __all__ = ["Model", "bundled_models", "load", "save_model", "save_models", "writ
 
 FORMAT = 2
 _ABOUT = "model.json"
-#: Windows of any length that go through the network at a time.
+#: Number of windows of any length that go through the network at a time.
 _AT_ONCE = 64
-#: Of a view that is cut off, in the example that torch's exporter is shown: three strided convolutions leave two of
-#: nine, and it wants more than one. What it writes takes one bin, too.
+#: Bins of a cut-off view in the example given to torch's exporter: three strided convolutions leave two of nine, and
+#: it needs more than one. The exported network also takes one bin.
 _LEAST_BINS = 9
 
 
 def bundled_models() -> dict[str, Path]:
-    """Names and folders of the models that come with the package."""
+    """Names and folders of the bundled models.
+
+    See Also
+    --------
+    load : open one
+
+    Examples
+    --------
+    >>> "cca" in cct.identify.bundled_models()
+    True
+    """
     here = Path(__file__).parents[1] / "bundled_models"  # in a wheel
     root = here if here.is_dir() else Path(__file__).parents[2] / "data" / "models"
     return {path.parent.name: path.parent for path in sorted(root.glob(f"*/{_ABOUT}"))}
@@ -83,15 +93,27 @@ def load(name: str | os.PathLike[str]) -> Model:
     ParameterError
         There is no such model.
     SchemaError
-        A file is missing, damaged, or of another version of the format.
+        A file is missing, damaged, or has another format version.
+
+    See Also
+    --------
+    bundled_models : names to load
+    classify_flows : name the flows of a capture
+    save_models : write a model
+
+    Examples
+    --------
+    >>> model = cct.identify.load("cca")
+    >>> "cubic" in model.classes_
+    True
     """
     known = bundled_models()
-    folder = Path(name)  # a folder of one's own before a bundled model of the same name
+    folder = Path(name)  # a folder takes precedence over a bundled model
     if not (folder / _ABOUT).is_file():
         folder = known.get(str(name), folder)
     if not (folder / _ABOUT).is_file():
         raise ParameterError(
-            f"model: {name} is neither a folder with a {_ABOUT} nor one of {', '.join(known) or 'the bundled (none)'}"
+            f"model: {name} is neither a folder with a {_ABOUT} nor one of {', '.join(known) or 'no bundled models'}"
         )
     return Model(folder)
 
@@ -107,12 +129,26 @@ class Model:
         ``model.json``.
     classes_ : array of str
     inputs : tuple of str
-        What it wants of each slot.
+        Inputs per slot.
     windows_ms : tuple of float
-        Lengths that it was trained on; with `any_length` others in between do, too.
+        Window lengths that it was trained on; with `any_length`, lengths in between work too.
     any_length : bool
     alike : dict of str to tuple of str
-        Names that stand for others besides, which do the same; those are no ``classes_``.
+        Names of classes that cover several congestion controls that behave alike; those are not in ``classes_``.
+
+    See Also
+    --------
+    load : open a model
+    classify_flows : name the flows of a capture
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> model = cct.identify.load("cca")
+    >>> model.predict(cct.compute_slots(run.ingress, run.egress))[["flow_id", "cca"]]
+       flow_id    cca
+    0        0  cubic
+    1        1    bbr
     """
 
     def __init__(self, folder: Path) -> None:
@@ -133,7 +169,7 @@ class Model:
             self._networks = [
                 {
                     "slots": None if network["slots"] is None else int(network["slots"]),
-                    "file": Path(network["file"]).name,  # in the folder, whatever it says
+                    "file": Path(network["file"]).name,  # in the folder, whatever model.json says
                     "sha256": network["sha256"],
                 }
                 for network in self.about["networks"]
@@ -143,17 +179,19 @@ class Model:
             self._temperature = float(self.about["temperature"])
             self._least = np.array(self.about["least"], float).reshape(-1, 2)
             if not ((self._least[:, 0] > 0).all() and (np.diff(self._least[:, 0]) > 0).all()):
-                raise ValueError("least: slots have to grow")
+                raise ValueError("least: slots must increase")
             self._other = str(self.about["other"])
             self.alike = {
                 str(name): tuple(str(cca) for cca in members)
                 for name, members in self.about.get("alike", {}).items()
             }
             if not {cca for members in self.alike.values() for cca in members} <= set(self._learnt):
-                raise ValueError("alike: of classes only")
+                raise ValueError("alike: must be classes")
             self.classes_ = answers(self._learnt, self.alike)
         except (ValueError, KeyError, TypeError, AttributeError) as err:
-            raise SchemaError(f"{folder / _ABOUT}: not a model's ({type(err).__name__}: {err})") from None
+            raise SchemaError(
+                f"{folder / _ABOUT}: not a valid model description ({type(err).__name__}: {err})"
+            ) from None
         self.any_length = any(network["slots"] is None for network in self._networks)
         self.folder = folder
         self._sessions: dict[str, Any] = {}
@@ -163,7 +201,7 @@ class Model:
         return f"<Model {self.name}: {', '.join(self.classes_)} from {', '.join(self.inputs)}; windows of {lengths} ms>"
 
     def _session(self, slots: int) -> Any:
-        """The network for so many slots, its file checked before anything reads it."""
+        """The network for this many slots; its file is verified before it is read."""
         import onnxruntime
 
         for network in self._networks:
@@ -180,21 +218,19 @@ class Model:
             try:
                 content = path.read_bytes()
             except OSError:
-                raise SchemaError(f"{path}: missing; the model is incomplete") from None
+                raise SchemaError(f"{path}: file is missing; the model is incomplete") from None
             if hashlib.sha256(content).hexdigest() != network["sha256"]:
-                raise SchemaError(
-                    f"{path}: not the file that {_ABOUT} describes (SHA-256 differs); get it again"
-                )
+                raise SchemaError(f"{path}: SHA-256 differs from {_ABOUT}; get the model again")
             options = onnxruntime.SessionOptions()
             options.log_severity_level = 3
-            options.intra_op_num_threads = 1  # networks are small: threads cost more than they bring
+            options.intra_op_num_threads = 1  # networks are small: threads cost more than they gain
             try:
                 self._sessions[file] = onnxruntime.InferenceSession(
                     content, options, providers=["CPUExecutionProvider"]
                 )
-            except Exception as err:  # onnxruntime's own have no common base
+            except Exception as err:  # onnxruntime's exceptions have no common base
                 raise SchemaError(
-                    f"{path}: no network that onnxruntime reads ({type(err).__name__}); get the model again"
+                    f"{path}: onnxruntime cannot read it ({type(err).__name__}); get the model again"
                 ) from None
             wanted = [values.shape[1:] for values in self._sessions[file].get_inputs()]
             made = [[len(BIN_CHANNELS), f"{view}_bins" if i else BINS] for i, view in enumerate(VIEWS)]
@@ -244,12 +280,12 @@ class Model:
         return X
 
     def predict_proba(self, X: Windows | np.ndarray) -> np.ndarray:
-        """Probabilities of windows.
+        """Class probabilities of windows.
 
         Parameters
         ----------
         X : Windows or array, windows x slots x ``inputs``
-            As counted: bytes and packets a slot. Of a model for any length also Windows of views.
+            Raw counts: bytes and packets per slot. A model for any length also takes Windows of views.
 
         Returns
         -------
@@ -258,7 +294,8 @@ class Model:
         Raises
         ------
         ParameterError
-            Other inputs, other slots, windows too short or of a length that there is no network for, NaN.
+            Inputs or slots differ from the model's, windows are too short or there is no network for their length, or
+            values are NaN.
         """
         counted = self._checked(X)
         return by_pieces(counted, self._probabilities) if self.any_length else self._probabilities(counted)
@@ -267,14 +304,14 @@ class Model:
         return together(softmax(self._scores(X) / self._temperature), self._learnt, self.alike)
 
     def _scores(self, X: np.ndarray) -> np.ndarray:
-        """What the network says of windows as counted, or of views."""
+        """Scores of the network for raw windows or views."""
         if not self.any_length:
             (scores,) = self._session(X.shape[1]).run(None, {"X": self._prepare(X)})
             return scores[:, : len(self._learnt)]
         session = self._session(0)
         scores = np.empty((len(X), len(self._learnt)), np.float32)
         made = are_views(X)
-        # windows of like round trips together: the fewer bins each has, the more can be cut off
+        # group windows with similar RTTs: fewer bins, more to cut off
         length = X[:, :, -len(BIN_CHANNELS)].sum(axis=1) if made else round_trip_slots(X)
         order = np.argsort(length, kind="stable")
         for rows in np.array_split(order, -(-len(order) // _AT_ONCE)):
@@ -284,7 +321,7 @@ class Model:
         return scores
 
     def _named(self, probabilities: np.ndarray, slots: int | np.ndarray) -> np.ndarray:
-        return named(probabilities, self.classes_, self._other, least_of(self._least, slots))
+        return named(probabilities, self.classes_, self._other, thresholds(self._least, slots))
 
     def predict(self, X: Any) -> Any:
         """Name windows or flows.
@@ -299,7 +336,7 @@ class Model:
         Returns
         -------
         array of str, or DataFrame
-            ``"unknown"`` where no class is probable enough.
+            ``"unknown"`` if no class is probable enough.
         """
         if isinstance(X, pd.DataFrame):
             return self.predict_slots(X)
@@ -312,29 +349,29 @@ class Model:
         Parameters
         ----------
         slots : DataFrame
-            Of :func:`cctoolkit.compute_slots`, with slots as long as the model's.
+            From :func:`cctoolkit.compute_slots`, with slots as long as the model's.
         window_ms : float, optional
-            Length of the windows; without it the longest that the flow fills, of those the model was trained on or, for
-            one of any length, of whole seconds between them.
+            Window length. By default the longest training length that the flow fills or, for a model of any length,
+            the longest number of whole seconds between them.
 
         Returns
         -------
         DataFrame
-            A row a flow: ``flow_id``, ``cca`` (``"unknown"`` where nothing is probable enough, null where the flow has
-            not one window), ``probability`` (of the most probable named class), ``windows`` (how many spoke),
+            One row per flow: ``flow_id``, ``cca`` (``"unknown"`` if nothing is probable enough, null if the flow has
+            no full window), ``probability`` (of the most probable named class), ``windows`` (number of windows used),
             ``window_ms``, ``feature_set`` (what was observed), ``model``.
 
         Raises
         ------
         ParameterError
-            Slots of another length, or a length the model has no network for.
+            The slot length differs from the model's, or the model has no network for the window length.
         SchemaError
             The table lacks a column.
 
         Notes
         -----
-        Windows follow each other without overlap, those without a packet are left out; their log-probabilities
-        are averaged.
+        Windows are consecutive and do not overlap; those without packets are left out. Their log-probabilities are
+        averaged.
         """
         slot_ms = slots.attrs.get("slot_ms", self.slot_ms)
         if slot_ms != self.slot_ms:
@@ -383,12 +420,12 @@ class Model:
             return length if length <= slots else 0
         lengths = [round(ms / self.slot_ms) for ms in self.windows_ms]
         fitting = max((length for length in lengths if length <= slots), default=0)
-        if self.any_length and fitting:  # and between them by whole pieces
+        if self.any_length and fitting:  # and in whole pieces between them
             fitting = max(fitting, min(slots // SHORTEST * SHORTEST, max(lengths)))
         return fitting
 
     def _feature_set(self, values: np.ndarray) -> str:
-        """What was observed of a flow; nothing where that is not enough."""
+        """What was observed of a flow, or None if that is not enough."""
         seen = {
             name for name, column in zip(self.inputs, values.T, strict=True) if not np.isnan(column).all()
         }
@@ -407,15 +444,15 @@ class Model:
 
 
 def write_onnx(classifier: _NetworkClassifier, path: str | os.PathLike[str]) -> Path:
-    """The network of a fitted classifier as ONNX: output ``scores`` of any number of windows.
+    """Write the network of a fitted classifier as ONNX, with the output ``scores`` for any number of windows.
 
-    Inputs are ``X``, as prepared, or of a classifier for any length each of its views, all but the first with as many
+    The input is ``X``, as prepared; for a classifier of any length, each of its views, all but the first with as many
     bins as needed.
 
     Raises
     ------
     ParameterError
-        The extra ``train`` is not whole: torch's exporter needs onnx and onnxscript.
+        The extra ``train`` is incomplete: torch's exporter needs onnx and onnxscript.
     """
     import torch
 
@@ -430,9 +467,9 @@ def write_onnx(classifier: _NetworkClassifier, path: str | os.PathLike[str]) -> 
         names = ["X"]
         examples = (torch.zeros(2, *_prepared_shape(classifier)),)
         shapes = {"x": {0: windows}}
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # torchvision is not there, and not needed
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # torchvision is missing, and not needed
     with replacing(path) as tmp, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of torch about its own exporter
+        warnings.simplefilter("ignore")  # by torch about its own exporter
         try:
             torch.onnx.export(
                 network, examples, str(tmp), input_names=names, output_names=["scores"],
@@ -449,7 +486,7 @@ def write_onnx(classifier: _NetworkClassifier, path: str | os.PathLike[str]) -> 
 
 
 def _strip(model: Any) -> None:
-    """Without what torch's exporter tells of where it was run: paths, and lines of source."""
+    """Remove what torch's exporter records about the machine: paths and source lines."""
     for part in (model.graph, *model.graph.node, *model.graph.value_info, *model.graph.initializer,
                  *model.graph.input, *model.graph.output, *model.functions):  # fmt: skip
         del part.metadata_props[:]
@@ -481,14 +518,14 @@ def save_models(
     Parameters
     ----------
     classifiers : sequence
-        Fitted on Windows, so that inputs and slots are known.
+        Classifiers fitted on Windows, so that inputs and slots are known.
     directory : path
     windows_ms : sequence of float, optional
-        Lengths trained on; needed for a classifier of any length.
+        Training lengths; required for a classifier of any length.
     data, limits : str
-        For the card: what it was trained on and how that was split; where it should not be trusted.
+        For the model card: the training data and its split; where not to trust the model.
     results : DataFrame, optional
-        For the card.
+        For the model card: scores.
     provenance : mapping, optional
         For ``model.json``: commands, versions, seeds, hashes of the data.
 
@@ -499,7 +536,21 @@ def save_models(
     Raises
     ------
     ParameterError
-        Classifiers that were fitted on bare arrays, or that do not belong together.
+        Classifiers were fitted on plain arrays, or do not belong together.
+
+    See Also
+    --------
+    load : read a model
+    bundled_models : models of the package
+
+    Examples
+    --------
+    >>> recordings = [cct.identify.record(cct.example(name)) for name in ("cubic", "bbr")]
+    >>> windows = cct.identify.cut_windows(recordings, 500, "cbiq+throughput", per_flow=8)
+    >>> classifier = cct.identify.DragonflyClassifier(epochs=1, device="cpu").fit(windows)
+    >>> folder = cct.identify.save_models([classifier], "my-model")
+    >>> cct.identify.load(folder).windows_ms
+    (500.0,)
     """
     from .card import write_card
 
@@ -507,16 +558,14 @@ def save_models(
     first = classifiers[0]
     for classifier in classifiers:
         if not hasattr(classifier, "inputs_") and first.preparation != "scale_view":
-            raise ParameterError(
-                "classifier: fitted on a bare array; fit it on Windows, so that its inputs have names"
-            )
+            raise ParameterError("classifier: expected one fitted on Windows, so that its inputs have names")
         if type(classifier) is not type(first) or list(classifier.classes_) != list(first.classes_):
-            raise ParameterError("classifiers: not of one kind with the same classes")
+            raise ParameterError("classifiers: expected one kind with the same classes")
     any_length = first.preparation == "scale_view"
     inputs = VIEW_INPUTS if any_length else first.inputs_
     slot_ms = getattr(first, "slot_ms_", 1.0)
     if any_length and not windows_ms:
-        raise ParameterError("windows_ms: say which lengths it was trained on")
+        raise ParameterError("windows_ms: expected the lengths it was trained on")
     lengths = list(windows_ms) if windows_ms else [c.shape_in_[0] * slot_ms for c in classifiers]
     folder.mkdir(parents=True, exist_ok=True)
     networks = []

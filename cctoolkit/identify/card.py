@@ -1,4 +1,4 @@
-"""Model cards: what a model is, what it was trained on, how good it is, where not to trust it."""
+"""Model cards: what a model is, its training data, its scores, and where not to trust it."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ __all__ = ["alike_in_words", "limits", "write_card"]
 
 
 def alike_in_words(alike: Mapping[str, Sequence[str]], among: Container[str] | None = None) -> str:
-    """Whom else classes stand for, as the end of a sentence; only of the classes `among` these."""
+    """Which congestion controls classes also cover, as the end of a sentence; only for the classes `among` these."""
     return "".join(
-        f"; {name} stands for {', '.join(cca for cca in members if cca != name)}, too, which do the same"
+        f"; {name} also covers {', '.join(cca for cca in members if cca != name)}, which behave alike"
         for name, members in alike.items()
         if among is None or name in among
     )
 
 
 def limits(flows: pd.DataFrame, classifier: Any) -> str:
-    """In which settings a classifier was trained, and what becomes of anything else.
+    """The settings that a classifier was trained in, and what happens to everything else.
 
     Parameters
     ----------
     flows : DataFrame
-        Of the runs that it was trained on.
+        Flows of the runs that it was trained on.
     classifier
         Fitted.
     """
@@ -42,9 +42,9 @@ def limits(flows: pd.DataFrame, classifier: Any) -> str:
         f"Trained in these settings: {'; '.join(ranges)}. " if ranges else "All runs had the same settings. "
     )
     rest = (
-        "What it was not trained on is called unknown only where it looks like none of its classes."
+        "A congestion control it was not trained on is called unknown only if it resembles none of its classes."
         if hasattr(classifier, "least_")
-        else "Every flow is given one of its classes, also one that uses another congestion control."
+        else "Every flow gets one of its classes, even if it uses another congestion control."
     )
     return seen + rest
 
@@ -58,7 +58,7 @@ def write_card(folder: Path, about: Mapping[str, Any], results: pd.DataFrame | N
     about : mapping
         The content of ``model.json``.
     results : DataFrame, optional
-        Scores, one row a test.
+        Scores, one row per test.
     """
     from .._support.markdown import markdown_table
 

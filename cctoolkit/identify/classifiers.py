@@ -1,7 +1,7 @@
 """Classifiers with scikit-learn's interface: fit, predict, predict_proba, score, clone, cross-validation.
 
-``X`` is windows x slots x inputs as counted (:class:`~.windows.Windows` has it as ``X``); each classifier normalises by
-itself.
+``X`` holds raw counts, windows x slots x inputs (``X`` of :class:`~.windows.Windows`); each classifier does its own
+normalisation.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from .probabilities import (
     answers,
     by_pieces,
     grouped,
-    least_of,
     named,
     softmax,
+    thresholds,
     together,
 )
 from .windows import Windows, joined
 
 __all__ = ["CCAClassifier", "DeepcciClassifier", "DragonflyClassifier", "SummaryClassifier"]
 
-#: Congestion controls that pace: what DeePCCI's second output is taught.
+#: Congestion controls that pace: the target of DeePCCI's second output.
 PACED = ("bbr", "bbr2", "bbr3", "prague")
 _Windows = Windows | np.ndarray
 
 
 def _checked(X: _Windows, y: Any, inputs: int | None) -> tuple[np.ndarray, np.ndarray | None]:
-    """Windows and labels as arrays, with what is wrong with them said."""
+    """Windows and labels as arrays; raise if they are invalid."""
     if isinstance(X, Windows):
         y = X.y if y is None else y
         X = X.X
     X = np.asarray(X)
-    if X.dtype != np.float16:  # views of many windows need half the memory so
+    if X.dtype != np.float16:  # halves the memory of many views
         X = X.astype(np.float32, copy=False)
     if X.ndim != 3:
-        raise ParameterError(f"X: {X.ndim} dimensions, not windows x slots x inputs")
+        raise ParameterError(f"X: expected 3 dimensions (windows x slots x inputs), not {X.ndim}")
     if inputs is not None and X.shape[2] != inputs:
         raise ParameterError(f"X: {X.shape[2]} inputs a slot, this classifier takes {inputs}")
     if not len(X):
@@ -63,25 +63,25 @@ def _checked(X: _Windows, y: Any, inputs: int | None) -> tuple[np.ndarray, np.nd
         return X, None
     y = np.asarray(y, object).astype(str)
     if len(y) != len(X):
-        raise ParameterError(f"y: {len(y)} labels of {len(X)} windows")
+        raise ParameterError(f"y: {len(y)} labels for {len(X)} windows")
     return X, y
 
 
 def _numbered(labels: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """The classes, and the number of each label's."""
+    """The classes, and each label as the number of its class."""
     if labels is None:
         raise ParameterError("y: no labels")
     classes, numbers = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
-        raise ParameterError(f"y: all windows are {classes[0]}; there is nothing to tell apart")
+        raise ParameterError(f"y: all windows are {classes[0]}; expected at least two classes")
     return classes, numbers
 
 
 class _NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
-    """A torch network behind scikit-learn's interface. Subclasses name network, preparation and feature sets."""
+    """A torch network behind scikit-learn's interface. Subclasses define the network, preparation and feature sets."""
 
     preparation: ClassVar[str]
-    #: How many windows go through the network at a time.
+    #: Number of windows that go through the network at a time.
     _AT_ONCE: ClassVar[int] = 512
 
     epochs: int
@@ -101,9 +101,9 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
         ----------
         X : Windows or array, windows x slots x inputs
         y : array of str, optional
-            Congestion controls; Windows bring their own.
+            Congestion controls; taken from Windows.
         groups : array, optional
-            The run of each window: validation windows are then of other runs (Windows bring their own).
+            The run of each window, taken from Windows. Validation windows are then from other runs.
 
         Returns
         -------
@@ -112,13 +112,14 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
         Raises
         ------
         ParameterError
-            Windows too few, too short or not observed, labels of one class, or not as many as windows.
+            There are too few windows, they are too short or not observed, or labels are of one class or not one per
+            window.
         """
         import torch
 
         from .training import train_network
 
-        for name in ("inputs_", "slot_ms_"):  # of an earlier fit
+        for name in ("inputs_", "slot_ms_"):  # from an earlier fit
             self.__dict__.pop(name, None)
         if isinstance(X, Windows):
             groups = X.groups if groups is None else groups
@@ -127,7 +128,7 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
         counted, labels = _checked(X, y, self._inputs())
         self._check_window(counted)
         self.classes_, numbers = _numbered(labels)
-        _numbered(self._named_alike(self.classes_))  # the answers, too, have to be two
+        _numbered(self._named_alike(self.classes_))  # also after merging classes
         ready = self._prepared(counted)
         self.shape_in_ = counted.shape[1:]
         torch.manual_seed(self.seed)
@@ -153,7 +154,7 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
         return None
 
     def _named_alike(self, labels: np.ndarray | None) -> np.ndarray | None:
-        """Labels, by the names of the answers."""
+        """Labels, with classes merged as in the answers."""
         return labels
 
     def _check_window(self, X: np.ndarray) -> None:
@@ -184,14 +185,14 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
         )  # fmt: skip
 
     def _identity(self) -> object:
-        """What a checkpoint has to have in common with this training, beyond windows and recipe."""
+        """What identifies this training in a checkpoint, besides windows and recipe."""
         anyway = ("checkpoint", "progress", "device")
         settings = {name: value for name, value in self.get_params().items() if name not in anyway}
         return type(self).__name__, settings, self.classes_.tolist(), getattr(self, "inputs_", None)
 
     @abstractmethod
     def _network(self, shape: tuple[int, ...], classes: int) -> Any:
-        """Untrained, for prepared windows of this shape."""
+        """An untrained network for prepared windows of this shape."""
 
     def _loss(self, numbers: np.ndarray) -> Any:
         from torch.nn.functional import cross_entropy
@@ -203,10 +204,10 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _after_fit(
         self, ready: np.ndarray, numbers: np.ndarray, train: np.ndarray, validation: np.ndarray | None
     ) -> None:
-        """What else is learnt from the windows."""
+        """Learn more from the windows after the network is fitted."""
 
     def _outputs(self, X: _Windows) -> np.ndarray:
-        """What the network says of windows: scores first."""
+        """Outputs of the network for windows, scores first."""
         import torch
 
         check_is_fitted(self, "network_")
@@ -227,7 +228,7 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
         self._check_window(X)
 
     def _check_names(self, X: Windows) -> None:
-        """Windows say what they are of; arrays are taken at their word."""
+        """Check slots and inputs of Windows; plain arrays have no names."""
         self._check_inputs(X)
         if X.slot_ms != getattr(self, "slot_ms_", X.slot_ms):
             raise ParameterError(
@@ -250,7 +251,7 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
         return self.classes_[best]
 
     def score(self, X: _Windows, y: npt.ArrayLike | None = None, sample_weight: Any = None) -> float:
-        """Accuracy, as of every scikit-learn classifier; :mod:`cctoolkit.identify.evaluation` has the rest."""
+        """Accuracy, as for every scikit-learn classifier; :mod:`cctoolkit.identify.evaluation` has other scores."""
         labels = self._named_alike(_checked(X, y, self._inputs())[1])
         if labels is None:
             raise ParameterError("y: no labels")
@@ -259,14 +260,14 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
         return float(accuracy_score(labels, self.predict(X), sample_weight=sample_weight))
 
     def save(self, directory: str | os.PathLike[str], **facts: Any) -> Path:
-        """Write the model as a folder: ONNX, what goes with it as JSON, and a card. See :func:`~.bundle.save_model`."""
+        """Write the model as a folder: ONNX, JSON and a model card; see :func:`~.bundle.save_model`."""
         from .bundle import save_model
 
         check_is_fitted(self, "network_")
         return save_model(self, directory, **facts)
 
     def export_onnx(self, path: str | os.PathLike[str]) -> Path:
-        """Write the network alone."""
+        """Write only the network."""
         from .bundle import write_onnx
 
         check_is_fitted(self, "network_")
@@ -279,23 +280,37 @@ class DragonflyClassifier(_NetworkClassifier):
     Parameters
     ----------
     epochs, batch, learning_rate : int, int, float
-        The paper's: 100, 32, and the published code's 1e-4 (Adam, 0.9 of it every 25 epochs).
+        As in the paper, 100 and 32, and 1e-4 as in the published code (Adam, times 0.9 every 25 epochs).
     patience : int, optional
-        Stop early; needs `validation_share`.
+        Stop after this many epochs without improvement; needs `validation_share`.
     validation_share : float
-        Of runs, kept from training to see when to stop.
+        Share of runs held out of training to decide when to stop.
     seed : int
-        The same seed and windows give the same network on one machine.
+        Seed for initialisation and batches. The same seed and windows give the same network on the same machine.
     device : str
-        ``"auto"``: a GPU when there is one.
+        ``"auto"`` uses a GPU if there is one.
     checkpoint : path, optional
-        Where an interrupted training goes on.
+        File from which an interrupted training resumes.
     progress : bool
+
+    See Also
+    --------
+    CCAClassifier : one model for windows of any length
+    DeepcciClassifier : the paper's baseline
+    cut_windows : windows to train on
 
     Notes
     -----
-    Which inputs it gets is decided by the windows: ``cbiq+throughput`` is the paper's, ``cbiq`` its single-input
-    variant. Windows of another length need another classifier, as in the paper.
+    The windows determine the inputs: ``cbiq+throughput`` are the paper's, ``cbiq`` its single-input variant. Each
+    window length needs its own classifier, as in the paper.
+
+    Examples
+    --------
+    >>> recordings = [cct.identify.record(cct.example(name)) for name in ("cubic", "bbr")]
+    >>> windows = cct.identify.cut_windows(recordings, 500, "cbiq+throughput", per_flow=8)
+    >>> classifier = cct.identify.DragonflyClassifier(epochs=1, device="cpu").fit(windows)
+    >>> classifier.predict_proba(windows).shape
+    (16, 2)
     """
 
     preparation = "by_maximum"
@@ -327,9 +342,24 @@ class DeepcciClassifier(DragonflyClassifier):
     Parameters
     ----------
     pacing_weight : float
-        Of the second output's loss (0.2 as published).
+        Weight of the second output's loss (0.2 as published).
     epochs, batch, learning_rate, patience, validation_share, seed, device, checkpoint, progress
-        As :class:`DragonflyClassifier`; 1e-3 here, for at 1e-4 it is still learning after 100 epochs.
+        As :class:`DragonflyClassifier`; the learning rate is 1e-3, because at 1e-4 it is still learning after 100
+        epochs.
+
+    See Also
+    --------
+    DragonflyClassifier : the paper's own network
+    CCAClassifier : one model for windows of any length
+    cut_windows : windows to train on
+
+    Examples
+    --------
+    >>> recordings = [cct.identify.record(cct.example(name)) for name in ("cubic", "bbr")]
+    >>> windows = cct.identify.cut_windows(recordings, 100, ["in_packets"], per_flow=8)
+    >>> classifier = cct.identify.DeepcciClassifier(epochs=1, device="cpu").fit(windows)
+    >>> sorted(classifier.classes_.tolist())
+    ['bbr', 'cubic']
     """
 
     preparation = "as_counted"
@@ -364,36 +394,51 @@ class DeepcciClassifier(DragonflyClassifier):
 
 
 class CCAClassifier(_NetworkClassifier):
-    """Ours: one model for windows of any length, with one tap or two, with calibrated probabilities and "unknown".
+    """Our classifier: windows of any length, one or two taps, calibrated probabilities and "unknown".
 
     Parameters
     ----------
     epochs, batch, learning_rate : int, int, float
-        AdamW, one cycle.
+        Training with AdamW and a one-cycle schedule.
     hide : float
-        In training, the share of windows whose queue is hidden, and of those whose flight is, and whose drops are:
-        so that one model serves one tap and two, with acknowledgements and without.
+        Share of training windows in which to hide the queue, and likewise bytes in flight and drops, so that one model
+        serves one or two taps, with or without acknowledgements.
     other : str
-        Label of windows that stand for all that is not to be named.
+        Label of training windows that stand for everything unknown.
     alike : mapping of str to sequence of str, optional
-        Congestion controls that do the same and are one answer: its name, and whom it stands for besides.
+        Congestion controls that behave alike and become one answer: its name, and the others it covers.
     lose : float
-        Share of known windows (of the validation runs, of each length) that may be called unknown.
+        Share of known windows (of the validation runs, for each length) that may be called unknown.
     widths : tuple of int
-        Channels of the network's convolutions: more classes may want more.
+        Number of channels of the network's convolutions; more classes may need more.
     patience, validation_share, seed, device, checkpoint, progress
-        As :class:`DragonflyClassifier`. Validation windows calibrate the probabilities, too.
+        As :class:`DragonflyClassifier`. Validation windows also calibrate the probabilities.
+
+    See Also
+    --------
+    DragonflyClassifier : the paper's network
+    SummaryClassifier : a baseline without a network
+    cut_windows : windows to train on
+    save_models : keep a trained model
 
     Notes
     -----
-    Windows have :data:`~.inputs.VIEW_INPUTS`, and become :func:`~.inputs.scale_view`: training on windows of several
-    lengths at once takes a list of Windows, or views already made (``cut_windows(…, inputs="views")``).
-    The network learns those that are `alike` apart, and their probabilities are added up: ``learnt_`` are its classes,
-    ``classes_`` the answers.
-    Probabilities are calibrated by one temperature (Guo et al. 2017). Unknown is where no class with a name reaches the
-    probability that loses `lose` of the known in windows of this length (``least_``: slots and probability;
-    interpolated between lengths trained on). Long windows are judged in pieces of 25 round trips, whose
-    log-probabilities are averaged; their limits are of windows judged at once, which loses hardly more.
+    Windows must have :data:`~.inputs.VIEW_INPUTS`; :func:`~.inputs.scale_view` converts them. To train on several
+    lengths at once, pass a list of Windows, or views (``cut_windows(…, inputs="views")``). The network learns `alike`
+    congestion controls as separate classes and their probabilities are added: ``learnt_`` are its classes,
+    ``classes_`` the answers. Probabilities are calibrated by one temperature (Guo et al. 2017). A window is unknown if
+    no named class reaches the threshold at which a share `lose` of the known windows of this length is lost
+    (``least_``: slots and probability; interpolated between training lengths). Long windows are classified in pieces
+    of 25 RTTs, whose log-probabilities are averaged; their thresholds are those of whole windows, which loses hardly
+    more.
+
+    Examples
+    --------
+    >>> recordings = [cct.identify.record(cct.example(name)) for name in ("cubic", "bbr")]
+    >>> windows = cct.identify.cut_windows(recordings, 500, "views", per_flow=8)
+    >>> classifier = cct.identify.CCAClassifier(epochs=1, device="cpu").fit(windows)
+    >>> classifier.predict_proba(windows).shape
+    (16, 2)
     """
 
     preparation = "scale_view"
@@ -426,7 +471,7 @@ class CCAClassifier(_NetworkClassifier):
         y: npt.ArrayLike | None = None,
         groups: npt.ArrayLike | None = None,
     ) -> CCAClassifier:
-        """Train on windows; on several lengths when `X` is a list of Windows. Otherwise as the other classifiers."""
+        """Train on windows, or on several lengths if `X` is a list; otherwise as for the other classifiers."""
         if not isinstance(X, Windows | np.ndarray):
             X = self._joined(list(X))
         super().fit(X, y, groups)
@@ -435,7 +480,7 @@ class CCAClassifier(_NetworkClassifier):
     def _joined(self, parts: list[Any]) -> Windows:
         """Windows of several lengths as views."""
         if not parts or not all(isinstance(part, Windows) for part in parts):
-            raise ParameterError("X: a list must be of Windows")
+            raise ParameterError("X: a list must contain Windows only")
         for part in parts:
             self._check_inputs(part)
         slot_ms = sorted({part.slot_ms for part in parts})
@@ -459,7 +504,7 @@ class CCAClassifier(_NetworkClassifier):
                 f"X: {X.shape[2]} inputs a slot, not {len(VIEW_INPUTS)} ({', '.join(VIEW_INPUTS)})"
             )
         if np.isnan(X[:, :, 0]).any():
-            raise ParameterError("X: in_bytes was not observed (NaN): sampled slots cannot be used here")
+            raise ParameterError("X: in_bytes was not observed (NaN); sampled slots cannot be used")
 
     def _check_shape(self, X: np.ndarray) -> None:
         self._check_window(X)
@@ -479,7 +524,7 @@ class CCAClassifier(_NetworkClassifier):
         return ScalesNet(classes, self.widths)
 
     def _loss(self, numbers: np.ndarray) -> Any:
-        """Classes weigh the same however many windows they have."""
+        """A loss that weighs all classes equally, whatever their number of windows."""
         import torch
         from torch.nn.functional import cross_entropy
 
@@ -496,7 +541,7 @@ class CCAClassifier(_NetworkClassifier):
         return loss
 
     def _augment(self, batch: Any, generator: Any) -> Any:
-        """Hide the queue of some windows, the flight of some of the others, and the drops of some."""
+        """Hide the queue in some windows, bytes in flight in some of the others, and drops in some."""
         import torch
 
         lot = torch.rand(len(batch), generator=generator).to(batch.device)
@@ -530,7 +575,7 @@ class CCAClassifier(_NetworkClassifier):
         return together(softmax(self._scores(ready) / self.temperature_), self.learnt_, self.alike)
 
     def _known(self, probabilities: np.ndarray) -> np.ndarray:
-        """The largest probability of a class that has a name."""
+        """The largest probability of a named class."""
         return probabilities[:, self.classes_ != self.other].max(axis=1)
 
     def predict_proba(self, X: _Windows) -> np.ndarray:
@@ -543,14 +588,14 @@ class CCAClassifier(_NetworkClassifier):
         return by_pieces(counted, lambda part: self._probabilities(scale_views(part)))
 
     def predict(self, X: _Windows) -> np.ndarray:
-        """The most probable class of each window that has a name, or ``"unknown"``."""
+        """The most probable named class of each window, or ``"unknown"``."""
         probabilities = self.predict_proba(X)
         slots = slots_of(X.X if isinstance(X, Windows) else np.asarray(X))
-        return named(probabilities, self.classes_, self.other, least_of(self.least_, slots))
+        return named(probabilities, self.classes_, self.other, thresholds(self.least_, slots))
 
 
 def _temperature(scores: np.ndarray, numbers: np.ndarray) -> float:
-    """What scores are divided by so that probabilities are calibrated (Guo et al. 2017): least log loss."""
+    """The temperature that calibrates probabilities by minimising log loss (Guo et al. 2017)."""
     from scipy.optimize import minimize_scalar
     from scipy.special import log_softmax
 
@@ -563,19 +608,33 @@ def _temperature(scores: np.ndarray, numbers: np.ndarray) -> float:
 
 
 class SummaryClassifier(ClassifierMixin, BaseEstimator):
-    """A baseline without a network: gradient-boosted trees on what summarises a window's views.
+    """A baseline without a network: gradient-boosted trees on summaries of a window's views.
 
     Parameters
     ----------
     iterations : int
-        Trees a class.
+        Number of trees per class.
     learning_rate : float
     seed : int
 
+    See Also
+    --------
+    CCAClassifier : the network for the same views
+    cut_windows : windows to train on
+
     Notes
     -----
-    Summaries are of each channel of :func:`~.inputs.scale_view`: mean, deviation, extremes, deciles and median, and the
-    deviation and extremes of its steps. scikit-learn's ``HistGradientBoostingClassifier`` does the rest.
+    The summaries of each channel of :func:`~.inputs.scale_view` are mean, standard deviation, extremes, deciles and
+    median, and the standard deviation and extremes of its steps. The trees are scikit-learn's
+    ``HistGradientBoostingClassifier``.
+
+    Examples
+    --------
+    >>> recordings = [cct.identify.record(cct.example(name)) for name in ("cubic", "bbr")]
+    >>> windows = cct.identify.cut_windows(recordings, 500, "views", per_flow=8)
+    >>> classifier = cct.identify.SummaryClassifier(iterations=5).fit(windows)
+    >>> sorted(classifier.classes_.tolist())
+    ['bbr', 'cubic']
     """
 
     def __init__(self, *, iterations: int = 150, learning_rate: float = 0.08, seed: int = 0) -> None:
@@ -590,7 +649,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):
         counted, labels = _checked(X, y, None)
         _numbered(labels)
         if np.isnan(counted[:, :, 0]).any():
-            raise ParameterError("X: in_bytes was not observed (NaN): sampled slots cannot be used here")
+            raise ParameterError("X: in_bytes was not observed (NaN); sampled slots cannot be used")
         self.trees_ = HistGradientBoostingClassifier(
             max_iter=self.iterations, learning_rate=self.learning_rate, random_state=self.seed
         ).fit(summaries(counted), labels)
@@ -616,7 +675,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):
 
 
 def summaries(X: np.ndarray) -> np.ndarray:
-    """Numbers that summarise windows: windows x numbers."""
+    """Summaries of windows: windows x numbers."""
     views = scale_views(X)
     steps = np.diff(views, axis=2)
     parts = [

@@ -1,4 +1,4 @@
-"""The congestion controls of a capture's flows, by a saved model: in bounded memory, without torch."""
+"""Identify the congestion controls of a capture's flows with a saved model, in bounded memory and without torch."""
 
 from __future__ import annotations
 
@@ -37,39 +37,40 @@ __all__ = [
     "reads_twice",
 ]
 
-#: The bundled model that is taken where none is named.
+#: The bundled model used by default.
 DEFAULT_MODEL = "cca"
-#: Of payload in one direction: about 700 segments. A flow with less is hardly out of slow start, in which most
-#: congestion controls do the same.
+#: Payload in one direction, about 700 segments. A flow with less has hardly left slow start, in which most congestion
+#: controls behave alike.
 MIN_BYTES = 1_000_000
-#: Of each flow from its first packet on: one window of the longest kind, six of 10 s.
+#: Duration used of each flow, from its first packet: one of the longest windows, or six of 10 s.
 SECONDS = 60.0
-#: What is in a slot is known some time after it: bytes in the queue at the flow's next packet, losses at later ones.
+#: Slots are complete only some time later: bytes in the queue are known at the flow's next packet, losses at later
+#: ones.
 _AFTER_NS = 1_000_000_000
-#: Rows of a slots table at a time: about 130 MB.
+#: Rows of a slots table processed at a time: about 130 MB.
 _ROWS = 1_000_000
-#: Cells of one stretch of time, at most: about a gigabyte.
+#: Maximum number of cells per stretch of time: about 1 GB.
 _MAX_CELLS = 10_000_000
 _PACKETS = 1_000_000
 
 
 def default_model() -> str | None:
-    """The name of the bundled model that speaks where none is named; None where none is bundled."""
+    """Name of the default bundled model; None if none is bundled."""
     return DEFAULT_MODEL if DEFAULT_MODEL in bundled_models() else None
 
 
 def reads_twice(source: str | os.PathLike[str] | Capture) -> bool:
-    """Whether it can be read again from the start: a file or a Capture, but no pipe."""
+    """Whether a source can be read again from the start: a file or a Capture, not a pipe."""
     if isinstance(source, Capture):
         return True
     try:
         return os.fspath(source) != "-" and stat.S_ISREG(os.stat(source).st_mode)
     except OSError:
-        return True  # reading says what is wrong
+        return True  # reading it reports the problem
 
 
 def readable_twice(capture: str, **reading: Any) -> tuple[str | Capture, dict[str, Any]]:
-    """A capture and how to read it: a file as it is, a pipe in memory."""
+    """A capture and how to read it: a file as it is, a pipe from memory."""
     return (capture, reading) if reads_twice(capture) else (read_capture(capture, **reading), {})
 
 
@@ -87,58 +88,68 @@ def classify_flows(
     check_taps: bool = True,
     **reading: Any,
 ) -> pd.DataFrame:
-    """Name the congestion controls of a capture's flows.
+    """Identify the congestion controls of a capture's flows.
 
     Parameters
     ----------
     source : path or Capture
-        The only tap, or the one before the queue. A file is read twice, in bounded memory: once for who the
-        flows are, once for their slots. What cannot be read twice (a pipe) is kept in memory.
+        The only tap, or the tap before the queue. A file is read twice in bounded memory: once to find the flows, once
+        for their slots. What cannot be read twice (a pipe) is kept in memory.
     egress : path or Capture, optional
-        The same traffic behind the queue, on the same clock: adds bytes in the queue (CBIQ), losses and departures.
+        The tap after the queue, on the same clock. It adds bytes in the queue (CBIQ), losses and departures.
     model : str, path or Model
-        What :func:`~.bundle.load` takes.
+        The model, as for :func:`~.bundle.load`.
     flows : DataFrame, optional
-        Rows of the flows table (:data:`cctoolkit.schema.FLOWS`): only these flows, and no first reading. What is not
-        TCP or has too little data among them is left out.
+        Rows of the flows table (:data:`cctoolkit.schema.FLOWS`): only these flows, without the first reading. Flows
+        that are not TCP or have too little data are left out.
     min_bytes : int
         Flows with less payload in both directions are left out.
     seconds : float
-        So much of each flow is looked at, from its first packet on.
+        Duration used of each flow, from its first packet.
     window_ms : float, optional
-        Length of the windows; without it the longest that the model was trained on and the flow fills.
+        Window length; by default the longest training length that the flow fills.
     selection : Selection, optional
-        Of the packets of `source`.
+        Selection of packets of `source`.
     packets : int, optional
-        Stop after so many of a file, for who is in a hurry: flows that begin later are named by nothing.
+        Stop after this many packets of a file, to save time. Flows that start later get no name.
     check_taps : bool
-        Refuse two captures that cannot be the taps before and behind a queue (:func:`cctoolkit.compare_taps`), as far
-        as they are read.
+        Check that two captures can be taps before and after one queue (:func:`cctoolkit.compare_taps`), as far as they
+        are read.
     **reading
         As for :func:`cctoolkit.read_capture`.
 
     Returns
     -------
     DataFrame
-        :data:`cctoolkit.schema.CCAS`: a row a flow, those with the most data first. ``cca`` is ``"unknown"`` where
-        nothing is probable enough, and null where the flow has not one window; see :meth:`Model.predict_slots`.
+        :data:`cctoolkit.schema.CCAS`: one row per flow, those with the most data first. ``cca`` is ``"unknown"`` if
+        nothing is probable enough, and null if the flow has no full window; see :meth:`Model.predict_slots`.
 
     Raises
     ------
     CaptureFormatError
-        No capture.
+        A file is not a capture.
     ParameterError
-        There is no such model, it has no network for `window_ms`, the flows of one stretch of time need more memory
-        than is sensible, or the taps are swapped, have no packet in common, or their clocks differ too much.
+        There is no such model, it has no network for `window_ms`, the flows of one stretch of time need too much
+        memory, or the taps are swapped, have no packet in common, or their clocks differ too much.
+
+    See Also
+    --------
+    load : the model itself
+    Model : classify slots
+    cctoolkit.compute_slots : what models look at
 
     Notes
     -----
-    Flows are taken by when they begin, so that memory holds those of two stretches of `seconds` at most, however long
-    the capture is. The reading ends with the last stretch.
+    Flows are processed in order of their start, so memory holds at most those of two stretches of `seconds`, however
+    long the capture is. Reading ends with the last stretch.
 
     Examples
     --------
-    >>> cct.identify.classify_flows("in.pcap.gz", "out.pcap.gz")                             # doctest: +SKIP
+    >>> run = cct.example("cubic-bbr")
+    >>> cct.identify.classify_flows(run.ingress, run.egress)[["flow_id", "cca"]]
+       flow_id    cca
+    0        1    bbr
+    1        0  cubic
     """
     speaker = model if isinstance(model, Model) else load(model)
     limit_ns = positive_ns(seconds, 1e9, "seconds")
@@ -147,7 +158,7 @@ def classify_flows(
             source, reading = read_capture(source, **reading), {}
         flows = _tcp_flows(_parts(source, selection, reading))
     elif not reads_twice(source):
-        raise ParameterError(f"{os.fspath(source)}: cannot be read again")  # type: ignore[arg-type]
+        raise ParameterError(f"{os.fspath(source)}: cannot be read a second time")  # type: ignore[arg-type]
     flows = flows[flows["protocol"] == 6]
     payload = flows[["payload_fwd", "payload_rev"]].max(axis=1)
     flows = flows.assign(payload_bytes=payload.astype("int64"))[payload >= max(min_bytes, 1)]
@@ -185,7 +196,7 @@ def name_flows(
     selection: Selection | None = None,
     **reading: Any,
 ) -> tuple[pd.DataFrame, str]:
-    """Rows of a flows table with the columns ``cca`` and ``probability``, and which model named them.
+    """Add the columns ``cca`` and ``probability`` to rows of a flows table, and say which model named them.
 
     Parameters
     ----------
@@ -196,33 +207,36 @@ def name_flows(
     Returns
     -------
     DataFrame
-        Null for flows that are not TCP, that have too little data, or not one whole window.
+        The rows; null for flows that are not TCP, have too little data, or have no full window.
     str
-        The model, and what it saw.
+        The model, and the inputs it used.
     """
     speaker = load(model or DEFAULT_MODEL)
     said = classify_flows(source, egress, model=speaker, flows=flows, selection=selection, **reading)
     table = flows.merge(said[["flow_id", "cca", "probability"]], on="flow_id", how="left")
     if len(said):
         return table, f"CCA: {attribution(said, speaker)}"
-    return table, f"CCA: none of these flows is TCP with {MIN_BYTES:,} bytes of payload in one direction"
+    return (
+        table,
+        f"CCA: none of these flows is TCP with at least {MIN_BYTES:,} bytes of payload in one direction",
+    )
 
 
 def attribution(named: pd.DataFrame, model: Model) -> str:
-    """Which model named flows, what it saw of them, and which congestion controls its names stand for.
+    """Which model named flows, from which inputs, and which congestion controls its names cover.
 
     Parameters
     ----------
     named : DataFrame
-        What :func:`classify_flows` gave.
+        From :func:`classify_flows`.
     model : Model
     """
     told = named["cca"].notna()
     if not told.any():
-        return f"no flow has a whole window with what the model {model.name} needs"
+        return f"no flow has a full window of the inputs of the model {model.name}"
     sets = named.loc[told, "feature_set"].value_counts()
     seen = ", ".join(f"{name} ({plural(n, 'flow')})" for name, n in sets.items())
-    short = f"; not one whole window: {plural(int((~told).sum()), 'flow')}" if not told.all() else ""
+    short = f"; no full window: {plural(int((~told).sum()), 'flow')}" if not told.all() else ""
     alike = alike_in_words(model.alike, among=set(named["cca"]))
     return f"by the model {model.name}, from {seen}{short}{alike}"
 
@@ -233,14 +247,14 @@ def _parts(
     reading: dict[str, Any],
     packets: int | None = None,
 ) -> Iterator[Capture]:
-    """Part by part, what is selected of it; of a file, no more parts once there were so many packets."""
+    """The selected packets, part by part, up to a number of packets of a file."""
     if isinstance(source, Capture):
         return selected([source], selection)
     return selected(_first(iter_capture(source, _PACKETS, **reading), packets), selection)
 
 
 def _first(parts: Iterator[Capture], packets: int | None) -> Iterator[Capture]:
-    """Parts until they have so many packets; all without a number."""
+    """Parts until they have this many packets; by default all."""
     read = 0
     for part in parts:
         yield part
@@ -250,7 +264,7 @@ def _first(parts: Iterator[Capture], packets: int | None) -> Iterator[Capture]:
 
 
 def _tcp_flows(parts: Iterator[Capture]) -> pd.DataFrame:
-    """The flows table, of TCP only."""
+    """The flows table, TCP only."""
     from ..capture.keys import AllKeys
 
     statistics, keys = FlowStatistics(), AllKeys()
@@ -262,7 +276,7 @@ def _tcp_flows(parts: Iterator[Capture]) -> pd.DataFrame:
 
 
 def _stretches(flows: pd.DataFrame, limit_ns: int) -> Iterator[pd.DataFrame]:
-    """Flows, in order of their beginning, in groups that begin within one stretch of time."""
+    """Flows in order of their start, in groups that start within one stretch of time."""
     first = flows["first_ts_ns"].to_numpy()
     begin = 0
     while begin < len(flows):
@@ -272,7 +286,7 @@ def _stretches(flows: pd.DataFrame, limit_ns: int) -> Iterator[pd.DataFrame]:
 
 
 class _Job:
-    """The slots of some flows, collected between two points of time."""
+    """Collects the slots of some flows between two points in time."""
 
     def __init__(self, flows: pd.DataFrame, end_ns: int, slot_ms: float) -> None:
         self.begin_ns, self.end_ns = int(flows["first_ts_ns"].iloc[0]), end_ns
@@ -293,10 +307,10 @@ class _Job:
 
 
 def _jobs(flows: pd.DataFrame, limit_ns: int, slot_ms: float, min_bytes: int) -> Iterator[_Job]:
-    """The jobs of one stretch: as many as its slots tables have to be cut into."""
+    """The jobs of one stretch, one for each part of its slots table."""
     first, last = flows["first_ts_ns"].to_numpy(), flows["last_ts_ns"].to_numpy()
     end_ns = int(np.minimum(last + 1, first + limit_ns).max()) + _AFTER_NS
-    lasts = np.minimum(last, end_ns) - first  # a flow goes on to the stretch's end, if it lasts so long
+    lasts = np.minimum(last, end_ns) - first  # a flow lasts until the stretch's end at most
     rows = lasts // round(slot_ms * 1e6) + 1
     cells = np.minimum(rows, (flows["packets_fwd"] + flows["packets_rev"]).to_numpy()).sum()
     if cells > _MAX_CELLS:
@@ -316,7 +330,7 @@ def _slots_of(
     egress: Iterator[Capture] | None,
     comparer: TapComparer | None,
 ) -> Iterator[pd.DataFrame]:
-    """The slots table of each job, as soon as time has passed it; the job is then dropped from the list."""
+    """The slots table of each job once its time is over; the job is then dropped from the list."""
     if not waiting:
         return
     steps = _alone(ingress) if egress is None else _in_step(ingress, egress)
@@ -333,7 +347,7 @@ def _slots_of(
 
 
 def _alone(parts: Iterator[Capture]) -> Iterator[tuple[Capture, None, float]]:
-    """Each part, and up to when all has been seen."""
+    """Each part, and the time up to which everything has been seen."""
     for part in parts:
         yield part, None, part.meta.last_ts_ns
     yield part.rows(np.zeros(len(part), np.bool_)), None, np.inf
@@ -342,7 +356,7 @@ def _alone(parts: Iterator[Capture]) -> Iterator[tuple[Capture, None, float]]:
 def _in_step(
     ingress: Iterator[Capture], egress: Iterator[Capture]
 ) -> Iterator[tuple[Capture, Capture, float]]:
-    """Parts of both taps, the one that is behind in time first, and up to when all has been seen."""
+    """Parts of both taps, the tap that lags first, and the time up to which everything has been seen."""
     taps = [ingress, egress]
     parts = [next(tap) for tap in taps]  # there is always one
     nothing = [part.rows(np.zeros(len(part), np.bool_)) for part in parts]
@@ -359,7 +373,7 @@ def _in_step(
 
 
 def _beginning(slots: pd.DataFrame, limit_ns: int) -> pd.DataFrame:
-    """Of each flow, the slots of its first `limit_ns`."""
+    """Each flow's slots of its first `limit_ns`."""
     flow, slot = slots["flow_id"].to_numpy(), slots["slot"].to_numpy()
     starts = np.flatnonzero(np.diff(flow.astype(np.int64), prepend=-1))
     first = np.repeat(slot[starts], np.diff(starts, append=len(slots)))

@@ -271,7 +271,7 @@ def train(
             "fit cctoolkit.identify.SummaryClassifier on windows in Python"
         )
     if classifier not in CLASSIFIERS:
-        raise ParameterError(f"classifier: {classifier!r} is none of {', '.join(CLASSIFIERS)}")
+        raise ParameterError(f"classifier: {classifier!r} must be one of {', '.join(CLASSIFIERS)}")
     if classifier == "scales" and inputs not in (None, "views"):
         raise ParameterError("inputs: scales takes everything; --inputs is for dragonfly and deepcci")
     if classifier != "scales" and inputs == "views":
@@ -376,7 +376,7 @@ def evaluate_command(
     data = Datasets(datasets)
     data.check_ccas(chosen_ccas)
     if by is not None and by not in (*data.flows, CROSSOVER):
-        raise ParameterError(f"by: {by!r} is none of {', '.join(data.flows.columns)}, {CROSSOVER}")
+        raise ParameterError(f"by: {by!r} must be one of {', '.join(data.flows.columns)}, {CROSSOVER}")
     runs = data.runs if all_runs else unseen_runs(speaker, data)
     with TableOutput(format, output, "scores") as out:
         scores, said = score(

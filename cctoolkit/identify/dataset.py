@@ -1,4 +1,4 @@
-"""Datasets: the slots of labelled flows of many runs, in a folder of Parquet files."""
+"""Datasets: slots of labelled flows from many runs, in a folder of Parquet files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["Recording", "SlotDataset", "build_dataset", "record"]
 _VERSION = 1
 _INDEX = "dataset.json"
 _FLOWS = "flows.parquet"
-#: Of a run's flows beyond the special ones, so many are kept.
+#: Number of background flows of a run that are kept.
 MOST_BACKGROUND = 9
 
 
@@ -39,12 +39,23 @@ class Recording:
     Attributes
     ----------
     name : str
-        Of the run; splits keep all of a run on one side.
+        Name of the run. Splits keep a run on one side.
     slots : DataFrame
-        What :func:`cctoolkit.compute_slots` gives.
+        Slots, from :func:`cctoolkit.compute_slots`.
     flows : DataFrame
-        ``flow_id`` and ``cca`` of each labelled flow, and what else is known of flow and run.
+        ``flow_id`` and ``cca`` of each labelled flow, and other columns about the flow and the run.
     slot_ms : float
+
+    See Also
+    --------
+    record : make one
+    SlotDataset : many of them in a folder
+
+    Examples
+    --------
+    >>> recording = cct.identify.record(cct.example("cubic"))
+    >>> recording.name, recording.flows.cca.tolist()
+    ('cubic', ['cubic'])
     """
 
     name: str
@@ -66,24 +77,24 @@ def record(
     seed: int = 0,
     check_taps: bool = True,
 ) -> Recording:
-    """The slots of a run's labelled flows.
+    """Record the slots of a run's labelled flows.
 
     Parameters
     ----------
     run : Run or Capture
-        A run (simulated, testbed, :func:`cctoolkit.load_run`), or the ingress or only tap of a pair of captures.
+        A run (from the simulator, a testbed or :func:`cctoolkit.load_run`), or a capture from before the queue.
     egress : Capture, optional
-        With a Capture as `run`.
+        Capture from after the queue, if `run` is a Capture.
     labels : DataFrame, optional
-        ``flow_id`` and ``cca``; without it the run's own. Flows without a congestion control are left out.
+        Table with ``flow_id`` and ``cca``; by default the run's own. Flows without a congestion control are left out.
     name : str, optional
-        Without it the run's.
+        Name of the recording; by default the run's.
     slot_ms, sampling, seed, check_taps
         As for :func:`cctoolkit.compute_slots`.
     flow_ids : sequence of int, optional
         Only these flows.
     facts : mapping, optional
-        What is known of the run; becomes columns of ``flows``.
+        Facts about the run, which become columns of ``flows``.
 
     Returns
     -------
@@ -92,7 +103,22 @@ def record(
     Raises
     ------
     ParameterError
-        There are no labels, the run's taps were not recorded, or they cannot be those of a queue.
+        There are no labels, the run's taps were not recorded, or they cannot be taps of one queue.
+
+    See Also
+    --------
+    build_dataset : record many scenarios
+    cut_windows : windows of recordings
+    cctoolkit.compute_slots : the slots themselves
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> recording = cct.identify.record(run, slot_ms=10)
+    >>> recording.flows[["flow_id", "cca"]]
+       flow_id    cca
+    0        0  cubic
+    1        1    bbr
     """
     if isinstance(run, Run):
         if run.ingress is None:
@@ -106,7 +132,7 @@ def record(
         name = name or run.name
     else:
         if labels is None:
-            raise ParameterError("labels: captures need a table with flow_id and cca")
+            raise ParameterError("labels: expected a table with flow_id and cca, because captures have none")
         ingress, known = run, labels
         name = name or "capture"
     for column in ("flow_id", "cca"):
@@ -118,7 +144,7 @@ def record(
     flows = known.assign(**dict(facts or {})).reset_index(drop=True)
     wanted = flows["flow_id"].to_numpy()
     if not len(wanted):
-        raise ParameterError(f"{name}: no flow has a congestion control in its label")
+        raise ParameterError(f"{name}: no flow is labelled with a congestion control")
     slots = compute_slots(
         ingress, egress, slot_ms, sampling, flow_ids=wanted, seed=seed, check_taps=check_taps
     )
@@ -127,18 +153,39 @@ def record(
 
 
 class SlotDataset:
-    """A folder of recordings; iterating reads them one by one.
+    """A folder of recordings. Iterating reads them one by one.
 
     Parameters
     ----------
     path : path
-        ``dataset.json`` (what made it), ``flows.parquet`` (a row a flow: ``run``, ``flow_id``, ``cca``, settings) and
-        ``slots/RUN.parquet``.
+        Folder with ``dataset.json`` (how it was made), ``flows.parquet`` (one row per flow: ``run``, ``flow_id``,
+        ``cca``, settings) and ``slots/RUN.parquet``.
 
     Raises
     ------
     SchemaError
-        There is no dataset, or one of another version.
+        There is no dataset, or it has another version.
+
+    See Also
+    --------
+    build_dataset : make one
+    cut_windows : windows to train on
+
+    Examples
+    --------
+    >>> scenarios = cct.sweep(
+    ...     cct.Scenario(
+    ...         bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=50),
+    ...         flows=[cct.Flow("reno", rtt_ms=20)],
+    ...         duration_s=2,
+    ...     ),
+    ...     {"flows.0.cca": ["reno", "bbr"]},
+    ... )
+    >>> dataset = cct.identify.build_dataset(scenarios, "mine", workers=1, progress=False)
+    >>> len(cct.identify.SlotDataset("mine"))
+    2
+    >>> cct.identify.SlotDataset("mine").where("cca == 'bbr'").flows.cca.tolist()
+    ['bbr']
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -150,7 +197,7 @@ class SlotDataset:
             raise SchemaError(f"{self.path}: holds no dataset of slots (no readable {_INDEX})") from None
         if version != _VERSION:
             raise SchemaError(
-                f"{self.path}: dataset of version {version}, this package reads {_VERSION}: build it again"
+                f"{self.path}: dataset has version {version}, expected {_VERSION}; build it again"
             )
         try:
             self.flows = pd.read_parquet(self.path / _FLOWS)
@@ -160,14 +207,14 @@ class SlotDataset:
 
     @property
     def made_with(self) -> dict[str, Any]:
-        """What its build was asked for; nothing where it was made of captures."""
+        """Arguments of its build; empty if it was made from captures."""
         return {
             key: value for key, value in self.about.items() if key not in ("version", "cctoolkit", "slot_ms")
         }
 
     @property
     def runs(self) -> list[str]:
-        """Names, in order."""
+        """Names of the runs, in order."""
         return list(dict.fromkeys(self.flows["run"]))
 
     def __len__(self) -> int:
@@ -177,7 +224,7 @@ class SlotDataset:
         return self.recordings()
 
     def recordings(self, columns: Sequence[str] | None = None) -> Iterator[Recording]:
-        """One by one, with these columns of the slots only; numbers are floats where some are not known."""
+        """Read recordings one by one, with only these columns of the slots. Columns with missing numbers are floats."""
         import pyarrow.parquet as pq
 
         wanted = None if columns is None else list(dict.fromkeys(["flow_id", "slot", *columns]))
@@ -187,13 +234,13 @@ class SlotDataset:
             yield Recording(str(run), table.to_pandas(ignore_metadata=True), known, self.slot_ms)
 
     def where(self, which: str | Iterable[str]) -> SlotDataset:
-        """Part of it: flows for which an expression holds (as pandas' ``query``), or of these runs."""
+        """A part of the dataset: flows that match an expression (as for pandas' ``query``), or flows of these runs."""
         part = object.__new__(SlotDataset)
         part.path, part.about, part.slot_ms = self.path, self.about, self.slot_ms
         if isinstance(which, str):
             try:
                 part.flows = self.flows.query(which)
-            except Exception as err:  # whatever pandas makes of it
+            except Exception as err:  # pandas raises many kinds
                 raise ParameterError(
                     f"which: {which!r}: {err}; columns are {', '.join(map(str, self.flows))}"
                 ) from None
@@ -218,26 +265,25 @@ def build_dataset(
     progress: bool = True,
     keep_captures: bool = False,
 ) -> SlotDataset:
-    """Run scenarios and keep the slots of their flows.
+    """Run scenarios and store the slots of their flows.
 
     Parameters
     ----------
     scenarios : iterable of (dict, Scenario)
-        What :mod:`cctoolkit.identify.settings` and :func:`cctoolkit.sweep` give. The dict becomes columns of the flows.
+        As :mod:`cctoolkit.identify.settings` and :func:`cctoolkit.sweep` yield. The dict becomes columns of the flows.
     directory : path
-        Runs that are there already (by name) are not run again, so a dataset may grow and an interrupted build goes on.
-        What is there has to be of the same scenarios, and run and cut in the same way.
+        Folder of the dataset. Runs that it has already (by name) are not run again, so a dataset can grow and an
+        interrupted build resumes. Existing runs must have the same scenarios and have been made in the same way.
     on : str
-        ``"simulator"``, or a testbed's backend: ``"uml"`` (real Linux in virtual time), ``"netns"``, ``"mininet"``.
+        ``"simulator"`` or a testbed backend: ``"uml"`` (real Linux in virtual time), ``"netns"``, ``"mininet"``.
     special, background : int
-        Of each run, flows 0 to `special` - 1 are kept, and up to `background` of the others, drawn by the
-        run's number.
+        Flows 0 to `special` - 1 of each run are kept, and up to `background` of the others, drawn by the run's number.
     slot_ms : float
     workers : int, optional
-        Runs at once; all cores without it.
+        Number of parallel runs; by default one per core.
     progress : bool
     keep_captures : bool
-        Keep what the run left (``captures/RUN``), too.
+        Also keep the captures (``captures/RUN``).
 
     Returns
     -------
@@ -246,10 +292,30 @@ def build_dataset(
     Raises
     ------
     ParameterError
-        The folder has a run of one of these names and of another scenario, or runs made with another `on`, `special`,
+        The folder has a run with one of these names but another scenario, or runs made with another `on`, `special`,
         `background` or `slot_ms`.
     TestbedUnavailableError, CCToolkitError
-        As for :func:`cctoolkit.simulate` and :func:`cctoolkit.run_testbed`; what was done stays done.
+        As for :func:`cctoolkit.simulate` and :func:`cctoolkit.run_testbed`. Finished runs are kept.
+
+    See Also
+    --------
+    SlotDataset : the result
+    SETTINGS : settings to draw scenarios from
+    record : a single run
+
+    Examples
+    --------
+    >>> scenarios = cct.sweep(
+    ...     cct.Scenario(
+    ...         bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=50),
+    ...         flows=[cct.Flow("reno", rtt_ms=20)],
+    ...         duration_s=2,
+    ...     ),
+    ...     {"flows.0.cca": ["reno", "bbr"]},
+    ... )
+    >>> dataset = cct.identify.build_dataset(scenarios, "mine", workers=1, progress=False)
+    >>> dataset.flows.cca.tolist()
+    ['reno', 'bbr']
     """
     from tqdm.auto import tqdm
 
@@ -257,7 +323,7 @@ def build_dataset(
     jobs = [(number, dict(changes), scenario) for number, (changes, scenario) in enumerate(scenarios)]
     names = [_run_name(number, scenario) for number, _, scenario in jobs]
     if len(set(names)) < len(names):
-        raise ParameterError("scenarios: two have one name")
+        raise ParameterError("scenarios: two have the same name")
     made_with = {"on": on, "special": special, "background": background, "slot_ms": slot_ms}
     _check_same(folder, {name: job[2] for name, job in zip(names, jobs, strict=True)}, made_with)
     (folder / "slots").mkdir(parents=True, exist_ok=True)
@@ -288,13 +354,13 @@ def _run_name(number: int, scenario: Scenario) -> str:
 
 
 def _check_same(folder: Path, scenarios: Mapping[str, Scenario], made_with: Mapping[str, Any]) -> None:
-    """What is in the folder was made in the same way, and what has one of these names is of the same scenario."""
+    """Raise if runs in the folder were made differently, or have one of these names but another scenario."""
 
     def check(said: Mapping[str, Any]) -> None:
         for key, value in made_with.items():
-            if said.get(key, value) != value:  # not said: of an earlier version, or one's own captures
+            if said.get(key, value) != value:  # missing: from an earlier version, or from captures
                 raise ParameterError(
-                    f"{key}: {folder} was built with {key} {said[key]}, not {value}: take another folder"
+                    f"{key}: {folder} was built with {key} {said[key]}, not {value}; choose another folder"
                 )
 
     if (folder / _INDEX).is_file():
@@ -304,7 +370,7 @@ def _check_same(folder: Path, scenarios: Mapping[str, Scenario], made_with: Mapp
         check(said)
         if path.stem in scenarios and said.get("scenario") != scenarios[path.stem].to_toml():
             raise ParameterError(
-                f"scenarios: {folder} has a run {path.stem} of another scenario: take another folder"
+                f"scenarios: {folder} has a run {path.stem} of another scenario; choose another folder"
             )
 
 
@@ -342,14 +408,14 @@ def _build_one(
 
 
 def _kept(flows: int, special: int, background: int, number: int) -> list[int]:
-    """The special flows, and some of the others by the run's number."""
+    """The special flows, and some of the others, drawn by the run's number."""
     others = np.arange(min(special, flows), flows)
     drawn = np.random.default_rng([number, 77]).choice(others, min(background, len(others)), replace=False)
     return [*range(min(special, flows)), *sorted(drawn.tolist())]
 
 
 def save_recording(root: Path, recording: Recording, provenance: Mapping[str, Any]) -> None:
-    """A recording's slots as Parquet, then its labels beside it: what has labels is whole."""
+    """Write a recording's slots, then its labels: a recording with labels is complete."""
     (root / "slots").mkdir(parents=True, exist_ok=True)
     write_parquet(
         recording.slots,
@@ -362,13 +428,13 @@ def save_recording(root: Path, recording: Recording, provenance: Mapping[str, An
 
 
 def index_dataset(root: Path, about: Mapping[str, Any], slot_ms: float) -> SlotDataset:
-    """Write the index of what recordings there are."""
+    """Write the index of the recordings in a folder."""
     tables = [
         pd.read_json(path, orient="records").assign(run=path.stem)
         for path in sorted((root / "slots").glob("*.json"))
     ]
     if not tables:
-        raise ParameterError(f"{root}: holds no recording")
+        raise ParameterError(f"{root}: there are no recordings")
     flows = pd.concat(tables, ignore_index=True)
     flows = flows[["run", *(c for c in flows if c != "run")]]
     with replacing(root / _FLOWS) as tmp:

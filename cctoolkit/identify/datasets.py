@@ -1,4 +1,4 @@
-"""Several datasets as one: runs to train and to test on, windows of them, the settings they were in."""
+"""Several datasets as one: runs to train and test on, their windows and settings."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .windows import ARRIVALS, FEATURE_SETS, Windows, cut_windows, joined, windo
 
 __all__ = ["WINDOWS_MS", "Datasets", "settings_of"]
 
-#: Lengths of windows to train on unless told otherwise: those for which the flows are long enough.
+#: Default window lengths for training, as far as flows are long enough.
 WINDOWS_MS = (100.0, 1000.0, 10000.0)
-#: Columns of a dataset's flows that are no settings.
+#: Columns of a dataset's flows that are not settings.
 _NO_SETTING = {
     "run", "flow_id", "cca", "bytes_acked", "retransmits", "src", "dst", "sport", "dport",
     "kind", "data_from", "start_ns", "stop_ns", "min_rtt_us",
@@ -27,7 +27,7 @@ _NO_SETTING = {
 
 
 class Datasets:
-    """Several datasets as one; runs of one name are taken for one run.
+    """Several datasets as one; runs with the same name count as one run.
 
     Parameters
     ----------
@@ -40,14 +40,14 @@ class Datasets:
     runs : list of str
         Their names, sorted.
     flows : DataFrame
-        Of all parts.
+        Flows of all parts.
 
     Raises
     ------
     SchemaError
-        A folder holds no dataset.
+        A folder has no dataset.
     ParameterError
-        They have slots of different lengths.
+        The datasets have different slot lengths.
     """
 
     def __init__(self, folders: Sequence[Path]) -> None:
@@ -60,14 +60,14 @@ class Datasets:
         self.flows = pd.concat([part.flows for part in self.parts], ignore_index=True)
 
     def check_ccas(self, ccas: Sequence[str] | None) -> None:
-        """Raise ParameterError unless each of these congestion controls is some flow's."""
+        """Raise ParameterError unless some flow uses each of these congestion controls."""
         there = sorted(set(self.flows["cca"]))
         for cca in ccas or ():
             if cca not in there:
-                raise ParameterError(f"ccas: no flow is {cca!r}; there are {', '.join(there)}")
+                raise ParameterError(f"ccas: no flow uses {cca!r}, only {', '.join(there)}")
 
     def split(self, test_share: float, seed: int) -> tuple[list[str], list[str]]:
-        """Names of the runs to train on, and of those to test on (at least one is trained on)."""
+        """Names of the runs to train on (at least one) and of those to test on."""
         if not 0 <= test_share < 1:
             raise ParameterError(f"test_share: {test_share:g} is not a share from 0 up to 1")
         held_out = min(int(np.ceil(test_share * len(self.runs))), len(self.runs) - 1)
@@ -91,13 +91,13 @@ class Datasets:
     def windows(
         self, runs: Sequence[str], windows_ms: Sequence[float] | None, inputs: str, **options: Any
     ) -> tuple[list[float], list[Windows]]:
-        """Windows of several lengths, to train on.
+        """Training windows of several lengths.
 
         Parameters
         ----------
         runs : sequence of str
         windows_ms : sequence of float, optional
-            By default those of :data:`WINDOWS_MS` for which flows are long enough.
+            By default, those of :data:`WINDOWS_MS` for which flows are long enough.
         inputs : str
             A name in :data:`~.windows.FEATURE_SETS`, or ``"views"``.
         **options
@@ -108,12 +108,12 @@ class Datasets:
         list of float
             The lengths in ms.
         list of Windows
-            One for each length; of views, which are of one size, one for all.
+            One for each length; for views, which have one size, one for all.
 
         Raises
         ------
         ParameterError
-            No flow is long enough, or a length is no whole number of slots.
+            No flow is long enough, or a length is not a whole number of slots.
         """
         lengths = list(windows_ms or WINDOWS_MS)
         found = {}
@@ -138,18 +138,18 @@ class Datasets:
 
 
 def settings_of(flows: pd.DataFrame) -> pd.DataFrame:
-    """The settings that flows were in.
+    """The settings of flows.
 
     Parameters
     ----------
     flows : DataFrame
-        Of a dataset.
+        Flows of a dataset.
 
     Returns
     -------
     DataFrame
-        A row a column that is a setting: its name as ``setting``, how many ``values``, the least as ``from``, the
-        greatest as ``to``, and of numbers the ``median``.
+        One row per setting: its column as ``setting``, the number of ``values``, the smallest as ``from``, the largest
+        as ``to``, and the ``median`` of numbers.
     """
     rows = [
         (name, *_range(flows[name].dropna()))

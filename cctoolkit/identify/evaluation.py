@@ -1,6 +1,6 @@
-"""How good a classifier is: F1 with intervals, by setting, over seeds; confusion; what happens to unknown ones.
+"""Evaluate classifiers: F1 with intervals, by setting and over seeds; confusion; rejection.
 
-Intervals come from drawing runs, not windows: windows of one run resemble each other.
+Intervals come from resampling runs, not windows, because windows of a run resemble each other.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from .windows import Windows
 
 __all__ = ["confusion", "evaluate", "f1", "over_seeds", "rejection"]
 
-#: Windows to labels: a classifier's or model's ``predict``.
+#: From windows to labels: ``predict`` of a classifier or model.
 Predict = Callable[[Windows], np.ndarray]
 
 
 def f1(y: np.ndarray, predicted: np.ndarray, classes: Sequence[str]) -> np.ndarray:
-    """F1 of each class, the harmonic mean of precision and recall; 0 for a class never found, NaN for one not there.
+    """F1 of each class (harmonic mean of precision and recall); 0 if never found, NaN if not in `y`.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def f1(y: np.ndarray, predicted: np.ndarray, classes: Sequence[str]) -> np.ndarr
     Returns
     -------
     array
-        Its mean is macro F1. What is predicted as something else ("unknown") lowers recall.
+        F1 by class; the mean is macro F1. Other predictions ("unknown") lower recall.
     """
     y, predicted = np.asarray(y, object), np.asarray(predicted, object)
     out = np.full(len(classes), np.nan)
@@ -58,12 +58,12 @@ def evaluate(
     Parameters
     ----------
     predict : function of Windows, or array of str
-        A classifier's ``predict``, or what it said.
+        A classifier's ``predict``, or its predictions.
     windows : Windows
     by : str or sequence of str, optional
-        Columns of the windows' table: a row for each value instead of one for all.
+        Columns of the windows' table: one row for each value, instead of one for all windows.
     confidence : float
-        Of the intervals, by bootstrap over runs.
+        Confidence level of the intervals, by bootstrap over runs.
     draws : int
     seed : int
 
@@ -76,15 +76,15 @@ def evaluate(
     Raises
     ------
     ParameterError
-        No windows, or no such column.
+        There are no windows, or no such column.
     """
     if not len(windows):
-        raise ParameterError("windows: there are none to evaluate on")
+        raise ParameterError("windows: there are none")
     predicted = np.asarray(predict(windows) if callable(predict) else predict, object)
     columns = [] if by is None else [by] if isinstance(by, str) else list(by)
     for column in columns:
         if column not in windows.table:
-            raise ParameterError(f"by: {column!r} is none of {', '.join(windows.table.columns)}")
+            raise ParameterError(f"by: {column!r} must be one of {', '.join(windows.table.columns)}")
     classes = sorted(set(windows.y))
     rng = np.random.default_rng(seed)
     groups: Any = (
@@ -110,7 +110,7 @@ def _interval(
     y: np.ndarray, said: np.ndarray, runs: np.ndarray, classes: Sequence[str], confidence: float, draws: int,
     rng: np.random.Generator,
 ) -> tuple[float, float]:  # fmt: skip
-    """Of macro F1 when other runs had been drawn: each run's counts are added up once, then runs are drawn."""
+    """Bootstrap interval of macro F1: counts are summed by run once, then runs are resampled."""
     names, run = np.unique(runs, return_inverse=True)
     if len(names) < 2:
         return np.nan, np.nan
@@ -136,25 +136,25 @@ def over_seeds(
     by: str | Sequence[str] | None = None,
     test_share: float = 0.3,
 ) -> pd.DataFrame:
-    """Split, train and evaluate with several seeds: how much of a score is luck.
+    """Split, train and evaluate with several seeds, to see how much of a score is luck.
 
     Parameters
     ----------
     train : function of (Windows, seed)
-        Gives what predicts.
+        Returns a function that predicts.
     windows : Windows, or function of seed
-        Split by run with each seed; or a function that gives the two parts.
+        Windows to split by run with each seed, or a function that returns the two parts.
     seeds : sequence of int
     by : str or sequence of str, optional
         As for :func:`evaluate`.
     test_share : float
-        Of the runs.
+        Share of the runs to test on.
 
     Returns
     -------
     DataFrame
-        As :func:`evaluate`, averaged over the seeds; ``low`` and ``high`` are Student's 95 % interval of the
-        mean, ``seeds`` how many there were.
+        As :func:`evaluate`, averaged over the seeds; ``low`` and ``high`` are the 95 % Student's t interval of the
+        mean, ``seeds`` the number of seeds.
     """
     from scipy.stats import t
 
@@ -176,7 +176,7 @@ def over_seeds(
 
 
 def confusion(y: np.ndarray, predicted: np.ndarray) -> pd.DataFrame:
-    """How often what was taken for what: a row a true class, a column a predicted one, counts of windows."""
+    """Confusion matrix in windows: one row per true class, one column per predicted class."""
     y, predicted = np.asarray(y, object), np.asarray(predicted, object)
     rows = sorted(set(y))
     columns = [*rows, *sorted(set(predicted) - set(rows) - {UNKNOWN}), *({UNKNOWN} & set(predicted))]
@@ -185,15 +185,15 @@ def confusion(y: np.ndarray, predicted: np.ndarray) -> pd.DataFrame:
 
 
 def rejection(predict: Predict, known: Windows, unknown: Windows) -> dict[str, Any]:
-    """What becomes of congestion controls that a classifier was not trained on.
+    """How often a classifier rejects congestion controls that it was not trained on.
 
     Parameters
     ----------
     predict : function of Windows
     known : Windows
-        Of classes trained on, of runs not trained on.
+        Windows of known classes, from runs not trained on.
     unknown : Windows
-        Of classes left out.
+        Windows of classes left out of training.
 
     Returns
     -------

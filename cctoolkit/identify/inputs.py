@@ -1,6 +1,6 @@
-"""From windows as counted to what networks are fed; nothing here needs torch.
+"""From raw windows to the inputs of networks; nothing here needs torch.
 
-A window is an array of slots x inputs; windows are an array of windows x slots x inputs, NaN where not observed.
+A window is an array of slots x inputs, windows an array of windows x slots x inputs; NaN if not observed.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ __all__ = [
     "slots_of",
 ]
 
-#: Inputs of :func:`scale_view`, in this order. What was not observed (no second tap, no acknowledgements) is NaN.
+#: Inputs of :func:`scale_view`, in this order. NaN if not observed (no second tap, no acknowledgements).
 VIEW_INPUTS = ("in_bytes", "cbiq_bytes", "out_bytes", "drops_estimate", "bytes_in_flight")
-#: Bins of a view.
+#: Number of bins of a view.
 BINS = 100
-#: What each bin says: where it is; what arrived; what the queue held (two taps); what was in flight (both ways).
+#: Channels of a bin: position; arrivals; the queue (two taps); bytes in flight (both directions).
 BIN_CHANNELS = (
     "there", "log_slots", "in_rate", "in_relative", "in_burst", "busy_slots",
     "out_rate", "out_relative", "drops", "cbiq", "cbiq_relative", "cbiq_step", "cbiq_range", "own_delay", "has_queue",
@@ -43,22 +43,22 @@ _QUEUE, _FLIGHT = slice(6, 15), slice(15, 23)
 #: The views of a window: all of it, its last 100 round trips, its last 12.5 round trips.
 VIEWS = ("window", "round_trips", "eighths")
 VIEW_CHANNELS = tuple(f"{view}.{channel}" for view in VIEWS for channel in BIN_CHANNELS)
-#: Bytes of payload in a full segment, whose packet has 1500 with timestamps.
+#: Payload of a full segment: a packet of 1500 bytes with timestamps.
 SEGMENT_BYTES = 1448.0
-#: What stands for the drops of a queue whose drops were not observed, for none were is another thing.
+#: Marks drops that were not observed, as opposed to no drops.
 _UNSEEN = -1.0
 
 
 def as_counted(X: np.ndarray) -> np.ndarray:
-    """Windows with 0 for what was not observed: windows x inputs x slots."""
+    """Windows with 0 for unobserved values: windows x inputs x slots."""
     return np.ascontiguousarray(np.nan_to_num(X, nan=0.0).transpose(0, 2, 1), np.float32)
 
 
 def by_maximum(X: np.ndarray) -> np.ndarray:
-    """Each input divided by its maximum in the window (Dragonfly, section III-E): windows x inputs x slots in [0, 1].
+    """Divide each input by its maximum in the window (Dragonfly, section III-E): windows x inputs x slots in [0, 1].
 
-    The paper divides "by its maximum value in the dataframe"; here that is the maximum of the same input, for
-    bytes in the queue and bytes in a slot differ by orders of magnitude. An input that is 0 throughout stays 0.
+    The paper divides "by its maximum value in the dataframe"; here that is the maximum of each input, because bytes in
+    the queue and bytes in a slot differ by orders of magnitude. An input that is 0 throughout stays 0.
     """
     values = as_counted(X)
     most = values.max(axis=2, keepdims=True)
@@ -82,7 +82,7 @@ def _bins(
 ):
     """Bins of `width` slots (at least 1) from slot `begin`, one of BIN_CHANNELS a row of `out`, which is zeroed.
 
-    Logarithms are taken afterwards, of many at a time (:func:`_compress`).
+    Logarithms are taken later, for many at once (:func:`_compress`).
     """
     slots = window.shape[0]
     log_slots = np.log(width) / 3
@@ -191,13 +191,13 @@ def _view(window, rtt, whole, trips, eighths):
 
 
 def scale_view(window: np.ndarray) -> np.ndarray:
-    """A window of any length at three scales of time, each as so many bins.
+    """View a window of any length at three time scales, with a fixed number of bins each.
 
     Parameters
     ----------
     window : array, slots x 5
-        :data:`VIEW_INPUTS`. A group that has a NaN anywhere counts as not observed; drops may be unknown (NaN)
-        while the queue is observed, as they are live.
+        The :data:`VIEW_INPUTS`. A group of channels with a NaN anywhere counts as not observed; drops may be unknown
+        (NaN) while the queue is observed, as in live use.
 
     Returns
     -------
@@ -206,22 +206,21 @@ def scale_view(window: np.ndarray) -> np.ndarray:
 
     Notes
     -----
-    The first view is the whole window. The others go by the flow's own clock, its round trip as Little's law gives it
-    from bytes in flight and arrivals: a bin a round trip, and eight; congestion controls are defined by what they
-    do in one. They need the flight, count from the window's end, and are 0 where there is no more (``there``).
-    Rates, queue and flight are logarithms of what was counted (shares and delays of a flow tell BBR at a glance),
-    and again relative to the window's own maximum or mean (curves of growth); steps from bin to bin are in segments:
-    Reno's is one a round trip.
+    The first view is the whole window. The others follow the flow's own clock, its RTT by Little's law (bytes in
+    flight over the arrival rate): one bin per RTT, and eight, because congestion controls are defined by what they do
+    in an RTT. They need bytes in flight, count from the window's end, and are 0 beyond its start (``there``). Rates,
+    queue and bytes in flight appear as logarithms of the counts (a flow's share and delay reveal BBR) and relative to
+    the window's own maximum or mean (growth curves); steps from bin to bin are in segments: Reno's is one per RTT.
     """
     return scale_views(np.asarray(window)[None])[0].T
 
 
-#: Channels whose logarithm (of 1 + x), half of it, or inverse hyperbolic sine a network is fed.
+#: Channels that networks get as the logarithm of 1 + x, half of it, or the inverse hyperbolic sine.
 _LOGS, _HALF_LOGS, _STEPS = (2, 4, 6, 9, 15, 19), (13, 21), (8, 11, 17, 20)
 
 
 def _compress(view: np.ndarray) -> None:
-    """Rates and steps span orders of magnitude."""
+    """Compress rates and steps, which span orders of magnitude."""
     for channel in (*_LOGS, *_HALF_LOGS):
         np.log1p(view[:, channel], out=view[:, channel])
     for channel in _HALF_LOGS:
@@ -237,7 +236,7 @@ def _views(X, rtt, whole, trips, eighths):
 
 
 def round_trip_slots(X: np.ndarray) -> np.ndarray:
-    """Slots of each window's round trip by Little's law, bytes in flight over arrivals.
+    """Each window's RTT in slots by Little's law: bytes in flight over the arrival rate.
 
     Parameters
     ----------
@@ -246,7 +245,7 @@ def round_trip_slots(X: np.ndarray) -> np.ndarray:
     Returns
     -------
     array, windows
-        Not finite where the flight was not observed, or nothing arrived.
+        Not finite if bytes in flight were not observed or nothing arrived.
     """
     came, flying = (X[:, :, i].sum(axis=1, dtype=float) for i in (0, 4))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -254,7 +253,7 @@ def round_trip_slots(X: np.ndarray) -> np.ndarray:
 
 
 def cut_views(X: np.ndarray) -> list[np.ndarray]:
-    """The views of windows (:data:`VIEW_CHANNELS`), each cut off behind the last bin that one of the windows has.
+    """The views of windows (:data:`VIEW_CHANNELS`), each cut off after the last bin that any window has.
 
     Parameters
     ----------
@@ -263,7 +262,7 @@ def cut_views(X: np.ndarray) -> list[np.ndarray]:
     Returns
     -------
     list of float32 array, windows x channels x bins
-        Of windows with like round trips few bins of the second and the third are there.
+        With similar RTTs, the second and third view have few bins.
     """
     if X.ndim != 3 or X.shape[1] < 1 or X.shape[2] != len(VIEW_INPUTS):
         raise ParameterError(
@@ -281,12 +280,12 @@ def cut_views(X: np.ndarray) -> list[np.ndarray]:
 
 
 def are_views(X: np.ndarray) -> bool:
-    """Whether windows are views already made, not slots as counted."""
+    """Whether windows are already views, not raw slots."""
     return X.shape[1:] == (BINS, len(VIEW_CHANNELS))
 
 
 def scale_views(X: np.ndarray) -> np.ndarray:
-    """:func:`scale_view` of each of windows x slots x 5, or views already made: windows x channels x bins."""
+    """:func:`scale_view` of windows x slots x 5, unless they are views already: windows x channels x bins."""
     if X.ndim == 3 and are_views(X):
         return np.ascontiguousarray(X.transpose(0, 2, 1))
     out = np.zeros((len(X), len(VIEW_CHANNELS), BINS), np.float32)
@@ -296,26 +295,24 @@ def scale_views(X: np.ndarray) -> np.ndarray:
 
 
 def hidden(views: Any, queue: Any, flight: Any, drops: Any) -> None:
-    """Make windows look, in place, as if their queue, their flight or the queue's drops had not been observed.
+    """Hide the queue, bytes in flight or drops of windows, in place, as if they had not been observed.
 
     Parameters
     ----------
     views : array or tensor, windows x channels x bins
     queue, flight, drops : boolean array or tensor
-        Which windows.
+        Windows in which to hide each.
     """
     n = len(BIN_CHANNELS)
     for view in range(len(VIEWS)):
-        views[drops, view * n + 8] = (
-            float(np.arcsinh(_UNSEEN)) * views[drops, view * n]
-        )  # where bins are there
+        views[drops, view * n + 8] = float(np.arcsinh(_UNSEEN)) * views[drops, view * n]  # bins that exist
         views[queue, view * n + _QUEUE.start : view * n + _QUEUE.stop] = 0
     views[flight, _FLIGHT] = 0
-    views[flight, n:] = 0  # without the flight there is no round trip
+    views[flight, n:] = 0  # without bytes in flight there is no RTT
 
 
 def by_view(views: np.ndarray, rows: np.ndarray) -> list[np.ndarray]:
-    """The views of some windows, each cut off behind the last bin that one of them has (windows x channels x bins)."""
+    """The views of some windows, each cut off after the last bin that any of them has (windows x channels x bins)."""
     n = len(BIN_CHANNELS)
     parts = []
     for begin in range(0, views.shape[1], n):
@@ -325,7 +322,7 @@ def by_view(views: np.ndarray, rows: np.ndarray) -> list[np.ndarray]:
 
 
 def slots_of(X: np.ndarray) -> int | np.ndarray:
-    """How many slots windows have (windows x slots x inputs), or had that were made views of (to three digits)."""
+    """Number of slots of windows, or of those that views were made from (to three digits)."""
     if not are_views(X):
         return X.shape[1]
     slots = BINS * np.exp(3 * X[:, 0, VIEW_CHANNELS.index("window.log_slots")].astype(float))
@@ -333,7 +330,7 @@ def slots_of(X: np.ndarray) -> int | np.ndarray:
     return np.round(slots / digits) * digits
 
 
-#: By the name that a saved model has of it.
+#: Preparations, by their names in saved models.
 PREPARATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "as_counted": as_counted,
     "by_maximum": by_maximum,

@@ -1,7 +1,7 @@
-"""The networks, as torch modules: windows x inputs x slots in, a score a class out. Needs the extra ``train``.
+"""The networks as torch modules: windows x inputs x slots in, one score per class out. Needs the extra ``train``.
 
-Convolutions along time are of images one pixel high, channels last: the same numbers as in one dimension, trained in
-56 to 63 % of the processor time (of 100 to 10 000 slots).
+Convolutions along time run on images one pixel high, channels last: the results of one-dimensional convolutions,
+trained in 56 to 63 % of the CPU time (for 100 to 10 000 slots).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def dragonfly_pool(slots: int) -> int:
 
 
 def _images(x: Tensor) -> Tensor:
-    """Windows x channels x slots, as convolutions here take them."""
+    """Windows x channels x slots in the layout of these convolutions."""
     return x.unsqueeze(2).contiguous(memory_format=torch.channels_last)
 
 
 def _convolution(channels: int, filters: int, kernel: int, stride: int = 1) -> nn.Conv2d:
-    """Along time, padded so that the ends count."""
+    """A convolution along time, padded to keep the ends."""
     return nn.Conv2d(channels, filters, (1, kernel), stride=(1, stride), padding=(0, kernel // 2))
 
 
@@ -49,9 +49,9 @@ class DragonflyNet(nn.Module):
 
     Notes
     -----
-    A kernel as wide as the inputs moves along time only, so of the paper's 3 x inputs and 3 x 1 the width is channels
-    here: the same numbers, and in onnxruntime more than twice as fast. The last convolution is padded in time like
-    the others: of 10 000 slots one is left before it.
+    A kernel as wide as the inputs moves along time only, so the width of the paper's 3 x inputs and 3 x 1 kernels
+    becomes channels here: the same results, more than twice as fast in onnxruntime. The last convolution is padded in
+    time like the others: of 10 000 slots, one is left before it.
     """
 
     FILTERS = 50
@@ -70,7 +70,7 @@ class DragonflyNet(nn.Module):
         self.to(memory_format=torch.channels_last)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores of windows x inputs x slots."""
+        """Scores for windows x inputs x slots."""
         return self.scores(self.modules_(_images(x))).mean(dim=(2, 3))
 
 
@@ -81,7 +81,7 @@ class _Residual(nn.Module):
         self.second = _convolution(filters, filters, 3)
         self.past = _convolution(channels, filters, 1)
         self.norms = nn.ModuleList([nn.BatchNorm2d(filters), nn.BatchNorm2d(filters)])
-        self.pool = nn.MaxPool2d((1, 4), ceil_mode=True)  # a rest of less than four keeps a value
+        self.pool = nn.MaxPool2d((1, 4), ceil_mode=True)  # a remainder of fewer than four keeps a value
 
     def forward(self, x: Tensor) -> Tensor:
         y = torch.relu(self.norms[0](self.first(x)))
@@ -92,8 +92,8 @@ class _Residual(nn.Module):
 class DeepcciNet(nn.Module):
     """DeePCCI's network (Sander, Rüth, Hohlfeld and Wehrle, Big-DAMA 2019), for packets per slot.
 
-    Five residual modules (64 channels, kernel 3, pooling by 4), three LSTM layers of 100, then a score a class and one
-    for pacing.
+    Five residual modules (64 channels, kernel 3, pooling by 4), three LSTM layers of 100, then one score per class and
+    one for pacing.
 
     Parameters
     ----------
@@ -101,8 +101,8 @@ class DeepcciNet(nn.Module):
 
     Notes
     -----
-    No implementation was published. Two convolutions a residual module with batch normalisation, and scores from the
-    LSTM's last step, are choices made here. Pooling rounds up, so that 100 slots still leave one step.
+    No implementation was published. Two convolutions per residual module, with batch normalisation, and scores from
+    the LSTM's last step are our choices. Pooling rounds up, so that 100 slots still leave one step.
     """
 
     FILTERS = 64
@@ -118,30 +118,30 @@ class DeepcciNet(nn.Module):
         self.to(memory_format=torch.channels_last)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores of windows x inputs x slots, the one for pacing last."""
+        """Scores for windows x inputs x slots, with that for pacing last."""
         steps = self.modules_(_images(x)).squeeze(2).transpose(1, 2)
         last = self.memory(steps)[0][:, -1]
         return torch.cat([self.scores(last), self.pacing(last)], dim=1)
 
 
 class ScalesNet(nn.Module):
-    """Ours, on :func:`~.inputs.scale_view`: one stack of strided convolutions for all three views, and two layers.
+    """Our network for :func:`~.inputs.scale_view`: strided convolutions shared by the three views, then two layers.
 
     Parameters
     ----------
     classes : int
     widths : sequence of int
-        Channels of each convolution.
+        Number of channels of each convolution.
     dropout : float
 
     Notes
     -----
-    A bin that is not there is nothing at every layer, so views may be cut off behind their last bin, which is most of
-    them in short windows, without a change of the result. Each view is pooled over the bins that are there, by mean and
-    by maximum. Gives the scores and, behind them, the layer before.
+    Missing bins stay zero in every layer, so views can be cut off after their last bin without changing the result; in
+    short windows most bins are missing. Each view is pooled over its existing bins, by mean and maximum. Returns the
+    scores, followed by the layer before them.
 
-    Convolutions are of images one pixel high, channels last: the same numbers as in one dimension, trained 1.8 times
-    faster, and of those that onnxruntime has in blocks of channels.
+    Convolutions run on images one pixel high, channels last: the results of one-dimensional convolutions, trained 1.8
+    times as fast, and in a form that onnxruntime computes in blocks of channels.
     """
 
     EMBEDDING = 96
@@ -160,8 +160,8 @@ class ScalesNet(nn.Module):
         self.to(memory_format=torch.channels_last)
 
     def forward(self, x: Tensor, *others: Tensor) -> Tensor:
-        """Scores and embedding of windows x channels x bins: all views in one, or each by itself, cut off or not."""
-        if others:  # of the first view, of the whole window, all bins are there
+        """Scores and embedding for windows x channels x bins: all views in one array or one each, cut off or not."""
+        if others:  # the first view, of the whole window, has all bins
             parts = [self._pooled(x, whole=True), *(self._pooled(view) for view in others)]
             pooled = torch.cat(parts, dim=1)
         else:
@@ -184,10 +184,10 @@ class ScalesNet(nn.Module):
         return torch.cat([mean, y.amax(dim=(2, 3))], dim=1)  # y is not negative
 
     def _first(self, y: Tensor) -> Tensor:
-        """The first layer of normalised bins, of which those that are not there stay nothing.
+        """The first layer on normalised bins; missing bins stay zero.
 
-        As the first channel is 1 where a bin is there, and all are 0 elsewhere, the norm's factors and, by way of that
-        channel, its summands become weights once they are learnt: nothing is left to do for each bin.
+        The first channel is 1 for existing bins, and all channels are 0 for missing ones. So once learnt, the norm's
+        factors and, through that channel, its offsets become weights: no work per bin remains.
         """
         first: Any = self.layers[0]
         norm: Any = self.norm

@@ -1,4 +1,4 @@
-"""Captures of one's own, with labels, as a run of a dataset."""
+"""Add labelled captures to a dataset as a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .readers import label_flows, read_iperf3, read_tshark_fields
 
 __all__ = ["add_captures"]
 
-#: What an export of ``tshark -T fields`` is called, before a compression's suffix.
+#: Suffixes of ``tshark -T fields`` exports, before that of a compression.
 _EXPORTS = (".csv", ".tsv", ".txt", ".fields")
 
 
@@ -29,21 +29,21 @@ def add_captures(
     tunnel: str = "outer",
     check_taps: bool = True,
 ) -> tuple[Recording, int]:
-    """Add captures to a dataset, which is made where there is none.
+    """Add captures to a dataset, which is created if it does not exist.
 
     Parameters
     ----------
     folder : Path
         The dataset.
     ingress, egress : str
-        One tap or two: captures, or exports of ``tshark -T fields`` (``.csv``, ``.tsv``, ``.txt`` or ``.fields``,
+        One or two taps: captures, or exports of ``tshark -T fields`` (``.csv``, ``.tsv``, ``.txt`` or ``.fields``,
         compressed or not).
     labels : Path
-        A table for :func:`~.readers.read_labels`, or the ``.json`` of the iperf3 runs that made the traffic.
+        A table for :func:`~.readers.read_labels`, or the ``.json`` of the iperf3 tests that made the traffic.
     name : str, optional
-        Name of the run; by default the capture's.
+        Name of the run; by default, the capture's.
     slot_ms : float, optional
-        Slot length of a new dataset, 1 ms by default; a dataset that exists has its own.
+        Slot length of a new dataset, 1 ms by default. An existing dataset keeps its own.
     tunnel : str
         As for :func:`cctoolkit.read_capture`.
     check_taps : bool
@@ -53,13 +53,13 @@ def add_captures(
     -------
     Recording
     int
-        Rows of `labels` that fit no flow.
+        Number of rows of `labels` that match no flow.
 
     Raises
     ------
     ParameterError
-        The dataset has other slots, or a run of that name; or its columns hold numbers where the labels have text; or
-        the captures cannot be taps of one queue.
+        The dataset has another slot length or a run of that name, its columns have numbers and the labels text, or the
+        captures cannot be taps of one queue.
     SchemaError
         The labels or the dataset cannot be read.
     CaptureFormatError
@@ -67,10 +67,10 @@ def add_captures(
     """
     before = SlotDataset(folder) if (folder / "dataset.json").is_file() else None
     if before is not None and slot_ms not in (None, before.slot_ms):
-        raise ParameterError(f"slot_ms: {folder} has slots of {before.slot_ms:g} ms")
+        raise ParameterError(f"slot_ms: must be {before.slot_ms:g}, as in {folder}")
     name = name or _stem(ingress)
     if Path(name).name != name:
-        raise ParameterError(f"name: {name!r} cannot name a run (a word)")
+        raise ParameterError(f"name: {name!r} must be a word")
     if before is not None and name in before.runs:
         raise ParameterError(f"name: {folder} has a run {name}; choose another --name")
     before_queue = _packets(ingress, tunnel)
@@ -94,7 +94,7 @@ def add_captures(
 
 
 def _packets(path: str, tunnel: str) -> Capture:
-    """A capture, or tshark's export of one."""
+    """Read a capture, or tshark's export of one."""
     if set(_EXPORTS) & set(Path(path).suffixes):
         return read_tshark_fields(path)
     return read_capture(path, tunnel=tunnel)  # type: ignore[arg-type]
@@ -104,12 +104,12 @@ def _stem(capture: str) -> str:
     """A capture's name without its suffixes."""
     stem = Path(capture).name.partition(".")[0]
     if not stem or stem == "-":
-        raise ParameterError("name: a capture from standard input needs one (--name)")
+        raise ParameterError("name: a capture from standard input needs a name (--name)")
     return stem
 
 
 def _with_numbers(flows: pd.DataFrame, before: SlotDataset | None) -> pd.DataFrame:
-    """Columns that hold numbers as numbers; the dataset's columns are what they were."""
+    """Convert columns of numbers; the dataset's columns keep their types."""
     flows = flows.copy()
     for column in flows.columns.difference(["flow_id", "cca", "src", "dst", "sport", "dport"]):
         values = pd.to_numeric(flows[column], errors="coerce")

@@ -1,4 +1,4 @@
-"""From scores to probabilities to names; what classifiers and saved models share."""
+"""From scores to probabilities to names, for classifiers and saved models."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ __all__ = [
     "by_pieces",
     "format_cca",
     "grouped",
-    "least_of",
     "named",
     "pieces",
     "softmax",
+    "thresholds",
     "together",
 ]
 
 UNKNOWN = "unknown"
-#: Slots of the shortest and the longest piece of a long window that is judged at once, and round trips of one. Several
-#: pieces say more than one view of all, in which a bin is many round trips, and one of a few round trips says little:
-#: of 15 to 100, which differ by 0.02 of F1, 25 are best for few packets in flight and for many.
+#: Length of the pieces in which long windows are classified: shortest and longest in slots, and RTTs. Several pieces
+#: tell more than one view of the whole window, whose bins cover many RTTs, and a piece of few RTTs tells little: of 15
+#: to 100 RTTs, which differ by 0.02 in F1, 25 are best, for few packets in flight and for many.
 SHORTEST, LONGEST, ROUND_TRIPS = 1000, 10_000, 25
-#: Windows that are copied at a time.
+#: Number of windows copied at a time.
 _AT_ONCE = 256
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
-    """Probabilities of scores, windows x classes."""
+    """Scores to probabilities, windows x classes."""
     e = np.exp(scores - scores.max(axis=1, keepdims=True))
     return e / e.sum(axis=1, keepdims=True)
 
 
 def pieces(X: np.ndarray) -> np.ndarray:
-    """In how many pieces each window is judged: of :data:`ROUND_TRIPS`, and from :data:`SHORTEST` to :data:`LONGEST`.
+    """Number of pieces of each window: of :data:`ROUND_TRIPS`, and from :data:`SHORTEST` to :data:`LONGEST`.
 
     Parameters
     ----------
     X : array, windows x slots x :data:`~.inputs.VIEW_INPUTS`
-        Where there is no round trip to be known a piece is three times the shortest, a length trained on.
+        If the RTT is unknown, a piece is three times the shortest, which is a training length.
     """
     slots = X.shape[1]
     if slots <= SHORTEST:
@@ -59,7 +59,7 @@ def pieces(X: np.ndarray) -> np.ndarray:
 
 
 def by_pieces(X: np.ndarray, probabilities: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Probabilities; of windows that :func:`pieces` divides, from pieces alike, their logarithms averaged."""
+    """Probabilities; for windows divided by :func:`pieces`, the average log-probabilities of equal pieces."""
     counts = pieces(X)
     found: list[tuple[np.ndarray, np.ndarray]] = []
     for n in np.unique(counts):
@@ -74,16 +74,16 @@ def by_pieces(X: np.ndarray, probabilities: Callable[[np.ndarray], np.ndarray]) 
     return out
 
 
-def least_of(limits: np.ndarray, slots: int | np.ndarray) -> np.ndarray:
-    """How probable a name has to be in windows of so many slots.
+def thresholds(limits: np.ndarray, slots: int | np.ndarray) -> np.ndarray:
+    """Probability that a name must reach in windows of a given length.
 
     Parameters
     ----------
     limits : array, lengths x 2
-        Slots of a window, and the least probability there; more round trips make the right name more probable.
-        Without a row: 0.
+        Slots of a window, and the threshold at that length; more RTTs make the right name more probable. Without rows,
+        0.
     slots : int or array
-        Between two lengths their limits are interpolated, by the logarithm of length.
+        Length of the windows. Thresholds are interpolated over the logarithm of length.
     """
     if not len(limits):
         return np.zeros(np.shape(slots))
@@ -93,9 +93,9 @@ def least_of(limits: np.ndarray, slots: int | np.ndarray) -> np.ndarray:
 def named(
     probabilities: np.ndarray, classes: np.ndarray, other: str, least: float | np.ndarray
 ) -> np.ndarray:
-    """The most probable of the classes that have a name; unknown where it is less probable than `least`.
+    """The most probable named class; unknown if it is less probable than `least`.
 
-    Where no limit was learnt (`least` is 0) unknown is what `other` is more probable for.
+    Without a learnt threshold (`least` is 0), unknown if `other` is more probable.
     """
     known = classes != other
     likely = probabilities[:, known].max(axis=1)
@@ -105,20 +105,20 @@ def named(
 
 
 def grouped(labels: np.ndarray, groups: Mapping[str, Sequence[str]]) -> np.ndarray:
-    """Labels with those of a group replaced by the group's name: congestion controls that behave alike."""
+    """Labels with congestion controls that behave alike replaced by their group's name."""
     name = {member: group for group, members in groups.items() for member in members}
     return np.array([name.get(label, label) for label in labels], object)
 
 
 def answers(classes: np.ndarray, alike: Mapping[str, Sequence[str]] | None) -> np.ndarray:
-    """What a classifier with these classes may say: those that are alike by one name."""
+    """Possible answers of a classifier with these classes: classes that are alike have one name."""
     return np.unique(grouped(classes, alike).astype(str)) if alike else classes
 
 
 def together(
     probabilities: np.ndarray, classes: np.ndarray, alike: Mapping[str, Sequence[str]] | None
 ) -> np.ndarray:
-    """Probabilities of :func:`answers`: of classes that are alike the sum."""
+    """Probabilities of :func:`answers`: summed over classes that are alike."""
     if not alike:
         return probabilities
     names = grouped(classes, alike)
@@ -126,7 +126,7 @@ def together(
 
 
 def format_cca(cca: Any, probability: float) -> str:
-    """A flow's congestion control as ``reno 98 %`` or ``unknown``; nothing where it was not named."""
+    """A flow's congestion control as ``reno 98 %`` or ``unknown``; empty if it was not named."""
     if pd.isna(cca):
         return ""
     return UNKNOWN if cca == UNKNOWN else f"{cca} {format_probability(probability)}"

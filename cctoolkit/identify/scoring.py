@@ -1,4 +1,4 @@
-"""A saved model on datasets: which runs it has not seen, what it says of their windows, and how good that is."""
+"""Score a saved model on datasets: runs it has not seen, its predictions for their windows, F1."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from .windows import Windows, crossover_bands, window_slots
 
 __all__ = ["CROSSOVER", "SPLIT", "score", "unseen_runs"]
 
-#: What scores may be shown by though it is of windows, not of flows.
+#: A column of windows, not flows, that scores can be shown by.
 CROSSOVER = "crossover"
-#: Beside a model: its runs, and whether they were trained or tested on.
+#: File beside a model with its runs, and whether they were for training or testing.
 SPLIT = "split.csv"
 #: Long windows are large.
 _RUNS_AT_ONCE = 10
 
 
 def unseen_runs(model: Model, data: Datasets) -> list[str]:
-    """Runs that a model was not trained on, as far as its folder says; what is left out is told on standard error.
+    """Runs that a model was not trained on, according to its folder. Prints on standard error how many are left out.
 
     Raises
     ------
@@ -37,24 +37,22 @@ def unseen_runs(model: Model, data: Datasets) -> list[str]:
     """
     path = model.folder / SPLIT
     if not path.is_file():
-        note(
-            f"{model.name} does not list the runs it was trained on (no {SPLIT}); scores on those would be too good"
-        )
+        note(f"{model.name} does not list its training runs (no {SPLIT}); scores on those would be too high")
         return data.runs
     try:
         split = pd.read_csv(path, dtype=str, usecols=["run", "part"])
-    except ValueError:  # also for what is no CSV
+    except ValueError:  # also if it is not CSV
         raise SchemaError(f"{path}: not a table of run and part, as cct train writes it") from None
     trained = set(split["run"][split["part"] == "train"])
     runs = [run for run in data.runs if run not in trained]
     if not runs:
         raise ParameterError(
-            f"datasets: {model.name} was trained on all of these runs (--all evaluates on them anyway)"
+            f"datasets: {model.name} was trained on all of these runs (use --all to evaluate on them anyway)"
         )
     if len(runs) < len(data.runs):
         n = len(data.runs) - len(runs)
         note(
-            f"left out {n:,} of {len(data.runs):,} runs, which {model.name} was trained on (--all takes them, too)"
+            f"left out {n:,} of {len(data.runs):,} runs, which {model.name} was trained on (use --all to include them)"
         )
     return runs
 
@@ -70,7 +68,7 @@ def score(
     seed: int = 0,
     ccas: Sequence[str] | None = None,
 ) -> tuple[pd.DataFrame, dict[float, tuple[Windows, np.ndarray]]]:
-    """F1 of a model on the classes it knows, and what it said.
+    """F1 of a model on the classes it knows, and its predictions.
 
     Parameters
     ----------
@@ -79,7 +77,7 @@ def score(
     runs : sequence of str
     windows_ms : sequence of float
     by : str, optional
-        A column of the datasets' flows, or :data:`CROSSOVER`: a row for each of its values.
+        A column of the datasets' flows, or :data:`CROSSOVER`: one row for each of its values.
     per_flow, seed, ccas
         As for :func:`~.windows.cut_windows`.
 
@@ -88,12 +86,12 @@ def score(
     DataFrame
         As :func:`~.evaluation.evaluate`, with ``window_ms`` first.
     dict
-        By length, the windows (without their values) of all classes, and what the model said of each.
+        By length, the windows (without their values) of all classes, and the prediction for each.
 
     Raises
     ------
     ParameterError
-        No flow is of a class that the model knows, or none is long enough.
+        No flow has a class that the model knows, or none is long enough.
     """
     tables, said = [], {}
     for ms in windows_ms:
@@ -104,7 +102,7 @@ def score(
             table = evaluate(predicted[known], windows.take(known), by=by)
             tables.append(table.assign(window_ms=ms)[["window_ms", *table.columns]])
     if not tables:
-        raise ParameterError(f"datasets: no flow is one of {', '.join(model.classes_)}")
+        raise ParameterError(f"datasets: no flow uses any of {', '.join(model.classes_)}")
     return pd.concat(tables, ignore_index=True), said
 
 
@@ -112,7 +110,7 @@ def _predictions(
     model: Model, data: Datasets, runs: Sequence[str], ms: float, per_flow: int, seed: int,
     ccas: Sequence[str] | None, *, bands: bool,
 ) -> tuple[Windows, np.ndarray]:  # fmt: skip
-    """Windows without their values, and what the model says: a few runs at a time."""
+    """Windows without their values, and predictions, a few runs at a time."""
     slots = window_slots(ms, data.slot_ms)
     tables, predicted = [], []
     for at in range(0, len(runs), _RUNS_AT_ONCE):

@@ -1,7 +1,7 @@
-"""What to learn from: the settings in which flows are run, drawn at random, each run from its own number.
+"""Settings for training runs: drawn at random, each run from its own number.
 
-Every function gives ``(changes, scenario)`` pairs as :func:`cctoolkit.sweep` does, so both the simulator's and the
-testbed's sweeps take them; run ``i`` of a seed is the same however many runs are asked for.
+Each function yields ``(changes, scenario)`` pairs as :func:`cctoolkit.sweep` does, for sweeps in the simulator or on
+the testbed. Run ``i`` of a seed is the same whatever the number of runs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
     "physical",
 ]
 
-#: What the paper tells apart (section IV-A, as DeePCCI).
+#: Congestion controls in the paper (section IV-A, as in DeePCCI).
 PAPER_CCAS = ("reno", "cubic", "bbr")
 #: All congestion controls of the testbed's kernel.
 KERNEL_CCAS = (
@@ -53,12 +53,12 @@ def _rng(seed: int, kind: int, run: int) -> np.random.Generator:
 
 
 def _between(rng: np.random.Generator, low: float, high: float) -> float:
-    """Log-uniform, to three digits: settings that a person can read."""
+    """Log-uniform, rounded to three digits to be readable."""
     return float(f"{np.exp(rng.uniform(np.log(low), np.log(high))):.3g}")
 
 
 def _aqm(name: str, buffer_packets: int) -> Aqm:
-    """By name; RED's thresholds, which are counts of packets, by the buffer."""
+    """An AQM by name; RED's thresholds, in packets, follow from the buffer."""
     if name != "red":
         aqm: Any = Aqm.registry[name]()
         return aqm
@@ -92,20 +92,20 @@ def paper(
     ----------
     runs, seed : int
     ccas : sequence of str
-        Congestion controls; the first ``len(ccas)`` flows are the special ones, one of each.
+        Congestion controls. The first ``len(ccas)`` flows are the foreground flows, one of each.
     background : sequence of int
-        Numbers of background flows, in turn; each a multiple of ``len(ccas)`` in the paper.
+        Numbers of background flows, used in turn; in the paper, multiples of ``len(ccas)``.
 
     Yields
     ------
     dict, Scenario
-        ``background``; the run lasts x + 60 s, x uniform in 0 to 10 s, flows start uniformly before x.
+        ``background``. A run lasts x + 60 s, with x uniform in 0 to 10 s; flows start uniformly before x.
 
     Notes
     -----
-    Base RTT is 70 ms (10 and 25 ms of propagation one way) plus twice the sources' own link. The paper says
-    that those have 100 Mbit/s to 1 Gbit/s "with propagation time"; here a run has up to five kinds of source, each
-    with its rate and 0 to 5 ms. The last link (100 Mbit/s or more, one user) never queues and is left out.
+    The base RTT is 70 ms (10 and 25 ms of propagation one way) plus twice the delay of the source's own link. The
+    paper gives these 100 Mbit/s to 1 Gbit/s "with propagation time"; here a run has up to five kinds of source, each
+    with its own rate and 0 to 5 ms. The last link (100 Mbit/s or more, one user) never queues and is left out.
     """
     for run in range(runs):
         rng = _rng(seed, 1, run)
@@ -182,8 +182,8 @@ def hard(
     runs, seed, ccas
         As :func:`paper`.
     part : "train" or "test"
-        Settings of the two parts are drawn apart, and half of the test runs have a queue discipline of
-        :data:`HELD_OUT_AQMS`, which training runs never have.
+        The two parts are drawn independently. Half of the test runs use a queue discipline in :data:`HELD_OUT_AQMS`,
+        which training runs never use.
     measured_s : float
         After all flows have started.
 
@@ -194,8 +194,8 @@ def hard(
 
     Notes
     -----
-    In half of the runs all flows have one base RTT, in the others there are up to four. CCAs of the flows
-    beyond one of each are drawn.
+    In half of the runs all flows have one base RTT, in the others there are up to four. There is one flow of each
+    congestion control; those of the other flows are drawn at random.
     """
     if part not in ("train", "test"):
         raise ParameterError(f"part: {part!r} is neither 'train' nor 'test'")
@@ -237,12 +237,13 @@ def every_cca(
     Yields
     ------
     dict, Scenario
-        ``rate_mbps``, ``rtt_ms``, ``buffer_bdp``, ``flows``, ``aqm``; a quarter of the runs have CoDel or RED, and
-        then marks for the flows that want them (DCTCP, Prague).
+        ``rate_mbps``, ``rtt_ms``, ``buffer_bdp``, ``flows``, ``aqm``; a quarter of the runs have CoDel or RED, which
+        then mark the flows that use ECN (DCTCP, Prague).
 
     Notes
     -----
-    The first flows of successive runs go through `ccas` in turn, so that each has about as many runs.
+    The first flows of successive runs go through `ccas` in turn, so each congestion control has about the same number
+    of runs.
     """
     for run in range(runs):
         rng = _rng(seed, 5, run)
@@ -284,17 +285,17 @@ def jobs(
     part: str = "train",
     ccas: Sequence[str] | None = None,
 ) -> tuple[list[tuple[dict[str, Any], Scenario]], int]:
-    """The runs that settings stand for, by their name or in a file.
+    """The runs of named settings or of a settings file.
 
     Parameters
     ----------
     settings : str
-        A name in :data:`SETTINGS`, or a TOML file with a scenario and, as a rule, a ``[sweep]``.
+        A name in :data:`SETTINGS`, or a TOML file with a scenario and usually a ``[sweep]``.
     on : str
-        ``"simulator"``, or a testbed's backend: decides which congestion controls there are.
+        ``"simulator"`` or a testbed backend. It decides which congestion controls are available.
     runs, seed, ccas
-        Of named settings; a file says them itself. By default `ccas` are those of the paper, for ``every-cca`` all
-        that `on` has.
+        For named settings only; a file specifies them itself. By default `ccas` are those of the paper, and for
+        ``every-cca`` all that `on` has.
     part : {"train", "test"}
         Of ``hard``.
 
@@ -303,15 +304,15 @@ def jobs(
     list of (dict, Scenario)
         As :func:`cctoolkit.sweep` gives them; each scenario has a name.
     int
-        How many of a run's flows to keep in any case: one of each congestion control, of a file all.
+        Number of foreground flows, which are always kept: one of each congestion control; with a file, all.
 
     Raises
     ------
     ParameterError
-        An argument does not fit the settings, or there are no such settings.
+        There are no such settings, or an argument does not apply to them.
     """
     if on not in ("simulator", *BACKENDS):
-        raise ParameterError(f"on: {on!r} is none of simulator, {', '.join(BACKENDS)}")
+        raise ParameterError(f"on: {on!r} must be one of simulator, {', '.join(BACKENDS)}")
     if settings in SETTINGS:
         return _drawn(settings, on, runs, seed, part, ccas)
     if Path(settings).suffix != ".toml":
@@ -320,7 +321,7 @@ def jobs(
         )
     for name, value in (("runs", runs), ("seed", seed), ("ccas", ccas)):
         if value is not None:
-            raise ParameterError(f"{name}: {settings} says that itself (a [sweep] may list seeds)")
+            raise ParameterError(f"{name}: {settings} specifies that itself (a [sweep] may list seeds)")
     named = [
         (changes, scenario.replace({"name": f"{scenario.name or Path(settings).stem}-{i}"}))
         for i, (changes, scenario) in enumerate(read_sweep(Path(settings)))
@@ -337,11 +338,11 @@ def _drawn(
     for cca in chosen:
         if cca not in there:
             what = "the simulator" if on == "simulator" else "the testbed's kernel"
-            raise ParameterError(f"ccas: {what} has no {cca!r}; there are {', '.join(there)}")
+            raise ParameterError(f"ccas: {cca!r} must be one that {what} has: {', '.join(there)}")
     options: dict[str, Any] = {"ccas": chosen}
     options |= {name: value for name, value in (("runs", runs), ("seed", seed)) if value is not None}
     if settings == "hard":
         options["part"] = part
     elif part != "train":
-        raise ParameterError(f"part: {settings} has no part {part!r}; only hard has")
+        raise ParameterError(f"part: only hard has a part {part!r}, not {settings}")
     return list(SETTINGS[settings](**options)), 1 if settings == "every-cca" else len(chosen)

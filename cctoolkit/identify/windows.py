@@ -1,4 +1,4 @@
-"""Windows: stretches of a flow's slots with a label, cut anywhere in flight."""
+"""Windows: labelled stretches of a flow's slots, cut at any point of the flow."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
     "window_slots",
 ]
 
-#: What a classifier may be told of each slot: columns of the slots table.
+#: Inputs of classifiers per slot: columns of the slots table.
 INPUTS = (
     "cbiq_bytes",
     "throughput_bytes",
@@ -39,12 +39,12 @@ INPUTS = (
     "in_packets",
     "bytes_in_flight",
     "drops_estimate",
-    "max_source_gap",  # the paper's maximal time gaps (section III-A); not known of slots without data, and then 0
+    "max_source_gap",  # the paper's maximal time gaps (section III-A); unknown for slots without data, and then 0
     "max_arrival_gap_ns",
 )
-#: What tells whether data came in a slot: the first is not known of a sample of packets (section III-C of the paper).
+#: Columns that tell whether data arrived in a slot; sampled packets (section III-C of the paper) have only the second.
 ARRIVALS = ("in_bytes", "throughput_bytes")
-#: Named choices of inputs, and what they need.
+#: Named feature sets, and what they need.
 FEATURE_SETS: dict[str, tuple[str, ...]] = {
     "cbiq+throughput": ("cbiq_bytes", "throughput_bytes"),  # Dragonfly: two taps, one way, O(1) a slot
     "cbiq": ("cbiq_bytes",),
@@ -54,36 +54,52 @@ FEATURE_SETS: dict[str, tuple[str, ...]] = {
 
 
 def window_slots(window_ms: float, slot_ms: float = 1.0) -> int:
-    """Slots in a window.
+    """Number of slots in a window.
 
     Raises
     ------
     ParameterError
-        It is not a whole number of slots, or none.
+        It is not a whole, positive number of slots.
     """
     slots = round(window_ms / slot_ms) if np.isfinite(window_ms) else 0
     if slots < 1 or abs(slots * slot_ms - window_ms) > 1e-9 * window_ms:
         raise ParameterError(
-            f"window_ms: {window_ms:g} ms is not a whole number (at least 1) of slots of {slot_ms:g} ms"
+            f"window_ms: {window_ms:g} ms must be a multiple of the slot length, {slot_ms:g} ms"
         )
     return slots
 
 
 @dataclass
 class Windows:
-    """Windows of one length, with labels.
+    """Labelled windows of one length.
 
     Attributes
     ----------
     X : float32 array, windows x slots x inputs
-        As counted (bytes, packets); classifiers normalise by themselves. NaN where not observed.
+        Raw counts (bytes, packets); classifiers do their own normalisation. NaN if not observed.
     y : array of str
         Congestion control.
     table : DataFrame
-        A row a window: ``run``, ``flow_id``, ``cca``, ``window_ms``, ``first_slot``, and what is known of flow and run.
+        One row per window: ``run``, ``flow_id``, ``cca``, ``window_ms``, ``first_slot``, and other columns about the
+        flow and the run.
     inputs : tuple of str
-        What the last axis of `X` is.
+        Names along the last axis of `X`.
     slot_ms : float
+
+    See Also
+    --------
+    cut_windows : make them
+    CCAClassifier : train on them
+
+    Examples
+    --------
+    >>> recordings = [cct.identify.record(cct.example(name)) for name in ("cubic", "bbr")]
+    >>> windows = cct.identify.cut_windows(recordings, 500, "cbiq+throughput", per_flow=8)
+    >>> windows.X.shape, windows.inputs
+    ((16, 500, 2), ('cbiq_bytes', 'throughput_bytes'))
+    >>> train, test = windows.split(test_share=0.5)
+    >>> set(train.groups) & set(test.groups)
+    set()
     """
 
     X: np.ndarray
@@ -112,18 +128,18 @@ class Windows:
 
     @property
     def groups(self) -> np.ndarray:
-        """The run of each window: what scikit-learn's group splitters want."""
+        """The run of each window, for scikit-learn's group splitters."""
         return self.table["run"].to_numpy()
 
     def take(self, which: Any) -> Windows:
-        """Those of a mask or of indices."""
+        """The windows selected by a mask or indices."""
         return dataclasses.replace(
             self, X=self.X[which], y=self.y[which], table=self.table.loc[which].reset_index(drop=True)
             if np.asarray(which).dtype == bool else self.table.iloc[which].reset_index(drop=True),
         )  # fmt: skip
 
     def of(self, **values: Any) -> Windows:
-        """Those whose columns of the table have these values."""
+        """The windows whose table columns have these values."""
         mask = np.ones(len(self), np.bool_)
         for column, value in values.items():
             mask &= (self.table[column] == value).to_numpy()
@@ -132,16 +148,16 @@ class Windows:
     def split(
         self, test_share: float = 0.3, seed: int = 0, *, by: str | Sequence[str] = "run"
     ) -> tuple[Windows, Windows]:
-        """Two parts that have no run in common, so that nothing of a test run was ever seen.
+        """Split by run, so that training sees nothing of a test run.
 
         Parameters
         ----------
         test_share : float
-            Of the groups, not of the windows.
+            Share of the groups (not of the windows) to test on.
         seed : int
         by : str or sequence of str
-            Columns of the table that make a group: ``"run"``; a setting (``"rtt_ms"``), to test on settings never
-            trained on; ``("run", "flow_id")`` is the paper's split, in which flows of one run sit on both sides.
+            Columns of the table that define a group: ``"run"``; a setting (``"rtt_ms"``), to test on settings never
+            trained on; or ``("run", "flow_id")``, the paper's split, in which flows of one run may be on both sides.
 
         Returns
         -------
@@ -151,16 +167,14 @@ class Windows:
         Raises
         ------
         ParameterError
-            Fewer than two groups, or no such column.
+            There are fewer than two groups, or no such column.
         """
         from sklearn.model_selection import GroupShuffleSplit
 
         columns = [by] if isinstance(by, str) else list(by)
         for column in columns:
             if column not in self.table:
-                raise ParameterError(
-                    f"by: windows have no column {column!r}, only {', '.join(map(str, self.table))}"
-                )
+                raise ParameterError(f"by: {column!r} must be one of {', '.join(map(str, self.table))}")
         group = self.table.groupby(columns, sort=False).ngroup().to_numpy()
         if len(self) == 0 or group.max() < 1:
             raise ParameterError(
@@ -171,7 +185,7 @@ class Windows:
         return self.take(train), self.take(test)
 
     def save(self, path: str | os.PathLike[str], provenance: dict[str, Any] | None = None) -> None:
-        """Write as Parquet, one row a window, values of a window in one list; atomic."""
+        """Write as Parquet, atomically: one row per window, its values in one list."""
         import json
 
         import pyarrow as pa
@@ -192,7 +206,7 @@ class Windows:
         Raises
         ------
         SchemaError
-            It is something else, or of another version.
+            The file has no windows, or another version.
         """
         import json
 
@@ -203,10 +217,10 @@ class Windows:
             table = pq.read_table(path)
             about = json.loads((table.schema.metadata or {})[_KEY])
         except (pa.ArrowInvalid, KeyError, ValueError):
-            raise SchemaError(f"{path}: holds no windows") from None
+            raise SchemaError(f"{path}: there are no windows") from None
         if about["version"] != _VERSION:
             raise SchemaError(
-                f"{path}: windows of version {about['version']}, this package reads {_VERSION}: cut them again"
+                f"{path}: windows have version {about['version']}, expected {_VERSION}; cut them again"
             )
         column = table.column("X").combine_chunks()
         X = np.asarray(column.flatten()).reshape(len(table), about["slots"], len(about["inputs"]))
@@ -219,13 +233,13 @@ _VERSION = 1
 
 
 def slot_arrays(slots: pd.DataFrame, inputs: Sequence[str]) -> Iterator[tuple[int, int, np.ndarray]]:
-    """The slots table, flow by flow, as arrays.
+    """The slots table as one array per flow.
 
     Yields
     ------
     flow_id, first slot, float32 array of slots x inputs
-        NaN where the table has null. Slots at the end in which an input cannot be known yet (CBIQ needs a
-        later packet) are left out; an input that is never known (one tap) is not waited for.
+        NaN for null. Slots at the end in which an input cannot be known yet (CBIQ needs a later packet) are left out,
+        unless that input is never known (one tap).
 
     Raises
     ------
@@ -250,7 +264,7 @@ def slot_arrays(slots: pd.DataFrame, inputs: Sequence[str]) -> Iterator[tuple[in
 
 
 def joined(parts: Sequence[Windows]) -> Windows:
-    """Windows of the same inputs and of one length, or views of any, as one."""
+    """Join windows with the same inputs and length, or views of any length."""
     return dataclasses.replace(
         parts[0],
         X=np.concatenate([part.X for part in parts]),
@@ -268,44 +282,57 @@ def cut_windows(
     seed: int = 0,
     ccas: Sequence[str] | None = None,
 ) -> Windows:
-    """Cut windows at random places of every labelled flow.
+    """Cut windows at random positions of every labelled flow.
 
     Parameters
     ----------
     recordings : iterable of Recording
-        A :class:`~cctoolkit.identify.SlotDataset`, part of one, or recordings at hand.
+        A :class:`~cctoolkit.identify.SlotDataset`, a part of one, or recordings in memory.
     window_ms : float, or sequence of float with ``inputs="views"``
     inputs : str or sequence of str
         A name in :data:`FEATURE_SETS`, or names in :data:`INPUTS`; or ``"views"``: each window as
-        :func:`~.inputs.scale_view`, for :class:`~.classifiers.CCAClassifier`; of one size whatever the length.
+        :func:`~.inputs.scale_view`, for :class:`~.classifiers.CCAClassifier`; of the same size whatever the length.
     per_flow : int
-        Windows of each flow and length (the paper: one); they may overlap. A flow too short gives none.
+        Windows per flow and length (the paper: one); they may overlap. Flows that are too short have none.
     seed : int
-        A flow's windows depend on the seed, its run's name, its number, the length, and how long `inputs` are known.
+        Seed for the positions. A flow's windows depend on the seed, its run's name, its number, the length, and how
+        long `inputs` are known.
     ccas : sequence of str, optional
-        Only flows of these.
+        Only flows of these congestion controls.
 
     Returns
     -------
     Windows
-        Windows in which no data came (:data:`ARRIVALS`) are left out, whatever `inputs` are: there is nothing to tell.
-        Windows with data whose inputs are 0 throughout stay, such as CBIQ's at an empty queue, or CBIQ's and
-        throughput's while only lost data are sent again: a queue that a flow does not build tells something, a
-        classifier in use meets such windows, inputs are compared on the same ones, and the paper leaves none out
-        (section III-E). The table also has ``window_ms``.
+        Windows without data (:data:`ARRIVALS`) are left out, whatever `inputs` are. Windows with data whose inputs are
+        all 0 are kept, such as CBIQ with an empty queue, or CBIQ and throughput while only lost data are
+        retransmitted: not building a queue is informative, a classifier in use meets such windows, feature sets are
+        compared on the same windows, and the paper leaves none out (section III-E). The table also has ``window_ms``.
 
     Raises
     ------
     ParameterError
         No flow is long enough.
     SchemaError
-        An input is not in the slots tables, or nothing that tells of arrivals.
+        An input, or every column of :data:`ARRIVALS`, is missing from the slots tables.
+
+    See Also
+    --------
+    Windows : the result
+    record : a recording to cut
+    CCAClassifier : train on windows
+
+    Examples
+    --------
+    >>> recordings = [cct.identify.record(cct.example(name)) for name in ("cubic", "bbr")]
+    >>> windows = cct.identify.cut_windows(recordings, 500, "cbiq+throughput", per_flow=8)
+    >>> windows.X.shape
+    (16, 500, 2)
     """
     views = isinstance(inputs, str) and inputs == "views"
     names = VIEW_INPUTS if views else _names(inputs)
     lengths_ms = [float(ms) for ms in np.atleast_1d(window_ms)]
     if len(lengths_ms) > 1 and not views:
-        raise ParameterError('window_ms: windows of several lengths have one size only with inputs="views"')
+        raise ParameterError('window_ms: several lengths need inputs="views"')
     if isinstance(recordings, SlotDataset):
         recordings = recordings.recordings((*names, *ARRIVALS))
     arrays: list[np.ndarray] = []
@@ -341,7 +368,7 @@ def cut_windows(
         told = ", ".join(f"{ms:g}" for ms in lengths_ms)
         raise ParameterError(
             f"window_ms: none of {flows} flows has {told} ms of slots with packets "
-            f"in which {', '.join(names)} are known"
+            f"and with {', '.join(names)}"
         )
     table = pd.DataFrame(rows)
     inputs_now = VIEW_CHANNELS if views else names
@@ -360,60 +387,61 @@ def _names(inputs: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _arrivals(slots: pd.DataFrame) -> tuple[str]:
-    """The first of ARRIVALS that was observed."""
+    """The first column of ARRIVALS that was observed."""
     there = [name for name in ARRIVALS if name in slots]
     if not there:
         raise SchemaError(
-            f"slots: neither {' nor '.join(ARRIVALS)} is there to tell in which slots data came"
+            f"slots: column {' or '.join(ARRIVALS)} is needed to know in which slots data arrived"
         )
     return (next((name for name in there if slots[name].notna().any()), there[0]),)
 
 
 # ---- where CUBIC is Reno ---------------------------------------------------------------------------------------------
 
-#: Of :func:`crossover_ratio`, for tables; the last is for windows whose flight was not observed.
+#: Bands of :func:`crossover_ratio`, for tables; the last is for windows without bytes in flight.
 CROSSOVER_BANDS = ("below a tenth", "a tenth to one", "above one", "not observed")
 _C, _BETA = 0.4, 0.7  # CUBIC's, RFC 9438 sections 4.6 and 5
 
 
 def crossover_ratio(windows: Windows) -> np.ndarray:
-    """How far each window is from where CUBIC leaves Reno: its flow's congestion window in units of W*.
+    """Each window's congestion window in units of W*, above which CUBIC departs from Reno.
 
     Parameters
     ----------
     windows : Windows
-        With the inputs ``in_bytes`` and ``bytes_in_flight``, or views.
+        Windows with the inputs ``in_bytes`` and ``bytes_in_flight``, or views.
 
     Returns
     -------
     float64 array
-        Below 1 CUBIC's own curve is on average below its estimate of Reno's window, which it then follows
-        (Reno-friendly region, RFC 9438 section 4.3), so that it grows as fast as Reno. NaN where the flight was not
+        Below 1, CUBIC's own curve is on average below its estimate of Reno's window, which it then follows
+        (Reno-friendly region, RFC 9438 section 4.3), so it grows as fast as Reno. NaN if bytes in flight were not
         observed.
 
     Raises
     ------
     ParameterError
-        The windows have no such inputs.
+        The windows lack these inputs.
 
     Notes
     -----
-    At a loss rate p and a round trip of RTT seconds the average windows, in segments, are
-    (C (3 + b) / (4 (1 - b)))^(1/4) RTT^(3/4) p^(-3/4) for CUBIC's curve (RFC 9438, section 5.1) and sqrt(1.5 / p) for
-    Reno, which CUBIC's estimate of it equals (section 4.3). They are the same at
-    W* = 1.5^1.5 (C (3 + b) / (4 (1 - b)))^(-1/2) RTT^-1.5 = 1.654 RTT^-1.5: 585 segments at 20 ms, 52 at 100 ms.
+    At a loss rate p and a round trip of RTT seconds the average windows, in segments, are (C (3 + b) / (4 (1 -
+    b)))^(1/4) RTT^(3/4) p^(-3/4) for CUBIC's curve (RFC 9438, section 5.1) and sqrt(1.5 / p) for Reno, which CUBIC's
+    estimate equals (section 4.3). They are equal at W* = 1.5^1.5 (C (3 + b) / (4 (1 - b)))^(-1/2) RTT^-1.5 = 1.654
+    RTT^-1.5: 585 segments at 20 ms, 52 at 100 ms.
 
-    The window is the mean of bytes in flight over 1448; the round trip is Little's law, bytes in flight over arrivals.
-    Both are of what lies behind the tap: with delay before it (``access_ms``) they are underestimated. The laws are
-    averages at a steady random loss: a window near 1 may lie in either region, and what limits a flow that loses
-    nothing is not seen. CUBIC also multiplies its window by 0.7 at a loss, Reno by 0.5, in both regions.
+    The congestion window is mean bytes in flight over 1448; the RTT follows from Little's law, bytes in flight over
+    the arrival rate. Both cover the path after the tap only, so they are underestimated if there is delay before it
+    (``access_ms``). The formulas are averages under steady random loss: a ratio near 1 may be in either region, and
+    what limits a flow without losses is not seen. In both regions CUBIC multiplies its window by 0.7 at a loss, Reno
+    by 0.5.
     """
     if windows.inputs == VIEW_CHANNELS:
         rate, flight, seen = (
             windows.X[:, :, VIEW_CHANNELS.index(f"window.{name}")].astype(float)
             for name in ("in_rate", "flight", "has_flight")
         )
-        came = 50 * np.expm1(rate).mean(axis=1)  # of logarithms, see inputs.py
+        came = 50 * np.expm1(rate).mean(axis=1)  # logarithms; see inputs.py
         flying = np.where(seen.all(axis=1), 500 * np.expm1(flight).mean(axis=1), np.nan)
     else:
         for name in ("in_bytes", "bytes_in_flight"):
@@ -432,7 +460,7 @@ def crossover_ratio(windows: Windows) -> np.ndarray:
 
 
 def crossover_bands(windows: Windows) -> pd.Categorical[str]:
-    """:data:`CROSSOVER_BANDS` of :func:`crossover_ratio`: a column to evaluate by.
+    """The :data:`CROSSOVER_BANDS` of windows, as a column to evaluate by.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Figures: functions that return a plotly Figure and never show it.
 
-They have one look, thin large series without losing extremes, and draw text that comes from a capture
-harmlessly. Times on the axes are seconds since the capture's first packet.
+They share one look, thin large series without losing extremes, and escape text that comes from a capture. Time axes
+are in seconds since the capture's first packet.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Distributions: what share of the samples is below a value."""
+"""Cumulative distributions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["completion_cdf", "rtt_cdf"]
 
-_STEPS = 800  # points of a curve: more than a screen's height has
+_STEPS = 800  # points per curve: more than a screen has rows
 
 
 def rtt_cdf(
@@ -35,21 +35,33 @@ def rtt_cdf(
     most: int = len(COLOURS) - 1,
     log_x: bool | None = None,
 ) -> go.Figure:
-    """Cumulative distribution of round-trip times: all samples in black, then flow by flow.
+    """Cumulative distribution of round-trip times: all samples in black, then each flow.
 
     Parameters
     ----------
     samples, cap, flows
-        As in :func:`cctoolkit.plot.rtt`. Data to the initiator is dotted.
+        As in :func:`cctoolkit.plot.rtt`. Samples of data sent to the initiator are dotted.
     most : int
-        Without `flows`, so many flows with the most samples.
+        Without `flows`, draw the flows with the most samples, this many.
     log_x : bool, optional
-        Logarithmic RTT axis; without it, when the samples span more than two decades.
+        Logarithmic RTT axis. By default, logarithmic if the samples span more than two decades.
 
     Raises
     ------
     ParameterError
-        A flow in `flows` has no samples and is in no table given by `cap` either.
+        A flow in `flows` has no samples and is not in `cap` either.
+
+    See Also
+    --------
+    rtt : the samples over time
+    cctoolkit.rtt_samples : the samples
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> fig = cct.plot.rtt_cdf(cct.rtt_samples(run.ingress), run.ingress)
+    >>> len(fig.data)
+    3
     """
     names = Names(cap)
     counts = samples["flow_id"].value_counts()
@@ -76,10 +88,22 @@ def completion_cdf(fct: pd.DataFrame | Mapping[str, pd.DataFrame], *, log_x: boo
     Parameters
     ----------
     fct : DataFrame, or mapping of names to DataFrames
-        From :func:`cctoolkit.flow_completion_times`; several are drawn together, to compare them. Flows that did not
-        complete in the capture have no time; the legend says how many.
+        From :func:`cctoolkit.flow_completion_times`; several tables are drawn together for comparison. Flows that did
+        not complete in the capture have no time; the legend says how many there are.
     log_x : bool, optional
-        Logarithmic time axis; without it, when the times span more than two decades.
+        Logarithmic time axis. By default, logarithmic if the times span more than two decades.
+
+    See Also
+    --------
+    cctoolkit.flow_completion_times : the times
+    cctoolkit.cdf : the distribution as a table
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> fig = cct.plot.completion_cdf(cct.flow_completion_times(run.ingress))
+    >>> fig.layout.title.text
+    'Flow completion times'
     """
     tables = fct if isinstance(fct, Mapping) else {"flows": fct}
     times_s = {name: table["fct_s"].to_numpy(np.float64) for name, table in tables.items()}
@@ -93,7 +117,7 @@ def completion_cdf(fct: pd.DataFrame | Mapping[str, pd.DataFrame], *, log_x: boo
         shown = escape(name) + (f", {left_out:,} incomplete left out" if left_out else "")
         _add_cdf(fig, times, shown, escape(name), "s", **line_of(rank))
     if not fig.data:
-        note(fig, "no flow began and completed in the capture")
+        note(fig, "no flow started and completed in the capture")
     return fig
 
 

@@ -1,4 +1,4 @@
-"""RTTs of flows and the classes they fall into."""
+"""Histogram of flows' RTTs and the classes they fall into."""
 
 from __future__ import annotations
 
@@ -17,24 +17,34 @@ __all__ = ["rtt_classes"]
 
 
 def rtt_classes(rtt_ms: Any, classes: Classes, bins: int = 60) -> go.Figure:
-    """How many flows have which RTT, coloured by class, with the breaks between classes.
+    """Histogram of RTTs, coloured by class, with the breaks between classes.
 
     Parameters
     ----------
-    rtt_ms : array-like of numbers above 0, shape (n,)
-    classes : Classes
-        Of these, as :func:`cctoolkit.jenks_classes` gives them.
+    rtt_ms : array-like of positive numbers, shape (n,) classes : Classes
+        Classes of `rtt_ms`, from :func:`cctoolkit.jenks_classes`.
     bins : int
-        Of equal width on a logarithmic axis.
+        Number of bins, equally wide on a logarithmic axis.
 
     Returns
     -------
     plotly.graph_objects.Figure
+
+    See Also
+    --------
+    cctoolkit.jenks_classes : find the classes
+
+    Examples
+    --------
+    >>> rtt_ms = [10, 11, 12, 50, 52, 100]
+    >>> fig = cct.plot.rtt_classes(rtt_ms, cct.jenks_classes(rtt_ms, k=3))
+    >>> [bar.name for bar in fig.data]
+    ['class 0: 3 of 10 to 12 ms', 'class 1: 2 of 50 to 52 ms', 'class 2: 1 of 100 to 100 ms']
     """
     x = np.asarray(rtt_ms, np.float64)
-    fig = figure(f"{x.size:,} flows in {classes.k} classes of RTT: GVF {classes.gvf:.4f}")
+    fig = figure(f"{x.size:,} flows in {classes.k} RTT classes, GVF {classes.gvf:.4f}")
     if not x.size:
-        return note(fig, "no RTT is known")
+        return note(fig, "no RTTs")
     low, high = np.log10(max(x.min(), 1e-6)), np.log10(max(x.max(), 1e-6))
     edges = 10 ** np.linspace(low - 0.02, high + 0.02, bins + 1)
     for c in range(classes.k):
@@ -55,6 +65,6 @@ def rtt_classes(rtt_ms: Any, classes: Classes, bins: int = 60) -> go.Figure:
         fig.add_vline(x=float(limit), line={"color": GREY, "dash": "dash", "width": 1})
     fig.update_layout(barmode="stack", bargap=0)
     ticks = [digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 5)]
-    fig.update_xaxes(type="log", title_text="least RTT of the flow, ms", range=[low - 0.1, high + 0.1])
+    fig.update_xaxes(type="log", title_text="minimum RTT of the flow (ms)", range=[low - 0.1, high + 0.1])
     fig.update_xaxes(tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
     return fig.update_yaxes(title_text="flows")

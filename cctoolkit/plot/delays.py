@@ -36,29 +36,41 @@ def rtt(
     between_s: tuple[float, float] | None = None,
     points: int = POINTS,
 ) -> go.Figure:
-    """Round-trip times over time: a dot a sample, a colour a flow, filled where the initiator sent the data.
+    """Round-trip times over time: a dot per sample, a colour per flow; filled if the initiator sent the data.
 
-    A sample is the time from the tap to the receiver of the data and back, so the two directions of one flow
-    measure the two sides of the tap and must not be mixed. A side with fewer than five, or less than a
-    twentieth of a flow's samples, those of handshake and end, is left out.
+    A sample is the time from the tap to the receiver of the data and back, so the two directions of a flow measure the
+    two sides of the tap and are drawn separately. A direction with fewer than five samples, or less than 5 % of the
+    flow's, is left out: it has only the handshake and the end.
 
     Parameters
     ----------
     samples : DataFrame
         :data:`~cctoolkit.schema.RTT_SAMPLES`, from :func:`cctoolkit.rtt_samples`.
     cap : Capture or flows DataFrame, optional
-        Names the flows; a Capture also says where 0 s is (else the first sample).
+        Names the flows. With a Capture, 0 s is its first packet; otherwise it is the first sample.
     flows : iterable of int, optional
-        Which flows, in the order of the colours; without it the `most` with the most samples.
+        Flows to draw, in the order of the colours. By default, the `most` flows with the most samples.
     between_s : (float, float), optional
-        Draw these seconds only.
+        Draw only this interval, in seconds.
     points : int
-        At most so many dots in all, shared by the flows; extremes stay (:func:`thin_rows`).
+        Maximum number of dots, shared by the flows; extremes are kept (:func:`thin_rows`).
 
     Raises
     ------
     ParameterError
-        A flow in `flows` has no samples and is in no table given by `cap` either.
+        A flow in `flows` has no samples and is not in `cap` either.
+
+    See Also
+    --------
+    rtt_cdf : the distribution of the samples
+    cctoolkit.rtt_samples : the samples
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> fig = cct.plot.rtt(cct.rtt_samples(run.ingress), run.ingress)
+    >>> [trace.name for trace in fig.data]
+    ['1: 10.1.0.11:40001 → 10.3.0.11:5001', '0: 10.1.0.10:40000 → 10.3.0.10:5001']
     """
     import plotly.graph_objects as go
 
@@ -67,7 +79,7 @@ def rtt(
     picked = [f for f in pick_flows(counts, flows, most, known=names.has) if f in counts.index]
     fig = figure(
         _title("Round-trip time", len(picked), len(counts))
-        + small("filled: data from the initiator; open: to it"),
+        + small("filled: data from the initiator; open: data to it"),
         xaxis_title_text="time since the capture's start (s)",
         yaxis_title_text="RTT (ms)",
         yaxis_rangemode="tozero",
@@ -116,26 +128,39 @@ def queue_delay(
     between_s: tuple[float, float] | None = None,
     points: int = POINTS,
 ) -> go.Figure:
-    """Queueing delay over time, packet by packet, a colour a flow; a cross at the foot is a lost packet.
+    """Queueing delay of each packet over time, a colour per flow; a cross on the axis is a lost packet.
 
     Parameters
     ----------
     delays : DataFrame or run
-        From :func:`cctoolkit.queue_delay`; or anything with an ``ingress`` and an ``egress`` capture, such as a run.
+        The table from :func:`cctoolkit.queue_delay`, or a run, whose ``ingress`` and ``egress`` captures are then
+        compared.
     cap : Capture or flows DataFrame, optional
-        The ingress tap: names the flows and says where 0 s is (else the first packet). A run brings its own.
+        The ingress tap. It names the flows, and 0 s is its first packet. Not needed with a run.
     flows : iterable of int, optional
-        Which flows, in the order of the colours; without it the `most` with the most packets, if they have at
-        least a hundredth of the largest's.
+        Flows to draw, in the order of the colours. By default, the `most` flows with the most packets, except those
+        with less than 1 % of the largest flow's.
     between_s : (float, float), optional
-        Draw these seconds only.
+        Draw only this interval, in seconds.
     points : int
-        At most so many dots in all, shared by the flows; extremes stay (:func:`thin_rows`). Likewise for losses.
+        Maximum number of dots, shared by the flows; extremes are kept (:func:`thin_rows`). The same for losses.
 
     Raises
     ------
     ParameterError
-        `delays` is neither, or a flow is not there.
+        `delays` is neither a table nor a run, or there is no such flow.
+
+    See Also
+    --------
+    cctoolkit.queue_delay : the table behind the figure
+    queue : the delay of a simulated queue over time
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> fig = cct.plot.queue_delay(run)
+    >>> fig.layout.yaxis.title.text
+    'queueing delay (ms)'
     """
     import plotly.graph_objects as go
 
@@ -149,7 +174,7 @@ def queue_delay(
         cap = delays.ingress if cap is None else cap
         delays = between_taps(delays.ingress, delays.egress)
     names = Names(cap)
-    delays = delays[delays["lost"].notna()]  # the others' fate is unknown
+    delays = delays[delays["lost"].notna()]  # the fate of the others is unknown
     counts = delays["flow_id"].value_counts()
     if flows is None:
         flows = pick_flows(counts[counts >= BIG_SHARE * counts.max()], None, most)

@@ -1,4 +1,4 @@
-"""What a flow has in the queue, beside what it sends: the Dragonfly paper's Figure 1."""
+"""What a flow has in the queue and what it sends: Figure 1 of the Dragonfly paper."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def cbiq(
     slot_ms: float | None = None,
     points: int = POINTS,
 ) -> go.Figure:
-    """CBIQ (connection bytes in queue) in red, ingress throughput in blue, a panel a flow.
+    """CBIQ (connection bytes in queue) in red and ingress throughput in blue, one panel per flow.
 
-    As Figure 1 of Carmel and Keslassy, "Dragonfly": the measure that remembers beside the one that fluctuates.
+    As Figure 1 of Carmel and Keslassy, "Dragonfly".
 
     Parameters
     ----------
@@ -42,21 +42,32 @@ def cbiq(
     cap : Capture or flows DataFrame, optional
         Names the flows.
     flows : iterable of int, optional
-        Which flows, from the top; without it the `most` that sent most.
+        Flows to draw, from the top. By default, the `most` flows that sent most.
     slot_ms : float, optional
-        Length of a slot; without it ``slots.attrs["slot_ms"]``, else 1, as in :func:`cctoolkit.compute_slots`.
+        Length of a slot. By default ``slots.attrs["slot_ms"]``, else 1, as in :func:`cctoolkit.compute_slots`.
     points : int
-        At most so many points of one line.
+        Maximum number of points per line.
 
     Raises
     ------
     ParameterError
-        A flow is not there, or `slot_ms` is not positive.
+        There is no such flow, or `slot_ms` is not positive.
+
+    See Also
+    --------
+    cctoolkit.compute_slots : the table behind the figure
 
     Notes
     -----
-    Throughput is ``in_bytes``; where sampling left no counts, ``throughput_bytes``, which comes from sequence
-    numbers. What was not observed is a gap.
+    Throughput is ``in_bytes``, or, if sampling left no counts, ``throughput_bytes``, which is derived from sequence
+    numbers. Slots that were not observed are gaps.
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> fig = cct.plot.cbiq(cct.compute_slots(run.ingress, run.egress, slot_ms=10), run.ingress)
+    >>> sorted({trace.name for trace in fig.data})
+    ['CBIQ', 'ingress throughput']
     """
     import plotly.graph_objects as go
 
@@ -127,5 +138,5 @@ def cbiq(
             font_size=12,
         )
         if np.isnan(queued[mine]).all():
-            note(fig, "no CBIQ: it needs a tap before and one after the queue", y=top - 0.45 / rows)
+            note(fig, "no CBIQ: it needs taps before and after the queue", y=top - 0.45 / rows)
     return fig.update_xaxes(anchor=f"y{2 * rows - 1}" if rows > 1 else "y")

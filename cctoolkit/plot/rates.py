@@ -30,13 +30,13 @@ __all__ = ["BIG_SHARE", "throughput"]
 
 _MOST_BINS = 1_000_000
 
-#: Flows with less than this share of the largest's bytes are not compared with it unless asked for.
+#: Flows with less than this share of the largest flow's bytes are left out unless asked for.
 BIG_SHARE = 0.01
 
 
 @kernel
 def _bin_bytes(ts_ns, flow_id, direction, wire_bytes, row_of, first_ns, width_ns, out):
-    """Add each packet's bytes to row 0 (all packets) and to its flow and direction's own row, if it has one."""
+    """Add each packet's bytes to row 0 (all packets) and to the row of its flow and direction, if it has one."""
     bins = out.shape[1]
     for i in range(np.uint64(ts_ns.size)):
         at = (ts_ns[i] - first_ns) // width_ns
@@ -49,7 +49,7 @@ def _bin_bytes(ts_ns, flow_id, direction, wire_bytes, row_of, first_ns, width_ns
 
 
 def nice_bin_s(duration_s: float, bins: int = 200) -> float:
-    """The least of 1, 2, 5 times a power of ten that cuts `duration_s` into at most `bins`, 10 µs at least."""
+    """The smallest of 1, 2, 5 times a power of ten that cuts `duration_s` into at most `bins`; at least 10 µs."""
     least = max(duration_s / bins, 1e-5)
     power = 10.0 ** np.floor(np.log10(least))
     return float(next(step * power for step in (1, 2, 5, 10) if step * power >= least * (1 - 1e-9)))
@@ -63,29 +63,41 @@ def throughput(
     most: int = len(COLOURS),
     between_s: tuple[float, float] | None = None,
 ) -> go.Figure:
-    """Throughput of flows over time, and below it Jain's fairness index of the flows drawn.
+    """Throughput over time, and below it Jain's fairness index of the flows drawn.
 
-    The throughput is that of bytes on the wire, of each flow in the direction that carried more of them (no
-    ACKs of a download), and in grey of all packets in both directions. A flow has a line from its first
-    packet to its last; in that time a bin without packets is 0, and that 0 counts in Jain's index
-    (Jain, Chiu, Hawe 1984: the square of the sum over n times the sum of the squares), which has gaps where
-    fewer than two flows are there.
+    Throughput counts bytes on the wire: for each flow in the direction that carried more of them (not the ACKs of a
+    download), and in grey for all packets in both directions. A flow's line runs from its first packet to its last;
+    bins without packets in between are 0, and these zeros count in Jain's index (Jain, Chiu and Hawe 1984: the square
+    of the sum over n times the sum of the squares). The index has gaps where fewer than two flows are active.
 
     Parameters
     ----------
     cap : Capture or packets table
     bin_s : float, optional
-        Width of a bin in seconds; without it about 200 of them, of 1, 2 or 5 times a power of ten.
+        Bin width in seconds. By default 1, 2 or 5 times a power of ten, for about 200 bins.
     flows : iterable of int, optional
-        Which flows, in the order of the colours; without it the `most` with the most bytes, if they have at
-        least a hundredth of the largest's.
+        Flows to draw, in the order of the colours. By default, the `most` flows with the most bytes, except those with
+        less than 1 % of the largest flow's.
     between_s : (float, float), optional
-        Draw these seconds only.
+        Draw only this interval, in seconds.
 
     Raises
     ------
     ParameterError
-        `bin_s` is not positive or makes more than a million bins; a flow is not there.
+        `bin_s` is not positive or makes more than a million bins, or there is no such flow.
+
+    See Also
+    --------
+    cctoolkit.throughput : the table behind the upper panel
+    cctoolkit.jain_over_time : Jain's index over time as a table
+    goodput : application bytes of a simulated run
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> fig = cct.plot.throughput(run.ingress, bin_s=0.1)
+    >>> fig.layout.title.text
+    "Throughput and Jain's index (2 of 3 flows, bins of 100 ms)"
     """
     import plotly.graph_objects as go
 
@@ -121,7 +133,7 @@ def throughput(
     first = int(span[0] * 1e9) // width_ns  # bins start at the same times however far one has zoomed in
     bins = int(span[1] * 1e9) // width_ns - first + 1
     if bins > _MOST_BINS:
-        raise ParameterError(f"bin_s={bin_s} makes {bins:,} bins; {_MOST_BINS:,} are the most")
+        raise ParameterError(f"bin_s={bin_s} makes {bins:,} bins; the maximum is {_MOST_BINS:,}")
 
     row_of = np.zeros(one_way.shape, np.int32)
     row_of[picked, side] = np.arange(1, len(picked) + 1)
@@ -181,7 +193,7 @@ def throughput(
         )
     )
     if np.isnan(jain).all():
-        note(fig, "Jain's index needs two flows or more at a time", y=0.13)
+        note(fig, "Jain's index needs at least two flows at a time", y=0.13)
     if between_s is not None:
         fig.update_xaxes(range=between_s)
     drawn = f"{len(picked)} of {there.size:,} flows, " if len(picked) < there.size else ""
@@ -193,7 +205,7 @@ def throughput(
 
 
 def _jain(bytes_in_bin: np.ndarray, alive: np.ndarray) -> np.ndarray:
-    """Jain's index of each bin over its live flows; NaN with fewer than two, or when nobody sent."""
+    """Jain's index of each bin over its active flows; NaN with fewer than two, or if none sent."""
     x = bytes_in_bin.astype(np.float64)
     count = alive.sum(axis=0)
     squares = (x**2).sum(axis=0)

@@ -1,4 +1,4 @@
-"""Series of a run: what senders and queues were at, sample by sample."""
+"""Time series of a run: congestion windows, goodput, queues."""
 
 from __future__ import annotations
 
@@ -55,19 +55,34 @@ def _samples(run: Run, which: str) -> pd.DataFrame:
 
 
 def window(run: Run, *, flows: Iterable[int] | None = None, most: int = len(COLOURS)) -> go.Figure:
-    """Congestion windows over time, and below them the smoothed round-trip time the senders see.
+    """Congestion windows over time, and below them the senders' smoothed RTTs.
 
     Parameters
     ----------
     run : Run
         With series by flow (``simulate(..., sample_s=…)``).
     flows : iterable of int, optional
-        Which flows, in the order of the colours; without it the `most` that received most.
+        Flows to draw, in the order of the colours. By default, the `most` flows that received most.
 
     Raises
     ------
     ParameterError
-        `run` is none, or a flow is not there.
+        `run` is not a run, or there is no such flow.
+
+    See Also
+    --------
+    goodput : what reached the receivers
+    queue : the queues of the same run
+    time_sequence : one flow of a capture, packet by packet
+
+    Examples
+    --------
+    >>> link = cct.Bottleneck(rate_mbps=10, buffer_packets=50)
+    >>> flows = [cct.Flow("cubic", rtt_ms=20), cct.Flow("reno", rtt_ms=40)]
+    >>> run = cct.simulate(cct.Scenario(bottleneck=link, flows=flows, duration_s=2), sample_s=0.1)
+    >>> fig = cct.plot.window(run)
+    >>> list(dict.fromkeys(trace.name for trace in fig.data))
+    ['1: reno', '0: cubic']
     """
     series = _samples(run, "flow_series")
     fig = figure(
@@ -102,21 +117,35 @@ def window(run: Run, *, flows: Iterable[int] | None = None, most: int = len(COLO
 def goodput(
     run: Run, bin_s: float = 1.0, *, flows: Iterable[int] | None = None, most: int = len(COLOURS)
 ) -> go.Figure:
-    """Goodput over time: what reached each flow's receiver, counted once.
+    """Goodput over time: bytes that reached each flow's receiver, each counted once.
 
     Parameters
     ----------
     run : Run
         With series by flow (``simulate(..., sample_s=…)``).
     bin_s : float
-        Width of a bin, to whole samples.
+        Bin width, rounded to whole samples.
     flows : iterable of int, optional
-        Which flows, in the order of the colours; without it the `most` that received most.
+        Flows to draw, in the order of the colours. By default, the `most` flows that received most.
 
     Raises
     ------
     ParameterError
-        `run` is none, `bin_s` is not above 0, or a flow is not there.
+        `run` is not a run, `bin_s` is not positive, or there is no such flow.
+
+    See Also
+    --------
+    cctoolkit.goodput : from captures
+    throughput : bytes on the wire, from captures
+
+    Examples
+    --------
+    >>> link = cct.Bottleneck(rate_mbps=10, buffer_packets=50)
+    >>> flows = [cct.Flow("cubic", rtt_ms=20), cct.Flow("reno", rtt_ms=40)]
+    >>> run = cct.simulate(cct.Scenario(bottleneck=link, flows=flows, duration_s=2), sample_s=0.1)
+    >>> fig = cct.plot.goodput(run, bin_s=0.5)
+    >>> [len(trace.x) for trace in fig.data]
+    [4, 4]
     """
     series = _samples(run, "flow_series")
     if not bin_s > 0:
@@ -147,20 +176,34 @@ def goodput(
 def queue(
     run: Run | Mapping[str, Run], *, queues: Iterable[int] | None = None, most: int = len(COLOURS)
 ) -> go.Figure:
-    """Queueing delay over time (mean of the packets sent between two samples), and below it the packets waiting.
+    """Queueing delay over time (mean over the packets sent between two samples), and below it the queue length.
 
     Parameters
     ----------
     run : Run, or mapping of names to Runs
-        With series by queue (``simulate(..., sample_s=…)``); several are drawn together, to compare them. A queue's
-        delay packet by packet is :func:`cctoolkit.plot.queue_delay`.
+        With series by queue (``simulate(..., sample_s=…)``); several runs are drawn together for comparison. For the
+        delay of each packet see :func:`cctoolkit.plot.queue_delay`.
     queues : iterable of int, optional
-        Which queues of each run; without it the `most` that sent most.
+        Queues of each run to draw. By default, the `most` queues that sent most.
 
     Raises
     ------
     ParameterError
-        `run` is none, or a queue is not there.
+        `run` is not a run, or there is no such queue.
+
+    See Also
+    --------
+    queue_delay : the delay of every packet
+    trade_off : delay and utilisation of many runs
+
+    Examples
+    --------
+    >>> link = cct.Bottleneck(rate_mbps=10, buffer_packets=50)
+    >>> flows = [cct.Flow("cubic", rtt_ms=20), cct.Flow("reno", rtt_ms=40)]
+    >>> run = cct.simulate(cct.Scenario(bottleneck=link, flows=flows, duration_s=2), sample_s=0.1)
+    >>> fig = cct.plot.queue(run)
+    >>> fig.layout.yaxis.title.text
+    'queueing delay (ms)'
     """
     runs = run if isinstance(run, Mapping) else {"": run}
     fig = figure(
@@ -200,7 +243,7 @@ def queue(
 def _queue_lines(
     label: str, run: Run, queues: Iterable[int] | None, most: int
 ) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-    """Of each queue to draw: name, time in seconds, delay in milliseconds, packets waiting, probability."""
+    """For each queue to draw: name, time in seconds, delay in milliseconds, packets waiting, probability."""
     series = _samples(run, "queue_series")
     if not len(series):
         return

@@ -1,4 +1,4 @@
-"""The time-sequence graph of one flow, and what was in flight."""
+"""The time-sequence graph of a flow, and its bytes in flight."""
 
 from __future__ import annotations
 
@@ -35,17 +35,16 @@ __all__ = ["Sequence", "bytes_in_flight", "sequence_of", "time_sequence"]
 
 _FIN, _SYN, _RST, _ACK = 1, 2, 4, 16
 
-#: What :func:`_unwrap` says of a packet.
+#: Kinds of packets in :func:`_unwrap`.
 OTHER, SEGMENT, PURE_ACK = 0, 1, 2
 
 
 @kernel
 def _unwrap(seq, ack, tcp_flags, payload_bytes, from_sender, kind, start, end, high, acked):
-    """Sequence numbers of one direction without wrap, relative to the first one seen.
+    """Sequence numbers of one direction without wrap-around, relative to the first one seen.
 
-    Each number is taken as the one nearest to the highest sent so far (less than 2**31 away), which is
-    what the receiver's window arithmetic does too. A reset carries no usable number and is left out.
-    Returns the number that became 0.
+    Each number is taken to be the one nearest to the highest sent so far (less than 2**31 away), as in the receiver's
+    window arithmetic. Resets carry no usable number and are left out. Returns the number that became 0.
     """
     base = np.int64(-1)
     top = np.int64(0)
@@ -76,28 +75,30 @@ def _unwrap(seq, ack, tcp_flags, payload_bytes, from_sender, kind, start, end, h
 
 @dataclass(frozen=True)
 class Sequence:
-    """One direction of a TCP flow in sequence space; all arrays have one entry a TCP packet of the flow.
+    """One direction of a TCP flow in sequence space; all arrays have one entry per TCP packet of the flow.
 
     Attributes
     ----------
     flow_id, direction : int
     base : int
-        The sequence number on the wire that is 0 here.
+        Sequence number on the wire that is 0 here.
     row : int64 array
         Row of the packets table.
     time_s : float64 array
-        Since the capture's start, ascending.
+        Seconds since the capture's start, ascending.
     segment, ack : bool arrays
-        Sent in this direction; or an acknowledgement of it, from the other. Resets are neither.
+        Whether the packet is a segment sent in this direction, or an acknowledgement from the other. Resets are
+        neither.
     start, end : int64 arrays
-        First byte and the one after the last of a segment (SYN and FIN count one); for an
-        acknowledgement both are its number.
+        First byte of a segment and the byte after its last (SYN and FIN count as one byte each); for an
+        acknowledgement, both are its number.
     high, acked : int64 arrays
-        After the packet: highest ``end`` sent, highest acknowledged (-1 before any).
+        After the packet: the highest ``end`` sent, and the highest number acknowledged (-1 before any).
     edge : int64 array
         Right edge of the receive window an acknowledgement announces, else -1.
     scaled : bool
-        Both SYNs with window scale were seen, so ``edge`` is in bytes; else the window is as on the wire.
+        Whether both SYNs with window scale were seen, so that ``edge`` is in bytes. Otherwise the window is as on the
+        wire.
     syn, fin : bool arrays
     """
 
@@ -126,21 +127,21 @@ def sequence_of(cap: Any, flow_id: int, direction: int | None = None) -> Sequenc
     cap : Capture or packets table
     flow_id : int
     direction : {0, 1}, optional
-        Of the data. Without it the direction that carried more payload.
+        Direction of the data. By default, the one that carried more payload.
 
     Raises
     ------
     ParameterError
-        No such flow, or it has no TCP packets.
+        There is no such flow, or it has no TCP packets.
     """
     columns = columns_of(cap)
     rows = np.flatnonzero(columns["flow_id"] == flow_id)
     if not rows.size:
-        raise ParameterError(f"flow_id={flow_id}: there is no such flow here")
+        raise ParameterError(f"flow_id={flow_id}: there is no such flow")
     rows = rows[columns["tcp_flags"][rows] != 0]
     if not rows.size:
         raise ParameterError(
-            f"flow_id={flow_id} is not TCP (or its TCP headers were cut): it has no sequence numbers"
+            f"flow_id={flow_id} is not TCP, or its TCP headers were cut off: there are no sequence numbers"
         )
     side = columns["direction"][rows]
     payload = columns["payload_bytes"][rows]
@@ -191,7 +192,7 @@ def sequence_of(cap: Any, flow_id: int, direction: int | None = None) -> Sequenc
 
 
 def _window_scale(cap: Any, flow_id: int, direction: int) -> int | None:
-    """Shift of the windows that the receiver of `direction` announces; None when it was not seen.
+    """Shift of the windows that the receiver of `direction` announces; None if it was not seen.
 
     RFC 7323, section 2.2: scaling is on only when both SYNs carry the option.
     """
@@ -222,7 +223,7 @@ def _shown(name: str, drawn: int, total: int) -> str:
 
 
 def _between(seq: Sequence, between_s: tuple[float, float] | None) -> slice:
-    """The packets inside the times, and one on either side so that lines reach the frame."""
+    """The packets in the interval, and one on either side so that lines reach the frame."""
     if between_s is None:
         return slice(None)
     left, right = np.searchsorted(seq.time_s, between_s, side="left")
@@ -239,27 +240,39 @@ def time_sequence(
 ) -> go.Figure:
     """The time-sequence graph of one TCP flow, as tcptrace draws it.
 
-    Every segment is a bar from its first to its last byte, the staircase below is what has been
-    acknowledged, the one above the right edge of the receive window. Retransmitted and out-of-order
-    segments (by the rules of :mod:`cctoolkit.analysis.flows`) and SACK blocks have colours of their own. Sequence
-    numbers are relative to the first one seen, without wrap.
+    Each segment is a bar from its first to its last byte. The staircase below shows what has been acknowledged, the
+    one above the right edge of the receive window. Retransmitted and out-of-order segments (by the rules of
+    :mod:`cctoolkit.analysis.flows`) and SACK blocks have their own colours. Sequence numbers are relative to the first
+    one seen and do not wrap.
 
     Parameters
     ----------
     cap : Capture or packets table
-        A packets table without the rest has no SACK blocks and no window scale; the figure says so.
+        A packets table alone has no SACK blocks and no window scale; the figure says so.
     flow_id : int
     direction : {0, 1}, optional
-        Of the data. Without it the direction that carried more payload.
+        Direction of the data. By default, the one that carried more payload.
     between_s : (float, float), optional
-        Draw these seconds only, in full detail; what is a retransmission is still decided on the whole flow.
+        Draw only this interval, in seconds, in full detail. Retransmissions are still detected on the whole flow.
     points : int
-        At most so many bars of a kind, and points of a line; extremes stay (:func:`thin_rows`).
+        Maximum number of bars of a kind, and of points per line; extremes are kept (:func:`thin_rows`).
 
     Raises
     ------
     ParameterError
-        No such flow, or it is not TCP.
+        There is no such flow, or it is not TCP.
+
+    See Also
+    --------
+    bytes_in_flight : what is sent and not yet acknowledged
+    cctoolkit.segment_kinds : which segments are retransmissions
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> fig = cct.plot.time_sequence(run.ingress, flow_id=0)
+    >>> [trace.name for trace in fig.data if trace.showlegend]
+    ['receive window', 'acknowledged', 'SACK blocks (654)', 'segments (2,559)', 'retransmissions (57)']
     """
     import plotly.graph_objects as go
 
@@ -276,9 +289,7 @@ def time_sequence(
     )
 
     def draw(name: str, x: np.ndarray, y: np.ndarray, hover: str = "", **look: Any) -> None:
-        look = {
-            "showlegend": bool(x.size)
-        } | look  # kinds that do not occur have a trace all the same: see Explorer
+        look = {"showlegend": bool(x.size)} | look  # kinds that do not occur still get a trace: see Explorer
         hover = f"%{{x:.6f}} s<br>{name.split(' (')[0]} %{{y:,}}{hover}<extra></extra>"
         fig.add_trace(go.Scatter(x=x, y=y, name=name, hovertemplate=hover, **look))
 
@@ -332,12 +343,12 @@ def time_sequence(
         range=[low, high]
     )  # a wide open window would press the segments flat; zoom out to see it
     if not seq.segment.any():
-        note(fig, "no segment was seen in this direction: only its acknowledgements")
+        note(fig, "no segments were seen in this direction, only its acknowledgements")
     return fig
 
 
 def _drawn_range(seq: Sequence, view: slice) -> tuple[float, float]:
-    """Sequence range of the segments and acknowledgements in view, with some air."""
+    """Sequence range of the segments and acknowledgements in view, with a margin."""
     used = (seq.segment | seq.ack)[view]
     if not used.any():
         return 0.0, 1.0
@@ -375,10 +386,10 @@ def bytes_in_flight(
     between_s: tuple[float, float] | None = None,
     points: int = POINTS,
 ) -> go.Figure:
-    """Bytes sent and not yet acknowledged, packet by packet, and the receive window that bounds them.
+    """Bytes sent and not yet acknowledged after each packet, and the receive window that bounds them.
 
-    In flight is the highest sequence number sent less the highest acknowledged, as seen at the tap: near the
-    sender it is what the sender has outstanding, near the receiver next to nothing. SACKed bytes still count.
+    Bytes in flight are the highest sequence number sent minus the highest acknowledged, as seen at the tap: near the
+    sender, what the sender has outstanding; near the receiver, next to nothing. SACKed bytes count as in flight.
 
     Parameters
     ----------
@@ -388,7 +399,19 @@ def bytes_in_flight(
     Raises
     ------
     ParameterError
-        No such flow, or it is not TCP.
+        There is no such flow, or it is not TCP.
+
+    See Also
+    --------
+    time_sequence : the segments and ACKs behind it
+    cctoolkit.compute_slots : bytes in flight per slot
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> fig = cct.plot.bytes_in_flight(run.ingress, flow_id=0)
+    >>> [trace.name for trace in fig.data]
+    ['receive window', 'in flight']
     """
     import plotly.graph_objects as go
 
@@ -400,7 +423,7 @@ def bytes_in_flight(
         yaxis_title_text="in flight (bytes)",
     )
     if not seq.segment.any() or not seq.ack.any():
-        return note(fig, "only one direction of this flow was seen: what is in flight is unknown")
+        return note(fig, "only one direction of this flow was seen, so bytes in flight are unknown")
     known = seq.acked >= 0
     flight = np.where(known, np.maximum(seq.high - seq.acked, 0), seq.high)
     room = seq.edge - np.maximum(seq.acked, 0)

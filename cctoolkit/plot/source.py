@@ -1,4 +1,4 @@
-"""What the figures read: packets as arrays, flows by name, time from the capture's start."""
+"""Input of the figures: flows to draw, their names, time since the capture's start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Names", "endpoint", "pick_flows", "seconds_since", "sides_of", "star
 
 
 def start_of(cap: Any, ts_ns: np.ndarray) -> int:
-    """The time that is 0 s on the axes: of the capture's first packet, else the least of `ts_ns`."""
+    """The time that is 0 s on the axes: the capture's first packet, else the minimum of `ts_ns`."""
     if isinstance(cap, Capture) and len(cap):
         return cap.meta.first_ts_ns
     return int(ts_ns.min()) if len(ts_ns) else 0
@@ -37,12 +37,12 @@ def pick_flows(
     most: int,
     known: Callable[[int], bool] = lambda flow: False,
 ) -> list[int]:
-    """The flows to draw: those asked for, in that order, else the `most` largest, largest first.
+    """The flows to draw: those in `flows`, in that order, else the `most` largest, largest first.
 
     Raises
     ------
     ParameterError
-        A flow asked for is neither among `sizes` nor `known`.
+        A flow in `flows` is neither in `sizes` nor `known`.
     """
     sizes = pd.Series(sizes, dtype=np.float64)
     if flows is None:
@@ -50,15 +50,15 @@ def pick_flows(
     picked = [int(f) for f in np.atleast_1d(np.asarray(flows if np.isscalar(flows) else list(flows)))]  # type: ignore[arg-type]
     for flow in picked:
         if flow not in sizes.index and not known(flow):
-            raise ParameterError(f"flows: there is no flow {flow} here")
+            raise ParameterError(f"flows: there is no flow {flow}")
     return picked
 
 
 def sides_of(samples: pd.DataFrame, flow: int) -> list[tuple[int, np.ndarray]]:
     """The directions of a flow worth drawing, each with its rows of `samples`.
 
-    The one with more samples, and the other if it has five, and a twentieth of all, or more: the two or three of
-    handshake and end would only clutter a figure.
+    The one with more samples, and the other if it has at least five samples and 5 % of all: the few of the handshake
+    and the end would only clutter a figure.
     """
     mine = np.flatnonzero(samples["flow_id"].to_numpy() == flow)
     direction = samples["direction"].to_numpy()[mine]
@@ -73,7 +73,17 @@ class Names:
     Parameters
     ----------
     source : Capture, flows DataFrame or None
-        Where the addresses are; without them a flow is named by its number.
+        Source of the addresses. Without it, flows are named by their numbers.
+
+    See Also
+    --------
+    throughput, rtt, queue_delay : figures that name flows this way
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> cct.plot.Names(run.ingress).short(0)
+    '0: 10.1.0.10:40000 → 10.3.0.10:5001'
     """
 
     def __init__(self, source: Any = None) -> None:
@@ -109,13 +119,13 @@ class Names:
         return self._ends(flow_id) is not None
 
     def short(self, flow_id: int, direction: int = 0) -> str:
-        """Fit for a legend: long addresses lose their middle; the arrow points with `direction`."""
+        """A short name for legends: long addresses are abbreviated; the arrow points in `direction`."""
         return self._name(
             flow_id, direction, lambda host: host if len(host) <= 17 else f"{host[:8]}…{host[-8:]}"
         )
 
     def long(self, flow_id: int, direction: int = 0) -> str:
-        """The whole 5-tuple."""
+        """The full 5-tuple."""
         ends = self._ends(flow_id)
         protocol = "" if ends is None else " " + protocol_name(ends[4])
         return self._name(flow_id, direction, str) + protocol

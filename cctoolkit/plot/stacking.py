@@ -20,20 +20,32 @@ _LEGEND_ROW_PX = 19
 
 
 def stack(*figures: go.Figure, heights: Sequence[float] | None = None) -> go.Figure:
-    """Put figures one above another over one x axis: zoom into one and all follow.
+    """Stack figures over one shared x axis: zooming into one zooms all.
 
     Parameters
     ----------
     *figures : Figure
-        Over the same x (time), from this package; their panels, notes and legends come along. A flow that is
-        in several figures is in the legend once, and a click there hides it in all.
+        Figures of this package over the same x (time), with their panels, notes and legends. A flow that is in several
+        figures has one legend entry; clicking it hides the flow in all of them.
     heights : sequence of float, optional
-        In pixels, one a figure, without the figure's title; by default the figures' own.
+        Height of each figure in pixels, without its title. By default, the figures' own.
 
     Raises
     ------
     ParameterError
-        No figures, or not one height for each.
+        There are no figures, or not one height for each.
+
+    See Also
+    --------
+    throughput, rtt, queue_delay : figures over the time of a capture
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> figures = [cct.plot.throughput(run.ingress), cct.plot.queue_delay(run)]
+    >>> fig = cct.plot.stack(*figures, heights=[300, 200])
+    >>> len(fig.data) == sum(len(figure.data) for figure in figures)
+    True
     """
     if not figures:
         raise ParameterError("stack needs at least one figure")
@@ -46,7 +58,7 @@ def stack(*figures: go.Figure, heights: Sequence[float] | None = None) -> go.Fig
         raise ParameterError(f"heights has {len(heights)} values for {len(figures)} figures")
     inner = sum(heights) + _HEAD_PX * (len(figures) - 1)
     groups = {trace.legendgroup for fig in figures for trace in fig.data if trace.legendgroup}
-    head = max(_HEAD_PX, 45 + _LEGEND_ROW_PX * math.ceil(len(groups) / 2))  # of the first: with all the flows
+    head = max(_HEAD_PX, 45 + _LEGEND_ROW_PX * math.ceil(len(groups) / 2))  # room for the legend
     out = figure(height=int(inner) + head + _FOOT_PX, margin_t=head, margin_b=_FOOT_PX)
     out.update_layout(legend={"y": 1, "yref": "paper"})
     top, axes = float(inner), 0

@@ -1,4 +1,4 @@
-"""One look for all figures: colours everyone can tell apart, readable type, harmless text."""
+"""One look for all figures: colours that everyone can tell apart, readable type, escaped text."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 __all__ = ["COLOURS", "GREY", "POINTS", "escape", "figure", "line_of", "note", "small"]
 
-#: The palette of Okabe and Ito ("Color universal design", 2008) in an order that keeps neighbours apart;
-#: its yellow is left out, for it cannot be read on white.
+#: The palette of Okabe and Ito ("Color universal design", 2008) in an order that keeps neighbours apart, without its
+#: yellow, which is unreadable on white.
 BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK = (
     "#0072B2",
     "#D55E00",
@@ -25,21 +25,21 @@ BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK = (
 COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 GREY = "#767676"
 
-#: Points drawn of one series. A screen has fewer columns than a quarter of it.
+#: Points drawn per series: more than four times the columns of a screen.
 POINTS = 4000
 
 _DASHES = ("solid", "dash", "dot", "dashdot")
 
 
 def escape(text: object) -> str:
-    """Text from a capture, such that plotly draws it as it is: no markup, no template, no formula."""
+    """Escape text from a capture so that plotly draws it literally: no markup, no template, no formula."""
     return html.escape(str(text), quote=False).replace("{", "&#123;").replace("$", "&#36;")
 
 
-#: Around the axes, in pixels.
+#: Margins around the axes, in pixels.
 MARGIN = {"l": 70, "r": 20, "t": 60, "b": 80}
 
-#: In rows below the figure, which makes room for as many as there are.
+#: Legend in rows below the figure, which grows to fit them.
 LEGEND: dict[str, Any] = {
     "orientation": "h",
     "traceorder": "normal",
@@ -94,7 +94,7 @@ def _template() -> go.layout.Template:
 
 
 def figure(title: str = "", height: int = 420, **layout: Any) -> go.Figure:
-    """An empty figure in the common look; `layout` is the rest of its layout, in plotly's words."""
+    """An empty figure in the common look; `layout` holds further plotly layout arguments."""
     import plotly.graph_objects as go
 
     return go.Figure(layout={"template": _template(), "title_text": title, "height": height} | layout)
@@ -106,11 +106,11 @@ def small(text: str) -> str:
 
 
 def note(fig: go.Figure, text: str, **where: Any) -> go.Figure:
-    """Write in the middle of `fig` why there is nothing to see."""
+    """Write in the middle of `fig` why it is empty."""
     place: dict[str, Any] = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5} | where
     return fig.add_annotation(text=text, showarrow=False, font={"size": 14, "color": GREY}, **place)
 
 
 def line_of(rank: int) -> dict[str, str]:
-    """Colour and dash of the flow at place `rank`: 28 of them before one comes again."""
+    """Colour and dash of the flow at place `rank`; they repeat after 28."""
     return {"color": COLOURS[rank % len(COLOURS)], "dash": _DASHES[rank // len(COLOURS) % len(_DASHES)]}

@@ -1,4 +1,4 @@
-"""Fewer points, same picture: drop what lies inside a line, never its extremes."""
+"""Thin series for drawing: drop points that do not change the picture, never extremes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _BUCKETS_PER_ROW = 4
 
 @kernel
 def _mark_extremes(x, y, x0, buckets_per_x, buckets, keep):
-    """Set `keep` where a row is first, last, smallest or largest of its bucket of `x`.
+    """Set `keep` for the first, last, smallest and largest row of each bucket of `x`.
 
-    A NaN in `y` is never an extreme, yet stays when first or last, so a gap wider than a bucket remains.
+    A NaN in `y` is never an extreme but is kept as first or last, so gaps wider than a bucket remain.
     """
     first = np.full(buckets, -1, np.int64)
     last = np.empty(buckets, np.int64)
@@ -49,45 +49,57 @@ def _mark_extremes(x, y, x0, buckets_per_x, buckets, keep):
 
 
 def thin_rows(x: np.ndarray, *ys: np.ndarray, points: int = 4000) -> np.ndarray:
-    """Rows to draw so that every `y` over `x` looks as if all rows were drawn.
+    """Rows to draw so that each `y` over `x` looks as if all rows were drawn.
 
-    `x` is cut into equal buckets, and of each bucket the rows stay where a `y` is first, last, smallest or
-    largest: drawn as a line no wider than one bucket a pixel, that is the same picture (the idea of M4:
-    Jugel et al., "M4: a visualization-oriented time series data aggregation", VLDB 2014).
+    `x` is cut into equal buckets, and in each bucket the first, last, smallest and largest row of each `y` is kept.
+    Drawn as a line with at least one bucket per pixel, the picture is the same (M4: Jugel et al., "M4: a
+    visualization-oriented time series data aggregation", VLDB 2014).
 
     Parameters
     ----------
     x : (n,) array of numbers
-        Finite; in any order, though buckets are meant for time.
+        Finite, in any order.
     *ys : (n,) arrays of numbers
-        One or more series over the same `x`. NaN is a gap.
+        One or more series over the same `x`; NaN is a gap.
     points : int
-        At most so many rows come back; at least 4 for each of `ys`.
+        Maximum number of rows returned; at least 4 for each of `ys`.
 
     Returns
     -------
     (m,) int64 array
-        Ascending row numbers, ``m <= points``; all of them when ``n <= points``.
+        Ascending row numbers, ``m <= points``; all rows if ``n <= points``.
 
     Raises
     ------
     ParameterError
         `points` is too small, `x` has a value that is not finite, or the lengths differ.
+
+    See Also
+    --------
+    thin : the points instead of their rows
+
+    Examples
+    --------
+    >>> x = np.arange(100_000.0)
+    >>> y = np.sin(x)
+    >>> rows = cct.plot.thin_rows(x, y, points=1000)
+    >>> rows.size <= 1000, y.max() in y[rows]
+    (True, True)
     """
     if not ys or points < 4 * len(ys):
-        raise ParameterError(f"points={points} is too few: each series needs 4 points or more")
+        raise ParameterError(f"points={points}: expected at least 4 for each series")
     x = np.ascontiguousarray(x, np.float64)
     if any(len(y) != x.size for y in ys):
         raise ParameterError(f"x has {x.size} values, y has {[len(y) for y in ys]}")
     if not np.isfinite(x).all():
-        raise ParameterError("x has a value that is not finite; drop those rows first")
+        raise ParameterError("x has values that are not finite; drop those rows first")
     if x.size <= points:
         return np.arange(x.size)
     series = [np.ascontiguousarray(y, np.float64) for y in ys]
     x0, half_span = x.min(), 0.5 * x.max() - 0.5 * x.min()
     rows = None
     buckets = points // (4 * len(ys))
-    while True:  # smooth series need fewer than 4 rows a bucket: then more buckets fit
+    while True:  # smooth series need fewer than 4 rows per bucket, so more buckets fit
         keep = np.zeros(x.size, np.bool_)
         with np.errstate(over="ignore", divide="ignore"):
             buckets_per_x = buckets / half_span
@@ -106,6 +118,10 @@ def thin_rows(x: np.ndarray, *ys: np.ndarray, points: int = 4000) -> np.ndarray:
 
 def thin(x: np.ndarray, y: np.ndarray, points: int = 4000) -> tuple[np.ndarray, np.ndarray]:
     """`x` and `y` with at most `points` points that draw the same line; see :func:`thin_rows`.
+
+    See Also
+    --------
+    thin_rows : row numbers, for several series over one x
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Delay against utilisation: what queue management trades."""
+"""Delay against utilisation: the trade-off of queue management."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 __all__ = ["trade_off"]
 
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "star", "hexagon", "triangle-down")
-_LEAST_MS = 0.01  # what is less is drawn here: the axis is logarithmic
+_LEAST_MS = 0.01  # smaller values are drawn here, as the axis is logarithmic
 _TICKS_MS = [step * 10.0**power for power in range(-2, 5) for step in (1, 2, 5)]
 _GAP = 0.04
 
 
 def trade_off(table: pd.DataFrame, by: str = "aqm", panels: str = "scenario") -> go.Figure:
-    """Utilisation over mean queueing delay, a mark a run: the best is at the top left.
+    """Utilisation over mean queueing delay, one mark per run: the best is at the top left.
 
     Parameters
     ----------
     table : DataFrame
-        With ``mean_delay_ms`` and ``utilisation``, such as :func:`cctoolkit.league` or
-        :func:`cctoolkit.run_sweep` give.
+        Runs with ``mean_delay_ms`` and ``utilisation``, such as from :func:`cctoolkit.league` or
+        :func:`cctoolkit.run_sweep`.
     by : str
-        The column whose values are told apart by colour and symbol.
+        Column whose values get a colour and symbol each.
     panels : str
-        The column whose values get a panel each, side by side; a table without it gets one.
+        Column whose values get a panel each, side by side; without that column there is one panel.
 
     Returns
     -------
@@ -42,10 +42,25 @@ def trade_off(table: pd.DataFrame, by: str = "aqm", panels: str = "scenario") ->
     ------
     ParameterError
         A column is missing.
+
+    See Also
+    --------
+    cctoolkit.league : runs to compare
+    cctoolkit.run_sweep : runs to compare
+    queue : one run over time
+
+    Examples
+    --------
+    >>> table = pd.DataFrame(
+    ...     {"aqm": ["tail_drop", "codel"], "mean_delay_ms": [80.0, 6.0], "utilisation": [1.0, 0.97]}
+    ... )
+    >>> fig = cct.plot.trade_off(table)
+    >>> [trace.name for trace in fig.data]
+    ['tail_drop', 'codel']
     """
     for name in ("mean_delay_ms", "utilisation", by):
         if name not in table:
-            raise ParameterError(f"table: there is no column {name!r}")
+            raise ParameterError(f"table: column {name!r} is missing")
     parts = list(table.groupby(panels, sort=False)) if panels in table else [("", table)]
     fig = figure("Utilisation and queueing delay" + small("top left is best"), height=430)
     if not parts:

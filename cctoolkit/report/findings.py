@@ -38,12 +38,7 @@ COMPETITORS = 10  # more flows than this at a time hardly share one bottleneck
 
 
 class Severity(IntEnum):
-    """How much a finding should worry its reader; the report sorts by it.
-
-    Attributes
-    ----------
-    problem, notice, fact : Severity
-        Something to mend, something to know, and a number.
+    """How much a finding should worry its reader.
 
     See Also
     --------
@@ -52,7 +47,7 @@ class Severity(IntEnum):
     Examples
     --------
     >>> from cctoolkit.report.findings import Severity
-    >>> Severity.problem < Severity.fact
+    >>> Severity.problem < Severity.notice < Severity.fact
     True
     """
 

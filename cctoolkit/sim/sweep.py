@@ -16,12 +16,12 @@ import numpy as np
 import pandas as pd
 
 from .._support import parquet
-from .._support.algorithm.base import Algorithm
 from .._support.fingerprint import fingerprint
 from .._support.pool import cores, in_processes
 from .._support.version import __version__
 from ..errors import CCToolkitError, ParameterError
 from ..scenario import Scenario
+from ..scenario.changes import cell, describe
 from ..scenario.run import Run
 from .simulation import simulate
 
@@ -159,7 +159,7 @@ def _results(
             try:
                 yield key, _one(scenario, *settings)
             except CCToolkitError as err:
-                raise type(err)(f"{_described(changes)}: {err}") from None
+                raise type(err)(f"{describe(changes)}: {err}") from None
         return
     jobs = ((scenario, *settings) for _, scenario in order.values())
     keys = list(order)
@@ -169,7 +169,7 @@ def _results(
             try:
                 yield key, future.result()
             except CCToolkitError as err:
-                raise type(err)(f"{_described(order[key][0])}: {err}") from None
+                raise type(err)(f"{describe(order[key][0])}: {err}") from None
 
 
 def _one(scenario: Scenario, measure: Measure, record: bool, sample_s: float | None) -> list[dict[str, Any]]:
@@ -188,20 +188,6 @@ def _scalar(name: Any, value: Any) -> Any:
     if value is pd.NA or value is pd.NaT:
         return None
     raise ParameterError(f"measure: {name}: {type(value).__name__} is not a number, boolean or text")
-
-
-def _described(changes: Mapping[str, Any]) -> str:
-    return ", ".join(f"{k} = {_shown(v)}" for k, v in changes.items()) or "the scenario"
-
-
-def _shown(value: Any) -> Any:
-    """A changed value, as stored in a table."""
-    from ..scenario.scenario import plain
-
-    if isinstance(value, type) and issubclass(value, Algorithm):
-        return value.name
-    value = plain(value)
-    return value if value is None or isinstance(value, bool | int | float | str) else json.dumps(value)
 
 
 # ---- identity of a scenario ------------------------------------------------------------------------------------------
@@ -308,7 +294,7 @@ def _table(
 ) -> pd.DataFrame:
     rows = []
     for i, ((changes, _), key) in enumerate(zip(jobs, keys, strict=True)):
-        shown = {name: _shown(value) for name, value in changes.items()}
+        shown = {name: cell(value) for name, value in changes.items()}
         rows += [{_RUN: i, **shown, **row, _SHA: key} for row in done[key]]
     return pd.DataFrame(rows)
 

@@ -8,13 +8,12 @@ import pandas as pd
 from ..capture.keys import CaptureMeta, FlowKeys
 from ..capture.model import Capture
 from ..scenario import Flow, Scenario
+from ..scenario.endpoints import DESTINATION_PORT, RECEIVERS, SENDERS, octets, source_port
 from ..schema import PACKETS
 from .layout import WHY
 
 __all__ = ["Taps", "flow_keys"]
 
-_FIRST_PORT = 10_000
-_PORTS = 50_000
 _WINDOW_SCALE = 10
 
 
@@ -98,13 +97,13 @@ class Taps:
 
 
 def flow_keys(specs: list[Flow], flow_id: np.ndarray) -> FlowKeys:
-    """Keys of the flows: flow `i` goes from 10.1.x.y, port 10000 and up, to 10.2.x.y, port 5001."""
+    """Keys of the flows, with the addresses and ports of :mod:`cctoolkit.scenario.endpoints`."""
     n = len(flow_id)
     i = flow_id.astype(np.int64)
     src, dst = np.zeros((n, 16), np.uint8), np.zeros((n, 16), np.uint8)
-    for address, second in ((src, 1), (dst, 2)):
-        address[:, 0], address[:, 1] = 10, second
-        address[:, 2], address[:, 3] = (i // 250) % 250, i % 250 + 1
+    for address, side in ((src, SENDERS), (dst, RECEIVERS)):
+        for column, octet in enumerate(octets(side, i)):
+            address[:, column] = octet
     udp = np.array([specs[k].is_udp for k in i], np.bool_).reshape(n)
     mss = np.array([specs[k].packet_bytes - 54 for k in i], np.uint16).reshape(n)
     tcp2 = np.repeat(~udp[:, None], 2, axis=1)
@@ -112,8 +111,8 @@ def flow_keys(specs: list[Flow], flow_id: np.ndarray) -> FlowKeys:
         flow_id=flow_id.astype(np.uint32),
         ip_version=np.full(n, 4, np.uint8),
         protocol=np.where(udp, 17, 6).astype(np.uint8),
-        sport=(_FIRST_PORT + i % _PORTS).astype(np.uint16),
-        dport=np.full(n, 5001, np.uint16),
+        sport=source_port(i).astype(np.uint16),
+        dport=np.full(n, DESTINATION_PORT, np.uint16),
         src=src,
         dst=dst,
         saw_syn=~udp,

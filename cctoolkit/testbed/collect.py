@@ -33,7 +33,7 @@ from ..capture.reader import read_capture
 from ..scenario.run import LABELS, renumbered
 from .errors import TestbedError
 from .iperf3 import iperf3_results
-from .plan import Plan, Recording
+from .plan import Plan, TapSettings
 from .traffic import TrafficResults, read_results
 
 __all__ = ["Assignments", "collect", "queue_numbers", "queue_statistics"]
@@ -46,7 +46,7 @@ def collect(
     plan: Plan,
     raw: Path,
     folder: Path,
-    recording: Recording,
+    recording: TapSettings,
     about: dict[str, Any],
     assignments: Assignments | None = None,
 ) -> None:
@@ -60,7 +60,7 @@ def collect(
         Output of the backend: ``ingress.pcap``, ``egress.pcap``, results of the traffic program, ``qdisc.json``.
     folder : Path
         Where to write; must be empty.
-    recording : Recording
+    recording : TapSettings
         What was recorded.
     about : dict
         Provenance from the backend.

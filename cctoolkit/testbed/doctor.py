@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from .plan import Plan
 
-__all__ = ["BACKENDS", "Finding", "examine", "host_qdiscs", "require", "require_kernel", "table"]
+__all__ = ["BACKENDS", "Requirement", "examine", "host_qdiscs", "require", "require_kernel", "table"]
 
 BACKENDS = ("uml", "netns", "mininet")
 #: Packages that provide a program, on Debian and Fedora and their derivatives.
@@ -55,7 +55,7 @@ _KERNEL_HELP = (
 
 
 @dataclass(frozen=True)
-class Finding:
+class Requirement:
     """A requirement of a backend.
 
     Attributes
@@ -82,7 +82,7 @@ class Finding:
     get: str = ""
 
 
-def examine(backends: Sequence[str] = BACKENDS) -> list[Finding]:
+def examine(backends: Sequence[str] = BACKENDS) -> list[Requirement]:
     """Check the requirements of each backend; takes a second.
 
     Parameters
@@ -95,7 +95,7 @@ def examine(backends: Sequence[str] = BACKENDS) -> list[Finding]:
     ParameterError
         Unknown backend.
     """
-    found: list[Finding] = []
+    found: list[Requirement] = []
     for backend in backends:
         if backend not in BACKENDS:
             raise ParameterError(f"backend: {backend!r} must be one of {', '.join(BACKENDS)}")
@@ -165,7 +165,7 @@ def _load_module(name: str) -> bool:
         return False
 
 
-def table(findings: Sequence[Finding]) -> Table:
+def table(findings: Sequence[Requirement]) -> Table:
     """Findings as a table for a terminal."""
     from rich.table import Table
     from rich.text import Text
@@ -191,11 +191,11 @@ def table(findings: Sequence[Finding]) -> Table:
 # ---- checks ----------------------------------------------------------------------------------------------------------
 
 
-def _program(backend: str, name: str, *, needed: bool = True, also: str = "") -> Finding:
+def _program(backend: str, name: str, *, needed: bool = True, also: str = "") -> Requirement:
     where = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
     if where:
-        return Finding(backend, name, True, needed, where)
-    return Finding(backend, name, False, needed, f"not found{also}", _get(name))
+        return Requirement(backend, name, True, needed, where)
+    return Requirement(backend, name, False, needed, f"not found{also}", _get(name))
 
 
 def _get(program: str) -> str:
@@ -205,33 +205,33 @@ def _get(program: str) -> str:
     return f"apt-get install {debian} | dnf install {fedora}"
 
 
-def _linux(backend: str) -> Finding:
+def _linux(backend: str) -> Requirement:
     machine = f"{platform.system()} {platform.machine()}"
     good = sys.platform.startswith("linux") and (backend != "uml" or platform.machine() == "x86_64")
     wanted = "Linux on x86_64" if backend == "uml" else "Linux"
-    return Finding(
+    return Requirement(
         backend, "machine", good, True, machine, "" if good else f"{wanted}, for example in a virtual machine"
     )
 
 
-def _traffic(backend: str) -> Finding:
+def _traffic(backend: str) -> Requirement:
     try:
-        return Finding(backend, "traffic program", True, True, str(traffic.binary()))
+        return Requirement(backend, "traffic program", True, True, str(traffic.binary()))
     except TestbedUnavailableError as err:
-        return Finding(backend, "traffic program", False, True, str(err), _get("cc"))
+        return Requirement(backend, "traffic program", False, True, str(err), _get("cc"))
 
 
-def _uml() -> Iterator[Finding]:
+def _uml() -> Iterator[Requirement]:
     yield _linux("uml")
     try:
         found = kernel.find_kernel()
         kernel.check_kernel(found)
-        yield Finding(
+        yield Requirement(
             "uml", "kernel", True, True, f"{found.version}, sha256 {found.sha256[:12]}, {found.path}"
         )
         built = True
     except TestbedUnavailableError as err:
-        yield Finding("uml", "kernel", False, True, str(err), "cct testbed build")
+        yield Requirement("uml", "kernel", False, True, str(err), "cct testbed build")
         built = False
     for name in ("ip", "tc", "tcpdump", "mount"):
         yield _program("uml", name)
@@ -243,24 +243,24 @@ def _uml() -> Iterator[Finding]:
             "uml", name, needed=False, also=f"; `cct testbed build` needs it: {kernel.BUILD_TOOLS[name]}"
         )
     try:
-        yield Finding("uml", "Linux source", True, False, str(kernel.installed_source()))
+        yield Requirement("uml", "Linux source", True, False, str(kernel.installed_source()))
     except TestbedUnavailableError as err:
         get = "apt-get install linux-source-6.12 | a tree of 6.12 or newer from kernel.org"
-        yield Finding("uml", "Linux source", False, False, str(err).split(":")[0], get)
+        yield Requirement("uml", "Linux source", False, False, str(err).split(":")[0], get)
 
 
-def _root(backend: str) -> Finding:
+def _root(backend: str) -> Requirement:
     good = os.geteuid() == 0
-    return Finding(
+    return Requirement(
         backend, "root", good, True, "root" if good else f"user {os.geteuid()}", "" if good else "sudo"
     )
 
 
-def _namespaces(backend: str) -> Finding:
+def _namespaces(backend: str) -> Requirement:
     done = subprocess.run(["unshare", "--net", "true"], capture_output=True, text=True, check=False)
     said = "can be created" if done.returncode == 0 else done.stderr.strip() or "cannot be created"
     get = "" if done.returncode == 0 else "a container needs CAP_SYS_ADMIN and CAP_NET_ADMIN (--privileged)"
-    return Finding(backend, "namespaces", done.returncode == 0, True, said, get)
+    return Requirement(backend, "namespaces", done.returncode == 0, True, said, get)
 
 
 def host_qdiscs() -> set[str]:
@@ -285,22 +285,22 @@ def host_qdiscs() -> set[str]:
     return set(done.stdout.split())
 
 
-def _qdiscs(backend: str) -> Iterator[Finding]:
+def _qdiscs(backend: str) -> Iterator[Requirement]:
     has = host_qdiscs()
     release = platform.release()
-    yield Finding(
+    yield Requirement(
         backend, "htb", "htb" in has, True, f"kernel {release}", "" if "htb" in has else _KERNEL_HELP
     )
     if "netem" in has:
-        yield Finding(backend, "netem", True, False, f"kernel {release}")
+        yield Requirement(backend, "netem", True, False, f"kernel {release}")
     elif backend == "netns" and Path("/dev/net/tun").exists():
         said = (
             f"kernel {release} lacks it: the whole round trip is delayed on the way back, by /dev/net/tun; "
         )
         said += "no loss and no jitter"
-        yield Finding(backend, "netem", False, False, said, _KERNEL_HELP)
+        yield Requirement(backend, "netem", False, False, said, _KERNEL_HELP)
     else:
-        yield Finding(
+        yield Requirement(
             backend,
             "netem",
             False,
@@ -313,7 +313,7 @@ def _qdiscs(backend: str) -> Iterator[Finding]:
     said = f"has {' '.join(k for k in others if k in has) or 'none'}" + (
         f"; not {' '.join(lacks)}" if lacks else ""
     )
-    yield Finding(backend, "queue disciplines", not lacks, False, said, _KERNEL_HELP if lacks else "")
+    yield Requirement(backend, "queue disciplines", not lacks, False, said, _KERNEL_HELP if lacks else "")
 
 
 def host_ccas() -> set[str]:
@@ -324,9 +324,9 @@ def host_ccas() -> set[str]:
         return set()
 
 
-def _ccas(backend: str) -> Finding:
+def _ccas(backend: str) -> Requirement:
     has = host_ccas()
-    return Finding(
+    return Requirement(
         backend,
         "congestion controls",
         bool(has),
@@ -335,7 +335,7 @@ def _ccas(backend: str) -> Finding:
     )
 
 
-def _netns() -> Iterator[Finding]:
+def _netns() -> Iterator[Requirement]:
     yield _linux("netns")
     yield _root("netns")
     for name in ("ip", "tc", "tcpdump", "unshare"):
@@ -347,14 +347,16 @@ def _netns() -> Iterator[Finding]:
     yield _ccas("netns")
 
 
-def _mininet() -> Iterator[Finding]:
+def _mininet() -> Iterator[Requirement]:
     yield _linux("mininet")
     yield _root("mininet")
     for name in ("ip", "tc", "tcpdump", "unshare", "nsenter", "mnexec"):
         yield _program("mininet", name)
     python = mininet_python()
     said = f"of {python}" if python else "no Python has it"
-    yield Finding("mininet", "mininet package", python is not None, True, said, "" if python else _MININET)
+    yield Requirement(
+        "mininet", "mininet package", python is not None, True, said, "" if python else _MININET
+    )
     yield _traffic("mininet")
     if shutil.which("unshare"):
         yield from _qdiscs("mininet")
@@ -372,4 +374,8 @@ def mininet_python() -> str | None:
     return None
 
 
-_EXAMINERS: dict[str, Callable[[], Iterator[Finding]]] = {"uml": _uml, "netns": _netns, "mininet": _mininet}
+_EXAMINERS: dict[str, Callable[[], Iterator[Requirement]]] = {
+    "uml": _uml,
+    "netns": _netns,
+    "mininet": _mininet,
+}

@@ -20,7 +20,7 @@ from typing import Any
 from . import doctor, traffic
 from .errors import TestbedError
 from .netlink import needs_netlink, qdisc_messages
-from .plan import Plan, Recording, make_plan
+from .plan import Plan, TapSettings, make_plan
 
 __all__ = ["run", "write"]
 
@@ -35,7 +35,7 @@ _SYSCTLS = {
 _PR_SET_PDEATHSIG = 1
 
 
-def write(plan: Plan, directory: Path, recording: Recording) -> None:
+def write(plan: Plan, directory: Path, recording: TapSettings) -> None:
     """Write everything that ``in_mininet.py`` needs into a directory, which can be run on another machine.
 
     Parameters
@@ -44,7 +44,7 @@ def write(plan: Plan, directory: Path, recording: Recording) -> None:
         The plan; only its scenario counts, since names of namespaces change.
     directory : Path
         Where to write.
-    recording : Recording
+    recording : TapSettings
         What to record.
     """
     plan = make_plan(plan.scenario, directory="ns", virtual=False)
@@ -76,7 +76,7 @@ def write(plan: Plan, directory: Path, recording: Recording) -> None:
 def run(
     plan: Plan,
     directory: Path,
-    recording: Recording,
+    recording: TapSettings,
     *,
     poll: Callable[[], None] | None = None,
     progress: Callable[[float], None] | None = None,
@@ -90,7 +90,7 @@ def run(
     directory : Path
         An empty directory for the output of :func:`write`, ``ingress.pcap``, ``egress.pcap``, the results of the
         traffic program and ``qdisc.json``.
-    recording : Recording
+    recording : TapSettings
         What to record.
     poll : function, optional
         Called repeatedly during the run, to answer a controller's requests.

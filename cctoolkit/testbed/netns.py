@@ -30,7 +30,7 @@ from ..errors import TestbedUnavailableError
 from . import doctor, traffic
 from .errors import TestbedError
 from .netlink import needs_netlink, qdisc_messages
-from .plan import MACHINE_SYSCTLS, Plan, Recording, batch, without_ipv6
+from .plan import MACHINE_SYSCTLS, Plan, TapSettings, batch, without_ipv6
 
 __all__ = ["Switch", "run"]
 
@@ -60,7 +60,7 @@ done
 def run(
     plan: Plan,
     directory: Path,
-    recording: Recording,
+    recording: TapSettings,
     *,
     poll: Callable[[], None] | None = None,
     progress: Callable[[float], None] | None = None,
@@ -75,7 +75,7 @@ def run(
     directory : Path
         An empty directory for ``ingress.pcap``, ``egress.pcap``, the results of the traffic program and
         ``qdisc.json``.
-    recording : Recording
+    recording : TapSettings
         What to record.
     poll : function, optional
         Called repeatedly during the run, to answer a controller's requests.
@@ -311,7 +311,7 @@ def _tap(
     host: str,
     device: str,
     name: str,
-    recording: Recording,
+    recording: TapSettings,
     stack: contextlib.ExitStack,
 ) -> subprocess.Popen[str]:
     """Start tcpdump on a device and wait until it listens."""
@@ -357,7 +357,7 @@ def _stop_tap(process: subprocess.Popen[str], name: str) -> None:
 def _traffic(
     plan: Plan,
     directory: Path,
-    recording: Recording,
+    recording: TapSettings,
     poll: Callable[[], None] | None,
     progress: Callable[[float], None] | None,
     stack: contextlib.ExitStack,

@@ -34,14 +34,14 @@ from ..cca import (
 )
 from ..errors import ParameterError
 from ..scenario import Flow, Scenario
+from ..scenario.endpoints import DESTINATION_PORT, RECEIVERS, SENDERS, address, source_port
 from .qdisc import QdiscTree, htb_shape
 from .traffic import Control, TrafficFlow, plan_text
 
-__all__ = ["MACHINE_SYSCTLS", "Host", "Link", "Plan", "Recording", "batch", "make_plan"]
+__all__ = ["MACHINE_SYSCTLS", "Host", "Link", "Plan", "TapSettings", "batch", "make_plan"]
 
 #: Congestion controls of the package that Linux has under the same name, besides the ``linux_only`` ones.
 _SHARED_CCAS = (Reno, Cubic, Bbr, Htcp, Vegas, Dctcp)
-_FIRST_PORT, _PORTS, _SINK_PORT = 10_000, 50_000, 5001
 _ETHERNET = 14
 _UNLIMITED_WINDOW = 1_000_000
 #: Most packets that netem can hold; its default of 1000 would be another bottleneck.
@@ -61,7 +61,7 @@ MACHINE_SYSCTLS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recording:
+class TapSettings:
     """What to record of a run.
 
     Parameters
@@ -170,7 +170,7 @@ class Plan:
         ]
 
     def traffic_text(
-        self, recording: Recording, control_directory: str, command: Sequence[str], *, spin: bool = True
+        self, recording: TapSettings, control_directory: str, command: Sequence[str], *, spin: bool = True
     ) -> str:
         """Input of the traffic program; the last three arguments are those of :class:`~.traffic.Control`."""
         control = None
@@ -242,7 +242,7 @@ def make_plan(
     hosts["R"].tc += tree.setup()
     traffic = []
     for i, (flow, g) in enumerate(zip(flows, group_of, strict=True)):
-        source, sink = _address(1, i), _address(2, i)
+        source, sink = address(SENDERS, i), address(RECEIVERS, i)
         _routes(hosts, g, flow, source, sink)
         hosts["R"].tc += tree.assign(i, source, flow.queue or 0)
         traffic.append(_traffic(i, flow, scenario, f"{directory}/{prefix}S{g}", f"{directory}/{prefix}D{g}"))
@@ -262,11 +262,6 @@ def _entry(scenario: Scenario, index: int) -> int:
         if index < 0:
             return entry
     raise IndexError(index)
-
-
-def _address(side: int, flow: int) -> str:
-    """Address of a flow, as in captures of the simulator."""
-    return f"10.{side}.{(flow // 250) % 250}.{flow % 250 + 1}"
 
 
 def _path(flow: Flow, index: int) -> tuple[object, ...]:
@@ -388,10 +383,10 @@ def _traffic(index: int, flow: Flow, scenario: Scenario, source_netns: str, sink
         index=index,
         source_netns=source_netns,
         sink_netns=sink_netns,
-        source_address=_address(1, index),
-        sink_address=_address(2, index),
-        source_port=_FIRST_PORT + index % _PORTS,
-        sink_port=_SINK_PORT,
+        source_address=address(SENDERS, index),
+        sink_address=address(RECEIVERS, index),
+        source_port=source_port(index),
+        sink_port=DESTINATION_PORT,
         cca=flow.cca_name,
         start_ns=round(flow.start_s * 1e9),
         stop_ns=ns(flow.stop_s),

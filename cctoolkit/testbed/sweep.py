@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -16,8 +15,9 @@ from .._support.atomic import replacing
 from .._support.pool import cores, in_processes
 from .._support.version import __version__
 from ..errors import CCToolkitError, ParameterError
+from ..scenario.changes import cell, describe
 from ..scenario.run import Run, load_run
-from ..scenario.scenario import Scenario, plain
+from ..scenario.scenario import Scenario
 from .testbed import planned, run_testbed
 
 __all__ = ["run_summary", "run_testbed_sweep"]
@@ -100,7 +100,7 @@ def run_testbed_sweep(
         try:
             planned(scenario, backend)
         except ParameterError as err:
-            raise ParameterError(f"{_described(changes)}: {err}") from None
+            raise ParameterError(f"{describe(changes)}: {err}") from None
         names.append(_name(scenario, backend, sample_s, snaplen))
     order = dict(reversed([(name, i) for i, name in reversed(list(enumerate(names)))]))
     settings = {"backend": backend, "sample_s": sample_s, "snaplen": snaplen}
@@ -119,12 +119,12 @@ def run_testbed_sweep(
                 try:
                     rows[name] = future.result()
                 except CCToolkitError as err:
-                    raise type(err)(f"{_described(jobs[order[name]][0])}: {err}") from None
+                    raise type(err)(f"{describe(jobs[order[name]][0])}: {err}") from None
                 bar.update()
         finally:
             done.close()
     table = pd.DataFrame(
-        {"run": i, **{k: _shown(v) for k, v in changes.items()}, **rows[name], "directory": name}
+        {"run": i, **{k: cell(v) for k, v in changes.items()}, **rows[name], "directory": name}
         for i, ((changes, _), name) in enumerate(zip(jobs, names, strict=True))
     )
     with replacing(folder / "summary.parquet") as tmp:
@@ -149,13 +149,3 @@ def _name(scenario: Scenario, backend: str, sample_s: float, snaplen: int) -> st
         kernel = find_kernel().sha256
     parts = [scenario.to_toml(), backend, kernel, float(sample_s), snaplen, __version__]
     return f"run-{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}"
-
-
-def _described(changes: Mapping[str, Any]) -> str:
-    return ", ".join(f"{k} = {_shown(v)}" for k, v in changes.items()) or "the scenario"
-
-
-def _shown(value: Any) -> Any:
-    """A changed value, as stored in a table."""
-    value = plain(value)
-    return value if value is None or isinstance(value, bool | int | float | str) else json.dumps(value)

@@ -16,7 +16,7 @@ from ..scenario.run import Run, load_run, replacing_directory
 from .collect import collect
 from .control import Steering
 from .netns import Switch
-from .plan import Plan, Recording, make_plan
+from .plan import Plan, TapSettings, make_plan
 
 __all__ = ["BACKENDS", "planned", "run_testbed"]
 
@@ -102,7 +102,7 @@ def run_testbed(
         raise ParameterError(f"snaplen: {snaplen!r} must be between 64 and 262144")
     if control is not None and not control_s > 0:
         raise ParameterError(f"control_s: {control_s!r} must be positive")
-    recording = Recording(
+    recording = TapSettings(
         sample_ns=max(round(sample_s * 1e9), 1),
         snaplen=snaplen,
         control_ns=None if control is None else max(round(control_s * 1e9), 1),

@@ -69,6 +69,7 @@ import numpy as np
 import pandas as pd
 
 from .._support.atomic import replacing
+from .._support.cache_folder import cache_dir
 from ..errors import ParameterError, SchemaError, TestbedUnavailableError
 
 __all__ = [
@@ -337,8 +338,8 @@ def _flow_line(flow: TrafficFlow) -> str:
 
 
 def cache_directory() -> Path:
-    """Cache for what the testbed builds: ``cctoolkit/testbed`` in ``$XDG_CACHE_HOME`` or ``~/.cache``."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cctoolkit" / "testbed"
+    """Cache for what the testbed builds: ``testbed`` in ``$CCTOOLKIT_CACHE``, else in the user's cache folder."""
+    return cache_dir().absolute() / "testbed"
 
 
 def binary(source: Path | None = None) -> Path:

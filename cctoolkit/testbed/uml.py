@@ -25,7 +25,7 @@ from .errors import TestbedError
 from .iperf3 import iperf3_lines
 from .kernel import find_kernel
 from .netlink import needs_netlink, qdisc_messages
-from .plan import MACHINE_SYSCTLS, Plan, Recording, batch
+from .plan import MACHINE_SYSCTLS, Plan, TapSettings, batch
 
 __all__ = ["EPOCH_NS", "run"]
 
@@ -48,7 +48,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 def run(
     plan: Plan,
     directory: Path,
-    recording: Recording,
+    recording: TapSettings,
     *,
     poll: Callable[[], None] | None = None,
     progress: Callable[[float], None] | None = None,
@@ -62,7 +62,7 @@ def run(
     directory : Path
         An empty directory for ``ingress.pcap``, ``egress.pcap``, the results of the traffic program, ``qdisc.json``
         and the output of the guest.
-    recording : Recording
+    recording : TapSettings
         What to record.
     poll : function, optional
         Called repeatedly while the guest runs, to answer a controller's requests.
@@ -110,7 +110,7 @@ def _nothing() -> None:
     pass
 
 
-def _write(plan: Plan, directory: Path, recording: Recording) -> None:
+def _write(plan: Plan, directory: Path, recording: TapSettings) -> None:
     """Write the input of the guest."""
     steps = directory / "plan"
     steps.mkdir()

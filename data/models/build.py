@@ -217,7 +217,7 @@ def cca(work: Work) -> None:
     """Reno, CUBIC and BBR by name, all others as unknown, but for those that do what Reno does."""
     others = [c for c in KERNEL_CCAS if c not in (*PAPER_CCAS, *AS_RENO)]
     model = train(work, work.training([*NAMED, "every"], PAPER_CCAS, others), work.seed)
-    limits = f"{IDEAL} What paces like BBR is called BBR."
+    limits = f"{IDEAL} A flow that paces like BBR is called BBR."
     save(model, model_folder(work), data=f"{learnt_from(work)} {tested_on(work)}", limits=limits, step="cca")
     cca_scores(work)
 
@@ -303,10 +303,10 @@ def feature_sets(work: Work) -> None:
 
 #: For the cards of both bundled models of ours.
 IDEAL = (
-    "An ideal network: no wireless, no offload, no short flows beside, acknowledgements never lost. Slots have to be "
-    "1 ms. Reno and CUBIC are told apart by what a flow's window does from one round trip to the next: in less than a "
-    "few round trips hardly anything of that shows. It is hardest where round trips are long, above CUBIC's crossover "
-    "with Reno; the Reno-friendly region below it is easier."
+    "The network is ideal: no wireless, no offload, no short flows in the background, no lost acknowledgements. Slots "
+    "must be 1 ms. Reno and CUBIC differ in what a flow's window does from one RTT to the next; fewer than a few RTTs "
+    "show hardly any of it. It is hardest with long RTTs, above CUBIC's crossover with Reno; the Reno-friendly region "
+    "below it is easier."
 )
 
 
@@ -319,18 +319,19 @@ def learnt_from(work: Work) -> str:
     runs = {d: len(work.dataset(d)) for d in DATASETS}
     return (
         f"Linux 7.2's own TCP in virtual time (`data/models/build.py`): {runs['paper']} runs of the Dragonfly paper's "
-        f"section IV-A, {runs['hard']} of settings drawn widely (20-1000 Mbit/s, 5-100 ms, 0.1-4 BDP, 3-75 flows, tail "
-        f"drop, CoDel, RED), and of one to six flows {runs['few']} of Reno, CUBIC and BBR and {runs['every']} of all "
-        f"the kernel's congestion controls; and from cctoolkit's simulator {runs['sim-paper']} runs of the first kind, "
-        f"{runs['sim-hard']} of the second and {runs['sim-few']} of one to six flows."
+        f"section IV-A, {runs['hard']} with widely drawn settings (20-1000 Mbit/s, 5-100 ms, 0.1-4 BDP, 3-75 flows, "
+        f"tail drop, CoDel, RED), and with one to six flows {runs['few']} of Reno, CUBIC and BBR and "
+        f"{runs['every']} of all the kernel's congestion controls; and from cctoolkit's simulator "
+        f"{runs['sim-paper']} runs of the first kind, {runs['sim-hard']} of the second and {runs['sim-few']} with one "
+        "to six flows."
     )
 
 
 def tested_on(work: Work) -> str:
     return (
-        "Split by run, tested on real Linux: each fourth run of section IV-A's and of all congestion controls' is for "
-        f"testing, and {len(work.dataset('hard-test'))} runs of settings drawn apart, half of them with PIE or "
-        "FQ-CoDel, which no training run has."
+        "Split by run, tested on real Linux: every fourth run of section IV-A and of all congestion controls is for "
+        f"testing, as are {len(work.dataset('hard-test'))} runs with independently drawn settings, half of them with "
+        "PIE or FQ-CoDel, which no training run has."
     )
 
 
@@ -339,15 +340,15 @@ def every(work: Work) -> None:
     model = train(work, work.training(EVERY, None), epochs=14, widths=(64, 96, 128), alike=BEHAVIOUR)
     runs = {d: len(work.dataset(d)) for d in (*EVERY, "sim-every-test")}
     data = (
-        f"Linux 7.2's own TCP in virtual time (`data/models/build.py`): {runs['every']} runs of one to six flows of "
+        f"Linux 7.2's own TCP in virtual time (`data/models/build.py`): {runs['every']} runs with one to six flows of "
         f"all the kernel's congestion controls; and from cctoolkit's simulator {runs['sim-every']} of its congestion "
         f"controls and {runs['sim-hard'] + runs['sim-crowd']} with up to 78 flows of Reno, CUBIC and BBR. "
-        f"{tested_on(work)} BBRv2, BBRv3 and Prague, which the kernel has not, are tested on "
+        f"{tested_on(work)} BBRv2, BBRv3 and Prague, which the kernel lacks, are tested on "
         f"{runs['sim-every-test']} other simulated runs."
     )
     limits = (
-        f"{IDEAL} In 1 s three names of four are right, in 100 ms hardly one of two: it is a model for windows of ten "
-        "seconds. Where only Reno, CUBIC and BBR are in question `cca` says more of short windows."
+        f"{IDEAL} With 1 s three names of four are right, with 100 ms hardly one of two: it is a model for windows of "
+        "ten seconds. If only Reno, CUBIC and BBR are in question, `cca` is better for short windows."
     )
     save(model, MODELS / "every-cca", data=data, limits=limits, step="every-cca")
     every_scores(work)
@@ -360,7 +361,7 @@ def every_scores(work: Work) -> None:
     (apart / "model.json").write_text(json.dumps(model.about | {"alike": {}}))
     of_all = scores_of_all(model, work, BEHAVIOUR)
     write("every-cca", pd.concat([of_all, scores_of_all(identify.load(apart), work, {})], ignore_index=True))
-    of_three = overall(scores(one_of(model), work, "of reno, cubic and bbr one", lengths=(100, 1000, 10_000)))
+    of_three = overall(scores(one_of(model), work, "one of reno, cubic and bbr", lengths=(100, 1000, 10_000)))
     named_all = of_all.assign(model=[f"one of {n}" for n in of_all["classes"]], set="every")
     columns = ["model", "set", "window_ms", "windows", "runs", "f1", "low", "high"]
     write_card(
@@ -420,8 +421,8 @@ def dragonfly(work: Work, kinds: Sequence[str] = tuple(PUBLISHED)) -> None:
         if kind == "dragonfly":
             save_models(
                 fitted, MODELS / "dragonfly", results=overall(pd.concat(tables)),
-                data="The model `cca`'s training runs of settings `paper` and `hard` (`data/models/build.py`).",
-                limits="As published: each window divided by its maxima, so that magnitudes are lost.",
+                data="The training runs of the model `cca` with settings `paper` and `hard` (`data/models/build.py`).",
+                limits="As published, each window is divided by its maxima, so magnitudes are lost.",
                 provenance={"made_by": "data/models/build.py dragonfly"},
             )  # fmt: skip
     table = pd.concat(tables, ignore_index=True)

@@ -528,11 +528,6 @@ class BfrtSwitch(Switch):
         key = at.make_key([gc.KeyTuple("$sid", _fitting(session_id, 16, "session_id"))])
         self._put(at, self._all, key, at.make_data(fields, "$normal"), f"mirror session {session_id}")
 
-    def recirculation_ports(self) -> list[int]:
-        """Recirculation ports; each pipe has its own."""
-        table = self._table(f"{self._family}.dev.device_configuration")
-        return sorted(self._default(table, "device configuration")["recirc_port_list"])
-
     def _cell_bytes(self) -> int:
         return int(self._default(self._tm("cfg"), "traffic manager")["cell_size_bytes"])
 

@@ -365,12 +365,6 @@ class Bmv2Switch(Switch):
         config = self._calls.MirroringSessionConfig(port=port)
         self._call("mirroring_session_add", session_id, config, service="simple_switch")
 
-    def counter(self, name: str, index: int) -> tuple[int, int]:
-        """Packets and bytes in a cell of a counter."""
-        found = _named(self._program.counters, name, "counter")
-        value = self._call("bm_counter_read", 0, found["name"], index, what=name)
-        return int(value.packets), int(value.bytes)
-
 
 class _Program:
     """The loaded program, from its JSON."""
@@ -379,7 +373,6 @@ class _Program:
         self.tables = [t for pipeline in config["pipelines"] for t in pipeline["tables"]]
         self.actions = {a["id"]: a for a in config["actions"]}
         self.registers = config.get("register_arrays", [])
-        self.counters = config.get("counter_arrays", [])
         self._digests = config.get("learn_lists", [])
         self.custom_crcs = [c["name"] for c in config.get("calculations", []) if c["algo"] == "crc32_custom"]
         types = {t["name"]: {f[0]: f[1] for f in t["fields"]} for t in config["header_types"]}

@@ -21,15 +21,11 @@ from cctoolkit.errors import ParameterError
 from .switch import Switch, SwitchError
 
 __all__ = [
-    "DESTINATION_PORT",
     "Experiment",
     "aqm_of",
-    "destination_address",
     "frame_bytes",
     "integer_model",
     "shape_bottleneck",
-    "source_address",
-    "source_port",
 ]
 
 
@@ -126,21 +122,3 @@ def integer_model(kind: type[_Model], aqm: cct.aqm.Aqm) -> _Model:
         return aqm
     known = kind().parameters()
     return kind(**{name: value for name, value in aqm.parameters().items() if name in known})
-
-
-# ---- the flows of a testbed, as its captures show them ---------------------------------------------------------------
-
-#: Where all flows go.
-DESTINATION_PORT = 5001
-
-
-def source_address(flow: int) -> str:
-    return f"10.1.{(flow // 250) % 250}.{flow % 250 + 1}"
-
-
-def destination_address(flow: int) -> str:
-    return source_address(flow).replace("10.1.", "10.2.", 1)
-
-
-def source_port(flow: int) -> int:
-    return 10_000 + flow % 50_000

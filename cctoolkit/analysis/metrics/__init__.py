@@ -1,4 +1,4 @@
-"""What a capture says about a link: rates, fairness, completion times, queueing delay, loss, utilisation."""
+"""Metrics of captures: rates, fairness, completion times, queueing delay, loss, utilisation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long flows take, and how such times are distributed."""
+"""Flow completion times and their distribution."""
 
 from __future__ import annotations
 
@@ -68,7 +68,22 @@ def _follow(ts, flow_id, direction, seq, ack, tcp_flags, payload, states):
 
 
 class FlowCompletion:
-    """:func:`flow_completion_times` for packets that come in batches; it does not matter how they were cut."""
+    """:func:`flow_completion_times` for packets in batches; the result does not depend on the batches.
+
+    See Also
+    --------
+    cctoolkit.flow_completion_times : the same in one call
+    cctoolkit.iter_capture : a capture in batches
+
+    Examples
+    --------
+    >>> packets = cct.example("cubic-bbr").ingress.packets
+    >>> completion = cct.metrics.FlowCompletion()
+    >>> for batch in packets[:5000], packets[5000:]:
+    ...     completion.update(batch)
+    >>> completion.result().equals(cct.flow_completion_times(packets))
+    True
+    """
 
     def __init__(self) -> None:
         self._states = np.zeros(0, _STATE)
@@ -85,7 +100,7 @@ class FlowCompletion:
             _follow(ts, flow_id, direction, seq, ack, tcp_flags, payload, self._states)
 
     def result(self) -> pd.DataFrame:
-        """The table of all packets so far, see :func:`flow_completion_times`."""
+        """The table for all packets so far; see :func:`flow_completion_times`."""
         both = self._states.reshape(-1, 2)
         flows = np.flatnonzero((both["bytes"] > 0).any(axis=1))
         both = both[flows]
@@ -113,7 +128,7 @@ class FlowCompletion:
 
 
 def flow_completion_times(cap: Any) -> pd.DataFrame:
-    """From the first packet of each TCP flow until the last byte of its data was acknowledged.
+    """Time from each TCP flow's first packet until the last byte of its data was acknowledged.
 
     Parameters
     ----------
@@ -122,21 +137,37 @@ def flow_completion_times(cap: Any) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a TCP flow with data, by flow id:
+        One row per TCP flow with data, in order of flow number:
 
-        - ``flow_id``, ``direction`` (the one with more data, which is the one described),
-        - ``start_ns``: first packet of the flow,
-        - ``end_ns``: ACK of the last byte; where no ACK covers it, when it was first sent,
-        - ``transfer_bytes``: from the first byte (as the SYN says; without one, as seen) to the last by sequence
-          numbers, so retransmissions do not count and gaps do,
-        - ``complete``: the initiator's SYN was captured, so was the sender's FIN, and all its data were acknowledged
-          (which is not asked of a capture that shows one direction only),
-        - ``fct_s``: ``end_ns - start_ns``; NaN unless complete, or if the clock was set back to before the start.
+        - ``flow_id``, ``direction``: the direction with more data, which is the one described,
+        - ``start_ns``: time of the flow's first packet,
+        - ``end_ns``: time of the ACK of the last byte; if no ACK covers it, the time it was first sent,
+        - ``transfer_bytes``: from the first byte (after the SYN; without a SYN, the first seen) to the last, by
+          sequence numbers, so retransmissions do not count and gaps do,
+        - ``complete``: the initiator's SYN and the sender's FIN were captured, and all data were acknowledged (not
+          required if the capture shows one direction only),
+        - ``fct_s``: ``end_ns - start_ns`` in seconds; NaN unless complete, or if the clock was set back to before the
+          start.
+
+    See Also
+    --------
+    cctoolkit.metrics.FlowCompletion : the same for batches of packets
+    cctoolkit.cdf : the distribution of the times
+    cctoolkit.plot.completion_cdf : a figure of it
 
     Notes
     -----
     A transfer ends with its last byte, not with the connection: an idle wait before the FIN does not count. A
-    connection that ends with a RST is not complete. Transfers of 4 GiB and more are counted right.
+    connection that ends with a RST is not complete. Transfers of 4 GiB and more are counted correctly.
+
+    Examples
+    --------
+    >>> cap = cct.example("cubic-bbr").ingress
+    >>> table = cct.flow_completion_times(cap)
+    >>> table[["flow_id", "transfer_bytes", "complete", "fct_s"]]
+       flow_id  transfer_bytes  complete      fct_s
+    0        0         3702784      True  12.283402
+    1        1         7897088      True  10.150615
     """
     completion = FlowCompletion()
     completion.update(cap)
@@ -154,7 +185,20 @@ def cdf(values: Any) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``value``: the different values, ascending; ``share``: of all values, how many are at most that, in (0, 1].
+        ``value``: the distinct values, ascending; ``share``: the share of all values that are at most that, in (0, 1].
+
+    See Also
+    --------
+    cctoolkit.flow_completion_times : times to look at
+    cctoolkit.plot.completion_cdf : a figure
+
+    Examples
+    --------
+    >>> cct.cdf([3, 1, 1, 2])
+       value  share
+    0      1   0.50
+    1      2   0.75
+    2      3   1.00
     """
     series = pd.Series(np.asarray(values).ravel() if not isinstance(values, pd.Series) else values)
     x, counts = np.unique(series.dropna().to_numpy(), return_counts=True)

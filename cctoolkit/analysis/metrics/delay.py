@@ -19,7 +19,7 @@ __all__ = ["QueueDelay", "queue_delay", "queue_loss", "rtt_split"]
 
 @kernel
 def _match_by_order(came_in, went_out, max_delay_ns, crosses):
-    """Both sorted by way. Of a way whose every packet left, in the same order of sizes, the k-th in is the k-th out."""
+    """Match packets, sorted by way, of ways from which all left with the same sizes in the same order."""
     i = 0
     j = 0
     while i < len(came_in):
@@ -91,7 +91,7 @@ def _without_fate(
 
 
 class QueueDelay:
-    """:func:`queue_delay` and :func:`queue_loss` for packets that come in batches.
+    """:func:`queue_delay` and :func:`queue_loss` for packets in batches.
 
     Parameters
     ----------
@@ -99,10 +99,26 @@ class QueueDelay:
     check_taps : bool
         As for :func:`queue_delay`.
 
+    See Also
+    --------
+    cctoolkit.queue_delay : the delays in one call
+    cctoolkit.queue_loss : the losses in one call
+    cctoolkit.iter_capture : a capture in batches
+
     Notes
     -----
-    The result does not depend on how packets were cut into batches; the two taps' batches need not end at the
-    same time. What was found out is kept, some 40 bytes a packet.
+    The result does not depend on the batches, and those of the two taps need not end at the same time. Needs about 40
+    bytes of memory per packet.
+
+    Examples
+    --------
+    >>> run = cct.example("cubic")
+    >>> before, after = run.ingress.packets, run.egress.packets
+    >>> delays = cct.metrics.QueueDelay()
+    >>> delays.update(before[:5000], after[:4000])
+    >>> delays.update(before[5000:], after[4000:])
+    >>> delays.result().equals(cct.queue_delay(before, after))
+    True
     """
 
     def __init__(self, max_delay_s: float = 10.0, check_taps: bool = True) -> None:
@@ -110,7 +126,7 @@ class QueueDelay:
         self._pair = TapPair(check_taps)
         self._matcher = PacketMatcher(data_only=False, losses_only=False, max_delay_ns=self._max_delay_ns)
         self._rows = 0
-        # packets that are no TCP segments and so have no number of their own
+        # packets other than TCP segments, which have no sequence number
         self._others_in: list[np.ndarray] = []
         self._others_out: list[np.ndarray] = []
 
@@ -136,7 +152,7 @@ class QueueDelay:
         self._others_out.append(_without_fate(went_out, rows, way, 0))
 
     def _others(self) -> tuple[np.ndarray, np.ndarray]:
-        """Packets other than segments, of ways that cross the queue: with their fates, and those that left."""
+        """Packets other than TCP segments of ways that cross the queue: in, with their fates, and out."""
         rest = self._pair.rest()
         if rest is not None:
             self._take(None, rest)
@@ -149,10 +165,10 @@ class QueueDelay:
         return came_in[crosses], went_out
 
     def result(self) -> pd.DataFrame:
-        """The delays so far, see :func:`queue_delay`.
+        """The delays so far; see :func:`queue_delay`.
 
-        The egress tap's packets that still wait for the ingress tap are taken now; where updates are to follow,
-        give both taps up to the same time first.
+        Packets of the egress tap that are still waiting for the ingress tap are processed now. If more updates follow,
+        bring both taps up to the same time first.
         """
         self._pair.check()
         others, _ = self._others()
@@ -181,7 +197,7 @@ class QueueDelay:
         )
 
     def loss(self) -> pd.DataFrame:
-        """The losses so far, see :func:`queue_loss`; takes the packets that wait, as :meth:`result` does."""
+        """The losses so far; see :func:`queue_loss`. Processes waiting packets, as :meth:`result` does."""
         self._pair.check()
         others_in, others_out = self._others()
         crosses = self._matcher.crosses
@@ -210,28 +226,28 @@ class QueueDelay:
 def queue_delay(
     ingress: Any, egress: Any, max_delay_s: float = 10.0, *, check_taps: bool = True
 ) -> pd.DataFrame:
-    """How long each packet took from the tap before a queue to the tap after it.
+    """Delay of each packet between a tap before a queue and a tap after it.
 
     Parameters
     ----------
     ingress, egress : Capture, packets DataFrame or dict of arrays
-        Stamped by the same clock. Two Captures are matched by 5-tuple, whatever their flow numbers; for anything else
-        flow ids are taken as common.
+        Time-stamped by the same clock. Two Captures are matched by 5-tuple, whatever their flow numbers; anything else
+        must share flow numbers.
     max_delay_s : float
-        What takes longer is lost.
+        Packets that take longer count as lost.
     check_taps : bool
-        Look first whether these can be the taps before and behind a queue (:func:`cctoolkit.compare_taps`).
+        First check that these can be taps before and after one queue (:func:`cctoolkit.compare_taps`).
 
     Returns
     -------
     DataFrame
-        A row a packet at the ingress, in order of arrival, of the flows and directions that cross the queue: at least
-        half of their packets at the egress came in at the ingress, and not all at once (so ACKs the other way
-        are not here):
+        One row per packet at the ingress, in order of arrival, of the flows and directions that cross the queue: at
+        least half of their packets at the egress came in at the ingress, and not all without delay (so ACKs in the
+        other direction are left out):
 
         - ``ts_ns`` (at the ingress), ``flow_id`` (the ingress tap's), ``direction``, ``payload_bytes``, ``wire_bytes``,
-        - ``delay_ns``: null for a packet that did not leave,
-        - ``lost``: null where it is not known, as for packets in the queue when the capture ends.
+        - ``delay_ns``: null if the packet did not leave,
+        - ``lost``: null if unknown, as for packets in the queue when the capture ends.
 
     Raises
     ------
@@ -241,19 +257,33 @@ def queue_delay(
     Warns
     -----
     TapClockWarning
-        The clocks differ, or what both taps should have seen was not seen by both.
+        The clocks differ, or packets that both taps should have seen were seen by one only.
+
+    See Also
+    --------
+    cctoolkit.queue_loss : losses only
+    cctoolkit.metrics.rtt_split : what part of each RTT is the queue's
+    cctoolkit.compare_taps : can these be two taps of one queue
+    cctoolkit.plot.queue_delay : a figure
 
     Notes
     -----
-    TCP segments are recognised by their header (:class:`cctoolkit.analysis.taps.PacketMatcher`), whatever their order.
-    Other packets have no number in the packets table. They are matched by order, and only if every one of their flow
-    and direction left, with the same lengths in the same order; otherwise delay and ``lost`` are null, and only
-    :func:`queue_loss` can say how many are missing. Where segmentation offload cuts segments differently at the two
-    taps they are not recognised: switch it off for such measurements.
+    TCP segments are matched by their headers (:class:`cctoolkit.analysis.taps.PacketMatcher`), whatever their order.
+    Other packets have no sequence number. They are matched by order, and only if every packet of the flow and
+    direction left, with the same lengths in the same order; otherwise delay and ``lost`` are null, and only
+    :func:`queue_loss` can say how many are missing. Segments that segmentation offload cuts differently at the two
+    taps are not matched: switch it off for such measurements.
 
     Examples
     --------
     >>> cct.queue_delay(before, after).groupby("flow_id").delay_ns.median() / 1e6            # doctest: +SKIP
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> delays = cct.queue_delay(run.ingress, run.egress)
+    >>> (delays.groupby("flow_id").delay_ns.median() / 1e6).round(1).to_dict()
+    {0: 47.5, 1: 51.2}
     """
     delays = QueueDelay(max_delay_s, check_taps)
     delays.update(ingress, egress)
@@ -263,7 +293,7 @@ def queue_delay(
 def queue_loss(
     ingress: Any, egress: Any, max_delay_s: float = 10.0, *, check_taps: bool = True
 ) -> pd.DataFrame:
-    """How many packets of each flow were lost between two taps.
+    """Packets of each flow lost between two taps.
 
     Parameters
     ----------
@@ -273,9 +303,22 @@ def queue_loss(
     Returns
     -------
     DataFrame
-        ``flow_id`` (the ingress tap's), ``direction``, ``packets_in``, ``packets_lost``, ``loss_ratio`` (lost of in),
-        for the flows and directions that cross the queue. Packets other than TCP segments are counted, not
-        recognised: lost are those that came in less those that left, including any still in the queue at the end.
+        ``flow_id`` (the ingress tap's), ``direction``, ``packets_in``, ``packets_lost``, ``loss_ratio`` (lost over
+        in), for the flows and directions that cross the queue. Packets other than TCP segments are counted, not
+        matched: losses are those that came in minus those that left, including any still in the queue at the end.
+
+    See Also
+    --------
+    cctoolkit.queue_delay : every packet's delay and fate
+    cctoolkit.retransmitted_share : what one tap shows of losses
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> cct.queue_loss(run.ingress, run.egress)[["flow_id", "packets_in", "packets_lost"]]
+       flow_id  packets_in  packets_lost
+    0        0        2618            57
+    1        1        5554            97
     """
     delays = QueueDelay(max_delay_s, check_taps)
     delays.update(ingress, egress)
@@ -283,12 +326,12 @@ def queue_loss(
 
 
 def rtt_split(ingress: Any, egress: Any, *, check_taps: bool = True) -> pd.DataFrame:
-    """What of each flow's round-trip times passes between the two taps, and what elsewhere.
+    """Split each flow's round-trip times into the part between two taps and the rest.
 
-    An RTT seen from the tap before the queue is the wait in the queue, then the way to the receiver and back. What it
-    exceeds the flow's least RTT by (its growth) is often taken for the wait. That is right only if the queue was
-    empty once when the flow sent; where it never was, the least RTT holds some queue itself, and the growth is less
-    than the wait by just as much.
+    An RTT seen from the tap before the queue is the queueing delay plus the path to the receiver and back. Its excess
+    over the flow's minimum RTT (its growth) is often taken for the queueing delay. That is right only if the queue was
+    empty at least once when the flow sent; otherwise the minimum RTT itself contains some queueing delay, and the
+    growth is too small by just that.
 
     Parameters
     ----------
@@ -298,23 +341,28 @@ def rtt_split(ingress: Any, egress: Any, *, check_taps: bool = True) -> pd.DataF
     Returns
     -------
     DataFrame
-        A row a flow and direction of the data, over RTT samples (:func:`cctoolkit.rtt_samples`, method ``seq_ack``) of
-        segments that were recognised at both taps:
+        One row per flow and direction of the data, over RTT samples (:func:`cctoolkit.rtt_samples`, method
+        ``seq_ack``) of segments matched at both taps:
 
         - ``flow_id``, ``direction``, ``samples``,
-        - ``rtt_least_ns``, and ``queue_at_least_ns``: what of it passed between the taps,
-        - ``rtt_median_ns``, ``growth_median_ns`` (RTT less `rtt_least_ns`), ``queue_median_ns`` (between the taps) and
-          ``rest_median_ns`` (RTT less what passed between the taps: the rest of the path, and the receiver).
+        - ``rtt_least_ns``: minimum RTT, and ``queue_at_least_ns``: its part between the taps,
+        - ``rtt_median_ns``, ``growth_median_ns`` (RTT minus ``rtt_least_ns``), ``queue_median_ns`` (between the taps)
+          and ``rest_median_ns`` (RTT minus the part between the taps: the rest of the path, and the receiver).
 
     Raises
     ------
     ParameterError
         As for :func:`queue_delay`.
 
+    See Also
+    --------
+    cctoolkit.queue_delay : the time between the taps, packet by packet
+    cctoolkit.rtt_samples : the round-trip times
+
     Notes
     -----
-    The medians are of the same segments; those of :func:`queue_delay` are of all packets, also of those
-    whose ACK gives no sample.
+    All medians are over the same segments; :func:`queue_delay` covers all packets, including those whose ACK gives no
+    sample.
 
     Examples
     --------
@@ -325,7 +373,7 @@ def rtt_split(ingress: Any, egress: Any, *, check_taps: bool = True) -> pd.DataF
     >>> split = cct.metrics.rtt_split(run.ingress, run.egress)
     >>> (split.rest_median_ns / 1e6).tolist()  # the path without the queue
     [30.0, 30.0]
-    >>> (split.queue_at_least_ns > 5e6).tolist()  # who came second never saw an empty queue
+    >>> (split.queue_at_least_ns > 5e6).tolist()  # the second flow never saw an empty queue
     [False, True]
     """
     came_in = columns_of(ingress)
@@ -349,7 +397,7 @@ def split_rtts(came_in: Mapping[str, np.ndarray], rtts: pd.DataFrame, delays: pd
         queue_ns=of["delay_ns"].to_numpy("float64", na_value=np.nan), payload=of["payload_bytes"].to_numpy()
     )
     data = data[(data["payload"] > 0) & data["queue_ns"].notna()].drop(columns="ack")
-    # A sample is known by the times of its segment and of its ACK; of a burst, the ACK's number says which segment.
+    # The times of segment and ACK identify a sample; in a burst, the ACK's number says which segment it is.
     sample = pd.DataFrame(
         {
             "way": rtts["flow_id"].astype("int64") * 2 + rtts["direction"],

@@ -21,25 +21,36 @@ def jain_index(x: Any, axis: int | None = None) -> Any:
     Parameters
     ----------
     x : array-like of numbers, none negative
-        What each of n flows got.
+        Share of each of n flows.
     axis : int, optional
-        The axis along which the flows lie; without it all of `x`.
+        Axis along which the flows lie; by default all of `x`.
 
     Returns
     -------
     float or array
-        From 1/n (one flow has all) to 1 (all have the same). NaN where all are zero, where one is NaN, or where there
-        is no flow.
+        From 1/n (one flow has everything) to 1 (all have the same). NaN if all are zero, if any is NaN, or without
+        flows.
 
     Raises
     ------
     ParameterError
         A value is negative.
 
+    See Also
+    --------
+    cctoolkit.jain_over_time : the index in bins of time
+    cctoolkit.share_difference : the difference between two groups
+    cctoolkit.rtt_unfairness : throughput against RTT
+
     Notes
     -----
     Jain, Chiu and Hawe, "A quantitative measure of fairness and discrimination for resource allocation in shared
     computer systems", DEC TR-301, 1984.
+
+    Examples
+    --------
+    >>> cct.jain_index([5, 5, 5, 5]), cct.jain_index([20, 0, 0, 0])
+    (1.0, 0.25)
     """
     values = np.asarray(x, np.float64)
     if (values < 0).any():
@@ -65,9 +76,10 @@ def jain_over_time(
     ----------
     cap : Capture, packets DataFrame or dict of arrays
     bin_s : float
-        Width of a bin; several round-trip times, or the index tells bursts from each other and not flows.
+        Bin width; several round-trip times, or the index compares bursts, not flows.
     flow_ids : int or iterable of int, optional
-        Flows to compare, best those that last: without it all that delivered data, and short ones have less.
+        Flows to compare, preferably ones that last. By default all that delivered data; short flows then lower the
+        index.
     of : "goodput" or "throughput"
         See :func:`goodput` and :func:`throughput`.
     max_rows : int
@@ -76,15 +88,31 @@ def jain_over_time(
     Returns
     -------
     DataFrame
-        ``bin``, ``start_s`` (of the bin, since the first packet), ``active_flows``, ``jain_index``: a row a bin with an
-        active flow. A flow is active from its first bin to its last, in the direction that delivered more; one that
-        was starved for a whole bin counts with 0. The index is NaN with fewer than two active flows
-        and where none got anything.
+        ``bin``, ``start_s`` (of the bin, since the first packet), ``active_flows``, ``jain_index``: one row per bin
+        with an active flow. A flow is active from its first bin to its last, in the direction that delivered more; a
+        flow starved for a whole bin counts as 0. The index is NaN with fewer than two active flows, or if none
+        delivered anything.
 
     Raises
     ------
     ParameterError
-        An argument has no meaning, or there are more rows than `max_rows`.
+        An argument is invalid, or there are more rows than `max_rows`.
+
+    See Also
+    --------
+    cctoolkit.jain_index : the index of given rates
+    cctoolkit.goodput : the rates
+    cctoolkit.plot.throughput : a figure of both
+
+    Examples
+    --------
+    >>> cap = cct.example("cubic-bbr").ingress
+    >>> cct.jain_over_time(cap, bin_s=4.0, flow_ids=[0, 1]).round(2)
+       bin  start_s  active_flows  jain_index
+    0    0      0.0             2        0.88
+    1    1      4.0             2        0.68
+    2    2      8.0             2        0.63
+    3    3     12.0             2        0.93
     """
     if of not in ("goodput", "throughput"):
         raise ParameterError(f"of: {of!r} is neither 'goodput' nor 'throughput'")
@@ -108,24 +136,28 @@ def jain_over_time(
 
 
 def share_difference(a_mbps: Any, b_mbps: Any) -> float:
-    """How far apart the shares of two groups of flows are, in percent of what both have together.
+    """Difference between the shares of two groups of flows, in percent of their sum.
 
     Parameters
     ----------
     a_mbps, b_mbps : float or array-like
-        Mean rate of a flow of each group (with as many flows on both sides, totals do as well): one value, or one for
-        each of several periods, such as the load phases of an experiment.
+        Mean rate of a flow in each group (or the groups' totals, if they have equally many flows): one value, or one
+        for each of several periods, such as the load phases of an experiment.
 
     Returns
     -------
     float
-        The mean over the periods of ``100 * |a - b| / (a + b)``: 0 when both have the same, 100 when one has all.
-        Periods in which both are 0 are left out; NaN without any other.
+        The mean over the periods of ``100 * |a - b| / (a + b)``: 0 if both have the same, 100 if one has everything.
+        Periods in which both are 0 are left out; NaN if there are no others.
 
     Raises
     ------
     ParameterError
         The arguments differ in length, or a rate is negative.
+
+    See Also
+    --------
+    cctoolkit.jain_index : fairness among any number of flows
 
     Notes
     -----
@@ -141,50 +173,62 @@ def share_difference(a_mbps: Any, b_mbps: Any) -> float:
     """
     a, b = np.atleast_1d(np.asarray(a_mbps, np.float64)), np.atleast_1d(np.asarray(b_mbps, np.float64))
     if a.shape != b.shape:
-        raise ParameterError(f"a_mbps and b_mbps: {a.size} and {b.size} periods, expected as many")
+        raise ParameterError(f"a_mbps and b_mbps: {a.size} and {b.size} periods, expected equally many")
     if (a < 0).any() or (b < 0).any():
-        raise ParameterError("a_mbps and b_mbps: a rate is negative")
+        raise ParameterError("a_mbps and b_mbps: rates must not be negative")
     there = a + b > 0
     return float(np.mean(100 * np.abs(a - b)[there] / (a + b)[there])) if there.any() else float("nan")
 
 
 def rtt_unfairness(throughput_mbps: Any, rtt_ms: Any, flow_ids: Any = None) -> pd.DataFrame:
-    """How throughput goes with RTT, for each pair of flows that share a link.
+    """How throughput depends on RTT, for each pair of flows that share a link.
 
     Parameters
     ----------
     throughput_mbps, rtt_ms : array-like of positive numbers, shape (n,)
-        Of each flow; a flow with throughput 0 is allowed.
+        One value per flow; a throughput may be 0.
     flow_ids : array-like, optional
-        What to call the flows; without it their positions.
+        Names of the flows; by default their positions.
 
     Returns
     -------
     DataFrame
-        A row a pair:
+        One row per pair:
 
-        - ``short_flow``, ``long_flow``: the one with the shorter RTT, and the other,
+        - ``short_flow``, ``long_flow``: the flow with the shorter RTT, and the other,
         - ``rtt_ratio``: longer RTT over shorter, at least 1,
-        - ``throughput_ratio``: the short flow's over the long flow's; above 1, the short RTT has the advantage (CUBIC),
-          below 1, the long one (BBR),
-        - ``short_share``: the short flow's share of what the two have together,
-        - ``exponent``: the a for which throughput goes as ``RTT ** -a``, that is
-          ``log(throughput_ratio) / log(rtt_ratio)``; NaN where the RTTs are equal. 0 is fair, 1 is what equal
-          windows give, Reno with synchronised losses comes near 2 (Lakshman and Madhow, 1997).
+        - ``throughput_ratio``: the short flow's over the long flow's; above 1 if the short RTT has the advantage (as
+          with CUBIC), below 1 if the long one has (as with BBR),
+        - ``short_share``: the short flow's share of the pair's throughput,
+        - ``exponent``: the a for which throughput is proportional to ``RTT ** -a``, that is ``log(throughput_ratio) /
+          log(rtt_ratio)``; NaN if the RTTs are equal. 0 is fair, 1 means equal windows; Reno with synchronised losses
+          comes close to 2 (Lakshman and Madhow, 1997).
 
     Raises
     ------
     ParameterError
         The arguments differ in length, an RTT is not positive, or a throughput is negative.
+
+    See Also
+    --------
+    cctoolkit.jain_index : fairness in one number
+    cctoolkit.rtt_summary : RTTs of the flows of a capture
+    cctoolkit.goodput : their rates
+
+    Examples
+    --------
+    >>> pairs = cct.rtt_unfairness(throughput_mbps=[80, 20], rtt_ms=[10, 40])
+    >>> pairs[["rtt_ratio", "throughput_ratio", "exponent"]].iloc[0].to_dict()
+    {'rtt_ratio': 4.0, 'throughput_ratio': 4.0, 'exponent': 1.0}
     """
     rate, rtt = np.asarray(throughput_mbps, np.float64), np.asarray(rtt_ms, np.float64)
     names = np.arange(rate.size) if flow_ids is None else np.asarray(flow_ids)
     if not rate.shape == rtt.shape == names.shape or rate.ndim != 1:
-        raise ParameterError("throughput_mbps, rtt_ms and flow_ids: expected one value a flow in each")
+        raise ParameterError("throughput_mbps, rtt_ms and flow_ids: expected one value per flow in each")
     if not (rtt > 0).all():
-        raise ParameterError(f"rtt_ms: {rtt[~(rtt > 0)][0]:g} is not positive")
+        raise ParameterError(f"rtt_ms: {rtt[~(rtt > 0)][0]:g} must be positive")
     if not (rate >= 0).all():
-        raise ParameterError(f"throughput_mbps: {rate[~(rate >= 0)][0]:g} is negative")
+        raise ParameterError(f"throughput_mbps: {rate[~(rate >= 0)][0]:g} must not be negative")
     order = np.argsort(rtt, kind="stable")
     pairs = np.array(list(combinations(order, 2)), np.int64).reshape(-1, 2)
     short, long = pairs[:, 0], pairs[:, 1]

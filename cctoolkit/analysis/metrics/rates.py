@@ -35,7 +35,7 @@ _STATE = np.dtype(
 )
 _CELL = np.dtype([(name, np.int64) for name in ("way", "bin", "packets", "wire", "unique", "acked")])
 _HAS_CELL, _HAS_END, _HAS_ACK, _ACKED, _HAS_FIN = 1, 2, 4, 8, 16
-_BATCH = 1 << 18  # packets a kernel call: bounds the room for new cells
+_BATCH = 1 << 18  # packets per kernel call: bounds the memory for new cells
 
 
 @numba.njit(inline="always")
@@ -63,7 +63,7 @@ def _collect(
     first, stop, ts, flow_id, direction, seq, ack, tcp_flags, payload, wire, wanted, start_ns, bin_ns,
     states, touched, cells,
 ):  # fmt: skip
-    """Rows `first` to `stop`; gives how many cells were closed and how many ways were first seen."""
+    """Process rows `first` to `stop`; return how many cells were closed and how many ways were seen first."""
     n_cells = np.uint64(0)
     n_touched = np.uint64(0)
     n_wanted = np.uint64(len(wanted))
@@ -96,7 +96,7 @@ def _collect(
         if flags == 0:
             state.unique += p
             continue
-        begin = np.int64(seq[i]) + ((flags >> 1) & 1)  # a SYN takes one number, data begin after it
+        begin = np.int64(seq[i]) + ((flags >> 1) & 1)  # a SYN takes one number; data begin after it
         end = begin + p
         if p != 0 or flags & 2:
             if not state.seen & _HAS_END:
@@ -112,7 +112,7 @@ def _collect(
                 state.unique += new + filled
                 if ahead(end, highest) > 0:
                     state.end = end & 0xFFFFFFFF
-            if not state.seen & _HAS_ACK:  # what is acknowledged is counted from the first byte seen
+            if not state.seen & _HAS_ACK:  # acknowledged bytes are counted from the first byte seen
                 state.seen |= _HAS_ACK
                 state.ack = begin & 0xFFFFFFFF
         if flags & 1:
@@ -178,7 +178,7 @@ def _scatter(cells, row_of_way, first, offset, packets, wire, unique, acked):
 
 
 class RateTable:
-    """:func:`throughput` and :func:`goodput` for packets that come in batches.
+    """:func:`throughput` and :func:`goodput` for packets in batches.
 
     Parameters
     ----------
@@ -187,10 +187,24 @@ class RateTable:
     max_rows : int
         As for :func:`throughput`.
 
+    See Also
+    --------
+    cctoolkit.throughput : bytes on the wire in one call
+    cctoolkit.goodput : delivered bytes in one call
+    cctoolkit.iter_capture : a capture in batches
+
     Notes
     -----
-    Memory grows with the number of bins in which flows were active. The result does not depend on how
-    the packets were cut into batches.
+    Memory grows with the number of bins in which flows were active. The result does not depend on the batches.
+
+    Examples
+    --------
+    >>> packets = cct.example("cubic-bbr").ingress.packets
+    >>> rates = cct.metrics.RateTable(bin_s=0.5)
+    >>> for batch in packets[:5000], packets[5000:]:
+    ...     rates.update(batch)
+    >>> bool(rates.result().wire_bytes.sum() == packets.wire_bytes.sum())
+    True
     """
 
     def __init__(
@@ -241,12 +255,12 @@ class RateTable:
 
     def _too_many(self, rows: int, about: str = "") -> None:
         raise ParameterError(
-            f"bins of {self._bin_ns / 1e9:g} s of {sum(map(len, self._touched)):,} flows and directions make "
+            f"bins of {self._bin_ns / 1e9:g} s for {sum(map(len, self._touched)):,} flows and directions make "
             f"{about}{rows:,} rows, more than max_rows = {self._max_rows:,}: choose flows with flow_ids, or wider bins"
         )
 
     def result(self) -> pd.DataFrame:
-        """The table of all packets so far: the columns of :func:`throughput` and of :func:`goodput`.
+        """The table for all packets so far, with the columns of :func:`throughput` and :func:`goodput`.
 
         Raises
         ------
@@ -296,24 +310,38 @@ def throughput(
     ----------
     cap : Capture, packets DataFrame or dict of arrays
     bin_s : float
-        Width of a bin. Bins are counted from the first packet, like those of ``tshark -z io,stat``.
+        Bin width. Bins are counted from the first packet, like those of ``tshark -z io,stat``.
     flow_ids : int or iterable of int, optional
-        Flows wanted; without it all.
+        Flows to include; by default all.
     max_rows : int
-        Refuse to make a larger table.
+        Maximum number of rows of the table.
 
     Returns
     -------
     DataFrame
         ``flow_id``, ``direction``, ``bin``, ``start_s`` (of the bin, since the first packet), ``packets``,
-        ``wire_bytes``, ``throughput_mbps``: a row for each bin from the flow and direction's first packet to its
-        last; between them a bin without packets is 0. All packets count: ACKs, retransmissions, any protocol. The
-        rate is that of the whole bin, also where the capture begins or ends in it.
+        ``wire_bytes``, ``throughput_mbps``: one row per bin, from the first packet of the flow and direction to its
+        last; bins without packets in between are 0. All packets count: ACKs, retransmissions, any protocol. Rates are
+        over the whole bin, even if the capture begins or ends in it.
 
     Raises
     ------
     ParameterError
-        An argument has no meaning, or the table would have more than `max_rows` rows.
+        An argument is invalid, or the table would have more than `max_rows` rows.
+
+    See Also
+    --------
+    cctoolkit.goodput : delivered bytes only
+    cctoolkit.link_utilisation : all flows together, against the link's rate
+    cctoolkit.metrics.RateTable : the same for batches of packets
+    cctoolkit.plot.throughput : a figure
+
+    Examples
+    --------
+    >>> cap = cct.example("cubic-bbr").ingress
+    >>> table = cct.throughput(cap, bin_s=1.0)
+    >>> table.query("direction == 0").groupby("flow_id").throughput_mbps.mean().round(1).to_dict()
+    {0: 2.4, 1: 5.6, 2: 0.0}
     """
     table = RateTable(bin_s, flow_ids, max_rows)
     table.update(cap)
@@ -334,24 +362,38 @@ def goodput(
     -------
     DataFrame
         ``flow_id``, ``direction``, ``bin``, ``start_s`` (of the bin, since the first packet), ``goodput_bytes``,
-        ``goodput_mbps``: a row for each bin between first and last packet or ACK, of directions that delivered
+        ``goodput_mbps``: one row per bin from the first to the last packet or ACK, for directions that delivered
         anything.
 
     Raises
     ------
     ParameterError
-        An argument has no meaning, or the table would have more than `max_rows` rows.
+        An argument is invalid, or the table would have more than `max_rows` rows.
+
+    See Also
+    --------
+    cctoolkit.throughput : bytes on the wire
+    cctoolkit.jain_over_time : how evenly goodput is shared
+    cctoolkit.metrics.RateTable : the same for batches of packets
+    cctoolkit.plot.goodput : a figure, from a simulated run
 
     Notes
     -----
-    A byte counts once, however often it was sent.
+    Each byte counts once, however often it was sent.
 
-    - Where ACKs of a TCP flow were captured, it counts in the bin of the ACK that first covers it: the advance of
-      the cumulative acknowledgement number, less one for a FIN. What the SACK option reports counts once the
-      cumulative number gets there, so after a loss goodput comes in steps.
-    - Where none was (a tap that sees one direction only), in the bin in which its payload first passed: bytes beyond
-      the highest sequence number seen, and retransmissions as far as they can fill gaps seen before.
-    - Of protocols without sequence numbers all payload counts.
+    - If ACKs of a TCP flow were captured, it counts in the bin of the ACK that first covers it: the advance of the
+      cumulative acknowledgement number, minus one for a FIN. Bytes reported by SACK count once the cumulative number
+      reaches them, so after a loss goodput rises in steps.
+    - If none were (a tap that sees one direction only), it counts in the bin in which its payload first passed: bytes
+      beyond the highest sequence number seen, and retransmissions as far as they can fill earlier gaps.
+    - For protocols without sequence numbers all payload counts.
+
+    Examples
+    --------
+    >>> cap = cct.example("cubic-bbr").ingress
+    >>> table = cct.goodput(cap, bin_s=1.0)
+    >>> table.groupby("flow_id").goodput_mbps.mean().round(1).to_dict()
+    {0: 2.3, 1: 5.3, 2: 0.0}
     """
     table = RateTable(bin_s, flow_ids, max_rows)
     table.update(cap)

@@ -1,4 +1,4 @@
-"""How much of a link's rate is used."""
+"""Link utilisation."""
 
 from __future__ import annotations
 
@@ -33,12 +33,26 @@ def _sum(ts, wire, direction, only, start_ns, bin_ns, overhead, sums):
 
 
 class LinkUtilisation:
-    """:func:`link_utilisation` for packets that come in batches; the result does not depend on how they were cut.
+    """:func:`link_utilisation` for packets in batches; the result does not depend on the batches.
 
     Parameters
     ----------
     rate_mbps, bin_s, direction, overhead_bytes, max_rows
         As for :func:`link_utilisation`.
+
+    See Also
+    --------
+    cctoolkit.link_utilisation : the same in one call
+    cctoolkit.iter_capture : a capture in batches
+
+    Examples
+    --------
+    >>> packets = cct.example("cubic-bbr").egress.packets
+    >>> utilisation = cct.metrics.LinkUtilisation(rate_mbps=8, direction=0)
+    >>> for batch in packets[:5000], packets[5000:]:
+    ...     utilisation.update(batch)
+    >>> utilisation.result().equals(cct.link_utilisation(packets, rate_mbps=8, direction=0))
+    True
     """
 
     def __init__(
@@ -50,9 +64,9 @@ class LinkUtilisation:
         max_rows: int = 10_000_000,
     ) -> None:
         if not 0 < rate_mbps < float("inf"):
-            raise ParameterError(f"rate_mbps: {rate_mbps!r} is not a positive number")
+            raise ParameterError(f"rate_mbps: {rate_mbps!r} must be positive and finite")
         if direction not in (None, 0, 1):
-            raise ParameterError(f"direction: {direction!r} is none of 0, 1 and None")
+            raise ParameterError(f"direction: {direction!r} must be 0, 1 or None")
         self._rate_mbps = rate_mbps
         self._bin_ns = positive_ns(bin_s, 1e9, "bin_s")
         self._direction = -1 if direction is None else direction
@@ -82,7 +96,7 @@ class LinkUtilisation:
         _sum(ts, wire, direction, self._direction, self._start_ns, self._bin_ns, self._overhead, self._sums)
 
     def result(self) -> pd.DataFrame:
-        """The table of all packets so far, see :func:`link_utilisation`."""
+        """The table for all packets so far; see :func:`link_utilisation`."""
         bins = 0 if self._start_ns is None else (self._last_ns - self._start_ns) // self._bin_ns + 1
         sums = self._sums[:bins].copy()
         mbps = sums * (8e3 / self._bin_ns)
@@ -111,31 +125,44 @@ def link_utilisation(
     ----------
     cap : Capture, packets DataFrame or dict of arrays
     rate_mbps : float
-        Of the link, in one direction.
+        Rate of the link, in one direction.
     bin_s : float
-        Width of a bin. Bins are counted from the first packet.
+        Bin width. Bins are counted from the first packet.
     direction : int, optional
-        Only packets from (0) or to (1) the initiators of their flows. Without it all packets of the capture, which is
+        Only packets from (0) or to (1) the initiators of their flows. By default all packets of the capture, which is
         right for a tap that sees one direction of the link.
     overhead_bytes : int
-        Added to each packet for what a capture does not show: 24 for preamble, checksum and gap of Ethernet.
+        Bytes per packet that a capture does not show: 24 for the preamble, checksum and inter-packet gap of Ethernet.
     max_rows : int
-        Refuse to make a larger table.
+        Maximum number of rows of the table.
 
     Returns
     -------
     DataFrame
-        ``bin``, ``start_s`` (of the bin, since the first packet), ``bytes``, ``throughput_mbps``, ``utilisation`` (1:
-        the whole rate). The last bin is counted as a whole one, though the capture may end in it.
+        ``bin``, ``start_s`` (of the bin, since the first packet), ``bytes``, ``throughput_mbps``, ``utilisation`` (1
+        is the full rate). The last bin counts as a full one, although the capture may end in it.
 
     Raises
     ------
     ParameterError
-        An argument has no meaning, or there are more bins than `max_rows`.
+        An argument is invalid, or there are more bins than `max_rows`.
+
+    See Also
+    --------
+    cctoolkit.throughput : flow by flow
+    cctoolkit.jain_index : fairness, to report beside it
+    cctoolkit.metrics.LinkUtilisation : the same for batches of packets
 
     Notes
     -----
-    Report it with fairness: rate caps for each flow make sharing fair and leave the link idle.
+    Report it together with fairness: rate caps for each flow make sharing fair but leave the link idle.
+
+    Examples
+    --------
+    >>> cap = cct.example("cubic-bbr").egress
+    >>> table = cct.link_utilisation(cap, rate_mbps=8, direction=0)
+    >>> float(table.utilisation[1:-1].mean().round(2))
+    1.0
     """
     utilisation = LinkUtilisation(rate_mbps, bin_s, direction, overhead_bytes, max_rows)
     utilisation.update(cap)

@@ -21,9 +21,9 @@ def run(
     *,
     only: Annotated[
         list[str] | None,
-        typer.Option(help=f"Run only this; may be repeated: {', '.join((*SHARINGS, WHY))}."),
+        typer.Option(help=f"Run only this part; may be repeated: {', '.join((*SHARINGS, WHY))}."),
     ] = None,
-    full: Annotated[bool, typer.Option(help="Run for 300 s, as the paper, not for 30 s.")] = False,
+    full: Annotated[bool, typer.Option(help="Run for 300 s, as in the paper, instead of 30 s.")] = False,
     runs: Annotated[int, typer.Option(help="Runs of each data point; the paper has 10.", min=1)] = 10,
     duration: Annotated[
         float | None, typer.Option(help="Duration of each run in seconds; overrides --full.", min=2.0)

@@ -122,9 +122,9 @@ def scenario(
     from ...scenario import Bottleneck, Flow, Queue, Scenario
 
     if sharing not in SHARINGS:
-        raise ParameterError(f"sharing: {sharing!r} is none of {', '.join(SHARINGS)}")
+        raise ParameterError(f"sharing: {sharing!r} must be one of {', '.join(SHARINGS)}")
     if scheme not in SCHEMES:
-        raise ParameterError(f"scheme: {scheme!r} is none of {', '.join(SCHEMES)}")
+        raise ParameterError(f"scheme: {scheme!r} must be one of {', '.join(SCHEMES)}")
     what = SHARINGS[sharing]
     fair = scheme == "fair queueing"
     aqm = {"ABC": Abc, "ABC in integers": IntegerAbc, "CSFQ": Csfq}.get(scheme, TailDrop)()

@@ -35,8 +35,8 @@ def rates(tables: Tables) -> str:
                 "with": _thousands(row["with_packets_per_s"]),
                 "captured, of monitored flows": f"{row['captured_percent']:.3g} % of "
                 f"{_thousands(row['monitored_packets'])}",
-                "cells for packets": _thousands(row["cells"]),
-                "in the kernel, a packet": f"{row['kernel_ns_per_packet']:.0f} ns "
+                "cells": _thousands(row["cells"]),
+                "kernel time per packet": f"{row['kernel_ns_per_packet']:.0f} ns "
                 f"({row['kernel_core_percent']:.1f} % of a core)",
                 "user space": f"{row['user_core_percent']:.1f} % of a core",
                 "slots built": f"{row['build_speed']:.0f} × real time",
@@ -70,10 +70,9 @@ def cost(tables: Tables) -> str:
     (plain, singles), (with_offload, offload_singles) = text(False), text(True)
     used = tables["rates"].kernel_core_percent + tables["rates"].user_core_percent
     return (
-        f"What the collector costs in throughput where all processors are busy: the medians are {plain} fewer "
-        f"packets of 1500 bytes (single comparisons {singles}), with offload {with_offload} "
-        f"({offload_singles}). The programs and user space together take {used.min():.0f} to {used.max():.0f} "
-        "% of one core."
+        f"With all processors busy, the collector reduces throughput by a median of {plain} with packets of "
+        f"1500 bytes (single comparisons {singles}), and of {with_offload} with offload ({offload_singles}). "
+        f"The programs and user space together take {used.min():.0f} to {used.max():.0f} % of one core."
     )
 
 
@@ -105,7 +104,7 @@ def names_missing(tables: Tables) -> str:
     """How many flows are not named right at 10 s."""
     table = tables["names"]
     wrong, of = int((table.runs - table.right_10s).sum()), int(table.runs.sum())
-    return f"{of - wrong} of {of} flows are named right at 10 s"
+    return f"{of - wrong} of {of} flows are named correctly at 10 s"
 
 
 def benchmark_row(tables: Tables) -> str:
@@ -113,7 +112,7 @@ def benchmark_row(tables: Tables) -> str:
     one = tables["rates"].query("not offload and sampling == 'all'").iloc[0]
     return (
         f"{one.with_packets_per_s / 1000:.0f} k packets/s with it ({one.without_packets_per_s / 1000:.0f} k "
-        f"without), {one.captured_percent:.3g} % captured; {one.kernel_ns_per_packet:.0f} ns a packet in all "
+        f"without), {one.captured_percent:.3g} % captured; {one.kernel_ns_per_packet:.0f} ns per packet in all "
         f"programs; slots built {one.build_speed:.0f} times faster than real time"
     )
 

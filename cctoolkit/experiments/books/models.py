@@ -93,20 +93,20 @@ def simulated(tables: Tables) -> str:
         parts.append(f"{_three(tables['simulated'], model, name)} (`{label}`)")
         mine, real = _whole(tables["simulated"], model).f1, _whole(tables["cca"], OURS).f1
         off = [real[name, ms] - mine[name, ms] for ms in _LENGTHS]
-        lost.append(f"of `{label}` {min(off):.2f} to {max(off):.2f}".replace("-", "−"))
-    return f"ours has {' and '.join(parts)} at 100 ms, 1 s, 10 s; that loses, {' and '.join(lost)}"
+        lost.append(f"{min(off):.2f} to {max(off):.2f} (`{label}`)".replace("-", "−"))
+    return f"ours scores {' and '.join(parts)} at 100 ms, 1 s, 10 s; this costs {' and '.join(lost)}"
 
 
 def observed(tables: Tables) -> str:
     """F1 of windows of 10 s by what is observed."""
     table = tables["feature-sets"].query("window_ms == 10000")
     labels = {
-        "two taps, both ways": "two taps, both ways",
-        "two taps, both ways, no drops": "two taps, both ways, drops unknown (`cct live`)",
-        "one tap, both ways": "one tap, both ways (a capture at the sender's side)",
-        "two taps, one way": "two taps, one way (the paper's rule: no acknowledgements)",
-        "two taps, one way, no drops": "two taps, one way, drops unknown",
-        "one tap, one way": "one tap, one way",
+        "two taps, both ways": "two taps, both directions",
+        "two taps, both ways, no drops": "two taps, both directions, drops unknown (`cct live`)",
+        "one tap, both ways": "one tap, both directions (a capture at the sender's side)",
+        "two taps, one way": "two taps, one direction (as in the paper: no acknowledgements)",
+        "two taps, one way, no drops": "two taps, one direction, drops unknown",
+        "one tap, one way": "one tap, one direction",
     }
     wide = table.pivot_table(index="observed", columns="set", values="f1")
     rows = [
@@ -144,8 +144,8 @@ def crossover(tables: Tables) -> str:
         return f"{span['min'][value]:.2f} to {span['max'][value]:.2f}"
 
     return (
-        f"F1 at 1 s is {text('below a tenth')} below a tenth, {text('a tenth to one')} up to one, and "
-        f"{text('above one')} above"
+        f"F1 at 1 s is {text('below a tenth')} below 0.1, {text('a tenth to one')} from 0.1 to 1, and "
+        f"{text('above one')} above 1"
     )
 
 
@@ -170,14 +170,14 @@ def unknown(tables: Tables) -> str:
     ]
     least, most = long[unlike].astype(float).idxmin(), long[unlike].astype(float).idxmax()
     return (
-        f"At 10 s that loses {percent(long.known_lost_paper)} of the known in `paper`, "
+        f"At 10 s this loses {percent(long.known_lost_paper)} of the known windows in `paper`, "
         f"{percent(long['known_lost_hard-test'])} in `hard`, and {percent(long.known_lost)} among the kernel's "
-        f"other congestion controls. Of those others {percent(long.rejected)} of the windows are unknown: "
+        f"other congestion controls. Of the windows of those others {percent(long.rejected)} are unknown; "
         f"{percent(long.rejected_unlike_reno)} without DCTCP without marks ({percent(long.dctcp)}) and TCP-LP "
-        f"({percent(long.lp)}), which do here what Reno does and which the model is not taught to tell from "
-        f"it; of the rest from {percent(long[least])} ({least}) to {percent(long[most])} ({most}). Shorter "
-        f"windows say less of what a flow is not: {percent(by.rejected[1000])} of the others are unknown at 1 "
-        f"s, {percent(by.rejected[100])} at 100 ms."
+        f"({percent(long.lp)}), which behave like Reno here and which the model is not trained to distinguish "
+        f"from it. The others range from {percent(long[least])} ({least}) to {percent(long[most])} ({most}). "
+        f"Shorter windows reject less: {percent(by.rejected[1000])} of the others are unknown at 1 s, "
+        f"{percent(by.rejected[100])} at 100 ms."
     )
 
 
@@ -188,7 +188,7 @@ def left_out(tables: Tables) -> str:
     each = ", ".join(f"{cca} {100 * long[cca]:.0f} %" for cca in ccas)
     return (
         f"{100 * long.rejected:.0f} % of their windows of 10 s are unknown ({each}), and "
-        f"{100 * long.known_lost:.0f} % of the known"
+        f"{100 * long.known_lost:.0f} % of the known ones"
     )
 
 
@@ -200,13 +200,13 @@ def every(tables: Tables) -> str:
     worst = sorted(ccas, key=lambda cca: ccas[cca])[:3]
     thirteen, seventeen, twenty = (by.loc[(n, 10_000)] for n in (13, 17, 20))
     return (
-        f"At 10 s it has a macro F1 of {_score(thirteen)} of the kernel's thirteen ways to behave, on "
-        f"{thirteen.windows:.0f} windows of {thirteen.runs:.0f} runs of real Linux, and {_score(long)} of all "
+        f"At 10 s its macro F1 is {_score(thirteen)} over the kernel's thirteen distinct behaviours, on "
+        f"{thirteen.windows:.0f} windows of {thirteen.runs:.0f} runs of real Linux, and {_score(long)} over all "
         f"sixteen; {by.f1[13, 1000]:.2f} and {by.f1[16, 1000]:.2f} at 1 s, {by.f1[13, 100]:.2f} and "
-        f"{by.f1[16, 100]:.2f} at 100 ms. Its lowest scores of sixteen are "
+        f"{by.f1[16, 100]:.2f} at 100 ms. The lowest scores of the sixteen are "
         f"{', '.join(f'{cca} {ccas[cca]:.2f}' for cca in worst)}. It calls {100 * thirteen.unknown:.0f} % of "
-        f"these windows unknown. With a name for each congestion control it has {seventeen.f1:.2f} of the "
-        f"seventeen and {twenty.f1:.2f} of the twenty."
+        f"these windows unknown. With a name for each congestion control its macro F1 is {seventeen.f1:.2f} "
+        f"over the seventeen and {twenty.f1:.2f} over the twenty."
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pandas as pd
 
-from ..statements import bullets
+from ..statements import bullets_of
 from . import conclusions
 from .scenarios import KERNEL
 
@@ -39,10 +39,6 @@ def printed(flows: int) -> Callable[[Tables], str]:
     return one
 
 
-def _statements(part: Callable[[Tables], list[conclusions.Statement]]) -> Callable[[Tables], str]:
-    return lambda tables: bullets(part(tables))
-
-
 VIEWS: dict[str, Callable[[Tables], str]] = {
     "paper-1": printed(1),
     "paper-3": printed(3),
@@ -51,7 +47,7 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "simulated-1": point("Linux", 1),
     "simulated-3": point("Linux", 3),
     **{
-        f"{name}-statements": _statements(part)
+        f"{name}-statements": bullets_of(part)
         for name, part in {
             "figure-5": conclusions.figure_5,
             "table-1": conclusions.table_1,

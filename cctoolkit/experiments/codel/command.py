@@ -32,7 +32,7 @@ def run(
     ] = False,
     workers: WorkersOption = None,
 ) -> Path:
-    """Run the P4-CoDel paper's measurements and what takes its targets apart; write tables, figures and a summary.
+    """Run the P4-CoDel paper's measurements and variants of its targets; write tables, figures and a summary.
 
     Parameters
     ----------

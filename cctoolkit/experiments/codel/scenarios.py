@@ -188,7 +188,7 @@ def target(name: str, clock_ms: float = 0.0) -> Aqm:
     from ...aqm import CoDel, LinuxCoDel, NpuCoDel, PisaCoDel
 
     if name not in TARGETS:
-        raise ParameterError(f"target: {name!r} is none of {', '.join(TARGETS)}")
+        raise ParameterError(f"target: {name!r} must be one of {', '.join(TARGETS)}")
     if name == "P4-ASIC, published":
         return PisaCoDel(mtu_bytes=0, from_now=False, wrap=True, signed=False, clock_ms=clock_ms)
     return {"Linux": LinuxCoDel, "RFC 8289": CoDel, "P4-NPU": NpuCoDel, "P4-ASIC": PisaCoDel}[name]()

@@ -97,7 +97,7 @@ class EgressCoDel(Aqm):
         P4CoDel.check(self)  # type: ignore[arg-type]  # same parameters
         if self.square_root not in SQUARE_ROOTS:
             raise ParameterError(
-                f"EgressCoDel.square_root: {self.square_root!r} is none of {', '.join(SQUARE_ROOTS)}"
+                f"EgressCoDel.square_root: {self.square_root!r} must be one of {', '.join(SQUARE_ROOTS)}"
             )
 
     def derived(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import pandas as pd
 
 from ..._support.markdown import markdown_table
-from ..statements import bullets
+from ..statements import bullets_of
 from . import conclusions
 from .tables import by_configuration
 
@@ -16,16 +16,12 @@ __all__ = ["VIEWS"]
 Tables = Mapping[str, pd.DataFrame]
 
 
-def _statements(part: Callable[[Tables], list[conclusions.Statement]]) -> Callable[[Tables], str]:
-    return lambda tables: bullets(part(tables))
-
-
 VIEWS: dict[str, Callable[[Tables], str]] = {
     "table-3": lambda tables: markdown_table(
         by_configuration(tables["table3"]).reset_index().rename_axis(columns=None)
     ),
     **{
-        f"{name}-statements": _statements(part)
+        f"{name}-statements": bullets_of(part)
         for name, part in {
             "table-3": conclusions.main,
             "causes": conclusions.causes,

@@ -278,7 +278,7 @@ class Settings:
     def __post_init__(self) -> None:
         for name in (*self.configurations, *self.causes):
             if name not in CONFIGURATIONS:
-                raise ParameterError(f"configuration: {name!r} is none of {', '.join(CONFIGURATIONS)}")
+                raise ParameterError(f"configuration: {name!r} must be one of {', '.join(CONFIGURATIONS)}")
         if self.phase_s < 2 or self.phase_s % 1:
             raise ParameterError(f"phase_s: {self.phase_s!r} must be a whole number of seconds, at least 2")
 

@@ -19,12 +19,13 @@ def run(
     output: OutputOption = Path("l4s"),
     *,
     full: Annotated[
-        bool, typer.Option(help="Phases of 120 s, as in the paper, not 30 s; causes on all configurations.")
+        bool,
+        typer.Option(help="Phases of 120 s, as in the paper, instead of 30 s; causes on all configurations."),
     ] = False,
     configuration: Annotated[
         list[str] | None, typer.Option(help="I, II, III or IV; may be repeated [default: all].")
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Runs of each case; starts differ.", min=1)] = 3,
+    seeds: Annotated[int, typer.Option(help="Runs of each case, with different start times.", min=1)] = 3,
     testbed: Annotated[
         bool,
         typer.Option(

@@ -102,7 +102,7 @@ def through(
     from ...scenario import Bottleneck, Queue
 
     if system not in SYSTEMS:
-        raise ParameterError(f"system: {system!r} is none of {', '.join(SYSTEMS)}")
+        raise ParameterError(f"system: {system!r} must be one of {', '.join(SYSTEMS)}")
     chosen, old = SYSTEMS[system], scenario.bottleneck
     aqm = _aqm(chosen, options or {}, watched)
     bottleneck = Bottleneck(

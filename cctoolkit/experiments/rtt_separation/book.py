@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import pandas as pd
 
 from ..._support.markdown import markdown_table
-from ..statements import bullets
+from ..statements import bullets_of
 from . import conclusions
 from .tables import paper
 
@@ -192,10 +192,6 @@ def share_at(flows: str, rtt_ms: int, of_far: bool = False) -> Callable[[Tables]
     return one
 
 
-def _statements(part: Callable[[Tables], list[conclusions.Statement]]) -> Callable[[Tables], str]:
-    return lambda tables: bullets(part(tables))
-
-
 VIEWS: dict[str, Callable[[Tables], str]] = {
     "test-1": test_1,
     "test-1-least": test_1_least,
@@ -212,7 +208,7 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "cubic-beside-100": share_at("CUBIC", 100),
     "bbr-far-15": share_at("BBR", 15, of_far=True),
     **{
-        f"{name}-statements": _statements(part)
+        f"{name}-statements": bullets_of(part)
         for name, part in {
             "test-1": conclusions.test_1,
             "test-2": conclusions.test_2,

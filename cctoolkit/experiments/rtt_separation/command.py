@@ -22,11 +22,11 @@ def run(
     test: Annotated[
         list[int] | None,
         typer.Option(
-            help="1 to 6, 7 for the scaling test, 8 for what test 4 depends on; may be repeated [default: all]."
+            help="1 to 6, 7 (scaling) or 8 (what test 4 depends on); may be repeated [default: all]."
         ),
     ] = None,
     fast: Annotated[
-        bool, typer.Option(help="A tenth of the rate, and shorter: for a look, not for citing.")
+        bool, typer.Option(help="A tenth of the rate, and shorter: for a first look, not for citing.")
     ] = False,
     seeds: Annotated[int, typer.Option(help="Runs of tests 1 and 3; samples of test 8.", min=1)] = 3,
     scale: Annotated[
@@ -83,7 +83,7 @@ def run(
     chosen = sorted(set(test or known))
     for number in chosen:
         if number not in known:
-            raise ParameterError(f"test: {number} is none of {', '.join(map(str, known))}")
+            raise ParameterError(f"test: {number} must be one of {', '.join(map(str, known))}")
     if capture is None and not fast:
         capture = mawi_path(MAWI_DAY)
     settings = Settings(fast, 1 if fast or testbed else seeds, scale, capture, min_bytes, testbed)

@@ -30,11 +30,11 @@ def run(
     kernel_seeds: Annotated[int, typer.Option(help="Runs of each case on Linux.", min=1)] = 2,
     duration: Annotated[float, typer.Option(metavar="S", help="Duration of each run, s.", min=1)] = 35.0,
     warmup: Annotated[
-        float, typer.Option(metavar="S", help="How much of the beginning of each run to leave out, s.", min=0)
+        float, typer.Option(metavar="S", help="Beginning of each run to leave out, s.", min=0)
     ] = 5.0,
     workers: WorkersOption = None,
 ) -> Path:
-    """Run a grid of scenarios in the simulator and on real Linux, and write how far apart they are.
+    """Run a grid of scenarios in the simulator and on real Linux, and write the errors.
 
     Parameters
     ----------

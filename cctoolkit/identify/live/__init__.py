@@ -1,7 +1,7 @@
-"""Flows of a router named while they run: the Dragonfly collector in the kernel, and slots of what it sees.
+"""Live identification: the Dragonfly collector in the kernel, slots from its cells, names from a model.
 
-``watch(KernelCollector("in0", "out0"))`` gives :class:`Update` after :class:`Update`; with a :class:`CaptureCollector`
-it does the same with captures. The kernel's part is in ``hardware/ebpf``.
+``watch(KernelCollector("in0", "out0"))`` yields one :class:`Update` after another; with a :class:`CaptureCollector` it
+does the same for captures. The kernel part is in ``hardware/ebpf``.
 """
 
 import lazy_loader

@@ -1,6 +1,6 @@
-"""Where cells come from: the kernel's collector, or a capture as if its packets came now.
+"""Sources of cells: the interface of collectors, and the kernel's.
 
-A collector has ``add``, ``remove``, ``heavy``, ``read`` and ``wait``; :class:`Collector` says what they do.
+:class:`Collector` describes the methods of a collector: ``add``, ``remove``, ``heavy``, ``read`` and ``wait``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,19 @@ __all__ = ["Collector", "FlowKey", "KernelCollector", "Reading"]
 
 
 class FlowKey(NamedTuple):
-    """One direction of a TCP connection."""
+    """One direction of a TCP connection.
+
+    See Also
+    --------
+    watch : monitor given flows
+    CaptureCollector : where flows can come from
+
+    Examples
+    --------
+    >>> key = cct.live.FlowKey("10.0.0.1", 40000, "10.0.1.1", 443)
+    >>> key.dport
+    443
+    """
 
     src: str
     sport: int
@@ -39,22 +51,34 @@ class FlowKey(NamedTuple):
 
 @dataclass
 class Reading:
-    """What was collected since the last one.
+    """The data collected since the previous reading.
 
     Attributes
     ----------
     in_cells, out_cells : arrays of ``cctoolkit.analysis.slots.CELL``
-        Of the monitored flows at the two taps; ways are twice the numbers that :meth:`Collector.add` was given. A cell
-        at the ingress without packets says that something was acknowledged.
+        Cells of the monitored flows at the two taps; ways are twice the numbers given to :meth:`Collector.add`. A cell
+        without packets at the ingress means that data were acknowledged.
     until_slot : int
         Cells of earlier slots are complete.
     counts : dict
-        By tap (``"ingress"``, ``"egress"``), since the beginning: ``packets`` that came by, ``segments`` of TCP with
-        data, those ``monitored``, of them ``sampled`` (counted in cells), ``cells`` of them, ``lost_cells`` and
-        ``lost_packets``. From the kernel also ``"acks"``, of packets that leave by an ingress interface: there
-        ``segments`` are acknowledgements, and ``sampled`` those that acknowledge more than any before.
+        Totals by tap (``"ingress"``, ``"egress"``): ``packets``, TCP ``segments`` with data, those ``monitored``, of
+        them ``sampled`` (counted in cells), their ``cells``, ``lost_cells`` and ``lost_packets``. The kernel also has
+        ``"acks"`` for packets that leave by an ingress interface: there ``segments`` are acknowledgements, and
+        ``sampled`` those that acknowledge new data.
     missed_until : int or None
-        What was seen in earlier slots, and not read before, is lost: of them nothing is known.
+        Unread data of slots before this one are lost; nothing is known about these slots.
+
+    See Also
+    --------
+    Collector : gives them
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> collector = cct.live.CaptureCollector(run.ingress, run.egress, slot_ms=10)
+    >>> more = collector.wait(collector.now_ns + 1_000_000_000)
+    >>> collector.read().counts["ingress"]["packets"] > 0
+    True
     """
 
     in_cells: np.ndarray
@@ -65,26 +89,44 @@ class Reading:
 
 
 class Collector(Protocol):
-    """What :func:`cctoolkit.identify.live.watch` works with."""
+    """The interface of a collector for :func:`cctoolkit.identify.live.watch`.
+
+    See Also
+    --------
+    KernelCollector : on a live link
+    CaptureCollector : on captures
+    watch : the loop that uses one
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> collector = cct.live.CaptureCollector(run.ingress, run.egress, slot_ms=10)
+    >>> more = collector.wait(collector.now_ns + 1_000_000_000)
+    >>> (key, payload_bytes), *rest = collector.heavy(least_bytes=10_000)
+    >>> collector.add(0, key)
+    >>> more = collector.wait(collector.now_ns + 1_000_000_000)
+    >>> len(collector.read().in_cells) > 0
+    True
+    """
 
     slot_ns: int
-    sampled: bool  # byte and packet counts are not of all packets
+    sampled: bool  # byte and packet counts do not cover all packets
     has_egress: bool
 
     def add(self, number: int, key: FlowKey) -> None:
-        """Monitor a flow from now on, under this number."""
+        """Start monitoring a flow under this number."""
 
     def remove(self, key: FlowKey) -> None:
-        """Monitor it no longer."""
+        """Stop monitoring a flow."""
 
     def heavy(self, least_bytes: int) -> list[tuple[FlowKey, int]]:
-        """Flows with at least so many bytes of data at the ingress since the last call, and how many."""
+        """Flows with at least this many bytes of data at the ingress since the last call, and their bytes."""
 
     def read(self) -> Reading:
-        """What is new."""
+        """Return new data."""
 
     def wait(self, until_ns: int) -> bool:
-        """Wait for a time (Unix epoch); False: there is nothing more to come."""
+        """Wait until a time (Unix epoch); False if nothing more will come."""
 
     @property
     def now_ns(self) -> int: ...
@@ -106,43 +148,56 @@ _HEAVY = np.dtype(
         ("bytes", np.uint64),
     ]
 )
-#: A packet may have got its time this long before it is counted.
+#: Maximum time between a packet's time stamp and its being counted.
 _GRACE_NS = 2_000_000
 
 
 class KernelCollector:
-    """The eBPF collector on this machine's interfaces (``hardware/ebpf``). It only listens: packets pass as before.
+    """The eBPF collector on this machine's interfaces (``hardware/ebpf``). It only listens.
 
     Parameters
     ----------
     ingress, egress : str or sequence of str
-        Interfaces of this network namespace by which packets come in, and by which they leave.
+        Interfaces of this network namespace by which packets enter and leave.
     slot_ms, sampling
-        As :func:`cctoolkit.compute_slots`; sampling is done in the kernel. A random sample is another one each time.
+        As :func:`cctoolkit.compute_slots`; sampling is done in the kernel. Random samples differ each time.
     max_flows : int
-        Room for monitored flows.
+        Maximum number of monitored flows.
     buffer_mb : float
-        Room for cells between two readings (rounded up to a power of two). Without room they are lost, and counted.
+        Buffer for cells between two readings (rounded up to a power of two). When it is full, cells are lost and
+        counted.
     egress_hook : "queue" or "tc"
-        Where packets that leave are seen: behind the interface's queueing discipline, where packet captures are too, or
-        at tc's egress hook, which is before it (for queues elsewhere, as on an intermediate device).
+        Where leaving packets are seen: after the interface's queueing discipline, as in packet captures, or at tc's
+        egress hook before it (for queues elsewhere, as on an intermediate device).
 
     Raises
     ------
     CollectorUnavailableError
-        This machine cannot (:func:`cctoolkit.identify.live.missing`).
+        This machine cannot run it; see :func:`cctoolkit.identify.live.missing`.
     CollectorError
-        An interface is not there, or the kernel refuses.
+        An interface does not exist, or the kernel refuses.
     ParameterError
+
+    See Also
+    --------
+    CaptureCollector : the same from captures, without root
+    missing : what this machine lacks
+    watch : the loop that uses a collector
 
     Notes
     -----
-    Carmel and Keslassy, section III-C, with a difference: cells, not packets, are what the kernel hands over, so that
-    the amount does not grow with the rate even where all packets are looked at. Only TCP segments in IPv4 or IPv6,
-    behind up to four VLAN tags, are seen; tunnels are not looked into. Acknowledgements are seen where they leave by an
-    ingress interface, so that bytes in flight are those of a capture there; where they return by another, or where
-    packets are sampled, bytes in flight are null. Times are the clock's (CLOCK_REALTIME). Nothing is pinned; hooks and
-    maps are the helper's, and gone with it, however this process ends.
+    Follows section III-C of Carmel and Keslassy with one difference: the kernel hands over cells, not packets, so the
+    amount of data does not grow with the rate even if all packets are counted. Only TCP segments in IPv4 or IPv6, with
+    up to four VLAN tags, are seen; tunnels are not decoded. Acknowledgements are seen if they leave by an ingress
+    interface; bytes in flight are then those of a capture there. If they return by another interface, or packets are
+    sampled, bytes in flight are null. Times are CLOCK_REALTIME. Nothing is pinned: hooks and maps belong to a helper
+    process and disappear with it, however this process ends.
+
+    Examples
+    --------
+    >>> collector = cct.live.KernelCollector("eth0", "eth1")  # doctest: +SKIP
+    >>> for update in cct.live.watch(collector, heavy=10):  # doctest: +SKIP
+    ...     print(update.flows)
     """
 
     def __init__(
@@ -159,9 +214,9 @@ class KernelCollector:
         names_in = [ingress] if isinstance(ingress, str) else list(ingress)
         names_out = [egress] if isinstance(egress, str) else list(egress)
         if not names_in:
-            raise ParameterError("ingress: name an interface")
+            raise ParameterError("ingress: expected at least one interface")
         if sampling not in ("all", "first") and (isinstance(sampling, str) or not 0 < sampling <= 1):
-            raise ParameterError(f"sampling: {sampling!r} is none of 'all', 'first' or a probability up to 1")
+            raise ParameterError(f"sampling: {sampling!r} must be 'all', 'first' or a probability, at most 1")
         if egress_hook not in ("queue", "tc"):
             raise ParameterError(f"egress_hook: {egress_hook!r} is neither 'queue' nor 'tc'")
         if max_flows < 1 or not 0.01 <= buffer_mb <= 1024:
@@ -172,7 +227,7 @@ class KernelCollector:
         self._clock_ns = time.time_ns()
         require()
         kernel, helper = programs()
-        ring_bytes = 4096  # a power of two of whole pages
+        ring_bytes = 4096  # a power of two, in whole pages
         while ring_bytes < buffer_mb * 2**20:
             ring_bytes *= 2
         settings = {
@@ -189,13 +244,13 @@ class KernelCollector:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            start_new_session=True,  # a Ctrl-C at the terminal is for this process
+            start_new_session=True,  # Ctrl-C at the terminal is for this process only
         )
         self._receive("start")
 
     @property
     def helper(self) -> int:
-        """The process that holds everything."""
+        """The helper process, which holds hooks and maps."""
         return self._process.pid
 
     def _receive(self, what: str) -> bytes:
@@ -213,35 +268,35 @@ class KernelCollector:
 
     def _ask(self, line: str) -> bytes:
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # why, is said where there is no answer
+        with contextlib.suppress(BrokenPipeError):  # the missing answer is reported below
             self._process.stdin.write(f"{line}\n".encode())
             self._process.stdin.flush()
         return self._receive(line)
 
     def add(self, number: int, key: FlowKey) -> None:
-        """Monitor a flow from now on, under this number.
+        """Start monitoring a flow under this number.
 
         Raises
         ------
         CollectorError
-            There is no room, it is monitored already, or the address is none.
+            There is no room, the flow is monitored already, or an address is invalid.
         """
         self._ask(f"add {number} {_words(key)}")
 
     def remove(self, key: FlowKey) -> None:
-        """Monitor it no longer; what was collected since the last reading is lost.
+        """Stop monitoring a flow; data collected since the last reading are lost.
 
         Raises
         ------
         CollectorError
-            It is not monitored.
+            The flow is not monitored.
         """
         self._ask(f"remove {_words(key)}")
 
     def heavy(self, least_bytes: int) -> list[tuple[FlowKey, int]]:
-        """Flows with at least so many bytes of data at the ingress since the last call, and how many.
+        """Flows with at least this many bytes of data at the ingress since the last call, and their bytes.
 
-        Bytes are those of a count-min sketch, so never too few. The first call turns the counting on; 0 turns it off.
+        Bytes come from a count-min sketch, so they are never too few. The first call starts counting; 0 stops it.
         """
         rows = np.frombuffer(self._ask(f"heavy {least_bytes}"), _HEAVY)
         return [
@@ -258,7 +313,7 @@ class KernelCollector:
         ]
 
     def read(self) -> Reading:
-        """Cells since the last reading. Those of a slot that goes on are cut in two."""
+        """Cells since the last reading. Cells of an unfinished slot are split."""
         data = self._ask("read")
         clock_ns, *numbers = _READING.unpack_from(data)
         self._clock_ns = clock_ns
@@ -278,7 +333,7 @@ class KernelCollector:
         return time.time_ns()
 
     def wait(self, until_ns: int) -> bool:
-        """Sleep. A live link never ends."""
+        """Sleep; a live link never ends."""
         time.sleep(max(until_ns - time.time_ns(), 0) / 1e9)
         return True
 

@@ -1,4 +1,4 @@
-"""What can go wrong on a live link, by name."""
+"""Errors on a live link."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ __all__ = ["CollectorError", "CollectorUnavailableError"]
 
 
 class CollectorError(CCToolkitError):
-    """The collector failed while it ran, or could not be attached."""
+    """The collector failed or could not be attached."""
 
 
 class CollectorUnavailableError(CollectorError):
-    """This machine cannot run the collector; the text names what is missing."""
+    """This machine cannot run the collector; the message names what is missing."""

@@ -1,4 +1,4 @@
-"""The classifier's place: slots in, names of congestion controls out."""
+"""Naming flows: slots in, congestion controls out."""
 
 from __future__ import annotations
 
@@ -10,14 +10,31 @@ __all__ = ["Naming", "SlotClassifier", "load_classifier"]
 
 
 class SlotClassifier(Protocol):
-    """What names flows."""
+    """The interface of a classifier for live flows.
+
+    See Also
+    --------
+    watch : calls it
+    cctoolkit.identify.Model : the usual one
+
+    Examples
+    --------
+    >>> class ByRate:
+    ...     def predict_slots(self, slots):
+    ...         rate = slots.groupby("flow_id").in_bytes.mean()
+    ...         names = np.where(rate > 1000, "fast", "slow")
+    ...         return pd.DataFrame({"flow_id": rate.index, "cca": names, "probability": 1.0})
+    >>> slots = cct.compute_slots(cct.example("cubic").ingress, slot_ms=10)
+    >>> ByRate().predict_slots(slots).cca.tolist()
+    ['fast']
+    """
 
     def predict_slots(self, slots: pd.DataFrame) -> pd.DataFrame:
-        """Of a slots table (:data:`cctoolkit.schema.SLOTS`), a row a flow: ``flow_id``, ``cca``, ``probability``."""
+        """One row per flow of a slots table: ``flow_id``, ``cca``, ``probability``."""
 
 
 def load_classifier(name: str | None = None) -> SlotClassifier | None:
-    """A model of :mod:`cctoolkit.identify`; without a name the bundled one, or None if there is none.
+    """A model of :mod:`cctoolkit.identify`; by default the bundled one, or None if there is none.
 
     Raises
     ------
@@ -35,15 +52,15 @@ def load_classifier(name: str | None = None) -> SlotClassifier | None:
 
 
 class Naming:
-    """Keeps the last seconds of slots, and has them named now and then.
+    """Keeps the latest slots and names their flows on request.
 
     Parameters
     ----------
     classifier : SlotClassifier or None
-        None: nothing is named.
+        With None, nothing is named.
     slot_ns : int
     history_s : float
-        What the classifier sees of a flow.
+        Duration of each flow that the classifier sees.
     """
 
     def __init__(self, classifier: SlotClassifier | None, slot_ns: int, history_s: float = 10.0) -> None:
@@ -57,11 +74,11 @@ class Naming:
             self._parts.append(slots)
 
     def names(self, now_slot: int) -> dict[int, dict[str, Any]]:
-        """By flow number, what the classifier says: at least ``cca`` and ``probability``."""
+        """The classifier's result by flow number: at least ``cca`` and ``probability``."""
         if self._classifier is None or not self._parts:
             return {}
         slots = pd.concat(self._parts, ignore_index=True)
-        # A row is known some time after it: a whole history ends with each flow's last row, not now.
+        # Rows become known late: a full history ends with each flow's last row, not now.
         last = slots.groupby("flow_id")["slot"].transform("max")
         slots = slots[(slots["slot"] > last - self._slots) & (last >= now_slot - self._slots)]
         slots = slots.sort_values(["flow_id", "slot"], kind="stable", ignore_index=True)

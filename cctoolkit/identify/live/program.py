@@ -1,4 +1,4 @@
-"""The collector's programs, compiled once for each version, and what they need of a machine.
+"""The collector's programs, compiled once per version, and their requirements.
 
 Sources are in ``hardware/ebpf``: ``collector.bpf.c`` runs in the kernel, ``collector.c`` loads it.
 """
@@ -6,7 +6,6 @@ Sources are in ``hardware/ebpf``: ``collector.bpf.c`` runs in the kernel, ``coll
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
 import shutil
 import subprocess
@@ -14,13 +13,14 @@ import sys
 from pathlib import Path
 
 from ..._support.atomic import replacing
+from ..._support.cache_folder import cache_dir
 from .errors import CollectorUnavailableError
 
 __all__ = ["missing", "programs", "require"]
 
 _SOURCES = ("collector.bpf.c", "collector.c", "collector.h")
 _NEEDED_CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_NET_RAW": 13, "CAP_PERFMON": 38, "CAP_BPF": 39}
-_INSTEAD = {"CAP_PERFMON", "CAP_BPF"}, 21  # CAP_SYS_ADMIN stands for them
+_INSTEAD = {"CAP_PERFMON", "CAP_BPF"}, 21  # CAP_SYS_ADMIN includes them
 _KERNEL = (6, 6)  # tcx
 _INSTALL = "apt-get install clang gcc libbpf-dev libelf-dev zlib1g-dev"
 
@@ -30,19 +30,27 @@ def _sources() -> Path:
     return here if here.is_dir() else Path(__file__).parents[3] / "hardware" / "ebpf"
 
 
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cctoolkit" / "live"
-
-
 def _paths() -> tuple[Path, Path]:
-    """Where the kernel's program and the helper are, or will be."""
+    """Paths of the kernel program and the helper."""
     digest = hashlib.sha256(b"".join((_sources() / name).read_bytes() for name in _SOURCES)).hexdigest()[:16]
     stem = f"collector-{platform.machine()}-{digest}"
-    return _cache() / f"{stem}.bpf.o", _cache() / stem
+    folder = cache_dir().absolute() / "live"
+    return folder / f"{stem}.bpf.o", folder / stem
 
 
 def missing() -> list[str]:
-    """What this machine lacks to run the collector, each with a remedy where there is one; empty: nothing."""
+    """What this machine lacks to run the collector, with remedies where there are any; empty if nothing.
+
+    See Also
+    --------
+    KernelCollector : needs all of it
+    CaptureCollector : needs none of it
+
+    Examples
+    --------
+    >>> isinstance(cct.live.missing(), list)
+    True
+    """
     if not sys.platform.startswith("linux"):
         return ["Linux"]
     found = []
@@ -73,7 +81,7 @@ def _has(capability: int) -> bool:
 
 
 def require() -> None:
-    """Refuse to go on where something is missing.
+    """Raise if something is missing.
 
     Raises
     ------
@@ -86,7 +94,7 @@ def require() -> None:
 
 
 def programs() -> tuple[Path, Path]:
-    """The kernel's program and the helper, compiled at first use into ``~/.cache/cctoolkit/live``.
+    """The kernel program and the helper, compiled at first use into ``live`` in the user's cache folder.
 
     Raises
     ------

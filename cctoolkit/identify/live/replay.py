@@ -1,4 +1,4 @@
-"""A capture as if its packets came now: the collector's dry run, without root."""
+"""Replay captures as if live: a dry run of the collector, without root."""
 
 from __future__ import annotations
 
@@ -19,28 +19,41 @@ __all__ = ["CaptureCollector"]
 
 
 class CaptureCollector:
-    """Captures from two taps, or from one, handed out by ``wait`` as time goes by.
+    """Captures from one or two taps, replayed by ``wait``.
 
     Parameters
     ----------
     ingress : Capture or path
     egress : Capture or path, optional
-        By the same clock.
+        Time-stamped by the same clock.
     slot_ms, sampling, seed
         As :func:`cctoolkit.compute_slots`.
     speed : float, optional
-        So many seconds of the capture in one; without it, as fast as can be.
+        Seconds of the capture per second; by default as fast as possible.
     check_taps : bool
-        Refuse two captures that cannot be the taps before and behind a queue (:func:`cctoolkit.compare_taps`).
+        Check that two captures can be taps before and after one queue (:func:`cctoolkit.compare_taps`).
 
     Raises
     ------
     ParameterError
-        They are swapped, have no packet in common, or their clocks differ too much.
+        The captures are swapped, have no packet in common, or their clocks differ too much.
+
+    See Also
+    --------
+    KernelCollector : the same from a live link
+    watch : read it
 
     Notes
     -----
     Heavy flows are counted exactly here, not by a sketch.
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> collector = cct.live.CaptureCollector(run.ingress, run.egress, slot_ms=10)
+    >>> updates = list(cct.live.watch(collector, heavy=2, duration_s=2))
+    >>> len(updates[-2].slots.columns) == len(cct.schema.SLOTS)
+    True
     """
 
     def __init__(
@@ -55,7 +68,7 @@ class CaptureCollector:
         check_taps: bool = True,
     ) -> None:
         if speed is not None and speed <= 0:
-            raise ParameterError("speed: it must be positive")
+            raise ParameterError("speed: must be positive")
         self.slot_ns = positive_ns(slot_ms, 1e6, "slot_ms")
         self.sampled = sampling not in ("all", 1)
         self.has_egress = egress is not None
@@ -72,19 +85,19 @@ class CaptureCollector:
         self._heavy_from = self.now_ns
 
     def add(self, number: int, key: FlowKey) -> None:
-        """Monitor a flow from now on, under this number.
+        """Start monitoring a flow under this number.
 
         Raises
         ------
         ParameterError
-            It is not in the capture.
+            The flow is not in the capture.
         """
         if key not in self._taps["ingress"].ways:
             raise ParameterError(f"{key.src} {key.sport} {key.dst} {key.dport}: no such flow in the capture")
         self._set(key, number)
 
     def remove(self, key: FlowKey) -> None:
-        """Monitor it no longer."""
+        """Stop monitoring a flow."""
         self._set(key, -1)
 
     def _set(self, key: FlowKey, number: int) -> None:
@@ -92,7 +105,7 @@ class CaptureCollector:
             tap.number[tap.ways.get(key, [])] = number
 
     def heavy(self, least_bytes: int) -> list[tuple[FlowKey, int]]:
-        """Flows with at least so many bytes of data at the ingress since the last call, and how many."""
+        """Flows with at least this many bytes of data at the ingress since the last call, and their bytes."""
         columns = self._taps["ingress"].between(self._heavy_from, self.now_ns).columns
         self._heavy_from = self.now_ns
         if least_bytes < 1:
@@ -117,7 +130,7 @@ class CaptureCollector:
         )
 
     def wait(self, until_ns: int) -> bool:
-        """Take the packets up to a time of the capture; False: it is over."""
+        """Take the packets up to a time of the capture; False at its end."""
         if self.now_ns > self._end_ns:
             return False
         if self._speed is not None:
@@ -139,7 +152,7 @@ class CaptureCollector:
 
 
 class _Tap:
-    """A capture and what was collected of it."""
+    """A capture and the cells collected from it."""
 
     def __init__(
         self,
@@ -151,7 +164,7 @@ class _Tap:
     ) -> None:
         self.capture = _in_order(source if isinstance(source, Capture) else read_capture(source))
         self.keys = _keys(self.capture)
-        self.ways: dict[FlowKey, list[int]] = {}  # flows may have the same ends, one after another
+        self.ways: dict[FlowKey, list[int]] = {}  # successive flows may have the same 5-tuple
         for way, key in self.keys.items():
             self.ways.setdefault(key, []).append(way)
         self.number = np.full(max(self.keys, default=-1) + 1, -1)  # by way; -1: not monitored
@@ -172,7 +185,7 @@ class _Tap:
         self._table.update(part)
 
     def take_cells(self) -> np.ndarray:
-        """As the kernel would give them: of monitored flows, and of acknowledgements at the ingress only."""
+        """Cells as from the kernel: of monitored flows, and of acknowledgements at the ingress only."""
         cells = self._table.take_cells()[0]
         number = self.number[cells["way"]]
         wanted = number >= 0
@@ -186,7 +199,7 @@ class _Tap:
 
 
 def _in_order(capture: Capture) -> Capture:
-    """With time stamps that never go backward."""
+    """Packets with time stamps that never go backward."""
     ts = capture.columns["ts_ns"]
     if (ts[1:] >= ts[:-1]).all():
         return capture
@@ -196,7 +209,7 @@ def _in_order(capture: Capture) -> Capture:
 
 
 def _keys(capture: Capture) -> dict[int, FlowKey]:
-    """Both ways of the capture's TCP flows."""
+    """Both directions of the capture's TCP flows."""
     flows = capture.keys.take(capture.keys.protocol == 6)
     found = {}
     for flow, src, sport, dst, dport in zip(

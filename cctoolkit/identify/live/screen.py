@@ -1,4 +1,4 @@
-"""What is watched, on the terminal or as JSON lines, and its slots in a file."""
+"""Show watched flows on the terminal or as JSON lines, and write slots to a file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .watch import Update, watch
 
 __all__ = ["follow"]
 
-#: Without these a model that has them as inputs names nothing.
+#: A model with these inputs names nothing without them.
 _COUNTS = {"in_bytes", "in_packets"}
 
 
@@ -36,18 +36,18 @@ def follow(
     provenance: dict[str, Any],
     **settings: Any,
 ) -> None:
-    """Watch until the time is over, a capture ends, or somebody presses Ctrl-C.
+    """Watch until the time is up, a capture ends, or Ctrl-C is pressed.
 
     Parameters
     ----------
     make : function
-        Gives the collector, after everything else has been checked. It is closed in the end.
+        Makes the collector, once everything else has been checked. It is closed at the end.
     flows : sequence of str
         ``SRC:PORT-DST:PORT``, IPv6 addresses in brackets.
     format : Format, optional
-        Of what standard output gets: a table that changes, or a JSON line a flow and report.
+        Format of standard output: a table updated in place, or one JSON line per flow and report.
     output : Path, optional
-        For the slots.
+        File for the slots.
     classifier : SlotClassifier, optional
         Names the flows.
     provenance : dict
@@ -58,16 +58,16 @@ def follow(
     Raises
     ------
     ParameterError
-        A format other than those, or a flow that cannot be.
+        The format or a flow is invalid.
     CollectorError
         The collector fails.
     """
     if format not in (None, Format.table, Format.jsonl):
-        raise ParameterError(f"format: {format.value} is neither table nor jsonl (slots go to -o FILE)")
+        raise ParameterError(f"format: {format.value} must be table or jsonl (slots go to -o FILE)")
     keys = [_flow_key(text) for text in flows]
     with ExitStack() as stack:
         stack.enter_context(_terminable())
-        # an interrupted run is not a failed one: what was collected is written
+        # an interrupted run is not a failure: its slots are written
         slots = (
             None if output is None else stack.enter_context(TableOutput(None, output, "slots", provenance))
         )
@@ -75,7 +75,7 @@ def follow(
         stack.callback(collector.close)
         if collector.sampled and _COUNTS & set(getattr(classifier, "inputs", ())):
             note(
-                "live: a sample counts no bytes, so nothing will be named (use --sampling all or --no-classify)"
+                "live: samples have no byte counts, so nothing will be named (use --sampling all or --no-classify)"
             )
         updates = watch(collector, flows=keys, classifier=classifier, **settings)
         try:
@@ -87,7 +87,7 @@ def follow(
 
 
 def _shown(updates: Iterator[Update], as_lines: bool) -> Iterator[Update]:
-    """Give the updates on, and show each report."""
+    """Yield the updates, and show each report."""
     began: int | None = None
     last: Update | None = None
     with ExitStack() as stack:
@@ -156,7 +156,7 @@ def _screen(update: Update, seconds: float) -> Any:
     came, left = (update.counts[tap]["packets"] for tap in ("ingress", "egress"))
     facts = f"{seconds:.0f} s, {came:,} packets in, {left:,} out"
     if lost or update.counts["late_cells"]:
-        facts += f"; {lost:,} packets lost for want of room, {update.counts['late_cells']} cells late"
+        facts += f"; {lost:,} packets lost for lack of buffer, {update.counts['late_cells']} cells late"
     return Group(table, Text(facts, style="dim"))
 
 
@@ -183,7 +183,7 @@ def _flow_key(text: str) -> FlowKey:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM ends the run as Ctrl-C does."""
+    """Make SIGTERM end the run like Ctrl-C."""
 
     def stop(number: int, frame: Any) -> None:
         raise KeyboardInterrupt

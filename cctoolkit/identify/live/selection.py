@@ -1,4 +1,4 @@
-"""Which flows to monitor: those asked for, and the heaviest of the others while they last."""
+"""Selection of flows to monitor: those requested, and the heaviest of the others."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ __all__ = ["FlowSelection"]
 
 
 class FlowSelection:
-    """Decides again and again which flows are monitored.
+    """Decides repeatedly which flows to monitor.
 
     Parameters
     ----------
     flows : iterable of FlowKey
-        These always.
+        Flows to monitor always.
     heavy : int
-        And so many more, the heaviest.
+        Number of heaviest flows to monitor besides.
     idle_s : float
-        A heavy flow leaves when nothing came of it for so long, or when the places are full and others sent more
-        than twice as much.
+        A heavy flow is dropped after being silent for this long, or if all places are taken and others sent more than
+        twice as much.
     """
 
     def __init__(self, flows: Iterable[FlowKey] = (), heavy: int = 16, idle_s: float = 5.0) -> None:
         self._asked = list(flows)
         self._heavy = heavy
         self._idle_s = idle_s
-        self._last_heard: dict[FlowKey, float] = {}  # of the heavy ones
+        self._last_heard: dict[FlowKey, float] = {}  # heavy flows only
 
     def first(self) -> list[FlowKey]:
         """Flows to monitor from the beginning."""
         return self._asked
 
     def heard(self, key: FlowKey, now_s: float) -> None:
-        """Something came of a flow."""
+        """Note that a flow sent something."""
         if key in self._last_heard:
             self._last_heard[key] = now_s
 
     def update(
         self, candidates: Iterable[tuple[FlowKey, int]], now_s: float
     ) -> tuple[list[FlowKey], list[FlowKey]]:
-        """Which flows to add and which to remove, given who sent how much lately."""
+        """Flows to add and to remove, given the recent bytes of flows."""
         sent = dict(candidates)
         gone = [key for key, heard in self._last_heard.items() if now_s - heard > self._idle_s]
         for key in gone:

@@ -1,4 +1,4 @@
-"""Cells that come bit by bit, made into rows of the slots table as soon as these can be known."""
+"""Turn a stream of cells into rows of the slots table as soon as they are known."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["SlotStream"]
 
 _FLOW = np.dtype(
     [
-        ("next", np.int64),  # the first slot whose row is not given yet
-        ("begun", np.bool_),  # rows were given
+        ("next", np.int64),  # first slot whose row has not been returned
+        ("begun", np.bool_),  # whether rows have been returned
         ("seen_in", np.bool_),
         ("seen_out", np.bool_),
     ]
@@ -24,16 +24,16 @@ _FLOW = np.dtype(
 
 
 class SlotStream:
-    """The rows of :func:`cctoolkit.compute_slots`, piece by piece.
+    """The rows of :func:`cctoolkit.compute_slots`, computed incrementally.
 
-    CBIQ and throughput of slot t need the next slot with packets, at both taps; a row waits until there is one, or,
-    where only one tap has gone on, until `patience_ms` have passed: then what is not known is null. Bytes in flight are
-    known at once. For all rows that did not run out of patience, pieces put together are the table of the whole.
+    CBIQ and throughput of slot t need the next slot with packets at both taps. A row waits for it or, if only one tap
+    has continued, for at most `patience_ms`; unknown values are then null. Bytes in flight are known at once. Apart
+    from rows that timed out, the pieces together are the table of the whole.
 
     Parameters
     ----------
     first_slot : int
-        When the taps began (a slot since the Unix epoch); slots are counted from here.
+        First slot of the taps (since the Unix epoch); slots are counted from here.
     slot_ns : int
     has_egress : bool
     sampled : bool
@@ -44,7 +44,28 @@ class SlotStream:
     Attributes
     ----------
     late_cells : int
-        That came when their slot's row was given already.
+        Cells that arrived after their slot's row had been returned.
+
+    See Also
+    --------
+    watch : feeds one
+    cctoolkit.compute_slots : the same for a whole capture
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> collector = cct.live.CaptureCollector(run.ingress, run.egress, slot_ms=10)
+    >>> more = collector.wait(collector.now_ns + 1_000_000_000)
+    >>> (key, payload_bytes), *rest = collector.heavy(least_bytes=10_000)
+    >>> collector.add(0, key)
+    >>> first_slot = collector.now_ns // collector.slot_ns
+    >>> stream = cct.live.SlotStream(first_slot, collector.slot_ns, has_egress=True, sampled=False)
+    >>> stream.begin(0, first_slot)
+    >>> more = collector.wait(collector.now_ns + 1_000_000_000)
+    >>> reading = collector.read()
+    >>> slots = stream.update(reading.in_cells, reading.out_cells, reading.until_slot)
+    >>> slots.flow_id.unique().tolist()
+    [0]
     """
 
     def __init__(
@@ -69,28 +90,28 @@ class SlotStream:
         self.late_cells = 0
 
     def begin(self, flow: int, slot: int) -> None:
-        """From this slot (since the Unix epoch) on a flow is monitored; earlier cells do not count."""
+        """Start a flow at this slot (since the Unix epoch); earlier cells are ignored."""
         self._flows = grown(self._flows, flow + 1)
         self._flows[flow] = (slot, False, False, False)
 
     def update(
         self, in_cells: np.ndarray, out_cells: np.ndarray, until_slot: int, ended: Iterable[int] = ()
     ) -> pd.DataFrame:
-        """Take cells, and give the rows that are known by now.
+        """Take cells, and return the rows that are known by now.
 
         Parameters
         ----------
         in_cells, out_cells : arrays of ``cctoolkit.analysis.slots.CELL``
-            New ones, slots counted since the Unix epoch, ways twice the flow's number.
+            New cells, with slots since the Unix epoch; ways are twice the flow's number.
         until_slot : int
             Cells of earlier slots are complete.
         ended : flow numbers
-            Nothing more will come of them: all their rows are given.
+            Flows that have ended: all their rows are returned.
 
         Returns
         -------
         DataFrame
-            :data:`cctoolkit.schema.SLOTS`, of each flow the rows after those given before.
+            :data:`cctoolkit.schema.SLOTS`, with the next rows of each flow.
         """
         in_cells, self._in = _split(np.concatenate([self._in, self._timely(in_cells)]), until_slot)
         out_cells, self._out = _split(np.concatenate([self._out, self._timely(out_cells)]), until_slot)
@@ -110,7 +131,7 @@ class SlotStream:
         over = np.isin(flow, np.fromiter(ended, np.int64))
         last_in = _last_data(ways, in_cells)
         both = np.minimum(last_in, rows.last_out) if self._has_egress else last_in
-        end = np.maximum(both, until_slot - self._patience)  # the first slot that has to wait
+        end = np.maximum(both, until_slot - self._patience)  # the first slot that must wait
         end[over] = np.iinfo(np.int64).max
         wanted = (rows.slot < np.repeat(end, rows.lengths)) & (
             rows.slot >= np.repeat(known["next"], rows.lengths)
@@ -132,7 +153,7 @@ class SlotStream:
         return frame
 
     def _timely(self, cells: np.ndarray) -> np.ndarray:
-        """Without those of unknown flows, and those that come too late."""
+        """Drop cells of unknown flows, and those that are too late."""
         cells = cells[cells["way"] >> 1 < len(self._flows)]
         state = self._flows[cells["way"] >> 1]
         late = cells["slot"] < state["next"]
@@ -140,10 +161,10 @@ class SlotStream:
         return cells[~late]
 
     def _kept(self, cells: np.ndarray, with_acks: bool) -> np.ndarray:
-        """Cells that rows to come need.
+        """Cells that later rows need.
 
-        Beside those of the rows themselves, each flow's last before them where cells tell what was sent and
-        acknowledged by then, and its last with packets where values are interpolated.
+        Besides the rows' own cells, these are each flow's last one before them, if cells tell what was sent and
+        acknowledged by then, and its last one with packets, if values are interpolated.
         """
         flow = cells["way"] >> 1
         pending = cells["slot"] >= self._flows["next"][flow]
@@ -157,7 +178,7 @@ class SlotStream:
 
 
 def _last_data(ways: np.ndarray, cells: np.ndarray) -> np.ndarray:
-    """Of each way (in order) the slot of its last cell with packets; negative without any."""
+    """Slot of the last cell with packets for each way, in order; negative without any."""
     last = np.full(len(ways), np.iinfo(np.int64).min)
     cells = cells[cells["packets"] != 0]
     np.maximum.at(last, np.searchsorted(ways, cells["way"]), cells["slot"])
@@ -165,6 +186,6 @@ def _last_data(ways: np.ndarray, cells: np.ndarray) -> np.ndarray:
 
 
 def _split(cells: np.ndarray, until_slot: int) -> tuple[np.ndarray, np.ndarray]:
-    """Complete ones and the others."""
+    """Split cells into complete ones and the rest."""
     complete = cells["slot"] < until_slot
     return cells[complete], cells[~complete]

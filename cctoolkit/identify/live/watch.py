@@ -1,4 +1,4 @@
-"""The loop of a live run: read cells, build slots, choose flows, have them named."""
+"""The loop of a live run: read cells, build slots, choose flows, name them."""
 
 from __future__ import annotations
 
@@ -24,25 +24,38 @@ _MEASURED = ["in_mbps", "out_mbps", "cbiq_bytes", "bytes_in_flight"]
 
 @dataclass
 class Update:
-    """What a period brought.
+    """The news of a period.
 
     Attributes
     ----------
     time_ns : int
-        When it was read.
+        Time of the reading.
     slots : DataFrame
         New rows of :data:`cctoolkit.schema.SLOTS`. Slots count from the run's first; ``flow_id`` is the number in
-        `flows`. ``drops_estimate`` is null; with sampling, so are byte and packet counts and ``bytes_in_flight``, which
-        is also null until an acknowledgement was seen.
+        `flows`. ``drops_estimate`` is null; with sampling, so are byte and packet counts and ``bytes_in_flight``,
+        which is also null until an acknowledgement has been seen.
     flows : DataFrame or None
-        Once every `report_s`, a row for each monitored flow: ``flow_id``, ``src``, ``sport``, ``dst``, ``dport``,
-        ``age_s`` (since it is monitored), ``in_mbps``, ``out_mbps`` (payload, of what was reported since the last
-        time; with sampling ``in_mbps`` is by sequence numbers and ``out_mbps`` null), ``cbiq_bytes`` and
-        ``bytes_in_flight`` (means), ``cca`` and ``probability`` (null: not named; ``"unknown"``: of the best name).
+        Every `report_s`, one row per monitored flow; otherwise None: ``flow_id``, ``src``, ``sport``, ``dst``,
+        ``dport``, ``age_s`` (time monitored), ``in_mbps``, ``out_mbps`` (payload rate since the last report; with
+        sampling ``in_mbps`` is derived from sequence numbers and ``out_mbps`` is null), ``cbiq_bytes`` and
+        ``bytes_in_flight`` (means), ``cca`` and ``probability`` (null if not named; for ``"unknown"``, that of the
+        best name).
     counts : dict
         As :class:`~cctoolkit.identify.live.Reading`, and ``late_cells``.
     build_s : float
-        Processor time for making `slots` of the kernel's cells.
+        CPU time for building `slots` from cells.
+
+    See Also
+    --------
+    watch : gives them
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> collector = cct.live.CaptureCollector(run.ingress, run.egress, slot_ms=10)
+    >>> update = next(cct.live.watch(collector))
+    >>> update.counts["ingress"]["packets"] > 0
+    True
     """
 
     time_ns: int
@@ -67,38 +80,54 @@ def watch(
     history_s: float = 10.0,
     duration_s: float | None = None,
 ) -> Iterator[Update]:
-    """Slots of live flows, and who they are, period by period.
+    """Monitor live flows: slots and congestion controls, period by period.
 
     Parameters
     ----------
     collector : KernelCollector or CaptureCollector
     flows : iterable of FlowKey
-        Monitored from the beginning to the end.
+        Flows to monitor throughout.
     heavy, heavy_mbps, idle_s : int, float, float
-        Beside those, so many of the heaviest that send at least this rate of data; until they are silent for `idle_s`.
-        Chosen anew every `report_s`.
+        Also monitor up to `heavy` of the heaviest flows that send at least this rate of data, until they are silent
+        for `idle_s`. They are chosen again every `report_s`.
     period_ms : float
-        How often cells are read and slots built; the paper's N.
+        Interval for reading cells and building slots; the paper's N.
     report_s : float
-        How often flows are reported, chosen and named.
+        Interval for reporting, choosing and naming flows.
     fill : "backward" or "interpolate"
         As :func:`cctoolkit.compute_slots`.
     patience_ms : float
-        How long a row waits for what would complete it.
+        How long an incomplete row waits.
     classifier : object with predict_slots, optional
         Names flows (:class:`~cctoolkit.identify.live.SlotClassifier`), from their last `history_s`.
     duration_s : float, optional
-        Without it, until the generator is closed or a capture is over.
+        Duration; by default until the generator is closed or a capture ends.
 
     Yields
     ------
     Update
-        The last one gives what was left.
+        One per period; the last one has the remaining rows.
 
     Raises
     ------
     ParameterError
     CollectorError
+
+    See Also
+    --------
+    CaptureCollector : captures, without root
+    KernelCollector : a live link
+    SlotClassifier : what can name flows
+
+    Examples
+    --------
+    >>> run = cct.example("cubic-bbr")
+    >>> collector = cct.live.CaptureCollector(run.ingress, run.egress, slot_ms=10)
+    >>> reports = [u.flows for u in cct.live.watch(collector, heavy=2) if u.flows is not None]
+    >>> reports[3][["src", "sport", "in_mbps"]].round(1)
+             src  sport  in_mbps
+    0  10.1.0.10  40000      1.7
+    1  10.1.0.11  40001      6.1
     """
     period_ns = positive_ns(period_ms, 1e6, "period_ms")
     report_ns = positive_ns(report_s, 1e9, "report_s")
@@ -132,7 +161,7 @@ def watch(
     while not over:
         over = not collector.wait(next_ns) or (end_ns is not None and next_ns >= end_ns)
         reading = collector.read()
-        if over:  # what goes on or waits is given as it is
+        if over:  # unfinished and waiting rows are returned as they are
             reading.until_slot = _FOREVER
             ended += monitored.keys
         if reading.missed_until is not None:
@@ -154,9 +183,7 @@ def watch(
             table = report.table(monitored.keys, monitored.since_ns, names, now_ns, collector)
             if not over:
                 added, removed = selection.update(collector.heavy(least_bytes), now_ns / 1e9)
-                for (
-                    key
-                ) in added:  # before others leave: the kernel may use their memory for the next ones at once
+                for key in added:  # before others leave: the kernel may reuse their memory at once
                     monitored.add(key)
                 ended = [monitored.remove(key) for key in removed]
             next_report_ns = max(next_report_ns + report_ns, now_ns)
@@ -165,7 +192,7 @@ def watch(
 
 
 class _Monitored:
-    """Flows by number; a number is never used again."""
+    """Flows by number; numbers are not reused."""
 
     def __init__(self, collector: Collector, stream: SlotStream) -> None:
         self._collector = collector
@@ -178,7 +205,7 @@ class _Monitored:
         number, self._next = self._next, self._next + 1
         self._collector.add(number, key)
         now_ns = self._collector.now_ns
-        self._stream.begin(number, now_ns // self._collector.slot_ns + 1)  # the first that is seen whole
+        self._stream.begin(number, now_ns // self._collector.slot_ns + 1)  # the first complete slot
         self.keys[number], self.since_ns[number] = key, now_ns
 
     def remove(self, key: FlowKey) -> int:
@@ -189,7 +216,7 @@ class _Monitored:
 
 
 class _Report:
-    """What became known since the last table of flows."""
+    """Data since the last table of flows."""
 
     def __init__(self) -> None:
         self._parts: list[pd.DataFrame] = []

@@ -1,8 +1,8 @@
-"""Other people's data: iperf3's JSON, tshark's field exports, tables of labels.
+"""Readers for other data: iperf3's JSON, tshark's field exports, tables of labels.
 
-:func:`read_tshark_fields` gives a Capture, :func:`read_iperf3` series and who used which congestion control, and
-:func:`read_labels` and :func:`labels_from_names` tables of labels, which :func:`label_flows` brings
-to a capture's flows.
+:func:`read_tshark_fields` returns a Capture; :func:`read_iperf3` returns time series and congestion controls;
+:func:`read_labels` and :func:`labels_from_names` return tables of labels, which :func:`label_flows` assigns to a
+capture's flows.
 """
 
 from .iperf3 import Iperf3, read_iperf3

@@ -1,4 +1,4 @@
-"""What iperf3 wrote: ``-J`` (one test or several in a file) and ``--json-stream``."""
+"""Read iperf3's JSON: ``-J`` (one or more tests in a file) and ``--json-stream``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .labels import cca_name
 __all__ = ["Iperf3", "read_iperf3"]
 
 _PROTOCOLS = {"TCP": 6, "UDP": 17, "SCTP": 132}
-#: Of an interval's stream: our column, iperf3's key, type. What a test does not have (UDP, receivers) is null.
+#: A stream's interval: our column, iperf3's key, type. Null if a test does not have it (UDP, receivers).
 _MEASURED = (
     ("seconds", "seconds", "Float64"),
     ("bytes", "bytes", "Int64"),
@@ -45,22 +45,23 @@ _EVENTS = ("start", "interval", "end", "error", "server_output_json", "server_ou
 
 @dataclass
 class Iperf3:
-    """The tests of a file.
+    """The tests in a file.
 
     Attributes
     ----------
     streams : DataFrame
-        One row a stream: ``test`` (0, 1, … in the file), ``stream`` (iperf3's socket number), ``src``, ``dst``,
-        ``sport``, ``dport`` (src is the client), ``protocol``, ``data_from`` (src or dst), ``cca`` of the sender
-        of the data (null for UDP or when the end is missing), ``start_ns`` (when the test
-        began; to a second, or from recent versions to a millisecond). Goes into :func:`~.labels.label_flows` as it is.
+        One row per stream: ``test`` (0, 1, … in the file), ``stream`` (iperf3's socket number), ``src``, ``dst``,
+        ``sport``, ``dport`` (src is the client), ``protocol``, ``data_from`` (src or dst), ``cca`` of the data's
+        sender (null for UDP, or if the end is missing), ``start_ns`` (start of the test, to a second, or in recent
+        versions to a millisecond). Can be passed to :func:`~.labels.label_flows`.
     intervals : DataFrame
-        One row a stream and interval: ``test``, ``stream``, ``t_s`` (its end, since the test began; after omitted
-        intervals iperf3 begins at 0 again), ``seconds``, ``bytes`` and ``bits_per_second`` (payload), ``retransmits``,
-        ``snd_cwnd_bytes``, ``rtt_us``, ``rttvar_us``, ``omitted`` and ``sender`` (the host that wrote the file sent).
-        Only the sending host knows what stands after ``bits_per_second``: null where the receiver wrote.
+        One row per stream and interval: ``test``, ``stream``, ``t_s`` (its end, since the start of the test; after
+        omitted intervals iperf3 restarts at 0), ``seconds``, ``bytes`` and ``bits_per_second`` (payload),
+        ``retransmits``, ``snd_cwnd_bytes``, ``rtt_us``, ``rttvar_us``, ``omitted`` and ``sender`` (the host that wrote
+        the file sent). Only the sending host knows the values after ``bits_per_second``; they are null in a receiver's
+        file.
     notes : list of str
-        Errors that iperf3 reported, and what is cut.
+        Errors that iperf3 reported, and truncated parts.
     """
 
     streams: pd.DataFrame
@@ -69,13 +70,13 @@ class Iperf3:
 
 
 def read_iperf3(path: str | os.PathLike[str]) -> Iperf3:
-    """Read what ``iperf3 -J`` or ``iperf3 --json-stream`` wrote, on either host.
+    """Read the output of ``iperf3 -J`` or ``iperf3 --json-stream`` from either host.
 
     Parameters
     ----------
     path : path
-        One or more JSON documents, one behind the other; events of ``--json-stream`` (with
-        ``--json-stream-full-output`` the document behind them counts once).
+        One or more JSON documents in a row, or events of ``--json-stream`` (with ``--json-stream-full-output``, the
+        document after them counts once).
 
     Returns
     -------
@@ -84,13 +85,13 @@ def read_iperf3(path: str | os.PathLike[str]) -> Iperf3:
     Raises
     ------
     SchemaError
-        It is not iperf3's JSON, or no test in it ran; file, line and what iperf3 said.
+        The file is not iperf3's JSON, or no test in it ran. Names file and line, and iperf3's message.
 
     Notes
     -----
-    Which congestion control a stream's data were under is ``sender_tcp_congestion``. In a test both ways
-    (``--bidir``) that is the server's, and the client's is ``receiver_tcp_congestion`` (seen with iperf3 3.12). A
-    server does not know its client's: ``cca`` is null there.
+    The congestion control of a stream's data is ``sender_tcp_congestion``. In a bidirectional test (``--bidir``) that
+    is the server's, and the client's is ``receiver_tcp_congestion`` (seen with iperf3 3.12). A server does not know
+    its client's, so ``cca`` is null.
 
     Examples
     --------
@@ -120,9 +121,9 @@ def read_iperf3(path: str | os.PathLike[str]) -> Iperf3:
 
 
 def _tests(path: str, notes: list[str]) -> Iterator[dict[str, Any]]:
-    """The file's tests as documents of ``-J``, whichever way they were written."""
-    open_test: dict[str, Any] | None = None  # of which events are coming
-    held: dict[str, Any] | None = None  # all events came; the whole document may follow
+    """The file's tests as documents of ``-J``, from either format."""
+    open_test: dict[str, Any] | None = None  # a document whose events are being read
+    held: dict[str, Any] | None = None  # all events have been read; the full document may follow
     for line, value in _values(path, notes):
         if not isinstance(value, dict) or not ("event" in value or "start" in value or "error" in value):
             raise SchemaError(f"{path}: line {line}: JSON, but neither a test nor an event of iperf3")
@@ -161,7 +162,7 @@ def _cookie(document: dict[str, Any]) -> Any:
 
 
 def _values(path: str, notes: list[str]) -> Iterator[tuple[int, Any]]:
-    """JSON values one behind the other, each with the line it begins in."""
+    """Successive JSON values, each with the line it begins on."""
     try:
         with open(path, encoding="utf-8-sig") as file:
             text = file.read()
@@ -190,7 +191,7 @@ def _values(path: str, notes: list[str]) -> Iterator[tuple[int, Any]]:
 
 
 def _streams(document: dict[str, Any], number: int) -> dict[int, dict[str, Any]]:
-    """By iperf3's socket number, a row of ``streams``."""
+    """Rows of ``streams`` by iperf3's socket number."""
     start, end = document.get("start", {}), document.get("end", {})
     test = start.get("test_start", {})
     is_server = "accepted_connection" in start
@@ -207,7 +208,7 @@ def _streams(document: dict[str, Any], number: int) -> dict[int, dict[str, Any]]
     for ends in start.get("connected", []):
         here = (ends["local_host"].removeprefix("::ffff:"), ends["local_port"])
         there = (ends["remote_host"].removeprefix("::ffff:"), ends["remote_port"])
-        # iperf3 before 3.7 does not say who sends, but has one way only
+        # iperf3 before 3.7 does not say who sends, but has only one direction
         local_sends = sends.get(ends["socket"], bool(test.get("reverse", 0)) == is_server)
         (src, sport), (dst, dport) = (there, here) if is_server else (here, there)
         from_client = local_sends != is_server

@@ -1,4 +1,4 @@
-"""Which flow ran which congestion control: tables of labels, and how they come to a capture's flows."""
+"""Labels: which flow used which congestion control, and matching them to a capture's flows."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from ..settings import KERNEL_CCAS, SIMULATOR_CCAS
 
 __all__ = ["ALIASES", "cca_name", "label_flows", "labels_from_names", "read_labels"]
 
-#: Names of the toolkit: Linux's, and the simulator's.
+#: Names in cctoolkit: Linux's and the simulator's.
 KNOWN = frozenset((*KERNEL_CCAS, *SIMULATOR_CCAS))
-#: Other people's names (small letters and digits only, "+" as "plus", without "tcp" at either end) and ours.
+#: Other names (lower-case letters and digits only, "+" as "plus", without "tcp" at either end) and ours.
 ALIASES = {
     "newreno": "reno",
     "renonewreno": "reno",
@@ -42,7 +42,7 @@ ALIASES = {
     "westwoodplus": "westwood",
 }
 
-#: Our column, and how others head it.
+#: Our column, and other headings for it.
 _HEADINGS = {
     "src": ("src_ip", "ip_src", "ip.src", "source", "source_ip", "saddr", "src_addr"),
     "dst": ("dst_ip", "ip_dst", "ip.dst", "destination", "destination_ip", "dest_ip", "daddr", "dst_addr"),
@@ -59,9 +59,9 @@ _CAPTURE_SUFFIXES = (".pcap", ".pcapng", ".cap", ".dmp", ".erf", ".csv", ".tsv",
 
 
 def cca_name(text: str) -> str:
-    """A congestion control by the name the toolkit has for it; unknown names stay as they are.
+    """A congestion control's name in cctoolkit; unknown names are returned unchanged.
 
-    Case, blanks, dots, hyphens and underscores do not matter, nor "tcp" before or behind (:data:`ALIASES`).
+    Case, spaces, dots, hyphens and underscores are ignored, as is "tcp" at either end (:data:`ALIASES`).
 
     Examples
     --------
@@ -83,21 +83,20 @@ def read_labels(path: str | os.PathLike[str]) -> pd.DataFrame:
     Parameters
     ----------
     path : path
-        A heading line, and a line for each flow or kind of flow. Column ``cca`` has to be there, and one or more of
-        ``src``, ``sport``, ``dst``, ``dport``, ``protocol`` (name or number), ``flow_id``, ``file``; usual other
-        headings of them are understood. Cells may be blank. Other columns stay as they are (text). Lines that
-        begin with ``#`` are left out.
+        A heading, and one line per flow or kind of flow. Column ``cca`` is required, and at least one of ``src``,
+        ``sport``, ``dst``, ``dport``, ``protocol`` (name or number), ``flow_id``, ``file``; other common headings are
+        understood. Cells may be blank. Other columns are kept as text. Lines starting with ``#`` are skipped.
 
     Returns
     -------
     DataFrame
-        ``line`` (in the file), those of the above that are there (null where blank), the others; ``cca`` by
-        :func:`cca_name`, null where blank.
+        ``line`` (in the file), the columns above that exist (null where blank), and the others; ``cca`` is converted
+        by :func:`cca_name`.
 
     Raises
     ------
     SchemaError
-        File, line, and what is wrong: a column is missing or there twice, a cell is no address, port or number.
+        A column is missing or duplicated, or a cell is not an address, port or number. Names file and line.
     """
     path = os.fspath(path)
     with open(path, encoding="utf-8-sig", newline="") as file:
@@ -131,7 +130,7 @@ def read_labels(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 
 def _columns(path: str, heading: Sequence[str]) -> list[str]:
-    """The heading in our names."""
+    """The heading with our column names."""
     ours = {other: name for name, others in _HEADINGS.items() for other in others}
     lower = [re.sub(r"\s+", "_", cell.strip().lower()) for cell in heading]
     names = []
@@ -152,12 +151,12 @@ def _columns(path: str, heading: Sequence[str]) -> list[str]:
 
 
 def _value(name: str, cell: str) -> Any:
-    """A cell as what it means; None where blank.
+    """The value of a cell; None if blank.
 
     Raises
     ------
     ValueError
-        It cannot be that.
+        The cell is invalid.
     """
     if cell == "" and name in _HEADINGS:
         return None
@@ -178,18 +177,18 @@ def _value(name: str, cell: str) -> Any:
 
 
 def labels_from_names(paths: Iterable[str | os.PathLike[str]] | str | os.PathLike[str]) -> pd.DataFrame:
-    """Labels from files' names, where these say which congestion control was run.
+    """Labels from file names that contain the congestion control.
 
     Parameters
     ----------
     paths : path or iterable of path
-        Files; of a folder, all captures and field exports in it (also further down).
+        Files, or folders, which are searched recursively for captures and field exports.
 
     Returns
     -------
     DataFrame
-        ``file`` and ``cca``: the one congestion control that the file's name has as a word, else its folder's; null
-        where there is none or more than one. Goes into :func:`label_flows`.
+        ``file`` and ``cca``: the only congestion control that is a word of the file's name, else of its folder's; null
+        if there is none or more than one. Can be passed to :func:`label_flows`.
 
     Raises
     ------
@@ -216,7 +215,7 @@ def labels_from_names(paths: Iterable[str | os.PathLike[str]] | str | os.PathLik
 
 
 def _named(text: str) -> set[Any]:
-    """The congestion controls that `text` has as words, or as two words ("new reno", "bbr v2")."""
+    """The congestion controls in `text`, as one word or two ("new reno", "bbr v2")."""
     words = [word for word in re.split(r"[^a-z0-9+]+", text.lower()) if word]
     found = set()
     at = 0
@@ -234,14 +233,14 @@ def _named(text: str) -> set[Any]:
 
 
 def _stem(name: str) -> str:
-    """A file's name without what only says how it is stored."""
+    """A file's name without suffixes of formats and compression."""
     while Path(name).suffix in _CAPTURE_SUFFIXES:
         name = Path(name).stem
     return name
 
 
 def _same_file(path: Path, label: str) -> bool:
-    """Whether the label means this file: the path, or as much of its end as the label gives, with suffixes or not."""
+    """Whether the label means this file: its path or the end of it, with or without suffixes."""
     path, given = path.resolve(), Path(label)
     if given.resolve() == path:
         return True
@@ -259,37 +258,38 @@ def label_flows(
     *,
     least_payload_bytes: int = 100_000,
 ) -> pd.DataFrame:
-    """Which of a capture's flows ran which congestion control.
+    """Label a capture's flows with their congestion controls.
 
     Parameters
     ----------
     capture : Capture
     labels : DataFrame or path
-        From :func:`read_labels` (a path is read by it), :func:`labels_from_names`, ``streams`` of
-        :func:`~.iperf3.read_iperf3`, ``labels`` of a run, or made by hand with such columns. A row means every flow
-        that has all it says; addresses and ports may be from either end. Without ``protocol`` it means TCP flows.
+        From :func:`read_labels` (which also reads a path), :func:`labels_from_names`, ``streams`` of
+        :func:`~.iperf3.read_iperf3`, ``labels`` of a run, or your own with such columns. A row applies to every flow
+        that matches all its cells; addresses and ports may be those of either end. Without ``protocol`` it applies to
+        TCP flows.
     least_payload_bytes : int
-        A row that says no more than ``file`` means the file's flows with at least so much data in one direction:
-        the name of a file says nothing of its control connections.
+        A row with only ``file`` applies to the file's flows with at least this much data in one direction, not to
+        control connections.
 
     Returns
     -------
     DataFrame
-        One row a flow of the capture, in order: ``flow_id``, ``src``, ``dst``, ``sport``, ``dport``, ``protocol``,
-        ``cca`` (null: no label) and the further columns of the labels. ``attrs["unused"]`` counts the rows
-        of the labels that no flow has.
+        One row per flow of the capture, in order: ``flow_id``, ``src``, ``dst``, ``sport``, ``dport``, ``protocol``,
+        ``cca`` (null without a label) and the other columns of the labels. ``attrs["unused"]`` counts rows of the
+        labels that match no flow.
 
     Raises
     ------
     SchemaError
-        The labels have no column ``cca``, or none that says which flow.
+        The labels have no column ``cca``, or none that identifies flows.
     ParameterError
-        No flow has a label; a flow number is not there; or two rows that say as much of a flow (the one that says
-        more goes first) have different congestion controls.
+        No flow has a label, there is no such flow number, or two equally specific rows give a flow different
+        congestion controls. (More specific rows take precedence.)
 
     Notes
     -----
-    Where as many rows have one whole 5-tuple as flows do, they are taken in order: ports are used again.
+    If a 5-tuple is reused, and has as many rows as flows, they are matched in order.
     """
     if not isinstance(labels, pd.DataFrame):
         labels = read_labels(labels)
@@ -299,8 +299,8 @@ def label_flows(
             f"{', '.join(map(str, labels.columns))}"
         )
     flows = _Flows(capture, least_payload_bytes)
-    chosen = np.full(len(flows.keys), -1)  # row of the labels, by row of the flows
-    said = np.zeros(len(flows.keys), np.int64)  # how much it says
+    chosen = np.full(len(flows.keys), -1)  # row of the labels for each row of the flows
+    said = np.zeros(len(flows.keys), np.int64)  # how specific it is
     unused = 0
     rows = _wanted(labels)
     shared = defaultdict(list)
@@ -341,7 +341,7 @@ def label_flows(
 
 
 def _wanted(labels: pd.DataFrame) -> list[dict[str, Any]]:
-    """Each row as what it says: without its blank cells."""
+    """Each row without its blank cells."""
     names = [name for name in _HEADINGS if name in labels]
     columns = [labels[name].astype(object).to_list() for name in names]
     rows = []
@@ -354,12 +354,12 @@ def _wanted(labels: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _is_tuple(want: dict[str, Any]) -> bool:
-    """It says both ends, and not by number which flow."""
+    """Whether a row has both ends, and no flow number."""
     return all(name in want for name in _TUPLE) and "flow_id" not in want
 
 
 def _ends(want: dict[str, Any]) -> tuple[Any, ...]:
-    """Both ends, in no order, and the protocol."""
+    """Both ends, unordered, and the protocol."""
     ends = sorted([(want["src"], want["sport"]), (want["dst"], want["dport"])])
     return (*ends, want.get("protocol", 6))
 
@@ -369,7 +369,7 @@ def _of_file(labels: pd.DataFrame) -> str:
 
 
 def _name_of(labels: pd.DataFrame, row: int) -> str:
-    """How a person finds a row again."""
+    """Where to find a row, for error messages."""
     file = _of_file(labels).strip()
     if "line" in labels:
         return (
@@ -379,7 +379,7 @@ def _name_of(labels: pd.DataFrame, row: int) -> str:
 
 
 class _Flows:
-    """A capture's flows, looked up by what a row of labels says."""
+    """A capture's flows, looked up by a row of labels."""
 
     def __init__(self, capture: Capture, least_payload_bytes: int) -> None:
         self.keys = capture.keys
@@ -421,11 +421,11 @@ class _Flows:
         )
 
     def is_file(self, want: dict[str, Any]) -> bool:
-        """The row is about this capture, or about any."""
+        """Whether the row applies to this capture."""
         return "file" not in want or _same_file(self._path, str(want["file"]))
 
     def of(self, want: dict[str, Any], name: str) -> np.ndarray:
-        """Rows of the flows that have all this."""
+        """Rows of the flows that match all this."""
         says = set(want) - {"cca", "protocol"}
         if not says:
             raise ParameterError(f"{name}: says a congestion control, but not of which flow")

@@ -1,7 +1,7 @@
-"""What ``tshark -T fields`` printed, as a capture: which columns there are, and what can be said without the others.
+"""Read ``tshark -T fields`` exports as captures, with whatever columns they have.
 
-The columns go by tshark's field names, in any order. Flows are numbered by the same kernel as in captures, so an
-export with the columns named in :func:`read_tshark_fields` gives the same packets table as its capture.
+Columns have tshark's field names, in any order. Flows are numbered by the same kernel as in captures, so an export
+with the columns named in :func:`read_tshark_fields` gives the same packets table as its capture.
 """
 
 from __future__ import annotations
@@ -79,40 +79,41 @@ def read_tshark_fields(
     *,
     flow_timeout_s: float | None = 600.0,
 ) -> Capture:
-    """Read packets from what ``tshark -T fields`` printed.
+    """Read packets from the output of ``tshark -T fields``.
 
     Parameters
     ----------
     path : path
-        Text, also compressed (gz, zst). Separated by tab, comma, semicolon, bar or blank; quoted or not;
-        with a heading (``-E header=y``) or not.
+        Text file, may be compressed (gz, zst). Separated by tab, comma, semicolon, bar or space; quoted or not; with
+        or without a heading (``-E header=y``).
     columns : sequence of str, optional
-        tshark's field names, where there is no heading.
+        tshark's field names, if there is no heading.
     separator : str, optional
-        Without it found from the first line.
+        By default detected from the first line.
     flow_timeout_s : float or None
         As for :func:`cctoolkit.read_capture`.
 
     Returns
     -------
     Capture
-        A row for each frame whose addresses or TCP ports were exported. ``meta.notes`` says what the columns left open.
+        A row for each frame whose addresses or TCP ports were exported. ``meta.notes`` lists what the columns do not
+        tell.
 
     Raises
     ------
     SchemaError
-        File, line and column: a needed column is missing, a cell is no number, address or time.
+        A required column is missing, or a cell is not a number, address or time. Names file, line and column.
     ParameterError
-        Without a heading and without `columns`.
+        There is neither a heading nor `columns`.
 
     Warns
     -----
     TruncatedCaptureWarning
-        The last line is cut; it is left out.
+        The last line is truncated; it is left out.
 
     Notes
     -----
-    Needed are
+    Required columns:
 
     - a time: ``frame.time_epoch``; else ``frame.time`` (taken as UTC), ``_ws.col.Time`` as time of day (then
       counted from midnight) or ``frame.time_relative`` (then two taps have no common clock);
@@ -121,15 +122,15 @@ def read_tshark_fields(
 
     Without ``tcp.ack`` there are no bytes in flight, nor with ``tcp.seq_raw`` but neither ``tcp.seq`` nor
     ``tcp.ack_raw``. Sequence numbers may be relative (tshark's default): each direction then begins at 0, and all
-    differences of sequence numbers are right. Without ``tcp.flags`` every segment counts as an ACK, and one
-    without data at relative number 0 as a SYN. An address that is missing (some of Nebby's exports have no
-    ``ip.src``) is taken from the segments that come back between the same ports. Of several values in a cell
-    (``-E occurrence=a``) the first counts: the outermost header.
+    differences of sequence numbers are right. Without ``tcp.flags`` every segment counts as an ACK, and one without
+    data at relative number 0 as a SYN. A missing address (some of Nebby's exports have no ``ip.src``) is taken from
+    segments in the other direction between the same ports. If a cell has several values (``-E occurrence=a``) the
+    first is used: the outermost header.
 
-    Used where they are there: ``frame.len``, ``ip.proto``, ``ip.ttl``, ``ip.dsfield`` (or its parts), ``ipv6.src``,
+    Optional columns: ``frame.len``, ``ip.proto``, ``ip.ttl``, ``ip.dsfield`` (or its parts), ``ipv6.src``,
     ``ipv6.dst``, ``ipv6.nxt``, ``ipv6.hopopts.nxt``, ``ipv6.hlim``, ``ipv6.tclass``, ``tcp.flags`` (or its single
-    bits), ``tcp.window_size_value``, ``tcp.options.timestamp.tsval`` and ``.tsecr``, ``udp.srcport``,
-    ``udp.dstport``, ``udp.length``. SACK blocks, MSS and window scale are not read.
+    bits), ``tcp.window_size_value``, ``tcp.options.timestamp.tsval`` and ``.tsecr``, ``udp.srcport``, ``udp.dstport``,
+    ``udp.length``. SACK blocks, MSS and window scale are not read.
 
     Examples
     --------
@@ -221,7 +222,7 @@ def _meta(
 
 
 class _Transport(NamedTuple):
-    """By line: which protocol, between which ports (0 where it has none)."""
+    """Protocol and ports of each line (0 if it has none)."""
 
     protocol: np.ndarray
     sport: np.ndarray
@@ -232,7 +233,7 @@ class _Transport(NamedTuple):
 
 def _transport(cells: _Cells) -> _Transport:
     protocol, known = cells.integers("ip.proto", "ipv6.hopopts.nxt", "ipv6.nxt", most=255)
-    is_icmp = known & np.isin(protocol, _ICMP)  # an ICMP error quotes ports of the packet it is about
+    is_icmp = known & np.isin(protocol, _ICMP)  # an ICMP error quotes the ports of another packet
     ports = np.zeros((2, len(cells)), np.int64)
     sides: list[np.ndarray] = []
     for name, number in (("tcp", 6), ("udp", 17)):
@@ -254,7 +255,7 @@ def _transport(cells: _Cells) -> _Transport:
 
 
 class _Addresses:
-    """A column of addresses: two big-endian words each, as the flow table has them."""
+    """A column of addresses as two big-endian words each, as in the flow table."""
 
     def __init__(self, n: int) -> None:
         self.words = np.zeros((n, 2), np.int64)
@@ -263,7 +264,7 @@ class _Addresses:
 
 
 class _Cells:
-    """The text, column by column; knows how to name a line in an error."""
+    """The text by column; names lines in errors."""
 
     def __init__(self, path: str, columns: Sequence[str] | None, separator: str | None) -> None:
         self.path = path
@@ -365,7 +366,7 @@ class _Cells:
         return len(next(iter(self._table.values())))
 
     def first_of(self, *names: str) -> str | None:
-        """The first of these columns that is there."""
+        """The first of these columns that exists."""
         return next((name for name in names if name in self._table), None)
 
     def need(self, *names: str) -> str:
@@ -377,7 +378,7 @@ class _Cells:
         return found
 
     def wrong(self, name: str, bad: np.ndarray, expected: str) -> SchemaError:
-        """The first cell of those that are `bad`, in words."""
+        """An error for the first `bad` cell."""
         row = int(bad.argmax())
         text = self._table[name].iloc[row]
         return SchemaError(f"{self.path}: line {row + self._first_line}: {name}: {text!r} is not {expected}")
@@ -389,7 +390,7 @@ class _Cells:
         return cells.where(~several, cells.str.split(",").str[0]) if several.any() else cells
 
     def integers(self, *names: str, most: int) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers of the first of these columns that has one, and whether one has; decimal or 0x…"""
+        """Numbers of the first existing column, and whether there is one; decimal or 0x…."""
         out, known = np.zeros(len(self), np.int64), np.zeros(len(self), np.bool_)
         for name in names:
             if name not in self._table:
@@ -398,7 +399,7 @@ class _Cells:
             there = (text != "").to_numpy()
             decimal = text.str.fullmatch(r"\d{1,10}").to_numpy(np.bool_)
             values = text.where(decimal, "-1").astype("int64[pyarrow]").to_numpy(np.int64).copy()
-            if (there & ~decimal).any():  # flags and the like: few different ones
+            if (there & ~decimal).any():  # flags and the like: few distinct values
                 codes, different = pd.factorize(text[there & ~decimal])
                 values[there & ~decimal] = np.array([_other_number(cell) for cell in different])[codes]
             bad = there & ((values < 0) | (values > most))
@@ -416,7 +417,7 @@ class _Cells:
         return values
 
     def addresses(self, *names: str) -> _Addresses:
-        """Addresses of the first of these columns that has one."""
+        """Addresses of the first existing column."""
         out = _Addresses(len(self))
         for name in names:
             if name not in self._table:
@@ -466,7 +467,7 @@ class _Cells:
 
 
 def _heading(line: str, separator: str | None) -> tuple[list[str], str] | None:
-    """Field names and separator, if the line has any names of tshark's."""
+    """Field names and separator, if the line has any of tshark's field names."""
     for sep in separator or _SEPARATORS:
         cells = next(csv.reader([line.strip("\r\n").replace("'", '"')], delimiter=sep), [])
         cells = [cell.strip() for cell in cells]
@@ -476,7 +477,7 @@ def _heading(line: str, separator: str | None) -> tuple[list[str], str] | None:
 
 
 def _separator_of(lines: list[str], n: int) -> str | None:
-    """What parts each of the lines in `n` cells."""
+    """The separator that splits each line into `n` cells."""
     for sep in _SEPARATORS:
         whole = [line.replace("'", '"') for line in lines if line.endswith("\n")] or lines
         if all(len(cells) == n for cells in csv.reader(whole, delimiter=sep)):
@@ -485,7 +486,7 @@ def _separator_of(lines: list[str], n: int) -> str | None:
 
 
 def _other_number(text: str) -> int:
-    """What is not in decimals: hexadecimal, or a single bit as recent versions print it; -1 if it is neither."""
+    """A number that is not decimal: hexadecimal, or a single bit as printed by recent versions; else -1."""
     if text in ("True", "False"):
         return int(text == "True")
     try:
@@ -495,7 +496,7 @@ def _other_number(text: str) -> int:
 
 
 def _decimal_ns(text: pd.Series) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds in decimals as nanoseconds, and which are none; not through floats, which have no room for both."""
+    """Decimal seconds as nanoseconds, and which are invalid; without floats, whose precision is too small."""
     good = text.str.fullmatch(r"-?\d{1,10}(\.\d*)?").fillna(False).to_numpy(np.bool_)
     sure = text.where(good, "0")
     whole = sure.str.replace(r"\..*", "", regex=True)
@@ -506,7 +507,7 @@ def _decimal_ns(text: pd.Series) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _dates_ns(text: pd.Series) -> tuple[np.ndarray, np.ndarray, set[str]]:
-    """Dates as ISO 8601 or as tshark's ``frame.time`` writes them, which are none, and time zones by name."""
+    """Dates in ISO 8601 or tshark's ``frame.time`` format, which are invalid, and named time zones."""
     plain = text.str.replace(r"\s+", " ", regex=True)
     named = plain.str.match(r"[A-Za-z]")
     zone = plain.str.replace(r".*:\d\d(\.\d*)? ?", "", regex=True)
@@ -520,7 +521,7 @@ def _dates_ns(text: pd.Series) -> tuple[np.ndarray, np.ndarray, set[str]]:
 
 
 def _complete(cells: _Cells, src: _Addresses, dst: _Addresses, to: _Transport) -> None:
-    """Fill in an address that was not exported: who answers between the same two ports."""
+    """Fill in an address that was not exported with that of the answers between the same ports."""
     for side, missing, own, other, other_side in (
         ("source", src, to.sport, to.dport, dst),
         ("destination", dst, to.dport, to.sport, src),
@@ -530,7 +531,7 @@ def _complete(cells: _Cells, src: _Addresses, dst: _Addresses, to: _Transport) -
             continue
         teller = (
             to.is_tcp & other_side.known
-        )  # their `other_side` is the missing end of segments the other way
+        )  # their `other_side` is the missing end of segments in the other direction
         pairs = pd.DataFrame(
             {
                 "own": other[teller],
@@ -567,7 +568,7 @@ def _complete(cells: _Cells, src: _Addresses, dst: _Addresses, to: _Transport) -
 
 
 def _numbering(cells: _Cells) -> tuple[str, str]:
-    """Columns of sequence and acknowledgement numbers that count from the same number: both raw, or neither."""
+    """Columns of sequence and acknowledgement numbers with the same base: both raw, or neither."""
     if cells.first_of("tcp.seq_raw") and (cells.first_of("tcp.ack_raw") or not cells.first_of("tcp.seq")):
         return "tcp.seq_raw", "tcp.ack_raw"
     return cells.need("tcp.seq"), "tcp.ack"
@@ -590,7 +591,7 @@ def _payload_bytes(cells: _Cells, to: _Transport) -> np.ndarray:
 def _flags(
     cells: _Cells, seq: np.ndarray, ack: np.ndarray, payload: np.ndarray, has_ack: np.ndarray
 ) -> np.ndarray:
-    """TCP flags as exported; else what sequence numbers tell of them."""
+    """TCP flags as exported, else derived from sequence numbers."""
     if cells.first_of("tcp.flags"):
         return cells.integers("tcp.flags", most=0xFFFF)[0] & 0x1FF
     bits = {name: bit for name, bit in _FLAG_BITS.items() if cells.first_of(name)}
@@ -603,7 +604,9 @@ def _flags(
         "no tcp.flags: a segment without data at number 0 counts as a SYN, others as ACKs, none as FIN or RST"
     )
     opening = (seq == 0) & (payload == 0)
-    flags = np.where(has_ack, _ACK, _PSH)  # some flag has to be set: without one it would be no TCP segment
+    flags = np.where(
+        has_ack, _ACK, _PSH
+    )  # at least one flag is required: without any it would not be a TCP segment
     flags[opening & (ack == 0)] = _SYN
     flags[opening & (ack == 1)] = _SYN | _ACK
     return flags
@@ -623,7 +626,7 @@ def _wire_bytes(cells: _Cells, payload: np.ndarray) -> np.ndarray:
 @kernel
 @no_type_check
 def _pack_keys(src, dst, version, protocol, sport, dport, seed, keys):
-    """The rows' 5-tuples as :mod:`cctoolkit.capture.headers` packs them: the smaller end first, and a hash."""
+    """The rows' 5-tuples as packed by :mod:`cctoolkit.capture.headers`: the smaller end first, and a hash."""
     for i in range(len(version)):
         src_hi, src_lo, dst_hi, dst_lo = src[i, 0], src[i, 1], dst[i, 0], dst[i, 1]
         swapped = src_lo > dst_lo

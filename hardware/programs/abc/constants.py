@@ -7,7 +7,7 @@ have thousands of entries: ``control.py`` writes them, from the same models.
 
 from __future__ import annotations
 
-from cctoolkit.aqm.abc import _START_BITS, BITS, STEPS, IntegerAbc
+from cctoolkit.aqm.abc import BITS, START_BITS, STEPS, IntegerAbc
 from cctoolkit.aqm.abc_tofino import (
     AVERAGE_BITS,
     EPOCH_HALF_LIVES,
@@ -67,7 +67,7 @@ CONSTANTS: list[Constant | Macro] = [
         64,
         "after 42 half-lives nothing is left, and the remainder of a step does not matter",
     ),
-    Constant("START_BITS", _START_BITS, 8, "after the leading one: index of the table for young meters"),
+    Constant("START_BITS", START_BITS, 8, "after the leading one: index of the table for young meters"),
     Constant("START_ENTRIES", len(_RECORD["start_table"]), 32, "of the table for young meters"),
     Macro(
         "LEADING_ONE_ENTRIES",

@@ -8,8 +8,9 @@ import pandas as pd
 
 import cctoolkit as cct
 from cctoolkit.errors import ParameterError
+from cctoolkit.scenario.endpoints import SENDERS, address
 
-from ...common.experiment import Experiment, aqm_of, frame_bytes, source_address
+from ...common.experiment import Experiment, aqm_of, frame_bytes
 from ...common.switch import Switch
 from . import control
 
@@ -55,14 +56,14 @@ def client_prefixes(client_of_flow: list[int]) -> dict[int, ipaddress.IPv4Networ
     """
     numbers: dict[int, list[int]] = {}
     for flow, client in enumerate(client_of_flow):
-        numbers.setdefault(client, []).append(int(ipaddress.IPv4Address(source_address(flow))))
+        numbers.setdefault(client, []).append(int(ipaddress.IPv4Address(address(SENDERS, flow))))
     prefixes = {}
     for client, found in sorted(numbers.items()):
         bits = (min(found) ^ max(found)).bit_length()
         prefixes[client] = ipaddress.IPv4Network((min(found) >> bits << bits, 32 - bits))
     for flow, client in enumerate(client_of_flow):
-        address = ipaddress.IPv4Address(source_address(flow))
-        matching = [(p.prefixlen, c) for c, p in prefixes.items() if address in p]
+        source = ipaddress.IPv4Address(address(SENDERS, flow))
+        matching = [(p.prefixlen, c) for c, p in prefixes.items() if source in p]
         if [c for n, c in matching if n == max(matching)[0]] != [client]:
             raise ParameterError(
                 f"flows: flow {flow} of client {client} has an address in another client's prefix"

@@ -10,14 +10,11 @@ import pandas as pd
 import cctoolkit as cct
 from cctoolkit.identify.live import FlowKey
 from cctoolkit.identify.live.stream import SlotStream
+from cctoolkit.scenario.endpoints import DESTINATION_PORT, RECEIVERS, SENDERS, address, source_port
 
 from ...common.experiment import (
-    DESTINATION_PORT,
     Experiment,
-    destination_address,
     shape_bottleneck,
-    source_address,
-    source_port,
 )
 from ...common.switch import Switch
 from .control import SwitchCollector
@@ -26,7 +23,7 @@ from .control import SwitchCollector
 def experiment(scenario: cct.Scenario, ingress: int, egress: int) -> Experiment:
     """A collector with its taps at both ports."""
     keys = [
-        FlowKey(source_address(i), source_port(i), destination_address(i), DESTINATION_PORT)
+        FlowKey(address(SENDERS, i), source_port(i), address(RECEIVERS, i), DESTINATION_PORT)
         for i, flow in enumerate(scenario.flow_list())
         if not flow.is_udp
     ]
