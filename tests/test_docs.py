@@ -46,7 +46,7 @@ documents = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder where the documents' paths lead to files; some captures have names that stand for yours."""
-    for name in ("traces", "hardware", "notebooks"):
+    for name in ("traces", "hardware", "notebooks", "pyproject.toml"):
         (tmp_path / name).symlink_to(ROOT / name)
     for name, trace in {
         "trace.pcap.gz": "cubic-bbr.ingress",

@@ -375,7 +375,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     run = experiment("dragonfly")
     with pytest.raises(ParameterError, match="only: 'figure-6' must be one of cbiq, inputs, epochs"):
         run(tmp_path / "x", only=["figure-6"])
-    with pytest.raises(ParameterError, match=r"window_ms: 0\.5 ms is not a whole number"):
+    with pytest.raises(ParameterError, match=r"window_ms: 0\.5 ms"):
         run(tmp_path / "x", windows_ms=[0.5])
     with pytest.raises(cct.errors.SchemaError, match="holds no dataset of slots"):
         run(tmp_path / "x", data=tmp_path)

@@ -299,6 +299,8 @@ HANDSHAKES = {
     "input__pcap_v2.2.dmp.gz": {0: (39_508_000, None)},
     # The ACK was lost, or data went with it: only the data passed.
     "input__http.dmp.gz": {41: (189_479_000, None)},
+    # Answered after longer than a segment is sure not to be sent again.
+    "input__rawppp.pcap.gz": {1: (996_510_000, None)},
     # The clock ticks every 10 ms and the handshake ends within a tick: tshark takes 0 for "not yet".
     "input__zwnd.dmp.gz": {1: (10_000_000, 0)},
 }

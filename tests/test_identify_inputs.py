@@ -257,4 +257,5 @@ def test_preparations_by_name():
         "as_counted": (2, 5, 150),
         "by_maximum": (2, 5, 150),
         "scale_view": (2, 69, 100),
+        "summaries": (2, 828),
     }

@@ -438,12 +438,12 @@ def test_raw_and_relative_numbers_are_not_mixed(tmp_path):
 def test_the_handshake_in_relative_numbers(tmp_path):
     """Without flags: who began is known even where its SYN is not; what was not announced is null."""
     head = "frame.time_epoch,tcp.srcport,tcp.dstport,tcp.seq,tcp.ack,tcp.len,ip.dsfield.ecn,ip.dsfield.dscp\n"
-    rows = ["1,9,80,0,0,0,0,0", "2,80,9,0,1,0,0,0", "3,9,80,1,1,0,0,0", "4,9,80,1,1,70,3,46"]
+    rows = ["1,9,80,0,0,0,0,0", "1.2,80,9,0,1,0,0,0", "1.3,9,80,1,1,0,0,0", "4,9,80,1,1,70,3,46"]
     found = read_tshark_fields(write(tmp_path, head + "\n".join(rows) + "\n"))
     assert found.columns["tcp_flags"].tolist() == [SYN, SYN | ACK, ACK, ACK]
     assert found.columns["ecn"].tolist() == [0, 0, 0, 3] and found.columns["dscp"].tolist() == [0, 0, 0, 46]
     flow = found.flows.iloc[0]
-    assert flow.handshake_rtt_ns == 2_000_000_000
+    assert flow.handshake_rtt_ns == 300_000_000
     assert flow[["mss_fwd", "mss_rev", "window_scale_fwd", "window_scale_rev"]].isna().all()
     late = read_tshark_fields(write(tmp_path, head + "\n".join(rows[1:]) + "\n"))
     assert late.columns["direction"].tolist() == [1, 0, 0]

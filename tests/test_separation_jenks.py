@@ -322,4 +322,4 @@ def test_figure_of_classes() -> None:
     fig = cct.plot.rtt_classes(x, jenks_classes(x, 3))
     assert [sum(bar.y) for bar in fig.data] == [5, 3, 2]
     assert [shape.x0 for shape in fig.layout.shapes] == [10, 40]
-    assert "3 classes" in fig.layout.title.text and "GVF 1.0000" in fig.layout.title.text
+    assert "3 RTT classes" in fig.layout.title.text and "GVF 1.0000" in fig.layout.title.text

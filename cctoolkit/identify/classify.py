@@ -134,7 +134,7 @@ def classify_flows(
 
     See Also
     --------
-    load : the model itself
+    cctoolkit.identify.bundle.load : the model itself
     Model : classify slots
     cctoolkit.compute_slots : what models look at
 

@@ -199,11 +199,11 @@ def _flow_listing(table: pd.DataFrame) -> Any:
         keep=(
             "initiator",
             "responder",
+            "CCA",  # asked for, where it is there
             "sent",
             "rate",
             "RTT min",
             "median",
-            "CCA",
             "retransmits",
             "received",
         ),

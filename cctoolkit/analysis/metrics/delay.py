@@ -276,10 +276,6 @@ def queue_delay(
 
     Examples
     --------
-    >>> cct.queue_delay(before, after).groupby("flow_id").delay_ns.median() / 1e6            # doctest: +SKIP
-
-    Examples
-    --------
     >>> run = cct.example("cubic-bbr")
     >>> delays = cct.queue_delay(run.ingress, run.egress)
     >>> (delays.groupby("flow_id").delay_ns.median() / 1e6).round(1).to_dict()

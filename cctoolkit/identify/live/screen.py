@@ -12,11 +12,11 @@ from typing import Any
 
 import pandas as pd
 
-from ..._support.terminal import note, show
-from ..._support.words import format_bytes, format_probability, printable
+from ..._support.terminal import Listing, note, show
+from ..._support.words import format_bytes
 from ...errors import ParameterError
 from ...schema.output import Format, TableOutput
-from ..probabilities import UNKNOWN
+from ..probabilities import format_cca
 from .collector import Collector, FlowKey
 from .naming import SlotClassifier
 from .watch import Update, watch
@@ -120,38 +120,30 @@ def _lines(update: Update) -> list[str]:
 
 def _screen(update: Update, seconds: float) -> Any:
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
     assert update.flows is not None
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    for name, justify, width in (
-        ("flow", "right", 4),
-        ("from", "left", None),
-        ("to", "left", None),
-        ("s", "right", 4),
-        ("Mbit/s in", "right", 7),
-        ("out", "right", 7),
-        ("in queue", "right", 8),
-        ("in flight", "right", 9),
-        ("CCA", "left", 5),
-        ("", "right", 4),
-    ):
-        table.add_column(name, justify=justify, min_width=width, overflow="fold")  # type: ignore[arg-type]
-    row: Any
-    for row in update.flows.itertuples():
-        table.add_row(
-            str(row.flow_id),
-            f"{row.src} {row.sport}",
-            f"{row.dst} {row.dport}",
-            f"{row.age_s:.0f}",
-            _number(row.in_mbps),
-            _number(row.out_mbps),
-            "" if pd.isna(row.cbiq_bytes) else format_bytes(round(row.cbiq_bytes)),
-            "" if pd.isna(row.bytes_in_flight) else format_bytes(round(row.bytes_in_flight)),
-            Text("" if pd.isna(row.cca) else printable(row.cca)),  # a model's words
-            "" if row.cca == UNKNOWN else format_probability(row.probability),
-        )
+    rows: Any = update.flows.itertuples()
+    table = Listing(
+        ("flow", "from", "to", "s", "Mbit/s in", "out", "in queue", "in flight", "CCA"),
+        [
+            (
+                str(row.flow_id),
+                f"{row.src} {row.sport}",
+                f"{row.dst} {row.dport}",
+                f"{row.age_s:.0f}",
+                _number(row.in_mbps),
+                _number(row.out_mbps),
+                "" if pd.isna(row.cbiq_bytes) else format_bytes(round(row.cbiq_bytes)),
+                "" if pd.isna(row.bytes_in_flight) else format_bytes(round(row.bytes_in_flight)),
+                format_cca(row.cca, row.probability),
+            )
+            for row in rows
+        ],
+        left=("from", "to", "CCA"),
+        keep=("from", "to", "CCA", "Mbit/s in", "out", "in queue", "in flight"),
+        more="--format jsonl",
+    )
     lost = sum(side.get("lost_packets", 0) for side in (update.counts["ingress"], update.counts["egress"]))
     came, left = (update.counts[tap]["packets"] for tap in ("ingress", "egress"))
     facts = f"{seconds:.0f} s, {came:,} packets in, {left:,} out"
