@@ -12,17 +12,17 @@ section 3), also where the copies that were lost never passed the tap:
   had. The time from the first SYN/ACK to the last then belongs to neither half and is left out.
 - **The ACK** carries nothing, and acknowledges the SYN/ACK and no more. Data waits for the application, and if no ACK
   came before it, the ACK was lost, perhaps with the first copy of the data.
-- **Each half** took no longer than :data:`LONGEST_HALF_NS`. What comes later may answer a copy that the retransmission
+- **Each half** took no longer than ``LONGEST_HALF_NS``. What comes later may answer a copy that the retransmission
   timer sent after the first was lost in front of the tap.
 - **Where both sides use timestamps,** every echo is that of the segment answered.
 - **If no SYN/ACK passed the tap** (routes are often asymmetric), the SYN passed once, all took no longer than
-  :data:`LONGEST_HALF_NS`, and the tap saw nothing else from the other side. One error remains possible: the ACK is lost
+  ``LONGEST_HALF_NS``, and the tap saw nothing else from the other side. One error remains possible: the ACK is lost
   in front of the tap, and within that time another follows that acknowledges what the tap cannot see.
 
-A SYN or SYN/ACK that passes again within :data:`COPY_NS` with the same timestamp is a copy made by a mirror port or a
+A SYN or SYN/ACK that passes again within ``COPY_NS`` with the same timestamp is a copy made by a mirror port or a
 second interface; the first counts.
 
-The functions are inlined into kernels. `opening` is a record with the fields of :data:`OPENING`.
+The functions are inlined into kernels. `opening` is a record with the fields of ``OPENING``.
 """
 
 from __future__ import annotations

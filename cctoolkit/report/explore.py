@@ -103,7 +103,7 @@ def explore(cap: Capture) -> Explorer:
     See Also
     --------
     Capture.explore : the same as a method
-    report.report : a page about the capture, with a panel for each large flow
+    cctoolkit.report.page.report : a page about the capture, with a panel for each large flow
 
     Examples
     --------

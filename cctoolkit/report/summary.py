@@ -366,7 +366,7 @@ def summarise(
 
     See Also
     --------
-    report.report : the summary as a page
+    cctoolkit.report.page.report : the summary as a page
     FlowStatistics : only the flows table, of a capture of any size
     compare_taps : what two taps tell of each other
 

@@ -68,7 +68,7 @@ def _follow(ts, flow_id, direction, seq, ack, tcp_flags, payload, states):
 
 
 class FlowCompletion:
-    """:func:`flow_completion_times` for packets in batches; the result does not depend on the batches.
+    """:func:`~cctoolkit.flow_completion_times` for packets in batches; the result does not depend on the batches.
 
     See Also
     --------
@@ -100,7 +100,7 @@ class FlowCompletion:
             _follow(ts, flow_id, direction, seq, ack, tcp_flags, payload, self._states)
 
     def result(self) -> pd.DataFrame:
-        """The table for all packets so far; see :func:`flow_completion_times`."""
+        """The table for all packets so far; see :func:`~cctoolkit.flow_completion_times`."""
         both = self._states.reshape(-1, 2)
         flows = np.flatnonzero((both["bytes"] > 0).any(axis=1))
         both = both[flows]
@@ -151,7 +151,7 @@ def flow_completion_times(cap: Any) -> pd.DataFrame:
 
     See Also
     --------
-    cctoolkit.metrics.FlowCompletion : the same for batches of packets
+    cctoolkit.analysis.metrics.FlowCompletion : the same for batches of packets
     cctoolkit.cdf : the distribution of the times
     cctoolkit.plot.completion_cdf : a figure of it
 

@@ -91,13 +91,13 @@ def _without_fate(
 
 
 class QueueDelay:
-    """:func:`queue_delay` and :func:`queue_loss` for packets in batches.
+    """:func:`~cctoolkit.queue_delay` and :func:`~cctoolkit.queue_loss` for packets in batches.
 
     Parameters
     ----------
     max_delay_s : float
     check_taps : bool
-        As for :func:`queue_delay`.
+        As for :func:`~cctoolkit.queue_delay`.
 
     See Also
     --------
@@ -165,7 +165,7 @@ class QueueDelay:
         return came_in[crosses], went_out
 
     def result(self) -> pd.DataFrame:
-        """The delays so far; see :func:`queue_delay`.
+        """The delays so far; see :func:`~cctoolkit.queue_delay`.
 
         Packets of the egress tap that are still waiting for the ingress tap are processed now. If more updates follow,
         bring both taps up to the same time first.
@@ -197,7 +197,7 @@ class QueueDelay:
         )
 
     def loss(self) -> pd.DataFrame:
-        """The losses so far; see :func:`queue_loss`. Processes waiting packets, as :meth:`result` does."""
+        """The losses so far; see :func:`~cctoolkit.queue_loss`. Processes waiting packets, as :meth:`result` does."""
         self._pair.check()
         others_in, others_out = self._others()
         crosses = self._matcher.crosses
@@ -262,7 +262,7 @@ def queue_delay(
     See Also
     --------
     cctoolkit.queue_loss : losses only
-    cctoolkit.metrics.rtt_split : what part of each RTT is the queue's
+    cctoolkit.analysis.metrics.rtt_split : what part of each RTT is the queue's
     cctoolkit.compare_taps : can these be two taps of one queue
     cctoolkit.plot.queue_delay : a figure
 
@@ -271,8 +271,8 @@ def queue_delay(
     TCP segments are matched by their headers (:class:`cctoolkit.analysis.taps.PacketMatcher`), whatever their order.
     Other packets have no sequence number. They are matched by order, and only if every packet of the flow and
     direction left, with the same lengths in the same order; otherwise delay and ``lost`` are null, and only
-    :func:`queue_loss` can say how many are missing. Segments that segmentation offload cuts differently at the two
-    taps are not matched: switch it off for such measurements.
+    :func:`~cctoolkit.queue_loss` can say how many are missing. Segments that segmentation offload cuts differently at
+    the two taps are not matched: switch it off for such measurements.
 
     Examples
     --------
@@ -294,7 +294,7 @@ def queue_loss(
     Parameters
     ----------
     ingress, egress, max_delay_s, check_taps
-        As for :func:`queue_delay`.
+        As for :func:`~cctoolkit.queue_delay`.
 
     Returns
     -------
@@ -332,7 +332,7 @@ def rtt_split(ingress: Any, egress: Any, *, check_taps: bool = True) -> pd.DataF
     Parameters
     ----------
     ingress, egress, check_taps
-        As for :func:`queue_delay`.
+        As for :func:`~cctoolkit.queue_delay`.
 
     Returns
     -------
@@ -348,7 +348,7 @@ def rtt_split(ingress: Any, egress: Any, *, check_taps: bool = True) -> pd.DataF
     Raises
     ------
     ParameterError
-        As for :func:`queue_delay`.
+        As for :func:`~cctoolkit.queue_delay`.
 
     See Also
     --------
@@ -357,8 +357,8 @@ def rtt_split(ingress: Any, egress: Any, *, check_taps: bool = True) -> pd.DataF
 
     Notes
     -----
-    All medians are over the same segments; :func:`queue_delay` covers all packets, including those whose ACK gives no
-    sample.
+    All medians are over the same segments; :func:`~cctoolkit.queue_delay` covers all packets, including those whose ACK
+    gives no sample.
 
     Examples
     --------

@@ -81,9 +81,9 @@ def jain_over_time(
         Flows to compare, preferably ones that last. By default all that delivered data; short flows then lower the
         index.
     of : "goodput" or "throughput"
-        See :func:`goodput` and :func:`throughput`.
+        See :func:`~cctoolkit.goodput` and :func:`~cctoolkit.throughput`.
     max_rows : int
-        As for :func:`throughput`.
+        As for :func:`~cctoolkit.throughput`.
 
     Returns
     -------

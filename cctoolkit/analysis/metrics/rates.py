@@ -178,14 +178,14 @@ def _scatter(cells, row_of_way, first, offset, packets, wire, unique, acked):
 
 
 class RateTable:
-    """:func:`throughput` and :func:`goodput` for packets in batches.
+    """:func:`~cctoolkit.throughput` and :func:`~cctoolkit.goodput` for packets in batches.
 
     Parameters
     ----------
     bin_s : float
     flow_ids : int or iterable of int, optional
     max_rows : int
-        As for :func:`throughput`.
+        As for :func:`~cctoolkit.throughput`.
 
     See Also
     --------
@@ -260,7 +260,7 @@ class RateTable:
         )
 
     def result(self) -> pd.DataFrame:
-        """The table for all packets so far, with the columns of :func:`throughput` and :func:`goodput`.
+        """The table for all packets so far; columns of :func:`~cctoolkit.throughput` and :func:`~cctoolkit.goodput`.
 
         Raises
         ------
@@ -333,7 +333,7 @@ def throughput(
     --------
     cctoolkit.goodput : delivered bytes only
     cctoolkit.link_utilisation : all flows together, against the link's rate
-    cctoolkit.metrics.RateTable : the same for batches of packets
+    cctoolkit.analysis.metrics.RateTable : the same for batches of packets
     cctoolkit.plot.throughput : a figure
 
     Examples
@@ -356,7 +356,7 @@ def goodput(
     Parameters
     ----------
     cap, bin_s, flow_ids, max_rows
-        As for :func:`throughput`.
+        As for :func:`~cctoolkit.throughput`.
 
     Returns
     -------
@@ -374,7 +374,7 @@ def goodput(
     --------
     cctoolkit.throughput : bytes on the wire
     cctoolkit.jain_over_time : how evenly goodput is shared
-    cctoolkit.metrics.RateTable : the same for batches of packets
+    cctoolkit.analysis.metrics.RateTable : the same for batches of packets
     cctoolkit.plot.goodput : a figure, from a simulated run
 
     Notes

@@ -33,12 +33,12 @@ def _sum(ts, wire, direction, only, start_ns, bin_ns, overhead, sums):
 
 
 class LinkUtilisation:
-    """:func:`link_utilisation` for packets in batches; the result does not depend on the batches.
+    """:func:`~cctoolkit.link_utilisation` for packets in batches; the result does not depend on the batches.
 
     Parameters
     ----------
     rate_mbps, bin_s, direction, overhead_bytes, max_rows
-        As for :func:`link_utilisation`.
+        As for :func:`~cctoolkit.link_utilisation`.
 
     See Also
     --------
@@ -96,7 +96,7 @@ class LinkUtilisation:
         _sum(ts, wire, direction, self._direction, self._start_ns, self._bin_ns, self._overhead, self._sums)
 
     def result(self) -> pd.DataFrame:
-        """The table for all packets so far; see :func:`link_utilisation`."""
+        """The table for all packets so far; see :func:`~cctoolkit.link_utilisation`."""
         bins = 0 if self._start_ns is None else (self._last_ns - self._start_ns) // self._bin_ns + 1
         sums = self._sums[:bins].copy()
         mbps = sums * (8e3 / self._bin_ns)
@@ -151,7 +151,7 @@ def link_utilisation(
     --------
     cctoolkit.throughput : flow by flow
     cctoolkit.jain_index : fairness, to report beside it
-    cctoolkit.metrics.LinkUtilisation : the same for batches of packets
+    cctoolkit.analysis.metrics.LinkUtilisation : the same for batches of packets
 
     Notes
     -----
