@@ -315,7 +315,7 @@ def test_command_prints_and_writes(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli.app, [*DRY, "-o", str(tmp_path / "slots.parquet")])
     assert done.exit_code == 0, done.output
     assert "10.1.0.11 40001" in done.output
-    assert "in flight" in done.output
+    assert "Mbit/s" in done.output
     assert "packets in" in done.output
     slots, provenance = schema.read_parquet(tmp_path / "slots.parquet", "slots")
     assert set(slots.flow_id) == {0, 1}

@@ -21,6 +21,7 @@ __all__ = ["Bottleneck", "find_bottleneck"]
 WINDOW_S = 0.5
 #: With fewer windows nothing is said.
 WINDOWS = 6
+MOST_INTERVALS = 1 << 22  # more: months, or a clock that was set
 #: The interquartile range of the windows' rates, as a share of their median, above which the rate is not one rate.
 SPREAD = 0.05
 #: Traffic that may have passed beside the flows that are followed, as a share of theirs.
@@ -127,6 +128,8 @@ def _from_two_taps(s: Summary, taps: TwoTaps) -> Bottleneck | None:
         left=taps.slots["out_bytes"] * _wire_per_payload(s, taps)
     )
     by_slot = table.groupby("slot").sum()
+    if by_slot.index[-1] >= MOST_INTERVALS:
+        return None
     by_slot = by_slot.reindex(np.arange(by_slot.index[-1] + 1)).fillna(0)
     busy = (by_slot["cbiq_bytes"] >= BACKLOG_BYTES).to_numpy()
     busy[1:] &= busy[:-1]  # also at its beginning
@@ -179,6 +182,8 @@ def _from_one_tap(s: Summary) -> Bottleneck | None:
     ways = _ways(s.top, int(worst["flow_id"]), int(worst["direction"]))
     width_s = max(QUEUE_INTERVAL_NS, s.bin_ns) / 1e9
     intervals = int(s.duration_s / width_s + 1e-6) + 1
+    if intervals > MOST_INTERVALS:
+        return None
     along, beside = np.zeros(intervals), np.zeros(intervals)
     place = (s.flow_throughput["time_s"] / width_s + 1e-6).astype(int).to_numpy()
     by_way: dict[Any, Any] = s.flow_throughput.groupby(["flow_id", "direction"]).indices
