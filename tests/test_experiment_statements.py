@@ -164,6 +164,7 @@ def _late_asic(table: pd.DataFrame) -> pd.DataFrame:
 PRINTED: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "table1": _table_1,
     "table1_runs": _late_asic,
+    "npu": _codel_table_1,
     "table3": lambda table: table.assign(by_phase=table.paper.fillna(table.by_phase)),
     # figure 6: the scalable class falls back in phase 1, and is more even afterwards
     "phases": lambda table: table.assign(scalable_share=np.where(table.phase == 1, 0.2, 0.45)),

@@ -51,6 +51,8 @@ def _experiment(name: str, what: str, options: str, *tables: str, book: str = ""
     return Result(what, command, tables, (f"{package}.tables",), book or f"{package}.book")
 
 
+_BENCHMARKS = ("startup", "decode", "analysis", "slots", "report", "sim", "separation", "identify")
+
 RESULTS = {
     "codel": _experiment(
         "codel", "the P4-CoDel paper's table, and what makes its targets differ", "",
@@ -96,6 +98,19 @@ RESULTS = {
         "the live collector's rates, and live identification", "python -m benchmarks live",
         ("rates", "costs", "names"), ("benchmarks.live",), f"{_HERE}.books.live",
         files=("hardware/ebpf/*.c", "hardware/ebpf/*.h"),
+    ),
+    "benchmarks": Result(
+        "speeds of reading, analysis, simulation, separation and classification",
+        "python -m benchmarks " + " ".join(_BENCHMARKS), ("timings",),
+        tuple(f"benchmarks.{name}" for name in _BENCHMARKS), f"{_HERE}.books.benchmarks",
+    ),
+    "ns3": Result(
+        "the simulator beside ns-3", "python -m benchmarks ns3", ("timings", "ns3"), ("benchmarks.ns3",),
+        f"{_HERE}.books.ns3", files=("benchmarks/ns3_dumbbell.cc",),
+    ),
+    "batch": Result(
+        "processor time and memory of `cct batch`", "python -m benchmarks batch", ("tasks", "sizes"),
+        ("benchmarks.batch", "cctoolkit.batch.run", "cctoolkit.batch.piece"), f"{_HERE}.books.batch",
     ),
     "traces": Result(
         "the simulator compared with the bundled captures", "python -m benchmarks traces",
