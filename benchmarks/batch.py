@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from .inputs import mawi_like
 
 #: How the capture is computed: flow numbers of a block, and the memory of a task, which decides on its blocks.
-WAYS = {"one task": (1 << 20, 10**11), "pieces": (1 << 17, 600_000_000)}
+WAYS = {"one task": (1 << 20, 10**11), "pieces": (1 << 17, 900_000_000)}
 
 _RUN = (
     "import sys, cctoolkit as cct;"
