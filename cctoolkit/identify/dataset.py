@@ -17,6 +17,7 @@ from .._support.atomic import replacing
 from .._support.parquet import read_provenance
 from .._support.pool import cores, in_processes
 from .._support.version import __version__
+from .._support.waiting import progress_bar
 from ..analysis.slots import compute_slots
 from ..errors import CCToolkitError, ParameterError, SchemaError
 from ..scenario.run import Run
@@ -317,8 +318,6 @@ def build_dataset(
     >>> dataset.flows.cca.tolist()
     ['reno', 'bbr']
     """
-    from tqdm.auto import tqdm
-
     folder = Path(directory)
     jobs = [(number, dict(changes), scenario) for number, (changes, scenario) in enumerate(scenarios)]
     names = [_run_name(number, scenario) for number, _, scenario in jobs]
@@ -333,7 +332,9 @@ def build_dataset(
         if not (folder / "slots" / f"{name}.json").is_file()
     ]
     settings = (str(folder), on, special, background, slot_ms, keep_captures)
-    with tqdm(total=len(jobs), initial=len(jobs) - len(missing), unit="run", disable=not progress) as bar:
+    with progress_bar(
+        total=len(jobs), initial=len(jobs) - len(missing), unit="run", disable=not progress
+    ) as bar:
         done = in_processes(
             _build_one, [(*job, *settings) for job in missing], min(workers or cores(), max(len(missing), 1))
         )
