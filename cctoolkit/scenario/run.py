@@ -428,12 +428,8 @@ def _load_keys(path: Path) -> FlowKeys:
 
 def _read_table(path: Path) -> pd.DataFrame:
     """A Parquet file that is not one of :data:`cctoolkit.schema.TABLES`."""
-    import pyarrow as pa
-
     try:
-        return pd.read_parquet(path)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as err:
-        raise SchemaError(f"{path}: not a Parquet file ({str(err).splitlines()[0]})") from None
+        return parquet.frame(parquet.read(path), path)
     except FileNotFoundError:
         raise SchemaError(f"{path}: is missing") from None
 
