@@ -13,6 +13,7 @@ import pandas as pd
 from .._support.algorithm.base import explained_failure
 from .._support.arguments import number, whole
 from .._support.version import __version__
+from .._support.waiting import progress_bar
 from ..aqm import QUEUE
 from ..cca import ACK, FLOW
 from ..errors import AlgorithmError, ParameterError
@@ -698,9 +699,9 @@ def simulate(
     step_s = (
         control_s if control is not None else scenario.duration_s / 100 if progress else scenario.duration_s
     )
-    from tqdm.auto import tqdm
-
-    with tqdm(total=round(scenario.duration_s, 3), unit="s", disable=not progress, leave=False) as bar:
+    with progress_bar(
+        total=round(scenario.duration_s, 3), unit="s", disable=not progress, leave=False
+    ) as bar:
         steps = 0
         while sim.now_s < scenario.duration_s:
             steps += 1
