@@ -493,7 +493,7 @@ class Scenario:
 
     def flow_list(self) -> list[Flow]:
         """One entry per flow, with `count` expanded."""
-        return [dataclasses.replace(f, count=1) for f in self.flows for _ in range(f.count)]
+        return [one for f in self.flows for one in [dataclasses.replace(f, count=1)] * f.count]
 
     def replace(self, changes: Mapping[str, Any]) -> Scenario:
         """A copy with some fields changed.
