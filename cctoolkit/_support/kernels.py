@@ -49,6 +49,24 @@ _config: Any = numba.config
 _CHECK_BYTES = 16
 
 
+def _skip_blas_check() -> None:
+    """Import numba's array functions without scipy.linalg, which takes longer than numba itself.
+
+    numba imports it only to see whether it is there. A function that calls BLAS imports it when it is compiled.
+    """
+    from numba.np import linalg
+
+    check = linalg.ensure_blas
+    try:
+        linalg.ensure_blas = lambda: None
+        importlib.import_module("numba.np.arraymath")
+    finally:
+        linalg.ensure_blas = check
+
+
+_skip_blas_check()
+
+
 def kernel(function: Any = None, **options: Any) -> Any:
     """Compile a function at its first call, to run without the GIL, and cache the machine code.
 
