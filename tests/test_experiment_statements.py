@@ -339,4 +339,4 @@ def test_dragonflys_statements_can_come_out_either_way() -> None:
     assert not any(s.holds for s in dragonfly.epochs({"epochs": turned}) if "most accurate" in s.claim)
     swinging = epochs.assign(accuracy=0.6 + 0.25 * (epochs.epoch % 2))
     for table, holds in ((swinging, True), (epochs, False)):
-        assert [s.holds for s in dragonfly.epochs({"epochs": table}) if "swings" in s.claim] == [holds]
+        assert [s.holds for s in dragonfly.epochs({"epochs": table}) if "varies" in s.claim] == [holds]
