@@ -24,7 +24,7 @@ EXPERIMENTS = {
     "dragonfly": "The Dragonfly paper: identifying congestion controls from slots, with its network, DeePCCI and ours.",
     "l4s": "iRED and PI2 for L4S: Cubic and Prague in four configurations under four loads, with DualPI2.",
     "rtt-separation": "The RTT paper's six tests: queues by RTT, compared with one queue and with competing schemes.",
-    "sim-vs-kernel": "The simulator compared with real Linux: utilisation, delay, loss, marks, shares, and the error of each.",
+    "sim-vs-kernel": "The simulator compared with real Linux: utilisation, delay, loss, marks and shares.",
 }
 
 

@@ -82,13 +82,8 @@ def _file(name: str, root: Path) -> Path | None:
     return None
 
 
-@functools.cache
-def _imports(name: str, path: Path, root: Path) -> tuple[str, ...]:
+def _imports(name: str, path: Path, root: Path) -> Iterator[str]:
     """Modules of ours that a module imports."""
-    return tuple(_imported(name, path, root))
-
-
-def _imported(name: str, path: Path, root: Path) -> Iterator[str]:
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
     tree = _code(path)
     nodes = list(tree.body if name in FACADES else ast.walk(tree))

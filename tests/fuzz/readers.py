@@ -163,17 +163,7 @@ def _check_export(data: bytes) -> None:
 
 
 def _exports() -> Iterable[bytes]:
-    head = [
-        "frame.time_epoch",
-        "ip.src",
-        "ip.dst",
-        "tcp.srcport",
-        "tcp.dstport",
-        "tcp.seq",
-        "tcp.ack",
-        "tcp.len",
-        "tcp.flags",
-    ]
+    head = ["frame.time_epoch", "ip.src", "ip.dst", "tcp.srcport", "tcp.dstport", "tcp.seq", "tcp.ack", "tcp.len", "tcp.flags"]
     row = ["1.5", "10.0.0.1", "10.0.0.2", "1000", "80", "1", "1", "100", "0x018"]
     for separator in "\t,;|":
         yield "\n".join(map(separator.join, [head, row, row, row, ""])).encode()
