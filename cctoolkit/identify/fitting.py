@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from .._support.atomic import replacing
+from .._support.atomic import check_target, replacing, replacing_folder
 from .._support.csv import write_csv
 from .._support.terminal import note
 from .._support.version import __version__
