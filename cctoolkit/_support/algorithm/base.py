@@ -23,7 +23,7 @@ from typing import Any, ClassVar, dataclass_transform
 import numpy as np
 
 from ...errors import AlgorithmError, ParameterError
-from .checks import is_ours
+from .origin import is_ours
 
 __all__ = ["Algorithm", "record"]
 

@@ -13,7 +13,7 @@ from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.ir_utils import find_callname, get_definition, guard
 from numba.core.typed_passes import NopythonTypeInference
 
-__all__ = ["CheckingCompiler", "HelperChecks", "Mistake", "is_ours", "share"]
+__all__ = ["CheckingCompiler", "HelperChecks", "Mistake", "share"]
 
 #: Records that belong to the simulator, by type: what functions call them, and the fields that they may set.
 _SHARED: dict[types.Type, tuple[str, tuple[str, ...]]] = {}
@@ -22,11 +22,6 @@ _SHARED: dict[types.Type, tuple[str, tuple[str, ...]]] = {}
 def share(dtype: np.dtype, name: str, writable: tuple[str, ...]) -> None:
     """Let functions set only the fields `writable` of records of this type, wherever they come from."""
     _SHARED[from_dtype(dtype)] = name, writable
-
-
-def is_ours(thing: Any) -> bool:
-    """Whether a class or function is part of this package, and not a user's."""
-    return f"{thing.__module__}.".startswith(f"{__name__.partition('.')[0]}.")
 
 
 class Mistake(Exception):
