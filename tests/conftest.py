@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from tools import skip_without_programs
 
 #: The files that take longest. Workers take whole files, so when these begin, all workers end at about the same time.
 LONGEST = (
@@ -22,6 +23,13 @@ LONGEST = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order = {name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: order.get(item.path.stem, len(order)))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _programs() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        skip_without_programs(patch)
+        yield
 
 
 @pytest.fixture(autouse=True)

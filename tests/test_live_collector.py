@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from live_network import Network, network, why_not
+from tools import need
 
 import cctoolkit as cct
 from cctoolkit.capture.model import Capture
@@ -48,6 +49,7 @@ def collector(net: Network, **settings: Any) -> KernelCollector:
 
 def hooks(net: Network) -> tuple[str, str]:
     """What hangs on the router's interfaces: tcx links, and packet sockets."""
+    need("bpftool")
     links = json.loads(net.command("R", "bpftool", "-j", "link").stdout or "[]")
     tcx = [one for one in links if one["type"] in (11, "tcx")]  # 11: to a bpftool that has no name for it
     return str(tcx), net.command("R", "cat", "/proc/net/packet").stdout

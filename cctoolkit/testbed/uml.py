@@ -276,8 +276,8 @@ def _check(plan: Plan, directory: Path) -> None:
     if not (directory / "done").is_file():
         console = (directory / "console").read_text(encoding="utf-8", errors="replace").strip()
         panic = re.search(r"Kernel panic - not syncing: .*", console)
-        last = panic[0] if panic else console.rpartition("\n")[2]
-        raise TestbedError(f"the guest stopped: {last or 'no output'}")
+        ending = panic[0] if panic else console.rpartition("\n")[2]
+        raise TestbedError(f"the guest stopped: {ending or 'no output'}")
     for tap in ("ingress", "egress"):
         text = (directory / f"{tap}.log").read_text(encoding="utf-8", errors="replace")
         found = re.search(r"(\d+) packets? dropped by kernel", text)
