@@ -49,6 +49,24 @@ _config: Any = numba.config
 _CHECK_BYTES = 16
 
 
+def _skip_blas_check() -> None:
+    """Import numba's array functions without scipy.linalg, which takes longer than numba itself.
+
+    numba imports it only to see whether it is there. A function that calls BLAS imports it when it is compiled.
+    """
+    from numba.np import linalg
+
+    check = linalg.ensure_blas
+    try:
+        linalg.ensure_blas = lambda: None
+        importlib.import_module("numba.np.arraymath")
+    finally:
+        linalg.ensure_blas = check
+
+
+_skip_blas_check()
+
+
 def kernel(function: Any = None, **options: Any) -> Any:
     """Compile a function at its first call, to run without the GIL, and cache the machine code.
 
@@ -88,7 +106,8 @@ def callback(function: Any, signature: Any, *, pipeline_class: Any = Compiler, *
     compiled: Any = CFunc(
         function, normalize_signature(signature), {}, options, pipeline_class=pipeline_class
     )
-    compiled._cache = _KernelCache(function, options | {"callback": True})
+    about = getattr(pipeline_class, "about", pipeline_class.__name__)
+    compiled._cache = _KernelCache(function, options | {"callback": about})
     compiled.compile()
     return compiled
 

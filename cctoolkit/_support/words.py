@@ -20,6 +20,7 @@ __all__ = [
     "format_time_ns",
     "plural",
     "printable",
+    "printable_lines",
 ]
 
 
@@ -101,7 +102,14 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 def printable(text: object) -> str:
     """Foreign text with invisible characters (controls, line and direction marks, invalid bytes) escaped."""
+    text = str(text)
+    if text.isprintable():
+        return text
     return "".join(
-        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii")
-        for c in str(text)
+        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii") for c in text
     )
+
+
+def printable_lines(text: str) -> str:
+    """As :func:`printable`, for a text of several lines."""
+    return "\n".join(map(printable, text.split("\n")))

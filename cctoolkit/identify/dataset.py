@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._support import parquet
 from .._support.atomic import replacing
-from .._support.parquet import read_provenance
 from .._support.pool import cores, in_processes
 from .._support.version import __version__
+from .._support.waiting import progress_bar
 from ..analysis.slots import compute_slots
 from ..errors import CCToolkitError, ParameterError, SchemaError
 from ..scenario.run import Run
@@ -200,8 +201,8 @@ class SlotDataset:
                 f"{self.path}: dataset has version {version}, expected {_VERSION}; build it again"
             )
         try:
-            self.flows = pd.read_parquet(self.path / _FLOWS)
-        except (OSError, ValueError):
+            self.flows = parquet.frame(parquet.read(self.path / _FLOWS), self.path / _FLOWS)
+        except (OSError, SchemaError):
             raise SchemaError(f"{self.path}: holds no dataset of slots (no readable {_FLOWS})") from None
         self.slot_ms: float = self.about["slot_ms"]
 
@@ -225,13 +226,13 @@ class SlotDataset:
 
     def recordings(self, columns: Sequence[str] | None = None) -> Iterator[Recording]:
         """Read recordings one by one, with only these columns of the slots. Columns with missing numbers are floats."""
-        import pyarrow.parquet as pq
-
         wanted = None if columns is None else list(dict.fromkeys(["flow_id", "slot", *columns]))
         for run, flows in self.flows.groupby("run", sort=False):
-            table = pq.read_table(self.path / "slots" / f"{run}.parquet", columns=wanted, memory_map=True)
+            path = self.path / "slots" / f"{run}.parquet"
+            table = parquet.read(path, wanted, memory_map=True)
             known = flows.drop(columns="run").reset_index(drop=True)
-            yield Recording(str(run), table.to_pandas(ignore_metadata=True), known, self.slot_ms)
+            slots = parquet.frame(table, path, ignore_metadata=True)
+            yield Recording(str(run), slots, known, self.slot_ms)
 
     def where(self, which: str | Iterable[str]) -> SlotDataset:
         """A part of the dataset: flows that match an expression (as for pandas' ``query``), or flows of these runs."""
@@ -317,8 +318,6 @@ def build_dataset(
     >>> dataset.flows.cca.tolist()
     ['reno', 'bbr']
     """
-    from tqdm.auto import tqdm
-
     folder = Path(directory)
     jobs = [(number, dict(changes), scenario) for number, (changes, scenario) in enumerate(scenarios)]
     names = [_run_name(number, scenario) for number, _, scenario in jobs]
@@ -333,7 +332,9 @@ def build_dataset(
         if not (folder / "slots" / f"{name}.json").is_file()
     ]
     settings = (str(folder), on, special, background, slot_ms, keep_captures)
-    with tqdm(total=len(jobs), initial=len(jobs) - len(missing), unit="run", disable=not progress) as bar:
+    with progress_bar(
+        total=len(jobs), initial=len(jobs) - len(missing), unit="run", disable=not progress
+    ) as bar:
         done = in_processes(
             _build_one, [(*job, *settings) for job in missing], min(workers or cores(), max(len(missing), 1))
         )
@@ -366,7 +367,7 @@ def _check_same(folder: Path, scenarios: Mapping[str, Scenario], made_with: Mapp
     if (folder / _INDEX).is_file():
         check(SlotDataset(folder).about)
     for path in sorted((folder / "slots").glob("*.json")):
-        said = read_provenance(path.with_suffix(".parquet"))
+        said = parquet.read_provenance(path.with_suffix(".parquet"))
         check(said)
         if path.stem in scenarios and said.get("scenario") != scenarios[path.stem].to_toml():
             raise ParameterError(

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from .._support.atomic import replacing
+from .._support.waiting import progress_bar
 from ..errors import ParameterError
 
 __all__ = ["Recipe", "train_network"]
@@ -127,8 +128,6 @@ def train_network(
     ParameterError
         The checkpoint is of another training.
     """
-    from tqdm.auto import tqdm
-
     device = _device(recipe.device)
     mixed = device.type == "cuda"
     network.to(device)
@@ -155,7 +154,7 @@ def train_network(
     if path is not None and path.is_file():
         _resume(path, training, state, network, optimiser, scheduler, generator)
 
-    bar = tqdm(total=recipe.epochs, initial=state.epoch, unit="epoch", disable=not progress)
+    bar = progress_bar(total=recipe.epochs, initial=state.epoch, unit="epoch", disable=not progress)
     with bar:
         while state.epoch < recipe.epochs and not _converged(state, recipe):
             network.train()

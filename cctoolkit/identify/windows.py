@@ -208,24 +208,25 @@ class Windows:
         SchemaError
             The file has no windows, or another version.
         """
-        import json
+        from .._support import parquet
 
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        try:
-            table = pq.read_table(path)
-            about = json.loads((table.schema.metadata or {})[_KEY])
-        except (pa.ArrowInvalid, KeyError, ValueError):
-            raise SchemaError(f"{path}: there are no windows") from None
-        if about["version"] != _VERSION:
+        table = parquet.read(path)
+        about = parquet.about(table.schema.metadata, _KEY)
+        if about is None:
+            raise SchemaError(f"{path}: there are no windows")
+        if about.get("version") != _VERSION:
             raise SchemaError(
-                f"{path}: windows have version {about['version']}, expected {_VERSION}; cut them again"
+                f"{path}: windows have version {about.get('version')}, expected {_VERSION}; cut them again"
             )
-        column = table.column("X").combine_chunks()
-        X = np.asarray(column.flatten()).reshape(len(table), about["slots"], len(about["inputs"]))
-        frame = table.drop_columns(["X"]).to_pandas()
-        return cls(X, frame["cca"].to_numpy(object), frame, tuple(about["inputs"]), about["slot_ms"])
+        try:
+            column = table.column("X").combine_chunks()
+            X = np.asarray(column.flatten(), np.float32)
+            X = X.reshape(len(table), int(about["slots"]), len(about["inputs"]))
+            inputs, slot_ms = tuple(map(str, about["inputs"])), float(about["slot_ms"])
+            frame = parquet.frame(table.drop_columns(["X"]), path)
+            return cls(X, frame["cca"].to_numpy(object), frame, inputs, slot_ms)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as err:
+            raise SchemaError(f"{path}: damaged windows ({type(err).__name__}: {err})") from None
 
 
 _KEY = b"cctoolkit.windows"

@@ -7,8 +7,6 @@ import html
 import json
 import math
 import os
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from .._support import parquet
-from .._support.atomic import replacing
+from .._support.atomic import check_target, replacing, replacing_files, replacing_folder
 from .._support.version import __version__
 from ..capture.keys import CaptureMeta, FlowKeys
 from ..capture.model import Capture
@@ -190,7 +188,7 @@ class Run:
         ----------
         directory : path
             Receives ``NAME.ingress.pcap.gz``, ``NAME.egress.pcap.gz``, ``NAME.labels.csv`` and ``NAME.scenario.toml``,
-            each atomically. :func:`load_run` reads them as ``directory/NAME``.
+            all or none of them. :func:`load_run` reads them as ``directory/NAME``.
         name : str, optional
             By default the name of the scenario.
         suffix : str
@@ -210,17 +208,15 @@ class Run:
         stem = name or self.name
         if os.sep in stem or stem.startswith("."):
             raise ParameterError(f"name: {stem!r} cannot be part of a file name")
-        folder = Path(directory)
-        paths = []
-        for tap, capture in (("ingress", self.ingress), ("egress", self.egress)):
-            path = folder / f"{stem}.{tap}{suffix}"
-            paths.append(write_pcap(path, capture, snaplen=snaplen, comment=self.made_by))
-        paths.append(folder / f"{stem}.labels.csv")
-        self._write_labels(paths[-1])
-        if self.scenario is not None:
-            paths.append(folder / f"{stem}.scenario.toml")
-            _write_text(paths[-1], self.scenario.to_toml())
-        return paths
+        names = [f"{stem}.{tap}{suffix}" for tap in ("ingress", "egress")] + [f"{stem}.labels.csv"]
+        with replacing_files(directory) as folder:
+            for file, capture in zip(names, (self.ingress, self.egress), strict=False):
+                write_pcap(folder / file, capture, snaplen=snaplen, comment=self.made_by)
+            self._write_labels(folder / names[-1])
+            if self.scenario is not None:
+                names.append(f"{stem}.scenario.toml")
+                _write_text(folder / names[-1], self.scenario.to_toml())
+        return [Path(directory) / file for file in names]
 
     def _write_labels(self, path: Path) -> None:
         with replacing(path) as tmp:
@@ -348,53 +344,26 @@ def _write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def replacing_directory(path: Path) -> Iterator[Path]:
-    """Yield a temporary directory beside `path`, which it replaces on success.
+    """Yield a temporary directory for a run, which replaces `path` on success; errors are those of a saved run."""
+    check_run_target(path)
+    with replacing_folder(path) as folder:
+        yield folder
 
-    After a hard kill, it stays until the next call for this `path`.
+
+def check_run_target(path: Path) -> None:
+    """Raise where no run can be saved.
+
+    Raises
+    ------
+    ParameterError
+        `path` is a URL, or something else than a saved run is there.
+    OSError
+        As for :func:`cctoolkit._support.atomic.check_target`.
     """
+    check_target(path)
     saved = any((path / name).is_file() for name in ("run.json", "provenance.json"))
     if path.exists() and not saved and (not path.is_dir() or any(path.iterdir())):
         raise ParameterError(f"{path}: exists and is not a saved run")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_stale(path)
-    tmp = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
-    lock = _locked(tmp)
-    try:
-        new, old = tmp / "new", tmp / "old"
-        new.mkdir()
-        yield new
-        if path.exists():
-            path.rename(old)
-        new.rename(path)
-    finally:
-        shutil.rmtree(tmp, ignore_errors=True)
-        if lock is not None:
-            os.close(lock)
-
-
-def _locked(folder: Path) -> int | None:
-    """Open and lock a directory; None if another process uses it, or without support for locks."""
-    try:
-        import fcntl
-
-        handle = os.open(folder, os.O_RDONLY)
-    except (ImportError, OSError):
-        return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        return None
-    return handle
-
-
-def _remove_stale(path: Path) -> None:
-    """Remove what a killed process left behind."""
-    for tmp in path.parent.glob(f".{_literal(path.name)}.*.tmp"):
-        lock = _locked(tmp) if tmp.is_dir() else None
-        if lock is not None:
-            shutil.rmtree(tmp, ignore_errors=True)
-            os.close(lock)
 
 
 def _save_capture(capture: Capture, folder: Path, provenance: Mapping[str, Any]) -> None:
@@ -459,12 +428,8 @@ def _load_keys(path: Path) -> FlowKeys:
 
 def _read_table(path: Path) -> pd.DataFrame:
     """A Parquet file that is not one of :data:`cctoolkit.schema.TABLES`."""
-    import pyarrow as pa
-
     try:
-        return pd.read_parquet(path)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as err:
-        raise SchemaError(f"{path}: not a Parquet file ({str(err).splitlines()[0]})") from None
+        return parquet.frame(parquet.read(path), path)
     except FileNotFoundError:
         raise SchemaError(f"{path}: is missing") from None
 

@@ -424,21 +424,15 @@ def read_parquet(path: str | os.PathLike[str], table: str) -> tuple[pd.DataFrame
     Traceback (most recent call last):
     cctoolkit.errors.SchemaError: flows.parquet: holds the flows table, expected packets
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        arrow = pq.read_table(path)
-    except pa.ArrowInvalid as err:
-        raise SchemaError(f"{os.fspath(path)}: not a Parquet file ({str(err).splitlines()[0]})") from None
+    arrow = parquet.read(path)
     meta = arrow.schema.metadata or {}
-    if _KEY_SCHEMA not in meta:
+    found = parquet.about(meta, _KEY_SCHEMA)
+    if found is None or not {"table", "version"} <= set(found):
         raise SchemaError(f"{os.fspath(path)}: Parquet, but not a cctoolkit table")
-    found = json.loads(meta[_KEY_SCHEMA])
     if found["table"] != table:
         raise SchemaError(f"{os.fspath(path)}: holds the {found['table']} table, expected {table}")
     if found["version"] != SCHEMA_VERSION:
         raise SchemaError(
             f"{os.fspath(path)}: schema version {found['version']}, this package reads version {SCHEMA_VERSION}"
         )
-    return check(arrow.to_pandas(), table), parquet.provenance_of(meta)
+    return check(parquet.frame(arrow, path), table), parquet.provenance_of(meta)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .._support.terminal import listing, say, show
+from .._support.terminal import listing, say, show, write
 from .._support.words import format_bytes
 from ..capture.options import CaptureArgument, end_without_packets, selecting
 from ..errors import ParameterError
@@ -167,7 +167,7 @@ def separate(
                 say(f"wrote {len(text.splitlines())} lines to {rules}")
             elif out.format is Format.table:
                 show(f"\nRules ({router})")
-                print(text, end="")
+                write(text)
 
 
 def _show_decision(decision: Decision, table: pd.DataFrame, known: pd.Series, k: int) -> None:
@@ -227,6 +227,6 @@ def _show_log(log: pd.DataFrame, texts: list[str], interval_s: float) -> None:
             f"  at {row.now_s:8.2f} s: {row.flows} flows with a rule; {row.added} new, {row.moved} moved, "
             f"{row.removed} gone, {row.settings} settings"
         )
-        print(texts[at], end="")
+        write(texts[at])
     if len(busy) > _SHOWN:
         say(f"  {_SHOWN} of {len(busy)} decisions that changed something (--format csv lists all)")

@@ -13,6 +13,7 @@ import pandas as pd
 from .._support.algorithm.base import explained_failure
 from .._support.arguments import number, whole
 from .._support.version import __version__
+from .._support.waiting import progress_bar
 from ..aqm import QUEUE
 from ..cca import ACK, FLOW
 from ..errors import AlgorithmError, ParameterError
@@ -36,8 +37,6 @@ from .taps import Taps, flow_keys
 
 __all__ = ["Simulation", "simulate"]
 
-#: Events between checks for Ctrl-C: about a second.
-_SLICE = 5_000_000
 _ROWS = 1 << 16
 #: Smallest interval of samples and of calls to a controller.
 _SHORTEST_S = 1e-6
@@ -175,6 +174,7 @@ class Simulation:
             "segment_free",
             "starved",
             "broken",
+            "refused",
         ):
             port[name] = -1
         port["free_ns"] = NEVER
@@ -358,7 +358,7 @@ class Simulation:
         while True:
             status = run(
                 a["port"], a["flows"], a["senders"], a["nodes"], a["segments"], a["queues"], a["lines"], a["heap"],
-                a["places"], a["ack"], a["ingress"], a["egress"], a["drops"], until_ns, _SLICE,
+                a["places"], a["ack"], a["ingress"], a["egress"], a["drops"], until_ns,
             )  # fmt: skip
             if failures:
                 used = [type(f.cca) for f in self._flow_specs if not f.is_udp]
@@ -366,6 +366,8 @@ class Simulation:
                 raise AlgorithmError(explained_failure(failures[0], dict.fromkeys(used))) from failures[0]
             if status == PAUSED:
                 return
+            if status == BROKEN and a["port"]["refused"][0] >= 0:
+                raise AlgorithmError(self._refused(a["port"][0]))
             if status == BROKEN:
                 i = int(a["port"]["broken"][0])
                 f = a["flows"][i]
@@ -375,6 +377,18 @@ class Simulation:
                 )
             if status == FULL:
                 self._make_room()
+
+    def _refused(self, port: Any) -> str:
+        """What an AQM returned that is no verdict."""
+        queue, enqueue = int(port["refused"]), port["refused_on_enqueue"]
+        event, allowed = (
+            ("on_enqueue", "MARK or DROP") if enqueue else ("on_dequeue", "MARK, DROP or DROP_LATE")
+        )
+        name = type(self.scenario.bottleneck.queue_list()[queue].aqm).__name__
+        return (
+            f"{name}.{event} returned {int(port['refused_verdict'])} for queue {queue} at {self.now_s:.6f} s: "
+            f"must return PASS, {allowed}"
+        )
 
     def _make_room(self) -> None:
         a = self._arrays
@@ -685,9 +699,9 @@ def simulate(
     step_s = (
         control_s if control is not None else scenario.duration_s / 100 if progress else scenario.duration_s
     )
-    from tqdm.auto import tqdm
-
-    with tqdm(total=round(scenario.duration_s, 3), unit="s", disable=not progress, leave=False) as bar:
+    with progress_bar(
+        total=round(scenario.duration_s, 3), unit="s", disable=not progress, leave=False
+    ) as bar:
         steps = 0
         while sim.now_s < scenario.duration_s:
             steps += 1

@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .._support.atomic import replacing
+from .._support.waiting import progress_bar
 from ..errors import ParameterError, TestbedUnavailableError
 from .traffic import cache_directory
 
@@ -405,15 +406,13 @@ def _call(
 
 
 def _make(tree: Path, log: Path, kept_log: Path, jobs: int, progress: bool | None) -> None:
-    from tqdm.auto import tqdm
-
     show = sys.stderr.isatty() if progress is None else progress
     last: deque[str] = deque(maxlen=200)
     command = ["make", "ARCH=um", "CC=gcc", f"-j{jobs}", "linux"]
     with (
         _process(command, tree) as process,
         log.open("wb") as file,
-        tqdm(total=_STEPS, unit="step", desc="kernel", disable=not show, leave=False) as bar,
+        progress_bar(total=_STEPS, unit="step", desc="kernel", disable=not show, leave=False) as bar,
     ):
         assert process.stdout is not None
         for line in process.stdout:

@@ -781,7 +781,7 @@ def main(argv: list[str] | None = None) -> int:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, stop)
         with replacing_directory(args.output) as folder:
-            raw = folder.with_name("raw")
+            raw = folder.with_name(f"{folder.name}.raw")
             raw.mkdir()
             run(scenario, hosts, raw, snaplen=args.snaplen, sample_s=args.sample)
             collect(scenario, hosts, raw, folder)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..._support.terminal import Listing, note, show
+from ..._support.terminal import Listing, live, note, say, show
 from ..._support.words import format_bytes
 from ...errors import ParameterError
 from ...schema.output import Format, TableOutput
@@ -99,16 +99,14 @@ def _shown(updates: Iterator[Update], as_lines: bool) -> Iterator[Update]:
     with ExitStack() as stack:
         screen = None
         if not as_lines and sys.stdout.isatty():
-            from rich.live import Live
-
-            screen = stack.enter_context(Live(auto_refresh=False))
+            screen = stack.enter_context(live())
         for update in updates:
             began = update.time_ns if began is None else began
             if update.flows is not None:
                 last = update
                 if as_lines:
                     for line in _lines(update):
-                        print(line)
+                        say(line)
                     sys.stdout.flush()
                 elif screen is not None:
                     screen.update(_screen(update, (update.time_ns - began) / 1e9), refresh=True)
