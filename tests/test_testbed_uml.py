@@ -334,6 +334,7 @@ def test_options_of_connections_take_effect(tmp_path):
     assert acks == pytest.approx([0.5, 1], abs=0.03)
 
 
+@pytest.mark.slow
 def test_several_queues_and_a_controller(tmp_path):
     queues = [cct.Queue(buffer_packets=50), cct.Queue(buffer_bytes=75_000, weight=1)]
     flows = [cct.Flow("cubic", rtt_ms=20), cct.Flow("cubic", rtt_ms=20), cct.Flow("udp", rate_mbps=1)]

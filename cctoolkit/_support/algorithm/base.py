@@ -23,8 +23,9 @@ from typing import Any, ClassVar, dataclass_transform
 import numpy as np
 
 from ...errors import AlgorithmError, ParameterError
+from .origin import is_ours
 
-__all__ = ["Algorithm", "is_ours", "record"]
+__all__ = ["Algorithm", "record"]
 
 _NS = {"_s": 1_000_000_000, "_ms": 1_000_000, "_us": 1_000}
 
@@ -220,11 +221,6 @@ def _address(
         except Exception as err:  # numba's own errors, and a bare KeyError for an unknown field
             raise AlgorithmError(_explained(cls, function, dtypes, err)) from None
     return int(_COMPILED[key].address)
-
-
-def is_ours(thing: Any) -> bool:
-    """Whether a class or function is part of this package."""
-    return f"{thing.__module__}.".startswith(f"{__name__.partition('.')[0]}.")
 
 
 # ---- error messages --------------------------------------------------------------------------------------------------

@@ -27,8 +27,8 @@ from numba.core.ir_utils import build_definitions, get_definition, guard
 from numba.core.untyped_passes import ReconstructSSA
 from numba.extending import intrinsic
 
-from .base import is_ours
 from .checks import CheckingCompiler, HelperChecks, Mistake
+from .origin import is_ours
 
 __all__ = ["STEPS", "EndlessLoopError", "GuardedCompiler", "called", "last_line", "marker"]
 
