@@ -3,16 +3,45 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from typing import Any
 
 import numpy as np
 
 from ..errors import ParameterError
 
-__all__ = ["number", "positive_ns", "whole"]
+__all__ = ["first_line", "number", "positive_ns", "short_text", "shown", "whole"]
 
 #: The default upper bound for counts.
 MANY = 2**40
+#: Characters of a name or label; two names of files fit.
+MOST_CHARACTERS = 1000
+
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80
+
+
+def shown(value: Any) -> str:
+    """A value as an error shows it: at most a line, whatever it is."""
+    try:
+        return " ".join(_REPR.repr(value).split())
+    except (ValueError, RecursionError):  # an integer of thousands of digits
+        return f"this {type(value).__name__}"
+
+
+def first_line(err: BaseException, otherwise: str) -> str:
+    """What a library says about its input: one line, without all of the input."""
+    text = next(iter(str(err).splitlines()), "") or otherwise
+    return text if len(text) <= 200 else f"{text[:150]} … {text[-40:]}"
+
+
+def short_text(where: str, value: Any) -> str:
+    """The value, if it is text that fits into a table."""
+    if not isinstance(value, str):
+        raise ParameterError(f"{where}: {shown(value)} must be text")
+    if len(value) > MOST_CHARACTERS:
+        raise ParameterError(f"{where}: {len(value):,} characters; at most {MOST_CHARACTERS} are allowed")
+    return value
 
 
 def number(
@@ -22,21 +51,21 @@ def number(
     if isinstance(value, np.integer | np.floating):
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-        raise ParameterError(f"{where}: {value!r} is not a number")
+        raise ParameterError(f"{where}: {shown(value)} is not a number")
     if above is not None and not value > above:
-        raise ParameterError(f"{where}: {value!r} must be {f'above {above:g}' if above else 'positive'}")
+        raise ParameterError(f"{where}: {shown(value)} must be {f'above {above:g}' if above else 'positive'}")
     if value < low:
-        raise ParameterError(f"{where}: {value!r} must be at least {low:g}")
+        raise ParameterError(f"{where}: {shown(value)} must be at least {low:g}")
     if value > high or abs(value) == math.inf:
         most = f"at most {high:g}" if high < math.inf else "finite"
-        raise ParameterError(f"{where}: {value!r} must be {most}")
+        raise ParameterError(f"{where}: {shown(value)} must be {most}")
     return value
 
 
 def whole(where: str, value: Any, *, low: int = 0, high: float = MANY) -> int:
     value = number(where, value, low=low, high=high)
     if value != int(value):
-        raise ParameterError(f"{where}: {value!r} is not a whole number")
+        raise ParameterError(f"{where}: {shown(value)} is not a whole number")
     return int(value)
 
 
@@ -53,5 +82,5 @@ def positive_ns(value: float, unit_ns: float, name: str) -> int:
     except (TypeError, ValueError, OverflowError):
         ns = 0
     if not 1 <= ns < 2**62:
-        raise ParameterError(f"{name}: {value!r} must be a time of at least one nanosecond")
+        raise ParameterError(f"{name}: {shown(value)} must be a time of at least one nanosecond")
     return ns

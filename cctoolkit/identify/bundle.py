@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from .._support.atomic import replacing
+from .._support.documents import read_json
 from .._support.version import __version__
 from ..errors import ParameterError, SchemaError
 from .inputs import (
@@ -155,7 +156,7 @@ class Model:
 
     def __init__(self, folder: Path) -> None:
         try:
-            self.about: dict[str, Any] = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
+            self.about = read_json(folder / _ABOUT, "a valid model description")
             version = self.about["format"]
             if version != FORMAT:
                 raise SchemaError(

@@ -15,6 +15,7 @@ import pandas as pd
 
 from .._support import parquet
 from .._support.atomic import replacing
+from .._support.documents import read_json
 from .._support.pool import cores, in_processes
 from .._support.version import __version__
 from .._support.waiting import progress_bar
@@ -192,9 +193,9 @@ class SlotDataset:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         try:
-            self.about: dict[str, Any] = json.loads((self.path / _INDEX).read_text(encoding="utf-8"))
+            self.about = read_json(self.path / _INDEX)
             version = self.about["version"]
-        except (OSError, ValueError, KeyError, TypeError):
+        except (SchemaError, KeyError):
             raise SchemaError(f"{self.path}: holds no dataset of slots (no readable {_INDEX})") from None
         if version != _VERSION:
             raise SchemaError(

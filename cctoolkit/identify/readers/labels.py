@@ -7,13 +7,14 @@ import ipaddress
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from ..._support.arguments import short_text
 from ...capture.model import Capture
 from ...errors import ParameterError, SchemaError
 from ..settings import KERNEL_CCAS, SIMULATOR_CCAS
@@ -108,9 +109,10 @@ def read_labels(path: str | os.PathLike[str]) -> pd.DataFrame:
         raise SchemaError(f"{path}: labels: empty, expected a heading line with a column 'cca'")
     separator = max(",;\t", key=lines[0][1].count)
     reader = csv.reader((line for _, line in lines), delimiter=separator, skipinitialspace=True)
-    names = _columns(path, next(reader))
+    rows = _rows(path, reader)
+    names = _columns(path, next(rows))
     table: dict[str, list[Any]] = {name: [] for name in ("line", *names)}
-    for cells in reader:
+    for cells in rows:
         number = lines[reader.line_num - 1][0]
         if len(cells) != len(names):
             raise SchemaError(
@@ -127,6 +129,19 @@ def read_labels(path: str | os.PathLike[str]) -> pd.DataFrame:
     frame = frame.astype({name: dtype for name, dtype in numbers.items() if name in frame})
     frame.attrs["path"] = path
     return frame
+
+
+def _rows(path: str, reader: Any) -> Iterator[list[str]]:
+    """The cells of each line, none longer than a label may be."""
+    try:
+        for cells in reader:
+            for cell in cells:
+                short_text(f"{path}: line {reader.line_num}: labels: a cell", cell)
+            yield cells
+    except csv.Error as err:  # a cell of 128 KiB, or a quotation mark that is not closed
+        raise SchemaError(f"{path}: line {reader.line_num}: labels: {err}") from None
+    except ParameterError as err:
+        raise SchemaError(str(err)) from None
 
 
 def _columns(path: str, heading: Sequence[str]) -> list[str]:

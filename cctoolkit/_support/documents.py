@@ -1,0 +1,94 @@
+"""TOML and JSON from files: whatever is wrong with one is a single line that names the file."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..errors import CCToolkitError, ParameterError, SchemaError
+from .arguments import first_line
+
+__all__ = ["parsed", "read_json", "read_toml"]
+
+#: A scenario of half a million flows, each with a table of its own.
+MOST_BYTES = 1 << 26
+#: Levels of tables and lists; scenarios have four.
+MOST_LEVELS = 32
+
+
+def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The tables of a TOML file.
+
+    Raises
+    ------
+    ParameterError
+        The file cannot be read, or is not TOML.
+    """
+    try:
+        with open(path, "rb") as file:
+            return parsed(tomllib.loads, file.read(MOST_BYTES + 1))
+    except OSError as err:
+        raise ParameterError(f"{os.fspath(path)}: {err.strerror}") from None
+    except ValueError as err:
+        raise ParameterError(f"{os.fspath(path)}: not TOML: {err}") from None
+
+
+def read_json(
+    path: str | os.PathLike[str], what: str = "", error: type[CCToolkitError] = SchemaError
+) -> dict[str, Any]:
+    """The object in a JSON file.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    what : str
+        What the file should be, for the error.
+    error : type
+        Raised if the file cannot be read, or is not JSON, or no object.
+    """
+    try:
+        with open(path, "rb") as file:
+            return parsed(json.loads, file.read(MOST_BYTES + 1))
+    except OSError as err:
+        raise error(f"{os.fspath(path)}: {err.strerror}") from None
+    except ValueError as err:
+        raise error(f"{os.fspath(path)}: not {what or 'a JSON object'}: {err}") from None
+
+
+def parsed(parser: Callable[[str], Any], content: bytes) -> dict[str, Any]:
+    """What a parser makes of UTF-8 text.
+
+    Raises
+    ------
+    ValueError
+        It is too large, too deep, not valid, or no table; the text is one line.
+    """
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"more than {MOST_BYTES >> 20} MiB")
+    try:
+        found = parser(content.decode("utf-8"))
+    except RecursionError:
+        raise ValueError(_DEEP) from None
+    except ValueError as err:
+        raise ValueError(first_line(err, "invalid")) from None
+    if not isinstance(found, Mapping):
+        raise ValueError(f"{type(found).__name__} instead of a table")
+    _check_depth(found)
+    return dict(found)
+
+
+_DEEP = f"nested deeper than {MOST_LEVELS} levels"
+
+
+def _check_depth(value: Any) -> None:
+    level: list[Any] = [value]
+    for _ in range(MOST_LEVELS):
+        inside = (v.values() if isinstance(v, Mapping) else v for v in level)
+        level = [x for values in inside for x in values if isinstance(x, Mapping | list)]
+        if not level:
+            return
+    raise ValueError(_DEEP)
