@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from .._support import arguments
 from .source import Names, pick_flows, sides_of
 from .style import (
     COLOURS,
@@ -63,6 +64,7 @@ def rtt_cdf(
     >>> len(fig.data)
     3
     """
+    samples = arguments.table("samples", samples, ("flow_id", "direction", "rtt_ns"))
     names = Names(cap)
     counts = samples["flow_id"].value_counts()
     picked = [f for f in pick_flows(counts, flows, most, known=names.has) if f in counts.index]
@@ -106,7 +108,10 @@ def completion_cdf(fct: pd.DataFrame | Mapping[str, pd.DataFrame], *, log_x: boo
     'Flow completion times'
     """
     tables = fct if isinstance(fct, Mapping) else {"flows": fct}
-    times_s = {name: table["fct_s"].to_numpy(np.float64) for name, table in tables.items()}
+    times_s = {
+        str(name): arguments.table("fct", one, ["fct_s"])["fct_s"].to_numpy(np.float64, na_value=np.nan)
+        for name, one in tables.items()
+    }
     fig = figure(
         "Flow completion times", yaxis_title_text="share of flows", yaxis_range=[0, 1.02], showlegend=True
     )

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._support.arguments import floats
+from ..errors import ParameterError
 from .style import COLOURS, GREY, figure, note
 
 if TYPE_CHECKING:
@@ -41,7 +43,9 @@ def rtt_classes(rtt_ms: Any, classes: Classes, bins: int = 60) -> go.Figure:
     >>> [bar.name for bar in fig.data]
     ['class 0: 3 of 10 to 12 ms', 'class 1: 2 of 50 to 52 ms', 'class 2: 1 of 100 to 100 ms']
     """
-    x = np.asarray(rtt_ms, np.float64)
+    x = floats("rtt_ms", rtt_ms, ndim=1)
+    if x.shape != classes.labels.shape or not np.isfinite(x).all():
+        raise ParameterError(f"rtt_ms: expected the {classes.labels.size} finite values that were classified")
     fig = figure(f"{x.size:,} flows in {classes.k} RTT classes, GVF {classes.gvf:.4f}")
     if not x.size:
         return note(fig, "no RTTs")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from .._support import arguments
 from ..errors import ParameterError
 from .rates import BIG_SHARE
 from .source import Names, pick_flows, seconds_since, sides_of, start_of
@@ -74,6 +75,7 @@ def rtt(
     """
     import plotly.graph_objects as go
 
+    samples = arguments.table("samples", samples, ("ts_ns", "flow_id", "direction", "rtt_ns"))
     names = Names(cap)
     counts = samples["flow_id"].value_counts()
     picked = [f for f in pick_flows(counts, flows, most, known=names.has) if f in counts.index]
@@ -173,6 +175,7 @@ def queue_delay(
 
         cap = delays.ingress if cap is None else cap
         delays = between_taps(delays.ingress, delays.egress)
+    delays = arguments.table("delays", delays, ("ts_ns", "flow_id", "direction", "delay_ns", "lost"))
     names = Names(cap)
     delays = delays[delays["lost"].notna()]  # the fate of the others is unknown
     counts = delays["flow_id"].value_counts()

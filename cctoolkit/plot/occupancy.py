@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from .._support import arguments
 from ..errors import ParameterError
 from .source import Names, pick_flows
 from .style import BLUE, POINTS, VERMILLION, figure, note
@@ -71,6 +72,7 @@ def cbiq(
     """
     import plotly.graph_objects as go
 
+    slots = arguments.table("slots", slots, ("flow_id", "slot", "in_bytes", "throughput_bytes", "cbiq_bytes"))
     slot_s = float(slots.attrs.get("slot_ms", 1.0) if slot_ms is None else slot_ms) / 1e3
     if not slot_s > 0:
         raise ParameterError(f"slot_ms={slot_ms}: expected a positive number of milliseconds")

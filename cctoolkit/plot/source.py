@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._support import arguments
 from .._support.words import endpoint
 from ..capture.keys import FlowKeys
 from ..capture.model import Capture
@@ -89,7 +90,11 @@ class Names:
     def __init__(self, source: Any = None) -> None:
         self._keys: FlowKeys | None = source.keys if isinstance(source, Capture) else None
         self._table = (
-            source.set_index("flow_id") if isinstance(source, pd.DataFrame) and "src" in source else None
+            arguments.table("flows", source, ("flow_id", "sport", "dport", "protocol"), ("src", "dst"))
+            .drop_duplicates("flow_id")
+            .set_index("flow_id")
+            if isinstance(source, pd.DataFrame) and "src" in source
+            else None
         )
 
     def _ends(self, flow_id: int) -> tuple[str, int, str, int, int] | None:
