@@ -96,6 +96,7 @@ import numpy as np
 import pandas as pd
 
 from .._support import arguments
+from .._support.memory import require
 from .._support.state import grown
 from ..capture.addresses import addresses_text
 from ..capture.keys import check_keys
@@ -106,7 +107,7 @@ from . import flow_kernels as kernels
 if TYPE_CHECKING:
     from ..capture.keys import FlowKeys
 
-__all__ = ["FlowStatistics", "flow_table", "retransmitted_share", "segment_kinds"]
+__all__ = ["FlowStatistics", "check_flows", "flow_table", "retransmitted_share", "segment_kinds"]
 
 #: Columns that the state of a direction, and of its faults, is copied to.
 _COUNTED = ("packets", "bytes", "payload", "segments")
@@ -119,6 +120,10 @@ _FAULTS = (
     "tshark_retransmits",
     "tshark_out_of_order",
 )
+
+
+#: Memory that the table takes for each flow, and growing state while it is copied.
+_BYTES_PER_FLOW = 400
 
 
 class FlowStatistics:
@@ -241,13 +246,13 @@ class FlowStatistics:
             updates are left out.
         """
         check_keys(keys)
+        check_flows(len(keys))
         self._reserve(int(keys.flow_id.max()) + 1 if len(keys) else 0)
-        # As plain rows of words: numpy copies those several times faster than records.
-        both = self._directions.view(np.int64).reshape(-1, 16)[keys.flow_id].view(kernels.DIRECTION)
+        both = _rows(self._directions.reshape(-1, 2), keys.flow_id)
         seen = (both["packets"][:, 0] > 0) | (both["packets"][:, 1] > 0)
         if not seen.all():
             keys, both = keys.take(seen), both[seen]
-        flow = self._flows.view(np.int64).reshape(-1, 6)[keys.flow_id].view(kernels.FLOW)[:, 0]
+        flow = _rows(self._flows[:, np.newaxis], keys.flow_id)[:, 0]
         sides = both[:, 0], both[:, 1]
         ends = [np.where(side["packets"] > 0, side["last_ts"], np.iinfo(np.int64).min) for side in sides]
 
@@ -279,6 +284,26 @@ class FlowStatistics:
         table["sack_permitted"] = keys.sack_permitted.all(axis=1)
         table["is_long"] = np.maximum(table["bytes_fwd"], table["bytes_rev"]) > self.long_flow_bytes
         return pd.DataFrame(table, copy=False)
+
+
+def check_flows(flows: int) -> None:
+    """Refuse more flows than there is memory for their table.
+
+    Raises
+    ------
+    CCToolkitError
+        It does not fit.
+    """
+    require(flows * _BYTES_PER_FLOW, f"a table of {flows:,} flows", "select fewer packets")
+
+
+def _rows(states: np.ndarray, flow_id: np.ndarray) -> np.ndarray:
+    """The states of flows: a view if these are all from 0 on, which saves the memory of a copy."""
+    if np.array_equal(flow_id, np.arange(len(flow_id))):
+        return states[: len(flow_id)]
+    # as plain rows of words: numpy copies those several times faster than records
+    words = states.view(np.int64).reshape(len(states), -1)
+    return words[flow_id].view(states.dtype)
 
 
 def flow_table(

@@ -431,7 +431,9 @@ def rtt_samples(
         whole round trip wherever the tap is, and the initiator's direction is enough. ``direction`` is the one of
         the SYN. tshark's ``tcp.analysis.initial_rtt`` is the time from the last SYN to the first ACK of either
         side, whatever was lost in between. The two halves, SYN to SYN/ACK and SYN/ACK to ACK, are samples of
-        ``seq_ack``.
+        ``seq_ack``. A half of more than 0.9 s gives no sample (a path with two hops over geostationary satellites,
+        for instance): a SYN/ACK that late may be the copy that the retransmission timer sends after 1 s (RFC 6298),
+        with the first copy lost in front of the tap. Such paths have RTTs by ``seq_ack`` and ``timestamps``.
 
         ``timestamps``: as pping (Nichols 2017). A TSval counts at its first sight, on any TCP packet, pure ACKs
         included; the first packet with ACK that echoes it, in the other direction, matches it, once. 0 is no

@@ -191,6 +191,9 @@ class AllKeys:
             self._columns[column.name] = have = grown(have, flows)
             have[keys.flow_id] = values
 
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self._seen))
+
     def all(self) -> FlowKeys:
         ids = np.flatnonzero(self._seen)
         whole = len(ids) and len(ids) == ids[-1] + 1  # complete: a view is enough

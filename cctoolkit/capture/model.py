@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._support.words import few
 from ..errors import ParameterError, SchemaError
 from ..schema import SACKS, arrays, check_columns, write_parquet
 from .keys import CaptureMeta, FlowKeys, check_keys
@@ -193,7 +194,7 @@ class Capture:
             ("file", m.path),
             (
                 "format",
-                f"{m.format}, {', '.join(m.link_types) or 'no interface'}, compression {m.compression}",
+                f"{m.format}, {few(m.link_types) or 'no interface'}, compression {m.compression}",
             ),
             ("snap length", f"{m.snaplen or 'none'}"),
             ("start (UTC)", f"{start:%Y-%m-%d %H:%M:%S.%f}" if start is not None else "no packets"),
@@ -237,6 +238,7 @@ def columns_of(source: Capture | pd.DataFrame | dict[str, np.ndarray]) -> dict[s
     if not isinstance(source, Mapping):
         raise SchemaError(
             f"packets: expected a capture, a packets table or its columns, found {type(source).__name__}"
+            + (" (its captures are .ingress and .egress)" if hasattr(source, "ingress") else "")
         )
     check_columns(source, "packets")
     return source

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from .._support import waiting
 from .._support.state import aligned_zeros
+from .._support.words import few
 from ..errors import CaptureFormatError, ParameterError, TruncatedCaptureWarning
 from ..schema import PACKETS
 from . import pcapng
@@ -311,7 +312,7 @@ class _Rows:
         meta.counts = dict(zip(COUNTS, self._counts.tolist(), strict=True))
         if meta.counts["other_link_type"]:
             meta.notes.append(
-                f"frames of unsupported link types are left out (link types: {', '.join(meta.link_types)})"
+                f"frames of unsupported link types are left out (link types: {few(meta.link_types)})"
             )
         sacks = np.concatenate(self._sacks) if self._sacks else None
         return Capture(columns, flows.keys(), meta, sacks)

@@ -21,7 +21,7 @@ from ..capture.filtering import selected
 from ..capture.model import Capture
 from ..capture.reader import iter_capture, read_capture
 from ..capture.selection import Selection
-from ..errors import ParameterError
+from ..errors import ParameterError, SchemaError
 from ..schema import CCAS, empty
 from .bundle import Model, bundled_models, load
 from .card import alike_in_words
@@ -170,7 +170,7 @@ def classify_flows(
         "sport",
         "dport",
     )
-    flows = arguments.table("flows", flows, numbers, ("src", "dst"))
+    flows = arguments.table("flows", flows, numbers, ("src", "dst"), error=SchemaError)
     flows = flows[flows["protocol"] == 6]
     payload = flows[["payload_fwd", "payload_rev"]].max(axis=1)
     flows = flows.assign(payload_bytes=payload.astype("int64"))[payload >= max(min_bytes, 1)]

@@ -15,8 +15,10 @@ import pandas as pd
 
 from .._support import arguments, parquet
 from .._support.atomic import replacing
+from .._support.documents import read_json
 from .._support.pool import cores, in_processes
 from .._support.version import __version__
+from .._support.waiting import progress_bar
 from ..analysis.slots import compute_slots
 from ..errors import CCToolkitError, ParameterError, SchemaError
 from ..scenario.run import Run
@@ -189,9 +191,9 @@ class SlotDataset:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         try:
-            self.about: dict[str, Any] = json.loads((self.path / _INDEX).read_text(encoding="utf-8"))
+            self.about = read_json(self.path / _INDEX)
             version = self.about["version"]
-        except (OSError, ValueError, KeyError, TypeError):
+        except (SchemaError, KeyError):
             raise SchemaError(f"{self.path}: holds no dataset of slots (no readable {_INDEX})") from None
         if version != _VERSION:
             raise SchemaError(
@@ -315,8 +317,6 @@ def build_dataset(
     >>> dataset.flows.cca.tolist()
     ['reno', 'bbr']
     """
-    from tqdm.auto import tqdm
-
     folder = Path(directory)
     jobs = [(number, dict(changes), scenario) for number, (changes, scenario) in enumerate(scenarios)]
     names = [_run_name(number, scenario) for number, _, scenario in jobs]
@@ -331,7 +331,9 @@ def build_dataset(
         if not (folder / "slots" / f"{name}.json").is_file()
     ]
     settings = (str(folder), on, special, background, slot_ms, keep_captures)
-    with tqdm(total=len(jobs), initial=len(jobs) - len(missing), unit="run", disable=not progress) as bar:
+    with progress_bar(
+        total=len(jobs), initial=len(jobs) - len(missing), unit="run", disable=not progress
+    ) as bar:
         done = in_processes(
             _build_one, [(*job, *settings) for job in missing], min(workers or cores(), max(len(missing), 1))
         )

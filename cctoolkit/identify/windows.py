@@ -270,7 +270,7 @@ def slot_arrays(slots: pd.DataFrame, inputs: Sequence[str]) -> Iterator[tuple[in
     SchemaError
         The table lacks an input.
     """
-    slots = arguments.table("slots", slots, (*inputs, "flow_id", "slot"))
+    slots = arguments.table("slots", slots, (*inputs, "flow_id", "slot"), error=SchemaError)
     for name in ("flow_id", "slot"):
         if slots[name].isna().any():
             raise SchemaError(f"slots: column {name!r} has missing values")
@@ -375,7 +375,7 @@ def cut_windows(
     slot_ms, flows = 1.0, 0
     for recording in recordings:
         slot_ms = recording.slot_ms
-        known = arguments.table("flows", recording.flows, ["flow_id"], ["cca"])
+        known = arguments.table("flows", recording.flows, ["flow_id"], ["cca"], error=SchemaError)
         known = known.loc[:, ~known.columns.duplicated()]
         labels: dict[int, dict[str, Any]] = {
             row["flow_id"]: {str(k): v for k, v in row.items()} for row in known.to_dict("records")
@@ -432,7 +432,7 @@ def _arrivals(slots: pd.DataFrame) -> tuple[str]:
         raise SchemaError(
             f"slots: column {' or '.join(ARRIVALS)} is needed to know in which slots data arrived"
         )
-    slots = arguments.table("slots", slots, there)
+    slots = arguments.table("slots", slots, there, error=SchemaError)
     return (next((name for name in there if slots[name].notna().any()), there[0]),)
 
 

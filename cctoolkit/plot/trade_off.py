@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from .._support import arguments
+from .source import table_of
 from .style import COLOURS, escape, figure, note, small
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def trade_off(table: pd.DataFrame, by: str = "aqm", panels: str = "scenario") ->
     Raises
     ------
     ParameterError
-        A column is missing.
+        `table` is no table, or lacks a column.
 
     See Also
     --------
@@ -59,8 +59,7 @@ def trade_off(table: pd.DataFrame, by: str = "aqm", panels: str = "scenario") ->
     >>> [trace.name for trace in fig.data]
     ['tail_drop', 'codel']
     """
-    shown = [by, *([panels] if isinstance(table, pd.DataFrame) and panels in table else [])]
-    table = arguments.table("table", table, ("mean_delay_ms", "utilisation"), shown)
+    table = table_of(table, "table", "cctoolkit.league", ("mean_delay_ms", "utilisation", by))
     parts = list(table.groupby(panels, sort=False)) if panels in table else [("", table)]
     fig = figure("Utilisation and queueing delay" + small("top left is best"), height=430)
     if not parts:

@@ -14,7 +14,8 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .._support.atomic import replacing
+from .._support.atomic import check_target, replacing
+from .._support.csv import write_csv
 from .._support.version import __version__
 from ..errors import ParameterError
 from . import write_parquet
@@ -95,6 +96,7 @@ class TableOutput:
         self._file: IO[str] = sys.stdout
 
     def __enter__(self) -> TableOutput:
+        check_target(self.path)
         if self.path is not None and self.format is not Format.parquet:
             with ExitStack() as stack:
                 tmp = stack.enter_context(replacing(self.path))
@@ -106,7 +108,7 @@ class TableOutput:
         """Append rows."""
         self.rows += len(part)
         if self.format is Format.csv:
-            part.to_csv(self._file, index=False, header=self._header, lineterminator="\n")
+            write_csv(part, self._file, header=self._header)
             self._header = False
         elif self.format is Format.jsonl:
             if len(part):

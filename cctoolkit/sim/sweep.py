@@ -19,6 +19,7 @@ from .._support import parquet
 from .._support.fingerprint import fingerprint
 from .._support.pool import cores, in_processes
 from .._support.version import __version__
+from .._support.waiting import progress_bar
 from ..errors import CCToolkitError, ParameterError, SchemaError
 from ..scenario import Scenario
 from ..scenario.changes import cell, describe
@@ -126,8 +127,6 @@ def run_sweep(
     done = _finished(output)
     journal = output.with_name(output.name + ".part")
 
-    from tqdm.auto import tqdm
-
     output.parent.mkdir(parents=True, exist_ok=True)
     with journal.open("a", encoding="utf-8") as handle:
         _reserve(handle, output)
@@ -135,7 +134,7 @@ def run_sweep(
         order = {key: job for key, job in zip(keys, jobs, strict=True) if key not in done}
         total = len(set(keys))
         with (
-            tqdm(total=total, initial=total - len(order), unit="run", disable=not progress) as bar,
+            progress_bar(total=total, initial=total - len(order), unit="run", disable=not progress) as bar,
             contextlib.closing(_results(order, (measure, record, sample_s), workers or cores())) as results,
         ):
             for key, rows in results:

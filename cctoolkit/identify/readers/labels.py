@@ -7,7 +7,7 @@ import ipaddress
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from ..._support import arguments
+from ..._support.arguments import short_text
 from ...capture.model import Capture
 from ...errors import ParameterError, SchemaError
 from ..settings import KERNEL_CCAS, SIMULATOR_CCAS
@@ -109,9 +110,10 @@ def read_labels(path: str | os.PathLike[str]) -> pd.DataFrame:
         raise SchemaError(f"{path}: labels: empty, expected a heading line with a column 'cca'")
     separator = max(",;\t", key=lines[0][1].count)
     reader = csv.reader((line for _, line in lines), delimiter=separator, skipinitialspace=True)
-    names = _columns(path, next(reader))
+    rows = _rows(path, reader)
+    names = _columns(path, next(rows))
     table: dict[str, list[Any]] = {name: [] for name in ("line", *names)}
-    for cells in reader:
+    for cells in rows:
         number = lines[reader.line_num - 1][0]
         if len(cells) != len(names):
             raise SchemaError(
@@ -128,6 +130,19 @@ def read_labels(path: str | os.PathLike[str]) -> pd.DataFrame:
     frame = frame.astype({name: dtype for name, dtype in numbers.items() if name in frame})
     frame.attrs["path"] = path
     return frame
+
+
+def _rows(path: str, reader: Any) -> Iterator[list[str]]:
+    """The cells of each line, none longer than a label may be."""
+    try:
+        for cells in reader:
+            for cell in cells:
+                short_text(f"{path}: line {reader.line_num}: labels: a cell", cell)
+            yield cells
+    except csv.Error as err:  # a cell of 128 KiB, or a quotation mark that is not closed
+        raise SchemaError(f"{path}: line {reader.line_num}: labels: {err}") from None
+    except ParameterError as err:
+        raise SchemaError(str(err)) from None
 
 
 def _columns(path: str, heading: Sequence[str]) -> list[str]:
@@ -296,7 +311,9 @@ def label_flows(
     """
     if not isinstance(labels, pd.DataFrame):
         labels = read_labels(labels)
-    labels = arguments.table("labels", labels, (), [name for name in _HEADINGS if name in labels])
+    labels = arguments.table(
+        "labels", labels, (), [name for name in _HEADINGS if name in labels], error=SchemaError
+    )
     if "cca" not in labels or not set(labels.columns) & (set(_HEADINGS) - {"cca", "protocol"}):
         raise SchemaError(
             "labels: need a column 'cca' and one of src, sport, dst, dport, flow_id, file; there are "
