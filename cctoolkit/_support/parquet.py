@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import SchemaError
@@ -15,9 +14,18 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["provenance_entry", "provenance_of", "read_provenance", "write"]
+__all__ = ["provenance_entry", "provenance_of", "read_provenance", "readable", "write"]
 
 _KEY = b"cctoolkit.provenance"
+
+
+def readable(path: str | os.PathLike[str]) -> Any:
+    """A file as pyarrow and pandas read it: they take no name that is not UTF-8, so such a file is opened here."""
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError:
+        return open(path, "rb")
+    return str(path)
 
 
 def provenance_entry(provenance: Mapping[str, Any]) -> dict[bytes, bytes]:
@@ -56,8 +64,8 @@ def write(
     entries = {**(arrow.schema.metadata or {}), **(metadata or {})}
     if provenance is not None:
         entries |= provenance_entry(provenance)
-    with replacing(path) as tmp:
-        pq.write_table(arrow.replace_schema_metadata(entries), tmp, compression="zstd")
+    with replacing(path) as tmp, tmp.open("wb") as file:  # pyarrow takes no name that is not UTF-8
+        pq.write_table(arrow.replace_schema_metadata(entries), file, compression="zstd")
 
 
 def read_provenance(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -72,6 +80,6 @@ def read_provenance(path: str | os.PathLike[str]) -> dict[str, Any]:
     import pyarrow.parquet as pq
 
     try:
-        return provenance_of(pq.read_schema(Path(path)).metadata)
+        return provenance_of(pq.read_schema(readable(path)).metadata)
     except (pa.ArrowInvalid, OSError):
         raise SchemaError(f"{path}: not a readable Parquet file; delete it and rebuild it") from None

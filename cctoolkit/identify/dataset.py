@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from .._support.atomic import replacing
-from .._support.parquet import read_provenance
+from .._support.parquet import read_provenance, readable
 from .._support.pool import cores, in_processes
 from .._support.version import __version__
 from .._support.waiting import progress_bar
@@ -201,7 +201,7 @@ class SlotDataset:
                 f"{self.path}: dataset has version {version}, expected {_VERSION}; build it again"
             )
         try:
-            self.flows = pd.read_parquet(self.path / _FLOWS)
+            self.flows = pd.read_parquet(readable(self.path / _FLOWS))
         except (OSError, ValueError):
             raise SchemaError(f"{self.path}: holds no dataset of slots (no readable {_FLOWS})") from None
         self.slot_ms: float = self.about["slot_ms"]
@@ -230,7 +230,9 @@ class SlotDataset:
 
         wanted = None if columns is None else list(dict.fromkeys(["flow_id", "slot", *columns]))
         for run, flows in self.flows.groupby("run", sort=False):
-            table = pq.read_table(self.path / "slots" / f"{run}.parquet", columns=wanted, memory_map=True)
+            table = pq.read_table(
+                readable(self.path / "slots" / f"{run}.parquet"), columns=wanted, memory_map=True
+            )
             known = flows.drop(columns="run").reset_index(drop=True)
             yield Recording(str(run), table.to_pandas(ignore_metadata=True), known, self.slot_ms)
 
@@ -438,8 +440,8 @@ def index_dataset(root: Path, about: Mapping[str, Any], slot_ms: float) -> SlotD
         raise ParameterError(f"{root}: there are no recordings")
     flows = pd.concat(tables, ignore_index=True)
     flows = flows[["run", *(c for c in flows if c != "run")]]
-    with replacing(root / _FLOWS) as tmp:
-        flows.to_parquet(tmp, index=False)
+    with replacing(root / _FLOWS) as tmp, tmp.open("wb") as file:
+        flows.to_parquet(file, index=False)
     facts = {"version": _VERSION, "cctoolkit": __version__, "slot_ms": slot_ms, **about}
     with replacing(root / _INDEX) as tmp:
         tmp.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")

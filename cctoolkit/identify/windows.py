@@ -213,8 +213,10 @@ class Windows:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
+        from .._support import parquet
+
         try:
-            table = pq.read_table(path)
+            table = pq.read_table(parquet.readable(path))
             about = json.loads((table.schema.metadata or {})[_KEY])
         except (pa.ArrowInvalid, KeyError, ValueError):
             raise SchemaError(f"{path}: there are no windows") from None

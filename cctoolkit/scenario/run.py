@@ -432,7 +432,7 @@ def _read_table(path: Path) -> pd.DataFrame:
     import pyarrow as pa
 
     try:
-        return pd.read_parquet(path)
+        return pd.read_parquet(parquet.readable(path))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as err:
         raise SchemaError(f"{path}: not a Parquet file ({str(err).splitlines()[0]})") from None
     except FileNotFoundError:

@@ -428,7 +428,7 @@ def read_parquet(path: str | os.PathLike[str], table: str) -> tuple[pd.DataFrame
     import pyarrow.parquet as pq
 
     try:
-        arrow = pq.read_table(path)
+        arrow = pq.read_table(parquet.readable(path))
     except pa.ArrowInvalid as err:
         raise SchemaError(f"{os.fspath(path)}: not a Parquet file ({str(err).splitlines()[0]})") from None
     meta = arrow.schema.metadata or {}

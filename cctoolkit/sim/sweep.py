@@ -275,7 +275,7 @@ def _finished(path: Path) -> dict[str, list[dict[str, Any]]]:
     if not path.is_file():
         return {}
     try:
-        found = pq.read_table(path)
+        found = pq.read_table(parquet.readable(path))
         changed = json.loads(found.schema.metadata[_KEY])["changed"]
     except (pa.ArrowInvalid, KeyError, TypeError):
         raise ParameterError(f"output: {path} exists and is not a sweep") from None
