@@ -150,13 +150,18 @@ def test_standard_output_on_a_full_disk(inputs: Inputs, arguments: tuple[str, ..
     ("target", "said"),
     [("folder", "Is a directory"), ("file/below", "Not a directory"), ("file/far/below", "Not a directory")],
 )
-@pytest.mark.parametrize("case", [c for c in WRITING if Path(c.target).suffix in (".html", ".csv", ".parquet", ".gz", ".tc")],
-                         ids=lambda case: case.name)  # fmt: skip
+@pytest.mark.parametrize(
+    "case",
+    [case for case in WRITING if Path(case.target).suffix in (".html", ".csv", ".parquet", ".gz", ".tc")],
+    ids=lambda case: case.name,
+)
 def test_targets_that_cannot_be(inputs: Inputs, tmp_path: Path, case: Case, target: str, said: str) -> None:
     """Said before the work, with the name that was given."""
     (tmp_path / "file").touch()
     ending = "".join(Path(case.target).suffixes)
     where = tmp_path / f"{target}{ending}"
+    if target == "folder" and case.command == "synth mawi":
+        pytest.skip("puts a file of its own name into a folder")
     if target == "folder":
         where.mkdir()
     case = Case(case.command, str(where.relative_to(tmp_path)), case.more)
@@ -294,9 +299,6 @@ def check_printed(status: int, out: str, err: str) -> None:
         assert err, "an error without a word"
 
 
-READING = [("info",), ("dataset", "info"), *((case.command,) for case in WRITING)]
-
-
 @pytest.mark.parametrize("case", WRITING, ids=lambda case: case.name)
 def test_hostile_names_where_all_is_well(hostile: Inputs, tmp_path: Path, case: Case) -> None:
     case = Case(case.command, f"{HOSTILE}.{case.target}", case.more)
@@ -322,16 +324,18 @@ def test_hostile_names_where_nothing_is_there(tmp_path: Path, words: str) -> Non
         required = [p for p in dict(leaves())[words].params if p.required]
         given: list[object] = []
         for p in required:
-            given += [nothing] if p.param_type_name == "argument" else [p.opts[0], nothing]
+            output = p.name in OUTPUTS
+            value = tmp_path / f"{HOSTILE}.out" if output else nothing
+            given += [value] if p.param_type_name == "argument" else [p.opts[0], value]
         if words == "live":
             given = ["--from-capture", nothing]
-        if not given:  # demo, and the experiments, need nothing
-            given = [HOSTILE]
+        if not given or words == "synth mawi":  # demo, and the experiments, need nothing
+            given = [*given, HOSTILE, HOSTILE]
         status, out, err = call(*words.split(), *given)
         check_printed(status, out, err)
         assert status != 0 and len(err.splitlines()) == 1, err
-    for given in ([f"--{HOSTILE}"], [*given, HOSTILE, HOSTILE, HOSTILE]):
-        status, out, err = call(*words.split(), *given)
+    for wrong in ([f"--{HOSTILE}"], [*given, HOSTILE, HOSTILE, HOSTILE]):
+        status, out, err = call(*words.split(), *wrong)
         check_printed(status, out, err)
         assert status and len(err.splitlines()) == 1, err
 
@@ -355,11 +359,16 @@ def test_hostile_words(hostile: Inputs, tmp_path: Path) -> None:
 # --- clocks -----------------------------------------------------------------------------------------------------------
 
 
+#: Commands that read a capture's times.
+CLOCKED = ("flows", "rtt", "slots", "report", "separate", "filter", "live", "batch", "classify")
+
+
 @pytest.mark.parametrize("step_s", [-86_400, 10 * 365 * 86_400, -0.5])
 @pytest.mark.parametrize(
-    "case", [c for c in WRITING if c.command in ("flows", "rtt", "slots", "report", "separate", "filter", "live", "batch", "classify")],
+    "case",
+    [case for case in WRITING if case.command in CLOCKED and "jsonl" not in case.target],
     ids=lambda case: case.name,
-)  # fmt: skip
+)
 def test_a_clock_that_is_set(inputs: Inputs, tmp_path: Path, case: Case, step_s: float) -> None:
     """The clock of the tap is set in the middle of the capture: an answer, or one line."""
     for name in ("in.pcap.gz", "out.pcap.gz"):
