@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from tools import skip_without_programs
 
 #: The files that take longest. Workers take whole files, so when these begin, all workers end at about the same time.
 LONGEST = (
@@ -55,6 +56,13 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     key = _took(session.config)
     if key is not None and session.config.cache is not None and exitstatus in (0, 1):  # it ran to the end
         session.config.cache.set(key, time.monotonic() - session.config.stash[_STARTED])
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _programs() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        skip_without_programs(patch)
+        yield
 
 
 @pytest.fixture(autouse=True)

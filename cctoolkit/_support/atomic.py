@@ -97,20 +97,25 @@ def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
             new.rename(path)
 
 
-def check_target(path: str | os.PathLike[str] | None) -> None:
-    """Raise where no file or folder can be written to `path`: for commands to ask before hours of work.
+def check_target(path: str | os.PathLike[str] | None, *, folder: bool = False) -> None:
+    """Raise where no file, or folder, can be written to `path`: for commands to ask before hours of work.
 
     Raises
     ------
     ParameterError
         It is a URL.
     OSError
-        What should be its folder is not one, or cannot be written to; ``filename`` is `path`.
+        It is a folder (or, for a folder, a file), or where it would be cannot be written to; ``filename`` is `path`.
     """
     if path is None:
         return
     path = Path(path)
-    _check_local(path)
+    if folder:
+        _check_local(path)
+        if path.exists() and not path.is_dir():
+            raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+    else:
+        _check_file(path)
     if not _is_special(path):
         with _named(lambda _: path, always=True):
             above = next(folder for folder in path.absolute().parents if folder.exists())

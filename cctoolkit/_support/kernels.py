@@ -38,6 +38,7 @@ from numba.core.serialize import dumps
 from numba.core.sigutils import normalize_signature
 from numba.core.typing.templates import Signature
 
+from ..errors import ParameterError
 from .atomic import replacing
 from .cache_folder import cache_dir
 from .fingerprint import UnknownValueError, fingerprint
@@ -199,7 +200,7 @@ def _folders(function: Callable[..., Any], make: bool = False) -> Iterator[Path]
     file = Path(function.__code__.co_filename)
     if file.is_file():
         yield Path(importlib.util.cache_from_source(str(file))).parent
-    with contextlib.suppress(RuntimeError):  # no home directory
+    with contextlib.suppress(ParameterError):  # no home directory
         yield cache_dir() / "kernels"
     with contextlib.suppress(OSError):
         yield _private_folder(make)

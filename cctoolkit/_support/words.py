@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 __all__ = [
     "did_you_mean",
     "endpoint",
+    "few",
     "flow_name",
     "format_bytes",
     "format_percent",
@@ -98,6 +99,12 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     """``"; did you mean 'cubic'?"`` where one of the names is close, else nothing: the end of an error."""
     near = difflib.get_close_matches(str(name).lower(), list(names), 1)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def few(names: Sequence[str], most: int = 10) -> str:
+    """``a, b, c``; of more than `most` names the first ones, and how many others there are."""
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {plural(rest, 'other')}" if rest > 0 else "")
 
 
 def printable(text: object) -> str:

@@ -89,16 +89,19 @@ duplicate ACKs. Where the answer differs from tshark 4.0's, on purpose:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from .._support import arguments
 from .._support.memory import require
 from .._support.state import grown
 from ..capture.addresses import addresses_text
+from ..capture.keys import check_keys
 from ..capture.model import Capture, columns_of
-from ..errors import ParameterError
+from ..errors import ParameterError, SchemaError
 from . import flow_kernels as kernels
 
 if TYPE_CHECKING:
@@ -184,7 +187,7 @@ class FlowStatistics:
         """
         if keys is None and isinstance(packets, Capture):
             keys = packets.keys
-        self._take_in(columns_of(packets), keys)
+        self._take_in(columns_of(packets), None if keys is None else check_keys(keys))
 
     def _take_in(
         self, c: dict[str, np.ndarray], keys: FlowKeys | None, kinds: np.ndarray | None = None
@@ -242,6 +245,7 @@ class FlowStatistics:
             Addresses, ports and what the SYNs announced, one row a flow. Flows of `keys` that had no packet in the
             updates are left out.
         """
+        check_keys(keys)
         check_flows(len(keys))
         self._reserve(int(keys.flow_id.max()) + 1 if len(keys) else 0)
         both = _rows(self._directions.reshape(-1, 2), keys.flow_id)
@@ -379,6 +383,11 @@ def retransmitted_share(flows: Any, way: str | None = None) -> Any:
     if way not in ("fwd", "rev", None):
         raise ParameterError(f"way is {way!r}, expected 'fwd' or 'rev'")
     ways = ("fwd", "rev") if way is None else (way,)
+    columns = [f"{what}_{each}" for what in ("retransmits", "segments") for each in ways]
+    if isinstance(flows, pd.DataFrame):
+        flows = arguments.table("flows", flows, columns).set_axis(flows.index)
+    elif not isinstance(flows, pd.Series | Mapping) or not all(name in flows for name in columns):
+        raise SchemaError(f"flows: expected a flows table with {', '.join(columns)}")
     again = sum(flows[f"retransmits_{each}"] for each in ways)
     sent = sum(flows[f"segments_{each}"] for each in ways)
     return again / np.where(sent == 0, np.nan, sent)
@@ -414,6 +423,8 @@ def segment_kinds(
     {'other': 4581, 'new': 7947, 'retransmitted': 8, 'reordered': 0}
     """
     columns = columns_of(packets)
+    if keys is not None:
+        check_keys(keys)
     kinds = np.zeros(len(columns["flow_id"]), np.int8)
     statistics = FlowStatistics()
     statistics._take_in(

@@ -66,6 +66,7 @@ import numpy as np
 import pandas as pd
 
 from .._support.state import grown
+from ..capture.keys import check_keys
 from ..capture.model import Capture, columns_of
 from ..errors import ParameterError
 from ..schema import PACKETS, RTT_SAMPLES, check, empty
@@ -305,6 +306,8 @@ class RttPairing:
         source = columns_of(columns)
         if keys is None and isinstance(columns, Capture):
             keys = columns.keys
+        elif keys is not None:
+            check_keys(keys)
         kind = _COLUMNS[self.method]
         packets = kind(*(_input(source[name], PACKETS[name]) for name in kind._fields))
         n = len(packets.ts_ns)

@@ -58,7 +58,7 @@ class Dataset:
         SchemaError
             Its ``dataset.json`` is damaged.
         """
-        check_target(root)
+        check_target(root, folder=Path(root).is_dir())
         dataset = cls(root, settings)
         about = dataset.root / "dataset.json"
         found = _read(about, settings=dict)

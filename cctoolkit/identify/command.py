@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._support.atomic import check_target
 from .._support.options import ModelArgument, ModelOption, SlotMsOption, WorkersOption
 from .._support.terminal import end_empty, listing, say, show
 from .._support.words import did_you_mean, format_probability, plural
@@ -280,6 +281,7 @@ def train(
         raise ParameterError("others: needs the classifier scales and --ccas")
     if classes and classifier != "scales":
         raise ParameterError("alike: only scales treats several congestion controls as one class")
+    check_target(output, folder=True)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise ParameterError(f"output: {output} exists already")
     _check_extra(torch=compare or classifier != "summary")

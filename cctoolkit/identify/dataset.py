@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._support import parquet
+from .._support import arguments, parquet
 from .._support.atomic import replacing
 from .._support.documents import read_json
 from .._support.pool import cores, in_processes
@@ -126,20 +126,18 @@ def record(
         if run.ingress is None:
             raise ParameterError(f"{run.name}: its taps were not recorded (simulate(..., record=True))")
         ingress, egress = run.ingress, run.egress
-        known = (
-            run.labels[["flow_id", "cca", "base_rtt_ms", "bytes_acked", "retransmits"]]
-            if labels is None
-            else labels
-        )
+        if labels is None:
+            facts_of_flows = ("base_rtt_ms", "bytes_acked", "retransmits")
+            labels = arguments.table("labels", run.labels, ["flow_id"], ("cca", *facts_of_flows))
+            labels = labels[["flow_id", "cca", *facts_of_flows]]
+        known = labels
         name = name or run.name
     else:
         if labels is None:
             raise ParameterError("labels: expected a table with flow_id and cca, because captures have none")
         ingress, known = run, labels
         name = name or "capture"
-    for column in ("flow_id", "cca"):
-        if column not in known:
-            raise ParameterError(f"labels: column {column!r} is missing")
+    known = arguments.table("labels", known, ["flow_id"], ["cca"])
     known = known[~known["cca"].isin(["", "udp"]) & known["cca"].notna()]
     if flow_ids is not None:
         known = known[known["flow_id"].isin(list(flow_ids))]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
+import io
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -253,8 +254,10 @@ def _save(path: Path, training: str, state: _State, network: nn.Module, *parts: 
         "generator": generator.get_state(),
         "torch": torch.get_rng_state(),  # of dropout
     }
+    whole = io.BytesIO()  # torch's own writer has errors of its own for a full disk
+    torch.save(content, whole)
     with replacing(path) as tmp:
-        torch.save(content, tmp)
+        tmp.write_bytes(whole.getbuffer())
 
 
 def _resume(path: Path, training: str, state: _State, network: nn.Module, *parts: Any) -> None:

@@ -20,6 +20,7 @@ import pandas as pd
 from .._support import parquet
 from .._support.arguments import MOST_CHARACTERS, first_line, short_text, whole
 from .._support.atomic import check_target, replacing, replacing_files, replacing_folder
+from .._support.csv import read_csv, write_csv
 from .._support.documents import read_json
 from .._support.version import __version__
 from ..capture.keys import CaptureMeta, FlowKeys
@@ -230,7 +231,7 @@ class Run:
 
     def _write_labels(self, path: Path) -> None:
         with replacing(path) as tmp:
-            self.labels[list(LABELS)].to_csv(tmp, index=False, lineterminator="\n")
+            write_csv(self.labels[list(LABELS)], tmp)
 
     def save(self, directory: str | os.PathLike[str]) -> Path:
         """Write everything into a new directory: tables as Parquet, the scenario as TOML, the labels as CSV.
@@ -370,7 +371,7 @@ def check_run_target(path: Path) -> None:
     OSError
         As for :func:`cctoolkit._support.atomic.check_target`.
     """
-    check_target(path)
+    check_target(path, folder=path.is_dir())
     saved = any((path / name).is_file() for name in ("run.json", "provenance.json"))
     if path.exists() and not saved and (not path.is_dir() or any(path.iterdir())):
         raise ParameterError(f"{path}: exists and is not a saved run")
@@ -684,7 +685,7 @@ def _read_labels(path: Path) -> pd.DataFrame:
         "stop_ns": "Int64",
     }
     try:
-        table = pd.read_csv(path, dtype=types, keep_default_na=False, na_values=blank)
+        table = read_csv(path, dtype=types, keep_default_na=False, na_values=blank)
         for column in LABELS:
             if column not in table:
                 raise SchemaError(f"{path}: labels: column {column!r} is missing")

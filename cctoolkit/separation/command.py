@@ -82,7 +82,7 @@ def separate(
     """
     import pandas as pd
 
-    from .._support.atomic import replacing
+    from .._support.atomic import check_target, replacing
     from ..capture.filtering import selected
     from ..capture.reader import iter_capture
     from .controller import RttSeparation
@@ -100,6 +100,8 @@ def separate(
         raise ParameterError("interface: rules need the bottleneck's interface (--interface)")
     if interval is not None and rate is None:
         raise ParameterError("rate: --interval needs the rate of the link (--rate)")
+
+    check_target(rules)
 
     def controller_of(k: int, rate_mbps: float) -> RttSeparation:
         return RttSeparation(rate_mbps, k, method=method.value, latency_threshold_ms=latency_threshold)

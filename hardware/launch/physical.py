@@ -42,6 +42,7 @@ import pandas as pd
 
 import cctoolkit as cct
 from cctoolkit._support import parquet
+from cctoolkit._support.csv import write_csv
 from cctoolkit._support.documents import read_toml
 from cctoolkit.errors import CCToolkitError, ParameterError
 from cctoolkit.scenario.run import LABELS, renumbered, replacing_directory
@@ -717,7 +718,7 @@ def collect(scenario: cct.Scenario, hosts: Hosts, raw: Path, folder: Path) -> No
         shutil.copy(raw / "qdisc.json", folder / "qdisc.json")
     for name, table in tables.items():
         parquet.write(table, folder / f"{name}.parquet", {"made_by": made_by})
-    labels.to_csv(folder / "labels.csv", index=False, lineterminator="\n")
+    write_csv(labels, folder / "labels.csv")
     (folder / "scenario.toml").write_text(scenario.to_toml(), encoding="utf-8")
     about = {
         "made_by": made_by,

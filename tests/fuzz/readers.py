@@ -163,14 +163,16 @@ def _check_export(data: bytes) -> None:
 
 
 def _exports() -> Iterable[bytes]:
-    head = ["frame.time_epoch", "ip.src", "ip.dst", "tcp.srcport", "tcp.dstport", "tcp.seq", "tcp.ack", "tcp.len", "tcp.flags"]
+    head = ["frame.time_epoch", "ip.src", "ip.dst", "tcp.srcport", "tcp.dstport", "tcp.seq", "tcp.ack", "tcp.len",
+            "tcp.flags"]  # fmt: skip
     row = ["1.5", "10.0.0.1", "10.0.0.2", "1000", "80", "1", "1", "100", "0x018"]
     for separator in "\t,;|":
         yield "\n".join(map(separator.join, [head, row, row, row, ""])).encode()
     yield b'"frame.time","ipv6.src","ipv6.dst","ip.proto","udp.srcport","udp.dstport","udp.length"\n' \
           b'"Nov 14, 2023 22:13:20.123456789 UTC","::1","::2","17","53","53","30"\n'  # fmt: skip
-    yield b"frame.time_relative,ip.src,ip.dst,tcp.srcport,tcp.dstport,tcp.seq,tcp.ack,ip.len,ip.hdr_len,tcp.hdr_len," \
-          b"tcp.options.timestamp.tsval,tcp.options.timestamp.tsecr\n0.1,1.1.1.1,2.2.2.2,1,2,3,4,60,20,20,7,8\n"  # fmt: skip
+    names = "frame.time_relative,ip.src,ip.dst,tcp.srcport,tcp.dstport,tcp.seq,tcp.ack,ip.len,ip.hdr_len,tcp.hdr_len"
+    stamps = "tcp.options.timestamp.tsval,tcp.options.timestamp.tsecr"
+    yield f"{names},{stamps}\n0.1,1.1.1.1,2.2.2.2,1,2,3,4,60,20,20,7,8\n".encode()
 
 
 def _check_iperf3(data: bytes) -> None:

@@ -104,7 +104,9 @@ class Damage:
             values[:] = self.random.random() < 0.5
         else:
             values = values.astype(object)
-            values[self.rows(df)] = self.random.choice([None, "", "\x1b[31m\n", "x" * 5000, 5, np.nan, pd.NA, [1]])
+            values[self.rows(df)] = self.random.choice(
+                [None, "", "\x1b[31m\n", "x" * 5000, 5, np.nan, pd.NA, [1]]
+            )
         return df.assign(**{name: values})
 
     def extreme_ids(self, df: pd.DataFrame) -> pd.DataFrame:
@@ -150,10 +152,14 @@ class Damage:
         return pd.concat([df, df[[name]]], axis=1)
 
     def other_name(self, df: pd.DataFrame) -> pd.DataFrame:
-        return df.rename(columns={self.column(df): self.random.choice(["", 0, None, "\x1b]0;x\a", ("a", "b")])})
+        return df.rename(
+            columns={self.column(df): self.random.choice(["", 0, None, "\x1b]0;x\a", ("a", "b")])}
+        )
 
     def strided(self, df: pd.DataFrame) -> pd.DataFrame:
-        return pd.DataFrame(dict(zip(df.columns, (df[c].to_numpy()[::2] for c in df.columns), strict=True)), copy=False)
+        return pd.DataFrame(
+            dict(zip(df.columns, (df[c].to_numpy()[::2] for c in df.columns), strict=True)), copy=False
+        )
 
     # -- arrays, keys, captures
 
@@ -166,17 +172,19 @@ class Damage:
             return r.choice(_NOT_TABLES)
         if kind == 1:
             return values[:0]
-        if kind == 2:
+        if kind == 2 and values.dtype.kind in "iuf":
             return values.astype(r.choice(["float64", "object", "int64", "U8", "complex128", "bool"]))
         if kind == 3 and values.dtype.kind == "f" and values.size:
             values.flat[r.randrange(values.size)] = r.choice([np.nan, np.inf, -np.inf, -1.0, 0.0, 1e308])
         if kind == 4 and values.dtype.kind in "iu" and values.size:
-            values.flat[r.randrange(values.size)] = r.choice([np.iinfo(values.dtype).min, np.iinfo(values.dtype).max])
+            values.flat[r.randrange(values.size)] = r.choice(
+                [np.iinfo(values.dtype).min, np.iinfo(values.dtype).max]
+            )
         if kind == 5:
             return values.reshape(-1, 1)
         if kind == 6:
             return values[: len(values) // 2]
-        if kind == 7:
+        if kind == 7 and values.dtype.names is None:
             return pd.Series(values.ravel(), index=np.arange(values.size) * 2)
         if kind == 8:
             return values.tolist()
@@ -351,7 +359,11 @@ def _of_taps(name: str, call: Callable[..., Any], check: Callable[[Any], None] =
             taps[0] = d.capture(taps[0])
         if which != 0:
             taps[1] = d.capture(taps[1])
-        check(call(*taps, check_taps=False) if name != "compare_taps" and d.random.random() < 0.7 else call(*taps))
+        check(
+            call(*taps, check_taps=False)
+            if name != "compare_taps" and d.random.random() < 0.7
+            else call(*taps)
+        )
 
     CASES[name] = case
 
@@ -452,7 +464,9 @@ def _(d: Damage) -> None:
 def _(d: Damage) -> None:
     with tempfile.TemporaryDirectory() as folder, cct.PcapWriter(Path(folder) / "x.pcap") as writer:
         if d.random.random() < 0.7:
-            writer.write(d.table(GOOD.ingress.packets), d.keys(GOOD.ingress.keys), d.table(GOOD.ingress.sacks))
+            writer.write(
+                d.table(GOOD.ingress.packets), d.keys(GOOD.ingress.keys), d.table(GOOD.ingress.sacks)
+            )
         else:
             frames = d.random.choice([[b"a" * 60] * 3, [b""] * 3, [1, 2, 3], ["x"] * 3, [bytes(300_000)] * 3])
             writer.write_frames(d.array(np.arange(3) * 10**9), frames, d.array(np.full(3, 60)))
@@ -466,17 +480,11 @@ def _(d: Damage) -> None:
     assert isinstance(sketch.query(d.array(keys)), np.ndarray)
 
 
-def _of_array(name: str, call: Callable[[Any], Any]) -> None:
-    CASES[name] = lambda d: call(d.array(np.linspace(1, 9, 20))) and None
-
-
-_of_array("cdf", cct.cdf)
-_of_array("jain_index", cct.jain_index)
-_of_array("jenks_classes", lambda values: cct.jenks_classes(values, 3))
-_of_array("plot.rtt_classes", lambda values: plot.rtt_classes(values, cct.jenks_classes([1.0, 2.0, 9.0, 10.0], 2)))
 CASES["cdf"] = lambda d: _table(cct.cdf(d.array(np.linspace(1, 9, 20))))
 CASES["jain_index"] = lambda d: cct.jain_index(d.array(np.linspace(1, 9, 20)))
-CASES["jenks_classes"] = lambda d: cct.jenks_classes(d.array(np.linspace(1, 9, 20)), d.random.choice([1, 2, 3, 30]))
+CASES["jenks_classes"] = lambda d: cct.jenks_classes(
+    d.array(np.linspace(1, 9, 20)), d.random.choice([1, 2, 3, 30])
+)
 CASES["plot.rtt_classes"] = lambda d: plot.rtt_classes(
     d.array(np.linspace(1, 9, 20)), cct.jenks_classes([1.0, 2.0, 9.0, 10.0], 2)
 )
@@ -489,17 +497,26 @@ CASES["retransmitted_share"] = lambda d: cct.retransmitted_share(
 )
 CASES["rtt_summary"] = lambda d: _table(cct.rtt_summary(d.table(GOOD.samples)))
 CASES["standings"] = lambda d: _table(cct.standings(d.table(GOOD.league)))
-CASES["plot.trade_off"] = lambda d: _figure(plot.trade_off(d.table(GOOD.league)))
-CASES["plot.cbiq"] = lambda d: _figure(plot.cbiq(d.table(GOOD.slots), GOOD.ingress if d.random.random() < 0.5 else None))
-CASES["plot.rtt"] = lambda d: _figure(plot.rtt(d.table(GOOD.samples), d.random.choice([None, GOOD.ingress])))
-CASES["plot.rtt_cdf"] = lambda d: _figure(plot.rtt_cdf(d.table(GOOD.samples), d.random.choice([None, GOOD.ingress])))
-CASES["plot.queue_delay"] = lambda d: _figure(plot.queue_delay(d.table(GOOD.delays)))
-CASES["plot.completion_cdf"] = lambda d: _figure(
-    plot.completion_cdf(d.random.choice([lambda t: t, lambda t: {"a": t, "b": GOOD.completion}])(d.table(GOOD.completion)))
-)
-CASES["plot.goodput"] = lambda d: _figure(plot.goodput(d.run(GOOD.run)))
-CASES["plot.queue"] = lambda d: _figure(plot.queue(d.run(GOOD.run)))
-CASES["plot.window"] = lambda d: _figure(plot.window(d.run(GOOD.run)))
+
+
+def _of_table(name: str, call: Callable[..., Any], good: str, *, with_capture: bool = True) -> None:
+    """A figure of a table, with or without the capture that it is of."""
+
+    def case(d: Damage) -> None:
+        more = [GOOD.ingress] if with_capture and d.random.random() < 0.5 else []
+        _figure(call(d.table(getattr(GOOD, good)), *more))
+
+    CASES[name] = case
+
+
+_of_table("plot.trade_off", plot.trade_off, "league", with_capture=False)
+_of_table("plot.cbiq", plot.cbiq, "slots")
+_of_table("plot.rtt", plot.rtt, "samples")
+_of_table("plot.rtt_cdf", plot.rtt_cdf, "samples")
+_of_table("plot.queue_delay", plot.queue_delay, "delays")
+_of_table("plot.completion_cdf", plot.completion_cdf, "completion", with_capture=False)
+for _name in ("goodput", "queue", "window"):
+    CASES[f"plot.{_name}"] = lambda d, name=_name: _figure(getattr(plot, name)(d.run(GOOD.run)))  # type: ignore[misc]
 
 
 @_case("plot.thin", "plot.thin_rows")
@@ -611,7 +628,9 @@ def _(d: Damage) -> None:
     if d.random.random() < 0.5:
         identify.record(d.run(GOOD.run))
     else:
-        identify.record(d.capture(GOOD.ingress), d.capture(GOOD.egress), d.table(GOOD.labels), check_taps=False)
+        identify.record(
+            d.capture(GOOD.ingress), d.capture(GOOD.egress), d.table(GOOD.labels), check_taps=False
+        )
 
 
 @_case("identify.classify_flows")
@@ -730,5 +749,3 @@ def fuzz(names: list[str], first: int, cases: int, slot: Slot, faults: Path) -> 
                 file.flush()
             if number % 500 == 0:
                 gc.collect()
-
-
