@@ -394,7 +394,7 @@ def test_names_that_cannot_be_are_lines(tmp_path: Path) -> None:
     given = [folder / "loop.pcap", folder, "n" * 300, "zero\0byte", folder / "round"]
     done = run_batch(given, tmp_path / "out", SETTINGS, progress=False, say=lines.append)
     assert len(done.computed) == 3
-    assert set(done.failed) == {str(folder / "loop.pcap"), str(Path("n" * 300).resolve()), "zero\0byte"}
+    assert set(done.failed) == {str(folder / "loop.pcap"), "n" * 300, "zero\0byte"}
     assert len(lines) == 3
     names = pd.read_parquet(tmp_path / "out" / "captures")["name"]
     assert sorted(names) == ["\\udcff\\udcfe.pcap.gz", "a\\x1b[31m\\nb.pcap.gz", "good.pcap.gz"]
@@ -404,16 +404,8 @@ def test_damaged_bookkeeping_is_made_again(tmp_path: Path) -> None:
     out, trace = tmp_path / "out", cct.example("bufferbloat").ingress.meta.path
     (name,) = run_batch([trace], out, SETTINGS, progress=False).computed
     before = contents(out)
-    for damage in (
-        "",
-        "[]",
-        "{}",
-        "null",
-        "{",
-        "[" * 100_000,
-        '{"url": 5}',
-        '{"url": "x", "version": [], "capture": "../.."}',
-    ):
+    other = '{"url": "x", "version": [], "capture": "../.."}'
+    for damage in ("", "[]", "{}", "null", "{", "[" * 100_000, '{"url": 5}', other):
         for path in [*(out / "manifests").glob("*.json"), *(out / "sources").glob("*.json")]:
             path.write_text(damage)
         again = run_batch([trace], out, SETTINGS, progress=False)

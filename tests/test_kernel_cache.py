@@ -440,7 +440,8 @@ def test_a_machine_without_a_writable_place(tmp_path: Path) -> None:
     read_only = """
         mount -t tmpfs -o ro tmpfs "$1"
         for place in / /tmp /var/tmp /dev/shm; do
-            mount -o remount,bind,ro $place 2>/dev/null || { mount --bind $place $place; mount -o remount,bind,ro $place; }
+            mountpoint -q $place || mount --bind $place $place
+            mount -o remount,bind,ro $place
         done
         cd /
         ! touch "$1"/x /tmp/x /var/tmp/x 2>/dev/null || exit 77

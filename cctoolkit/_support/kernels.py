@@ -107,7 +107,8 @@ def callback(function: Any, signature: Any, *, pipeline_class: Any = Compiler, *
     compiled: Any = CFunc(
         function, normalize_signature(signature), {}, options, pipeline_class=pipeline_class
     )
-    compiled._cache = _KernelCache(function, options | {"callback": True})
+    about = getattr(pipeline_class, "about", pipeline_class.__name__)
+    compiled._cache = _KernelCache(function, options | {"callback": about})
     compiled.compile()
     return compiled
 

@@ -66,6 +66,7 @@ import numpy as np
 import pandas as pd
 
 from .._support.state import grown
+from ..capture.keys import check_keys
 from ..capture.model import Capture, columns_of
 from ..errors import ParameterError
 from ..schema import PACKETS, RTT_SAMPLES, check, empty
@@ -305,6 +306,8 @@ class RttPairing:
         source = columns_of(columns)
         if keys is None and isinstance(columns, Capture):
             keys = columns.keys
+        elif keys is not None:
+            check_keys(keys)
         kind = _COLUMNS[self.method]
         packets = kind(*(_input(source[name], PACKETS[name]) for name in kind._fields))
         n = len(packets.ts_ns)
@@ -428,7 +431,9 @@ def rtt_samples(
         whole round trip wherever the tap is, and the initiator's direction is enough. ``direction`` is the one of
         the SYN. tshark's ``tcp.analysis.initial_rtt`` is the time from the last SYN to the first ACK of either
         side, whatever was lost in between. The two halves, SYN to SYN/ACK and SYN/ACK to ACK, are samples of
-        ``seq_ack``.
+        ``seq_ack``. A half of more than 0.9 s gives no sample (a path with two hops over geostationary satellites,
+        for instance): a SYN/ACK that late may be the copy that the retransmission timer sends after 1 s (RFC 6298),
+        with the first copy lost in front of the tap. Such paths have RTTs by ``seq_ack`` and ``timestamps``.
 
         ``timestamps``: as pping (Nichols 2017). A TSval counts at its first sight, on any TCP packet, pure ACKs
         included; the first packet with ACK that echoes it, in the other direction, matches it, once. 0 is no

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from .._support.arguments import number, whole
+from .._support.arguments import floats, number, whole
 from .._support.atomic import replacing
-from .._support.bounded import read_file, read_json
+from .._support.documents import read_file, read_json
 from .._support.version import __version__
 from .._support.words import printable
 from ..errors import ParameterError, SchemaError
@@ -183,7 +183,7 @@ class Model:
 
     def __init__(self, folder: Path) -> None:
         try:
-            self.about: dict[str, Any] = read_json(folder / _ABOUT, _MOST_JSON_BYTES)
+            self.about = read_json(folder / _ABOUT, "a valid model description", most_bytes=_MOST_JSON_BYTES)
             version = self.about["format"]
             if version != FORMAT:
                 raise SchemaError(
@@ -302,10 +302,10 @@ class Model:
                 raise ParameterError(
                     f"windows of slots of {X.slot_ms:g} ms: {self.name} was trained on slots of {self.slot_ms:g} ms"
                 )
-            X = X.X
+            X = X.X.astype(np.float32, copy=False)
             if views:
                 return X
-        X = np.asarray(X, np.float32)
+        X = floats("X", X).astype(np.float32)
         if X.ndim != 3 or X.shape[2] != len(self.inputs):
             raise ParameterError(
                 f"X: shape {X.shape} is not windows x slots x {len(self.inputs)} ({', '.join(self.inputs)})"
@@ -421,6 +421,8 @@ class Model:
         Windows are consecutive and do not overlap; those without packets are left out. Their log-probabilities are
         averaged.
         """
+        if not isinstance(slots, pd.DataFrame):
+            raise SchemaError(f"slots: expected a DataFrame, found {type(slots).__name__}")
         slot_ms = slots.attrs.get("slot_ms", self.slot_ms)
         if slot_ms != self.slot_ms:
             raise ParameterError(

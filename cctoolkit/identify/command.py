@@ -83,7 +83,7 @@ def build(
     special: Annotated[
         int | None,
         typer.Option(
-            help="Keep the first flows of each run, this many, and nine others.",
+            help="Number of first flows to keep of each run, besides nine others.",
             show_default="one per CCA",
             min=0,
         ),

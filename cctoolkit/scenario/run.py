@@ -18,8 +18,10 @@ import numpy as np
 import pandas as pd
 
 from .._support import parquet
+from .._support.arguments import MOST_CHARACTERS, first_line, short_text, whole
 from .._support.atomic import check_target, replacing, replacing_files, replacing_folder
 from .._support.csv import read_csv, write_csv
+from .._support.documents import read_json
 from .._support.version import __version__
 from ..capture.keys import CaptureMeta, FlowKeys
 from ..capture.model import Capture
@@ -48,21 +50,29 @@ LABELS = (
     "min_rtt_us",
 )
 _KEY = ("src", "dst", "sport", "dport", "protocol")
+_PORTS: dict[str, Any] = {"sport": np.uint16, "dport": np.uint16, "protocol": np.uint8}
 _NUMBERS = ("base_rtt_ms", "bytes_acked", "retransmits", "min_rtt_us")
-#: What the tables of a run have at least; each is a number, except for the names.
+#: What the tables of a run have at least; each is a number, except for text.
 _COLUMNS: dict[str, tuple[str, ...]] = {
     "flows": ("flow_id", "name", "cca", "base_rtt_ms", "start_s", "end_s", "received_bytes", "goodput_mbps",
               "retransmits", "min_rtt_ms"),
-    "queues": ("queue",),
+    "queues": ("queue", "arrived_packets", "sent_packets", "sent_bytes", "dropped_full", "dropped_enqueue",
+               "dropped_dequeue", "marked_packets", "mean_delay_ms", "max_delay_ms"),
     "flow_series": ("ts_ns", "flow_id"),
     "queue_series": ("ts_ns", "queue"),
     "cca_stats": ("flow_id",),
     "aqm_stats": ("queue",),
     "drops": ("ts_ns", "flow_id", "queue", "packet", "why"),
 }  # fmt: skip
-_TEXT = ("name", "cca", "why")
+_TEXT = ("name", "cca", "why", "kind", "data_from", "src", "dst")
+#: Numbers that only some runs have.
+_OPTIONAL = ("completion_s",)
+#: Whole numbers in every row.
+_NUMBERED = ("flow_id", "queue", "packet", "ts_ns")
+#: Ends of the names of counters, which are added up.
+_COUNTED = ("_packets", "_bytes", "retransmits", "_full", "_enqueue", "_dequeue")
 _FORMAT = 1
-_FACTS = {"name": str, "made_by": str, "start_ns": int, "events": int}
+_FACTS: dict[str, Any] = {"name": str, "made_by": str, "start_ns": int, "events": int}
 
 
 @dataclass
@@ -388,8 +398,13 @@ _KEY_WIDTHS = {"src": 16, "dst": 16, "mss": 2, "window_scale": 2, "sack_permitte
 
 
 def _load_capture(folder: Path) -> Capture:
-    packets, about = read_parquet(folder / "packets.parquet", "packets")
-    sacks, _ = read_parquet(folder / "sacks.parquet", "sacks")
+    try:
+        packets, about = read_parquet(folder / "packets.parquet", "packets")
+        sacks, _ = read_parquet(folder / "sacks.parquet", "sacks")
+    except FileNotFoundError as err:
+        raise SchemaError(f"{err.filename or folder}: is missing") from None
+    except SchemaError as err:  # of a table, which does not know its file
+        raise SchemaError(str(err) if str(folder) in str(err) else f"{folder}: {err}") from None
     keys = _load_keys(folder / "keys.parquet")
     unknown = ~packets["flow_id"].isin(keys.flow_id)
     if unknown.any():
@@ -400,10 +415,26 @@ def _load_capture(folder: Path) -> Capture:
     columns = {name: np.ascontiguousarray(packets[name].to_numpy()) for name in packets.columns}
     rows = np.stack([sacks[c].to_numpy(np.int64) for c in sacks.columns], axis=1)
     try:
-        meta = CaptureMeta(**about["meta"])
-    except (KeyError, TypeError) as err:
+        meta = _meta_of(about["meta"])
+    except (KeyError, TypeError, ParameterError) as err:
         raise SchemaError(f"{folder / 'packets.parquet'}: not the packets of a run ({err})") from None
     return Capture(columns, keys, meta, rows)
+
+
+def _meta_of(about: Any) -> CaptureMeta:
+    meta = CaptureMeta(**about)
+    empty = CaptureMeta("")
+    for f in dataclasses.fields(meta):
+        value, kind = getattr(meta, f.name), type(getattr(empty, f.name))
+        if kind is int or (f.name == "dropped" and value is not None):
+            _nanoseconds(f.name, value)
+        elif type(value) is not kind:
+            raise TypeError(f"{f.name} is no {kind.__name__}")
+    if not all(isinstance(text, str) for text in (*meta.link_types, *meta.notes, *meta.counts)):
+        raise TypeError("link_types, notes and counts are of text")
+    for name, count in meta.counts.items():
+        _nanoseconds(name, count)
+    return meta
 
 
 def _load_keys(path: Path) -> FlowKeys:
@@ -429,12 +460,8 @@ def _load_keys(path: Path) -> FlowKeys:
 
 def _read_table(path: Path) -> pd.DataFrame:
     """A Parquet file that is not one of :data:`cctoolkit.schema.TABLES`."""
-    import pyarrow as pa
-
     try:
-        return pd.read_parquet(parquet.readable(path))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as err:
-        raise SchemaError(f"{path}: not a Parquet file ({str(err).splitlines()[0]})") from None
+        return parquet.frame(parquet.read(path), path)
     except FileNotFoundError:
         raise SchemaError(f"{path}: is missing") from None
 
@@ -509,10 +536,10 @@ def _literal(name: str) -> str:
 
 def _load_saved(folder: Path) -> Run:
     try:
-        about = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        about = read_json(folder / "run.json", "a saved run")
         if about["format"] != _FORMAT:
             raise SchemaError(f"{folder}: format {about['format']}, this package reads {_FORMAT}")
-        facts = {key: kind(about[key]) for key, kind in _FACTS.items()}
+        facts = _facts_of(about, *_FACTS)
     except (ValueError, KeyError, TypeError) as err:
         raise SchemaError(f"{folder / 'run.json'}: not a saved run ({type(err).__name__}: {err})") from None
     toml = folder / "scenario.toml"
@@ -542,25 +569,73 @@ def _load_tables(folder: Path) -> dict[str, Any]:
         if not path.is_file():
             continue
         table = tables[name] = _read_table(path)
-        for column in (
-            columns if len(table.columns) else ()
-        ):  # a run without, say, drops has a table without columns
-            if column not in table:
-                raise SchemaError(f"{path}: column {column!r} is missing")
-            if column not in _TEXT and not pd.api.types.is_numeric_dtype(table[column]):
-                raise SchemaError(f"{path}: column {column!r} is {table[column].dtype}, expected numbers")
+        if len(table.columns) or name == "flows":  # a run without, say, drops has a table without columns
+            _check_columns(table, columns, path)
     if "flows" not in tables:
         raise SchemaError(f"{folder / 'flows.parquet'}: is missing")
+    if tables["flows"].flow_id.duplicated().any():
+        raise SchemaError(f"{folder / 'flows.parquet'}: column 'flow_id' has a number twice")
     return tables
+
+
+def _check_columns(table: pd.DataFrame, required: Iterable[str], path: Path) -> None:
+    """Refuse columns that are missing, or hold something else than a run writes."""
+    if not table.columns.is_unique:
+        raise SchemaError(f"{path}: a column is there twice")
+    for column in required:
+        if column not in table:
+            raise SchemaError(f"{path}: column {column!r} is missing")
+    for column in table.columns.intersection([*required, *_OPTIONAL]):
+        why = _why_not(column, table[column])
+        if why:
+            raise SchemaError(f"{path}: column {column!r} {why}")
+
+
+def _why_not(name: str, column: pd.Series) -> str:
+    """What is wrong with a column; empty if nothing."""
+    if name in _TEXT:
+        try:
+            texts = column.dropna().unique()
+        except TypeError:  # lists, tables
+            return "is not text"
+        if not all(isinstance(text, str) for text in texts):
+            return "is not text"
+        longest = max(map(len, texts), default=0)
+        return f"has {longest:,} characters in a row" if longest > MOST_CHARACTERS else ""
+    types = pd.api.types
+    if not types.is_numeric_dtype(column) or types.is_bool_dtype(column) or types.is_complex_dtype(column):
+        return f"is {column.dtype}, expected numbers"
+    if name in _NUMBERED and (not types.is_integer_dtype(column) or column.isna().any()):
+        return "is not a whole number in each row"
+    if name in _NUMBERED or name.endswith(_COUNTED):
+        known = column.dropna()
+        low, high = (-1, 2**53) if name != "ts_ns" else (-(2**63), 2**63 - 1)
+        if len(known) and not (known.min() >= low and known.max() <= high):
+            return "has values out of range"
+    return ""
+
+
+def _facts_of(about: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Name, maker, start and events of a run."""
+    facts = {}
+    for name in names:
+        value = about[name]
+        check = short_text if _FACTS[name] is str else _nanoseconds
+        facts[name] = check(name, value)
+    return facts
+
+
+def _nanoseconds(where: str, value: Any) -> int:
+    return whole(where, value, low=-(2**62), high=2**62)
 
 
 def _load_testbed(folder: Path) -> Run:
     from ..capture.reader import read_capture
 
     try:
-        about = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
-        facts = {key: _FACTS[key](about[key]) for key in ("name", "made_by", "start_ns")}
-    except (ValueError, KeyError, TypeError) as err:
+        about = read_json(folder / "provenance.json", "a testbed run")
+        facts = _facts_of(about, "name", "made_by", "start_ns")
+    except (ParameterError, KeyError, TypeError) as err:
         raise SchemaError(
             f"{folder / 'provenance.json'}: not a testbed run ({type(err).__name__}: {err})"
         ) from None
@@ -605,22 +680,30 @@ def _load_pair(ingress_path: Path, folder: Path, name: str, check_taps: bool) ->
 def _read_labels(path: Path) -> pd.DataFrame:
     blank = {c: [""] for c in (*_NUMBERS, "start_ns", "stop_ns")}
     types: dict[str, Any] = {
-        "kind": str,
-        "data_from": str,
-        "cca": str,
+        **dict.fromkeys(("src", "dst", "kind", "data_from", "cca"), str),
         "start_ns": "Int64",
         "stop_ns": "Int64",
     }
     try:
         table = read_csv(path, dtype=types, keep_default_na=False, na_values=blank)
-    except (ValueError, pd.errors.ParserError) as err:
-        raise SchemaError(f"{path}: labels: {str(err).splitlines()[0]}") from None
-    for column in LABELS:
-        if column not in table:
-            raise SchemaError(f"{path}: labels: column {column!r} is missing")
-    for column in _NUMBERS:
-        table[column] = table[column].astype("Float64")
-    return table.astype({"sport": "uint16", "dport": "uint16", "protocol": "uint8"})
+        for column in LABELS:
+            if column not in table:
+                raise SchemaError(f"{path}: labels: column {column!r} is missing")
+        for column in _NUMBERS:
+            table[column] = table[column].astype("Float64")
+        for column in _TEXT[2:]:
+            if column in table and table[column].str.len().max() > MOST_CHARACTERS:
+                raise SchemaError(
+                    f"{path}: labels: {column}: more than {MOST_CHARACTERS} characters in a row"
+                )
+        for column, kind in _PORTS.items():
+            if not table[column].between(0, np.iinfo(kind).max).all():
+                raise SchemaError(f"{path}: labels: {column}: expected 0 to {np.iinfo(kind).max} in each row")
+        return table.astype(_PORTS)
+    except OSError as err:
+        raise SchemaError(f"{path}: {err.strerror}") from None
+    except (ValueError, TypeError, OverflowError) as err:  # pandas' errors of parsing are ValueErrors
+        raise SchemaError(f"{path}: labels: {first_line(err, 'not a table')}") from None
 
 
 def _ends(keys: FlowKeys) -> list[_Ends]:

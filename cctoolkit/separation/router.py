@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._support.bounded import read_file
+from .._support.documents import read_file
 from ..errors import CCToolkitError, ParameterError
 
 if TYPE_CHECKING:

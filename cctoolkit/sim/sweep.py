@@ -20,7 +20,7 @@ from .._support.fingerprint import fingerprint
 from .._support.pool import cores, in_processes
 from .._support.version import __version__
 from .._support.waiting import progress_bar
-from ..errors import CCToolkitError, ParameterError
+from ..errors import CCToolkitError, ParameterError, SchemaError
 from ..scenario import Scenario
 from ..scenario.changes import cell, describe
 from ..scenario.run import Run
@@ -269,15 +269,12 @@ _KEY = b"cctoolkit.sweep"
 
 def _finished(path: Path) -> dict[str, list[dict[str, Any]]]:
     """Results in an earlier output, by scenario."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     if not path.is_file():
         return {}
     try:
-        found = pq.read_table(parquet.readable(path))
-        changed = json.loads(found.schema.metadata[_KEY])["changed"]
-    except (pa.ArrowInvalid, KeyError, TypeError):
+        found = parquet.read(path)
+        changed = (parquet.about(found.schema.metadata, _KEY) or {})["changed"]
+    except (SchemaError, KeyError):
         raise ParameterError(f"output: {path} exists and is not a sweep") from None
     done: dict[str, list[dict[str, Any]]] = {}
     first_run: dict[str, int] = {}

@@ -33,7 +33,6 @@ import sys
 import tempfile
 import threading
 import time
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +43,7 @@ import pandas as pd
 import cctoolkit as cct
 from cctoolkit._support import parquet
 from cctoolkit._support.csv import write_csv
+from cctoolkit._support.documents import read_toml
 from cctoolkit.errors import CCToolkitError, ParameterError
 from cctoolkit.scenario.run import LABELS, renumbered, replacing_directory
 from cctoolkit.testbed.qdisc import QdiscTree
@@ -201,13 +201,9 @@ def read_hosts(path: Path) -> Hosts:
     ParameterError
         The file cannot be read, or a field is wrong.
     """
+    table = read_toml(path)
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
         return _hosts_of(table)
-    except OSError as err:
-        raise ParameterError(f"{path}: {err.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as err:
-        raise ParameterError(f"{path}: not TOML: {err}") from None
     except ParameterError as err:
         raise ParameterError(f"{path}: {err}") from None
 
