@@ -142,7 +142,8 @@ def table(
     Raises
     ------
     ParameterError
-        Or `error`: it is not a DataFrame, or a column is missing, there twice, or has no numbers; the text names the first one.
+        Or `error`: it is not a DataFrame, or a column is missing, there twice, or has no numbers; the text names the
+        first one.
     """
     import pandas as pd
 
