@@ -163,7 +163,7 @@ def table(
             continue
         if not pd.api.types.is_numeric_dtype(found) or pd.api.types.is_complex_dtype(found):
             raise error(f"{where}: column {name!r} is {found}, expected numbers")
-        if not isinstance(found, np.dtype) and not _is_masked(found):
+        if isinstance(found, pd.ArrowDtype | pd.SparseDtype):
             changed[name] = value[name].to_numpy(np.float64, na_value=np.nan)
     attrs, value = value.attrs, value.reset_index(drop=True)
     if changed:
