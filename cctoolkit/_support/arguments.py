@@ -165,7 +165,7 @@ def table(
             raise error(f"{where}: column {name!r} is {found}, expected numbers")
         if isinstance(found, pd.ArrowDtype | pd.SparseDtype):
             changed[name] = value[name].to_numpy(np.float64, na_value=np.nan)
-    attrs, value = value.attrs, value.reset_index(drop=True)
+    attrs, value = value.attrs, value.loc[:, ~value.columns.duplicated()].reset_index(drop=True)
     if changed:
         value = value.assign(**changed)
     value.attrs = attrs

@@ -245,7 +245,7 @@ class Run:
 
     def _write_labels(self, path: Path) -> None:
         with replacing(path) as tmp:
-            write_csv(self.labels[list(LABELS)], tmp)
+            write_csv(arguments.table("labels", self.labels, (), LABELS)[list(LABELS)], tmp)
 
     def save(self, directory: str | os.PathLike[str]) -> Path:
         """Write everything into a new directory: tables as Parquet, the scenario as TOML, the labels as CSV.
