@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "about",
+    "arrow_table",
     "frame",
     "provenance_entry",
     "provenance_of",
@@ -119,6 +120,23 @@ def frame(table: pa.Table, path: str | os.PathLike[str], **options: Any) -> pd.D
         return table.to_pandas(**options)
 
 
+def arrow_table(frame: pd.DataFrame, path: str | os.PathLike[str]) -> pa.Table:
+    """A data frame as an Arrow table, without its index; `path` is where it will be written.
+
+    Raises
+    ------
+    SchemaError
+        A column has values of several types, or of one that Parquet lacks.
+    """
+    import pyarrow as pa
+
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowException, ValueError, TypeError) as err:
+        why = next(iter(str(err).splitlines()), "") or type(err).__name__
+        raise SchemaError(f"{os.fspath(path)}: a column cannot be stored as Parquet ({why})") from None
+
+
 def write(
     table: pd.DataFrame | pa.Table,
     path: str | os.PathLike[str],
@@ -137,11 +155,16 @@ def write(
         What made it (command, version, seed); anything JSON can hold.
     metadata : mapping of bytes, optional
         Further entries for the file's metadata.
+
+    Raises
+    ------
+    SchemaError
+        A column has values of several types, or of one that Parquet lacks.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    arrow = table if isinstance(table, pa.Table) else pa.Table.from_pandas(table, preserve_index=False)
+    arrow = table if isinstance(table, pa.Table) else arrow_table(table, path)
     entries = {**(arrow.schema.metadata or {}), **(metadata or {})}
     if provenance is not None:
         entries |= provenance_entry(provenance)

@@ -68,7 +68,7 @@ import pandas as pd
 from .._support.state import grown
 from ..capture.keys import check_keys
 from ..capture.model import Capture, columns_of
-from ..errors import ParameterError
+from ..errors import ParameterError, SchemaError
 from ..schema import PACKETS, RTT_SAMPLES, check, empty
 from . import rtt_kernels as kernels
 
@@ -538,7 +538,9 @@ def rtt_summary(samples: pd.DataFrame) -> pd.DataFrame:
     2        1     2371    56035186
     """
     check(samples, "rtt_samples")
-    method = samples["method"].cat
+    method = samples["method"].astype("category").cat  # text, after concatenating
+    if (method.codes < 0).any():
+        raise SchemaError("rtt_samples table: column 'method' has missing values")
     kinds = len(method.categories)
     group = samples["flow_id"].to_numpy().astype(np.int64)
     group *= 2

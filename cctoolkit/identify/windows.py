@@ -217,7 +217,7 @@ class Windows:
 
         _, slots, inputs = self.X.shape
         flat = pa.array(np.ascontiguousarray(self.X, np.float32).reshape(-1))
-        table = pa.Table.from_pandas(self.table, preserve_index=False)
+        table = parquet.arrow_table(self.table, path)
         table = table.append_column("X", pa.FixedSizeListArray.from_arrays(flat, slots * inputs))
         about = {"inputs": self.inputs, "slots": slots, "slot_ms": self.slot_ms, "version": _VERSION}
         parquet.write(table, path, provenance or {}, {_KEY: json.dumps(about).encode()})

@@ -437,7 +437,9 @@ def summarise(
     summary = Summary(
         meta=meta,
         flows=flows,
-        protocols=_protocols(flows, everything.ip_version),
+        protocols=_protocols(
+            flows, everything.ip_version[np.searchsorted(everything.flow_id, flows["flow_id"].to_numpy())]
+        ),
         services=_services(flows, everything.saw_syn),
         ecn_packets=dict(zip(ECN_NAMES, timeline.ecn_packets.tolist(), strict=True)),
         bin_ns=timeline.width_ns,

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._support import parquet
+from .._support import arguments, parquet
 from .._support.arguments import MOST_CHARACTERS, first_line, short_text, whole
 from .._support.atomic import check_target, replacing, replacing_files, replacing_folder
 from .._support.csv import read_csv, write_csv
@@ -145,10 +145,24 @@ class Run:
     start_ns: int = 0
     events: int = 0
 
+    def __post_init__(self) -> None:
+        for field_ in dataclasses.fields(self):
+            value = getattr(self, field_.name)
+            kind = Capture if field_.name in ("ingress", "egress") else pd.DataFrame
+            optional = value is None and field_.default is None
+            if field_.name in (*_COLUMNS, "labels", "ingress", "egress") and not (
+                optional or isinstance(value, kind)
+            ):
+                raise SchemaError(f"{field_.name}: expected a {kind.__name__}, not {type(value).__name__}")
+
     @property
     def duration_s(self) -> float:
         """Duration of the scenario in s, or from the start of the run to the end of the last flow."""
-        return self.scenario.duration_s if self.scenario is not None else float(self.flows.end_s.max())
+        return (
+            self.scenario.duration_s
+            if self.scenario is not None
+            else float(checked(self, "flows").end_s.max())
+        )
 
     def summary(self) -> dict[str, float]:
         """Key figures of the run.
@@ -162,15 +176,15 @@ class Run:
             ``mark_share`` of the arriving packets. With transfers: the number ``completed`` and
             ``mean_completion_s``.
         """
-        flows = self.flows
+        flows = checked(self, "flows")
         x = flows.goodput_mbps[~flows.cca.isin(["udp", ""])].dropna().to_numpy(np.float64)
         out: dict[str, float] = {
             "goodput_mbps": float(flows.received_bytes.sum() * 8e-6 / self.duration_s),
             "jain_index": float(x.sum() ** 2 / (x.size * (x**2).sum())) if x.any() else math.nan,
             "retransmits": int(flows.retransmits.sum()),
         }
-        q = self.queues
-        if len(q):
+        if len(self.queues):
+            q = checked(self, "queues")
             came, sent = int(q.arrived_packets.sum()), max(int(q.sent_packets.sum()), 1)
             if self.scenario is not None:
                 out["utilisation"] = float(q.sent_bytes.sum() * 8 / _capacity_bits(self.scenario))
@@ -181,7 +195,7 @@ class Run:
             dropped = q.dropped_full + q.dropped_enqueue + q.dropped_dequeue
             out["drop_share"] = float(dropped.sum() / max(came, 1))
             out["mark_share"] = float(q.marked_packets.sum() / max(came, 1))
-        if "completion_s" in flows and (self.labels.kind == "transfer").any():
+        if "completion_s" in flows and "kind" in self.labels and (self.labels["kind"] == "transfer").any():
             out["completed"] = int(flows.completion_s.notna().sum())
             out["mean_completion_s"] = float(flows.completion_s.mean())
         return out
@@ -304,6 +318,20 @@ QUEUE_OVERVIEW = (
     "queue", "arrived_packets", "sent_packets", "dropped_full", "dropped_enqueue", "dropped_dequeue",
     "marked_packets", "mean_delay_ms", "max_delay_ms",
 )  # fmt: skip
+
+
+def checked(run: Run, name: str, numbers: Iterable[str] = ()) -> pd.DataFrame:
+    """One of a run's tables, if it has the columns that every run has, and these.
+
+    Raises
+    ------
+    SchemaError
+        A column is missing, or has no numbers.
+    """
+    columns = _COLUMNS[name]
+    numbers = [*(column for column in columns if column not in _TEXT), *numbers]
+    texts = [column for column in columns if column in _TEXT]
+    return arguments.table(name, getattr(run, name), numbers, texts, error=SchemaError)
 
 
 def overview(table: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:

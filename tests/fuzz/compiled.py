@@ -16,6 +16,7 @@ from typing import Any, no_type_check
 import made_captures as made
 import numba
 import numpy as np
+from as_naive import assert_as_naive
 from guarded import Guarded
 
 from cctoolkit.capture import headers, pcap, pcapng, reader
@@ -23,7 +24,7 @@ from cctoolkit.capture import headers, pcap, pcapng, reader
 from .watched import Slot
 
 LARGEST = 512  # bytes of a case
-_POOL = 4096
+_POOL = 1 << 14
 _SIGNATURES = 1 << 16
 _BATCH = 20_000
 WRONG = 0xFFFFFFFFFFFFFFFF  # a signature: the result is outside what is documented
@@ -390,3 +391,15 @@ def fuzz(
         if found == WRONG:
             raise AssertionError(f"{name}: a result outside what is documented, for {slot.case.hex()}")
     return [pool[i, : sizes[i]].tobytes() for i in range(made_by_hand, n)], int(seen.sum())
+
+
+def compare(name: str, cases: list[bytes]) -> None:
+    """Hold frames against the naive decoder: the same columns, keys and counts."""
+    link_type = TARGETS[name].link_type
+    if link_type is None:
+        return
+    for start in range(0, len(cases), 200):
+        frames = [(10**9 * i, case, len(case)) for i, case in enumerate(cases[start : start + 200])]
+        data = made.pcap(frames, link_type=link_type)
+        for tunnel in ("outer", "inner"):
+            assert_as_naive(data, tunnel)
