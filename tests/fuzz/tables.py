@@ -686,7 +686,12 @@ EXEMPT: dict[str, str] = {
 
 def exempt(name: str) -> bool:
     """Whether a function has a reason not to be among the cases."""
-    return any(name == rule or (rule.endswith(".*") and name.startswith(rule[:-1])) for rule in EXEMPT)
+    return any(exempt_by(rule, name) for rule in EXEMPT)
+
+
+def exempt_by(rule: str, name: str) -> bool:
+    """Whether a rule is about a function."""
+    return name == rule or (rule.endswith(".*") and name.startswith(rule[:-1]))
 
 
 # ---- running ---------------------------------------------------------------------------------------------------------
