@@ -39,7 +39,7 @@ def test_readers(name: str) -> None:
 def test_kernels_for_a_moment(name: str, tmp_path: Path) -> None:
     """Twenty thousand damaged inputs, each against a page that must not be touched, in a process of its own."""
     outcome = watched.run(
-        lambda slot: compiled.compare(name, compiled.fuzz(name, 20_000, 7, slot)[0][:400]),
+        lambda slot: compiled.compare(name, compiled.fuzz(name, 20_000, 7, slot)[0][:400], slot),
         tmp_path / "log",
         120,
     )

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 from fuzz import public, tables, watched
 from hypothesis import given, settings, strategies as st
+
+from cctoolkit.errors import CCToolkitError
 
 NAMES = list(tables.CASES)
 
@@ -26,20 +33,15 @@ def test_each_function_takes_the_undamaged_table() -> None:
     """Otherwise the others would test nothing but the door."""
 
     class Harmless(tables.Damage):
-        def table(self, df, most=3):  # type: ignore[no-untyped-def]
-            return df
-
-        def array(self, values):  # type: ignore[no-untyped-def]
-            return values
-
-        def keys(self, keys):  # type: ignore[no-untyped-def]
-            return keys
-
-    from random import Random
+        table = array = keys = capture = run = staticmethod(lambda good, *_: good)  # type: ignore[assignment]
 
     for name in NAMES:
-        for seed in range(4):
-            tables.CASES[name](Harmless(Random(f"{name}/{seed}")))
+        well = 0
+        for seed in range(8):  # a case also draws arguments, of which some are refused
+            with suppress(CCToolkitError):
+                tables.CASES[name](Harmless(Random(f"{name}/{seed}")))
+                well += 1
+        assert well, name
 
 
 @settings(max_examples=150, deadline=None)
@@ -61,10 +63,6 @@ def test_each_function_a_few_times(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_indices_stay_inside(tmp_path: Path) -> None:
     """The same with numba's own checks of every index: what is outside is an IndexError here, and a fault."""
-    import os
-    import subprocess
-    import sys
-
     code = (
         "import sys; from pathlib import Path; from fuzz import tables; from fuzz.watched import Slot\n"
         "names = list(tables.CASES); tables.fuzz(names, 0, 40 * len(names), Slot(), Path(sys.argv[1]))"

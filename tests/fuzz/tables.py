@@ -486,7 +486,7 @@ CASES["jenks_classes"] = lambda d: cct.jenks_classes(
     d.array(np.linspace(1, 9, 20)), d.random.choice([1, 2, 3, 30])
 )
 CASES["plot.rtt_classes"] = lambda d: plot.rtt_classes(
-    d.array(np.linspace(1, 9, 20)), cct.jenks_classes([1.0, 2.0, 9.0, 10.0], 2)
+    d.array(np.linspace(1, 9, 20)), cct.jenks_classes(np.linspace(1, 9, 20), 3)
 )
 CASES["share_difference"] = lambda d: cct.share_difference(d.array([1.0]), d.array([2.0]))
 CASES["rtt_unfairness"] = lambda d: _table(
