@@ -76,7 +76,7 @@ def _run(name: str, group: str, cases: int, seed: int, folder: Path) -> Iterator
         done, wall_s, peak, faults = _tables(cases, seed, place)
     else:
         if group == "compiled":
-            outcome = watched.run(lambda slot: _compiled(name, cases, seed, slot, place), log, 60)
+            outcome = watched.run(lambda slot: _compiled(name, cases, seed, slot, place), log)
         else:
             corpus = CORPUS / name
             outcome = watched.run(lambda slot: guided.fuzz(name, cases, seed, slot, corpus, place), log)
@@ -100,7 +100,7 @@ def _compiled(name: str, cases: int, seed: int, slot: watched.Slot, place: Path)
     """Run a kernel's target; hold the inputs of a kind of their own against the naive twin."""
     kept, signatures = compiled.fuzz(name, cases, seed, slot)
     print(f"{signatures} kinds of result")
-    compiled.compare(name, kept)
+    compiled.compare(name, kept, slot)
     (place / "found.json").write_text(json.dumps([case.hex() for case in kept]))
 
 
