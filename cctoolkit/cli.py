@@ -7,7 +7,6 @@ standard output has gone); 2 wrong usage; 130 interrupted.
 from __future__ import annotations
 
 import contextlib
-import errno
 import importlib
 import logging
 import os
@@ -21,7 +20,7 @@ import typer
 from typer.core import TyperGroup
 
 from ._support import waiting
-from ._support.terminal import note, say
+from ._support.terminal import note, printing, say
 from ._support.version import __version__
 from ._support.words import printable_lines
 from .errors import CCToolkitError
@@ -51,8 +50,6 @@ ROOMS = {
     "dataset": "identify",
 }
 
-#: How a write fails, where not for want of a permission.
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 #: What typer raises for an option that cannot be; newer versions have their own copy of click, older ones use click.
 _UsageError: Any = typer.BadParameter.__mro__[1]
 
@@ -132,7 +129,8 @@ def main() -> None:
     waiting.enable()
     try:
         status = app(prog_name="cct", standalone_mode=False)
-        sys.stdout.flush()
+        with printing():
+            sys.stdout.flush()
         sys.exit(status)
     except _UsageError as err:
         text = err.format_message().replace(
@@ -153,9 +151,7 @@ def main() -> None:
     except MemoryError:
         note("out of memory")
     except OSError as err:
-        # what the package writes, and reads, has a name: what has none is standard output
-        where = err.filename or ("standard output" if err.errno in _FULL else "")
-        note(f"{where}: {err.strerror}" if where else err.strerror or err)
+        note(f"{err.filename}: {err.strerror}" if err.filename else err.strerror or err)
     except Exception:  # a mistake of ours: where it is, is what we have to know
         waiting.above_bars(printable_lines(traceback.format_exc().rstrip()))
     try:

@@ -84,10 +84,16 @@ def test_what_is_no_file_is_one_line(tmp_path):
         assert "No such file" in refused(CCToolkitError, read, tmp_path / "none")
 
 
-def test_a_file_without_end_is_refused(monkeypatch):
-    monkeypatch.setattr(documents, "MOST_BYTES", 1 << 16)
-    for read in (documents.read_toml, documents.read_json):
-        assert "more than" in refused(CCToolkitError, read, "/dev/zero")
+def test_a_file_without_end_is_refused(tmp_path):
+    large = tmp_path / "large"
+    with large.open("wb") as file:
+        file.truncate(documents.MOST_BYTES + 1)  # takes no disk
+    assert "more than" in refused(CCToolkitError, documents.read_toml, large)
+    assert "expected at most" in refused(CCToolkitError, documents.read_json, large)
+    assert "more than" in refused(
+        CCToolkitError, documents.read_toml, "/dev/zero"
+    )  # scenarios may come from a pipe
+    assert "not a regular file" in refused(CCToolkitError, documents.read_json, "/dev/zero")
 
 
 VALUES = st.recursive(

@@ -256,7 +256,7 @@ def test_the_patch_changes_what_it_says() -> None:
 @pytest.mark.parametrize(
     ("file", "text", "error", "message"),
     [
-        ("Makefile", "VERSION = 6\nPATCHLEVEL = 6\n", ParameterError, "is Linux 6.6; but the testbed needs 6.12"),
+        ("Makefile", "VERSION = 6\nPATCHLEVEL = 6\n", ParameterError, "is Linux 6.6;"),
         ("arch/um/Kconfig", None, ParameterError, "is not a Linux source tree"),
         ("arch/um/os-Linux/util.c", "int x;\n", TestbedUnavailableError, "patch does not fit Linux 6.12.7"),
         ("Makefile", ("/PRAGUE/d", "/NETEM/d"), TestbedUnavailableError, "CONFIG_NET_SCH_NETEM"),

@@ -142,7 +142,7 @@ def table(
     Raises
     ------
     ParameterError
-        Or `error`: it is not a DataFrame, or a column is missing, there twice, or has no numbers; the text names the
+        Or `error`: it is not a DataFrame, or a column is missing, there twice, or has no numbers. The text names the
         first one.
     """
     import pandas as pd
@@ -161,9 +161,12 @@ def table(
         found = value[name].dtype
         if name not in numbers:
             continue
+        if found == np.object_ and value[name].isna().all():  # nothing known, as from a table of None
+            changed[name] = np.full(len(value), np.nan)
+            continue
         if not pd.api.types.is_numeric_dtype(found) or pd.api.types.is_complex_dtype(found):
             raise error(f"{where}: column {name!r} is {found}, expected numbers")
-        if not isinstance(found, np.dtype) and not isinstance(found, pd.core.arrays.numeric.NumericDtype):
+        if isinstance(found, pd.ArrowDtype | pd.SparseDtype):
             changed[name] = value[name].to_numpy(np.float64, na_value=np.nan)
     attrs, value = value.attrs, value.loc[:, ~value.columns.duplicated()].reset_index(drop=True)
     if changed:

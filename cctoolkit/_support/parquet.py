@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import SchemaError
@@ -24,10 +23,20 @@ __all__ = [
     "provenance_of",
     "read",
     "read_provenance",
+    "readable",
     "write",
 ]
 
 _KEY = b"cctoolkit.provenance"
+
+
+def readable(path: str | os.PathLike[str]) -> Any:
+    """A file as pyarrow and pandas read it: they take no name that is not UTF-8, so such a file is opened here."""
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError:
+        return open(path, "rb")
+    return str(path)
 
 
 def provenance_entry(provenance: Mapping[str, Any]) -> dict[bytes, bytes]:
@@ -94,7 +103,7 @@ def read(
     import pyarrow.parquet as pq
 
     with _reading(path):
-        table = pq.read_table(os.fspath(path), columns=columns, memory_map=memory_map)
+        table = pq.read_table(readable(path), columns=columns, memory_map=memory_map)
         table.validate(full=True)  # of damaged pages come offsets that lead outside
         return table
 
@@ -159,8 +168,8 @@ def write(
     entries = {**(arrow.schema.metadata or {}), **(metadata or {})}
     if provenance is not None:
         entries |= provenance_entry(provenance)
-    with replacing(path) as tmp:
-        pq.write_table(arrow.replace_schema_metadata(entries), tmp, compression="zstd")
+    with replacing(path) as tmp, tmp.open("wb") as file:  # pyarrow takes no name that is not UTF-8
+        pq.write_table(arrow.replace_schema_metadata(entries), file, compression="zstd")
 
 
 def read_provenance(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -175,6 +184,6 @@ def read_provenance(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     try:
         with _reading(path):
-            return provenance_of(pq.read_schema(Path(path)).metadata)
+            return provenance_of(pq.read_schema(readable(path)).metadata)
     except (SchemaError, OSError):
         raise SchemaError(f"{path}: not a readable Parquet file; delete it and rebuild it") from None

@@ -7,6 +7,7 @@ a text. Progress bars are in :mod:`.waiting`, with the same rule; nothing else p
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Collection, Iterator, Sequence
@@ -18,7 +19,7 @@ from .words import plural, printable, printable_lines
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Listing", "cell_text", "end_empty", "listing", "live", "note", "say", "show", "write"]
+__all__ = ["Listing", "cell_text", "end_empty", "listing", "live", "note", "printing", "say", "show", "write"]
 
 #: Width of text on a pipe, in columns; tables take what they need there.
 _WIDE = 200
@@ -28,12 +29,23 @@ _GAP = 2
 
 def say(text: object) -> None:
     """Print a line on standard output."""
-    print(printable(text))
+    with printing():
+        print(printable(text))
 
 
 def write(text: str) -> None:
     """Print a text whose lines have their ends, such as rules for a router."""
-    print(printable_lines(text), end="")
+    with printing():
+        print(printable_lines(text), end="")
+
+
+@contextlib.contextmanager
+def printing() -> Iterator[None]:
+    """Around what writes to standard output: an error of the operating system names it."""
+    try:
+        yield
+    except OSError as err:
+        raise OSError(err.errno, err.strerror, "standard output") from None
 
 
 def note(text: object) -> None:
@@ -55,7 +67,8 @@ def show(renderable: Any) -> None:
     has_width = sys.stdout.isatty() or "COLUMNS" in os.environ  # a pipe has none unless the user names one
     for part in getattr(renderable, "renderables", [renderable]):
         wide = max(_WIDE, part.width) if isinstance(part, Listing) else _WIDE
-        _console(width=None if has_width else wide).print(part)
+        with printing():
+            _console(width=None if has_width else wide).print(part)
 
 
 def live() -> Any:

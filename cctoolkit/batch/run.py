@@ -176,6 +176,8 @@ def _classification(dataset: Dataset, capture: str, classifier: BatchClassifier)
 def _line(err: BaseException) -> str:
     if isinstance(err, OSError):
         return f"{err.filename}: {err.strerror}" if err.filename else str(err.strerror or err)
+    if isinstance(err, CCToolkitError):  # a line; a newline in it is of a file's name
+        return str(err)
     return next(iter(str(err).splitlines()), type(err).__name__)
 
 

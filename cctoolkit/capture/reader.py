@@ -415,6 +415,13 @@ def read_capture(
     Capture
         Takes about 45 bytes of memory per packet.
 
+    Notes
+    -----
+    Not decoded: MACsec, TRILL, NSH, L2TPv3, VXLAN-GPE, PPP with header compression, LLC other than SNAP, 802.11 inside
+    GRE or CAPWAP, and 802.11 frames that are encrypted, later fragments or A-MSDUs. Such frames are counted in
+    ``meta.counts["not_ip"]``, those of unknown link types in ``meta.counts["other_link_type"]``, and inside an IP
+    packet the row describes that packet; ``cct info`` reports the counts.
+
     Raises
     ------
     CaptureFormatError

@@ -160,7 +160,7 @@ def info(dataset: _Dataset) -> None:
     import pyarrow.parquet as pq
     from rich.table import Table
 
-    from .._support.parquet import read_provenance
+    from .._support.parquet import read_provenance, readable
     from .._support.terminal import cell_text
     from .dataset import SlotDataset
     from .datasets import settings_of
@@ -172,7 +172,7 @@ def info(dataset: _Dataset) -> None:
         said = read_provenance(path)
         made_by.add(str(said.get("made_by", "unknown")))
         versions.add(str(said.get("version", "unknown")))
-        slots += pq.read_metadata(path).num_rows
+        slots += pq.read_metadata(readable(path)).num_rows
         size += path.stat().st_size
     hours = slots * found.slot_ms / 3.6e6
     facts = Table(box=None, show_header=False, pad_edge=False)

@@ -437,8 +437,8 @@ def index_dataset(root: Path, about: Mapping[str, Any], slot_ms: float) -> SlotD
         raise ParameterError(f"{root}: there are no recordings")
     flows = pd.concat(tables, ignore_index=True)
     flows = flows[["run", *(c for c in flows if c != "run")]]
-    with replacing(root / _FLOWS) as tmp:
-        flows.to_parquet(tmp, index=False)
+    with replacing(root / _FLOWS) as tmp, tmp.open("wb") as file:
+        flows.to_parquet(file, index=False)
     facts = {"version": _VERSION, "cctoolkit": __version__, "slot_ms": slot_ms, **about}
     with replacing(root / _INDEX) as tmp:
         tmp.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")

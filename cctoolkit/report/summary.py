@@ -882,8 +882,8 @@ def _notes(summary: Summary, timeline: Timeline, longest_silence_ns: tuple[int, 
     )
     say(
         counts.get("not_ip"),
-        f"{plural(counts.get('not_ip', 0), 'frame')} without an IP packet (ARP, spanning tree, …): not counted in any "
-        "table.",
+        f"{plural(counts.get('not_ip', 0), 'frame')} without an IP packet (ARP, spanning tree, encrypted Wi-Fi, …): "
+        "not counted in any table.",
     )
     say(
         timeline.backward,

@@ -6,7 +6,7 @@ The options for it are declared here too.
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +16,7 @@ import typer
 
 from .._support.atomic import check_target, replacing
 from .._support.csv import write_csv
+from .._support.terminal import printing
 from .._support.version import __version__
 from ..errors import ParameterError
 from . import write_parquet
@@ -107,6 +108,10 @@ class TableOutput:
     def write(self, part: pd.DataFrame) -> None:
         """Append rows."""
         self.rows += len(part)
+        with printing() if self.path is None else nullcontext():
+            self._write(part)
+
+    def _write(self, part: pd.DataFrame) -> None:
         if self.format is Format.csv:
             write_csv(part, self._file, header=self._header)
             self._header = False

@@ -126,8 +126,8 @@ def run_testbed_sweep(
         {"run": i, **{k: cell(v) for k, v in changes.items()}, **rows[name], "directory": name}
         for i, ((changes, _), name) in enumerate(zip(jobs, names, strict=True))
     )
-    with replacing(folder / "summary.parquet") as tmp:
-        table.to_parquet(tmp, index=False)
+    with replacing(folder / "summary.parquet") as tmp, tmp.open("wb") as file:
+        table.to_parquet(file, index=False)
     return table
 
 

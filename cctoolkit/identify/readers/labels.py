@@ -382,7 +382,8 @@ def _blank(name: str, cell: Any) -> bool:
         and cell is not pd.NaT
     ):
         raise SchemaError(f"labels: column {name!r} has a {type(cell).__name__}, expected text or a number")
-    return bool(pd.isna(cell)) or cell == ""
+    known: Any = cell
+    return bool(pd.isna(known)) or bool(known == "")
 
 
 def _is_tuple(want: dict[str, Any]) -> bool:
