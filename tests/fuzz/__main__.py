@@ -25,8 +25,9 @@ import pandas as pd
 from . import compiled, guided, readers, tables, watched
 
 CORPUS = Path(__file__).parents[1] / "corpus"
-#: Cases of a run that is recorded, by group and target; together ten million over what is compiled.
-RECORDED = {"compiled": 600_000, "readers": 20_000, "tables": 100_000, "model": 5_000, "network": 5_000}
+#: Cases of a run that is recorded, by group or target: together ten million of what is compiled.
+RECORDED = {"compiled": 600_000, "readers": 100_000, "tables": 100_000, "pcap": 10_000, "pcapng": 10_000,
+            "compressed": 20_000, "model": 20_000, "network": 5_000}  # fmt: skip
 #: The target that stands for all functions of tables.
 _TABLES = "tables"
 
