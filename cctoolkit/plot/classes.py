@@ -57,7 +57,7 @@ def rtt_classes(rtt_ms: Any, classes: Classes, bins: int = 60) -> go.Figure:
     fig = figure(f"{x.size:,} flows in {classes.k} RTT classes, GVF {classes.gvf:.4f}")
     if not x.size:
         return note(fig, "no RTTs")
-    low, high = np.log10(max(x.min(), 1e-6)), np.log10(max(x.max(), 1e-6))
+    low, high = np.log10(np.clip([x.min(), x.max()], 1e-6, 1e12))
     edges = 10 ** np.linspace(low - 0.02, high + 0.02, bins + 1)
     for c in range(classes.k):
         mine = x[classes.labels == c]
