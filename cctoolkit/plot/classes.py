@@ -52,8 +52,10 @@ def rtt_classes(rtt_ms: Any, classes: Classes, bins: int = 60) -> go.Figure:
         x = np.asarray(rtt_ms, np.float64)
     except (TypeError, ValueError):
         raise ParameterError(f"rtt_ms: expected numbers, not {type(rtt_ms).__name__}") from None
-    if not hasattr(classes, "labels") or len(classes.labels) != x.size:
+    if not hasattr(classes, "labels") or np.shape(classes.labels) != x.shape:
         raise ParameterError("classes: expected the result of cctoolkit.jenks_classes for these RTTs")
+    if not np.isfinite(x).all():
+        raise ParameterError("rtt_ms: must be finite")
     fig = figure(f"{x.size:,} flows in {classes.k} RTT classes, GVF {classes.gvf:.4f}")
     if not x.size:
         return note(fig, "no RTTs")

@@ -562,7 +562,9 @@ def _(d: Damage) -> None:
 CASES["scenario_from_capture"] = lambda d: cct.scenario_from_capture(
     d.capture(GOOD.ingress), 4.0, min_bytes=1000, default_rtt_ms=20
 )
-CASES["schema.check"] = lambda d: schema.check(d.table(GOOD.slots), d.random.choice([*schema.TABLES, "x"]))
+CASES["schema.check"] = lambda d: schema.check(
+    d.table(GOOD.slots), d.random.choice([*["slots"] * 5, *schema.TABLES, "x"])
+)
 CASES["schema.arrays"] = lambda d: schema.arrays(d.table(GOOD.ingress.packets), "packets")
 CASES["schema.check_columns"] = lambda d: schema.check_columns(_dict(d.capture(GOOD.ingress)), "packets")
 
