@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["rtt_classes"]
 
+#: Longer than any RTT, by far; a logarithmic axis needs an end.
+_MOST_MS = 1e12
+
 
 def rtt_classes(rtt_ms: Any, classes: Classes, bins: int = 60) -> go.Figure:
     """Histogram of RTTs, coloured by class, with the breaks between classes.
@@ -52,14 +55,14 @@ def rtt_classes(rtt_ms: Any, classes: Classes, bins: int = 60) -> go.Figure:
         x = np.asarray(rtt_ms, np.float64)
     except (TypeError, ValueError):
         raise ParameterError(f"rtt_ms: expected numbers, not {type(rtt_ms).__name__}") from None
-    if not hasattr(classes, "labels") or np.shape(classes.labels) != x.shape:
+    if not hasattr(classes, "labels") or len(classes.labels) != x.size:
         raise ParameterError("classes: expected the result of cctoolkit.jenks_classes for these RTTs")
-    if not np.isfinite(x).all():
-        raise ParameterError("rtt_ms: must be finite")
+    if not (np.isfinite(x).all() and (x < _MOST_MS).all()):
+        raise ParameterError(f"rtt_ms: must be finite and below {_MOST_MS:g} ms")
     fig = figure(f"{x.size:,} flows in {classes.k} RTT classes, GVF {classes.gvf:.4f}")
     if not x.size:
         return note(fig, "no RTTs")
-    low, high = np.log10(np.clip([x.min(), x.max()], 1e-6, 1e12))
+    low, high = np.log10(max(x.min(), 1e-6)), np.log10(max(x.max(), 1e-6))
     edges = 10 ** np.linspace(low - 0.02, high + 0.02, bins + 1)
     for c in range(classes.k):
         mine = x[classes.labels == c]
