@@ -26,7 +26,7 @@ from . import compiled, guided, readers, tables, watched
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 #: Cases of a run that is recorded, by group or target: together ten million of what is compiled.
-RECORDED = {"compiled": 600_000, "readers": 100_000, "tables": 100_000, "pcap": 10_000, "pcapng": 10_000,
+RECORDED = {"compiled": 600_000, "readers": 100_000, "tables": 100_000, "pcap": 5_000, "pcapng": 5_000,
             "compressed": 20_000, "model": 20_000, "network": 5_000}  # fmt: skip
 #: The target that stands for all functions of tables.
 _TABLES = "tables"
