@@ -1,7 +1,7 @@
 """The corpus: few small inputs that reach every kind of result, made by fuzzing and replayed by an ordinary test.
 
-``python -m fuzz.corpus`` takes what the last runs found in ``build/fuzz/`` into ``tests/corpus/``: of frames one for
-each set of headers that the naive twin sees in them, of other files those that add coverage. Files there stay.
+``python -m tests.fuzz.corpus`` takes what the last runs found in ``build/fuzz/`` into ``tests/corpus/``: of frames one
+for each set of headers that the naive twin sees in them, of other files those that add coverage. Files there stay.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def kinds(frames: list[bytes], link_type: int) -> list[bytes]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m fuzz.corpus", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.corpus", description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("build/fuzz"), help="what the runs found")
     given = parser.parse_args()
     for name, target in compiled.TARGETS.items():
