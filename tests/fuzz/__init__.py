@@ -10,6 +10,5 @@ documentation does not name, a wrong result, more than 10 s or more than 2 GB. F
 import sys
 from pathlib import Path
 
-sys.path.insert(
-    0, str(Path(__file__).parents[1])
-)  # the made captures and naive twins, also for python -m tests.fuzz
+# The made captures and naive twins, also for python -m tests.fuzz.
+sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -250,18 +250,8 @@ _DAMAGES: list[Callable[[Damage, pd.DataFrame], pd.DataFrame]] = [
     Damage.other_index, Damage.index_of_columns, Damage.column_twice, Damage.other_name, Damage.strided,
 ]  # fmt: skip
 _INDICES = (
-    "flow_id",
-    "direction",
-    "ecn",
-    "dscp",
-    "packet",
-    "queue",
-    "slot",
-    "test",
-    "stream",
-    "sport",
-    "dport",
-)
+    "flow_id", "direction", "ecn", "dscp", "packet", "queue", "slot", "test", "stream", "sport", "dport",
+)  # fmt: skip
 _TIMES = ("ts_ns", "first_ts_ns", "last_ts_ns", "start_ns", "rtt_ns", "slot", "delay_ns", "t_s", "start_s")
 
 # ---- good tables to damage -------------------------------------------------------------------------------------------
