@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -57,8 +58,9 @@ def _reads_too_far(slot: watched.Slot) -> None:
 
 def _takes_memory(slot: watched.Slot) -> None:
     slot.begin(b"a case")
-    hoard = bytearray(3 * watched.MOST_BYTES // 2)
+    hoard = bytearray(watched.MOST_BYTES + (64 << 20))
     hoard[::4096] = b"x" * len(hoard[::4096])
+    time.sleep(60)  # seen long before
 
 
 def _never_ends(slot: watched.Slot) -> None:
