@@ -37,6 +37,7 @@ def test_readers(name: str) -> None:
         target.check(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["headers/en10mb", "tcp-options", "pcap-records", "pcapng-blocks"])
 def test_kernels_for_a_moment(name: str, tmp_path: Path) -> None:
     """Twenty thousand damaged inputs, each against a page that must not be touched, in a process of its own."""
