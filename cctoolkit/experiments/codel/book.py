@@ -93,14 +93,21 @@ def table_1(tables: Tables) -> str:
 def kernel_table_1(tables: Tables) -> str:
     """Table I with real Linux's CoDel beside the paper's and the simulator's."""
     table = tables["table1"]
-    table = table[table.target.isin(["Linux", KERNEL])]
+    names = {"Linux": "simulator, `codel_linux`", KERNEL: "Linux's kernel"}
+    return _beside_paper(table[table.target.isin(names)].replace({"target": names}), "target")
+
+
+def clock(tables: Tables) -> str:
+    """Table I's ASIC from Listing 2 to the published program."""
+    return _beside_paper(page.clock_steps(tables["clock"]), "step")
+
+
+def _beside_paper(table: pd.DataFrame, label: str) -> str:
     return markdown_table(
         pd.DataFrame(
             {
                 "flows": table.flows,
-                "target": table.target.replace(
-                    {"Linux": "simulator, `codel_linux`", KERNEL: "Linux's kernel"}
-                ),
+                label: table[label],
                 "loss, %: paper": _printed(table.paper_loss_percent),
                 "here": _with_std(table.loss_percent, table.loss_percent_std, 3),
                 "delay, ms: paper": _printed(table.paper_delay_ms),
@@ -132,7 +139,7 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "table-1": table_1,
     "kernel-table-1": kernel_table_1,
     "figure-7": udp_scan,
-    "clock": lambda tables: markdown_table(page.clock_steps(tables["clock"]), labels=2),
+    "clock": clock,
     "npu": lambda tables: markdown_table(page.npu_guesses(tables["npu"]), labels=1),
     "paper-longer-1": paper_longer,
     "asic-losses": asic_losses,
