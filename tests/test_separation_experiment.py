@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 import os
 import subprocess
 import sys
@@ -146,6 +148,74 @@ def test_conditions_change_one_thing() -> None:
     assert cases["one class, beginners apart"].controller().k == 1
 
 
+def test_traffic_of_test_9_is_what_it_says() -> None:
+    cases = rtt.PARTS[9].scenarios(rtt.Settings(seeds=2))
+    by = {(c.about["traffic"], c.about["seed"], c.about["scheme"]): c for c in cases}
+    flood = by["4 CUBIC beside 300 spoofed UDP flows", 1, "RTT"].scenario
+    assert [f.cca == "udp" for f in flood.flows] == [False] * 4 + [True] * 300
+    assert sum(f.rate_mbps or 0 for f in flood.flows) == pytest.approx(3 * flood.bottleneck.rate_mbps)
+    drawn = [[f.rtt_ms for f in by["20 CUBIC, random RTTs", seed, "RTT"].scenario.flows] for seed in (1, 2)]
+    assert drawn[0] != drawn[1] and all(5 <= rtt <= 200 for rtts in drawn for rtt in rtts)
+    jitter = {name: {f.jitter_ms for f in c.scenario.flows} for (name, _, _), c in by.items()}
+    assert all(jitter[name] == ({0.5} if name.endswith("jitter") else {0.0}) for name in jitter)
+    for case in cases:
+        longest = max(f.rtt_ms for f in case.scenario.flows)
+        link = case.scenario.bottleneck
+        assert link.buffer_bytes == max(math.ceil(link.rate_mbps * 125 * longest), 15_140)
+        guarded = case.about["scheme"] == "RTT and guard"
+        assert getattr(case.controller(), "guard", False) == guarded
+
+
+def test_what_test_9_measures() -> None:
+    """Two TCP flows of 30 and 10 Mbit/s, and UDP, over nine seconds: only TCP counts, from the third second on."""
+    case = next(c for c in rtt.PARTS[9].scenarios(FAST) if c.about["scheme"] == "one queue")
+    case = dataclasses.replace(case, scenario=case.scenario.replace({"duration_s": 9}))
+    flows = pd.DataFrame(
+        {
+            "flow_id": [0, 1, 2], "name": list("abc"), "cca": ["cubic", "cubic", "udp"],
+            "retransmits": [3, 1, 7], "sent_packets": [150, 50, 1000],
+        }
+    )  # fmt: skip
+    ts_ns = np.arange(1, 10) * 1_000_000_000
+    rates = ([0] * 3 + [30] * 6, [40] * 3 + [10] * 6, [50] * 9)
+    series = pd.concat(
+        pd.DataFrame({"ts_ns": ts_ns, "flow_id": i, "received_bytes": np.cumsum(r) * 125_000})
+        for i, r in enumerate(rates)
+    )
+    sent = np.cumsum([90] * 9) * 125_000
+    queue = pd.DataFrame(
+        {"ts_ns": ts_ns, "sent_bytes": sent, "sent_packets": sent // 1500, "delay_sum_ns": sent // 1500 * 4e6}
+    )
+    found = rtt.PARTS[9].tables(FAST, [rtt.Outcome(case, flows, series, queue, [])])["test9"].iloc[0]
+    assert found.jain_index == pytest.approx(40**2 / (2 * 1000))
+    assert (found.tcp_mbps, found.utilisation) == pytest.approx((40, 0.9))
+    assert (found.retransmits_percent, found.queue_ms) == pytest.approx((2, 4))
+
+
+def test_conclusions_of_test_9_come_out_either_way() -> None:
+    def table(guard: float) -> pd.DataFrame:
+        rows = []
+        for name in rtt.scenarios.TRAFFIC:
+            for scheme, jain in (("one queue", 0.9), ("RTT", 0.8), ("RTT and guard", guard)):
+                harmless = "jitter" in name and scheme == "RTT"
+                rows.append(
+                    {
+                        "traffic": name, "scheme": scheme, "jain_index": 0.9 if harmless else jain,
+                        "jain_least": 1.0 if guard > 0.85 else 0.9,
+                        "retransmits_percent": {"one queue": 1.0, "RTT": 3.0}.get(scheme, 5 - 4 * guard**4),
+                        "queue_ms": {"one queue": 10.0, "RTT": 2.0}.get(scheme, 9.0),
+                        "utilisation": 0.98 if scheme == "RTT and guard" and guard < 0.85 else 1.0,
+                        "tcp_mbps": 1.0 if scheme == "one queue" else 1.0 + guard,
+                    }
+                )  # fmt: skip
+        return pd.DataFrame(rows)
+
+    good, bad = (rtt.PARTS[9].statements({"test9": table(guard)}) for guard in (1.0, 0.7))
+    assert [s.holds for s in good] == [False, True, True, True, True, True, True, True, True]
+    assert [s.holds for s in bad] == [False, False, False, False, False, False, False, False, True]
+    assert "1000 CUBIC, random RTTs, 1 Gbit/s: 0.90 → 0.80" in good[0].measured
+
+
 def test_table_1_is_gains_over_one_queue() -> None:
     first = pd.DataFrame(
         {
@@ -177,8 +247,8 @@ def test_the_papers_numbers_are_there() -> None:
 
 
 def test_unknown_tests_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match="test: 9 must be one of"):
-        experiment("rtt-separation")(tmp_path / "x", test=[9])
+    with pytest.raises(ParameterError, match="test: 99 must be one of"):
+        experiment("rtt-separation")(tmp_path / "x", test=[99])
     with pytest.raises(ParameterError, match="test: 5 must be one of 1, 3"):
         experiment("rtt-separation")(tmp_path / "x", test=[5], testbed=True)
 

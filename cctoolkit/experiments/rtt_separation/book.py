@@ -124,6 +124,23 @@ def test_8(tables: Tables) -> str:
     return markdown_table(pd.DataFrame(rows), labels=1)
 
 
+def test_9(tables: Tables) -> str:
+    """Jain's index / retransmissions, under each scheme."""
+    rows = []
+    for traffic, part in tables["test9"].groupby("traffic", sort=False):
+        by = part.set_index("scheme")
+        rows.append(
+            {"traffic": traffic}
+            | {
+                name: f"{by.jain_index[scheme]:.2f} / {by.retransmits_percent[scheme]:.2f} / {by.queue_ms[scheme]:.0f}"
+                for scheme, name in (
+                    ("one queue", "one queue"), ("RTT", "the paper's rules"), ("RTT and guard", "with the guard"),
+                )
+            }
+        )  # fmt: skip
+    return markdown_table(pd.DataFrame(rows), labels=1)
+
+
 def scaling(tables: Tables) -> str:
     """CPU times of a decision."""
     table = tables["scaling"]
@@ -199,6 +216,7 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "test-4": test_4,
     "test-4-retransmits": test_4_retransmits,
     "test-8": test_8,
+    "test-9": test_9,
     "scaling": scaling,
     "linux-test-1": linux_test_1,
     "linux-test-3": linux_test_3,
@@ -217,6 +235,7 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
             "test-5": conclusions.test_5,
             "test-6": conclusions.test_6,
             "test-8": conclusions.test_8,
+            "test-9": conclusions.test_9,
             "scaling": conclusions.scaling,
             "table-1": conclusions.table_1,
         }.items()

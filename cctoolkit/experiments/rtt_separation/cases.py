@@ -54,6 +54,8 @@ class Case:
         options = {
             "long_bytes": round(10_000 * rate)
         } | self.options  # as soon as the paper's 10 MB at 1 Gbit/s
+        if scheme == "RTT and guard":
+            return RttSeparation(rate, self.k, guard=True, **options)
         if scheme in ("RTT", "RTT, hard limits"):
             return RttSeparation(rate, self.k, **options)
         if scheme == "RTT and threshold":

@@ -203,6 +203,26 @@ def test_8(tables: Tables) -> Figures:
     return {"test8-conditions": fig}
 
 
+def test_9(tables: Tables) -> Figures:
+    """Jain's index of each traffic under each scheme."""
+    table = tables["test9"]
+    fig = figure("Test 9: when separation pays", height=180 + 36 * table.traffic.nunique(), barmode="group")
+    for rank, (scheme, part) in enumerate(table.groupby("scheme", sort=False)):
+        fig.add_bar(
+            y=part.traffic, x=part.jain_index, name=str(scheme), orientation="h", marker_color=COLOURS[rank],
+            error_x={
+                "array": part.jain_index * 0, "arrayminus": part.jain_index - part.jain_least,
+                "symmetric": False, "color": GREY,
+            },
+        )  # fmt: skip
+    fig.update_yaxes(autorange="reversed", automargin=True)
+    fig.update_xaxes(
+        title_text="Jain's index of the TCP flows (bars: mean of the seeds; lines: down to the least)",
+        range=[0, 1.02],
+    )
+    return {"test9-fairness": fig}
+
+
 def scaling(tables: Tables) -> Figures:
     """Control-plane time and accuracy against the number of flows."""
     table = tables["scaling"]

@@ -65,6 +65,13 @@ PARTS: dict[int, Part[Settings]] = {
         statements=conclusions.test_8,
         page=beside_paper("test8", 8),
     ),
+    9: Part(
+        scenarios=scenarios.test_9,
+        tables=tables.test_9,
+        figures=figures.test_9,
+        statements=conclusions.test_9,
+        page=beside_paper("test9", 9),
+    ),
 }
 
 #: The paper's Table 1, from the tables of tests 1 and 4.

@@ -39,7 +39,7 @@ def paper(test: int) -> pd.DataFrame:
     Parameters
     ----------
     test : int
-        1 to 6; 7: the scaling test; 8: test 4; 0: Table 1.
+        1 to 6; 7: the scaling test; 8: test 4; 9: the abstract's average; 0: Table 1.
 
     Returns
     -------
@@ -51,7 +51,7 @@ def paper(test: int) -> pd.DataFrame:
     >>> paper(1).paper[0]
     '0.98'
     """
-    item = {0: "Table 1", SCALING: "scaling", 8: "test 4"}.get(test, f"test {test}")
+    item = {0: "Table 1", SCALING: "scaling", 8: "test 4", 9: "abstract"}.get(test, f"test {test}")
     return paper_numbers("rtt-flow-separation", item).drop(columns="item")
 
 
@@ -289,6 +289,28 @@ def _jain_of_slowdown(settings: Settings, o: Outcome, of: np.ndarray) -> float:
     return float(
         jain_index(o.flows.completion_s[of] / (o.flows.received_bytes[of] * 8e-6 / settings.rate_mbps))
     )
+
+
+def test_9(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
+    """``test9``: means over the seeds, of TCP from a third of the run on; retransmissions of the whole run."""
+    rows = []
+    for o in found:
+        stop = o.case.scenario.duration_s
+        start = math.ceil(stop / 3)
+        tcp = o.flows.cca != "udp"
+        rates = o.mean_mbps(start, stop)[o.flows.flow_id[tcp]]
+        rows.append(
+            o.about
+            | {
+                "jain_index": jain_index(rates),
+                "tcp_mbps": rates.sum(),
+                "utilisation": o.utilisation(start, stop),
+                "retransmits_percent": 100 * o.flows.retransmits[tcp].sum() / o.flows.sent_packets[tcp].sum(),
+                "queue_ms": o.queue_ms(start, stop),
+                "changes": o.changes(),
+            }
+        )
+    return {"test9": mean_and_least(pd.DataFrame(rows), ["traffic", "scheme"])}
 
 
 def test_5(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
