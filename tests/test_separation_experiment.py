@@ -20,7 +20,10 @@ from uml_kernel import uml_kernel
 import cctoolkit as cct
 from cctoolkit.errors import CaptureFormatError, ParameterError
 from cctoolkit.experiments import experiment, rtt_separation as rtt
+from cctoolkit.experiments.rtt_separation import logs
+from cctoolkit.experiments.rtt_separation.cases import LIMITS
 
+PUBLISHED = Path(__file__).parents[2] / "shared" / "published"
 FAST = rtt.Settings(fast=True, seeds=1, scale=0.002)
 TESTBED = rtt.Settings(testbed=True, seeds=1)
 
@@ -214,6 +217,77 @@ def test_conclusions_of_test_9_come_out_either_way() -> None:
     assert [s.holds for s in good] == [False, True, True, True, True, True, True, True, True]
     assert [s.holds for s in bad] == [False, False, False, False, False, False, False, False, True]
     assert "1000 CUBIC, random RTTs, 1 Gbit/s: 0.90 → 0.80" in good[0].measured
+
+
+@pytest.mark.skipif(not PUBLISHED.is_dir(), reason="the authors' logs are not here")
+def test_bundles_and_pairs_come_from_the_logs() -> None:
+    runs = pd.read_csv(PUBLISHED / "rtt-unfairness-runs.csv")
+    goodput = pd.read_csv(PUBLISHED / "rtt-unfairness-goodput.csv.xz")
+    for made, kept in ((logs.bundles, logs.logged_bundles), (logs.pairs, logs.logged_pairs)):
+        pd.testing.assert_frame_equal(made(runs, goodput).round(3), kept())
+
+
+def test_bundles_are_measured_while_all_of_them_are_there() -> None:
+    """Two bundles a minute apart: 8 Gbit/s alone, then 6 and 2. The first ten seconds together do not count."""
+    name = "four_flows/cubic_test/wo_separation/out"
+    runs = pd.DataFrame({"run": [f"{name}1", f"{name}2"], "start_unix_s": [1000, 1060], "streams": [10, 4]})
+    first = pd.DataFrame(
+        {"run": f"{name}1", "second": range(120), "goodput_mbps": [8000.0] * 70 + [6000.0] * 50}
+    )
+    second = pd.DataFrame(
+        {"run": f"{name}2", "second": range(60), "goodput_mbps": [9000.0] * 10 + [2000.0] * 50}
+    )
+    (row,) = logs.bundles(runs, pd.concat([first, second])).to_dict("records")
+    assert (row["flows"], row["queues"], row["bundles"], row["streams"]) == ("CUBIC", "one", 2, "10+4")
+    assert row["jain_index"] == pytest.approx(8**2 / (2 * 40))
+    assert (row["share_of_link"], row["share_each"]) == (pytest.approx(0.8), "0.600+0.200")
+
+
+def test_limits_in_tenths() -> None:
+    """Three queues of three tenths each: a tenth of the link stays idle, whoever sends."""
+    flows = [cct.Flow("cubic", rtt_ms=rtt) for rtt in (10, 20, 40)]
+    scenario = cct.Scenario(
+        bottleneck=cct.Bottleneck(rate_mbps=50, buffer_bytes=200_000), flows=flows, duration_s=12
+    )
+    o = rtt.Case({"scheme": "RTT, limits in tenths"}, scenario, k=3, options={"long_bytes": 100_000}).run()
+    assert o.utilisation(8, 12) == pytest.approx(0.9, rel=0.02)
+    assert [limit(4) for limit in LIMITS.values()] == [0.25, 0.2]
+
+
+def test_bundles_of_test_10_are_the_logs() -> None:
+    cases = rtt.PARTS[10].scenarios(rtt.Settings(seeds=1))
+    for case in cases:
+        streams = [f.count for f in case.scenario.flows]
+        assert "+".join(map(str, streams)) == case.about["streams"]
+        assert case.k == len(streams) == case.about["bundles"]
+    assert {c.about["scheme"] for c in cases if c.about["streams"] == "8+8+3+16"} == {
+        "one queue", "RTT", "RTT, limits in tenths",
+    }  # fmt: skip
+
+
+def test_conclusions_of_test_10_come_out_either_way() -> None:
+    """With the logs' own numbers as if they were measured, and with ones that are off."""
+
+    def table(off: float) -> pd.DataFrame:
+        logged = logs.logged_bundles()
+        logged["scheme"] = logged.queues.map(rtt.scenarios.LOGGED_SCHEMES)
+        kept = logged[logged.queues == "by RTT"].assign(
+            scheme="RTT", jain_index=1 - off, share_of_link=0.95 - off
+        )
+        logged["share_of_link"] += off
+        logged["jain_index"] -= off
+        numbers = logs.logged_bundles()[["jain_index", "share_of_link", "share_each"]] * 1
+        logged = logged.assign(**{f"logged_{name}": numbers[name] for name in numbers})
+        both = pd.concat([logged, kept], ignore_index=True)
+        return both.assign(jain_least=both.jain_index)
+
+    good, bad = (rtt.PARTS[10].statements({"test10": table(off)}) for off in (0.0, 0.2))
+    assert [s.holds for s in good] == [True] * 6
+    assert [s.holds for s in bad] == [True] * 3 + [False] * 3
+    half = table(0.0)
+    half.loc[half.scheme == "RTT, limits in tenths", ["logged_share_of_link"]] = 0.5
+    half.loc[half.scheme == "RTT, limits in tenths", ["logged_share_each"]] = "0.250+0.250"
+    assert [s.holds for s in rtt.PARTS[10].statements({"test10": half})][:3] == [False] * 3
 
 
 def test_table_1_is_gains_over_one_queue() -> None:

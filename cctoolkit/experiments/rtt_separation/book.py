@@ -141,6 +141,23 @@ def test_9(tables: Tables) -> str:
     return markdown_table(pd.DataFrame(rows), labels=1)
 
 
+def test_10(tables: Tables) -> str:
+    """Jain's index / goodput of bundles, in the logs and here."""
+    rows = []
+    for (flows, n), part in tables["test10"].groupby(["flows", "bundles"], sort=False):
+        row = {"bundles": f"{n} {flows}"}
+        logged = part[part.logged_jain_index.notna()]
+        for prefix, whose in (("logged_", "logs"), ("", "here")):
+            for scheme, name in (("one queue", "one queue"), ("RTT, limits in tenths", "limits")):
+                cell = logged[logged.scheme == scheme].iloc[0]
+                row[f"{name}, {whose}"] = (
+                    f"{cell[f'{prefix}jain_index']:.2f} / {cell[f'{prefix}share_of_link']:.2f}"
+                )
+        cell = part[part.scheme == "RTT"].iloc[0]
+        rows.append(row | {"guarantees, here": f"{cell.jain_index:.2f} / {cell.share_of_link:.2f}"})
+    return markdown_table(pd.DataFrame(rows), labels=1)
+
+
 def scaling(tables: Tables) -> str:
     """CPU times of a decision."""
     table = tables["scaling"]
@@ -217,6 +234,7 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "test-4-retransmits": test_4_retransmits,
     "test-8": test_8,
     "test-9": test_9,
+    "test-10": test_10,
     "scaling": scaling,
     "linux-test-1": linux_test_1,
     "linux-test-3": linux_test_3,
@@ -236,6 +254,7 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
             "test-6": conclusions.test_6,
             "test-8": conclusions.test_8,
             "test-9": conclusions.test_9,
+            "test-10": conclusions.test_10,
             "scaling": conclusions.scaling,
             "table-1": conclusions.table_1,
         }.items()

@@ -429,6 +429,76 @@ def test_9(tables: Tables) -> list[Statement]:
     return said
 
 
+def test_10(tables: Tables) -> list[Statement]:
+    """What fairness costs with limits, in the authors' logs and here, and with guarantees."""
+    table = tables["test10"]
+    logged = table[table.logged_jain_index.notna()].set_index(["flows", "bundles", "scheme"])
+    said = []
+    for flows in dict.fromkeys(table.flows):
+        four = logged.loc[flows].loc[4]
+        one, limited = four.loc["one queue"], four.loc["RTT, limits in tenths"]
+        cost = 1 - limited.logged_share_of_link / one.logged_share_of_link
+        said.append(
+            Statement(
+                "test 10",
+                f"{OURS}authors' logs, four {flows} bundles: separation costs a fifth of the goodput (0.15 to 0.25)",
+                f"{cost:.2f}, for a Jain's index of {one.logged_jain_index:.2f} → {limited.logged_jain_index:.2f}",
+                bool(0.15 <= cost <= 0.25),
+            )
+        )
+    limited = logged.xs("RTT, limits in tenths", level="scheme")
+    each = {
+        (flows, n): max(map(float, r.logged_share_each.split("+"))) for (flows, n), r in limited.iterrows()
+    }
+    tenths = [share / ((10 // n) / 10) for (_, n), share in each.items()]
+    said.append(
+        Statement(
+            "test 10",
+            f"{OURS}authors' logs: a bundle gets a whole number of tenths of the link, less headers (0.90 to 0.96 of "
+            "0.5, 0.3 and 0.2)",
+            _list(
+                {f"{n} {flows}": value for ((flows, n), _), value in zip(each.items(), tenths, strict=True)}
+            ),
+            all(0.9 <= value <= 0.96 for value in tenths),
+        )
+    )
+    off = (limited.share_of_link - limited.logged_share_of_link).abs()
+    said.append(
+        Statement(
+            "test 10",
+            f"{OURS}the same limits leave as much of the link idle here (within 0.03)",
+            f"off by at most {off.max():.3f}",
+            bool(off.max() <= 0.03),
+        )
+    )
+    kept = table[table.scheme == "RTT"]
+    said.append(
+        Statement(
+            "test 10",
+            f"{OURS}guarantees are as fair (Jain's index at least 0.98) and leave nothing idle (goodput at least 0.92 "
+            "of the link)",
+            f"least Jain's index {kept.jain_least.min():.3f}, least goodput {kept.share_of_link.min():.3f}",
+            bool(kept.jain_least.min() >= 0.98 and kept.share_of_link.min() >= 0.92),
+        )
+    )
+    one = logged.xs("one queue", level="scheme")
+    apart = (one.jain_index - one.logged_jain_index).abs()
+    said.append(
+        Statement(
+            "test 10",
+            f"{OURS}one queue is as unfair here as in the authors' logs (Jain's index within 0.15)",
+            _list(
+                {
+                    f"{n} {flows}": f"{r.jain_index:.2f} ({r.logged_jain_index:.2f})"
+                    for (flows, n), r in one.iterrows()
+                }
+            ),
+            bool(apart.max() <= 0.15),
+        )
+    )
+    return said
+
+
 def test_5(tables: Tables) -> list[Statement]:
     """The quiet flow's RTT once the loud one has joined."""
     over = tables["test5"].set_index("scheme").p95_over_base

@@ -223,6 +223,27 @@ def test_9(tables: Tables) -> Figures:
     return {"test9-fairness": fig}
 
 
+def test_10(tables: Tables) -> Figures:
+    """Fairness against goodput of four bundles, here and in the authors' logs."""
+    table = tables["test10"].query("bundles == 4")
+    fig = _panels(
+        1, 2, list(dict.fromkeys(table.flows)), "Test 10: what fairness costs, with four bundles of streams"
+    )
+    schemes = list(dict.fromkeys(table.scheme))
+    for i, (_, part) in enumerate(table.groupby("flows", sort=False)):
+        for suffix, prefix, symbol in (("", "", "circle"), (", authors' logs", "logged_", "diamond-open")):
+            for rank, scheme in enumerate(schemes):
+                points = part[(part.scheme == scheme) & part[f"{prefix}jain_index"].notna()]
+                fig.add_scatter(
+                    x=points[f"{prefix}share_of_link"], y=points[f"{prefix}jain_index"], mode="markers",
+                    name=scheme + suffix, legendgroup=scheme + suffix, showlegend=i == 0 and len(points) > 0,
+                    marker={"symbol": symbol, "size": 12, "color": COLOURS[rank]}, row=1, col=i + 1,
+                )  # fmt: skip
+    fig.update_xaxes(title_text="goodput, of the link's rate", range=[0.6, 1])
+    fig.update_yaxes(range=[0, 1.05])
+    return {"test10-cost": fig.update_yaxes(title_text="Jain's index of the bundles", col=1)}
+
+
 def scaling(tables: Tables) -> Figures:
     """Control-plane time and accuracy against the number of flows."""
     table = tables["scaling"]

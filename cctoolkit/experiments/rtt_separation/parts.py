@@ -72,6 +72,13 @@ PARTS: dict[int, Part[Settings]] = {
         statements=conclusions.test_9,
         page=beside_paper("test9", 9),
     ),
+    10: Part(
+        scenarios=scenarios.test_10,
+        tables=tables.test_10,
+        figures=figures.test_10,
+        statements=conclusions.test_10,
+        page=beside_paper("test10", 10),
+    ),
 }
 
 #: The paper's Table 1, from the tables of tests 1 and 4.

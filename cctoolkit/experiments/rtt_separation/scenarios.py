@@ -35,6 +35,7 @@ TITLES = {
     SCALING: "Many flows (section 4.5)",
     8: "Test 8. What the result of test 4 depends on (not in the paper)",
     9: "Test 9. Traffic that separation makes less fair, and a guard (not in the paper)",
+    10: "Test 10. Test 1 with the authors' bundles of streams, beside their logs",
 }
 #: Tests that real Linux can run, too.
 TESTBED_TESTS = (1, 3)
@@ -43,6 +44,7 @@ SCHEMES = {
     "one queue": "nothing: one queue for all, with the BDP of the largest RTT",
     "RTT": "the paper's: queues by RTT with BDP/sqrt(N) each; shares are guaranteed, and unused ones go to others",
     "RTT, hard limits": "the same with every queue limited to its share, whatever the others leave unused",
+    "RTT, limits in tenths": "hard limits of whole tenths of the link, as in the authors' logs",
     "CCA": "queues by congestion control, as P4air and P4CCI, with a classifier that never errs",
     "buffer": "one queue whose buffer follows the number of flows and their RTT, as P4BS",
     "RTT and guard": "queues by RTT only where they can help: `RttSeparation(guard=True)`",
@@ -62,7 +64,7 @@ class Settings:
     fast : bool
         A tenth of the rate, and shorter: for a look, not for citing.
     seeds : int
-        Runs of tests 1, 3 and 9, with starts moved by up to half a second; samples of transfers in test 8.
+        Runs of tests 1, 3, 9 and 10, with starts moved by up to half a second; samples of transfers in test 8.
     scale : float
         Test 4: fraction of its 6000 transfers.
     capture : path, optional
@@ -431,6 +433,36 @@ def test_9(settings: Settings) -> list[Case]:
             for scheme in SCHEMES_9:
                 about = {"traffic": name, "scheme": scheme, "seed": seed}
                 cases.append(Case(about, scenario, options=options))
+    return cases
+
+
+# ---- test 10: test 1 with the authors' bundles -----------------------------------------------------------------------
+
+#: What the authors' logs call separated, and what it is here.
+LOGGED_SCHEMES = {"one": "one queue", "by RTT": "RTT, limits in tenths"}
+
+
+def test_10(settings: Settings) -> list[Case]:
+    """Two, three and four bundles with as many streams as in the logs, in one queue and with limits and guarantees."""
+    from .logs import logged_bundles
+
+    cases: list[Case] = []
+    for row in logged_bundles().to_dict("records"):
+        n, about = row["bundles"], {name: row[name] for name in ("flows", "bundles", "streams")}
+        schemes = ["one queue"] if row["queues"] == "one" else ["one queue", "RTT, limits in tenths", "RTT"]
+        for seed in range(1, settings.seeds + 1):
+            flows = [
+                _flow(row["flows"].lower(), rtt, count=int(streams), start_s=float(late), name=f"{rtt:g} ms")
+                for rtt, streams, late in zip(
+                    RTTS_1, row["streams"].split("+"), _moved(seed, n), strict=False
+                )
+            ]
+            scenario = _scenario(settings, flows, RTTS_1[-1], settings.time_s(40), seed)
+            for scheme in schemes:
+                # where the streams of both logs are the same, so is their run in one queue
+                case = Case(about | {"scheme": scheme, "seed": seed}, scenario, n, {"shares": "queues"})
+                if case.about not in [known.about for known in cases]:
+                    cases.append(case)
     return cases
 
 

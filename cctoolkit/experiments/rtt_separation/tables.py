@@ -19,8 +19,10 @@ from ...sim.simulation import simulate
 from ..papers import paper_numbers
 from ..seeds import mean_and_least
 from .cases import Outcome
+from .logs import logged_bundles
 from .scenarios import (
     CONDITIONS,
+    LOGGED_SCHEMES,
     PARTS_2,
     PHASES_2,
     SCALING,
@@ -39,7 +41,7 @@ def paper(test: int) -> pd.DataFrame:
     Parameters
     ----------
     test : int
-        1 to 6; 7: the scaling test; 8: test 4; 9: the abstract's average; 0: Table 1.
+        1 to 6; 7: the scaling test; 8: test 4; 9: the abstract's average; 10: test 1; 0: Table 1.
 
     Returns
     -------
@@ -51,7 +53,9 @@ def paper(test: int) -> pd.DataFrame:
     >>> paper(1).paper[0]
     '0.98'
     """
-    item = {0: "Table 1", SCALING: "scaling", 8: "test 4", 9: "abstract"}.get(test, f"test {test}")
+    item = {0: "Table 1", SCALING: "scaling", 8: "test 4", 9: "abstract", 10: "test 1"}.get(
+        test, f"test {test}"
+    )
     return paper_numbers("rtt-flow-separation", item).drop(columns="item")
 
 
@@ -311,6 +315,31 @@ def test_9(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFra
             }
         )
     return {"test9": mean_and_least(pd.DataFrame(rows), ["traffic", "scheme"])}
+
+
+def test_10(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
+    """``test10``: means over the seeds, of bundles; what the authors' logs say of the same ones, as ``logged_…``."""
+    start, stop = settings.time_s(15), settings.time_s(40)
+    rows = []
+    for o in found:
+        rates = o.mean_mbps(start, stop, by="name")
+        rows.append(
+            o.about
+            | {
+                "jain_index": jain_index(rates),
+                "share_of_link": rates.sum() / settings.rate_mbps,
+                "queue_ms": o.queue_ms(start, stop),
+            }
+        )
+    keys = ["flows", "bundles", "streams", "scheme"]
+    logged = logged_bundles()
+    logged["scheme"] = logged.queues.map(LOGGED_SCHEMES)
+    logged = logged.rename(
+        columns={name: f"logged_{name}" for name in ("jain_index", "share_of_link", "share_each")}
+    )
+    return {
+        "test10": mean_and_least(pd.DataFrame(rows), keys).merge(logged.drop(columns="queues"), "left", keys)
+    }
 
 
 def test_5(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
