@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -288,6 +289,45 @@ def test_conclusions_of_test_10_come_out_either_way() -> None:
     half.loc[half.scheme == "RTT, limits in tenths", ["logged_share_of_link"]] = 0.5
     half.loc[half.scheme == "RTT, limits in tenths", ["logged_share_each"]] = "0.250+0.250"
     assert [s.holds for s in rtt.PARTS[10].statements({"test10": half})][:3] == [False] * 3
+
+
+def test_what_test_11_measures() -> None:
+    """Two bundles of two streams: 30 and 10 Mbit/s, from a third of the run on."""
+    settings = rtt.Settings(fast=True, seeds=1)
+    case = next(c for c in rtt.PARTS[11].scenarios(settings) if c.about["streams"] == 10)
+    assert [f.count for f in case.scenario.flows] == [10, 10]
+    names = [f"{f.rtt_ms:g} ms" for f in case.scenario.flows]
+    flows = pd.DataFrame({"flow_id": range(4), "name": [names[0]] * 2 + [names[1]] * 2})
+    ts_ns = np.arange(1, 16) * 1_000_000_000
+    series = pd.concat(
+        pd.DataFrame(
+            {"ts_ns": ts_ns, "flow_id": i, "received_bytes": np.cumsum([40] * 5 + [rate] * 10) * 125_000}
+        )
+        for i, rate in enumerate((20, 10, 4, 6))
+    )
+    found = rtt.PARTS[11].tables(settings, [rtt.Outcome(case, flows, series, pd.DataFrame(), [])])["test11"]
+    assert found[["share_of_short_rtt", "least", "most"]].iloc[0].tolist() == pytest.approx([0.75] * 3)
+
+
+def test_conclusions_of_test_11_come_out_either_way() -> None:
+    def table(share: Callable[[str, str, int, float], float]) -> dict[str, pd.DataFrame]:
+        rows = [
+            {"flows": cca, "rtts": rtts, "streams": streams, "buffer_ms": buffer,
+             "share_of_short_rtt": share(cca, rtts, streams, buffer)}
+            for cca in ("CUBIC", "BBR")
+            for rtts in rtt.scenarios.PAIRS_11
+            for streams in rtt.scenarios.STREAMS_11
+            for buffer in rtt.scenarios.BUFFERS_11_MS
+        ]  # fmt: skip
+        return {"test11": pd.DataFrame(rows)}
+
+    half = rtt.PARTS[11].statements(table(lambda *_: 0.5))
+    assert [s.holds for s in half] == [False, True, False, False]  # half is within 0.1 of the paper's 0.6
+    like_the_papers = rtt.PARTS[11].statements(
+        table(lambda cca, rtts, streams, buffer: 0.75 + buffer / 800 if cca == "CUBIC" else 5 / buffer)
+    )
+    assert [s.holds for s in like_the_papers] == [True, False, True, True]
+    assert "the closest: one stream, 15 ms" in like_the_papers[1].measured
 
 
 def test_table_1_is_gains_over_one_queue() -> None:

@@ -158,6 +158,18 @@ def test_10(tables: Tables) -> str:
     return markdown_table(pd.DataFrame(rows), labels=1)
 
 
+def test_11(tables: Tables) -> str:
+    """The short RTT's share by buffer."""
+    rows = []
+    for (flows, rtts, streams), part in tables["test11"].groupby(["flows", "rtts", "streams"], sort=False):
+        label = f"{flows}, {rtts}, {'one stream' if streams == 1 else f'{streams} streams'}"
+        shares = part.set_index("buffer_ms").share_of_short_rtt
+        rows.append(
+            {"buffer, ms": label} | {f"{buffer:g}": f"{share:.2f}" for buffer, share in shares.items()}
+        )
+    return markdown_table(pd.DataFrame(rows), labels=1)
+
+
 def scaling(tables: Tables) -> str:
     """CPU times of a decision."""
     table = tables["scaling"]
@@ -235,6 +247,7 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "test-8": test_8,
     "test-9": test_9,
     "test-10": test_10,
+    "test-11": test_11,
     "scaling": scaling,
     "linux-test-1": linux_test_1,
     "linux-test-3": linux_test_3,
@@ -255,6 +268,7 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
             "test-8": conclusions.test_8,
             "test-9": conclusions.test_9,
             "test-10": conclusions.test_10,
+            "test-11": conclusions.test_11,
             "scaling": conclusions.scaling,
             "table-1": conclusions.table_1,
         }.items()

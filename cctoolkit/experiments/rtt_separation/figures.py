@@ -244,6 +244,29 @@ def test_10(tables: Tables) -> Figures:
     return {"test10-cost": fig.update_yaxes(title_text="Jain's index of the bundles", col=1)}
 
 
+def test_11(tables: Tables) -> Figures:
+    """The short RTT's share against the buffer, a panel for each congestion control."""
+    table = tables["test11"]
+    names = list(dict.fromkeys(table.flows))
+    fig = _panels(
+        1, len(names), names, "Test 11: the share of the short RTT in one queue, by buffer and streams"
+    )
+    for i, (_, part) in enumerate(table.groupby("flows", sort=False)):
+        for rank, (rtts, pair) in enumerate(part.groupby("rtts", sort=False)):
+            for streams in dict.fromkeys(pair.streams):
+                line = pair[pair.streams == streams]
+                many = "one stream" if streams == 1 else f"{streams} streams"
+                fig.add_scatter(
+                    x=line.buffer_ms, y=line.share_of_short_rtt, name=f"{rtts}, {many}",
+                    legendgroup=f"{rtts} {streams}", showlegend=i == 0, row=1, col=i + 1,
+                    line=line_of(rank) | {"dash": "solid" if streams == 1 else "dot"},
+                )  # fmt: skip
+    fig.add_hline(y=0.5, line={"color": GREY, "width": 1})
+    fig.update_xaxes(title_text="buffer, ms", type="log", tickvals=sorted(set(table.buffer_ms)))
+    fig.update_yaxes(range=[0, 1.05])
+    return {"test11-shares": fig.update_yaxes(title_text="share", col=1)}
+
+
 def scaling(tables: Tables) -> Figures:
     """Control-plane time and accuracy against the number of flows."""
     table = tables["scaling"]

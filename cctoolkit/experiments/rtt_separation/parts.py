@@ -79,6 +79,13 @@ PARTS: dict[int, Part[Settings]] = {
         statements=conclusions.test_10,
         page=beside_paper("test10", 10),
     ),
+    11: Part(
+        scenarios=scenarios.test_11,
+        tables=tables.test_11,
+        figures=figures.test_11,
+        statements=conclusions.test_11,
+        page=beside_paper("test11", 11),
+    ),
 }
 
 #: The paper's Table 1, from the tables of tests 1 and 4.

@@ -36,6 +36,7 @@ TITLES = {
     8: "Test 8. What the result of test 4 depends on (not in the paper)",
     9: "Test 9. Traffic that separation makes less fair, and a guard (not in the paper)",
     10: "Test 10. Test 1 with the authors' bundles of streams, beside their logs",
+    11: "Test 11. Test 3 with other buffers and more streams (not in the paper)",
 }
 #: Tests that real Linux can run, too.
 TESTBED_TESTS = (1, 3)
@@ -64,7 +65,7 @@ class Settings:
     fast : bool
         A tenth of the rate, and shorter: for a look, not for citing.
     seeds : int
-        Runs of tests 1, 3, 9 and 10, with starts moved by up to half a second; samples of transfers in test 8.
+        Runs of tests 1, 3 and 9 to 11, with starts moved by up to half a second; samples of transfers in test 8.
     scale : float
         Test 4: fraction of its 6000 transfers.
     capture : path, optional
@@ -464,6 +465,42 @@ def test_10(settings: Settings) -> list[Case]:
                 if case.about not in [known.about for known in cases]:
                     cases.append(case)
     return cases
+
+
+# ---- test 11: test 3 with other buffers and more streams -------------------------------------------------------------
+
+#: The pair of which the authors' logs exist.
+LOGGED_PAIR = "6 and 85 ms"
+PAIRS_11 = {"10 and 15 ms": (10.0, 15.0), "10 and 40 ms": (10.0, 40.0), LOGGED_PAIR: (6.0, 85.0)}
+BUFFERS_11_MS = (15, 30, 60, 120)
+STREAMS_11 = (1, 10)
+
+
+def test_11(settings: Settings) -> list[Case]:
+    """Two flows, or bundles of streams, with different RTTs in one queue, with each buffer and seed."""
+    return [
+        Case(
+            {
+                "flows": name, "rtts": rtts, "streams": streams, "buffer_ms": buffer_ms, "scheme": "one queue",
+                "seed": seed,
+            },
+            _scenario(
+                settings,
+                [
+                    _flow(name.lower(), rtt, count=streams, start_s=float(late), name=f"{rtt:g} ms")
+                    for rtt, late in zip(PAIRS_11[rtts], _moved(seed, 2), strict=True)
+                ],
+                buffer_ms,
+                settings.time_s(60),
+                seed,
+            ),
+        )
+        for name in ("CUBIC", "BBR")
+        for rtts in PAIRS_11
+        for streams in STREAMS_11
+        for buffer_ms in (BUFFERS_11_MS[::3] if settings.fast else BUFFERS_11_MS)
+        for seed in range(1, settings.seeds + 1)
+    ]  # fmt: skip
 
 
 # ---- test 5: a quiet flow and a loud one -----------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def paper(test: int) -> pd.DataFrame:
     Parameters
     ----------
     test : int
-        1 to 6; 7: the scaling test; 8: test 4; 9: the abstract's average; 10: test 1; 0: Table 1.
+        1 to 6; 7: the scaling test; 8: test 4; 9: the abstract's average; 10: test 1; 11: test 3; 0: Table 1.
 
     Returns
     -------
@@ -53,7 +53,7 @@ def paper(test: int) -> pd.DataFrame:
     >>> paper(1).paper[0]
     '0.98'
     """
-    item = {0: "Table 1", SCALING: "scaling", 8: "test 4", 9: "abstract", 10: "test 1"}.get(
+    item = {0: "Table 1", SCALING: "scaling", 8: "test 4", 9: "abstract", 10: "test 1", 11: "test 3"}.get(
         test, f"test {test}"
     )
     return paper_numbers("rtt-flow-separation", item).drop(columns="item")
@@ -340,6 +340,19 @@ def test_10(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFr
     return {
         "test10": mean_and_least(pd.DataFrame(rows), keys).merge(logged.drop(columns="queues"), "left", keys)
     }
+
+
+def test_11(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
+    """``test11``: the short RTT's share of the goodput after a third of the run; mean, least and most of the seeds."""
+    start, stop = settings.time_s(20), settings.time_s(60)
+    rows = []
+    for o in found:
+        rates = o.mean_mbps(start, stop, by="name")
+        short = min(o.case.scenario.flows, key=lambda flow: flow.rtt_ms).name
+        rows.append(o.about | {"share": rates[short] / rates.sum()})
+    runs = pd.DataFrame(rows).groupby(["flows", "rtts", "streams", "buffer_ms"], sort=False).share
+    table = pd.DataFrame({"share_of_short_rtt": runs.mean(), "least": runs.min(), "most": runs.max()})
+    return {"test11": table.reset_index()}
 
 
 def test_5(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
