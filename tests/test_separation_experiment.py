@@ -241,7 +241,9 @@ def test_bundles_are_measured_while_all_of_them_are_there() -> None:
     (row,) = logs.bundles(runs, pd.concat([first, second])).to_dict("records")
     assert (row["flows"], row["queues"], row["bundles"], row["streams"]) == ("CUBIC", "one", 2, "10+4")
     assert row["jain_index"] == pytest.approx(8**2 / (2 * 40))
-    assert (row["share_of_link"], row["share_each"]) == (pytest.approx(0.8), "0.600+0.200")
+    assert [row[name] for name in ("share_of_link", "least_share", "largest_share")] == pytest.approx(
+        [0.8, 0.2, 0.6]
+    )
 
 
 def test_limits_in_tenths() -> None:
@@ -270,14 +272,14 @@ def test_conclusions_of_test_10_come_out_either_way() -> None:
     """With the logs' own numbers as if they were measured, and with ones that are off."""
 
     def table(off: float) -> pd.DataFrame:
-        logged = logs.logged_bundles()
-        logged["scheme"] = logged.queues.map(rtt.scenarios.LOGGED_SCHEMES)
-        kept = logged[logged.queues == "by RTT"].assign(
+        logged = logs.logged_bundles().rename(columns={"queues": "streams_with"})
+        logged["scheme"] = logged.streams_with.map(rtt.scenarios.LOGGED_SCHEMES)
+        kept = logged[logged.streams_with == "by RTT"].assign(
             scheme="RTT", jain_index=1 - off, share_of_link=0.95 - off
         )
         logged["share_of_link"] += off
         logged["jain_index"] -= off
-        numbers = logs.logged_bundles()[["jain_index", "share_of_link", "share_each"]] * 1
+        numbers = logs.logged_bundles()[["jain_index", "share_of_link", "largest_share"]]
         logged = logged.assign(**{f"logged_{name}": numbers[name] for name in numbers})
         both = pd.concat([logged, kept], ignore_index=True)
         return both.assign(jain_least=both.jain_index)
@@ -287,7 +289,7 @@ def test_conclusions_of_test_10_come_out_either_way() -> None:
     assert [s.holds for s in bad] == [True] * 3 + [False] * 3
     half = table(0.0)
     half.loc[half.scheme == "RTT, limits in tenths", ["logged_share_of_link"]] = 0.5
-    half.loc[half.scheme == "RTT, limits in tenths", ["logged_share_each"]] = "0.250+0.250"
+    half.loc[half.scheme == "RTT, limits in tenths", ["logged_largest_share"]] = 0.25
     assert [s.holds for s in rtt.PARTS[10].statements({"test10": half})][:3] == [False] * 3
 
 

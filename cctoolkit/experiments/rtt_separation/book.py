@@ -146,10 +146,10 @@ def test_10(tables: Tables) -> str:
     rows = []
     for (flows, n), part in tables["test10"].groupby(["flows", "bundles"], sort=False):
         row = {"bundles": f"{n} {flows}"}
-        logged = part[part.logged_jain_index.notna()]
+        own = part[(part.streams_with == "one") == (part.scheme == "one queue")]
         for prefix, whose in (("logged_", "logs"), ("", "here")):
             for scheme, name in (("one queue", "one queue"), ("RTT, limits in tenths", "limits")):
-                cell = logged[logged.scheme == scheme].iloc[0]
+                cell = own[own.scheme == scheme].iloc[0]
                 row[f"{name}, {whose}"] = (
                     f"{cell[f'{prefix}jain_index']:.2f} / {cell[f'{prefix}share_of_link']:.2f}"
                 )

@@ -49,8 +49,8 @@ def bundles(runs: pd.DataFrame, goodput: pd.DataFrame) -> pd.DataFrame:
     -------
     DataFrame
         ``flows`` (CUBIC or BBR), ``queues`` ("one" or "by RTT"), ``bundles`` (2 to 4), their ``streams`` ("8+8"),
-        ``jain_index`` of their mean goodput, ``share_of_link`` (goodput of all) and ``share_each`` (of each bundle, of
-        the link, "0.47+0.47").
+        ``jain_index`` of their mean goodput, and of the link's rate the goodput of all (``share_of_link``), of the
+        bundle with the least (``least_share``) and of the one with the most (``largest_share``).
     """
     import pandas as pd
 
@@ -68,7 +68,7 @@ def bundles(runs: pd.DataFrame, goodput: pd.DataFrame) -> pd.DataFrame:
                     {
                         "flows": _CCAS[flows], "queues": queues, "bundles": n,
                         "streams": "+".join(map(str, part.streams[:n])), "jain_index": jain_index(mean),
-                        "share_of_link": mean.sum(), "share_each": "+".join(f"{share:.3f}" for share in mean),
+                        "share_of_link": mean.sum(), "least_share": mean.min(), "largest_share": mean.max(),
                     }
                 )  # fmt: skip
     return pd.DataFrame(rows)

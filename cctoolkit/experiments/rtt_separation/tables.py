@@ -331,15 +331,11 @@ def test_10(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFr
                 "queue_ms": o.queue_ms(start, stop),
             }
         )
-    keys = ["flows", "bundles", "streams", "scheme"]
-    logged = logged_bundles()
-    logged["scheme"] = logged.queues.map(LOGGED_SCHEMES)
-    logged = logged.rename(
-        columns={name: f"logged_{name}" for name in ("jain_index", "share_of_link", "share_each")}
-    )
-    return {
-        "test10": mean_and_least(pd.DataFrame(rows), keys).merge(logged.drop(columns="queues"), "left", keys)
-    }
+    keys = ["flows", "bundles", "streams", "streams_with", "scheme"]
+    logged = logged_bundles().rename(columns={"queues": "streams_with"})
+    logged["scheme"] = logged.streams_with.map(LOGGED_SCHEMES)
+    logged = logged.rename(columns={name: f"logged_{name}" for name in logged if name not in keys})
+    return {"test10": mean_and_least(pd.DataFrame(rows), keys).merge(logged, "left", keys)}
 
 
 def test_11(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
