@@ -94,7 +94,7 @@ def test_tables_and_lists_of_statements() -> None:
 KEYS = {
     "flows", "rate_mbps", "rtt_ms", "seed", "count", "queues", "tcp_flows", "from_s", "to_s", "value", "phase", "runs",
     "cases", "seeds", "kernel_seeds", "window_ms", "background", "dropped_percent", "epoch", "clock_ms", "phase_s",
-    "bundles", "buffer_ms",
+    "bundles", "buffer_ms", "streams",
 }  # fmt: skip
 
 
