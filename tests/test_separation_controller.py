@@ -470,6 +470,14 @@ def test_guard_leaves_windows_below_four_packets_alone(rate_mbps: float, separat
     assert bool(len(decision.flows)) == separated
 
 
+def test_guard_counts_flows_by_their_rates() -> None:
+    """Two flows with 1 Mbit/s each and 40 with nothing are two flows, not 42."""
+    busy, idle = [(1, 10.0, 1), (2, 40.0, 1)], [(i, 20.0, 0, {"is_long": False}) for i in range(3, 43)]
+    assert len(RttSeparation(4, k=2, guard=True).decide(table(*busy, *idle), 0).flows) == 2
+    wanting = [(i, 20.0, 1, {"is_long": False}) for i in range(3, 43)]
+    assert len(RttSeparation(4, k=2, guard=True).decide(table(*busy, *wanting), 0).flows) == 0
+
+
 def test_guard_shares_the_buffer_like_the_link() -> None:
     """Three flows of four get three quarters of 600 kB; the paper's rule gives BDP/sqrt(N)."""
     scenario = cct.Scenario(

@@ -545,7 +545,8 @@ class RttSeparation(Controller):
     - The mean RTT of a class is at least 1.25 times that of the class below; nearer classes are merged, and if only one
       is left, all flows share queue 0.
     - If a fair share of the link is less than four packets a round trip, all flows share queue 0: windows this small
-      cannot repair a loss without a timeout (RFC 5681 needs three duplicate ACKs), whatever their RTTs.
+      cannot repair a loss without a timeout (RFC 5681 needs three duplicate ACKs), whatever their RTTs. Flows are
+      counted by their rates, as (sum of rates)² / (sum of squared rates), so idle ones do not count.
     - A queue's buffer is its share of the bottleneck's (of the one in :meth:`~Controller.scenario`, else of the BDP
       with `default_rtt_ms`) instead of BDP/sqrt(N), so separation never costs buffer.
 
@@ -648,19 +649,23 @@ class RttSeparation(Controller):
         known = flows.is_long.to_numpy(np.bool_) & np.isfinite(rtt) & ~udp & ~apart
         rounded = np.maximum(np.rint(rtt[known] / self.rtt_resolution_ms), 1) * self.rtt_resolution_ms
         queue[known] = 1 + self._classes.update(ids[known], rounded)
-        if self.guard and not self._can_help(rtt[known], queue[known], np.isfinite(rtt[~udp]).sum()):
-            queue[known] = 0
+        if self.guard and known.any():
+            rates = flows.throughput_mbps.to_numpy(np.float64)[~udp & np.isfinite(rtt)]
+            if not self._can_help(rtt[known], queue[known], rates):
+                queue[known] = 0
         gvf = gvf_of(rounded, queue[known]) if queue[known].any() else math.nan
         if self._threshold is not None:
             self._isolate(flows, ids, queue, now_s)
         self._answered = int(np.isfinite(rtt[(queue == 0) & ~udp]).sum())
         return queue, gvf
 
-    def _can_help(self, rtt_ms: np.ndarray, queue: np.ndarray, flows: int) -> bool:
+    def _can_help(self, rtt_ms: np.ndarray, queue: np.ndarray, rates_mbps: np.ndarray) -> bool:
         """Whether there is more than one class, and a fair share is more than a few packets a round trip."""
         if np.unique(queue).size < 2:
             return False
-        return bdp_bytes(self.rate_mbps / flows, rtt_ms.mean()) >= LEAST_WINDOW * PACKET_BYTES
+        squares = float((rates_mbps**2).sum())
+        flows = float(rates_mbps.sum()) ** 2 / squares if squares > 0 else len(rates_mbps)
+        return bool(bdp_bytes(self.rate_mbps / flows, rtt_ms.mean()) >= LEAST_WINDOW * PACKET_BYTES)
 
     def _isolate(self, flows: pd.DataFrame, ids: np.ndarray, queue: np.ndarray, now_s: float) -> None:
         assert self._threshold is not None
