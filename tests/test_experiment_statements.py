@@ -192,6 +192,7 @@ PARTS: dict[str, tuple[Callable[[Tables], list[Statement]], str, tuple[str, ...]
     "codel figure 5": (codel.figure_5, "codel", ("figure5",)),
     "codel table 1": (codel.table_1, "codel", ("table1", "table1_runs")),
     "codel table 1 with Linux": (codel.table_1, "codel-linux", ("table1", "table1_runs")),
+    "codel minute": (codel.minute, "codel", ("table1_minute",)),
     "codel figure 7": (codel.figure_7, "codel", ("figure7",)),
     "codel rtts": (codel.different_rtts, "codel", ("rtts",)),
     "codel fq_codel": (codel.flow_queueing, "codel", ("fq_codel",)),

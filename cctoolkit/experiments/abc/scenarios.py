@@ -31,6 +31,8 @@ SCHEMES = {
     "fair queueing": "a queue of 24 packets for each client, served in turn (deficit round robin)",
 }
 RATE_MBPS, BUFFER_PACKETS = 50, 24
+#: Rate of the limiter (section 5.1).
+PACKETS_PER_S = 4170
 #: Bytes of UDP's and TCP's frames, each with a payload of PAYLOAD_BYTES.
 UDP_BYTES, TCP_BYTES, PAYLOAD_BYTES = 1490, 1514, 1448
 #: Goodput of TCP on a full link.
@@ -187,6 +189,11 @@ CAUSES = {
     "as described": Cause("nothing changed", "section 6.1.3"),
     "Reno": Cause("another congestion control", "chosen", {"cca": "reno"}),
     "RTT 40 ms": Cause("a slow switch: twice the delay", "chosen", {"rtt_ms": 40}),
+    "full input queue": Cause(
+        "the connection waits behind 1024 packets that the switch reads at the limiter's rate: 245 ms more",
+        "BMv2's queue length",
+        {"rtt_ms": 20 + round(1024 / PACKETS_PER_S * 1000)},
+    ),
     "jitter 5 ms": Cause("an uneven switch: up to 5 ms more", "chosen", {"jitter_ms": 5}),
     "bursts": Cause(
         "one acknowledgement for 16 packets, as receivers with receive offload send",
