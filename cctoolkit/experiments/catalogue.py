@@ -73,7 +73,8 @@ RESULTS = {
     ),
     "rtt-separation": _experiment(
         "rtt-separation", "the RTT paper's tests in the simulator", "",
-        "test1", "test2", "test3", "test4", "test5", "test6", "scaling", "test8", "table1",
+        "test1", "test2", "test3", "test4", "test5", "test6", "scaling", "test8", "test9", "test10", "test11",
+        "table1",
     ),
     "rtt-separation-linux": _experiment(
         "rtt-separation", "tests 1 and 3 in the simulator and on real Linux", "--testbed",
