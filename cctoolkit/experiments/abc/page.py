@@ -9,7 +9,8 @@ import pandas as pd
 
 from ..._support.markdown import markdown_table
 from ..papers import paper_numbers
-from .scenarios import CAUSES, PACKETS_PER_S, RATE_MBPS, SCHEMES, SHARINGS, TCP_BYTES, UDP_BYTES, Settings
+from .limiter import PACKETS_PER_S
+from .scenarios import CAUSES, RATE_MBPS, SCHEMES, SHARINGS, TCP_BYTES, UDP_BYTES, Settings
 
 Tables = Mapping[str, pd.DataFrame]
 

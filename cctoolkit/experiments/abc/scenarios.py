@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ParameterError
 from ..runners import Case
+from .limiter import PACKETS_PER_S
 
 if TYPE_CHECKING:
     from ...scenario import Scenario
@@ -31,8 +32,6 @@ SCHEMES = {
     "fair queueing": "a queue of 24 packets for each client, served in turn (deficit round robin)",
 }
 RATE_MBPS, BUFFER_PACKETS = 50, 24
-#: Rate of the limiter (section 5.1).
-PACKETS_PER_S = 4170
 #: Bytes of UDP's and TCP's frames, each with a payload of PAYLOAD_BYTES.
 UDP_BYTES, TCP_BYTES, PAYLOAD_BYTES = 1490, 1514, 1448
 #: Goodput of TCP on a full link.

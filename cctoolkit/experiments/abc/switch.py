@@ -20,7 +20,7 @@ import numpy as np
 
 from ...aqm import DROP, DROP_LATE, PASS, Abc
 from ...scenario import Scenario
-from .scenarios import PACKETS_PER_S
+from .limiter import PACKETS_PER_S
 
 __all__ = ["LIMITER_MBPS", "SwitchAbc", "through_switch"]
 
