@@ -80,10 +80,6 @@ RESULTS = {
         "rtt-separation", "tests 1 and 3 in the simulator and on real Linux", "--testbed",
         "test1", "test3", book=f"{_HERE}.rtt_separation.book",
     ),
-    "dragonfly": _experiment(
-        "dragonfly", "the Dragonfly paper's figures on simulated runs", "--runs 240 --seconds 60 --epochs 30",
-        "volatility", "inputs", "epochs", "windows", "background", "sampling", "splits",
-    ),
     "sim-vs-kernel": _experiment(
         "sim-vs-kernel", "the simulator's errors in 190 cases", "",
         "errors", "by_cca", "by_aqm", "by_quantity", "overall", "left_out",
