@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..errors import ParameterError
-from .base import DROP, MARK, PASS, Aqm, random
+from .base import DROP, MARK, PASS, Aqm, peer, random
 from .pi2 import identification, is_scalable
 
 __all__ = ["IRed", "IntegerIRed", "red_probabilities"]
@@ -37,6 +37,9 @@ class IRed(Aqm):
     square : bool
         Square the probability for classic packets, as the coupling in section 3.2 of the paper requires; if false,
         use the probability itself, as in the published program.
+    coupled : bool
+        Couple two queues, 0 for scalable and 1 for classic packets: a scalable packet is marked with the classic
+        queue's probability if that is higher than its own queue's, as in a dual-queue coupled AQM (RFC 9332).
     identifier : str
         How to recognise scalable packets, as for :class:`~cctoolkit.aqm.Pi2`.
     recirculation_us : float
@@ -76,6 +79,7 @@ class IRed(Aqm):
     weight: float = 0.5
     coupling: float = 2.0
     square: bool = True
+    coupled: bool = False
     identifier: str = "ect1"
     recirculation_us: float = 1.0
     max_notifications: int = 256
@@ -124,6 +128,9 @@ class IRed(Aqm):
         probability = min(max((s.average - p.low) / (p.high - p.low), 0.0), 1.0)
         queue.probability = probability
         if is_scalable(p, packet):
+            if p.coupled:
+                classic: Any = peer(queue, 1)  # type: ignore[call-arg]  # numba adds the first argument
+                probability = max(probability, classic.probability)
             if random(queue) < p.coupling * probability:
                 stats.marks += 1
                 return MARK

@@ -9,6 +9,7 @@ import pandas as pd
 from ..._support.markdown import markdown_table
 from ..statements import bullets_of
 from . import conclusions
+from .page import shares_beside_logs
 from .tables import by_configuration
 
 __all__ = ["VIEWS"]
@@ -20,10 +21,12 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "table-3": lambda tables: markdown_table(
         by_configuration(tables["table3"]).reset_index().rename_axis(columns=None)
     ),
+    "logs": lambda tables: markdown_table(shares_beside_logs(tables["logs"])),
     **{
         f"{name}-statements": bullets_of(part)
         for name, part in {
             "table-3": conclusions.main,
+            "logs": conclusions.logs,
             "causes": conclusions.causes,
             "identification": conclusions.identification,
             "uneven": conclusions.uneven,

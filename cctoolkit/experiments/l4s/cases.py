@@ -14,6 +14,8 @@ from .scenarios import (
     BUFFER_MS,
     CAUSES,
     CONFIGURATIONS,
+    LOGGED,
+    LOGGED_MTU_BYTES,
     PAIRS,
     PUBLISHED,
     SAMPLE_S,
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from ...sim.simulation import Simulation
 
 __all__ = ["Case", "Outcome", "Settings"]
+
+ETHERNET_BYTES = 14
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,8 @@ class Case:
         Classic and scalable flows in each phase; the numbers only grow.
     spread_s : float
         The flows of a phase start within this time of its beginning, drawn from the seed.
+    mtu_bytes : int
+        Longest IP packet.
     """
 
     configuration: str
@@ -65,6 +71,7 @@ class Case:
     about: dict[str, Any] = field(default_factory=dict)
     pairs: tuple[tuple[int, int], ...] = PAIRS
     spread_s: float = SPREAD_S
+    mtu_bytes: int = 1500
 
     def scenario(self, watched: bool = False) -> Scenario:
         """The scenario: flows in the order in which they join, named ``classic`` and ``scalable``."""
@@ -85,7 +92,10 @@ class Case:
             joining = [["classic"] * (now[0] - before[0]), ["scalable"] * (now[1] - before[1])]
             for name in filter(None, itertools.chain(*itertools.zip_longest(*joining))):
                 start_s = round(phase * self.phase_s + late_s[len(flows)], 3)
-                same = {"rtt_ms": rtt_ms, "access_mbps": 25_000, "name": name, "start_s": start_s}
+                same = {
+                    "rtt_ms": rtt_ms, "access_mbps": 25_000, "packet_bytes": self.mtu_bytes + ETHERNET_BYTES,
+                    "name": name, "start_s": start_s,
+                }  # fmt: skip
                 flows.append(Flow(**same | kinds[name]))
         made = Scenario(
             bottleneck=Bottleneck(rate_mbps=rate_mbps, buffer_bytes=round(rate_mbps * 125 * BUFFER_MS)),
@@ -290,6 +300,16 @@ class Settings:
             for configuration in configurations
             for system in systems
             for seed in range(1, self.seeds + 1)
+        ]
+
+    def logged(self) -> list[Case]:
+        """The systems of :data:`~.scenarios.LOGGED` with the packet sizes of the authors' logs."""
+        return [
+            case
+            for mtu_bytes in LOGGED_MTU_BYTES
+            for case in self.cases(
+                self.configurations, LOGGED, mtu_bytes=mtu_bytes, about={"mtu_bytes": mtu_bytes}
+            )
         ]
 
     def changed(self) -> list[Case]:

@@ -41,8 +41,7 @@ def run(
     output : Path
         Folder.
     full : bool
-        The paper's durations, and causes on all configurations, not only on I and II: half an hour of one core
-        instead of five minutes.
+        The paper's durations, and causes on all configurations, not only on I and II: several times as long.
     configuration : list of str, optional
         Some of :data:`~.scenarios.CONFIGURATIONS`; all by default.
     seeds : int
@@ -56,8 +55,8 @@ def run(
     Returns
     -------
     Path
-        The folder: ``goodput``, ``phases``, ``table3``, ``drop-delay``, ``causes``, ``identification``, ``uneven``,
-        ``statements`` (and ``kernel``) as Parquet, figures, ``summary.md``.
+        The folder: ``goodput``, ``phases``, ``table3``, ``drop-delay``, ``logs``, ``causes``, ``identification``,
+        ``uneven``, ``statements`` (and ``kernel``) as Parquet, figures, ``summary.md``.
 
     Raises
     ------

@@ -17,6 +17,7 @@ __all__ = [
     "drop_delay_figure",
     "goodput_figure",
     "goodput_figures",
+    "logs_figure",
     "table_3_figure",
 ]
 
@@ -110,6 +111,36 @@ def table_3_figure(third: pd.DataFrame) -> go.Figure:
             fig.data[-1].name = "the paper"
     fig.update_xaxes(tickvals=list(range(len(names))), ticktext=[f"configuration {n}" for n in names])
     return fig.update_yaxes(title_text="%", rangemode="tozero")
+
+
+def logs_figure(logs: pd.DataFrame) -> go.Figure:
+    """Prague's share in each phase, ours (range of the seeds) and the authors': a panel a configuration and MTU."""
+    panels_of = list(dict.fromkeys(zip(logs.configuration, logs.mtu_bytes, strict=True)))
+    columns = len({c for c, _ in panels_of})
+    fig = _panels(
+        -(-len(panels_of) // columns), columns, [f"configuration {c}, MTU {m}" for c, m in panels_of],
+        "Prague's share of the goodput, %: simulator (solid) and the authors' logs (dotted)", shared_yaxes=True,
+    )  # fmt: skip
+    for i, (configuration, mtu_bytes) in enumerate(panels_of):
+        at = {"row": i // columns + 1, "col": i % columns + 1}
+        here = logs[(logs.configuration == configuration) & (logs.mtu_bytes == mtu_bytes)]
+        for rank, system in enumerate(dict.fromkeys(here.system)):
+            over = here[here.system == system].groupby("phase")
+            share = 100 * over.scalable_share.agg(["mean", "min", "max"])
+            line = {"color": COLOURS[rank]}
+            fig.add_scatter(
+                x=share.index, y=share["mean"], name=system, legendgroup=system, showlegend=i == 0, line=line,
+                mode="lines+markers",
+                error_y={"array": share["max"] - share["mean"], "arrayminus": share["mean"] - share["min"]}, **at,
+            )  # fmt: skip
+            if "," not in system:
+                fig.add_scatter(
+                    x=share.index, y=100 * over.logged_share.first(), name=f"{system}, logs", showlegend=i == 0,
+                    line=line | {"dash": "dot"}, mode="lines+markers", marker={"symbol": "diamond"}, **at,
+                )  # fmt: skip
+        fig.add_hline(y=50, line={"color": GREY, "width": 1}, **at)
+    fig.update_yaxes(range=[0, 100])
+    return fig.update_xaxes(title_text="phase", dtick=1)
 
 
 def drop_delay_figure(drops: pd.DataFrame) -> go.Figure:

@@ -10,8 +10,8 @@ from ..._support.markdown import markdown_table
 from ..seeds import text_by
 from .cases import Settings
 from .conclusions import paper_words
-from .scenarios import PAIRS, PUBLISHED, SYSTEMS
-from .tables import by_configuration, scalable_shares
+from .scenarios import LOGGED, PAIRS, PUBLISHED, SYSTEMS
+from .tables import by_configuration, scalable_shares, share_errors
 
 Tables = Mapping[str, pd.DataFrame]
 
@@ -83,6 +83,34 @@ def _in_words(phases: pd.DataFrame) -> pd.DataFrame:
                 | {"the paper": said.removeprefix("no number; ")}
             )
     return pd.DataFrame(rows)
+
+
+def logs(settings: Settings, tables: Tables) -> list[str]:
+    """Prague's share by phase, ours and the authors'."""
+    return [
+        "The authors published the goodput of each second, for packets of 400 and 800 bytes. Prague's share of the "
+        "goodput in the four phases, in percent: the mean of the seeds, and of the logs.",
+        markdown_table(shares_beside_logs(tables["logs"])),
+    ]
+
+
+def shares_beside_logs(logs: pd.DataFrame) -> pd.DataFrame:
+    """A row a configuration and packet size: the shares in the four phases, in percent."""
+    errors = share_errors(logs)
+    rows = []
+    for (configuration, mtu_bytes), part in errors.groupby(["configuration", "mtu_bytes"], sort=False):
+        row: dict[str, object] = {"configuration": configuration, "MTU": mtu_bytes}
+        for system in (name for name in LOGGED if name in set(part.system)):
+            one = part[part.system == system].sort_values("phase")
+            if system in PUBLISHED:
+                row[f"{system}, logs"] = _percents(one.logged_share)
+            row[f"{system}, simulator"] = _percents(one.scalable_share)
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _percents(shares: pd.Series) -> str:
+    return " / ".join(f"{100 * share:.0f}" for share in shares)
 
 
 def causes(settings: Settings, tables: Tables) -> list[str]:

@@ -1,17 +1,18 @@
 """What the L4S experiment runs: the paper's configurations and load, systems, and changes to them.
 
-The paper does not give everything. Chosen here: the flow counts are those within a phase, so phases add 1, 1, 8 and 15
-flows of each kind, each starting within half a second; 250 ms of buffer (RFC 9332); iRED's two queues ("the
-corresponding output queue", section 4.1) are served in turn with equal weights; PI2 has a single queue, and its control
-plane takes 1 ms; a notification is recirculated in 1 µs; classic packets get the square of iRED's probability (section
-3.2). ``hardware/launch/l4s-ired-pi2/`` has the same as scenario files.
+Phases add 1, 2, 10 and 25 flows of each kind: so many connections start in each phase of the authors' logs, while the
+paper's Table 2 can also be read as totals. The paper does not give everything. Chosen here: the flows of a phase start
+within half a second; 250 ms of buffer (RFC 9332); iRED's two queues ("the corresponding output queue", section 4.1) are
+served in turn with equal weights; PI2 has a single queue, and its control plane takes 1 ms; a notification is
+recirculated in 1 µs; classic packets get the square of iRED's probability (section 3.2).
+``hardware/launch/l4s-ired-pi2/`` has the same as scenario files.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ParameterError
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
     from ...aqm import Aqm
     from ...scenario import Flow, Scenario
 
-__all__ = ["CAUSES", "CONFIGURATIONS", "PAIRS", "PUBLISHED", "SENDERS", "SYSTEMS", "TITLES", "UNEVEN", "System",
-           "through"]  # fmt: skip
+__all__ = ["CAUSES", "CONFIGURATIONS", "JOINING", "LOGGED", "LOGGED_MTU_BYTES", "PAIRS", "PUBLISHED", "SENDERS",
+           "SYSTEMS", "TITLES", "UNEVEN", "System", "through"]  # fmt: skip
 
 #: The parts of the experiment and their titles.
 TITLES = {
     "table-3": "Cubic and Prague in four phases (table 3, figures 5 to 7)",
+    "logs": "Beside the authors' logs",
     "causes": "What changes the split: one thing changed at a time",
     "uneven": "Queues by class and flows per class",
     "identification": "How scalable flows are identified",
@@ -33,8 +35,12 @@ TITLES = {
 }
 #: Table 1: rate (Mbit/s) and RTT (ms).
 CONFIGURATIONS = {"I": (120.0, 10.0), "II": (120.0, 50.0), "III": (1000.0, 10.0), "IV": (1000.0, 50.0)}
-#: Table 2: classic and scalable flows in each phase.
-PAIRS = ((1, 1), (2, 2), (10, 10), (25, 25))
+#: Table 2: classic and scalable flows that join in each phase.
+JOINING = ((1, 1), (2, 2), (10, 10), (25, 25))
+#: Classic and scalable flows there are in each phase.
+PAIRS = tuple(
+    (sum(c for c, _ in JOINING[:n]), sum(s for _, s in JOINING[:n])) for n in range(1, len(JOINING) + 1)
+)
 BUFFER_MS = 250
 SPREAD_S = 0.5
 SAMPLE_S = 0.1
@@ -42,22 +48,33 @@ SAMPLE_S = 0.1
 
 @dataclass(frozen=True)
 class System:
-    """A queue discipline, and whether scalable and classic packets have queues of their own, served in turn."""
+    """A queue discipline, and whether scalable and classic packets have queues of their own, served in turn.
+
+    `options` are parameters of the queue discipline.
+    """
 
     what: str
     aqm: str
     apart: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 SYSTEMS = {
     "iRED": System("the paper's: two queues served in turn", "ired", apart=True),
     "PI2": System("the paper's: one queue, the controller in the control plane", "pi2"),
     "DualPI2": System("RFC 9332: two coupled queues; the paper did not try it", "dualpi2"),
+    "iRED, coupled": System(
+        "a scalable packet is marked with the classic queue's probability if that is higher", "ired", apart=True,
+        options={"coupled": True},
+    ),
     "iRED, one queue": System("with PI2's single queue, to tell the algorithm from the queues", "ired"),
     "PI2, two queues": System("with iRED's queues, to tell the algorithm from the queues", "pi2", apart=True),
 }
 #: The paper's two.
 PUBLISHED = ("iRED", "PI2")
+#: What is held against the authors' logs, and the packet sizes of the logs. For the paper's 1500 bytes there is none.
+LOGGED = ("iRED", "iRED, coupled", "iRED, one queue", "PI2")
+LOGGED_MTU_BYTES = (800, 400)
 
 
 def _aqm(system: System, options: Mapping[str, Any], watched: bool) -> Aqm:
@@ -72,7 +89,9 @@ def _aqm(system: System, options: Mapping[str, Any], watched: bool) -> Aqm:
     }
     plain: dict[str, type[Aqm]] = {"ired": IRed, "pi2": TofinoPi2, "dualpi2": DualPi2}
     seen: dict[str, type[Aqm]] = {"ired": WatchedIRed, "pi2": WatchedPi2, "dualpi2": WatchedDualPi2}
-    return (seen if watched else plain)[system.aqm](**(papers[system.aqm] | dict(options)))
+    return (seen if watched else plain)[system.aqm](
+        **(papers[system.aqm] | dict(system.options) | dict(options))
+    )
 
 
 def _is_scalable(flow: Flow, identifier: str) -> bool:

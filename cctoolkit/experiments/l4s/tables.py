@@ -12,6 +12,7 @@ import pandas as pd
 from ..papers import paper_numbers
 from ..seeds import Measured
 from .cases import Outcome, Settings
+from .logs import logged_shares
 from .scenarios import SYSTEMS
 
 __all__ = ["drop_delays", "flow_goodputs", "identified_shares", "paper_differences", "table_3"]
@@ -128,6 +129,40 @@ def main(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame
     goodput = pd.concat([o.rates.reset_index().assign(**o.about) for o in found], ignore_index=True)
     phases = pd.DataFrame([row for o in found for row in o.phases])
     return {"goodput": goodput, "phases": phases, "table3": table_3(found), "drop-delay": drop_delays(found)}
+
+
+def beside_logs(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
+    """``logs``: a row a run and phase, with the authors' share and goodput (``logged_share``, ``logged_mbps``).
+
+    iRED's variants stand beside the logs of iRED.
+    """
+    logs = logged_shares().rename(columns={"scalable_share": "logged_share", "goodput_mbps": "logged_mbps"})
+    keep = ["configuration", "system", "mtu_bytes", "seed", "phase", "pairs", "scalable_share"]
+    rows = pd.DataFrame([row for o in found for row in o.phases])
+    rows = rows.assign(goodput_mbps=rows.classic_mbps + rows.scalable_mbps, logged_system=_logged(rows.system))
+    keys = ["configuration", "mtu_bytes", "phase"]
+    table = rows[[*keep, "goodput_mbps", "logged_system"]].merge(
+        logs.rename(columns={"system": "logged_system"}), on=[*keys, "logged_system"], how="left"
+    )
+    return {"logs": table.drop(columns="logged_system")}
+
+
+def _logged(systems: pd.Series) -> pd.Series:
+    """The system in the logs that each of ours is held against."""
+    return systems.str.split(",").str[0]
+
+
+def share_errors(logs: pd.DataFrame) -> pd.DataFrame:
+    """How far Prague's share is from the logs': means over the seeds.
+
+    Returns
+    -------
+    DataFrame
+        ``system configuration mtu_bytes phase scalable_share logged_share error``, the last in absolute value.
+    """
+    keys = ["system", "configuration", "mtu_bytes", "phase"]
+    mean = logs.groupby(keys, sort=False)[["scalable_share", "logged_share"]].mean().reset_index()
+    return mean.assign(error=(mean.scalable_share - mean.logged_share).abs())
 
 
 def causes(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
