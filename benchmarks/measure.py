@@ -1,13 +1,17 @@
-"""Timing and printing that all benchmarks share."""
+"""Timing, printing and recording that all benchmarks share."""
 
 from __future__ import annotations
 
+import math
 import resource
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+#: What `line` has printed: the rows of the table ``timings``.
+ROWS: list[dict[str, Any]] = []
 
 
 @dataclass(frozen=True)
@@ -47,13 +51,49 @@ def measure(function: Callable[[], Any], repeat: int = 5) -> Timing:
     return Timing(wall, cpu)
 
 
-def line(name: str, timing: Timing, count: int, unit: str, reference: Timing | None = None) -> Timing:
-    """Print one result: median rate per second of wall and of processor time, spread, and ratio to `reference`."""
-    ratio = "" if reference is None else f"  {reference.median_s / timing.median_s:8.2f} ×"
+def line(
+    name: str,
+    timing: Timing,
+    count: int,
+    unit: str,
+    reference: Timing | None = None,
+    *,
+    reference_count: int | None = None,
+    memory_mb: float | None = None,
+) -> Timing:
+    """Print and record one result: rates per second of wall and of processor time, spread, ratio to `reference`.
+
+    Ratios are of rates; `reference_count` is what the reference did, if that is not `count` things. A result has one
+    name and count within its benchmark.
+    """
+    ratios = (math.nan, math.nan)
+    if reference is not None:
+        more = count / (reference_count or count)
+        ratios = (
+            more * reference.median_s / timing.median_s,
+            more * reference.median_cpu_s / max(timing.median_cpu_s, 1e-9),
+        )
+    ratio = "" if reference is None else f"  {ratios[0]:8.2f} ×"
+    memory = "" if memory_mb is None else f"  {memory_mb:.0f} MB"
+    ROWS.append(
+        {
+            "what": name,
+            "count": count,
+            "unit": unit,
+            "runs": len(timing.wall_s),
+            "wall_s": timing.median_s,
+            "least_s": min(timing.wall_s),
+            "most_s": max(timing.wall_s),
+            "cpu_s": timing.median_cpu_s,
+            "ratio": ratios[0],
+            "cpu_ratio": ratios[1],
+            "memory_mb": math.nan if memory_mb is None else memory_mb,
+        }
+    )
     rate, cpu_rate = count / timing.median_s, count / max(timing.median_cpu_s, 1e-9)
     print(
         f"  {name:<58} {_number(rate):>8} {unit}/s  {_number(cpu_rate):>8} {unit}/cpu-s"
-        f"  {timing.median_s:8.3f} s ({timing.spread()}){ratio}",
+        f"  {timing.median_s:8.3f} s ({timing.spread()}){ratio}{memory}",
         flush=True,
     )
     return timing

@@ -6,6 +6,9 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
+
+import pandas as pd
 
 import cctoolkit as cct
 from cctoolkit.sim.simulation import Simulation
@@ -47,18 +50,21 @@ def built(directory: Path) -> Path | str:
     return f"does not compile: {done.stderr.splitlines()[0]}" if done.returncode else program
 
 
-def run(directory: Path, packets: int | None, repeat: int) -> None:
+def run(directory: Path, packets: int | None, repeat: int) -> dict[str, pd.DataFrame]:
     program = built(directory)
     if isinstance(program, str):
         print(f"  ns-3: {program}")
-        return
+        return {}
     packets = packets or 200_000
+    rows: list[dict[str, Any]] = []
     for rate_mbps, wanted in ((1000, packets), (100, packets // 2)):
         spec = scenario(rate_mbps, round(wanted * 1514 * 8e-6 / rate_mbps, 3))
-        _side_by_side(program, spec, repeat)
+        rows += _side_by_side(program, spec, repeat)
+    return {"ns3": pd.DataFrame(rows)}
 
 
-def _side_by_side(program: Path, spec: cct.Scenario, repeat: int) -> None:
+def _side_by_side(program: Path, spec: cct.Scenario, repeat: int) -> list[dict[str, Any]]:
+    """Time both; what came out of each."""
     rate_mbps, duration_s = spec.bottleneck.rate_mbps, spec.duration_s
     command = [program, rate_mbps, RTT_MS, BUFFER_PACKETS, FLOWS, duration_s]
     wall, cpu, theirs = [], [], []
@@ -73,18 +79,31 @@ def _side_by_side(program: Path, spec: cct.Scenario, repeat: int) -> None:
     timing = measure(lambda: made.pop().run(), repeat)
     whole = measure(lambda: cct.simulate(spec, record=False, sample_s=None), repeat)
     reference = Timing(wall, cpu)
-    name = f"{FLOWS} CUBIC through CoDel, {rate_mbps:g} Mbit/s, {duration_s:g} s"
-    line(f"{name}: ns-3", reference, int(theirs[0]), "packets")
-    line("the simulator, neither's set-up counted", timing, queue.sent_packets, "packets", reference)
-    line("the simulator, with set-up and result", whole, queue.sent_packets, "packets", reference)
-    rates = theirs[0] / reference.median_cpu_s, queue.sent_packets / timing.median_cpu_s
+    name, sent = f"{rate_mbps:g} Mbit/s, {duration_s:g} s", int(theirs[0])
+    line(f"{name}: ns-3", reference, sent, "packets")
+    for what, ours_timed in (("neither's set-up counted", timing), ("with set-up and result", whole)):
+        what = f"{name}: the simulator, {what}"
+        line(what, ours_timed, queue.sent_packets, "packets", reference, reference_count=sent)
     dropped = queue.dropped_full + queue.dropped_dequeue
     goodput = ours.flows.received_bytes.sum() * 8e-6 / duration_s
-    print(f"    packets for each second of processor time: {rates[1] / rates[0]:.0f} × ns-3's")
-    for who, sent, mbps, ms, drops in (
+    rows = []
+    for who, sent_packets, mbps, ms, drops in (
         ("ns-3", theirs[0], theirs[3], theirs[4], theirs[5]),
-        ("here", queue.sent_packets, goodput, queue.mean_delay_ms, dropped),
+        ("the simulator", queue.sent_packets, goodput, queue.mean_delay_ms, dropped),
     ):
         print(
-            f"    {who}: {sent:.0f} packets, goodput {mbps:.1f} Mbit/s, queueing {ms:.2f} ms, {drops:.0f} dropped"
+            f"    {who}: {sent_packets:.0f} packets, goodput {mbps:.1f} Mbit/s, queueing {ms:.2f} ms, "
+            f"{drops:.0f} dropped"
         )
+        rows.append(
+            {
+                "rate_mbps": rate_mbps,
+                "duration_s": duration_s,
+                "simulator": who,
+                "packets": int(sent_packets),
+                "goodput_mbps": mbps,
+                "mean_delay_ms": ms,
+                "dropped": int(drops),
+            }
+        )
+    return rows

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import cctoolkit as cct
 
-from .measure import line, measure
+from .measure import Timing, line, measure
 
 
 def _fill(
@@ -43,7 +42,7 @@ def run(directory: Path, packets: int | None, repeat: int) -> None:
     packets = packets or 4_000_000
     for name, scenario, options in (
         ("4 CUBIC through CoDel, 1 Gbit/s, 20 ms", _codel(packets), {"record": False}),
-        ("the same, both taps recorded", _codel(packets // 4), {"record": True}),
+        ("4 CUBIC through CoDel, both taps recorded", _codel(packets // 4), {"record": True}),
         ("6000 finite CUBIC, 10 Gbit/s, 20 ms, load 0.9", _many(packets, 0.9), {"record": False}),
         ("6000 finite CUBIC, thousands at a time", _many(packets, 10), {"record": False}),
     ):
@@ -78,10 +77,8 @@ def _start(directory: Path) -> None:
             [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
         )
         wall, cpu = map(float, done.stdout.split())
-        print(f"  {name:<58} {wall:8.2f} s  {cpu:8.2f} cpu-s", flush=True)
+        line(name, Timing([wall], [cpu]), 1, "")
 
     scope: dict[str, Any] = {}
     exec(_NEW, scope)  # in no file, so in no cache
-    started = time.perf_counter()
-    scope["New"]().addresses()
-    print(f"  {'compiling a new AQM':<58} {time.perf_counter() - started:8.2f} s", flush=True)
+    line("compiling a new AQM", measure(lambda: scope["New"]().addresses(), 1), 1, "")

@@ -38,6 +38,6 @@ def run(directory: Path, packets: int | None, repeat: int) -> None:
     cct.compute_slots(ingress, egress)
     for sampling in ("all", "first"):
         timing = measure(lambda s=sampling: cct.compute_slots(ingress, egress, sampling=s), repeat)  # type: ignore[misc]
-        line(f"two taps, {FLOWS} flows, 1 ms, sampling {sampling!r}", timing, packets, "packets")
+        line(f"two taps, {FLOWS} flows, slots of 1 ms, sampling {sampling}", timing, packets, "packets")
     one = measure(lambda: cct.compute_slots(ingress), repeat)
     line("one tap", one, packets // 2, "packets")

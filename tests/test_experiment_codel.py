@@ -268,12 +268,12 @@ def found() -> dict[str, Findings[codel.Settings]]:
 @pytest.mark.parametrize(
     ("part", "claim", "times"),
     [
-        ("figure-5", "the first burst goes slightly above", 1),
-        ("figure-5", "falls below 5 ms again and again", 1),
-        ("table-1", "mean latency between", len(codel.TARGETS)),
+        ("figure-5", "the first burst peaks", 1),
+        ("figure-5", "repeatedly falls below 5 ms", 1),
+        ("table-1", "mean latency is between", len(codel.TARGETS)),
         ("table-1", "loss rises with the number of flows", len(codel.TARGETS)),
-        ("table-1", "3 flows: the ASIC's mean latency is above that of Linux", 2),
-        ("figure-7", "the delay of UDP rises at", 3),
+        ("table-1", "the ASIC's mean latency is above that of Linux", 2),
+        ("figure-7", "UDP's delay rises at", 3),
     ],
 )
 def test_the_papers_shapes_show(

@@ -160,6 +160,7 @@ def test_quiet_captures_of_others(name):
         assert claims(summarise(SHARED / name)) == []
 
 
+@pytest.mark.slow
 def test_whoever_has_a_queue_has_packets_in_flight():
     """Of every capture at hand: by sequence numbers, which the finding does not look at."""
     files = [p for p in sorted(SHARED.rglob("*")) if p.is_file() and p.suffix not in (".md", ".tsv")]

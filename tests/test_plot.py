@@ -752,3 +752,27 @@ def test_figures_are_small_whatever_the_capture() -> None:
     ):
         assert all(len(trace.x) <= 3 * 4000 for trace in fig.data)
         assert len(fig.to_json()) < 1_500_000
+
+
+WRONG = {
+    "a run": lambda: cct.example("cubic-bbr"),
+    "a capture": lambda: cct.example("cubic-bbr").ingress,
+    "another table": lambda: pd.DataFrame({"a": [1]}),
+    "an empty table": pd.DataFrame,
+    "a number": lambda: 5,
+    "a name": lambda: "trace.pcap",
+    "nothing": lambda: None,
+    "a list": lambda: [1, 2],
+}
+
+
+@pytest.mark.parametrize("name", [n for n in cct.plot.__all__ if n.islower() and not n.startswith("thin")])
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_wrong_kind_of_input_is_named(name: str, kind: str) -> None:
+    """Or it is the right kind, and drawn."""
+    function = getattr(cct.plot, name)
+    second = [0] * (name in ("time_sequence", "bytes_in_flight", "rtt_classes"))
+    try:
+        assert isinstance(function(WRONG[kind](), *second), go.Figure)
+    except CCToolkitError as err:
+        assert "\n" not in str(err) and any(word in str(err) for word in ("expected", "missing"))

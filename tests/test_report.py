@@ -27,6 +27,7 @@ import cctoolkit as cct
 from cctoolkit.capture.keys import CaptureMeta
 from cctoolkit.capture.model import Capture
 from cctoolkit.report.figures import as_json
+from cctoolkit.report.flow_panels import flow_panels
 from cctoolkit.report.page import printable, report, terminal_summary
 from cctoolkit.report.summary import summarise
 
@@ -648,3 +649,29 @@ def test_twenty_million_packets_in_bounded_memory(tmp_path: Path) -> None:
     )
     assert int(done.stdout) < 1_500_000_000  # 1.2 to 1.3, with congestion controls named or without
     assert "20,000,000" in page_of(page).text("dd")
+
+
+def test_silence_splits_a_flows_panel_too() -> None:
+    """Each point stays where it was in time; a flow on one side of the silence keeps its one axis."""
+    rows = [(10**18 + i * 10**7, i % 2, i // 2 % 2, i * 100, i // 2 * 100, 16, 100, 0) for i in range(600)]
+    later = 1528 * 86_400 * 10**9
+    rows += [(ts + later, 0, *rest) for ts, _, *rest in rows]
+    panels = flow_panels(summarise(made(rows), keep_top_packets=True))
+    both, one = panels[0], panels[1]
+    assert {trace.xaxis for trace in both.data} == {"x", "x2"} and {trace.xaxis for trace in one.data} == {
+        "x"
+    }
+    for trace in both.data:
+        x = np.asarray(trace.x, float)
+        assert np.nanmin(x) >= 0 and np.nanmax(x) <= 6
+        assert len(trace.y) == len(x)
+    assert both.layout.xaxis2.title.text == "s, 1,528.0 days later"
+    assert both.layout.xaxis.domain[1] < both.layout.xaxis2.domain[0]
+    assert (
+        both.layout.xaxis2.anchor
+        == both.layout.xaxis.anchor
+        == f"y{len(both.layout.to_plotly_json().keys() & {f'yaxis{n}' for n in range(2, 9)}) + 1}"
+    )
+    for axis in (both.layout.xaxis, both.layout.xaxis2):
+        assert axis.range[1] - axis.range[0] < 10
+    assert "first packet" in one.layout.xaxis.title.text

@@ -120,6 +120,7 @@ def test_ack_rtt(path):
     compare_ack_rtt(path)
 
 
+@pytest.mark.slow
 @needs_tshark
 @needs_captures
 def test_captures_have_samples_to_compare():

@@ -206,6 +206,7 @@ def columns_of(source: Capture | pd.DataFrame | dict[str, np.ndarray]) -> dict[s
     if not isinstance(source, Mapping):
         raise SchemaError(
             f"packets: expected a capture, a packets table or its columns, found {type(source).__name__}"
+            + (" (its captures are .ingress and .egress)" if hasattr(source, "ingress") else "")
         )
     check_columns(source, "packets")
     return source

@@ -51,35 +51,37 @@ def _experiment(name: str, what: str, options: str, *tables: str, book: str = ""
     return Result(what, command, tables, (f"{package}.tables",), book or f"{package}.book")
 
 
+_BENCHMARKS = ("startup", "decode", "analysis", "slots", "report", "sim", "separation", "identify")
+
 RESULTS = {
     "codel": _experiment(
         "codel", "the P4-CoDel paper's table, and what makes its targets differ", "",
         "figure5", "table1", "table1_runs", "figure7", "rtts", "fq_codel", "if_3", "square_root", "clock", "npu",
-        "statements",
+        "square_root_error",
     ),
     "codel-linux": _experiment(
         "codel", "table I and figure 7 with real Linux", "--part table-1 --part figure-7 --testbed",
-        "table1", "table1_runs", "figure7", "statements",
+        "table1", "table1_runs", "figure7",
     ),
     "abc": _experiment(
         "abc", "the ABC paper's three ways to share a link", "",
-        "clients", "integers", "why_clients", "why", "statements",
+        "clients", "integers", "why_clients", "why",
     ),
     "l4s": _experiment(
-        "l4s", "iRED, PI2 and DualPI2", "--full --seeds 5",
-        "phases", "table3", "drop-delay", "logs", "causes", "identification", "uneven", "statements",
+        "l4s", "iRED, PI2 and DualPI2", "--full",
+        "phases", "table3", "drop-delay", "logs", "causes", "identification", "uneven",
     ),
     "rtt-separation": _experiment(
         "rtt-separation", "the RTT paper's tests in the simulator", "",
-        "test1", "test2", "test3", "test4", "test5", "test6", "scaling", "test8", "table1", "statements",
+        "test1", "test2", "test3", "test4", "test5", "test6", "scaling", "test8", "table1",
     ),
     "rtt-separation-linux": _experiment(
         "rtt-separation", "tests 1 and 3 in the simulator and on real Linux", "--testbed",
-        "test1", "test3", "statements", book=f"{_HERE}.rtt_separation.book",
+        "test1", "test3", book=f"{_HERE}.rtt_separation.book",
     ),
     "sim-vs-kernel": _experiment(
         "sim-vs-kernel", "the simulator's errors in 190 cases", "",
-        "errors", "by_cca", "by_aqm", "by_quantity", "overall", "left_out", "statements",
+        "errors", "by_cca", "by_aqm", "by_quantity", "overall", "left_out",
     ),
     "models": Result(
         "scores of the bundled classifiers", "python data/models/build.py",
@@ -96,6 +98,19 @@ RESULTS = {
         "the live collector's rates, and live identification", "python -m benchmarks live",
         ("rates", "costs", "names"), ("benchmarks.live",), f"{_HERE}.books.live",
         files=("hardware/ebpf/*.c", "hardware/ebpf/*.h"),
+    ),
+    "benchmarks": Result(
+        "speeds of reading, analysis, simulation, separation and classification",
+        "python -m benchmarks " + " ".join(_BENCHMARKS), ("timings",),
+        tuple(f"benchmarks.{name}" for name in _BENCHMARKS), f"{_HERE}.books.benchmarks",
+    ),
+    "ns3": Result(
+        "the simulator beside ns-3", "python -m benchmarks ns3", ("timings", "ns3"), ("benchmarks.ns3",),
+        f"{_HERE}.books.ns3", files=("benchmarks/ns3_dumbbell.cc",),
+    ),
+    "batch": Result(
+        "processor time and memory of `cct batch`", "python -m benchmarks batch", ("tasks", "sizes"),
+        ("benchmarks.batch", "cctoolkit.batch.run", "cctoolkit.batch.piece"), f"{_HERE}.books.batch",
     ),
     "traces": Result(
         "the simulator compared with the bundled captures", "python -m benchmarks traces",

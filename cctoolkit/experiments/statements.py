@@ -7,6 +7,7 @@ paper's numbers come from ``data/papers/``.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,8 @@ __all__ = [
 #: Prefix of claims that are ours and not the paper's.
 OURS = "(not in the paper) "
 _EXACT = 1e-9
+#: A hyphen that stands for a minus sign.
+_MINUS = re.compile(r"(?<![\w.])-(?=\d)")
 
 
 @dataclass(frozen=True)
@@ -61,8 +64,13 @@ class Statement:
         --------
         >>> Statement("Table I", "loss rises with the flows", "0.05, 0.18, 0.31 %", True).sentence()
         'Holds: loss rises with the flows. Measured: 0.05, 0.18, 0.31 %.'
+        >>> Statement("Table I", OURS + "the delay is lower", "-5 %", False).sentence()
+        '**Does not hold** (our claim): the delay is lower. Measured: −5 %.'
         """
-        return f"{'Holds' if self.holds else '**Does not hold**'}: {self.claim}. Measured: {self.measured}."
+        verdict = "Holds" if self.holds else "**Does not hold**"
+        whose = " (our claim)" if self.claim.startswith(OURS) else ""
+        measured = _MINUS.sub("−", self.measured)
+        return f"{verdict}{whose}: {self.claim.removeprefix(OURS)}. Measured: {measured}."
 
 
 def relative(measured: float, paper: float) -> str:
@@ -144,12 +152,12 @@ def near(
     --------
     >>> made = near("Table I", "Linux, 1 flow: mean latency", Measured(5.16, 0.2), 5.7, within=0.1, unit=" ms")
     >>> made.claim, made.measured, made.holds
-    ('Linux, 1 flow: mean latency 5.7 ms (within 10 %)', '5.16 ± 0.20 ms (9 % below)', True)
+    ('Linux, 1 flow: mean latency is 5.7 ms (within 10 %)', '5.16 ± 0.20 ms (9 % below)', True)
     """
     found = found if isinstance(found, Measured) else Measured(float(found))
     return Statement(
         about,
-        f"{what} {paper:g}{unit} ({_tolerance(within, absolute, unit)})",
+        f"{what} is {paper:g}{unit} ({_tolerance(within, absolute, unit)})",
         _beside(found, paper, unit, digits, absolute),
         _verdict(found, paper, within, absolute),
     )
@@ -187,16 +195,16 @@ def all_near(
     --------
     >>> made = all_near("Table I", "Linux: loss", {"1 flow": (0.05, 0.05), "2 flows": (0.3, 0.17)}, within=0.2)
     >>> made.measured, made.holds
-    ('1 flow 0.05 (equal), 2 flows 0.30 (76 % above); not within 20 %: 2 flows', False)
+    ('1 flow: 0.05 (equal), 2 flows: 0.30 (76 % above); not within 20 %: 2 flows', False)
     """
     known = {k: (f if isinstance(f, Measured) else Measured(float(f)), p) for k, (f, p) in pairs.items()}
     off = [str(k) for k, (f, p) in known.items() if not _verdict(f, p, within, absolute)]
     tolerance = _tolerance(within, absolute, unit)
-    text = ", ".join(f"{k} {_beside(f, p, unit, digits, absolute)}" for k, (f, p) in known.items())
+    text = ", ".join(f"{k}: {_beside(f, p, unit, digits, absolute)}" for k, (f, p) in known.items())
     if off:
         text += f"; not {tolerance}: {', '.join(off)}"
     numbers = ", ".join(f"{paper:g}" for _, paper in known.values())
-    return Statement(about, f"{what} {numbers}{unit} ({tolerance})", text, not off)
+    return Statement(about, f"{what} is {numbers}{unit} ({tolerance})", text, not off)
 
 
 def statements_table(found: Iterable[Statement]) -> pd.DataFrame:

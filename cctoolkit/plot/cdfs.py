@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from .source import Names, pick_flows, sides_of
+from .source import Names, pick_flows, sides_of, table_of
 from .style import (
     COLOURS,
     INK,
@@ -49,7 +49,7 @@ def rtt_cdf(
     Raises
     ------
     ParameterError
-        A flow in `flows` has no samples and is not in `cap` either.
+        `samples` is no such table, or a flow in `flows` has no samples and is not in `cap` either.
 
     See Also
     --------
@@ -63,6 +63,7 @@ def rtt_cdf(
     >>> len(fig.data)
     3
     """
+    samples = table_of(samples, "samples", "cctoolkit.rtt_samples", ("flow_id", "direction", "rtt_ns"))
     names = Names(cap)
     counts = samples["flow_id"].value_counts()
     picked = [f for f in pick_flows(counts, flows, most, known=names.has) if f in counts.index]
@@ -93,6 +94,11 @@ def completion_cdf(fct: pd.DataFrame | Mapping[str, pd.DataFrame], *, log_x: boo
     log_x : bool, optional
         Logarithmic time axis. By default, logarithmic if the times span more than two decades.
 
+    Raises
+    ------
+    ParameterError
+        `fct` is no such table.
+
     See Also
     --------
     cctoolkit.flow_completion_times : the times
@@ -106,7 +112,12 @@ def completion_cdf(fct: pd.DataFrame | Mapping[str, pd.DataFrame], *, log_x: boo
     'Flow completion times'
     """
     tables = fct if isinstance(fct, Mapping) else {"flows": fct}
-    times_s = {name: table["fct_s"].to_numpy(np.float64) for name, table in tables.items()}
+    times_s = {
+        name: table_of(table, "fct", "cctoolkit.flow_completion_times", ("fct_s",))["fct_s"].to_numpy(
+            np.float64
+        )
+        for name, table in tables.items()
+    }
     fig = figure(
         "Flow completion times", yaxis_title_text="share of flows", yaxis_range=[0, 1.02], showlegend=True
     )

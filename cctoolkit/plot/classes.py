@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..errors import ParameterError
 from .style import COLOURS, GREY, figure, note
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ def rtt_classes(rtt_ms: Any, classes: Classes, bins: int = 60) -> go.Figure:
 
     Parameters
     ----------
-    rtt_ms : array-like of positive numbers, shape (n,) classes : Classes
+    rtt_ms : array-like of positive numbers, shape (n,)
+    classes : Classes
         Classes of `rtt_ms`, from :func:`cctoolkit.jenks_classes`.
     bins : int
         Number of bins, equally wide on a logarithmic axis.
@@ -29,6 +31,11 @@ def rtt_classes(rtt_ms: Any, classes: Classes, bins: int = 60) -> go.Figure:
     Returns
     -------
     plotly.graph_objects.Figure
+
+    Raises
+    ------
+    ParameterError
+        `rtt_ms` are not numbers, or `classes` are not theirs.
 
     See Also
     --------
@@ -41,7 +48,12 @@ def rtt_classes(rtt_ms: Any, classes: Classes, bins: int = 60) -> go.Figure:
     >>> [bar.name for bar in fig.data]
     ['class 0: 3 of 10 to 12 ms', 'class 1: 2 of 50 to 52 ms', 'class 2: 1 of 100 to 100 ms']
     """
-    x = np.asarray(rtt_ms, np.float64)
+    try:
+        x = np.asarray(rtt_ms, np.float64)
+    except (TypeError, ValueError):
+        raise ParameterError(f"rtt_ms: expected numbers, not {type(rtt_ms).__name__}") from None
+    if not hasattr(classes, "labels") or len(classes.labels) != x.size:
+        raise ParameterError("classes: expected the result of cctoolkit.jenks_classes for these RTTs")
     fig = figure(f"{x.size:,} flows in {classes.k} RTT classes, GVF {classes.gvf:.4f}")
     if not x.size:
         return note(fig, "no RTTs")

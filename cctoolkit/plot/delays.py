@@ -10,7 +10,7 @@ import pandas as pd
 
 from ..errors import ParameterError
 from .rates import BIG_SHARE
-from .source import Names, pick_flows, seconds_since, sides_of, start_of
+from .source import Names, pick_flows, seconds_since, sides_of, start_of, table_of
 from .style import (
     COLOURS,
     POINTS,
@@ -58,7 +58,7 @@ def rtt(
     Raises
     ------
     ParameterError
-        A flow in `flows` has no samples and is not in `cap` either.
+        `samples` is no such table, or a flow in `flows` has no samples and is not in `cap` either.
 
     See Also
     --------
@@ -74,6 +74,9 @@ def rtt(
     """
     import plotly.graph_objects as go
 
+    samples = table_of(
+        samples, "samples", "cctoolkit.rtt_samples", ("flow_id", "direction", "ts_ns", "rtt_ns")
+    )
     names = Names(cap)
     counts = samples["flow_id"].value_counts()
     picked = [f for f in pick_flows(counts, flows, most, known=names.has) if f in counts.index]
@@ -173,6 +176,9 @@ def queue_delay(
 
         cap = delays.ingress if cap is None else cap
         delays = between_taps(delays.ingress, delays.egress)
+    delays = table_of(
+        delays, "delays", "cctoolkit.queue_delay", ("flow_id", "direction", "ts_ns", "delay_ns", "lost")
+    )
     names = Names(cap)
     delays = delays[delays["lost"].notna()]  # the fate of the others is unknown
     counts = delays["flow_id"].value_counts()

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ..errors import ParameterError
-from .source import Names, pick_flows
+from .source import Names, pick_flows, table_of
 from .style import BLUE, POINTS, VERMILLION, figure, note
 from .thinning import thin_rows
 
@@ -51,7 +51,7 @@ def cbiq(
     Raises
     ------
     ParameterError
-        There is no such flow, or `slot_ms` is not positive.
+        `slots` is no such table, there is no such flow, or `slot_ms` is not positive.
 
     See Also
     --------
@@ -71,6 +71,12 @@ def cbiq(
     """
     import plotly.graph_objects as go
 
+    slots = table_of(
+        slots,
+        "slots",
+        "cctoolkit.compute_slots",
+        ("flow_id", "slot", "in_bytes", "throughput_bytes", "cbiq_bytes"),
+    )
     slot_s = float(slots.attrs.get("slot_ms", 1.0) if slot_ms is None else slot_ms) / 1e3
     if not slot_s > 0:
         raise ParameterError(f"slot_ms={slot_ms}: expected a positive number of milliseconds")

@@ -16,7 +16,33 @@ from ..capture.protocols import protocol_name
 from ..errors import ParameterError
 from .style import escape
 
-__all__ = ["Names", "endpoint", "pick_flows", "seconds_since", "sides_of", "start_of"]
+__all__ = ["Names", "endpoint", "pick_flows", "seconds_since", "sides_of", "start_of", "table_of"]
+
+
+def table_of(value: Any, name: str, origin: str, columns: Iterable[str]) -> pd.DataFrame:
+    """`value`, if it is a table with these columns.
+
+    Parameters
+    ----------
+    value : DataFrame
+    name : str
+        The argument's name.
+    origin : str
+        Function that makes such tables.
+    columns : iterable of str
+        Columns that are drawn.
+
+    Raises
+    ------
+    ParameterError
+        It is something else, or lacks a column.
+    """
+    if not isinstance(value, pd.DataFrame):
+        raise ParameterError(f"{name}: expected a table, such as from {origin}, not {type(value).__name__}")
+    missing = [column for column in columns if column not in value]
+    if missing:
+        raise ParameterError(f"{name}: column {missing[0]!r} is missing; expected a table as from {origin}")
+    return value
 
 
 def start_of(cap: Any, ts_ns: np.ndarray) -> int:

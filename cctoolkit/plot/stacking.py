@@ -33,7 +33,7 @@ def stack(*figures: go.Figure, heights: Sequence[float] | None = None) -> go.Fig
     Raises
     ------
     ParameterError
-        There are no figures, or not one height for each.
+        There are no figures, something else is among them, or not one height for each.
 
     See Also
     --------
@@ -49,6 +49,11 @@ def stack(*figures: go.Figure, heights: Sequence[float] | None = None) -> go.Fig
     """
     if not figures:
         raise ParameterError("stack needs at least one figure")
+    import plotly.graph_objects as go
+
+    for fig in figures:
+        if not isinstance(fig, go.Figure):
+            raise ParameterError(f"stack: expected figures, not {type(fig).__name__}")
     if heights is None:
         heights = [
             fig.layout.height - sum((MARGIN | fig.layout.margin.to_plotly_json())[side] for side in "tb")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import ParameterError
+from .source import table_of
 from .style import COLOURS, escape, figure, note, small
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def trade_off(table: pd.DataFrame, by: str = "aqm", panels: str = "scenario") ->
     Raises
     ------
     ParameterError
-        A column is missing.
+        `table` is no table, or lacks a column.
 
     See Also
     --------
@@ -58,9 +58,7 @@ def trade_off(table: pd.DataFrame, by: str = "aqm", panels: str = "scenario") ->
     >>> [trace.name for trace in fig.data]
     ['tail_drop', 'codel']
     """
-    for name in ("mean_delay_ms", "utilisation", by):
-        if name not in table:
-            raise ParameterError(f"table: column {name!r} is missing")
+    table = table_of(table, "table", "cctoolkit.league", ("mean_delay_ms", "utilisation", by))
     parts = list(table.groupby(panels, sort=False)) if panels in table else [("", table)]
     fig = figure("Utilisation and queueing delay" + small("top left is best"), height=430)
     if not parts:

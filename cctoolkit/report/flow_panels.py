@@ -11,6 +11,7 @@ from .._support.words import format_time_ns
 from ..analysis.rtt import rtt_samples
 from .figures import cbiq
 from .summary import Summary, each
+from .time_axis import TimeAxis
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -61,6 +62,9 @@ def _panel(s: Summary, flow: Any) -> go.Figure:
             fig.update_traces(legendgroup=None, showlegend=False)
     fig = plot.stack(*drawn.values(), heights=[_HEIGHTS[name] for name in drawn])
     first, last = ((ts - s.totals["first_ts_ns"]) / 1e9 for ts in (flow.first_ts_ns, mine.meta.last_ts_ns))
+    axis = TimeAxis(s).between(first, last)
+    if len(axis) > 1:
+        return axis.move(fig, fig.layout.xaxis.anchor)
     air = max(0.02 * (last - first), 1e-6)
     title = "time since the first packet (s)"
     if mine.meta.last_ts_ns < flow.last_ts_ns:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from .._support.words import format_time_ns
 
@@ -34,11 +36,45 @@ class TimeAxis:
         parts = summary.idle.parts_ns(first_ns, summary.totals["last_ts_ns"])
         self._parts_s = [((first - first_ns) / 1e9, (last - first_ns) / 1e9) for first, last in parts]
         self.bin_s = summary.bin_ns / 1e9
+        #: The time that is 0 on each axis.
         self._start_s = [first for first, _ in self._parts_s]
         middles = [(a[1] + b[0]) / 2 for a, b in zip(self._parts_s, self._parts_s[1:], strict=False)]
         self._borders_s = [-np.inf, *middles, np.inf]
         self._idle = summary.idle
         self._first_ns = first_ns
+
+    def __len__(self) -> int:
+        """The number of parts."""
+        return len(self._parts_s)
+
+    def between(self, first_s: float, last_s: float) -> TimeAxis:
+        """The axis of what happened in an interval: parts without any of it are left out."""
+        there = [k for k, (first, last) in enumerate(self._parts_s) if first <= last_s and last >= first_s]
+        if not there:
+            return self
+        axis = copy.copy(self)
+        axis._parts_s = [(max(self._parts_s[k][0], first_s), min(self._parts_s[k][1], last_s)) for k in there]
+        axis._start_s = [0.0, *(self._start_s[k] for k in there[1:])]
+        axis._borders_s = [-np.inf, *self._borders_s[there[0] + 1 : there[-1] + 1], np.inf]
+        return axis
+
+    def move(self, fig: go.Figure, anchor: str) -> go.Figure:
+        """Give a finished figure these axes, whose times are seconds since the first packet."""
+        traces, axis_of = list(fig.data), fig.layout.to_plotly_json()["xaxis"]
+        fig.data = []
+        for trace in traces:
+            times = pd.Series(np.asarray(trace.x, np.float64))
+            for x_axis, here, x in self.split(times.ffill().bfill().to_numpy()):  # gaps stay where they are
+                part = trace.to_plotly_json() | {"xaxis": x_axis}
+                for name in ("x", "y", "customdata", "text", "hovertext"):
+                    if isinstance(part.get(name), list | tuple | np.ndarray):
+                        part[name] = np.asarray(part[name])[here]
+                part["x"] = np.where(times.isna().to_numpy()[here], np.nan, x)
+                if x_axis != "x":
+                    part["showlegend"] = False
+                fig.add_trace(part)
+        fig.layout.xaxis = axis_of | {"range": None}
+        return self.lay_out(fig, anchor)
 
     def real_s(self, busy_s: np.ndarray) -> np.ndarray:
         """Seconds on the clock of the time bins, which leave silences out, as seconds since the first packet."""
@@ -73,14 +109,16 @@ class TimeAxis:
         width = share / share.sum() * (1 - _BETWEEN * (len(share) - 1))
         left = 0.0
         axes: dict[str, Any] = {}
-        for k, wide in enumerate(width):
+        for k, (wide, start, (first, last)) in enumerate(
+            zip(width, self._start_s, self._parts_s, strict=True)
+        ):
             since = "s since the first packet"
             if k:
-                since = f"s, {format_time_ns(self._start_s[k] * 1e9)} later"
+                since = f"s, {format_time_ns(start * 1e9)} later"
             room = max(0.02 * lasted[k], self.bin_s, 1e-6)  # the last bin ends after the last packet
             axes[f"xaxis{k + 1 if k else ''}"] = {
                 "domain": [left, min(left + wide, 1.0)],
-                "range": [-room / 4, lasted[k] + room],
+                "range": [first - start - room / 4, last - start + room],
                 "title": {"text": since},
                 "anchor": anchor,
                 "nticks": max(int(wide * 10), 2),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from ..._support.words import plural
 from ..statements import OURS, Statement, statements_table
 from .scenarios import CAUSES, FITS_MBPS, RATE_MBPS
 from .tables import NEAR_MBPS, paper_flood_mbps, paper_half_mbps
@@ -42,6 +43,10 @@ def _span(rates: pd.Series) -> str:
     return f"{rates.min():.1f} to {rates.max():.1f} Mbit/s"
 
 
+def _ends(rates: pd.Series) -> str:
+    return f"{rates.iloc[0]:.1f} → {rates.iloc[-1]:.1f} Mbit/s"
+
+
 def sharing(tables: Tables) -> list[Statement]:
     """What the paper says about figures 4 to 6."""
     table = tables["clients"]
@@ -59,41 +64,47 @@ def sharing(tables: Tables) -> list[Statement]:
     if "cbr" in there:
         mine, other = of("cbr", "without ABC")
         off = (mine / (mine + other) - mine.index / (mine.index + 40.0)).abs()
-        says = f"client 0's share is off by at most {off.max():.2f} (client 0 at {off.idxmax()} Mbit/s)"
-        say(4, "without ABC, goodput is proportional to what is sent", says, off.max() < 0.08)
+        says = f"client 0's share is off by at most {off.max():.2f} (at {off.idxmax()} Mbit/s)"
+        say(4, "without ABC, goodput is proportional to the sending rate", says, off.max() < 0.08)
         mine, other = of("cbr", "ABC")
         low, high = mine.index < 40, mine.index > 40
         rising = (mine[low].diff().dropna() > 0).all() and (other[low].diff().dropna() < 0).all()
-        says = f"{_span(mine[low])}, client 1 from {other[low].iloc[0]:.1f} down to {other[low].iloc[-1]:.1f}"
-        say(4, "with ABC, below 40 Mbit/s client 0 gets more the more it sends, client 1 less", says, rising)
-        says = f"{_span(mine[high])}, client 1 {_span(other[high])}"
+        says = f"client 0: {_ends(mine[low])}, client 1: {_ends(other[low])}"
+        say(
+            4,
+            "with ABC, below 40 Mbit/s, client 0 gets more the more it sends, and client 1 less",
+            says,
+            rising,
+        )
+        says = f"client 0: {_span(mine[high])}, client 1: {_span(other[high])}"
         less = (mine[high] < 0.7 * other[high]).all()
         say(4, "with ABC, above 40 Mbit/s client 0 gets clearly less than client 1", says, less)
     if "tcp" in there:
         _, other = of("tcp", "without ABC")
-        says = (
-            f"{other.iloc[0]:.1f} Mbit/s beside one connection, {other.iloc[-1]:.1f} beside {other.index[-1]}"
+        first, last = (
+            f"{other.iloc[n]:.1f} Mbit/s against {plural(other.index[n], 'connection')}" for n in (0, -1)
         )
+        says = f"{first}, {last}"
         less = other.iloc[-1] < 0.5 * other.iloc[0]
         say(5, "without ABC, client 1 gets significantly less the more connections client 0 has", says, less)
         half = paper_half_mbps()
         both = pd.concat(of("tcp", "ABC"))
         close = both.between(half - NEAR_MBPS, half + NEAR_MBPS).all()
-        say(5, f"with ABC, both get in the order of {half:g} Mbit/s", _span(both), close)
+        say(5, f"with ABC, each gets about {half:g} Mbit/s", _span(both), close)
     if "cbr-tcp" in there:
         limit = paper_flood_mbps()
         _, other = of("cbr-tcp", "without ABC")
         beside = other[other.index > RATE_MBPS]
-        say(6, "without ABC, client 1 gets hardly anything beside a flood", _span(beside), beside.max() < 1)
+        say(6, "without ABC, client 1 gets hardly anything next to a flood", _span(beside), beside.max() < 1)
         mine, other = of("cbr-tcp", "ABC")
-        says = f"at most {mine.max():.1f} Mbit/s (client 0 at {mine.idxmax()} Mbit/s)"
+        says = f"at most {mine.max():.1f} Mbit/s (at a rate of {mine.idxmax()} Mbit/s)"
         say(6, f"with ABC, a flood gets no more than {limit:g} Mbit/s", says, mine.max() <= limit)
         flood, rest = mine.iloc[-1], other.iloc[-1]
-        very = f"(here {mine.index[-1]} Mbit/s)"
         close = abs(flood - limit) <= NEAR_MBPS
-        says = f"{flood:.1f} Mbit/s, {flood / limit:.2f} times that"
-        say(6, f"with ABC, it gets {limit:g} at very large rates {very}", says, close)
-        says = f"{rest:.1f} Mbit/s, together {flood + rest:.1f}"
+        says = f"{flood:.1f} Mbit/s, {flood / limit:.2f} times as much"
+        very = f"a very large rate (here {mine.index[-1]} Mbit/s)"
+        say(6, f"with ABC, a flood at {very} gets {limit:g} Mbit/s", says, close)
+        says = f"{rest:.1f} Mbit/s; {flood + rest:.1f} Mbit/s together"
         say(6, "with ABC, client 1 uses the rest", says, flood + rest > 0.9 * FITS_MBPS)
     return found
 
@@ -106,7 +117,7 @@ def alone(tables: Tables) -> list[Statement]:
         .sort_index()
         .client_1_mbps["as described", "cbr-tcp", 0]
     )
-    says = f"{mbps:.1f} Mbit/s of {FITS_MBPS:.1f} that fit"
+    says = f"{mbps:.1f} of {FITS_MBPS:.1f} Mbit/s"
     return [
         Statement(5, "with ABC, one connection alone can fill the link", says, bool(mbps > 0.9 * FITS_MBPS))
     ]
@@ -123,31 +134,31 @@ def why(tables: Tables) -> list[Statement]:
         misses = [
             text
             for key, text in (
-                ("flood_near_32", f"the flood gets {row['flood_at_100']:.1f} Mbit/s at 100"),
+                ("flood_near_32", f"the flood gets {row['flood_at_100']:.1f} Mbit/s at 100 Mbit/s"),
                 (
                     "rest_is_used",
                     f"together they get {row['flood_at_100'] + row['connection_at_100']:.1f} Mbit/s",
                 ),
-                ("alone_fills", f"a connection alone gets {row['alone']:.1f} Mbit/s"),
+                ("alone_fills", f"a single connection gets {row['alone']:.1f} Mbit/s"),
                 (
                     "figure_5",
-                    f"ten connections get {row['ten_connections']:.1f} Mbit/s, the one {row['against_ten']:.1f}",
+                    f"ten connections get {row['ten_connections']:.1f} and the one {row['against_ten']:.1f} Mbit/s",
                 ),
                 (
                     "figure_4",
-                    f"the heavier of two constant rates gets {row['heavier_at_60']:.1f} Mbit/s at 60",
+                    f"the higher of two constant rates gets {row['heavier_at_60']:.1f} Mbit/s at 60 Mbit/s",
                 ),
             )
             if not row[key]
         ]
-        shape = "never falls" if row["never_falls"] else "falls in between"
-        says = "; ".join(misses) or f"all of them hold: the flood gets {row['flood_at_100']:.1f} Mbit/s"
+        shape = "never falls" if row["never_falls"] else "falls at some rates"
+        says = "; ".join(misses) or f"all hold, and the flood gets {row['flood_at_100']:.1f} Mbit/s"
         says += f"; the flood's goodput {shape} as its rate rises"
         found.append(
             Statement(
                 6,
-                f"{OURS}'{cause}' ({CAUSES[cause].where}) makes every printed statement hold, {limit:g} Mbit/s "
-                "for the flood included",
+                f"{OURS}with '{cause}' ({CAUSES[cause].where}), everything that the paper says holds, including "
+                f"{limit:g} Mbit/s for the flood",
                 says,
                 bool(row["all_but_shape"]),
             )

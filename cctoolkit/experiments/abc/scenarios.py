@@ -196,7 +196,7 @@ CAUSES = {
     "M_AM 0.3 s": Cause("a shorter memory of the meter", "chosen", aqm={"meter_memory_s": 0.3}),
     "M_AM 30 s": Cause("a longer memory of the meter", "chosen", aqm={"meter_memory_s": 30.0}),
     "M_AA 3 s": Cause("a longer memory of the average activity", "chosen", aqm={"average_memory_s": 3.0}),
-    "Q_min 12": Cause("the earlier simulations' Q_min", "section 6.1.3, of [6]", aqm={"min_packets": 12.0}),
+    "Q_min 12": Cause("the earlier simulations' Q_min", "section 6.1.3, from [6]", aqm={"min_packets": 12.0}),
     "gamma 1": Cause("a sixteenth of gamma", "fitted", aqm={"gamma_packets": 1.0}),
     "random loss": Cause("a packet in a thousand is lost anywhere", "fitted", {"loss": 0.001}),
     "slow reading": Cause(
@@ -205,7 +205,7 @@ CAUSES = {
     "link behind": Cause(
         "4170 packets/s into a link of 50 Mbit/s", "section 5.1, nothing fitted", switch=_LINK
     ),
-    "both": Cause("slow reading and the link behind", "as these", switch=_READ | _LINK),
+    "both": Cause("slow reading and the link behind", "fitted, as slow reading", switch=_READ | _LINK),
 }
 #: Where causes are tested: figure 6's shape, the connection alone, and whether figures 4 and 5 still come out.
 _LOOKED_AT: tuple[tuple[str, float], ...] = (

@@ -17,12 +17,20 @@ from .tables import npu_off_by, paper_table_1
 
 Tables = Mapping[str, pd.DataFrame]
 
+#: Names of targets that take an article.
+_THE = {KERNEL: f"the {KERNEL}"}
+
 #: Tolerances, as fractions of the paper's numbers. Losses are a few dozen packets, so they get more.
 DELAY_WITHIN, LOSS_WITHIN, NPU_WITHIN = 0.1, 0.2, 0.2
 
 
 def _flows(n: int) -> str:
     return f"{n} flow{'s' if n > 1 else ''}"
+
+
+def _percent(change: float) -> str:
+    """A change with its sign; what rounds to zero is +0 %."""
+    return f"{round(100 * change, 0) + 0.0:+.0f} %"
 
 
 def _paper(item: str, setting: str) -> float:
@@ -47,14 +55,15 @@ def figure_5(tables: Tables) -> list[Statement]:
     return [
         Statement(
             "Figure 5",
-            f"1 flow: the first burst goes slightly above {burst_ms:g} ms ({0.8 * burst_ms:g} to {1.5 * burst_ms:g})",
+            f"1 flow: the first burst peaks slightly above {burst_ms:g} ms ({0.8 * burst_ms:g} to "
+            f"{1.5 * burst_ms:g} ms)",
             f"{low:.1f} to {high:.1f} ms",
             bool(low > 0.8 * burst_ms and high < 1.5 * burst_ms),
         ),
         Statement(
             "Figure 5",
-            "1 flow: the delay falls below 5 ms again and again (over 10 % of the packets)",
-            f"{share.min():.0%} to {share.max():.0%} of the packets",
+            "1 flow: the delay repeatedly falls below 5 ms (for over 10 % of the packets)",
+            f"{100 * share.min():.0f} to {100 * share.max():.0f} % of the packets",
             bool(share.min() > 0.1),
         ),
     ]
@@ -71,7 +80,7 @@ def table_1(tables: Tables) -> list[Statement]:
         said.append(
             Statement(
                 "Table I",
-                f"{name}: mean latency between {least_ms} and {most_ms} ms",
+                f"{name}: mean latency is between {least_ms} and {most_ms} ms",
                 ", ".join(f"{ms:.2f}" for ms in delay) + " ms",
                 min(delay) >= least_ms and max(delay) <= most_ms,
             )
@@ -106,7 +115,7 @@ def _published(table: pd.DataFrame) -> list[Statement]:
     return [
         Statement(
             "Table I",
-            f"{OURS}the published program's losses are nearer to the paper's for the ASIC than Listing 2's",
+            f"{OURS}the published program's losses are closer to the ASIC's in the paper than Listing 2's",
             f"Listing 2 is off by a factor of {listing:.2f}, the published program by {published:.2f} "
             "(geometric mean)",
             published < listing,
@@ -120,7 +129,7 @@ def _asic_above(runs: pd.DataFrame) -> list[Statement]:
     wide = runs.query("flows == 3").pivot_table(
         index="seed", columns="target", values=["mean_delay_ms", "later_delay_ms"]
     )
-    for quantity, when in (("mean_delay_ms", ""), ("later_delay_ms", " after the first second")):
+    for quantity, when in (("mean_delay_ms", ""), ("later_delay_ms", ", after the first second")):
         for name in ("Linux", KERNEL):
             if name not in wide[quantity]:
                 continue
@@ -129,7 +138,7 @@ def _asic_above(runs: pd.DataFrame) -> list[Statement]:
             said.append(
                 Statement(
                     "Table I",
-                    f"3 flows: the ASIC's mean latency is above that of {name}{when}",
+                    f"3 flows{when}: the ASIC's mean latency is above that of {_THE.get(name, name)}",
                     f"{more.mean():+.2f} ± {error:.2f} ms (mean and standard error over {len(more)} seeds)",
                     bool(more.mean() > 2 * error),
                 )
@@ -145,7 +154,7 @@ def _first_second(table: pd.DataFrame) -> list[Statement]:
         Statement(
             "Table I",
             f"{OURS}3 flows: without the first second the mean latency is at least 5 % lower on every target",
-            ", ".join(f"{name} {100 * part:.0f} %" for name, part in zip(three.target, less, strict=True)),
+            "; ".join(f"{name}: {100 * part:.0f} %" for name, part in zip(three.target, less, strict=True)),
             bool((less >= 0.05).all()),
         )
     ]
@@ -163,10 +172,10 @@ def figure_7(tables: Tables) -> list[Statement]:
         said.append(
             Statement(
                 "Figure 7",
-                f"{name}: the delay of UDP rises at {rise:g} Mbit/s (below 1 ms up to {0.95 * rise:g}, above 5 "
-                "ms beyond)",
+                f"{name}: UDP's delay rises at {rise:g} Mbit/s (below 1 ms up to {0.95 * rise:g} Mbit/s, above 5 "
+                f"ms beyond {rise:g} Mbit/s)",
                 f"at most {below.max():.2f} ms up to {0.95 * rise:g} Mbit/s, at least {above.min():.1f} ms "
-                f"above {rise:g}",
+                f"beyond {rise:g} Mbit/s",
                 bool(below.max() < 1 and above.min() > 5),
             )
         )
@@ -175,8 +184,8 @@ def figure_7(tables: Tables) -> list[Statement]:
     said.append(
         Statement(
             "Figure 7",
-            f"P4-NPU: the delay rises from {npu:g} Mbit/s on (above 1 ms below {rise:g})",
-            ", ".join(f"{r.mean_delay_ms:.2f} ms at {r.rate_mbps:g}" for r in early.itertuples()),
+            f"P4-NPU: the delay rises as early as {npu:g} Mbit/s (above 1 ms from there on)",
+            ", ".join(f"{r.mean_delay_ms:.2f} ms at {r.rate_mbps:g} Mbit/s" for r in early.itertuples()),
             bool((early.mean_delay_ms > 1).all()),
         )
     )
@@ -185,10 +194,10 @@ def figure_7(tables: Tables) -> list[Statement]:
     said.append(
         Statement(
             "Figure 7",
-            f"{OURS}below the shaping rate only uneven spacing makes a queue (Poisson arrivals above 0.5 ms, "
-            f"constant spacing below 0.1 ms, from {npu:g} Mbit/s on)",
-            ", ".join(
-                f"at {rate:g} Mbit/s {row['poisson']:.2f} and {row['cbr']:.2f} ms"
+            f"{OURS}below the shaping rate, a queue forms only if packets are spaced unevenly (from {npu:g} "
+            "Mbit/s on, above 0.5 ms with Poisson arrivals and below 0.1 ms with constant spacing)",
+            "; ".join(
+                f"{row['poisson']:.2f} and {row['cbr']:.2f} ms at {rate:g} Mbit/s"
                 for rate, row in by.iterrows()
             ),
             bool((by.poisson > 0.5).all() and (by.cbr < 0.1).all()),
@@ -200,9 +209,10 @@ def figure_7(tables: Tables) -> list[Statement]:
     said.append(
         Statement(
             "Figure 7",
-            f"{OURS}just above the shaping rate the ASIC's queue grows where the others are held (at {first:g} "
-            "Mbit/s, more than 1.5 times theirs)",
-            f"{there['P4-ASIC']:.1f} ms; " + ", ".join(f"{name} {ms:.1f} ms" for name, ms in others.items()),
+            f"{OURS}just above the shaping rate, the ASIC lets the queue grow and the others keep it short (at "
+            f"{first:g} Mbit/s, more than 1.5 times their delay)",
+            f"P4-ASIC {there['P4-ASIC']:.1f} ms; "
+            + ", ".join(f"{name} {ms:.1f} ms" for name, ms in others.items()),
             bool(there["P4-ASIC"] > 1.5 * others.max()),
         )
     )
@@ -221,14 +231,14 @@ def different_rtts(tables: Tables) -> list[Statement]:
     return [
         Statement(
             "RTTs",
-            f"{OURS}the three targets treat far flows alike (the nearest flow's shares differ by less than 0.1)",
-            ", ".join(f"{value:.2f} with {rtts} ms" for rtts, value in apart.items()),
+            f"{OURS}the three targets treat far flows alike (the nearest flow's share differs by less than 0.1)",
+            "; ".join(f"{value:.2f} with RTTs of {rtts} ms" for rtts, value in apart.items()),
             bool((apart < 0.1).all()),
         ),
         Statement(
             "RTTs",
-            f"{OURS}only a queue per flow makes shares equal ({wide.index[-1]} ms: Jain's index above 0.95, "
-            "others below 0.9)",
+            f"{OURS}only a queue per flow makes shares equal (RTTs of {wide.index[-1]} ms: Jain's index above "
+            "0.95 with it, below 0.9 without)",
             f"fq_codel {fair:.2f}; " + ", ".join(f"{name} {index:.2f}" for name, index in others.items()),
             bool(fair > 0.95 and others.max() < 0.9),
         ),
@@ -254,20 +264,24 @@ def flow_queueing(tables: Tables) -> list[Statement]:
         said += [
             Statement(
                 "fq_codel",
-                f"{OURS}{where}a call waits less than a tenth as long with a queue per flow",
-                "; ".join(f"{load}: {mine:.2f} for {other:.1f} ms" for load, (mine, other) in call.items()),
+                f"{OURS}{where}with a queue per flow, a call waits less than a tenth as long as with CoDel",
+                "; ".join(
+                    f"{load}: {mine:.2f} ms against {other:.1f} ms" for load, (mine, other) in call.items()
+                ),
                 all(mine < 0.1 * other for mine, other in call.values()),
             ),
             Statement(
                 "fq_codel",
-                f"{OURS}{where}a queue per flow shares by flow (Jain's index above 0.95; CoDel's is lower)",
-                "; ".join(f"{load}: {mine:.2f} for {other:.2f}" for load, (mine, other) in jain.items()),
+                f"{OURS}{where}a queue per flow gives flows equal shares (Jain's index above 0.95; lower with CoDel)",
+                "; ".join(f"{load}: {mine:.2f} against {other:.2f}" for load, (mine, other) in jain.items()),
                 all(mine > 0.95 and mine > other for mine, other in jain.values()),
             ),
             Statement(
                 "fq_codel",
-                f"{OURS}{where}the far flow waits less than the near one with a queue per flow",
-                "; ".join(f"{load}: {mine:.1f} for {other:.1f} ms" for load, (mine, other) in far.items()),
+                f"{OURS}{where}with a queue per flow, the far flow waits less than the near one",
+                "; ".join(
+                    f"{load}: {mine:.1f} ms against {other:.1f} ms" for load, (mine, other) in far.items()
+                ),
                 all(mine < other for mine, other in far.values()),
             ),
         ]
@@ -277,8 +291,8 @@ def flow_queueing(tables: Tables) -> list[Statement]:
                 said.append(
                     Statement(
                         "fq_codel",
-                        f"{OURS}{where}a {load} gets less than half as much with a queue per flow",
-                        f"{mine:.1f} for {other:.1f} Mbit/s",
+                        f"{OURS}{where}with a queue per flow, a {load} gets less than half as much as with CoDel",
+                        f"{mine:.1f} Mbit/s against {other:.1f} Mbit/s",
                         bool(mine < 0.5 * other),
                     )
                 )
@@ -293,26 +307,26 @@ def if_3(tables: Tables) -> list[Statement]:
         return by[quantity][form, "without"] / by[quantity][form, "with"] - 1
 
     def text(changes: pd.Series) -> str:
-        return ", ".join(f"{_flows(int(str(n)))} {100 * value:+.0f} %" for n, value in changes.items())
+        return ", ".join(f"{_flows(int(str(n)))} {_percent(value)}" for n, value in changes.items())
 
     several = {q: change("RFC 8289", q).loc[3:] for q in ("mean_delay_ms", "loss_percent")}
     listing = change("Listing 1", "mean_delay_ms")
     return [
         Statement(
             "if_3",
-            f"{OURS}RFC 8289 without the rule delays more, from 3 flows on (by at least 5 %)",
+            f"{OURS}from 3 flows on, RFC 8289 without the rule has a longer delay (by at least 5 %)",
             text(several["mean_delay_ms"]),
             bool((several["mean_delay_ms"] >= 0.05).all()),
         ),
         Statement(
             "if_3",
-            f"{OURS}RFC 8289 without the rule drops less, from 3 flows on",
+            f"{OURS}from 3 flows on, RFC 8289 without the rule drops less",
             text(several["loss_percent"]),
             bool((several["loss_percent"] < 0).all()),
         ),
         Statement(
             "if_3",
-            f"{OURS}in Listing 1 the rule changes next to nothing (the delay by less than 3 %)",
+            f"{OURS}in Listing 1 the rule hardly matters (it changes the delay by less than 3 %)",
             text(listing),
             bool((listing.abs() < 0.03).all()),
         ),
@@ -347,14 +361,14 @@ def square_roots(tables: Tables) -> list[Statement]:
         ),
         Statement(
             "Square roots",
-            f"{OURS}with 1 and 3 flows no square root changes the delay by more than single runs vary",
+            f"{OURS}with 1 and 3 flows, no square root changes the delay by more than runs vary",
             ", ".join(f"{100 * value:+.1f} %" for value in few)
-            + f"; single runs {100 * noise.min():.1f} % and more",
+            + f"; runs vary by at least {100 * noise.min():.1f} %",
             bool((few.abs().to_numpy() <= noise.to_numpy()).all()),
         ),
         Statement(
             "Square roots",
-            f"{OURS}with 50 flows and with UDP the NPU's table lengthens the delay by a tenth or more",
+            f"{OURS}with 50 flows and with UDP, the NPU's table raises the delay by about a tenth or more",
             text(npu[many]),
             bool((npu[many] >= 0.095).all()),
         ),
@@ -390,19 +404,19 @@ def clock_wrap(tables: Tables) -> list[Statement]:
     return [
         Statement(
             "Clock",
-            f"{OURS}no step but the plain comparison changes the losses by more than 10 %",
-            ", ".join(f"{step}: at most {100 * value:.0f} %" for step, value in most.items()),
+            f"{OURS}no step except the plain comparison changes the losses by more than 10 %",
+            "; ".join(f"'{step}' by at most {100 * value:.0f} %" for step, value in most.items()),
             max(most.values()) <= 0.1,
         ),
         Statement(
             "Clock",
-            f"{OURS}the plain comparison of 32 bits raises the losses by half or more",
-            ", ".join(f"{_flows(int(n))} {value + 1:.1f} times" for n, value in changes[last].items()),
+            f"{OURS}the plain comparison of 32 bits raises the losses by at least half",
+            ", ".join(f"{value + 1:.1f} times with {_flows(int(n))}" for n, value in changes[last].items()),
             bool((changes[last] >= 0.5).all()),
         ),
         all_near(
             "Clock",
-            "the ASIC's losses, by the published program's plain comparison",
+            "with the published program's plain comparison, the ASIC's loss",
             _pairs(plain, "loss_percent", "paper_loss_percent"),
             within=LOSS_WITHIN,
             unit=" %",
@@ -429,7 +443,7 @@ def npu_losses(tables: Tables) -> list[Statement]:
 
     def text(guess: str, flows: list[int]) -> str:
         return "; ".join(
-            f"{what} " + ", ".join(f"{_flows(n)} {100 * (r[guess, n] - 1):+.0f} %" for n in flows)
+            f"{what} " + ", ".join(f"{_flows(n)} {_percent(r[guess, n] - 1)}" for n in flows)
             for what, r in ratio.items()
         )
 
@@ -439,8 +453,8 @@ def npu_losses(tables: Tables) -> list[Statement]:
     said = [
         Statement(
             "NPU",
-            f"{OURS}a guess meets all six of the NPU's numbers (within {100 * NPU_WITHIN:g} %)",
-            f"nearest is '{nearest}': {text(nearest, every)}",
+            f"{OURS}one of the guesses gives all six of the NPU's numbers (within {100 * NPU_WITHIN:g} %)",
+            f"the closest is '{nearest}': {text(nearest, every)}",
             any(met(guess, every) for guess in guessed),
         )
     ]
@@ -448,7 +462,7 @@ def npu_losses(tables: Tables) -> list[Statement]:
         said.append(
             Statement(
                 "NPU",
-                f"{OURS}room for 64 packets gives the numbers of 2 and 3 flows (within {100 * NPU_WITHIN:g} %)",
+                f"{OURS}a buffer of 64 packets gives the numbers for 2 and 3 flows (within {100 * NPU_WITHIN:g} %)",
                 text("64 packets", [2, 3]),
                 met("64 packets", [2, 3]),
             )
@@ -459,10 +473,10 @@ def npu_losses(tables: Tables) -> list[Statement]:
         said.append(
             Statement(
                 "NPU",
-                f"{OURS}races double every loss (1.5 to 2.5 times) and leave the delay (within 5 %)",
-                ", ".join(f"{_flows(int(n))} {value:.1f} times" for n, value in more.items())
+                f"{OURS}races double every loss (1.5 to 2.5 times) and leave the delay unchanged (within 5 %)",
+                ", ".join(f"{value:.1f} times with {_flows(int(n))}" for n, value in more.items())
                 + "; delay "
-                + ", ".join(f"{100 * value:+.0f} %" for value in later),
+                + ", ".join(_percent(value) for value in later),
                 bool(more.between(1.5, 2.5).all() and (later.abs() <= 0.05).all()),
             )
         )

@@ -217,8 +217,8 @@ def losses_by_clock(runs: pd.DataFrame, paper: pd.DataFrame) -> go.Figure:
     fig = _panels(1, 3, ["1 flow", "2 flows", "3 flows"], "Loss against the 32-bit clock at the start (4 s runs)",
                   horizontal_spacing=0.06)  # fmt: skip
     shown = {
-        "and 32 bits, signed differences": "signed differences",
-        "and 32 bits, plain comparison": "plain comparison",
+        "+ 32-bit clock, signed differences": "signed differences",
+        "+ 32-bit clock, plain comparison": "plain comparison",
     }
     for col in (1, 2, 3):
         for rank, (step, name) in enumerate(shown.items()):

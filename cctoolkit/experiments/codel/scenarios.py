@@ -74,11 +74,11 @@ WRAPS = {
 }
 #: From the ASIC's algorithm as printed to the published program, one change after the other.
 CLOCK_STEPS: dict[str, dict[str, Any]] = {
-    "as the paper has it": {},
-    "queue's length not looked at": {"mtu_bytes": 0},
-    "and next drop from the last one's time": {"mtu_bytes": 0, "from_now": False},
-    "and 32 bits, signed differences": {"mtu_bytes": 0, "from_now": False, "wrap": True},
-    "and 32 bits, plain comparison": {"mtu_bytes": 0, "from_now": False, "wrap": True, "signed": False},
+    "as printed": {},
+    "queue length ignored": {"mtu_bytes": 0},
+    "+ next drop timed from the last": {"mtu_bytes": 0, "from_now": False},
+    "+ 32-bit clock, signed differences": {"mtu_bytes": 0, "from_now": False, "wrap": True},
+    "+ 32-bit clock, plain comparison": {"mtu_bytes": 0, "from_now": False, "wrap": True, "signed": False},
 }
 #: Guesses about the NPU: what each is, and what it changes of :class:`.variants.IngressCoDel` and of the scenario.
 GUESSES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {

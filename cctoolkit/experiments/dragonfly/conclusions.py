@@ -100,7 +100,7 @@ def inputs(tables: Tables) -> list[Statement]:
         said.append(
             Statement(
                 "2",
-                f"more inputs than CBIQ add marginally (within {NEAR:g})",
+                f"inputs besides CBIQ add little (within {NEAR:g})",
                 f"{more:+.2f} with throughput",
                 abs(more) <= NEAR + 1e-9,
             )
@@ -122,7 +122,7 @@ def epochs(tables: Tables) -> list[Statement]:
             alone = here["Dragonfly, CBIQ only"]
             said.append(_near(5, f"{setting}, Dragonfly with CBIQ only", "accuracy", alone))
         best = str(here.idxmax())
-        says = f"{best} is, with {here[best]:.2f}"
+        says = f"{best} is the most accurate, with {here[best]:.2f}"
         said.append(Statement("5", f"{setting}: Dragonfly is the most accurate", says, best == "Dragonfly"))
     swing = last.set_index(["background", "classifier"])
     if ("none", "DeePCCI") in swing.index:
@@ -131,7 +131,7 @@ def epochs(tables: Tables) -> list[Statement]:
         said.append(
             Statement(
                 "5",
-                f"no background: DeePCCI swings between {least:g} and {most:g} (within {NEAR:g})",
+                f"no background: DeePCCI's accuracy varies between {least:g} and {most:g} (within {NEAR:g})",
                 f"{low:.2f} to {high:.2f} in the last fifth of its epochs",
                 abs(low - least) <= NEAR + 1e-9 and abs(high - most) <= NEAR + 1e-9,
             )
@@ -155,12 +155,12 @@ def windows(tables: Tables) -> list[Statement]:
             if ms in curves.index:
                 said.append(_near(11, f"{setting}, {name}", "F1 in the cloud", curve[ms]))
         reached = curves.index[curve >= 0.7]
-        says = f"{reached[0]:g} ms" if len(reached) else f"not up to {curves.index[-1]:g} ms"
+        says = f"{reached[0]:g} ms" if len(reached) else f"not by {curves.index[-1]:g} ms"
         printed = float(_paper(7, f"F1 of 0.7, {name}"))
         fits = len(reached) > 0 and printed / 2 <= reached[0] <= 2 * printed
         said.append(
             Statement(
-                "7", f"{name} reaches F1 of 0.7 at {printed:g} ms (within a factor of 2)", says, bool(fits)
+                "7", f"{name} reaches an F1 of 0.7 at {printed:g} ms (within a factor of 2)", says, bool(fits)
             )
         )
     for better, worse, figure, prefix in (
@@ -169,7 +169,7 @@ def windows(tables: Tables) -> list[Statement]:
     ):
         if {better, worse} <= set(curves):
             ahead = curves[better] - curves[worse]
-            claim = f"{prefix}{better} scores higher than {worse} at every length"
+            claim = f"{prefix}{better} scores higher than {worse} with every window length"
             said.append(
                 Statement(figure, claim, _list(dict(ahead.items()), sign=True), bool((ahead > 0).all()))
             )
@@ -178,10 +178,12 @@ def windows(tables: Tables) -> list[Statement]:
         means = {cca: float(mine[f"f1_{cca}"].mean()) for cca in ("bbr", "cubic", "reno")}
         says = ", ".join(f"{cca} {value:.2f}" for cca, value in means.items())
         above = min(means["bbr"], means["cubic"]) > means["reno"]
-        said.append(Statement("10", "BBR and CUBIC are named better than Reno", says, above))
+        said.append(Statement("10", "BBR and CUBIC are identified better than Reno", says, above))
         rises = len(mine) > 1 and mine["f1"].is_monotonic_increasing
         said.append(
-            Statement("10", "F1 increases with the window", _list(dict(mine["f1"].items())), bool(rises))
+            Statement(
+                "10", "F1 increases with the window length", _list(dict(mine["f1"].items())), bool(rises)
+            )
         )
     return said
 
@@ -194,9 +196,11 @@ def background(tables: Tables) -> list[Statement]:
         if not {0, 75} <= set(f1.index):
             continue
         said += [_near(8, f"{flows} background flows, {name}", "F1", f1[flows]) for flows in (0, 75)]
-        says = ", ".join(f"{value:.2f} with {flows:g}" for flows, value in f1.items())
+        says = ", ".join(f"{value:.2f} with {flows:g} flows" for flows, value in f1.items())
         falls = f1.is_monotonic_decreasing
-        said.append(Statement("8", f"F1 falls with background flows, {name}", says, bool(falls)))
+        said.append(
+            Statement("8", f"{name}: F1 falls with the number of background flows", says, bool(falls))
+        )
     return said
 
 
@@ -215,8 +219,8 @@ def sampling(tables: Tables) -> list[Statement]:
     return [
         Statement(
             "9",
-            f"99 % dropped: F1 falls by about {printed:g} (within {NEAR:g})",
-            f"{f1[0.0]:.2f} to {f1[99.0]:.2f}",
+            f"with 99 % of the packets dropped, F1 falls by about {printed:g} (within {NEAR:g})",
+            f"from {f1[0.0]:.2f} to {f1[99.0]:.2f}",
             abs(lost - printed) <= NEAR + 1e-9,
         )
     ]
@@ -229,5 +233,12 @@ def splits(tables: Tables) -> list[Statement]:
         f1 = part.set_index("split")["f1"]
         says = ", ".join(f"{split} {value:.2f}" for split, value in f1.items())
         leaks = f1["by flow"] > f1["by run"]
-        said.append(Statement("all", f"{OURS}a split by flow scores higher, {name}", says, bool(leaks)))
+        said.append(
+            Statement(
+                "all",
+                f"{OURS}{name}: a split by flow gives higher scores than a split by run",
+                says,
+                bool(leaks),
+            )
+        )
     return said

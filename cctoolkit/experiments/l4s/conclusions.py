@@ -42,7 +42,7 @@ def _table_3(third: pd.DataFrame) -> list[Statement]:
         Statement(
             "Table 3",
             "iRED is closer to an even split than PI2 in every configuration",
-            ", ".join(f"{c} {wide['iRED'][c]:.1f} for {wide['PI2'][c]:.1f} %" for c in wide.index),
+            ", ".join(f"{c}: {wide['iRED'][c]:.1f} % against {wide['PI2'][c]:.1f} %" for c in wide.index),
             len(closer) == len(wide),
         )
     ]
@@ -50,7 +50,7 @@ def _table_3(third: pd.DataFrame) -> list[Statement]:
         pairs = {c: (measured[c, system], paper[c, system]) for c in wide.index if (c, system) in measured}
         said.append(
             all_near(
-                "Table 3", f"{system}: difference between the classes", pairs, within=POINTS, absolute=True,
+                "Table 3", f"{system}: the difference between the classes", pairs, within=POINTS, absolute=True,
                 unit=" %", digits=1,
             )
         )  # fmt: skip
@@ -64,8 +64,8 @@ def _queues(third: pd.DataFrame) -> list[Statement]:
     return [
         Statement(
             "Table 3",
-            f"{OURS}the queues make the difference, not the algorithm: two queues served in turn are closer to "
-            "an even split with either algorithm than one queue with either",
+            f"{OURS}the queues make the difference, not the algorithm: two queues served in turn split the link "
+            "more evenly than one queue, whichever algorithm they use",
             f"two queues at most {apart:.1f} %, one queue at least {together:.1f} %",
             bool(apart < together),
         )
@@ -105,8 +105,8 @@ _WORDS: tuple[tuple[str, str, str, str, Callable[[list[float]], bool]], ...] = (
         lambda s: _even(s, (1, 2, 3, 4)),
     ),
     ("Figure 6", "II", "PI2", "fair only in the later phases", _later),
-    ("Figure 6", "IV", "iRED", "Prague falls back in phase 1, more even afterwards", _behind),
-    ("Figure 6", "IV", "PI2", "Prague falls back in phase 1, more even afterwards", _behind),
+    ("Figure 6", "IV", "iRED", "Prague falls behind in phase 1 and comes closer to half afterwards", _behind),
+    ("Figure 6", "IV", "PI2", "Prague falls behind in phase 1 and comes closer to half afterwards", _behind),
 )
 
 
@@ -121,7 +121,7 @@ def _in_words(phases: pd.DataFrame) -> list[Statement]:
             Statement(
                 figure,
                 f"configuration {configuration}, {system}: {claim}",
-                "Prague's share " + ", ".join(f"{100 * x:.0f} %" for x in shares),
+                "Prague's share " + ", ".join(f"{100 * x:.0f}" for x in shares) + " %",
                 len(shares) == 4 and fits(shares),
             )
         )
@@ -140,13 +140,13 @@ def _drops(phases: pd.DataFrame, drops: pd.DataFrame) -> list[Statement]:
         Statement(
             "Figure 7",
             "iRED takes less time to drop than PI2 in every configuration",
-            "medians " + ", ".join(f"{c} {ired[c]:.3g} for {pi2[c]:.3g} ms" for c in median.index),
+            "medians: " + ", ".join(f"{c} {ired[c]:.3g} ms against {pi2[c]:.3g} ms" for c in median.index),
             bool((ired < pi2).all()),
         ),
         Statement(
             "Figure 7",
             f"{OURS}a receiver notices an iRED drop no sooner: the gap leaves the queue later than PI2's",
-            "medians " + ", ".join(f"{c} {late[c]:.3g} for {pi2[c]:.3g} ms" for c in median.index),
+            "medians: " + ", ".join(f"{c} {late[c]:.3g} ms against {pi2[c]:.3g} ms" for c in median.index),
             bool((late > pi2).all()),
         ),
         Statement(
@@ -231,10 +231,11 @@ def causes(tables: Tables) -> list[Statement]:
         said.append(
             Statement(
                 "Table 3",
-                f"{OURS}configuration {configuration}: what the paper leaves open moves PI2's number by more "
-                "than twice the seeds' standard deviation",
-                f"from {usual.text(1)} to {tried[far]:.1f} % with '{far}'; nearest to the paper's {given:g} is "
-                f"{tried[near]:.1f} with '{near}'{'' if known else '; one seed tells no standard deviation'}",
+                f"{OURS}configuration {configuration}: what the paper leaves open changes PI2's number by more "
+                "than twice the standard deviation over seeds",
+                f"from {usual.text(1)} to {tried[far]:.1f} % with '{far}'; closest to the paper's {given:g} % is "
+                f"{tried[near]:.1f} %, with '{near}'"
+                + ("" if known else "; a single seed has no standard deviation"),
                 known and moved > 2 * usual.std,
             )
         )
@@ -282,9 +283,9 @@ def uneven(tables: Tables) -> list[Statement]:
             said.append(
                 Statement(
                     "uneven load",
-                    f"{OURS}{flows} flows: with two queues served in turn a flow gets what its class leaves it "
-                    f"(scalable over classic {classic / scalable:.2g}, within a fifth)",
-                    ", ".join(f"{s} {value:.2g}" for s, value in by_class.items()),
+                    f"{OURS}{flows} flows: with two queues served in turn, the flows of a class share its half "
+                    f"of the link (scalable over classic {classic / scalable:.2g}, within 20 %)",
+                    "; ".join(f"{s}: {value:.2g}" for s, value in by_class.items()),
                     all(abs(value * scalable / classic - 1) <= 0.2 for value in by_class.values()),
                 )
             )
@@ -292,9 +293,9 @@ def uneven(tables: Tables) -> list[Statement]:
             said.append(
                 Statement(
                     "uneven load",
-                    f"{OURS}{flows} flows: in one queue and in coupled queues flows of both kinds get similar "
+                    f"{OURS}{flows} flows: in one queue and in coupled queues, flows of both kinds get similar "
                     "shares (within a factor of 2.5)",
-                    ", ".join(f"{s} {value:.2g}" for s, value in by_flow.items()),
+                    "; ".join(f"{s}: {value:.2g}" for s, value in by_flow.items()),
                     all(0.4 <= value <= 2.5 for value in by_flow.values()),
                 )
             )

@@ -12,6 +12,10 @@ from .tables import paper
 
 Tables = Mapping[str, pd.DataFrame]
 
+#: Columns and schemes of the tables, as statements call them.
+_FLOWS = {"cubic": "CUBIC", "bbr": "BBR", "cubic_and_bbr": "CUBIC and BBR"}
+_QUEUES = {"RTT": "queues by RTT", "one queue": "one queue"}
+
 
 def _paper(test: int, setting: str, quantity: str | None = None) -> float:
     numbers = paper(test)
@@ -34,9 +38,14 @@ def _places(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
         yield f"{where}: ", part
 
 
+def _cells(values: pd.Series, between: str = ", ") -> str:
+    """The values of a row, each with its column."""
+    return between.join(f"{name} {value:.2f}" for name, value in values.items())
+
+
 def _list(values: Any, digits: int = 2) -> str:
     """The items of a mapping or a series."""
-    return ", ".join(f"{name} {value:.{digits}f}" for name, value in values.items())
+    return "; ".join(f"{name}: {value:.{digits}f}" for name, value in values.items())
 
 
 def test_1(tables: Tables) -> list[Statement]:
@@ -57,8 +66,8 @@ def test_1(tables: Tables) -> list[Statement]:
             said.append(
                 Statement(
                     "test 1",
-                    f"{where}four {flows} flows: fairness is lower in one queue",
-                    f"Jain's index {jain[flows]['one queue']:.2f} for {jain[flows]['RTT']:.2f}",
+                    f"{where}four {flows} flows: one queue is less fair than separation",
+                    f"Jain's index {jain[flows]['one queue']:.2f} against {jain[flows]['RTT']:.2f}",
                     bool(jain[flows]["one queue"] < jain[flows]["RTT"]),
                 )
             )
@@ -69,7 +78,8 @@ def test_1(tables: Tables) -> list[Statement]:
                     "test 1",
                     f"{OURS}{where}hard limits leave the link idle over the whole run (below 0.7 of it used), "
                     "guaranteed shares do not (above 0.95)",
-                    f"hard limits {_list(whole.loc['RTT, hard limits'])}; guaranteed {_list(whole.loc['RTT'])}",
+                    f"hard limits {_cells(whole.loc['RTT, hard limits'])}; guaranteed "
+                    f"shares {_cells(whole.loc['RTT'])}",
                     bool((whole.loc["RTT, hard limits"] < 0.7).all() and (whole.loc["RTT"] > 0.95).all()),
                 )
             )
@@ -78,9 +88,9 @@ def test_1(tables: Tables) -> list[Statement]:
             said.append(
                 Statement(
                     "test 1",
-                    f"{OURS}{where}where both congestion controls meet, queues by congestion control are "
-                    "fairer than queues by RTT",
-                    f"Jain's index {mixed['CCA']:.2f} for {mixed['RTT']:.2f}",
+                    f"{OURS}{where}two CUBIC and two BBR flows: queues by congestion control are fairer than "
+                    "queues by RTT",
+                    f"Jain's index {mixed['CCA']:.2f} against {mixed['RTT']:.2f}",
                     bool(mixed["CCA"] > mixed["RTT"]),
                 )
             )
@@ -104,30 +114,30 @@ def test_2(tables: Tables) -> list[Statement]:
     idle = table.groupby("scheme", sort=False).utilisation.min()
     return [
         near(
-            "test 2", "flow 1 while flow 2 is held back, on the wire", held,
+            "test 2", "flow 1's rate on the wire while flow 2 is held back", held,
             _paper(2, "flow 2 held back, 120 to 240 s"), within=0.05, unit=" Mbit/s", digits=0,
         ),
         near(
-            "test 2", "two flows: share of flow 1", two.to_numpy()[0] / two.to_numpy().sum(),
+            "test 2", "two flows: the share of flow 1", two.to_numpy()[0] / two.to_numpy().sum(),
             _paper(2, "two flows, 60 to 120 s"), within=0.02, absolute=True,
         ),
         Statement(
             "test 2",
-            f"three flows: a third each (within 0.02 of {_paper(2, 'three flows, 360 to 420 s'):.2f})",
+            f"three flows get a third each (within 0.02 of {_paper(2, 'three flows, 360 to 420 s'):.2f})",
             ", ".join(f"{share:.2f}" for share in third),
             bool((third - _paper(2, "three flows, 360 to 420 s")).abs().max() <= 0.02),
         ),
         Statement(
             "test 2",
-            f"{OURS}separated, every flow has its max-min share in every phase (at least 0.97 of it); in one "
-            "queue not",
-            f"worst flow over its fair share: {_list(worst)}",
+            f"{OURS}separated, every flow gets its max-min share in every phase (at least 0.97 of it); in one "
+            "queue, some do not",
+            f"smallest part of the max-min share: {_cells(worst, '; ')}",
             bool(worst["RTT"] >= 0.97 > worst["one queue"]),
         ),
         Statement(
             "test 2",
             f"{OURS}hard limits leave the link idle (below 0.8 in some phase), guaranteed shares never (above 0.95)",
-            f"least utilisation of a phase: {_list(idle)}",
+            f"lowest utilisation of a phase: {_cells(idle, '; ')}",
             bool(idle["RTT, hard limits"] < 0.8 and idle["RTT"] > 0.95),
         ),
     ]  # fmt: skip
@@ -149,7 +159,8 @@ def test_3(tables: Tables) -> list[Statement]:
         said.append(
             Statement(
                 "test 3",
-                f"{where}CUBIC, one queue: the short RTT gets about {cubic:g} (within 0.1) at every RTT of the other",
+                f"{where}CUBIC, one queue: the flow with the short RTT gets about {cubic:g} (within 0.1), whatever "
+                "the RTT of the other",
                 _list({f"{rtt:g} ms": value for rtt, value in one.items()}),
                 bool((one - cubic).abs().max() <= 0.1),
             )
@@ -159,7 +170,7 @@ def test_3(tables: Tables) -> list[Statement]:
             said.append(
                 Statement(
                     "test 3",
-                    f"{where}BBR, one queue: with 5 ms of difference the short RTT gets at most {bbr:g}",
+                    f"{where}BBR, one queue: with RTTs 5 ms apart, the flow with the short RTT gets at most {bbr:g}",
                     f"{value:.2f}",
                     bool(value <= bbr),
                 )
@@ -168,7 +179,7 @@ def test_3(tables: Tables) -> list[Statement]:
         said.append(
             Statement(
                 "test 3",
-                f"{where}BBR, one queue: the short RTT gets at most {bbr:g} from some difference on",
+                f"{where}BBR, one queue: with RTTs far enough apart, the flow with the short RTT gets at most {bbr:g}",
                 _list({f"{rtt:g} ms": value for rtt, value in longest.items()}),
                 bool(longest.iloc[-1] <= bbr),
             )
@@ -176,7 +187,7 @@ def test_3(tables: Tables) -> list[Statement]:
         near_by = share["CUBIC", "RTT"]
         near_by = near_by[near_by.index < 10 + fair_below]
         for flows, values, when in (
-            ("CUBIC", near_by, f" below {fair_below:g} ms of difference"),
+            ("CUBIC", near_by, f" with RTTs less than {fair_below:g} ms apart"),
             ("BBR", share["BBR", "RTT"], ""),
         ):
             off = (values - 0.5).abs().max()
@@ -202,7 +213,7 @@ def _both_sides(table: pd.DataFrame) -> list[Statement]:
     return [
         Statement(
             "test 3",
-            f"{OURS}{scheme}, {flows}: simulator and Linux agree on shares (within {within:g})",
+            f"{OURS}{_QUEUES[scheme]}, {flows}: simulator and Linux agree on shares (within {within:g})",
             f"off by at most {off[scheme, flows]:.3f}",
             bool(off[scheme, flows] <= within),
         )
@@ -220,7 +231,7 @@ def test_4(tables: Tables) -> list[Statement]:
     most = wide.columns.max() if 4 not in wide else 4
     said = [
         near(
-            "test 4", f"CUBIC, {most} queues: reduction of the mean completion time", float(wide[most]["CUBIC"]),
+            "test 4", f"CUBIC, {most} queues: the reduction of the mean completion time", float(wide[most]["CUBIC"]),
             _paper(4, "large TCP flows, several queues"), within=0.05, absolute=True,
         )
     ]  # fmt: skip
@@ -229,7 +240,7 @@ def test_4(tables: Tables) -> list[Statement]:
         said.append(
             Statement(
                 "test 4",
-                "no significant difference between 4 and 8 queues (0.05 of the mean completion time)",
+                "no significant difference between 4 and 8 queues (at most 0.05 of the mean completion time)",
                 _list(apart),
                 bool((apart <= 0.05).all()),
             )
@@ -240,8 +251,8 @@ def test_4(tables: Tables) -> list[Statement]:
             said.append(
                 Statement(
                     "test 4",
-                    f"{flows}: more queues have little impact (0.05 of the mean completion time)",
-                    ", ".join(f"{queues} queues {-100 * value:+.0f} %" for queues, value in changes.items()),
+                    f"{flows}: more queues have little impact (at most 0.05 of the mean completion time)",
+                    ", ".join(f"{queues} queues: {-100 * value:+.0f} %" for queues, value in changes.items()),
                     bool((changes.abs() <= 0.05).all()),
                 )
             )
@@ -252,9 +263,9 @@ def test_4(tables: Tables) -> list[Statement]:
     said.append(
         Statement(
             "test 4",
-            f"{OURS}separation slows transfers down more alike, with every congestion control",
-            ", ".join(f"{flows} {before[flows]:.2f} to {after[flows]:.2f}" for flows in slow.index)
-            + " (Jain's index of slowdowns)",
+            f"{OURS}separation makes the transfers' slowdowns more equal, with every congestion control",
+            "Jain's index of slowdowns: "
+            + ", ".join(f"{flows} {before[flows]:.2f} → {after[flows]:.2f}" for flows in slow.index),
             bool((after > before).all()),
         )
     )
@@ -274,26 +285,26 @@ def test_8(tables: Tables) -> list[Statement]:
     return [
         Statement(
             "test 8",
-            f"{OURS}a condition gives the paper's reduction of {100 * printed:g} % (within 5 points)",
-            f"nearest is '{nearest}' with {100 * change[nearest]:.0f} %; as in test 4 it is {100 * usual:.0f} %",
+            f"{OURS}under one of the conditions the reduction is the paper's {100 * printed:g} % (within 5 points)",
+            f"the closest is '{nearest}' with {100 * change[nearest]:.0f} %",
             bool(abs(change[nearest] - printed) <= 0.05),
         ),
         Statement(
             "test 8",
-            f"{OURS}over half of the gain comes from a queue for beginners alone, without classes",
-            f"{100 * alone:.0f} of {100 * usual:.0f} %",
+            f"{OURS}a queue for new flows alone, without classes, gives more than half of the reduction",
+            f"{100 * alone:.0f} % of {100 * usual:.0f} %",
             bool(alone > usual / 2),
         ),
         Statement(
             "test 8",
-            f"{OURS}the room in the one queue matters more than anything else",
-            f"{100 * buffers.min():.0f} to {100 * buffers.max():.0f} % with it, {100 * others.min():.0f} to "
-            f"{100 * others.max():.0f} % with the rest",
+            f"{OURS}the buffer of the one queue matters more than all other conditions",
+            f"reductions of {100 * buffers.min():.0f} to {100 * buffers.max():.0f} % with other buffers, of "
+            f"{100 * others.min():.0f} to {100 * others.max():.0f} % under the other conditions",
             bool(buffers.max() - buffers.min() > others.max() - others.min()),
         ),
         Statement(
             "test 8",
-            f"{OURS}under every condition separation slows transfers down more alike",
+            f"{OURS}under every condition, separation makes the transfers' slowdowns more equal",
             "Jain's index of slowdowns rises by at least "
             f"{(jain.separated_jain_of_slowdown - jain.one_queue_jain_of_slowdown).min():.2f}",
             bool((jain.separated_jain_of_slowdown > jain.one_queue_jain_of_slowdown).all()),
@@ -307,14 +318,14 @@ def test_5(tables: Tables) -> list[Statement]:
     return [
         Statement(
             "test 5",
-            "with prevention the quiet flow's RTT stays low (95th percentile at most 1.2 times its base)",
-            f"{over['RTT and threshold']:.2f} times",
+            "with prevention, the quiet flow's RTT stays low (95th percentile at most 1.2 times the base RTT)",
+            f"{over['RTT and threshold']:.2f} times the base RTT",
             bool(over["RTT and threshold"] <= 1.2),
         ),
         Statement(
             "test 5",
-            f"{OURS}without it the RTT rises, less in a class of its own than in one queue",
-            f"{over['RTT']:.2f} times in a class, {over['one queue']:.1f} times in one queue",
+            f"{OURS}without prevention the RTT rises, but less if queues are separated by RTT than in one queue",
+            f"{over['RTT']:.2f} times the base RTT if separated, {over['one queue']:.1f} times in one queue",
             bool(1.2 < over["RTT"] < over["one queue"]),
         ),
     ]
@@ -345,9 +356,9 @@ def test_6(tables: Tables) -> list[Statement]:
     said.append(
         Statement(
             "test 6",
-            f"{OURS}in one queue TCP gets nothing (below 0.05 of its fair share), separated it gets its share "
-            "(over 0.9)",
-            f"one queue at most {starved.max():.2f}, separated at least {fair.min():.2f}",
+            f"{OURS}TCP gets next to nothing in one queue (below 0.05 of its fair share) and its share when "
+            "separated (over 0.9)",
+            f"at most {starved.max():.2f} in one queue, at least {fair.min():.2f} separated",
             bool(starved.max() < 0.05 and fair.min() > 0.9),
         )
     )
@@ -362,15 +373,15 @@ def scaling(tables: Tables) -> list[Statement]:
     return [
         Statement(
             "scaling",
-            "processing time grows less than the number of flows",
-            f"{first.again_ms:.1f} ms with {first.flows:g} flows, {last.again_ms:.1f} ms with {last.flows:g}: "
-            f"{growth:.1f} times for {more:g} times as many",
+            "processing time grows more slowly than the number of flows",
+            f"{first.again_ms:.1f} ms for {first.flows:g} flows, {last.again_ms:.1f} ms for {last.flows:g}: "
+            f"{growth:.1f} times the time for {more:g} times the flows",
             bool(growth < more),
         ),
         Statement(
             "scaling",
-            f"{OURS}all flows have a sample and get into their class (at least 0.99 of them)",
-            f"at least {table.accuracy.min():.3f}",
+            f"{OURS}nearly all flows have a sample and are put into their class (at least 0.99 of them)",
+            f"{table.accuracy.min():.3f} or more",
             bool(table.accuracy.min() >= 0.99),
         ),
     ]
@@ -397,8 +408,8 @@ def table_1(tables: Tables) -> list[Statement]:
             said.append(
                 Statement(
                     "Table 1",
-                    f"{', '.join(settings)}: fairness gains {' and '.join(printed)} % (within 5 points)",
-                    ", ".join(f"{name.replace('_', ' ')} {gain:+.0f} %" for name, gain in gains.items()),
+                    f"{' and '.join(settings)}: fairness improves by {' and '.join(printed)} % (within 5 points)",
+                    ", ".join(f"{_FLOWS[name]}: {gain:+.0f} %" for name, gain in gains.items()),
                     all(min(bounds) - 5 <= gain <= max(bounds) + 5 for gain in gains.values()),
                 )
             )
@@ -406,14 +417,15 @@ def table_1(tables: Tables) -> list[Statement]:
     if column in by:
         said.append(
             near(
-                "Table 1", "RTT separation: reduction of the completion time (CUBIC)", by[column]["RTT"],
+                "Table 1", "RTT separation: the reduction of CUBIC's mean completion time", by[column]["RTT"],
                 float(numbers["RTT separation", "fct_reduction"]), within=0.05, absolute=True,
             )
         )  # fmt: skip
         said.append(
             Statement(
                 "Table 1",
-                f"P4air, P4CCI: {numbers['P4air and P4CCI', 'fct_reduction']} on the completion time (CUBIC, 0.05)",
+                f"P4air and P4CCI: {numbers['P4air and P4CCI', 'fct_reduction']} on the completion time (CUBIC, at "
+                "most 0.05)",
                 f"{by[column]['CCA']:+.2f}",
                 bool(abs(by[column]["CCA"]) <= 0.05),
             )

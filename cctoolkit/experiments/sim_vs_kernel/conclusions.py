@@ -18,7 +18,7 @@ SMALL, LARGE = 4.0, 10.0
 def grid(tables: Tables) -> list[Statement]:
     """How near the simulator is to the kernel."""
     overall = tables["overall"].iloc[0]
-    by = (("congestion control", "cca", tables["by_cca"]), ("queue management", "aqm", tables["by_aqm"]))
+    by = (("congestion control", "cca", tables["by_cca"]), ("queue discipline", "aqm", tables["by_aqm"]))
     said = [
         Statement(
             "all",
@@ -49,8 +49,8 @@ def grid(tables: Tables) -> list[Statement]:
         said.append(
             Statement(
                 what,
-                f"{OURS}no median error of a quantity and {what} is above {LARGE:g} %",
-                ", ".join(f"{name} {value:.1f} %" for name, value in above.items()) or "none is",
+                f"{OURS}for every quantity and {what}, the median error is at most {LARGE:g} %",
+                ", ".join(f"{name} {value:.1f} %" for name, value in above.items()) or "none is above",
                 not above,
             )
         )
@@ -67,7 +67,7 @@ def grid(tables: Tables) -> list[Statement]:
         said.append(
             Statement(
                 "all",
-                f"{OURS}the simulator is biased by less than {LARGE:g} % in every quantity (mean error with its sign)",
+                f"{OURS}in every quantity, the simulator's bias (the mean signed error) is below {LARGE:g} %",
                 ", ".join(f"{name} {value:+.1f} %" for name, value in signed.items()),
                 bool((signed.abs() < LARGE).all()),
             )
