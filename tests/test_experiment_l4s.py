@@ -40,7 +40,7 @@ def test_configurations_are_the_papers() -> None:
         part = table[table.setting == f"configuration {name}"].set_index("quantity").paper.astype(float)
         assert part.to_dict() == {"bandwidth_mbps": rate_mbps, "rtt_ms": rtt_ms, "mtu_bytes": 1500}
     load = paper_numbers("l4s-ired-pi2", "Table 2")
-    for number, (classic, scalable) in enumerate(l4s.PAIRS, 1):
+    for number, (classic, scalable) in enumerate(l4s.JOINING, 1):
         part = load[load.setting == f"phase {number}"].set_index("quantity").paper.astype(int)
         assert (part.cubic_flows, part.prague_flows) == (classic, scalable)
 
@@ -146,7 +146,7 @@ def test_rates_are_what_arrived() -> None:
     assert o.rates.index.to_numpy() == pytest.approx(np.arange(1, 61))
     flows = cct.simulate(o.case.scenario(), record=False).flows.groupby("name").received_bytes.sum()
     assert o.rates.sum().to_dict() == pytest.approx((flows * 8e-6).to_dict())
-    assert [row["pairs"] for row in o.phases] == ["1-1", "2-2", "10-10", "25-25"]
+    assert [row["pairs"] for row in o.phases] == ["1-1", "3-3", "13-13", "38-38"]
     mean = o.rates[(o.rates.index > 15) & (o.rates.index <= 30)].mean()
     assert o.phases[1]["scalable_mbps"] == pytest.approx(mean.scalable)
 

@@ -1,8 +1,8 @@
 """The L4S paper's authors' own measurements: Prague's share of the goodput in each phase of their public logs.
 
-github.com/dcomp-leris/iRED_TNSM holds the goodput of every second (iperf, on the Tofino2) for packets of 68, 400 and 800
-bytes; for 1500 bytes, the paper's Table 1, there are none. ``data/papers/logs/l4s-ired-pi2.csv`` has the means over the
-phases of 120 s; :func:`phase_shares` made it from the logs.
+github.com/dcomp-leris/iRED_TNSM holds the goodput of every second (iperf, on the Tofino2) for packets of 68, 400 and
+800 bytes; for 1500 bytes, the paper's Table 1, there are none. ``data/papers/logs/l4s-ired-pi2.csv`` has the means over
+the phases of 120 s; :func:`phase_shares` made it from the logs.
 """
 
 from __future__ import annotations

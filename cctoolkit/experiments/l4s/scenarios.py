@@ -64,7 +64,9 @@ SYSTEMS = {
     "PI2": System("the paper's: one queue, the controller in the control plane", "pi2"),
     "DualPI2": System("RFC 9332: two coupled queues; the paper did not try it", "dualpi2"),
     "iRED, coupled": System(
-        "a scalable packet is marked with the classic queue's probability if that is higher", "ired", apart=True,
+        "a scalable packet is marked with the classic queue's probability if that is higher",
+        "ired",
+        apart=True,
         options={"coupled": True},
     ),
     "iRED, one queue": System("with PI2's single queue, to tell the algorithm from the queues", "ired"),

@@ -139,7 +139,9 @@ def beside_logs(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.Da
     logs = logged_shares().rename(columns={"scalable_share": "logged_share", "goodput_mbps": "logged_mbps"})
     keep = ["configuration", "system", "mtu_bytes", "seed", "phase", "pairs", "scalable_share"]
     rows = pd.DataFrame([row for o in found for row in o.phases])
-    rows = rows.assign(goodput_mbps=rows.classic_mbps + rows.scalable_mbps, logged_system=_logged(rows.system))
+    rows = rows.assign(
+        goodput_mbps=rows.classic_mbps + rows.scalable_mbps, logged_system=_logged(rows.system)
+    )
     keys = ["configuration", "mtu_bytes", "phase"]
     table = rows[[*keep, "goodput_mbps", "logged_system"]].merge(
         logs.rename(columns={"system": "logged_system"}), on=[*keys, "logged_system"], how="left"
