@@ -47,9 +47,9 @@ run = cct.simulate(cct.Scenario(bottleneck=link, flows=pair, duration_s=10 if FA
 run.flows[["name", "goodput_mbps", "retransmits", "marked_packets", "mean_rtt_ms"]].round(1)
 
 # %% [markdown]
-# **Before you run the next cell:** in the paper's experiment flows join in four phases: 1, 2, 10 and 25 of each kind.
-# Which gets more in PI2's single queue, Cubic or Prague, with one flow each? With 25? And through iRED? Write down
-# your guess.
+# **Before you run the next cell:** in the paper's experiment 1, 2, 10 and 25 flows of each kind join in four phases, so
+# that there are 1, 3, 13 and 38. Which gets more in PI2's single queue, Cubic or Prague, with one flow each? With 38?
+# And through iRED? Write down your guess.
 
 # %%
 from cctoolkit.experiments import l4s
@@ -103,8 +103,21 @@ pd.DataFrame(
 ).round(2)
 
 # %% [markdown]
-# It is the queues. Serving two queues in turn gives each half of the link, whatever is in them, as long as neither is
-# empty. But what if there are nine flows of one kind and one of the other?
+# In the simulator it is the queues: two that are served in turn get half of the link each, whatever is in them, as long
+# as neither is empty. On the authors' switch it was less exact. Their logs have the goodput of each second, for packets
+# of 400 and 800 bytes; Prague's share in the four phases, in percent:
+
+# %%
+from cctoolkit.experiments.l4s.logs import logged_shares
+
+logged = logged_shares()
+logged["share"] = 100 * logged.scalable_share
+logged.pivot_table(index=["system", "configuration", "mtu_bytes"], columns="phase", values="share").round(0)
+
+# %% [markdown]
+# The chapter on iRED and PI2 in the book has the simulator's shares beside these, with all settings and several seeds.
+#
+# Back to two queues. What if there are nine flows of one kind and one of the other?
 
 # %%
 uneven = measured(*l4s.SYSTEMS, pairs=((1, 9),))

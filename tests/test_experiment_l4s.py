@@ -17,12 +17,13 @@ import cctoolkit as cct
 from cctoolkit.cli import app
 from cctoolkit.errors import ParameterError, TestbedUnavailableError
 from cctoolkit.experiments import experiment, l4s
-from cctoolkit.experiments.l4s import cases, kernel
+from cctoolkit.experiments.l4s import cases, kernel, logs, scenarios, tables
 from cctoolkit.experiments.papers import paper_numbers
 from cctoolkit.experiments.runners import for_simulator
 from cctoolkit.scenario import read_sweep
 from cctoolkit.sim.simulation import Simulation
 
+LOGS = Path(__file__).parents[2] / "shared" / "published" / "l4s-ired-goodput.csv.xz"
 LAUNCH = Path(__file__).parents[1] / "hardware" / "launch" / "l4s-ired-pi2"
 
 
@@ -96,6 +97,27 @@ def test_two_queues_by_what_flows_are_taken_for() -> None:
         classic, scalable = l4s.SENDERS[senders]
         case = l4s.Case("I", "iRED", classic=classic, scalable=scalable, aqm={"identifier": identifier})
         assert {f.name: f.queue for f in case.scenario().flows} == queues
+
+
+@pytest.mark.skipif(not LOGS.is_file(), reason="the authors' logs are not here")
+def test_the_logs_shares_come_from_the_logs() -> None:
+    goodput = pd.read_csv(LOGS)
+    joined = goodput.drop_duplicates("started_in_phase").set_index("started_in_phase").flows.sort_index()
+    assert [(n, n) for n in joined] == list(l4s.JOINING)
+    found = logs.phase_shares(goodput).round({"scalable_share": 3, "goodput_mbps": 1})
+    pd.testing.assert_frame_equal(found, logs.logged_shares())
+
+
+def test_logs_stand_beside_the_runs_they_belong_to() -> None:
+    settings = l4s.Settings(("IV",), 2.0, 1)
+    assert {(c.system, c.mtu_bytes) for c in settings.logged()} == {
+        (system, mtu) for system in scenarios.LOGGED for mtu in (800, 400)
+    }
+    case = dataclasses.replace(settings.logged()[1], pairs=l4s.PAIRS[:1])  # coupled
+    assert {f.packet_bytes for f in case.scenario().flows} == {814}
+    table = tables.beside_logs(settings, [case.run()])["logs"]
+    assert (table.system[0], table.logged_share[0]) == ("iRED, coupled", 0.163)
+    assert 0 <= table.scalable_share[0] <= 1 and table.goodput_mbps[0] < 1000
 
 
 # ---- what is measured ------------------------------------------------------------------------------------------------

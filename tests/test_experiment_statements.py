@@ -199,6 +199,7 @@ PARTS: dict[str, tuple[Callable[[Tables], list[Statement]], str, tuple[str, ...]
     "codel npu": (codel.npu_losses, "codel", ("npu",)),
     "abc sharing": (abc.sharing, "abc", ("clients",)),
     "l4s table 3": (l4s.main, "l4s", ("table3", "phases", "drop-delay")),
+    "l4s logs": (l4s.logs, "l4s", ("logs",)),
     "l4s causes": (l4s.causes, "l4s", ("causes",)),
     "l4s identification": (l4s.identification, "l4s", ("identification",)),
     "l4s uneven": (l4s.uneven, "l4s", ("uneven",)),

@@ -128,7 +128,7 @@ class IRed(Aqm):
         probability = min(max((s.average - p.low) / (p.high - p.low), 0.0), 1.0)
         queue.probability = probability
         if is_scalable(p, packet):
-            if p.coupled:
+            if p.coupled and queue.queues > 1:
                 classic: Any = peer(queue, 1)  # type: ignore[call-arg]  # numba adds the first argument
                 probability = max(probability, classic.probability)
             if random(queue) < p.coupling * probability:
