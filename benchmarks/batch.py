@@ -25,7 +25,7 @@ _RUN = (
 
 
 def run(directory: Path, packets: int | None, repeat: int) -> dict[str, pd.DataFrame]:
-    path = mawi_like(directory, packets or 10_000_000)
+    path = mawi_like(directory, packets or 10_000_000, ".pcap.gz")
     os.sched_setaffinity(0, range(os.cpu_count() or 1))
     _dataset(
         mawi_like(directory, 10_000), directory / "first", "one task"

@@ -1,12 +1,17 @@
 """``cct``: mounts the commands of each room, and ends with one line where something is wrong.
 
-Exit status: 0 done; 1 bad input, one line on standard error says what and where; 2 wrong usage; 130 interrupted.
+Exit status: 0 done; 1 bad input, one line on standard error says what and where (none where the reader of
+standard output has gone); 2 wrong usage; 130 interrupted.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import logging
+import os
 import sys
+import traceback
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
@@ -15,8 +20,9 @@ import typer
 from typer.core import TyperGroup
 
 from ._support import waiting
-from ._support.terminal import note
+from ._support.terminal import note, printing, say
 from ._support.version import __version__
+from ._support.words import printable_lines
 from .errors import CCToolkitError
 
 __all__ = ["ROOMS", "app", "main"]
@@ -82,7 +88,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"cctoolkit {__version__}")
+        say(f"cctoolkit {__version__}")
         raise typer.Exit
 
 
@@ -106,12 +112,26 @@ def _show_warning(
     note(f"warning: {message}")
 
 
+class _Notes(logging.Handler):
+    """What libraries log, where nobody asked for it elsewhere."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        note(f"{record.name}: {record.getMessage()}")
+
+
 def main() -> None:
     """Entry point of ``cct``."""
     warnings.showwarning = _show_warning
+    logging.lastResort = _Notes(logging.WARNING)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # an encoding may lack what we print
+            stream.reconfigure(errors="backslashreplace")
     waiting.enable()
     try:
-        sys.exit(app(prog_name="cct", standalone_mode=False))
+        status = app(prog_name="cct", standalone_mode=False)
+        with printing():
+            sys.stdout.flush()
+        sys.exit(status)
     except _UsageError as err:
         text = err.format_message().replace(
             "Value error, ", ""
@@ -125,9 +145,28 @@ def main() -> None:
         sys.exit(130)
     except CCToolkitError as err:
         note(err)
+    except BrokenPipeError:
+        _abandon_output()
+        sys.exit(1)
+    except MemoryError:
+        note("out of memory")
     except OSError as err:
         note(f"{err.filename}: {err.strerror}" if err.filename else err.strerror or err)
+    except Exception:  # a mistake of ours: where it is, is what we have to know
+        waiting.above_bars(printable_lines(traceback.format_exc().rstrip()))
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _abandon_output()
     sys.exit(1)
+
+
+def _abandon_output() -> None:
+    """Drop what could not be written, or the interpreter tries again when it ends."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 if __name__ == "__main__":

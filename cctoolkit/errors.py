@@ -25,6 +25,16 @@ class CCToolkitError(Exception):
 
     _shown = False
 
+    def __str__(self) -> str:
+        """The text; what a file, a name or a table brought into it is escaped where it is not printable."""
+        text = super().__str__()
+        if text.isprintable():
+            return text
+        return "".join(
+            c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii")
+            for c in text
+        )
+
     def _render_traceback_(self) -> list[str]:
         """What IPython prints: the line at first, the traceback when asked again (``%tb``)."""
         from IPython.core.getipython import get_ipython

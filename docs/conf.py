@@ -45,6 +45,7 @@ include_patterns = [
     "benchmarks/README.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "SECURITY.md",
 ]
 exclude_patterns = [
     ".*",

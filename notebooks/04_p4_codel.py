@@ -108,12 +108,14 @@ table_1.tables["table1"][
 # %% [markdown]
 # Four things deserve a closer look.
 #
-# - Linux agrees except for the delay of one flow, which is 0.5 ms longer in the paper, on all targets.
-# - The ASIC loses about twice as much in the paper as CoDel should, and almost three times with one flow. "P4-ASIC,
-#   published", the same with the clock of the program that the authors put on the web, loses as much: section 6.
+# - Linux agrees except for the delay of one flow: <!-- results: codel/paper-longer-1 -->in the paper it is 0.4 to 0.6 ms longer, on all targets<!-- end -->.
+# - The ASIC loses more in the paper than CoDel should: <!-- results: codel/asic-losses -->2.8, 2.4, 1.7 times as much with 1, 2, 3 flows<!-- end -->.
+#   "P4-ASIC, published", the same with the clock of the program that the authors put on the web, loses as much:
+#   section 6.
 # - The NPU loses more, too, and has less delay with three flows. Nothing in the paper's text explains both; `cct
 #   experiment codel --part npu` has ten guesses.
-# - With three flows, Linux and the ASIC differ by 0.2 ms. In the paper it is 1 ms, from one run of each.
+# - With three flows, the ASIC's delay is longer than Linux's: <!-- results: codel/asic-over-linux -->by 0.2 ms here and by 1.0 ms in the paper<!-- end -->,
+#   from one run of each.
 #
 # ## 4. Try it
 #
@@ -454,5 +456,6 @@ pd.DataFrame(
 # 2. `drop_next` and `count`: both processors would find that it is time, and both would drop. Losses double, while
 #    TCP answers once.
 # 3. Fourteen wraps instead of one: more certain losses, and the reason would show in the latency over time.
-# 4. All of Table I: with two flows and more the delay differs by 0.2 ms from run to run, as much as Linux and the
-#    ASIC differ here; and losses of 16 packets in 33 000 have an error of their own.
+# 4. All of Table I: from run to run, the delay varies
+#    (<!-- results: codel/spread -->standard deviation 0.2 to 0.4 ms with two and three flows<!-- end -->),
+#    as much as Linux and the ASIC differ here; and losses of 16 packets in 33 000 have an error of their own.

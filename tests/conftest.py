@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 
 import pytest
+from tools import skip_without_programs
 
 #: The files that take longest. Workers take whole files, so when these begin, all workers end at about the same time.
 LONGEST = (
@@ -19,9 +21,48 @@ LONGEST = (
 )
 
 
+_STARTED = pytest.StashKey[float]()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order = {name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: order.get(item.path.stem, len(order)))
+
+
+def _took(config: pytest.Config) -> str | None:
+    """Where the cache has the duration of a run of all the tests, or of all that ``-m`` selects; None for others."""
+    every = config.args_source is not pytest.Config.ArgsSource.ARGS and not config.option.keyword
+    if not every or not hasattr(config, "cache") or hasattr(config, "workerinput"):
+        return None
+    return f"cctoolkit/took_s/{config.option.markexpr or 'all'}"
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """How long it takes, from the last time on this machine."""
+    key = _took(config)
+    if key is None or config.cache is None:
+        return None
+    took_s = config.cache.get(key, None)
+    if took_s is None:
+        return "duration: not known on this machine before the first run"
+    return f"duration: {took_s / 60:.1f} minutes the last time"
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    session.config.stash[_STARTED] = time.monotonic()
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    key = _took(session.config)
+    if key is not None and session.config.cache is not None and exitstatus in (0, 1):  # it ran to the end
+        session.config.cache.set(key, time.monotonic() - session.config.stash[_STARTED])
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _programs() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        skip_without_programs(patch)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tools import need
 
 _CLONE_NEWNET = 0x40000000
 #: For what stands for hosts and links of their own: other work on this machine must not hold their packets up.
@@ -66,7 +67,7 @@ def why_not(*more_tools: str) -> str:
     lacking = missing()
     if lacking:
         return f"lacks {'; '.join(lacking)}"
-    tools = [tool for tool in ("ip", "tcpdump", *more_tools) if shutil.which(tool) is None]
+    tools = [tool for tool in ("ip", *more_tools) if shutil.which(tool) is None]
     if tools:
         return f"lacks {', '.join(tools)}"
     try:
@@ -91,11 +92,13 @@ class Network:
         subprocess.run(["ip", "-n", self.ns(box), "-batch", "-"], input=text, text=True, check=True)
 
     def command(self, box: str, *command: str) -> subprocess.CompletedProcess[str]:
+        need(command[0])
         return subprocess.run(
             ["ip", "netns", "exec", self.ns(box), *command], capture_output=True, text=True, check=True
         )
 
     def start(self, box: str, *command: str, **streams: object) -> subprocess.Popen[bytes]:
+        need(command[0])
         process = subprocess.Popen(["ip", "netns", "exec", self.ns(box), *command], **streams)  # type: ignore[call-overload]
 
         def end() -> None:

@@ -18,6 +18,7 @@ from hypothesis import given, settings, strategies as st
 
 import cctoolkit as cct
 from cctoolkit import schema
+from cctoolkit._support.atomic import SUFFIX
 from cctoolkit.batch.cca import classify
 from cctoolkit.batch.command import parse_bytes
 from cctoolkit.batch.dataset import Dataset
@@ -229,11 +230,11 @@ def test_one_dataset_has_one_of_them(tmp_path: Path) -> None:
 
 def test_one_driver_at_a_time_and_it_clears_up(tmp_path: Path) -> None:
     dataset = Dataset.open(tmp_path / "a", SETTINGS)
-    half = dataset.root / "flows" / ".block-00000.parquet.x.tmp"
-    half.parent.mkdir()
+    half = dataset.root / "flows" / f".block-00000.parquet.x{SUFFIX}" / "block-00000.parquet"
+    half.parent.mkdir(parents=True)
     half.touch()
     with dataset.reserved():
-        assert not half.exists()
+        assert not half.parent.exists()
         with (
             pytest.raises(ParameterError, match="another batch"),
             Dataset.open(tmp_path / "a", SETTINGS).reserved(),

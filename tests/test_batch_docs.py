@@ -1,36 +1,34 @@
-"""The sum of `docs/scale.md` comes out as printed."""
+"""The estimate of `docs/scale.md` follows what was measured."""
 
 from __future__ import annotations
 
 import re
 
+import pandas as pd
 import pytest
-from documents import ROOT, code
 
-SCALE = ROOT / "docs" / "scale.md"
-
-
-@pytest.fixture(scope="module")
-def archive() -> dict[str, str]:
-    (block,) = code(SCALE, "python")
-    names: dict[str, dict[str, str]] = {}
-    exec(compile(block, str(SCALE), "exec"), names)
-    return names["archive"]
+from cctoolkit.experiments.books import batch
+from cctoolkit.experiments.kept import KeptTables
 
 
-def test_the_table_is_the_sum(archive: dict[str, str]) -> None:
-    text = SCALE.read_text(encoding="utf-8")
-    _, _, after = text.partition("| | |\n| --- | --- |\n")
-    rows = [
-        tuple(re.fullmatch(r"\| (.*) \| (.*) \|", line).groups())
-        for line in after.partition("\n\n")[0].splitlines()
-    ]
-    assert rows == list(archive.items())
+def rows(table: str) -> dict[str, str]:
+    """The rows of a Markdown table of two columns."""
+    found = re.findall(r"^\| (.*?) \| (.*?) \|$", table, re.M)
+    return dict(found[2:])
 
 
-def test_what_was_measured_is_what_is_used() -> None:
-    """The rate in the sum is that of the table of measurements."""
-    text = SCALE.read_text(encoding="utf-8")
-    seconds, millions = map(float, re.search(r"seconds_per_packet = ([\d.]+) / (\d+)e6", text).groups())
-    assert f"{seconds:.1f} s: {seconds / millions:.2f} µs per packet" in text
-    assert f"{millions:.0f} million packets" in text
+def test_the_estimate_follows_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks that take ten times as long make the archive ten times as long, and nothing else."""
+    before = rows(batch.estimate(KeptTables("batch")))
+    whole = KeptTables.__getitem__
+
+    def slower(self: KeptTables, table: str) -> pd.DataFrame:
+        found = whole(self, table)
+        return found.assign(cpu_s=10 * found.cpu_s) if table == "tasks" else found
+
+    monkeypatch.setattr(KeptTables, "__getitem__", slower)
+    after = rows(batch.estimate(KeptTables("batch")))
+    hours = [float(table["processor time"].removesuffix(" core hours")) for table in (before, after)]
+    assert hours[1] == pytest.approx(10 * hours[0], rel=0.02)
+    changed = {what for what in before if before[what] != after[what]}
+    assert changed == {"processor time", "on 2 cores", "on 64 cores"}

@@ -29,7 +29,7 @@ from cctoolkit.batch.piece import compute_piece
 from cctoolkit.batch.run import BatchResult, run_batch
 from cctoolkit.batch.settings import BatchSettings
 from cctoolkit.batch.sources import Source
-from cctoolkit.errors import ParameterError
+from cctoolkit.errors import ParameterError, SchemaError
 
 distributed = pytest.importorskip("distributed", reason="the extra `batch` is not installed")
 slow = pytest.mark.slow
@@ -377,3 +377,79 @@ def test_others_can_read_it(tmp_path: Path) -> None:
         cap = cct.read_capture(ROOT / "traces" / name)
         assert packets == by_second == by_flow == len(cap)
         assert flow_bytes == cap.packets.wire_bytes.sum() <= wire
+
+
+def test_names_that_cannot_be_are_lines(tmp_path: Path) -> None:
+    """Loops of links, names that are not text or too long, in folders and alone: the others are done."""
+    folder = tmp_path / "captures"
+    folder.mkdir()
+    for number, name in enumerate(["good.pcap.gz", "\udcff\udcfe.pcap.gz", "a\x1b[31m\nb.pcap.gz"]):
+        # captures with the same bytes would be one
+        cct.write_pcap(
+            folder / name, cct.example("bufferbloat").ingress, comment=str(number), format="pcapng"
+        )
+    (folder / "loop.pcap").symlink_to("loop.pcap")
+    (folder / "round").symlink_to(".")
+    lines: list[str] = []
+    given = [folder / "loop.pcap", folder, "n" * 300, "zero\0byte", folder / "round"]
+    done = run_batch(given, tmp_path / "out", SETTINGS, progress=False, say=lines.append)
+    assert len(done.computed) == 3
+    assert set(done.failed) == {str(folder / "loop.pcap"), "n" * 300, "zero\0byte"}
+    assert len(lines) == 3
+    names = pd.read_parquet(tmp_path / "out" / "captures")["name"]
+    assert sorted(names) == ["\\udcff\\udcfe.pcap.gz", "a\\x1b[31m\\nb.pcap.gz", "good.pcap.gz"]
+
+
+def test_damaged_bookkeeping_is_made_again(tmp_path: Path) -> None:
+    out, trace = tmp_path / "out", cct.example("bufferbloat").ingress.meta.path
+    (name,) = run_batch([trace], out, SETTINGS, progress=False).computed
+    before = contents(out)
+    other = '{"url": "x", "version": [], "capture": "../.."}'
+    for damage in ("", "[]", "{}", "null", "{", "[" * 100_000, '{"url": 5}', other):
+        for path in [*(out / "manifests").glob("*.json"), *(out / "sources").glob("*.json")]:
+            path.write_text(damage)
+        again = run_batch([trace], out, SETTINGS, progress=False)
+        assert again.failed == {} and [*again.computed, *again.present] == [name]
+        assert contents(out) == before
+    (out / "dataset.json").write_text("{}")
+    with pytest.raises(SchemaError, match=r"dataset\.json"):
+        run_batch([trace], out, SETTINGS, progress=False)
+
+
+@slow
+def test_a_scheduler_that_dies_is_a_line(tmp_path: Path) -> None:
+    program = "from distributed.cli.dask_scheduler import main; main()"
+    scheduler = subprocess.Popen(
+        [sys.executable, "-c", program, "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-show",
+         "--scheduler-file", str(tmp_path / "where.json")],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        for _ in range(300):
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                address = json.loads((tmp_path / "where.json").read_text())["address"]
+                break
+            time.sleep(0.1)
+        arguments = [
+            "batch",
+            str(MIXED),
+            "-o",
+            str(tmp_path / "out"),
+            "--scheduler",
+            address,
+            "--memory",
+            "4GB",
+        ]
+        driver = subprocess.Popen(
+            [sys.executable, "-m", "cctoolkit.cli", *arguments], stderr=subprocess.PIPE, text=True
+        )
+        while not (tmp_path / "out" / "dataset.json").exists():
+            time.sleep(0.1)
+        time.sleep(3)  # no worker: it waits
+        scheduler.kill()
+        _, err = driver.communicate(timeout=120)
+    finally:
+        scheduler.kill()
+        scheduler.wait()
+    assert driver.returncode == 1
+    assert len(err.splitlines()) == 1 and err.startswith("cct: scheduler: lost the connection"), err

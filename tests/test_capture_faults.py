@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gzip
 import io
 import lzma
 import os
+import struct
 import subprocess
 import sys
+import threading
+import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -19,7 +24,8 @@ import pytest
 import zstandard
 
 import cctoolkit as cct
-from cctoolkit.errors import TruncatedCaptureWarning
+from cctoolkit.capture import source
+from cctoolkit.errors import CaptureFormatError, TruncatedCaptureWarning
 
 COMPRESS = {
     "none": lambda data: data,
@@ -106,3 +112,73 @@ def test_a_disk_that_fails(plain: bytes, compression: str) -> None:
 def test_a_disk_that_fails_at_once(plain: bytes, compression: str) -> None:
     with pytest.raises(cct.errors.CaptureFormatError, match="Input/output error"):
         cct.read_capture(FailingDisk(COMPRESS[compression](plain), 4))
+
+
+@pytest.mark.parametrize("compression", ["gz", "xz", "zstd"])
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_damage_reads_the_same_at_every_speed(
+    tmp_path: Path, plain: bytes, compression: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread far ahead or far behind, a file or a pipe in odd pieces: the same packets, the same note."""
+    whole = COMPRESS[compression](plain[: len(plain) // 4])
+    pipe, random = tmp_path / "pipe", Random(5)
+    os.mkfifo(pipe)
+    pieces, run = source._Readahead.__iter__, source._Readahead._run
+
+    def late_reader(self: source._Readahead) -> Iterator[bytes]:
+        self._thread.join(0.2)
+        yield from pieces(self)
+
+    def late_thread(self: source._Readahead) -> None:
+        time.sleep(0.05)
+        run(self)
+
+    def feed(data: bytes) -> None:
+        pick, at = Random(6), 0
+        with contextlib.suppress(BrokenPipeError), open(pipe, "wb", buffering=0) as file:
+            while at < len(data):
+                at += file.write(data[at : at + pick.randrange(1, 90_000)]) or 0
+
+    def read(path: Path) -> tuple[object, ...]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TruncatedCaptureWarning)
+            try:
+                capture = cct.read_capture(path)
+            except CaptureFormatError as err:
+                return err.offset, err.expected
+        return len(capture), capture.meta.truncated, tuple(capture.meta.notes)
+
+    for _ in range(8):
+        data = bytearray(whole)
+        at = random.randrange(20, len(data) - 50)
+        for i in range(at, at + random.choice([1, 3, 50])):
+            data[i] ^= random.randrange(1, 256)
+        path = tmp_path / "damaged"
+        path.write_bytes(data)
+        found = []
+        for name, slow in (("__iter__", late_reader), ("_run", late_thread)):
+            with monkeypatch.context() as patch:
+                patch.setattr(source._Readahead, name, slow)
+                found.append(read(path))
+        feeder = threading.Thread(target=feed, args=(bytes(data),))
+        feeder.start()
+        found.append(read(pipe))
+        feeder.join()
+        assert found[0] == found[1] == found[2]
+
+
+def test_very_many_link_types_are_counted(tmp_path: Path) -> None:
+    """An interface of every link type there can be: a few are named."""
+    section = struct.pack("<IIIHHqI", 0x0A0D0D0A, 28, 0x1A2B3C4D, 1, 0, -1, 28)
+    interfaces = b"".join(struct.pack("<IIHHII", 1, 20, kind, 0, 0, 20) for kind in range(65_000))
+    packet = struct.pack("<IIIIIII", 6, 32, 40_000, 0, 0, 0, 0) + struct.pack("<I", 32)
+    path = tmp_path / "many.pcapng"
+    path.write_bytes(section + interfaces + packet)
+    capture = cct.read_capture(path)
+    assert len(capture.meta.link_types) > 64_900  # some kinds have one name
+    assert all(len(note) < 1000 for note in capture.meta.notes)
+    assert any("others" in note for note in capture.meta.notes)
+    done = subprocess.run(
+        [sys.executable, "-m", "cctoolkit.cli", "info", path], capture_output=True, text=True, check=False
+    )
+    assert len((done.stdout + done.stderr).splitlines()) < 60

@@ -387,6 +387,7 @@ def test_each_encapsulation_bounds_the_payload(name: str) -> None:
 UNBOUNDED_BY_TSHARK = {"PPTP"}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not tshark.have_tshark(), reason="tshark is not on PATH")
 @pytest.mark.tshark
 def test_payloads_are_as_tshark_reads_them(tmp_path: Path) -> None:

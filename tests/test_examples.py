@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import doctest
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 from pathlib import Path
@@ -60,7 +61,10 @@ def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     report: list[str] = []
     for test in finder.find(value, name.rpartition(".")[2], globs=dict(names)):
         runner.run(test, out=report.append)
-    assert runner.summarize(verbose=False).failed == 0, "".join(report)
+    failed, text = runner.summarize(verbose=False).failed, "".join(report)
+    if failed and importlib.util.find_spec("torch") is None and "cctoolkit[train]" in text:
+        pytest.skip("the extra `train` is not installed")
+    assert failed == 0, text
 
 
 def exists(name: str, place: str) -> bool:

@@ -414,6 +414,7 @@ def without_kernel(monkeypatch, cases, run):
     monkeypatch.setattr("cctoolkit.testbed.kernel.find_kernel", lambda: kernel)
 
 
+@pytest.mark.slow
 def test_cases_that_the_kernel_lacks_are_left_out_and_said(tmp_path, monkeypatch):
     cases = [Case((("reno", 20),)), Case((("reno", 20),), "dualpi2")]
 

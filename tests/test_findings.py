@@ -378,6 +378,7 @@ def _short_run() -> tuple[Capture, Capture]:
     return moved[0], moved[1]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(with_steps())
 def test_no_time_is_negative_whatever_the_clock_did(taps):

@@ -474,3 +474,65 @@ def test_loading_executes_nothing(copy, tmp_path):
     with pytest.raises(SchemaError, match="onnxruntime cannot read"):
         load(copy).predict_proba(samples.test("cbiq+throughput"))
     assert not mark.exists()
+
+
+NOT_A_MODEL = {
+    "classes": [5, [], [1], ["a", "a"], ["a\x1b[31m"], ["x" * 200], None],
+    "inputs": [[], ["in_bytes", "in_bytes"], ["no such column"], "in_bytes", None],
+    "slot_ms": [0, -1, "1", None, 10**400, [1]],
+    "windows_ms": [[], [-1], [0], ["x"], None, [[1]]],
+    "temperature": [0, -1, "1", None, 10**400, True],
+    "least": [[[5, 0.5], [5, 0.5]], [[-1, 0.5]], [[1, 2]], [[1, -0.1]], [[1]], "x"],
+    "networks": [[], None, [{}], [5], *([{"slots": slots, "file": "x", "sha256": ""}] for slots in (-3, 1.5, None))],
+    "preparation": ["no such", None, [], "scale_view"],
+    "alike": [5, {"x": 5}, {"x": []}, {"x": ["not a class"]}],
+    "other": [None, "", 5],
+    "format": [None, 99, [], "2"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [(key, value) for key, values in NOT_A_MODEL.items() for value in values]
+)
+def test_a_description_that_makes_no_sense(copy, key, value):
+    path = copy / "model.json"
+    about = json.loads(path.read_text())
+    path.write_text(json.dumps(about | {key: value}))
+    with pytest.raises(SchemaError, match=r"model\.json|format") as failure:
+        load(copy)
+    assert "\n" not in str(failure.value) and len(str(failure.value)) < 600
+    del about[key]
+    path.write_text(json.dumps(about))
+    if key != "alike":
+        with pytest.raises(SchemaError, match=f"{key}' is missing"):
+            load(copy)
+
+
+@pytest.mark.parametrize("text", ["", "[" * 100_000, "{", "\xff", "[]", '{"format": NaN}', "5", "null"])
+def test_a_description_that_is_no_json(copy, text):
+    (copy / "model.json").write_text(text, encoding="latin-1")
+    with pytest.raises(SchemaError, match=r"model\.json"):
+        load(copy)
+
+
+def test_networks_that_never_end(copy):
+    """A sparse file of 3 GB, a device, a pipe, a folder: refused before they are read."""
+    model = load(copy)
+    (network,) = copy.glob("*.onnx")
+    slots = json.loads((copy / "model.json").read_text())["networks"][0]["slots"]
+    X = np.ones((1, slots, len(model.inputs)), np.float32)
+
+    def refused(why):
+        with pytest.raises(SchemaError, match=why):
+            load(copy).predict(X)
+        network.rmdir() if network.is_dir() else network.unlink()
+
+    with network.open("wb") as file:
+        file.truncate(3 << 30)
+    refused("expected at most")
+    network.symlink_to("/dev/zero")
+    refused("not a regular file")
+    os.mkfifo(network)
+    refused("not a regular file")
+    network.mkdir()
+    refused("not a regular file")

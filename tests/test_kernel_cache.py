@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import pkgutil
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ import cctoolkit
 from cctoolkit._support import kernels
 from cctoolkit._support.cache_folder import cache_dir
 from cctoolkit._support.fingerprint import UnknownValueError, fingerprint
+from cctoolkit.errors import ParameterError
 
 #: A package whose kernels stand on other modules, each in another way.
 PACKAGE = {
@@ -413,3 +415,46 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert cache_dir(tmp_path) == tmp_path
     monkeypatch.delenv("CCTOOLKIT_CACHE")
     assert cache_dir().parts[-1] == "cctoolkit" and cache_dir().is_relative_to(Path.home())
+
+
+def test_without_a_home_the_cache_needs_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CCTOOLKIT_CACHE", raising=False)
+
+    def homeless(name: str) -> str:
+        raise RuntimeError("could not determine the home directory")
+
+    monkeypatch.setattr("platformdirs.user_cache_dir", homeless)
+    with pytest.raises(ParameterError, match="CCTOOLKIT_CACHE"):
+        cache_dir()
+
+
+@pytest.mark.slow
+def test_a_machine_without_a_writable_place(tmp_path: Path) -> None:
+    """A read-only container, with no home: the answer, after one warning."""
+    made = {
+        "PATH": os.environ["PATH"],
+        "HOME": "/nonexistent",
+        "PYTHONPATH": str(ROOT),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    read_only = """
+        mount -t tmpfs -o ro tmpfs "$1"
+        for place in / /tmp /var/tmp /dev/shm; do
+            mountpoint -q $place || mount --bind $place $place
+            mount -o remount,bind,ro $place
+        done
+        cd /
+        ! touch "$1"/x /tmp/x /var/tmp/x 2>/dev/null || exit 77
+        NUMBA_CACHE_DIR="$1" exec "$2" -m cctoolkit.cli rtt "$3"
+    """
+    trace = ROOT / "traces" / "bufferbloat.ingress.pcap.gz"
+    command = ["unshare", "-m", "sh", "-ec", read_only, "sh", str(tmp_path), sys.executable, str(trace)]
+    if shutil.which("unshare") is None or os.geteuid() != 0:
+        pytest.skip("needs to mount file systems (root)")
+    done = subprocess.run(command, env=made, capture_output=True, text=True, check=False)
+    if done.returncode in (32, 77):
+        pytest.skip(f"cannot make everything read-only here: {done.stderr}")
+    assert done.returncode == 0, done.stderr
+    (warning,) = done.stderr.splitlines()
+    assert warning.startswith("cct: warning: no writable folder for compiled code")
+    assert "10.1.0.10" in done.stdout

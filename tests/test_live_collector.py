@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from live_network import Network, network, why_not
+from tools import need
 
 import cctoolkit as cct
 from cctoolkit.capture.model import Capture
@@ -48,6 +49,7 @@ def collector(net: Network, **settings: Any) -> KernelCollector:
 
 def hooks(net: Network) -> tuple[str, str]:
     """What hangs on the router's interfaces: tcx links, and packet sockets."""
+    need("bpftool")
     links = json.loads(net.command("R", "bpftool", "-j", "link").stdout or "[]")
     tcx = [one for one in links if one["type"] in (11, "tcx")]  # 11: to a bpftool that has no name for it
     return str(tcx), net.command("R", "cat", "/proc/net/packet").stdout
@@ -307,6 +309,52 @@ def test_what_does_not_fit_is_counted(net: Network) -> None:
     assert side["lost_packets"] > 0
     assert reading.in_cells["packets"].sum() + side["lost_packets"] == side["sampled"]
     assert len(reading.in_cells) == side["cells"]
+
+
+@pytest.mark.slow
+def test_more_flows_than_places_take_turns(net: Network) -> None:
+    """With room in the kernel for the monitored flows only: who leaves makes room for who comes."""
+    net.sink(5001)
+    flows = [send(net, 40000 + i, 2, "10.9.2.1", chunk=3000) for i in range(4)]
+    seen = []
+    with collector(net, max_flows=2) as tap:
+        live = watch(tap, heavy=2, heavy_mbps=0.1, idle_s=0.3, report_s=0.2, duration_s=10)
+        next(live)
+        for number in range(0, 4, 2):
+            for _, begin in flows[number : number + 2]:
+                begin()
+            end = time.monotonic() + 3
+            for update in live:
+                if update.flows is not None and len(update.flows):
+                    seen.append(set(update.flows.sport))
+                if time.monotonic() > end:
+                    break
+    assert {40000, 40001} in seen
+    assert {40002, 40003} in seen
+    assert all(len(ports) <= 2 for ports in seen)
+
+
+def test_an_interface_that_is_removed_ends_the_run(net: Network, tmp_path: Path) -> None:
+    """In one line, with the slots until then."""
+    net.sink(5001)
+    key, begin = send(net, 40000, 1, "10.9.2.1")
+    name = f"{key.src}:{key.sport}-{key.dst}:{key.dport}"
+    path = tmp_path / "slots.csv"
+    process = net.start(
+        *("R", sys.executable, "-m", "cctoolkit.cli", "live", "--ingress", "in0", "--egress", "out0"),
+        *("--flow", name, "--heavy", "0", "--no-classify", "-f", "jsonl", "-o", str(path)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.readline()  # the first report
+    begin()
+    for _ in range(2):
+        process.stdout.readline()
+    net.ip("R", "link del out0")
+    assert process.wait(20) == 1
+    assert process.stderr.read().decode() == "cct: live: out0: the interface was removed\n"
+    assert pd.read_csv(path).in_bytes.sum() > 1_000_000
 
 
 def test_errors_say_what_is_wrong(net: Network) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -203,6 +204,70 @@ def test_every_page_says_what_the_results_say() -> None:
         ROOT / "docs" / "live.md",
     } <= set(there)
     assert [path.relative_to(ROOT).as_posix() for path in pages.render_all(check=True)] == []
+
+
+#: What only a measurement of ours says: speeds, costs, scores and spreads. Numbers of papers and aims stand in
+#: sentences that say so.
+MEASURED = re.compile(
+    r"""\d\ ?[kM]?\ (packets|flows|windows)\ ?(/s|per\ (CPU[ -])?second) | \d\ CPU[ -]seconds? | \d\ cpu-s
+    | \d\ [nµm]s\ (per|a)\ packet | \d\ (%\ of\ a\ core|×\ real\ time) | \d\ times\ (as\ fast|faster|real\ time)
+    | \d\ ±\ \d | F1\ (is|of)\ \d | \d\.\d\d\ \(\d\.\d\d[–-]\d | scores?\ (of\ )?\d\.\d | named?\ \d+\ of\ \d
+    | \btakes?\ (about\ )?\d[\d.]*\ (to\ \d+\ )?([nµm]?s|seconds|minutes)\b | \d\.\d+\ (ms\ |%\ )?instead\ of\ \d""",
+    re.X,
+)
+QUOTED = re.compile(r"\b(paper|papers|Figure|aims?|RFC|limited? to|F1 of 0\.7|(?:a|one) packet)\b")
+
+
+def typed(text: str) -> list[str]:
+    """Sentences of a page with numbers that look measured, but come from no result."""
+    text = re.sub(r"^# ?", "", text, flags=re.M) if "# %%" in text else text
+    text = re.sub(r"<!-- results: .*?<!-- end -->|```.*?```|`[^`\n]*`", "", text, flags=re.S)
+    sentences = re.split(r"(?<=[.;])\s|\n\n|\n[-|]", text)
+    return [" ".join(s.split()) for s in sentences if MEASURED.search(s) and not QUOTED.search(s)]
+
+
+def prose(path: Path) -> str:
+    """A page's text; of a notebook's source the Markdown cells."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        return text
+    cells = re.split(r"^# %%", text, flags=re.M)
+    return "\n\n".join(f"# %%{cell}" for cell in cells if cell.startswith(" [markdown]"))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("It reads 17.5 M packets/s here.", True),
+        ("Ours scores 0.95 at 1 s.", True),
+        ("The loss is 0.05 ± 0.01 %.", True),
+        ("macro F1 is 0.84", True),
+        ("a model named 13 of 15 flows", True),
+        ("an <!-- results: a/b -->F1 is 0.84<!-- end --> of a result", False),
+        ("The paper limits it to 4170 packets/s.", False),
+        ("a link of 10 Mbit/s with an RTT of 20 ms, 200 packets of buffer, and a target of 5 ms", False),
+    ],
+)
+def test_a_typed_measurement_is_recognised(text: str, found: bool) -> None:
+    assert bool(typed(text)) is found
+
+
+def test_no_page_has_a_typed_measurement() -> None:
+    """Else: keep it in a result, and show it in a block."""
+    patterns = (
+        "*.md",
+        "docs/**/*.md",
+        "hardware/**/*.md",
+        "benchmarks/*.md",
+        "notebooks/**/*.md",
+        "notebooks/**/*.py",
+    )
+    every = [
+        path for pattern in patterns for path in sorted(ROOT.glob(pattern)) if path.name != "CHANGELOG.md"
+    ]
+    assert len(every) > 30
+    found = {path.relative_to(ROOT).as_posix(): typed(prose(path)) for path in every}
+    assert {name: sentences for name, sentences in found.items() if sentences} == {}
 
 
 def test_blocks_are_filled_as_lines_within_a_line_and_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
+import made_packets
 import naive_rtt
 from naive_rtt import ACK, FIN, RST, SYN, as_tuples, columns, packet, stream
 
@@ -721,7 +722,7 @@ def test_inputs_are_interchangeable():
     assert len(expected) > 5
     frame = pd.DataFrame(cols)
     meta = CaptureMeta(path="made by hand")
-    keys = FlowKeys(**{f.name: np.empty(0, np.uint32) for f in dataclasses.fields(FlowKeys)})
+    keys = made_packets.make_keys(np.unique(cols["flow_id"]).tolist())
     for source in (frame, Capture(cols, keys, meta), {name: c[::-1][::-1] for name, c in cols.items()}):
         pd.testing.assert_frame_equal(rtt_samples(source), expected)
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import csv
+import datetime
+import decimal
 import json
+import math
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import cctoolkit as cct
 from cctoolkit.errors import ParameterError, SchemaError
@@ -294,3 +302,134 @@ def test_labels_without_a_column_are_refused(run, tmp_path):
     path.unlink()
     assert cct.load_run(tmp_path / "three").labels.cca.to_list() == ["", "", ""]
     assert list(cct.load_run(TRACES / "reno").labels.columns) == ["flow_id", *LABELS]
+
+
+# ---- damaged runs ----------------------------------------------------------------------------------------------------
+
+#: What a column may hold instead, for a number of rows.
+INSTEAD = {
+    "text": lambda n: pa.array(["x"] * n),
+    "long text": lambda n: pa.array(["x" * 131_073] * n),
+    "nothing": pa.nulls,
+    "-7": lambda n: pa.array([-7] * n),
+    "2**63 - 1": lambda n: pa.array([2**63 - 1] * n),
+    "2**64 - 1": lambda n: pa.array([2**64 - 1] * n, pa.uint64()),
+    "nan": lambda n: pa.array([math.nan] * n),
+    "inf": lambda n: pa.array([math.inf] * n),
+    "0.5": lambda n: pa.array([0.5] * n),
+    "truth": lambda n: pa.array([True] * n),
+    "lists": lambda n: pa.array([[1]] * n),
+    "structs": lambda n: pa.array([{"a": 1}] * n),
+    "dates": lambda n: pa.array([datetime.datetime(2020, 1, 1)] * n),
+    "decimals": lambda n: pa.array([decimal.Decimal("1.5")] * n),
+}
+
+
+def damaged(table, how, column):
+    """The table with one column, or all, in another state."""
+    if how == "no rows":
+        return table.slice(0, 0)
+    if how == "no columns":
+        return pa.table({})
+    if how == "twice":
+        return pa.table(
+            [table.column(column), *table.columns], names=[table.column_names[column], *table.column_names]
+        )
+    name = table.column_names[column]
+    if how == "missing":
+        return table.drop_columns([name])
+    return table.set_column(column, name, INSTEAD[how](len(table)))
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "run"
+    short = scenario().replace({"duration_s": 0.2})
+    return cct.simulate(short).save(path)
+
+
+def loads_or_says_why(path):
+    """A run that can be used, or one line that names the file."""
+    try:
+        run = cct.load_run(path)
+    except (SchemaError, ParameterError) as err:
+        assert str(path) in str(err) and "\n" not in str(err) and len(str(err)) < 500
+        return False
+    with np.errstate(all="ignore"):
+        run.summary()
+        run._repr_html_()
+        run.save(path.parent / "again")
+        assert cct.load_run(path.parent / "again").summary().keys() == run.summary().keys()
+    return True
+
+
+PARQUET = ["flows", "queues", "flow_series", "queue_series", "cca_stats", "aqm_stats", "drops", "ingress/packets",
+           "ingress/keys", "ingress/sacks"]  # fmt: skip
+
+
+@pytest.mark.slow
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_run_with_a_damaged_table_loads_or_says_why(saved, tmp_path, data):
+    name = data.draw(st.sampled_from(PARQUET))
+    source = saved / f"{name}.parquet"
+    table = pq.read_table(source)
+    how = data.draw(st.sampled_from(["no rows", "no columns", "twice", "missing", *INSTEAD]))
+    column = data.draw(st.integers(0, table.num_columns - 1))
+    other = damaged(table, how, column).replace_schema_metadata(table.schema.metadata)
+    path = tmp_path / "run"
+    shutil.rmtree(path, ignore_errors=True)
+    shutil.copytree(saved, path)
+    pq.write_table(other, path / f"{name}.parquet")
+    loads_or_says_why(path)
+
+
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_run_with_a_damaged_file_loads_or_says_why(saved, tmp_path, data):
+    files = sorted(str(p.relative_to(saved)) for p in saved.rglob("*") if p.is_file())
+    name = data.draw(st.sampled_from(files))
+    content = bytearray((saved / name).read_bytes())
+    how = data.draw(st.sampled_from(["missing", "empty", "cut", "other bytes"]))
+    path = tmp_path / "run"
+    shutil.rmtree(path, ignore_errors=True)
+    shutil.copytree(saved, path)
+    if how == "missing":
+        (path / name).unlink()
+    elif how == "other bytes":
+        for at, byte in data.draw(
+            st.lists(st.tuples(st.integers(0, len(content) - 1), st.integers(0, 255)), max_size=8)
+        ):
+            content[at] = byte
+        (path / name).write_bytes(content)
+    else:
+        (path / name).write_bytes(content[: data.draw(st.integers(0, len(content))) if how == "cut" else 0])
+    loads_or_says_why(path)
+
+
+FACTS = st.sampled_from(["name", "made_by", "start_ns", "events", "format"])
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(fact=FACTS, value=st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just([{}]))
+def test_facts_of_a_run_are_checked(saved, tmp_path, fact, value):
+    path = tmp_path / "run"
+    if not path.exists():
+        shutil.copytree(saved, path)
+    about = json.loads((saved / "run.json").read_text())
+    (path / "run.json").write_text(json.dumps(about | {fact: value}))
+    loads_or_says_why(path)
+
+
+@pytest.mark.parametrize("column", LABELS)
+@pytest.mark.parametrize(
+    "cell", ["", "x", "-1", "65536", "1e400", "0.5", "9" * 400, "x" * 131_073, '"'], ids=lambda cell: cell[:5]
+)
+def test_any_cell_of_the_labels_is_a_value_or_refused(saved, tmp_path, column, cell):
+    path = tmp_path / "run"
+    shutil.copytree(saved, path)
+    labels = pd.read_csv(path / "labels.csv", dtype=str, keep_default_na=False)
+    labels[column] = cell
+    labels.to_csv(path / "labels.csv", index=False, quoting=csv.QUOTE_NONE, escapechar="\\")
+    loads_or_says_why(path)

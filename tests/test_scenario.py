@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import tomllib
 from decimal import Decimal
@@ -414,6 +415,34 @@ def test_sweep_covers_the_grid_last_one_fastest(tmp_path):
     assert [(c["seed"], s.flows[0].rtt_ms) for c, s in read_sweep(path)] == [
         (1, 20), (1, 40), (2, 20), (2, 40), (3, 20), (3, 40),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("grid", "says"),
+    [
+        ({"seed": []}, "sweep: seed: the list is empty"),
+        ({"seed": range(10), "flows.*.rtt_ms": iter(())}, r"sweep: flows\.\*\.rtt_ms: the list is empty"),
+        ({f"flows.{i}.rtt_ms": range(10) for i in range(10)}, "sweep: 10,000,000,000 combinations"),
+        ({"seed": range(10**12)}, "sweep: 100,001 combinations or more; at most 100,000"),
+        ({"seed": itertools.count()}, "combinations or more"),
+    ],
+)
+def test_a_grid_that_is_empty_or_endless_is_refused_before_anything_is_built(grid, says, monkeypatch):
+    monkeypatch.setattr(cct.Scenario, "replace", None)  # nothing is built
+    with pytest.raises(ParameterError, match=says):
+        cct.sweep(base(), grid)
+
+
+def test_a_grid_of_a_file_is_refused_with_its_name(tmp_path):
+    path = tmp_path / "grid.toml"
+    text = base().to_toml()
+    path.write_text(f"{text}\n[sweep]\n'flows.0.rtt_ms' = []\n")
+    with pytest.raises(ParameterError, match=r"grid\.toml: sweep: flows\.0\.rtt_ms: the list is empty"):
+        cct.scenario.read_sweep(path)
+    tens = "\n".join(f"'flows.{i}.rtt_ms' = {list(range(10))}" for i in range(10))
+    path.write_text(f"{text}\n[sweep]\n{tens}\n")
+    with pytest.raises(ParameterError, match=r"grid\.toml: sweep: 10,000,000,000 combinations"):
+        cct.scenario.read_sweep(path)
 
 
 @pytest.mark.parametrize(

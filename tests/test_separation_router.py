@@ -314,6 +314,30 @@ def test_a_template_of_ones_own(tmp_path: Path) -> None:
     assert text == "10.0.0.2 > 1 on Ethernet1/1\n10.0.0.4 > 2 on Ethernet1/1\n"
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "why"),
+    [
+        ("{{ ''.__class__.__mro__[1].__subclasses__() }}", 1, "unsafe"),
+        ("a\n{{ cycler.__init__.__globals__.os.system('true') }}", 2, "unsafe"),
+        ("{{ flows[0].__class__ }}", 1, "unsafe"),
+        ("{{ '{0.__class__}'.format(1) }}", 1, "unsafe"),
+        ("\n\n{{ flows.append(1) }}", 3, "unsafe"),
+        ("{% include '/etc/hostname' %}", 1, "loader"),
+        ("{% for i in range(10 ** 9) %}{% endfor %}", 1, "too big"),
+        ("a\n{{ nothing }}", 2, "undefined"),
+        ("\n{{ 1 / 0 }}", 2, "division by zero"),
+        ("{% if %}", 1, "Expected an expression"),
+    ],
+)
+def test_what_a_template_may_not_do(tmp_path: Path, text: str, line: int, why: str) -> None:
+    template = tmp_path / "mine.j2"
+    template.write_text(text)
+    decision = RttSeparation(100, 2).decide(metrics({2: 10.0, 4: 80.0}), 0)
+    with pytest.raises(ParameterError, match=rf"mine\.j2: line {line}: .*{why}") as failure:
+        Router(template, 100, "eth0").update(decision, FLOWS)
+    assert "\n" not in str(failure.value)
+
+
 # ---- a real kernel
 
 

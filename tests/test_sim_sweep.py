@@ -171,6 +171,9 @@ def test_what_code_uses_is_part_of_it(tmp_path, counted, monkeypatch):
 
 def test_a_measure_s_helper_in_another_file_is_part_of_it(tmp_path, counted, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(
+        sys, "dont_write_bytecode", True
+    )  # a file of one size and second is known by its byte code
     found = []
     for factor in (1, 1, 2):
         (tmp_path / "helper_of_a_measure.py").write_text(f"def doubled(x): return {factor} * x\n")

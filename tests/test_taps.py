@@ -30,7 +30,7 @@ def fates_of(
     return {int(f["row"]): named.get(int(f["delay_ns"]), int(f["delay_ns"])) for f in fates}
 
 
-@pytest.mark.parametrize("room", [1, 1 << 14])
+@pytest.mark.parametrize("room", [pytest.param(1, marks=pytest.mark.slow), 1 << 14])
 @settings(max_examples=150, deadline=None)
 @given(tap_pairs())
 def test_same_as_the_naive_twin_also_when_short_of_room(room, pair):
@@ -42,7 +42,7 @@ def test_same_as_the_naive_twin_also_when_short_of_room(room, pair):
         assert fates_of(list(zip(cut(ingress, [5, 12]), cut(egress, [3, 17]), strict=True))) == expected
 
 
-@pytest.mark.parametrize("room", [1, 1 << 14])
+@pytest.mark.parametrize("room", [pytest.param(1, marks=pytest.mark.slow), 1 << 14])
 def test_many_losses_and_many_waiting(room, monkeypatch):
     """60 ms of queue at 100 packets a ms, a fifth lost: more than the table first has room for."""
     monkeypatch.setattr(taps, "_ROOM", room)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tools import need
 
 import cctoolkit as cct
 from cctoolkit.errors import TestbedUnavailableError
@@ -51,6 +52,7 @@ def processes(folder: Path) -> list[str]:
 
 
 def test_what_is_written_is_the_plan_and_can_be_taken_away(tmp_path: Path) -> None:
+    need("cc")
     asked = scenario(
         cct.Flow("cubic", rtt_ms=20, access_ms=2),
         cct.Flow("reno", rtt_ms=40),
@@ -78,6 +80,7 @@ def test_what_is_written_is_the_plan_and_can_be_taken_away(tmp_path: Path) -> No
 
 
 def test_dualpi2_goes_as_a_message(tmp_path: Path) -> None:
+    need("cc")
     asked = scenario(bottleneck={"aqm": "dualpi2"})
     mininet.write(make_plan(asked, virtual=False), tmp_path, TapSettings())
     assert not any(

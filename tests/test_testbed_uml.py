@@ -86,6 +86,69 @@ def test_the_same_seed_gives_the_same_bytes_wherever_it_runs(tmp_path):
     assert third["egress.pcap.gz"] != first["egress.pcap.gz"]
 
 
+#: What differs between machines, as shell commands that run before the kernel, in its directory.
+_OTHER_FLAGS = "sed 's/^flags.*/flags : fpu sse2/; s/^cache_alignment.*/cache_alignment : 128/' /proc/cpuinfo"
+MACHINES = {
+    "an old processor, to programs": "sed -i 's|^export PATH=.*|&\\nexport GLIBC_TUNABLES=glibc.cpu.hwcaps="
+    "-AVX512F,-AVX2,-AVX,-SSE4_2,-ERMS,-FSRM,-XSAVE,-XSAVEC|' init",
+    "a processor of level 3": "sed -i 's|^export PATH=.*|&\\nexport GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX512F|' init",
+    "another processor, to the kernel": f"{_OTHER_FLAGS} >cpuinfo; set -- unshare -rm sh -c "
+    '\'mount --bind cpuinfo /proc/cpuinfo && exec "$@"\' sh "$@"',
+    "more registers": "export LD_PRELOAD=$(dirname $0)/more_registers.so",
+    "running for long": 'set -- unshare -rT --monotonic 5000000 --boottime 9000000 "$@"',
+    "a small stack": "ulimit -s 1024",
+    "a single core": 'set -- taskset -c 0 "$@"',
+}
+
+
+@pytest.fixture(scope="module")
+def here(kernel, tmp_path_factory):
+    """A scenario with randomness of every kind, and the bytes of its run."""
+    flows = (cct.Flow(name, rtt_ms=20, jitter_ms=1, loss=0.001) for name in ("cubic", "bbr"))
+    spec = scenario(*flows, cct.Flow("udp", rate_mbps=1, arrivals="poisson"), aqm="fq_codel", duration_s=1)
+    run_testbed(spec, tmp_path_factory.mktemp("here") / "run")
+    return spec, hashes(tmp_path_factory.getbasetemp() / "here0" / "run")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", MACHINES)
+def test_the_same_seed_gives_the_same_bytes_on_other_machines(machine, kernel, here, tmp_path, monkeypatch):
+    if machine == "more registers":
+        library = tmp_path / "more_registers.so"
+        source = Path(__file__).with_name("more_registers.c")
+        subprocess.run(["cc", "-shared", "-fPIC", "-O", "-o", library, source], check=True)
+    wrapper = tmp_path / "kernel"
+    # it has the kernel's words about its choice of modes, too
+    words = "# seccomp=<on/auto/off>" if kernel.has_seccomp else ""
+    wrapper.write_text(
+        f'#!/bin/sh\n{words}\nset -- {kernel.path} "$@"\n'
+        f'[ $2 = --version ] || {{ {MACHINES[machine] or ":"}\n}}\nexec "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    if "unshare" in MACHINES[machine] and subprocess.run(["unshare", "-rmT", "true"], check=False).returncode:
+        pytest.skip("no namespaces of users here")
+    monkeypatch.setenv("CCTOOLKIT_UML_KERNEL", str(wrapper))
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    monkeypatch.setenv("LANG", "de_DE.UTF-8")
+    spec, expected = here
+    run_testbed(spec, tmp_path / "run")
+    found = hashes(tmp_path / "run")
+    del found["provenance.json"]  # names the kernel's file
+    assert found.items() <= expected.items()
+
+
+@pytest.mark.slow
+def test_other_work_on_the_machine_changes_nothing(here, tmp_path):
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        run_testbed(here[0], tmp_path / "run")
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    assert hashes(tmp_path / "run") == here[1]
+
+
 @pytest.mark.slow
 def test_a_controller_may_think_as_long_as_it_likes(tmp_path):
     spec = scenario(duration_s=1)
@@ -271,6 +334,7 @@ def test_options_of_connections_take_effect(tmp_path):
     assert acks == pytest.approx([0.5, 1], abs=0.03)
 
 
+@pytest.mark.slow
 def test_several_queues_and_a_controller(tmp_path):
     queues = [cct.Queue(buffer_packets=50), cct.Queue(buffer_bytes=75_000, weight=1)]
     flows = [cct.Flow("cubic", rtt_ms=20), cct.Flow("cubic", rtt_ms=20), cct.Flow("udp", rate_mbps=1)]
@@ -376,11 +440,35 @@ def test_every_congestion_control_of_the_kernel_runs(tmp_path):
     names = (
         "reno cubic bbr bic cdg dctcp highspeed htcp hybla illinois lp nv scalable vegas veno westwood yeah"
     )
-    run = run_testbed(
-        scenario(*(cct.Flow(n, rtt_ms=20) for n in names.split()), duration_s=4), tmp_path / "run"
-    )
+    # with room for all their first windows: a flow that loses its own may wait for seconds
+    flows = [cct.Flow(name, rtt_ms=20) for name in names.split()]
+    run = run_testbed(scenario(*flows, duration_s=4, buffer_packets=1000), tmp_path / "run")
     assert run.labels.cca.tolist() == names.split()
     assert (run.flows.received_bytes > 0).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", ["200k", "3m"])  # too small for the programs of the guest, and for the taps
+def test_a_full_disk_is_named(tmp_path, size):
+    folder = tmp_path / "small"
+    folder.mkdir()
+    (tmp_path / "s.toml").write_text(scenario(duration_s=3, rate_mbps=100).to_toml())
+    script = 'mount -t tmpfs -o size=$1 tmpfs "$2" && shift 2 && exec "$@"'
+    command = [
+        sys.executable,
+        "-m",
+        "cctoolkit.cli",
+        "testbed",
+        "run",
+        tmp_path / "s.toml",
+        "-o",
+        folder / "run",
+    ]
+    mine = ["unshare", "-rm", "sh", "-c", script, "sh", size, folder]
+    if subprocess.run([*mine, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no mounts of one's own here")
+    done = subprocess.run([*mine, *command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, f"cct: {folder}: no space left on this disk\n")
 
 
 @pytest.mark.slow

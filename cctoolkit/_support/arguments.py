@@ -1,18 +1,51 @@
-"""Checks of arguments: numbers in range, times in whole nanoseconds; errors name the argument."""
+"""Checks of arguments: numbers in range, times in whole nanoseconds, arrays and tables; errors name the argument."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+import reprlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ParameterError
+from ..errors import CCToolkitError, ParameterError
 
-__all__ = ["number", "positive_ns", "whole"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["first_line", "floats", "number", "positive_ns", "short_text", "shown", "table", "whole"]
 
 #: The default upper bound for counts.
 MANY = 2**40
+#: Characters of a name or label; two names of files fit.
+MOST_CHARACTERS = 1000
+
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80
+
+
+def shown(value: Any) -> str:
+    """A value as an error shows it: at most a line, whatever it is."""
+    try:
+        return " ".join(_REPR.repr(value).split())
+    except (ValueError, RecursionError):  # an integer of thousands of digits
+        return f"this {type(value).__name__}"
+
+
+def first_line(err: BaseException, otherwise: str) -> str:
+    """What a library says about its input: one line, without all of the input."""
+    text = next(iter(str(err).splitlines()), "") or otherwise
+    return text if len(text) <= 200 else f"{text[:150]} … {text[-40:]}"
+
+
+def short_text(where: str, value: Any) -> str:
+    """The value, if it is text that fits into a table."""
+    if not isinstance(value, str):
+        raise ParameterError(f"{where}: {shown(value)} must be text")
+    if len(value) > MOST_CHARACTERS:
+        raise ParameterError(f"{where}: {len(value):,} characters; at most {MOST_CHARACTERS} are allowed")
+    return value
 
 
 def number(
@@ -22,21 +55,21 @@ def number(
     if isinstance(value, np.integer | np.floating):
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-        raise ParameterError(f"{where}: {value!r} is not a number")
+        raise ParameterError(f"{where}: {shown(value)} is not a number")
     if above is not None and not value > above:
-        raise ParameterError(f"{where}: {value!r} must be {f'above {above:g}' if above else 'positive'}")
+        raise ParameterError(f"{where}: {shown(value)} must be {f'above {above:g}' if above else 'positive'}")
     if value < low:
-        raise ParameterError(f"{where}: {value!r} must be at least {low:g}")
+        raise ParameterError(f"{where}: {shown(value)} must be at least {low:g}")
     if value > high or abs(value) == math.inf:
         most = f"at most {high:g}" if high < math.inf else "finite"
-        raise ParameterError(f"{where}: {value!r} must be {most}")
+        raise ParameterError(f"{where}: {shown(value)} must be {most}")
     return value
 
 
 def whole(where: str, value: Any, *, low: int = 0, high: float = MANY) -> int:
     value = number(where, value, low=low, high=high)
     if value != int(value):
-        raise ParameterError(f"{where}: {value!r} is not a whole number")
+        raise ParameterError(f"{where}: {shown(value)} is not a whole number")
     return int(value)
 
 
@@ -53,5 +86,87 @@ def positive_ns(value: float, unit_ns: float, name: str) -> int:
     except (TypeError, ValueError, OverflowError):
         ns = 0
     if not 1 <= ns < 2**62:
-        raise ParameterError(f"{name}: {value!r} must be a time of at least one nanosecond")
+        raise ParameterError(f"{name}: {shown(value)} must be a time of at least one nanosecond")
     return ns
+
+
+def floats(where: str, values: Any, *, ndim: int | None = None) -> np.ndarray:
+    """The values as a float64 array, of so many dimensions if that is given.
+
+    Raises
+    ------
+    ParameterError
+        They are not numbers.
+    """
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "biufO":
+            raise TypeError
+        array = array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ParameterError(f"{where}: expected numbers") from None
+    if ndim is not None and array.ndim != ndim:
+        raise ParameterError(f"{where}: shape {array.shape}, expected {ndim} dimension{'s' * (ndim > 1)}")
+    return array
+
+
+def table(
+    where: str,
+    value: Any,
+    numbers: Iterable[str] = (),
+    others: Iterable[str] = (),
+    *,
+    origin: str = "",
+    error: type[CCToolkitError] = ParameterError,
+) -> pd.DataFrame:
+    """A table that is not one of the schema's, with the columns that are needed, and rows numbered from 0.
+
+    Parameters
+    ----------
+    where : str
+        Name of the argument.
+    value : DataFrame
+        What was given.
+    numbers, others : iterable of str
+        Columns that must be there, once each: of numbers, and of anything.
+    origin : str
+        Function that makes such tables.
+    error : type
+        What is raised.
+
+    Returns
+    -------
+    DataFrame
+        Columns of numbers have a type of numpy (null is NaN), or one of pandas' own that can be null.
+
+    Raises
+    ------
+    ParameterError
+        Or `error`: it is not a DataFrame, or a column is missing, there twice, or has no numbers. The text names the
+        first one.
+    """
+    import pandas as pd
+
+    if not isinstance(value, pd.DataFrame):
+        such = f"a table, such as from {origin}," if origin else "a DataFrame,"
+        raise error(f"{where}: expected {such} not {type(value).__name__}")
+    numbers = tuple(numbers)
+    changed: dict[str, Any] = {}
+    for name in (*numbers, *others):
+        there = int((value.columns == name).sum())
+        if there != 1:
+            wrong = "there twice" if there else "missing"
+            such = f"; expected a table as from {origin}" if origin else ""
+            raise error(f"{where}: column {name!r} is {wrong}{such}")
+        found = value[name].dtype
+        if name not in numbers:
+            continue
+        if not pd.api.types.is_numeric_dtype(found) or pd.api.types.is_complex_dtype(found):
+            raise error(f"{where}: column {name!r} is {found}, expected numbers")
+        if isinstance(found, pd.ArrowDtype | pd.SparseDtype):
+            changed[name] = value[name].to_numpy(np.float64, na_value=np.nan)
+    attrs, value = value.attrs, value.reset_index(drop=True)
+    if changed:
+        value = value.assign(**changed)
+    value.attrs = attrs
+    return value

@@ -1,33 +1,240 @@
-"""Atomic writes: a file appears whole or not at all."""
+"""Atomic writes: a file or a folder appears whole or not at all, and errors name it, not its temporary place.
+
+What is being written stands in a hidden folder beside its target, named ``.NAME.XXXXXXXX.cct.tmp`` and locked by the
+process that writes. The lock ends with that process, however it ends: so the next process that writes into the same
+place knows what a killed one left there, and removes it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
+import functools
 import os
+import re
+import shutil
+import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-__all__ = ["replacing"]
+from ..errors import CCToolkitError, ParameterError
+
+__all__ = ["SUFFIX", "check_target", "replacing", "replacing_files", "replacing_folder", "sweep"]
+
+#: Ending of hidden folders; nothing else has it, so what has it is ours to remove.
+SUFFIX = ".cct.tmp"
+#: Characters of the target's name in that of the hidden folder: for people, and names have a limit.
+_NAMED = 40
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")  # pathlib makes one slash of two
 
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; rename it to `path` on success, remove it on any failure.
+    """Yield a temporary path with the same name; move the file there to `path` on success, remove it on any failure.
 
-    A signal that raises (Ctrl-C) counts as a failure. A hard kill may leave the temporary file behind, but `path`
-    itself is never a partial file.
+    A signal that raises (Ctrl-C) counts as a failure. A pipe or a device is written directly.
+
+    Raises
+    ------
+    ParameterError
+        `path` is a URL.
+    OSError
+        A write failed, or `path` is a folder; ``filename`` is `path`.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    os.close(handle)
-    tmp = Path(name)
+    _check_file(path)
+    if _is_special(path):
+        with _named(lambda _: path):
+            yield path
+        return
+    with _workspace(path.parent, path.name) as inside:
+        yield inside / path.name
+        os.replace(inside / path.name, path)
+
+
+@contextlib.contextmanager
+def replacing_files(folder: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary folder; move its files to `folder` on success, all or, unless a move fails, none.
+
+    Raises
+    ------
+    ParameterError, OSError
+        As for :func:`replacing`.
+    """
+    folder = Path(folder)
+    with _workspace(folder, "files") as inside:
+        yield inside
+        files = sorted(inside.iterdir())
+        for file in files:
+            _check_file(folder / file.name)
+        for file in files:
+            os.replace(file, folder / file.name)
+
+
+@contextlib.contextmanager
+def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield an empty temporary folder with the same name, which replaces `path` on success.
+
+    On Linux, where the file system can exchange two names, `path` is at every moment the old folder or the new one.
+    Beside the temporary folder is room for scratch files.
+
+    Raises
+    ------
+    ParameterError, OSError
+        As for :func:`replacing`.
+    """
+    path = Path(path)
+    _check_local(path)
+    with _workspace(path.parent, path.name) as inside:
+        new = inside / path.name
+        new.mkdir()
+        yield new
+        if not path.exists() or not _exchanged(new, path):
+            if path.exists():
+                path.rename(inside / f"{path.name}.old")
+            new.rename(path)
+
+
+def check_target(path: str | os.PathLike[str] | None, *, folder: bool = False) -> None:
+    """Raise where no file, or folder, can be written to `path`: for commands to ask before hours of work.
+
+    Raises
+    ------
+    ParameterError
+        It is a URL.
+    OSError
+        It is a folder (or, for a folder, a file), or where it would be cannot be written to; ``filename`` is `path`.
+    """
+    if path is None:
+        return
+    path = Path(path)
+    if folder:
+        _check_local(path)
+        if path.exists() and not path.is_dir():
+            raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+    else:
+        _check_file(path)
+    if not _is_special(path):
+        with _named(lambda _: path, always=True):
+            above = next(folder for folder in path.absolute().parents if folder.exists())
+            tempfile.TemporaryFile(dir=above).close()
+
+
+def _check_local(path: Path) -> None:
+    if url := _URL.match(str(path)):
+        raise ParameterError(
+            f"output: {url[1]}://{str(path)[url.end() :]} is a URL: write to a local folder and copy it there"
+        )
+
+
+def _check_file(path: Path) -> None:
+    _check_local(path)
+    if path.is_dir():
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+
+
+def _is_special(path: Path) -> bool:
+    """Whether there is something to write into, not to replace."""
+    return path.exists() and not (path.is_file() or path.is_dir())
+
+
+def sweep(folder: str | os.PathLike[str], *, below: bool = False) -> None:
+    """Remove what killed processes left in a folder, and with `below` in all folders in it.
+
+    What belongs to a running process stays, and so does everything where the file system has no locks.
+    """
+    pattern = f".*{SUFFIX}"
+    with contextlib.suppress(FileNotFoundError):  # somebody else may be sweeping
+        for left in list(Path(folder).rglob(pattern) if below else Path(folder).glob(pattern)):
+            lock = _lock(left)
+            if lock is not None:
+                shutil.rmtree(left, ignore_errors=True)
+                os.close(lock)
+
+
+#: A folder is swept once by each process, at its first write: one with very many files takes a while to list.
+_sweep_once = functools.cache(sweep)
+
+
+@contextlib.contextmanager
+def _workspace(parent: Path, name: str) -> Iterator[Path]:
+    """Make a hidden, locked folder in `parent` for the time of the block; errors name `parent`/`name` instead."""
+    inside: Path | None = None
+    lock: int | None = None
+
+    def meant(file: Path) -> Path:
+        below = file.relative_to(inside) if inside is not None and file.is_relative_to(inside) else None
+        return parent / below if below is not None and below.parts else parent / name
+
+    with _named(meant):
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):  # they name a file somewhere above
+            raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(parent / name)) from None
+        _sweep_once(parent.resolve())
+        try:
+            while lock is None:
+                hidden = f".{name[:_NAMED]}."
+                inside = Path(tempfile.mkdtemp(prefix=hidden, suffix=SUFFIX, dir=parent))
+                lock = _lock(inside)
+                if lock is None and inside.exists():  # not swept away meanwhile: there are no locks here
+                    break
+            assert inside is not None
+            yield inside
+        finally:
+            if inside is not None:
+                shutil.rmtree(inside, ignore_errors=True)
+            if lock is not None:
+                os.close(lock)
+
+
+@contextlib.contextmanager
+def _named(meant: Callable[[Path], Path], *, always: bool = False) -> Iterator[None]:
+    """Give errors of the operating system the name of the file that was to be written.
+
+    `meant` gives it, for the name that the error has. Errors with the name of a file elsewhere keep it, except with
+    `always`.
+    """
     try:
-        yield tmp
-        umask = os.umask(0)
-        os.umask(umask)
-        tmp.chmod(0o666 & ~umask)  # mkstemp makes it private; give it the usual mode
-        os.replace(tmp, path)
-    finally:
-        tmp.unlink(missing_ok=True)
+        yield
+    except BrokenPipeError:  # standard output: whoever reads it is gone
+        raise
+    except OSError as err:
+        said = err.filename if isinstance(err.filename, str) else ""
+        if said and SUFFIX not in said and not always:
+            raise
+        if err.errno is None:  # a library's own
+            raise CCToolkitError(f"{meant(Path(said))}: {' '.join(str(err).split())}") from None
+        # libraries put words, and the hidden name, around what the system says
+        raise OSError(err.errno, os.strerror(err.errno), str(meant(Path(said)))) from None
+
+
+def _lock(folder: Path) -> int | None:
+    """Open and lock a folder; None if it is another process's, or gone, or there are no locks."""
+    try:
+        import fcntl
+
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except (ImportError, AttributeError, OSError):
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # it may have been removed between the two
+        if os.path.samestat(os.fstat(handle), os.stat(folder)) and stat.S_ISDIR(os.fstat(handle).st_mode):
+            return handle
+    except OSError:
+        pass
+    os.close(handle)
+    return None
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Exchange two names in one step; False where that cannot be done."""
+    at_here, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of renameat2(2)
+    try:
+        rename = ctypes.CDLL(None).renameat2
+    except (OSError, AttributeError, TypeError):  # not Linux
+        return False
+    return rename(at_here, os.fsencode(one), at_here, os.fsencode(other), exchange) == 0

@@ -38,6 +38,7 @@ from numba.core.serialize import dumps
 from numba.core.sigutils import normalize_signature
 from numba.core.typing.templates import Signature
 
+from ..errors import ParameterError
 from .atomic import replacing
 from .cache_folder import cache_dir
 from .fingerprint import UnknownValueError, fingerprint
@@ -106,7 +107,8 @@ def callback(function: Any, signature: Any, *, pipeline_class: Any = Compiler, *
     compiled: Any = CFunc(
         function, normalize_signature(signature), {}, options, pipeline_class=pipeline_class
     )
-    compiled._cache = _KernelCache(function, options | {"callback": True})
+    about = getattr(pipeline_class, "about", pipeline_class.__name__)
+    compiled._cache = _KernelCache(function, options | {"callback": about})
     compiled.compile()
     return compiled
 
@@ -198,7 +200,7 @@ def _folders(function: Callable[..., Any], make: bool = False) -> Iterator[Path]
     file = Path(function.__code__.co_filename)
     if file.is_file():
         yield Path(importlib.util.cache_from_source(str(file))).parent
-    with contextlib.suppress(RuntimeError):  # no home directory
+    with contextlib.suppress(ParameterError):  # no home directory
         yield cache_dir() / "kernels"
     with contextlib.suppress(OSError):
         yield _private_folder(make)

@@ -1,11 +1,11 @@
-"""Parquet files that record their provenance."""
+"""Parquet files that record their provenance. Every file is read here, so that a damaged one is one kind of error."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..errors import SchemaError
@@ -15,9 +15,28 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["provenance_entry", "provenance_of", "read_provenance", "write"]
+__all__ = [
+    "about",
+    "arrow_table",
+    "frame",
+    "provenance_entry",
+    "provenance_of",
+    "read",
+    "read_provenance",
+    "readable",
+    "write",
+]
 
 _KEY = b"cctoolkit.provenance"
+
+
+def readable(path: str | os.PathLike[str]) -> Any:
+    """A file as pyarrow and pandas read it: they take no name that is not UTF-8, so such a file is opened here."""
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError:
+        return open(path, "rb")
+    return str(path)
 
 
 def provenance_entry(provenance: Mapping[str, Any]) -> dict[bytes, bytes]:
@@ -27,7 +46,95 @@ def provenance_entry(provenance: Mapping[str, Any]) -> dict[bytes, bytes]:
 
 def provenance_of(metadata: Mapping[bytes, bytes] | None) -> dict[str, Any]:
     """The provenance in a file's metadata; empty if there is none."""
-    return dict(json.loads((metadata or {}).get(_KEY, b"{}")))
+    return about(metadata, _KEY) or {}
+
+
+def about(metadata: Mapping[bytes, bytes] | None, key: bytes) -> dict[str, Any] | None:
+    """An entry of a file's metadata that is a JSON object; None if there is none."""
+    try:
+        found = json.loads((metadata or {})[key])
+    except (KeyError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+@contextmanager
+def _reading(path: str | os.PathLike[str]) -> Iterator[None]:
+    import pyarrow as pa
+
+    try:
+        yield
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        OverflowError,
+        RecursionError,
+    ) as err:
+        if isinstance(err, OSError) and err.errno is not None:
+            raise  # the system's own: there is no such file, or the disk fails
+        why = next(iter(str(err).splitlines()), "") or type(err).__name__
+        raise SchemaError(f"{os.fspath(path)}: not a Parquet file, or a damaged one ({why})") from None
+
+
+def read(
+    path: str | os.PathLike[str], columns: Sequence[str] | None = None, *, memory_map: bool = False
+) -> pa.Table:
+    """Read a Parquet file.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    columns : sequence of str, optional
+        All by default.
+    memory_map : bool
+        Map the file instead of reading it.
+
+    Raises
+    ------
+    SchemaError
+        The file is damaged, or is not Parquet.
+    OSError
+        There is no such file, or it cannot be read.
+    """
+    import pyarrow.parquet as pq
+
+    with _reading(path):
+        table = pq.read_table(readable(path), columns=columns, memory_map=memory_map)
+        table.validate(full=True)  # of damaged pages come offsets that lead outside
+        return table
+
+
+def frame(table: pa.Table, path: str | os.PathLike[str], **options: Any) -> pd.DataFrame:
+    """The table of a file as a data frame; takes the options of :meth:`pyarrow.Table.to_pandas`.
+
+    Raises
+    ------
+    SchemaError
+        What the file says about its columns is damaged.
+    """
+    with _reading(path):
+        return table.to_pandas(**options)
+
+
+def arrow_table(frame: pd.DataFrame, path: str | os.PathLike[str]) -> pa.Table:
+    """A data frame as an Arrow table, without its index; `path` is where it will be written.
+
+    Raises
+    ------
+    SchemaError
+        A column has values of several types, or of one that Parquet lacks.
+    """
+    import pyarrow as pa
+
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowException, ValueError, TypeError) as err:
+        why = next(iter(str(err).splitlines()), "") or type(err).__name__
+        raise SchemaError(f"{os.fspath(path)}: a column cannot be stored as Parquet ({why})") from None
 
 
 def write(
@@ -48,16 +155,21 @@ def write(
         What made it (command, version, seed); anything JSON can hold.
     metadata : mapping of bytes, optional
         Further entries for the file's metadata.
+
+    Raises
+    ------
+    SchemaError
+        A column has values of several types, or of one that Parquet lacks.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    arrow = table if isinstance(table, pa.Table) else pa.Table.from_pandas(table, preserve_index=False)
+    arrow = table if isinstance(table, pa.Table) else arrow_table(table, path)
     entries = {**(arrow.schema.metadata or {}), **(metadata or {})}
     if provenance is not None:
         entries |= provenance_entry(provenance)
-    with replacing(path) as tmp:
-        pq.write_table(arrow.replace_schema_metadata(entries), tmp, compression="zstd")
+    with replacing(path) as tmp, tmp.open("wb") as file:  # pyarrow takes no name that is not UTF-8
+        pq.write_table(arrow.replace_schema_metadata(entries), file, compression="zstd")
 
 
 def read_provenance(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -68,10 +180,10 @@ def read_provenance(path: str | os.PathLike[str]) -> dict[str, Any]:
     SchemaError
         The file cannot be read as Parquet.
     """
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        return provenance_of(pq.read_schema(Path(path)).metadata)
-    except (pa.ArrowInvalid, OSError):
+        with _reading(path):
+            return provenance_of(pq.read_schema(readable(path)).metadata)
+    except (SchemaError, OSError):
         raise SchemaError(f"{path}: not a readable Parquet file; delete it and rebuild it") from None

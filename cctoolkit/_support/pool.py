@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from ..errors import CCToolkitError
+from .waiting import progress_bar
 
 __all__ = ["cores", "in_processes", "results"]
 
@@ -97,11 +98,9 @@ def results(
     CCToolkitError
         A worker died.
     """
-    from tqdm.auto import tqdm
-
     workers = min(workers or cores(), max(len(jobs), 1))
     found: dict[int, Any] = {}
-    with tqdm(total=len(jobs), unit="run", disable=not progress, leave=False) as bar:
+    with progress_bar(total=len(jobs), unit="run", disable=not progress, leave=False) as bar:
         if workers == 1:
             for number, job in enumerate(jobs):
                 found[number] = function(*job)

@@ -1,18 +1,25 @@
-"""Lines and tables on a terminal."""
+"""Lines, texts and tables on a terminal: the one door for what the package prints.
+
+Names of files, flows, classes and keys come from anybody. So whatever passes here has its control characters escaped
+(:func:`~.words.printable`): none moves a cursor, changes a colour, starts a line of its own, or turns the direction of
+a text. Progress bars are in :mod:`.waiting`, with the same rule; nothing else prints (``tests/test_terminal.py``).
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .words import plural, printable
+from .waiting import above_bars
+from .words import plural, printable, printable_lines
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Listing", "cell_text", "end_empty", "listing", "note", "say", "show"]
+__all__ = ["Listing", "cell_text", "end_empty", "listing", "live", "note", "printing", "say", "show", "write"]
 
 #: Width of text on a pipe, in columns; tables take what they need there.
 _WIDE = 200
@@ -21,13 +28,29 @@ _GAP = 2
 
 
 def say(text: object) -> None:
-    """Print a line on standard output, with invisible characters escaped."""
-    print(printable(text))
+    """Print a line on standard output."""
+    with printing():
+        print(printable(text))
+
+
+def write(text: str) -> None:
+    """Print a text whose lines have their ends, such as rules for a router."""
+    with printing():
+        print(printable_lines(text), end="")
+
+
+@contextlib.contextmanager
+def printing() -> Iterator[None]:
+    """Around what writes to standard output: an error of the operating system names it."""
+    try:
+        yield
+    except OSError as err:
+        raise OSError(err.errno, err.strerror, "standard output") from None
 
 
 def note(text: object) -> None:
-    """Print a line on standard error, as :func:`say` does: an error, a warning, or other remarks."""
-    print(f"cct: {printable(text)}", file=sys.stderr)
+    """Print a line on standard error: an error, a warning, or other remarks."""
+    above_bars(f"cct: {printable(text)}")
 
 
 def end_empty(text: object) -> NoReturn:
@@ -41,12 +64,30 @@ def end_empty(text: object) -> NoReturn:
 
 def show(renderable: Any) -> None:
     """Print a rich renderable, or a group of them; text is not parsed for markup."""
-    from rich.console import Console
-
     has_width = sys.stdout.isatty() or "COLUMNS" in os.environ  # a pipe has none unless the user names one
     for part in getattr(renderable, "renderables", [renderable]):
         wide = max(_WIDE, part.width) if isinstance(part, Listing) else _WIDE
-        Console(width=None if has_width else wide, markup=False, highlight=False).print(part)
+        with printing():
+            _console(width=None if has_width else wide).print(part)
+
+
+def live() -> Any:
+    """A rich screen that is updated in place."""
+    from rich.live import Live
+
+    return Live(console=_console(), auto_refresh=False)
+
+
+def _console(**options: Any) -> Any:
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class Escaping(Console):
+        def render(self, *arguments: Any, **options: Any) -> Iterator[Any]:
+            for part in super().render(*arguments, **options):
+                yield part if part.control else Segment(printable_lines(part.text), part.style)
+
+    return Escaping(markup=False, highlight=False, **options)
 
 
 class Listing:

@@ -1,7 +1,7 @@
 """What somebody at a terminal is told while they wait: that kernels are compiled, how much of a file is read.
 
-Silent unless :func:`enable` was called, as the command line does: a library does not write to its caller's terminal,
-and a log has no use for a progress bar.
+:func:`compiling` and :func:`reading` are silent unless :func:`enable` was called, as the command line does: a library
+does not write to its caller's terminal, and a log has no use for a progress bar.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from .words import printable
 
-__all__ = ["compiling", "enable", "reading"]
+__all__ = ["above_bars", "compiling", "enable", "progress_bar", "reading"]
 
 #: What takes less time needs no bar.
 _DELAY_S = 1.0
@@ -30,13 +30,28 @@ def enable() -> None:
     _State.enabled = sys.stderr.isatty()
 
 
+def progress_bar(*, desc: str | None = None, **options: Any) -> Any:
+    """A progress bar on a terminal or in a notebook; options are those of :class:`tqdm.tqdm`."""
+    from tqdm.auto import tqdm
+
+    return tqdm(desc=None if desc is None else printable(desc), **options)
+
+
+def above_bars(line: str) -> None:
+    """Print a line on standard error, above the progress bars there."""
+    if "tqdm" in sys.modules:
+        from tqdm import tqdm
+
+        tqdm.write(line, file=sys.stderr)
+    else:
+        print(line, file=sys.stderr)
+
+
 def compiling() -> None:
     """Say, the first time, that kernels are being compiled."""
     if _State.enabled and not _State.told_compiling:
         _State.told_compiling = True
-        from tqdm import tqdm
-
-        tqdm.write("cct: compiling kernels, once after each installation or update …", file=sys.stderr)
+        above_bars("cct: compiling kernels, once after each installation or update …")
 
 
 @contextlib.contextmanager

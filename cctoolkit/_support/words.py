@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 __all__ = [
     "did_you_mean",
     "endpoint",
+    "few",
     "flow_name",
     "format_bytes",
     "format_percent",
@@ -20,6 +21,7 @@ __all__ = [
     "format_time_ns",
     "plural",
     "printable",
+    "printable_lines",
 ]
 
 
@@ -99,9 +101,22 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
+def few(names: Sequence[str], most: int = 10) -> str:
+    """``a, b, c``; of more than `most` names the first ones, and how many others there are."""
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {plural(rest, 'other')}" if rest > 0 else "")
+
+
 def printable(text: object) -> str:
     """Foreign text with invisible characters (controls, line and direction marks, invalid bytes) escaped."""
+    text = str(text)
+    if text.isprintable():
+        return text
     return "".join(
-        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii")
-        for c in str(text)
+        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii") for c in text
     )
+
+
+def printable_lines(text: str) -> str:
+    """As :func:`printable`, for a text of several lines."""
+    return "\n".join(map(printable, text.split("\n")))

@@ -89,21 +89,25 @@ duplicate ACKs. Where the answer differs from tshark 4.0's, on purpose:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from .._support import arguments
+from .._support.memory import require
 from .._support.state import grown
 from ..capture.addresses import addresses_text
+from ..capture.keys import check_keys
 from ..capture.model import Capture, columns_of
-from ..errors import ParameterError
+from ..errors import ParameterError, SchemaError
 from . import flow_kernels as kernels
 
 if TYPE_CHECKING:
     from ..capture.keys import FlowKeys
 
-__all__ = ["FlowStatistics", "flow_table", "retransmitted_share", "segment_kinds"]
+__all__ = ["FlowStatistics", "check_flows", "flow_table", "retransmitted_share", "segment_kinds"]
 
 #: Columns that the state of a direction, and of its faults, is copied to.
 _COUNTED = ("packets", "bytes", "payload", "segments")
@@ -116,6 +120,10 @@ _FAULTS = (
     "tshark_retransmits",
     "tshark_out_of_order",
 )
+
+
+#: Memory that the table takes for each flow, and growing state while it is copied.
+_BYTES_PER_FLOW = 400
 
 
 class FlowStatistics:
@@ -179,7 +187,7 @@ class FlowStatistics:
         """
         if keys is None and isinstance(packets, Capture):
             keys = packets.keys
-        self._take_in(columns_of(packets), keys)
+        self._take_in(columns_of(packets), None if keys is None else check_keys(keys))
 
     def _take_in(
         self, c: dict[str, np.ndarray], keys: FlowKeys | None, kinds: np.ndarray | None = None
@@ -237,13 +245,14 @@ class FlowStatistics:
             Addresses, ports and what the SYNs announced, one row a flow. Flows of `keys` that had no packet in the
             updates are left out.
         """
+        check_keys(keys)
+        check_flows(len(keys))
         self._reserve(int(keys.flow_id.max()) + 1 if len(keys) else 0)
-        # As plain rows of words: numpy copies those several times faster than records.
-        both = self._directions.view(np.int64).reshape(-1, 16)[keys.flow_id].view(kernels.DIRECTION)
+        both = _rows(self._directions.reshape(-1, 2), keys.flow_id)
         seen = (both["packets"][:, 0] > 0) | (both["packets"][:, 1] > 0)
         if not seen.all():
             keys, both = keys.take(seen), both[seen]
-        flow = self._flows.view(np.int64).reshape(-1, 6)[keys.flow_id].view(kernels.FLOW)[:, 0]
+        flow = _rows(self._flows[:, np.newaxis], keys.flow_id)[:, 0]
         sides = both[:, 0], both[:, 1]
         ends = [np.where(side["packets"] > 0, side["last_ts"], np.iinfo(np.int64).min) for side in sides]
 
@@ -275,6 +284,26 @@ class FlowStatistics:
         table["sack_permitted"] = keys.sack_permitted.all(axis=1)
         table["is_long"] = np.maximum(table["bytes_fwd"], table["bytes_rev"]) > self.long_flow_bytes
         return pd.DataFrame(table, copy=False)
+
+
+def check_flows(flows: int) -> None:
+    """Refuse more flows than there is memory for their table.
+
+    Raises
+    ------
+    CCToolkitError
+        It does not fit.
+    """
+    require(flows * _BYTES_PER_FLOW, f"a table of {flows:,} flows", "select fewer packets")
+
+
+def _rows(states: np.ndarray, flow_id: np.ndarray) -> np.ndarray:
+    """The states of flows: a view if these are all from 0 on, which saves the memory of a copy."""
+    if np.array_equal(flow_id, np.arange(len(flow_id))):
+        return states[: len(flow_id)]
+    # as plain rows of words: numpy copies those several times faster than records
+    words = states.view(np.int64).reshape(len(states), -1)
+    return words[flow_id].view(states.dtype)
 
 
 def flow_table(
@@ -354,6 +383,11 @@ def retransmitted_share(flows: Any, way: str | None = None) -> Any:
     if way not in ("fwd", "rev", None):
         raise ParameterError(f"way is {way!r}, expected 'fwd' or 'rev'")
     ways = ("fwd", "rev") if way is None else (way,)
+    columns = [f"{what}_{each}" for what in ("retransmits", "segments") for each in ways]
+    if isinstance(flows, pd.DataFrame):
+        flows = arguments.table("flows", flows, columns).set_axis(flows.index)
+    elif not isinstance(flows, pd.Series | Mapping) or not all(name in flows for name in columns):
+        raise SchemaError(f"flows: expected a flows table with {', '.join(columns)}")
     again = sum(flows[f"retransmits_{each}"] for each in ways)
     sent = sum(flows[f"segments_{each}"] for each in ways)
     return again / np.where(sent == 0, np.nan, sent)
@@ -389,6 +423,8 @@ def segment_kinds(
     {'other': 4581, 'new': 7947, 'retransmitted': 8, 'reordered': 0}
     """
     columns = columns_of(packets)
+    if keys is not None:
+        check_keys(keys)
     kinds = np.zeros(len(columns["flow_id"]), np.int8)
     statistics = FlowStatistics()
     statistics._take_in(

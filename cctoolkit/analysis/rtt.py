@@ -66,8 +66,9 @@ import numpy as np
 import pandas as pd
 
 from .._support.state import grown
+from ..capture.keys import check_keys
 from ..capture.model import Capture, columns_of
-from ..errors import ParameterError
+from ..errors import ParameterError, SchemaError
 from ..schema import PACKETS, RTT_SAMPLES, check, empty
 from . import rtt_kernels as kernels
 
@@ -305,6 +306,8 @@ class RttPairing:
         source = columns_of(columns)
         if keys is None and isinstance(columns, Capture):
             keys = columns.keys
+        elif keys is not None:
+            check_keys(keys)
         kind = _COLUMNS[self.method]
         packets = kind(*(_input(source[name], PACKETS[name]) for name in kind._fields))
         n = len(packets.ts_ns)
@@ -428,7 +431,9 @@ def rtt_samples(
         whole round trip wherever the tap is, and the initiator's direction is enough. ``direction`` is the one of
         the SYN. tshark's ``tcp.analysis.initial_rtt`` is the time from the last SYN to the first ACK of either
         side, whatever was lost in between. The two halves, SYN to SYN/ACK and SYN/ACK to ACK, are samples of
-        ``seq_ack``.
+        ``seq_ack``. A half of more than 0.9 s gives no sample (a path with two hops over geostationary satellites,
+        for instance): a SYN/ACK that late may be the copy that the retransmission timer sends after 1 s (RFC 6298),
+        with the first copy lost in front of the tap. Such paths have RTTs by ``seq_ack`` and ``timestamps``.
 
         ``timestamps``: as pping (Nichols 2017). A TSval counts at its first sight, on any TCP packet, pure ACKs
         included; the first packet with ACK that echoes it, in the other direction, matches it, once. 0 is no
@@ -533,7 +538,9 @@ def rtt_summary(samples: pd.DataFrame) -> pd.DataFrame:
     2        1     2371    56035186
     """
     check(samples, "rtt_samples")
-    method = samples["method"].cat
+    method = samples["method"].astype("category").cat  # text, after concatenating
+    if (method.codes < 0).any():
+        raise SchemaError("rtt_samples table: column 'method' has missing values")
     kinds = len(method.categories)
     group = samples["flow_id"].to_numpy().astype(np.int64)
     group *= 2

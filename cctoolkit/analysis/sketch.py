@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from .._support.kernels import kernel
+from ..capture.keys import check_keys
 from ..capture.model import Capture, columns_of
 from ..errors import ParameterError
 from .rtt import five_tuple_hashes
@@ -281,7 +282,11 @@ class CountMinSketch:
 def _whole(name: str, values: np.ndarray) -> np.ndarray:
     """`values` as a contiguous array of integers that are not negative."""
     values = np.ascontiguousarray(values)
-    if len(values) and (values.dtype.kind not in "iu" or (values.dtype.kind == "i" and values.min() < 0)):
+    if values.ndim != 1:
+        raise ParameterError(f"{name}: shape {values.shape}, expected (n,)")
+    if not len(values):
+        return np.zeros(0, np.int64)
+    if values.dtype.kind not in "iu" or (values.dtype.kind == "i" and values.min() < 0):
         raise ParameterError(f"{name}: expected integers from 0 up")
     return values
 
@@ -358,6 +363,8 @@ class LongFlows:
             return
         if self._by_hash:
             keys = packets.keys if keys is None and isinstance(packets, Capture) else keys
+            if keys is not None:
+                check_keys(keys)
             self._hashes = five_tuple_hashes(self._hashes, columns["flow_id"], keys)
         self._reserve(2 * int(columns["flow_id"].max()) + 2)
         found, found_ts = np.empty(_CHUNK, np.int64), np.empty(_CHUNK, np.int64)

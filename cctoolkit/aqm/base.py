@@ -11,6 +11,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from .._support.algorithm.base import Algorithm
+from .._support.algorithm.checks import share
 from .._support.algorithm.random import random
 
 __all__ = ["DROP", "DROP_LATE", "MARK", "PACKET", "PASS", "QUEUE", "Aqm", "delay_ns", "peer", "random"]
@@ -54,6 +55,9 @@ PACKET = np.dtype(
     ],
     align=True,
 )
+
+share(QUEUE, "queue", writable=("probability",))
+share(PACKET, "packet", writable=("label",))
 
 
 class Aqm(Algorithm):
@@ -99,13 +103,17 @@ class Aqm(Algorithm):
 
 @intrinsic
 def peer(typingctx: Any, queue: Any, index: Any) -> Any:
-    """Queue number `index` of the port of `queue`."""
+    """Queue number `index` of the port of `queue`, from 0; another index is an IndexError."""
     signature = queue(queue, types.int64)
 
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         word = ir.IntType(64)
         here = builder.ptrtoint(args[0], word)
-        mine = builder.load(builder.bitcast(args[0], word.as_pointer()))  # `index` is the first field
+        fields = builder.bitcast(args[0], word.as_pointer())  # the first are `index` and `queues`
+        mine, queues = (builder.load(builder.gep(fields, [word(i)])) for i in range(2))
+        with builder.if_then(builder.icmp_unsigned(">=", args[1], queues), likely=False):
+            text = "peer(queue, index): there is no queue with this index; the first is 0, the last queue.queues - 1"
+            context.call_conv.return_user_exc(builder, IndexError, (text,))
         step = builder.mul(builder.sub(args[1], mine), ir.Constant(word, QUEUE.itemsize))
         return builder.inttoptr(builder.add(here, step), context.get_value_type(queue))
 

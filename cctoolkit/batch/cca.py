@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pandas as pd
 
+from .._support.parquet import readable
 from .._support.version import __version__
 from .dataset import Dataset
 from .tables import TABLES, TableWriter
@@ -115,7 +116,7 @@ def _whole_flows(path: Path) -> Iterator[pd.DataFrame]:
     import pyarrow.parquet as pq
 
     rest: pd.DataFrame | None = None
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(readable(path)) as file:
         for batch in file.iter_batches(_ROWS):
             # unlike a single batch, a table knows the pandas types in the file's metadata
             import pyarrow as pa

@@ -45,9 +45,7 @@ def connected(
         raise ParameterError("batch: needs Dask: pip install 'cctoolkit[batch]'") from None
     if scheduler is not None and workers is not None:
         raise ParameterError("workers: cannot be combined with a scheduler, which has its own")
-    logging.getLogger("distributed").setLevel(
-        logging.CRITICAL
-    )  # we report errors ourselves, in one line each
+    _silence_logs()
     config = {
         # tables are in files, not in Dask's memory: nothing to spill, no use in waiting
         "distributed.worker.memory.target": False,
@@ -81,6 +79,13 @@ def connected(
             stack.enter_context(cluster)
             client = stack.enter_context(distributed.Client(cluster))
         yield client, Memory(limit)
+
+
+def _silence_logs() -> None:
+    """Errors are ours to report, in one line each; Dask's loggers have levels of their own."""
+    for name in list(logging.root.manager.loggerDict):
+        if name.partition(".")[0] in ("distributed", "tornado"):
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 def _smallest_worker(client: Any) -> int:

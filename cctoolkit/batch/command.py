@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .._support.terminal import say
-from .._support.words import printable
+from .._support.terminal import note, say
 from ..capture.options import Tunnel, TunnelOption
 from ..errors import ParameterError
 
@@ -81,7 +79,7 @@ def batch(
         memory_bytes=None if memory is None else parse_bytes(memory),
         classifier=classifier,
         keep=keep,
-        say=_note_above_the_bar,
+        say=note,
     )
     counts = {"computed": done.computed, "there before": done.present, "failed": done.failed}
     say(f"{done.output}: {', '.join(f'{len(some)} {what}' for what, some in counts.items() if some)}")
@@ -101,9 +99,3 @@ def parse_bytes(text: str) -> int:
     if not found or not float(found[1]):
         raise ParameterError(f"memory: {text!r} is not a size such as 4GB")
     return int(float(found[1]) * _UNITS[found[2].lower()])
-
-
-def _note_above_the_bar(line: str) -> None:
-    from tqdm.auto import tqdm
-
-    tqdm.write(f"cct: {printable(line)}", file=sys.stderr)

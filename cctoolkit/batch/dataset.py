@@ -23,8 +23,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .._support.atomic import replacing
-from ..errors import ParameterError
+from .._support.atomic import check_target, replacing, sweep
+from ..errors import ParameterError, SchemaError
 from .settings import BatchSettings
 from .sources import Source
 from .tables import TABLES
@@ -54,18 +54,24 @@ class Dataset:
         Raises
         ------
         ParameterError
-            The directory holds another dataset, or something else.
+            The directory holds another dataset, or something else, or is a URL.
+        SchemaError
+            Its ``dataset.json`` is damaged.
         """
+        check_target(root, folder=Path(root).is_dir())
         dataset = cls(root, settings)
         about = dataset.root / "dataset.json"
-        found = _read(about)
+        found = _read(about, settings=dict)
         if found is None:
+            if about.exists():
+                raise SchemaError(f"{about}: expected a JSON object with the settings; use another directory")
+            sweep(dataset.root)  # a first run may have been killed
             if dataset.root.exists() and (not dataset.root.is_dir() or any(dataset.root.iterdir())):
                 raise ParameterError(f"output: {root} exists and is not a dataset of cct batch")
             _write(about, {"settings": settings.as_dict()})
         else:
             wanted = settings.as_dict()
-            for name, value in found.get("settings", {}).items():
+            for name, value in found["settings"].items():
                 if wanted.get(name) != value:
                     raise ParameterError(
                         f"output: {root} was made with {name} = {value}, not {wanted.get(name)}; use another directory"
@@ -89,14 +95,9 @@ class Dataset:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except OSError:
                     raise ParameterError(f"output: another batch is writing {self.root}") from None
-            self._clear()
+            sweep(self.root, below=True)
             yield
-            self._clear()
-
-    def _clear(self) -> None:
-        with contextlib.suppress(FileNotFoundError):  # a worker of a killed driver may still be running
-            for half in self.root.rglob(".*.tmp"):
-                half.unlink(missing_ok=True)
+            sweep(self.root, below=True)
 
     # --- tables
 
@@ -112,14 +113,14 @@ class Dataset:
 
     def head(self, capture: str) -> dict[str, Any] | None:
         """Facts about the whole capture from the first piece: ``meta``, ``flows`` (their number), ``start_ns``."""
-        return _read(self.root / "blocks" / capture / "head.json")
+        return _read(self.root / "blocks" / capture / "head.json", **_HEAD)
 
     def write_head(self, capture: str, head: dict[str, Any]) -> None:
         _write(self.root / "blocks" / capture / "head.json", head)
 
     def block(self, capture: str, block: int) -> dict[str, Any] | None:
         """``rows`` by table and ``long_flows`` of a finished block."""
-        return _read(self.root / "blocks" / capture / f"{block:05}.json")
+        return _read(self.root / "blocks" / capture / f"{block:05}.json", **_BLOCK)
 
     def write_block(self, capture: str, block: int, rows: dict[str, int], long_flows: int) -> None:
         _write(self.root / "blocks" / capture / f"{block:05}.json", {"rows": rows, "long_flows": long_flows})
@@ -130,7 +131,8 @@ class Dataset:
 
     def done_blocks(self, capture: str) -> set[int]:
         """Finished blocks of an unfinished capture."""
-        return {int(path.stem) for path in (self.root / "blocks" / capture).glob("[0-9]*.json")}
+        paths = (self.root / "blocks" / capture).glob("[0-9]*.json")
+        return {int(path.stem) for path in paths if _read(path, **_BLOCK) is not None}
 
     def missing_blocks(self, capture: str) -> list[int]:
         """Missing blocks of a capture, which must have a head unless it is finished."""
@@ -144,7 +146,7 @@ class Dataset:
 
     def manifest(self, capture: str) -> dict[str, Any] | None:
         """Summary of a finished capture, else None."""
-        return _read(self.root / "manifests" / f"{capture}.json")
+        return _read(self.root / "manifests" / f"{capture}.json", **_HEAD, **_BLOCK, blocks=int)
 
     def write_manifest(self, capture: str, manifest: dict[str, Any]) -> None:
         _write(self.root / "manifests" / f"{capture}.json", manifest)
@@ -169,7 +171,7 @@ class Dataset:
 
     def source(self, source: Source) -> dict[str, Any]:
         """``version`` and ``sha256`` as of the last reading, ``capture`` of the last results, and ``replaced`` ones."""
-        return _read(self.root / "sources" / f"{source.key}.json") or {}
+        return _read(self.root / "sources" / f"{source.key}.json", url=str) or {}
 
     def note_source(self, source: Source, **what: str) -> None:
         known = self.source(source)
@@ -183,7 +185,7 @@ class Dataset:
 
     def forget_replaced(self) -> list[str]:
         """Remove results of captures whose files have changed and have new results."""
-        known = [_read(path) or {} for path in (self.root / "sources").glob("*.json")]
+        known = [_read(path, url=str) or {} for path in (self.root / "sources").glob("*.json")]
         replaced = {source.get("replaced") for source in known} - {source.get("capture") for source in known}
         gone = [capture for capture in self.captures() if capture in replaced]
         for capture in gone:
@@ -197,11 +199,19 @@ class Dataset:
         return gone
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+#: What the files must have to be used.
+_HEAD = {"meta": dict, "flows": int, "start_ns": int, "name": str, "sha256": str}
+_BLOCK = {"rows": dict, "long_flows": int}
+
+
+def _read(path: Path, **wanted: type) -> dict[str, Any] | None:
+    """A file of ours; None if it is missing or damaged: then its capture is computed again, with the same result."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
         return None
+    there = isinstance(found, dict) and all(type(found.get(name)) is kind for name, kind in wanted.items())
+    return found if there else None
 
 
 def _write(path: Path, value: dict[str, Any]) -> None:

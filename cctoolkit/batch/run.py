@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from .._support.version import __version__
+from .._support.waiting import progress_bar
 from ..errors import CCToolkitError, ParameterError
 from .cca import BatchClassifier, classify
 from .cluster import connected
@@ -111,6 +112,8 @@ def run_batch(
         An argument is invalid, the classifier needs other slots, `output` is something else, another batch is
         writing it, the extra `batch` is missing, or no scheduler answers. Errors of single captures are in
         ``BatchResult.failed`` instead.
+    CCToolkitError
+        The connection to the scheduler is lost. Another call continues where this one ended.
 
     Notes
     -----
@@ -173,6 +176,8 @@ def _classification(dataset: Dataset, capture: str, classifier: BatchClassifier)
 def _line(err: BaseException) -> str:
     if isinstance(err, OSError):
         return f"{err.filename}: {err.strerror}" if err.filename else str(err.strerror or err)
+    if isinstance(err, CCToolkitError):  # a line; a newline in it is of a file's name
+        return str(err)
     return next(iter(str(err).splitlines()), type(err).__name__)
 
 
@@ -207,7 +212,7 @@ class _Batch:
             capture = known.get("capture")
             if capture and known.get("sha256") and self.dataset.manifest(capture) is not None:
                 with contextlib.suppress(CCToolkitError):  # it will fail when it is read
-                    if known["version"] == source.version():
+                    if known.get("version") == source.version():
                         self.result.present.append(capture)
                         continue
             self.waiting.append(source)
@@ -218,13 +223,12 @@ class _Batch:
 
     def run(self, client: Any, memory: Memory, progress: bool | None) -> None:
         from distributed import as_completed
-        from tqdm.auto import tqdm
 
         self._client, self._memory = client, memory
         self._what: dict[Any, tuple[str, Any]] = {}
         futures = as_completed(with_results=True, raise_errors=False)
         self._futures = futures
-        bar = tqdm(
+        bar = progress_bar(
             total=len(self.sources),
             initial=len(self.result.present),
             unit="capture",
@@ -253,8 +257,13 @@ class _Batch:
         if future.status == "finished":
             return found
         error = found[1] if isinstance(found, tuple) else found
+        from distributed.client import CancelledError
         from distributed.scheduler import KilledWorker
 
+        if isinstance(error, CancelledError):  # nobody but a scheduler that goes away cancels
+            raise CCToolkitError(
+                "scheduler: lost the connection; run the same command again to continue where this one ended"
+            )
         if isinstance(error, KilledWorker):
             return "its worker died repeatedly (out of memory? see --memory)"
         return f"{type(error).__name__}: {_line(error)}"
@@ -323,7 +332,14 @@ class _Batch:
 
     def _finish(self, source: Source, capture: str) -> None:
         if self.dataset.manifest(capture) is None:
-            write_manifest(self.dataset, capture)
+            try:
+                write_manifest(self.dataset, capture)
+            except (KeyError, TypeError, ValueError):
+                self.dataset.drop_blocks(capture)
+                self.fail(
+                    source.url, "its files in blocks/ were damaged and are removed: run the batch again"
+                )
+                return
         self.dataset.drop_blocks(capture)
         self.dataset.note_source(source, capture=capture)
         (self.result.computed if source in self._computed else self.result.present).append(capture)

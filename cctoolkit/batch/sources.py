@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .._support.words import printable
 from ..capture.mawi import fetch_mawi, mawi_path
 from ..errors import CaptureFormatError, DatasetUnavailableError, ParameterError
 
@@ -47,10 +48,11 @@ class Source:
 
     @property
     def name(self) -> str:
-        """Name of the file."""
+        """Name of the file, as it is stored in tables: bytes that are not text are escaped."""
         if self.is_mawi:
             return f"{self.url.removeprefix(_MAWI).replace('-', '')}1400.pcap.gz"
-        return self.url.partition("?")[0].rstrip("/").rsplit("/", 1)[-1]
+        where = self.url.partition("?")[0] if self.is_remote else self.url
+        return printable(where.rstrip("/").rsplit("/", 1)[-1])
 
     @property
     def stem(self) -> str:
@@ -60,7 +62,7 @@ class Source:
     @property
     def key(self) -> str:
         """A short name of the location (not of its content)."""
-        return hashlib.sha256(self.url.encode()).hexdigest()[:24]
+        return hashlib.sha256(os.fsencode(self.url)).hexdigest()[:24]
 
     def version(self) -> str:
         """A value that changes with the file: size and time of a file, or what the store of a URL reports.
@@ -113,6 +115,10 @@ def find_sources(captures: Iterable[str | os.PathLike[str]]) -> tuple[list[Sourc
             found |= dict.fromkeys(_meant(capture))
         except (ParameterError, DatasetUnavailableError) as err:
             without[capture] = str(err).removeprefix("captures: ").removeprefix(f"{capture}: ")
+        except OSError as err:
+            without[capture] = f"cannot be read: {err.strerror or err}"
+        except ValueError:
+            without[capture] = "not a file name: it has a zero byte"
     return list(found), without
 
 
@@ -133,7 +139,9 @@ def _meant(text: str) -> Iterator[Source]:
         if not paths:
             raise ParameterError("has no captures" if path.is_dir() else "no file matches")
         for path in paths:
-            yield Source(str(path.resolve()))
+            yield Source(
+                os.path.realpath(path)
+            )  # pathlib's raises at a loop of links, which is one bad capture
 
 
 def _days(first: str, last: str | None) -> Iterator[Source]:

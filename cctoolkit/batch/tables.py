@@ -144,7 +144,8 @@ class TableWriter:
 
         with ExitStack() as stack:
             tmp = stack.enter_context(replacing(self._path))
-            self._writer = stack.enter_context(pq.ParquetWriter(tmp, self._schema, compression="zstd"))
+            file = stack.enter_context(tmp.open("wb"))
+            self._writer = stack.enter_context(pq.ParquetWriter(file, self._schema, compression="zstd"))
             self._stack = stack.pop_all()
         return self
 

@@ -15,6 +15,7 @@ from typing import IO, Any
 
 from .._support.atomic import replacing
 from .._support.version import __version__
+from .._support.waiting import progress_bar
 from ..errors import DatasetUnavailableError
 
 __all__ = ["fetch_file"]
@@ -127,11 +128,10 @@ def _locked(file: IO[bytes], path: Path) -> Iterator[None]:
 def _fill(file: IO[bytes], url: str, progress: bool | None) -> str:
     """Append the rest of `url` to `file`; return the sha256 of the whole."""
     import requests
-    from tqdm.auto import tqdm
 
     part = Path(file.name)
     failures = 0
-    bar = tqdm(
+    bar = progress_bar(
         desc=url.rsplit("/", 1)[-1],
         unit="B",
         unit_scale=True,

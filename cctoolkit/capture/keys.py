@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 
 from .._support.state import grown
+from ..errors import SchemaError
+from ..schema import MAX_FLOWS
 from .addresses import addresses_text
 
-__all__ = ["AllKeys", "CaptureMeta", "FlowKeys", "add_meta"]
+__all__ = ["AllKeys", "CaptureMeta", "FlowKeys", "add_meta", "check_keys"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,60 @@ class FlowKeys:
     def dst_text(self) -> list[str]:
         """Addresses of the responders as text."""
         return addresses_text(self.dst, self.ip_version).tolist()
+
+
+#: The type of each column of :class:`FlowKeys`, and how many values a flow has.
+_KEY_TYPES: dict[str, tuple[str, tuple[int, ...]]] = {
+    "flow_id": ("uint32", ()),
+    "ip_version": ("uint8", ()),
+    "protocol": ("uint8", ()),
+    "sport": ("uint16", ()),
+    "dport": ("uint16", ()),
+    "src": ("uint8", (16,)),
+    "dst": ("uint8", (16,)),
+    "saw_syn": ("bool", ()),
+    "mss": ("uint16", (2,)),
+    "window_scale": ("uint8", (2,)),
+    "sack_permitted": ("bool", (2,)),
+}
+
+
+def check_keys(keys: FlowKeys, flow_id: np.ndarray | None = None) -> FlowKeys:
+    """Check the keys of flows, which index arrays: types, shapes, order.
+
+    Parameters
+    ----------
+    keys : FlowKeys
+        What to check.
+    flow_id : uint32 array, optional
+        Flows of packets, none of which may lie beyond the last of the keys.
+
+    Returns
+    -------
+    FlowKeys
+        `keys`, unchanged.
+
+    Raises
+    ------
+    SchemaError
+        They are not keys, or damaged; the text names the first column.
+    """
+    if not isinstance(keys, FlowKeys):
+        raise SchemaError(f"keys: expected FlowKeys, found {type(keys).__name__}")
+    rows = np.shape(keys.flow_id)[:1]
+    for name, (dtype, more) in _KEY_TYPES.items():
+        column = getattr(keys, name)
+        if not isinstance(column, np.ndarray) or str(column.dtype) != dtype or column.shape != (*rows, *more):
+            found = (
+                f"{column.dtype} {column.shape}" if isinstance(column, np.ndarray) else type(column).__name__
+            )
+            raise SchemaError(f"keys: {name} is {found}, expected {dtype} {(*rows, *more)}")
+    ids = keys.flow_id
+    if len(ids) and (int(ids[-1]) >= MAX_FLOWS or not (ids[1:] > ids[:-1]).all()):
+        raise SchemaError(f"keys: flow_id must increase from row to row, and be less than {MAX_FLOWS}")
+    if flow_id is not None and len(flow_id) and (not len(ids) or flow_id.max() > ids[-1]):
+        raise SchemaError(f"keys: flow {flow_id.max()} of the packets has none")
+    return keys
 
 
 @dataclass
@@ -134,6 +190,9 @@ class AllKeys:
             have = self._columns.get(column.name, np.zeros((0, *values.shape[1:]), values.dtype))
             self._columns[column.name] = have = grown(have, flows)
             have[keys.flow_id] = values
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self._seen))
 
     def all(self) -> FlowKeys:
         ids = np.flatnonzero(self._seen)

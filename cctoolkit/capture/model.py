@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._support.words import few
 from ..errors import ParameterError, SchemaError
 from ..schema import SACKS, arrays, check_columns, write_parquet
-from .keys import CaptureMeta, FlowKeys
+from .keys import CaptureMeta, FlowKeys, check_keys
 from .selection import Selection
 
 __all__ = ["Capture", "columns_of"]
@@ -32,6 +33,11 @@ class Capture:
         What the file says besides its packets.
     sacks : int64 array, shape (n, 3)
         SACK blocks: row of the packets table, left edge, right edge.
+
+    Raises
+    ------
+    SchemaError
+        A column, a key or a SACK block is not of its type, has another length, or leads outside the others.
 
     See Also
     --------
@@ -56,10 +62,17 @@ class Capture:
         meta: CaptureMeta,
         sacks: np.ndarray | None = None,
     ) -> None:
+        check_columns(columns, "packets")
+        rows = len(columns["ts_ns"])
+        for name, column in columns.items():
+            if np.shape(column) != (rows,):
+                raise SchemaError(
+                    f"packets table: column {name!r} has the shape {np.shape(column)}, expected ({rows},)"
+                )
         self.columns = columns
-        self.keys = keys
+        self.keys = check_keys(keys, columns["flow_id"])
         self.meta = meta
-        self._sacks = np.empty((0, 3), np.int64) if sacks is None else sacks
+        self._sacks = np.empty((0, 3), np.int64) if sacks is None else _checked_sacks(sacks, rows)
 
     @cached_property
     def packets(self) -> pd.DataFrame:
@@ -113,7 +126,16 @@ class Capture:
         return self.rows(selection.mask(self, self.meta.first_ts_ns))
 
     def rows(self, keep: np.ndarray) -> Capture:
-        """The packets where the boolean array `keep` is true; flow numbers stay as they are."""
+        """The packets where the boolean array `keep` is true; flow numbers stay as they are.
+
+        Raises
+        ------
+        ParameterError
+            `keep` is no boolean array with an entry for each packet.
+        """
+        keep = np.asarray(keep)
+        if keep.dtype != bool or keep.shape != (len(self),):
+            raise ParameterError(f"keep: {keep.dtype} {keep.shape}, expected bool {(len(self),)}")
         columns = {name: column[keep] for name, column in self.columns.items()}
         new_row = np.cumsum(keep) - 1
         sacks = self._sacks[keep[self._sacks[:, 0]]].copy()
@@ -172,7 +194,7 @@ class Capture:
             ("file", m.path),
             (
                 "format",
-                f"{m.format}, {', '.join(m.link_types) or 'no interface'}, compression {m.compression}",
+                f"{m.format}, {few(m.link_types) or 'no interface'}, compression {m.compression}",
             ),
             ("snap length", f"{m.snaplen or 'none'}"),
             ("start (UTC)", f"{start:%Y-%m-%d %H:%M:%S.%f}" if start is not None else "no packets"),
@@ -191,6 +213,15 @@ class Capture:
         return f"<table>{body}</table>"
 
 
+def _checked_sacks(sacks: np.ndarray, rows: int) -> np.ndarray:
+    if not isinstance(sacks, np.ndarray) or sacks.dtype != np.int64 or sacks.shape != (len(sacks), 3):
+        found = f"{sacks.dtype} {sacks.shape}" if isinstance(sacks, np.ndarray) else type(sacks).__name__
+        raise SchemaError(f"sacks: {found}, expected int64 (n, 3)")
+    if len(sacks) and not (sacks[:, 0].min() >= 0 and sacks[:, 0].max() < rows):
+        raise SchemaError(f"sacks: a block is of a packet that is not one of the {rows}")
+    return sacks
+
+
 def columns_of(source: Capture | pd.DataFrame | dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The packets table as arrays.
 
@@ -200,6 +231,7 @@ def columns_of(source: Capture | pd.DataFrame | dict[str, np.ndarray]) -> dict[s
         The packets table is not valid (:func:`cctoolkit.schema.check`).
     """
     if isinstance(source, Capture):
+        check_columns(source.columns, "packets")  # again: anyone can change them in place
         return source.columns
     if isinstance(source, pd.DataFrame):
         return arrays(source, "packets")

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from .._support import waiting
 from .._support.state import aligned_zeros
+from .._support.words import few
 from ..errors import CaptureFormatError, ParameterError, TruncatedCaptureWarning
 from ..schema import PACKETS
 from . import pcapng
@@ -311,7 +312,7 @@ class _Rows:
         meta.counts = dict(zip(COUNTS, self._counts.tolist(), strict=True))
         if meta.counts["other_link_type"]:
             meta.notes.append(
-                f"frames of unsupported link types are left out (link types: {', '.join(meta.link_types)})"
+                f"frames of unsupported link types are left out (link types: {few(meta.link_types)})"
             )
         sacks = np.concatenate(self._sacks) if self._sacks else None
         return Capture(columns, flows.keys(), meta, sacks)
@@ -413,6 +414,13 @@ def read_capture(
     -------
     Capture
         Takes about 45 bytes of memory per packet.
+
+    Notes
+    -----
+    Not decoded: MACsec, TRILL, NSH, L2TPv3, VXLAN-GPE, PPP with header compression, LLC other than SNAP, 802.11 inside
+    GRE or CAPWAP, and 802.11 frames that are encrypted, later fragments or A-MSDUs. Such frames are counted in
+    ``meta.counts["not_ip"]``, those of unknown link types in ``meta.counts["other_link_type"]``, and inside an IP
+    packet the row describes that packet; ``cct info`` reports the counts.
 
     Raises
     ------

@@ -92,7 +92,7 @@ def _decompressed_steps(file: IO[bytes], head: bytes, compression: str) -> Itera
     """Yield the output of the decompressor step by step; consecutive members form one stream (RFC 1952).
 
     An error loses the output of its step. So the first steps are small, and each is at most an eighth of the output so
-    far.
+    far. Steps depend on nothing but the bytes: a damaged stream gives the same output from a file and from a pipe.
     """
     decompressor = _new_decompressor(compression)
     data = head
@@ -102,13 +102,13 @@ def _decompressed_steps(file: IO[bytes], head: bytes, compression: str) -> Itera
             # trailing zeros are padding (tapes, sector sizes); anything else starts a new member
             data = (decompressor.unused_data + data).lstrip(b"\0")
             while not data:
-                data = file.read(_READ_BYTES)
+                data = _read_exactly(file, _READ_BYTES)
                 if not data:
                     return
                 data = data.lstrip(b"\0")
             decompressor = _new_decompressor(compression)
         elif not data and decompressor.needs_input:
-            data = file.read(_READ_BYTES)
+            data = _read_exactly(file, _READ_BYTES)
             if not data:
                 raise EOFError(f"the {compression} stream ends before its end marker")
         step = min(max(done // 8, _FIRST_STEP_BYTES), _CHUNK_BYTES)
@@ -258,6 +258,7 @@ class _Readahead:
         self._stop = threading.Event()
         self._pieces = pieces
         self._on_damage = on_damage
+        self._damage: str | None = None
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="decompress", daemon=True)
         self._thread.start()
@@ -275,7 +276,7 @@ class _Readahead:
                 if self._stop.is_set():
                     return
         except _decompression_errors() as err:
-            self._on_damage(_one_line(err))
+            self._damage = _one_line(err)
         except BaseException as err:  # such as an I/O error: raised again in the consumer
             self._failure = err
         finally:
@@ -284,6 +285,8 @@ class _Readahead:
     def __iter__(self) -> Iterator[bytes]:
         while (piece := self._queue.get()) is not None:
             yield piece
+        if self._damage is not None:  # told here, not in the thread, which is ahead by an amount that varies
+            self._on_damage(self._damage)
         if self._failure is not None:
             raise self._failure
 

@@ -48,7 +48,7 @@ from ..schema import PACKETS, SACKS
 from ._load import be32, be64
 from ._store import put_be16, put_be32, put_be64, put_le32, put_le64
 from .headers import NO_NEXT_HEADER, PacketColumns
-from .keys import FlowKeys
+from .keys import FlowKeys, check_keys
 from .pcap import MAX_FRAME_BYTES
 from .source import zstd
 
@@ -397,19 +397,37 @@ def _file_header(format: Format, link_type: int, snaplen: int, comment: str) -> 
 
 def _arrays(table: Any, schema: Mapping[str, str], name: str) -> list[np.ndarray]:
     """The columns of a table (DataFrame or mapping of arrays) in the order and with the types of the schema."""
+    if not isinstance(table, pd.DataFrame | Mapping):
+        raise SchemaError(
+            f"{name} table: expected a DataFrame or columns by name, found {type(table).__name__}"
+        )
     out = []
     for column, dtype in schema.items():
-        try:
-            values = table[column]
-        except KeyError:
-            raise SchemaError(f"{name} table: column {column!r} is missing (expected {dtype})") from None
-        values = np.asarray(values)
+        if column not in table:
+            raise SchemaError(f"{name} table: column {column!r} is missing (expected {dtype})")
+        values = np.asarray(table[column])
+        if values.ndim != 1:
+            raise SchemaError(
+                f"{name} table: column {column!r} has the shape {values.shape}, expected one dimension"
+            )
         if values.dtype != dtype and not np.can_cast(values.dtype, dtype, "safe") and values.size:
             raise SchemaError(f"{name} table: column {column!r} is {values.dtype}, expected {dtype}")
         out.append(np.ascontiguousarray(values, dtype=dtype))
     if len({len(column) for column in out}) > 1:
         raise SchemaError(f"{name} table: columns have different lengths")
     return out
+
+
+def _whole_numbers(where: str, values: Any) -> np.ndarray:
+    try:
+        array = np.asarray(values)
+        if not array.size:
+            return np.zeros(0, np.int64)
+        if array.ndim != 1 or array.dtype.kind not in "iu" or array.max() >= 2**63:
+            raise TypeError
+        return array.astype(np.int64)
+    except (TypeError, ValueError):
+        raise ParameterError(f"{where}: expected a sequence of whole numbers") from None
 
 
 class PcapWriter:
@@ -558,6 +576,7 @@ class PcapWriter:
             raise ParameterError(
                 f"link_type: {self.link_type} must be Ethernet (1) or raw IP (101) to write packets without frames"
             )
+        check_keys(keys)
         packets: Any = PacketColumns(*_arrays(columns, PACKETS, "packets"))
         n = len(packets.ts_ns)
         if n == 0:
@@ -566,6 +585,8 @@ class PcapWriter:
         if sacks is None:
             sacks = {name: np.empty(0, dtype) for name, dtype in SACKS.items()}
         s_packet, s_left, s_right = _arrays(sacks, SACKS, "sacks")
+        if s_packet.size and not 0 <= s_packet.min() <= s_packet.max() < n:
+            raise SchemaError(f"sacks table: a block is of a packet that is not one of the {n}")
         if np.any(s_packet[1:] < s_packet[:-1]):
             order = np.argsort(s_packet, kind="stable")
             s_packet, s_left, s_right = s_packet[order], s_left[order], s_right[order]
@@ -636,13 +657,14 @@ class PcapWriter:
         ParameterError
             The arguments have different lengths, or the file format cannot store a time.
         """
-        times = np.asarray(ts_ns, np.int64)
         frames = list(frames)
-        originals = (
-            np.fromiter(map(len, frames), np.int64, len(frames))
-            if wire_bytes is None
-            else np.asarray(wire_bytes)
-        )
+        if not all(isinstance(frame, bytes | bytearray | memoryview) for frame in frames):
+            raise ParameterError("frames: expected bytes")
+        times = _whole_numbers("ts_ns", ts_ns)
+        lengths = [len(frame) for frame in frames] if wire_bytes is None else wire_bytes
+        originals = _whole_numbers("wire_bytes", lengths)
+        if originals.size and not 0 <= originals.min() <= originals.max() < 2**32:
+            raise ParameterError("wire_bytes: a length must be from 0 to 2**32 - 1")
         if not len(times) == len(frames) == len(originals):
             raise ParameterError(
                 f"{len(times)} times, {len(frames)} frames, {len(originals)} original lengths"
@@ -739,16 +761,14 @@ def write_pcap(
     True
     """
     columns = capture
-    if keys is None:
-        try:
-            columns, keys = capture.columns, capture.keys
-        except AttributeError:
-            raise ParameterError("keys: required to write a packets table that is not a Capture") from None
+    if hasattr(capture, "keys") and hasattr(capture, "meta"):  # a Capture, whose module imports this one
+        columns, keys = capture.columns, capture.keys if keys is None else keys
         if sacks is None:
             sacks = capture.sacks
         if link_type is None and not _SHORT_LINKS.isdisjoint(capture.meta.link_types):
             link_type = LINK_RAW
-    assert keys is not None
+    if keys is None:
+        raise ParameterError("keys: required to write a packets table that is not a Capture")
     if link_type is None:
         link_type = LINK_ETHERNET
     with PcapWriter(path, format=format, snaplen=snaplen, link_type=link_type, comment=comment) as writer:

@@ -8,6 +8,7 @@ import numpy as np
 from numba import types
 
 from .._support.algorithm.base import Algorithm
+from .._support.algorithm.checks import share
 from .._support.algorithm.random import random
 
 __all__ = ["ACK", "FLOW", "Cca", "random"]
@@ -73,6 +74,10 @@ ACK = np.dtype(
     ],
     align=True,
 )
+
+
+share(FLOW, "flow", writable=("cwnd", "ssthresh", "pacing_bps"))
+share(ACK, "ack", writable=())
 
 
 class Cca(Algorithm):

@@ -19,12 +19,12 @@ __all__ = ["EXPERIMENTS", "experiment"]
 
 #: Experiments by name, and what each does.
 EXPERIMENTS = {
-    "abc": "The ABC paper: three ways to share a link, with and without ABC, CSFQ and fair queueing beside it.",
-    "codel": "The P4-CoDel paper: CoDel on its three targets, and what takes these targets apart.",
-    "dragonfly": "The Dragonfly paper: naming congestion controls from slots, with its network, DeePCCI and ours.",
+    "abc": "The ABC paper: three ways to share a link, with and without ABC, compared with CSFQ and fair queueing.",
+    "codel": "The P4-CoDel paper: CoDel on its three targets, and where their differences come from.",
+    "dragonfly": "The Dragonfly paper: identifying congestion controls from slots, with its network, DeePCCI and ours.",
     "l4s": "iRED and PI2 for L4S: Cubic and Prague in four configurations under four loads, with DualPI2.",
-    "rtt-separation": "The RTT paper's six tests: queues by RTT beside one queue and beside competitors.",
-    "sim-vs-kernel": "The simulator beside real Linux: utilisation, delay, loss, marks, shares, and the error of each.",
+    "rtt-separation": "The RTT paper's six tests: queues by RTT, compared with one queue and with competing schemes.",
+    "sim-vs-kernel": "The simulator compared with real Linux: utilisation, delay, loss, marks and shares.",
 }
 
 

@@ -47,4 +47,4 @@ app.add_typer(group, name="experiment")
 def list_command() -> None:
     """List the experiments."""
     for name, what in EXPERIMENTS.items():
-        print(f"{name:16} {what}")
+        say(f"{name:16} {what}")

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Folder"]
 
+_SCRIPT = "plotly.min.js"
+
 _ABOUT = "experiment.json"
 
 
@@ -76,8 +78,12 @@ class Folder:
 
         All pages share one copy of plotly's script, stored beside them.
         """
+        from plotly.offline import get_plotlyjs
+
+        if not (self.path / _SCRIPT).exists():
+            self._text(_SCRIPT, get_plotlyjs())
         with replacing(self.path / f"{name}.html") as tmp:
-            figure.write_html(tmp, include_plotlyjs="directory")
+            figure.write_html(tmp, include_plotlyjs=_SCRIPT)
         self._text(f"{name}.json", figure.to_json())
         self._written.append(f"{name}.html")
         if importlib.util.find_spec("kaleido") is not None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._support.atomic import replacing
+from .._support.csv import read_csv, write_csv
 from ..errors import ParameterError
 from .catalogue import RESULTS, Result
 from .code_hash import ROOT, code_hash
@@ -52,14 +53,12 @@ class KeptTables(Mapping[str, "pd.DataFrame"]):
         self._tables = dict.fromkeys(result(name).tables)
 
     def __getitem__(self, table: str) -> pd.DataFrame:
-        import pandas as pd
-
         if table not in self._tables:
             raise KeyError(table)
         path = _path(self.name, table, self.folder)
         if not path.is_file():
             raise KeyError(table)
-        return pd.read_csv(path)
+        return read_csv(path)
 
     def __contains__(self, table: object) -> bool:
         return table in self._tables and _path(self.name, str(table), self.folder).is_file()
@@ -111,7 +110,7 @@ def keep(
             old.unlink()
     for table, frame in kept.items():
         with replacing(_path(name, table, folder)) as tmp:
-            frame.to_csv(tmp, index=False, float_format=f"%.{_DIGITS}g", lineterminator="\n")
+            write_csv(frame, tmp, float_format=f"%.{_DIGITS}g")
     with replacing(target / "made.json") as tmp:
         tmp.write_text(json.dumps(dict(about), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 

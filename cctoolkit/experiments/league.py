@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._support import arguments
 from ..errors import ParameterError
 from ..scenario import Bottleneck, Flow, Scenario
 
@@ -216,8 +217,7 @@ def standings(results: pd.DataFrame, by: str = "score") -> pd.DataFrame:
     """
     import pandas as pd
 
-    if by not in results:
-        raise ParameterError(f"standings: column {by!r} is missing")
+    results = arguments.table("results", results, [by], ("aqm", "scenario", "seed"))
     results = results.assign(**{by: results[by].fillna(-np.inf)})  # what was not measured is last
     by_race = results.pivot_table(index="aqm", columns="scenario", values=by, sort=False)
     by_seed = results.pivot_table(index="aqm", columns="seed", values=by, sort=False)  # scenarios count alike

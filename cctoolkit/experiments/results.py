@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from .._support.terminal import note, say
 from ..errors import CCToolkitError, ParameterError
 from .catalogue import RESULTS
 from .code_hash import ROOT, code_hash
@@ -113,7 +114,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return _run(given)
     except CCToolkitError as err:
-        print(f"results: {err}", file=sys.stderr)
+        note(f"results: {err}")
         return 1
 
 
@@ -121,7 +122,7 @@ def _run(given: argparse.Namespace) -> int:
     if given.command == "list":
         for row in listed():
             cost = "" if row["cpu_minutes"] is None else f"{row['cpu_minutes']:g} min"
-            print(f"{row['name']:22} {row['state']:9} {row['date']:11} {cost:>9}  {row['command']}")
+            say(f"{row['name']:22} {row['state']:9} {row['date']:11} {cost:>9}  {row['command']}")
         return 0
     if given.command == "make":
         names = list(dict.fromkeys(given.names))
@@ -133,11 +134,11 @@ def _run(given: argparse.Namespace) -> int:
         for name in names:
             result(name)
         for name in names:
-            print(f"{name}: {RESULTS[name].command}", flush=True)
+            say(f"{name}: {RESULTS[name].command}")
             make(name)
     changed = render_all(check=getattr(given, "check", False))
     for path in changed:
-        print(path.relative_to(ROOT))
+        say(path.relative_to(ROOT))
     return 1 if changed and getattr(given, "check", False) else 0
 
 

@@ -18,9 +18,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from .._support.arguments import floats, number, whole
 from .._support.atomic import replacing
+from .._support.documents import read_file, read_json
 from .._support.version import __version__
+from .._support.words import printable
 from ..errors import ParameterError, SchemaError
+from ..schema import SLOTS
 from .inputs import (
     ANY_LENGTH,
     BIN_CHANNELS,
@@ -54,6 +58,10 @@ __all__ = ["Model", "bundled_models", "load", "save_model", "save_models", "writ
 
 FORMAT = 2
 _ABOUT = "model.json"
+#: What files of a model may have, of which ours have a thousandth.
+_MOST_JSON_BYTES, _MOST_NETWORK_BYTES = 64 << 20, 512 << 20
+_LONGEST_MS = 1e9
+_LONGEST_NAME = 100
 #: Number of windows of any length that go through the network at a time.
 _AT_ONCE = 64
 #: Bins of a cut-off view in the example given to torch's exporter: three strided convolutions leave two of nine, and
@@ -120,6 +128,26 @@ def load(name: str | os.PathLike[str]) -> Model:
     return Model(folder)
 
 
+def _names(where: str, found: Any) -> tuple[str, ...]:
+    """Names in a list, each once, that a line of a terminal can hold; of a mapping, its keys.
+
+    Raises
+    ------
+    ValueError
+        They are something else.
+    """
+    if not isinstance(found, list | dict) or not found:
+        raise ValueError(f"{where}: expected a list of names")
+    for name in found:
+        if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= _LONGEST_NAME:
+            raise ValueError(
+                f"{where}: {str(name)[:_LONGEST_NAME]!r} is not a name of 1 to {_LONGEST_NAME} printable characters"
+            )
+    if len(set(found)) < len(found):
+        raise ValueError(f"{where}: a name is there twice")
+    return tuple(found)
+
+
 class Model:
     """A trained classifier, read from a folder.
 
@@ -155,45 +183,59 @@ class Model:
 
     def __init__(self, folder: Path) -> None:
         try:
-            self.about: dict[str, Any] = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
+            self.about = read_json(folder / _ABOUT, "a valid model description", most_bytes=_MOST_JSON_BYTES)
             version = self.about["format"]
             if version != FORMAT:
                 raise SchemaError(
                     f"{folder}: a model of format {version}, this package reads {FORMAT}: train it again, or take "
                     f"the version of cctoolkit that made it ({self.about.get('cctoolkit', 'unknown')})"
                 )
-            self.name = folder.name
-            self._learnt = np.array(self.about["classes"], dtype=object)
-            self.inputs: tuple[str, ...] = tuple(self.about["inputs"])
-            self.slot_ms: float = float(self.about["slot_ms"])
-            self.windows_ms: tuple[float, ...] = tuple(float(ms) for ms in self.about["windows_ms"])
+            self.name = printable(folder.name)
+            self._learnt = np.array(_names("classes", self.about["classes"]), dtype=object)
+            self.inputs: tuple[str, ...] = _names("inputs", self.about["inputs"])
+            if unknown := set(self.inputs) - set(SLOTS):
+                raise ValueError(f"inputs: no column of slots is called {min(unknown)!r}")
+            self.slot_ms: float = number("slot_ms", self.about["slot_ms"], above=0, high=_LONGEST_MS)
+            self.windows_ms: tuple[float, ...] = tuple(
+                float(number("windows_ms", ms, above=0, high=_LONGEST_MS)) for ms in self.about["windows_ms"]
+            )
             self._prepare = PREPARATIONS[self.about["preparation"]]
+            any_length = self.about["preparation"] in ANY_LENGTH
             self._networks = [
                 {
-                    "slots": None if network["slots"] is None else int(network["slots"]),
+                    "slots": None if network["slots"] is None else whole("slots", network["slots"], low=1),
                     "file": Path(network["file"]).name,  # in the folder, whatever model.json says
                     "sha256": network["sha256"],
                 }
                 for network in self.about["networks"]
             ]
+            if any((network["slots"] is None) != any_length for network in self._networks):
+                raise ValueError(f"slots: not those of the preparation {self.about['preparation']}")
+            if any_length and self.inputs != VIEW_INPUTS:
+                raise ValueError(f"inputs: must be {', '.join(VIEW_INPUTS)}")
             if not self._networks or not self.windows_ms:
                 raise ValueError("no network or no window length")
-            self._temperature = float(self.about["temperature"])
+            # 0 divides by zero, and less would turn the most probable class into the least probable one
+            self._temperature = float(number("temperature", self.about["temperature"], above=0))
             self._least = np.array(self.about["least"], float).reshape(-1, 2)
             if not ((self._least[:, 0] > 0).all() and (np.diff(self._least[:, 0]) > 0).all()):
                 raise ValueError("least: slots must increase")
-            self._other = str(self.about["other"])
+            if not ((self._least[:, 1] >= 0) & (self._least[:, 1] <= 1)).all():
+                raise ValueError("least: probabilities must be from 0 to 1")
+            (self._other,) = _names("other", [self.about["other"]])
+            alike = self.about.get("alike", {})
             self.alike = {
-                str(name): tuple(str(cca) for cca in members)
-                for name, members in self.about.get("alike", {}).items()
+                name: _names(f"alike: {name}", alike[name])
+                for name in (_names("alike", alike) if alike else ())
             }
             if not {cca for members in self.alike.values() for cca in members} <= set(self._learnt):
                 raise ValueError("alike: must be classes")
             self.classes_ = answers(self._learnt, self.alike)
-        except (ValueError, KeyError, TypeError, AttributeError) as err:
-            raise SchemaError(
-                f"{folder / _ABOUT}: not a valid model description ({type(err).__name__}: {err})"
-            ) from None
+        except SchemaError:
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as err:
+            why = f"{err} is missing" if isinstance(err, KeyError) else str(err)
+            raise SchemaError(f"{folder / _ABOUT}: not a valid model description ({why})") from None
         self._of_summaries = self.about["preparation"] == "summaries"
         self.any_length = any(network["slots"] is None for network in self._networks)
         self.folder = folder
@@ -218,10 +260,9 @@ class Model:
         file = network["file"]
         if file not in self._sessions:
             path = self.folder / file
-            try:
-                content = path.read_bytes()
-            except OSError:
-                raise SchemaError(f"{path}: file is missing; the model is incomplete") from None
+            if not path.exists():
+                raise SchemaError(f"{path}: file is missing; the model is incomplete")
+            content = read_file(path, _MOST_NETWORK_BYTES)
             if hashlib.sha256(content).hexdigest() != network["sha256"]:
                 raise SchemaError(f"{path}: SHA-256 differs from {_ABOUT}; get the model again")
             options = onnxruntime.SessionOptions()
@@ -261,10 +302,10 @@ class Model:
                 raise ParameterError(
                     f"windows of slots of {X.slot_ms:g} ms: {self.name} was trained on slots of {self.slot_ms:g} ms"
                 )
-            X = X.X
+            X = X.X.astype(np.float32, copy=False)
             if views:
                 return X
-        X = np.asarray(X, np.float32)
+        X = floats("X", X).astype(np.float32)
         if X.ndim != 3 or X.shape[2] != len(self.inputs):
             raise ParameterError(
                 f"X: shape {X.shape} is not windows x slots x {len(self.inputs)} ({', '.join(self.inputs)})"
@@ -380,6 +421,8 @@ class Model:
         Windows are consecutive and do not overlap; those without packets are left out. Their log-probabilities are
         averaged.
         """
+        if not isinstance(slots, pd.DataFrame):
+            raise SchemaError(f"slots: expected a DataFrame, found {type(slots).__name__}")
         slot_ms = slots.attrs.get("slot_ms", self.slot_ms)
         if slot_ms != self.slot_ms:
             raise ParameterError(

@@ -83,5 +83,5 @@ def write_card(folder: Path, about: Mapping[str, Any], results: pd.DataFrame | N
     if about["provenance"]:
         blocks.append("\n".join(f"- {k}: {v}" for k, v in about["provenance"].items()))
     with replacing(folder / "README.md") as tmp:
-        tmp.write_text("\n\n".join(blocks) + "\n", encoding="utf-8")
+        tmp.write_text("\n\n".join(blocks) + "\n", encoding="utf-8", errors="backslashreplace")
     return folder / "README.md"

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._support import arguments
 from .._support.arguments import positive_ns
 from .._support.words import plural
 from ..analysis.flows import FlowStatistics
@@ -20,7 +21,7 @@ from ..capture.filtering import selected
 from ..capture.model import Capture
 from ..capture.reader import iter_capture, read_capture
 from ..capture.selection import Selection
-from ..errors import ParameterError
+from ..errors import ParameterError, SchemaError
 from ..schema import CCAS, empty
 from .bundle import Model, bundled_models, load
 from .card import alike_in_words
@@ -159,6 +160,17 @@ def classify_flows(
         flows = _tcp_flows(_parts(source, selection, reading))
     elif not reads_twice(source):
         raise ParameterError(f"{os.fspath(source)}: cannot be read a second time")  # type: ignore[arg-type]
+    numbers = (
+        "flow_id",
+        "protocol",
+        "payload_fwd",
+        "payload_rev",
+        "first_ts_ns",
+        "last_ts_ns",
+        "sport",
+        "dport",
+    )
+    flows = arguments.table("flows", flows, numbers, ("src", "dst"), error=SchemaError)
     flows = flows[flows["protocol"] == 6]
     payload = flows[["payload_fwd", "payload_rev"]].max(axis=1)
     flows = flows.assign(payload_bytes=payload.astype("int64"))[payload >= max(min_bytes, 1)]

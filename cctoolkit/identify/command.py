@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._support.atomic import check_target
 from .._support.options import ModelArgument, ModelOption, SlotMsOption, WorkersOption
 from .._support.terminal import end_empty, listing, say, show
 from .._support.words import did_you_mean, format_probability, plural
@@ -82,7 +83,7 @@ def build(
     special: Annotated[
         int | None,
         typer.Option(
-            help="Keep the first flows of each run, this many, and nine others.",
+            help="Number of first flows to keep of each run, besides nine others.",
             show_default="one per CCA",
             min=0,
         ),
@@ -159,7 +160,7 @@ def info(dataset: _Dataset) -> None:
     import pyarrow.parquet as pq
     from rich.table import Table
 
-    from .._support.parquet import read_provenance
+    from .._support.parquet import read_provenance, readable
     from .._support.terminal import cell_text
     from .dataset import SlotDataset
     from .datasets import settings_of
@@ -171,7 +172,7 @@ def info(dataset: _Dataset) -> None:
         said = read_provenance(path)
         made_by.add(str(said.get("made_by", "unknown")))
         versions.add(str(said.get("version", "unknown")))
-        slots += pq.read_metadata(path).num_rows
+        slots += pq.read_metadata(readable(path)).num_rows
         size += path.stat().st_size
     hours = slots * found.slot_ms / 3.6e6
     facts = Table(box=None, show_header=False, pad_edge=False)
@@ -280,6 +281,7 @@ def train(
         raise ParameterError("others: needs the classifier scales and --ccas")
     if classes and classifier != "scales":
         raise ParameterError("alike: only scales treats several congestion controls as one class")
+    check_target(output, folder=True)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise ParameterError(f"output: {output} exists already")
     _check_extra(torch=compare or classifier != "summary")

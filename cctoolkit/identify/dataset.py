@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._support import arguments, parquet
 from .._support.atomic import replacing
-from .._support.parquet import read_provenance
+from .._support.documents import read_json
 from .._support.pool import cores, in_processes
 from .._support.version import __version__
+from .._support.waiting import progress_bar
 from ..analysis.slots import compute_slots
 from ..errors import CCToolkitError, ParameterError, SchemaError
 from ..scenario.run import Run
@@ -124,20 +126,18 @@ def record(
         if run.ingress is None:
             raise ParameterError(f"{run.name}: its taps were not recorded (simulate(..., record=True))")
         ingress, egress = run.ingress, run.egress
-        known = (
-            run.labels[["flow_id", "cca", "base_rtt_ms", "bytes_acked", "retransmits"]]
-            if labels is None
-            else labels
-        )
+        if labels is None:
+            facts_of_flows = ("base_rtt_ms", "bytes_acked", "retransmits")
+            labels = arguments.table("labels", run.labels, ["flow_id"], ("cca", *facts_of_flows))
+            labels = labels[["flow_id", "cca", *facts_of_flows]]
+        known = labels
         name = name or run.name
     else:
         if labels is None:
             raise ParameterError("labels: expected a table with flow_id and cca, because captures have none")
         ingress, known = run, labels
         name = name or "capture"
-    for column in ("flow_id", "cca"):
-        if column not in known:
-            raise ParameterError(f"labels: column {column!r} is missing")
+    known = arguments.table("labels", known, ["flow_id"], ["cca"])
     known = known[~known["cca"].isin(["", "udp"]) & known["cca"].notna()]
     if flow_ids is not None:
         known = known[known["flow_id"].isin(list(flow_ids))]
@@ -191,17 +191,17 @@ class SlotDataset:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         try:
-            self.about: dict[str, Any] = json.loads((self.path / _INDEX).read_text(encoding="utf-8"))
+            self.about = read_json(self.path / _INDEX)
             version = self.about["version"]
-        except (OSError, ValueError, KeyError, TypeError):
+        except (SchemaError, KeyError):
             raise SchemaError(f"{self.path}: holds no dataset of slots (no readable {_INDEX})") from None
         if version != _VERSION:
             raise SchemaError(
                 f"{self.path}: dataset has version {version}, expected {_VERSION}; build it again"
             )
         try:
-            self.flows = pd.read_parquet(self.path / _FLOWS)
-        except (OSError, ValueError):
+            self.flows = parquet.frame(parquet.read(self.path / _FLOWS), self.path / _FLOWS)
+        except (OSError, SchemaError):
             raise SchemaError(f"{self.path}: holds no dataset of slots (no readable {_FLOWS})") from None
         self.slot_ms: float = self.about["slot_ms"]
 
@@ -225,13 +225,13 @@ class SlotDataset:
 
     def recordings(self, columns: Sequence[str] | None = None) -> Iterator[Recording]:
         """Read recordings one by one, with only these columns of the slots. Columns with missing numbers are floats."""
-        import pyarrow.parquet as pq
-
         wanted = None if columns is None else list(dict.fromkeys(["flow_id", "slot", *columns]))
         for run, flows in self.flows.groupby("run", sort=False):
-            table = pq.read_table(self.path / "slots" / f"{run}.parquet", columns=wanted, memory_map=True)
+            path = self.path / "slots" / f"{run}.parquet"
+            table = parquet.read(path, wanted, memory_map=True)
             known = flows.drop(columns="run").reset_index(drop=True)
-            yield Recording(str(run), table.to_pandas(ignore_metadata=True), known, self.slot_ms)
+            slots = parquet.frame(table, path, ignore_metadata=True)
+            yield Recording(str(run), slots, known, self.slot_ms)
 
     def where(self, which: str | Iterable[str]) -> SlotDataset:
         """A part of the dataset: flows that match an expression (as for pandas' ``query``), or flows of these runs."""
@@ -317,8 +317,6 @@ def build_dataset(
     >>> dataset.flows.cca.tolist()
     ['reno', 'bbr']
     """
-    from tqdm.auto import tqdm
-
     folder = Path(directory)
     jobs = [(number, dict(changes), scenario) for number, (changes, scenario) in enumerate(scenarios)]
     names = [_run_name(number, scenario) for number, _, scenario in jobs]
@@ -333,7 +331,9 @@ def build_dataset(
         if not (folder / "slots" / f"{name}.json").is_file()
     ]
     settings = (str(folder), on, special, background, slot_ms, keep_captures)
-    with tqdm(total=len(jobs), initial=len(jobs) - len(missing), unit="run", disable=not progress) as bar:
+    with progress_bar(
+        total=len(jobs), initial=len(jobs) - len(missing), unit="run", disable=not progress
+    ) as bar:
         done = in_processes(
             _build_one, [(*job, *settings) for job in missing], min(workers or cores(), max(len(missing), 1))
         )
@@ -366,7 +366,7 @@ def _check_same(folder: Path, scenarios: Mapping[str, Scenario], made_with: Mapp
     if (folder / _INDEX).is_file():
         check(SlotDataset(folder).about)
     for path in sorted((folder / "slots").glob("*.json")):
-        said = read_provenance(path.with_suffix(".parquet"))
+        said = parquet.read_provenance(path.with_suffix(".parquet"))
         check(said)
         if path.stem in scenarios and said.get("scenario") != scenarios[path.stem].to_toml():
             raise ParameterError(
@@ -437,8 +437,8 @@ def index_dataset(root: Path, about: Mapping[str, Any], slot_ms: float) -> SlotD
         raise ParameterError(f"{root}: there are no recordings")
     flows = pd.concat(tables, ignore_index=True)
     flows = flows[["run", *(c for c in flows if c != "run")]]
-    with replacing(root / _FLOWS) as tmp:
-        flows.to_parquet(tmp, index=False)
+    with replacing(root / _FLOWS) as tmp, tmp.open("wb") as file:
+        flows.to_parquet(file, index=False)
     facts = {"version": _VERSION, "cctoolkit": __version__, "slot_ms": slot_ms, **about}
     with replacing(root / _INDEX) as tmp:
         tmp.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from .._support.atomic import replacing
+from .._support.atomic import check_target, replacing, replacing_folder
+from .._support.csv import write_csv
 from .._support.terminal import note
 from .._support.version import __version__
 from ..errors import ParameterError
@@ -102,7 +103,7 @@ def train(
     classifier : str
         A name in :data:`CLASSIFIERS`.
     output : Path
-        Folder for the model.
+        Folder for the model, new or empty; it appears only when complete.
     inputs : str, optional
         Feature set; by default the classifier's own.
     others : bool
@@ -123,9 +124,14 @@ def train(
     Raises
     ------
     ParameterError
-        Flows are too short, or their inputs were not observed; or the classifier refuses the windows.
+        Flows are too short, or their inputs were not observed; or the classifier refuses the windows; or something is
+        in the folder.
     """
     from . import classifiers
+
+    check_target(output, folder=True)
+    if output.is_dir() and any(output.iterdir()):
+        raise ParameterError(f"output: {output} exists already")
 
     kind, trees = CLASSIFIERS[classifier], classifier == "summary"
     if classifier == "scales" and len(order.training) < 2:
@@ -155,23 +161,23 @@ def train(
         fitted.append(getattr(classifiers, kind.name)(**settings).fit(part))
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # its exporter tells of packages nobody asked for
     flows = data.flows[data.flows["run"].isin(order.training)]
-    save_models(
-        fitted, output, windows_ms=lengths, limits=limits(flows, fitted[0]),
-        data=f"{sum(map(len, windows)):,} windows of {len(order.training):,} runs of "
-        f"{', '.join(part.path.name for part in data.parts)}; {len(order.testing):,} other runs were held out to test "
-        f"on (split by run, seed {order.seed}).",
-        provenance={"command": " ".join(["cct", *sys.argv[1:]]), "version": __version__, "seed": order.seed}
-        | {f"sha256 of {name}": digest for name, digest in data.digests().items()},
-    )  # fmt: skip
     parts = ["train"] * len(order.training) + ["test"] * len(order.testing)
-    with replacing(output / SPLIT) as tmp:
-        pd.DataFrame({"run": [*order.training, *order.testing], "part": parts}).to_csv(tmp, index=False)
-    model = load(output)
-    if not order.testing:
-        return model, None
-    scores, _ = score(model, data, order.testing, lengths, **cut)
-    write_card(output, model.about, scores)
-    return model, scores
+    scores = None
+    with replacing_folder(output) as folder:
+        save_models(
+            fitted, folder, windows_ms=lengths, limits=limits(flows, fitted[0]),
+            data=f"{sum(map(len, windows)):,} windows of {len(order.training):,} runs of "
+            f"{', '.join(part.path.name for part in data.parts)}; {len(order.testing):,} other runs were held out to "
+            f"test on (split by run, seed {order.seed}).",
+            provenance={"command": " ".join(["cct", *sys.argv[1:]]), "version": __version__, "seed": order.seed}
+            | {f"sha256 of {name}": digest for name, digest in data.digests().items()},
+        )  # fmt: skip
+        write_csv(pd.DataFrame({"run": [*order.training, *order.testing], "part": parts}), folder / SPLIT)
+        if order.testing:
+            model = load(folder)
+            scores, _ = score(model, data, order.testing, lengths, **cut)
+            write_card(folder, model.about, scores)
+    return load(output), scores
 
 
 def compare(order: Order, output: Path, *, progress: bool = False, **options: Any) -> pd.DataFrame:
@@ -214,7 +220,7 @@ def compare(order: Order, output: Path, *, progress: bool = False, **options: An
         tables.append(scores)
     table = pd.concat(tables, ignore_index=True).sort_values("window_ms", kind="stable", ignore_index=True)
     with replacing(output / "comparison.csv") as tmp:
-        table.to_csv(tmp, index=False)
+        write_csv(table, tmp)
     with replacing(output / "comparison.html") as tmp:
         comparison_figure(table).write_html(tmp, include_plotlyjs=True)
     return table

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from .._support.terminal import note
-from .._support.words import did_you_mean
+from .._support.words import did_you_mean, printable
 from ..capture.model import Capture
 from ..capture.reader import read_capture
 from ..errors import ParameterError
@@ -71,8 +71,8 @@ def add_captures(
     before = SlotDataset(folder) if (folder / "dataset.json").is_file() else None
     if before is not None and slot_ms not in (None, before.slot_ms):
         raise ParameterError(f"slot_ms: must be {before.slot_ms:g}, as in {folder}")
-    name = name or _stem(ingress)
-    if Path(name).name != name:
+    name = name or printable(_stem(ingress))
+    if Path(name).name != name or not name.isprintable():
         raise ParameterError(f"name: {name!r} must be a word")
     if before is not None and name in before.runs:
         raise ParameterError(f"name: {folder} has a run {name}; choose another --name")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from .._support.csv import read_csv
 from .._support.terminal import note
 from ..errors import ParameterError, SchemaError
 from .bundle import Model
@@ -40,7 +41,7 @@ def unseen_runs(model: Model, data: Datasets) -> list[str]:
         note(f"{model.name} does not list its training runs (no {SPLIT}); scores on those would be too high")
         return data.runs
     try:
-        split = pd.read_csv(path, dtype=str, usecols=["run", "part"])
+        split = read_csv(path, dtype=str, usecols=["run", "part"])
     except ValueError:  # also if it is not CSV
         raise SchemaError(f"{path}: not a table of run and part, as cct train writes it") from None
     trained = set(split["run"][split["part"] == "train"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
+import io
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from .._support.atomic import replacing
+from .._support.waiting import progress_bar
 from ..errors import ParameterError
 
 __all__ = ["Recipe", "train_network"]
@@ -127,8 +129,6 @@ def train_network(
     ParameterError
         The checkpoint is of another training.
     """
-    from tqdm.auto import tqdm
-
     device = _device(recipe.device)
     mixed = device.type == "cuda"
     network.to(device)
@@ -155,7 +155,7 @@ def train_network(
     if path is not None and path.is_file():
         _resume(path, training, state, network, optimiser, scheduler, generator)
 
-    bar = tqdm(total=recipe.epochs, initial=state.epoch, unit="epoch", disable=not progress)
+    bar = progress_bar(total=recipe.epochs, initial=state.epoch, unit="epoch", disable=not progress)
     with bar:
         while state.epoch < recipe.epochs and not _converged(state, recipe):
             network.train()
@@ -254,8 +254,10 @@ def _save(path: Path, training: str, state: _State, network: nn.Module, *parts: 
         "generator": generator.get_state(),
         "torch": torch.get_rng_state(),  # of dropout
     }
+    whole = io.BytesIO()  # torch's own writer has errors of its own for a full disk
+    torch.save(content, whole)
     with replacing(path) as tmp:
-        torch.save(content, tmp)
+        tmp.write_bytes(whole.getbuffer())
 
 
 def _resume(path: Path, training: str, state: _State, network: nn.Module, *parts: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._support import arguments
 from ..errors import ParameterError, SchemaError
 from .dataset import Recording, SlotDataset
 from .inputs import SEGMENT_BYTES, VIEW_CHANNELS, VIEW_INPUTS, scale_view
@@ -109,6 +110,16 @@ class Windows:
     slot_ms: float = 1.0
 
     def __post_init__(self) -> None:
+        for name, array in (("X", self.X), ("y", self.y)):
+            if not isinstance(array, np.ndarray) or array.dtype.kind not in (
+                "biuf" if name == "X" else "OUbiufT"
+            ):
+                found = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
+                raise ParameterError(
+                    f"{name}: expected an array of {'numbers' if name == 'X' else 'names'}, found {found}"
+                )
+        if not isinstance(self.table, pd.DataFrame) or self.y.ndim != 1:
+            raise ParameterError("table, y: expected a DataFrame and names in one dimension")
         if self.X.ndim != 3 or self.X.shape[2] != len(self.inputs):
             raise ParameterError(
                 f"X: shape {self.X.shape} is not windows x slots x {len(self.inputs)} inputs ({', '.join(self.inputs)})"
@@ -132,11 +143,23 @@ class Windows:
         return self.table["run"].to_numpy()
 
     def take(self, which: Any) -> Windows:
-        """The windows selected by a mask or indices."""
+        """The windows selected by a mask or indices.
+
+        Raises
+        ------
+        ParameterError
+            `which` is neither, or leads outside.
+        """
+        try:
+            rows = np.arange(len(self))[which if isinstance(which, slice) else np.asarray(which)]
+        except (IndexError, TypeError, ValueError):
+            raise ParameterError(f"which: expected a mask or indices of {len(self)} windows") from None
+        rows = np.atleast_1d(rows)
+        if rows.ndim != 1:
+            raise ParameterError(f"which: expected a mask or indices of {len(self)} windows")
         return dataclasses.replace(
-            self, X=self.X[which], y=self.y[which], table=self.table.loc[which].reset_index(drop=True)
-            if np.asarray(which).dtype == bool else self.table.iloc[which].reset_index(drop=True),
-        )  # fmt: skip
+            self, X=self.X[rows], y=self.y[rows], table=self.table.iloc[rows].reset_index(drop=True)
+        )
 
     def of(self, **values: Any) -> Windows:
         """The windows whose table columns have these values."""
@@ -194,7 +217,7 @@ class Windows:
 
         _, slots, inputs = self.X.shape
         flat = pa.array(np.ascontiguousarray(self.X, np.float32).reshape(-1))
-        table = pa.Table.from_pandas(self.table, preserve_index=False)
+        table = parquet.arrow_table(self.table, path)
         table = table.append_column("X", pa.FixedSizeListArray.from_arrays(flat, slots * inputs))
         about = {"inputs": self.inputs, "slots": slots, "slot_ms": self.slot_ms, "version": _VERSION}
         parquet.write(table, path, provenance or {}, {_KEY: json.dumps(about).encode()})
@@ -208,24 +231,25 @@ class Windows:
         SchemaError
             The file has no windows, or another version.
         """
-        import json
+        from .._support import parquet
 
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        try:
-            table = pq.read_table(path)
-            about = json.loads((table.schema.metadata or {})[_KEY])
-        except (pa.ArrowInvalid, KeyError, ValueError):
-            raise SchemaError(f"{path}: there are no windows") from None
-        if about["version"] != _VERSION:
+        table = parquet.read(path)
+        about = parquet.about(table.schema.metadata, _KEY)
+        if about is None:
+            raise SchemaError(f"{path}: there are no windows")
+        if about.get("version") != _VERSION:
             raise SchemaError(
-                f"{path}: windows have version {about['version']}, expected {_VERSION}; cut them again"
+                f"{path}: windows have version {about.get('version')}, expected {_VERSION}; cut them again"
             )
-        column = table.column("X").combine_chunks()
-        X = np.asarray(column.flatten()).reshape(len(table), about["slots"], len(about["inputs"]))
-        frame = table.drop_columns(["X"]).to_pandas()
-        return cls(X, frame["cca"].to_numpy(object), frame, tuple(about["inputs"]), about["slot_ms"])
+        try:
+            column = table.column("X").combine_chunks()
+            X = np.asarray(column.flatten(), np.float32)
+            X = X.reshape(len(table), int(about["slots"]), len(about["inputs"]))
+            inputs, slot_ms = tuple(map(str, about["inputs"])), float(about["slot_ms"])
+            frame = parquet.frame(table.drop_columns(["X"]), path)
+            return cls(X, frame["cca"].to_numpy(object), frame, inputs, slot_ms)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as err:
+            raise SchemaError(f"{path}: damaged windows ({type(err).__name__}: {err})") from None
 
 
 _KEY = b"cctoolkit.windows"
@@ -246,14 +270,14 @@ def slot_arrays(slots: pd.DataFrame, inputs: Sequence[str]) -> Iterator[tuple[in
     SchemaError
         The table lacks an input.
     """
-    missing = [name for name in (*inputs, "flow_id", "slot") if name not in slots]
-    if missing:
-        raise SchemaError(f"slots: column {missing[0]!r} is missing")
+    slots = arguments.table("slots", slots, (*inputs, "flow_id", "slot"), error=SchemaError)
+    for name in ("flow_id", "slot"):
+        if slots[name].isna().any():
+            raise SchemaError(f"slots: column {name!r} has missing values")
     values = np.empty((len(slots), len(inputs)), np.float32)
     for i, name in enumerate(inputs):
         values[:, i] = slots[name].to_numpy(np.float32, na_value=np.nan)
-    flow = slots["flow_id"].to_numpy()
-    slot = slots["slot"].to_numpy()
+    flow, slot = (_whole(slots, name) for name in ("flow_id", "slot"))
     bounds = [*np.flatnonzero(np.diff(flow, prepend=-1)), len(flow)] if len(flow) else []
     for begin, end in itertools.pairwise(bounds):
         part = values[begin:end]
@@ -261,6 +285,17 @@ def slot_arrays(slots: pd.DataFrame, inputs: Sequence[str]) -> Iterator[tuple[in
         known = np.flatnonzero(~missing_here[:, ~missing_here.all(axis=0)].any(axis=1))
         stop = known[-1] + 1 if len(known) and not missing_here.all() else 0
         yield int(flow[begin]), int(slot[begin]), part[:stop]
+
+
+def _whole(slots: pd.DataFrame, name: str) -> np.ndarray:
+    """A column of whole numbers."""
+    values = slots[name].to_numpy()
+    if values.dtype.kind not in "iu":
+        rounded = values.astype(np.float64)
+        if not (np.abs(rounded) < 2**62).all():
+            raise SchemaError(f"slots: column {name!r} has values that are not whole numbers")
+        values = rounded.astype(np.int64)
+    return values
 
 
 def joined(parts: Sequence[Windows]) -> Windows:
@@ -340,8 +375,10 @@ def cut_windows(
     slot_ms, flows = 1.0, 0
     for recording in recordings:
         slot_ms = recording.slot_ms
+        known = arguments.table("flows", recording.flows, ["flow_id"], ["cca"], error=SchemaError)
+        known = known.loc[:, ~known.columns.duplicated()]
         labels: dict[int, dict[str, Any]] = {
-            row["flow_id"]: {str(k): v for k, v in row.items()} for row in recording.flows.to_dict("records")
+            row["flow_id"]: {str(k): v for k, v in row.items()} for row in known.to_dict("records")
         }
         both = zip(
             slot_arrays(recording.slots, names),
@@ -388,11 +425,14 @@ def _names(inputs: str | Sequence[str]) -> tuple[str, ...]:
 
 def _arrivals(slots: pd.DataFrame) -> tuple[str]:
     """The first column of ARRIVALS that was observed."""
+    if not isinstance(slots, pd.DataFrame):
+        raise SchemaError(f"slots: expected a DataFrame, found {type(slots).__name__}")
     there = [name for name in ARRIVALS if name in slots]
     if not there:
         raise SchemaError(
             f"slots: column {' or '.join(ARRIVALS)} is needed to know in which slots data arrived"
         )
+    slots = arguments.table("slots", slots, there, error=SchemaError)
     return (next((name for name in there if slots[name].notna().any()), there[0]),)
 
 

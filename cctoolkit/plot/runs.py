@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ..errors import ParameterError
+from ..scenario.run import checked
 from .source import pick_flows
 from .style import (
     COLOURS,
@@ -47,11 +48,10 @@ def _line(
     )
 
 
-def _samples(run: Run, which: str) -> pd.DataFrame:
-    table = getattr(run, which, None)
-    if table is None:
+def _samples(run: Run, which: str, *numbers: str) -> pd.DataFrame:
+    if not hasattr(run, which):
         raise ParameterError(f"run: expected a run, not {type(run).__name__}")
-    return table
+    return checked(run, which, numbers) if len(getattr(run, which)) else getattr(run, which)
 
 
 def window(run: Run, *, flows: Iterable[int] | None = None, most: int = len(COLOURS)) -> go.Figure:
@@ -84,7 +84,7 @@ def window(run: Run, *, flows: Iterable[int] | None = None, most: int = len(COLO
     >>> list(dict.fromkeys(trace.name for trace in fig.data))
     ['1: reno', '0: cubic']
     """
-    series = _samples(run, "flow_series")
+    series = _samples(run, "flow_series", "cwnd_packets", "srtt_ns")
     fig = figure(
         "Congestion window and round-trip time",
         height=520,
@@ -98,8 +98,9 @@ def window(run: Run, *, flows: Iterable[int] | None = None, most: int = len(COLO
     if not len(series):
         return note(fig, "the run has no series")
     with_window = series.groupby("flow_id").srtt_ns.max()
-    received = run.flows.set_index("flow_id").received_bytes.loc[with_window.index[with_window > 0]]
-    names = run.flows.set_index("flow_id").name
+    of_flow = checked(run, "flows").drop_duplicates("flow_id").set_index("flow_id")
+    received = of_flow["received_bytes"].reindex(with_window.index[with_window > 0], fill_value=0)
+    names = of_flow["name"].reindex(with_window.index, fill_value="")
     for rank, flow in enumerate(pick_flows(received, flows, most)):
         mine = series[(series.flow_id == flow) & (series.srtt_ns > 0)]
         x = (mine.ts_ns.to_numpy() - run.start_ns) / 1e9
@@ -147,7 +148,7 @@ def goodput(
     >>> [len(trace.x) for trace in fig.data]
     [4, 4]
     """
-    series = _samples(run, "flow_series")
+    series = _samples(run, "flow_series", "received_bytes")
     if not bin_s > 0:
         raise ParameterError(f"bin_s: {bin_s!r} must be positive")
     fig = figure(
@@ -158,8 +159,8 @@ def goodput(
     )
     if not len(series):
         return note(fig, "the run has no series")
-    received = run.flows.set_index("flow_id").received_bytes
-    names = run.flows.set_index("flow_id").name
+    of_flow = checked(run, "flows").drop_duplicates("flow_id").set_index("flow_id")
+    received, names = of_flow["received_bytes"], of_flow["name"]
     for rank, flow in enumerate(pick_flows(received[received > 0], flows, most)):
         mine = series[series.flow_id == flow]
         time_s = np.concatenate([[0.0], (mine.ts_ns.to_numpy() - run.start_ns) / 1e9])
@@ -244,7 +245,7 @@ def _queue_lines(
     label: str, run: Run, queues: Iterable[int] | None, most: int
 ) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
     """For each queue to draw: name, time in seconds, delay in milliseconds, packets waiting, probability."""
-    series = _samples(run, "queue_series")
+    series = _samples(run, "queue_series", "sent_packets", "delay_sum_ns", "packets", "probability")
     if not len(series):
         return
     sent = series.groupby("queue").sent_packets.max()

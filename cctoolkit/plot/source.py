@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._support import arguments
 from .._support.words import endpoint
 from ..capture.keys import FlowKeys
 from ..capture.model import Capture
@@ -20,29 +21,8 @@ __all__ = ["Names", "endpoint", "pick_flows", "seconds_since", "sides_of", "star
 
 
 def table_of(value: Any, name: str, origin: str, columns: Iterable[str]) -> pd.DataFrame:
-    """`value`, if it is a table with these columns.
-
-    Parameters
-    ----------
-    value : DataFrame
-    name : str
-        The argument's name.
-    origin : str
-        Function that makes such tables.
-    columns : iterable of str
-        Columns that are drawn.
-
-    Raises
-    ------
-    ParameterError
-        It is something else, or lacks a column.
-    """
-    if not isinstance(value, pd.DataFrame):
-        raise ParameterError(f"{name}: expected a table, such as from {origin}, not {type(value).__name__}")
-    missing = [column for column in columns if column not in value]
-    if missing:
-        raise ParameterError(f"{name}: column {missing[0]!r} is missing; expected a table as from {origin}")
-    return value
+    """`value`, if it is a table with these columns of numbers; see :func:`cctoolkit._support.arguments.table`."""
+    return arguments.table(name, value, columns, origin=origin)
 
 
 def start_of(cap: Any, ts_ns: np.ndarray) -> int:
@@ -115,7 +95,11 @@ class Names:
     def __init__(self, source: Any = None) -> None:
         self._keys: FlowKeys | None = source.keys if isinstance(source, Capture) else None
         self._table = (
-            source.set_index("flow_id") if isinstance(source, pd.DataFrame) and "src" in source else None
+            arguments.table("flows", source, ("flow_id", "sport", "dport", "protocol"), ("src", "dst"))
+            .drop_duplicates("flow_id")
+            .set_index("flow_id")
+            if isinstance(source, pd.DataFrame) and "src" in source
+            else None
         )
 
     def _ends(self, flow_id: int) -> tuple[str, int, str, int, int] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .._support.arguments import floats
 from .._support.kernels import kernel
 from ..errors import ParameterError
 
@@ -88,14 +89,14 @@ def thin_rows(x: np.ndarray, *ys: np.ndarray, points: int = 4000) -> np.ndarray:
     """
     if not ys or points < 4 * len(ys):
         raise ParameterError(f"points={points}: expected at least 4 for each series")
-    x = np.ascontiguousarray(x, np.float64)
-    if any(len(y) != x.size for y in ys):
-        raise ParameterError(f"x has {x.size} values, y has {[len(y) for y in ys]}")
+    x = np.ascontiguousarray(floats("x", x, ndim=1))
+    series = [np.ascontiguousarray(floats("y", y, ndim=1)) for y in ys]
+    if any(len(y) != x.size for y in series):
+        raise ParameterError(f"x has {x.size} values, y has {[len(y) for y in series]}")
     if not np.isfinite(x).all():
         raise ParameterError("x has values that are not finite; drop those rows first")
     if x.size <= points:
         return np.arange(x.size)
-    series = [np.ascontiguousarray(y, np.float64) for y in ys]
     x0, half_span = x.min(), 0.5 * x.max() - 0.5 * x.min()
     rows = None
     buckets = points // (4 * len(ys))

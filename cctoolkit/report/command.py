@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._support.atomic import check_target
 from .._support.terminal import listing, say, show
 from .._support.words import format_bytes, format_rate, format_time_ns
 from ..capture.options import CaptureArgument, TrustTapsOption, end_without_packets, selecting
@@ -53,6 +54,7 @@ def demo(
     from ..scenario.example import example_path
     from .page import report, summary_for_page
 
+    check_target(output)
     ingress, egress = (example_path(name, tap) for tap in ("ingress", "egress"))
     summary = summary_for_page(ingress, egress=egress)
     path = report(summary, output, title=f"cct demo: {name}")
@@ -236,6 +238,7 @@ def report_command(
     """
     from .page import report, summary_for_page
 
+    check_target(output)
     summary = summary_for_page(
         capture, egress=egress, top=top, model=None if model == "none" else model,
         selection=selection, tunnel=tunnel, check_taps=not trust_taps,

@@ -352,9 +352,7 @@ def _busy_s(s: Summary, time_s: pd.Series) -> pd.Series:
     """Seconds since the first packet on the clock of the time bins."""
     if not len(s.idle):
         return time_s
-    first_ns = s.totals["first_ts_ns"]
-    real_ns = first_ns + np.rint(time_s.to_numpy() * 1e9).astype(np.int64)
-    return pd.Series((s.idle.to_busy(real_ns) - first_ns) / 1e9, index=time_s.index)
+    return pd.Series(TimeAxis(s).busy_s(time_s.to_numpy()), index=time_s.index)
 
 
 def _faint(colour: str) -> str:
@@ -400,7 +398,7 @@ def _queue_delay(s: Summary) -> go.Figure:
     for rank, flow_id, side, of in drawn:
         x = (of["ts_ns"].to_numpy() - s.totals["first_ts_ns"]) / 1e9
         y = of["delay_ns"].to_numpy(float) / 1e6
-        few = thin_rows(x, y, points=max(POINTS // len(drawn), 400))
+        few = thin_rows(axis.busy_s(x), y, points=max(POINTS // len(drawn), 400))
         _add_over_time(
             fig,
             axis,
@@ -416,11 +414,13 @@ def _queue_delay(s: Summary) -> go.Figure:
     return _with_legend(fig)
 
 
-def cbiq(s: Summary, flow_ids: list[int], points: int = POINTS // 4) -> go.Figure:
+def cbiq(
+    s: Summary, flow_ids: list[int], points: int = POINTS // 4, axis: TimeAxis | None = None
+) -> go.Figure:
     """Bytes in the queue over time, by flow; needs two taps."""
     assert s.two_taps is not None
     fig = _figure(yaxis_title_text="bytes in the queue", yaxis_rangemode="tozero")
-    axis = TimeAxis(s)
+    axis = axis or TimeAxis(s)
     axis.lay_out(fig)
     names = Names(s.top)
     since_s = (s.two_taps.first_slot_ns - s.totals["first_ts_ns"]) / 1e9
@@ -432,7 +432,7 @@ def cbiq(s: Summary, flow_ids: list[int], points: int = POINTS // 4) -> go.Figur
         # what is in the queue at the end of the slot
         x = since_s + (of["slot"].to_numpy() + 1) * s.two_taps.slot_ns / 1e9
         y = of["cbiq_bytes"].to_numpy(float, na_value=np.nan)
-        few = thin_rows(x, y, points=points)
+        few = thin_rows(axis.busy_s(x), y, points=points)
         _add_over_time(
             fig,
             axis,

@@ -11,7 +11,7 @@ from .._support.words import format_time_ns
 from ..analysis.rtt import rtt_samples
 from .figures import cbiq
 from .summary import Summary, each
-from .time_axis import TimeAxis
+from .time_axis import BusyAxis, TimeAxis
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -39,19 +39,26 @@ def _panel(s: Summary, flow: Any) -> go.Figure:
     assert s.top_packets is not None
     mine = s.top_packets.select(flow_id=flow.flow_id)
     mine.meta.first_ts_ns = s.totals["first_ts_ns"]  # where 0 s is in the other figures
+    first, last = ((ts - s.totals["first_ts_ns"]) / 1e9 for ts in (flow.first_ts_ns, mine.meta.last_ts_ns))
+    axis = TimeAxis(s).between(first, last)
+    alone = mine.columns | {"flow_id": np.zeros(len(mine), np.uint32)}  # state is by flow number
+    cut = len(axis) > 1
+    if cut:  # draw without the silences, so that thinning keeps what is between them
+        mine.columns["ts_ns"] = s.idle.to_busy(mine.columns["ts_ns"])
     drawn: dict[str, go.Figure] = {}
     if flow.protocol == _TCP and mine.columns["tcp_flags"].any():
         side = int(flow.data_direction)
         drawn["sequence"] = plot.time_sequence(mine, flow.flow_id, side, points=POINTS)
-        alone = mine.columns | {"flow_id": np.zeros(len(mine), np.uint32)}  # state is by flow number
         samples = rtt_samples(alone).assign(flow_id=np.uint32(flow.flow_id))
+        if cut:
+            samples["ts_ns"] = s.idle.to_busy(samples["ts_ns"].to_numpy())
         if len(samples):
             drawn["rtt"] = plot.rtt(samples, mine, flows=[flow.flow_id], points=POINTS)
         drawn["flight"] = plot.bytes_in_flight(mine, flow.flow_id, side, points=POINTS)
     else:
         drawn["throughput"] = plot.throughput(mine, flows=[flow.flow_id])
     if s.two_taps is not None:
-        queued = cbiq(s, [flow.flow_id], POINTS)
+        queued = cbiq(s, [flow.flow_id], POINTS, BusyAxis(s) if cut else axis)
         if queued.data:
             drawn["cbiq"] = queued.update_layout(title_text="Bytes in the queue (CBIQ)")
     for fig in drawn.values():
@@ -61,9 +68,7 @@ def _panel(s: Summary, flow: Any) -> go.Figure:
         if any(trace.legendgroup for trace in fig.data):
             fig.update_traces(legendgroup=None, showlegend=False)
     fig = plot.stack(*drawn.values(), heights=[_HEIGHTS[name] for name in drawn])
-    first, last = ((ts - s.totals["first_ts_ns"]) / 1e9 for ts in (flow.first_ts_ns, mine.meta.last_ts_ns))
-    axis = TimeAxis(s).between(first, last)
-    if len(axis) > 1:
+    if cut:
         return axis.move(fig, fig.layout.xaxis.anchor)
     air = max(0.02 * (last - first), 1e-6)
     title = "time since the first packet (s)"

@@ -14,6 +14,7 @@ import pandas as pd
 
 from .._support.atomic import replacing
 from .._support.words import (
+    few,
     flow_name,
     format_bytes,
     format_percent,
@@ -240,7 +241,7 @@ def _facts(s: Summary) -> list[tuple[str, str]]:
     facts = [
         ("file", printable(m.path)),
         ("format", f"{m.format}{compressed}"),
-        ("link types", ", ".join(m.link_types) or "none"),
+        ("link types", few(m.link_types) or "none"),
         ("snap length", f"{m.snaplen:,} bytes" if m.snaplen else "no limit"),
         ("frames", f"{m.frames:,}, {m.packets:,} of them with an IP header"),
     ]

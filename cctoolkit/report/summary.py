@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from .._support.words import format_percent, format_time_ns, plural
-from ..analysis.flows import FlowStatistics, retransmitted_share
+from ..analysis.flows import FlowStatistics, check_flows, retransmitted_share
 from ..analysis.metrics.delay import QueueDelay, split_rtts
 from ..analysis.rtt import RttPairing, rtt_samples
 from ..analysis.slots import compute_slots
@@ -411,6 +411,7 @@ def summarise(
         timeline.update(columns, part.keys, pairing.update(columns))
         silences.update(columns["ts_ns"])
         keys.add(part.keys)
+        check_flows(len(keys))
         meta = add_meta(meta, part_meta)
     assert meta is not None  # there is always one part
     del (
@@ -436,7 +437,9 @@ def summarise(
     summary = Summary(
         meta=meta,
         flows=flows,
-        protocols=_protocols(flows, everything.ip_version),
+        protocols=_protocols(
+            flows, everything.ip_version[np.searchsorted(everything.flow_id, flows["flow_id"].to_numpy())]
+        ),
         services=_services(flows, everything.saw_syn),
         ecn_packets=dict(zip(ECN_NAMES, timeline.ecn_packets.tolist(), strict=True)),
         bin_ns=timeline.width_ns,
@@ -878,8 +881,8 @@ def _notes(summary: Summary, timeline: Timeline, longest_silence_ns: tuple[int, 
     )
     say(
         counts.get("not_ip"),
-        f"{plural(counts.get('not_ip', 0), 'frame')} without an IP packet (ARP, spanning tree, …): not counted in any "
-        "table.",
+        f"{plural(counts.get('not_ip', 0), 'frame')} without an IP packet (ARP, spanning tree, encrypted Wi-Fi, …): "
+        "not counted in any table.",
     )
     say(
         timeline.backward,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from .summary import Summary
 
-__all__ = ["TimeAxis"]
+__all__ = ["BusyAxis", "TimeAxis"]
 
 #: Space between two parts, and the least width of one, as shares of the figure's.
 _BETWEEN = 0.03
@@ -59,12 +59,13 @@ class TimeAxis:
         return axis
 
     def move(self, fig: go.Figure, anchor: str) -> go.Figure:
-        """Give a finished figure these axes, whose times are seconds since the first packet."""
+        """Give these axes to a figure that was drawn on the clock that leaves silences out."""
         traces, axis_of = list(fig.data), fig.layout.to_plotly_json()["xaxis"]
         fig.data = []
         for trace in traces:
             times = pd.Series(np.asarray(trace.x, np.float64))
-            for x_axis, here, x in self.split(times.ffill().bfill().to_numpy()):  # gaps stay where they are
+            real_s = self.real_s(times.ffill().bfill().to_numpy())  # gaps stay where they are
+            for x_axis, here, x in self.split(real_s):
                 part = trace.to_plotly_json() | {"xaxis": x_axis}
                 for name in ("x", "y", "customdata", "text", "hovertext"):
                     if isinstance(part.get(name), list | tuple | np.ndarray):
@@ -75,6 +76,13 @@ class TimeAxis:
                 fig.add_trace(part)
         fig.layout.xaxis = axis_of | {"range": None}
         return self.lay_out(fig, anchor)
+
+    def busy_s(self, real_s: np.ndarray) -> np.ndarray:
+        """The inverse of :meth:`real_s`."""
+        if not len(self._idle):
+            return real_s
+        real_ns = self._first_ns + np.rint(real_s * 1e9).astype(np.int64)
+        return (self._idle.to_busy(real_ns) - self._first_ns) / 1e9
 
     def real_s(self, busy_s: np.ndarray) -> np.ndarray:
         """Seconds on the clock of the time bins, which leave silences out, as seconds since the first packet."""
@@ -126,3 +134,13 @@ class TimeAxis:
             }
             left += wide + _BETWEEN
         return fig.update_layout(**axes)
+
+
+class BusyAxis(TimeAxis):
+    """One axis on the clock that leaves silences out, for figures that :meth:`TimeAxis.move` cuts afterwards."""
+
+    def split(self, x_s: np.ndarray) -> Iterator[tuple[str, slice | np.ndarray, np.ndarray]]:
+        yield "x", slice(None), self.busy_s(x_s)
+
+    def lay_out(self, fig: go.Figure, anchor: str = "y") -> go.Figure:
+        return fig

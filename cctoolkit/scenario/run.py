@@ -7,8 +7,6 @@ import html
 import json
 import math
 import os
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,8 +17,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._support import parquet
-from .._support.atomic import replacing
+from .._support import arguments, parquet
+from .._support.arguments import MOST_CHARACTERS, first_line, short_text, whole
+from .._support.atomic import check_target, replacing, replacing_files, replacing_folder
+from .._support.csv import read_csv, write_csv
+from .._support.documents import read_json
 from .._support.version import __version__
 from ..capture.keys import CaptureMeta, FlowKeys
 from ..capture.model import Capture
@@ -49,21 +50,29 @@ LABELS = (
     "min_rtt_us",
 )
 _KEY = ("src", "dst", "sport", "dport", "protocol")
+_PORTS: dict[str, Any] = {"sport": np.uint16, "dport": np.uint16, "protocol": np.uint8}
 _NUMBERS = ("base_rtt_ms", "bytes_acked", "retransmits", "min_rtt_us")
-#: What the tables of a run have at least; each is a number, except for the names.
+#: What the tables of a run have at least; each is a number, except for text.
 _COLUMNS: dict[str, tuple[str, ...]] = {
     "flows": ("flow_id", "name", "cca", "base_rtt_ms", "start_s", "end_s", "received_bytes", "goodput_mbps",
               "retransmits", "min_rtt_ms"),
-    "queues": ("queue",),
+    "queues": ("queue", "arrived_packets", "sent_packets", "sent_bytes", "dropped_full", "dropped_enqueue",
+               "dropped_dequeue", "marked_packets", "mean_delay_ms", "max_delay_ms"),
     "flow_series": ("ts_ns", "flow_id"),
     "queue_series": ("ts_ns", "queue"),
     "cca_stats": ("flow_id",),
     "aqm_stats": ("queue",),
     "drops": ("ts_ns", "flow_id", "queue", "packet", "why"),
 }  # fmt: skip
-_TEXT = ("name", "cca", "why")
+_TEXT = ("name", "cca", "why", "kind", "data_from", "src", "dst")
+#: Numbers that only some runs have.
+_OPTIONAL = ("completion_s",)
+#: Whole numbers in every row.
+_NUMBERED = ("flow_id", "queue", "packet", "ts_ns")
+#: Ends of the names of counters, which are added up.
+_COUNTED = ("_packets", "_bytes", "retransmits", "_full", "_enqueue", "_dequeue")
 _FORMAT = 1
-_FACTS = {"name": str, "made_by": str, "start_ns": int, "events": int}
+_FACTS: dict[str, Any] = {"name": str, "made_by": str, "start_ns": int, "events": int}
 
 
 @dataclass
@@ -136,10 +145,24 @@ class Run:
     start_ns: int = 0
     events: int = 0
 
+    def __post_init__(self) -> None:
+        for field_ in dataclasses.fields(self):
+            value = getattr(self, field_.name)
+            kind = Capture if field_.name in ("ingress", "egress") else pd.DataFrame
+            optional = value is None and field_.default is None
+            if field_.name in (*_COLUMNS, "labels", "ingress", "egress") and not (
+                optional or isinstance(value, kind)
+            ):
+                raise SchemaError(f"{field_.name}: expected a {kind.__name__}, not {type(value).__name__}")
+
     @property
     def duration_s(self) -> float:
         """Duration of the scenario in s, or from the start of the run to the end of the last flow."""
-        return self.scenario.duration_s if self.scenario is not None else float(self.flows.end_s.max())
+        return (
+            self.scenario.duration_s
+            if self.scenario is not None
+            else float(checked(self, "flows").end_s.max())
+        )
 
     def summary(self) -> dict[str, float]:
         """Key figures of the run.
@@ -153,15 +176,15 @@ class Run:
             ``mark_share`` of the arriving packets. With transfers: the number ``completed`` and
             ``mean_completion_s``.
         """
-        flows = self.flows
+        flows = checked(self, "flows")
         x = flows.goodput_mbps[~flows.cca.isin(["udp", ""])].dropna().to_numpy(np.float64)
         out: dict[str, float] = {
             "goodput_mbps": float(flows.received_bytes.sum() * 8e-6 / self.duration_s),
             "jain_index": float(x.sum() ** 2 / (x.size * (x**2).sum())) if x.any() else math.nan,
             "retransmits": int(flows.retransmits.sum()),
         }
-        q = self.queues
-        if len(q):
+        if len(self.queues):
+            q = checked(self, "queues")
             came, sent = int(q.arrived_packets.sum()), max(int(q.sent_packets.sum()), 1)
             if self.scenario is not None:
                 out["utilisation"] = float(q.sent_bytes.sum() * 8 / _capacity_bits(self.scenario))
@@ -172,7 +195,7 @@ class Run:
             dropped = q.dropped_full + q.dropped_enqueue + q.dropped_dequeue
             out["drop_share"] = float(dropped.sum() / max(came, 1))
             out["mark_share"] = float(q.marked_packets.sum() / max(came, 1))
-        if "completion_s" in flows and (self.labels.kind == "transfer").any():
+        if "completion_s" in flows and "kind" in self.labels and (self.labels["kind"] == "transfer").any():
             out["completed"] = int(flows.completion_s.notna().sum())
             out["mean_completion_s"] = float(flows.completion_s.mean())
         return out
@@ -190,7 +213,7 @@ class Run:
         ----------
         directory : path
             Receives ``NAME.ingress.pcap.gz``, ``NAME.egress.pcap.gz``, ``NAME.labels.csv`` and ``NAME.scenario.toml``,
-            each atomically. :func:`load_run` reads them as ``directory/NAME``.
+            all or none of them. :func:`load_run` reads them as ``directory/NAME``.
         name : str, optional
             By default the name of the scenario.
         suffix : str
@@ -210,21 +233,19 @@ class Run:
         stem = name or self.name
         if os.sep in stem or stem.startswith("."):
             raise ParameterError(f"name: {stem!r} cannot be part of a file name")
-        folder = Path(directory)
-        paths = []
-        for tap, capture in (("ingress", self.ingress), ("egress", self.egress)):
-            path = folder / f"{stem}.{tap}{suffix}"
-            paths.append(write_pcap(path, capture, snaplen=snaplen, comment=self.made_by))
-        paths.append(folder / f"{stem}.labels.csv")
-        self._write_labels(paths[-1])
-        if self.scenario is not None:
-            paths.append(folder / f"{stem}.scenario.toml")
-            _write_text(paths[-1], self.scenario.to_toml())
-        return paths
+        names = [f"{stem}.{tap}{suffix}" for tap in ("ingress", "egress")] + [f"{stem}.labels.csv"]
+        with replacing_files(directory) as folder:
+            for file, capture in zip(names, (self.ingress, self.egress), strict=False):
+                write_pcap(folder / file, capture, snaplen=snaplen, comment=self.made_by)
+            self._write_labels(folder / names[-1])
+            if self.scenario is not None:
+                names.append(f"{stem}.scenario.toml")
+                _write_text(folder / names[-1], self.scenario.to_toml())
+        return [Path(directory) / file for file in names]
 
     def _write_labels(self, path: Path) -> None:
         with replacing(path) as tmp:
-            self.labels[list(LABELS)].to_csv(tmp, index=False, lineterminator="\n")
+            write_csv(self.labels[list(LABELS)], tmp)
 
     def save(self, directory: str | os.PathLike[str]) -> Path:
         """Write everything into a new directory: tables as Parquet, the scenario as TOML, the labels as CSV.
@@ -299,6 +320,20 @@ QUEUE_OVERVIEW = (
 )  # fmt: skip
 
 
+def checked(run: Run, name: str, numbers: Iterable[str] = ()) -> pd.DataFrame:
+    """One of a run's tables, if it has the columns that every run has, and these.
+
+    Raises
+    ------
+    SchemaError
+        A column is missing, or has no numbers.
+    """
+    columns = _COLUMNS[name]
+    numbers = [*(column for column in columns if column not in _TEXT), *numbers]
+    texts = [column for column in columns if column in _TEXT]
+    return arguments.table(name, getattr(run, name), numbers, texts, error=SchemaError)
+
+
 def overview(table: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
     """The given columns, if present; of many queues, only those with packets."""
     if "arrived_packets" in table and len(table) > 2:
@@ -348,53 +383,26 @@ def _write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def replacing_directory(path: Path) -> Iterator[Path]:
-    """Yield a temporary directory beside `path`, which it replaces on success.
+    """Yield a temporary directory for a run, which replaces `path` on success; errors are those of a saved run."""
+    check_run_target(path)
+    with replacing_folder(path) as folder:
+        yield folder
 
-    After a hard kill, it stays until the next call for this `path`.
+
+def check_run_target(path: Path) -> None:
+    """Raise where no run can be saved.
+
+    Raises
+    ------
+    ParameterError
+        `path` is a URL, or something else than a saved run is there.
+    OSError
+        As for :func:`cctoolkit._support.atomic.check_target`.
     """
+    check_target(path, folder=path.is_dir())
     saved = any((path / name).is_file() for name in ("run.json", "provenance.json"))
     if path.exists() and not saved and (not path.is_dir() or any(path.iterdir())):
         raise ParameterError(f"{path}: exists and is not a saved run")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_stale(path)
-    tmp = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
-    lock = _locked(tmp)
-    try:
-        new, old = tmp / "new", tmp / "old"
-        new.mkdir()
-        yield new
-        if path.exists():
-            path.rename(old)
-        new.rename(path)
-    finally:
-        shutil.rmtree(tmp, ignore_errors=True)
-        if lock is not None:
-            os.close(lock)
-
-
-def _locked(folder: Path) -> int | None:
-    """Open and lock a directory; None if another process uses it, or without support for locks."""
-    try:
-        import fcntl
-
-        handle = os.open(folder, os.O_RDONLY)
-    except (ImportError, OSError):
-        return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        return None
-    return handle
-
-
-def _remove_stale(path: Path) -> None:
-    """Remove what a killed process left behind."""
-    for tmp in path.parent.glob(f".{_literal(path.name)}.*.tmp"):
-        lock = _locked(tmp) if tmp.is_dir() else None
-        if lock is not None:
-            shutil.rmtree(tmp, ignore_errors=True)
-            os.close(lock)
 
 
 def _save_capture(capture: Capture, folder: Path, provenance: Mapping[str, Any]) -> None:
@@ -418,8 +426,13 @@ _KEY_WIDTHS = {"src": 16, "dst": 16, "mss": 2, "window_scale": 2, "sack_permitte
 
 
 def _load_capture(folder: Path) -> Capture:
-    packets, about = read_parquet(folder / "packets.parquet", "packets")
-    sacks, _ = read_parquet(folder / "sacks.parquet", "sacks")
+    try:
+        packets, about = read_parquet(folder / "packets.parquet", "packets")
+        sacks, _ = read_parquet(folder / "sacks.parquet", "sacks")
+    except FileNotFoundError as err:
+        raise SchemaError(f"{err.filename or folder}: is missing") from None
+    except SchemaError as err:  # of a table, which does not know its file
+        raise SchemaError(str(err) if str(folder) in str(err) else f"{folder}: {err}") from None
     keys = _load_keys(folder / "keys.parquet")
     unknown = ~packets["flow_id"].isin(keys.flow_id)
     if unknown.any():
@@ -430,10 +443,26 @@ def _load_capture(folder: Path) -> Capture:
     columns = {name: np.ascontiguousarray(packets[name].to_numpy()) for name in packets.columns}
     rows = np.stack([sacks[c].to_numpy(np.int64) for c in sacks.columns], axis=1)
     try:
-        meta = CaptureMeta(**about["meta"])
-    except (KeyError, TypeError) as err:
+        meta = _meta_of(about["meta"])
+    except (KeyError, TypeError, ParameterError) as err:
         raise SchemaError(f"{folder / 'packets.parquet'}: not the packets of a run ({err})") from None
     return Capture(columns, keys, meta, rows)
+
+
+def _meta_of(about: Any) -> CaptureMeta:
+    meta = CaptureMeta(**about)
+    empty = CaptureMeta("")
+    for f in dataclasses.fields(meta):
+        value, kind = getattr(meta, f.name), type(getattr(empty, f.name))
+        if kind is int or (f.name == "dropped" and value is not None):
+            _nanoseconds(f.name, value)
+        elif type(value) is not kind:
+            raise TypeError(f"{f.name} is no {kind.__name__}")
+    if not all(isinstance(text, str) for text in (*meta.link_types, *meta.notes, *meta.counts)):
+        raise TypeError("link_types, notes and counts are of text")
+    for name, count in meta.counts.items():
+        _nanoseconds(name, count)
+    return meta
 
 
 def _load_keys(path: Path) -> FlowKeys:
@@ -459,12 +488,8 @@ def _load_keys(path: Path) -> FlowKeys:
 
 def _read_table(path: Path) -> pd.DataFrame:
     """A Parquet file that is not one of :data:`cctoolkit.schema.TABLES`."""
-    import pyarrow as pa
-
     try:
-        return pd.read_parquet(path)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as err:
-        raise SchemaError(f"{path}: not a Parquet file ({str(err).splitlines()[0]})") from None
+        return parquet.frame(parquet.read(path), path)
     except FileNotFoundError:
         raise SchemaError(f"{path}: is missing") from None
 
@@ -539,10 +564,10 @@ def _literal(name: str) -> str:
 
 def _load_saved(folder: Path) -> Run:
     try:
-        about = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        about = read_json(folder / "run.json", "a saved run")
         if about["format"] != _FORMAT:
             raise SchemaError(f"{folder}: format {about['format']}, this package reads {_FORMAT}")
-        facts = {key: kind(about[key]) for key, kind in _FACTS.items()}
+        facts = _facts_of(about, *_FACTS)
     except (ValueError, KeyError, TypeError) as err:
         raise SchemaError(f"{folder / 'run.json'}: not a saved run ({type(err).__name__}: {err})") from None
     toml = folder / "scenario.toml"
@@ -572,25 +597,73 @@ def _load_tables(folder: Path) -> dict[str, Any]:
         if not path.is_file():
             continue
         table = tables[name] = _read_table(path)
-        for column in (
-            columns if len(table.columns) else ()
-        ):  # a run without, say, drops has a table without columns
-            if column not in table:
-                raise SchemaError(f"{path}: column {column!r} is missing")
-            if column not in _TEXT and not pd.api.types.is_numeric_dtype(table[column]):
-                raise SchemaError(f"{path}: column {column!r} is {table[column].dtype}, expected numbers")
+        if len(table.columns) or name == "flows":  # a run without, say, drops has a table without columns
+            _check_columns(table, columns, path)
     if "flows" not in tables:
         raise SchemaError(f"{folder / 'flows.parquet'}: is missing")
+    if tables["flows"].flow_id.duplicated().any():
+        raise SchemaError(f"{folder / 'flows.parquet'}: column 'flow_id' has a number twice")
     return tables
+
+
+def _check_columns(table: pd.DataFrame, required: Iterable[str], path: Path) -> None:
+    """Refuse columns that are missing, or hold something else than a run writes."""
+    if not table.columns.is_unique:
+        raise SchemaError(f"{path}: a column is there twice")
+    for column in required:
+        if column not in table:
+            raise SchemaError(f"{path}: column {column!r} is missing")
+    for column in table.columns.intersection([*required, *_OPTIONAL]):
+        why = _why_not(column, table[column])
+        if why:
+            raise SchemaError(f"{path}: column {column!r} {why}")
+
+
+def _why_not(name: str, column: pd.Series) -> str:
+    """What is wrong with a column; empty if nothing."""
+    if name in _TEXT:
+        try:
+            texts = column.dropna().unique()
+        except TypeError:  # lists, tables
+            return "is not text"
+        if not all(isinstance(text, str) for text in texts):
+            return "is not text"
+        longest = max(map(len, texts), default=0)
+        return f"has {longest:,} characters in a row" if longest > MOST_CHARACTERS else ""
+    types = pd.api.types
+    if not types.is_numeric_dtype(column) or types.is_bool_dtype(column) or types.is_complex_dtype(column):
+        return f"is {column.dtype}, expected numbers"
+    if name in _NUMBERED and (not types.is_integer_dtype(column) or column.isna().any()):
+        return "is not a whole number in each row"
+    if name in _NUMBERED or name.endswith(_COUNTED):
+        known = column.dropna()
+        low, high = (-1, 2**53) if name != "ts_ns" else (-(2**63), 2**63 - 1)
+        if len(known) and not (known.min() >= low and known.max() <= high):
+            return "has values out of range"
+    return ""
+
+
+def _facts_of(about: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Name, maker, start and events of a run."""
+    facts = {}
+    for name in names:
+        value = about[name]
+        check = short_text if _FACTS[name] is str else _nanoseconds
+        facts[name] = check(name, value)
+    return facts
+
+
+def _nanoseconds(where: str, value: Any) -> int:
+    return whole(where, value, low=-(2**62), high=2**62)
 
 
 def _load_testbed(folder: Path) -> Run:
     from ..capture.reader import read_capture
 
     try:
-        about = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
-        facts = {key: _FACTS[key](about[key]) for key in ("name", "made_by", "start_ns")}
-    except (ValueError, KeyError, TypeError) as err:
+        about = read_json(folder / "provenance.json", "a testbed run")
+        facts = _facts_of(about, "name", "made_by", "start_ns")
+    except (ParameterError, KeyError, TypeError) as err:
         raise SchemaError(
             f"{folder / 'provenance.json'}: not a testbed run ({type(err).__name__}: {err})"
         ) from None
@@ -635,22 +708,30 @@ def _load_pair(ingress_path: Path, folder: Path, name: str, check_taps: bool) ->
 def _read_labels(path: Path) -> pd.DataFrame:
     blank = {c: [""] for c in (*_NUMBERS, "start_ns", "stop_ns")}
     types: dict[str, Any] = {
-        "kind": str,
-        "data_from": str,
-        "cca": str,
+        **dict.fromkeys(("src", "dst", "kind", "data_from", "cca"), str),
         "start_ns": "Int64",
         "stop_ns": "Int64",
     }
     try:
-        table = pd.read_csv(path, dtype=types, keep_default_na=False, na_values=blank)
-    except (ValueError, pd.errors.ParserError) as err:
-        raise SchemaError(f"{path}: labels: {str(err).splitlines()[0]}") from None
-    for column in LABELS:
-        if column not in table:
-            raise SchemaError(f"{path}: labels: column {column!r} is missing")
-    for column in _NUMBERS:
-        table[column] = table[column].astype("Float64")
-    return table.astype({"sport": "uint16", "dport": "uint16", "protocol": "uint8"})
+        table = read_csv(path, dtype=types, keep_default_na=False, na_values=blank)
+        for column in LABELS:
+            if column not in table:
+                raise SchemaError(f"{path}: labels: column {column!r} is missing")
+        for column in _NUMBERS:
+            table[column] = table[column].astype("Float64")
+        for column in _TEXT[2:]:
+            if column in table and table[column].str.len().max() > MOST_CHARACTERS:
+                raise SchemaError(
+                    f"{path}: labels: {column}: more than {MOST_CHARACTERS} characters in a row"
+                )
+        for column, kind in _PORTS.items():
+            if not table[column].between(0, np.iinfo(kind).max).all():
+                raise SchemaError(f"{path}: labels: {column}: expected 0 to {np.iinfo(kind).max} in each row")
+        return table.astype(_PORTS)
+    except OSError as err:
+        raise SchemaError(f"{path}: {err.strerror}") from None
+    except (ValueError, TypeError, OverflowError) as err:  # pandas' errors of parsing are ValueErrors
+        raise SchemaError(f"{path}: labels: {first_line(err, 'not a table')}") from None
 
 
 def _ends(keys: FlowKeys) -> list[_Ends]:

@@ -9,17 +9,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import math
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .._support.arguments import MANY, number, whole
+from .._support.arguments import MANY, number, short_text, shown, whole
+from .._support.documents import read_toml
 from .._support.words import did_you_mean
 from ..aqm import Aqm, TailDrop
 from ..cca import Cca
@@ -40,12 +40,9 @@ _OPTIONAL = ("access_mbps", "stop_s", "bytes", "rate_mbps", "on_s", "off_s", "qu
 LONG = 1e9
 #: Range of rates in Mbit/s: from one bit to 10**15 bits per second.
 RATE = {"above": 0.0, "low": 1e-6, "high": 1e9}
+#: Most scenarios of a sweep: all are built before the first is run.
+MOST_RUNS = 100_000
 WEIGHT = {"above": 0.0, "low": 1e-3, "high": 1e6}
-
-
-def _text(where: str, value: Any) -> None:
-    if not isinstance(value, str):
-        raise ParameterError(f"{where}: {value!r} must be text")
 
 
 def _listed(where: str, value: Any, kind: str) -> tuple[Any, ...]:
@@ -57,7 +54,7 @@ def _listed(where: str, value: Any, kind: str) -> tuple[Any, ...]:
 
 def _one_of(where: str, value: Any, choices: Sequence[str]) -> None:
     if not isinstance(value, str) or value not in choices:
-        raise ParameterError(f"{where}: {value!r} must be one of {', '.join(choices)}")
+        raise ParameterError(f"{where}: {shown(value)} must be one of {', '.join(choices)}")
 
 
 def _algorithm(where: str, value: Any, base: type) -> Any:
@@ -73,7 +70,7 @@ def _algorithm(where: str, value: Any, base: type) -> Any:
     known: dict[str, Any] = base.registry  # type: ignore[attr-defined]
     if not isinstance(value, str) or value not in known:
         raise ParameterError(
-            f"{where}: {value!r} is unknown; known are {', '.join(sorted(known))}{did_you_mean(value, known)}"
+            f"{where}: {shown(value)} is unknown; known are {', '.join(sorted(known))}{did_you_mean(value, known)}"
         )
     cls = known[value]
     allowed = [f.name for f in dataclasses.fields(cls)]
@@ -242,7 +239,7 @@ class Bottleneck:
         ):
             where = f"bottleneck.rate_schedule[{i}]"
             if isinstance(entry, str | bytes) or not isinstance(entry, Sequence) or len(entry) != 2:
-                raise ParameterError(f"{where}: {entry!r} must be (time_s, rate_mbps)")
+                raise ParameterError(f"{where}: {shown(entry)} must be (time_s, rate_mbps)")
             at_s = number(f"{where}.time_s", entry[0], high=LONG)
             rate = number(f"{where}.rate_mbps", entry[1], **RATE)
             if schedule and at_s < schedule[-1][0]:
@@ -373,7 +370,7 @@ class Flow:
         _one_of("flow.ecn", self.ecn, ECN_MODES)
         _one_of("flow.arrivals", self.arrivals, ("cbr", "poisson"))
         _one_of("flow.on_off", self.on_off, ("fixed", "exponential"))
-        _text("flow.name", self.name)
+        short_text("flow.name", self.name)
 
         def set_number(name: str, **limits: Any) -> None:
             if getattr(self, name) is not None or name not in _OPTIONAL:
@@ -483,7 +480,7 @@ class Scenario:
         n = len(self.bottleneck.queue_list())
         for i, flow in enumerate(self.flows):
             if not isinstance(flow, Flow):
-                raise ParameterError(f"flows[{i}]: {flow!r} must be a Flow")
+                raise ParameterError(f"flows[{i}]: {shown(flow)} must be a Flow")
             if flow.queue is not None and flow.queue >= n:
                 raise ParameterError(
                     f"flows[{i}].queue: {flow.queue} does not exist; the bottleneck has {n}, from 0"
@@ -492,11 +489,11 @@ class Scenario:
         # to the nanosecond, so that a clock in whole nanoseconds can reach it
         put(self, "duration_s", round(self.duration_s * 1e9) / 1e9)
         put(self, "seed", whole("seed", self.seed, high=2**63 - 1))
-        _text("name", self.name)
+        short_text("name", self.name)
 
     def flow_list(self) -> list[Flow]:
         """One entry per flow, with `count` expanded."""
-        return [dataclasses.replace(f, count=1) for f in self.flows for _ in range(f.count)]
+        return [one for f in self.flows for one in [dataclasses.replace(f, count=1)] * f.count]
 
     def replace(self, changes: Mapping[str, Any]) -> Scenario:
         """A copy with some fields changed.
@@ -642,15 +639,6 @@ def scenario_of(table: Mapping[str, Any]) -> Scenario:
     )
 
 
-def _load(path: str | os.PathLike[str]) -> dict[str, Any]:
-    try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as err:
-        raise ParameterError(f"{os.fspath(path)}: {err.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as err:
-        raise ParameterError(f"{os.fspath(path)}: not TOML: {err}") from None
-
-
 def read_scenario(path: str | os.PathLike[str]) -> Scenario:
     """Read a scenario from a TOML file, ignoring a ``[sweep]`` table.
 
@@ -684,7 +672,7 @@ def read_scenario(path: str | os.PathLike[str]) -> Scenario:
     >>> cct.read_scenario("reno.toml") == scenario
     True
     """
-    table = _load(path)
+    table = read_toml(path)
     table.pop("sweep", None)
     try:
         return scenario_of(table)
@@ -707,6 +695,11 @@ def sweep(scenario: Scenario, grid: Mapping[str, Iterable[Any]]) -> Iterator[tup
     (dict, Scenario)
         The changes, and the changed scenario.
 
+    Raises
+    ------
+    ParameterError
+        A list is empty, or there are more than 100,000 combinations.
+
     See Also
     --------
     run_sweep : simulate the combinations on all cores
@@ -724,11 +717,22 @@ def sweep(scenario: Scenario, grid: Mapping[str, Iterable[Any]]) -> Iterator[tup
     {'bottleneck.aqm': 'codel', 'flows.*.rtt_ms': 10}
     {'bottleneck.aqm': 'codel', 'flows.*.rtt_ms': 40}
     """
-    values = {
-        path: list(v) if isinstance(v, Iterable) and not isinstance(v, str | Mapping) else [v]
-        for path, v in grid.items()
-    }
-    values = {path: [x.item() if isinstance(x, np.generic) else x for x in v] for path, v in values.items()}
+    values: dict[str, list[Any]] = {}
+    for path, v in grid.items():
+        listed = v if isinstance(v, Iterable) and not isinstance(v, str | Mapping) else [v]
+        first = itertools.islice(listed, MOST_RUNS + 1)
+        values[path] = [x.item() if isinstance(x, np.generic) else x for x in first]
+        if not values[path]:
+            raise ParameterError(f"sweep: {path}: the list is empty; give at least one value")
+    runs = math.prod(map(len, values.values()))
+    if runs > MOST_RUNS:
+        raise ParameterError(f"sweep: {runs:,} combinations or more; at most {MOST_RUNS:,} can be run")
+    return _combinations(scenario, values)
+
+
+def _combinations(
+    scenario: Scenario, values: Mapping[str, list[Any]]
+) -> Iterator[tuple[dict[str, Any], Scenario]]:
     for combination in itertools.product(*values.values()):
         changes = dict(zip(values, combination, strict=True))
         yield changes, scenario.replace(changes)
@@ -742,7 +746,11 @@ def read_sweep(path: str | os.PathLike[str]) -> list[tuple[dict[str, Any], Scena
     ParameterError
         The file or a field is invalid; the text names both.
     """
-    grid = _load(path).get("sweep", {})
+    grid = read_toml(path).get("sweep", {})
     if not isinstance(grid, Mapping):
         raise ParameterError(f"{os.fspath(path)}: sweep: must be a table of lists by path")
-    return list(sweep(read_scenario(path), grid))
+    scenario = read_scenario(path)
+    try:
+        return list(sweep(scenario, grid))
+    except ParameterError as err:
+        raise ParameterError(f"{os.fspath(path)}: {err}") from None

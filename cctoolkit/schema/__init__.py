@@ -242,9 +242,13 @@ def check(df: pd.DataFrame, table: str) -> pd.DataFrame:
     """
     import pandas as pd
 
+    if not isinstance(df, pd.DataFrame):
+        raise SchemaError(f"{table} table: expected a DataFrame, found {type(df).__name__}")
     for name, dtype in _columns(table).items():
-        if name not in df.columns:
-            raise SchemaError(f"{table} table: column {name!r} is missing (expected {dtype})")
+        there = int((df.columns == name).sum())
+        if there != 1:
+            wrong = "is missing" if not there else "is there twice"
+            raise SchemaError(f"{table} table: column {name!r} {wrong} (expected {dtype})")
         found = df[name].dtype
         if dtype in ("str", "category"):
             if dtype == "str" and not pd.api.types.is_string_dtype(found):
@@ -284,18 +288,22 @@ def check_columns(columns: Mapping[str, np.ndarray], table: str) -> None:
     Traceback (most recent call last):
     cctoolkit.errors.SchemaError: packets table: row 0: direction is 2, expected 0 to 1
     """
+    import numpy as np
+
     rows: int | None = None
+    if not isinstance(columns, Mapping):
+        raise SchemaError(f"{table} table: expected columns by name, found {type(columns).__name__}")
     for name, dtype in _columns(table).items():
         if dtype in ("str", "category"):
             continue
         column = columns.get(name)
         if column is None:
             raise SchemaError(f"{table} table: column {name!r} is missing (expected {dtype})")
-        if str(getattr(column, "dtype", type(column).__name__)) != dtype:
-            found = getattr(column, "dtype", type(column).__name__)
+        if not isinstance(column, np.ndarray) or str(column.dtype) != dtype:
+            found = column.dtype if isinstance(column, np.ndarray) else type(column).__name__
             raise SchemaError(f"{table} table: column {name!r} is {found}, expected {dtype}")
         if rows is None:
-            rows = len(column)
+            rows = column.size
         if column.shape != (rows,):
             raise SchemaError(
                 f"{table} table: column {name!r} has the shape {column.shape}, expected ({rows},)"
@@ -424,21 +432,15 @@ def read_parquet(path: str | os.PathLike[str], table: str) -> tuple[pd.DataFrame
     Traceback (most recent call last):
     cctoolkit.errors.SchemaError: flows.parquet: holds the flows table, expected packets
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        arrow = pq.read_table(path)
-    except pa.ArrowInvalid as err:
-        raise SchemaError(f"{os.fspath(path)}: not a Parquet file ({str(err).splitlines()[0]})") from None
+    arrow = parquet.read(path)
     meta = arrow.schema.metadata or {}
-    if _KEY_SCHEMA not in meta:
+    found = parquet.about(meta, _KEY_SCHEMA)
+    if found is None or not {"table", "version"} <= set(found):
         raise SchemaError(f"{os.fspath(path)}: Parquet, but not a cctoolkit table")
-    found = json.loads(meta[_KEY_SCHEMA])
     if found["table"] != table:
         raise SchemaError(f"{os.fspath(path)}: holds the {found['table']} table, expected {table}")
     if found["version"] != SCHEMA_VERSION:
         raise SchemaError(
             f"{os.fspath(path)}: schema version {found['version']}, this package reads version {SCHEMA_VERSION}"
         )
-    return check(arrow.to_pandas(), table), parquet.provenance_of(meta)
+    return check(parquet.frame(arrow, path), table), parquet.provenance_of(meta)

@@ -6,7 +6,7 @@ The options for it are declared here too.
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +14,9 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .._support.atomic import replacing
+from .._support.atomic import check_target, replacing
+from .._support.csv import write_csv
+from .._support.terminal import printing
 from .._support.version import __version__
 from ..errors import ParameterError
 from . import write_parquet
@@ -95,6 +97,7 @@ class TableOutput:
         self._file: IO[str] = sys.stdout
 
     def __enter__(self) -> TableOutput:
+        check_target(self.path)
         if self.path is not None and self.format is not Format.parquet:
             with ExitStack() as stack:
                 tmp = stack.enter_context(replacing(self.path))
@@ -105,8 +108,12 @@ class TableOutput:
     def write(self, part: pd.DataFrame) -> None:
         """Append rows."""
         self.rows += len(part)
+        with printing() if self.path is None else nullcontext():
+            self._write(part)
+
+    def _write(self, part: pd.DataFrame) -> None:
         if self.format is Format.csv:
-            part.to_csv(self._file, index=False, header=self._header, lineterminator="\n")
+            write_csv(part, self._file, header=self._header)
             self._header = False
         elif self.format is Format.jsonl:
             if len(part):

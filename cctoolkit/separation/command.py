@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .._support.terminal import listing, say, show
+from .._support.terminal import listing, say, show, write
 from .._support.words import format_bytes
 from ..capture.options import CaptureArgument, end_without_packets, selecting
 from ..errors import ParameterError
@@ -82,7 +82,7 @@ def separate(
     """
     import pandas as pd
 
-    from .._support.atomic import replacing
+    from .._support.atomic import check_target, replacing
     from ..capture.filtering import selected
     from ..capture.reader import iter_capture
     from .controller import RttSeparation
@@ -100,6 +100,8 @@ def separate(
         raise ParameterError("interface: rules need the bottleneck's interface (--interface)")
     if interval is not None and rate is None:
         raise ParameterError("rate: --interval needs the rate of the link (--rate)")
+
+    check_target(rules)
 
     def controller_of(k: int, rate_mbps: float) -> RttSeparation:
         return RttSeparation(rate_mbps, k, method=method.value, latency_threshold_ms=latency_threshold)
@@ -167,7 +169,7 @@ def separate(
                 say(f"wrote {len(text.splitlines())} lines to {rules}")
             elif out.format is Format.table:
                 show(f"\nRules ({router})")
-                print(text, end="")
+                write(text)
 
 
 def _show_decision(decision: Decision, table: pd.DataFrame, known: pd.Series, k: int) -> None:
@@ -227,6 +229,6 @@ def _show_log(log: pd.DataFrame, texts: list[str], interval_s: float) -> None:
             f"  at {row.now_s:8.2f} s: {row.flows} flows with a rule; {row.added} new, {row.moved} moved, "
             f"{row.removed} gone, {row.settings} settings"
         )
-        print(texts[at], end="")
+        write(texts[at])
     if len(busy) > _SHOWN:
         say(f"  {_SHOWN} of {len(busy)} decisions that changed something (--format csv lists all)")

@@ -15,6 +15,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from .._support.arguments import floats
 from .._support.kernels import kernel
 from ..errors import ParameterError
 
@@ -363,7 +364,7 @@ def _ordered(x: np.ndarray, labels: np.ndarray) -> Classes:
 
 
 def _values(values: Any) -> np.ndarray:
-    x = np.asarray(values, np.float64)
+    x = floats("values", values)
     if x.ndim != 1 or x.size == 0:
         raise ParameterError("values: must be a list of at least one number")
     if not np.isfinite(x).all():
@@ -573,7 +574,7 @@ class IncrementalClasses:
             A value is not finite, or a flow occurs twice.
         """
         names = np.asarray(ids, np.int64)
-        x = np.asarray(values, np.float64)
+        x = floats("values", values)
         if names.shape != x.shape or names.ndim != 1:
             raise ParameterError("ids and values: must be lists of the same length")
         if not np.isfinite(x).all():

@@ -4,21 +4,26 @@ There is a template (in ``hardware/router/``) for each kind of router: Junos (``
 or your own. A :class:`Router` remembers its last configuration and writes only the changes.
 
 Templates only get numbers, addresses parsed and formatted by :mod:`ipaddress`, and interface names of letters,
-digits and ``/ . _ : -``: nothing from a capture can become a line of configuration.
+digits and ``/ . _ : -``: nothing from a capture can become a line of configuration. They run in Jinja's sandbox: a
+template can read its variables, compute and write text, and has no way to files, modules or other Python.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import math
 import re
+import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ParameterError
+from .._support.documents import read_file
+from ..errors import CCToolkitError, ParameterError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,6 +40,7 @@ KINDS = {
 _OTHER = ("", 64, re.compile(r"[A-Za-z0-9_][A-Za-z0-9/._:-]{0,63}"))
 _PROTOCOLS = {6: "tcp", 17: "udp"}
 _FULL_PACKET = 1514
+_MOST_TEMPLATE_BYTES = 1 << 20
 #: Range of rule numbers; Linux has 16 bits for the priority of a filter, and two are used for UDP.
 _FIRST, _LAST = 100, 64_999
 
@@ -305,7 +311,8 @@ class Router:
     Raises
     ------
     ParameterError
-        Unknown kind, or invalid name of an interface.
+        Unknown kind, or invalid name of an interface; or the template has a mistake, or does what Jinja's sandbox does
+        not allow. The text names the line.
 
     See Also
     --------
@@ -348,6 +355,7 @@ class Router:
         udp_limit_mbps: float | None = None,
     ) -> None:
         import jinja2
+        import jinja2.sandbox
 
         for name, value in (("rate_mbps", rate_mbps), ("udp_limit_mbps", udp_limit_mbps)):
             if value is not None and not (value > 0 and math.isfinite(value)):
@@ -361,10 +369,13 @@ class Router:
         for where, name in (("interface", interface), ("ingress", ingress or interface)):
             if not isinstance(name, str) or not names.fullmatch(name):
                 raise ParameterError(f"{where}: {name!r} is not a valid interface name")
-        environment = jinja2.Environment(
+        environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
             undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
         )
-        self._template = environment.from_string(path.read_text(encoding="utf-8"))
+        self._name = str(path)
+        with self._explained():
+            text = read_file(path, _MOST_TEMPLATE_BYTES).decode("utf-8")
+            self._template = environment.from_string(text)
         self.rate_mbps, self.udp_limit_mbps = float(rate_mbps), udp_limit_mbps
         self.interface, self.ingress = interface, ingress or interface
         self.rules: dict[int, FlowRule] = {}
@@ -433,19 +444,38 @@ class Router:
             return ""
         limit = None if self.udp_limit_mbps is None else round(self.udp_limit_mbps * 1e6)
         rate_bps = round(self.rate_mbps * 1e6)
-        return self._template.render(
-            whole=whole,
-            interface=self.interface,
-            ingress=self.ingress,
-            rate_bps=rate_bps,
-            burst_bytes=max(2 * _FULL_PACKET, rate_bps // 8 // 4000),  # sent in two ticks of a timer
-            queues=changed,
-            flows=fresh,
-            gone=gone,
-            udp_queue=self._udp_queue,
-            udp_limit_bps=limit,
-            udp_burst_bytes=None if limit is None else max(10 * _FULL_PACKET, limit // 8 // 100),
-        )
+        facts = {
+            "whole": whole,
+            "interface": self.interface,
+            "ingress": self.ingress,
+            "rate_bps": rate_bps,
+            "burst_bytes": max(2 * _FULL_PACKET, rate_bps // 8 // 4000),  # sent in two ticks of a timer
+            "queues": changed,
+            "flows": fresh,
+            "gone": gone,
+            "udp_queue": self._udp_queue,
+            "udp_limit_bps": limit,
+            "udp_burst_bytes": None if limit is None else max(10 * _FULL_PACKET, limit // 8 // 100),
+        }
+        with self._explained():
+            return self._template.render(facts)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """A template is a program of its author: whatever it raises is an error of the template, at a line of it."""
+        try:
+            yield
+        except CCToolkitError:
+            raise
+        except Exception as err:
+            lines = [
+                at
+                for frame, at in traceback.walk_tb(err.__traceback__)
+                if frame.f_code.co_filename == "<template>"
+            ]
+            line = getattr(err, "lineno", None) or (lines[-1] if lines else None)
+            where = f"{self._name}: line {line}" if line else self._name
+            raise ParameterError(f"{where}: {' '.join(str(err).split()) or type(err).__name__}") from None
 
     def _number(self) -> int:
         if self._free:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from .._support.state import grown
-from ..capture.model import Capture
+from ..capture.model import Capture, columns_of
 from ..errors import ParameterError
 from ..scenario import Bottleneck, Flow, Scenario
 from .buffers import bdp_bytes
@@ -79,8 +79,14 @@ def transfers(
     meter, busiest = CaptureMeter(idle_s=1e9), BusiestSecond()
     payload, first, last = (np.zeros(0, np.int64) for _ in range(3))
     origin_ns: int | None = None
+    if not isinstance(capture, Iterable | Capture) or isinstance(
+        capture, pd.DataFrame | Mapping | str | bytes
+    ):
+        raise ParameterError(f"capture: expected a Capture or parts of one, found {type(capture).__name__}")
     for part in (capture,) if isinstance(capture, Capture) else capture:
-        columns = part.columns
+        if not isinstance(part, Capture):
+            raise ParameterError(f"capture: a part is a {type(part).__name__}, expected a Capture")
+        columns = columns_of(part)
         if len(columns["ts_ns"]) == 0:
             continue
         origin_ns = int(columns["ts_ns"][0]) if origin_ns is None else origin_ns

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from .._support.atomic import check_target
 from .._support.options import SampleOption, WorkersOption
 from .._support.terminal import listing, say, show
 from ..errors import ParameterError
@@ -42,6 +43,7 @@ def simulate_command(
     Examples: `cct simulate shared.toml -o run`, `cct simulate grid.toml -o grid.parquet`
     """
     from ..scenario import read_scenario, read_sweep
+    from ..scenario.run import check_run_target
     from ..scenario.terminal import show_run
     from .simulation import simulate
     from .sweep import run_sweep
@@ -56,6 +58,7 @@ def simulate_command(
             raise ParameterError(
                 f"output: {scenario} has a [sweep]; give a .parquet file for its table (-o FILE)"
             )
+        check_target(output)
         table = run_sweep(jobs, output, workers=workers, progress=progress)
         show(listing(table.drop(columns="scenario_sha256")))
         say(f"wrote {len(table)} rows to {output}")
@@ -64,6 +67,9 @@ def simulate_command(
         raise ParameterError("pcap: needs the taps that --no-record leaves out")
     if not single.name:
         single = single.replace({"name": scenario.stem})
+    if output is not None:
+        check_run_target(output)
+    check_target(pcap, folder=True)
     run = simulate(single, record=record, sample_s=sample, progress=progress)
     show_run(run)
     if output is not None:

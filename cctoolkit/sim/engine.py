@@ -68,6 +68,7 @@ from .layout import (
     queue_at,
     react,
     row_at,
+    seconds,
     segment_at,
     sender_at,
     slot_at,
@@ -75,7 +76,7 @@ from .layout import (
 
 __all__ = ["BROKEN", "BUSY", "FULL", "PAUSED", "run"]
 
-#: Why :func:`run` returned: time reached, number of events reached, more room needed, an algorithm failed.
+#: Why :func:`run` returned: time reached, a second has passed, more room needed, an algorithm failed.
 PAUSED, BUSY, FULL, BROKEN = range(4)
 
 _PASS, _MARK, _DROP, _DROP_LATE = range(4)
@@ -325,6 +326,15 @@ def _activate(port, q, line):
 
 
 @_inner
+def _refuse(port, q, verdict, on_enqueue):
+    """An AQM returned what is no verdict: end the run."""
+    if port.refused < 0:
+        port.refused = q
+        port.refused_verdict = verdict
+        port.refused_on_enqueue = on_enqueue
+
+
+@_inner
 def _arrive(port, i, now):
     """A packet arrives at the bottleneck."""
     node = node_at(port.nodes, i)
@@ -351,6 +361,8 @@ def _arrive(port, i, now):
             _note_drop(port, node, q, _ENQUEUE, now)
             _free_node(port, i)
             return
+        if verdict < _PASS or verdict > _DROP:
+            _refuse(port, q, verdict, True)
     full = queue.packets >= queue.limit_packets or queue.bytes + node.bytes > queue.limit_bytes
     if port.scheduler != FQ and full:
         line.dropped_full += 1
@@ -582,6 +594,8 @@ def _serve(port, now):
         if line.on_dequeue != 0:
             verdict = decide(line.on_dequeue, line.p, line.s, line.stats, queue, node, now)
             if verdict != _PASS:
+                if verdict < _PASS or verdict > _DROP_LATE:
+                    _refuse(port, q, verdict, False)
                 if verdict != _MARK or node.ecn == _NOT_ECT:
                     line.dropped_dequeue += 1
                     sender_at(port.senders, node.flow).dropped += 1
@@ -1052,6 +1066,8 @@ def _send(port, f, flow, sender, now):
         else:
             _new_data(port, f, flow, sender, now)
         sent = True
+    if not (flow.cwnd >= 0.0 and flow.ssthresh >= 0.0 and flow.pacing_bps >= 0.0):
+        port.broken = f
     _note_limit(flow, sender, sent)
     quiet = sent or (sender.probe_ns == NEVER and flow.inflight > 0)  # new data, or an acknowledgement
     if quiet and sender.repair <= MARKS and sender.sacked == 0 and not sender.probed:
@@ -1388,8 +1404,6 @@ def _on_ack(port, f, flow, sender, i, now):
     if acked > 0 and flow.in_recovery and not sender.owns_recovery:
         _reduce(flow, sender, acked, advanced, ack.lost)
     _free_node(port, i)
-    if not (flow.cwnd >= 0.0 and flow.ssthresh >= 0.0 and flow.pacing_bps >= 0.0):
-        port.broken = f
     if flow.una >= sender.limit:
         _finish(port, f, flow, sender, now)
 
@@ -1717,9 +1731,8 @@ def run(
     egress,
     drops,
     until_ns,
-    events,
 ):
-    """Process all events before `until_ns`, or at most `events` of them, or until more room is needed.
+    """Process all events before `until_ns`, or for at most about a second, or until more room is needed.
 
     The arrays are those of :mod:`~cctoolkit.sim.layout`; they hold all state.
     """
@@ -1744,8 +1757,8 @@ def run(
         _place(port, f, _key(sender))
         if port.starved >= 0:
             return FULL
-    done = 0
-    while done < events:
+    started = seconds()
+    while port.events & 7 != 0 or seconds() == started:
         if not _has_room(port):
             return FULL
         root = slot_at(port.heap, 0)
@@ -1763,8 +1776,7 @@ def run(
             _flow_event(port, root.flow, now)
             if port.starved >= 0:
                 return FULL
-            if port.broken >= 0:
-                return BROKEN
-        done += 1
+        if port.broken >= 0 or port.refused >= 0:
+            return BROKEN
         port.events += 1
     return BUSY

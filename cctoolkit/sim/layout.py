@@ -6,12 +6,16 @@ arguments would leave reference counting in the loop). The caller of the loop ke
 
 from __future__ import annotations
 
+import ctypes
+import os
 from typing import Any, no_type_check
 
+import llvmlite.binding as llvm
 import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core.cgutils import get_or_insert_function
 from numba.extending import intrinsic
 
 from ..aqm import PACKET, QUEUE
@@ -292,6 +296,9 @@ PORT = _dtype(
     ("starved", np.int64),  # flow that could not send for lack of memory; -1: none
     ("events", np.int64),
     ("broken", np.int64),  # flow whose algorithm set an invalid window; -1: none
+    ("refused", np.int64),  # queue whose algorithm returned what is no verdict; -1: none
+    ("refused_verdict", np.int64),
+    ("refused_on_enqueue", np.bool_),
 )
 FIFO, DRR, PRIORITY, FQ, TIME_SHIFTED, DUAL_WRR = range(6)  # PORT.scheduler
 
@@ -353,6 +360,25 @@ slot_at = _accessor(SLOT)
 place_at = _accessor(PLACE)
 row_at = _accessor(ROW)
 drop_at = _accessor(DROPS)
+
+
+#: Seconds since 1970: the C function `time`, which takes a few nanoseconds, as a symbol that kernels can be kept with.
+_library: Any = ctypes.cdll.msvcrt if os.name == "nt" else ctypes.CDLL(None)
+_time = _library._time64 if os.name == "nt" else _library.time
+llvm.add_symbol("cctoolkit_time", ctypes.cast(_time, ctypes.c_void_p).value)
+
+
+def _seconds(typingctx: Any) -> Any:
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        word, pointer = ir.IntType(64), ir.IntType(8).as_pointer()
+        function = get_or_insert_function(builder.module, ir.FunctionType(word, [pointer]), "cctoolkit_time")
+        return builder.call(function, [pointer(None)])
+
+    return types.int64(), code
+
+
+#: The time of day in whole seconds.
+seconds: Any = intrinsic(_seconds)
 
 
 def _call(builder: Any, result: Any, args: Any) -> Any:

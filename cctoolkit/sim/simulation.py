@@ -12,7 +12,9 @@ import pandas as pd
 
 from .._support.algorithm.base import explained_failure
 from .._support.arguments import number, whole
+from .._support.memory import require
 from .._support.version import __version__
+from .._support.waiting import progress_bar
 from ..aqm import QUEUE
 from ..cca import ACK, FLOW
 from ..errors import AlgorithmError, ParameterError
@@ -36,9 +38,10 @@ from .taps import Taps, flow_keys
 
 __all__ = ["Simulation", "simulate"]
 
-#: Events between checks for Ctrl-C: about a second.
-_SLICE = 5_000_000
 _ROWS = 1 << 16
+#: Memory of a flow, measured with CUBIC; and of each value of a series, which is there twice when the run ends.
+_BYTES_PER_FLOW = 2600
+_BYTES_PER_SAMPLE = 16
 #: Smallest interval of samples and of calls to a controller.
 _SHORTEST_S = 1e-6
 _ECN = {"off": 0, "classic": 1, "accurate": 2, "l4s": 3}
@@ -125,6 +128,8 @@ class Simulation:
     def __init__(self, scenario: Scenario, *, record: bool = False, sample_s: float | None = 0.1) -> None:
         if sample_s is not None:
             number("sample_s", sample_s, above=0, low=_SHORTEST_S, high=LONG)
+        n = sum(flow.count for flow in scenario.flows)
+        require(n * _BYTES_PER_FLOW, f"a simulation of {n:,} flows", "simulate fewer flows")
         self.scenario = scenario
         self._record = record
         self._sample_ns = None if sample_s is None else max(round(sample_s * 1e9), 1)
@@ -175,6 +180,7 @@ class Simulation:
             "segment_free",
             "starved",
             "broken",
+            "refused",
         ):
             port[name] = -1
         port["free_ns"] = NEVER
@@ -243,6 +249,9 @@ class Simulation:
         if self._taps is not None:
             s["isn"], s["irs"] = self._taps.isn, self._taps.irs
         addresses: dict[Any, dict[str, int]] = {}
+        fresh: dict[
+            Any, tuple[np.ndarray, ...]
+        ] = {}  # parameters, which flows share, and first state and statistics
         for i, spec in enumerate(specs):
             headers = _HEADERS_UDP if spec.is_udp else _HEADERS_TCP
             payload = spec.packet_bytes - headers
@@ -254,7 +263,10 @@ class Simulation:
                 continue
             if spec.cca not in addresses:
                 addresses[spec.cca] = spec.cca.addresses()
-            records = (spec.cca.parameter_record(), spec.cca.state_record(), spec.cca.stats_record())
+                cca = spec.cca
+                fresh[cca] = (cca.parameter_record(), cca.state_record(), cca.stats_record())
+            parameters, state, stats = fresh[spec.cca]
+            records = (parameters, state.copy(), stats.copy())
             self._keep.append(records)
             self._algorithms["flows"].append((i, records[1], records[2]))
             s["p"][i], s["s"][i], s["stats"][i] = (r.ctypes.data for r in records)
@@ -358,7 +370,7 @@ class Simulation:
         while True:
             status = run(
                 a["port"], a["flows"], a["senders"], a["nodes"], a["segments"], a["queues"], a["lines"], a["heap"],
-                a["places"], a["ack"], a["ingress"], a["egress"], a["drops"], until_ns, _SLICE,
+                a["places"], a["ack"], a["ingress"], a["egress"], a["drops"], until_ns,
             )  # fmt: skip
             if failures:
                 used = [type(f.cca) for f in self._flow_specs if not f.is_udp]
@@ -366,6 +378,8 @@ class Simulation:
                 raise AlgorithmError(explained_failure(failures[0], dict.fromkeys(used))) from failures[0]
             if status == PAUSED:
                 return
+            if status == BROKEN and a["port"]["refused"][0] >= 0:
+                raise AlgorithmError(self._refused(a["port"][0]))
             if status == BROKEN:
                 i = int(a["port"]["broken"][0])
                 f = a["flows"][i]
@@ -375,6 +389,18 @@ class Simulation:
                 )
             if status == FULL:
                 self._make_room()
+
+    def _refused(self, port: Any) -> str:
+        """What an AQM returned that is no verdict."""
+        queue, enqueue = int(port["refused"]), port["refused_on_enqueue"]
+        event, allowed = (
+            ("on_enqueue", "MARK or DROP") if enqueue else ("on_dequeue", "MARK, DROP or DROP_LATE")
+        )
+        name = type(self.scenario.bottleneck.queue_list()[queue].aqm).__name__
+        return (
+            f"{name}.{event} returned {int(port['refused_verdict'])} for queue {queue} at {self.now_s:.6f} s: "
+            f"must return PASS, {allowed}"
+        )
 
     def _make_room(self) -> None:
         a = self._arrays
@@ -679,15 +705,24 @@ def simulate(
     """
     if not isinstance(scenario, Scenario):
         raise ParameterError(f"scenario: {type(scenario).__name__} must be a Scenario")
+    if sample_s is not None:
+        number("sample_s", sample_s, above=0, low=_SHORTEST_S, high=LONG)
+        flows, queues = sum(flow.count for flow in scenario.flows), len(scenario.bottleneck.queue_list())
+        values = flows * len(FLOW_SERIES) + queues * len(QUEUE_SERIES)
+        require(
+            scenario.duration_s / sample_s * values * _BYTES_PER_SAMPLE,
+            f"a series of {scenario.duration_s / sample_s:,.0f} samples of {flows:,} flows and {queues:,} queues",
+            "sample less often (sample_s), or not at all (None)",
+        )
     sim = Simulation(scenario, record=record, sample_s=sample_s)
     if control is not None:
         number("control_s", control_s, above=0, low=_SHORTEST_S, high=LONG)
     step_s = (
         control_s if control is not None else scenario.duration_s / 100 if progress else scenario.duration_s
     )
-    from tqdm.auto import tqdm
-
-    with tqdm(total=round(scenario.duration_s, 3), unit="s", disable=not progress, leave=False) as bar:
+    with progress_bar(
+        total=round(scenario.duration_s, 3), unit="s", disable=not progress, leave=False
+    ) as bar:
         steps = 0
         while sim.now_s < scenario.duration_s:
             steps += 1

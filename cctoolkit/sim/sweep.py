@@ -19,7 +19,8 @@ from .._support import parquet
 from .._support.fingerprint import fingerprint
 from .._support.pool import cores, in_processes
 from .._support.version import __version__
-from ..errors import CCToolkitError, ParameterError
+from .._support.waiting import progress_bar
+from ..errors import CCToolkitError, ParameterError, SchemaError
 from ..scenario import Scenario
 from ..scenario.changes import cell, describe
 from ..scenario.run import Run
@@ -126,8 +127,6 @@ def run_sweep(
     done = _finished(output)
     journal = output.with_name(output.name + ".part")
 
-    from tqdm.auto import tqdm
-
     output.parent.mkdir(parents=True, exist_ok=True)
     with journal.open("a", encoding="utf-8") as handle:
         _reserve(handle, output)
@@ -135,7 +134,7 @@ def run_sweep(
         order = {key: job for key, job in zip(keys, jobs, strict=True) if key not in done}
         total = len(set(keys))
         with (
-            tqdm(total=total, initial=total - len(order), unit="run", disable=not progress) as bar,
+            progress_bar(total=total, initial=total - len(order), unit="run", disable=not progress) as bar,
             contextlib.closing(_results(order, (measure, record, sample_s), workers or cores())) as results,
         ):
             for key, rows in results:
@@ -270,15 +269,12 @@ _KEY = b"cctoolkit.sweep"
 
 def _finished(path: Path) -> dict[str, list[dict[str, Any]]]:
     """Results in an earlier output, by scenario."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     if not path.is_file():
         return {}
     try:
-        found = pq.read_table(path)
-        changed = json.loads(found.schema.metadata[_KEY])["changed"]
-    except (pa.ArrowInvalid, KeyError, TypeError):
+        found = parquet.read(path)
+        changed = (parquet.about(found.schema.metadata, _KEY) or {})["changed"]
+    except (SchemaError, KeyError):
         raise ParameterError(f"output: {path} exists and is not a sweep") from None
     done: dict[str, list[dict[str, Any]]] = {}
     first_run: dict[str, int] = {}

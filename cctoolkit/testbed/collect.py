@@ -25,6 +25,7 @@ import pandas as pd
 
 from .._support import parquet
 from .._support.atomic import replacing
+from .._support.csv import write_csv
 from .._support.version import __version__
 from ..analysis.metrics.delay import queue_delay
 from ..capture.model import Capture
@@ -104,7 +105,7 @@ def collect(
     }
     for name, table in tables.items():
         parquet.write(table, folder / f"{name}.parquet", {"made_by": about["made_by"]})
-    labels[list(LABELS)].to_csv(folder / "labels.csv", index=False, lineterminator="\n")
+    write_csv(labels[list(LABELS)], folder / "labels.csv")
     (folder / "qdisc.json").write_bytes((raw / "qdisc.json").read_bytes())
     (folder / "scenario.toml").write_text(plan.scenario.to_toml(), encoding="utf-8")
     (folder / "provenance.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")

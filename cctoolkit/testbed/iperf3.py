@@ -9,14 +9,14 @@ retransmissions); the rest is null or 0.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ..errors import ParameterError
+from .._support.documents import read_json
+from ..errors import ParameterError, SchemaError
 from .errors import TestbedError
 from .plan import Plan
 from .traffic import TrafficFlow, TrafficResults
@@ -79,8 +79,8 @@ def iperf3_results(raw: Path, plan: Plan, results: TrafficResults) -> TrafficRes
     flows, series = [], []
     for flow in plan.flows:
         try:
-            report = json.loads((raw / f"iperf3.{flow.index}").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            report = read_json(raw / f"iperf3.{flow.index}")
+        except SchemaError:
             raise TestbedError(f"flow {flow.index}: iperf3 left no report") from None
         if report.get("error"):
             raise TestbedError(f"flow {flow.index}: iperf3: {report['error']}")

@@ -23,10 +23,11 @@ import sys
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .._support.atomic import replacing
+from .._support.waiting import progress_bar
 from ..errors import ParameterError, TestbedUnavailableError
 from .traffic import cache_directory
 
@@ -49,6 +50,7 @@ BUILD_TOOLS = {
 }
 _HERE = Path(__file__).with_name("kernel")
 _SOURCES = Path("/usr/src")
+_CPUINFO = Path("/proc/cpuinfo")
 #: Symbols required by the testbed.
 _NEEDED = (
     *(
@@ -70,6 +72,9 @@ _ROOM_BYTES = 3 * 10**9
 _SIGTERM_AT_PARENTS_DEATH = (1, signal.SIGTERM)  # prctl(PR_SET_PDEATHSIG, …)
 
 
+_TOO_MANY_REGISTERS = "it does not know this processor's registers (AMX); build from a newer tree (7.2 works)"
+
+
 @dataclass(frozen=True)
 class Kernel:
     """A kernel for the ``uml`` backend.
@@ -82,11 +87,14 @@ class Kernel:
         Hash of the file. Together with seed and scenario, it determines every packet of a run.
     version : str
         Its version, such as ``"6.12.117-cct"``.
+    has_seccomp : bool
+        Besides ptrace, it can use seccomp filters to run the guest's processes (since 6.16).
     """
 
     path: Path
     sha256: str
     version: str
+    has_seccomp: bool = False
 
 
 def find_kernel() -> Kernel:
@@ -118,7 +126,8 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def _kernel(path: Path) -> Kernel:
     try:
-        sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+        path = path.absolute()  # it runs in another directory
+        program = path.read_bytes()
         said = subprocess.run(
             [path, "--version"],
             stdin=subprocess.DEVNULL,
@@ -133,7 +142,7 @@ def _kernel(path: Path) -> Kernel:
         raise TestbedUnavailableError(f"{path}: not a User Mode Linux kernel: {reason}") from None
     if said.returncode or len(version) != 1 or not _numbers(version[0]):
         raise TestbedUnavailableError(f"{path}: not a User Mode Linux kernel: it does not report its version")
-    return Kernel(path, sha256, version[0])
+    return Kernel(path, hashlib.sha256(program).hexdigest(), version[0], b"seccomp=<on/auto/off>" in program)
 
 
 def check_kernel(kernel: Kernel) -> None:
@@ -167,10 +176,7 @@ def check_kernel(kernel: Kernel) -> None:
     if "exitcode=0x00000000" not in said:  # exit code of its first program, which ends the kernel
         lines = [x.strip() for x in said.splitlines() if x.strip() and "command line:" not in x]
         if "ptrace set fp regs failed" in said:
-            raise TestbedUnavailableError(
-                f"{kernel.path}: does not boot here: this processor has registers (AMX) that User Mode "
-                f"Linux {kernel.version} does not support; build from a newer tree (7.2 works)"
-            )
+            raise TestbedUnavailableError(f"{kernel.path}: does not boot here: {_TOO_MANY_REGISTERS}")
         telling = [x for x in lines if re.search(r"panic|fail|denied|not permitted|error", x, re.IGNORECASE)]
         what = (telling or lines[-1:] or ["no output"])[0]
         raise TestbedUnavailableError(f"{kernel.path}: does not boot here: {what}")
@@ -231,6 +237,7 @@ def build_kernel(
     with _building(folder) as work:
         tree = _tree(where, work)
         version = _version(tree, where)
+        _check_processor(tree, where)
         _call(["patch", "-p1", "--forward", "--batch", "-i", str(_HERE / "patch")], tree, work / "log",
               f"{where}: the testbed's patch does not fit Linux {version}")  # fmt: skip
         without = _configure(tree, work)
@@ -252,7 +259,7 @@ def build_kernel(
             shutil.copyfile(tree / "linux", tmp)
             tmp.chmod(0o755)
         path.chmod(0o755)
-    return Kernel(path, kernel.sha256, kernel.version)
+    return replace(kernel, path=path)
 
 
 def installed_source() -> Path:
@@ -296,8 +303,9 @@ def _tree(where: Path, work: Path) -> Path:
     if where.is_dir():
         if not (where / "arch" / "um" / "Kconfig").is_file():
             raise ParameterError(f"source: {where} is not a Linux source tree (no arch/um/Kconfig)")
-        # Files from the user's own builds in the tree would be taken for ours.
-        ignore = shutil.ignore_patterns(".git", "*.o", "*.a", "*.ko", "*.cmd", "vmlinux*")
+        # Files from the user's own builds in the tree would be taken for ours (but vmlinux.lds.S is a source).
+        made = (".git", "*.o", "*.a", "*.ko", "*.cmd", "vmlinux", "vmlinux.lds", ".vmlinux*")
+        ignore = shutil.ignore_patterns(*made)
         shutil.copytree(where, tree, symlinks=True, ignore=ignore)
         for left in (".config", "include/config", "include/generated", "arch/um/include/generated"):
             path = tree / left
@@ -320,10 +328,19 @@ def _version(tree: Path, where: Path) -> str:
     ]
     version = ".".join(found[1] for found in parts if found)
     if _numbers(version)[:2] < OLDEST:
-        raise ParameterError(
-            f"source: {where} is Linux {version or '?'}; but the testbed needs 6.12 or newer"
-        )
+        raise ParameterError(f"source: {where} is Linux {version or '?'}; the testbed needs 6.12 or newer")
     return version
+
+
+def _check_processor(tree: Path, where: Path) -> None:
+    """Raise, before a build of minutes, if its kernel could not boot here."""
+    folder = tree / "arch" / "x86" / "um"
+    sources = "".join(path.read_text(errors="replace") for path in folder.rglob("*.[ch]"))
+    is_fixed = (
+        "HOST_FP_SIZE" in sources and "host_fp_size" not in sources
+    )  # room for the registers known then
+    if is_fixed and _CPUINFO.is_file() and "amx_tile" in _CPUINFO.read_text(errors="replace").split():
+        raise TestbedUnavailableError(f"{where}: would not boot here: {_TOO_MANY_REGISTERS}")
 
 
 def _configure(tree: Path, work: Path) -> list[str]:
@@ -389,15 +406,13 @@ def _call(
 
 
 def _make(tree: Path, log: Path, kept_log: Path, jobs: int, progress: bool | None) -> None:
-    from tqdm.auto import tqdm
-
     show = sys.stderr.isatty() if progress is None else progress
     last: deque[str] = deque(maxlen=200)
     command = ["make", "ARCH=um", "CC=gcc", f"-j{jobs}", "linux"]
     with (
         _process(command, tree) as process,
         log.open("wb") as file,
-        tqdm(total=_STEPS, unit="step", desc="kernel", disable=not show, leave=False) as bar,
+        progress_bar(total=_STEPS, unit="step", desc="kernel", disable=not show, leave=False) as bar,
     ):
         assert process.stdout is not None
         for line in process.stdout:

@@ -14,6 +14,7 @@ import pandas as pd
 from .._support.atomic import replacing
 from .._support.pool import cores, in_processes
 from .._support.version import __version__
+from .._support.waiting import progress_bar
 from ..errors import CCToolkitError, ParameterError
 from ..scenario.changes import cell, describe
 from ..scenario.run import Run, load_run
@@ -106,12 +107,10 @@ def run_testbed_sweep(
     settings = {"backend": backend, "sample_s": sample_s, "snaplen": snaplen}
     rows: dict[str, dict[str, Any]] = {}
 
-    from tqdm.auto import tqdm
-
     folder.mkdir(parents=True, exist_ok=True)
     arguments = [(jobs[i][1], folder / name, settings, measure) for name, i in order.items()]
     n = min(workers or (cores() if backend == "uml" else 1), max(len(arguments), 1))
-    with tqdm(total=len(arguments), unit="run", disable=not progress) as bar:
+    with progress_bar(total=len(arguments), unit="run", disable=not progress) as bar:
         done = in_processes(_one, arguments, n)
         try:
             for number, future in done:
@@ -127,8 +126,8 @@ def run_testbed_sweep(
         {"run": i, **{k: cell(v) for k, v in changes.items()}, **rows[name], "directory": name}
         for i, ((changes, _), name) in enumerate(zip(jobs, names, strict=True))
     )
-    with replacing(folder / "summary.parquet") as tmp:
-        table.to_parquet(tmp, index=False)
+    with replacing(folder / "summary.parquet") as tmp, tmp.open("wb") as file:
+        table.to_parquet(file, index=False)
     return table
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from .._support.waiting import progress_bar
 from ..errors import ParameterError
 from ..scenario import Bottleneck, Scenario
 from ..scenario.run import Run, load_run, replacing_directory
@@ -114,15 +115,13 @@ def run_testbed(
     if iperf3 and backend != "uml":
         raise ParameterError(f"iperf3: requires backend uml, not {backend}")
     run: Callable[..., dict[str, Any]] = importlib.import_module(f".{backend}", __package__).run
-    from tqdm.auto import tqdm
-
     with replacing_directory(Path(directory)) as folder:
-        raw = folder.with_name("raw")
+        raw = folder.with_name(f"{folder.name}.raw")
         raw.mkdir()
         steering = None
         if control is not None and recording.control_ns is not None:
             steering = Steering(plan, raw / "control", recording.control_ns, control)
-        with tqdm(total=scenario.duration_s, unit="s", disable=not progress, leave=False) as bar:
+        with progress_bar(total=scenario.duration_s, unit="s", disable=not progress, leave=False) as bar:
 
             def show(reached_s: float) -> None:
                 bar.update(round(reached_s, 1) - bar.n)

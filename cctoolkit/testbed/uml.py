@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import re
 import shutil
@@ -23,7 +24,7 @@ from ..errors import ParameterError, TestbedUnavailableError
 from . import traffic
 from .errors import TestbedError
 from .iperf3 import iperf3_lines
-from .kernel import find_kernel
+from .kernel import Kernel, find_kernel
 from .netlink import needs_netlink, qdisc_messages
 from .plan import MACHINE_SYSCTLS, Plan, TapSettings, batch
 
@@ -32,12 +33,17 @@ __all__ = ["EPOCH_NS", "run"]
 #: The guest's clock at boot and at the start of the run; in between it is set up and the taps start to listen.
 _BOOT_NS = 1_700_000_000_000_000_000
 EPOCH_NS = _BOOT_NS + 5_000_000_000
+#: How the guest's processes run. Kernels before 6.16 do not know this option, and it is part of their command line.
+_MODE = "seccomp=auto"
 #: The guest's random numbers depend on the seed, the command line and the size of its memory, which are always the
 #: same. The directory of the run is the working directory, whose name never changes.
 _COMMAND = (
     "rootfstype=hostfs", "rootflags=/", "ro", "mem=2G", "init=/proc/self/cwd/init", "con=null", "con0=null,fd:1",
-    "quiet", "loglevel=3", "panic=-1", "seccomp=auto", "time-travel=inf-cpu", f"time-travel-start={_BOOT_NS}",
+    "quiet", "loglevel=3", "panic=-1", _MODE, "time-travel=inf-cpu", f"time-travel-start={_BOOT_NS}",
 )  # fmt: skip
+#: The taps write this much at once.
+_CHUNK_BYTES = 1 << 20
+_NO_PTRACE = b"ptrace: Operation not permitted"
 _TOOLS = ("ip", "tc", "tcpdump", "mount", "stdbuf")
 _VERSIONS = {"iproute2": ("ip", "-V"), "tcpdump": ("tcpdump", "--version")}
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
@@ -87,15 +93,23 @@ def run(
                 f"{tool}: not found in {_PATH}; install iproute2, tcpdump, mount, coreutils (and iperf3, if asked for)"
             )
     kernel = find_kernel()
-    _write(plan, directory, recording)
+    if directory.resolve().is_relative_to("/dev"):
+        raise TestbedUnavailableError(
+            f"{directory.parents[1]}: the guest has its own /dev; use another folder"
+        )
     versions = _VERSIONS | ({"iperf3": ("iperf3", "--version")} if recording.iperf3 else {})
-    _boot(str(kernel.path), directory, plan.scenario.seed, poll or _nothing, progress)
-    _check(plan, directory)
+    with _naming_a_full_disk(directory):
+        _write(plan, directory, recording)
+        for arguments in _arguments(kernel):
+            _boot([str(kernel.path), *arguments], directory, plan.scenario.seed, poll or _nothing, progress)
+            if _NO_PTRACE not in (directory / "console").read_bytes():
+                break
+        _check(plan, directory)
     return {
         "backend": "uml",
         "kernel": (directory / "kernel").read_text().strip(),
         "kernel_sha256": kernel.sha256,
-        "kernel_arguments": list(_COMMAND),
+        "kernel_arguments": arguments,
         "tools": {name: _version(*command) for name, command in versions.items()},
     }
 
@@ -106,8 +120,30 @@ def _version(*command: str) -> str:
     return (said.stdout or said.stderr).partition("\n")[0].strip()
 
 
+def _arguments(kernel: Kernel) -> list[list[str]]:
+    """Arguments to try: ptrace if possible, on every machine.
+
+    The kernel's own choice depends on the processor and the sandbox. With seccomp filters, the end of a process is an
+    interrupt, and interrupts enter the guest's random numbers, so the bytes of a run would depend on that choice.
+    """
+    modes = ("seccomp=off", "seccomp=on") if kernel.has_seccomp else (_MODE,)
+    return [[mode if argument == _MODE else argument for argument in _COMMAND] for mode in modes]
+
+
 def _nothing() -> None:
     pass
+
+
+@contextlib.contextmanager
+def _naming_a_full_disk(directory: Path) -> Iterator[None]:
+    """Whatever fails on a full disk, also in the guest, is reported as that."""
+    try:
+        yield
+    except (OSError, TestbedError) as err:
+        full = isinstance(err, OSError) and err.errno == errno.ENOSPC
+        if not full and (isinstance(err, OSError) or shutil.disk_usage(directory).free >= _CHUNK_BYTES):
+            raise
+        raise TestbedError(f"{directory.parents[1]}: no space left on this disk") from None
 
 
 def _write(plan: Plan, directory: Path, recording: TapSettings) -> None:
@@ -152,7 +188,7 @@ def _write(plan: Plan, directory: Path, recording: TapSettings) -> None:
 
 
 def _boot(
-    kernel: str,
+    command: list[str],
     directory: Path,
     seed: int,
     poll: Callable[[], None],
@@ -172,7 +208,7 @@ def _boot(
     with (directory / "console").open("wb") as console:
         try:
             process = subprocess.Popen(
-                [kernel, *_COMMAND],
+                command,
                 cwd=directory,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -182,7 +218,7 @@ def _boot(
                 preexec_fn=die_with_parent,  # noqa: PLW1509  # two system calls, nothing that takes a lock
             )
         except OSError as err:
-            raise TestbedUnavailableError(f"{kernel}: {err.strerror}") from None
+            raise TestbedUnavailableError(f"{command[0]}: {err.strerror}") from None
         with _ending(process):
             pause_s, next_s = 0.0005, 0.0
             while True:
@@ -239,7 +275,9 @@ def _check(plan: Plan, directory: Path) -> None:
         raise _explained(plan, directory, what, said)
     if not (directory / "done").is_file():
         console = (directory / "console").read_text(encoding="utf-8", errors="replace").strip()
-        raise TestbedError(f"the guest stopped: {console.splitlines()[-1] if console else 'no output'}")
+        panic = re.search(r"Kernel panic - not syncing: .*", console)
+        ending = panic[0] if panic else console.rpartition("\n")[2]
+        raise TestbedError(f"the guest stopped: {ending or 'no output'}")
     for tap in ("ingress", "egress"):
         text = (directory / f"{tap}.log").read_text(encoding="utf-8", errors="replace")
         found = re.search(r"(\d+) packets? dropped by kernel", text)

@@ -31,6 +31,7 @@
 #include <errno.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
+#include <linux/membarrier.h>
 #include <net/if.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -41,6 +42,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -102,6 +104,11 @@ static __s64 tai_offset_ns(void)
 static struct bpf_object *object;
 static struct variables *variables;
 static int links[MAX_LINKS], n_links;
+static struct {
+	__u32 index;
+	const char *name;
+} interfaces[2 * MAX_LINKS];
+static int n_interfaces;
 
 static int map_fd(const char *name)
 {
@@ -171,6 +178,8 @@ static void attach(char **ingress, int n_ingress, char **egress, int n_egress, i
 		__u32 index = if_nametoindex(name), before = 0;
 		if (!index)
 			die("%s: no such interface", name);
+		interfaces[n_interfaces].index = index;
+		interfaces[n_interfaces++].name = name;
 		bpf_map_lookup_elem(map_fd("links"), &index, &before);
 		__u32 link = before | (is_ethernet(name) ? HAS_ETHERNET : 0) | (is_ingress ? IS_INGRESS : IS_EGRESS);
 		int error = bpf_map_update_elem(map_fd("links"), &index, &link, BPF_ANY);
@@ -284,6 +293,15 @@ static int take_cell(void *context, void *data, size_t bytes)
 	return 0;
 }
 
+/* Hooks vanish silently with their interface, or when it moves to another namespace. */
+static void check_interfaces(void)
+{
+	char name[IF_NAMESIZE];
+	for (int i = 0; i < n_interfaces; i++)
+		if (!if_indextoname(interfaces[i].index, name))
+			die("%s: the interface was removed", interfaces[i].name);
+}
+
 static int read_cells(struct ring_buffer *ring)
 {
 	unsigned char frame[64] = {0};
@@ -292,6 +310,7 @@ static int read_cells(struct ring_buffer *ring)
 	int n_cpus = libbpf_num_possible_cpus();
 	struct counters counts[n_cpus];
 
+	check_interfaces();
 	variables->tai_offset_ns = tai_offset_ns();
 	int error = bpf_prog_test_run_opts(program_fd("flush"), &run);
 	if (error)
@@ -353,6 +372,24 @@ static int parse_key(const char *text, struct flow_key *key)
 	return 0;
 }
 
+static int has_removed; /* since the last grace period */
+
+static int remove_flow(const struct flow_key *key)
+{
+	has_removed = 1;
+	return bpf_map_delete_elem(map_fd("monitored"), key);
+}
+
+/* The map reuses a removed flow's memory at once, but programs that found that flow earlier may still write into it.
+ * This command of membarrier waits until they have ended (an RCU grace period). */
+static int add_flow(const struct flow_key *key, const struct flow *flow)
+{
+	if (has_removed && syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0))
+		usleep(50000); /* kernels with nohz_full lack it; no packet takes that long */
+	has_removed = 0;
+	return bpf_map_update_elem(map_fd("monitored"), key, flow, BPF_NOEXIST);
+}
+
 static int obey(char *line, struct ring_buffer *ring)
 {
 	struct flow_key key;
@@ -365,11 +402,11 @@ static int obey(char *line, struct ring_buffer *ring)
 		return read_heavy(strtoull(line + 6, NULL, 10));
 	if (sscanf(line, "add %u %n", &flow.number, &at) == 1 && at) {
 		error = parse_key(line + at, &key);
-		return error ? error : bpf_map_update_elem(map_fd("monitored"), &key, &flow, BPF_NOEXIST);
+		return error ? error : add_flow(&key, &flow);
 	}
 	if (!strncmp(line, "remove ", 7)) {
 		error = parse_key(line + 7, &key);
-		return error ? error : bpf_map_delete_elem(map_fd("monitored"), &key);
+		return error ? error : remove_flow(&key);
 	}
 	return -EINVAL;
 }

@@ -33,7 +33,6 @@ import sys
 import tempfile
 import threading
 import time
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +42,8 @@ import pandas as pd
 
 import cctoolkit as cct
 from cctoolkit._support import parquet
+from cctoolkit._support.csv import write_csv
+from cctoolkit._support.documents import read_toml
 from cctoolkit.errors import CCToolkitError, ParameterError
 from cctoolkit.scenario.run import LABELS, renumbered, replacing_directory
 from cctoolkit.testbed.qdisc import QdiscTree
@@ -200,13 +201,9 @@ def read_hosts(path: Path) -> Hosts:
     ParameterError
         The file cannot be read, or a field is wrong.
     """
+    table = read_toml(path)
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
         return _hosts_of(table)
-    except OSError as err:
-        raise ParameterError(f"{path}: {err.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as err:
-        raise ParameterError(f"{path}: not TOML: {err}") from None
     except ParameterError as err:
         raise ParameterError(f"{path}: {err}") from None
 
@@ -721,7 +718,7 @@ def collect(scenario: cct.Scenario, hosts: Hosts, raw: Path, folder: Path) -> No
         shutil.copy(raw / "qdisc.json", folder / "qdisc.json")
     for name, table in tables.items():
         parquet.write(table, folder / f"{name}.parquet", {"made_by": made_by})
-    labels.to_csv(folder / "labels.csv", index=False, lineterminator="\n")
+    write_csv(labels, folder / "labels.csv")
     (folder / "scenario.toml").write_text(scenario.to_toml(), encoding="utf-8")
     about = {
         "made_by": made_by,
@@ -781,7 +778,7 @@ def main(argv: list[str] | None = None) -> int:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, stop)
         with replacing_directory(args.output) as folder:
-            raw = folder.with_name("raw")
+            raw = folder.with_name(f"{folder.name}.raw")
             raw.mkdir()
             run(scenario, hosts, raw, snaplen=args.snaplen, sample_s=args.sample)
             collect(scenario, hosts, raw, folder)

@@ -105,7 +105,7 @@ def between_hosts(
         connect(SwitchArgs(program, bfrt=bfrt)) as control,
         replacing_directory(directory) as folder,
     ):
-        raw = folder.with_name("raw")
+        raw = folder.with_name(f"{folder.name}.raw")
         raw.mkdir()
         with plan.running(control):
             physical.run(scenario, hosts, raw)

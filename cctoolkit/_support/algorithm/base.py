@@ -23,6 +23,7 @@ from typing import Any, ClassVar, dataclass_transform
 import numpy as np
 
 from ...errors import AlgorithmError, ParameterError
+from .origin import is_ours
 
 __all__ = ["Algorithm", "record"]
 
@@ -94,7 +95,7 @@ class Algorithm:
         if "name" not in vars(cls):
             cls.name = cls.__name__.lower()
         other = cls.registry.get(cls.name)
-        if other is not None and _is_ours(other) and not _is_ours(cls):
+        if other is not None and is_ours(other) and not is_ours(cls):
             raise ParameterError(
                 f'{cls.__name__}: the name {cls.name!r} is taken; rename the class, or set name = "my_{cls.name}"'
             )
@@ -205,6 +206,7 @@ def _address(
 
     from ..kernels import callback
     from .checks import CheckingCompiler
+    from .guards import GuardedCompiler
 
     key = (function, result, dtypes)
     if key not in _COMPILED:
@@ -212,7 +214,7 @@ def _address(
         options: dict[str, Any] = {
             "error_model": "numpy",
             "boundscheck": True,
-            "pipeline_class": CheckingCompiler,
+            "pipeline_class": CheckingCompiler if is_ours(function) else GuardedCompiler,
         }
         try:
             _COMPILED[key] = callback(function, signature, **options)
@@ -222,10 +224,6 @@ def _address(
 
 
 # ---- error messages --------------------------------------------------------------------------------------------------
-
-
-def _is_ours(cls: type) -> bool:
-    return cls.__module__.startswith(f"{__name__.partition('.')[0]}.")
 
 
 def _check_class(cls: type[Algorithm]) -> None:
@@ -278,8 +276,13 @@ def explained_failure(err: BaseException, used: Iterable[type[Algorithm]]) -> st
     used : iterable of classes
         The algorithms that may have caused it.
     """
-    what = f"{type(err).__name__}: {err}".removesuffix(": ")
-    functions = [(cls, f) for cls in used for event in cls.events if (f := getattr(cls, event, None))]
+    from .guards import EndlessLoopError, called, last_line, marker
+
+    what = (
+        str(err) if isinstance(err, EndlessLoopError) else f"{type(err).__name__}: {err}".removesuffix(": ")
+    )
+    events = [(cls, f) for cls in used for event in cls.events if (f := getattr(cls, event, None))]
+    functions = [(cls, each) for cls, f in events for each in (f, *called(f))]
     for place in traceback.extract_tb(err.__traceback__)[-1:]:
         for cls, function in functions:
             code = function.__code__
@@ -287,13 +290,10 @@ def explained_failure(err: BaseException, used: Iterable[type[Algorithm]]) -> st
             same = Path(place.filename).name == Path(code.co_filename).name and place.name == code.co_name
             if same and (place.lineno or 0) in _lines(code):
                 return _at_line(cls, function, place.lineno or 0, what)
-    if isinstance(err, IndexError):  # numba does not say where
-        for cls, function in functions:
-            code = function.__code__
-            found = [n for n in _lines(code) if "[" in linecache.getline(code.co_filename, n)]
-            if found and not _is_ours(cls):
-                more = f" (or line {', '.join(map(str, found[1:]))})" if found[1:] else ""
-                return _at_line(cls, function, found[0], what + more)
+    reached, line = last_line()
+    for cls, function in functions:
+        if not is_ours(function) and marker(function) == reached:
+            return _at_line(cls, function, line, what)
     return what
 
 
@@ -351,7 +351,7 @@ def _explained(
     from .checks import Mistake
 
     if isinstance(err, Mistake):
-        return _at_line(cls, function, err.line, err.text)
+        return _at_line(cls, err.function or function, err.line, err.text)
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(err))
     code = function.__code__
     records = dict(zip(code.co_varnames, dtypes, strict=False))

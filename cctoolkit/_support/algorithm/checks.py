@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from numba import from_dtype
 from numba.core import ir, types
 from numba.core.analysis import compute_cfg_from_blocks
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
@@ -11,43 +13,52 @@ from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.ir_utils import find_callname, get_definition, guard
 from numba.core.typed_passes import NopythonTypeInference
 
-__all__ = ["CheckingCompiler", "Mistake"]
+__all__ = ["CheckingCompiler", "HelperChecks", "Mistake", "share"]
 
-#: Fields that functions may set in their arguments, besides state and statistics.
-WRITABLE = {
-    "p": (),
-    "queue": ("probability",),
-    "packet": ("label",),
-    "flow": ("cwnd", "ssthresh", "pacing_bps"),
-    "ack": (),
-}
+#: Records that belong to the simulator, by type: what functions call them, and the fields that they may set.
+_SHARED: dict[types.Type, tuple[str, tuple[str, ...]]] = {}
+
+
+def share(dtype: np.dtype, name: str, writable: tuple[str, ...]) -> None:
+    """Let functions set only the fields `writable` of records of this type, wherever they come from."""
+    _SHARED[from_dtype(dtype)] = name, writable
 
 
 class Mistake(Exception):
-    """A mistake, with its line."""
+    """A mistake, with its line; and with its function, if that is not the one being compiled."""
 
-    def __init__(self, line: int, text: str) -> None:
+    def __init__(self, line: int, text: str, function: Any = None) -> None:
         super().__init__(text)
-        self.line, self.text = line, text  # numba modifies args
+        self.line, self.text, self.function = line, text, function  # numba modifies args
 
 
 @register_pass(mutates_CFG=False, analysis_only=True)
 class _Checks(AnalysisPass):
     _name = "cctoolkit_checks"
+    event = True
 
     def __init__(self) -> None:
         super().__init__()
 
     def run_pass(self, state: Any) -> bool:
+        try:
+            self._check(state)
+        except Mistake as err:
+            err.function = state.func_id.func
+            raise
+        return False
+
+    def _check(self, state: Any) -> None:
         code = state.func_ir
         if not compute_cfg_from_blocks(code.blocks).exit_points():
             raise Mistake(code.loc.line, "never returns: an endless loop")
-        _check_locals(state)
+        if self.event:
+            _check_locals(state)
         for block in code.blocks.values():
             for statement in block.body:
                 if isinstance(statement, ir.SetAttr):
-                    _check_set(state, statement)
-                elif isinstance(statement, ir.Return):
+                    _check_set(state, statement, self.event)
+                elif isinstance(statement, ir.Return) and self.event:
                     _check_return(state, statement)
                 elif isinstance(statement, ir.Print):
                     raise Mistake(
@@ -57,7 +68,14 @@ class _Checks(AnalysisPass):
                     )
                 elif isinstance(statement, ir.Assign) and isinstance(statement.value, ir.Expr):
                     _check_expression(state, statement.value)
-        return False
+
+
+@register_pass(mutates_CFG=False, analysis_only=True)
+class HelperChecks(_Checks):
+    """The same for functions that the algorithm calls, which may take and return anything."""
+
+    _name = "cctoolkit_helper_checks"
+    event = False
 
 
 def _check_locals(state: Any) -> None:
@@ -79,14 +97,15 @@ def _check_locals(state: Any) -> None:
                 raise Mistake(line, f"{name} is set and never read: did you mean {argument}.{name}?")
 
 
-def _check_set(state: Any, statement: Any) -> None:
+def _check_set(state: Any, statement: Any, event: bool) -> None:
+    record, value = state.typemap[statement.target.name], state.typemap[statement.value.name]
     argument = guard(get_definition, state.func_ir, statement.target)
-    name = argument.name if isinstance(argument, ir.Arg) else ""
-    may = WRITABLE.get(name, (statement.attr,))
+    name, may = _SHARED.get(record, ("", (statement.attr,)))
+    if event and isinstance(argument, ir.Arg) and argument.index == 0:
+        name, may = "p", ()
     if statement.attr not in may:
         what = f"only {', '.join(may)} of {name} can be set" if may else f"{name} is read-only"
         raise Mistake(statement.loc.line, what)
-    record, value = state.typemap[statement.target.name], state.typemap[statement.value.name]
     if (
         isinstance(record, types.Record)
         and isinstance(record.typeof(statement.attr), types.Integer)
@@ -135,8 +154,10 @@ def _check_expression(state: Any, expression: Any) -> None:
 class CheckingCompiler(CompilerBase):
     """Numba's usual passes, plus the checks once types are known."""
 
+    checks: type[_Checks] = _Checks
+
     def define_pipelines(self) -> list[Any]:
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        passes.add_pass_after(_Checks, NopythonTypeInference)
+        passes.add_pass_after(self.checks, NopythonTypeInference)
         passes.finalize()
         return [passes]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..._support.arguments import floats
 from ..._support.kernels import kernel
 from ..._support.state import grown
 from ...capture.model import columns_of
@@ -201,5 +202,7 @@ def cdf(values: Any) -> pd.DataFrame:
     2      3   1.00
     """
     series = pd.Series(np.asarray(values).ravel() if not isinstance(values, pd.Series) else values)
+    if not pd.api.types.is_numeric_dtype(series.dtype):
+        series = pd.Series(floats("values", series.to_numpy()))
     x, counts = np.unique(series.dropna().to_numpy(), return_counts=True)
     return pd.DataFrame({"value": x, "share": np.cumsum(counts) / max(counts.sum(), 1)})

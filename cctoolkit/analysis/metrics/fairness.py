@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..._support.arguments import floats
 from ...errors import ParameterError
 from .rates import RateTable
 
@@ -52,7 +53,7 @@ def jain_index(x: Any, axis: int | None = None) -> Any:
     >>> cct.jain_index([5, 5, 5, 5]), cct.jain_index([20, 0, 0, 0])
     (1.0, 0.25)
     """
-    values = np.asarray(x, np.float64)
+    values = floats("x", x)
     if (values < 0).any():
         raise ParameterError(f"x: {values[values < 0][0]:g} is negative")
     n = values.size if axis is None else values.shape[axis]
@@ -171,7 +172,7 @@ def share_difference(a_mbps: Any, b_mbps: Any) -> float:
     >>> cct.share_difference([60.0, 50.0], [40.0, 50.0])
     10.0
     """
-    a, b = np.atleast_1d(np.asarray(a_mbps, np.float64)), np.atleast_1d(np.asarray(b_mbps, np.float64))
+    a, b = np.atleast_1d(floats("a_mbps", a_mbps)), np.atleast_1d(floats("b_mbps", b_mbps))
     if a.shape != b.shape:
         raise ParameterError(f"a_mbps and b_mbps: {a.size} and {b.size} periods, expected equally many")
     if (a < 0).any() or (b < 0).any():
@@ -221,7 +222,7 @@ def rtt_unfairness(throughput_mbps: Any, rtt_ms: Any, flow_ids: Any = None) -> p
     >>> pairs[["rtt_ratio", "throughput_ratio", "exponent"]].iloc[0].to_dict()
     {'rtt_ratio': 4.0, 'throughput_ratio': 4.0, 'exponent': 1.0}
     """
-    rate, rtt = np.asarray(throughput_mbps, np.float64), np.asarray(rtt_ms, np.float64)
+    rate, rtt = floats("throughput_mbps", throughput_mbps), floats("rtt_ms", rtt_ms)
     names = np.arange(rate.size) if flow_ids is None else np.asarray(flow_ids)
     if not rate.shape == rtt.shape == names.shape or rate.ndim != 1:
         raise ParameterError("throughput_mbps, rtt_ms and flow_ids: expected one value per flow in each")

@@ -55,6 +55,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from ..._support.waiting import progress_bar
 from ...errors import ParameterError
 from ...schema import PACKETS
 from ..headers import PacketColumns
@@ -431,13 +432,11 @@ def synth_mawi(
     >>> len(cap), set(cap.keys.ip_version.tolist())
     (10000, {4})
     """
-    from tqdm.auto import tqdm
-
     model = MawiLike(packets, seed, **options)
     path = Path(path)
     if path.is_dir():
         path /= model.name
-    bar = tqdm(
+    bar = progress_bar(
         total=packets,
         unit="packets",
         unit_scale=True,

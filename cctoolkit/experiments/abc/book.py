@@ -28,9 +28,20 @@ def light(scheme: str, connections: int) -> Callable[[Tables], str]:
     return one
 
 
+def floods(tables: Tables) -> str:
+    """What a flood of 100 Mbit/s gets with the two causes that lie around ABC."""
+    gets = tables["why"].set_index("cause").flood_at_100
+    causes = ("slow reading", "link behind", "as described")
+    return ", ".join(
+        f"{gets[cause]:.1f} Mbit/s {cause if cause == 'as described' else f'with {cause}'}"
+        for cause in causes
+    )
+
+
 VIEWS: dict[str, Callable[[Tables], str]] = {
     "eight-without": light("without ABC", 8),
     "eight-with": light("ABC", 8),
+    "floods": floods,
     **{name: (lambda tables, name=name: goodputs(tables["clients"], name)) for name in SHARINGS},  # type: ignore[misc]
     "statements": lambda tables: bullets(conclusions.sharing(tables)),
     "why-statements": lambda tables: bullets(conclusions.why(tables)),

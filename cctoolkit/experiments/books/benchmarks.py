@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import pandas as pd
 
 from ..._support.markdown import markdown_table
+from ..kept import made
 
 __all__ = ["VIEWS"]
 
@@ -26,6 +27,12 @@ def _whole(count: float) -> str:
 
 def _seconds(value: float) -> str:
     return f"{value:.3g} s" if value >= 0.1 else f"{1e3 * value:.3g} ms"
+
+
+def _ratio(value: float) -> str:
+    if pd.isna(value):
+        return ""
+    return f"{value:.3g} ×" if value >= 0.1 else f"1/{1 / value:.0f}"
 
 
 def timings(benchmark: str) -> Callable[[Tables], str]:
@@ -49,7 +56,7 @@ def _table(found: pd.DataFrame) -> str:
                 "per CPU second": f"{_number(row['count'] / row['cpu_s'])} {unit}" if unit else "",
                 "CPU time": _seconds(row["cpu_s"]),
                 "time, median (range)": _seconds(row["wall_s"]) + spread,
-                "speed relative to the reference": "" if pd.isna(row["ratio"]) else f"{row['ratio']:.3g} ×",
+                "relative to the reference": _ratio(row["cpu_ratio"]),
                 "memory": "" if pd.isna(row["memory_mb"]) else f"{row['memory_mb'] / 1e3:.2f} GB",
             }
         )
@@ -77,9 +84,12 @@ def separation(tables: Tables) -> str:
 
 
 def conditions(tables: Tables) -> str:
-    """How often each was measured."""
-    runs = tables["timings"].runs
-    return f"medians of {runs.min()} to {runs.max()} runs"
+    """How often each was measured, and beside what."""
+    load = made("benchmarks").get("options", {}).get("load_before", 0)
+    return (
+        f"Medians of at most {tables['timings'].runs.max()} runs; ratios are of rates per CPU second. The load from "
+        f"other work was {load:g} when they began."
+    )
 
 
 NAMES = ("startup", "decode", "analysis", "slots", "report", "sim", "separation", "identify")

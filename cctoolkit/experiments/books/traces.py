@@ -45,12 +45,12 @@ def in_words(tables: Tables) -> str:
 
 
 def value(capture: str, quantity: str, digits: int = 2) -> Callable[[Tables], str]:
-    """A view of one quantity: simulated for measured."""
+    """A view of one quantity: simulated against measured."""
 
     def one(tables: Tables) -> str:
         found = tables["traces"]
         row = found[(found.capture == capture) & (found.quantity == quantity)].iloc[0]
-        return f"{row.simulated:.{digits}f} for {row.real:.{digits}f}"
+        return f"{row.simulated:.{digits}f} against {row.real:.{digits}f}"
 
     return one
 

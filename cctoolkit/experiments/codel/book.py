@@ -39,7 +39,40 @@ def printed(flows: int) -> Callable[[Tables], str]:
     return one
 
 
+def paper_longer(tables: Tables) -> str:
+    """How much longer one flow's delay is in the paper."""
+    alone = tables["table1"].query("flows == 1 and target in ('Linux', 'P4-NPU', 'P4-ASIC')")
+    longer = alone.paper_delay_ms - alone.mean_delay_ms
+    return f"in the paper it is {longer.min():.1f} to {longer.max():.1f} ms longer, on all targets"
+
+
+def asic_losses(tables: Tables) -> str:
+    """The paper's losses of the ASIC over those measured."""
+    asic = tables["table1"].query("target == 'P4-ASIC'").sort_values("flows")
+    more = ", ".join(f"{ratio:.1f}" for ratio in asic.paper_loss_percent / asic.loss_percent)
+    return f"{more} times as much with 1, 2, 3 flows"
+
+
+def asic_over_linux(tables: Tables) -> str:
+    """How much longer the ASIC's delay with three flows is than Linux's."""
+    three = tables["table1"].query("flows == 3").set_index("target")
+    here, paper = (
+        three[name]["P4-ASIC"] - three[name]["Linux"] for name in ("mean_delay_ms", "paper_delay_ms")
+    )
+    return f"by {here:.1f} ms here and by {paper:.1f} ms in the paper"
+
+
+def spread(tables: Tables) -> str:
+    """How much the delay varies from run to run with two and three flows."""
+    several = tables["table1"].query("flows >= 2").mean_delay_ms_std
+    return f"standard deviation {several.min():.1f} to {several.max():.1f} ms with two and three flows"
+
+
 VIEWS: dict[str, Callable[[Tables], str]] = {
+    "paper-longer-1": paper_longer,
+    "asic-losses": asic_losses,
+    "asic-over-linux": asic_over_linux,
+    "spread": spread,
     "paper-1": printed(1),
     "paper-3": printed(3),
     "linux-1": point(KERNEL, 1),

@@ -131,7 +131,7 @@ def epochs(tables: Tables) -> list[Statement]:
         said.append(
             Statement(
                 "5",
-                f"no background: DeePCCI's accuracy varies between {least:g} and {most:g} (within {NEAR:g})",
+                f"no background: DeePCCI varies between {least:g} and {most:g} (within {NEAR:g})",
                 f"{low:.2f} to {high:.2f} in the last fifth of its epochs",
                 abs(low - least) <= NEAR + 1e-9 and abs(high - most) <= NEAR + 1e-9,
             )

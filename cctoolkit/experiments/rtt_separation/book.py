@@ -47,9 +47,9 @@ def test_1_least(tables: Tables) -> str:
     """How far seeds are apart where chance decides."""
     by = tables["test1"].query("flows == 'CUBIC'").set_index("scheme")
     return (
-        "Queues by congestion control are one queue for four flows of one kind: what CUBIC's index differs by "
-        f"there is chance (least of the seeds: {by.jain_least['one queue']:.2f} in one queue, "
-        f"{by.jain_least['CCA']:.2f} by congestion control)."
+        "With four flows of one kind, queues by congestion control are one queue, so CUBIC's indices differ only by "
+        f"chance (lowest of the seeds: {by.jain_least['one queue']:.2f} in one queue, {by.jain_least['CCA']:.2f} "
+        "by congestion control)."
     )
 
 

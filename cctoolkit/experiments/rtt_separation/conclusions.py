@@ -38,7 +38,7 @@ def _places(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
         yield f"{where}: ", part
 
 
-def _cells(values: pd.Series, between: str = ", ") -> str:
+def _cells(values: Any, between: str = ", ") -> str:
     """The values of a row, each with its column."""
     return between.join(f"{name} {value:.2f}" for name, value in values.items())
 

@@ -59,7 +59,7 @@ def largest(tables: Tables) -> str:
         ]
     every = pd.concat([tables["by_cca"]["all"], tables["by_aqm"]["all"]]).max()
     return (
-        "The largest median over all quantities, of any congestion control and any queue management, is "
+        "The largest median over all quantities, of any congestion control or queue discipline, is "
         f"{every:.1f} %. Medians above 10 %: {', '.join(found) or 'none'}."
     )
 

@@ -148,6 +148,8 @@ _HEAVY = np.dtype(
         ("bytes", np.uint64),
     ]
 )
+#: Each takes about 300 bytes of the kernel's memory from the start.
+_MOST_FLOWS = 2**20
 #: Maximum time between a packet's time stamp and its being counted.
 _GRACE_NS = 2_000_000
 
@@ -219,8 +221,10 @@ class KernelCollector:
             raise ParameterError(f"sampling: {sampling!r} must be 'all', 'first' or a probability, at most 1")
         if egress_hook not in ("queue", "tc"):
             raise ParameterError(f"egress_hook: {egress_hook!r} is neither 'queue' nor 'tc'")
-        if max_flows < 1 or not 0.01 <= buffer_mb <= 1024:
-            raise ParameterError("max_flows must be positive, and buffer_mb from 0.01 to 1024")
+        if not 1 <= max_flows <= _MOST_FLOWS or not 0.01 <= buffer_mb <= 1024:
+            raise ParameterError(
+                f"max_flows must be from 1 to {_MOST_FLOWS}, and buffer_mb from 0.01 to 1024"
+            )
         self.slot_ns = positive_ns(slot_ms, 1e6, "slot_ms")
         self.sampled = sampling not in ("all", 1)
         self.has_egress = bool(names_out)
@@ -313,7 +317,13 @@ class KernelCollector:
         ]
 
     def read(self) -> Reading:
-        """Cells since the last reading. Cells of an unfinished slot are split."""
+        """Cells since the last reading. Cells of an unfinished slot are split.
+
+        Raises
+        ------
+        CollectorError
+            An interface was removed.
+        """
         data = self._ask("read")
         clock_ns, *numbers = _READING.unpack_from(data)
         self._clock_ns = clock_ns

@@ -49,7 +49,9 @@ def live(
         list[str] | None,
         typer.Option("--flow", metavar="SRC:PORT-DST:PORT", help="Always monitor this flow (repeatable)."),
     ] = None,
-    heavy: Annotated[int, typer.Option(help="Also monitor this many of the heaviest flows.", min=0)] = 16,
+    heavy: Annotated[
+        int, typer.Option(help="Also monitor this many of the heaviest flows.", min=0, max=1_000_000)
+    ] = 16,
     heavy_mbps: Annotated[float, typer.Option(metavar="MBPS", help="Rate that makes a flow heavy.")] = 1.0,
     slot_ms: SlotMsOption = 1.0,
     sampling: SamplingOption = "all",
@@ -104,7 +106,12 @@ def live(
                 *captures[:2], slot_ms=slot_ms, sampling=chosen, speed=speed, check_taps=not trust_taps
             )
         return KernelCollector(
-            ingress or [], egress or [], slot_ms=slot_ms, sampling=chosen, egress_hook=hook
+            ingress or [],
+            egress or [],
+            slot_ms=slot_ms,
+            sampling=chosen,
+            max_flows=max(heavy + len(flow or []), 1),
+            egress_hook=hook,
         )
 
     follow(

@@ -66,6 +66,8 @@ def missing() -> list[str]:
     ]
     if lacking:
         found.append(f"root, or {' and '.join(lacking)} (sudo cct live …)")
+    elif _in_user_namespace():
+        found.append("the right to load eBPF programs, which only the host's root has (this is a container)")
     if not all(path.exists() for path in _paths()):
         found += [f"{tool} ({_INSTALL})" for tool in ("clang", "cc") if shutil.which(tool) is None]
         if not any((Path(x) / "bpf/libbpf.h").exists() for x in ("/usr/include", "/usr/local/include")):
@@ -78,6 +80,14 @@ def _has(capability: int) -> bool:
         if line.startswith("CapEff:"):
             return bool(int(line.split()[1], 16) >> capability & 1)
     return False
+
+
+def _in_user_namespace() -> bool:
+    """Whether root here is another user to the host; in the first namespace, all IDs map to themselves."""
+    try:
+        return Path("/proc/self/uid_map").read_text(encoding="ascii").split() != ["0", "0", "4294967295"]
+    except OSError:  # a kernel without user namespaces
+        return False
 
 
 def require() -> None:

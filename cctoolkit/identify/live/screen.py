@@ -12,12 +12,13 @@ from typing import Any
 
 import pandas as pd
 
-from ..._support.terminal import Listing, note, show
+from ..._support.terminal import Listing, live, note, say, show
 from ..._support.words import format_bytes
 from ...errors import ParameterError
 from ...schema.output import Format, TableOutput
 from ..probabilities import format_cca
 from .collector import Collector, FlowKey
+from .errors import CollectorError
 from .naming import SlotClassifier
 from .watch import Update, watch
 
@@ -60,11 +61,12 @@ def follow(
     ParameterError
         The format or a flow is invalid.
     CollectorError
-        The collector fails.
+        The collector fails. Slots until then are in the file.
     """
     if format not in (None, Format.table, Format.jsonl):
         raise ParameterError(f"format: {format.value} must be table or jsonl (slots go to -o FILE)")
     keys = [_flow_key(text) for text in flows]
+    failed: CollectorError | None = None
     with ExitStack() as stack:
         stack.enter_context(_terminable())
         # an interrupted run is not a failure: its slots are written
@@ -84,6 +86,10 @@ def follow(
                     slots.write(update.slots)
         except KeyboardInterrupt:
             pass
+        except CollectorError as err:
+            failed = err
+    if failed is not None:
+        raise failed
 
 
 def _shown(updates: Iterator[Update], as_lines: bool) -> Iterator[Update]:
@@ -93,16 +99,14 @@ def _shown(updates: Iterator[Update], as_lines: bool) -> Iterator[Update]:
     with ExitStack() as stack:
         screen = None
         if not as_lines and sys.stdout.isatty():
-            from rich.live import Live
-
-            screen = stack.enter_context(Live(auto_refresh=False))
+            screen = stack.enter_context(live())
         for update in updates:
             began = update.time_ns if began is None else began
             if update.flows is not None:
                 last = update
                 if as_lines:
                     for line in _lines(update):
-                        print(line)
+                        say(line)
                     sys.stdout.flush()
                 elif screen is not None:
                     screen.update(_screen(update, (update.time_ns - began) / 1e9), refresh=True)

@@ -17,14 +17,14 @@ class FlowSelection:
     flows : iterable of FlowKey
         Flows to monitor always.
     heavy : int
-        Number of heaviest flows to monitor besides.
+        Maximum number of other flows to monitor.
     idle_s : float
-        A heavy flow is dropped after being silent for this long, or if all places are taken and others sent more than
-        twice as much.
+        A heavy flow is dropped after being silent for this long, or if all places are taken and another one sent more
+        than twice as much.
     """
 
     def __init__(self, flows: Iterable[FlowKey] = (), heavy: int = 16, idle_s: float = 5.0) -> None:
-        self._asked = list(flows)
+        self._asked = list(dict.fromkeys(flows))
         self._heavy = heavy
         self._idle_s = idle_s
         self._last_heard: dict[FlowKey, float] = {}  # heavy flows only
@@ -41,8 +41,10 @@ class FlowSelection:
     def update(
         self, candidates: Iterable[tuple[FlowKey, int]], now_s: float
     ) -> tuple[list[FlowKey], list[FlowKey]]:
-        """Flows to add and to remove, given the recent bytes of flows."""
+        """Flows to add and to remove, given the recent bytes of flows; no flow is in both lists."""
         sent = dict(candidates)
+        for key in sent:
+            self.heard(key, now_s)
         gone = [key for key, heard in self._last_heard.items() if now_s - heard > self._idle_s]
         for key in gone:
             del self._last_heard[key]

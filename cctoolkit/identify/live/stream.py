@@ -9,6 +9,7 @@ import pandas as pd
 
 from ..._support.state import grown
 from ...analysis.slots import CELL, SlotRows, slot_columns
+from ...errors import ParameterError
 from ...schema import SLOTS
 
 __all__ = ["SlotStream"]
@@ -154,6 +155,8 @@ class SlotStream:
 
     def _timely(self, cells: np.ndarray) -> np.ndarray:
         """Drop cells of unknown flows, and those that are too late."""
+        if not isinstance(cells, np.ndarray) or cells.dtype != CELL or cells.ndim != 1:
+            raise ParameterError("cells: expected an array of cctoolkit.analysis.slots.CELL")
         cells = cells[cells["way"] >> 1 < len(self._flows)]
         state = self._flows[cells["way"] >> 1]
         late = cells["slot"] < state["next"]

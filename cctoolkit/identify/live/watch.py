@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -112,6 +113,7 @@ def watch(
     ------
     ParameterError
     CollectorError
+        The collector failed, or an interface was removed.
 
     See Also
     --------
@@ -148,7 +150,7 @@ def watch(
         patience_ms=patience_ms,
     )
     naming = Naming(classifier, collector.slot_ns, history_s)
-    selection = FlowSelection(flows, heavy, idle_s)
+    selection = FlowSelection(map(_canonical, flows), heavy, idle_s)
     monitored = _Monitored(collector, stream)
     for key in selection.first():
         monitored.add(key)
@@ -183,12 +185,21 @@ def watch(
             table = report.table(monitored.keys, monitored.since_ns, names, now_ns, collector)
             if not over:
                 added, removed = selection.update(collector.heavy(least_bytes), now_ns / 1e9)
-                for key in added:  # before others leave: the kernel may reuse their memory at once
-                    monitored.add(key)
                 ended = [monitored.remove(key) for key in removed]
+                for key in added:
+                    monitored.add(key)
             next_report_ns = max(next_report_ns + report_ns, now_ns)
         yield Update(now_ns, slots, table, {**reading.counts, "late_cells": stream.late_cells}, build_s)
         next_ns = max(next_ns + period_ns, now_ns)
+
+
+def _canonical(key: FlowKey) -> FlowKey:
+    """The key as collectors write it."""
+    try:
+        src, dst = (str(ipaddress.ip_address(address)) for address in (key.src, key.dst))
+    except ValueError as err:
+        raise ParameterError(f"flows: {err}") from None
+    return FlowKey(src, key.sport, dst, key.dport)
 
 
 class _Monitored:

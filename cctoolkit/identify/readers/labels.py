@@ -7,13 +7,15 @@ import ipaddress
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from ..._support import arguments
+from ..._support.arguments import short_text
 from ...capture.model import Capture
 from ...errors import ParameterError, SchemaError
 from ..settings import KERNEL_CCAS, SIMULATOR_CCAS
@@ -108,9 +110,10 @@ def read_labels(path: str | os.PathLike[str]) -> pd.DataFrame:
         raise SchemaError(f"{path}: labels: empty, expected a heading line with a column 'cca'")
     separator = max(",;\t", key=lines[0][1].count)
     reader = csv.reader((line for _, line in lines), delimiter=separator, skipinitialspace=True)
-    names = _columns(path, next(reader))
+    rows = _rows(path, reader)
+    names = _columns(path, next(rows))
     table: dict[str, list[Any]] = {name: [] for name in ("line", *names)}
-    for cells in reader:
+    for cells in rows:
         number = lines[reader.line_num - 1][0]
         if len(cells) != len(names):
             raise SchemaError(
@@ -127,6 +130,19 @@ def read_labels(path: str | os.PathLike[str]) -> pd.DataFrame:
     frame = frame.astype({name: dtype for name, dtype in numbers.items() if name in frame})
     frame.attrs["path"] = path
     return frame
+
+
+def _rows(path: str, reader: Any) -> Iterator[list[str]]:
+    """The cells of each line, none longer than a label may be."""
+    try:
+        for cells in reader:
+            for cell in cells:
+                short_text(f"{path}: line {reader.line_num}: labels: a cell", cell)
+            yield cells
+    except csv.Error as err:  # a cell of 128 KiB, or a quotation mark that is not closed
+        raise SchemaError(f"{path}: line {reader.line_num}: labels: {err}") from None
+    except ParameterError as err:
+        raise SchemaError(str(err)) from None
 
 
 def _columns(path: str, heading: Sequence[str]) -> list[str]:
@@ -242,6 +258,8 @@ def _stem(name: str) -> str:
 def _same_file(path: Path, label: str) -> bool:
     """Whether the label means this file: its path or the end of it, with or without suffixes."""
     path, given = path.resolve(), Path(label)
+    if "\0" in label:
+        return False
     if given.resolve() == path:
         return True
     *folders, name = given.parts or ("",)
@@ -293,6 +311,9 @@ def label_flows(
     """
     if not isinstance(labels, pd.DataFrame):
         labels = read_labels(labels)
+    labels = arguments.table(
+        "labels", labels, (), [name for name in _HEADINGS if name in labels], error=SchemaError
+    )
     if "cca" not in labels or not set(labels.columns) & (set(_HEADINGS) - {"cca", "protocol"}):
         raise SchemaError(
             "labels: need a column 'cca' and one of src, sport, dst, dport, flow_id, file; there are "
@@ -346,11 +367,23 @@ def _wanted(labels: pd.DataFrame) -> list[dict[str, Any]]:
     columns = [labels[name].astype(object).to_list() for name in names]
     rows = []
     for cells in zip(*columns, strict=True):
-        row = {n: c for n, c in zip(names, cells, strict=True) if not (pd.isna(c) or c == "")}
+        row = {n: c for n, c in zip(names, cells, strict=True) if not _blank(n, c)}
         if "cca" in row:
             row["cca"] = cca_name(str(row["cca"]))
         rows.append(row)
     return rows
+
+
+def _blank(name: str, cell: Any) -> bool:
+    if (
+        not isinstance(cell, str | int | float | np.generic)
+        and cell is not None
+        and cell is not pd.NA
+        and cell is not pd.NaT
+    ):
+        raise SchemaError(f"labels: column {name!r} has a {type(cell).__name__}, expected text or a number")
+    known: Any = cell
+    return bool(pd.isna(known)) or bool(known == "")
 
 
 def _is_tuple(want: dict[str, Any]) -> bool:
@@ -360,7 +393,7 @@ def _is_tuple(want: dict[str, Any]) -> bool:
 
 def _ends(want: dict[str, Any]) -> tuple[Any, ...]:
     """Both ends, unordered, and the protocol."""
-    ends = sorted([(want["src"], want["sport"]), (want["dst"], want["dport"])])
+    ends = sorted([(want["src"], want["sport"]), (want["dst"], want["dport"])], key=str)
     return (*ends, want.get("protocol", 6))
 
 

@@ -25,6 +25,7 @@ import pandas as pd
 import typer
 
 from cctoolkit._support.arguments import number
+from cctoolkit._support.csv import write_csv
 from cctoolkit.aqm import IntegerAbc, TofinoAbc, abc_tofino as tofino
 from cctoolkit.aqm.abc import ONE
 from cctoolkit.errors import ParameterError
@@ -544,7 +545,7 @@ def control(
             )  # fmt: skip
         if output is not None:
             table.insert(0, "time_s", round(time.time(), 3))
-            table.to_csv(output, mode="a", header=not output.exists(), index=False)
+            write_csv(table, output, mode="a", header=not output.exists())
 
     main_loop(switch, poll, period_s, set_up=start, duration_s=duration_s)
 

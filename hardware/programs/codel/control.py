@@ -16,6 +16,7 @@ from typing import Annotated
 import pandas as pd
 import typer
 
+from cctoolkit._support.csv import write_csv
 from cctoolkit.errors import ParameterError
 
 from ...common.command import main_loop, run
@@ -154,7 +155,7 @@ def control(
         log.info("%d packets marked, %d dropped", states.marked.sum(), states.dropped.sum())
         if output is not None:
             states.insert(0, "time_s", round(time.time(), 3))
-            states.to_csv(output, mode="a", header=not output.exists(), index=False)
+            write_csv(states, output, mode="a", header=not output.exists())
 
     main_loop(switch, poll, period_s, set_up=start, duration_s=duration_s)
 

@@ -19,6 +19,7 @@ from typing import Annotated
 import pandas as pd
 import typer
 
+from cctoolkit._support.csv import write_csv
 from cctoolkit.aqm.ired import DELAY_SHIFT, IntegerIRed
 from cctoolkit.errors import ParameterError
 
@@ -194,7 +195,7 @@ def control(
             )  # fmt: skip
         if output is not None:
             states.insert(0, "time_s", round(time.time(), 3))
-            states.to_csv(output, mode="a", header=not output.exists(), index=False)
+            write_csv(states, output, mode="a", header=not output.exists())
 
     main_loop(switch, poll, period_s, set_up=start, duration_s=duration_s)
 

@@ -30,6 +30,7 @@ import typer
 from cctoolkit import schema
 from cctoolkit._support.arguments import number
 from cctoolkit._support.atomic import replacing
+from cctoolkit._support.csv import write_csv
 from cctoolkit.analysis.rtt import samples_table
 from cctoolkit.errors import ParameterError
 from cctoolkit.separation.controller import Controller, Decision, RttSeparation
@@ -420,7 +421,7 @@ def _write(folder: Path, monitor: Monitor, samples: list[pd.DataFrame]) -> None:
     table = pd.concat(samples, ignore_index=True) if samples else schema.empty("rtt_samples")
     schema.write_parquet(table, folder / "rtt_samples.parquet", "rtt_samples", {"program": "rtt_monitor"})
     with replacing(folder / "flows.csv") as path:
-        monitor.flows.to_csv(path, index=False)
+        write_csv(monitor.flows, path)
 
 
 def control(
@@ -489,7 +490,7 @@ def control(
             if output is not None:
                 table = monitor.metrics.assign(time_s=round(time.time(), 3))
                 path = output / "metrics.csv"
-                table.to_csv(path, mode="a", header=not path.exists(), index=False)
+                write_csv(table, path, mode="a", header=not path.exists())
             else:
                 samples.clear()
 

@@ -1,0 +1,48 @@
+"""Programs that tests use: a test whose program this machine lacks skips, and says which."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_TESTS = Path(__file__).parent
+
+
+def need(*programs: str) -> None:
+    """Skip the test if one of the programs is not on PATH.
+
+    Tests that start a program themselves need not call this: see :func:`skip_without_programs`.
+    """
+    missing = [name for name in programs if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"needs {', '.join(missing)}")
+
+
+class _Popen(subprocess.Popen):  # type: ignore[type-arg]
+    """If a file of tests starts a program that is not there, its test is skipped.
+
+    The project's own calls are left alone: what a user reads without a program is tested.
+    """
+
+    def __init__(self, args: Any, *more: Any, **options: Any) -> None:
+        try:
+            super().__init__(args, *more, **options)
+        except FileNotFoundError as err:
+            words = [args] if isinstance(args, str | bytes | Path) else list(args)
+            program, frame = str(words[0]), sys._getframe(1)
+            while frame.f_back is not None and frame.f_code.co_filename == subprocess.__file__:
+                frame = frame.f_back
+            is_missing = "/" not in program and err.filename == program
+            if is_missing and Path(frame.f_code.co_filename).parent == _TESTS:
+                pytest.skip(f"needs {program}")
+            raise
+
+
+def skip_without_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make each test skip that starts a program which is not on PATH."""
+    monkeypatch.setattr(subprocess, "Popen", _Popen)
