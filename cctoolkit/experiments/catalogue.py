@@ -68,7 +68,7 @@ RESULTS = {
         "clients", "integers", "why_clients", "why",
     ),
     "l4s": _experiment(
-        "l4s", "iRED, PI2 and DualPI2", "--full",
+        "l4s", "iRED, PI2 and DualPI2", "",
         "phases", "table3", "drop-delay", "logs", "causes", "identification", "uneven",
     ),
     "rtt-separation": _experiment(
