@@ -9,7 +9,7 @@ DEMO   := traces/mixed
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test fast lint hooks lab bench wheel docs notebooks pictures results traces clean
+.PHONY: help demo test fast fuzz lint hooks lab bench wheel docs notebooks pictures results traces clean
 
 help:            ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ test: $(VENV)/.dev    ## all the tests
 
 fast: $(VENV)/.dev    ## the tests that take seconds, not minutes
 	$(PYTEST) -m "not slow"
+
+fuzz: $(VENV)/.fuzz   ## damaged input for kernels, readers and tables; TARGET=pcapng CASES=100000 tries one for longer
+	PYTHONPATH=.:tests $(BIN)/python -m fuzz $(TARGET) $(if $(CASES),--cases $(CASES)) $(if $(SEED),--seed $(SEED))
 
 lint: $(VENV)/.dev    ## ruff and mypy
 	$(BIN)/ruff check .
@@ -81,3 +84,7 @@ $(VENV)/.lab: pyproject.toml | $(VENV)/bin/python
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	$(PIP) --editable ".[dev,train,notebooks,batch,hardware,docs]"
 	touch $@ $(VENV)/.lab $(VENV)/.base
+
+$(VENV)/.fuzz: $(VENV)/.dev
+	$(PIP) --editable ".[fuzz]"
+	touch $@

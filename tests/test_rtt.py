@@ -23,7 +23,7 @@ from cctoolkit import schema
 from cctoolkit.analysis import rtt
 from cctoolkit.analysis.handshake import LONGEST_HALF_NS
 from cctoolkit.analysis.rtt import DataPlaneTables, RttPairing, rtt_samples, rtt_summary
-from cctoolkit.capture.keys import CaptureMeta, FlowKeys
+from cctoolkit.capture.keys import CaptureMeta
 from cctoolkit.capture.model import Capture
 from cctoolkit.capture.synth.mawi import MawiLike
 from cctoolkit.errors import ParameterError, SchemaError
@@ -689,8 +689,10 @@ def test_data_plane_hashes_the_five_tuple():
     """Entry for entry: samples and counts of the twin, which hashes the bytes the docstring names with zlib."""
     packets = [p | {"flow_id": 3 * p["flow_id"]} for p in busy(2000, 10)]
     ids = np.arange(0, 30, 3, dtype=np.uint32)
-    keys = FlowKeys(**{f.name: np.zeros((10, 16), np.uint8) for f in dataclasses.fields(FlowKeys)})
-    keys = dataclasses.replace(keys, flow_id=ids, ip_version=np.where(ids % 2, 6, 4), protocol=np.full(10, 6))
+    keys = made_packets.make_keys(ids.tolist())
+    for address in keys.src, keys.dst:
+        address[:] = 0
+    keys = dataclasses.replace(keys, ip_version=np.where(ids % 2, 6, 4).astype(np.uint8))
     hashes = {}
     ports = np.zeros((2, 10), np.uint16)
     for row, flow in enumerate(ids.tolist()):
@@ -736,8 +738,8 @@ def test_no_packets_no_samples():
 
 
 def test_flow_numbers_may_be_far_apart():
-    """State is made by number, lazily: a number near 2**27 costs address space, no memory and no time."""
-    packets = [p | {"flow_id": 2**27 - 1} for p in exchange((0, 0, MSS), (9, 1000))]
+    """State is made by number, lazily: the largest number costs address space, no memory and no time."""
+    packets = [p | {"flow_id": schema.MAX_FLOWS - 1} for p in exchange((0, 0, MSS), (9, 1000))]
     for method, found in (("seq_ack", 1), ("data_plane", 1), ("handshake", 0), ("timestamps", 0)):
         assert len(samples_ms(packets, method)) == found
 

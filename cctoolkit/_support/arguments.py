@@ -161,11 +161,14 @@ def table(
         found = value[name].dtype
         if name not in numbers:
             continue
+        if found == np.object_ and value[name].isna().all():  # nothing known, as from a table of None
+            changed[name] = np.full(len(value), np.nan)
+            continue
         if not pd.api.types.is_numeric_dtype(found) or pd.api.types.is_complex_dtype(found):
             raise error(f"{where}: column {name!r} is {found}, expected numbers")
         if isinstance(found, pd.ArrowDtype | pd.SparseDtype):
             changed[name] = value[name].to_numpy(np.float64, na_value=np.nan)
-    attrs, value = value.attrs, value.reset_index(drop=True)
+    attrs, value = value.attrs, value.loc[:, ~value.columns.duplicated()].reset_index(drop=True)
     if changed:
         value = value.assign(**changed)
     value.attrs = attrs

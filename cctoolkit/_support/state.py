@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import CCToolkitError
+from .words import format_bytes
+
 __all__ = ["aligned_zeros", "grown"]
 
 _ALIGNMENT_BYTES = 128  # two cache lines: processors fetch them in pairs
@@ -13,7 +16,12 @@ _ALIGNMENT_BYTES = 128  # two cache lines: processors fetch them in pairs
 def aligned_zeros(shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
     """Zeros aligned to a pair of cache lines; they take no memory until touched."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    memory = np.zeros(size + _ALIGNMENT_BYTES, np.uint8)
+    try:
+        memory = np.zeros(size + _ALIGNMENT_BYTES, np.uint8)
+    except MemoryError:
+        raise CCToolkitError(
+            f"not enough memory: {format_bytes(size)} for {shape[0]:,} rows of state; select fewer flows or packets"
+        ) from None
     start = -memory.ctypes.data % _ALIGNMENT_BYTES
     return memory[start : start + size].view(dtype).reshape(shape)
 

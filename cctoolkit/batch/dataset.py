@@ -171,7 +171,10 @@ class Dataset:
 
     def source(self, source: Source) -> dict[str, Any]:
         """``version`` and ``sha256`` as of the last reading, ``capture`` of the last results, and ``replaced`` ones."""
-        return _read(self.root / "sources" / f"{source.key}.json", url=str) or {}
+        known = _read(self.root / "sources" / f"{source.key}.json", url=str) or {}
+        capture = known.get("capture", "")
+        inside = isinstance(capture, str) and Path(capture).name == capture  # else it leads to another folder
+        return known if inside else {}
 
     def note_source(self, source: Source, **what: str) -> None:
         known = self.source(source)

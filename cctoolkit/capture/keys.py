@@ -8,7 +8,6 @@ import numpy as np
 
 from .._support.state import grown
 from ..errors import SchemaError
-from ..schema import MAX_FLOWS
 from .addresses import addresses_text
 
 __all__ = ["AllKeys", "CaptureMeta", "FlowKeys", "add_meta", "check_keys"]
@@ -113,8 +112,8 @@ def check_keys(keys: FlowKeys, flow_id: np.ndarray | None = None) -> FlowKeys:
             )
             raise SchemaError(f"keys: {name} is {found}, expected {dtype} {(*rows, *more)}")
     ids = keys.flow_id
-    if len(ids) and (int(ids[-1]) >= MAX_FLOWS or not (ids[1:] > ids[:-1]).all()):
-        raise SchemaError(f"keys: flow_id must increase from row to row, and be less than {MAX_FLOWS}")
+    if not (ids[1:] > ids[:-1]).all():
+        raise SchemaError("keys: flow_id must increase from row to row")
     if flow_id is not None and len(flow_id) and (not len(ids) or flow_id.max() > ids[-1]):
         raise SchemaError(f"keys: flow {flow_id.max()} of the packets has none")
     return keys

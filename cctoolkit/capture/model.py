@@ -62,7 +62,7 @@ class Capture:
         meta: CaptureMeta,
         sacks: np.ndarray | None = None,
     ) -> None:
-        check_columns(columns, "packets")
+        check_columns(columns, "packets", numbered=True)  # check_keys looks at the flows
         rows = len(columns["ts_ns"])
         for name, column in columns.items():
             if np.shape(column) != (rows,):
@@ -231,7 +231,7 @@ def columns_of(source: Capture | pd.DataFrame | dict[str, np.ndarray]) -> dict[s
         The packets table is not valid (:func:`cctoolkit.schema.check`).
     """
     if isinstance(source, Capture):
-        check_columns(source.columns, "packets")  # again: anyone can change them in place
+        check_columns(source.columns, "packets", numbered=True)  # again: anyone can change them in place
         return source.columns
     if isinstance(source, pd.DataFrame):
         return arrays(source, "packets")

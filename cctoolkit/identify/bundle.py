@@ -345,6 +345,8 @@ class Model:
             values are NaN.
         """
         counted = self._checked(X)
+        if not len(counted):
+            return np.empty((0, len(self.classes_)), np.float32)
         pieces = self.any_length and not self._of_summaries
         return by_pieces(counted, self._probabilities) if pieces else self._probabilities(counted)
 

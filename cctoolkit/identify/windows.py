@@ -150,8 +150,11 @@ class Windows:
         ParameterError
             `which` is neither, or leads outside.
         """
+        if not isinstance(which, slice):
+            which = np.asarray(which)
+            which = which.astype(np.intp) if which.size == 0 else which  # an empty list is one of floats
         try:
-            rows = np.arange(len(self))[which if isinstance(which, slice) else np.asarray(which)]
+            rows = np.arange(len(self))[which]
         except (IndexError, TypeError, ValueError):
             raise ParameterError(f"which: expected a mask or indices of {len(self)} windows") from None
         rows = np.atleast_1d(rows)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["rtt_classes"]
 
+#: Longer than any RTT, by far; a logarithmic axis needs an end.
+_MOST_MS = 1e12
+
 
 def rtt_classes(rtt_ms: Any, classes: Classes, bins: int = 60) -> go.Figure:
     """Histogram of RTTs, coloured by class, with the breaks between classes.
@@ -54,6 +57,8 @@ def rtt_classes(rtt_ms: Any, classes: Classes, bins: int = 60) -> go.Figure:
         raise ParameterError(f"rtt_ms: expected numbers, not {type(rtt_ms).__name__}") from None
     if not hasattr(classes, "labels") or len(classes.labels) != x.size:
         raise ParameterError("classes: expected the result of cctoolkit.jenks_classes for these RTTs")
+    if not (np.isfinite(x).all() and (x < _MOST_MS).all()):
+        raise ParameterError(f"rtt_ms: must be finite and below {_MOST_MS:g} ms")
     fig = figure(f"{x.size:,} flows in {classes.k} RTT classes, GVF {classes.gvf:.4f}")
     if not x.size:
         return note(fig, "no RTTs")

@@ -102,7 +102,7 @@ def rtt(
         rows = rows[inside[rows]]
         rows = rows[np.argsort(time_s[rows], kind="stable")]
         rtt_ms = samples["rtt_ns"].to_numpy()[rows] / 1e6
-        few = thin_rows(time_s[rows], rtt_ms, points=max(points // len(series), 40))
+        few = thin_rows(time_s[rows], rtt_ms, points=max(points // max(len(series), 1), 40))
         colour = line_of(rank)["color"]
         fig.add_trace(
             go.Scatter(
@@ -202,7 +202,7 @@ def queue_delay(
         inside = (time_s >= between_s[0]) & (time_s <= between_s[1])
         fig.update_xaxes(range=between_s)
     series = [(rank, flow, *side) for rank, flow in enumerate(picked) for side in sides_of(delays, flow)]
-    share = max(points // len(series), 40)
+    share = max(points // max(len(series), 1), 40)
     for rank, flow, side, rows in series:
         colour = line_of(rank)["color"]
         rows = rows[inside[rows]]

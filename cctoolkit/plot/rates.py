@@ -131,7 +131,7 @@ def throughput(
     if width_ns <= 0:
         raise ParameterError(f"bin_s={bin_s}: expected a positive number of seconds, 1e-9 or more")
     first = int(span[0] * 1e9) // width_ns  # bins start at the same times however far one has zoomed in
-    bins = int(span[1] * 1e9) // width_ns - first + 1
+    bins = max(int(span[1] * 1e9) // width_ns - first + 1, 1)
     if bins > _MOST_BINS:
         raise ParameterError(f"bin_s={bin_s} makes {bins:,} bins; the maximum is {_MOST_BINS:,}")
 

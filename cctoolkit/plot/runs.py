@@ -165,7 +165,8 @@ def goodput(
         mine = series[series.flow_id == flow]
         time_s = np.concatenate([[0.0], (mine.ts_ns.to_numpy() - run.start_ns) / 1e9])
         so_far = np.concatenate([[0], mine.received_bytes.to_numpy()])
-        step = max(round(bin_s / (time_s[2] - time_s[1])) if len(mine) > 1 else 1, 1)
+        between_s = time_s[2] - time_s[1] if len(mine) > 1 else bin_s
+        step = max(round(bin_s / between_s), 1) if between_s > 0 else 1
         time_s, so_far = time_s[::step], so_far[::step]
         with np.errstate(invalid="ignore", divide="ignore"):
             mbps = np.diff(so_far) * 8e-6 / np.diff(time_s)

@@ -20,9 +20,11 @@ from .style import escape
 __all__ = ["Names", "endpoint", "pick_flows", "seconds_since", "sides_of", "start_of", "table_of"]
 
 
-def table_of(value: Any, name: str, origin: str, columns: Iterable[str]) -> pd.DataFrame:
-    """`value`, if it is a table with these columns of numbers; see :func:`cctoolkit._support.arguments.table`."""
-    return arguments.table(name, value, columns, origin=origin)
+def table_of(
+    value: Any, name: str, origin: str, numbers: Iterable[str], others: Iterable[str] = ()
+) -> pd.DataFrame:
+    """`value`, if it is a table with these columns; see :func:`cctoolkit._support.arguments.table`."""
+    return arguments.table(name, value, numbers, others, origin=origin)
 
 
 def start_of(cap: Any, ts_ns: np.ndarray) -> int:

@@ -59,7 +59,7 @@ def trade_off(table: pd.DataFrame, by: str = "aqm", panels: str = "scenario") ->
     >>> [trace.name for trace in fig.data]
     ['tail_drop', 'codel']
     """
-    table = table_of(table, "table", "cctoolkit.league", ("mean_delay_ms", "utilisation", by))
+    table = table_of(table, "table", "cctoolkit.league", ("mean_delay_ms", "utilisation"), (by,))
     parts = list(table.groupby(panels, sort=False)) if panels in table else [("", table)]
     fig = figure("Utilisation and queueing delay" + small("top left is best"), height=430)
     if not parts:

@@ -427,6 +427,9 @@ def summarise(
         idle = Idle()
     everything = keys.all()
     flows = statistics.result(everything)
+    seen = everything  # but for flows that had no packet
+    if len(flows) < len(everything):
+        seen = everything.take(np.searchsorted(everything.flow_id, flows["flow_id"].to_numpy()))
     del statistics
     _add_rtt(flows, timeline)
     largest = _largest(flows, timeline, top)
@@ -437,10 +440,8 @@ def summarise(
     summary = Summary(
         meta=meta,
         flows=flows,
-        protocols=_protocols(
-            flows, everything.ip_version[np.searchsorted(everything.flow_id, flows["flow_id"].to_numpy())]
-        ),
-        services=_services(flows, everything.saw_syn),
+        protocols=_protocols(flows, seen.ip_version),
+        services=_services(flows, seen.saw_syn),
         ecn_packets=dict(zip(ECN_NAMES, timeline.ecn_packets.tolist(), strict=True)),
         bin_ns=timeline.width_ns,
         throughput=_throughput(timeline),
@@ -462,7 +463,7 @@ def summarise(
         assert isinstance(source, Capture) and isinstance(egress, Capture)
         summary.two_taps = _two_taps(source, egress, comparison, selection, largest, slot_ms)
     summary.notes = _notes(summary, timeline, silence_ns)
-    del timeline, keys, everything  # here too: the file is read again
+    del timeline, keys, everything, seen  # here too: the file is read again
     if model is not None:
         _add_ccas(summary, source, egress, selection, model, options)
     if keep_top_packets and len(largest) and reads_twice(source):

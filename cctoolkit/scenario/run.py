@@ -245,7 +245,7 @@ class Run:
 
     def _write_labels(self, path: Path) -> None:
         with replacing(path) as tmp:
-            write_csv(self.labels[list(LABELS)], tmp)
+            write_csv(arguments.table("labels", self.labels, (), LABELS)[list(LABELS)], tmp)
 
     def save(self, directory: str | os.PathLike[str]) -> Path:
         """Write everything into a new directory: tables as Parquet, the scenario as TOML, the labels as CSV.
@@ -331,7 +331,11 @@ def checked(run: Run, name: str, numbers: Iterable[str] = ()) -> pd.DataFrame:
     columns = _COLUMNS[name]
     numbers = [*(column for column in columns if column not in _TEXT), *numbers]
     texts = [column for column in columns if column in _TEXT]
-    return arguments.table(name, getattr(run, name), numbers, texts, error=SchemaError)
+    table = arguments.table(name, getattr(run, name), numbers, texts, error=SchemaError)
+    nullable = [column for column in numbers if not isinstance(table[column].dtype, np.dtype)]
+    return table.assign(
+        **{column: table[column].to_numpy(np.float64, na_value=np.nan) for column in nullable}
+    )
 
 
 def overview(table: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:

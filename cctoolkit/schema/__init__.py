@@ -161,8 +161,9 @@ TABLES: dict[str, dict[str, str]] = {
     "ccas": CCAS,
 }
 
-#: Flows that packets can number. What counts by flow makes its state lazily: a large number costs address space only.
-MAX_FLOWS = 1 << 27
+#: Flows that a table from outside can number. What counts by flow makes its state lazily: a large number costs address
+#: space, and some hundred MB where a result is looked for. A Capture, whose keys vouch for its numbers, has no limit.
+MAX_FLOWS = 1 << 25
 #: Columns that index arrays, by table: the least value, and the first that is too large.
 RANGES: dict[str, dict[str, tuple[int, int]]] = {
     "packets": {"flow_id": (0, MAX_FLOWS), "direction": (0, 2)},
@@ -260,7 +261,7 @@ def check(df: pd.DataFrame, table: str) -> pd.DataFrame:
     return df
 
 
-def check_columns(columns: Mapping[str, np.ndarray], table: str) -> None:
+def check_columns(columns: Mapping[str, np.ndarray], table: str, *, numbered: bool = False) -> None:
     """Check a table that is a mapping of arrays, as :func:`check` does a DataFrame.
 
     Parameters
@@ -269,6 +270,8 @@ def check_columns(columns: Mapping[str, np.ndarray], table: str) -> None:
         The numeric columns; further ones are allowed.
     table : str
         A name in :data:`TABLES`.
+    numbered : bool
+        Flows are known to be numbered from 0, so that their numbers need no limit.
 
     Raises
     ------
@@ -309,7 +312,8 @@ def check_columns(columns: Mapping[str, np.ndarray], table: str) -> None:
                 f"{table} table: column {name!r} has the shape {column.shape}, expected ({rows},)"
             )
     for name in RANGES.get(table, {}):
-        _check_range(columns[name], name, table)
+        if not (numbered and name == "flow_id"):
+            _check_range(columns[name], name, table)
 
 
 def _check_range(values: np.ndarray, name: str, table: str) -> None:

@@ -25,8 +25,9 @@ import pandas as pd
 from . import compiled, guided, readers, tables, watched
 
 CORPUS = Path(__file__).parents[1] / "corpus"
-#: Cases of a run that is recorded, by group and target; together ten million over what is compiled.
-RECORDED = {"compiled": 600_000, "readers": 20_000, "tables": 100_000, "model": 5_000, "network": 5_000}
+#: Cases of a run that is recorded, by group or target: together ten million of what is compiled.
+RECORDED = {"compiled": 600_000, "readers": 100_000, "tables": 100_000, "pcap": 10_000, "pcapng": 10_000,
+            "compressed": 20_000, "model": 20_000, "network": 5_000}  # fmt: skip
 #: The target that stands for all functions of tables.
 _TABLES = "tables"
 
@@ -76,7 +77,7 @@ def _run(name: str, group: str, cases: int, seed: int, folder: Path) -> Iterator
         done, wall_s, peak, faults = _tables(cases, seed, place)
     else:
         if group == "compiled":
-            outcome = watched.run(lambda slot: _compiled(name, cases, seed, slot, place), log, 60)
+            outcome = watched.run(lambda slot: _compiled(name, cases, seed, slot, place), log)
         else:
             corpus = CORPUS / name
             outcome = watched.run(lambda slot: guided.fuzz(name, cases, seed, slot, corpus, place), log)
@@ -100,7 +101,7 @@ def _compiled(name: str, cases: int, seed: int, slot: watched.Slot, place: Path)
     """Run a kernel's target; hold the inputs of a kind of their own against the naive twin."""
     kept, signatures = compiled.fuzz(name, cases, seed, slot)
     print(f"{signatures} kinds of result")
-    compiled.compare(name, kept)
+    compiled.compare(name, kept, slot)
     (place / "found.json").write_text(json.dumps([case.hex() for case in kept]))
 
 

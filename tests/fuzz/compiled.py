@@ -393,13 +393,14 @@ def fuzz(
     return [pool[i, : sizes[i]].tobytes() for i in range(made_by_hand, n)], int(seen.sum())
 
 
-def compare(name: str, cases: list[bytes]) -> None:
+def compare(name: str, cases: list[bytes], slot: Slot) -> None:
     """Hold frames against the naive decoder: the same columns, keys and counts."""
     link_type = TARGETS[name].link_type
     if link_type is None:
         return
     for start in range(0, len(cases), 200):
         frames = [(10**9 * i, case, len(case)) for i, case in enumerate(cases[start : start + 200])]
+        slot.alive()
         data = made.pcap(frames, link_type=link_type)
         for tunnel in ("outer", "inner"):
             assert_as_naive(data, tunnel)

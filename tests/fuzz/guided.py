@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import shutil
 import sys
 import types
 from collections.abc import Iterator
 from pathlib import Path
 
-from . import readers
+from . import readers, watched
 from .watched import MOST_BYTES, MOST_S, Slot
 
 
@@ -25,16 +26,24 @@ def functions(module: types.ModuleType) -> Iterator[types.FunctionType]:
                 yield value
 
 
+def _instrumented(name: str) -> readers.Reader:
+    """A reader whose Python code reports what it comes past."""
+    import atheris
+
+    reader = readers.TARGETS[name]
+    for seed in reader.seeds():
+        reader.check(seed)  # loads and compiles everything, so that this counts as no case's time
+    for module in reader.guides:
+        for function in functions(importlib.import_module(module)):
+            atheris.instrument_func(function)
+    return reader
+
+
 def fuzz(name: str, cases: int, seed: int, slot: Slot, corpus: Path, folder: Path) -> None:
     """Try `cases` inputs, beginning with those in `corpus`; what is new goes into ``folder/found``. Does not return."""
     import atheris
 
-    reader = readers.TARGETS[name]
-    for seed_input in reader.seeds():
-        reader.check(seed_input)  # loads and compiles everything, so that this counts as no case's time
-    for module in reader.guides:
-        for function in functions(importlib.import_module(module)):
-            atheris.instrument_func(function)
+    reader = _instrumented(name)
     found, seeds = folder / "found", folder / "seeds"
     for path in (found, seeds, corpus):
         path.mkdir(parents=True, exist_ok=True)
@@ -59,6 +68,29 @@ def fuzz(name: str, cases: int, seed: int, slot: Slot, corpus: Path, folder: Pat
         (folder / "words").write_text("".join(f'"{_quoted(word)}"\n' for word in reader.words))
     arguments = [f"-{key}={value}" for key, value in options.items()]
     atheris.Setup([sys.argv[0], *arguments, str(found), str(seeds), str(corpus)], one)
+    atheris.Fuzz()
+
+
+def smallest(name: str, folder: Path) -> list[Path]:
+    """The smallest inputs of a run that reach together what all of them do."""
+    if not (folder / "found").is_dir():
+        return []
+    kept = folder / "kept"
+    shutil.rmtree(kept, ignore_errors=True)
+    kept.mkdir()
+    outcome = watched.run(lambda slot: _merge(name, folder), folder / "merge.log", 600)
+    if outcome.fault:
+        raise RuntimeError(f"{name}: {outcome.fault}: {folder / 'merge.log'}")
+    return list(kept.iterdir())
+
+
+def _merge(name: str, folder: Path) -> None:
+    import atheris
+
+    reader = _instrumented(name)
+    places = [str(folder / place) for place in ("kept", "found", "seeds")]
+    options = ["-merge=1", f"-max_len={reader.largest}", f"-rss_limit_mb={MOST_BYTES >> 20}"]
+    atheris.Setup([sys.argv[0], *options, *places], reader.check)
     atheris.Fuzz()
 
 

@@ -21,7 +21,7 @@ MOST_BYTES = 2 * 10**9
 MOST_ADDRESS_SPACE = 256 << 30
 _POLL_S = 0.05
 _LARGEST_CASE = 1 << 20
-_WORDS = 2  # cases begun, bytes of the case
+_WORDS = 3  # cases begun, bytes of the case, signs of life besides
 
 
 class Slot:
@@ -38,6 +38,10 @@ class Slot:
         self.place[:size] = np.frombuffer(case, np.uint8, size)
         self.words[1] = size
         self.words[0] += 1
+
+    def alive(self) -> None:
+        """Say that work goes on which is no case."""
+        self.words[2] += 1
 
     @property
     def begun(self) -> int:
@@ -81,16 +85,16 @@ def run(work: Callable[[Slot], None], log: Path, most_s: float = MOST_S) -> Outc
     began = time.monotonic()
     child.start()
     fault, most_bytes = "", 0
-    begun, since = 0, began
+    seen, since = (0, 0), began
     while child.is_alive():
         child.join(_POLL_S)
         now = time.monotonic()
-        if slot.begun != begun:
-            begun, since = slot.begun, now
+        if (signs := (slot.begun, int(slot.words[2]))) != seen:
+            seen, since = signs, now
         most_bytes = max(most_bytes, _peak_bytes(child.pid))
         if most_bytes > MOST_BYTES:
             fault = f"took {most_bytes / 1e9:.1f} GB"
-        elif begun and now - since > most_s:
+        elif slot.begun and now - since > most_s:
             fault = f"took more than {most_s:g} s"
         if fault:
             child.kill()

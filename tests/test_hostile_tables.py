@@ -1,0 +1,80 @@
+"""Damaged tables for every public function that takes one: an answer or one of our errors, whatever is in them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+import pytest
+from fuzz import public, tables, watched
+from hypothesis import given, settings, strategies as st
+
+from cctoolkit.errors import CCToolkitError
+
+NAMES = list(tables.CASES)
+
+
+def test_every_public_function_that_may_take_a_table_is_tried() -> None:
+    """A new one needs a case in ``fuzz/tables.py``, or a reason in its list of exemptions."""
+    found = {name: public.may_take_a_table(function) for name, function in public.public()}
+    untried = {n: p for n, p in found.items() if p and n not in tables.CASES and not tables.exempt(n)}
+    assert not untried
+    assert not set(tables.CASES) - set(found), "cases of functions that are not public"
+    stale = [rule for rule in tables.EXEMPT if not any(tables.exempt_by(rule, name) for name in found)]
+    assert not stale, "reasons for functions that are not there"
+
+
+def test_each_function_takes_the_undamaged_table() -> None:
+    """Otherwise the others would test nothing but the door."""
+
+    class Harmless(tables.Damage):
+        table = array = keys = capture = run = staticmethod(lambda good, *_: good)  # type: ignore[assignment]
+
+    for name in NAMES:
+        well = 0
+        for seed in range(8):  # a case also draws arguments, of which some are refused
+            with suppress(CCToolkitError):
+                tables.CASES[name](Harmless(Random(f"{name}/{seed}")))
+                well += 1
+        assert well, name
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(NAMES), st.integers(0, 2**31))
+def test_damaged_tables(name: str, seed: int) -> None:
+    assert tables.try_one(name, seed) is None
+
+
+def test_each_function_a_few_times(tmp_path: Path) -> None:
+    """In a process of its own, so that a signal is seen and named."""
+    faults = tmp_path / "faults"
+    outcome = watched.run(
+        lambda slot: tables.fuzz(NAMES, 0, 8 * len(NAMES), slot, faults), tmp_path / "log", 60
+    )
+    assert not outcome.fault, (outcome.fault, outcome.case)
+    assert [json.loads(line) for line in faults.read_text().splitlines()] == []
+
+
+@pytest.mark.slow
+def test_indices_stay_inside(tmp_path: Path) -> None:
+    """The same with numba's own checks of every index: what is outside is an IndexError here, and a fault."""
+    code = (
+        "import sys; from pathlib import Path; from fuzz import tables; from fuzz.watched import Slot\n"
+        "names = list(tables.CASES); tables.fuzz(names, 0, 40 * len(names), Slot(), Path(sys.argv[1]))"
+    )
+    found = tmp_path / "faults"
+    environment = os.environ | {
+        "NUMBA_BOUNDSCHECK": "1",
+        "NUMBA_CACHE_DIR": str(tmp_path / "kernels"),
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), str(Path(__file__).parent)]),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(found)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert [json.loads(line) for line in found.read_text().splitlines()] == []
