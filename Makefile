@@ -25,7 +25,7 @@ fast: $(VENV)/.dev    ## the tests that take seconds, not minutes
 	$(PYTEST) -m "not slow"
 
 fuzz: $(VENV)/.fuzz   ## damaged input for kernels, readers and tables; TARGET=pcapng CASES=100000 tries one for longer
-	PYTHONPATH=.:tests $(BIN)/python -m fuzz $(TARGET) $(if $(CASES),--cases $(CASES)) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.fuzz $(TARGET) $(if $(CASES),--cases $(CASES)) $(if $(SEED),--seed $(SEED))
 
 lint: $(VENV)/.dev    ## ruff and mypy
 	$(BIN)/ruff check .

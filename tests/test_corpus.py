@@ -27,6 +27,7 @@ def test_frames(path: Path, tunnel: str) -> None:
     assert_as_naive(path.read_bytes(), tunnel)
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("name", readers.TARGETS)
 def test_readers(name: str) -> None:
     """Seeds and corpus of each reader; what they may raise is in ``fuzz/readers.py``."""

@@ -13,6 +13,7 @@ import numba
 import numpy as np
 
 from .. import schema
+from .._support.arguments import floats
 from .._support.kernels import kernel
 from .._support.state import grown
 from ..capture.keys import FlowKeys
@@ -33,13 +34,15 @@ def wanted_flows(flow_ids: Iterable[int] | int | None) -> np.ndarray:
     Raises
     ------
     ParameterError
-        A flow id is negative.
+        A flow id is not a whole number from 0 to 2**32 - 1.
     """
     if flow_ids is None:
         return np.zeros(0, np.bool_)
-    ids = np.atleast_1d(np.asarray(flow_ids if np.isscalar(flow_ids) else list(flow_ids), np.int64))  # type: ignore[arg-type]
-    if len(ids) and ids.min() < 0:
-        raise ParameterError(f"flow_ids: {ids.min()} is negative")
+    given = floats("flow_ids", flow_ids if np.isscalar(flow_ids) else list(flow_ids))  # type: ignore[arg-type]
+    wrong = ~((given >= 0) & (given < 2**32) & (given % 1 == 0))
+    if wrong.any():
+        raise ParameterError(f"flow_ids: {given[wrong].flat[0]:g} is not a whole number from 0 to 2**32 - 1")
+    ids = np.atleast_1d(given.astype(np.int64))
     wanted = np.zeros(int(ids.max()) + 1 if len(ids) else 1, np.bool_)
     wanted[ids] = True
     return wanted

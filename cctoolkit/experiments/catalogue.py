@@ -116,4 +116,9 @@ RESULTS = {
         "the simulator compared with the bundled captures", "python -m benchmarks traces",
         ("traces",), ("benchmarks.traces",), f"{_HERE}.books.traces", files=("traces/MANIFEST.toml",),
     ),
+    "robustness": Result(
+        "what fuzzing tried, and the faults that it met", "python -m tests.fuzz --recorded",
+        ("targets",), ("cctoolkit.capture.reader", "cctoolkit.schema"), f"{_HERE}.books.robustness",
+        files=("tests/fuzz/*.py",),
+    ),
 }  # fmt: skip

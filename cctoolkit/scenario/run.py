@@ -196,8 +196,9 @@ class Run:
             out["drop_share"] = float(dropped.sum() / max(came, 1))
             out["mark_share"] = float(q.marked_packets.sum() / max(came, 1))
         if "completion_s" in flows and "kind" in self.labels and (self.labels["kind"] == "transfer").any():
-            out["completed"] = int(flows.completion_s.notna().sum())
-            out["mean_completion_s"] = float(flows.completion_s.mean())
+            took_s = checked(self, "flows", ["completion_s"])["completion_s"]
+            out["completed"] = int(took_s.notna().sum())
+            out["mean_completion_s"] = float(took_s.mean())
         return out
 
     # -- files

@@ -166,7 +166,7 @@ TABLES: dict[str, dict[str, str]] = {
 MAX_FLOWS = 1 << 25
 #: Columns that index arrays, by table: the least value, and the first that is too large.
 RANGES: dict[str, dict[str, tuple[int, int]]] = {
-    "packets": {"flow_id": (0, MAX_FLOWS), "direction": (0, 2)},
+    "packets": {"flow_id": (0, MAX_FLOWS), "direction": (0, 2), "ecn": (0, 4)},
     "sacks": {"packet": (0, 1 << 40)},
     "rtt_samples": {"direction": (0, 2)},
 }

@@ -6,3 +6,9 @@ function that takes one. ``watched`` runs a target and says what it did: a fault
 documentation does not name, a wrong result, more than 10 s or more than 2 GB. From the repository's root:
 ``make fuzz TARGET=pcapng CASES=100000``.
 """
+
+import sys
+from pathlib import Path
+
+# The made captures and naive twins, also for python -m tests.fuzz.
+sys.path.insert(0, str(Path(__file__).parents[1]))

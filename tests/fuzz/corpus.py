@@ -1,26 +1,30 @@
 """The corpus: few small inputs that reach every kind of result, made by fuzzing and replayed by an ordinary test.
 
-``python -m fuzz.corpus`` takes what the last runs found in ``build/fuzz/`` into ``tests/corpus/``: of frames one for
-each set of headers that the naive twin sees in them, of other files those that add coverage. Files there stay.
+``python -m tests.fuzz.corpus`` takes what the last runs found in ``build/fuzz/`` into ``tests/corpus/``: of frames one
+for each set of headers that the naive twin sees in them, of other files those that reach new lines. Files there stay.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import shutil
+import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import made_captures as made
 import naive_capture as naive
 
-from . import compiled, guided, readers
+from . import compiled, readers
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 _LARGEST = 4096  # bytes of a file of a reader
 _MOST_FRAMES = 120  # of a link type
-_MOST_FILES = 40  # of a reader
 
 
 def kinds(frames: list[bytes], link_type: int) -> list[bytes]:
@@ -37,8 +41,42 @@ def kinds(frames: list[bytes], link_type: int) -> list[bytes]:
     return list(found.values())[:_MOST_FRAMES]
 
 
+def lines(reader: readers.Reader, data: bytes) -> set[tuple[str, int]]:
+    """The lines of the modules that guide a reader's fuzzing that one input comes past."""
+    files = {importlib.import_module(name).__file__ for name in reader.guides}
+    seen = set()
+
+    def trace(frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
+        if frame.f_code.co_filename not in files:
+            return None
+        seen.add((frame.f_code.co_filename, frame.f_lineno))
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        reader.check(data)
+    finally:
+        sys.settrace(before)
+    return seen
+
+
+def smallest(name: str, folder: Path) -> list[Path]:
+    """The small inputs of a run that come past a line which no smaller one does."""
+    reader = readers.TARGETS[name]
+    known: set[tuple[str, int]] = set()
+    for data in reader.seeds():
+        known |= lines(reader, data)
+    kept = []
+    for path in sorted(folder.glob("found/*"), key=lambda p: (p.stat().st_size, p.name)):
+        if path.stat().st_size <= _LARGEST and (new := lines(reader, path.read_bytes())) - known:
+            known |= new
+            kept.append(path)
+    return kept
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m fuzz.corpus", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.corpus", description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("build/fuzz"), help="what the runs found")
     given = parser.parse_args()
     for name, target in compiled.TARGETS.items():
@@ -50,12 +88,10 @@ def main() -> None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_bytes(made.pcap([(i, f, len(f)) for i, f in enumerate(kept)], link_type=target.link_type))
     for name in readers.TARGETS:
-        smallest = guided.smallest(name, given.folder / name)
-        for path in sorted(smallest, key=lambda p: (p.stat().st_size, p.name))[:_MOST_FILES]:
-            if path.stat().st_size <= _LARGEST:
-                out = CORPUS / name / path.name[:12]
-                out.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, out)
+        for path in smallest(name, given.folder / name):
+            out = CORPUS / name / path.name[:12]
+            out.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, out)
 
 
 if __name__ == "__main__":

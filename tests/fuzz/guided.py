@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import shutil
 import sys
 import types
 from collections.abc import Iterator
 from pathlib import Path
 
-from . import readers, watched
+from . import readers
 from .watched import MOST_BYTES, MOST_S, Slot
 
 
@@ -68,29 +67,6 @@ def fuzz(name: str, cases: int, seed: int, slot: Slot, corpus: Path, folder: Pat
         (folder / "words").write_text("".join(f'"{_quoted(word)}"\n' for word in reader.words))
     arguments = [f"-{key}={value}" for key, value in options.items()]
     atheris.Setup([sys.argv[0], *arguments, str(found), str(seeds), str(corpus)], one)
-    atheris.Fuzz()
-
-
-def smallest(name: str, folder: Path) -> list[Path]:
-    """The smallest inputs of a run that reach together what all of them do."""
-    if not (folder / "found").is_dir():
-        return []
-    kept = folder / "kept"
-    shutil.rmtree(kept, ignore_errors=True)
-    kept.mkdir()
-    outcome = watched.run(lambda slot: _merge(name, folder), folder / "merge.log", 600)
-    if outcome.fault:
-        raise RuntimeError(f"{name}: {outcome.fault}: {folder / 'merge.log'}")
-    return list(kept.iterdir())
-
-
-def _merge(name: str, folder: Path) -> None:
-    import atheris
-
-    reader = _instrumented(name)
-    places = [str(folder / place) for place in ("kept", "found", "seeds")]
-    options = ["-merge=1", f"-max_len={reader.largest}", f"-rss_limit_mb={MOST_BYTES >> 20}"]
-    atheris.Setup([sys.argv[0], *options, *places], reader.check)
     atheris.Fuzz()
 
 

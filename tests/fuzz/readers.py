@@ -178,7 +178,7 @@ def _exports() -> Iterable[bytes]:
 def _check_iperf3(data: bytes) -> None:
     test = _from_file("iperf3.json", read_iperf3)(data)
     if test is not None:
-        assert len(test.intervals) and set(test.intervals.test) >= set(test.streams.test) - {None}
+        assert len(test.intervals)
 
 
 def _iperf3() -> Iterable[bytes]:

@@ -249,7 +249,9 @@ _DAMAGES: list[Callable[[Damage, pd.DataFrame], pd.DataFrame]] = [
     Damage.far_times, Damage.far_times, Damage.missing, Damage.shuffled, Damage.backwards, Damage.twice,
     Damage.other_index, Damage.index_of_columns, Damage.column_twice, Damage.other_name, Damage.strided,
 ]  # fmt: skip
-_INDICES = ("flow_id", "direction", "packet", "queue", "slot", "test", "stream", "sport", "dport")
+_INDICES = (
+    "flow_id", "direction", "ecn", "dscp", "packet", "queue", "slot", "test", "stream", "sport", "dport",
+)  # fmt: skip
 _TIMES = ("ts_ns", "first_ts_ns", "last_ts_ns", "start_ns", "rtt_ns", "slot", "delay_ns", "t_s", "start_s")
 
 # ---- good tables to damage -------------------------------------------------------------------------------------------
@@ -732,8 +734,8 @@ def try_one(name: str, seed: int) -> Fault | None:
             except AssertionError as wrong:
                 return Fault(name, seed, str(wrong)[:300], _where(error))
         except BaseException as error:
-            if isinstance(error, TypeError) and str(error).startswith(_NO_PATH):
-                return None
+            if isinstance(error, FileNotFoundError) or str(error).startswith(_NO_PATH):
+                return None  # text, or something else, where a path may stand
             text = f"{type(error).__name__}: {str(error)[:200]}"
             return Fault(name, seed, text, _where(error))
     return None

@@ -24,9 +24,10 @@ def _sum(ts, wire, direction, only, start_ns, bin_ns, overhead, sums):
     for i in range(len(ts)):
         if only >= 0 and direction[i] != only:
             continue
-        t = ts[i] - start_ns
+        # a packet stamped before the first one counts in the first bin; 292 years before, the difference would wrap
+        t = max(ts[i], start_ns) - start_ns
         if t < bin_from or t >= bin_to:
-            at = max(t // bin_ns, 0)  # a packet stamped before the first one counts in the first bin
+            at = max(t // bin_ns, 0)
             bin_from = at * bin_ns
             bin_to = bin_from + bin_ns
         sums[at] += wire[i] + overhead

@@ -6,6 +6,7 @@ with the columns named in :func:`read_tshark_fields` gives the same packets tabl
 
 from __future__ import annotations
 
+import codecs
 import csv
 import ipaddress
 import os
@@ -314,6 +315,7 @@ class _Cells:
             raise SchemaError(
                 f"{self.path}: not text, expected what tshark -T fields prints (read_capture reads captures)"
             )
+        self._has_bom = head.startswith(codecs.BOM_UTF8)
         return head.decode("utf-8-sig", errors="replace").splitlines(keepends=True)[:8]
 
     def _read(self, separator: str, quote: str) -> dict[str, pd.Series]:
@@ -326,10 +328,13 @@ class _Cells:
         used = {str(i): name for i, name in enumerate(self._names) if name in _USED}
         try:
             with pa.input_stream(self.path, compression="detect") as stream:
+                if self._has_bom:
+                    stream.read(len(codecs.BOM_UTF8))
                 table = pa.csv.read_csv(
                     stream,
                     pa.csv.ReadOptions(
                         use_threads=False,  # else it does not say in which line
+                        encoding="latin1",  # what is used is ASCII; with UTF-8 a bad line that is none escapes `note`
                         skip_rows=self._first_line - 1,
                         column_names=[str(i) for i in range(len(self._names))],
                     ),
@@ -486,11 +491,14 @@ def _separator_of(lines: list[str], n: int) -> str | None:
 
 
 def _other_number(text: str) -> int:
-    """A number that is not decimal: hexadecimal, or a single bit as printed by recent versions; else -1."""
+    """A number that is not decimal: hexadecimal, or a single bit as printed by recent versions; else -1.
+
+    No larger than 64 bits hold: no field has that many.
+    """
     if text in ("True", "False"):
         return int(text == "True")
     try:
-        return int(text, 16) if text[:2].lower() == "0x" else -1
+        return min(int(text, 16), 2**63 - 1) if text[:2].lower() == "0x" else -1
     except ValueError:
         return -1
 
