@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ...aqm import Aqm
     from ...scenario import Flow, Scenario
 
-__all__ = ["CAUSES", "CONFIGURATIONS", "JOINING", "LOGGED", "LOGGED_MTU_BYTES", "PAIRS", "PUBLISHED", "SENDERS",
-           "SYSTEMS", "TITLES", "UNEVEN", "System", "through"]  # fmt: skip
+__all__ = ["CAUSES", "CONFIGURATIONS", "JOINING", "LOGGED", "PAIRS", "PUBLISHED", "SENDERS", "SYSTEMS", "TITLES",
+           "UNEVEN", "VARIANTS", "System", "system_named", "through"]  # fmt: skip
 
 #: The parts of the experiment and their titles.
 TITLES = {
@@ -63,37 +63,77 @@ SYSTEMS = {
     "iRED": System("the paper's: two queues served in turn", "ired", apart=True),
     "PI2": System("the paper's: one queue, the controller in the control plane", "pi2"),
     "DualPI2": System("RFC 9332: two coupled queues; the paper did not try it", "dualpi2"),
+    "iRED, one queue": System("with PI2's single queue, to tell the algorithm from the queues", "ired"),
+    "PI2, two queues": System("with iRED's queues, to tell the algorithm from the queues", "pi2", apart=True),
+}
+#: The paper's controller: gains in Hz, and the interval between updates.
+UPDATE_MS, ALPHA, BETA = 15.0, 0.3125, 3.125
+
+
+def _gains(factor: float) -> dict[str, float]:
+    return {"alpha": factor * ALPHA, "beta": factor * BETA}
+
+
+#: Further systems, only beside the authors' logs.
+VARIANTS = {
     "iRED, coupled": System(
         "a scalable packet is marked with the classic queue's probability if that is higher",
         "ired",
         apart=True,
         options={"coupled": True},
     ),
-    "iRED, one queue": System("with PI2's single queue, to tell the algorithm from the queues", "ired"),
-    "PI2, two queues": System("with iRED's queues, to tell the algorithm from the queues", "pi2", apart=True),
+    "PI2, high gains": System(
+        "both gains divided by the update interval, as if they were for each second",
+        "pi2",
+        options=_gains(1000 / UPDATE_MS),
+    ),
+    "P4-CoDel": System("one queue; it drops scalable packets, too", "codel"),
 }
 #: The paper's two.
 PUBLISHED = ("iRED", "PI2")
-#: What is held against the authors' logs, and the packet sizes of the logs. For the paper's 1500 bytes there is none.
-LOGGED = ("iRED", "iRED, coupled", "iRED, one queue", "PI2")
-LOGGED_MTU_BYTES = (800, 400)
+#: What is held against the authors' logs, and the lengths of packets (MTU).
+LOGGED: dict[str, tuple[int, ...]] = {
+    "iRED": (800, 400),
+    "iRED, coupled": (800,),
+    "iRED, one queue": (800,),
+    "PI2": (1500, 800, 400),
+    "PI2, high gains": (1500, 800),
+    "P4-CoDel": (800,),
+}
+
+
+def system_named(name: str) -> System:
+    """One of :data:`SYSTEMS` or :data:`VARIANTS`.
+
+    Raises
+    ------
+    ParameterError
+        There is no such system.
+    """
+    known = SYSTEMS | VARIANTS
+    if name not in known:
+        raise ParameterError(f"system: {name!r} must be one of {', '.join(known)}")
+    return known[name]
 
 
 def _aqm(system: System, options: Mapping[str, Any], watched: bool) -> Aqm:
     """A queue discipline with the paper's parameters, except for `options`."""
     from ...aqm import DualPi2, IRed, TofinoPi2
-    from .queues import WatchedDualPi2, WatchedIRed, WatchedPi2
+    from .queues import DroppingCoDel, WatchedCoDel, WatchedDualPi2, WatchedIRed, WatchedPi2
 
     papers: dict[str, dict[str, Any]] = {
         "ired": {"min_ms": 20, "max_ms": 40, "weight": 0.5},
-        "pi2": {"target_ms": 20, "update_ms": 15, "alpha": 0.3125, "beta": 3.125},
+        "pi2": {"target_ms": 20, "update_ms": UPDATE_MS, "alpha": ALPHA, "beta": BETA},
         "dualpi2": {"target_ms": 20},
+        "codel": {"target_ms": 20},
     }
-    plain: dict[str, type[Aqm]] = {"ired": IRed, "pi2": TofinoPi2, "dualpi2": DualPi2}
-    seen: dict[str, type[Aqm]] = {"ired": WatchedIRed, "pi2": WatchedPi2, "dualpi2": WatchedDualPi2}
-    return (seen if watched else plain)[system.aqm](
-        **(papers[system.aqm] | dict(system.options) | dict(options))
-    )
+    classes: dict[str, tuple[type[Aqm], type[Aqm]]] = {
+        "ired": (IRed, WatchedIRed),
+        "pi2": (TofinoPi2, WatchedPi2),
+        "dualpi2": (DualPi2, WatchedDualPi2),
+        "codel": (DroppingCoDel, WatchedCoDel),
+    }
+    return classes[system.aqm][watched](**(papers[system.aqm] | dict(system.options) | dict(options)))
 
 
 def _is_scalable(flow: Flow, identifier: str) -> bool:
@@ -104,12 +144,13 @@ def _is_scalable(flow: Flow, identifier: str) -> bool:
 def through(
     scenario: Scenario, system: str, *, watched: bool = False, options: Mapping[str, Any] | None = None
 ) -> Scenario:
-    """A scenario's flows through one of the :data:`SYSTEMS` instead of their own queue, at the same rate and buffer.
+    """A scenario's flows through a system instead of their own queue, at the same rate and buffer.
 
     Parameters
     ----------
     scenario : Scenario
     system : str
+        One of :data:`SYSTEMS` or :data:`VARIANTS`.
     watched : bool
         Use queue disciplines that log delays and drops (:mod:`.queues`); they decide alike.
     options : mapping, optional
@@ -122,9 +163,7 @@ def through(
     """
     from ...scenario import Bottleneck, Queue
 
-    if system not in SYSTEMS:
-        raise ParameterError(f"system: {system!r} must be one of {', '.join(SYSTEMS)}")
-    chosen, old = SYSTEMS[system], scenario.bottleneck
+    chosen, old = system_named(system), scenario.bottleneck
     aqm = _aqm(chosen, options or {}, watched)
     bottleneck = Bottleneck(
         rate_mbps=old.rate_mbps,
@@ -143,9 +182,13 @@ def through(
 CAUSES: dict[str, tuple[str, dict[str, Any]]] = {
     "PI2 as above": ("PI2", {}),
     "phases of 120 s, as in the paper": ("PI2", {"phase_s": 120.0}),
-    "controller slower, gains a tenth": ("PI2", {"aqm": {"alpha": 0.03125, "beta": 0.3125}}),
+    "gains a tenth": ("PI2", {"aqm": _gains(0.1)}),
+    "gains times 10": ("PI2", {"aqm": _gains(10)}),
+    "gains times 30": ("PI2", {"aqm": _gains(30)}),
+    "gains divided by the update interval": ("PI2", {"aqm": _gains(1000 / UPDATE_MS)}),
     "control plane in no time": ("PI2", {"aqm": {"control_plane_ms": 0}}),
     "control plane in 60 ms": ("PI2", {"aqm": {"control_plane_ms": 60}}),
+    "control plane in 500 ms": ("PI2", {"aqm": {"control_plane_ms": 500}}),
     "update every 100 ms": ("PI2", {"aqm": {"update_ms": 100}}),
     "coupling 1 instead of 2": ("PI2", {"aqm": {"coupling": 1}}),
     "Reno instead of Cubic": ("PI2", {"classic": {"cca": "reno"}}),
