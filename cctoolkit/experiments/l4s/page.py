@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import pandas as pd
 
 from ..._support.markdown import markdown_table
-from ..seeds import text_by
+from ..seeds import Measured, text_by
 from .cases import Settings
-from .conclusions import paper_words
-from .scenarios import LOGGED, PAIRS, PUBLISHED, SYSTEMS
+from .conclusions import READING_NAMES, paper_words
+from .scenarios import LOGGED, PAIRS, PUBLISHED, SYSTEMS, VARIANTS
 from .tables import by_configuration, scalable_shares, share_errors
 
 Tables = Mapping[str, pd.DataFrame]
@@ -18,7 +18,7 @@ Tables = Mapping[str, pd.DataFrame]
 
 def about(settings: Settings) -> str:
     """The load and the systems."""
-    systems = "; ".join(f"**{name}**: {s.what}" for name, s in SYSTEMS.items())
+    systems = "; ".join(f"**{name}**: {s.what}" for name, s in (SYSTEMS | VARIANTS).items())
     return (
         f"Cubic (classic) and Prague (scalable), {' / '.join(f'{a}-{b}' for a, b in PAIRS)} flows in phases of "
         f"{settings.phase_s:g} s, {settings.seeds} seed{'s' * (settings.seeds > 1)} (± is the standard "
@@ -86,11 +86,19 @@ def _in_words(phases: pd.DataFrame) -> pd.DataFrame:
 
 
 def logs(settings: Settings, tables: Tables) -> list[str]:
-    """Prague's share by phase, ours and the authors'."""
+    """Prague's share by phase, registers and readings of Table 3, ours and the authors'."""
     return [
         "The authors published the goodput of each second, for packets of 400 and 800 bytes. Prague's share of the "
         "goodput in the four phases, in percent: the mean of the seeds, and of the logs.",
         markdown_table(shares_beside_logs(tables["logs"])),
+        "### Registers of the switch",
+        "In each pair the first number is the simulator's, the second the switch's. The drop delay is the median over "
+        "the last packet dropped in each second; the authors publish none of iRED's, where a dropped packet does not "
+        "wait.",
+        markdown_table(registers_beside_switch(tables["registers"])),
+        "### Table 3 in three readings",
+        "Difference between both kinds in percent of the goodput: first the authors' logs, then the simulator.",
+        markdown_table(readings_beside_paper(tables["readings"])),
     ]
 
 
@@ -102,9 +110,52 @@ def shares_beside_logs(logs: pd.DataFrame) -> pd.DataFrame:
         row: dict[str, object] = {"configuration": configuration, "MTU": mtu_bytes}
         for system in (name for name in LOGGED if name in set(part.system)):
             one = part[part.system == system].sort_values("phase")
-            if system in PUBLISHED:
+            if "," not in system:
                 row[f"{system}, logs"] = _percents(one.logged_share)
             row[f"{system}, simulator"] = _percents(one.scalable_share)
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+#: Columns of the registers: quantity, column, digits.
+_REGISTERS = (
+    ("drop delay, ms", "drop_p50_ms", 1),
+    ("queueing delay, 95 %, ms", "qdelay_p95_ms", 1),
+    ("drops a second", "drops_per_s", 0),
+    ("marks a second", "marks_per_s", 0),
+)
+
+
+def registers_beside_switch(registers: pd.DataFrame) -> pd.DataFrame:
+    """A row a configuration, packet size and system: the simulator's number and the switch's."""
+    keys = ["configuration", "mtu_bytes", "system"]
+    rows = []
+    for (configuration, mtu_bytes, system), part in registers.groupby(keys, sort=False):
+        row: dict[str, object] = {"configuration": configuration, "MTU": mtu_bytes, "system": system}
+        for quantity, column, digits in _REGISTERS:
+            switch = part[f"logged_{column}"].iloc[0]
+            ours = Measured.over(part[column]).text(digits)
+            row[quantity] = f"{ours} / " + ("–" if pd.isna(switch) else f"{switch:.{digits}f}")
+        rows.append(row)
+    order = {name: rank for rank, name in enumerate(LOGGED)}
+    table = pd.DataFrame(rows).sort_values(["configuration", "MTU"], ascending=[True, False], kind="stable")
+    return table.sort_values(
+        ["configuration", "system"], key=lambda x: x.map(order) if x.name == "system" else x, kind="stable"
+    )
+
+
+def readings_beside_paper(readings: pd.DataFrame) -> pd.DataFrame:
+    """A row a configuration, system and packet size: each reading in the logs and in the simulator."""
+    rows = []
+    for (configuration, system, mtu_bytes), part in readings.groupby(
+        ["configuration", "system", "mtu_bytes"]
+    ):
+        logs, ours = part[part.source == "logs"], part[part.source == "simulator"]
+        row: dict[str, object] = {
+            "configuration": configuration, "system": system, "MTU": mtu_bytes, "paper": part.paper.iloc[0]
+        }  # fmt: skip
+        for reading, words in READING_NAMES.items():
+            row[words] = f"{logs[reading].mean():.1f} / {Measured.over(ours[reading]).text(1)}"
         rows.append(row)
     return pd.DataFrame(rows)
 

@@ -27,7 +27,10 @@ PARTS: dict[str, Part[Settings]] = {
     "logs": Part(
         scenarios=Settings.logged,
         tables=tables.beside_logs,
-        figures=lambda t: {"logs": figures.logs_figure(t["logs"])},
+        figures=lambda t: {
+            "logs": figures.logs_figure(t["logs"]),
+            "registers": figures.registers_figure(t["registers"]),
+        },
         statements=conclusions.logs,
         page=page.logs,
     ),
