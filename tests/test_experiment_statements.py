@@ -94,6 +94,7 @@ def test_tables_and_lists_of_statements() -> None:
 KEYS = {
     "flows", "rate_mbps", "rtt_ms", "seed", "count", "queues", "tcp_flows", "from_s", "to_s", "value", "phase", "runs",
     "cases", "seeds", "kernel_seeds", "window_ms", "background", "dropped_percent", "epoch", "clock_ms", "phase_s",
+    "mtu_bytes",
 }  # fmt: skip
 
 
@@ -199,7 +200,9 @@ PARTS: dict[str, tuple[Callable[[Tables], list[Statement]], str, tuple[str, ...]
     "codel npu": (codel.npu_losses, "codel", ("npu",)),
     "abc sharing": (abc.sharing, "abc", ("clients",)),
     "l4s table 3": (l4s.main, "l4s", ("table3", "phases", "drop-delay")),
-    "l4s logs": (l4s.logs, "l4s", ("logs",)),
+    "l4s shares": (l4s.shares, "l4s", ("logs",)),
+    "l4s registers": (l4s.registers, "l4s", ("registers",)),
+    "l4s readings": (l4s.readings, "l4s", ("readings",)),
     "l4s causes": (l4s.causes, "l4s", ("causes",)),
     "l4s identification": (l4s.identification, "l4s", ("identification",)),
     "l4s uneven": (l4s.uneven, "l4s", ("uneven",)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from .scenarios import (
     CAUSES,
     CONFIGURATIONS,
     LOGGED,
+    LOGGED_SEEDS,
     PAIRS,
     PUBLISHED,
     SAMPLE_S,
@@ -354,11 +355,12 @@ class Settings:
 
     def logged(self) -> list[Case]:
         """The systems of :data:`~.scenarios.LOGGED` with the packet sizes of the authors' logs."""
+        fewer = replace(self, seeds=min(self.seeds, LOGGED_SEEDS))
         return [
             case
             for system, sizes in LOGGED.items()
             for mtu_bytes in sizes
-            for case in self.cases(
+            for case in (self if system in PUBLISHED and mtu_bytes > 400 else fewer).cases(
                 self.configurations, [system], mtu_bytes=mtu_bytes, about={"mtu_bytes": mtu_bytes}
             )
         ]

@@ -238,7 +238,7 @@ def shares(tables: Tables) -> list[Statement]:
 _VARIANTS = (
     ("iRED", "iRED, coupled", "coupling iRED's two queues"),
     ("iRED", "iRED, one queue", "a single queue for iRED"),
-    ("PI2", "PI2, high gains", "dividing PI2's gains by the update interval"),
+    ("PI2", "PI2, beta times 16", "a beta 16 times as high for PI2"),
 )
 
 
@@ -263,7 +263,7 @@ def _drop_delays(mean: pd.DataFrame) -> list[Statement]:
     known = mean.dropna(subset=["logged_drop_p50_ms"])
     known = known.assign(error=(known.drop_p50_ms - known.logged_drop_p50_ms).abs())
     said = []
-    for system in ("PI2", "PI2, high gains", "P4-CoDel"):
+    for system in ("PI2", "PI2, beta times 16", "P4-CoDel"):
         part = known[known.system == system]
         if len(part):
             said.append(
@@ -286,7 +286,7 @@ def _drop_delays(mean: pd.DataFrame) -> list[Statement]:
             said.append(
                 Statement(
                     "registers",
-                    f"{OURS}{what} brings its drop delay nearer to the switch's {where}",
+                    f"{OURS}{what} brings the drop delay nearer to the switch's {where}",
                     f"{usual} {off[usual]:.1f} ms off, {variant} {off[variant]:.1f}",
                     bool(off[variant] < off[usual]),
                 )
@@ -296,7 +296,7 @@ def _drop_delays(mean: pd.DataFrame) -> list[Statement]:
 
 def _queue_delays(mean: pd.DataFrame) -> list[Statement]:
     said = []
-    for system in ("iRED", "PI2", "P4-CoDel"):
+    for system in ("iRED", "PI2", "PI2, beta times 16", "P4-CoDel"):
         part = mean[mean.system == system].dropna(subset=["logged_qdelay_p95_ms"])
         if len(part):
             off = (part.qdelay_p95_ms - part.logged_qdelay_p95_ms).abs()
@@ -327,7 +327,7 @@ def _queue_delays(mean: pd.DataFrame) -> list[Statement]:
 
 def _counters(mean: pd.DataFrame) -> list[Statement]:
     said = []
-    for what, systems in (("marks", ("iRED",)), ("drops", ("iRED", "PI2", "P4-CoDel"))):
+    for what, systems in (("marks", ("iRED",)), ("drops", ("iRED", "PI2", "PI2, beta times 16", "P4-CoDel"))):
         for system in systems:
             part = mean[mean.system == system].dropna(subset=[f"logged_{what}_per_s"])
             if part.empty:

@@ -160,7 +160,7 @@ def registers_figure(registers: pd.DataFrame) -> go.Figure:
     markers = {
         "the authors' switch": ("logged_", "", -0.22, INK),
         "simulator": ("", "", 0.0, COLOURS[0]),
-        "simulator, high gains": ("", "high gains", 0.22, COLOURS[1]),
+        "simulator, beta times 16": ("", "beta times 16", 0.22, COLOURS[1]),
     }
     for i, name in enumerate(names):
         for label, (prefix, variant, aside, colour) in markers.items():

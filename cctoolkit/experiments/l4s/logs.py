@@ -118,13 +118,15 @@ def register_values(registers: pd.DataFrame) -> pd.DataFrame:
         ``configuration system mtu_bytes``, ``drops``, and in ms ``qdelay_p5_ms``, …, ``drop_p95_ms`` (NaN for iRED,
         whose drops do not wait).
     """
+    import pandas as pd
+
     part = _settings(registers)
     wide = part.pivot_table(index=_KEYS, columns="register", values=["p5", "p50", "p95", "max"])
     columns = {"drops": wide["max", "drops"]}
     for name, register in (("qdelay", "qdelay"), ("drop", "wasted_time")):
         for percent in REGISTER_PERCENTS:
             columns[f"{name}_p{percent}_ms"] = wide[f"p{percent}", register] / 1e6
-    return wide.assign(**columns)[list(columns)].droplevel(1, axis="columns").reset_index()
+    return pd.DataFrame(columns).reset_index()
 
 
 def _read(name: str) -> pd.DataFrame:

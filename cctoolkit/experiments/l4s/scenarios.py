@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ...aqm import Aqm
     from ...scenario import Flow, Scenario
 
-__all__ = ["CAUSES", "CONFIGURATIONS", "JOINING", "LOGGED", "PAIRS", "PUBLISHED", "SENDERS", "SYSTEMS", "TITLES",
-           "UNEVEN", "VARIANTS", "System", "system_named", "through"]  # fmt: skip
+__all__ = ["CAUSES", "CONFIGURATIONS", "JOINING", "LOGGED", "LOGGED_SEEDS", "PAIRS", "PUBLISHED", "SENDERS", "SYSTEMS",
+           "TITLES", "UNEVEN", "VARIANTS", "System", "system_named", "through"]  # fmt: skip
 
 #: The parts of the experiment and their titles.
 TITLES = {
@@ -82,10 +82,10 @@ VARIANTS = {
         apart=True,
         options={"coupled": True},
     ),
-    "PI2, high gains": System(
-        "both gains divided by the update interval, as if they were for each second",
+    "PI2, beta times 16": System(
+        "a controller that answers changes of the delay 16 times as strongly",
         "pi2",
-        options=_gains(1000 / UPDATE_MS),
+        options={"beta": 16 * BETA},
     ),
     "P4-CoDel": System("one queue; it drops scalable packets, too", "codel"),
 }
@@ -97,9 +97,11 @@ LOGGED: dict[str, tuple[int, ...]] = {
     "iRED, coupled": (800,),
     "iRED, one queue": (800,),
     "PI2": (1500, 800, 400),
-    "PI2, high gains": (1500, 800),
+    "PI2, beta times 16": (1500, 800),
     "P4-CoDel": (800,),
 }
+#: Most seeds of variants, and of packets of 400 bytes, which take twice as long as those of 800.
+LOGGED_SEEDS = 2
 
 
 def system_named(name: str) -> System:
@@ -184,7 +186,7 @@ CAUSES: dict[str, tuple[str, dict[str, Any]]] = {
     "phases of 120 s, as in the paper": ("PI2", {"phase_s": 120.0}),
     "gains a tenth": ("PI2", {"aqm": _gains(0.1)}),
     "gains times 10": ("PI2", {"aqm": _gains(10)}),
-    "gains times 30": ("PI2", {"aqm": _gains(30)}),
+    "beta times 16": ("PI2", {"aqm": {"beta": 16 * BETA}}),
     "gains divided by the update interval": ("PI2", {"aqm": _gains(1000 / UPDATE_MS)}),
     "control plane in no time": ("PI2", {"aqm": {"control_plane_ms": 0}}),
     "control plane in 60 ms": ("PI2", {"aqm": {"control_plane_ms": 60}}),
