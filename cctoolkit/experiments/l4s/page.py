@@ -30,12 +30,6 @@ def main(settings: Settings, tables: Tables) -> list[str]:
     """Table 3 in three readings, shares beside the paper's words, drop delays, all phases."""
     third, phases = tables["table3"], tables["phases"]
     keys = ["configuration", "system"]
-    shown = text_by(
-        third, keys,
-        {"by phase": ("by_phase", 1, 2), "whole run": ("whole_run", 1, 2), "each second": ("each_second", 1, 2)},
-    )  # fmt: skip
-    paper = third.groupby(keys, sort=False).paper.first()
-    shown.insert(2, "paper", [paper[c, s] for c, s in zip(shown.configuration, shown.system, strict=True)])
     rates = text_by(
         phases, [*keys, "phase"],
         {"classic, Mbit/s": ("classic_mbps", 1, 1), "scalable, Mbit/s": ("scalable_mbps", 1, 1),
@@ -48,7 +42,7 @@ def main(settings: Settings, tables: Tables) -> list[str]:
         "The paper prints one number for each and no formula. Three readings: the mean of the four phases' "
         "differences, the difference over the whole run (a phase in which one class leads offsets one in "
         "which the other does), and the mean of each second's difference.",
-        markdown_table(shown),
+        markdown_table(table_3(third)),
         "### The same by queues, by phase",
         "A scheduler that serves two queues in turn gives each class half the link as long as both have "
         "something to send, whichever algorithm drops.",
@@ -56,7 +50,7 @@ def main(settings: Settings, tables: Tables) -> list[str]:
         "### Figures 5 and 6",
         "The paper gives no numbers for them. Prague's share of the goodput in the four phases, in percent, "
         "beside the paper's words:",
-        markdown_table(_in_words(phases)),
+        markdown_table(shares_and_words(phases)),
         "### Figure 7: how long a drop takes, ms",
         "The paper prints no numbers. iRED's recirculation is a parameter here, not a measurement. Measured "
         "is the time from the decision until the next classic packet arrives and is dropped, and until the "
@@ -68,8 +62,17 @@ def main(settings: Settings, tables: Tables) -> list[str]:
     ]
 
 
-def _in_words(phases: pd.DataFrame) -> pd.DataFrame:
-    """Prague's share in each phase, and what the paper says about it."""
+def table_3(third: pd.DataFrame) -> pd.DataFrame:
+    """The differences in each reading beside the paper's, a row a configuration and system."""
+    keys = ["configuration", "system"]
+    shown = text_by(third, keys, {words: (reading, 1, 1) for reading, words in READING_NAMES.items()})
+    paper = third.groupby(keys, sort=False).paper.first()
+    shown.insert(2, "paper", [paper[c, s] for c, s in zip(shown.configuration, shown.system, strict=True)])
+    return shown
+
+
+def shares_and_words(phases: pd.DataFrame) -> pd.DataFrame:
+    """Prague's share in each phase in percent, and what the paper says about it."""
     words, share = paper_words(), 100 * scalable_shares(phases)
     rows = []
     for configuration in dict.fromkeys(phases.configuration):
@@ -166,21 +169,24 @@ def _percents(shares: pd.Series) -> str:
 
 def causes(settings: Settings, tables: Tables) -> list[str]:
     """Differences and shares with each change."""
-    why = tables["causes"]
-    reasons = text_by(
-        why.sort_values("configuration", kind="stable"),
-        ["configuration", "changed"],
-        {"by phase, %": ("by_phase", 1, 1), "whole run": ("whole_run", 1, 1), "each second": ("each_second", 1, 1)}
-        | {f"share in phase {n}, %": (f"phase_{n}_share", 100, 0) for n in range(1, len(PAIRS) + 1)}
-        | {"swing, phase 1": ("probability_swing", 1, 1)},
-    )  # fmt: skip
     return [
         "The paper does not say how long the control plane takes, what the hosts' network cards merge, or the "
         "formula of its table. *Swing* is the mean of the squared probability over the square of its mean, 1 "
         "for a constant one. Classic packets are dropped with the squared probability, so a probability that "
         "swings costs classic flows more than scalable ones. *Share* is the scalable class's.",
-        markdown_table(reasons),
+        markdown_table(changes(tables["causes"])),
     ]
+
+
+def changes(why: pd.DataFrame) -> pd.DataFrame:
+    """Differences, shares and drop delays, a row a configuration and change."""
+    return text_by(
+        why.sort_values("configuration", kind="stable"),
+        ["configuration", "changed"],
+        {f"{words}, %": (reading, 1, 1) for reading, words in READING_NAMES.items()}
+        | {f"share in phase {n}, %": (f"phase_{n}_share", 100, 0) for n in range(1, len(PAIRS) + 1)}
+        | {"swing, phase 1": ("probability_swing", 1, 1), "drop delay, ms": ("drop_ms", 1, 1)},
+    )  # fmt: skip
 
 
 def identification(settings: Settings, tables: Tables) -> list[str]:
