@@ -176,7 +176,9 @@ PRINTED: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "table1": _table_1,
     "table1_runs": _late_asic,
     "npu": _codel_table_1,
-    "table3": lambda table: table.assign(by_phase=table.paper.fillna(table.by_phase)),
+    "table3": lambda table: table.assign(
+        **{c: table.paper.fillna(table[c]) for c in ("by_phase", "whole_run")}
+    ),
     "readings": lambda table: table.assign(whole_run=table.paper),
     "logs": _as_logged,
     "registers": _as_logged,
