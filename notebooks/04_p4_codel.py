@@ -457,5 +457,5 @@ pd.DataFrame(
 #    TCP answers once.
 # 3. Fourteen wraps instead of one: more certain losses, and the reason would show in the latency over time.
 # 4. All of Table I: from run to run, the delay varies
-#    (<!-- results: codel/spread -->standard deviation 0.2 to 0.4 ms with two and three flows<!-- end -->),
+#    (<!-- results: codel/spread -->standard deviation 0.2 to 0.3 ms with two and three flows<!-- end -->),
 #    as much as Linux and the ASIC differ here; and losses of 16 packets in 33 000 have an error of their own.

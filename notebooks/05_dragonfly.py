@@ -219,8 +219,8 @@ from cctoolkit.experiments.dragonfly import figures as draw
 draw.windows_figure(scores)
 
 # %% [markdown]
-# Error bars are Student's t intervals over splits and trainings: with few runs and seeds they are wide, and a lead
-# smaller than the bar is no lead. By congestion control, as in Figure 10:
+# Error bars are 95 % intervals by a bootstrap over trainings and over the runs tested on: with few runs they are wide,
+# and a lead smaller than the bar is no lead. By congestion control, as in Figure 10:
 
 # %%
 draw.ccas_figure(scores)

@@ -110,22 +110,23 @@ WRITING = [
     Case("filter", "some.pcap.gz", lambda i, to: [i.ingress, to, "--snaplen", 60]),
     Case("live", "live.csv", lambda i, to: ["--from-capture", i.ingress, "--no-classify", "-f", "jsonl", "-o", to]),
     Case("synth mawi", "mawi.pcap.gz", lambda i, to: [to, "-n", 2000]),
+    Case("dataset build", "built", lambda i, to: [i.sweep, "-o", to, "--workers", 1], fresh=True),
+    Case(
+        "experiment codel", "codel",
+        lambda i, to: ["--part", "clock", "--seeds", 2, "--workers", 1, "-o", to],
+    ),
     Case("dataset add", "mine", lambda i, to: [to, i.ingress, i.egress, "--labels", i.labels], fresh=True),
 ]  # fmt: skip
 
 #: Commands that write and have no case, and why.
 ELSEWHERE = {
-    "dataset build": "minutes; it writes with the functions of `dataset add`",
     "fetch mawi": "needs a server: test_mawi.py",
     "testbed run": "needs a kernel: test_testbed_uml.py; a run is written as `simulate -o` writes it",
     "testbed sweep": "as `testbed run`",
     "testbed build": "builds a kernel: test_testbed_kernel.py",
     **dict.fromkeys(
-        (
-            f"experiment {name}"
-            for name in ("abc", "codel", "dragonfly", "l4s", "rtt-separation", "sim-vs-kernel")
-        ),
-        "minutes; experiments write files with the functions of all others (experiments/folder.py)",
+        (f"experiment {name}" for name in ("abc", "dragonfly", "l4s", "rtt-separation", "sim-vs-kernel")),
+        "minutes; they write as `experiment codel` does (experiments/folder.py)",
     ),
 }
 

@@ -127,6 +127,7 @@ def test_a_mistake_in_any_event_ends_the_run_and_names_the_line(kind, event, bod
     assert part in named and repr(named.strip()) in text and says in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["codel", "dualpi2", "pie", "bbr3", "cubic", "prague"])
 def test_guards_change_no_result(name, monkeypatch):
     """The bundled algorithms, compiled as if they were a user's."""
@@ -175,6 +176,7 @@ def test_a_function_that_calls_itself_is_refused():
         simulated(aqm=cell(source))
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_run_whose_algorithm_is_slow():
     code = (
         "import cctoolkit as cct\n"
@@ -409,6 +411,7 @@ NUMBERS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(event=st.sampled_from(Cca.events), cwnd=NUMBERS, ssthresh=NUMBERS, pacing_bps=NUMBERS)
 def test_whatever_the_window_is_the_run_ends(event, cwnd, ssthresh, pacing_bps):

@@ -94,7 +94,7 @@ def test_tables_and_lists_of_statements() -> None:
 KEYS = {
     "flows", "rate_mbps", "rtt_ms", "seed", "count", "queues", "tcp_flows", "from_s", "to_s", "value", "phase", "runs",
     "cases", "seeds", "kernel_seeds", "window_ms", "background", "dropped_percent", "epoch", "clock_ms", "phase_s",
-    "mtu_bytes",
+    "mtu_bytes", "bundles", "buffer_ms", "streams",
 }  # fmt: skip
 
 
@@ -207,6 +207,7 @@ PARTS: dict[str, tuple[Callable[[Tables], list[Statement]], str, tuple[str, ...]
     "codel figure 5": (codel.figure_5, "codel", ("figure5",)),
     "codel table 1": (codel.table_1, "codel", ("table1", "table1_runs")),
     "codel table 1 with Linux": (codel.table_1, "codel-linux", ("table1", "table1_runs")),
+    "codel minute": (codel.minute, "codel", ("table1_minute",)),
     "codel figure 7": (codel.figure_7, "codel", ("figure7",)),
     "codel rtts": (codel.different_rtts, "codel", ("rtts",)),
     "codel fq_codel": (codel.flow_queueing, "codel", ("fq_codel",)),
@@ -230,6 +231,9 @@ PARTS: dict[str, tuple[Callable[[Tables], list[Statement]], str, tuple[str, ...]
     "rtt test 6": (rtt.test_6, "rtt-separation", ("test6",)),
     "rtt scaling": (rtt.scaling, "rtt-separation", ("scaling",)),
     "rtt test 8": (rtt.test_8, "rtt-separation", ("test8",)),
+    "rtt test 9": (rtt.test_9, "rtt-separation", ("test9",)),
+    "rtt test 10": (rtt.test_10, "rtt-separation", ("test10",)),
+    "rtt test 11": (rtt.test_11, "rtt-separation", ("test11",)),
     "rtt table 1": (rtt.table_1, "rtt-separation", ("table1",)),
     "sim-vs-kernel": (sim_vs_kernel.grid, "sim-vs-kernel", ("overall", "by_cca", "by_aqm")),
 }

@@ -99,6 +99,7 @@ def test_no_room(inputs: Inputs, tmp_path: Path) -> None:
     check_failures(injected("full", inputs, tmp_path, f"mount -t tmpfs -o size=64m tmpfs '{tmp_path}'; "))
 
 
+@pytest.mark.slow
 @on_linux
 def test_no_file_may_grow(inputs: Inputs, tmp_path: Path) -> None:
     """As :func:`test_no_room`, by a limit of the process, which needs no root."""

@@ -47,6 +47,14 @@ def test_as_a_table_and_rules(tmp_path: Path) -> None:
         assert any(address in line and f"sport {row['sport']} " in line for line in lines)
 
 
+def test_guard_keeps_classes_whose_rtts_are_far_apart() -> None:
+    """20, 40 and 60 ms stay apart at 10 Mbit/s; at 1 Mbit/s, a fair share is less than four packets a round trip."""
+    for rate, classes in (("10", 3), ("1", 0)):
+        done = cct(MIXED, "--long", "100000", "--rate", rate, "-k", "3", "--guard", "--format", "csv")
+        assert done.returncode == 0, done.stderr
+        assert sum(row["role"] == "class" for row in csv.DictReader(io.StringIO(done.stdout))) == classes
+
+
 @pytest.mark.slow
 def test_interval_after_interval() -> None:
     done = cct(MIXED, "--long", "100000", "--rate", "10", "--interval", "1")

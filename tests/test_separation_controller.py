@@ -16,6 +16,7 @@ from cctoolkit.errors import ParameterError, SchemaError
 from cctoolkit.separation.buffers import bdp_bytes, stanford_buffer_bytes
 from cctoolkit.separation.competitors import BufferResizing, CcaSeparation
 from cctoolkit.separation.controller import RttSeparation, max_min_shares
+from cctoolkit.separation.jenks import IncrementalClasses
 from cctoolkit.separation.meters import METRICS, CaptureMeter, RunMeter, capture_metrics
 from cctoolkit.separation.replay import replay
 
@@ -427,3 +428,107 @@ def test_udp_does_not_starve_tcp() -> None:
     fair = looped(scenario, RttSeparation(50, long_bytes=1_000_000)).flows
     assert fair.goodput_mbps[1:].min() > 0.7 * 50 / 4  # slow start included
     assert fair.goodput_mbps[0] > 0.9 * 50 / 4
+
+
+# ---- the guard -------------------------------------------------------------------------------------------------------
+
+
+def test_guard_merges_classes_whose_means_are_near() -> None:
+    """10, 11 and 12 ms: the ratios of the means are 1.1 and 1.09. 10 and 40 ms: 4."""
+    near = table((1, 10.0, 30), (2, 11.0, 30), (3, 12.0, 30))
+    assert set(RttSeparation(100, k=3).decide(near, 0).flows.queue) == {1, 2, 3}
+    guarded = RttSeparation(100, k=3, guard=True).decide(near, 0)
+    assert guarded.flows.empty and math.isnan(guarded.gvf)
+    assert guarded.queues.flows.tolist() == [3, 0, 0, 0, 0]
+    both = table((1, 10.0, 30), (2, 11.0, 30), (3, 40.0, 30))
+    assert RttSeparation(100, k=3, guard=True).decide(both, 0).flows.queue.tolist() == [1, 1, 2]
+
+
+def test_guard_follows_rtts_that_come_near() -> None:
+    """A flow that first met a full queue seems far away, and is not any more once its RTT is known better."""
+    controller = RttSeparation(100, k=2, guard=True)
+    assert controller.decide(table((1, 10.0, 50), (2, 20.0, 50)), 0).flows.queue.tolist() == [1, 2]
+    decision = controller.decide(table((1, 10.0, 50), (2, 12.0, 50)), 1)
+    assert decision.flows.empty and decision.assignments == {1: 0, 2: 0}
+
+
+def test_guard_counts_the_flows_of_queue_0() -> None:
+    """Two long flows, and ten that are not: the paper's rule counts 4 of them (as many as queues), the guard all."""
+    rows = [(i, 20.0 + 60 * (i == 1), 8, {"is_long": i < 2}) for i in range(12)]
+    forged = [(i, math.nan, 0, {"is_long": False}) for i in range(12, 90)]
+    for guard, weight in ((False, 4), (True, 10)):
+        assert RttSeparation(100, k=2, guard=guard).decide(table(*rows), 0).queues.weight[0] == weight
+        # and those whom nobody has answered count for nothing more
+        many = RttSeparation(100, k=2, guard=guard).decide(table(*rows, *forged), 0)
+        assert many.queues.weight[0] == weight
+
+
+@pytest.mark.parametrize(("rate_mbps", "separated"), [(3.86, False), (3.88, True)])
+def test_guard_leaves_windows_below_four_packets_alone(rate_mbps: float, separated: bool) -> None:
+    """Two flows with a mean RTT of 25 ms: 4 * 1514 bytes in 25 ms are 1.938 Mbit/s, for both 3.876."""
+    decision = RttSeparation(rate_mbps, k=2, guard=True).decide(table((1, 10.0, 1), (2, 40.0, 1)), 0)
+    assert bool(len(decision.flows)) == separated
+
+
+def test_guard_counts_flows_by_their_rates() -> None:
+    """Two flows with 1 Mbit/s each and 40 with nothing are two flows, not 42."""
+    busy, idle = [(1, 10.0, 1), (2, 40.0, 1)], [(i, 20.0, 0, {"is_long": False}) for i in range(3, 43)]
+    assert len(RttSeparation(4, k=2, guard=True).decide(table(*busy, *idle), 0).flows) == 2
+    wanting = [(i, 20.0, 1, {"is_long": False}) for i in range(3, 43)]
+    assert len(RttSeparation(4, k=2, guard=True).decide(table(*busy, *wanting), 0).flows) == 0
+
+
+def test_guard_shares_the_buffer_like_the_link() -> None:
+    """Three flows of four get three quarters of 600 kB; the paper's rule gives BDP/sqrt(N)."""
+    scenario = cct.Scenario(
+        bottleneck=cct.Bottleneck(rate_mbps=100, buffer_bytes=600_000),
+        flows=[cct.Flow("cubic", rtt_ms=10, count=3), cct.Flow("cubic", rtt_ms=80)],
+        duration_s=1,
+    )
+    now = table((0, 10.0, 25), (1, 10.0, 25), (2, 10.0, 25), (3, 80.0, 25))
+    room = {}
+    for guard in (False, True):
+        controller = RttSeparation(100, k=2, separate_udp=False, guard=guard)
+        controller.scenario(scenario)
+        room[guard] = controller.decide(now, 0).queues.buffer_bytes.tolist()[1:]
+    assert room[True] == [450_000, 150_000]
+    assert room[False] == [math.ceil(75 * 10 * 125 / math.sqrt(3)), 25 * 80 * 125]
+
+
+def test_guard_is_one_queue_where_rtts_are_near() -> None:
+    """Not like one queue: the same packets at the same times."""
+    scenario = cct.Scenario(
+        bottleneck=cct.Bottleneck(rate_mbps=20, buffer_bytes=30_000),
+        flows=[cct.Flow("cubic", rtt_ms=rtt) for rtt in (10, 10.8, 11.5)],
+        duration_s=10,
+    )
+    one = cct.simulate(scenario, record=False).flows
+    for guard in (False, True):
+        controller = RttSeparation(20, k=3, long_bytes=100_000, guard=guard)
+        made = cct.simulate(controller.scenario(scenario), control=controller, control_s=0.5, record=False)
+        assert made.flows.received_bytes.equals(one.received_bytes) == guard
+
+
+def test_guard_does_not_starve_flows_that_are_not_long() -> None:
+    """Forty flows, of which few have sent 2 MB after a while."""
+    rtts = np.random.default_rng(1).uniform(5, 200, 40)
+    scenario = cct.Scenario(
+        bottleneck=cct.Bottleneck(rate_mbps=50, buffer_bytes=1_000_000),
+        flows=[cct.Flow("cubic", rtt_ms=float(r)) for r in rtts],
+        duration_s=20,
+    )
+    fairness = {}
+    for guard in (False, True):
+        controller = RttSeparation(50, k=4, long_bytes=4_000_000, guard=guard)
+        made = cct.simulate(controller.scenario(scenario), control=controller, control_s=0.5, record=False)
+        fairness[guard] = made.summary()["jain_index"]
+    assert fairness[False] < 0.7 < 0.8 < fairness[True]
+
+
+def test_least_ratio_of_classes() -> None:
+    """Means 10, 11 and 30: at a ratio of 1.2 the first two merge (10.5 and 30), at 4 all of them."""
+    values = [10.0, 11.0, 30.0]
+    for ratio, wanted in ((1.0, [0, 1, 2]), (1.2, [0, 0, 1]), (4.0, [0, 0, 0])):
+        assert IncrementalClasses(3, ratio=ratio).update([1, 2, 3], values).tolist() == wanted
+    with pytest.raises(ParameterError, match="ratio"):
+        IncrementalClasses(3, ratio=0.5)

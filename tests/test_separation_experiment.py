@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +21,10 @@ from uml_kernel import uml_kernel
 import cctoolkit as cct
 from cctoolkit.errors import CaptureFormatError, ParameterError
 from cctoolkit.experiments import experiment, rtt_separation as rtt
+from cctoolkit.experiments.rtt_separation import logs
+from cctoolkit.experiments.rtt_separation.cases import LIMITS
 
+PUBLISHED = Path(__file__).parents[2] / "shared" / "published"
 FAST = rtt.Settings(fast=True, seeds=1, scale=0.002)
 TESTBED = rtt.Settings(testbed=True, seeds=1)
 
@@ -146,6 +152,186 @@ def test_conditions_change_one_thing() -> None:
     assert cases["one class, beginners apart"].controller().k == 1
 
 
+def test_traffic_of_test_9_is_what_it_says() -> None:
+    cases = rtt.PARTS[9].scenarios(rtt.Settings(seeds=2))
+    by = {(c.about["traffic"], c.about["seed"], c.about["scheme"]): c for c in cases}
+    flood = by["4 CUBIC beside 300 spoofed UDP flows", 1, "RTT"].scenario
+    assert [f.cca == "udp" for f in flood.flows] == [False] * 4 + [True] * 300
+    assert sum(f.rate_mbps or 0 for f in flood.flows) == pytest.approx(3 * flood.bottleneck.rate_mbps)
+    drawn = [[f.rtt_ms for f in by["20 CUBIC, random RTTs", seed, "RTT"].scenario.flows] for seed in (1, 2)]
+    assert drawn[0] != drawn[1] and all(5 <= rtt <= 200 for rtts in drawn for rtt in rtts)
+    jitter = {name: {f.jitter_ms for f in c.scenario.flows} for (name, _, _), c in by.items()}
+    assert all(jitter[name] == ({0.5} if name.endswith("jitter") else {0.0}) for name in jitter)
+    for case in cases:
+        longest = max(f.rtt_ms for f in case.scenario.flows)
+        link = case.scenario.bottleneck
+        assert link.buffer_bytes == max(math.ceil(link.rate_mbps * 125 * longest), 15_140)
+        guarded = case.about["scheme"] == "RTT and guard"
+        assert getattr(case.controller(), "guard", False) == guarded
+
+
+def test_what_test_9_measures() -> None:
+    """Two TCP flows of 30 and 10 Mbit/s, and UDP, over nine seconds: only TCP counts, from the third second on."""
+    case = next(c for c in rtt.PARTS[9].scenarios(FAST) if c.about["scheme"] == "one queue")
+    case = dataclasses.replace(case, scenario=case.scenario.replace({"duration_s": 9}))
+    flows = pd.DataFrame(
+        {
+            "flow_id": [0, 1, 2], "name": list("abc"), "cca": ["cubic", "cubic", "udp"],
+            "retransmits": [3, 1, 7], "sent_packets": [150, 50, 1000],
+        }
+    )  # fmt: skip
+    ts_ns = np.arange(1, 10) * 1_000_000_000
+    rates = ([0] * 3 + [30] * 6, [40] * 3 + [10] * 6, [50] * 9)
+    series = pd.concat(
+        pd.DataFrame({"ts_ns": ts_ns, "flow_id": i, "received_bytes": np.cumsum(r) * 125_000})
+        for i, r in enumerate(rates)
+    )
+    sent = np.cumsum([90] * 9) * 125_000
+    queue = pd.DataFrame(
+        {"ts_ns": ts_ns, "sent_bytes": sent, "sent_packets": sent // 1500, "delay_sum_ns": sent // 1500 * 4e6}
+    )
+    found = rtt.PARTS[9].tables(FAST, [rtt.Outcome(case, flows, series, queue, [])])["test9"].iloc[0]
+    assert found.jain_index == pytest.approx(40**2 / (2 * 1000))
+    assert (found.tcp_mbps, found.utilisation) == pytest.approx((40, 0.9))
+    assert (found.retransmits_percent, found.queue_ms) == pytest.approx((2, 4))
+
+
+def test_conclusions_of_test_9_come_out_either_way() -> None:
+    def table(guard: float) -> pd.DataFrame:
+        rows = []
+        for name in rtt.scenarios.TRAFFIC:
+            for scheme, jain in (("one queue", 0.9), ("RTT", 0.8), ("RTT and guard", guard)):
+                harmless = "jitter" in name and scheme == "RTT"
+                rows.append(
+                    {
+                        "traffic": name, "scheme": scheme, "jain_index": 0.9 if harmless else jain,
+                        "jain_least": 1.0 if guard > 0.85 else 0.9,
+                        "retransmits_percent": {"one queue": 1.0, "RTT": 3.0}.get(scheme, 5 - 4 * guard**4),
+                        "queue_ms": {"one queue": 10.0, "RTT": 2.0}.get(scheme, 9.0),
+                        "utilisation": 0.98 if scheme == "RTT and guard" and guard < 0.85 else 1.0,
+                        "tcp_mbps": 1.0 if scheme == "one queue" else 1.0 + guard,
+                    }
+                )  # fmt: skip
+        return pd.DataFrame(rows)
+
+    good, bad = (rtt.PARTS[9].statements({"test9": table(guard)}) for guard in (1.0, 0.7))
+    assert [s.holds for s in good] == [False, True, True, True, True, True, True, True, True]
+    assert [s.holds for s in bad] == [False, False, False, False, False, False, False, False, True]
+    assert "1000 CUBIC, random RTTs, 1 Gbit/s: 0.90 → 0.80" in good[0].measured
+
+
+@pytest.mark.skipif(not PUBLISHED.is_dir(), reason="the authors' logs are not here")
+def test_bundles_and_pairs_come_from_the_logs() -> None:
+    runs = pd.read_csv(PUBLISHED / "rtt-unfairness-runs.csv")
+    goodput = pd.read_csv(PUBLISHED / "rtt-unfairness-goodput.csv.xz")
+    for made, kept in ((logs.bundles, logs.logged_bundles), (logs.pairs, logs.logged_pairs)):
+        pd.testing.assert_frame_equal(made(runs, goodput).round(3), kept())
+
+
+def test_bundles_are_measured_while_all_of_them_are_there() -> None:
+    """Two bundles a minute apart: 8 Gbit/s alone, then 6 and 2. The first ten seconds together do not count."""
+    name = "four_flows/cubic_test/wo_separation/out"
+    runs = pd.DataFrame({"run": [f"{name}1", f"{name}2"], "start_unix_s": [1000, 1060], "streams": [10, 4]})
+    first = pd.DataFrame(
+        {"run": f"{name}1", "second": range(120), "goodput_mbps": [8000.0] * 70 + [6000.0] * 50}
+    )
+    second = pd.DataFrame(
+        {"run": f"{name}2", "second": range(60), "goodput_mbps": [9000.0] * 10 + [2000.0] * 50}
+    )
+    (row,) = logs.bundles(runs, pd.concat([first, second])).to_dict("records")
+    assert (row["flows"], row["queues"], row["bundles"], row["streams"]) == ("CUBIC", "one", 2, "10+4")
+    assert row["jain_index"] == pytest.approx(8**2 / (2 * 40))
+    assert [row[name] for name in ("share_of_link", "least_share", "largest_share")] == pytest.approx(
+        [0.8, 0.2, 0.6]
+    )
+
+
+def test_limits_in_tenths() -> None:
+    """Three queues of three tenths each: a tenth of the link stays idle, whoever sends."""
+    flows = [cct.Flow("cubic", rtt_ms=rtt) for rtt in (10, 20, 40)]
+    scenario = cct.Scenario(
+        bottleneck=cct.Bottleneck(rate_mbps=50, buffer_bytes=200_000), flows=flows, duration_s=12
+    )
+    o = rtt.Case({"scheme": "RTT, limits in tenths"}, scenario, k=3, options={"long_bytes": 100_000}).run()
+    assert o.utilisation(8, 12) == pytest.approx(0.9, rel=0.02)
+    assert [limit(4) for limit in LIMITS.values()] == [0.25, 0.2]
+
+
+def test_bundles_of_test_10_are_the_logs() -> None:
+    cases = rtt.PARTS[10].scenarios(rtt.Settings(seeds=1))
+    for case in cases:
+        streams = [f.count for f in case.scenario.flows]
+        assert "+".join(map(str, streams)) == case.about["streams"]
+        assert case.k == len(streams) == case.about["bundles"]
+    assert {c.about["scheme"] for c in cases if c.about["streams"] == "8+8+3+16"} == {
+        "one queue", "RTT", "RTT, limits in tenths",
+    }  # fmt: skip
+
+
+def test_conclusions_of_test_10_come_out_either_way() -> None:
+    """With the logs' own numbers as if they were measured, and with ones that are off."""
+
+    def table(off: float) -> pd.DataFrame:
+        logged = logs.logged_bundles().rename(columns={"queues": "streams_with"})
+        logged["scheme"] = logged.streams_with.map(rtt.scenarios.LOGGED_SCHEMES)
+        kept = logged[logged.streams_with == "by RTT"].assign(
+            scheme="RTT", jain_index=1 - off, share_of_link=0.95 - off
+        )
+        logged["share_of_link"] += off
+        logged["jain_index"] -= off
+        numbers = logs.logged_bundles()[["jain_index", "share_of_link", "largest_share"]]
+        logged = logged.assign(**{f"logged_{name}": numbers[name] for name in numbers})
+        both = pd.concat([logged, kept], ignore_index=True)
+        return both.assign(jain_least=both.jain_index)
+
+    good, bad = (rtt.PARTS[10].statements({"test10": table(off)}) for off in (0.0, 0.2))
+    assert [s.holds for s in good] == [True] * 6
+    assert [s.holds for s in bad] == [True] * 3 + [False] * 3
+    half = table(0.0)
+    half.loc[half.scheme == "RTT, limits in tenths", ["logged_share_of_link"]] = 0.5
+    half.loc[half.scheme == "RTT, limits in tenths", ["logged_largest_share"]] = 0.25
+    assert [s.holds for s in rtt.PARTS[10].statements({"test10": half})][:3] == [False] * 3
+
+
+def test_what_test_11_measures() -> None:
+    """Two bundles of two streams: 30 and 10 Mbit/s, from a third of the run on."""
+    settings = rtt.Settings(fast=True, seeds=1)
+    case = next(c for c in rtt.PARTS[11].scenarios(settings) if c.about["streams"] == 10)
+    assert [f.count for f in case.scenario.flows] == [10, 10]
+    names = [f"{f.rtt_ms:g} ms" for f in case.scenario.flows]
+    flows = pd.DataFrame({"flow_id": range(4), "name": [names[0]] * 2 + [names[1]] * 2})
+    ts_ns = np.arange(1, 16) * 1_000_000_000
+    series = pd.concat(
+        pd.DataFrame(
+            {"ts_ns": ts_ns, "flow_id": i, "received_bytes": np.cumsum([40] * 5 + [rate] * 10) * 125_000}
+        )
+        for i, rate in enumerate((20, 10, 4, 6))
+    )
+    found = rtt.PARTS[11].tables(settings, [rtt.Outcome(case, flows, series, pd.DataFrame(), [])])["test11"]
+    assert found[["share_of_short_rtt", "least", "most"]].iloc[0].tolist() == pytest.approx([0.75] * 3)
+
+
+def test_conclusions_of_test_11_come_out_either_way() -> None:
+    def table(share: Callable[[str, str, int, float], float]) -> dict[str, pd.DataFrame]:
+        rows = [
+            {"flows": cca, "rtts": rtts, "streams": streams, "buffer_ms": buffer,
+             "share_of_short_rtt": share(cca, rtts, streams, buffer)}
+            for cca in ("CUBIC", "BBR")
+            for rtts in rtt.scenarios.PAIRS_11
+            for streams in rtt.scenarios.STREAMS_11
+            for buffer in rtt.scenarios.BUFFERS_11_MS
+        ]  # fmt: skip
+        return {"test11": pd.DataFrame(rows)}
+
+    half = rtt.PARTS[11].statements(table(lambda *_: 0.5))
+    assert [s.holds for s in half] == [False, True, False]  # half is within 0.1 of the paper's 0.6
+    like_the_papers = rtt.PARTS[11].statements(
+        table(lambda cca, rtts, streams, buffer: 0.75 + buffer / 800 if cca == "CUBIC" else 5 / buffer)
+    )
+    assert [s.holds for s in like_the_papers] == [True, False, True]
+    assert "the closest: one stream, 15 ms" in like_the_papers[1].measured
+
+
 def test_table_1_is_gains_over_one_queue() -> None:
     first = pd.DataFrame(
         {
@@ -177,8 +363,8 @@ def test_the_papers_numbers_are_there() -> None:
 
 
 def test_unknown_tests_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match="test: 9 must be one of"):
-        experiment("rtt-separation")(tmp_path / "x", test=[9])
+    with pytest.raises(ParameterError, match="test: 99 must be one of"):
+        experiment("rtt-separation")(tmp_path / "x", test=[99])
     with pytest.raises(ParameterError, match="test: 5 must be one of 1, 3"):
         experiment("rtt-separation")(tmp_path / "x", test=[5], testbed=True)
 

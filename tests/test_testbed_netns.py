@@ -139,6 +139,7 @@ def test_without_root_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 # ---- runs ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.netns
 def test_a_run_is_what_the_scenario_says(machine: None, tmp_path: Path) -> None:
     flows = (

@@ -55,16 +55,16 @@ _BENCHMARKS = ("startup", "decode", "analysis", "slots", "report", "sim", "separ
 
 RESULTS = {
     "codel": _experiment(
-        "codel", "the P4-CoDel paper's table, and what makes its targets differ", "",
-        "figure5", "table1", "table1_runs", "figure7", "rtts", "fq_codel", "if_3", "square_root", "clock", "npu",
-        "square_root_error",
+        "codel", "the P4-CoDel paper's table, and what makes its targets differ", "--full",
+        "figure5", "table1", "table1_runs", "table1_minute", "figure7", "rtts", "fq_codel", "if_3", "square_root",
+        "square_root_error", "clock", "npu",
     ),
     "codel-linux": _experiment(
         "codel", "table I and figure 7 with real Linux", "--part table-1 --part figure-7 --testbed",
         "table1", "table1_runs", "figure7",
     ),
     "abc": _experiment(
-        "abc", "the ABC paper's three ways to share a link", "",
+        "abc", "the ABC paper's three ways to share a link", "--full",
         "clients", "integers", "why_clients", "why",
     ),
     "l4s": _experiment(
@@ -73,11 +73,16 @@ RESULTS = {
     ),
     "rtt-separation": _experiment(
         "rtt-separation", "the RTT paper's tests in the simulator", "",
-        "test1", "test2", "test3", "test4", "test5", "test6", "scaling", "test8", "table1",
+        "test1", "test2", "test3", "test4", "test5", "test6", "scaling", "test8", "test9", "test10", "test11",
+        "table1",
     ),
     "rtt-separation-linux": _experiment(
         "rtt-separation", "tests 1 and 3 in the simulator and on real Linux", "--testbed",
         "test1", "test3", book=f"{_HERE}.rtt_separation.book",
+    ),
+    "dragonfly": _experiment(
+        "dragonfly", "the Dragonfly paper's figures on simulated runs", "--runs 240 --seconds 60 --epochs 30",
+        "volatility", "inputs", "epochs", "windows", "background", "sampling", "splits",
     ),
     "sim-vs-kernel": _experiment(
         "sim-vs-kernel", "the simulator's errors in 190 cases", "",

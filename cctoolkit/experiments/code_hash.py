@@ -84,27 +84,31 @@ def _file(name: str, root: Path) -> Path | None:
 
 def _imports(name: str, path: Path, root: Path) -> Iterator[str]:
     """Modules of ours that a module imports."""
+    for base, names in _imported(name, path):
+        yield from _providers(base, names, root)
+
+
+@functools.cache
+def _imported(name: str, path: Path) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The modules and packages that a module imports, each with the names it takes from there."""
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
     tree = _code(path)
     nodes = list(tree.body if name in FACADES else ast.walk(tree))
+    attributes: dict[str, list[str]] = {}
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            attributes.setdefault(node.value.id, []).append(node.attr)
+    found = []
     for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
-                if _file(alias.name, root) is None:
-                    continue
-                called = alias.asname or alias.name
-                attributes = [
-                    other.attr
-                    for other in nodes
-                    if isinstance(other, ast.Attribute)
-                    and isinstance(other.value, ast.Name)
-                    and other.value.id == called
-                ]
-                yield from _providers(alias.name, attributes, root)
+                called = attributes.get(alias.asname or alias.name, ())
+                found.append((alias.name, tuple(dict.fromkeys(called))))
         elif isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else []
             base = ".".join([*above, *(node.module.split(".") if node.module else [])])
-            yield from _providers(base, [alias.name for alias in node.names], root)
+            found.append((base, tuple(alias.name for alias in node.names)))
+    return tuple(dict.fromkeys(found))
 
 
 def _providers(base: str, names: Iterable[str], root: Path) -> Iterator[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._support import parquet
-from .._support.atomic import replacing
+from .._support.atomic import check_target, replacing
 from .._support.version import __version__
 from ..errors import ParameterError
 
@@ -39,7 +39,9 @@ class Folder:
     Raises
     ------
     ParameterError
-        The path exists and is not a folder of this experiment.
+        The path exists and is not a folder of this experiment, or is a URL.
+    OSError
+        The folder cannot be written to.
 
     Examples
     --------
@@ -49,6 +51,7 @@ class Folder:
 
     def __init__(self, path: str | Path, experiment: str, options: Mapping[str, Any]) -> None:
         self.path = Path(path)
+        check_target(self.path, folder=True)
         about = self.path / _ABOUT
         mine = False
         if about.is_file():

@@ -126,6 +126,8 @@ def filled(text: str) -> str:
 def render_all(*, check: bool = False, root: Path = ROOT) -> list[Path]:
     """Fill the blocks of all pages, and make notebooks of changed sources.
 
+    A page with a result that has not been made yet stays as it is, and the others are filled.
+
     Parameters
     ----------
     check : bool
@@ -136,11 +138,21 @@ def render_all(*, check: bool = False, root: Path = ROOT) -> list[Path]:
     -------
     list of Path
         Pages that changed, or would.
+
+    Raises
+    ------
+    ParameterError
+        A page needs a result that is missing, or names one that does not exist; after the others have been filled.
     """
-    changed = []
+    changed: list[Path] = []
+    missing: list[ParameterError] = []
     for path in pages(root):
         text = path.read_text(encoding="utf-8")
-        new = filled(text)
+        try:
+            new = filled(text)
+        except ParameterError as error:
+            missing.append(error)
+            continue
         if new != text:
             changed.append(path)
             if not check:
@@ -153,4 +165,6 @@ def render_all(*, check: bool = False, root: Path = ROOT) -> list[Path]:
         subprocess.run(
             [sys.executable, str(root / "notebooks" / "build.py")], check=True, stdout=subprocess.DEVNULL
         )
+    if missing:
+        raise missing[0]
     return changed

@@ -245,18 +245,21 @@ class Model:
         lengths = ", ".join(f"{ms:g}" for ms in self.windows_ms)
         return f"<Model {self.name}: {', '.join(self.classes_)} from {', '.join(self.inputs)}; windows of {lengths} ms>"
 
+    def _network(self, slots: int) -> dict[str, Any]:
+        """What ``model.json`` says of the network for this many slots."""
+        for network in self._networks:
+            if network["slots"] in (None, slots):
+                return network
+        there = ", ".join(f"{n['slots'] * self.slot_ms:g}" for n in self._networks)
+        raise ParameterError(
+            f"windows of {slots * self.slot_ms:g} ms: {self.name} has networks for {there} ms"
+        )
+
     def _session(self, slots: int) -> Any:
         """The network for this many slots; its file is verified before it is read."""
         import onnxruntime
 
-        for network in self._networks:
-            if network["slots"] in (None, slots):
-                break
-        else:
-            there = ", ".join(f"{n['slots'] * self.slot_ms:g}" for n in self._networks)
-            raise ParameterError(
-                f"windows of {slots * self.slot_ms:g} ms: {self.name} has networks for {there} ms"
-            )
+        network = self._network(slots)
         file = network["file"]
         if file not in self._sessions:
             path = self.folder / file
@@ -289,6 +292,23 @@ class Model:
                     f"version ({self.about.get('cctoolkit', 'unknown')}); train it again"
                 )
         return self._sessions[file]
+
+    def _run(self, slots: int, inputs: dict[str, np.ndarray]) -> np.ndarray:
+        """What the network for this many slots says: windows x classes that it learnt."""
+        session, windows = self._session(slots), len(next(iter(inputs.values())))
+        path = self.folder / self._network(slots)["file"]
+        try:
+            scores = session.run(None, inputs)[0]
+        except Exception as err:  # onnxruntime's exceptions have no common base
+            raise SchemaError(
+                f"{path}: the network fails ({type(err).__name__}); get the model again"
+            ) from None
+        if np.ndim(scores) != 2 or len(scores) != windows or scores.shape[1] < len(self._learnt):
+            raise SchemaError(
+                f"{path}: the network's output has the shape {np.shape(scores)}, expected "
+                f"{windows} windows x {len(self._learnt)} classes; get the model again"
+            )
+        return np.asarray(scores[:, : len(self._learnt)])
 
     def _checked(self, X: Windows | np.ndarray) -> np.ndarray:
         if isinstance(X, Windows):
@@ -356,9 +376,7 @@ class Model:
     def _scores(self, X: np.ndarray) -> np.ndarray:
         """Scores of the network, or of the trees, for raw windows or views."""
         if not self.any_length or self._of_summaries:
-            (scores,) = self._session(X.shape[1]).run(None, {"X": self._prepare(X)})
-            return scores[:, : len(self._learnt)]
-        session = self._session(0)
+            return self._run(X.shape[1], {"X": self._prepare(X)})
         scores = np.empty((len(X), len(self._learnt)), np.float32)
         made = are_views(X)
         # group windows with similar RTTs: fewer bins, more to cut off
@@ -366,8 +384,7 @@ class Model:
         order = np.argsort(length, kind="stable")
         for rows in np.array_split(order, -(-len(order) // _AT_ONCE)):
             parts = by_view(X.transpose(0, 2, 1), rows) if made else cut_views(X[rows])
-            inputs = dict(zip(VIEWS, parts, strict=True))
-            scores[rows] = session.run(None, inputs)[0][:, : len(self._learnt)]
+            scores[rows] = self._run(0, dict(zip(VIEWS, parts, strict=True)))
         return scores
 
     def _named(self, probabilities: np.ndarray, slots: int | np.ndarray) -> np.ndarray:

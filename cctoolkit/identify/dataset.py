@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from .._support import arguments, parquet
-from .._support.atomic import replacing
+from .._support.atomic import check_target, replacing
 from .._support.documents import read_json
 from .._support.pool import cores, in_processes
 from .._support.version import __version__
@@ -318,6 +318,7 @@ def build_dataset(
     ['reno', 'bbr']
     """
     folder = Path(directory)
+    check_target(folder, folder=True)
     jobs = [(number, dict(changes), scenario) for number, (changes, scenario) in enumerate(scenarios)]
     names = [_run_name(number, scenario) for number, _, scenario in jobs]
     if len(set(names)) < len(names):

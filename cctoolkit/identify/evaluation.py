@@ -5,7 +5,7 @@ Intervals come from resampling runs, not windows, because windows of a run resem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,8 @@ from .windows import Windows
 
 __all__ = ["confusion", "evaluate", "f1", "over_seeds", "rejection"]
 
+#: Bootstrap draws of each seed.
+_DRAWS = 400
 #: From windows to labels: ``predict`` of a classifier or model.
 Predict = Callable[[Windows], np.ndarray]
 
@@ -87,17 +89,11 @@ def evaluate(
             raise ParameterError(f"by: {column!r} must be one of {', '.join(windows.table.columns)}")
     classes = sorted(set(windows.y))
     rng = np.random.default_rng(seed)
-    groups: Any = (
-        windows.table.groupby(columns, sort=True).indices.items()
-        if columns
-        else [((), np.arange(len(windows)))]
-    )
     rows = []
-    for value, at in groups:
+    for values, at in _groups(windows, columns):
         y, said, runs = windows.y[at], predicted[at], windows.groups[at]
         scores = f1(y, said, classes)
-        low, high = _interval(y, said, runs, classes, confidence, draws, rng)
-        values = value if isinstance(value, tuple) else (value,)
+        low, high = _interval(_drawn_f1(y, said, runs, classes, draws, rng), confidence)
         rows.append(
             dict(zip(columns, values, strict=True))
             | {"windows": len(at), "runs": len(set(runs)), "f1": np.nanmean(scores), "low": low, "high": high}
@@ -106,14 +102,33 @@ def evaluate(
     return pd.DataFrame(rows)
 
 
-def _interval(
-    y: np.ndarray, said: np.ndarray, runs: np.ndarray, classes: Sequence[str], confidence: float, draws: int,
+def _groups(windows: Windows, columns: list[str]) -> Iterator[tuple[tuple[Any, ...], np.ndarray]]:
+    """Values of columns, and the windows that have them; all windows if there are no columns."""
+    if not columns:
+        yield (), np.arange(len(windows))
+        return
+    for value, at in windows.table.groupby(columns, sort=True).indices.items():
+        yield value if isinstance(value, tuple) else (value,), np.asarray(at)
+
+
+def _interval(drawn: np.ndarray, confidence: float) -> tuple[float, float]:
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(drawn, [tail, 1 - tail]) if len(drawn) else (np.nan, np.nan)
+    return float(low), float(high)
+
+
+def _drawn_f1(
+    y: np.ndarray,
+    said: np.ndarray,
+    runs: np.ndarray,
+    classes: Sequence[str],
+    draws: int,
     rng: np.random.Generator,
-) -> tuple[float, float]:  # fmt: skip
-    """Bootstrap interval of macro F1: counts are summed by run once, then runs are resampled."""
+) -> np.ndarray:
+    """Bootstrap of macro F1: counts are summed by run once, then runs are resampled. Empty for a single run."""
     names, run = np.unique(runs, return_inverse=True)
     if len(names) < 2:
-        return np.nan, np.nan
+        return np.empty(0)
     counts = np.zeros((len(names), len(classes), 3))
     for i, name in enumerate(classes):
         there, found = y == name, said == name
@@ -123,9 +138,7 @@ def _interval(
     right, there, found = drawn.transpose(2, 0, 1)
     with np.errstate(invalid="ignore", divide="ignore"):
         scores = np.where(there > 0, 2 * right / (there + found), np.nan)
-    tail = (1 - confidence) / 2
-    low, high = np.nanquantile(np.nanmean(scores, axis=1), [tail, 1 - tail])
-    return float(low), float(high)
+    return np.nanmean(scores, axis=1)
 
 
 def over_seeds(
@@ -153,26 +166,42 @@ def over_seeds(
     Returns
     -------
     DataFrame
-        As :func:`evaluate`, averaged over the seeds; ``low`` and ``high`` are the 95 % Student's t interval of the
-        mean, ``seeds`` the number of seeds.
+        As :func:`evaluate`, averaged over the seeds. ``low`` and ``high`` are the 95 % interval of this mean, by a
+        bootstrap over seeds and, within each, over the runs tested on; NaN if some seed tested on a single run.
+        ``seeds`` is the number of seeds.
     """
-    from scipy.stats import t
-
+    columns = [] if by is None else [by] if isinstance(by, str) else list(by)
+    rng = np.random.default_rng(0)
     tables = []
+    drawn: dict[tuple[Any, ...], list[np.ndarray]] = {}
     for seed in seeds:
         training, testing = windows(seed) if callable(windows) else windows.split(test_share, seed)
-        tables.append(evaluate(train(training, seed), testing, by=by, draws=2))
-    columns = [] if by is None else [by] if isinstance(by, str) else list(by)
+        predicted = np.asarray(train(training, seed)(testing), object)
+        tables.append(evaluate(predicted, testing, by=by, draws=2))
+        classes = sorted(set(testing.y))
+        for values, at in _groups(testing, columns):
+            drawn.setdefault(values, []).append(
+                _drawn_f1(testing.y[at], predicted[at], testing.groups[at], classes, _DRAWS, rng)
+            )
     everything = pd.concat(tables, ignore_index=True).drop(columns=["low", "high"])
     keys: Any = columns or [pd.Series(np.zeros(len(everything), int))]
     mean = everything.groupby(keys, sort=True).mean().reset_index(drop=not columns)
-    spread = everything.groupby(keys, sort=True)["f1"].agg(["std", "count"]).reset_index(drop=True)
-    half = spread["std"] / np.sqrt(spread["count"]) * t.ppf(0.975, np.maximum(spread["count"] - 1, 1))
-    at = list(mean.columns).index("f1") + 1
-    mean.insert(at, "low", mean["f1"] - half)
-    mean.insert(at + 1, "high", mean["f1"] + half)
-    mean.insert(at + 2, "seeds", spread["count"].to_numpy())
+    found = [() if not columns else values for values in mean[columns].itertuples(index=False, name=None)]
+    intervals = [_interval(_drawn_means(drawn[values], rng), 0.95) for values in found]
+    column = list(mean.columns).index("f1") + 1
+    mean.insert(column, "low", [low for low, _ in intervals])
+    mean.insert(column + 1, "high", [high for _, high in intervals])
+    mean.insert(column + 2, "seeds", [len(drawn[values]) for values in found])
     return mean
+
+
+def _drawn_means(by_seed: list[np.ndarray], rng: np.random.Generator) -> np.ndarray:
+    """Means over as many seeds as there are, drawn with replacement, of one draw of each."""
+    if not all(len(drawn) for drawn in by_seed):
+        return np.empty(0)
+    scores = np.array(by_seed)
+    chosen = rng.integers(len(scores), size=(scores.shape[1], len(scores)))
+    return np.take_along_axis(scores.T, chosen, axis=1).mean(axis=1)
 
 
 def confusion(y: np.ndarray, predicted: np.ndarray) -> pd.DataFrame:

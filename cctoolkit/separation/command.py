@@ -61,6 +61,9 @@ def separate(
         float | None,
         typer.Option(metavar="MS", help="Isolate flows that delay others by more than this."),
     ] = None,
+    guard: Annotated[
+        bool, typer.Option("--guard", help="Separate only where it can help (not in the paper).")
+    ] = False,
     router: Annotated[
         str | None, typer.Option(help="Print rules for this router: junos, linux, or a template file.")
     ] = None,
@@ -104,7 +107,9 @@ def separate(
     check_target(rules)
 
     def controller_of(k: int, rate_mbps: float) -> RttSeparation:
-        return RttSeparation(rate_mbps, k, method=method.value, latency_threshold_ms=latency_threshold)
+        return RttSeparation(
+            rate_mbps, k, method=method.value, latency_threshold_ms=latency_threshold, guard=guard
+        )
 
     def router_of(controller: RttSeparation) -> Router | None:
         if router is None or interface is None:

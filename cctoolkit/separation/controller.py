@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from ..errors import ParameterError, SchemaError
-from .buffers import stanford_buffer_bytes
+from .buffers import bdp_bytes, stanford_buffer_bytes
 from .jenks import IncrementalClasses, gvf_of
 from .meters import LONG_BYTES, METRICS, UDP, RunMeter
 
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 __all__ = ["Controller", "Decision", "RttSeparation", "max_min_shares"]
 
 SHARES = ("flows", "queues", "rtt")
+#: The guard: least ratio of the mean RTTs of neighbouring classes, and least window of a fair share, in packets.
+LEAST_RATIO = 1.25
+LEAST_WINDOW = 4
+PACKET_BYTES = 1514
 
 
 def max_min_shares(rate: float, demands: Any, weights: Any = None) -> np.ndarray:
@@ -246,6 +250,7 @@ class Controller(ABC):
         self._rules = (np.zeros(0, np.int64), np.zeros(0, np.int64))  # flows with a rule, and their queues
         self._weights = np.ones(len(self.roles))
         self._buffers = np.zeros(len(self.roles), np.int64)
+        self._one_queue_bytes = bdp_bytes(self.rate_mbps, self.default_rtt_ms)  # scenario() knows better
         self._meter: Any = None
 
     @property
@@ -262,7 +267,8 @@ class Controller(ABC):
 
         old = scenario.bottleneck
         first = old.queue_list()[0]
-        room = first.buffer_bytes or 1514 * (first.buffer_packets or 1)
+        room = first.buffer_bytes or PACKET_BYTES * (first.buffer_packets or 1)
+        self._one_queue_bytes = float(room)
         queues = (Queue(buffer_bytes=room, aqm=first.aqm),) * self.n_queues
         new = dataclasses.replace(
             old,
@@ -501,6 +507,8 @@ class RttSeparation(Controller):
         RTTs are rounded to multiples of this before classification, in ms: closer flows need no separation.
     margin, class_tolerance : float
         Hysteresis of flows and classes, as for :class:`~cctoolkit.separation.jenks.IncrementalClasses`.
+    guard : bool
+        Separate only where it can help, and never starve queue 0; see Notes. Not in the paper.
     **options
         Options of :class:`Controller`: ``shares``, ``batch_s``, ``long_bytes``, ``default_rtt_ms``,
         ``minimum_packets``, ``tolerance``.
@@ -528,6 +536,19 @@ class RttSeparation(Controller):
     - The base RTT is the smallest one seen. A flow whose packets all waited seems further away than it is.
     - Buffers are BDP/sqrt(N), with the mean RTT of the class, its number of flows and its share of the link.
     - UDP flows are a single rule for a router, by protocol.
+
+    The paper's rules make some traffic less fair than a single queue does (``docs/separation.md``, "When it pays").
+    With ``guard=True``, four rules limit that harm:
+
+    - Queue 0 counts all of its TCP flows with a known RTT, so those that are not long yet get their share. (By default
+      it counts at most as many as there are long ones.)
+    - The mean RTT of a class is at least 1.25 times that of the class below; nearer classes are merged, and if only one
+      is left, all flows share queue 0.
+    - If a fair share of the link is less than four packets a round trip, all flows share queue 0: windows this small
+      cannot repair a loss without a timeout (RFC 5681 needs three duplicate ACKs), whatever their RTTs. Flows are
+      counted by their rates, as (sum of rates)² / (sum of squared rates), so idle ones do not count.
+    - A queue's buffer is its share of the bottleneck's (of the one in :meth:`~Controller.scenario`, else of the BDP
+      with `default_rtt_ms`) instead of BDP/sqrt(N), so separation never costs buffer.
 
     Examples
     --------
@@ -561,9 +582,17 @@ class RttSeparation(Controller):
         rtt_resolution_ms: float = 1.0,
         margin: float = 0.1,
         class_tolerance: float = 0.02,
+        guard: bool = False,
         **options: Any,
     ) -> None:
-        self._classes = IncrementalClasses(k, margin=margin, tolerance=class_tolerance, method=method)
+        self.guard = bool(guard)
+        self._classes = IncrementalClasses(
+            k,
+            margin=margin,
+            tolerance=class_tolerance,
+            method=method,
+            ratio=LEAST_RATIO if self.guard else 1.0,
+        )
         self.k = self._classes.k
         roles = ["default", *("class",) * self.k]
         self._threshold: np.ndarray | None = None
@@ -585,6 +614,7 @@ class RttSeparation(Controller):
         self.udp_share, self.rtt_resolution_ms = float(udp_share), float(rtt_resolution_ms)
         self.isolated: set[int] = set()
         self._quiet_until_s = np.full(self.k + 1, -math.inf)
+        self._answered = 0  # flows of queue 0 with a known RTT: those without one may be forged
         super().__init__(rate_mbps, roles, **options)
 
     @property
@@ -594,9 +624,17 @@ class RttSeparation(Controller):
 
     def load(self, queue: np.ndarray) -> np.ndarray:
         load = super().load(queue)
+        if self.guard:
+            load[0] = max(load[0], self._answered)
         if self._udp_queue:
             load[self._udp_queue] = min(load[self._udp_queue], self.udp_share)
         return load
+
+    def room(self, metrics: pd.DataFrame, queue: np.ndarray, share_mbps: np.ndarray) -> np.ndarray:
+        if not self.guard:
+            return super().room(metrics, queue, share_mbps)
+        part = np.ceil(share_mbps / self.rate_mbps * self._one_queue_bytes)
+        return np.maximum(part, self.minimum_packets * PACKET_BYTES).astype(np.int64)
 
     def assign(self, flows: pd.DataFrame, now_s: float) -> tuple[np.ndarray, float]:
         ids = flows.flow_id.to_numpy(np.int64)
@@ -611,10 +649,23 @@ class RttSeparation(Controller):
         known = flows.is_long.to_numpy(np.bool_) & np.isfinite(rtt) & ~udp & ~apart
         rounded = np.maximum(np.rint(rtt[known] / self.rtt_resolution_ms), 1) * self.rtt_resolution_ms
         queue[known] = 1 + self._classes.update(ids[known], rounded)
-        gvf = gvf_of(rounded, queue[known]) if known.any() else math.nan
+        if self.guard and known.any():
+            rates = flows.throughput_mbps.to_numpy(np.float64)[~udp & np.isfinite(rtt)]
+            if not self._can_help(rtt[known], queue[known], rates):
+                queue[known] = 0
+        gvf = gvf_of(rounded, queue[known]) if queue[known].any() else math.nan
         if self._threshold is not None:
             self._isolate(flows, ids, queue, now_s)
+        self._answered = int(np.isfinite(rtt[(queue == 0) & ~udp]).sum())
         return queue, gvf
+
+    def _can_help(self, rtt_ms: np.ndarray, queue: np.ndarray, rates_mbps: np.ndarray) -> bool:
+        """Whether there is more than one class, and a fair share is more than a few packets a round trip."""
+        if np.unique(queue).size < 2:
+            return False
+        squares = float((rates_mbps**2).sum())
+        flows = float(rates_mbps.sum()) ** 2 / squares if squares > 0 else len(rates_mbps)
+        return bool(bdp_bytes(self.rate_mbps / flows, rtt_ms.mean()) >= LEAST_WINDOW * PACKET_BYTES)
 
     def _isolate(self, flows: pd.DataFrame, ids: np.ndarray, queue: np.ndarray, now_s: float) -> None:
         assert self._threshold is not None

@@ -491,6 +491,8 @@ class IncrementalClasses:
       values.
     - New classes are adopted all at once, and each takes the queue of most of its flows. If there are no more
       classes than before, flows within `margin` of a limit keep their queue if it is that of an adjacent class.
+    - With a least `ratio`, there are as many classes as possible, up to k, such that the mean of each is at least so
+      many times the mean of the one below; classes that have come too near to each other are merged.
 
     Parameters
     ----------
@@ -502,6 +504,8 @@ class IncrementalClasses:
         Gain of GVF required for new classes.
     method : {"exact", "paper"}
         As for :func:`jenks_classes`.
+    ratio : float
+        Least ratio of the means of neighbouring classes of positive values; 1: any.
 
     Attributes
     ----------
@@ -532,15 +536,24 @@ class IncrementalClasses:
     """
 
     def __init__(
-        self, k: int, *, margin: float = 0.1, tolerance: float = 0.02, method: str = "exact"
+        self,
+        k: int,
+        *,
+        margin: float = 0.1,
+        tolerance: float = 0.02,
+        method: str = "exact",
+        ratio: float = 1.0,
     ) -> None:
         self.k = _whole("k", k)
+        if not ratio >= 1 or not math.isfinite(ratio):
+            raise ParameterError(f"ratio: {ratio!r} must be at least 1")
         for name, value in (("margin", margin), ("tolerance", tolerance)):
             if not 0 <= value < 1:
                 raise ParameterError(f"{name}: {value!r} must be at least 0 and less than 1")
         if method not in METHODS:
             raise ParameterError(f"method: {method!r} must be one of {', '.join(METHODS)}")
         self.margin, self.tolerance, self.method = float(margin), float(tolerance), method
+        self.ratio = float(ratio)
         self.added = self.moved = self.removed = 0
         self.classes: Classes | None = None
         self._ids = np.zeros(0, np.int64)  # sorted
@@ -601,10 +614,11 @@ class IncrementalClasses:
         if x.size == 0:
             return np.zeros(0, np.int64)
         kept = self._placed(x, now, self.margin)
-        fresh = jenks_classes(x, self.k, self.method)
+        fresh = self._best(x)
         used = np.unique(fresh.labels)
         more = used.size > np.unique(kept).size
-        if self._order.size and not more and fresh.gvf - gvf_of(x, kept) <= self.tolerance:
+        stay = not more and fresh.gvf - gvf_of(x, kept) <= self.tolerance and self._apart(x, kept)
+        if self._order.size and stay:
             return kept
         labels = np.searchsorted(used, fresh.labels)  # Algorithm 1 may leave classes empty
         self.classes = fresh
@@ -614,6 +628,22 @@ class IncrementalClasses:
         np.maximum.at(high, labels, x)
         self._limits = (high[:-1] + low[1:]) / 2
         return self._placed(x, now, 0.0 if more else self.margin)  # else a new class might stay empty
+
+    def _best(self, x: np.ndarray) -> Classes:
+        """The classes of these values alone: the most that are far enough apart."""
+        for k in range(self.k, 1, -1):
+            made = jenks_classes(x, k, self.method)
+            if self._apart(x, made.labels):
+                return made
+        return jenks_classes(x, 1, self.method)
+
+    def _apart(self, x: np.ndarray, labels: np.ndarray) -> bool:
+        """Whether the means of neighbouring classes have the least ratio."""
+        if self.ratio == 1:
+            return True
+        count = np.bincount(labels)
+        mean = np.sort(np.bincount(labels, x)[count > 0] / count[count > 0])
+        return bool((mean[1:] >= self.ratio * mean[:-1]).all())
 
     def _placed(self, x: np.ndarray, now: np.ndarray, margin: float) -> np.ndarray:
         """Queue of each flow by the current limits, with hysteresis."""

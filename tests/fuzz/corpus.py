@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import json
 import shutil
 import sys
@@ -62,10 +63,11 @@ def lines(reader: readers.Reader, data: bytes) -> set[tuple[str, int]]:
 
 
 def smallest(name: str, folder: Path) -> list[Path]:
-    """The small inputs of a run that come past a line which no smaller one does."""
+    """The small inputs of a run that come past a line which no smaller one does, and none of the corpus."""
     reader = readers.TARGETS[name]
+    there = (path.read_bytes() for path in (CORPUS / name).glob("*"))
     known: set[tuple[str, int]] = set()
-    for data in reader.seeds():
+    for data in itertools.chain(reader.seeds(), there):
         known |= lines(reader, data)
     kept = []
     for path in sorted(folder.glob("found/*"), key=lambda p: (p.stat().st_size, p.name)):

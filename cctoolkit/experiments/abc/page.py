@@ -9,8 +9,8 @@ import pandas as pd
 
 from ..._support.markdown import markdown_table
 from ..papers import paper_numbers
+from .limiter import PACKETS_PER_S
 from .scenarios import CAUSES, RATE_MBPS, SCHEMES, SHARINGS, TCP_BYTES, UDP_BYTES, Settings
-from .switch import PACKETS_PER_S
 
 Tables = Mapping[str, pd.DataFrame]
 

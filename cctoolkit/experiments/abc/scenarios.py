@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ParameterError
 from ..runners import Case
+from .limiter import PACKETS_PER_S
 
 if TYPE_CHECKING:
     from ...scenario import Scenario
@@ -187,6 +188,11 @@ CAUSES = {
     "as described": Cause("nothing changed", "section 6.1.3"),
     "Reno": Cause("another congestion control", "chosen", {"cca": "reno"}),
     "RTT 40 ms": Cause("a slow switch: twice the delay", "chosen", {"rtt_ms": 40}),
+    "full input queue": Cause(
+        "the connection waits behind 1024 packets that the switch reads at the limiter's rate: 245 ms more",
+        "BMv2's queue length",
+        {"rtt_ms": 20 + round(1024 / PACKETS_PER_S * 1000)},
+    ),
     "jitter 5 ms": Cause("an uneven switch: up to 5 ms more", "chosen", {"jitter_ms": 5}),
     "bursts": Cause(
         "one acknowledgement for 16 packets, as receivers with receive offload send",

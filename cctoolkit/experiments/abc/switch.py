@@ -20,12 +20,11 @@ import numpy as np
 
 from ...aqm import DROP, DROP_LATE, PASS, Abc
 from ...scenario import Scenario
+from .limiter import PACKETS_PER_S
 
-__all__ = ["LIMITER_MBPS", "PACKETS_PER_S", "SwitchAbc", "through_switch"]
+__all__ = ["LIMITER_MBPS", "SwitchAbc", "through_switch"]
 
 _FRAME = 1514  # bytes of a full TCP packet
-#: Rate of the limiter (section 5.1).
-PACKETS_PER_S = 4170
 #: The limiter in frames of that size. The simulator's links count bytes, so all packets must have one size.
 LIMITER_MBPS = PACKETS_PER_S * _FRAME * 8e-6
 

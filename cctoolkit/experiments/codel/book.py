@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 
 import pandas as pd
 
+from ..._support.markdown import markdown_table
 from ..statements import bullets_of
-from . import conclusions
+from . import conclusions, page
 from .scenarios import KERNEL
 
 __all__ = ["VIEWS"]
@@ -68,7 +69,78 @@ def spread(tables: Tables) -> str:
     return f"standard deviation {several.min():.1f} to {several.max():.1f} ms with two and three flows"
 
 
+def table_1(tables: Tables) -> str:
+    """Table I, by number of flows and target: the paper's numbers, and the simulator's over 4 s and over a minute."""
+    columns = ["flows", "target"]
+    minute = tables["table1_minute"][[*columns, "loss_percent", "loss_percent_std"]]
+    table = tables["table1"].merge(minute, on=columns, suffixes=("", "_minute"))
+    return markdown_table(
+        pd.DataFrame(
+            {
+                "flows": table.flows,
+                "target": table.target,
+                "loss, %: paper": _printed(table.paper_loss_percent),
+                "4 s": _with_std(table.loss_percent, table.loss_percent_std, 3),
+                "60 s": _with_std(table.loss_percent_minute, table.loss_percent_std_minute, 3),
+                "delay, ms: paper": _printed(table.paper_delay_ms),
+                "4 s ": _with_std(table.mean_delay_ms, table.mean_delay_ms_std, 1),
+            }
+        ),
+        labels=2,
+    )
+
+
+def kernel_table_1(tables: Tables) -> str:
+    """Table I with real Linux's CoDel beside the paper's and the simulator's."""
+    table = tables["table1"]
+    names = {"Linux": "simulator, `codel_linux`", KERNEL: "Linux's kernel"}
+    return _beside_paper(table[table.target.isin(names)].replace({"target": names}), "target")
+
+
+def clock(tables: Tables) -> str:
+    """Table I's ASIC from Listing 2 to the published program."""
+    return _beside_paper(page.clock_steps(tables["clock"]), "step")
+
+
+def _beside_paper(table: pd.DataFrame, label: str) -> str:
+    return markdown_table(
+        pd.DataFrame(
+            {
+                "flows": table.flows,
+                label: table[label],
+                "loss, %: paper": _printed(table.paper_loss_percent),
+                "here": _with_std(table.loss_percent, table.loss_percent_std, 3),
+                "delay, ms: paper": _printed(table.paper_delay_ms),
+                "here ": _with_std(table.mean_delay_ms, table.mean_delay_ms_std, 1),
+            }
+        ),
+        labels=2,
+    )
+
+
+def _printed(numbers: pd.Series) -> list[str]:
+    return ["" if pd.isna(number) else f"{number:g}" for number in numbers]
+
+
+def _with_std(means: pd.Series, stds: pd.Series, digits: int) -> list[str]:
+    return [f"{mean:.{digits}f} ± {std:.{digits}f}" for mean, std in zip(means, stds, strict=True)]
+
+
+def udp_scan(tables: Tables) -> str:
+    """Delays of the UDP scan, every 5 Mbit/s and around the shaped rate."""
+    wide = page.by_rate(tables["figure7"])
+    shown = wide[(wide.rate_mbps % 5 == 0) | wide.rate_mbps.between(96, 104)]
+    delays = shown.drop(columns="rate_mbps").map("{:.2f}".format)
+    delays.insert(0, "Mbit/s", shown.rate_mbps.map("{:g}".format))
+    return markdown_table(delays, labels=1)
+
+
 VIEWS: dict[str, Callable[[Tables], str]] = {
+    "table-1": table_1,
+    "kernel-table-1": kernel_table_1,
+    "figure-7": udp_scan,
+    "clock": clock,
+    "npu": lambda tables: markdown_table(page.npu_guesses(tables["npu"]), labels=1),
     "paper-longer-1": paper_longer,
     "asic-losses": asic_losses,
     "asic-over-linux": asic_over_linux,
@@ -84,6 +156,7 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
         for name, part in {
             "figure-5": conclusions.figure_5,
             "table-1": conclusions.table_1,
+            "minute": conclusions.minute,
             "figure-7": conclusions.figure_7,
             "rtts": conclusions.different_rtts,
             "fq-codel": conclusions.flow_queueing,

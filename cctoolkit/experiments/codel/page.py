@@ -7,10 +7,15 @@ from collections.abc import Mapping
 import pandas as pd
 
 from ..._support.markdown import markdown_table
-from .scenarios import CLOCK_WRAPS_MS, GUESSES, TARGETS, Settings
+from .scenarios import CLOCK_WRAPS_MS, GUESSES, MINUTE_S, TARGETS, Settings
 from .tables import npu_off_by, paper_table_1
 
 Tables = Mapping[str, pd.DataFrame]
+
+_TABLE_1 = [
+    "flows", "target", "loss_percent", "loss_percent_std", "paper_loss_percent", "mean_delay_ms",
+    "mean_delay_ms_std", "paper_delay_ms",
+]  # fmt: skip
 
 
 def about(kernel: str | None) -> str:
@@ -34,12 +39,7 @@ def table_1(settings: Settings, tables: Tables) -> list[str]:
         + (f" ({settings.kernel_seeds} in the kernel)" if settings.testbed else "")
         + ". Beside it stands the standard deviation of single runs, because the paper's number is a single run.",
         markdown_table(
-            tables["table1"][
-                [
-                    "flows", "target", "packets", "loss_percent", "loss_percent_std", "paper_loss_percent",
-                    "mean_delay_ms", "mean_delay_ms_std", "later_delay_ms", "paper_delay_ms",
-                ]
-            ]
+            tables["table1"][[*_TABLE_1, "later_delay_ms", "packets"]]
         ),
         "`later_delay_ms` leaves out the first second. How high the first burst goes depends on slow start, "
         "on the base RTT and on the senders' bursts, none of which the paper gives; the NPU's losses, below, "
@@ -47,16 +47,19 @@ def table_1(settings: Settings, tables: Tables) -> list[str]:
     ]  # fmt: skip
 
 
+def minute(settings: Settings, tables: Tables) -> list[str]:
+    """Loss and delay in runs of a minute."""
+    return [
+        f"Runs of {MINUTE_S:g} s instead of 4 s, {settings.fewer_seeds} seeds.",
+        markdown_table(tables["table1_minute"][_TABLE_1]),
+    ]
+
+
 def figure_7(settings: Settings, tables: Tables) -> list[str]:
     """Delay by rate, a column for each target."""
-    table = tables["figure7"]
-    wide = table.assign(column=table.target + table.arrivals.map({"cbr": "", "poisson": ", Poisson"}))
-    wide = wide.pivot_table(
-        index="rate_mbps", columns="column", values="mean_delay_ms", sort=False
-    ).reset_index()
     return [
         f"Mean delay in ms, {settings.udp_s:g} s a point. Rates count whole frames.",
-        markdown_table(wide.rename_axis(columns=None)),
+        markdown_table(by_rate(tables["figure7"])),
         "UDP does not slow down. On the ASIC a dropped packet has already passed the shaper: its time on the "
         "link is lost, so a drop does not make the queue shorter; that CoDel works only with senders that "
         "slow down.",
@@ -64,6 +67,15 @@ def figure_7(settings: Settings, tables: Tables) -> list[str]:
         "simulator nor in the testbed's kernel. The kernel's delays are computed from the queue's length "
         "(Little's law).",
     ]
+
+
+def by_rate(table: pd.DataFrame) -> pd.DataFrame:
+    """Mean delays of the UDP scan: a row a rate, a column a target."""
+    columns = table.target + table.arrivals.map({"cbr": "", "poisson": ", Poisson"})
+    wide = table.assign(column=columns).pivot_table(
+        index="rate_mbps", columns="column", values="mean_delay_ms", sort=False
+    )
+    return wide.reset_index().rename_axis(columns=None)
 
 
 def different_rtts(settings: Settings, tables: Tables) -> list[str]:
@@ -148,31 +160,44 @@ def square_roots(settings: Settings, tables: Tables) -> list[str]:
 
 def clock_wrap(settings: Settings, tables: Tables) -> list[str]:
     """Step by step from the printed algorithm to the published program."""
-    paper = paper_table_1().query("target == 'P4-ASIC'").drop(columns="target")
     return [
         "Listing 2 beside the program that the authors published, one difference after the other; the paper's "
         f"column is its ASIC's. The clock at the start covers its whole range ({CLOCK_WRAPS_MS:.0f} ms) in "
         f"{settings.seeds} steps.",
-        markdown_table(
-            tables["clock"].merge(paper, on="flows")[
-                [
-                    "flows", "step", "loss_percent", "loss_percent_std", "paper_loss_percent", "mean_delay_ms",
-                    "mean_delay_ms_std", "paper_delay_ms",
-                ]
-            ]
-        ),
+        markdown_table(clock_steps(tables["clock"])),
         "A next drop that lies behind the wrap is, compared as an unsigned number, smaller than every time "
         "before the wrap: all packets are dropped until the delay is below the target. Each of these drops "
         "moves the next one on, which may end up a second ahead of the wrapped clock; until then nothing is "
         "dropped, whatever the delay (last panel of the figure: a wrap in the first burst). "
         f"{100 * 4e3 / CLOCK_WRAPS_MS:.0f} % of runs of 4 s contain a wrap. Signed differences cost nothing "
         "and have neither fault.",
-    ]  # fmt: skip
+    ]
+
+
+def clock_steps(table: pd.DataFrame) -> pd.DataFrame:
+    """From Listing 2 to the published program, beside the paper's ASIC."""
+    paper = paper_table_1().query("target == 'P4-ASIC'").drop(columns="target")
+    columns = ["step" if name == "target" else name for name in _TABLE_1]
+    return table.merge(paper, on="flows")[columns]
 
 
 def npu_losses(settings: Settings, tables: Tables) -> list[str]:
     """Every guess beside the paper's six numbers."""
-    table = tables["npu"]
+    return [
+        "The NPU's program was not published, and the paper leaves open why it loses more than Linux and "
+        "still has less delay with three flows. Each guess changes one thing of the model; none was fitted. "
+        "Loss in percent and delay in ms with one, two and three flows; how many flows lose a packet in the "
+        "same 10 ms, because the paper suspects that the NPU synchronises its flows; and the root mean square "
+        "of all six logarithms of measured over published.",
+        markdown_table(npu_guesses(tables["npu"])),
+        "Guesses: " + "; ".join(f"**{what}**: {why}" for what, (why, _, _) in GUESSES.items()) + ".",
+        "Figure 5 of the paper shows more than 64 packets (7.8 ms) in the queue at the start, which rules out "
+        "a queue of 64 packets. The model `codel_npu` stays as the text describes the NPU.",
+    ]
+
+
+def npu_guesses(table: pd.DataFrame) -> pd.DataFrame:
+    """Every guess about the NPU, and the paper's six numbers."""
     off = npu_off_by(table)
     rows = []
     for what, mine in table.groupby("guess", sort=False):
@@ -192,14 +217,4 @@ def npu_losses(settings: Settings, tables: Tables) -> list[str]:
         for short, quantity in (("loss", "paper_loss_percent"), ("ms", "paper_delay_ms"))
         for n in (1, 2, 3)
     }
-    return [
-        "The NPU's program was not published, and the paper leaves open why it loses more than Linux and "
-        "still has less delay with three flows. Each guess changes one thing of the model; none was fitted. "
-        "Loss in percent and delay in ms with one, two and three flows; how many flows lose a packet in the "
-        "same 10 ms, because the paper suspects that the NPU synchronises its flows; and the root mean square "
-        "of all six logarithms of measured over published.",
-        markdown_table(pd.DataFrame([*rows, {"guess": "**the paper**", **paper}])),
-        "Guesses: " + "; ".join(f"**{what}**: {why}" for what, (why, _, _) in GUESSES.items()) + ".",
-        "Figure 5 of the paper shows more than 64 packets (7.8 ms) in the queue at the start, which rules out "
-        "a queue of 64 packets. The model `codel_npu` stays as the text describes the NPU.",
-    ]
+    return pd.DataFrame([*rows, {"guess": "**the paper**", **paper}])

@@ -26,6 +26,13 @@ PARTS: dict[str, Part[Settings]] = {
         statements=conclusions.table_1,
         page=page.table_1,
     ),
+    "minute": Part(
+        scenarios=scenarios.minute,
+        measure=tables.plain,
+        tables=tables.minute,
+        statements=conclusions.minute,
+        page=page.minute,
+    ),
     "figure-7": Part(
         scenarios=scenarios.figure_7,
         measure=tables.udp,

@@ -40,11 +40,14 @@ PACKET_BYTES = 1514
 BUFFER_PACKETS = 1000
 ACCESS_MBPS = 10_000.0
 CLOCK_WRAPS_MS = 2**32 / 1e6
+#: Duration of runs in which slow start no longer counts.
+MINUTE_S = 60.0
 
 #: The parts of the experiment and their titles.
 TITLES = {
     "figure-5": "Latency over time (figure 5)",
     "table-1": "Loss and mean latency (table I)",
+    "minute": "Table I over a minute",
     "figure-7": "UDP at a constant rate (figure 7)",
     "rtts": "Flows with different RTTs",
     "fq-codel": "Flow queueing (fq_codel)",
@@ -347,6 +350,16 @@ def table_1(settings: Settings) -> list[Case]:
             for seed in range(1, settings.kernel_seeds + 1)
         ],
     )
+
+
+def minute(settings: Settings) -> list[Case]:
+    """Table I's runs, a minute long."""
+    return [
+        Case({"flows": n, "target": name, "seed": seed}, scenario(name, n, seed, duration_s=MINUTE_S))
+        for n in (1, 2, 3)
+        for name in TARGETS
+        for seed in range(1, settings.fewer_seeds + 1)
+    ]
 
 
 def figure_7(settings: Settings) -> list[Case]:

@@ -32,9 +32,9 @@ _MS = {"100 ms": 100, "6 s": 6000, "1 minute": 60_000}
 
 
 def _interval(table: pd.DataFrame) -> dict[str, Any]:
-    """Bars from low to high, clipped to F1's range, which Student's interval of few seeds may exceed."""
-    up = (table["high"].clip(upper=1) - table["f1"]).fillna(0)
-    down = (table["f1"] - table["low"].clip(lower=0)).fillna(0)
+    """Bars from low to high."""
+    up = (table["high"] - table["f1"]).clip(lower=0).fillna(0)
+    down = (table["f1"] - table["low"]).clip(lower=0).fillna(0)
     return {
         "type": "data", "symmetric": False, "array": up, "arrayminus": down, "thickness": 1.2, "width": 3,
     }  # fmt: skip

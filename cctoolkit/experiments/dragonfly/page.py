@@ -14,8 +14,8 @@ Tables = Mapping[str, pd.DataFrame]
 
 ABOUT = """\
 Windows of slots of 1 ms, cut anywhere in flight. No run is on both sides of a split, except in the part that shows what
-that does. F1 is macro F1, with Student's 95 % intervals over splits and trainings. The paper's physical network
-(figures 2, 7 to 10) and cloud (figure 11) are not these data; their numbers are for orientation."""
+that does. F1 is macro F1, with 95 % intervals by a bootstrap over trainings and over the runs tested on. The paper's
+physical network (figures 2, 7 to 10) and cloud (figure 11) are not these data; their numbers are for orientation."""
 TABLE_II = """\
 Table II is about how fast packets are collected, not about naming: `cct live` (docs/live.md) and `make bench` measure
 that on the machine at hand."""

@@ -1,5 +1,5 @@
 """The six tests of the RTT paper, its scaling test and its Table 1, with and without separation and with competitors;
-what the result of test 4 depends on; and tests 1 and 3 on real Linux.
+what the result of test 4 depends on; traffic that separation makes less fair; and tests 1 and 3 on real Linux.
 
 Gomez, Kfoury, Mazloum and Crichigno, "Improving Flow Fairness in Non-programmable Networks using P4-programmable Data
 Planes", sections 4 and 5. The paper's numbers are in ``data/papers/rtt-flow-separation.csv``; :mod:`.scenarios` says
@@ -34,6 +34,6 @@ __all__ = ["MAWI_DAY", "SCALING", "SCHEMES", "TESTBED_TESTS", "TITLES", "Case", 
 
 __getattr__, __dir__, _ = lazy_loader.attach(
     __name__,
-    submodules=["figures", "parts", "tables"],
+    submodules=["figures", "parts", "scenarios", "tables"],
     submod_attrs={"tables": ["paper", "scaling", "table_1"], "parts": ["PARTS"]},
 )

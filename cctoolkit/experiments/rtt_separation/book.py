@@ -124,6 +124,52 @@ def test_8(tables: Tables) -> str:
     return markdown_table(pd.DataFrame(rows), labels=1)
 
 
+def test_9(tables: Tables) -> str:
+    """Jain's index / retransmissions, under each scheme."""
+    rows = []
+    for traffic, part in tables["test9"].groupby("traffic", sort=False):
+        by = part.set_index("scheme")
+        rows.append(
+            {"traffic": traffic}
+            | {
+                name: f"{by.jain_index[scheme]:.2f} / {by.retransmits_percent[scheme]:.2f} / {by.queue_ms[scheme]:.0f}"
+                for scheme, name in (
+                    ("one queue", "one queue"), ("RTT", "the paper's rules"), ("RTT and guard", "with the guard"),
+                )
+            }
+        )  # fmt: skip
+    return markdown_table(pd.DataFrame(rows), labels=1)
+
+
+def test_10(tables: Tables) -> str:
+    """Jain's index / goodput of bundles, in the logs and here."""
+    rows = []
+    for (flows, n), part in tables["test10"].groupby(["flows", "bundles"], sort=False):
+        row = {"bundles": f"{n} {flows}"}
+        own = part[(part.streams_with == "one") == (part.scheme == "one queue")]
+        for prefix, whose in (("logged_", "logs"), ("", "here")):
+            for scheme, name in (("one queue", "one queue"), ("RTT, limits in tenths", "limits")):
+                cell = own[own.scheme == scheme].iloc[0]
+                row[f"{name}, {whose}"] = (
+                    f"{cell[f'{prefix}jain_index']:.2f} / {cell[f'{prefix}share_of_link']:.2f}"
+                )
+        cell = part[part.scheme == "RTT"].iloc[0]
+        rows.append(row | {"guarantees, here": f"{cell.jain_index:.2f} / {cell.share_of_link:.2f}"})
+    return markdown_table(pd.DataFrame(rows), labels=1)
+
+
+def test_11(tables: Tables) -> str:
+    """The short RTT's share by buffer."""
+    rows = []
+    for (flows, rtts, streams), part in tables["test11"].groupby(["flows", "rtts", "streams"], sort=False):
+        label = f"{flows}, {rtts}, {'one stream' if streams == 1 else f'{streams} streams'}"
+        shares = part.set_index("buffer_ms").share_of_short_rtt
+        rows.append(
+            {"buffer, ms": label} | {f"{buffer:g}": f"{share:.2f}" for buffer, share in shares.items()}
+        )
+    return markdown_table(pd.DataFrame(rows), labels=1)
+
+
 def scaling(tables: Tables) -> str:
     """CPU times of a decision."""
     table = tables["scaling"]
@@ -199,6 +245,9 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "test-4": test_4,
     "test-4-retransmits": test_4_retransmits,
     "test-8": test_8,
+    "test-9": test_9,
+    "test-10": test_10,
+    "test-11": test_11,
     "scaling": scaling,
     "linux-test-1": linux_test_1,
     "linux-test-3": linux_test_3,
@@ -217,6 +266,9 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
             "test-5": conclusions.test_5,
             "test-6": conclusions.test_6,
             "test-8": conclusions.test_8,
+            "test-9": conclusions.test_9,
+            "test-10": conclusions.test_10,
+            "test-11": conclusions.test_11,
             "scaling": conclusions.scaling,
             "table-1": conclusions.table_1,
         }.items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,11 @@ __all__ = ["Case", "Outcome"]
 
 #: How often the controller acts.
 STEP_S = 0.5
+#: Schemes with hard limits, and the limit of a queue, as a part of the link, by the number of classes.
+LIMITS: dict[str, Callable[[int], float]] = {
+    "RTT, hard limits": lambda k: 1 / k,
+    "RTT, limits in tenths": lambda k: (10 // k) / 10,
+}
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,9 @@ class Case:
         options = {
             "long_bytes": round(10_000 * rate)
         } | self.options  # as soon as the paper's 10 MB at 1 Gbit/s
-        if scheme in ("RTT", "RTT, hard limits"):
+        if scheme == "RTT and guard":
+            return RttSeparation(rate, self.k, guard=True, **options)
+        if scheme in ("RTT", *LIMITS):
             return RttSeparation(rate, self.k, **options)
         if scheme == "RTT and threshold":
             return RttSeparation(rate, self.k, latency_threshold_ms=4.0, **options)
@@ -69,8 +77,8 @@ class Case:
         controller, scenario = self.controller(), self.scenario
         if controller is not None:
             scenario = controller.scenario(scenario)
-        if self.about["scheme"] == "RTT, hard limits":
-            limit = scenario.bottleneck.rate_mbps / self.k
+        if self.about["scheme"] in LIMITS:
+            limit = scenario.bottleneck.rate_mbps * LIMITS[self.about["scheme"]](self.k)
             queues = tuple(dataclasses.replace(q, max_rate_mbps=limit) for q in scenario.bottleneck.queues)
             scenario = scenario.replace({"bottleneck.queues": queues})
         log = [] if controller is None else controller.log

@@ -22,13 +22,14 @@ def run(
     test: Annotated[
         list[int] | None,
         typer.Option(
-            help="1 to 6, 7 (scaling) or 8 (what test 4 depends on); may be repeated [default: all]."
+            help="1 to 6, 7 (scaling), 8 (what test 4 depends on), 9 (when separation pays), 10 (the authors' "
+            "bundles) or 11 (test 3 with other buffers); may be repeated [default: all]."
         ),
     ] = None,
     fast: Annotated[
         bool, typer.Option(help="A tenth of the rate, and shorter: for a first look, not for citing.")
     ] = False,
-    seeds: Annotated[int, typer.Option(help="Runs of tests 1 and 3; samples of test 8.", min=1)] = 3,
+    seeds: Annotated[int, typer.Option(help="Runs of tests 1, 3 and 9 to 11; samples of test 8.", min=1)] = 3,
     scale: Annotated[
         float, typer.Option(help="Test 4: fraction of its 6000 transfers.", min=1e-4, max=1.0)
     ] = 0.02,

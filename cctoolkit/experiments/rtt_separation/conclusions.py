@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from ..statements import OURS, Statement, near
+from .logs import logged_pairs
+from .scenarios import LOGGED_PAIR
 from .tables import paper
 
 Tables = Mapping[str, pd.DataFrame]
@@ -45,7 +48,10 @@ def _cells(values: Any, between: str = ", ") -> str:
 
 def _list(values: Any, digits: int = 2) -> str:
     """The items of a mapping or a series."""
-    return "; ".join(f"{name}: {value:.{digits}f}" for name, value in values.items())
+    return "; ".join(
+        f"{name}: {value if isinstance(value, str) else format(value, f'.{digits}f')}"
+        for name, value in values.items()
+    )
 
 
 def test_1(tables: Tables) -> list[Statement]:
@@ -310,6 +316,230 @@ def test_8(tables: Tables) -> list[Statement]:
             bool((jain.separated_jain_of_slowdown > jain.one_queue_jain_of_slowdown).all()),
         ),
     ]
+
+
+#: Differences of Jain's index up to this are no difference in test 9.
+SAME = 0.03
+
+
+def test_9(tables: Tables) -> list[Statement]:
+    """When separation pays, with and without the guard."""
+    table = tables["test9"]
+    jain, least, lost, delay, used, tcp = (
+        table.pivot_table(index="traffic", columns="scheme", values=column, sort=False)
+        for column in (
+            "jain_index",
+            "jain_least",
+            "retransmits_percent",
+            "queue_ms",
+            "utilisation",
+            "tcp_mbps",
+        )
+    )
+    one, plain, guard = jain["one queue"], jain["RTT"], jain["RTT and guard"]
+
+    def worse(scheme: pd.Series, than: pd.Series) -> tuple[str, bool]:
+        those = scheme < than - SAME
+        text = _list({name: f"{than[name]:.2f} → {scheme[name]:.2f}" for name in scheme.index[those]})
+        return f"less fair: {those.sum()} of {len(those)}" + (f" ({text})" if text else ""), not those.any()
+
+    text, never = worse(plain, one)
+    said = [
+        Statement(
+            "test 9", f"{OURS}the paper's rules never lower Jain's index by more than {SAME:g}", text, never
+        )
+    ]
+    text, never = worse(guard, one)
+    said.append(
+        Statement(
+            "test 9", f"{OURS}with the guard, separation never lowers it by more than {SAME:g}", text, never
+        )
+    )
+    noisy = [name for name in jain.index if "jitter" in name]
+    text, never = worse(guard[noisy], one[noisy])
+    said.append(
+        Statement(
+            "test 9", f"{OURS}with the guard and half a millisecond of jitter, it never does", text, never
+        )
+    )
+    text, never = worse(guard, plain)
+    said.append(
+        Statement(
+            "test 9",
+            f"{OURS}the guard is nowhere less fair than the paper's rules (by more than {SAME:g})",
+            text,
+            never,
+        )
+    )
+    four = least.loc[[name for name in jain.index if "test 1" in name], "RTT and guard"]
+    said.append(
+        Statement(
+            "test 9",
+            f"{OURS}the guard leaves test 1 at 1.00",
+            f"least of the seeds: {_list(four)}",
+            bool((four >= 0.995).all()),
+        )
+    )
+    idle = used["one queue"] - used["RTT and guard"]
+    said.append(
+        Statement(
+            "test 9",
+            f"{OURS}the guard costs at most 0.01 of the link",
+            f"{idle.max():.3f} ({idle.idxmax()})",
+            bool(idle.max() <= 0.01),
+        )
+    )
+    times = {s: float(np.exp(np.log(lost[s] / lost["one queue"]).mean())) for s in ("RTT", "RTT and guard")}
+    said.append(
+        Statement(
+            "test 9",
+            f"{OURS}the guard costs fewer retransmissions than the paper's rules, and its queues are longer",
+            f"geometric means over the traffic, of the one queue's: retransmissions {times['RTT']:.1f} times with the "
+            f"paper's rules, {times['RTT and guard']:.1f} times with the guard; mean queueing delay "
+            + ", ".join(
+                f"{np.exp(np.log(delay[s] / delay['one queue']).mean()):.2f} times"
+                for s in ("RTT", "RTT and guard")
+            ),
+            bool(
+                times["RTT and guard"] < times["RTT"]
+                and (delay["RTT and guard"] >= delay["RTT"]).mean() > 0.5
+            ),
+        )
+    )
+    flood = next(name for name in jain.index if "spoofed" in name)
+    said.append(
+        Statement(
+            "test 9",
+            f"{OURS}beside a flood of spoofed UDP, TCP gets at least twice as much if separated, guard or not",
+            f"Mbit/s: {_list(tcp.loc[flood])}",
+            bool((tcp.loc[flood, ["RTT", "RTT and guard"]] >= 2 * tcp.loc[flood, "one queue"]).all()),
+        )
+    )
+    near, jittered = (
+        next(name for name in jain.index if "10 to 12" in name and ("jitter" in name) == jitter)
+        for jitter in (False, True)
+    )
+    loss = {name: one[name] - plain[name] for name in (near, jittered)}
+    said.append(
+        Statement(
+            "test 9",
+            f"{OURS}half a millisecond of jitter removes most of the harm among near RTTs",
+            f"Jain's index falls by {loss[near]:.2f} without jitter, by {loss[jittered]:.2f} with it",
+            bool(loss[jittered] < loss[near] / 2),
+        )
+    )
+    return said
+
+
+def test_10(tables: Tables) -> list[Statement]:
+    """What fairness costs with limits, in the authors' logs and here, and with guarantees."""
+    table = tables["test10"]
+    one = table[(table.scheme == "one queue") & (table.streams_with == "one")]
+    limited = table[table.scheme == "RTT, limits in tenths"]
+    said = []
+    for flows in dict.fromkeys(table.flows):
+        before, after = (part[(part.flows == flows) & (part.bundles == 4)].iloc[0] for part in (one, limited))
+        cost = 1 - after.logged_share_of_link / before.logged_share_of_link
+        said.append(
+            Statement(
+                "test 10",
+                f"{OURS}authors' logs, four {flows} bundles: separation costs a fifth of the goodput (0.15 to 0.25)",
+                f"{cost:.2f}, for a Jain's index of {before.logged_jain_index:.2f} → {after.logged_jain_index:.2f}",
+                bool(0.15 <= cost <= 0.25),
+            )
+        )
+    tenths = {
+        f"{r['bundles']} {r['flows']}": r["logged_largest_share"] / (10 // r["bundles"] / 10)
+        for r in limited.to_dict("records")
+    }
+    off = (limited.share_of_link - limited.logged_share_of_link).abs().max()
+    kept = table[table.scheme == "RTT"]
+    apart = (one.jain_index - one.logged_jain_index).abs().max()
+    beside = {
+        f"{r['bundles']} {r['flows']}": f"{r['jain_index']:.2f} ({r['logged_jain_index']:.2f})"
+        for r in one.to_dict("records")
+    }
+    return [
+        *said,
+        Statement(
+            "test 10",
+            f"{OURS}authors' logs: a bundle gets a whole number of tenths of the link, less headers (0.90 to 0.96 of "
+            "0.5, 0.3 and 0.2)",
+            _list(tenths),
+            all(0.9 <= value <= 0.96 for value in tenths.values()),
+        ),
+        Statement(
+            "test 10",
+            f"{OURS}the same limits leave as much of the link idle here (within 0.03)",
+            f"off by at most {off:.3f}",
+            bool(off <= 0.03),
+        ),
+        Statement(
+            "test 10",
+            f"{OURS}guarantees are as fair (Jain's index at least 0.98) and leave nothing idle (goodput at least 0.92 "
+            "of the link)",
+            f"least Jain's index {kept.jain_least.min():.3f}, least goodput {kept.share_of_link.min():.3f}",
+            bool(kept.jain_least.min() >= 0.98 and kept.share_of_link.min() >= 0.92),
+        ),
+        Statement(
+            "test 10",
+            f"{OURS}one queue is as unfair here as in the authors' logs (Jain's index within 0.15)",
+            f"here (logs): {_list(beside)}",
+            bool(apart <= 0.15),
+        ),
+    ]
+
+
+def test_11(tables: Tables) -> list[Statement]:
+    """What explains the paper's shares in one queue."""
+    table = tables["test11"]
+    share = table.set_index(["flows", "rtts", "streams", "buffer_ms"]).share_of_short_rtt.sort_index()
+    printed = 1 - _paper(3, "BBR, one queue, 5 ms difference")
+    bbr = share["BBR", "10 and 15 ms", 1]
+    least, most = bbr.index.min(), bbr.index.max()
+    said = [
+        Statement(
+            "test 11",
+            f"{OURS}BBR, RTTs 5 ms apart: the flow with the short RTT gets the paper's {printed:g} or less with a "
+            f"buffer of {most:g} ms, but not with one of {least:g} ms",
+            _list({f"{buffer:g} ms": value for buffer, value in bbr.items()}),
+            bool(bbr[most] <= printed < bbr[least]),
+        )
+    ]
+    cubic = _paper(3, "CUBIC, one queue", "share_of_short_rtt")
+    wide = table[table.flows == "CUBIC"].pivot_table(
+        index=["streams", "buffer_ms"], columns="rtts", values="share_of_short_rtt", sort=False
+    )
+    far = (wide - cubic).abs().max(axis=1)
+    closest = far.to_numpy().argmin()
+    streams, buffer = wide.reset_index().loc[closest, ["streams", "buffer_ms"]]
+    each = "one stream" if streams == 1 else f"{streams:g} streams"
+    said.append(
+        Statement(
+            "test 11",
+            f"{OURS}CUBIC: with some buffer and number of streams, the short RTT gets the paper's {cubic:g} (within "
+            "0.1), whatever the RTT of the other",
+            f"the closest: {each}, {buffer:g} ms of buffer ({_list(wide.iloc[closest])})",
+            bool(far.min() <= 0.1),
+        )
+    )
+    logged = logged_pairs().query("queues == 'one'").set_index("flows").share_of_short_rtt
+    both = table[(table.rtts == LOGGED_PAIR) & (table.streams == 10)].pivot_table(
+        index="buffer_ms", columns="flows", values="share_of_short_rtt"
+    )[list(logged.index)]
+    off = (both - logged).abs().max(axis=1)
+    best = both.reset_index().loc[off.to_numpy().argmin()]
+    beside = {str(flows): f"{best[str(flows)]:.2f} (logs: {share:.2f})" for flows, share in logged.items()}
+    said.append(
+        Statement(
+            "test 11",
+            f"{OURS}{LOGGED_PAIR}, ten streams each: one buffer gives the shares in the authors' logs, with CUBIC and "
+            "with BBR (within 0.1)",
+            f"the closest: {best.buffer_ms:g} ms ({_list(beside)})",
+            bool(off.min() <= 0.1),
+        )
+    )
+    return said
 
 
 def test_5(tables: Tables) -> list[Statement]:

@@ -203,6 +203,70 @@ def test_8(tables: Tables) -> Figures:
     return {"test8-conditions": fig}
 
 
+def test_9(tables: Tables) -> Figures:
+    """Jain's index of each traffic under each scheme."""
+    table = tables["test9"]
+    fig = figure("Test 9: when separation pays", height=180 + 36 * table.traffic.nunique(), barmode="group")
+    for rank, (scheme, part) in enumerate(table.groupby("scheme", sort=False)):
+        fig.add_bar(
+            y=part.traffic, x=part.jain_index, name=str(scheme), orientation="h", marker_color=COLOURS[rank],
+            error_x={
+                "array": part.jain_index * 0, "arrayminus": part.jain_index - part.jain_least,
+                "symmetric": False, "color": GREY,
+            },
+        )  # fmt: skip
+    fig.update_yaxes(autorange="reversed", automargin=True)
+    fig.update_xaxes(
+        title_text="Jain's index of the TCP flows (bars: mean of the seeds; lines: down to the least)",
+        range=[0, 1.02],
+    )
+    return {"test9-fairness": fig}
+
+
+def test_10(tables: Tables) -> Figures:
+    """Fairness against goodput of four bundles, here and in the authors' logs."""
+    table = tables["test10"].query("bundles == 4")
+    fig = _panels(
+        1, 2, list(dict.fromkeys(table.flows)), "Test 10: what fairness costs, with four bundles of streams"
+    )
+    schemes = list(dict.fromkeys(table.scheme))
+    for i, (_, part) in enumerate(table.groupby("flows", sort=False)):
+        for suffix, prefix, symbol in (("", "", "circle"), (", authors' logs", "logged_", "diamond-open")):
+            for rank, scheme in enumerate(schemes):
+                points = part[(part.scheme == scheme) & part[f"{prefix}jain_index"].notna()]
+                fig.add_scatter(
+                    x=points[f"{prefix}share_of_link"], y=points[f"{prefix}jain_index"], mode="markers",
+                    name=scheme + suffix, legendgroup=scheme + suffix, showlegend=i == 0 and len(points) > 0,
+                    marker={"symbol": symbol, "size": 12, "color": COLOURS[rank]}, row=1, col=i + 1,
+                )  # fmt: skip
+    fig.update_xaxes(title_text="goodput, of the link's rate", range=[0.6, 1])
+    fig.update_yaxes(range=[0, 1.05])
+    return {"test10-cost": fig.update_yaxes(title_text="Jain's index of the bundles", col=1)}
+
+
+def test_11(tables: Tables) -> Figures:
+    """The short RTT's share against the buffer, a panel for each congestion control."""
+    table = tables["test11"]
+    names = list(dict.fromkeys(table.flows))
+    fig = _panels(
+        1, len(names), names, "Test 11: the share of the short RTT in one queue, by buffer and streams"
+    )
+    for i, (_, part) in enumerate(table.groupby("flows", sort=False)):
+        for rank, (rtts, pair) in enumerate(part.groupby("rtts", sort=False)):
+            for streams in dict.fromkeys(pair.streams):
+                line = pair[pair.streams == streams]
+                many = "one stream" if streams == 1 else f"{streams} streams"
+                fig.add_scatter(
+                    x=line.buffer_ms, y=line.share_of_short_rtt, name=f"{rtts}, {many}",
+                    legendgroup=f"{rtts} {streams}", showlegend=i == 0, row=1, col=i + 1,
+                    line=line_of(rank) | {"dash": "solid" if streams == 1 else "dot"},
+                )  # fmt: skip
+    fig.add_hline(y=0.5, line={"color": GREY, "width": 1})
+    fig.update_xaxes(title_text="buffer, ms", type="log", tickvals=sorted(set(table.buffer_ms)))
+    fig.update_yaxes(range=[0, 1.05])
+    return {"test11-shares": fig.update_yaxes(title_text="share", col=1)}
+
+
 def scaling(tables: Tables) -> Figures:
     """Control-plane time and accuracy against the number of flows."""
     table = tables["scaling"]

@@ -65,6 +65,27 @@ PARTS: dict[int, Part[Settings]] = {
         statements=conclusions.test_8,
         page=beside_paper("test8", 8),
     ),
+    9: Part(
+        scenarios=scenarios.test_9,
+        tables=tables.test_9,
+        figures=figures.test_9,
+        statements=conclusions.test_9,
+        page=beside_paper("test9", 9),
+    ),
+    10: Part(
+        scenarios=scenarios.test_10,
+        tables=tables.test_10,
+        figures=figures.test_10,
+        statements=conclusions.test_10,
+        page=beside_paper("test10", 10),
+    ),
+    11: Part(
+        scenarios=scenarios.test_11,
+        tables=tables.test_11,
+        figures=figures.test_11,
+        statements=conclusions.test_11,
+        page=beside_paper("test11", 11),
+    ),
 }
 
 #: The paper's Table 1, from the tables of tests 1 and 4.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["MAWI_DAY", "SCALING", "SCHEMES", "TESTBED_TESTS", "TITLES", "Settings", "sample_transfers"]
 
 SCALING = 7
-#: The parts of the experiment and their titles; 8 is ours.
+#: The parts of the experiment and their titles; those from 8 on are ours.
 TITLES = {
     1: "Test 1. Four flows that come and go (section 4.1, figure 5)",
     2: "Test 2. What one flow does not use, others get (section 4.2, figure 6)",
@@ -34,6 +34,9 @@ TITLES = {
     6: "Test 6. UDP that does not slow down (section 4.6, figure 10)",
     SCALING: "Many flows (section 4.5)",
     8: "Test 8. What the result of test 4 depends on (not in the paper)",
+    9: "Test 9. Traffic that separation makes less fair, and a guard (not in the paper)",
+    10: "Test 10. Test 1 with the authors' bundles of streams, beside their logs",
+    11: "Test 11. Test 3 with other buffers and more streams (not in the paper)",
 }
 #: Tests that real Linux can run, too.
 TESTBED_TESTS = (1, 3)
@@ -42,8 +45,10 @@ SCHEMES = {
     "one queue": "nothing: one queue for all, with the BDP of the largest RTT",
     "RTT": "the paper's: queues by RTT with BDP/sqrt(N) each; shares are guaranteed, and unused ones go to others",
     "RTT, hard limits": "the same with every queue limited to its share, whatever the others leave unused",
+    "RTT, limits in tenths": "hard limits of whole tenths of the link, as in the authors' logs",
     "CCA": "queues by congestion control, as P4air and P4CCI, with a classifier that never errs",
     "buffer": "one queue whose buffer follows the number of flows and their RTT, as P4BS",
+    "RTT and guard": "queues by RTT only where they can help: `RttSeparation(guard=True)`",
     "RTT and threshold": "queues by RTT, and flows that make others wait for more than 4 ms are isolated",
 }
 #: The day of the paper's trace. If it is in the cache, test 4 takes its transfers from it.
@@ -60,7 +65,7 @@ class Settings:
     fast : bool
         A tenth of the rate, and shorter: for a look, not for citing.
     seeds : int
-        Runs of tests 1 and 3, with starts moved by up to half a second; samples of transfers in test 8.
+        Runs of tests 1, 3 and 9 to 11, with starts moved by up to half a second; samples of transfers in test 8.
     scale : float
         Test 4: fraction of its 6000 transfers.
     capture : path, optional
@@ -335,6 +340,169 @@ def test_8(settings: Settings) -> list[Case]:
             more = options | {"shares": shares}
             cases.append(Case(about | {"scheme": "RTT"}, work, k=k, options=more, sample_s=10.0))
     return cases
+
+
+# ---- test 9: traffic that separation makes less fair -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Long flows through one link, with the BDP of the longest RTT as its buffer.
+
+    Parameters
+    ----------
+    rtts_ms : tuple of float, or int
+        Their RTTs, or how many random ones between 5 and 200 ms, others with each seed.
+    cca : str
+    rate_mbps : float
+    seconds : float
+        Duration.
+    jitter_ms : float
+        Largest random delay of each packet behind the bottleneck.
+    long_bytes : int, optional
+        Other threshold for long flows than :class:`Case`'s.
+    spoofed : int
+        Number of UDP flows besides, each with a hundredth of the link's rate.
+    """
+
+    rtts_ms: tuple[float, ...] | int
+    cca: str = "cubic"
+    rate_mbps: float = 100.0
+    seconds: float = 60.0
+    jitter_ms: float = 0.0
+    long_bytes: int | None = None
+    spoofed: int = 0
+
+    def flows(self, seed: int) -> list[Flow]:
+        """The flows, which start within the first half second."""
+        import numpy as np
+
+        rtts: Iterable[float] = (
+            np.random.default_rng([seed, 9]).uniform(5, 200, self.rtts_ms).round(3)
+            if isinstance(self.rtts_ms, int)
+            else self.rtts_ms
+        )
+        tcp = [(float(rtt), {"jitter_ms": self.jitter_ms, "name": "TCP"}) for rtt in rtts]
+        udp = [(20.0, {"rate_mbps": self.rate_mbps / 100, "name": "UDP"})] * self.spoofed
+        late = _moved(seed, len(tcp) + len(udp))
+        return [
+            _flow("udp" if more["name"] == "UDP" else self.cca, rtt, start_s=float(start), **more)
+            for (rtt, more), start in zip(tcp + udp, late, strict=True)
+        ]
+
+
+GRADIENT = tuple(round(10 + 2 * i / 7, 3) for i in range(8))
+TRAFFIC = {
+    "8 CUBIC, 10 to 12 ms": Traffic(GRADIENT),
+    "8 CUBIC, 10 to 12 ms, jitter": Traffic(GRADIENT, jitter_ms=0.5),
+    "20 CUBIC, random RTTs": Traffic(20),
+    "20 CUBIC, random RTTs, jitter": Traffic(20, jitter_ms=0.5),
+    "20 BBR, random RTTs": Traffic(20, "bbr"),
+    "50 CUBIC, random RTTs": Traffic(50),
+    "50 CUBIC, random RTTs, jitter": Traffic(50, jitter_ms=0.5),
+    "50 CUBIC, random RTTs, long from 10 MB": Traffic(50, seconds=30.0, long_bytes=10_000_000),
+    "1000 CUBIC, random RTTs, 1 Gbit/s": Traffic(1000, rate_mbps=1000.0, seconds=20.0),
+    "5 CUBIC, 20 to 100 ms, 2 Mbit/s": Traffic((20.0, 40.0, 60.0, 80.0, 100.0), rate_mbps=2.0),
+    "4 CUBIC beside 300 spoofed UDP flows": Traffic((20.0, 40.0, 60.0, 80.0), spoofed=300),
+    "4 CUBIC with the RTTs of test 1": Traffic(RTTS_1),
+    "4 BBR with the RTTs of test 1": Traffic(RTTS_1, "bbr"),
+    "2 CUBIC, 10 and 40 ms": Traffic((10.0, 40.0)),
+    "2 BBR, 10 and 40 ms": Traffic((10.0, 40.0), "bbr"),
+}
+SCHEMES_9 = ("one queue", "RTT", "RTT and guard")
+
+
+def test_9(settings: Settings) -> list[Case]:
+    """Each traffic in one queue, separated, and separated with the guard, with each seed."""
+    from ...scenario import Bottleneck, Scenario
+
+    cases = []
+    for name, traffic in TRAFFIC.items():
+        if settings.fast and isinstance(traffic.rtts_ms, int) and traffic.rtts_ms > 100:
+            continue
+        options = {} if traffic.long_bytes is None else {"long_bytes": traffic.long_bytes}
+        for seed in range(1, settings.seeds + 1):
+            flows = traffic.flows(seed)
+            longest = max(flow.rtt_ms for flow in flows)
+            room = max(math.ceil(traffic.rate_mbps * 125 * longest), 10 * 1514)
+            scenario = Scenario(
+                bottleneck=Bottleneck(rate_mbps=traffic.rate_mbps, buffer_bytes=room),
+                flows=tuple(flows),
+                duration_s=settings.time_s(traffic.seconds),
+                seed=seed,
+            )
+            for scheme in SCHEMES_9:
+                about = {"traffic": name, "scheme": scheme, "seed": seed}
+                cases.append(Case(about, scenario, options=options))
+    return cases
+
+
+# ---- test 10: test 1 with the authors' bundles -----------------------------------------------------------------------
+
+#: The schemes of the authors' logs, by their queues.
+LOGGED_SCHEMES = {"one": "one queue", "by RTT": "RTT, limits in tenths"}
+
+
+def test_10(settings: Settings) -> list[Case]:
+    """Two, three and four bundles with as many streams as in the logs, in one queue and with limits and guarantees."""
+    from .logs import logged_bundles
+
+    cases = []
+    for row in logged_bundles().to_dict("records"):
+        n = row["bundles"]
+        about = {name: row[name] for name in ("flows", "bundles", "streams")} | {
+            "streams_with": row["queues"]
+        }
+        schemes = ["one queue"] if row["queues"] == "one" else ["one queue", "RTT, limits in tenths", "RTT"]
+        for seed in range(1, settings.seeds + 1):
+            flows = [
+                _flow(row["flows"].lower(), rtt, count=int(streams), start_s=float(late), name=f"{rtt:g} ms")
+                for rtt, streams, late in zip(
+                    RTTS_1, row["streams"].split("+"), _moved(seed, n), strict=False
+                )
+            ]
+            scenario = _scenario(settings, flows, RTTS_1[-1], settings.time_s(40), seed)
+            for scheme in schemes:
+                cases.append(
+                    Case(about | {"scheme": scheme, "seed": seed}, scenario, n, {"shares": "queues"})
+                )
+    return cases
+
+
+# ---- test 11: test 3 with other buffers and more streams -------------------------------------------------------------
+
+#: The pair of which the authors' logs exist.
+LOGGED_PAIR = "6 and 85 ms"
+PAIRS_11 = {"10 and 15 ms": (10.0, 15.0), "10 and 40 ms": (10.0, 40.0), LOGGED_PAIR: (6.0, 85.0)}
+BUFFERS_11_MS = (15, 30, 60, 120)
+STREAMS_11 = (1, 10)
+
+
+def test_11(settings: Settings) -> list[Case]:
+    """Two flows, or bundles of streams, with different RTTs in one queue, with each buffer and seed."""
+    return [
+        Case(
+            {
+                "flows": name, "rtts": rtts, "streams": streams, "buffer_ms": buffer_ms, "scheme": "one queue",
+                "seed": seed,
+            },
+            _scenario(
+                settings,
+                [
+                    _flow(name.lower(), rtt, count=streams, start_s=float(late), name=f"{rtt:g} ms")
+                    for rtt, late in zip(PAIRS_11[rtts], _moved(seed, 2), strict=True)
+                ],
+                buffer_ms,
+                settings.time_s(60),
+                seed,
+            ),
+        )
+        for name in ("CUBIC", "BBR")
+        for rtts in PAIRS_11
+        for streams in STREAMS_11
+        for buffer_ms in (BUFFERS_11_MS[::3] if settings.fast else BUFFERS_11_MS)
+        for seed in range(1, settings.seeds + 1)
+    ]  # fmt: skip
 
 
 # ---- test 5: a quiet flow and a loud one -----------------------------------------------------------------------------

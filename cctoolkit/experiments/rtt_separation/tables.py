@@ -19,8 +19,10 @@ from ...sim.simulation import simulate
 from ..papers import paper_numbers
 from ..seeds import mean_and_least
 from .cases import Outcome
+from .logs import logged_bundles
 from .scenarios import (
     CONDITIONS,
+    LOGGED_SCHEMES,
     PARTS_2,
     PHASES_2,
     SCALING,
@@ -39,7 +41,7 @@ def paper(test: int) -> pd.DataFrame:
     Parameters
     ----------
     test : int
-        1 to 6; 7: the scaling test; 8: test 4; 0: Table 1.
+        1 to 6; 7: the scaling test; 8: test 4; 9: the abstract's average; 10: test 1; 11: test 3; 0: Table 1.
 
     Returns
     -------
@@ -51,7 +53,9 @@ def paper(test: int) -> pd.DataFrame:
     >>> paper(1).paper[0]
     '0.98'
     """
-    item = {0: "Table 1", SCALING: "scaling", 8: "test 4"}.get(test, f"test {test}")
+    item = {0: "Table 1", SCALING: "scaling", 8: "test 4", 9: "abstract", 10: "test 1", 11: "test 3"}.get(
+        test, f"test {test}"
+    )
     return paper_numbers("rtt-flow-separation", item).drop(columns="item")
 
 
@@ -289,6 +293,62 @@ def _jain_of_slowdown(settings: Settings, o: Outcome, of: np.ndarray) -> float:
     return float(
         jain_index(o.flows.completion_s[of] / (o.flows.received_bytes[of] * 8e-6 / settings.rate_mbps))
     )
+
+
+def test_9(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
+    """``test9``: means over the seeds, of TCP from a third of the run on; retransmissions of the whole run."""
+    rows = []
+    for o in found:
+        stop = o.case.scenario.duration_s
+        start = math.ceil(stop / 3)
+        tcp = o.flows.cca != "udp"
+        rates = o.mean_mbps(start, stop)[o.flows.flow_id[tcp]]
+        rows.append(
+            o.about
+            | {
+                "jain_index": jain_index(rates),
+                "tcp_mbps": rates.sum(),
+                "utilisation": o.utilisation(start, stop),
+                "retransmits_percent": 100 * o.flows.retransmits[tcp].sum() / o.flows.sent_packets[tcp].sum(),
+                "queue_ms": o.queue_ms(start, stop),
+                "changes": o.changes(),
+            }
+        )
+    return {"test9": mean_and_least(pd.DataFrame(rows), ["traffic", "scheme"])}
+
+
+def test_10(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
+    """``test10``: means over the seeds, of bundles; what the authors' logs say of the same ones, as ``logged_…``."""
+    start, stop = settings.time_s(15), settings.time_s(40)
+    rows = []
+    for o in found:
+        rates = o.mean_mbps(start, stop, by="name")
+        rows.append(
+            o.about
+            | {
+                "jain_index": jain_index(rates),
+                "share_of_link": rates.sum() / settings.rate_mbps,
+                "queue_ms": o.queue_ms(start, stop),
+            }
+        )
+    keys = ["flows", "bundles", "streams", "streams_with", "scheme"]
+    logged = logged_bundles().rename(columns={"queues": "streams_with"})
+    logged["scheme"] = logged.streams_with.map(LOGGED_SCHEMES)
+    logged = logged.rename(columns={name: f"logged_{name}" for name in logged if name not in keys})
+    return {"test10": mean_and_least(pd.DataFrame(rows), keys).merge(logged, "left", keys)}
+
+
+def test_11(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
+    """``test11``: the short RTT's share of the goodput after a third of the run; mean, least and most of the seeds."""
+    start, stop = settings.time_s(20), settings.time_s(60)
+    rows = []
+    for o in found:
+        rates = o.mean_mbps(start, stop, by="name")
+        short = min(o.case.scenario.flows, key=lambda flow: flow.rtt_ms).name
+        rows.append(o.about | {"share": rates[short] / rates.sum()})
+    runs = pd.DataFrame(rows).groupby(["flows", "rtts", "streams", "buffer_ms"], sort=False).share
+    table = pd.DataFrame({"share_of_short_rtt": runs.mean(), "least": runs.min(), "most": runs.max()})
+    return {"test11": table.reset_index()}
 
 
 def test_5(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:

@@ -39,6 +39,8 @@ _STREAMS = {
     "cca": "str",
     "start_ns": "Int64",
 }
+#: What values of another type or size than iperf3's raise.
+_NOT_IPERF3 = (AttributeError, KeyError, TypeError, ValueError, OverflowError)
 _SPACE = re.compile(r"\s*")
 _EVENTS = ("start", "interval", "end", "error", "server_output_json", "server_output_text")
 
@@ -106,7 +108,7 @@ def read_iperf3(path: str | os.PathLike[str]) -> Iperf3:
             rows = _streams(document, number)
             streams += rows.values()
             intervals += _intervals(document, number)
-        except (AttributeError, KeyError, TypeError, ValueError) as err:
+        except _NOT_IPERF3 as err:
             raise SchemaError(
                 f"{path}: test {number}: not what iperf3 writes ({type(err).__name__}: {err})"
             ) from None
@@ -114,9 +116,12 @@ def read_iperf3(path: str | os.PathLike[str]) -> Iperf3:
             notes.append(f"test {number}: iperf3 said: {document['error']}")
     if not intervals:
         raise SchemaError(f"{path}: {notes[0] if notes else 'no intervals: no test ran'}")
-    table = pd.DataFrame(intervals)
-    table = table.astype({ours: dtype for ours, _, dtype in _MEASURED})
-    known = pd.DataFrame(streams, columns=list(_STREAMS)).astype(_STREAMS)
+    try:
+        table = pd.DataFrame(intervals)
+        table = table.astype({ours: dtype for ours, _, dtype in _MEASURED})
+        known = pd.DataFrame(streams, columns=list(_STREAMS)).astype(_STREAMS)
+    except _NOT_IPERF3 as err:
+        raise SchemaError(f"{path}: not what iperf3 writes ({type(err).__name__}: {err})") from None
     return Iperf3(known, table, notes)
 
 
@@ -203,7 +208,10 @@ def _streams(document: dict[str, Any], number: int) -> dict[int, dict[str, Any]]
     }
     both_ways = len(set(sends.values())) == 2
     stamp = start.get("timestamp", {})
-    start_ms = stamp.get("timemillisecs", 1000 * stamp["timesecs"] if "timesecs" in stamp else None)
+    start_ns = None
+    for name, unit_ns in (("timesecs", 10**9), ("timemillisecs", 10**6)):
+        if name in stamp:
+            start_ns = int(_number(stamp[name]) * unit_ns)
     rows: dict[int, dict[str, Any]] = {}
     for ends in start.get("connected", []):
         here = (ends["local_host"].removeprefix("::ffff:"), ends["local_port"])
@@ -223,9 +231,16 @@ def _streams(document: dict[str, Any], number: int) -> dict[int, dict[str, Any]]
             "protocol": _PROTOCOLS.get(test.get("protocol", "TCP")),
             "data_from": "src" if from_client else "dst",
             "cca": cca_name(end[named]) if named in end else None,
-            "start_ns": None if start_ms is None else start_ms * 10**6,
+            "start_ns": start_ns,
         }
     return rows
+
+
+def _number(value: object) -> float:
+    """A number, or an error: text times a billion is gigabytes."""
+    if not isinstance(value, int | float):
+        raise TypeError(f"{str(value)[:40]!r} is not a number")
+    return value
 
 
 def _intervals(document: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
