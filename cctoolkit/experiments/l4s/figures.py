@@ -155,7 +155,8 @@ def registers_figure(registers: pd.DataFrame) -> go.Figure:
     names = list(dict.fromkeys(shown.configuration))
     groups = list(dict.fromkeys(zip(shown.logged, shown.mtu_bytes, strict=True)))
     fig = _panels(
-        1, len(names), [f"configuration {n}" for n in names], "Drop delay: median, 5 and 95 %", shared_yaxes=True
+        1, len(names), [f"configuration {n}" for n in names], "Drop delay by system and MTU (bytes): median, 5 and 95 %",
+        shared_yaxes=True
     )  # fmt: skip
     markers = {
         "the authors' switch": ("logged_", "", -0.22, INK),
@@ -172,7 +173,7 @@ def registers_figure(registers: pd.DataFrame) -> go.Figure:
                 legendgroup=label, showlegend=i == 0, marker={"color": colour, "size": 9},
                 error_y={"array": high - median, "arrayminus": median - low}, row=1, col=i + 1,
             )  # fmt: skip
-    fig.update_xaxes(tickvals=list(range(len(groups))), ticktext=[f"{s}<br>{m} bytes" for s, m in groups])
+    fig.update_xaxes(tickvals=list(range(len(groups))), ticktext=[f"{s}<br>{m}" for s, m in groups])
     fig.update_layout(height=440)
     fig.update_yaxes(title_text="ms", col=1)
     return fig.update_yaxes(rangemode="tozero")
