@@ -155,8 +155,8 @@ def registers_figure(registers: pd.DataFrame) -> go.Figure:
     names = list(dict.fromkeys(shown.configuration))
     groups = list(dict.fromkeys(zip(shown.logged, shown.mtu_bytes, strict=True)))
     fig = _panels(
-        1, len(names), [f"configuration {n}" for n in names], "Drop delay by system and MTU (bytes): median, 5 and 95 %",
-        shared_yaxes=True
+        1, len(names), [f"configuration {n}" for n in names],
+        "Drop delay by system and MTU (bytes): median, 5 and 95 %", shared_yaxes=True,
     )  # fmt: skip
     markers = {
         "the authors' switch": ("logged_", "", -0.22, INK),
