@@ -47,9 +47,9 @@ run = cct.simulate(cct.Scenario(bottleneck=link, flows=pair, duration_s=10 if FA
 run.flows[["name", "goodput_mbps", "retransmits", "marked_packets", "mean_rtt_ms"]].round(1)
 
 # %% [markdown]
-# **Before you run the next cell:** in the paper's experiment flows join in four phases: 1, 2, 10 and 25 of each kind.
-# Which gets more in PI2's single queue, Cubic or Prague, with one flow each? With 25? And through iRED? Write down
-# your guess.
+# **Before you run the next cell:** in the paper's experiment 1, 2, 10 and 25 flows of each kind join in four phases, so
+# that there are 1, 3, 13 and 38. Which gets more in PI2's single queue, Cubic or Prague, with one flow each? With 38?
+# And through iRED? Write down your guess.
 
 # %%
 from cctoolkit.experiments import l4s
@@ -76,10 +76,22 @@ figures.goodput_figure(goodput(three), PHASE_S, "The paper's figure 5 (a, b), an
 # ## 2. The paper's table
 #
 # Table 3 gives the difference between the two kinds in percent, without a formula. There are three ways to read it:
-# the mean of the four phases' differences, the difference over the whole run, the mean of each second's.
+# the mean of the four phases' differences, the difference over the whole run, the mean of each second's. The authors
+# published logs, too, for smaller packets, and these tell: compute each reading from them, and see which comes nearest.
 
 # %%
+from cctoolkit.experiments.l4s.logs import logged_differences, logged_shares
+
 l4s.table_3(three).drop(columns=["configuration", "seed"]).set_index("system").round(2)
+
+# %%
+from cctoolkit.experiments.l4s.tables import READINGS, paper_differences
+
+logged = logged_differences().query("mtu_bytes == 800 and system != 'P4-CoDel'")
+logged = logged.set_index(["configuration", "system"])[READINGS].assign(paper=pd.Series(paper_differences()))
+off = logged[READINGS].sub(logged.paper, axis=0).abs().mean()
+print("points off on average:", off.round(1).to_dict())
+logged
 
 # %% [markdown]
 # `cct experiment l4s --full` does this for the four configurations, with several seeds and their spread, and varies
@@ -103,8 +115,20 @@ pd.DataFrame(
 ).round(2)
 
 # %% [markdown]
-# It is the queues. Serving two queues in turn gives each half of the link, whatever is in them, as long as neither is
-# empty. But what if there are nine flows of one kind and one of the other?
+# In the simulator it is the queues: two that are served in turn get half of the link each, whatever is in them, as long
+# as neither is empty. Was it so on the authors' switch? Their logs have the goodput of each second, also through a third
+# system, P4-CoDel; Prague's share in the four phases, in percent:
+
+# %%
+logged = logged_shares()
+logged["share"] = 100 * logged.scalable_share
+logged.pivot_table(index=["system", "configuration", "mtu_bytes"], columns="phase", values="share").round(0)
+
+# %% [markdown]
+# The chapter on iRED and PI2 in the book has the simulator's shares beside these, with all settings and several seeds, and
+# the switch's delays, drops and marks.
+#
+# Back to two queues. What if there are nine flows of one kind and one of the other?
 
 # %%
 uneven = measured(*l4s.SYSTEMS, pairs=((1, 9),))

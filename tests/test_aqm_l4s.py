@@ -177,6 +177,25 @@ def test_ired(seed, load, ecn, square, measure, recirculation_us):
     assert link.compiled.stats["lost_notifications"][0] == 0
 
 
+@pytest.mark.parametrize("probability", [0.0, 0.1, 0.3, 0.5])
+def test_ired_coupled_marks_by_the_classic_queue(probability):
+    """The low-latency queue is empty: its packets are marked with twice the classic queue's probability."""
+    coupled, alone = (Compiled(IRed(coupled=c), queues=2) for c in (True, False))
+    for one in (coupled, alone):
+        one.queues["probability"][1] = probability
+    n = 4000
+    verdicts = [coupled.call("on_dequeue", 0, packet(ecn=1, enqueued_ns=t), t) for t in range(n)]
+    assert verdicts.count(MARK) / n == pytest.approx(2 * probability, abs=0.03)
+    assert {alone.call("on_dequeue", 0, packet(ecn=1, enqueued_ns=t), t) for t in range(n)} == {PASS}
+
+
+def test_ired_coupled_marks_by_its_own_queue_if_that_is_longer():
+    ired = Compiled(IRed(coupled=True), queues=2)
+    assert ired.call("on_dequeue", 0, packet(ecn=1, enqueued_ns=10**9 - 400 * MS), 10**9) == MARK
+    single = Compiled(IRed(coupled=True))  # nothing to couple
+    assert single.call("on_dequeue", 0, packet(ecn=1, enqueued_ns=10**9), 10**9) == PASS
+
+
 def congested(**options):
     """An iRED that has just decided, at 1 s, that a classic packet has to go."""
     ired = Compiled(IRed(**options))

@@ -17,12 +17,14 @@ import cctoolkit as cct
 from cctoolkit.cli import app
 from cctoolkit.errors import ParameterError, TestbedUnavailableError
 from cctoolkit.experiments import experiment, l4s
-from cctoolkit.experiments.l4s import cases, kernel
+from cctoolkit.experiments.l4s import cases, kernel, logs, scenarios, tables
 from cctoolkit.experiments.papers import paper_numbers
 from cctoolkit.experiments.runners import for_simulator
 from cctoolkit.scenario import read_sweep
 from cctoolkit.sim.simulation import Simulation
 
+PUBLISHED = Path(__file__).parents[2] / "shared" / "published"
+EVERY_SYSTEM = [*scenarios.SYSTEMS, *scenarios.VARIANTS]
 LAUNCH = Path(__file__).parents[1] / "hardware" / "launch" / "l4s-ired-pi2"
 
 
@@ -40,7 +42,7 @@ def test_configurations_are_the_papers() -> None:
         part = table[table.setting == f"configuration {name}"].set_index("quantity").paper.astype(float)
         assert part.to_dict() == {"bandwidth_mbps": rate_mbps, "rtt_ms": rtt_ms, "mtu_bytes": 1500}
     load = paper_numbers("l4s-ired-pi2", "Table 2")
-    for number, (classic, scalable) in enumerate(l4s.PAIRS, 1):
+    for number, (classic, scalable) in enumerate(l4s.JOINING, 1):
         part = load[load.setting == f"phase {number}"].set_index("quantity").paper.astype(int)
         assert (part.cubic_flows, part.prague_flows) == (classic, scalable)
 
@@ -98,11 +100,74 @@ def test_two_queues_by_what_flows_are_taken_for() -> None:
         assert {f.name: f.queue for f in case.scenario().flows} == queues
 
 
+@pytest.mark.skipif(not PUBLISHED.is_dir(), reason="the authors' logs are not here")
+def test_what_the_logs_say_comes_from_the_logs() -> None:
+    goodput = pd.read_csv(PUBLISHED / "l4s-ired-goodput.csv.xz")
+    joined = goodput.drop_duplicates("started_in_phase").set_index("started_in_phase").flows.sort_index()
+    assert [(n, n) for n in joined] == list(l4s.JOINING)
+    shares = logs.phase_shares(goodput).round({"scalable_share": 3, "goodput_mbps": 1})
+    pd.testing.assert_frame_equal(shares, logs.logged_shares())
+    pd.testing.assert_frame_equal(logs.reading_differences(goodput).round(2), logs.logged_differences())
+
+    registers = logs.register_values(pd.read_csv(PUBLISHED / "l4s-ired-switch.csv"))
+    found = registers.assign(drops_per_s=registers.pop("drops") / 480)
+    kept = logs.logged_registers().drop(columns="marks_per_s")
+    pd.testing.assert_frame_equal(found, kept, rtol=0, atol=6e-5)  # kept with 0.1 µs
+
+
+def test_phases_and_readings_of_logs_by_hand() -> None:
+    """Cubic has 30 of 40 in the first half and 10 of 40 in the second; the log lacks one of Cubic's seconds."""
+    rows = [
+        {"second": second, "cca": cca, "goodput_mbps": 30.0 if (cca == "cubic") == (second < 240) else 10.0}
+        for second in range(480)
+        for cca in ("cubic", "prague")
+        if (second, cca) != (479, "cubic")
+    ]
+    about = {"system": "PI2", "rate_mbps": 120, "rtt_ms": 10, "mtu_bytes": 800, "started_in_phase": 1}
+    goodput = pd.DataFrame(rows).assign(**about)
+    assert logs.phase_shares(goodput).scalable_share.round(3).tolist() == [0.25, 0.25, 0.75, 0.752]
+    found = logs.reading_differences(goodput).iloc[0]
+    assert (found.configuration, found.system) == ("I", "PI2")
+    assert found.by_phase == pytest.approx(50, abs=0.2)
+    assert found.each_second == pytest.approx(50, abs=0.2)
+    assert found.whole_run == pytest.approx(0, abs=0.1)
+
+
+def test_logs_stand_beside_the_runs_they_belong_to() -> None:
+    settings = l4s.Settings(("IV",), 2.0, 1)
+    logged = {(c.system, c.mtu_bytes): c for c in settings.logged()}
+    assert len(logged) == len(settings.logged()) == sum(map(len, scenarios.LOGGED.values()))
+    case = dataclasses.replace(logged["iRED, coupled", 800], pairs=l4s.PAIRS[:1])
+    pi2 = dataclasses.replace(logged["PI2", 1500], pairs=l4s.PAIRS[:1])
+    assert {f.packet_bytes for f in case.scenario().flows} == {814}
+    found = tables.beside_logs(settings, [case.run(), pi2.run()])
+    shares, registers, readings = found["logs"], found["registers"], found["readings"]
+    assert shares.system.tolist() == ["iRED, coupled"]  # no goodput was published for PI2 with 1500 bytes
+    assert shares.logged_share[0] == 0.163
+    assert 0 <= shares.scalable_share[0] <= 1 and shares.goodput_mbps[0] < 1000
+    assert registers.logged_drop_p50_ms[1] == 20.8096 and np.isnan(registers.logged_drop_p50_ms[0])
+    assert registers.logged_marks_per_s[0] == pytest.approx(434244 / 480)
+    assert set(readings.source) == {"logs"}  # neither is a case of Table 3 that there are logs of
+    assert readings.set_index(["system", "mtu_bytes"]).whole_run["iRED", 800] == 13.52
+    assert readings.set_index(["system", "mtu_bytes"]).paper["iRED", 800] == 6.47
+
+
+def test_errors_of_readings_are_means_over_configurations() -> None:
+    rows = [
+        {"source": "logs", "configuration": c, "system": "PI2", "mtu_bytes": 800, "seed": s, "paper": 10.0}
+        | {"by_phase": 10.0 + x, "whole_run": 10.0 - 2 * x, "each_second": 10.0}
+        for c, x in (("I", 1), ("II", -3))
+        for s in (1, 2)
+    ]
+    errors = tables.reading_errors(pd.DataFrame(rows)).loc["logs", 800]
+    assert errors.to_dict() == {"by_phase": 2.0, "whole_run": 4.0, "each_second": 0.0}
+
+
 # ---- what is measured ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("system", l4s.SYSTEMS)
+@pytest.mark.parametrize("system", EVERY_SYSTEM)
 def test_watching_changes_nothing(system: str) -> None:
     case = l4s.Case("I", system, phase_s=2.0)
     plain = cct.simulate(case.scenario(), record=False)
@@ -111,7 +176,7 @@ def test_watching_changes_nothing(system: str) -> None:
     pd.testing.assert_frame_equal(plain.queues, watched.queues)
 
 
-@pytest.mark.parametrize("system", l4s.SYSTEMS)
+@pytest.mark.parametrize("system", EVERY_SYSTEM)
 def test_logs_agree_with_the_taps(system: str) -> None:
     """Delays and drops as the queues note them, and as two captures around the link show them."""
     case = l4s.Case("I", system, phase_s=2.0, pairs=((3, 3),))
@@ -133,7 +198,9 @@ def test_logs_agree_with_the_taps(system: str) -> None:
         assert noted_ms == pytest.approx(seen.mean(), abs=0.006)
     drops = run.drops[run.drops.why != "full"]
     assert sum(int(s["noted"]) for s in states) == len(drops)
-    if l4s.SYSTEMS[system].aqm != "ired":  # dropped as they leave: noted is how long they had waited
+    if (
+        scenarios.system_named(system).aqm != "ired"
+    ):  # dropped as they leave: noted is how long they had waited
         waited_ns = np.sort(np.concatenate([s["drop_ns"][: int(s["noted"])] for s in states]))
         came_ns = run.ingress.packets.ts_ns.to_numpy()[drops.packet]
         assert waited_ns == pytest.approx(np.sort(drops.ts_ns.to_numpy() - came_ns), abs=130_000)
@@ -146,9 +213,45 @@ def test_rates_are_what_arrived() -> None:
     assert o.rates.index.to_numpy() == pytest.approx(np.arange(1, 61))
     flows = cct.simulate(o.case.scenario(), record=False).flows.groupby("name").received_bytes.sum()
     assert o.rates.sum().to_dict() == pytest.approx((flows * 8e-6).to_dict())
-    assert [row["pairs"] for row in o.phases] == ["1-1", "2-2", "10-10", "25-25"]
+    assert [row["pairs"] for row in o.phases] == ["1-1", "3-3", "13-13", "38-38"]
     mean = o.rates[(o.rates.index > 15) & (o.rates.index <= 30)].mean()
     assert o.phases[1]["scalable_mbps"] == pytest.approx(mean.scalable)
+
+
+def test_registers_are_read_once_a_second() -> None:
+    """Of the drops, the last in each second counts; delays are those of all packets that left."""
+    delays = np.zeros((2, 30_000), np.int64)
+    delays[0, 99], delays[1, 1999] = 10, 90  # 1 ms, 20 ms
+    o = dataclasses.replace(
+        measured("PI2"),
+        drop_ms=np.array([5.0, 7.0, 9.0, 30.0]),
+        drop_at_s=np.array([0.2, 2.1, 0.9, 0.95]),
+        delays=delays,
+        counts={"drops": 4, "marks": 120},
+    )
+    found = o.registers()
+    assert (found["drop_p50_ms"], found["drops_per_s"], found["marks_per_s"]) == (18.5, 4 / 60, 2.0)
+    assert (found["qdelay_p5_ms"], found["qdelay_p50_ms"]) == pytest.approx((1.0, 20.0))
+    assert np.isnan(
+        dataclasses.replace(o, drop_ms=np.array([]), drop_at_s=np.array([])).registers()["drop_p95_ms"]
+    )
+
+
+def test_counts_are_those_of_the_run() -> None:
+    o = measured("PI2")
+    sim = Simulation(o.case.scenario(watched=True))
+    sim.run()
+    queue, flows = sim.result().queues.iloc[0], sim.result().flows
+    assert o.counts["drops"] == queue.dropped_enqueue + queue.dropped_dequeue > 0
+    assert o.counts["marks"] == flows.marked_packets.sum() > 0
+    assert len(o.drop_at_s) == len(o.drop_ms) == o.counts["drops"]
+    assert (np.diff(o.drop_at_s) >= 0).all() and o.drop_at_s.max() <= 60
+
+
+def test_p4_codel_drops_scalable_packets_and_marks_none() -> None:
+    o = measured("P4-CoDel")
+    assert o.counts["marks"] == 0 < o.counts["drops"]
+    assert o.drop_ms.min() >= 20
 
 
 def test_three_readings_of_table_3() -> None:
@@ -261,7 +364,7 @@ def test_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_errors_say_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="configuration: 'V' must be one of I, II, III, IV"):
         experiment("l4s")(tmp_path / "x", configuration=["V"])
-    with pytest.raises(ParameterError, match="system: 'RED' must be one of iRED, PI2"):
+    with pytest.raises(ParameterError, match=r"system: 'RED' must be one of iRED, PI2, .*P4-CoDel"):
         l4s.Case("I", "RED").scenario()
     with pytest.raises(ParameterError, match=r"phase_s: 0\.5 must be a whole number"):
         l4s.Settings(phase_s=0.5)

@@ -94,7 +94,7 @@ def test_tables_and_lists_of_statements() -> None:
 KEYS = {
     "flows", "rate_mbps", "rtt_ms", "seed", "count", "queues", "tcp_flows", "from_s", "to_s", "value", "phase", "runs",
     "cases", "seeds", "kernel_seeds", "window_ms", "background", "dropped_percent", "epoch", "clock_ms", "phase_s",
-    "bundles", "buffer_ms", "streams",
+    "mtu_bytes", "bundles", "buffer_ms", "streams",
 }  # fmt: skip
 
 
@@ -161,12 +161,27 @@ def _late_asic(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def _as_logged(table: pd.DataFrame) -> pd.DataFrame:
+    """What was measured beside the L4S paper's authors' logs, as they have it."""
+    names = {
+        mine: f"logged_{'share' if mine == 'scalable_share' else mine}"
+        for mine in ("scalable_share", *(c for c in table if f"logged_{c}" in table))
+        if mine in table
+    }
+    return table.assign(**{mine: table[logged].fillna(table[mine]) for mine, logged in names.items()})
+
+
 #: By table: what makes the papers' numbers of it.
 PRINTED: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "table1": _table_1,
     "table1_runs": _late_asic,
     "npu": _codel_table_1,
-    "table3": lambda table: table.assign(by_phase=table.paper.fillna(table.by_phase)),
+    "table3": lambda table: table.assign(
+        **{c: table.paper.fillna(table[c]) for c in ("by_phase", "whole_run")}
+    ),
+    "readings": lambda table: table.assign(whole_run=table.paper),
+    "logs": _as_logged,
+    "registers": _as_logged,
     # figure 6: the scalable class falls back in phase 1, and is more even afterwards
     "phases": lambda table: table.assign(scalable_share=np.where(table.phase == 1, 0.2, 0.45)),
 }
@@ -201,6 +216,9 @@ PARTS: dict[str, tuple[Callable[[Tables], list[Statement]], str, tuple[str, ...]
     "codel npu": (codel.npu_losses, "codel", ("npu",)),
     "abc sharing": (abc.sharing, "abc", ("clients",)),
     "l4s table 3": (l4s.main, "l4s", ("table3", "phases", "drop-delay")),
+    "l4s shares": (l4s.shares, "l4s", ("logs",)),
+    "l4s registers": (l4s.registers, "l4s", ("registers",)),
+    "l4s readings": (l4s.readings, "l4s", ("readings",)),
     "l4s causes": (l4s.causes, "l4s", ("causes",)),
     "l4s identification": (l4s.identification, "l4s", ("identification",)),
     "l4s uneven": (l4s.uneven, "l4s", ("uneven",)),

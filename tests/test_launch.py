@@ -241,7 +241,7 @@ def test_l4s(configuration: str, rate_mbps: int, rtt_ms: int, kind: str) -> None
         assert {(f.cca_name, f.ecn) for f in flows} == {("cubic", "off"), (scalable, "l4s")}
         for cca in ("cubic", scalable):
             started = [sum(f.start_s <= t for f in flows if f.cca_name == cca) for t in (0, 120, 240, 360)]
-            assert started == [1, 2, 10, 25]
+            assert started == [1, 3, 13, 38]
     aqms = {s.bottleneck.aqm.name: s.bottleneck.aqm for _, s in runs}
     if not kind:
         assert aqms["dualpi2"].target_ms == 20 and len(aqms) == 1

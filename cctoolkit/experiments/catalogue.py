@@ -68,8 +68,8 @@ RESULTS = {
         "clients", "integers", "why_clients", "why",
     ),
     "l4s": _experiment(
-        "l4s", "iRED, PI2 and DualPI2", "",
-        "phases", "table3", "drop-delay", "causes", "identification", "uneven",
+        "l4s", "iRED, PI2 and DualPI2", "--full --seeds 5",
+        "phases", "table3", "drop-delay", "logs", "registers", "readings", "causes", "identification", "uneven",
     ),
     "rtt-separation": _experiment(
         "rtt-separation", "the RTT paper's tests in the simulator", "",

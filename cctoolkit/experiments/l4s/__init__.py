@@ -21,6 +21,7 @@ from .command import run
 from .scenarios import (
     CAUSES,
     CONFIGURATIONS,
+    JOINING,
     PAIRS,
     PUBLISHED,
     SENDERS,
@@ -31,8 +32,8 @@ from .scenarios import (
     through,
 )
 
-__all__ = ["CAUSES", "CONFIGURATIONS", "PAIRS", "PUBLISHED", "SENDERS", "SYSTEMS", "TITLES", "UNEVEN", "Case",
-           "Outcome", "Settings", "System", "outcomes", "run", "through"]  # fmt: skip
+__all__ = ["CAUSES", "CONFIGURATIONS", "JOINING", "PAIRS", "PUBLISHED", "SENDERS", "SYSTEMS", "TITLES", "UNEVEN",
+           "Case", "Outcome", "Settings", "System", "outcomes", "run", "through"]  # fmt: skip
 
 __getattr__, __dir__, _ = lazy_loader.attach(
     __name__,

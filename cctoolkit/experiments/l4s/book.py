@@ -9,7 +9,14 @@ import pandas as pd
 from ..._support.markdown import markdown_table
 from ..statements import bullets_of
 from . import conclusions
-from .tables import by_configuration
+from .page import (
+    changes,
+    readings_beside_paper,
+    registers_beside_switch,
+    shares_and_words,
+    shares_beside_logs,
+    table_3,
+)
 
 __all__ = ["VIEWS"]
 
@@ -17,13 +24,23 @@ Tables = Mapping[str, pd.DataFrame]
 
 
 VIEWS: dict[str, Callable[[Tables], str]] = {
-    "table-3": lambda tables: markdown_table(
-        by_configuration(tables["table3"]).reset_index().rename_axis(columns=None)
-    ),
+    "table-3": lambda tables: markdown_table(table_3(tables["table3"])),
+    "figures-5-6": lambda tables: markdown_table(shares_and_words(tables["phases"])),
+    "figure-7": lambda tables: markdown_table(tables["drop-delay"]),
+    "logs": lambda tables: markdown_table(shares_beside_logs(tables["logs"])),
+    "registers": lambda tables: markdown_table(registers_beside_switch(tables["registers"])),
+    "readings": lambda tables: markdown_table(readings_beside_paper(tables["readings"])),
+    "causes": lambda tables: markdown_table(changes(tables["causes"])),
     **{
         f"{name}-statements": bullets_of(part)
         for name, part in {
-            "table-3": conclusions.main,
+            "table-3": conclusions.table_3,
+            "figures-5-6": conclusions.figures_5_and_6,
+            "figure-7": conclusions.figure_7,
+            "low-latency": conclusions.low_latency,
+            "shares": conclusions.shares,
+            "registers": conclusions.registers,
+            "readings": conclusions.readings,
             "causes": conclusions.causes,
             "identification": conclusions.identification,
             "uneven": conclusions.uneven,

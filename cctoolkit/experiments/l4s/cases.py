@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,8 @@ from .scenarios import (
     BUFFER_MS,
     CAUSES,
     CONFIGURATIONS,
+    LOGGED,
+    LOGGED_SEEDS,
     PAIRS,
     PUBLISHED,
     SAMPLE_S,
@@ -21,17 +23,23 @@ from .scenarios import (
     SPREAD_S,
     SYSTEMS,
     UNEVEN,
+    system_named,
     through,
 )
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
+    from numpy.typing import ArrayLike
 
     from ...scenario import Flow, Scenario
     from ...sim.simulation import Simulation
 
 __all__ = ["Case", "Outcome", "Settings"]
+
+ETHERNET_BYTES = 14
+#: Percentiles of the registers.
+REGISTER_PERCENTS = (5, 50, 95)
 
 
 @dataclass(frozen=True)
@@ -41,7 +49,7 @@ class Case:
     Parameters
     ----------
     configuration, system : str
-        Names in :data:`~.scenarios.CONFIGURATIONS` and :data:`~.scenarios.SYSTEMS`.
+        Names in :data:`~.scenarios.CONFIGURATIONS`, and in :data:`~.scenarios.SYSTEMS` or :data:`~.scenarios.VARIANTS`.
     seed : int
     phase_s : float
         Duration of each phase; the paper's last 120 s.
@@ -53,6 +61,8 @@ class Case:
         Classic and scalable flows in each phase; the numbers only grow.
     spread_s : float
         The flows of a phase start within this time of its beginning, drawn from the seed.
+    mtu_bytes : int
+        Longest IP packet.
     """
 
     configuration: str
@@ -65,6 +75,7 @@ class Case:
     about: dict[str, Any] = field(default_factory=dict)
     pairs: tuple[tuple[int, int], ...] = PAIRS
     spread_s: float = SPREAD_S
+    mtu_bytes: int = 1500
 
     def scenario(self, watched: bool = False) -> Scenario:
         """The scenario: flows in the order in which they join, named ``classic`` and ``scalable``."""
@@ -85,7 +96,10 @@ class Case:
             joining = [["classic"] * (now[0] - before[0]), ["scalable"] * (now[1] - before[1])]
             for name in filter(None, itertools.chain(*itertools.zip_longest(*joining))):
                 start_s = round(phase * self.phase_s + late_s[len(flows)], 3)
-                same = {"rtt_ms": rtt_ms, "access_mbps": 25_000, "name": name, "start_s": start_s}
+                same = {
+                    "rtt_ms": rtt_ms, "access_mbps": 25_000, "packet_bytes": self.mtu_bytes + ETHERNET_BYTES,
+                    "name": name, "start_s": start_s,
+                }  # fmt: skip
                 flows.append(Flow(**same | kinds[name]))
         made = Scenario(
             bottleneck=Bottleneck(rate_mbps=rate_mbps, buffer_bytes=round(rate_mbps * 125 * BUFFER_MS)),
@@ -109,9 +123,9 @@ class Case:
             delays.append(_delays(sim))
         made, states = sim.result(), _states(sim)
         noted = [min(int(s["noted"]), len(s["drop_ns"])) for s in states]
-        drop, gap = (
+        drop, gap, at = (
             np.concatenate([s[name][:n] for s, n in zip(states, noted, strict=True)]) / 1e6
-            for name in ("drop_ns", "gap_ns")
+            for name in ("drop_ns", "gap_ns", "dropped_at_ns")
         )
         rates = _rates(made.flow_series, list(made.flows.name))
         rows = [
@@ -123,7 +137,10 @@ class Case:
             | _quantiles(np.maximum(after - before, 0))
             for number, (before, after) in enumerate(itertools.pairwise(delays))
         ]
-        return Outcome(self, rates, rows, drop, gap)
+        counts = {
+            "drops": sum(int(s["noted"]) for s in states), "marks": int(made.flows.marked_packets.sum())
+        }  # fmt: skip
+        return Outcome(self, rates, rows, drop, gap, at / 1e3, delays[-1], counts)
 
 
 @dataclass
@@ -142,6 +159,12 @@ class Outcome:
         packet had waited.
     gap_ms : array
         Of each drop, the time from the decision until the gap left the queue.
+    drop_at_s : array
+        When packets were dropped.
+    delays : array, shape (2, bins)
+        How many packets waited how long (:data:`~.queues.BIN_MS` a bin), scalable and classic.
+    counts : dict
+        ``drops`` of the queue discipline, ``marks`` that arrived.
     """
 
     case: Case
@@ -149,12 +172,37 @@ class Outcome:
     phases: list[dict[str, Any]]
     drop_ms: np.ndarray
     gap_ms: np.ndarray
+    drop_at_s: np.ndarray
+    delays: np.ndarray
+    counts: dict[str, int]
 
     @property
     def about(self) -> dict[str, Any]:
         """Columns that tell the case from others."""
         case = self.case
         return {"configuration": case.configuration, "system": case.system, "seed": case.seed} | case.about
+
+    def registers(self) -> dict[str, float]:
+        """What a switch's registers would show, as in the authors' logs.
+
+        Returns
+        -------
+        dict
+            ``drops_per_s`` and ``marks_per_s``; quantiles of the delay of the packets that left (``qdelay_p50_ms``, …)
+            and of the last packet dropped in each second (``drop_p50_ms``, …).
+        """
+        import numpy as np
+
+        order = np.argsort(self.drop_at_s, kind="stable")
+        second = self.drop_at_s[order] // 1
+        last = self.drop_ms[order][np.flatnonzero(np.diff(second, append=np.inf))]
+        case = self.case
+        duration_s = len(case.pairs) * case.phase_s
+        found = {f"{name}_per_s": count / duration_s for name, count in self.counts.items()}
+        for percent in REGISTER_PERCENTS:
+            found[f"qdelay_p{percent}_ms"] = _percentile(self.delays.sum(axis=0), percent)
+            found[f"drop_p{percent}_ms"] = float(np.percentile(last, percent)) if len(last) else math.nan
+        return found
 
     def differences(self) -> dict[str, float]:
         """The paper's Table 3 in three readings: the difference of both classes in percent of their sum.
@@ -165,15 +213,21 @@ class Outcome:
             ``by_phase`` (mean of the phases' differences), ``whole_run`` (difference of the whole run's means) and
             ``each_second`` (mean of each second's difference).
         """
-        from ...analysis.metrics import share_difference
+        classic, scalable = ([row[f"{kind}_mbps"] for row in self.phases] for kind in ("classic", "scalable"))
+        return readings(classic, scalable, self.rates.classic, self.rates.scalable)
 
-        mean = self.rates.mean()
-        phases = [(row["classic_mbps"], row["scalable_mbps"]) for row in self.phases]
-        return {
-            "by_phase": share_difference(*zip(*phases, strict=True)),
-            "whole_run": share_difference(mean.classic, mean.scalable),
-            "each_second": share_difference(self.rates.classic, self.rates.scalable),
-        }
+
+def readings(
+    classic_phases: ArrayLike, scalable_phases: ArrayLike, classic: pd.Series, scalable: pd.Series
+) -> dict[str, float]:
+    """The readings of the paper's Table 3, from the classes' rates in each phase and in each second."""
+    from ...analysis.metrics import share_difference
+
+    return {
+        "by_phase": share_difference(classic_phases, scalable_phases),
+        "whole_run": share_difference(classic.mean(), scalable.mean()),
+        "each_second": share_difference(classic, scalable),
+    }
 
 
 def _states(sim: Simulation) -> list[Any]:
@@ -219,7 +273,7 @@ def _queueing(case: Case, series: pd.DataFrame, number: int) -> dict[str, float]
     sent = part.groupby("ts_ns").sent_bytes.sum()
     seconds = (sent.index[-1] - sent.index[0]) / 1e9
     p = part[part.queue == part.queue.max()].probability
-    if SYSTEMS[case.system].aqm == "dualpi2":
+    if system_named(case.system).aqm == "dualpi2":
         p = p**0.5
     return {
         "utilisation": (sent.iloc[-1] - sent.iloc[0])
@@ -228,6 +282,14 @@ def _queueing(case: Case, series: pd.DataFrame, number: int) -> dict[str, float]
         / CONFIGURATIONS[case.configuration][0],
         "probability_swing": float((p**2).mean() / p.mean() ** 2) if p.mean() > 0 else math.nan,
     }
+
+
+def _percentile(counts: np.ndarray, percent: float) -> float:
+    """A percentile of a histogram of delays, in ms."""
+    from .queues import BIN_MS
+
+    total = counts.sum()
+    return float((counts.cumsum().searchsorted(percent / 100 * total) + 1) * BIN_MS) if total else math.nan
 
 
 def _quantiles(delays: np.ndarray) -> dict[str, float]:
@@ -242,8 +304,7 @@ def _quantiles(delays: np.ndarray) -> dict[str, float]:
         centres = (np.arange(len(counts)) + 0.5) * BIN_MS
         found[f"{name}_delay_ms"] = float(counts @ centres / total) if total else math.nan
         for percent in (50, 99):
-            at = np.searchsorted(counts.cumsum(), percent / 100 * total) + 1
-            found[f"{name}_p{percent}_ms"] = float(at * BIN_MS) if total else math.nan
+            found[f"{name}_p{percent}_ms"] = _percentile(counts, percent)
     return found
 
 
@@ -290,6 +351,18 @@ class Settings:
             for configuration in configurations
             for system in systems
             for seed in range(1, self.seeds + 1)
+        ]
+
+    def logged(self) -> list[Case]:
+        """The systems of :data:`~.scenarios.LOGGED` with the packet sizes of the authors' logs."""
+        fewer = replace(self, seeds=min(self.seeds, LOGGED_SEEDS))
+        return [
+            case
+            for system, sizes in LOGGED.items()
+            for mtu_bytes in sizes
+            for case in (self if system in PUBLISHED and mtu_bytes > 400 else fewer).cases(
+                self.configurations, [system], mtu_bytes=mtu_bytes, about={"mtu_bytes": mtu_bytes}
+            )
         ]
 
     def changed(self) -> list[Case]:

@@ -20,7 +20,7 @@ def run(
     *,
     full: Annotated[
         bool,
-        typer.Option(help="Phases of 120 s, as in the paper, instead of 30 s; causes on all configurations."),
+        typer.Option(help="Phases of 120 s, as in the paper, instead of 30 s."),
     ] = False,
     configuration: Annotated[
         list[str] | None, typer.Option(help="I, II, III or IV; may be repeated [default: all].")
@@ -41,8 +41,7 @@ def run(
     output : Path
         Folder.
     full : bool
-        The paper's durations, and causes on all configurations, not only on I and II: half an hour of one core
-        instead of five minutes.
+        The paper's durations.
     configuration : list of str, optional
         Some of :data:`~.scenarios.CONFIGURATIONS`; all by default.
     seeds : int
@@ -56,8 +55,8 @@ def run(
     Returns
     -------
     Path
-        The folder: ``goodput``, ``phases``, ``table3``, ``drop-delay``, ``causes``, ``identification``, ``uneven``,
-        ``statements`` (and ``kernel``) as Parquet, figures, ``summary.md``.
+        The folder: ``goodput``, ``phases``, ``table3``, ``drop-delay``, ``logs``, ``causes``, ``identification``,
+        ``uneven``, ``statements`` (and ``kernel``) as Parquet, figures, ``summary.md``.
 
     Raises
     ------
@@ -73,7 +72,7 @@ def run(
     from .parts import PARTS
 
     chosen = tuple(dict.fromkeys(configuration or CONFIGURATIONS))
-    causes = chosen if full else tuple(c for c in chosen if c in ("I", "II")) or chosen
+    causes = tuple(c for c in chosen if c in ("I", "II")) or chosen
     if testbed:
         kernel_needed()
     kept = Path(output) / "kernel" if testbed else None

@@ -17,6 +17,8 @@ __all__ = [
     "drop_delay_figure",
     "goodput_figure",
     "goodput_figures",
+    "logs_figure",
+    "registers_figure",
     "table_3_figure",
 ]
 
@@ -110,6 +112,71 @@ def table_3_figure(third: pd.DataFrame) -> go.Figure:
             fig.data[-1].name = "the paper"
     fig.update_xaxes(tickvals=list(range(len(names))), ticktext=[f"configuration {n}" for n in names])
     return fig.update_yaxes(title_text="%", rangemode="tozero")
+
+
+def logs_figure(logs: pd.DataFrame) -> go.Figure:
+    """Prague's share in each phase, ours (range of the seeds) and the authors': a row a packet size, a column a
+    configuration. Variants of a system are left out."""
+    logs = logs[~logs.system.str.contains(",")]
+    sizes, configurations = list(dict.fromkeys(logs.mtu_bytes)), list(dict.fromkeys(logs.configuration))
+    systems = list(dict.fromkeys(logs.system))
+    fig = _panels(
+        len(sizes), len(configurations), [f"{c}, MTU {m}" for m in sizes for c in configurations],
+        "Prague's share of the goodput, %: simulator (solid) and the authors' logs (dotted)", shared_yaxes=True,
+    )  # fmt: skip
+    for i, (mtu_bytes, configuration) in enumerate((m, c) for m in sizes for c in configurations):
+        at = {"row": i // len(configurations) + 1, "col": i % len(configurations) + 1}
+        here = logs[(logs.configuration == configuration) & (logs.mtu_bytes == mtu_bytes)]
+        for rank, system in enumerate(systems):
+            over = here[here.system == system].groupby("phase")
+            share = 100 * over.scalable_share.agg(["mean", "min", "max"])
+            line = {"color": COLOURS[rank]}
+            fig.add_scatter(
+                x=share.index, y=share["mean"], name=system, legendgroup=system, showlegend=i == 0, line=line,
+                mode="lines+markers",
+                error_y={"array": share["max"] - share["mean"], "arrayminus": share["mean"] - share["min"]}, **at,
+            )  # fmt: skip
+            fig.add_scatter(
+                x=share.index, y=100 * over.logged_share.first(), name=f"{system}, logs", showlegend=i == 0,
+                line=line | {"dash": "dot"}, mode="lines+markers", marker={"symbol": "diamond"}, **at,
+            )  # fmt: skip
+        fig.add_hline(y=50, line={"color": GREY, "width": 1}, **at)
+    fig.update_yaxes(range=[0, 100])
+    fig.update_xaxes(dtick=1)
+    return fig.update_xaxes(title_text="phase", row=len(sizes))
+
+
+def registers_figure(registers: pd.DataFrame) -> go.Figure:
+    """Drop delays (median, 5 and 95 %) beside the switch's: a panel a configuration, a group a system and MTU."""
+    shown = registers.dropna(subset=["logged_drop_p50_ms"])
+    shown = shown.assign(
+        logged=shown.system.str.split(",").str[0], variant=shown.system.str.partition(", ")[2]
+    )
+    names = list(dict.fromkeys(shown.configuration))
+    groups = list(dict.fromkeys(zip(shown.logged, shown.mtu_bytes, strict=True)))
+    fig = _panels(
+        1, len(names), [f"configuration {n}" for n in names],
+        "Drop delay by system and MTU (bytes): median, 5 and 95 %", shared_yaxes=True,
+    )  # fmt: skip
+    markers = {
+        "the authors' switch": ("logged_", "", -0.22, INK),
+        "simulator": ("", "", 0.0, COLOURS[0]),
+        "simulator, beta times 16": ("", "beta times 16", 0.22, COLOURS[1]),
+    }
+    for i, name in enumerate(names):
+        for label, (prefix, variant, aside, colour) in markers.items():
+            here = shown[(shown.configuration == name) & (shown.variant == variant)]
+            mean = here.groupby(["logged", "mtu_bytes"], sort=False).mean(numeric_only=True)
+            low, median, high = (mean[f"{prefix}drop_p{p}_ms"] for p in (5, 50, 95))
+            fig.add_scatter(
+                x=[groups.index(group) + aside for group in mean.index], y=median, mode="markers", name=label,
+                legendgroup=label, showlegend=i == 0, marker={"color": colour, "size": 9},
+                error_y={"array": high - median, "arrayminus": median - low}, row=1, col=i + 1,
+            )  # fmt: skip
+    fig.update_xaxes(tickvals=list(range(len(groups))), ticktext=[f"{s}<br>{m}" for s, m in groups])
+    fig.update_layout(height=440)
+    fig.update_yaxes(title_text="ms", col=1)
+    return fig.update_yaxes(rangemode="tozero")
 
 
 def drop_delay_figure(drops: pd.DataFrame) -> go.Figure:

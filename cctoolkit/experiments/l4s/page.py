@@ -7,18 +7,18 @@ from collections.abc import Mapping
 import pandas as pd
 
 from ..._support.markdown import markdown_table
-from ..seeds import text_by
+from ..seeds import Measured, text_by
 from .cases import Settings
-from .conclusions import paper_words
-from .scenarios import PAIRS, PUBLISHED, SYSTEMS
-from .tables import by_configuration, scalable_shares
+from .conclusions import READING_NAMES, paper_words
+from .scenarios import LOGGED, PAIRS, PUBLISHED, SYSTEMS, VARIANTS
+from .tables import by_configuration, scalable_shares, share_errors
 
 Tables = Mapping[str, pd.DataFrame]
 
 
 def about(settings: Settings) -> str:
     """The load and the systems."""
-    systems = "; ".join(f"**{name}**: {s.what}" for name, s in SYSTEMS.items())
+    systems = "; ".join(f"**{name}**: {s.what}" for name, s in (SYSTEMS | VARIANTS).items())
     return (
         f"Cubic (classic) and Prague (scalable), {' / '.join(f'{a}-{b}' for a, b in PAIRS)} flows in phases of "
         f"{settings.phase_s:g} s, {settings.seeds} seed{'s' * (settings.seeds > 1)} (± is the standard "
@@ -30,12 +30,6 @@ def main(settings: Settings, tables: Tables) -> list[str]:
     """Table 3 in three readings, shares beside the paper's words, drop delays, all phases."""
     third, phases = tables["table3"], tables["phases"]
     keys = ["configuration", "system"]
-    shown = text_by(
-        third, keys,
-        {"by phase": ("by_phase", 1, 2), "whole run": ("whole_run", 1, 2), "each second": ("each_second", 1, 2)},
-    )  # fmt: skip
-    paper = third.groupby(keys, sort=False).paper.first()
-    shown.insert(2, "paper", [paper[c, s] for c, s in zip(shown.configuration, shown.system, strict=True)])
     rates = text_by(
         phases, [*keys, "phase"],
         {"classic, Mbit/s": ("classic_mbps", 1, 1), "scalable, Mbit/s": ("scalable_mbps", 1, 1),
@@ -48,7 +42,7 @@ def main(settings: Settings, tables: Tables) -> list[str]:
         "The paper prints one number for each and no formula. Three readings: the mean of the four phases' "
         "differences, the difference over the whole run (a phase in which one class leads offsets one in "
         "which the other does), and the mean of each second's difference.",
-        markdown_table(shown),
+        markdown_table(table_3(third)),
         "### The same by queues, by phase",
         "A scheduler that serves two queues in turn gives each class half the link as long as both have "
         "something to send, whichever algorithm drops.",
@@ -56,7 +50,7 @@ def main(settings: Settings, tables: Tables) -> list[str]:
         "### Figures 5 and 6",
         "The paper gives no numbers for them. Prague's share of the goodput in the four phases, in percent, "
         "beside the paper's words:",
-        markdown_table(_in_words(phases)),
+        markdown_table(shares_and_words(phases)),
         "### Figure 7: how long a drop takes, ms",
         "The paper prints no numbers. iRED's recirculation is a parameter here, not a measurement. Measured "
         "is the time from the decision until the next classic packet arrives and is dropped, and until the "
@@ -68,8 +62,17 @@ def main(settings: Settings, tables: Tables) -> list[str]:
     ]
 
 
-def _in_words(phases: pd.DataFrame) -> pd.DataFrame:
-    """Prague's share in each phase, and what the paper says about it."""
+def table_3(third: pd.DataFrame) -> pd.DataFrame:
+    """The differences in each reading beside the paper's, a row a configuration and system."""
+    keys = ["configuration", "system"]
+    shown = text_by(third, keys, {words: (reading, 1, 1) for reading, words in READING_NAMES.items()})
+    paper = third.groupby(keys, sort=False).paper.first()
+    shown.insert(2, "paper", [paper[c, s] for c, s in zip(shown.configuration, shown.system, strict=True)])
+    return shown
+
+
+def shares_and_words(phases: pd.DataFrame) -> pd.DataFrame:
+    """Prague's share in each phase in percent, and what the paper says about it."""
     words, share = paper_words(), 100 * scalable_shares(phases)
     rows = []
     for configuration in dict.fromkeys(phases.configuration):
@@ -85,23 +88,105 @@ def _in_words(phases: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def logs(settings: Settings, tables: Tables) -> list[str]:
+    """Prague's share by phase, registers and readings of Table 3, ours and the authors'."""
+    return [
+        "The authors published the goodput of each second, for packets of 400 and 800 bytes. Prague's share of the "
+        "goodput in the four phases, in percent: the mean of the seeds, and of the logs.",
+        markdown_table(shares_beside_logs(tables["logs"])),
+        "### Registers of the switch",
+        "In each pair the first number is the simulator's, the second the switch's. The drop delay is the median over "
+        "the last packet dropped in each second; the authors publish none of iRED's, where a dropped packet does not "
+        "wait.",
+        markdown_table(registers_beside_switch(tables["registers"])),
+        "### Table 3 in three readings",
+        "Difference between both kinds in percent of the goodput: first the authors' logs, then the simulator.",
+        markdown_table(readings_beside_paper(tables["readings"])),
+    ]
+
+
+def shares_beside_logs(logs: pd.DataFrame) -> pd.DataFrame:
+    """A row a configuration and packet size: the shares in the four phases, in percent."""
+    errors = share_errors(logs)
+    rows = []
+    for (configuration, mtu_bytes), part in errors.groupby(["configuration", "mtu_bytes"], sort=False):
+        row: dict[str, object] = {"configuration": configuration, "MTU": mtu_bytes}
+        for system in (name for name in LOGGED if name in set(part.system)):
+            one = part[part.system == system].sort_values("phase")
+            if "," not in system:
+                row[f"{system}, logs"] = _percents(one.logged_share)
+            row[f"{system}, simulator"] = _percents(one.scalable_share)
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+#: Columns of the registers: quantity, column, digits.
+_REGISTERS = (
+    ("drop delay, ms", "drop_p50_ms", 1),
+    ("queueing delay, 95 %, ms", "qdelay_p95_ms", 1),
+    ("drops a second", "drops_per_s", 0),
+    ("marks a second", "marks_per_s", 0),
+)
+
+
+def registers_beside_switch(registers: pd.DataFrame) -> pd.DataFrame:
+    """A row a configuration, packet size and system: the simulator's number and the switch's."""
+    keys = ["configuration", "mtu_bytes", "system"]
+    rows = []
+    for (configuration, mtu_bytes, system), part in registers.groupby(keys, sort=False):
+        row: dict[str, object] = {"configuration": configuration, "MTU": mtu_bytes, "system": system}
+        for quantity, column, digits in _REGISTERS:
+            switch = part[f"logged_{column}"].iloc[0]
+            ours = Measured.over(part[column]).text(digits)
+            row[quantity] = f"{ours} / " + ("–" if pd.isna(switch) else f"{switch:.{digits}f}")
+        rows.append(row)
+    order = {name: rank for rank, name in enumerate(LOGGED)}
+    table = pd.DataFrame(rows).sort_values(["configuration", "MTU"], ascending=[True, False], kind="stable")
+    return table.sort_values(
+        ["configuration", "system"], key=lambda x: x.map(order) if x.name == "system" else x, kind="stable"
+    )
+
+
+def readings_beside_paper(readings: pd.DataFrame) -> pd.DataFrame:
+    """A row a configuration, system and packet size: each reading in the logs and in the simulator."""
+    rows = []
+    for (configuration, system, mtu_bytes), part in readings.groupby(
+        ["configuration", "system", "mtu_bytes"]
+    ):
+        logs, ours = part[part.source == "logs"], part[part.source == "simulator"]
+        row: dict[str, object] = {
+            "configuration": configuration, "system": system, "MTU": mtu_bytes, "paper": part.paper.iloc[0]
+        }  # fmt: skip
+        for reading, words in READING_NAMES.items():
+            row[words] = f"{logs[reading].mean():.1f} / {Measured.over(ours[reading]).text(1)}"
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _percents(shares: pd.Series) -> str:
+    return " / ".join(f"{100 * share:.0f}" for share in shares)
+
+
 def causes(settings: Settings, tables: Tables) -> list[str]:
     """Differences and shares with each change."""
-    why = tables["causes"]
-    reasons = text_by(
-        why.sort_values("configuration", kind="stable"),
-        ["configuration", "changed"],
-        {"by phase, %": ("by_phase", 1, 1), "whole run": ("whole_run", 1, 1), "each second": ("each_second", 1, 1)}
-        | {f"share in phase {n}, %": (f"phase_{n}_share", 100, 0) for n in range(1, len(PAIRS) + 1)}
-        | {"swing, phase 1": ("probability_swing", 1, 1)},
-    )  # fmt: skip
     return [
         "The paper does not say how long the control plane takes, what the hosts' network cards merge, or the "
         "formula of its table. *Swing* is the mean of the squared probability over the square of its mean, 1 "
         "for a constant one. Classic packets are dropped with the squared probability, so a probability that "
         "swings costs classic flows more than scalable ones. *Share* is the scalable class's.",
-        markdown_table(reasons),
+        markdown_table(changes(tables["causes"])),
     ]
+
+
+def changes(why: pd.DataFrame) -> pd.DataFrame:
+    """Differences, shares and drop delays, a row a configuration and change."""
+    return text_by(
+        why.sort_values("configuration", kind="stable"),
+        ["configuration", "changed"],
+        {f"{words}, %": (reading, 1, 1) for reading, words in READING_NAMES.items()}
+        | {f"share in phase {n}, %": (f"phase_{n}_share", 100, 0) for n in range(1, len(PAIRS) + 1)}
+        | {"swing, phase 1": ("probability_swing", 1, 1), "drop delay, ms": ("drop_ms", 1, 1)},
+    )  # fmt: skip
 
 
 def identification(settings: Settings, tables: Tables) -> list[str]:

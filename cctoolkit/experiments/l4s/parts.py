@@ -24,6 +24,16 @@ PARTS: dict[str, Part[Settings]] = {
         statements=conclusions.main,
         page=page.main,
     ),
+    "logs": Part(
+        scenarios=Settings.logged,
+        tables=tables.beside_logs,
+        figures=lambda t: {
+            "logs": figures.logs_figure(t["logs"]),
+            "registers": figures.registers_figure(t["registers"]),
+        },
+        statements=conclusions.logs,
+        page=page.logs,
+    ),
     "causes": Part(
         scenarios=Settings.changed,
         tables=tables.causes,

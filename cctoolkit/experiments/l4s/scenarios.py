@@ -1,17 +1,18 @@
 """What the L4S experiment runs: the paper's configurations and load, systems, and changes to them.
 
-The paper does not give everything. Chosen here: the flow counts are those within a phase, so phases add 1, 1, 8 and 15
-flows of each kind, each starting within half a second; 250 ms of buffer (RFC 9332); iRED's two queues ("the
-corresponding output queue", section 4.1) are served in turn with equal weights; PI2 has a single queue, and its control
-plane takes 1 ms; a notification is recirculated in 1 µs; classic packets get the square of iRED's probability (section
-3.2). ``hardware/launch/l4s-ired-pi2/`` has the same as scenario files.
+Phases add 1, 2, 10 and 25 flows of each kind: so many connections start in each phase of the authors' logs, while the
+paper's Table 2 can also be read as totals. The paper does not give everything. Chosen here: the flows of a phase start
+within half a second; 250 ms of buffer (RFC 9332); iRED's two queues ("the corresponding output queue", section 4.1) are
+served in turn with equal weights; PI2 has a single queue, and its control plane takes 1 ms; a notification is
+recirculated in 1 µs; classic packets get the square of iRED's probability (section 3.2).
+``hardware/launch/l4s-ired-pi2/`` has the same as scenario files.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ParameterError
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
     from ...aqm import Aqm
     from ...scenario import Flow, Scenario
 
-__all__ = ["CAUSES", "CONFIGURATIONS", "PAIRS", "PUBLISHED", "SENDERS", "SYSTEMS", "TITLES", "UNEVEN", "System",
-           "through"]  # fmt: skip
+__all__ = ["CAUSES", "CONFIGURATIONS", "JOINING", "LOGGED", "LOGGED_SEEDS", "PAIRS", "PUBLISHED", "SENDERS", "SYSTEMS",
+           "TITLES", "UNEVEN", "VARIANTS", "System", "system_named", "through"]  # fmt: skip
 
 #: The parts of the experiment and their titles.
 TITLES = {
     "table-3": "Cubic and Prague in four phases (table 3, figures 5 to 7)",
+    "logs": "Beside the authors' logs",
     "causes": "What changes the split: one thing changed at a time",
     "uneven": "Queues by class and flows per class",
     "identification": "How scalable flows are identified",
@@ -33,8 +35,12 @@ TITLES = {
 }
 #: Table 1: rate (Mbit/s) and RTT (ms).
 CONFIGURATIONS = {"I": (120.0, 10.0), "II": (120.0, 50.0), "III": (1000.0, 10.0), "IV": (1000.0, 50.0)}
-#: Table 2: classic and scalable flows in each phase.
-PAIRS = ((1, 1), (2, 2), (10, 10), (25, 25))
+#: Table 2: classic and scalable flows that join in each phase.
+JOINING = ((1, 1), (2, 2), (10, 10), (25, 25))
+#: Classic and scalable flows there are in each phase.
+PAIRS = tuple(
+    (sum(c for c, _ in JOINING[:n]), sum(s for _, s in JOINING[:n])) for n in range(1, len(JOINING) + 1)
+)
 BUFFER_MS = 250
 SPREAD_S = 0.5
 SAMPLE_S = 0.1
@@ -42,11 +48,15 @@ SAMPLE_S = 0.1
 
 @dataclass(frozen=True)
 class System:
-    """A queue discipline, and whether scalable and classic packets have queues of their own, served in turn."""
+    """A queue discipline, and whether scalable and classic packets have queues of their own, served in turn.
+
+    `options` are parameters of the queue discipline.
+    """
 
     what: str
     aqm: str
     apart: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 SYSTEMS = {
@@ -56,23 +66,76 @@ SYSTEMS = {
     "iRED, one queue": System("with PI2's single queue, to tell the algorithm from the queues", "ired"),
     "PI2, two queues": System("with iRED's queues, to tell the algorithm from the queues", "pi2", apart=True),
 }
+#: The paper's controller: gains in Hz, and the interval between updates.
+UPDATE_MS, ALPHA, BETA = 15.0, 0.3125, 3.125
+
+
+def _gains(factor: float) -> dict[str, float]:
+    return {"alpha": factor * ALPHA, "beta": factor * BETA}
+
+
+#: Further systems, only beside the authors' logs.
+VARIANTS = {
+    "iRED, coupled": System(
+        "a scalable packet is marked with the classic queue's probability if that is higher",
+        "ired",
+        apart=True,
+        options={"coupled": True},
+    ),
+    "PI2, beta times 16": System(
+        "a controller that answers changes of the delay 16 times as strongly",
+        "pi2",
+        options={"beta": 16 * BETA},
+    ),
+    "P4-CoDel": System("one queue; it drops scalable packets, too", "codel"),
+}
 #: The paper's two.
 PUBLISHED = ("iRED", "PI2")
+#: What is held against the authors' logs, and the lengths of packets (MTU).
+LOGGED: dict[str, tuple[int, ...]] = {
+    "iRED": (800, 400),
+    "iRED, coupled": (800,),
+    "iRED, one queue": (800,),
+    "PI2": (1500, 800, 400),
+    "PI2, beta times 16": (1500, 800),
+    "P4-CoDel": (800,),
+}
+#: Most seeds of variants, and of packets of 400 bytes, which take twice as long as those of 800.
+LOGGED_SEEDS = 2
+
+
+def system_named(name: str) -> System:
+    """One of :data:`SYSTEMS` or :data:`VARIANTS`.
+
+    Raises
+    ------
+    ParameterError
+        There is no such system.
+    """
+    known = SYSTEMS | VARIANTS
+    if name not in known:
+        raise ParameterError(f"system: {name!r} must be one of {', '.join(known)}")
+    return known[name]
 
 
 def _aqm(system: System, options: Mapping[str, Any], watched: bool) -> Aqm:
     """A queue discipline with the paper's parameters, except for `options`."""
     from ...aqm import DualPi2, IRed, TofinoPi2
-    from .queues import WatchedDualPi2, WatchedIRed, WatchedPi2
+    from .queues import DroppingCoDel, WatchedCoDel, WatchedDualPi2, WatchedIRed, WatchedPi2
 
     papers: dict[str, dict[str, Any]] = {
         "ired": {"min_ms": 20, "max_ms": 40, "weight": 0.5},
-        "pi2": {"target_ms": 20, "update_ms": 15, "alpha": 0.3125, "beta": 3.125},
+        "pi2": {"target_ms": 20, "update_ms": UPDATE_MS, "alpha": ALPHA, "beta": BETA},
         "dualpi2": {"target_ms": 20},
+        "codel": {"target_ms": 20},
     }
-    plain: dict[str, type[Aqm]] = {"ired": IRed, "pi2": TofinoPi2, "dualpi2": DualPi2}
-    seen: dict[str, type[Aqm]] = {"ired": WatchedIRed, "pi2": WatchedPi2, "dualpi2": WatchedDualPi2}
-    return (seen if watched else plain)[system.aqm](**(papers[system.aqm] | dict(options)))
+    classes: dict[str, tuple[type[Aqm], type[Aqm]]] = {
+        "ired": (IRed, WatchedIRed),
+        "pi2": (TofinoPi2, WatchedPi2),
+        "dualpi2": (DualPi2, WatchedDualPi2),
+        "codel": (DroppingCoDel, WatchedCoDel),
+    }
+    return classes[system.aqm][watched](**(papers[system.aqm] | dict(system.options) | dict(options)))
 
 
 def _is_scalable(flow: Flow, identifier: str) -> bool:
@@ -83,12 +146,13 @@ def _is_scalable(flow: Flow, identifier: str) -> bool:
 def through(
     scenario: Scenario, system: str, *, watched: bool = False, options: Mapping[str, Any] | None = None
 ) -> Scenario:
-    """A scenario's flows through one of the :data:`SYSTEMS` instead of their own queue, at the same rate and buffer.
+    """A scenario's flows through a system instead of their own queue, at the same rate and buffer.
 
     Parameters
     ----------
     scenario : Scenario
     system : str
+        One of :data:`SYSTEMS` or :data:`VARIANTS`.
     watched : bool
         Use queue disciplines that log delays and drops (:mod:`.queues`); they decide alike.
     options : mapping, optional
@@ -101,9 +165,7 @@ def through(
     """
     from ...scenario import Bottleneck, Queue
 
-    if system not in SYSTEMS:
-        raise ParameterError(f"system: {system!r} must be one of {', '.join(SYSTEMS)}")
-    chosen, old = SYSTEMS[system], scenario.bottleneck
+    chosen, old = system_named(system), scenario.bottleneck
     aqm = _aqm(chosen, options or {}, watched)
     bottleneck = Bottleneck(
         rate_mbps=old.rate_mbps,
@@ -122,9 +184,13 @@ def through(
 CAUSES: dict[str, tuple[str, dict[str, Any]]] = {
     "PI2 as above": ("PI2", {}),
     "phases of 120 s, as in the paper": ("PI2", {"phase_s": 120.0}),
-    "controller slower, gains a tenth": ("PI2", {"aqm": {"alpha": 0.03125, "beta": 0.3125}}),
+    "gains a tenth": ("PI2", {"aqm": _gains(0.1)}),
+    "gains times 10": ("PI2", {"aqm": _gains(10)}),
+    "beta times 16": ("PI2", {"aqm": {"beta": 16 * BETA}}),
+    "gains divided by the update interval": ("PI2", {"aqm": _gains(1000 / UPDATE_MS)}),
     "control plane in no time": ("PI2", {"aqm": {"control_plane_ms": 0}}),
     "control plane in 60 ms": ("PI2", {"aqm": {"control_plane_ms": 60}}),
+    "control plane in 500 ms": ("PI2", {"aqm": {"control_plane_ms": 500}}),
     "update every 100 ms": ("PI2", {"aqm": {"update_ms": 100}}),
     "coupling 1 instead of 2": ("PI2", {"aqm": {"coupling": 1}}),
     "Reno instead of Cubic": ("PI2", {"classic": {"cca": "reno"}}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -12,9 +12,13 @@ import pandas as pd
 from ..papers import paper_numbers
 from ..seeds import Measured
 from .cases import Outcome, Settings
-from .scenarios import SYSTEMS
+from .logs import logged_differences, logged_registers, logged_shares
+from .scenarios import PUBLISHED, SYSTEMS, system_named
 
 __all__ = ["drop_delays", "flow_goodputs", "identified_shares", "paper_differences", "table_3"]
+
+#: Readings of the paper's Table 3, :meth:`.cases.Outcome.differences`.
+READINGS = ["by_phase", "whole_run", "each_second"]
 
 
 def paper_differences() -> dict[tuple[str, str], float]:
@@ -67,7 +71,7 @@ def drop_delays(found: Iterable[Outcome]) -> pd.DataFrame:
             ("until the drop", np.concatenate([o.drop_ms for o in some])),
             ("until the gap leaves", np.concatenate([o.gap_ms for o in some])),
         ):
-            if SYSTEMS[system].aqm != "ired" and measure != "until the drop":
+            if system_named(system).aqm != "ired" and measure != "until the drop":
                 continue  # a packet dropped as it leaves is a gap at once, and nothing is recirculated
             low, q1, median, q3, high = np.percentile(values, [5, 25, 50, 75, 95])
             rows.append(
@@ -130,13 +134,98 @@ def main(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame
     return {"goodput": goodput, "phases": phases, "table3": table_3(found), "drop-delay": drop_delays(found)}
 
 
+def beside_logs(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
+    """Runs with the logs' packet sizes beside the logs; variants of a system stand beside that system's.
+
+    Returns
+    -------
+    dict of DataFrame
+        ``logs``: a row a run and phase, with the share and the goodput in the logs (``logged_share``,
+        ``logged_mbps``). ``registers``: a row a run, :meth:`.cases.Outcome.registers` and the same from the switch
+        (``logged_drops``, …; NaN where it has none). ``readings``: Table 3 in each reading, a row a run and a row a log
+        (`source` ``simulator`` or ``logs``).
+    """
+    keep = ["configuration", "system", "mtu_bytes", "seed", "phase", "pairs", "scalable_share"]
+    rows = pd.DataFrame([row for o in found for row in o.phases])
+    rows["goodput_mbps"] = rows.classic_mbps + rows.scalable_mbps
+    shares = logged_shares().rename(columns={"scalable_share": "share", "goodput_mbps": "mbps"})
+    registers = pd.DataFrame([o.about | o.registers() for o in found])
+    return {
+        "logs": _beside(rows[[*keep, "goodput_mbps"]], shares, ["phase"], how="inner"),
+        "registers": _beside(registers, logged_registers(), [], how="left"),
+        "readings": _readings(found),
+    }
+
+
+def _beside(
+    rows: pd.DataFrame, logs: pd.DataFrame, keys: list[str], how: Literal["inner", "left"]
+) -> pd.DataFrame:
+    """Rows with the columns of the logs, as ``logged_…``, of the same configuration, packet size and `keys`."""
+    same = ["configuration", "mtu_bytes", *keys, "logged_system"]
+    logs = logs.rename(columns={"system": "logged_system"})
+    logs = logs.rename(columns={name: f"logged_{name}" for name in logs if name not in same})
+    rows = rows.assign(logged_system=rows.system.str.split(",").str[0])
+    return rows.merge(logs, on=same, how=how).drop(columns="logged_system")
+
+
+def _readings(found: Iterable[Outcome]) -> pd.DataFrame:
+    printed = paper_differences()
+    logs = logged_differences()
+    sizes = set(logs[logs.system.isin(PUBLISHED)].mtu_bytes)
+    configurations = {o.case.configuration for o in found}
+    logs = logs[logs.system.isin(PUBLISHED) & logs.configuration.isin(configurations)]
+    ours = pd.DataFrame(
+        [o.about | o.differences() for o in found if o.case.system in PUBLISHED and o.case.mtu_bytes in sizes]
+    )
+    table = pd.concat(
+        [logs.assign(source="logs", seed=0), ours.assign(source="simulator")], ignore_index=True
+    )
+    paper = [printed[key] for key in zip(table.configuration, table.system, strict=True)]
+    return table.assign(paper=paper)[
+        ["source", "configuration", "system", "mtu_bytes", "seed", *READINGS, "paper"]
+    ]
+
+
+def reading_errors(readings: pd.DataFrame) -> pd.DataFrame:
+    """How far each reading is from the paper's Table 3: mean over configurations and systems, percentage points.
+
+    Returns
+    -------
+    DataFrame
+        A row a `source` and `mtu_bytes`, a column a reading.
+    """
+    keys = ["source", "mtu_bytes", "configuration", "system"]
+    mean = readings.groupby(keys, sort=False)[[*READINGS, "paper"]].mean()
+    errors = mean[READINGS].sub(mean.paper, axis=0).abs()
+    return errors.groupby(["source", "mtu_bytes"], sort=False).mean()
+
+
+def register_means(registers: pd.DataFrame) -> pd.DataFrame:
+    """Means over the seeds: a row a configuration, system and packet size."""
+    keys = ["configuration", "system", "mtu_bytes"]
+    return registers.drop(columns="seed").groupby(keys, sort=False).mean().reset_index()
+
+
+def share_errors(logs: pd.DataFrame) -> pd.DataFrame:
+    """How far Prague's share is from the logs': means over the seeds.
+
+    Returns
+    -------
+    DataFrame
+        ``system configuration mtu_bytes phase scalable_share logged_share error``, the last in absolute value.
+    """
+    keys = ["system", "configuration", "mtu_bytes", "phase"]
+    mean = logs.groupby(keys, sort=False)[["scalable_share", "logged_share"]].mean().reset_index()
+    return mean.assign(error=(mean.scalable_share - mean.logged_share).abs())
+
+
 def causes(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
     """``causes``: a row a run."""
     rows: list[dict[str, Any]] = [
         o.about
         | o.differences()
         | {f"phase_{row['phase']}_share": row["scalable_share"] for row in o.phases}
-        | {"probability_swing": o.phases[0]["probability_swing"]}
+        | {"probability_swing": o.phases[0]["probability_swing"], "drop_ms": o.registers()["drop_p50_ms"]}
         for o in found
     ]
     return {"causes": pd.DataFrame(rows)}

@@ -1,0 +1,165 @@
+"""The L4S paper's authors' own measurements: what their public logs say, as tables in ``data/papers/logs/``.
+
+github.com/dcomp-leris/iRED_TNSM holds the goodput of every second (iperf) and a switch's registers (Tofino2) for iRED,
+PI2 and P4-CoDel; for the goodput of iRED and PI2 with the 1500 bytes of the paper's Table 1 there are none.
+
+=============================== ==================================================================================
+``l4s-ired-pi2.csv``            Prague's share in each phase: :func:`phase_shares` of the goodput
+``l4s-ired-pi2-table-3.csv``    the paper's Table 3 in three readings: :func:`reading_differences` of the goodput
+``l4s-ired-pi2-registers.csv``  counters and quantiles of delays: :func:`register_values` of the registers
+``l4s-ired-pi2-marks.csv``      packets marked by iRED, as in ``TF2/iRED/*/mark_*.txt``
+=============================== ==================================================================================
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..papers import papers_folder
+from .cases import REGISTER_PERCENTS
+from .scenarios import CONFIGURATIONS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "logged_differences",
+    "logged_registers",
+    "logged_shares",
+    "phase_shares",
+    "reading_differences",
+    "register_values",
+]
+
+PHASES, PHASE_S = 4, 120
+#: Packets of 68 bytes carry 16 bytes of payload; the hosts did not fill the link with them.
+MTU_BYTES = (1500, 800, 400)
+_KEYS = ["configuration", "system", "mtu_bytes"]
+
+
+def _settings(table: pd.DataFrame) -> pd.DataFrame:
+    """The logs of :data:`MTU_BYTES` with the paper's names of the configurations."""
+    names = {setting: name for name, setting in CONFIGURATIONS.items()}
+    part = table[table.mtu_bytes.isin(MTU_BYTES)]
+    settings = zip(part.rate_mbps.astype(float), part.rtt_ms.astype(float), strict=True)
+    return part.assign(configuration=[names[setting] for setting in settings])
+
+
+def _rates(goodput: pd.DataFrame) -> pd.DataFrame:
+    """Goodput of both kinds, ``cubic`` and ``prague``, in each second that the log has."""
+    rates = _settings(goodput).pivot_table(
+        index=[*_KEYS, "second"], columns="cca", values="goodput_mbps", aggfunc="sum", fill_value=0.0
+    )
+    rates = rates.reset_index().rename_axis(columns=None)
+    return rates.assign(phase=(rates.second // PHASE_S).clip(upper=PHASES - 1) + 1)
+
+
+def phase_shares(goodput: pd.DataFrame) -> pd.DataFrame:
+    """Means over the phases of the logs.
+
+    Parameters
+    ----------
+    goodput : DataFrame
+        Goodput (``goodput_mbps``) of the flows that started in a phase, in each second (``second``, from the start of
+        the run): also ``system rate_mbps rtt_ms mtu_bytes started_in_phase cca``, the last ``cubic`` or ``prague``.
+
+    Returns
+    -------
+    DataFrame
+        ``configuration system mtu_bytes phase``, ``scalable_share`` (of the goodput, 0 to 1) and ``goodput_mbps`` (of
+        both kinds).
+    """
+    sums = _rates(goodput).groupby([*_KEYS, "phase"])[["cubic", "prague"]].sum()
+    whole = sums.prague + sums.cubic
+    shares = {"scalable_share": sums.prague / whole, "goodput_mbps": whole / PHASE_S}
+    return sums.assign(**shares)[list(shares)].reset_index()
+
+
+def reading_differences(goodput: pd.DataFrame) -> pd.DataFrame:
+    """The paper's Table 3 from the logs, in the readings of :meth:`.cases.Outcome.differences`.
+
+    Parameters
+    ----------
+    goodput : DataFrame
+        As for :func:`phase_shares`.
+
+    Returns
+    -------
+    DataFrame
+        ``configuration system mtu_bytes``, ``by_phase``, ``whole_run`` and ``each_second`` (percent).
+    """
+    import pandas as pd
+
+    from .cases import readings
+
+    rows = []
+    for key, rates in _rates(goodput).groupby(_KEYS):
+        phases = rates.groupby("phase")[["cubic", "prague"]].mean()
+        rows.append(
+            dict(zip(_KEYS, key, strict=True))
+            | readings(list(phases.cubic), list(phases.prague), rates.cubic, rates.prague)
+        )
+    return pd.DataFrame(rows)
+
+
+def register_values(registers: pd.DataFrame) -> pd.DataFrame:
+    """Counters and delays in the switch's registers.
+
+    Parameters
+    ----------
+    registers : DataFrame
+        Quantiles of a register's readings, one a second (``register p5 p50 p95 max``, with ``system rate_mbps rtt_ms
+        mtu_bytes``): ``qdelay`` and ``wasted_time`` in ns, the latter the delay of the last packet dropped; ``drops``
+        is a counter, its reading the maximum.
+
+    Returns
+    -------
+    DataFrame
+        ``configuration system mtu_bytes``, ``drops``, and in ms ``qdelay_p5_ms``, …, ``drop_p95_ms`` (NaN for iRED,
+        whose drops do not wait).
+    """
+    import pandas as pd
+
+    part = _settings(registers)
+    wide = part.pivot_table(index=_KEYS, columns="register", values=["p5", "p50", "p95", "max"])
+    columns = {"drops": wide["max", "drops"]}
+    for name, register in (("qdelay", "qdelay"), ("drop", "wasted_time")):
+        for percent in REGISTER_PERCENTS:
+            columns[f"{name}_p{percent}_ms"] = wide[f"p{percent}", register] / 1e6
+    return pd.DataFrame(columns).reset_index()
+
+
+def _read(name: str) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.read_csv(papers_folder() / "logs" / f"l4s-ired-pi2{name}.csv")
+
+
+def logged_shares() -> pd.DataFrame:
+    """What :func:`phase_shares` found in the authors' logs.
+
+    Examples
+    --------
+    >>> logged_shares().query("configuration == 'I' and system == 'iRED' and mtu_bytes == 800").scalable_share.tolist()
+    [0.561, 0.529, 0.473, 0.413]
+    """
+    return _read("")
+
+
+def logged_differences() -> pd.DataFrame:
+    """What :func:`reading_differences` found in the authors' logs."""
+    return _read("-table-3")
+
+
+def logged_registers() -> pd.DataFrame:
+    """What :func:`register_values` found in the authors' logs, and iRED's marks; counters as ``…_per_s``.
+
+    Examples
+    --------
+    >>> logged_registers().query("configuration == 'I' and mtu_bytes == 1500").drop_p50_ms.round(1).tolist()
+    [22.7, 11.1]
+    """
+    table = _read("-registers").merge(_read("-marks"), how="left")
+    for name in ("drops", "marks"):
+        table[f"{name}_per_s"] = table.pop(name) / (PHASES * PHASE_S)
+    return table
