@@ -10,11 +10,15 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
+import numpy as np
+import pandas as pd
 import pytest
 from fuzz import public, tables, watched
 from hypothesis import given, settings, strategies as st
 
-from cctoolkit.errors import CCToolkitError
+from cctoolkit._support import arguments
+from cctoolkit._support.words import format_utc
+from cctoolkit.errors import CCToolkitError, ParameterError
 
 NAMES = list(tables.CASES)
 
@@ -78,3 +82,42 @@ def test_indices_stay_inside(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert [json.loads(line) for line in found.read_text().splitlines()] == []
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Series([1, None], dtype="Int64"), pd.Series([2**62, 1]), pd.Series([2**64 - 1, 1], dtype="uint64"),
+        pd.Series([1.5, 1]), pd.Series([None, None]), pd.Series([pd.NA, 1], dtype=object), pd.Series([np.inf, 1]),
+        pd.Series([-(2**62), 1]),
+    ],
+)  # fmt: skip
+def test_times_that_are_none(column: pd.Series) -> None:
+    with pytest.raises(ParameterError, match=r"^t: column 'ts_ns'[^\n]*$"):
+        arguments.table("t", pd.DataFrame({"ts_ns": column}), ["ts_ns"], whole=["ts_ns"])
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "float64", "Int64", "Float64", "int64[pyarrow]"])
+def test_times_in_any_type_are_whole_numbers(dtype: str) -> None:
+    table = arguments.table(
+        "t", pd.DataFrame({"ts_ns": pd.Series([7, 5], dtype=dtype)}), ["ts_ns"], whole=["ts_ns"]
+    )
+    assert table.ts_ns.dtype == np.int64 and table.ts_ns.tolist() == [7, 5]
+
+
+def test_nanoseconds_are_kept_exactly() -> None:
+    times = pd.Series([2**53 + 1, 2**62 - 1], dtype="Int64")
+    table = arguments.table("t", pd.DataFrame({"ts_ns": times}), ["ts_ns"], whole=["ts_ns"])
+    assert table.ts_ns.tolist() == times.tolist()
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "1970-01-01 00:00:00.000000"),
+        (1_500, "1970-01-01 00:00:00.000001"),
+        (-(2**63), "1677-09-21 00:12:43.145224"),
+    ],
+)
+def test_every_time_can_be_written(ns: int, text: str) -> None:
+    assert format_utc(ns) == text

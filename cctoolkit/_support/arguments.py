@@ -110,12 +110,29 @@ def floats(where: str, values: Any, *, ndim: int | None = None) -> np.ndarray:
     return array
 
 
+def _whole_numbers(where: str, column: pd.Series, error: type[CCToolkitError]) -> np.ndarray:
+    """A column as int64, if nothing is lost."""
+    most = 2**62 if where.endswith("ts_ns'") else 2**63 - 1
+    exact = column.dtype.kind in "iu" and not column.isna().any()
+    values: Any = (
+        column.to_numpy(f"{column.dtype.kind}8") if exact else column.to_numpy(np.float64, na_value=np.nan)
+    )
+    with np.errstate(invalid="ignore"):
+        wrong = ~((values > -most) & (values < most) & (values % 1 == 0))
+    if wrong.any():
+        row = int(wrong.argmax())
+        such = "a time in nanoseconds, from 1823 to 2116" if most == 2**62 else "a whole number"
+        raise error(f"{where}, row {row}: {values[row]:g} is not {such}")
+    return values.astype(np.int64)
+
+
 def table(
     where: str,
     value: Any,
     numbers: Iterable[str] = (),
     others: Iterable[str] = (),
     *,
+    whole: Iterable[str] = (),
     origin: str = "",
     error: type[CCToolkitError] = ParameterError,
 ) -> pd.DataFrame:
@@ -129,6 +146,9 @@ def table(
         What was given.
     numbers, others : iterable of str
         Columns that must be there, once each: of numbers, and of anything.
+    whole : iterable of str
+        Columns of `numbers` that must hold whole numbers and no nulls; they become int64. In columns of times
+        (``…ts_ns``) they are between 1823 and 2116, so that differences do not overflow.
     origin : str
         Function that makes such tables.
     error : type
@@ -150,7 +170,7 @@ def table(
     if not isinstance(value, pd.DataFrame):
         such = f"a table, such as from {origin}," if origin else "a DataFrame,"
         raise error(f"{where}: expected {such} not {type(value).__name__}")
-    numbers = tuple(numbers)
+    numbers, whole = tuple(numbers), tuple(whole)
     changed: dict[str, Any] = {}
     for name in (*numbers, *others):
         there = int((value.columns == name).sum())
@@ -161,12 +181,15 @@ def table(
         found = value[name].dtype
         if name not in numbers:
             continue
-        if found == np.object_ and value[name].isna().all():  # nothing known, as from a table of None
+        unknown = found == np.object_ and value[name].isna().all()  # as from a table of None
+        if unknown:
             changed[name] = np.full(len(value), np.nan)
-            continue
-        if not pd.api.types.is_numeric_dtype(found) or pd.api.types.is_complex_dtype(found):
+        elif not pd.api.types.is_numeric_dtype(found) or pd.api.types.is_complex_dtype(found):
             raise error(f"{where}: column {name!r} is {found}, expected numbers")
-        if isinstance(found, pd.ArrowDtype | pd.SparseDtype):
+        if name in whole:
+            given = pd.Series(changed[name]) if unknown else value[name]
+            changed[name] = _whole_numbers(f"{where}: column {name!r}", given, error)
+        elif isinstance(found, pd.ArrowDtype | pd.SparseDtype):
             changed[name] = value[name].to_numpy(np.float64, na_value=np.nan)
     attrs, value = value.attrs, value.loc[:, ~value.columns.duplicated()].reset_index(drop=True)
     if changed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ __all__ = [
     "format_probability",
     "format_rate",
     "format_time_ns",
+    "format_utc",
     "plural",
     "printable",
     "printable_lines",
@@ -54,6 +56,14 @@ def format_bytes(size: float) -> str:
 def format_rate(bytes_per_s: float) -> str:
     """Bytes per second formatted as bits per second."""
     return _scaled(8 * bytes_per_s, ("bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s", "Pbit/s"))
+
+
+def format_utc(ns: int) -> str:
+    """Nanoseconds since 1970 as date and time, to the microsecond."""
+    when = datetime(1970, 1, 1) + timedelta(
+        microseconds=int(ns) // 1000
+    )  # pandas takes the least int64 for "no time"
+    return f"{when:%Y-%m-%d %H:%M:%S.%f}"
 
 
 def format_time_ns(ns: float) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._support.words import few
+from .._support.words import few, format_utc
 from ..errors import ParameterError, SchemaError
 from ..schema import SACKS, arrays, check_columns, write_parquet
 from .keys import CaptureMeta, FlowKeys, check_keys
@@ -189,7 +189,6 @@ class Capture:
 
     def _repr_html_(self) -> str:
         m = self.meta
-        start = pd.Timestamp(m.first_ts_ns, unit="ns", tz="UTC") if len(self) else None
         rows = [
             ("file", m.path),
             (
@@ -197,7 +196,7 @@ class Capture:
                 f"{m.format}, {few(m.link_types) or 'no interface'}, compression {m.compression}",
             ),
             ("snap length", f"{m.snaplen or 'none'}"),
-            ("start (UTC)", f"{start:%Y-%m-%d %H:%M:%S.%f}" if start is not None else "no packets"),
+            ("start (UTC)", format_utc(m.first_ts_ns) if len(self) else "no packets"),
             ("duration", f"{self.duration_s:.3f} s"),
             ("packets", f"{len(self):,} with an IP header, of {m.frames:,} frames"),
             ("bytes on the wire", f"{m.wire_bytes:,}"),

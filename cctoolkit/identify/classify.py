@@ -165,12 +165,15 @@ def classify_flows(
         "protocol",
         "payload_fwd",
         "payload_rev",
+        "packets_fwd",
+        "packets_rev",
         "first_ts_ns",
         "last_ts_ns",
         "sport",
         "dport",
     )
-    flows = arguments.table("flows", flows, numbers, ("src", "dst"), error=SchemaError)
+    times = ("first_ts_ns", "last_ts_ns")
+    flows = arguments.table("flows", flows, numbers, ("src", "dst"), whole=times, error=SchemaError)
     flows = flows[flows["protocol"] == 6]
     payload = flows[["payload_fwd", "payload_rev"]].max(axis=1)
     flows = flows.assign(payload_bytes=payload.astype("int64"))[payload >= max(min_bytes, 1)]

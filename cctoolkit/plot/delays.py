@@ -75,7 +75,11 @@ def rtt(
     import plotly.graph_objects as go
 
     samples = table_of(
-        samples, "samples", "cctoolkit.rtt_samples", ("flow_id", "direction", "ts_ns", "rtt_ns")
+        samples,
+        "samples",
+        "cctoolkit.rtt_samples",
+        ("flow_id", "direction", "ts_ns", "rtt_ns"),
+        whole=("ts_ns",),
     )
     names = Names(cap)
     counts = samples["flow_id"].value_counts()
@@ -177,7 +181,11 @@ def queue_delay(
         cap = delays.ingress if cap is None else cap
         delays = between_taps(delays.ingress, delays.egress)
     delays = table_of(
-        delays, "delays", "cctoolkit.queue_delay", ("flow_id", "direction", "ts_ns", "delay_ns", "lost")
+        delays,
+        "delays",
+        "cctoolkit.queue_delay",
+        ("flow_id", "direction", "ts_ns", "delay_ns", "lost"),
+        whole=("ts_ns",),
     )
     names = Names(cap)
     delays = delays[delays["lost"].notna()]  # the fate of the others is unknown

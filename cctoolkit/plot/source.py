@@ -21,10 +21,15 @@ __all__ = ["Names", "endpoint", "pick_flows", "seconds_since", "sides_of", "star
 
 
 def table_of(
-    value: Any, name: str, origin: str, numbers: Iterable[str], others: Iterable[str] = ()
+    value: Any,
+    name: str,
+    origin: str,
+    numbers: Iterable[str],
+    others: Iterable[str] = (),
+    whole: Iterable[str] = (),
 ) -> pd.DataFrame:
     """`value`, if it is a table with these columns; see :func:`cctoolkit._support.arguments.table`."""
-    return arguments.table(name, value, numbers, others, origin=origin)
+    return arguments.table(name, value, numbers, others, whole=whole, origin=origin)
 
 
 def start_of(cap: Any, ts_ns: np.ndarray) -> int:

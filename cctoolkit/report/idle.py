@@ -96,7 +96,8 @@ class Silences:
         for n in range(min(MOST_CUTS, len(order)), 0, -1):
             cut = length[:n]
             if cut[-1] > LEAST_NS and cut.sum() >= SHARE * duration and cut[-1] >= CLEARLY * length[n]:
-                remainder = max(int(REMAINDER * (duration - cut.sum())), _LEAST_REMAINDER_NS)
+                # of times 584 years apart, no more than 64 bits hold
+                remainder = min(max(int(REMAINDER * (duration - int(cut.sum()))), _LEAST_REMAINDER_NS), 2**62)
                 by_time = order[:n][np.argsort(self._began[order[:n]])]
                 began, removed = self._began[by_time], self._length[by_time] - remainder
                 return Idle(tuple(began.tolist()), tuple(removed.tolist()), remainder)

@@ -20,6 +20,7 @@ from .._support.words import (
     format_percent,
     format_rate,
     format_time_ns,
+    format_utc,
     printable,
 )
 from ..analysis.flows import retransmitted_share
@@ -246,10 +247,9 @@ def _facts(s: Summary) -> list[tuple[str, str]]:
         ("frames", f"{m.frames:,}, {m.packets:,} of them with an IP header"),
     ]
     if t["packets"]:
-        first, last = (pd.Timestamp(ns, unit="ns", tz="UTC") for ns in (t["first_ts_ns"], t["last_ts_ns"]))
         facts += [
-            ("first packet", f"{first:%Y-%m-%d %H:%M:%S.%f} UTC"),
-            ("last packet", f"{last:%Y-%m-%d %H:%M:%S.%f} UTC"),
+            ("first packet", f"{format_utc(t['first_ts_ns'])} UTC"),
+            ("last packet", f"{format_utc(t['last_ts_ns'])} UTC"),
         ]
     if m.captured_bytes:
         facts.append(
