@@ -72,9 +72,10 @@ def _never_ends(slot: watched.Slot) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("work", "fault"), [(_reads_too_far, "SIGSEGV"), (_takes_memory, " GB"), (_never_ends, "took more than")]
+    ("work", "fault", "most_s"),
+    [(_reads_too_far, "SIGSEGV", 60), (_takes_memory, " GB", 60), (_never_ends, "took more than", 2)],
 )
-def test_the_watcher_sees_faults(work, fault: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    outcome = watched.run(work, tmp_path / "log", 2)
+def test_the_watcher_sees_faults(work, fault: str, most_s: float, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    outcome = watched.run(work, tmp_path / "log", most_s)
     assert fault in outcome.fault
     assert outcome.case == b"a case"
