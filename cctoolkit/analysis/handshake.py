@@ -113,6 +113,8 @@ def take_syn(opening, now, seq, payload_bytes, tsval):
             opening.bits = (bits | _SYN_AGAIN) & ~_SYN_ALIKE
         else:
             opening.bits = bits | _SYN_AGAIN | _SYN_ALIKE
+            if tsval == 0:
+                opening.syn_tsval = 0  # no later one can be told from this
 
 
 @inlined
@@ -145,6 +147,8 @@ def take_answer(opening, now, seq, ack, flags, tsval, tsecr):
             opening.answer_tsval = tsval
         else:
             bits |= _ANSWER_ALIKE
+            if tsval == 0:
+                opening.answer_tsval = 0
     opening.answer_ns = now
     opening.answer = answer
     opening.bits = bits
