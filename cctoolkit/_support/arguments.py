@@ -110,9 +110,10 @@ def floats(where: str, values: Any, *, ndim: int | None = None) -> np.ndarray:
     return array
 
 
-def _whole_numbers(where: str, column: pd.Series, error: type[CCToolkitError]) -> np.ndarray:
+def _whole_numbers(where: str, name: str, column: pd.Series, error: type[CCToolkitError]) -> np.ndarray:
     """A column as int64, if nothing is lost."""
-    most = 2**62 if where.endswith("ts_ns'") else 2**63 - 1
+    is_time = name.endswith("ts_ns")
+    most = 2**62 if is_time else 2**63 - 1
     exact = column.dtype.kind in "iu" and not column.isna().any()
     values: Any = (
         column.to_numpy(f"{column.dtype.kind}8") if exact else column.to_numpy(np.float64, na_value=np.nan)
@@ -121,8 +122,8 @@ def _whole_numbers(where: str, column: pd.Series, error: type[CCToolkitError]) -
         wrong = ~((values > -most) & (values < most) & (values % 1 == 0))
     if wrong.any():
         row = int(wrong.argmax())
-        such = "a time in nanoseconds, from 1823 to 2116" if most == 2**62 else "a whole number"
-        raise error(f"{where}, row {row}: {values[row]:g} is not {such}")
+        such = "a time in nanoseconds, from 1823 to 2116" if is_time else "a whole number"
+        raise error(f"{where}: column {name!r}, row {row}: {values[row]:g} is not {such}")
     return values.astype(np.int64)
 
 
@@ -188,7 +189,7 @@ def table(
             raise error(f"{where}: column {name!r} is {found}, expected numbers")
         if name in whole:
             given = pd.Series(changed[name]) if unknown else value[name]
-            changed[name] = _whole_numbers(f"{where}: column {name!r}", given, error)
+            changed[name] = _whole_numbers(where, name, given, error)
         elif isinstance(found, pd.ArrowDtype | pd.SparseDtype):
             changed[name] = value[name].to_numpy(np.float64, na_value=np.nan)
     attrs, value = value.attrs, value.loc[:, ~value.columns.duplicated()].reset_index(drop=True)

@@ -60,9 +60,8 @@ def format_rate(bytes_per_s: float) -> str:
 
 def format_utc(ns: int) -> str:
     """Nanoseconds since 1970 as date and time, to the microsecond."""
-    when = datetime(1970, 1, 1) + timedelta(
-        microseconds=int(ns) // 1000
-    )  # pandas takes the least int64 for "no time"
+    # without pandas, which takes the least int64 for "no time"
+    when = datetime(1970, 1, 1) + timedelta(microseconds=int(ns) // 1000)
     return f"{when:%Y-%m-%d %H:%M:%S.%f}"
 
 

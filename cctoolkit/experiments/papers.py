@@ -15,7 +15,7 @@ from ..errors import ParameterError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PAPERS", "paper_numbers", "papers_folder"]
+__all__ = ["PAPERS", "author_log", "paper_numbers"]
 
 #: The files and the papers' titles.
 PAPERS = {
@@ -28,7 +28,7 @@ PAPERS = {
 COLUMNS = ["item", "section", "setting", "quantity", "paper", "note"]
 
 
-def papers_folder() -> Path:
+def _folder() -> Path:
     """The folder with the papers' numbers: beside this file in a wheel, ``data/papers`` in a checkout."""
     here = Path(__file__).parent / "paper_numbers"
     return here if here.is_dir() else Path(__file__).parents[2] / "data" / "papers"
@@ -67,10 +67,23 @@ def paper_numbers(paper: str, item: str | None = None) -> pd.DataFrame:
 
     if paper not in PAPERS:
         raise ParameterError(f"paper: {paper!r} must be one of {', '.join(PAPERS)}")
-    table = pd.read_csv(papers_folder() / f"{paper}.csv", dtype=str, keep_default_na=False)
+    table = pd.read_csv(_folder() / f"{paper}.csv", dtype=str, keep_default_na=False)
     if item is None:
         return table
     found = table[table["item"] == item].reset_index(drop=True)
     if found.empty:
         raise ParameterError(f"item: {item!r} must be one of {', '.join(table['item'].unique())} of {paper}")
     return found
+
+
+def author_log(name: str) -> pd.DataFrame:
+    """What was derived from a paper's authors' public logs: ``logs/NAME.csv`` in the folder with the papers' numbers.
+
+    Examples
+    --------
+    >>> list(author_log("rtt-flow-separation-pairs"))
+    ['flows', 'queues', 'share_of_short_rtt']
+    """
+    import pandas as pd
+
+    return pd.read_csv(_folder() / "logs" / f"{name}.csv")

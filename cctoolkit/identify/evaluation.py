@@ -83,23 +83,35 @@ def evaluate(
     if not len(windows):
         raise ParameterError("windows: there are none")
     predicted = np.asarray(predict(windows) if callable(predict) else predict, object)
-    columns = [] if by is None else [by] if isinstance(by, str) else list(by)
+    rows = []
+    for values, scores, drawn in _scored(
+        predicted, windows, _columns(by), draws, np.random.default_rng(seed)
+    ):
+        low, high = _interval(drawn, confidence)
+        counts = {name: scores.pop(name) for name in ("windows", "runs", "f1")}
+        rows.append(values | counts | {"low": low, "high": high} | scores)
+    return pd.DataFrame(rows)
+
+
+def _columns(by: str | Sequence[str] | None) -> list[str]:
+    return [] if by is None else [by] if isinstance(by, str) else list(by)
+
+
+def _scored(
+    predicted: np.ndarray, windows: Windows, columns: list[str], draws: int, rng: np.random.Generator
+) -> Iterator[tuple[dict[str, Any], dict[str, Any], np.ndarray]]:
+    """For each value of the columns: the value, counts and scores of its windows, and draws of their macro F1."""
     for column in columns:
         if column not in windows.table:
             raise ParameterError(f"by: {column!r} must be one of {', '.join(windows.table.columns)}")
     classes = sorted(set(windows.y))
-    rng = np.random.default_rng(seed)
-    rows = []
     for values, at in _groups(windows, columns):
         y, said, runs = windows.y[at], predicted[at], windows.groups[at]
         scores = f1(y, said, classes)
-        low, high = _interval(_drawn_f1(y, said, runs, classes, draws, rng), confidence)
-        rows.append(
-            dict(zip(columns, values, strict=True))
-            | {"windows": len(at), "runs": len(set(runs)), "f1": np.nanmean(scores), "low": low, "high": high}
-            | {f"f1_{name}": score for name, score in zip(classes, scores, strict=True)}
-        )
-    return pd.DataFrame(rows)
+        counts = {"windows": len(at), "runs": len(set(runs)), "f1": np.nanmean(scores)}
+        by_class = {f"f1_{name}": score for name, score in zip(classes, scores, strict=True)}
+        drawn = _drawn_f1(y, said, runs, classes, draws, rng)
+        yield dict(zip(columns, values, strict=True)), counts | by_class, drawn
 
 
 def _groups(windows: Windows, columns: list[str]) -> Iterator[tuple[tuple[Any, ...], np.ndarray]]:
@@ -170,20 +182,17 @@ def over_seeds(
         bootstrap over seeds and, within each, over the runs tested on; NaN if some seed tested on a single run.
         ``seeds`` is the number of seeds.
     """
-    columns = [] if by is None else [by] if isinstance(by, str) else list(by)
+    columns = _columns(by)
     rng = np.random.default_rng(0)
-    tables = []
+    rows: list[dict[str, Any]] = []
     drawn: dict[tuple[Any, ...], list[np.ndarray]] = {}
     for seed in seeds:
         training, testing = windows(seed) if callable(windows) else windows.split(test_share, seed)
         predicted = np.asarray(train(training, seed)(testing), object)
-        tables.append(evaluate(predicted, testing, by=by, draws=2))
-        classes = sorted(set(testing.y))
-        for values, at in _groups(testing, columns):
-            drawn.setdefault(values, []).append(
-                _drawn_f1(testing.y[at], predicted[at], testing.groups[at], classes, _DRAWS, rng)
-            )
-    everything = pd.concat(tables, ignore_index=True).drop(columns=["low", "high"])
+        for values, scores, draws in _scored(predicted, testing, columns, _DRAWS, rng):
+            rows.append(values | scores)
+            drawn.setdefault(tuple(values.values()), []).append(draws)
+    everything = pd.DataFrame(rows)
     keys: Any = columns or [pd.Series(np.zeros(len(everything), int))]
     mean = everything.groupby(keys, sort=True).mean().reset_index(drop=not columns)
     found = [() if not columns else values for values in mean[columns].itertuples(index=False, name=None)]

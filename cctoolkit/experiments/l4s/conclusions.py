@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 
@@ -236,18 +236,9 @@ def shares(tables: Tables) -> list[Statement]:
                     10 * near >= 9 * len(part),
                 )
             )
-    for usual, variant, what in _VARIANTS:
-        both = _same_cases(errors, usual, variant, ["phase"])
-        if len(both):
-            mean = 100 * both.mean()
-            said.append(
-                Statement(
-                    "logs",
-                    f"{OURS}{what} brings Prague's share nearer to the logs",
-                    f"{usual} {mean[usual]:.1f} points off, {variant} {mean[variant]:.1f}",
-                    bool(mean[variant] < mean[usual]),
-                )
-            )
+    points = errors.assign(error=100 * errors.error)
+    for variant in _VARIANTS:
+        said += _nearer("logs", points, variant, "Prague's share nearer to the logs", "points", ["phase"])
     return said
 
 
@@ -259,11 +250,30 @@ _VARIANTS = (
 )
 
 
-def _same_cases(table: pd.DataFrame, usual: str, variant: str, keys: list[str]) -> pd.DataFrame:
-    """The column ``error`` of two systems, a column each, where both were run."""
+def _nearer(
+    about: str,
+    table: pd.DataFrame,
+    variant_of: tuple[str, str, str],
+    brings: str,
+    unit: str,
+    keys: Sequence[str] = (),
+) -> list[Statement]:
+    """Whether a variant has a smaller mean ``error`` than the usual system, where both were run."""
+    usual, variant, what = variant_of
     part = table[table.system.isin([usual, variant])]
     wide = part.pivot_table(index=["configuration", "mtu_bytes", *keys], columns="system", values="error")
-    return wide.dropna() if {usual, variant} <= set(wide) else wide.iloc[:0]
+    both = wide.dropna()
+    if not {usual, variant} <= set(wide) or both.empty:
+        return []
+    off = both.mean()
+    return [
+        Statement(
+            about,
+            f"{OURS}{what} brings {brings}",
+            f"{usual} {off[usual]:.1f} {unit} off, {variant} {off[variant]:.1f}",
+            bool(off[variant] < off[usual]),
+        )
+    ]
 
 
 def registers(tables: Tables) -> list[Statement]:
@@ -292,23 +302,14 @@ def _drop_delays(mean: pd.DataFrame) -> list[Statement]:
                     bool((part.error <= DELAY_MS).all()),
                 )
             )
-    usual, variant, what = _VARIANTS[-1]
     for where, part in (
         ("in configuration I", known[known.configuration == "I"]),
         ("at 120 Mbit/s", known[known.configuration.isin(["I", "II"])]),
         ("at 1 Gbit/s", known[known.configuration.isin(["III", "IV"])]),
     ):
-        both = _same_cases(part, usual, variant, [])
-        if len(both):
-            off = both.mean()
-            said.append(
-                Statement(
-                    "registers",
-                    f"{OURS}{what} brings the drop delay nearer to the switch's {where}",
-                    f"{usual} {off[usual]:.1f} ms off, {variant} {off[variant]:.1f}",
-                    bool(off[variant] < off[usual]),
-                )
-            )
+        said += _nearer(
+            "registers", part, _VARIANTS[-1], f"the drop delay nearer to the switch's {where}", "ms"
+        )
     return said
 
 

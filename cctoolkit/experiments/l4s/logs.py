@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..papers import papers_folder
+from ..papers import author_log
 from .cases import REGISTER_PERCENTS
 from .scenarios import CONFIGURATIONS
 
@@ -129,12 +129,6 @@ def register_values(registers: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns).reset_index()
 
 
-def _read(name: str) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.read_csv(papers_folder() / "logs" / f"l4s-ired-pi2{name}.csv")
-
-
 def logged_shares() -> pd.DataFrame:
     """What :func:`phase_shares` found in the authors' logs.
 
@@ -143,12 +137,12 @@ def logged_shares() -> pd.DataFrame:
     >>> logged_shares().query("configuration == 'I' and system == 'iRED' and mtu_bytes == 800").scalable_share.tolist()
     [0.561, 0.529, 0.473, 0.413]
     """
-    return _read("")
+    return author_log("l4s-ired-pi2")
 
 
 def logged_differences() -> pd.DataFrame:
     """What :func:`reading_differences` found in the authors' logs."""
-    return _read("-table-3")
+    return author_log("l4s-ired-pi2-table-3")
 
 
 def logged_registers() -> pd.DataFrame:
@@ -159,7 +153,7 @@ def logged_registers() -> pd.DataFrame:
     >>> logged_registers().query("configuration == 'I' and mtu_bytes == 1500").drop_p50_ms.round(1).tolist()
     [22.7, 11.1]
     """
-    table = _read("-registers").merge(_read("-marks"), how="left")
+    table = author_log("l4s-ired-pi2-registers").merge(author_log("l4s-ired-pi2-marks"), how="left")
     for name in ("drops", "marks"):
         table[f"{name}_per_s"] = table.pop(name) / (PHASES * PHASE_S)
     return table

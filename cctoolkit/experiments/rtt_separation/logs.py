@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...analysis.metrics import jain_index
-from ..papers import papers_folder
+from ..papers import author_log
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,12 +96,6 @@ def pairs(runs: pd.DataFrame, goodput: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _read(name: str) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.read_csv(papers_folder() / "logs" / f"rtt-flow-separation-{name}.csv")
-
-
 def logged_bundles() -> pd.DataFrame:
     """What :func:`bundles` found in the authors' logs.
 
@@ -110,9 +104,9 @@ def logged_bundles() -> pd.DataFrame:
     >>> logged_bundles().query("flows == 'CUBIC' and bundles == 4").share_of_link.tolist()
     [0.943, 0.752]
     """
-    return _read("bundles")
+    return author_log("rtt-flow-separation-bundles")
 
 
 def logged_pairs() -> pd.DataFrame:
     """What :func:`pairs` found in the authors' logs."""
-    return _read("pairs")
+    return author_log("rtt-flow-separation-pairs")
