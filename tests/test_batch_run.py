@@ -41,7 +41,8 @@ def journal(root: Path) -> dict[str, tuple[int, str]]:
     """What was computed, and when: a file that is written anew has another time."""
     return {
         path.name: (path.stat().st_mtime_ns, path.read_text(encoding="utf-8"))
-        for path in (root / "journal").iterdir()
+        for path in (root / "journal").glob("*.json")
+        if not path.name.startswith(".")  # being written
     }
 
 
