@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cctoolkit.aqm import DROP_LATE, MARK, PASS
-from cctoolkit.testbed.modules import module_parameters
+from cctoolkit.testbed.paper_qdiscs import module_parameters
 
 HERE = Path(__file__).parent
 MODULES = HERE.parent / "hardware" / "linux"
@@ -71,11 +71,11 @@ class Twin:
         values = {}
         if aqm is not None:
             kind, values = module_parameters(aqm)
-        values = {"control_plane_us": 0} | values | parameters if kind == "pi2" else values | parameters
+        values = values | parameters
         self.library, self.kind, self.values = library, kind, values
         self._arguments = [self._u32(*(values[name] for name in FIELDS[kind]))]
         if kind == "abc":
-            rates = values["reference_kbps"]
+            rates = [int(rate) for rate in values["reference_kbps"].split(",") if rate]
             self._arguments += [self._u32(*rates), ctypes.c_uint32(len(rates))]
         make = self._function("make", ctypes.c_void_p)
         seeds = [ctypes.c_uint64(seed)] if kind in ("pi2", "ired") else []

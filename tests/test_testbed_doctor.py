@@ -11,7 +11,7 @@ from rich.console import Console
 
 import cctoolkit as cct
 from cctoolkit.errors import ParameterError, TestbedUnavailableError
-from cctoolkit.testbed import doctor, kernel, traffic
+from cctoolkit.testbed import doctor, kernel, kernel_build, traffic
 from cctoolkit.testbed.doctor import BACKENDS, examine, require
 from cctoolkit.testbed.plan import make_plan
 
@@ -24,7 +24,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.delenv("CCTOOLKIT_UML_KERNEL", raising=False)
     which = shutil.which
     monkeypatch.setattr(shutil, "which", lambda name, path=None: which(name, path=str(tmp_path)))
-    monkeypatch.setattr(kernel, "_SOURCES", tmp_path)
+    monkeypatch.setattr(kernel_build, "_SOURCES", tmp_path)
     monkeypatch.setattr(doctor, "mininet_python", lambda: None)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     return tmp_path
@@ -49,8 +49,10 @@ def test_on_a_bare_machine_everything_is_missing_and_says_how_to_get_it(bare: Pa
     assert "tcpdump: not found (apt-get install tcpdump | dnf install tcpdump)" in text
     if backend == "uml":
         assert by_name["kernel"].get == "cct testbed build"
-        assert {*kernel.BUILD_TOOLS, "Linux source"} <= set(by_name)
-        assert not any(by_name[tool].needed for tool in kernel.BUILD_TOOLS)  # they are a way to the kernel
+        assert {*kernel_build.BUILD_TOOLS, "Linux source"} <= set(by_name)
+        assert not any(
+            by_name[tool].needed for tool in kernel_build.BUILD_TOOLS
+        )  # they are a way to the kernel
         assert "root" not in by_name
     else:
         assert by_name["root"].said == "user 1000" and "root: user 1000 (sudo)" in text
@@ -116,7 +118,7 @@ def test_which_queue_discipline_a_line_adds(line: str, kind: str | None) -> None
 
 
 def test_a_plans_needs_are_compared_with_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "host_qdiscs", lambda: {"htb", "codel"})
+    monkeypatch.setattr(doctor, "host_qdiscs", lambda more=(): {"htb", "codel"})
     monkeypatch.setattr(doctor, "host_ccas", lambda: {"reno"})
     loaded: list[str] = []
     monkeypatch.setattr(doctor, "_load_module", lambda name: loaded.append(name) or name == "tcp_htcp")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import ParameterError, TestbedUnavailableError
-from . import kernel, traffic
+from . import kernel, kernel_build, traffic
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -129,7 +129,8 @@ def require_kernel(backend: str, plan: Plan, *, spare: Sequence[str] = ()) -> No
     """
     kernel_is = f"{backend}: kernel {platform.release()} has"
     hint = "(the uml backend brings its own kernel)"
-    has = host_qdiscs()
+    own = [one.owner for one in plan.modules if one.kind == "sch"]
+    has = host_qdiscs(own)
     for host in plan.hosts.values():
         for kind in filter(None, map(added_qdisc, host.tc)):
             if kind not in has and kind not in spare:
@@ -238,12 +239,15 @@ def _uml() -> Iterator[Requirement]:
     yield _traffic("uml")
     if built:
         return
-    for name in kernel.BUILD_TOOLS:
+    for name in kernel_build.BUILD_TOOLS:
         yield _program(
-            "uml", name, needed=False, also=f"; `cct testbed build` needs it: {kernel.BUILD_TOOLS[name]}"
+            "uml",
+            name,
+            needed=False,
+            also=f"; `cct testbed build` needs it: {kernel_build.BUILD_TOOLS[name]}",
         )
     try:
-        yield Requirement("uml", "Linux source", True, False, str(kernel.installed_source()))
+        yield Requirement("uml", "Linux source", True, False, str(kernel_build.installed_source()))
     except TestbedUnavailableError as err:
         get = "apt-get install linux-source-6.12 | a tree of 6.12 or newer from kernel.org"
         yield Requirement("uml", "Linux source", False, False, str(err).split(":")[0], get)
@@ -263,13 +267,16 @@ def _namespaces(backend: str) -> Requirement:
     return Requirement(backend, "namespaces", done.returncode == 0, True, said, get)
 
 
-def host_qdiscs() -> set[str]:
-    """Queue disciplines of the host's kernel; empty if they cannot be tried (no root, no ``tc``).
+def host_qdiscs(more: Sequence[str] = ()) -> set[str]:
+    """Queue disciplines of the host's kernel, those of scenarios and `more`; empty if they cannot be tried.
+
+    That needs root and ``tc``.
 
     Each is tried in a separate namespace, which affects nothing else; the kernel loads modules if needed.
     """
+    tried = dict.fromkeys(more, "") | _QDISCS
     lines = [
-        f"tc qdisc add dev p root {k} {a} && echo {k}; tc qdisc del dev p root" for k, a in _QDISCS.items()
+        f"tc qdisc add dev p root {k} {a} && echo {k}; tc qdisc del dev p root" for k, a in tried.items()
     ]
     script = "ip link add p type veth peer name q\n" + "\n".join(lines)
     try:
