@@ -30,7 +30,7 @@ class Seen(NamedTuple):
 
 def seen(path) -> list[Seen]:
     """IPv4 packets of the senders at a tap."""
-    data = gzip.open(path).read()
+    data = gzip.decompress(path.read_bytes())
     assert struct.unpack_from("<I", data)[0] == 0xA1B23C4D  # nanoseconds
     out, at = [], 24
     while at < len(data):
@@ -41,7 +41,12 @@ def seen(path) -> list[Seen]:
         source = str(ipaddress.IPv4Address(frame[26:30]))
         if source.startswith("10.1."):
             # without TTL, ECN and checksums; the IP ID tells UDP's packets from each other
-            key = frame[16:20] + frame[23:24] + frame[26:42] + (frame[42:50] + frame[54:] if frame[23] == 6 else b"")
+            key = (
+                frame[16:20]
+                + frame[23:24]
+                + frame[26:42]
+                + (frame[42:50] + frame[54:] if frame[23] == 6 else b"")
+            )
             out.append(Seen(seconds * 10**9 + ns, size, frame[15] & 3, source, key))
     assert len({p.key for p in out}) == len(out)
     return out

@@ -132,6 +132,23 @@ for kind in pi2 ired abc codel_pisa; do
     show hfsc drained
     tc qdisc del dev v0 root
 
+    # extreme parameters: on departure the last packets may be dropped, too, and the parent gets none
+    for extreme in $(cat "extreme.$kind"); do
+        file=$parameters/${extreme%%=*}
+        echo "$file $(cat "$file")" >>/mnt/before
+        echo "${extreme#*=}" >"$file"
+    done
+    htb 1mbit
+    tc qdisc add dev v0 parent 1:1 handle 10: "$kind"
+    for i in 1 2 3 4 5; do
+        flood 40 1000
+        sleep 1
+    done
+    show extreme
+    tc qdisc del dev v0 root
+    while read -r file value; do echo "$value" >"$file"; done </mnt/before
+    rm /mnt/before
+
     htb 20mbit
     tc qdisc add dev v0 parent 1:1 handle 10: "$kind"
     timeout 100 python3 /mnt/tcp.py 5000000
