@@ -269,6 +269,8 @@ def make_plan(
             for name in (f"S{g}", f"D{g}"):
                 hosts[name].sysctls["net/ipv4/tcp_ecn"] = "3"
     hosts["R"].tc += tree.setup()
+    if tree.module_parameters():
+        hosts["R"].tc += _marks(flows)
     traffic = []
     for i, (flow, g) in enumerate(zip(flows, group_of, strict=True)):
         source, sink = address(SENDERS, i), address(RECEIVERS, i)
@@ -280,6 +282,16 @@ def make_plan(
     return Plan(
         scenario, hosts, links, tree, traffic, changes, group_of, mtu, prefix, directory, modules=modules
     )
+
+
+def _marks(flows: Sequence[Flow]) -> list[str]:
+    """Lines that give packets the aggregate of their flow as mark, where the modules' queue disciplines look for it."""
+    marked = [(i, flow.aggregate) for i, flow in enumerate(flows) if flow.aggregate]
+    return ["qdisc add dev ra clsact"] * bool(marked) + [
+        f"filter add dev ra ingress protocol ip prio 1 handle {i + 1:#x} flower src_ip {address(SENDERS, i)}/32 "
+        f"action skbedit mark {aggregate}"
+        for i, aggregate in marked
+    ]
 
 
 def _modules(scenario: Scenario, tree: QdiscTree) -> list[ModuleParameter]:

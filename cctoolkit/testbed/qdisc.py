@@ -30,6 +30,7 @@ from ..aqm import (
 )
 from ..errors import ParameterError
 from ..scenario import Bottleneck, Queue
+from .paper_qdiscs import MODULES, module_parameters
 
 __all__ = ["QdiscTree", "htb_shape", "qdisc_arguments"]
 
@@ -291,7 +292,7 @@ def qdisc_arguments(queue: Queue, bottleneck: Bottleneck, frame_bytes: int = _FR
         return [module[0]]
     found = _KINDS.get(type(aqm))
     if found is None:
-        known = ", ".join(sorted(cls.name for cls in _KINDS))
+        known = ", ".join(sorted(cls.name for cls in (*_KINDS, *MODULES)))
         raise ParameterError(f"bottleneck.aqm: Linux has no {aqm.name}; it has {known}")
     return found(aqm, queue, bottleneck, frame_bytes)
 
@@ -299,9 +300,10 @@ def qdisc_arguments(queue: Queue, bottleneck: Bottleneck, frame_bytes: int = _FR
 def _module(queue: Queue) -> tuple[str, dict[str, Any]] | None:
     """Kernel name and module parameters of a queue discipline that ``tc`` does not know."""
     aqm = queue.aqm
+    assert aqm is not None
     if isinstance(aqm, KernelModule):
         return aqm.module, aqm.parameters()
-    return None
+    return module_parameters(aqm)
 
 
 def _packets(queue: Queue, aqm: Aqm) -> list[str]:

@@ -311,6 +311,11 @@ def _explained(plan: Plan, directory: Path, what: str, said: list[str]) -> Excep
             words[words.index("handle") + 2] if "handle" in words else "dualpi2"
         )  # which tc was not asked for
         return TestbedUnavailableError(f"bottleneck.aqm: kernel {kernel} or its tc has no qdisc {kind!r}")
+    if what == "modules" and text.endswith("; it has"):  # no parameters at all: there is no such module
+        module = text.partition(" has no parameter")[0]
+        return TestbedUnavailableError(
+            f"kernel {kernel} has no {module}: build one that has it with cct testbed build --with DIR"
+        )
     if what == "modules":
         return ParameterError(f"kernel {kernel}: {text}")
     if what.startswith("settings of "):
