@@ -331,7 +331,7 @@ class Mine(aqm.Aqm):
 
 
 REFUSED = [
-    ({"aqm": aqm.Pi2()}, "bottleneck.aqm: Linux has no pi2; it has .*codel.*red"),
+    ({"aqm": aqm.Csfq()}, "bottleneck.aqm: Linux has no csfq; it has .*codel.*red"),
     ({"aqm": Mine()}, "Linux has no mine"),
     ({"aqm": aqm.P4CoDel()}, "Linux has no "),
     ({"aqm": aqm.Red()}, "aqm.gentle: true"),
