@@ -1,4 +1,4 @@
-/* The decision arithmetic of hardware/linux, as functions for ctypes; each queue discipline is one pointer. */
+/* The decision arithmetic of hardware/linux/aqm, as functions for ctypes; each queue discipline is one pointer. */
 #include <stdlib.h>
 
 #include "abc.h"

@@ -1,4 +1,4 @@
-"""The decision arithmetic of hardware/linux, compiled and called as the twin of a Python model."""
+"""The decision arithmetic of hardware/linux/aqm, compiled and called as the twin of a Python model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cctoolkit.aqm import DROP_LATE, MARK, PASS
 from cctoolkit.testbed.paper_qdiscs import module_parameters
 
 HERE = Path(__file__).parent
-MODULES = HERE.parent / "hardware" / "linux"
+MODULES = HERE.parent / "hardware" / "linux" / "aqm"
 
 #: Parameters in the order of their struct; all have 32 bits.
 FIELDS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 from pathlib import Path
 
@@ -137,3 +138,20 @@ def test_a_plans_needs_are_compared_with_the_kernel(monkeypatch: pytest.MonkeyPa
         doctor.require_kernel("netns", plan("reno", "pie"), spare=("netem",))
     with pytest.raises(TestbedUnavailableError, match="no congestion control 'vegas'; it has reno"):
         doctor.require_kernel("netns", plan("vegas", "codel"), spare=("netem",))
+
+
+def test_modules_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each thing in the way is named, one after the other."""
+    for name in ("_PROC_MODULES", "_LIB_MODULES", "_MODULES_DISABLED"):
+        monkeypatch.setattr(doctor, name, tmp_path / name)
+
+    def found() -> doctor.Requirement:
+        return doctor._own_modules("netns")
+
+    assert "does not load modules" in found().said and not found().good and not found().needed
+    (tmp_path / "_PROC_MODULES").touch()
+    assert "build does not exist" in found().said and "linux-headers" in found().get
+    (tmp_path / "_LIB_MODULES" / platform.release() / "build").mkdir(parents=True)
+    assert found().good
+    (tmp_path / "_MODULES_DISABLED").write_text("1\n")
+    assert "disabled" in found().said

@@ -303,6 +303,22 @@ def test_low_latency_flows_are_told_by_ect_alone():
         make_plan(scenario(*flows, cct.Flow("reno", ecn=True), aqm="dualpi2"))
 
 
+def test_prague_is_told_from_all_others_by_ect_1():
+    flows = [cct.Flow("prague"), cct.Flow("cubic", ecn=True), cct.Flow("reno", ecn="accurate")]
+    plan = make_plan(scenario(*flows, aqm="dualpi2"))
+    assert not plan.hosts["R"].tc[-1].endswith("any_ect")
+    # a setting of its hosts, which it shares with flows that negotiate the same
+    accurate = [plan.hosts[f"S{g}"].sysctls.get("net/ipv4/tcp_ecn") for g in plan.group_of]
+    assert accurate == ["3", None, "3"]
+    assert plan.group_of[0] == plan.group_of[2] != plan.group_of[1]
+    assert make_plan(scenario(cct.Flow("prague"), aqm="codel")).flows[0].cca == "prague"
+    with pytest.raises(ParameterError, match="'classic', but prague in Linux supports only 'l4s'"):
+        make_plan(scenario(cct.Flow("prague", ecn="classic")))
+    # DCTCP in place of Prague beside Prague: the low-latency queue takes both
+    both = make_plan(scenario(cct.Flow("prague"), cct.Flow("dctcp", ecn="l4s"), aqm="dualpi2"))
+    assert both.hosts["R"].tc[-1].endswith("any_ect")
+
+
 # ---- what Linux does not have ----------------------------------------------------------------------------------------
 
 
@@ -315,7 +331,7 @@ class Mine(aqm.Aqm):
 
 
 REFUSED = [
-    ({"aqm": aqm.Pi2()}, "bottleneck.aqm: Linux has no pi2; it has .*codel.*red"),
+    ({"aqm": aqm.Csfq()}, "bottleneck.aqm: Linux has no csfq; it has .*codel.*red"),
     ({"aqm": Mine()}, "Linux has no mine"),
     ({"aqm": aqm.P4CoDel()}, "Linux has no "),
     ({"aqm": aqm.Red()}, "aqm.gentle: true"),
@@ -342,12 +358,10 @@ def test_bottlenecks_that_linux_does_not_have(bottleneck, words):
 
 FLOWS_REFUSED = [
     (cct.Flow("bbr2"), r"flows\[1\].cca: Linux has no 'bbr2'; it has .*bbr, .*yeah"),
-    (cct.Flow("bbr3"), "Linux has no 'bbr3'"),
-    (cct.Flow("prague"), "Linux has no 'prague'"),
     (cct.Flow(cct.cca.Cubic(beta=0.5)), r"flows\[1\].cca.beta: 0.5, but cubic in Linux has 0.7"),
     (cct.Flow("dctcp", ecn="off"), "dctcp in Linux supports only 'accurate'"),
-    (cct.Flow("reno", ecn="l4s"), "only for dctcp with dualpi2"),
-    (cct.Flow("dctcp", ecn="l4s"), "only for dctcp with dualpi2"),
+    (cct.Flow("reno", ecn="l4s"), "only for prague, and for dctcp with dualpi2"),
+    (cct.Flow("dctcp", ecn="l4s"), "only for prague, and for dctcp with dualpi2"),
     (cct.Flow("reno", delayed_ack=4), "delayed_ack: 4, but Linux supports only 1 or 2"),
     (cct.Flow("reno", quick_acks=2), "quick_acks: 2"),
 ]

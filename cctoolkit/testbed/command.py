@@ -139,7 +139,7 @@ def build(
     With `--with`, scenarios may name what the folder registers: `aqm = "linux:NAME"`, `cca = "linux:NAME"`. Building
     again after an edit takes seconds.
 
-    Example: `cct testbed build --with hardware/linux`
+    Example: `cct testbed build --with hardware/linux/aqm`
     """
     from .kernel import check_code, check_kernel
     from .kernel_build import build_kernel

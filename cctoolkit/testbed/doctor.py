@@ -49,6 +49,9 @@ _QDISCS = {
     **dict.fromkeys(("red", "choke"), "limit 100000 avpkt 1000 bandwidth 10mbit"),
     **dict.fromkeys(("fq", "sfq", "sfb", "cake", "dualpi2", "drr", "prio"), ""),
 }
+_LIB_MODULES = Path("/lib/modules")
+_PROC_MODULES = Path("/proc/modules")
+_MODULES_DISABLED = Path("/proc/sys/kernel/modules_disabled")
 _KERNEL_HELP = (
     "distribution kernels have it as a module (Debian: linux-image-amd64, Fedora: kernel-modules-extra)"
 )
@@ -227,8 +230,9 @@ def _uml() -> Iterator[Requirement]:
     try:
         found = kernel.find_kernel()
         kernel.check_kernel(found)
+        own = "".join(f", with linux:{name}" for name in found.modules)
         yield Requirement(
-            "uml", "kernel", True, True, f"{found.version}, sha256 {found.sha256[:12]}, {found.path}"
+            "uml", "kernel", True, True, f"{found.version}{own}, sha256 {found.sha256[:12]}, {found.path}"
         )
         built = True
     except TestbedUnavailableError as err:
@@ -342,6 +346,24 @@ def _ccas(backend: str) -> Requirement:
     )
 
 
+def _own_modules(backend: str) -> Requirement:
+    """Whether kernel code of the user's own (docs/kernel-code.md) can be built and loaded here."""
+    release = platform.release()
+    build = _LIB_MODULES / release / "build"
+    headers = f"apt-get install linux-headers-{release} | dnf install kernel-devel-{release}"
+    if not _PROC_MODULES.exists():
+        lacks, get = f"kernel {release} does not load modules", "the uml backend brings its own kernel"
+    elif not build.exists():
+        lacks, get = f"{build} does not exist", headers
+    elif _MODULES_DISABLED.is_file() and _MODULES_DISABLED.read_text().strip() == "1":
+        lacks, get = "loading modules is disabled until the next boot", "reboot"
+    else:
+        return Requirement(
+            backend, "modules of your own", True, False, f"make M=DIR with {build}, then insmod"
+        )
+    return Requirement(backend, "modules of your own", False, False, lacks, get)
+
+
 def _netns() -> Iterator[Requirement]:
     yield _linux("netns")
     yield _root("netns")
@@ -352,6 +374,7 @@ def _netns() -> Iterator[Requirement]:
         yield _namespaces("netns")
         yield from _qdiscs("netns")
     yield _ccas("netns")
+    yield _own_modules("netns")
 
 
 def _mininet() -> Iterator[Requirement]:
@@ -368,6 +391,7 @@ def _mininet() -> Iterator[Requirement]:
     if shutil.which("unshare"):
         yield from _qdiscs("mininet")
     yield _ccas("mininet")
+    yield _own_modules("mininet")
 
 
 def mininet_python() -> str | None:

@@ -9,8 +9,8 @@ are the links. ``R:ra`` is the tap before the queue, ``R:rb`` the tap behind it.
 pair of hosts; each has its own addresses, the same as in the simulator, by which the flows of a capture are
 identified.
 
-ECN: a DCTCP flow with ``ecn="l4s"`` sends ECT(0), since nothing in Linux sends ECT(1); dualpi2 is configured to
-accept it for its low-latency queue.
+ECN: Prague sends ECT(1) and negotiates accurate ECN. A DCTCP flow with ``ecn="l4s"`` sends ECT(0), the only code point
+of Linux's own senders; dualpi2 is configured to accept it for its low-latency queue.
 
 Delays are those of the simulator: half of a round trip in each direction, of which ``access_ms`` before the
 bottleneck. Jitter and loss are behind it, on the way to the receiver.
@@ -27,11 +27,13 @@ from .._support.words import did_you_mean
 from ..aqm import DualPi2, LinuxDualPi2
 from ..cca import (
     Bbr,
+    Bbr3,
     Cca,
     Cubic,
     Dctcp,
     Htcp,
     KernelModule,
+    Prague,
     Reno,
     Vegas,
 )
@@ -43,14 +45,18 @@ from .traffic import Control, TrafficFlow, plan_text
 
 __all__ = ["MACHINE_SYSCTLS", "Host", "Link", "ModuleParameter", "Plan", "TapSettings", "batch", "make_plan"]
 
-#: Congestion controls of the package that Linux has under the same name, besides the ``linux_only`` ones.
-_SHARED_CCAS = (Reno, Cubic, Bbr, Htcp, Vegas, Dctcp)
+#: Congestion controls of the package that Linux has under the same name, besides the ``linux_only`` ones; the last two
+#: only in kernels built with them.
+_SHARED_CCAS = (Reno, Cubic, Bbr, Htcp, Vegas, Dctcp, Prague, Bbr3)
 _ETHERNET = 14
 _UNLIMITED_WINDOW = 1_000_000
 #: Most packets that netem can hold; its default of 1000 would be another bottleneck.
 _NETEM_LIMIT = 1_000_000
 #: One hardware address for all: links have no ARP, so a frame goes to the address of its own sender.
 _MAC = "02:00:00:00:00:01"
+
+#: Negotiate accurate ECN; its counters in the flags only, so that packets carry as much as those of other flows.
+_ACCURATE_ECN = {"net/ipv4/tcp_ecn": "3", "net/ipv4/tcp_ecn_option": "0"}
 
 #: Settings of the whole machine, for machines of our own (new namespaces inherit those of ``net.ipv4``). TCP memory
 #: is in pages; by default, a guest of 2 GB silently limits fast flows.
@@ -241,7 +247,7 @@ def make_plan(
     for i, flow in enumerate(flows):
         _check(flow, f"flows[{_entry(scenario, i)}]", scenario)
     frame = max(f.packet_bytes for f in flows)
-    any_ect = any(f.ecn == "l4s" and not f.is_udp for f in flows)
+    any_ect = any(f.ecn == "l4s" and isinstance(f.cca, Dctcp) for f in flows if not f.is_udp)
     tree = QdiscTree(scenario.bottleneck, "rb", frame, virtual, any_ect)
     groups: dict[tuple[object, ...], int] = {}
     group_of = [groups.setdefault(_path(f, i), len(groups)) for i, f in enumerate(flows)]
@@ -265,9 +271,9 @@ def make_plan(
     hosts["R"].ip += ["route add 10.1.0.0/16 dev ra", "route add 10.2.0.0/16 dev rb"]
     for g, flow in first.items():
         _delays(hosts, g, flow, virtual)
-        if flow.ecn == "accurate" and not isinstance(flow.cca, Dctcp):
+        if _is_accurate(flow):
             for name in (f"S{g}", f"D{g}"):
-                hosts[name].sysctls["net/ipv4/tcp_ecn"] = "3"
+                hosts[name].sysctls |= _ACCURATE_ECN
     hosts["R"].tc += tree.setup()
     if tree.module_parameters():
         hosts["R"].tc += _marks(flows)
@@ -328,9 +334,13 @@ def _entry(scenario: Scenario, index: int) -> int:
 
 def _path(flow: Flow, index: int) -> tuple[object, ...]:
     """Flows with equal paths share hosts; a sender with an access rate has its own link."""
-    accurate = flow.ecn == "accurate" and not isinstance(flow.cca, Dctcp)
     own_link = None if flow.access_mbps is None else index
-    return (flow.rtt_ms, flow.access_ms, flow.jitter_ms, flow.loss, accurate, own_link)
+    return (flow.rtt_ms, flow.access_ms, flow.jitter_ms, flow.loss, _is_accurate(flow), own_link)
+
+
+def _is_accurate(flow: Flow) -> bool:
+    """Whether the flow negotiates accurate ECN (RFC 9768), which is a setting of its hosts."""
+    return isinstance(flow.cca, Prague) or (flow.ecn == "accurate" and not isinstance(flow.cca, Dctcp))
 
 
 def _check(flow: Flow, where: str, scenario: Scenario) -> None:
@@ -339,7 +349,10 @@ def _check(flow: Flow, where: str, scenario: Scenario) -> None:
         dctcp = isinstance(flow.cca, Dctcp)
         if dctcp and flow.ecn not in ("accurate", "l4s"):
             raise ParameterError(f"{where}.ecn: {flow.ecn!r}, but dctcp in Linux supports only 'accurate'")
-        if flow.ecn == "l4s":
+        if isinstance(flow.cca, Prague):
+            if flow.ecn != "l4s":
+                raise ParameterError(f"{where}.ecn: {flow.ecn!r}, but prague in Linux supports only 'l4s'")
+        elif flow.ecn == "l4s":
             _check_l4s(scenario, where, dctcp)
         if flow.delayed_ack > 2:
             raise ParameterError(f"{where}.delayed_ack: {flow.delayed_ack}, but Linux supports only 1 or 2")
@@ -352,9 +365,11 @@ def _check(flow: Flow, where: str, scenario: Scenario) -> None:
 
 
 def _check_l4s(scenario: Scenario, where: str, dctcp: bool) -> None:
-    """No congestion control in Linux sends ECT(1); DCTCP with ECT(0) replaces it where that is unambiguous."""
+    """Besides Prague, nothing in Linux sends ECT(1); DCTCP with ECT(0) replaces it where that is unambiguous."""
     if not dctcp or not isinstance(scenario.bottleneck.queue_list()[0].aqm, DualPi2 | LinuxDualPi2):
-        raise ParameterError(f"{where}.ecn: 'l4s', but the testbed supports it only for dctcp with dualpi2")
+        raise ParameterError(
+            f"{where}.ecn: 'l4s', but the testbed supports it only for prague, and for dctcp with dualpi2"
+        )
     if any(f.ecn in ("classic", "accurate") for f in scenario.flows):
         raise ParameterError(
             f"{where}.ecn: 'l4s', but Linux cannot tell it from flows with other ECN, since its dctcp sends ECT(0)"
