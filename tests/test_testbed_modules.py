@@ -1,6 +1,6 @@
-"""The queue disciplines of hardware/linux in a kernel: each packet's fate, statistics, and rough handling.
+"""The queue disciplines of hardware/linux/aqm in a kernel: each packet's fate, statistics, and rough handling.
 
-Needs a kernel built with ``cct testbed build --with hardware/linux``.
+Needs a kernel built with ``cct testbed build --with hardware/linux/aqm``.
 """
 
 from __future__ import annotations
