@@ -114,7 +114,14 @@ def test_documents_have_what_is_tested() -> None:
         assert code(document, "python"), document.name
         assert commands(document), document.name
     for document in ROOT.glob("docs/**/*.md"):
-        unknown = {block.language for block in blocks(document)} - {"python", "console", "toml", "toctree", "c", "make"}
+        unknown = {block.language for block in blocks(document)} - {
+            "python",
+            "console",
+            "toml",
+            "toctree",
+            "c",
+            "make",
+        }
         assert not unknown, f"{document.name}: {unknown}"
 
 

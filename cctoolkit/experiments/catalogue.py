@@ -71,6 +71,9 @@ RESULTS = {
         "l4s", "iRED, PI2 and DualPI2", "--full --seeds 5",
         "phases", "table3", "drop-delay", "logs", "registers", "readings", "causes", "identification", "uneven",
     ),
+    "l4s-linux": _experiment(
+        "l4s", "iRED, PI2 and DualPI2 in a Linux kernel with TCP Prague", "--full --part kernel --testbed", "kernel",
+    ),
     "rtt-separation": _experiment(
         "rtt-separation", "the RTT paper's tests in the simulator", "",
         "test1", "test2", "test3", "test4", "test5", "test6", "scaling", "test8", "test9", "test10", "test11",
