@@ -282,18 +282,19 @@ def test_bbr_conserves_packets_for_one_round_after_a_loss():
     threshold=st.floats(0.005, 0.2),
 )
 def test_bbr3_inflight_at_loss_is_where_losses_cross_the_threshold(inflight, lost_before, lost, threshold):
+    """Packet by packet, as the draft has it: of those lost together, the first that is too much counts."""
+    too_many = [n for n in range(lost_before + 1, lost_before + lost + 1) if n > threshold * inflight]
+    if not too_many:
+        return
     p = SimpleNamespace(loss_threshold=threshold)
-    ack = SimpleNamespace(sample_inflight=inflight + lost, sample_lost=lost_before + lost)
-    at = bbr3.inflight_at_loss.py_func(p, ack, lost)
-    prefix = at - inflight
-    assert 0 <= prefix <= lost
-    rate = (lost_before + prefix) / at
-    if 0 < prefix < lost:
-        assert rate == pytest.approx(threshold)
-    elif prefix == 0:
-        assert rate >= threshold * (1 - 1e-9)
+    flow = SimpleNamespace(lost_inflight=inflight, lost_since=lost_before + lost)
+    at = bbr3.inflight_at_loss.py_func(p, flow, lost)
+    before, prefix = too_many[0] - 1, at - (inflight - 1)
+    assert 0 <= prefix <= 1
+    if prefix > 0:
+        assert (before + prefix) / at == pytest.approx(threshold)
     else:
-        assert rate <= threshold * (1 + 1e-9)
+        assert before >= threshold * (inflight - 1)
 
 
 @pytest.mark.slow
