@@ -107,6 +107,10 @@ def test_dctcp_alpha_is_a_moving_average(marked):
 def test_prague_updates_alpha_every_25_ms_at_least():
     for rtt_ms, period_ms in ((5, 25), (20, 25), (50, 50)):
         driver = Driver(Prague(), rtt_ms=rtt_ms)
+        for _ in range(100):
+            driver.step(MS, rtt_ms * MS)
+        assert driver.state.alpha == 1  # until the first mark
+        driver.step(MS, rtt_ms * MS, 1, 0, 1)
         times, alpha = [], float(driver.state.alpha)
         for _ in range(1000):
             driver.step(MS, rtt_ms * MS)
@@ -123,8 +127,10 @@ def test_prague_grows_by_the_square_of_its_rtt(rtt_ms, growth):
     driver.flow.cwnd_limited = True
     for _ in range(50):
         driver.step(round(rtt_ms * MS / 50), rtt_ms * MS)
-    assert driver.flow.cwnd - 50 == pytest.approx(growth, rel=0.02)
-    pps = driver.flow.cwnd / (rtt_ms / 1e3)
+    window = driver.flow.cwnd - driver.state.gap
+    assert window - 50 == pytest.approx(growth, rel=0.02)
+    assert driver.flow.cwnd == 51  # whole packets
+    pps = window / (rtt_ms / 1e3)
     assert driver.flow.pacing_bps == pytest.approx(pps * WIRE * 8 * 1500 / 1448)
 
 
