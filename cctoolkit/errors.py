@@ -11,6 +11,7 @@ __all__ = [
     "DatasetUnavailableError",
     "ParameterError",
     "SchemaError",
+    "SeedWarning",
     "TapClockWarning",
     "TestbedUnavailableError",
     "TruncatedCaptureWarning",
@@ -99,3 +100,7 @@ class TruncatedCaptureWarning(UserWarning):
 
 class TapClockWarning(UserWarning):
     """The clocks of two taps differ, by less than what is measured between them."""
+
+
+class SeedWarning(UserWarning):
+    """Runs of a sweep that differ only in their seed have the same results."""

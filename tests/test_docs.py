@@ -22,6 +22,9 @@ from uml_kernel import uml_kernel
 
 import cctoolkit as cct
 from cctoolkit import cli
+from cctoolkit.scenario.scenario import scenario_of
+from cctoolkit.testbed.kernel_code import read_kernel_code
+from cctoolkit.testbed.plan import make_plan
 
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
 DOCUMENTS = [
@@ -111,8 +114,26 @@ def test_documents_have_what_is_tested() -> None:
         assert code(document, "python"), document.name
         assert commands(document), document.name
     for document in ROOT.glob("docs/**/*.md"):
-        unknown = {block.language for block in blocks(document)} - {"python", "console", "toml", "toctree"}
+        unknown = {block.language for block in blocks(document)} - {
+            "python",
+            "console",
+            "toml",
+            "toctree",
+            "c",
+            "make",
+        }
         assert not unknown, f"{document.name}: {unknown}"
+
+
+def test_the_example_of_kernel_code_is_the_file() -> None:
+    document = ROOT / "docs" / "kernel-code.md"
+    folder = ROOT / "hardware" / "linux" / "example"
+    assert code(document, "c") == [(folder / "sch_lazy.c").read_text(encoding="utf-8")]
+    assert code(document, "make") == [(folder / "Makefile").read_text(encoding="utf-8")]
+    (scenario,) = code(document, "toml")
+    plan = make_plan(scenario_of(tomllib.loads(scenario)))
+    parameters = read_kernel_code(folder).qdiscs["lazy"]["parameters"]
+    assert [one.name for one in plan.modules] == ["target_us", "limit"] == sorted(parameters, reverse=True)
 
 
 @pytest.mark.parametrize(

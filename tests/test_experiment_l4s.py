@@ -22,6 +22,8 @@ from cctoolkit.experiments.papers import paper_numbers
 from cctoolkit.experiments.runners import for_simulator
 from cctoolkit.scenario import read_sweep
 from cctoolkit.sim.simulation import Simulation
+from cctoolkit.testbed.kernel import Kernel
+from cctoolkit.testbed.plan import make_plan
 
 PUBLISHED = Path(__file__).parents[2] / "shared" / "published"
 EVERY_SYSTEM = [*scenarios.SYSTEMS, *scenarios.VARIANTS]
@@ -358,7 +360,7 @@ def test_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     text = (folder / "summary.md").read_text()
     assert "| I | PI2 | 17.1 |" in text and "99 % of the L4S packets" in text
-    assert "DualPI2 in the Linux kernel" not in text
+    assert "Real Linux" not in text
 
 
 def test_errors_say_what_is_wrong(tmp_path: Path) -> None:
@@ -389,10 +391,38 @@ def test_on_the_command_line(tmp_path: Path) -> None:
 
 def test_taps_of_both_sides_are_measured_alike() -> None:
     """The kernel's and the simulator's captures go through one function: here those of the simulator."""
-    scenario = dataclasses.replace(kernel.dctcp_scenario("I", 1, 2.0), duration_s=4.0)
+    scenario = dataclasses.replace(kernel.linux_scenario("I", "DualPI2", 1, 2.0, "DCTCP"), duration_s=4.0)
     found = pd.DataFrame(kernel.measure(cct.simulate(for_simulator(scenario)), 2.0))
     assert sorted(found.phase.unique()) == [1, 2]
     second = found[found.phase == 2].set_index("quantity").value
     assert second.utilisation == pytest.approx(1, abs=0.05)
     assert 0 < second["scalable p50, ms"] < second["scalable p99, ms"] < 2 < second["classic p50, ms"]
     assert 0 < second["scalable share"] < 1
+
+
+def test_what_a_kernel_has_is_run_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without our modules DualPI2 with DCTCP; with them the papers' systems and Prague, as Linux understands them."""
+    plain = Kernel(tmp_path / "linux", "ab" * 32, "7.2.1")
+    own = dataclasses.replace(plain, modules={"ired": "sch_ired", "pi2": "sch_pi2", "prague": "tcp_prague"})
+    settings = l4s.Settings(("I", "III"), 30.0, 3, kernel=tmp_path)
+
+    def made(kernel_found: Kernel) -> list[dict[str, object]]:
+        monkeypatch.setattr("cctoolkit.testbed.kernel.find_kernel", lambda: kernel_found)
+        for case in kernel.cases(settings):
+            make_plan(case.scenario) if case.kernel else cct.Simulation(case.scenario)
+        return [case.about for case in kernel.cases(settings)]
+
+    few, all_of_it = made(plain), made(own)
+    assert {(row["system"], row["senders"]) for row in few} == {("DualPI2", "DCTCP")}
+    assert {row["system"] for row in all_of_it} == {"iRED", "PI2", "DualPI2"}
+    assert {row["senders"] for row in all_of_it} == {"Prague"}
+    assert len(all_of_it) == 3 * 2 * (2 + 1)  # systems, sides, seeds of both configurations
+    assert {row["phase_s"] for row in all_of_it} == {10.0}
+
+
+def test_a_part_alone(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="part: kernel needs --testbed"):
+        experiment("l4s")(tmp_path / "x", part=["kernel"])
+    with pytest.raises(ParameterError, match="part: 'kernels' must be one of"):
+        experiment("l4s")(tmp_path / "x", part=["kernels"])
+    assert not (tmp_path / "x").exists()

@@ -278,14 +278,17 @@ def test_causes_of_figure_6_can_come_out_either_way() -> None:
     assert never_otherwise(abc.alone, {"why_clients": tables["why_clients"]}) == []
 
 
-def test_dual_pi2_in_the_kernel_can_come_out_either_way() -> None:
+def test_systems_in_the_kernel_can_come_out_either_way() -> None:
+    shares = {"iRED": 0.5, "PI2": 0.3, "DualPI2": 0.4}
     table = pd.DataFrame(
         [
-            {"configuration": "I", "phase": 1, "quantity": quantity, "side": side, "value": 0.9}
-            for quantity in ("utilisation", "scalable share")
+            {"configuration": "I", "system": system, "seed": 1, "phase": 1, "quantity": quantity, "side": side,
+             "measured": share}
+            for system, share in shares.items()
+            for quantity in ("utilisation", "scalable share", "classic p50, ms")
             for side in ("kernel", "simulator")
         ]
-    ).rename(columns={"value": "measured"})
+    )  # fmt: skip
 
     def part(tables: Tables) -> list[Statement]:
         return l4s.kernel({"kernel": tables["kernel"].rename(columns={"measured": "value"})})

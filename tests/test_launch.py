@@ -259,11 +259,13 @@ def test_l4s(configuration: str, rate_mbps: int, rtt_ms: int, kind: str) -> None
 @pytest.mark.parametrize("kind", ["-sim", ""])
 def test_abc(name: str, kind: str) -> None:
     runs = scenarios(f"p4-abc/{name}{kind}")
-    assert {s.seed for _, s in runs} == set(range(1, 11)), "ten runs for each point"
+    assert {changes["repetition"] for changes, _ in runs} == set(range(10)), "ten runs for each point"
     for _, s in runs:
         assert (s.bottleneck.rate_mbps, s.bottleneck.buffer_packets, s.duration_s) == (50, 24, 300)
-        assert {(f.access_mbps, f.access_ms, f.rtt_ms) for f in s.flows} == {(100, 5, 20)}
-        assert [f.aggregate for f in s.flows] == [0, 1]
+        for f in s.flows:
+            path = (f.access_mbps, f.access_ms, f.rtt_ms)
+            assert path == (pytest.approx(100), pytest.approx(5, rel=0.02), pytest.approx(20, rel=0.02))
+        assert sorted({f.aggregate for f in s.flows}) == [0, 1]
         assert all(f.packet_bytes == 1448 + 42 for f in s.flows if f.is_udp)
         aqm = s.bottleneck.aqm
         assert aqm.name == ("abc" if kind else "tail_drop")

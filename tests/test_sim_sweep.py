@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numba
@@ -19,7 +20,7 @@ import pytest
 
 import cctoolkit as cct
 from cctoolkit.aqm import DROP, PASS, Aqm
-from cctoolkit.errors import ParameterError
+from cctoolkit.errors import ParameterError, SeedWarning
 from cctoolkit.sim import sweep as module
 from cctoolkit.sim.sweep import flow_rows, run_sweep
 
@@ -254,7 +255,7 @@ def measured(run):
     return {"longest_ms": run.queues.max_delay_ms[0], "limit": LIMIT}
 
 base = cct.Scenario(bottleneck=cct.Bottleneck(rate_mbps=5, buffer_packets=50), flows=[cct.Flow("reno")], duration_s=1)
-grid = cct.sweep(base, {"bottleneck.aqm": ["tail_drop", Impatient()], "seed": [1, 2]})
+grid = cct.sweep(base, {"bottleneck.aqm": ["tail_drop", Impatient()], "repetition": [0, 1]})
 table = cct.run_sweep(grid, sys.argv[1], measure=measured, workers=2, progress=False)
 assert table.limit.eq(3).all() and table.longest_ms[2:].max() <= 3 < table.longest_ms[:2].min()
 """
@@ -438,3 +439,35 @@ class Wrong(Aqm):
 
     def on_dequeue(p, s, stats, queue, packet, now_ns):
         return p.there_is_none
+
+
+def test_seeds_that_repeat_nothing_are_said_and_repetitions_do(tmp_path: Path) -> None:
+    grid = {"flows.*.loss": [0.0, 0.02]}
+    with pytest.warns(SeedWarning, match="1 of 2 combinations have the same result for every seed"):
+        cct.run_sweep(
+            cct.sweep(BASE, grid | {"seed": [1, 2]}), tmp_path / "a.parquet", workers=1, progress=False
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = cct.sweep(BASE, {"repetition": [0, 1, 2], "flows.*.rtt_ms": [10]} | grid)
+        table = cct.run_sweep(again, tmp_path / "b.parquet", workers=1, progress=False)
+    assert table.groupby("flows.*.loss").goodput_mbps.nunique().min() > 1
+    assert list(table.repetition) == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_repetition_moves_starts_and_round_trips_a_little() -> None:
+    flows = [
+        cct.Flow("reno", rtt_ms=20, count=2, access_ms=5),
+        cct.Flow("udp", rate_mbps=1, start_s=1, stop_s=2),
+    ]
+    one = BASE.replace({"flows": flows})
+    assert one.repeated(0) == one and one.repeated(3) == one.repeated(3) != one.repeated(4)
+    other = one.repeated(3)
+    assert len(other.flows) == 3 and other.seed != one.seed
+    for before, after in zip(one.flow_list(), other.flows, strict=True):
+        assert 0 <= after.start_s - before.start_s <= before.rtt_ms / 1e3
+        assert abs(after.rtt_ms / before.rtt_ms - 1) <= 0.02
+        assert after.access_ms == pytest.approx(before.access_ms * after.rtt_ms / before.rtt_ms)
+    assert other.flows[2].stop_s - other.flows[2].start_s == pytest.approx(1)
+    with pytest.raises(ParameterError, match="repetition"):
+        one.repeated(-1)

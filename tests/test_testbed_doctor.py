@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from rich.console import Console
 
 import cctoolkit as cct
 from cctoolkit.errors import ParameterError, TestbedUnavailableError
-from cctoolkit.testbed import doctor, kernel, traffic
+from cctoolkit.testbed import doctor, kernel, kernel_build, traffic
 from cctoolkit.testbed.doctor import BACKENDS, examine, require
 from cctoolkit.testbed.plan import make_plan
 
@@ -24,7 +25,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.delenv("CCTOOLKIT_UML_KERNEL", raising=False)
     which = shutil.which
     monkeypatch.setattr(shutil, "which", lambda name, path=None: which(name, path=str(tmp_path)))
-    monkeypatch.setattr(kernel, "_SOURCES", tmp_path)
+    monkeypatch.setattr(kernel_build, "_SOURCES", tmp_path)
     monkeypatch.setattr(doctor, "mininet_python", lambda: None)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     return tmp_path
@@ -49,8 +50,10 @@ def test_on_a_bare_machine_everything_is_missing_and_says_how_to_get_it(bare: Pa
     assert "tcpdump: not found (apt-get install tcpdump | dnf install tcpdump)" in text
     if backend == "uml":
         assert by_name["kernel"].get == "cct testbed build"
-        assert {*kernel.BUILD_TOOLS, "Linux source"} <= set(by_name)
-        assert not any(by_name[tool].needed for tool in kernel.BUILD_TOOLS)  # they are a way to the kernel
+        assert {*kernel_build.BUILD_TOOLS, "Linux source"} <= set(by_name)
+        assert not any(
+            by_name[tool].needed for tool in kernel_build.BUILD_TOOLS
+        )  # they are a way to the kernel
         assert "root" not in by_name
     else:
         assert by_name["root"].said == "user 1000" and "root: user 1000 (sudo)" in text
@@ -116,7 +119,7 @@ def test_which_queue_discipline_a_line_adds(line: str, kind: str | None) -> None
 
 
 def test_a_plans_needs_are_compared_with_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "host_qdiscs", lambda: {"htb", "codel"})
+    monkeypatch.setattr(doctor, "host_qdiscs", lambda more=(): {"htb", "codel"})
     monkeypatch.setattr(doctor, "host_ccas", lambda: {"reno"})
     loaded: list[str] = []
     monkeypatch.setattr(doctor, "_load_module", lambda name: loaded.append(name) or name == "tcp_htcp")
@@ -135,3 +138,20 @@ def test_a_plans_needs_are_compared_with_the_kernel(monkeypatch: pytest.MonkeyPa
         doctor.require_kernel("netns", plan("reno", "pie"), spare=("netem",))
     with pytest.raises(TestbedUnavailableError, match="no congestion control 'vegas'; it has reno"):
         doctor.require_kernel("netns", plan("vegas", "codel"), spare=("netem",))
+
+
+def test_modules_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each thing in the way is named, one after the other."""
+    for name in ("_PROC_MODULES", "_LIB_MODULES", "_MODULES_DISABLED"):
+        monkeypatch.setattr(doctor, name, tmp_path / name)
+
+    def found() -> doctor.Requirement:
+        return doctor._own_modules("netns")
+
+    assert "does not load modules" in found().said and not found().good and not found().needed
+    (tmp_path / "_PROC_MODULES").touch()
+    assert "build does not exist" in found().said and "linux-headers" in found().get
+    (tmp_path / "_LIB_MODULES" / platform.release() / "build").mkdir(parents=True)
+    assert found().good
+    (tmp_path / "_MODULES_DISABLED").write_text("1\n")
+    assert "disabled" in found().said

@@ -16,10 +16,12 @@ import pytest
 from uml_kernel import uml_kernel
 
 from cctoolkit.errors import ParameterError, TestbedUnavailableError
-from cctoolkit.testbed import kernel
-from cctoolkit.testbed.kernel import build_kernel, check_kernel, find_kernel
+from cctoolkit.testbed import kernel_build
+from cctoolkit.testbed.kernel import check_kernel, find_kernel
+from cctoolkit.testbed.kernel_build import build_kernel
+from cctoolkit.testbed.kernel_code import read_kernel_code
 
-FILES = Path(kernel.__file__).with_name("kernel")
+FILES = Path(kernel_build.__file__).with_name("kernel")
 
 
 @pytest.fixture(autouse=True)
@@ -118,7 +120,7 @@ def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     for name in ("make", "gcc", "ld", "tar", "xz", "patch"):
         program(tmp_path / name, "")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert kernel.missing_build_tools() == ["flex", "bison", "bc"]
+    assert kernel_build.missing_build_tools() == ["flex", "bison", "bc"]
     with pytest.raises(
         TestbedUnavailableError, match=r"^flex, bison, bc not found: install .*apt-get install .*dnf install"
     ):
@@ -126,7 +128,7 @@ def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 needs_tools = pytest.mark.skipif(
-    bool(kernel.missing_build_tools()), reason=f"no {', '.join(kernel.missing_build_tools())}"
+    bool(kernel_build.missing_build_tools()), reason=f"no {', '.join(kernel_build.missing_build_tools())}"
 )
 
 #: Made by the user's own builds in a tree.
@@ -135,6 +137,7 @@ _MAKEFILE = r"""
 VERSION = 6
 PATCHLEVEL = 12
 SUBLEVEL = 7
+.PHONY: linux
 all:
 	false
 allnoconfig:
@@ -225,20 +228,37 @@ def test_a_build_leaves_a_kernel_with_its_history_and_nothing_else(
     assert build_kernel(source, progress=False) == made
 
 
+_OFFSETS = """
+#else
+#ifdef FP_XSTATE_MAGIC1
+	DEFINE_LONGS(HOST_FP_SIZE, 2696);
+#else
+	DEFINE(HOST_FP_SIZE, sizeof(struct _fpstate) / sizeof(unsigned long));
+#endif
+"""
+_STACK = """
+config KERNEL_STACK_ORDER
+	int "Kernel stack size order"
+	default 2 if 64BIT
+	range 2 10 if 64BIT
+"""
+
+
 @needs_tools
-def test_what_could_not_boot_here_is_not_built(
-    tree: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_older_tree_gets_room_for_all_registers(tree: Path, cache: Path) -> None:
+    """A process with AMX has 11 kB of registers: Linux 6.12 has room for 2.7, on the stack too."""
     offsets = tree / "arch" / "x86" / "um" / "user-offsets.c"
     offsets.parent.mkdir(parents=True)
-    offsets.write_text("DEFINE_LONGS(HOST_FP_SIZE, 2696);")
-    monkeypatch.setattr(kernel, "_CPUINFO", tmp_path / "cpuinfo")
-    (tmp_path / "cpuinfo").write_text("flags : fpu amx_bf16 amx_tile\n")
-    with pytest.raises(TestbedUnavailableError, match=r"linux-6.12.7: would not boot here: .*AMX"):
-        build_kernel(tree, progress=False)
-    assert {p.name for p in cache.iterdir()} == {"lock"}
-    offsets.write_text("extern unsigned long host_fp_size; /* not HOST_FP_SIZE */")
+    offsets.write_text(_OFFSETS)
+    kconfig = tree / "arch" / "um" / "Kconfig"
+    kconfig.write_text(kconfig.read_text() + _STACK)
+    files = "arch/x86/um/user-offsets.c arch/um/Kconfig"
+    steps = f"cat {files} | grep -c -e 12288 -e 'default 4 if 64BIT' | grep -q 2"
+    (tree / "Makefile").write_text(_MAKEFILE.replace("$(STEPS)", steps))
     assert build_kernel(tree, progress=False).version == "6.12.7-cct"
+    offsets.write_text("extern unsigned long host_fp_size; /* not HOST_FP_SIZE */")
+    with pytest.raises(TestbedUnavailableError, match="the build of the kernel failed"):  # not patched
+        build_kernel(tree, progress=False)
 
 
 def test_the_patch_changes_what_it_says() -> None:
@@ -290,17 +310,178 @@ def test_a_source_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "text").write_text("text")
     with pytest.raises(ParameterError, match="text: not a tar archive"):
         build_kernel(tmp_path / "text")
-    monkeypatch.setattr(kernel, "_SOURCES", tmp_path)
+    monkeypatch.setattr(kernel_build, "_SOURCES", tmp_path)
     with pytest.raises(TestbedUnavailableError, match="apt-get install linux-source"):
         build_kernel()
     for name in ("linux-source-6.1.tar.xz", "linux-source-6.12.tar.xz", "linux-source-7.2.tar.xz"):
         (tmp_path / name).touch()
-    assert kernel.installed_source().name == "linux-source-7.2.tar.xz"
+    assert kernel_build.installed_source().name == "linux-source-7.2.tar.xz"
+
+
+# ---- code of the user's own ------------------------------------------------------------------------------------------
+
+_QDISC = """
+static unsigned int target_us = 5000;
+module_param(target_us, uint, 0644);
+static struct Qdisc_ops lazy_ops __read_mostly = {
+	.id = "lazy", .owner = THIS_MODULE,
+	.enqueue = lazy_enqueue,
+};
+"""
+_CCA = """
+module_param_named(gain, my_gain, int, 0644);
+struct tcp_congestion_ops mine = {
+	.flags		= TCP_CONG_NON_RESTRICTED,
+	.name		= "mine",
+};
+"""
+_PATCH = """--- a/net/ipv4/tcp_core.c
++++ b/net/ipv4/tcp_core.c
+@@ -1,2 +1,2 @@
+-one
++two
+ end
+--- /dev/null
++++ b/net/ipv4/tcp_new.c
+@@ -0,0 +1,3 @@
++struct tcp_congestion_ops new = {
++	.name = "new",
++};
+"""
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    folder = tmp_path / "my code"
+    folder.mkdir()
+    (folder / "sch_lazy.c").write_text(_QDISC)
+    (folder / "lazy.h").write_text("/* a header */")
+    (folder / "notes.txt").write_text("no code")
+    (folder / "old.mod.c").write_text("left by another build")
+    return folder
+
+
+def test_what_a_folder_adds(code: Path) -> None:
+    found = read_kernel_code(code)
+    assert found.name == "my_code"
+    assert [p.name for p in found.sources] == ["lazy.h", "sch_lazy.c"]
+    assert found.qdiscs == {"lazy": {"module": "sch_lazy", "parameters": ["target_us"]}}
+    before = found.sha256
+    (code / "tcp-mine.c").write_text(_CCA)
+    (code / "Makefile").write_text("obj-m := sch_lazy.o both.o\nboth-objs := tcp-mine.o \\\n  other.o\n")
+    (code / "b.patch").write_text(_PATCH)
+    found = read_kernel_code(code)
+    assert found.ccas == {
+        "mine": {"module": "both", "parameters": ["gain"]},
+        "new": {"module": "tcp_new", "parameters": []},
+    }
+    assert [p.name for p in found.patches] == ["b.patch"]
+    assert found.sha256 != before
+
+
+def test_a_folder_without_code_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match=r"--with: .*nowhere is not a folder"):
+        read_kernel_code(tmp_path / "nowhere")
+    (tmp_path / "README.md").write_text("later")
+    with pytest.raises(ParameterError, match="has no C file and no patch"):
+        read_kernel_code(tmp_path)
+
+
+@pytest.fixture
+def network(tree: Path) -> Path:
+    """The tree with a network, whose kernel holds what is compiled there."""
+    for path, text in (
+        ("net/Makefile", "obj-y += core/\n"),
+        ("net/sched/sch_pie.c", _QDISC.replace("lazy", "pie")),
+        ("net/ipv4/tcp_core.c", "one\nend\n"),
+        ("drivers/used.c", ""),
+        ("drivers/unused.c", ""),
+        ("drivers/Kconfig", ""),
+    ):
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree / path).write_text(text)
+    steps = (
+        "echo done >> steps; echo drivers/used.c > .x.o.cmd; "
+        "! grep -rn MISTAKE net/added | sed 's/$$/ error: a mistake/' | grep . && "
+        "cat net/Makefile net/added/Makefile net/added/*/* net/ipv4/*.c | sed 's/^/# /' > text"
+    )
+    made = _MAKEFILE.replace("$(STEPS)", steps).replace("\t@chmod", "\t@cat text >> linux\n\t@chmod")
+    (tree / "Makefile").write_text(made)
+    return tree
+
+
+@needs_tools
+def test_a_build_with_code_keeps_its_tree_and_starts_from_there(
+    network: Path, cache: Path, code: Path, tmp_path: Path
+) -> None:
+    made = build_kernel(network, code=[code], progress=False)
+    about = json.loads(made.path.with_name(f"{made.path.name}.json").read_text())
+    assert about["with"] == made.code == {"my_code": read_kernel_code(code).sha256}
+    assert made.modules == {"lazy": "sch_lazy"} and made == find_kernel()
+    assert made.module("sch", "lazy") == "sch_lazy" and made.module("tcp", "b-b") == "tcp_b_b"
+    text = made.path.read_text()
+    assert "# obj-y += added/" in text and "# obj-y += my_code/" in text and "# obj-y += sch_lazy.o" in text
+    kept = cache / "tree"
+    assert not (kept / "drivers" / "unused.c").exists() and (kept / "drivers" / "used.c").exists()
+    assert (kept / "drivers" / "Kconfig").exists()
+    assert not (network / "net" / "added").exists()
+
+    (code / "sch_lazy.c").write_text(_QDISC + "/* edited */\n")
+    unchanged = (kept / "net" / "added" / "my_code" / "lazy.h").stat().st_mtime_ns
+    again = build_kernel(network, code=[code], progress=False)
+    assert again.sha256 != made.sha256 and "edited" in again.path.read_text()
+    assert (kept / "steps").read_text().split() == ["done", "done"]  # the same tree
+    assert (kept / "net" / "added" / "my_code" / "lazy.h").stat().st_mtime_ns == unchanged
+
+    (code / "sch_lazy.c").write_text(_QDISC + "MISTAKE\n")
+    with pytest.raises(TestbedUnavailableError, match=rf"{code}/sch_lazy.c:8:MISTAKE error"):
+        build_kernel(network, code=[code], progress=False)
+    (code / "sch_lazy.c").write_text(_QDISC)
+    assert build_kernel(network, code=[code], progress=False).sha256 == made.sha256
+    assert len((kept / "steps").read_text().split()) == 4
+
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "a.patch").write_text(_PATCH)
+    both = build_kernel(network, code=[code, other], progress=False)
+    assert (kept / "steps").read_text().split() == ["done"]  # patches need a new tree
+    assert "# two" in both.path.read_text() and both.modules == {"lazy": "sch_lazy", "new": "tcp_new"}
+    shutil.rmtree(kept / "net" / "sched")
+    (kept / "cctoolkit-unfinished").touch()  # killed in the middle
+    assert build_kernel(network, code=[code, other], progress=False) == both
+    (network / "net" / "ipv4" / "tcp_core.c").write_text("one\nend\n# edited too\n")
+    assert "edited too" in build_kernel(network, code=[code, other], progress=False).path.read_text()
+
+
+@needs_tools
+def test_its_own_makefile_says_what_is_compiled(network: Path, cache: Path, code: Path) -> None:
+    (code / "Kbuild").write_text("obj-m := sch_lazy.o\n")
+    build_kernel(network, code=[code], progress=False)
+    folder = cache / "tree" / "net" / "added" / "my_code"
+    assert (folder / "own.mk").read_text() == "obj-m := sch_lazy.o\n"
+    assert "obj-y += $(obj-m)" in (folder / "Makefile").read_text()
+    assert {p.name for p in folder.iterdir()} == {"Makefile", "own.mk", "sch_lazy.c", "lazy.h"}
+
+
+@needs_tools
+def test_code_that_cannot_be_built_in(network: Path, cache: Path, code: Path, tmp_path: Path) -> None:
+    (code / "sch_lazy.c").write_text(_QDISC.replace('"lazy"', '"pie"'))
+    with pytest.raises(ParameterError, match=r"already has a queue discipline 'pie' \(sch_pie.c\)"):
+        build_kernel(network, code=[code], progress=False)
+    twin = tmp_path / "more" / "my code"
+    twin.mkdir(parents=True)
+    (twin / "x.c").write_text("")
+    with pytest.raises(ParameterError, match="two folders are named my_code"):
+        build_kernel(network, code=[code, twin], progress=False)
+    (twin / "x.patch").write_text(_PATCH.replace("-one", "-three"))
+    with pytest.raises(TestbedUnavailableError, match=r"x.patch: does not fit Linux 6.12.7"):
+        build_kernel(network, code=[twin], progress=False)
+    assert {p.name for p in cache.iterdir()} == {"lock"}
 
 
 _CHILD = """
 import sys
-from cctoolkit.testbed.kernel import build_kernel
+from cctoolkit.testbed.kernel_build import build_kernel
 build_kernel(sys.argv[1], progress=False)
 """
 
@@ -415,7 +596,7 @@ def test_a_seed_has_to_be_a_number(tmp_path: Path) -> None:
 @needs_tools
 def test_the_patch_fits_the_installed_source(tmp_path: Path) -> None:
     try:
-        source = kernel.installed_source()
+        source = kernel_build.installed_source()
     except TestbedUnavailableError as err:
         pytest.skip(str(err))
     if source.is_dir():

@@ -92,7 +92,7 @@ def test_dualpi2_goes_as_a_message(tmp_path: Path) -> None:
 
 def test_delays_need_netem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(doctor, "require", lambda backend: None)
-    monkeypatch.setattr(doctor, "host_qdiscs", lambda: {"htb", "pfifo"})
+    monkeypatch.setattr(doctor, "host_qdiscs", lambda more=(): {"htb", "pfifo"})
     with pytest.raises(TestbedUnavailableError, match=r"^mininet: kernel .* has no queue discipline 'netem'"):
         run_testbed(scenario(cct.Flow("reno", rtt_ms=10)), tmp_path / "out", backend="mininet")
     assert not list(tmp_path.iterdir())

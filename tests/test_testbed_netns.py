@@ -121,7 +121,7 @@ def test_what_the_kernel_lacks_is_named(
     message: str,
 ) -> None:
     monkeypatch.setattr(doctor, "require", lambda backend: None)
-    monkeypatch.setattr(doctor, "host_qdiscs", lambda: has)
+    monkeypatch.setattr(doctor, "host_qdiscs", lambda more=(): has)
     monkeypatch.setattr(doctor, "host_ccas", lambda: {"reno", "cubic"})
     monkeypatch.setattr(doctor, "_load_module", lambda name: False)
     asked = scenario(cct.Flow(**{"cca": "reno", **flow}), bottleneck=bottleneck)

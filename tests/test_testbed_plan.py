@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import re
 import struct
 
@@ -14,8 +15,9 @@ from cctoolkit import aqm
 from cctoolkit.cca import Cca
 from cctoolkit.errors import ParameterError
 from cctoolkit.sim.taps import flow_keys
+from cctoolkit.testbed import modules
 from cctoolkit.testbed.netlink import needs_netlink, qdisc_messages
-from cctoolkit.testbed.plan import TapSettings, make_plan
+from cctoolkit.testbed.plan import ModuleParameter, TapSettings, make_plan
 from cctoolkit.testbed.qdisc import QdiscTree
 
 
@@ -329,7 +331,7 @@ class Mine(aqm.Aqm):
 
 
 REFUSED = [
-    ({"aqm": aqm.Pi2()}, "bottleneck.aqm: Linux has no pi2; it has .*codel.*red"),
+    ({"aqm": aqm.Csfq()}, "bottleneck.aqm: Linux has no csfq; it has .*codel.*red"),
     ({"aqm": Mine()}, "Linux has no mine"),
     ({"aqm": aqm.P4CoDel()}, "Linux has no "),
     ({"aqm": aqm.Red()}, "aqm.gentle: true"),
@@ -403,3 +405,84 @@ def test_linux_only_algorithms_go_to_toml_and_back_and_not_to_the_simulator(tmp_
     for changes in ({"flows.*.cca": "reno"}, {"bottleneck.aqm": "tail_drop"}):
         with pytest.raises(ParameterError, match="only in the Linux kernel; run the scenario on the testbed"):
             cct.simulate(spec.replace(changes))
+
+
+# ---- kernel code of the user's own -----------------------------------------------------------------------------------
+
+
+def test_modules_go_to_toml_and_back_and_into_the_plan(tmp_path):
+    own = {"name": "linux:lazy", "target_us": 2000}
+    spec = scenario(cct.Flow("reno"), cct.Flow({"name": "linux:mine", "gain": 3, "mode": "slow"}), aqm=own)
+    path = tmp_path / "own.toml"
+    path.write_text(spec.to_toml())
+    again = cct.read_scenario(path)
+    assert again == spec == pickle.loads(pickle.dumps(spec))
+    plan = make_plan(again)
+    assert [flow.cca for flow in plan.flows] == ["reno", "mine"]
+    assert plan.hosts["R"].tc[-1] == "qdisc add dev rb parent 1:1 handle 10: lazy"
+    assert [(x.kind, x.owner, x.name, x.value, x.needed) for x in plan.modules] == [
+        ("sch", "lazy", "target_us", "2000", True),
+        ("sch", "lazy", "limit", str(spec.bottleneck.buffer_packets), False),
+        ("tcp", "mine", "gain", "3", True),
+        ("tcp", "mine", "mode", "slow", True),
+    ]
+    swept = spec.replace({"bottleneck.aqm.target_us": 7, "flows.1.cca.gain": 4})
+    assert swept.bottleneck.aqm.parameters() == {"target_us": 7}
+    assert swept.flows[1].cca.parameters() == {"gain": 4, "mode": "slow"}
+    for changes in ({"flows.*.cca": "reno"}, {"bottleneck.aqm": "tail_drop"}):
+        with pytest.raises(ParameterError, match="only in the Linux kernel; run the scenario on the testbed"):
+            cct.simulate(spec.replace(changes))
+
+
+def test_a_module_has_one_value_for_the_whole_machine():
+    queues = [cct.Queue(aqm={"name": "linux:lazy", "target_us": us}) for us in (1000, 2000)]
+    link = cct.Bottleneck(rate_mbps=10, buffer_packets=100, queues=queues)
+    flows = [cct.Flow("reno", queue=0), cct.Flow("reno", queue=1)]
+    with pytest.raises(ParameterError, match="parameters of the kernel's lazy must be the same everywhere"):
+        make_plan(cct.Scenario(bottleneck=link, flows=flows, duration_s=1))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("linux:", "must be the kernel's name"),
+        ("linux:a b", "must be the kernel's name"),
+        ({"name": "linux:x", "a-b": 1}, "'a-b' is not a name of a module parameter"),
+        ({"name": "linux:x", "a": 0.5}, "KernelModule.a: 0.5 must be a whole number or a word"),
+        ({"name": "linux:x", "a": "b\nc"}, "must be a whole number or a word"),
+        ("lazy", "bottleneck.aqm: 'lazy' is unknown"),
+    ],
+)
+def test_modules_that_cannot_be(given, message, monkeypatch, tmp_path):
+    monkeypatch.setenv("CCTOOLKIT_CACHE", str(tmp_path))
+    with pytest.raises(ParameterError, match=message):
+        cct.Bottleneck(rate_mbps=10, buffer_packets=100, aqm=given)
+
+
+def test_the_name_alone_will_do_where_a_built_kernel_has_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("CCTOOLKIT_CACHE", str(tmp_path))
+    folder = tmp_path / "testbed" / "kernel"
+    folder.mkdir(parents=True)
+    (folder / "linux-1.json").write_text('{"qdiscs": {"lazy": {"module": "sch_lazy"}}, "ccas": {"mine": {}}}')
+    for name, text in (("linux-2.json", "{"), ("linux-3.json", "[]"), ("linux-4.json", '{"qdiscs": 3}')):
+        (folder / name).write_text(text)
+    link = cct.Bottleneck(rate_mbps=10, buffer_packets=100, aqm="lazy")
+    assert link.aqm == aqm.KernelModule("lazy") and cct.Flow("mine").cca.name == "linux:mine"
+    with pytest.raises(ParameterError, match="'lazy' is unknown"):
+        cct.Flow("lazy")
+
+
+def test_parameters_of_the_hosts_modules(monkeypatch, tmp_path):
+    monkeypatch.setattr(modules, "_MODULES", tmp_path)
+    folder = tmp_path / "sch_lazy" / "parameters"
+    folder.mkdir(parents=True)
+    (folder / "target_us").write_text("5000\n")
+    modules.set_module_parameters(
+        [
+            ModuleParameter("sch", "lazy", "target_us", "7"),
+            ModuleParameter("sch", "lazy", "limit", "9", False),
+        ]
+    )
+    assert (folder / "target_us").read_text() == "7\n" and not (folder / "limit").exists()
+    with pytest.raises(ParameterError, match="module sch_lazy has no parameter gain; it has target_us"):
+        modules.set_module_parameters([ModuleParameter("sch", "lazy", "gain", "7")])

@@ -93,6 +93,7 @@ from .linux_only import (
     Choke,
     Fq,
     FqPie,
+    KernelModule,
     Sfb,
     Sfq,
 )
@@ -125,6 +126,7 @@ __all__ = [
     "IntegerDualPi2",
     "IntegerIRed",
     "IntegerPi2",
+    "KernelModule",
     "LinuxCoDel",
     "LinuxDualPi2",
     "LinuxPie",

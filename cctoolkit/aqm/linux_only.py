@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from .._support.algorithm import kernel_module
 from ..errors import ParameterError
 from .base import Aqm
 
-__all__ = ["Cake", "Choke", "Fq", "FqPie", "Sfb", "Sfq"]
+__all__ = ["Cake", "Choke", "Fq", "FqPie", "KernelModule", "Sfb", "Sfq"]
 
 
 class Fq(Aqm):
@@ -188,3 +189,39 @@ class Choke(Aqm):
             raise ParameterError("Choke.min_packets: must be positive and less than max_packets")
         if not 0 < self.max_probability <= 1:
             raise ParameterError("Choke.max_probability: must be positive and at most 1")
+
+
+class KernelModule(kernel_module.KernelModule, Aqm):
+    """A queue discipline of a kernel of your own, built with ``cct testbed build --with``.
+
+    Parameters
+    ----------
+    module : str
+        The kernel's name of it (``.id`` of its ``struct Qdisc_ops``), as for ``tc``.
+    settings : mapping
+        Its module parameters: whole numbers or words by name. They apply to the whole kernel. A parameter ``limit``
+        that is not given here is set to the queue's ``buffer_packets``.
+
+    Notes
+    -----
+    Scenarios may write ``aqm = "linux:NAME"``, with parameters ``aqm = { name = "linux:NAME", target_us = 5000 }``.
+
+    See Also
+    --------
+    Aqm : an AQM in Python, for the simulator
+    cctoolkit.cca.KernelModule : the same for congestion controls
+
+    Examples
+    --------
+    >>> cct.Bottleneck(rate_mbps=10, buffer_packets=100, aqm={"name": "linux:lazy", "target_us": 5000}).aqm
+    KernelModule(module='lazy', settings=(('target_us', 5000),))
+    """
+
+    name: ClassVar[str] = "linux"
+    linux_only: ClassVar[bool] = True
+
+    module: str = ""
+    settings: tuple[tuple[str, int | str], ...] = ()
+
+
+del Aqm.registry[KernelModule.name]  # scenarios name the module: linux:NAME

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from .._support.algorithm import kernel_module
 from .base import Cca
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "HighSpeed",
     "Hybla",
     "Illinois",
+    "KernelModule",
     "LowPriority",
     "NewVegas",
     "Scalable",
@@ -218,3 +220,38 @@ class Yeah(Cca):
 
     name: ClassVar[str] = "yeah"
     linux_only: ClassVar[bool] = True
+
+
+class KernelModule(kernel_module.KernelModule, Cca):
+    """A congestion control of a kernel of your own, built with ``cct testbed build --with``.
+
+    Parameters
+    ----------
+    module : str
+        The kernel's name of it (``.name`` of its ``struct tcp_congestion_ops``).
+    settings : mapping
+        Its module parameters: whole numbers or words by name. They apply to the whole kernel.
+
+    Notes
+    -----
+    Scenarios may write ``cca = "linux:NAME"``, with parameters ``cca = { name = "linux:NAME", gain = 3 }``.
+
+    See Also
+    --------
+    Cca : a congestion control in Python, for the simulator
+    cctoolkit.aqm.KernelModule : the same for queue disciplines
+
+    Examples
+    --------
+    >>> cct.Flow("linux:mine", rtt_ms=20).cca
+    KernelModule(module='mine', settings=())
+    """
+
+    name: ClassVar[str] = "linux"
+    linux_only: ClassVar[bool] = True
+
+    module: str = ""
+    settings: tuple[tuple[str, int | str], ...] = ()
+
+
+del Cca.registry[KernelModule.name]  # scenarios name the module: linux:NAME

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+import warnings
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
 
 from .._support.algorithm.base import Algorithm
+from ..errors import SeedWarning
 from .scenario import plain
 
-__all__ = ["cell", "describe"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["cell", "describe", "warn_of_equal_seeds"]
 
 
 def cell(value: Any) -> Any:
@@ -23,3 +28,35 @@ def cell(value: Any) -> Any:
 def describe(changes: Mapping[str, Any]) -> str:
     """Changes in words, such as ``bottleneck.rate_mbps = 10``."""
     return ", ".join(f"{name} = {cell(value)}" for name, value in changes.items()) or "the scenario"
+
+
+def warn_of_equal_seeds(
+    table: pd.DataFrame, changes: Collection[str], named: Collection[str] = ("run",)
+) -> None:
+    """Warn if runs that differ only in their seed have the same results: they are no repetitions.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Results of a sweep.
+    changes : collection of str
+        Columns with what was changed.
+    named : collection of str
+        Further columns that are no results.
+    """
+    results = [name for name in table if name not in {*changes, *named}]
+    if "seed" not in changes or not results:
+        return
+    others = [name for name in changes if name != "seed"]
+    groups = table.groupby(others, dropna=False, sort=False) if others else [((), table)]
+    equal = sum(
+        len(group.seed.drop_duplicates()) > 1 and len(group[results].drop_duplicates()) == 1
+        for _, group in groups
+    )
+    if equal:
+        warnings.warn(
+            f"{equal} of {len(groups)} combinations have the same result for every seed, since little in them is "
+            "random: repeat them with repetition = [0, 1, …] instead of seeds",
+            SeedWarning,
+            stacklevel=3,
+        )

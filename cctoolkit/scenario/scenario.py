@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from .._support.algorithm.kernel_module import PREFIX, KernelModule, built_in
 from .._support.arguments import MANY, number, short_text, shown, whole
 from .._support.documents import read_toml
 from .._support.words import did_you_mean
-from ..aqm import Aqm, TailDrop
-from ..cca import Cca
+from ..aqm import Aqm, KernelModule as AqmModule, TailDrop
+from ..cca import Cca, KernelModule as CcaModule
 from ..errors import ParameterError
 
 __all__ = ["Bottleneck", "Flow", "Queue", "Scenario", "read_scenario", "read_sweep", "sweep"]
@@ -32,6 +34,8 @@ SCHEDULERS = ("fifo", "drr", "priority", "fq", "dual_wrr", "dual_ts")
 ECN_MODES = ("off", "classic", "accurate", "l4s")
 #: The value of Flow.cca for traffic without congestion control.
 UDP = "udp"
+#: In changes of a scenario: the number of the repetition.
+REPETITION = "repetition"
 #: Fields of a flow that may be None.
 _OPTIONAL = ("access_mbps", "stop_s", "bytes", "rate_mbps", "on_s", "off_s", "queue")
 
@@ -68,6 +72,9 @@ def _algorithm(where: str, value: Any, base: type) -> Any:
         parameters = dict(value)
         value = parameters.pop("name", None)
     known: dict[str, Any] = base.registry  # type: ignore[attr-defined]
+    module = _kernel_module(value, base, known)
+    if module is not None:
+        return module(tuple(parameters.items()))
     if not isinstance(value, str) or value not in known:
         raise ParameterError(
             f"{where}: {shown(value)} is unknown; known are {', '.join(sorted(known))}{did_you_mean(value, known)}"
@@ -80,6 +87,16 @@ def _algorithm(where: str, value: Any, base: type) -> Any:
                 f"{where}.{name}: {value} has no such parameter; its parameters are {', '.join(allowed) or 'none'}"
             )
     return cls(**parameters)
+
+
+def _kernel_module(name: Any, base: type, known: Mapping[str, Any]) -> Callable[[Any], Any] | None:
+    """Maker of the algorithm that a kernel of the user's own has under this name: ``linux:NAME``, or found there."""
+    if not isinstance(name, str) or name in known:
+        return None
+    cls, kind = (AqmModule, "qdiscs") if base is Aqm else (CcaModule, "ccas")
+    if name.startswith(PREFIX) or name in built_in(kind):
+        return functools.partial(cls, name.removeprefix(PREFIX))
+    return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -502,7 +519,7 @@ class Scenario:
         ----------
         changes : mapping
             Values by path, such as ``{"bottleneck.aqm.target_ms": 10, "flows.0.rtt_ms": 40, "flows.*.cca": "reno",
-            "seed": 3}``.
+            "seed": 3}``; ``"repetition"`` applies :meth:`repeated` after all others.
 
         Raises
         ------
@@ -511,8 +528,40 @@ class Scenario:
         """
         out: Any = self
         for path, value in changes.items():
-            out = _replaced(out, path.split("."), value, path)
-        return out
+            if path != REPETITION:
+                out = _replaced(out, path.split("."), value, path)
+        return out.repeated(changes[REPETITION]) if REPETITION in changes else out
+
+    def repeated(self, number: int) -> Scenario:
+        """The same experiment on another day: flows start up to an RTT later, and RTTs differ by up to 2 %.
+
+        Without that, seeds are no repetitions: where nothing draws random numbers, every seed gives the same packets.
+
+        Parameters
+        ----------
+        number : int
+            Number of the repetition; 0 is the scenario itself. It also changes the seed.
+
+        Examples
+        --------
+        >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=50)
+        >>> scenario = cct.Scenario(bottleneck=bottleneck, flows=[cct.Flow("reno", rtt_ms=20)], duration_s=2)
+        >>> [round(cct.simulate(scenario.repeated(n)).summary()["mean_delay_ms"], 2) for n in range(3)]
+        [38.81, 38.68, 38.81]
+        """
+        number = whole("repetition", number, high=2**31)
+        if number == 0:
+            return self
+        draw = np.random.default_rng([self.seed, number])
+        flows = []
+        for flow in self.flow_list():
+            late_s, factor = draw.uniform(0, flow.rtt_ms / 1e3), draw.uniform(0.98, 1.02)
+            stop_s = None if flow.stop_s is None else flow.stop_s + late_s
+            moved = dataclasses.replace(flow, start_s=flow.start_s + late_s, stop_s=stop_s)
+            other = dataclasses.replace(moved, rtt_ms=flow.rtt_ms * factor, access_ms=flow.access_ms * factor)
+            flows.append(other)
+        seed = int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0])
+        return dataclasses.replace(self, flows=tuple(flows), seed=seed)
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to nested dicts, lists and plain values, without fields that have their default."""
@@ -532,6 +581,8 @@ def _replaced(obj: Any, path: list[str], value: Any, whole: str) -> Any:
             raise ParameterError(f"{whole}: {key!r} is not one of {len(obj)} entries (from 0, or *)")
         chosen = range(len(obj)) if key == "*" else (int(key),)
         return tuple(_replaced(x, rest, value, whole) if i in chosen else x for i, x in enumerate(obj))
+    if isinstance(obj, KernelModule):
+        return obj.with_parameter(key, value)
     names = [f.name for f in dataclasses.fields(obj)] if dataclasses.is_dataclass(obj) else []
     if key not in names:
         raise ParameterError(f"{whole}: no field {key!r}; there are {', '.join(names) or 'no fields'}")
@@ -688,7 +739,8 @@ def sweep(scenario: Scenario, grid: Mapping[str, Iterable[Any]]) -> Iterator[tup
     scenario : Scenario
         What to vary.
     grid : mapping
-        Lists of values by path, as in :meth:`Scenario.replace`; the last one varies fastest.
+        Lists of values by path, as in :meth:`Scenario.replace`; the last one varies fastest. ``"repetition"`` repeats
+        each combination with other starts and slightly other RTTs.
 
     Yields
     ------

@@ -22,7 +22,7 @@ from .._support.version import __version__
 from .._support.waiting import progress_bar
 from ..errors import CCToolkitError, ParameterError, SchemaError
 from ..scenario import Scenario
-from ..scenario.changes import cell, describe
+from ..scenario.changes import cell, describe, warn_of_equal_seeds
 from ..scenario.run import Run
 from .simulation import simulate
 
@@ -144,6 +144,7 @@ def run_sweep(
         table = _table(jobs, keys, done)
         _write(table, output, jobs)
         journal.unlink()
+    warn_of_equal_seeds(table, {name for changes, _ in jobs for name in changes}, (_RUN, _SHA))
     return table
 
 

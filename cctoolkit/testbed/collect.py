@@ -280,8 +280,11 @@ class _Own(NamedTuple):
     full: tuple[int, ...]  # fields that count drops by a full buffer
     otherwise: str  # where it drops other packets
     probability: tuple[int, float] | None = None  # its field and unit
+    enqueue: int | None = None  # field that counts drops on arrival, if there are others, too
 
 
+#: struct aqm_xstats of hardware/linux
+_PAPERS = _Own("<IIIIIII", (1,), "dequeue", (0, 2.0**-32), enqueue=2)
 _OWN = {
     "codel": _Own("<IIIIiIIII", (5,), "dequeue"),
     "fq_codel": _Own("<IIII", (2,), "dequeue"),
@@ -292,6 +295,10 @@ _OWN = {
     "sfb": _Own("<IIIII", (3, 4), "enqueue"),
     "dualpi2": _Own("<I", (), "dequeue", (0, 2.0**-32)),
     "cake": _Own("<", (), "dequeue"),
+    "pi2": _PAPERS,
+    "ired": _PAPERS,
+    "abc": _PAPERS._replace(probability=None),
+    "codel_pisa": _PAPERS._replace(probability=None),
 }
 
 
@@ -299,6 +306,8 @@ def queue_statistics(plan: Plan, table: pd.DataFrame, queue: int) -> pd.DataFram
     """The rows of a queue in a table of qdisc counters, with drops by kind and the probability."""
     table = table[table.handle == plan.tree.handle(queue)].reset_index(drop=True)
     own = _OWN.get(str(table.kind.iloc[0])) if len(table) else None
+    if own is not None and own.enqueue is not None:  # others may have a module of this name, too
+        own = own if {len(x) for x in table.xstats} == {struct.calcsize(own.format)} else None
     drops = table.drops.to_numpy(np.int64)
     full, probability = drops, np.full(len(table), np.nan)
     if own is not None:
@@ -310,7 +319,9 @@ def queue_statistics(plan: Plan, table: pd.DataFrame, queue: int) -> pd.DataFram
             probability = np.array([row[field] * unit for row in rows])
     table["dropped_full"], table["dropped_enqueue"], table["dropped_dequeue"] = full, 0, 0
     if own is not None:
-        table[f"dropped_{own.otherwise}"] = drops - full
+        early = np.array([0 if own.enqueue is None else row[own.enqueue] for row in rows], np.int64)
+        table["dropped_enqueue"] = early
+        table[f"dropped_{own.otherwise}"] = drops - full - early
     table["probability"] = probability
     return table
 

@@ -122,17 +122,35 @@ def build(
             show_default="/usr/src/linux-source-*",
         ),
     ] = None,
+    code: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--with",
+            metavar="DIR",
+            help="Folder with kernel code of your own (C files, patches) to compile in; repeatable.",
+        ),
+    ] = None,
     jobs: Annotated[
         int | None, typer.Option(help="Number of compilers at once.", show_default="one per core", min=1)
     ] = None,
 ) -> None:
-    """Build the kernel of the `uml` backend. Needed once; takes some minutes."""
-    from .kernel import build_kernel, check_kernel
+    """Build the kernel of the `uml` backend. Needed once; takes some minutes.
 
-    kernel = build_kernel(source, jobs=jobs)
+    With `--with`, scenarios may name what the folder registers: `aqm = "linux:NAME"`, `cca = "linux:NAME"`. Building
+    again after an edit takes seconds.
+
+    Example: `cct testbed build --with hardware/linux/aqm`
+    """
+    from .kernel import check_code, check_kernel
+    from .kernel_build import build_kernel
+
+    kernel = build_kernel(source, code=code or (), jobs=jobs)
     for line in (f"Linux {kernel.version}", f"sha256 {kernel.sha256}", f"wrote {kernel.path}"):
         say(line)
     check_kernel(kernel)
+    if kernel.code:
+        check_code(kernel)
+        say(f"with {', '.join(f'linux:{name}' for name in kernel.modules) or ', '.join(kernel.code)}")
 
 
 @testbed.command()

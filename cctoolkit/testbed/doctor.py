@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import ParameterError, TestbedUnavailableError
-from . import kernel, traffic
+from . import kernel, kernel_build, traffic
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -49,6 +49,9 @@ _QDISCS = {
     **dict.fromkeys(("red", "choke"), "limit 100000 avpkt 1000 bandwidth 10mbit"),
     **dict.fromkeys(("fq", "sfq", "sfb", "cake", "dualpi2", "drr", "prio"), ""),
 }
+_LIB_MODULES = Path("/lib/modules")
+_PROC_MODULES = Path("/proc/modules")
+_MODULES_DISABLED = Path("/proc/sys/kernel/modules_disabled")
 _KERNEL_HELP = (
     "distribution kernels have it as a module (Debian: linux-image-amd64, Fedora: kernel-modules-extra)"
 )
@@ -129,7 +132,8 @@ def require_kernel(backend: str, plan: Plan, *, spare: Sequence[str] = ()) -> No
     """
     kernel_is = f"{backend}: kernel {platform.release()} has"
     hint = "(the uml backend brings its own kernel)"
-    has = host_qdiscs()
+    own = [one.owner for one in plan.modules if one.kind == "sch"]
+    has = host_qdiscs(own)
     for host in plan.hosts.values():
         for kind in filter(None, map(added_qdisc, host.tc)):
             if kind not in has and kind not in spare:
@@ -226,8 +230,9 @@ def _uml() -> Iterator[Requirement]:
     try:
         found = kernel.find_kernel()
         kernel.check_kernel(found)
+        own = "".join(f", with linux:{name}" for name in found.modules)
         yield Requirement(
-            "uml", "kernel", True, True, f"{found.version}, sha256 {found.sha256[:12]}, {found.path}"
+            "uml", "kernel", True, True, f"{found.version}{own}, sha256 {found.sha256[:12]}, {found.path}"
         )
         built = True
     except TestbedUnavailableError as err:
@@ -238,12 +243,15 @@ def _uml() -> Iterator[Requirement]:
     yield _traffic("uml")
     if built:
         return
-    for name in kernel.BUILD_TOOLS:
+    for name in kernel_build.BUILD_TOOLS:
         yield _program(
-            "uml", name, needed=False, also=f"; `cct testbed build` needs it: {kernel.BUILD_TOOLS[name]}"
+            "uml",
+            name,
+            needed=False,
+            also=f"; `cct testbed build` needs it: {kernel_build.BUILD_TOOLS[name]}",
         )
     try:
-        yield Requirement("uml", "Linux source", True, False, str(kernel.installed_source()))
+        yield Requirement("uml", "Linux source", True, False, str(kernel_build.installed_source()))
     except TestbedUnavailableError as err:
         get = "apt-get install linux-source-6.12 | a tree of 6.12 or newer from kernel.org"
         yield Requirement("uml", "Linux source", False, False, str(err).split(":")[0], get)
@@ -263,13 +271,16 @@ def _namespaces(backend: str) -> Requirement:
     return Requirement(backend, "namespaces", done.returncode == 0, True, said, get)
 
 
-def host_qdiscs() -> set[str]:
-    """Queue disciplines of the host's kernel; empty if they cannot be tried (no root, no ``tc``).
+def host_qdiscs(more: Sequence[str] = ()) -> set[str]:
+    """Queue disciplines of the host's kernel, those of scenarios and `more`; empty if they cannot be tried.
+
+    That needs root and ``tc``.
 
     Each is tried in a separate namespace, which affects nothing else; the kernel loads modules if needed.
     """
+    tried = dict.fromkeys(more, "") | _QDISCS
     lines = [
-        f"tc qdisc add dev p root {k} {a} && echo {k}; tc qdisc del dev p root" for k, a in _QDISCS.items()
+        f"tc qdisc add dev p root {k} {a} && echo {k}; tc qdisc del dev p root" for k, a in tried.items()
     ]
     script = "ip link add p type veth peer name q\n" + "\n".join(lines)
     try:
@@ -335,6 +346,24 @@ def _ccas(backend: str) -> Requirement:
     )
 
 
+def _own_modules(backend: str) -> Requirement:
+    """Whether kernel code of the user's own (docs/kernel-code.md) can be built and loaded here."""
+    release = platform.release()
+    build = _LIB_MODULES / release / "build"
+    headers = f"apt-get install linux-headers-{release} | dnf install kernel-devel-{release}"
+    if not _PROC_MODULES.exists():
+        lacks, get = f"kernel {release} does not load modules", "the uml backend brings its own kernel"
+    elif not build.exists():
+        lacks, get = f"{build} does not exist", headers
+    elif _MODULES_DISABLED.is_file() and _MODULES_DISABLED.read_text().strip() == "1":
+        lacks, get = "loading modules is disabled until the next boot", "reboot"
+    else:
+        return Requirement(
+            backend, "modules of your own", True, False, f"make M=DIR with {build}, then insmod"
+        )
+    return Requirement(backend, "modules of your own", False, False, lacks, get)
+
+
 def _netns() -> Iterator[Requirement]:
     yield _linux("netns")
     yield _root("netns")
@@ -345,6 +374,7 @@ def _netns() -> Iterator[Requirement]:
         yield _namespaces("netns")
         yield from _qdiscs("netns")
     yield _ccas("netns")
+    yield _own_modules("netns")
 
 
 def _mininet() -> Iterator[Requirement]:
@@ -361,6 +391,7 @@ def _mininet() -> Iterator[Requirement]:
     if shutil.which("unshare"):
         yield from _qdiscs("mininet")
     yield _ccas("mininet")
+    yield _own_modules("mininet")
 
 
 def mininet_python() -> str | None:

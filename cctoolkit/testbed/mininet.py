@@ -19,6 +19,7 @@ from typing import Any
 
 from . import doctor, traffic
 from .errors import TestbedError
+from .modules import set_module_parameters
 from .netlink import needs_netlink, qdisc_messages
 from .plan import Plan, TapSettings, make_plan
 
@@ -111,6 +112,7 @@ def run(
     """
     doctor.require("mininet")
     doctor.require_kernel("mininet", plan)
+    set_module_parameters(plan.modules)
     python = doctor.mininet_python()
     assert python is not None
     write(plan, directory, recording)

@@ -29,6 +29,7 @@ from typing import IO, Any
 from ..errors import TestbedUnavailableError
 from . import doctor, traffic
 from .errors import TestbedError
+from .modules import set_module_parameters
 from .netlink import needs_netlink, qdisc_messages
 from .plan import MACHINE_SYSCTLS, Plan, TapSettings, batch, without_ipv6
 
@@ -232,6 +233,7 @@ def _tool(command: list[str], text: str | None = None) -> str:
 
 
 def _set_up(plan: Plan, directory: Path, held: dict[str, int] | None, stack: contextlib.ExitStack) -> None:
+    set_module_parameters(plan.modules)
     _tool(["ip", "-batch", "-"], batch(plan.link_lines()))
     for name, host in plan.hosts.items():
         # A new namespace has the kernel's defaults, and no access to settings of the machine.

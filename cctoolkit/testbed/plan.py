@@ -21,6 +21,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from .._support.words import did_you_mean
 from ..aqm import DualPi2, LinuxDualPi2
@@ -31,6 +32,7 @@ from ..cca import (
     Cubic,
     Dctcp,
     Htcp,
+    KernelModule,
     Prague,
     Reno,
     Vegas,
@@ -41,7 +43,7 @@ from ..scenario.endpoints import DESTINATION_PORT, RECEIVERS, SENDERS, address, 
 from .qdisc import QdiscTree, htb_shape
 from .traffic import Control, TrafficFlow, plan_text
 
-__all__ = ["MACHINE_SYSCTLS", "Host", "Link", "Plan", "TapSettings", "batch", "make_plan"]
+__all__ = ["MACHINE_SYSCTLS", "Host", "Link", "ModuleParameter", "Plan", "TapSettings", "batch", "make_plan"]
 
 #: Congestion controls of the package that Linux has under the same name, besides the ``linux_only`` ones; the last two
 #: only in kernels built with them.
@@ -109,6 +111,29 @@ class Host:
 
 
 @dataclass(frozen=True)
+class ModuleParameter:
+    """A parameter of a kernel module, to be set before the queue discipline or the socket that reads it is made.
+
+    Attributes
+    ----------
+    kind : str
+        ``"sch"`` for a queue discipline, ``"tcp"`` for a congestion control.
+    owner : str
+        Its name in the kernel.
+    name, value : str
+        The parameter.
+    needed : bool
+        Whether it is an error if the module lacks it.
+    """
+
+    kind: str
+    owner: str
+    name: str
+    value: str
+    needed: bool = True
+
+
+@dataclass(frozen=True)
 class Plan:
     """What to set up and run.
 
@@ -134,6 +159,8 @@ class Plan:
         As for :func:`make_plan`.
     switched : bool
         Whether the bottleneck is a switch, which `tree` does not describe.
+    modules : list of ModuleParameter
+        Parameters of kernel modules, which apply to the whole machine.
     """
 
     scenario: Scenario
@@ -147,6 +174,7 @@ class Plan:
     prefix: str = ""
     directory: str = "/run/netns"
     switched: bool = False
+    modules: list[ModuleParameter] = field(default_factory=list)
 
     def netns(self, host: str) -> str:
         """The file of a host's namespace."""
@@ -247,6 +275,8 @@ def make_plan(
             for name in (f"S{g}", f"D{g}"):
                 hosts[name].sysctls |= _ACCURATE_ECN
     hosts["R"].tc += tree.setup()
+    if tree.module_parameters():
+        hosts["R"].tc += _marks(flows)
     traffic = []
     for i, (flow, g) in enumerate(zip(flows, group_of, strict=True)):
         source, sink = address(SENDERS, i), address(RECEIVERS, i)
@@ -254,7 +284,38 @@ def make_plan(
         hosts["R"].tc += tree.assign(i, source, flow.queue or 0)
         traffic.append(_traffic(i, flow, scenario, f"{directory}/{prefix}S{g}", f"{directory}/{prefix}D{g}"))
     changes = [(round(s * 1e9), tree.set_rate(mbps)) for s, mbps in scenario.bottleneck.rate_schedule]
-    return Plan(scenario, hosts, links, tree, traffic, changes, group_of, mtu, prefix, directory)
+    modules = _modules(scenario, tree)
+    return Plan(
+        scenario, hosts, links, tree, traffic, changes, group_of, mtu, prefix, directory, modules=modules
+    )
+
+
+def _marks(flows: Sequence[Flow]) -> list[str]:
+    """Lines that give packets the aggregate of their flow as mark, where the modules' queue disciplines look for it."""
+    marked = [(i, flow.aggregate) for i, flow in enumerate(flows) if flow.aggregate]
+    return ["qdisc add dev ra clsact"] * bool(marked) + [
+        f"filter add dev ra ingress protocol ip prio 1 handle {i + 1:#x} flower src_ip {address(SENDERS, i)}/32 "
+        f"action skbedit mark {aggregate}"
+        for i, aggregate in marked
+    ]
+
+
+def _modules(scenario: Scenario, tree: QdiscTree) -> list[ModuleParameter]:
+    """Parameters of the modules that the scenario names; a module has one value for the whole machine."""
+    used: list[tuple[str, str, str, dict[str, Any], int | None]] = [
+        ("bottleneck.queues", "sch", *one) for one in tree.module_parameters()
+    ]
+    for flow in scenario.flows:
+        if not flow.is_udp and isinstance(flow.cca, KernelModule):
+            used.append(("flows", "tcp", flow.cca.module, flow.cca.parameters(), None))
+    out: dict[tuple[str, str], list[ModuleParameter]] = {}
+    for where, kind, owner, values, limit in used:
+        parameters = [ModuleParameter(kind, owner, name, str(value)) for name, value in values.items()]
+        if limit is not None and "limit" not in values:
+            parameters.append(ModuleParameter(kind, owner, "limit", str(limit), needed=False))
+        if out.setdefault((kind, owner), parameters) != parameters:
+            raise ParameterError(f"{where}: parameters of the kernel's {owner} must be the same everywhere")
+    return [parameter for parameters in out.values() for parameter in parameters]
 
 
 def without_ipv6(mtu: int) -> str:
@@ -316,6 +377,8 @@ def _check_l4s(scenario: Scenario, where: str, dctcp: bool) -> None:
 
 
 def _check_cca(cca: Cca, where: str) -> None:
+    if isinstance(cca, KernelModule):
+        return
     if type(cca) not in _SHARED_CCAS and not cca.linux_only:
         known = {c.name for c in _SHARED_CCAS} | {n for n, c in Cca.registry.items() if c.linux_only}
         raise ParameterError(
@@ -405,7 +468,7 @@ def _traffic(index: int, flow: Flow, scenario: Scenario, source_netns: str, sink
         sink_address=address(RECEIVERS, index),
         source_port=source_port(index),
         sink_port=DESTINATION_PORT,
-        cca=flow.cca_name,
+        cca=flow.cca.module if isinstance(flow.cca, KernelModule) else flow.cca_name,
         start_ns=round(flow.start_s * 1e9),
         stop_ns=ns(flow.stop_s),
         bytes=flow.bytes,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..aqm import (
     Aqm,
@@ -17,6 +18,7 @@ from ..aqm import (
     Fq,
     FqCoDel,
     FqPie,
+    KernelModule,
     LinuxCoDel,
     LinuxDualPi2,
     LinuxPie,
@@ -28,6 +30,7 @@ from ..aqm import (
 )
 from ..errors import ParameterError
 from ..scenario import Bottleneck, Queue
+from .paper_qdiscs import MODULES, module_parameters
 
 __all__ = ["QdiscTree", "htb_shape", "qdisc_arguments"]
 
@@ -142,6 +145,11 @@ class QdiscTree:
         if len(self._queues) > 0xFFE0:
             raise ParameterError(f"bottleneck.queues: {len(self._queues)}, but Linux supports at most 65504")
 
+    def module_parameters(self) -> list[tuple[str, dict[str, Any], int | None]]:
+        """Kernel name, module parameters and buffer in packets of each queue discipline that ``tc`` does not know."""
+        queues = self._queues[:1] if self.single else self._queues
+        return [(*module, q.buffer_packets) for q in queues if (module := _module(q)) is not None]
+
     # -- changes at run time
     # -------------------------------------------------------------------------------------------
 
@@ -165,8 +173,9 @@ class QdiscTree:
         old = self._queues[queue]
         if packets is None and octets is None:
             return []
-        if isinstance(old.aqm, DualPi2 | LinuxDualPi2):
-            raise ParameterError("buffer: cannot be changed for dualpi2")
+        if isinstance(old.aqm, DualPi2 | LinuxDualPi2) or _module(old) is not None:
+            assert old.aqm is not None
+            raise ParameterError(f"buffer: cannot be changed for {old.aqm.name}")
         new = Queue(buffer_packets=packets, buffer_bytes=octets, aqm=old.aqm)
         words = qdisc_arguments(new, self.bottleneck, self.frame_bytes)
         parent = "1:1" if self.single else self._class_of(queue)
@@ -277,11 +286,24 @@ def qdisc_arguments(queue: Queue, bottleneck: Bottleneck, frame_bytes: int = _FR
     assert aqm is not None
     if bottleneck.scheduler == "fq":
         return _flow_queueing(aqm, queue, bottleneck, frame_bytes)
+    module = _module(queue)
+    if module is not None:
+        _packets(queue, aqm)
+        return [module[0]]
     found = _KINDS.get(type(aqm))
     if found is None:
-        known = ", ".join(sorted(cls.name for cls in _KINDS))
+        known = ", ".join(sorted(cls.name for cls in (*_KINDS, *MODULES)))
         raise ParameterError(f"bottleneck.aqm: Linux has no {aqm.name}; it has {known}")
     return found(aqm, queue, bottleneck, frame_bytes)
+
+
+def _module(queue: Queue) -> tuple[str, dict[str, Any]] | None:
+    """Kernel name and module parameters of a queue discipline that ``tc`` does not know."""
+    aqm = queue.aqm
+    assert aqm is not None
+    if isinstance(aqm, KernelModule):
+        return aqm.module, aqm.parameters()
+    return module_parameters(aqm)
 
 
 def _packets(queue: Queue, aqm: Aqm) -> list[str]:

@@ -16,7 +16,7 @@ from .._support.pool import cores, in_processes
 from .._support.version import __version__
 from .._support.waiting import progress_bar
 from ..errors import CCToolkitError, ParameterError
-from ..scenario.changes import cell, describe
+from ..scenario.changes import cell, describe, warn_of_equal_seeds
 from ..scenario.run import Run, load_run
 from ..scenario.scenario import Scenario
 from .testbed import planned, run_testbed
@@ -128,6 +128,7 @@ def run_testbed_sweep(
     )
     with replacing(folder / "summary.parquet") as tmp, tmp.open("wb") as file:
         table.to_parquet(file, index=False)
+    warn_of_equal_seeds(table, {name for changes, _ in jobs for name in changes}, ("run", "directory"))
     return table
 
 

@@ -99,7 +99,7 @@ def run(
         )
     versions = _VERSIONS | ({"iperf3": ("iperf3", "--version")} if recording.iperf3 else {})
     with _naming_a_full_disk(directory):
-        _write(plan, directory, recording)
+        _write(plan, directory, recording, kernel)
         for arguments in _arguments(kernel):
             _boot([str(kernel.path), *arguments], directory, plan.scenario.seed, poll or _nothing, progress)
             if _NO_PTRACE not in (directory / "console").read_bytes():
@@ -109,6 +109,7 @@ def run(
         "backend": "uml",
         "kernel": (directory / "kernel").read_text().strip(),
         "kernel_sha256": kernel.sha256,
+        **({"kernel_with": kernel.code} if kernel.code else {}),
         "kernel_arguments": arguments,
         "tools": {name: _version(*command) for name, command in versions.items()},
     }
@@ -146,12 +147,16 @@ def _naming_a_full_disk(directory: Path) -> Iterator[None]:
         raise TestbedError(f"{directory.parents[1]}: no space left on this disk") from None
 
 
-def _write(plan: Plan, directory: Path, recording: TapSettings) -> None:
+def _write(plan: Plan, directory: Path, recording: TapSettings, kernel: Kernel) -> None:
     """Write the input of the guest."""
     steps = directory / "plan"
     steps.mkdir()
     texts = {
         "machine.sysctl": batch(f"{path} {value}" for path, value in MACHINE_SYSCTLS.items()),
+        "modules": batch(
+            f"{kernel.module(x.kind, x.owner)} {x.name} {x.value} {'needed' if x.needed else 'optional'}"
+            for x in plan.modules
+        ),
         "links": batch(plan.link_lines()),
         "hosts": batch(plan.hosts),
         "changes": batch(f"{at_ns} change{i}" for i, (at_ns, _) in enumerate(plan.changes)),
@@ -306,6 +311,13 @@ def _explained(plan: Plan, directory: Path, what: str, said: list[str]) -> Excep
             words[words.index("handle") + 2] if "handle" in words else "dualpi2"
         )  # which tc was not asked for
         return TestbedUnavailableError(f"bottleneck.aqm: kernel {kernel} or its tc has no qdisc {kind!r}")
+    if what == "modules" and text.endswith("; it has"):  # no parameters at all: there is no such module
+        module = text.partition(" has no parameter")[0]
+        return TestbedUnavailableError(
+            f"kernel {kernel} has no {module}: build one that has it with cct testbed build --with DIR"
+        )
+    if what == "modules":
+        return ParameterError(f"kernel {kernel}: {text}")
     if what.startswith("settings of "):
         return TestbedUnavailableError(f"flows: kernel {kernel} supports accurate ECN only with dctcp")
     return TestbedError(f"{what}: {text or 'failed'}{f' (in: {line})' if line else ''}")

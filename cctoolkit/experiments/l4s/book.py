@@ -11,6 +11,7 @@ from ..statements import bullets_of
 from . import conclusions
 from .page import (
     changes,
+    kernel_beside_simulator,
     readings_beside_paper,
     registers_beside_switch,
     shares_and_words,
@@ -31,6 +32,8 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "registers": lambda tables: markdown_table(registers_beside_switch(tables["registers"])),
     "readings": lambda tables: markdown_table(readings_beside_paper(tables["readings"])),
     "causes": lambda tables: markdown_table(changes(tables["causes"])),
+    "kernel": lambda tables: markdown_table(kernel_beside_simulator(tables["kernel"])),
+    "statements": bullets_of(conclusions.kernel),
     **{
         f"{name}-statements": bullets_of(part)
         for name, part in {

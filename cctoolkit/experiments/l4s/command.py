@@ -25,11 +25,14 @@ def run(
     configuration: Annotated[
         list[str] | None, typer.Option(help="I, II, III or IV; may be repeated [default: all].")
     ] = None,
+    part: Annotated[
+        list[str] | None, typer.Option(help=f"Run only this part; may be repeated: {', '.join(TITLES)}.")
+    ] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each case, with different start times.", min=1)] = 3,
     testbed: Annotated[
         bool,
         typer.Option(
-            help="Add DualPI2 with DCTCP in a Linux kernel; `cct testbed doctor` lists what it needs."
+            help="Add what the testbed's Linux kernel has of it; `cct testbed doctor` lists what it needs."
         ),
     ] = False,
     workers: WorkersOption = None,
@@ -44,11 +47,13 @@ def run(
         The paper's durations.
     configuration : list of str, optional
         Some of :data:`~.scenarios.CONFIGURATIONS`; all by default.
+    part : list of str, optional
+        Some of :data:`~.scenarios.TITLES`; all by default, ``kernel`` only with `testbed`.
     seeds : int
         Runs of each case.
     testbed : bool
-        Linux's own DualPI2 beside the simulator's; needs a kernel for the testbed's ``uml`` backend. Its runs stay
-        in ``kernel/`` and are not run again.
+        Real Linux beside the simulator (:mod:`.kernel`); needs a kernel for the testbed's ``uml`` backend. Its runs
+        stay in ``kernel/`` and are not run again.
     workers : int, optional
         Processes; all cores by default.
 
@@ -61,11 +66,12 @@ def run(
     Raises
     ------
     ParameterError
-        There is no such configuration.
+        There is no such configuration or part, or part ``kernel`` without `testbed`.
     TestbedUnavailableError
         With `testbed`: there is no kernel that has DualPI2.
     """
-    from ..part import write
+    from ...errors import ParameterError
+    from ..part import choose, write
     from .cases import Settings
     from .kernel import kernel_needed
     from .page import about
@@ -73,15 +79,26 @@ def run(
 
     chosen = tuple(dict.fromkeys(configuration or CONFIGURATIONS))
     causes = tuple(c for c in chosen if c in ("I", "II")) or chosen
+    parts = choose(part, TITLES, "part")
     if testbed:
         kernel_needed()
+    elif part and "kernel" in part:
+        raise ParameterError("part: kernel needs --testbed")
     kept = Path(output) / "kernel" if testbed else None
     settings = Settings(chosen, 120.0 if full else 30.0, seeds, causes, kept)
     folder = Folder(
-        output, "l4s", {"full": full, "configuration": list(chosen), "seeds": seeds, "testbed": testbed}
+        output,
+        "l4s",
+        {
+            "full": full,
+            "configuration": list(chosen),
+            "part": ", ".join(part) if part else "all",
+            "seeds": seeds,
+        }
+        | {"testbed": testbed},
     )
     found = {
-        name: PARTS[name].run(settings, workers=workers) for name in TITLES if testbed or name != "kernel"
+        name: PARTS[name].run(settings, workers=workers) for name in parts if testbed or name != "kernel"
     }
     write(folder, "iRED, PI2 and DualPI2 for L4S", found, TITLES, about(settings))
     return folder.path

@@ -1,4 +1,9 @@
-"""Linux's own DualPI2 beside the simulator's, under the L4S experiment's load."""
+"""The systems in a real Linux kernel beside the simulator, under the L4S experiment's load.
+
+DualPI2 is the kernel's own. iRED, PI2 and TCP Prague are those of ``hardware/linux``, where the kernel was built with
+them (``cct testbed build --with hardware/linux/aqm --with hardware/linux/prague``); without them there is only DualPI2,
+with DCTCP in Prague's place.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +14,23 @@ from typing import TYPE_CHECKING, Any
 from ...errors import TestbedUnavailableError
 from ..runners import Case, for_simulator
 from .cases import Case as L4sCase, Settings
+from .scenarios import CONFIGURATIONS, PUBLISHED
 
 if TYPE_CHECKING:
     from ...scenario import Scenario
     from ...scenario.run import Run
     from ...testbed.kernel import Kernel
 
-__all__ = ["cases", "dctcp_scenario", "kernel_needed", "measure", "rows"]
+__all__ = ["cases", "kernel_needed", "linux_scenario", "measure", "rows", "senders", "systems"]
 
-#: Duration of a phase; real TCP at 120 Mbit/s runs in about real time.
-_PHASE_S = 10.0
-_LONGEST_S = 30.0
-#: Configurations; at 1 Gbit/s a capture of the whole load would have tens of millions of packets.
-_CONFIGURATIONS = ("I", "II")
+#: Longest phases by the link's rate in Mbit/s: a capture of a minute at 1 Gbit/s has ten million packets.
+_LONGEST_S = {120.0: 30.0, 1000.0: 10.0}
+#: Most seeds.
+_SEEDS = {120.0: 2, 1000.0: 1}
+#: Fields of scalable flows, by the name of the congestion control.
+_SCALABLE: dict[str, dict[str, Any]] = {"Prague": {}, "DCTCP": {"cca": "dctcp", "ecn": "l4s"}}
+#: What the kernel calls the papers' systems.
+_MODULES = {"iRED": "ired", "PI2": "pi2"}
 
 
 def kernel_needed() -> Kernel:
@@ -41,13 +50,26 @@ def kernel_needed() -> Kernel:
     return kernel
 
 
-def dctcp_scenario(configuration: str, seed: int, phase_s: float) -> Scenario:
-    """The load with DCTCP as the scalable congestion control, because Linux has no Prague."""
-    case = L4sCase(configuration, "DualPI2", seed, phase_s, scalable={"cca": "dctcp", "ecn": "l4s"})
-    made = case.scenario()
-    assert made.bottleneck.buffer_bytes is not None
-    packets = made.bottleneck.buffer_bytes // made.flows[0].packet_bytes  # Linux counts packets here
-    bottleneck = dataclasses.replace(made.bottleneck, buffer_packets=packets, buffer_bytes=None)
+def systems(kernel: Kernel) -> list[str]:
+    """The systems that a kernel has."""
+    return [*(name for name in PUBLISHED if _MODULES[name] in kernel.modules), "DualPI2"]
+
+
+def senders(kernel: Kernel) -> str:
+    """The scalable congestion control of a kernel: Prague, or else DCTCP, which DualPI2 alone can tell from others."""
+    return "Prague" if "prague" in kernel.modules else "DCTCP"
+
+
+def linux_scenario(configuration: str, system: str, seed: int, phase_s: float, scalable: str) -> Scenario:
+    """The load through a system, in a form that Linux can run: buffers count packets."""
+    from ...aqm import IntegerPi2, TofinoPi2
+
+    made = L4sCase(configuration, system, seed, phase_s, scalable=_SCALABLE[scalable]).scenario()
+    old = made.bottleneck
+    assert old.buffer_bytes is not None
+    packets = old.buffer_bytes // made.flows[0].packet_bytes
+    aqm = IntegerPi2(**old.aqm.parameters()) if isinstance(old.aqm, TofinoPi2) else old.aqm
+    bottleneck = dataclasses.replace(old, buffer_packets=packets, buffer_bytes=None, aqm=aqm)
     return dataclasses.replace(made, bottleneck=bottleneck)
 
 
@@ -74,8 +96,8 @@ def measure(run: Run, phase_s: float) -> Iterator[dict[str, Any]]:
     rate_mbps = run.scenario.bottleneck.rate_mbps
     packets = queue_delay(run.ingress, run.egress, check_taps=False)
     packets = packets[(packets.direction == 0) & (packets.payload_bytes > 0)]
-    cca = run.flows.set_index("flow_id").cca
-    is_scalable = packets.flow_id.map(cca == "dctcp").to_numpy(bool)
+    names = run.flows.set_index("flow_id").name
+    is_scalable = packets.flow_id.map(names == "scalable").to_numpy(bool)
     at_s = (packets.ts_ns.to_numpy(np.int64) - run.start_ns) / 1e9
     delay_ms = packets.delay_ns.astype("Float64").to_numpy(np.float64, na_value=np.nan) / 1e6
     left = np.isfinite(delay_ms)
@@ -102,17 +124,24 @@ def measure(run: Run, phase_s: float) -> Iterator[dict[str, Any]]:
 
 
 def cases(settings: Settings) -> list[Case]:
-    """Configurations I and II (of those asked for) on both sides, one seed, in shorter phases."""
+    """Each configuration through each system that the kernel has, on both sides, in shorter phases."""
     if settings.kernel is None:
         return []
-    phase_s = min(_PHASE_S * max(settings.phase_s // 30, 1), _LONGEST_S)
-    version = kernel_needed().version
+    kernel = kernel_needed()
+    scalable = senders(kernel)
     made = []
-    for configuration in [c for c in settings.configurations if c in _CONFIGURATIONS] or ["I"]:
-        scenario = dctcp_scenario(configuration, 1, phase_s)
-        about = {"configuration": configuration, "phase_s": phase_s, "kernel": version}
-        made.append(Case(about | {"side": "kernel"}, scenario, kernel=settings.kernel))
-        made.append(Case(about | {"side": "simulator"}, for_simulator(scenario), record=True))
+    for configuration in settings.configurations:
+        rate_mbps, _ = CONFIGURATIONS[configuration]
+        phase_s = min(settings.phase_s / 3, _LONGEST_S[rate_mbps])
+        for system in systems(kernel) if scalable == "Prague" else ["DualPI2"]:
+            for seed in range(1, min(settings.seeds, _SEEDS[rate_mbps]) + 1):
+                scenario = linux_scenario(configuration, system, seed, phase_s, scalable)
+                about = {
+                    "configuration": configuration, "system": system, "senders": scalable, "seed": seed,
+                    "phase_s": phase_s, "kernel": kernel.version,
+                }  # fmt: skip
+                made.append(Case(about | {"side": "kernel"}, scenario, kernel=settings.kernel))
+                made.append(Case(about | {"side": "simulator"}, for_simulator(scenario), record=True))
     return made
 
 

@@ -222,16 +222,37 @@ def uneven(settings: Settings, tables: Tables) -> list[str]:
     ]
 
 
+def kernel_beside_simulator(table: pd.DataFrame) -> pd.DataFrame:
+    """Prague's share (or DCTCP's) of the bytes by phase, and delays over all phases: kernel / simulator."""
+    import pandas as pd
+
+    def beside(part: pd.DataFrame, digits: int, factor: float = 1.0) -> str:
+        by = part.groupby("side").value.mean() * factor
+        return f"{by.kernel:.{digits}f} / {by.simulator:.{digits}f}"
+
+    rows = []
+    for (configuration, system), part in table.groupby(["configuration", "system"], sort=False):
+        of = dict(tuple(part.groupby("quantity")))
+        row = {"configuration": configuration, "system": system}
+        for phase, one in of["scalable share"].groupby("phase"):
+            row[f"phase {phase}, %"] = beside(one, 0, 100)
+        row["utilisation, %"] = beside(of["utilisation"], 1, 100)
+        for kind in ("scalable", "classic"):
+            row[f"{kind} p50, ms"] = beside(of[f"{kind} p50, ms"], 1)
+            row[f"{kind} p99, ms"] = beside(of[f"{kind} p99, ms"], 1)
+        row["classic lost, %"] = beside(of["classic lost, %"], 2)
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
 def kernel(settings: Settings, tables: Tables) -> list[str]:
     """Kernel and simulator side by side."""
     compared = tables["kernel"]
-    shown = compared.pivot_table(
-        index=["configuration", "phase", "quantity"], columns="side", values="value", sort=False
-    )[["kernel", "simulator"]]
+    of = compared.iloc[0]
+    phases = ", ".join(f"{p:g}" for p in sorted(compared.phase_s.unique()))
     return [
-        "The kernel's own `dualpi2` with CUBIC and DCTCP (Linux has no Prague; `dualpi2` is told to put "
-        "DCTCP's ECT(0) into the low-latency queue), and the simulator's model of it, measured by the same "
-        f"code from both taps: Linux {compared.kernel[0]}, phases of {compared.phase_s[0]:g} s, one run on "
-        "each side.",
-        markdown_table(shown.reset_index().rename_axis(columns=None)),
+        f"The same in Linux {of.kernel} with {of.senders} as the scalable congestion control, beside the simulator, "
+        f"measured by the same code from both taps: phases of {phases} s, {compared.seed.nunique()} seed(s). Share of "
+        "the scalable flows in each phase, kernel / simulator:",
+        markdown_table(kernel_beside_simulator(compared)),
     ]

@@ -31,7 +31,7 @@ TITLES = {
     "causes": "What changes the split: one thing changed at a time",
     "uneven": "Queues by class and flows per class",
     "identification": "How scalable flows are identified",
-    "kernel": "DualPI2 in the Linux kernel",
+    "kernel": "Real Linux",
 }
 #: Table 1: rate (Mbit/s) and RTT (ms).
 CONFIGURATIONS = {"I": (120.0, 10.0), "II": (120.0, 50.0), "III": (1000.0, 10.0), "IV": (1000.0, 50.0)}

@@ -40,9 +40,20 @@ until_ns() { # CLOCK_REALTIME
 
 settings='while read -r path value; do echo "$value" >"/proc/sys/$path" || exit; done <"$1"'
 
+# a line is: module, parameter, value, needed or optional
+modules='while read -r module name value needed; do
+    if [ -e "/sys/module/$module/parameters/$name" ]; then
+        echo "$value" >"/sys/module/$module/parameters/$name" || exit
+    elif [ "$needed" = needed ]; then
+        echo "module $module has no parameter $name; it has" $(ls "/sys/module/$module/parameters" 2>/dev/null) >&2
+        exit 1
+    fi
+done <plan/modules'
+
 uname -r >kernel
 cat /proc/sys/net/ipv4/tcp_available_congestion_control >ccas
 step settings sh -c "$settings" settings plan/machine.sysctl
+[ ! -f plan/modules ] || step modules sh -c "$modules"
 step links ip -batch plan/links
 while read -r host; do
     [ ! -f "plan/$host.sysctl" ] || step "settings of $host" ip netns exec "$host" sh -c "$settings" settings "plan/$host.sysctl"

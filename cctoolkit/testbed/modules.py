@@ -1,0 +1,43 @@
+"""Parameters of the host's kernel modules, for backends that use its kernel."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..errors import ParameterError
+from .errors import TestbedError
+from .plan import ModuleParameter
+
+__all__ = ["set_module_parameters"]
+
+_MODULES = Path("/sys/module")
+
+
+def set_module_parameters(parameters: Iterable[ModuleParameter]) -> None:
+    """Set parameters; a module that is not there yet is loaded.
+
+    Raises
+    ------
+    ParameterError
+        A module lacks a parameter that is needed.
+    TestbedError
+        A value was refused.
+    """
+    for one in parameters:
+        module = f"{one.kind}_{one.owner}".replace("-", "_")
+        folder = _MODULES / module
+        if not folder.is_dir():
+            subprocess.run(["modprobe", "-q", module], capture_output=True, check=False)
+        file = folder / "parameters" / one.name
+        if file.is_file():
+            try:
+                file.write_text(f"{one.value}\n")
+            except OSError as err:
+                raise TestbedError(f"{module}: {one.name} = {one.value}: {err.strerror}") from None
+        elif one.needed:
+            has = sorted(path.name for path in folder.glob("parameters/*"))
+            raise ParameterError(
+                f"module {module} has no parameter {one.name}; it has {', '.join(has) or 'none'}"
+            )
