@@ -36,10 +36,11 @@ class Prague(Cca):
     """Prague: DCTCP for the Internet, with pacing, less RTT dependence, ECT(1) and accurate feedback.
 
     As in DCTCP, alpha is a moving average of the share of marked packets (from the first mark on), and marks reduce
-    the window by half of it. Timing and growth differ. Alpha and reductions use a virtual RTT of at least 25 ms, and a flow with a
-    shorter RTT grows by (RTT / 25 ms)² packets per round trip, so its rate changes as if the RTT were 25 ms
-    ("reduced RTT-dependence"). The window grows for unmarked packets, even while it is being reduced ("additive
-    increase").
+    the window by half of it. Timing and growth differ. Alpha and reductions use a virtual RTT of at least 25 ms, and a
+    flow with a shorter RTT grows by (RTT / 25 ms)² packets per round trip, so its rate changes as if the RTT were
+    25 ms ("reduced RTT-dependence"). The window grows for unmarked packets, even while it is being reduced ("additive
+    increase"). It is not a whole number: packets in flight are limited to the next larger one, and pacing follows the
+    window itself.
 
     Parameters
     ----------
@@ -69,7 +70,7 @@ class Prague(Cca):
     >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=50, aqm="dualpi2")
     >>> scenario = cct.Scenario(bottleneck=bottleneck, flows=[cct.Flow(cct.cca.Prague(), rtt_ms=20)], duration_s=2)
     >>> round(cct.simulate(scenario).summary()["mean_delay_ms"], 1)
-    0.8
+    0.6
     """
 
     name: ClassVar[str] = "prague"
