@@ -90,6 +90,9 @@ class Driver:
             return
         marked = min(marked, acked)
         a.prior_inflight = f.inflight
+        for packet in self.under_way[:lost]:
+            f.lost += 1
+            f.lost_inflight, f.lost_since = packet.inflight, f.lost - packet.lost
         del self.under_way[:lost]
         packet = self.under_way[acked - 1]
         del self.under_way[:acked]
@@ -102,7 +105,6 @@ class Driver:
         f.min_rtt_ns = min(f.min_rtt_ns, rtt_ns)
         f.srtt_ns += (rtt_ns - f.srtt_ns) // 8
         a.acked, a.advanced, a.lost, a.marked, a.rtt_ns = acked, acked + lost, lost, marked, rtt_ns
-        f.lost += lost
         a.sample_delivered = f.delivered - packet.delivered
         a.sample_prior_delivered = packet.delivered
         a.sample_interval_ns = max(self.now_ns - packet.delivered_ns, f.min_rtt_ns)

@@ -58,29 +58,41 @@ class Prague(Twin):
         self.window: list[tuple[int, int]] = []
         self.updated = now
         self.reduced = -(10**30)
+        self.marked = False
+        self.part = 0.0  # of a packet, that the whole ones are too many
         self.pace(flow)
 
     def pace(self, flow):
         faster = (1500 / 1448) * (2 if flow.cwnd < flow.ssthresh / 2 else 1)
-        flow.pacing_bps = flow.cwnd * flow.wire_bytes * 8 / (flow.srtt_ns / 1e9) * faster
+        flow.pacing_bps = (flow.cwnd - self.part) * flow.wire_bytes * 8 / (flow.srtt_ns / 1e9) * faster
 
     def on_ack(self, flow, ack, now):
         rtt = max(flow.srtt_ns, self.virtual_ns)
         self.window.append((ack.acked, ack.marked))
+        self.marked = self.marked or ack.marked > 0
         if now >= self.updated + rtt:
             acked, marked = (sum(x) for x in zip(*self.window, strict=True))
-            self.alpha = 15 / 16 * self.alpha + marked / acked / 16
+            if self.marked:
+                self.alpha = 15 / 16 * self.alpha + marked / acked / 16
             self.window, self.updated = [], now
         if flow.may_grow:
             left = slow_start(flow, ack.acked - ack.marked)
-            flow.cwnd += left / flow.cwnd * min(flow.srtt_ns / self.virtual_ns, 1) ** 2
+            window = flow.cwnd - self.part
+            self.become(flow, window + left / window * min(flow.srtt_ns / self.virtual_ns, 1) ** 2)
         if ack.marked and not flow.in_recovery and now >= self.reduced + rtt:
             self.reduced = now
-            flow.cwnd = flow.ssthresh = max(2, flow.cwnd - flow.cwnd * self.alpha / 2)
+            window = flow.cwnd - self.part
+            self.become(flow, max(2, window - window * self.alpha / 2))
+            flow.ssthresh = flow.cwnd
         self.pace(flow)
+
+    def become(self, flow, window):
+        flow.cwnd = math.ceil(window)
+        self.part = flow.cwnd - window
 
     def on_loss(self, flow, ack, now):
         flow.ssthresh = max(flow.cwnd / 2, 2)
+        self.part = 0.0
 
 
 class Vegas(Twin):

@@ -107,6 +107,10 @@ def test_dctcp_alpha_is_a_moving_average(marked):
 def test_prague_updates_alpha_every_25_ms_at_least():
     for rtt_ms, period_ms in ((5, 25), (20, 25), (50, 50)):
         driver = Driver(Prague(), rtt_ms=rtt_ms)
+        for _ in range(100):
+            driver.step(MS, rtt_ms * MS)
+        assert driver.state.alpha == 1  # until the first mark
+        driver.step(MS, rtt_ms * MS, 1, 0, 1)
         times, alpha = [], float(driver.state.alpha)
         for _ in range(1000):
             driver.step(MS, rtt_ms * MS)
@@ -123,8 +127,10 @@ def test_prague_grows_by_the_square_of_its_rtt(rtt_ms, growth):
     driver.flow.cwnd_limited = True
     for _ in range(50):
         driver.step(round(rtt_ms * MS / 50), rtt_ms * MS)
-    assert driver.flow.cwnd - 50 == pytest.approx(growth, rel=0.02)
-    pps = driver.flow.cwnd / (rtt_ms / 1e3)
+    window = driver.flow.cwnd - driver.state.gap
+    assert window - 50 == pytest.approx(growth, rel=0.02)
+    assert driver.flow.cwnd == 51  # whole packets
+    pps = window / (rtt_ms / 1e3)
     assert driver.flow.pacing_bps == pytest.approx(pps * WIRE * 8 * 1500 / 1448)
 
 
@@ -282,18 +288,19 @@ def test_bbr_conserves_packets_for_one_round_after_a_loss():
     threshold=st.floats(0.005, 0.2),
 )
 def test_bbr3_inflight_at_loss_is_where_losses_cross_the_threshold(inflight, lost_before, lost, threshold):
+    """Packet by packet, as the draft has it: of those lost together, the first that is too much counts."""
+    too_many = [n for n in range(lost_before + 1, lost_before + lost + 1) if n > threshold * inflight]
+    if not too_many:
+        return
     p = SimpleNamespace(loss_threshold=threshold)
-    ack = SimpleNamespace(sample_inflight=inflight + lost, sample_lost=lost_before + lost)
-    at = bbr3.inflight_at_loss.py_func(p, ack, lost)
-    prefix = at - inflight
-    assert 0 <= prefix <= lost
-    rate = (lost_before + prefix) / at
-    if 0 < prefix < lost:
-        assert rate == pytest.approx(threshold)
-    elif prefix == 0:
-        assert rate >= threshold * (1 - 1e-9)
+    flow = SimpleNamespace(lost_inflight=inflight, lost_since=lost_before + lost)
+    at = bbr3.inflight_at_loss.py_func(p, flow, lost)
+    before, prefix = too_many[0] - 1, at - (inflight - 1)
+    assert 0 <= prefix <= 1
+    if prefix > 0:
+        assert (before + prefix) / at == pytest.approx(threshold)
     else:
-        assert rate <= threshold * (1 + 1e-9)
+        assert before >= threshold * (inflight - 1)
 
 
 @pytest.mark.slow

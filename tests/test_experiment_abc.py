@@ -16,10 +16,12 @@ from typer.testing import CliRunner
 
 import cctoolkit as cct
 from cctoolkit.cli import app
-from cctoolkit.errors import ParameterError
+from cctoolkit.errors import ParameterError, TestbedUnavailableError
 from cctoolkit.experiments import abc, experiment
 from cctoolkit.experiments.abc import switch
 from cctoolkit.scenario import read_scenario
+from cctoolkit.testbed.kernel import Kernel
+from cctoolkit.testbed.plan import make_plan
 
 ROOT = Path(__file__).parents[1]
 LAUNCH = ROOT / "hardware" / "launch" / "p4-abc"
@@ -374,3 +376,23 @@ def test_the_papers_numbers_are_what_the_experiment_uses() -> None:
         == 32
     )
     assert np.isclose(switch.LIMITER_MBPS, 4170 * 1514 * 8 / 1e6)
+
+
+def test_what_a_kernel_has_is_run_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = abc.scenarios.linux_cases(abc.Settings(["tcp"], 300.0, 10, tmp_path))
+    assert {(c.about["side"], c.about["scheme"]) for c in cases} == {
+        (side, scheme) for side in ("kernel", "simulator") for scheme in ("without ABC", "ABC")
+    }
+    assert {c.scenario.duration_s for c in cases} == {20} and {c.about["seed"] for c in cases} == {1, 2, 3}
+    for case in cases[:8]:
+        if case.kernel is None:
+            cct.Simulation(case.scenario)
+        elif case.about["scheme"] == "ABC":
+            assert {one.owner for one in make_plan(case.scenario).modules} == {"abc"}
+    with pytest.raises(ParameterError, match="only: linux needs --testbed"):
+        experiment("abc")(tmp_path / "x", only=["linux"])
+    plain = Kernel(tmp_path / "linux", "ab" * 32, "7.2.1")
+    monkeypatch.setattr("cctoolkit.testbed.kernel.find_kernel", lambda: plain)
+    with pytest.raises(TestbedUnavailableError, match="has no ABC; build one with cct testbed build --with"):
+        experiment("abc")(tmp_path / "x", testbed=True)
+    assert not (tmp_path / "x").exists()

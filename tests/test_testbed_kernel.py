@@ -327,6 +327,7 @@ static struct Qdisc_ops lazy_ops __read_mostly = {
 	.id = "lazy", .owner = THIS_MODULE,
 	.enqueue = lazy_enqueue,
 };
+register_qdisc(&lazy_ops);
 """
 _CCA = """
 module_param_named(gain, my_gain, int, 0644);
@@ -334,6 +335,10 @@ struct tcp_congestion_ops mine = {
 	.flags		= TCP_CONG_NON_RESTRICTED,
 	.name		= "mine",
 };
+static struct tcp_congestion_ops fallback = {
+	.name		= "mine-reno",
+};
+tcp_register_congestion_control(&mine);
 """
 _PATCH = """--- a/net/ipv4/tcp_core.c
 +++ b/net/ipv4/tcp_core.c
@@ -343,10 +348,11 @@ _PATCH = """--- a/net/ipv4/tcp_core.c
  end
 --- /dev/null
 +++ b/net/ipv4/tcp_new.c
-@@ -0,0 +1,3 @@
+@@ -0,0 +1,4 @@
 +struct tcp_congestion_ops new = {
 +	.name = "new",
 +};
++tcp_register_congestion_control(&new);
 """
 
 
@@ -434,7 +440,7 @@ def test_a_build_with_code_keeps_its_tree_and_starts_from_there(
     assert (kept / "net" / "added" / "my_code" / "lazy.h").stat().st_mtime_ns == unchanged
 
     (code / "sch_lazy.c").write_text(_QDISC + "MISTAKE\n")
-    with pytest.raises(TestbedUnavailableError, match=rf"{code}/sch_lazy.c:8:MISTAKE error"):
+    with pytest.raises(TestbedUnavailableError, match=rf"{code}/sch_lazy.c:9:MISTAKE error"):
         build_kernel(network, code=[code], progress=False)
     (code / "sch_lazy.c").write_text(_QDISC)
     assert build_kernel(network, code=[code], progress=False).sha256 == made.sha256

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -34,6 +35,9 @@ FLOW = np.dtype(
         ("delivered_ns", np.int64),  # when `delivered` last grew
         ("marked", np.int64),  # delivered packets reported as CE (accurate feedback only)
         ("lost", np.int64),  # packets deemed lost so far, counting each transmission
+        # of the packet last deemed lost: in flight after it was sent, and lost since, itself included in both
+        ("lost_inflight", np.int64),
+        ("lost_since", np.int64),
         ("una", np.int64),  # first unacknowledged packet, counted from 0
         ("next_seq", np.int64),  # first packet never sent
         # round trips so far; each ends when a packet sent after the last end is delivered
@@ -90,6 +94,8 @@ class Cca(Algorithm):
         proportional rate reduction (RFC 6937) and leaves it there.
     reduces_by_marks : bool
         Whether ``on_ecn`` is also called with accurate feedback (DCTCP).
+    in_linux : mapping of str to float
+        Parameters whose values in Linux differ from the defaults here.
     ecn : str
         Default for flows that do not set it: ``"off"``, ``"classic"`` (RFC 3168, ECT(0)), ``"accurate"`` (every
         mark is reported, ECT(0), as for DCTCP), ``"l4s"`` (the same with ECT(1)).
@@ -121,6 +127,7 @@ class Cca(Algorithm):
         "on_send",
     )
     arguments: ClassVar[tuple[str, ...]] = ("p", "s", "stats", "flow", "ack", "now_ns")
+    in_linux: ClassVar[Mapping[str, float]] = {}
     owns_recovery: ClassVar[bool] = False
     reduces_by_marks: ClassVar[bool] = False
     ecn: ClassVar[str] = "off"

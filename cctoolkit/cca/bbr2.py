@@ -5,6 +5,7 @@ Compared with Google's Linux, v2alpha (google/bbr, net/ipv4/tcp_bbr2.c).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from .bbr3 import Bbr3
@@ -23,8 +24,7 @@ class Bbr2(Bbr3):
       decides whether the pipe is full (v3: the latest).
     - ProbeBW_DOWN paces at 0.75 (v3: 0.9).
     - ProbeBW_UP keeps a window gain of 2 (v3: 2.25), and ends after a min_rtt once 1.25 bandwidth-delay products
-      are in flight (v3: once the bandwidth stops growing). Packets in flight are those at the time when pacing
-      releases the next packets, these included.
+      are in flight (v3: once the bandwidth stops growing).
 
     The 30 % by which version 2 reduces its bounds after losses are the factor `beta` of 0.7 here. Parameters and notes
     are those of :class:`~cctoolkit.cca.Bbr3`. In v2alpha, marks, if answered at all, bound the bandwidth as well; here
@@ -44,6 +44,7 @@ class Bbr2(Bbr3):
     """
 
     name: ClassVar[str] = "bbr2"
+    in_linux: ClassVar[Mapping[str, float]] = {}
     plateau: ClassVar[bool] = False
 
     startup_gain: float = 2.885

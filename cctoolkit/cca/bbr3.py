@@ -6,6 +6,7 @@ Functions and sections are named as in the draft. Its longterm and shortterm are
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numba
@@ -160,12 +161,11 @@ def is_inflight_too_high(p, s, ack):
 
 
 @_inner
-def inflight_at_loss(p, ack, lost):
+def inflight_at_loss(p, flow, lost):
     """InflightAtLoss: packets in flight when losses crossed the threshold, within the `lost` packets just lost."""
-    inflight_before = ack.sample_inflight - lost
-    lost_before = ack.sample_lost - lost
-    prefix = (p.loss_threshold * inflight_before - lost_before) / (1 - p.loss_threshold)
-    return inflight_before + min(max(prefix, 0.0), float(lost))
+    before = max(math.floor(p.loss_threshold * flow.lost_inflight), flow.lost_since - lost)
+    prefix = (p.loss_threshold * (flow.lost_inflight - 1) - before) / (1 - p.loss_threshold)
+    return flow.lost_inflight - 1 + max(prefix, 0.0)
 
 
 @_inner
@@ -191,8 +191,8 @@ def note_losses(p, s, stats, flow, ack, now_ns):
         s.loss_round_delivered = flow.delivered
     s.loss_in_round = True
     s.loss_events += 1
-    if s.is_probe_sample and is_inflight_too_high(p, s, ack):
-        handle_inflight_too_high(p, s, stats, flow, ack, inflight_at_loss(p, ack, lost), now_ns)
+    if s.is_probe_sample and flow.lost_since > p.loss_threshold * flow.lost_inflight:
+        handle_inflight_too_high(p, s, stats, flow, ack, inflight_at_loss(p, flow, lost), now_ns)
 
 
 @_inner
@@ -350,7 +350,8 @@ def enter_probe_bw_from_drain(p, s, flow, now_ns):
     """CheckDrainDone."""
     if s.state != DRAIN:
         return
-    drained = flow.inflight <= quantized(p, s, flow, packets_of(s, flow, s.bw_bps, 1.0))
+    bdp = quantized(p, s, flow, math.ceil(packets_of(s, flow, s.max_bw_bps, 1.0)))
+    drained = in_network(s, flow, flow.inflight, now_ns) <= bdp
     if drained or s.round_count > s.drain_start_round + 3:
         start_down(p, s, flow, now_ns)
 
@@ -419,9 +420,16 @@ def is_time_to_probe(p, s, flow, now_ns):
 
 
 @_inner
+def inflight_to_cruise(p, s, flow):
+    """IsTimeToCruise: room below the long-term bound, and no queue; the product rounded up, as in Linux."""
+    bdp = quantized(p, s, flow, math.ceil(packets_of(s, flow, s.max_bw_bps, 1.0)))
+    return min(inflight_with_headroom(p, s), bdp)
+
+
+@_inner
 def is_time_to_go_down(p, s, flow, ack, now_ns):
     """IsTimeToGoDown."""
-    inflight = flow.inflight if p.plateau else in_network(s, flow, ack.prior_inflight, now_ns)
+    inflight = in_network(s, flow, ack.prior_inflight, now_ns)
     if s.probe_too_high and inflight >= s.inflight_hi:
         s.probe_was_cautious = True
         return True
@@ -442,10 +450,8 @@ def update_probe_bw_cycle(p, s, stats, flow, ack, now_ns):
     if s.state == DOWN or s.state == CRUISE:
         if is_time_to_probe(p, s, flow, now_ns):
             start_refill(p, s, flow)
-        elif (
-            s.state == DOWN
-            and flow.inflight <= inflight_with_headroom(p, s)
-            and flow.inflight <= quantized(p, s, flow, packets_of(s, flow, s.max_bw_bps, 1.0))
+        elif s.state == DOWN and in_network(s, flow, ack.prior_inflight, now_ns) <= inflight_to_cruise(
+            p, s, flow
         ):
             enter(p, s, CRUISE)
     elif s.state == REFILL:
@@ -598,12 +604,13 @@ class Bbr3(Cca):
 
     Notes
     -----
-    Deviations from the draft: Losses are handled per ACK: packets in flight and lost since are those of the packet
-    whose delivery revealed the losses, not of each lost packet, and packets lost together count as one burst in
-    InflightAtLoss. Startup counts ACKs that report losses, not lost ranges (as in Linux). There is no undo, since
+    Deviations from the draft: Packets deemed lost by one ACK are handled together, and had as many in flight as the
+    last of them. Startup counts ACKs that report losses, not lost ranges (as in Linux). There is no undo, since
     nothing is reordered here. The bandwidth of an older cycle stays until a newer one has a sample (as in Linux).
-    Packets leave one by one, whatever the send quantum. The draft does not specify the response to marks: here it
-    is that of Linux, but the echo of RFC 3168 counts as a loss.
+    Google's Linux code has other gains in Drain and ProbeBW_DOWN (``in_linux``). As there, packets in flight are those
+    at the time when pacing releases the next ones, these included. Packets leave one by one, whatever the send
+    quantum. The draft does not specify the response to marks: here it is that of Linux, but the echo of RFC 3168
+    counts as a loss.
 
     See Also
     --------
@@ -622,6 +629,11 @@ class Bbr3(Cca):
     """
 
     name: ClassVar[str] = "bbr3"
+    in_linux: ClassVar[Mapping[str, float]] = {
+        "drain_gain": 88 / 256,
+        "down_gain": 232 / 256,
+        "loss_threshold": 5 / 256,
+    }
     owns_recovery: ClassVar[bool] = True
     #: Exiting Acceleration Based on Bandwidth Plateau also ends ProbeBW_UP, which is new in version 3.
     plateau: ClassVar[bool] = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import numba
@@ -14,24 +15,32 @@ __all__ = ["Prague"]
 
 
 @numba.njit(error_model="numpy")
-def pace(flow):
-    """Pace at cwnd/srtt, or twice that in slow start, to avoid bursts.
+def pace(flow, window):
+    """Pace at window/srtt, or twice that in slow start, to avoid bursts.
 
     Linux counts the headers of IP and TCP in the rate but not in what it paces, so it is a little faster, and the
     window is the limit.
     """
-    rate = flow.cwnd * (flow.wire_bytes - 14) / flow.mss_bytes * flow.wire_bytes * 8e9 / max(flow.srtt_ns, 1)
+    rate = window * (flow.wire_bytes - 14) / flow.mss_bytes * flow.wire_bytes * 8e9 / max(flow.srtt_ns, 1)
     flow.pacing_bps = 2 * rate if flow.cwnd < flow.ssthresh / 2 else rate
+
+
+@numba.njit(error_model="numpy")
+def set_window(s, flow, window):
+    """Linux: whole packets are sent, so the window is rounded up, and pacing makes up for the difference."""
+    flow.cwnd = math.ceil(window)
+    s.gap = flow.cwnd - window
 
 
 class Prague(Cca):
     """Prague: DCTCP for the Internet, with pacing, less RTT dependence, ECT(1) and accurate feedback.
 
-    As in DCTCP, alpha is a moving average of the share of marked packets, and marks reduce the window by half of
-    it. Timing and growth differ. Alpha and reductions use a virtual RTT of at least 25 ms, and a flow with a
-    shorter RTT grows by (RTT / 25 ms)² packets per round trip, so its rate changes as if the RTT were 25 ms
-    ("reduced RTT-dependence"). The window grows for unmarked packets, even while it is being reduced ("additive
-    increase").
+    As in DCTCP, alpha is a moving average of the share of marked packets (from the first mark on), and marks reduce
+    the window by half of it. Timing and growth differ. Alpha and reductions use a virtual RTT of at least 25 ms, and a
+    flow with a shorter RTT grows by (RTT / 25 ms)² packets per round trip, so its rate changes as if the RTT were
+    25 ms ("reduced RTT-dependence"). The window grows for unmarked packets, even while it is being reduced ("additive
+    increase"). It is not a whole number: packets in flight are limited to the next larger one, and pacing follows the
+    window itself.
 
     Parameters
     ----------
@@ -45,9 +54,9 @@ class Prague(Cca):
     Notes
     -----
     The source is L4STeam's Linux. Not modelled: the fallback if marks of the bottleneck look classic (RFC 3168);
-    windows below two packets, by smaller segments; the virtual RTT starting only 500 round trips after slow start,
-    and alpha only at the first mark. Loss halves the window. Reductions take effect at once, while Linux takes one
-    packet per ACK until the window is reached.
+    windows below two packets, by smaller segments; the virtual RTT starting only some round trips (4, formerly 500)
+    after slow start. Loss halves the window. Reductions take effect at once, while Linux takes one packet per ACK until
+    the window is reached.
 
     See Also
     --------
@@ -61,7 +70,7 @@ class Prague(Cca):
     >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=50, aqm="dualpi2")
     >>> scenario = cct.Scenario(bottleneck=bottleneck, flows=[cct.Flow(cct.cca.Prague(), rtt_ms=20)], duration_s=2)
     >>> round(cct.simulate(scenario).summary()["mean_delay_ms"], 1)
-    0.8
+    0.6
     """
 
     name: ClassVar[str] = "prague"
@@ -77,6 +86,7 @@ class Prague(Cca):
         marked = 0
         update_ns = 0  # time of the last update of alpha
         reduced_ns = -(2**62)  # time of the last reduction by marks
+        gap = 0.0  # by how much cwnd is above the window
 
     class Stats:
         reductions = 0
@@ -93,7 +103,7 @@ class Prague(Cca):
     @staticmethod
     def on_start(p, s, stats, flow, ack, now_ns):
         s.update_ns = now_ns
-        pace(flow)
+        pace(flow, flow.cwnd)
 
     @staticmethod
     def on_ack(p, s, stats, flow, ack, now_ns):
@@ -101,20 +111,23 @@ class Prague(Cca):
         s.acked += ack.acked
         s.marked += ack.marked
         if now_ns - s.update_ns >= period_ns and s.acked > 0:
-            s.alpha += p.g * (min(s.marked / s.acked, 1.0) - s.alpha)
+            if flow.marked > 0:
+                s.alpha += p.g * (min(s.marked / s.acked, 1.0) - s.alpha)
             s.acked = 0
             s.marked = 0
             s.update_ns = now_ns
         if flow.may_grow:
             left = slow_start(flow, float(max(ack.acked - ack.marked, 0)))
-            flow.cwnd += left / flow.cwnd * (flow.srtt_ns / period_ns) ** 2
+            window = flow.cwnd - s.gap
+            set_window(s, flow, window + left / window * (flow.srtt_ns / period_ns) ** 2)
         if ack.marked > 0 and not flow.in_recovery and now_ns - s.reduced_ns >= period_ns:
             s.reduced_ns = now_ns
-            flow.cwnd = max(flow.cwnd * (1 - s.alpha / 2), 2.0)
+            set_window(s, flow, max((flow.cwnd - s.gap) * (1 - s.alpha / 2), 2.0))
             flow.ssthresh = flow.cwnd
             stats.reductions += 1
-        pace(flow)
+        pace(flow, flow.cwnd - s.gap)
 
     @staticmethod
     def on_loss(p, s, stats, flow, ack, now_ns):
         flow.ssthresh = max(flow.cwnd / 2, 2.0)
+        s.gap = 0.0

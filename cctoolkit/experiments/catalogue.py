@@ -67,6 +67,9 @@ RESULTS = {
         "abc", "the ABC paper's three ways to share a link", "--full",
         "clients", "integers", "why_clients", "why",
     ),
+    "abc-linux": _experiment(
+        "abc", "ABC in a Linux kernel", "--only linux --testbed", "linux",
+    ),
     "l4s": _experiment(
         "l4s", "iRED, PI2 and DualPI2", "--full --seeds 5",
         "phases", "table3", "drop-delay", "logs", "registers", "readings", "causes", "identification", "uneven",

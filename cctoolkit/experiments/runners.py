@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -180,7 +180,8 @@ def for_simulator(scenario: Scenario) -> Scenario:
     """The scenario in a form for the simulator that is comparable with real Linux.
 
     Linux's shaper holds packets back, but those it lets pass take no time to be sent; the simulator's link then does
-    the same. Queue disciplines become Linux's own variants where the simulator has them.
+    the same. Queue disciplines become Linux's own variants where the simulator has them, and congestion controls get
+    Linux's parameters.
     """
     from ..aqm import Aqm
 
@@ -191,4 +192,8 @@ def for_simulator(scenario: Scenario) -> Scenario:
         known = variant().parameters()
         given = {name: value for name, value in bottleneck.aqm.parameters().items() if name in known}
         changes["bottleneck.aqm"] = variant(**given)
+    if any(flow.cca.in_linux for flow in scenario.flows):
+        changes["flows"] = tuple(
+            replace(flow, cca=replace(flow.cca, **flow.cca.in_linux)) for flow in scenario.flows
+        )
     return scenario.replace(changes)

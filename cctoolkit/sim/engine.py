@@ -1187,6 +1187,8 @@ def _lose(port, flow, sender, j, segment):
     _append_lost(port, sender, j, segment)
     flow.inflight -= 1
     flow.lost += 1
+    flow.lost_inflight = segment.inflight
+    flow.lost_since = flow.lost - segment.lost
     if not segment.missing:
         segment.missing = True
         sender.missing += 1

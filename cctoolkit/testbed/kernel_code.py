@@ -28,8 +28,9 @@ _SOURCES = (".c", ".h", ".S")
 _OWN = "own.mk"
 #: Modules become part of the kernel, which is a single program.
 _OBEY = f"include $(src)/{_OWN}\nobj-y += $(obj-m)\nobj-m :=\n"
-_QDISC = re.compile(r"struct\s+Qdisc_ops\s+\w[^=;{]*=\s*\{(.*?)\n\s*\};", re.S)
-_CCA = re.compile(r"struct\s+tcp_congestion_ops\s+\w[^=;{]*=\s*\{(.*?)\n\s*\};", re.S)
+_QDISC = re.compile(r"struct\s+Qdisc_ops\s+(\w+)[^=;{]*=\s*\{(.*?)\n\s*\};", re.S)
+_CCA = re.compile(r"struct\s+tcp_congestion_ops\s+(\w+)[^=;{]*=\s*\{(.*?)\n\s*\};", re.S)
+_REGISTERED = re.compile(r"\b(?:register_qdisc|tcp_register_congestion_control)\s*\(\s*&\s*(\w+)")
 _ID = re.compile(r'\.id\s*=\s*"([^"\n]+)"')
 _NAME = re.compile(r'\.name\s*=\s*"([^"\n]+)"')
 _PARAMETER = re.compile(r"\bmodule_param(?:_named|_cb|_array)?(?:_named)?\s*\(\s*(\w+)")
@@ -94,10 +95,16 @@ def read_kernel_code(folder: str | os.PathLike[str]) -> KernelCode:
     for module, text in named:
         about = {"module": module.replace("-", "_"), "parameters": sorted(set(_PARAMETER.findall(text)))}
         for pattern, key, into in ((_QDISC, _ID, qdiscs), (_CCA, _NAME, ccas)):
-            for body in pattern.findall(text):
-                into |= dict.fromkeys(key.findall(body), about)
+            into |= dict.fromkeys(_names(text, pattern, key), about)
     name = re.sub(r"\W", "_", where.resolve().name) or "code"
     return KernelCode(where, name, digest.hexdigest(), sources, patches, qdiscs, ccas)
+
+
+def _names(text: str, pattern: re.Pattern[str], key: re.Pattern[str]) -> list[str]:
+    """What a C file registers; operations that it keeps for itself, as a fallback, do not count."""
+    registered = _REGISTERED.findall(text)
+    bodies = [body for variable, body in pattern.findall(text) if variable in registered]
+    return [name for body in bodies for name in key.findall(body)]
 
 
 def _modules(sources: Sequence[Path]) -> dict[str, str]:
@@ -176,7 +183,7 @@ def _check_names(code: KernelCode, tree: Path) -> None:
             if path.stem in {about["module"] for about in names.values()}:
                 continue  # what a patch of this folder made of it
             text = path.read_text(errors="replace")
-            for name in (name for body in pattern.findall(text) for name in key.findall(body)):
+            for name in _names(text, pattern, key):
                 if name in names:
                     raise ParameterError(
                         f"--with: {code.folder}: this kernel already has a {what} {name!r} ({path.name}); give "

@@ -8,7 +8,7 @@ import pandas as pd
 
 from ..statements import bullets
 from . import conclusions
-from .page import goodputs
+from .page import goodputs, linux_goodputs
 from .scenarios import SHARINGS
 
 __all__ = ["VIEWS"]
@@ -43,6 +43,8 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "eight-with": light("ABC", 8),
     "floods": floods,
     **{name: (lambda tables, name=name: goodputs(tables["clients"], name)) for name in SHARINGS},  # type: ignore[misc]
+    "linux": lambda tables: linux_goodputs(tables["linux"]),
+    "linux-statements": lambda tables: bullets(conclusions.linux(tables)),
     "statements": lambda tables: bullets(conclusions.sharing(tables)),
     "why-statements": lambda tables: bullets(conclusions.why(tables)),
 }

@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from ..._support.options import WorkersOption
+from ...errors import ParameterError, TestbedUnavailableError
 from ..folder import Folder
 from ..options import OutputOption
-from .scenarios import SHARINGS, TITLES, WHY, Settings
+from .scenarios import LINUX, SHARINGS, TITLES, WHY, Settings
 
 __all__ = ["run"]
 
@@ -21,13 +22,19 @@ def run(
     *,
     only: Annotated[
         list[str] | None,
-        typer.Option(help=f"Run only this part; may be repeated: {', '.join((*SHARINGS, WHY))}."),
+        typer.Option(help=f"Run only this part; may be repeated: {', '.join((*SHARINGS, WHY, LINUX))}."),
     ] = None,
     full: Annotated[bool, typer.Option(help="Run for 300 s, as in the paper, instead of 30 s.")] = False,
     runs: Annotated[int, typer.Option(help="Runs of each data point; the paper has 10.", min=1)] = 10,
     duration: Annotated[
         float | None, typer.Option(help="Duration of each run in seconds; overrides --full.", min=2.0)
     ] = None,
+    testbed: Annotated[
+        bool,
+        typer.Option(
+            help="Add real Linux; needs a kernel with `sch_abc` (`cct testbed build --with hardware/linux/aqm`)."
+        ),
+    ] = False,
     workers: WorkersOption = None,
 ) -> Path:
     """Run the ABC paper's sharing experiments; write tables, figures and a summary.
@@ -39,13 +46,15 @@ def run(
     output : Path
         Folder.
     only : list of str, optional
-        Some of :data:`~.scenarios.SHARINGS`, or ``"why"``; all by default.
+        Some of :data:`~.scenarios.SHARINGS`, ``"why"`` or ``"linux"``; all by default, the last only with `testbed`.
     full : bool
         Runs of 300 s.
     runs : int
         Runs of each data point.
     duration : float, optional
         Duration of each run in seconds.
+    testbed : bool
+        Real Linux beside the simulator. Its runs stay in ``kernel/`` and are not run again.
     workers : int, optional
         Processes; all cores by default.
 
@@ -59,15 +68,22 @@ def run(
     Raises
     ------
     ParameterError
-        An option is out of range or unknown.
+        An option is out of range or unknown, or ``"linux"`` without `testbed`.
+    TestbedUnavailableError
+        With `testbed`: there is no kernel, or it has no ``sch_abc``.
     """
     from ..part import choose, write
     from ..runners import kept
 
-    chosen = choose(only, (*SHARINGS, WHY), "only")
+    chosen = choose(only, (*SHARINGS, WHY, LINUX), "only")
+    if testbed:
+        _kernel_needed()
+    elif only and LINUX in only:
+        raise ParameterError("only: linux needs --testbed")
     seconds = duration if duration is not None else 300.0 if full else 30.0
-    folder = Folder(output, "abc", {"only": chosen, "duration_s": seconds, "runs": runs})
-    settings = Settings([name for name in SHARINGS if name in chosen], seconds, runs)
+    folder = Folder(output, "abc", {"only": chosen, "duration_s": seconds, "runs": runs, "testbed": testbed})
+    shared = [name for name in SHARINGS if name in chosen]
+    settings = Settings(shared, seconds, runs)
 
     from .page import about
     from .parts import PARTS
@@ -80,5 +96,18 @@ def run(
         for name in files
         if (settings.sharings if name == "sharing" else WHY in chosen)
     }
+    if testbed and LINUX in chosen:
+        everywhere = Settings(shared or tuple(SHARINGS), seconds, runs, folder.path / "kernel")
+        found[LINUX] = PARTS[LINUX].run(everywhere, workers=workers)
     write(folder, "Sharing a link by activity (P4-ABC)", found, TITLES, about())
     return folder.path
+
+
+def _kernel_needed() -> None:
+    from ...testbed.kernel import find_kernel
+
+    kernel = find_kernel()
+    if "abc" not in kernel.modules:
+        raise TestbedUnavailableError(
+            f"testbed: Linux {kernel.version} has no ABC; build one with cct testbed build --with hardware/linux/aqm"
+        )

@@ -12,7 +12,7 @@ from ..statements import OURS, Statement, statements_table
 from .scenarios import CAUSES, FITS_MBPS, RATE_MBPS
 from .tables import NEAR_MBPS, paper_flood_mbps, paper_half_mbps
 
-__all__ = ["sharing", "statements", "why"]
+__all__ = ["linux", "sharing", "statements", "why"]
 
 Tables = Mapping[str, pd.DataFrame]
 
@@ -164,3 +164,34 @@ def why(tables: Tables) -> list[Statement]:
             )
         )
     return found
+
+
+#: How far simulator and kernel may be apart on average, in Mbit/s.
+LINUX_WITHIN_MBPS = 1.0
+
+
+def linux(tables: Tables) -> list[Statement]:
+    """Whether the simulator agrees with the kernel, and what the paper says, in the kernel."""
+    table = tables["linux"]
+    wide = table.pivot_table(
+        index=["scheme", "sharing", "value"],
+        columns="side",
+        values=["client_0_mbps", "client_1_mbps"],
+        sort=False,
+    )
+    said = []
+    for scheme, part in wide.groupby(level="scheme", sort=False):
+        off = pd.concat(
+            [(part[c].simulator - part[c].kernel).abs() for c in ("client_0_mbps", "client_1_mbps")]
+        )
+        _, sharing_name, value = off.idxmax()
+        said.append(
+            Statement(
+                "Linux",
+                f"{OURS}{scheme}: the simulator's goodputs are within {LINUX_WITHIN_MBPS:g} Mbit/s of the kernel's on "
+                "average",
+                f"off by {off.mean():.2f}, at most {off.max():.1f} Mbit/s ({sharing_name}, {value:g})",
+                bool(off.mean() <= LINUX_WITHIN_MBPS),
+            )
+        )
+    return said + sharing({"clients": table[table.side == "kernel"]})

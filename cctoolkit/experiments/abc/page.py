@@ -10,7 +10,7 @@ import pandas as pd
 from ..._support.markdown import markdown_table
 from ..papers import paper_numbers
 from .limiter import PACKETS_PER_S
-from .scenarios import CAUSES, RATE_MBPS, SCHEMES, SHARINGS, TCP_BYTES, UDP_BYTES, Settings
+from .scenarios import CAUSES, LINUX_SCHEMES, RATE_MBPS, SCHEMES, SHARINGS, TCP_BYTES, UDP_BYTES, Settings
 
 Tables = Mapping[str, pd.DataFrame]
 
@@ -97,4 +97,25 @@ def why(settings: Settings, tables: Tables) -> list[str]:
         markdown_table(shown),
         f"All printed statements hold with: {', '.join(fits) or 'none of them'}. Of these, client 0 never gets "
         f"less by sending more with: {', '.join(without) or 'none'}.",
+    ]
+
+
+def linux_goodputs(table: pd.DataFrame) -> str:
+    """Goodput of client 0 / client 1 on both sides, with and without ABC."""
+    rows = []
+    for (name, value), part in table.groupby(["sharing", "value"], sort=False):
+        row: dict[str, Any] = {"figure": SHARINGS[str(name)].figure, "client 0": f"{value:g}"}
+        for r in part.to_dict("records"):
+            row[f"{r['scheme']}, {r['side']}"] = f"{r['client_0_mbps']:.1f} / {r['client_1_mbps']:.1f}"
+        rows.append(row)
+    columns = [f"{scheme}, {side}" for scheme in LINUX_SCHEMES for side in ("kernel", "simulator")]
+    return markdown_table(pd.DataFrame(rows)[["figure", "client 0", *columns]], labels=2)
+
+
+def linux(settings: Settings, tables: Tables) -> list[str]:
+    """Kernel and simulator side by side."""
+    table = tables["linux"]
+    return [
+        f"The same in a Linux kernel with `sch_abc`, beside the simulator: means of {table.runs.max()} runs.",
+        linux_goodputs(table),
     ]

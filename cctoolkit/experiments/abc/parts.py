@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..part import Part
 from ..runners import Row
 from . import conclusions, figures, page, scenarios, tables
-from .scenarios import SHARINGS, WHY, Settings
+from .scenarios import LINUX, SHARINGS, WHY, Settings
 
 __all__ = ["PARTS"]
 
@@ -31,5 +31,12 @@ PARTS: dict[str, Part[Settings]] = {
         figures=lambda t: {"why": figures.why_figure(t["why_clients"])},
         statements=conclusions.why,
         page=page.why,
+    ),
+    LINUX: Part(
+        scenarios=scenarios.linux_cases,
+        measure=Row(tables.clients),
+        tables=tables.linux,
+        statements=conclusions.linux,
+        page=page.linux,
     ),
 }

@@ -11,17 +11,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ParameterError
-from ..runners import Case
+from ..runners import Case, for_simulator
 from .limiter import PACKETS_PER_S
 
 if TYPE_CHECKING:
     from ...scenario import Scenario
 
-__all__ = ["CAUSES", "SCHEMES", "SHARINGS", "TITLES", "WHY", "Cause", "Settings", "Sharing", "jobs", "scenario",
-           "why_jobs"]  # fmt: skip
+__all__ = ["CAUSES", "LINUX", "LINUX_SCHEMES", "SCHEMES", "SHARINGS", "TITLES", "WHY", "Cause", "Settings", "Sharing",
+           "jobs", "scenario", "why_jobs"]  # fmt: skip
 
 #: What controls the queue in front of the link.
 SCHEMES = {
@@ -37,8 +38,13 @@ UDP_BYTES, TCP_BYTES, PAYLOAD_BYTES = 1490, 1514, 1448
 #: Goodput of TCP on a full link.
 FITS_MBPS = RATE_MBPS * PAYLOAD_BYTES / TCP_BYTES
 WHY = "why"
+LINUX = "linux"
 #: The parts of the experiment and their titles.
-TITLES = {"sharing": "Sharing a link", WHY: "What could produce the paper's figure 6"}
+TITLES = {"sharing": "Sharing a link", WHY: "What could produce the paper's figure 6", LINUX: "Real Linux"}
+#: Schemes that real Linux has: ABC is ``sch_abc`` of ``hardware/linux``.
+LINUX_SCHEMES = ("without ABC", "ABC")
+#: Most runs of a data point on real Linux, and their longest duration in s.
+LINUX_RUNS, LINUX_S = 3, 20.0
 
 
 @dataclass(frozen=True)
@@ -83,11 +89,14 @@ class Settings:
         Duration of each run; the paper's is 300 s.
     runs : int
         Runs of each data point; the paper has 10. Causes get at most three.
+    kernel : Path, optional
+        Folder for runs on real Linux.
     """
 
     sharings: Sequence[str] = tuple(SHARINGS)
     duration_s: float = 30.0
     runs: int = 10
+    kernel: Path | None = None
 
 
 def scenario(
@@ -266,3 +275,15 @@ def why_cases(settings: Settings) -> list[Case]:
     """Every cause at the points of figures 4 to 6 that tell causes apart."""
     made = why_jobs(list(CAUSES), settings.duration_s, min(settings.runs, 3))
     return [Case(about, scenario) for about, scenario in made]
+
+
+def linux_cases(settings: Settings) -> list[Case]:
+    """The sharings with and without ABC in a Linux kernel and in the simulator, shorter and fewer."""
+    if settings.kernel is None:
+        return []
+    duration_s, runs = min(settings.duration_s, LINUX_S), min(settings.runs, LINUX_RUNS)
+    cases = []
+    for about, made in jobs(settings.sharings, LINUX_SCHEMES, duration_s, runs):
+        cases.append(Case(about | {"side": "kernel"}, made, kernel=settings.kernel))
+        cases.append(Case(about | {"side": "simulator"}, for_simulator(made)))
+    return cases

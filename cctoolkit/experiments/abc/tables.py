@@ -148,3 +148,8 @@ def why(settings: Settings, runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """``why_clients`` (means and confidence intervals) and ``why`` (:func:`verdicts`)."""
     means = intervals(runs, ["cause", "sharing", "value"])
     return {"why_clients": means, "why": verdicts(means)}
+
+
+def linux(settings: Settings, found: Sequence[dict[str, Any]]) -> dict[str, pd.DataFrame]:
+    """``linux``: means and confidence intervals on both sides."""
+    return {"linux": intervals(pd.DataFrame(found), ["side", "sharing", "value", "scheme"])}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
 import pandas as pd
 
 from ..._support.markdown import markdown_table
 from ..statements import bullets_of
 from . import conclusions, page
-from .scenarios import KERNEL
+from .scenarios import KERNEL, KERNEL_TARGETS
 
 __all__ = ["VIEWS"]
 
@@ -91,10 +92,18 @@ def table_1(tables: Tables) -> str:
 
 
 def kernel_table_1(tables: Tables) -> str:
-    """Table I with real Linux's CoDel beside the paper's and the simulator's."""
+    """Table I in real Linux, the kernel's CoDel and the ASIC's, beside the paper's and the simulator's."""
     table = tables["table1"]
-    names = {"Linux": "simulator, `codel_linux`", KERNEL: "Linux's kernel"}
-    return _beside_paper(table[table.target.isin(names)].replace({"target": names}), "target")
+    names = {
+        name: label
+        for kernel, name in KERNEL_TARGETS.items()
+        if kernel in set(table.target)
+        for name, label in ((name, f"{name}: simulator"), (kernel, f"{name}: Linux's kernel"))
+    }
+    shown = table[table.target.isin(names)]
+    order = shown.target.map(list(names).index)
+    shown = shown.iloc[np.lexsort((order, shown.flows))].replace({"target": names})
+    return _beside_paper(shown, "target")
 
 
 def clock(tables: Tables) -> str:

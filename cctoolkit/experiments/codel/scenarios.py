@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GUESSES",
     "KERNEL",
+    "KERNEL_TARGETS",
     "TARGETS",
     "TITLES",
     "WRAPS",
@@ -67,6 +68,13 @@ TARGETS = {
 }
 #: Name of real Linux's CoDel, which ``--testbed`` adds to the targets.
 KERNEL = "Linux kernel"
+#: Targets in a Linux kernel, and which of :data:`TARGETS` each is. All but the first are ``sch_codel_pisa`` of
+#: ``hardware/linux``, which the kernel has if it was built with it.
+KERNEL_TARGETS = {
+    KERNEL: "Linux",
+    f"{KERNEL}, P4-ASIC": "P4-ASIC",
+    f"{KERNEL}, P4-ASIC, published": "P4-ASIC, published",
+}
 #: Base RTTs in ms of three flows.
 RTTS_MS = {"1, 1, 1": (1, 1, 1), "1, 5, 20": (1, 5, 20), "1, 20, 80": (1, 20, 80)}
 #: Runs drawn around a wrap of the clock: when it wraps (s), the seed, and whether signed differences are compared.
@@ -303,19 +311,34 @@ def mixed_scenario(aqm: Aqm, flood_mbps: float = 0.0, seed: int = 1, *, duration
 
 
 def for_kernel(made: Scenario) -> Scenario:
-    """The scenario with a packet's sending time in the RTT: the simulator's link takes it, Linux's shaper does not."""
+    """The scenario with a packet's sending time in the RTT: the simulator's link takes it, Linux's shaper does not.
+
+    The clock of the published program starts at a whole microsecond, as the kernel's parameter wants.
+    """
     sending_ms = PACKET_BYTES * 8e-3 / RATE_MBPS
-    return made.replace(
-        {f"flows.{i}.rtt_ms": round(flow.rtt_ms + sending_ms, 4) for i, flow in enumerate(made.flows)}
-    )
+    changes: dict[str, Any] = {
+        f"flows.{i}.rtt_ms": round(flow.rtt_ms + sending_ms, 4) for i, flow in enumerate(made.flows)
+    }
+    clock_ms = made.bottleneck.aqm.parameters().get("clock_ms")
+    if clock_ms is not None:
+        changes["bottleneck.aqm.clock_ms"] = round(clock_ms, 3)
+    return made.replace(changes)
 
 
-def on_linux(settings: Settings, cases: Iterable[Case]) -> list[Case]:
+def kernel_targets() -> list[str]:
+    """Those of :data:`KERNEL_TARGETS` that the testbed's kernel has."""
+    from ...testbed.kernel import find_kernel
+
+    has_pisa = "codel_pisa" in find_kernel().modules
+    return [name for name in KERNEL_TARGETS if name == KERNEL or has_pisa]
+
+
+def on_linux(settings: Settings, cases: Iterable[Case], target: str = KERNEL) -> list[Case]:
     """The same cases on real Linux; none without a testbed."""
     if settings.testbed is None:
         return []
     return [
-        Case(dict(c.about) | {"target": KERNEL}, for_kernel(c.scenario), kernel=settings.testbed)
+        Case(dict(c.about) | {"target": target}, for_kernel(c.scenario), kernel=settings.testbed)
         for c in cases
     ]
 
@@ -342,14 +365,19 @@ def table_1(settings: Settings) -> list[Case]:
         for n in flows
         for name in TARGETS
         for seed in range(1, settings.seeds + 1)
-    ] + on_linux(
-        settings,
-        [
-            Case({"flows": n, "seed": seed}, scenario("Linux", n, seed))
-            for n in flows
-            for seed in range(1, settings.kernel_seeds + 1)
-        ],
-    )
+    ] + [
+        case
+        for name in (kernel_targets() if settings.testbed is not None else ())
+        for case in on_linux(
+            settings,
+            [
+                Case({"flows": n, "seed": seed}, scenario(KERNEL_TARGETS[name], n, seed))
+                for n in flows
+                for seed in range(1, settings.kernel_seeds + 1)
+            ],
+            name,
+        )
+    ]
 
 
 def minute(settings: Settings) -> list[Case]:

@@ -14,7 +14,7 @@ from ...scenario.run import Run
 from ..papers import paper_numbers
 from ..runners import Case, Row
 from ..seeds import spread
-from .scenarios import KERNEL, RATE_MBPS, Settings
+from .scenarios import KERNEL_TARGETS, RATE_MBPS, Settings
 from .variants import SQUARE_ROOTS, gap_ms
 
 __all__ = ["by_flow", "measured", "packet_delays", "paper_table_1", "standing"]
@@ -169,7 +169,8 @@ def _beside_paper(runs: pd.DataFrame) -> pd.DataFrame:
 
     A target that the paper does not name stands beside the column it corresponds to.
     """
-    runs = runs.assign(paper_target=runs.target.replace({KERNEL: "Linux", "P4-ASIC, published": "P4-ASIC"}))
+    target = runs.target.replace(KERNEL_TARGETS).replace({"P4-ASIC, published": "P4-ASIC"})
+    runs = runs.assign(paper_target=target)
     means = spread(runs, ["flows", "target", "paper_target"])
     paper = paper_table_1().rename(columns={"target": "paper_target"})
     means = means.merge(paper, on=["flows", "paper_target"], how="left").drop(columns="paper_target")

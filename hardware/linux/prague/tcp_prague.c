@@ -34,34 +34,41 @@
 /* Largest burst handed down at once: 1/2^12 s, about 250 us. */
 #define PRAGUE_BURST_SHIFT	12
 
-static unsigned int g_shift = 4;
-static unsigned int initial_alpha_percent = 100;
-static unsigned int virtual_rtt_us = 25 * USEC_PER_MSEC;
-static unsigned int transition_rounds = 4;
+struct prague_param {
+	unsigned int value;	/* first, where the functions of the kernel expect it */
+	unsigned int most;
+};
 
-/* A parameter with a largest value. */
-#define PRAGUE_PARAM(name, most, text)						\
-static int name##_set(const char *val, const struct kernel_param *kp)		\
-{										\
-	int err = param_set_uint_minmax(val, kp, 0, most);			\
-										\
-	if (err)								\
-		pr_err(#name ": must be from 0 to %u\n", (unsigned int)(most));	\
-	return err;								\
-}										\
-static const struct kernel_param_ops name##_ops = {				\
-	.set	= name##_set,							\
-	.get	= param_get_uint,						\
-};										\
-module_param_cb(name, &name##_ops, &name, 0644);				\
-MODULE_PARM_DESC(name, text)
+static struct prague_param g_shift = { 4, 10 };
+static struct prague_param initial_alpha_percent = { 100, 100 };
+static struct prague_param virtual_rtt_us = { 25 * USEC_PER_MSEC, USEC_PER_SEC };
+static struct prague_param transition_rounds = { 4, 1000000 };
 
-PRAGUE_PARAM(g_shift, 10, "gain of alpha is 1/2^g_shift");
-PRAGUE_PARAM(initial_alpha_percent, 100, "alpha at the first mark, in percent");
-PRAGUE_PARAM(virtual_rtt_us, 1000 * USEC_PER_MSEC,
-	     "flows with a shorter RTT behave as if they had this one; 0: off");
-PRAGUE_PARAM(transition_rounds, 1000000,
-	     "round trips after slow start until the virtual RTT counts");
+static int prague_param_set(const char *val, const struct kernel_param *kp)
+{
+	const struct prague_param *param = kp->arg;
+	int err = param_set_uint_minmax(val, kp, 0, param->most);
+
+	if (err)
+		pr_err("%s: must be from 0 to %u\n", kp->name, param->most);
+	return err;
+}
+
+static const struct kernel_param_ops prague_param_ops = {
+	.set	= prague_param_set,
+	.get	= param_get_uint,
+};
+
+module_param_cb(g_shift, &prague_param_ops, &g_shift, 0644);
+MODULE_PARM_DESC(g_shift, "gain of alpha is 1/2^g_shift");
+module_param_cb(initial_alpha_percent, &prague_param_ops, &initial_alpha_percent, 0644);
+MODULE_PARM_DESC(initial_alpha_percent, "alpha at the first mark, in percent");
+module_param_cb(virtual_rtt_us, &prague_param_ops, &virtual_rtt_us, 0644);
+MODULE_PARM_DESC(virtual_rtt_us,
+		 "flows with a shorter RTT behave as if they had this one; 0: off");
+module_param_cb(transition_rounds, &prague_param_ops, &transition_rounds, 0644);
+MODULE_PARM_DESC(transition_rounds,
+		 "round trips after slow start until the virtual RTT counts");
 
 struct prague {
 	u64	update_us;	/* time of the last update of alpha */
@@ -326,10 +333,10 @@ static void prague_init(struct sock *sk)
 		return;
 	}
 	memset(ca, 0, sizeof(*ca));
-	ca->alpha = initial_alpha_percent * (PRAGUE_ALPHA_ONE / 4) / 25;
-	ca->g_shift = g_shift;
-	ca->virtual_rtt_us = virtual_rtt_us;
-	ca->transition_rounds = transition_rounds;
+	ca->alpha = initial_alpha_percent.value * (PRAGUE_ALPHA_ONE / 4) / 25;
+	ca->g_shift = g_shift.value;
+	ca->virtual_rtt_us = virtual_rtt_us.value;
+	ca->transition_rounds = transition_rounds.value;
 	ca->seen_ce = tp->delivered_ce;
 	prague_start_round(sk);
 	sk_pacing_shift_update(sk, PRAGUE_BURST_SHIFT);
