@@ -51,11 +51,12 @@ def test_without_a_kernel_it_says_how_to_get_one() -> None:
         find_kernel()
 
 
-def test_the_newest_in_the_cache_is_taken_and_the_named_one_before_it(
+def test_the_last_one_built_is_taken_and_the_named_one_before_it(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for version in ("6.12.9-cct", "6.12.10-cct", "6.9.1-cct"):
-        program(cache / f"linux-{version}-0123456789ab", version)
+    for age, version in enumerate(("6.12.10-cct", "6.12.9-cct", "7.2.1-cct")):
+        built = program(cache / f"linux-{version}-0123456789ab", version)
+        os.utime(built, (1e9 - age, 1e9 - age))
         (cache / f"linux-{version}-0123456789ab.json").write_text("{}")
     found = find_kernel()
     assert found.version == "6.12.10-cct" and found.path.parent == cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -192,8 +192,7 @@ def for_simulator(scenario: Scenario) -> Scenario:
         known = variant().parameters()
         given = {name: value for name, value in bottleneck.aqm.parameters().items() if name in known}
         changes["bottleneck.aqm"] = variant(**given)
-    if any(flow.cca.in_linux for flow in scenario.flows):
-        changes["flows"] = tuple(
-            replace(flow, cca=replace(flow.cca, **flow.cca.in_linux)) for flow in scenario.flows
-        )
+    for i, flow in enumerate(scenario.flows):
+        given = {} if flow.is_udp else flow.cca.in_linux
+        changes |= {f"flows.{i}.cca.{name}": value for name, value in given.items()}
     return scenario.replace(changes)

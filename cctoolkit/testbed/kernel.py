@@ -81,7 +81,7 @@ def kernel_folder() -> Path:
 
 
 def find_kernel() -> Kernel:
-    """Find the kernel to use: ``$CCTOOLKIT_UML_KERNEL``, else the newest one of :func:`build_kernel` in the cache.
+    """Find the kernel to use: ``$CCTOOLKIT_UML_KERNEL``, else the one that ``cct testbed build`` built last.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def find_kernel() -> Kernel:
         return kernel_at(Path(named))
     built = sorted(
         (p for p in kernel_folder().glob("linux-*") if p.suffix != ".json"),
-        key=lambda p: (version_numbers(p.name), p.stat().st_mtime_ns),
+        key=lambda p: (p.stat().st_mtime_ns, version_numbers(p.name)),
     )
     if not built:
         raise TestbedUnavailableError(
