@@ -133,6 +133,19 @@ def test_statistics(tmp_path):
     assert arrived == queue.arrived_packets
 
 
+@pytest.mark.parametrize("aqm", [Pi2(), IRed()], ids=lambda aqm: aqm.name)
+def test_the_same_bytes(aqm, tmp_path):
+    """Also of those that draw the kernel's random numbers, which follow from the scenario's seed."""
+    spec = scenario(aqm, *FLOWS, duration_s=1.5, rate_mbps=20)
+    runs = []
+    for name in ("one", "two"):
+        run_testbed(spec, tmp_path / name)
+        runs.append({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()})
+    assert runs[0] == runs[1]
+    run_testbed(spec.replace({"seed": 2}), tmp_path / "three")
+    assert (tmp_path / "three" / "egress.pcap.gz").read_bytes() != runs[0]["egress.pcap.gz"]
+
+
 # ---- a kernel without them -------------------------------------------------------------------------------------------
 
 

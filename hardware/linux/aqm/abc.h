@@ -117,7 +117,10 @@ static inline void abc_make_tables(const struct abc_params *p, struct abc_tables
 		tables->log[i] = log_q16(log2_q48(2 * ABC_STEPS + 2 * i + 1) -
 					 ((ABC_STEP_BITS + 1LL) << LOG_BITS_Q48));
 
-	/* a meter that has run for (1 + (m + 1/2) / 64) * 2**e * 16 ns = (129 + 2 m) * 2**(e - 3) ns */
+	/*
+	 * A meter that has run for (1 + (m + 1/2) / 64) * 2**e * 16 ns, that is
+	 * (129 + 2 m) * 2**(e - 3) ns.
+	 */
 	for (m = 0; m < 1 << ABC_START_BITS; m++) {
 		u64 rest = 2 * m + 129, mantissa = 0;
 		int exponent = -3;
@@ -155,7 +158,10 @@ static inline void abc_reset(const struct abc_params *p, struct abc_state *s)
 	}
 }
 
-/* Aggregates without a reference rate of their own have the last one; the caller provides the meters. */
+/*
+ * Aggregates without a reference rate of their own have the last one. The caller
+ * provides the meters.
+ */
 static inline void abc_init(const struct abc_params *p, struct abc_state *s,
 			    struct abc_meter *meters, const u32 *reference_kbps, u32 references)
 {
@@ -191,7 +197,8 @@ static inline u64 abc_steps(const struct abc_decay *decay, u64 last_ns, u64 now_
 }
 
 /* The time up to which something has decayed; the rest counts next time. */
-static inline u64 abc_decayed_until(const struct abc_decay *decay, u64 last_ns, u64 now_ns, u64 steps)
+static inline u64 abc_decayed_until(const struct abc_decay *decay, u64 last_ns, u64 now_ns,
+				    u64 steps)
 {
 	return steps > 42 << ABC_STEP_BITS ? now_ns : last_ns + steps * decay->step_ns;
 }
@@ -269,7 +276,8 @@ static inline int abc_enqueue(const struct abc_params *p, const struct abc_table
 			  ((log_count >> ABC_ONE_BITS) + ABC_POWER_BITS - ABC_ONE_BITS);
 	}
 	/* equation (2) */
-	threshold = ((s64)p->base_packets << ABC_ONE_BITS) - p->gamma_packets * (activity - average);
+	threshold = ((s64)p->base_packets << ABC_ONE_BITS) -
+		    p->gamma_packets * (activity - average);
 	threshold = max_t(s64, threshold, (s64)p->min_packets << ABC_ONE_BITS);
 	if ((s64)(packets << ABC_ONE_BITS) > threshold)
 		return AQM_DROP;

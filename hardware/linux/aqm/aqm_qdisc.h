@@ -201,7 +201,10 @@ static inline struct sk_buff *aqm_take(struct Qdisc *sch, aqm_decide decide)
 	return skb;
 }
 
-/* Once the packet that leaves, or was peeked, is counted: a queue that looks empty is not asked again. */
+/*
+ * Once the packet that leaves, or was peeked, is counted: a queue that looks
+ * empty is not asked again.
+ */
 static inline void aqm_tell_parents(struct Qdisc *sch)
 {
 	struct aqm_queue *q = qdisc_priv(sch);

@@ -61,11 +61,13 @@ static inline void codel_pisa_make_math_unit(const struct codel_pisa_params *p,
 		unit->scale++;
 	memset(unit->table, 0, sizeof(unit->table));
 	for (m = 4; m < 16; m++) {
-		/* entry - 1/2 < interval / sqrt(m / 8) / 2**scale; squared, times 4 m 4**scale / 64 */
+		/* entry - 1/2 < interval / sqrt(m / 8) / 2**scale, squared, times m 4**scale / 16 */
 		for (entry = 255; entry; entry--) {
-			u64 lower = ((u64)(2 * entry - 1) * (2 * entry - 1) * m) << (2 * unit->scale - 6);
+			u64 twice = 2 * entry - 1;
+			u64 lower = (twice * twice * m) << (2 * unit->scale - 6);
+			bool tie = lower == square >> 1 && !(square & 1);
 
-			if (lower < (square >> 1) || (lower == square >> 1 && ((square & 1) || !(entry & 1))))
+			if (lower <= square >> 1 && !(tie && (entry & 1)))
 				break;
 		}
 		unit->table[m] = entry;

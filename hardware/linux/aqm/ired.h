@@ -71,7 +71,10 @@ static inline const char *ired_check(const struct ired_params *p)
 	return NULL;
 }
 
-/* numerator / denominator (at most 1; the numerator below 2**62) in units of 2**-16, to the nearest, halves to even. */
+/*
+ * numerator / denominator (at most 1; the numerator below 2**62) in units of
+ * 2**-16, to the nearest, halves to even.
+ */
 static inline u32 ired_quotient(u64 numerator, u64 denominator)
 {
 	u32 quotient = 0;

@@ -45,7 +45,7 @@ struct pi2_state {
 	u32 classic_signals;
 	u32 scalable_signals;
 
-	/* on departure: the last delay, and updates on their way to the data plane, the oldest at first */
+	/* on departure: the last delay; updates on their way, the oldest at first */
 	u64 last_delay_ns;
 	struct pi2_thresholds update[PI2_UPDATES];
 	u64 update_at_ns[PI2_UPDATES];
@@ -103,7 +103,7 @@ static inline struct pi2_thresholds pi2_thresholds(const struct pi2_params *p, u
 	return (struct pi2_thresholds){ pi2_q53(probability), pi2_q53(coupled) };
 }
 
-/* The newest probability may take a while to the data plane; it supersedes the oldest of too many. */
+/* A probability may take a while to the data plane; the newest supersedes the oldest of too many. */
 static inline void pi2_send_update(const struct pi2_params *p, struct pi2_state *s, u64 now_ns)
 {
 	u32 room = p->control_plane_us / p->update_us + 2, last;
@@ -169,7 +169,8 @@ static inline int pi2_enqueue(const struct pi2_params *p, struct pi2_state *s,
 
 /* A switch's word of 32 random bits has both draws. */
 static inline int pi2_dequeue(const struct pi2_params *p, struct pi2_state *s,
-			      struct aqm_random *random, const struct aqm_packet *packet, u64 now_ns)
+			      struct aqm_random *random, const struct aqm_packet *packet,
+			      u64 now_ns)
 {
 	u64 draw = aqm_draw(random) >> (64 - 2 * PI2_EGRESS_BITS);
 

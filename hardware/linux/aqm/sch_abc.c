@@ -15,7 +15,8 @@
 static unsigned int reference_kbps[ABC_MOST_REFERENCES] = { 10 };
 static unsigned int references = 1;
 module_param_array(reference_kbps, uint, &references, 0644);
-MODULE_PARM_DESC(reference_kbps, "Reference rate of each aggregate in kbit/s; the last one applies to all that follow");
+MODULE_PARM_DESC(reference_kbps,
+		 "Reference rate of each aggregate in kbit/s; the last one applies to all that follow");
 static unsigned int limit = 1000;
 static unsigned int meter_memory_us = 3000000;
 static unsigned int average_memory_us = 300000;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* iRED: departing packets decide, the next classic packet to arrive is dropped. The algorithm is in ired.h. */
+/*
+ * iRED: departing packets decide, the next classic packet to arrive is dropped.
+ * The algorithm is in ired.h.
+ */
 
 #include <linux/slab.h>
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* PI2 for one queue: classic packets with p' squared, scalable ones with k p'. The algorithm is in pi2.h. */
+/*
+ * PI2 for one queue: classic packets with p' squared, scalable ones with k p'.
+ * The algorithm is in pi2.h.
+ */
 
 #include <linux/hrtimer.h>
 
@@ -34,7 +37,8 @@ MODULE_PARM_DESC(identifier, "Scalable packets: 0 ECT(1) and CE, 1 any ECT, 2 sk
 module_param(egress, bool, 0644);
 MODULE_PARM_DESC(egress, "Decide on departure, as a switch does");
 module_param(control_plane_us, uint, 0644);
-MODULE_PARM_DESC(control_plane_us, "With egress: time until a new probability takes effect, in microseconds");
+MODULE_PARM_DESC(control_plane_us,
+		 "With egress: time until a new probability takes effect, in microseconds");
 module_param(seed, ullong, 0644);
 MODULE_PARM_DESC(seed, "Seed for random numbers; 0: the kernel's");
 
