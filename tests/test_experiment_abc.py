@@ -383,8 +383,8 @@ def test_what_a_kernel_has_is_run_in_it(tmp_path: Path, monkeypatch: pytest.Monk
     assert {(c.about["side"], c.about["scheme"]) for c in cases} == {
         (side, scheme) for side in ("kernel", "simulator") for scheme in ("without ABC", "ABC")
     }
-    assert {c.scenario.duration_s for c in cases} == {20} and {c.about["seed"] for c in cases} == {1, 2, 3}
-    for case in cases[:8]:
+    assert {c.scenario.duration_s for c in cases} == {20} and {c.about["seed"] for c in cases} == {1}
+    for case in cases[:4]:
         if case.kernel is None:
             cct.Simulation(case.scenario)
         elif case.about["scheme"] == "ABC":

@@ -1,4 +1,4 @@
-"""The queue disciplines of hardware/linux: their arithmetic, decision for decision, beside the Python models.
+"""The queue disciplines of hardware/linux/aqm: their arithmetic, decision for decision, beside the Python models.
 
 The workloads are those with which BMv2's programs are compared with the same models, so the three agree. The rest of a
 queue discipline (packets, marks, statistics, timers) is tested in a kernel, by test_testbed_modules.py.
@@ -448,6 +448,7 @@ def test_defaults_are_the_models(kind):
     text = (MODULES / f"sch_{kind}.c").read_text()
     for name in found:
         assert re.search(rf"MODULE_PARM_DESC\({name},", text), name
+        assert f"`{name}`" in (MODULES.parent / "README.md").read_text(), name
 
 
 def test_sources_say_their_licence_and_are_all_built():

@@ -204,3 +204,12 @@ def test_the_testbed_takes_red_whatever_the_buffer():
     for changes, scenario in itertools.chain(hard(30), hard(30, part="test"), every_cca(30)):
         if changes["aqm"] == "red":
             planned(scenario, "uml")
+
+
+def test_congestion_controls_of_kernels_built_with_them_have_to_be_named() -> None:
+    named, _ = settings.jobs("every-cca", on="uml", runs=4, ccas=("prague", "bbr3"))
+    assert {flow.cca.name for _, scenario in named for flow in scenario.flows} == {"prague", "bbr3"}
+    usual, _ = settings.jobs("every-cca", on="uml", runs=40)
+    assert not {"prague", "bbr3"} & {flow.cca.name for _, scenario in usual for flow in scenario.flows}
+    with pytest.raises(ParameterError, match="'bbr2' must be one that the testbed's kernel has"):
+        settings.jobs("every-cca", on="uml", ccas=("bbr2",))

@@ -19,6 +19,7 @@ from ..scenario import Bottleneck, Flow, Scenario, read_sweep
 from ..testbed.doctor import BACKENDS
 
 __all__ = [
+    "BUILT_CCAS",
     "KERNEL_CCAS",
     "PAPER_CCAS",
     "SETTINGS",
@@ -37,6 +38,8 @@ KERNEL_CCAS = (
     "reno", "cubic", "bbr", "htcp", "vegas", "dctcp", "bic", "cdg", "highspeed", "hybla", "illinois", "lp", "nv",
     "scalable", "veno", "westwood", "yeah",
 )  # fmt: skip
+#: Congestion controls of kernels that were built with them (``cct testbed build --with``): only if named.
+BUILT_CCAS = ("bbr3", "prague")
 #: All congestion controls of the simulator.
 SIMULATOR_CCAS = ("reno", "cubic", "bbr", "bbr2", "bbr3", "htcp", "vegas", "dctcp", "prague")
 #: The paper's numbers of background flows, 3n (section IV-A).
@@ -296,7 +299,7 @@ def jobs(
         ``"simulator"`` or a testbed backend. It decides which congestion controls are available.
     runs, seed, ccas
         For named settings only; a file specifies them itself. By default `ccas` are those of the paper, and for
-        ``every-cca`` all that `on` has.
+        ``every-cca`` all that `on` has, but for :data:`BUILT_CCAS`.
     part : {"train", "test"}
         Of ``hard``.
 
@@ -336,11 +339,12 @@ def _drawn(
     """As :func:`jobs`, of named settings."""
     there = SIMULATOR_CCAS if on == "simulator" else KERNEL_CCAS
     chosen = tuple(ccas or (there if settings == "every-cca" else PAPER_CCAS))
+    available = there if on == "simulator" else (*there, *BUILT_CCAS)
     for cca in chosen:
-        if cca not in there:
+        if cca not in available:
             what = "the simulator" if on == "simulator" else "the testbed's kernel"
             raise ParameterError(
-                f"ccas: {cca!r} must be one that {what} has: {', '.join(there)}{did_you_mean(cca, there)}"
+                f"ccas: {cca!r} must be one that {what} has: {', '.join(available)}{did_you_mean(cca, available)}"
             )
     options: dict[str, Any] = {"ccas": chosen}
     options |= {name: value for name, value in (("runs", runs), ("seed", seed)) if value is not None}

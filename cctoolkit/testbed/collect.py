@@ -283,7 +283,7 @@ class _Own(NamedTuple):
     enqueue: int | None = None  # field that counts drops on arrival, if there are others, too
 
 
-#: struct aqm_xstats of hardware/linux
+#: struct aqm_xstats of hardware/linux/aqm
 _PAPERS = _Own("<IIIIIII", (1,), "dequeue", (0, 2.0**-32), enqueue=2)
 _OWN = {
     "codel": _Own("<IIIIiIIII", (5,), "dequeue"),

@@ -1,4 +1,4 @@
-"""The papers' AQMs as the queue disciplines of ``hardware/linux``: their kinds and module parameters."""
+"""The papers' AQMs as the queue disciplines of ``hardware/linux/aqm``: their kinds and module parameters."""
 
 from __future__ import annotations
 

@@ -116,6 +116,6 @@ def linux(settings: Settings, tables: Tables) -> list[str]:
     """Kernel and simulator side by side."""
     table = tables["linux"]
     return [
-        f"The same in a Linux kernel with `sch_abc`, beside the simulator: means of {table.runs.max()} runs.",
+        "The same in a Linux kernel with `sch_abc`, beside the simulator.",
         linux_goodputs(table),
     ]

@@ -85,7 +85,7 @@ static inline const char *abc_check(const struct abc_params *p, const u32 *refer
 		if (!reference_kbps[i])
 			return "reference_kbps must be positive";
 	if (p->aggregates < references || p->aggregates > ABC_MOST_AGGREGATES)
-		return "aggregates must be at least the number of reference_kbps and at most 100000";
+		return "aggregates must be from the number of reference_kbps to 100000";
 	return NULL;
 }
 

@@ -10,11 +10,21 @@
 #include <linux/module.h>
 #include <linux/skbuff.h>
 #include <linux/version.h>
-#include <net/gso.h>
 #include <net/inet_ecn.h>
 #include <net/pkt_sched.h>
 
 #include "aqm.h"
+
+/* Older kernels. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 4, 0)
+#include <net/gso.h>
+#endif
+#ifndef MODULE_ALIAS_NET_SCH
+#define MODULE_ALIAS_NET_SCH(id) MODULE_ALIAS("sch_" id)
+#endif
+#ifndef NL_SET_ERR_MSG_FMT
+#define NL_SET_ERR_MSG_FMT(extack, ...) do { } while (0)	/* the log has it, too */
+#endif
 
 /* Statistics, in TCA_STATS_APP; read by cctoolkit/testbed/collect.py. */
 struct aqm_xstats {
