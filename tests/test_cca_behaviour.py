@@ -277,3 +277,27 @@ def test_bbr_as_linux_with_cubic():
     assert np.mean([r["used"] for r in runs]) == pytest.approx(real["used"], rel=0.05)
     assert np.mean([r["delay_ms"] for r in runs]) == pytest.approx(real["delay_ms"], rel=0.15)
     assert np.mean([r["shares"][1] for r in runs]) == pytest.approx(real["shares"][1], rel=0.15)
+
+
+def test_bbr3_probes_as_long_as_googles():
+    """Durations of UP and DOWN measured from captures of Google's code in Linux 7.2, in the same scenarios."""
+    linux = Bbr3(**Bbr3.in_linux)
+
+    def pacing(**bottleneck):
+        link = cct.Bottleneck(rate_mbps=10, link="shaper", **bottleneck)
+        flow = cct.Flow(linux, rtt_ms=80.373, start_s=0.18, access_mbps=100)
+        out = cct.simulate(cct.Scenario(bottleneck=link, flows=[flow], duration_s=20, seed=1), sample_s=0.002)
+        series = out.flow_series[out.flow_series.ts_ns > 5e9]
+        return series.pacing_bps.to_numpy() / 9.9e6
+
+    def lengths_ms(at):
+        edges = np.flatnonzero(np.diff(np.concatenate(([0], at.astype(int), [0]))))
+        lengths = 2 * (edges[1::2] - edges[::2])
+        return lengths[lengths > 20]  # the rate may also pass by
+
+    deep = pacing(buffer_packets=264)
+    assert lengths_ms(np.isclose(deep, 1.25, rtol=0.01)) == pytest.approx(309, abs=6)
+    assert lengths_ms(np.isclose(deep, 232 / 256, rtol=0.01)) == pytest.approx(718, abs=6)
+    # losses bound the second probe, and each bound is lower than the one before
+    dropping = pacing(buffer_packets=528, aqm="codel_linux")
+    assert lengths_ms(np.isclose(dropping, 1.25, rtol=0.01))[1:3] == pytest.approx([266, 182], abs=6)

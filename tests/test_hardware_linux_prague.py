@@ -42,7 +42,9 @@ def prague(tmp_path_factory):
     return library
 
 
-@given(old=ALPHAS, marked=st.integers(0, 2**32 - 1), acked=st.integers(0, 2**32 - 1), shift=st.integers(0, 10))
+@given(
+    old=ALPHAS, marked=st.integers(0, 2**32 - 1), acked=st.integers(0, 2**32 - 1), shift=st.integers(0, 10)
+)
 def test_alpha(prague, old, marked, acked, shift):
     new = prague.alpha(old, marked, acked, shift)
     if acked == 0:

@@ -358,6 +358,7 @@ def test_bottlenecks_that_linux_does_not_have(bottleneck, words):
 
 FLOWS_REFUSED = [
     (cct.Flow("bbr2"), r"flows\[1\].cca: Linux has no 'bbr2'; it has .*bbr, .*yeah"),
+    (cct.Flow(cct.cca.Bbr3(down_gain=0.8)), r"flows\[1\].cca.down_gain: 0.8, but bbr3 in Linux has 0.90625"),
     (cct.Flow(cct.cca.Cubic(beta=0.5)), r"flows\[1\].cca.beta: 0.5, but cubic in Linux has 0.7"),
     (cct.Flow("dctcp", ecn="off"), "dctcp in Linux supports only 'accurate'"),
     (cct.Flow("reno", ecn="l4s"), "only for prague, and for dctcp with dualpi2"),
@@ -371,6 +372,11 @@ FLOWS_REFUSED = [
 def test_flows_that_linux_does_not_have(flow, words):
     with pytest.raises(ParameterError, match=words):
         make_plan(scenario(cct.Flow("reno", count=3), flow))
+
+
+def test_a_congestion_control_may_have_linux_s_values_or_its_own():
+    for cca in (cct.cca.Bbr3(), cct.cca.Bbr3(**cct.cca.Bbr3.in_linux)):
+        assert make_plan(scenario(cct.Flow(cca))).flows[0].cca == "bbr3"
 
 
 def test_flow_queueing_classifies_by_itself():

@@ -90,6 +90,13 @@ RESULTS = {
         "sim-vs-kernel", "the simulator's errors in 190 cases", "",
         "errors", "by_cca", "by_aqm", "by_quantity", "overall", "left_out",
     ),
+    "prague-linux": _experiment(
+        "sim-vs-kernel", "the simulator's Prague beside Linux's", "--only prague", "overall", "by_aqm", "errors",
+    ),
+    "bbr3-linux": Result(
+        "the simulator's BBRv3 beside Google's", "cct experiment sim-vs-kernel --only bbr3",
+        ("overall", "by_aqm", "errors"), (f"{_HERE}.sim_vs_kernel.tables",), f"{_HERE}.sim_vs_kernel.book",
+    ),
     "models": Result(
         "scores of the bundled classifiers", "python data/models/build.py",
         ("cca", "others", "seeds", "feature-sets", "dragonfly", "every-cca", "rejection", "simulated"),

@@ -213,11 +213,17 @@ def statements_table(found: Iterable[Statement]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``figure`` (table or figure), ``paper`` (the claim), ``toolkit`` (the measurement) and ``agrees`` (yes or no).
+        ``figure`` (table or figure: numbers, or all text), ``paper`` (the claim), ``toolkit`` (the measurement) and
+        ``agrees`` (yes or no).
     """
     import pandas as pd
 
-    rows = [(s.about, s.claim, s.measured, "yes" if s.holds else "no") for s in found]
+    found = list(found)
+    are_numbers = all(isinstance(s.about, int) for s in found)
+    rows = [
+        (s.about if are_numbers else str(s.about), s.claim, s.measured, "yes" if s.holds else "no")
+        for s in found
+    ]
     return pd.DataFrame(rows, columns=["figure", "paper", "toolkit", "agrees"])
 
 

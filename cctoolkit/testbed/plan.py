@@ -384,11 +384,12 @@ def _check_cca(cca: Cca, where: str) -> None:
         raise ParameterError(
             f"{where}.cca: Linux has no {cca.name!r}; it has {', '.join(sorted(known))}{did_you_mean(cca.name, known)}"
         )
-    default = type(cca)()
+    default = type(cca)().parameters()
+    linux = {**default, **cca.in_linux}
     for name, value in cca.parameters().items():
-        if value != getattr(default, name):
+        if value not in (default[name], linux[name]):
             raise ParameterError(
-                f"{where}.cca.{name}: {value!r}, but {cca.name} in Linux has {getattr(default, name)!r}"
+                f"{where}.cca.{name}: {value!r}, but {cca.name} in Linux has {linux[name]!r}"
             )
 
 

@@ -300,7 +300,7 @@ def _explained(plan: Plan, directory: Path, what: str, said: list[str]) -> Excep
         available = (directory / "ccas").read_text().split()
         for flow in plan.flows:
             if not flow.is_udp and flow.cca not in available:
-                return ParameterError(
+                return TestbedUnavailableError(
                     f"flows: kernel {kernel} has no congestion control {flow.cca!r}; it has "
                     f"{', '.join(sorted(available))}"
                 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -194,4 +195,5 @@ def linux(tables: Tables) -> list[Statement]:
                 bool(off.mean() <= LINUX_WITHIN_MBPS),
             )
         )
-    return said + sharing({"clients": table[table.side == "kernel"]})
+    papers = sharing({"clients": table[table.side == "kernel"]})
+    return said + [dataclasses.replace(one, about=f"Linux, figure {one.about}") for one in papers]

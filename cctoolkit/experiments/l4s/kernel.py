@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["cases", "kernel_needed", "linux_scenario", "measure", "rows", "senders", "systems"]
 
 #: Longest phases by the link's rate in Mbit/s: a capture of a minute at 1 Gbit/s has ten million packets.
-_LONGEST_S = {120.0: 30.0, 1000.0: 10.0}
+_LONGEST_S = {120.0: 20.0, 1000.0: 10.0}
 #: Most seeds.
 _SEEDS = {120.0: 2, 1000.0: 1}
 #: Fields of scalable flows, by the name of the congestion control.

@@ -12,9 +12,9 @@ import lazy_loader
 
 from ..runners import for_simulator
 from .command import run
-from .scenarios import GRID, TITLES, Case, Grid, Job, Settings
+from .scenarios import GRID, MODULES, TITLES, Case, Grid, Job, Settings
 
-__all__ = ["GRID", "TITLES", "Case", "Grid", "Job", "Settings", "for_simulator", "run"]
+__all__ = ["GRID", "MODULES", "TITLES", "Case", "Grid", "Job", "Settings", "for_simulator", "run"]
 
 __getattr__, __dir__, _ = lazy_loader.attach(
     __name__,

@@ -12,7 +12,7 @@ from ..._support.options import WorkersOption
 from ...errors import ParameterError
 from ..folder import Folder
 from ..options import OutputOption
-from .scenarios import GRID, TITLES, Settings
+from .scenarios import GRID, MODULES, TITLES, Case, Settings
 
 __all__ = ["run"]
 
@@ -26,6 +26,12 @@ def run(
             help="Only cases with this word in their names, such as bbr or tail_drop; may be repeated."
         ),
     ] = None,
+    modules: Annotated[
+        bool,
+        typer.Option(
+            help="Also BBRv3 and Prague, in a kernel built with them. --only bbr3 and --only prague imply it."
+        ),
+    ] = False,
     seeds: Annotated[int, typer.Option(help="Runs of each case in the simulator.", min=1)] = 5,
     kernel_seeds: Annotated[int, typer.Option(help="Runs of each case on Linux.", min=1)] = 2,
     duration: Annotated[float, typer.Option(metavar="S", help="Duration of each run, s.", min=1)] = 35.0,
@@ -42,6 +48,9 @@ def run(
         Folder; Linux's runs stay in ``kernel/`` and are not run again.
     only : list of str, optional
         Only cases whose names have all of these words.
+    modules : bool
+        Also cases of the congestion controls in :data:`~.scenarios.MODULES`, which a kernel has if it was built with
+        them; words in `only` that name one imply it.
     seeds, kernel_seeds : int
         Runs of each case on each side; the error is between their means.
     duration, warmup : float
@@ -63,7 +72,7 @@ def run(
     ParameterError
         No case has these words in its name, or the warm-up leaves nothing to measure.
     """
-    cases = [case for case in GRID.cases() if set(only or ()) <= set(re.split("[ +]", case.name))]
+    cases = [case for case in _cases(only, modules) if set(only or ()) <= set(re.split("[ +]", case.name))]
     if not cases:
         raise ParameterError(f"only: no case has {' and '.join(only or ())} in its name")
     if warmup >= duration:
@@ -74,10 +83,16 @@ def run(
     from .parts import PARTS
 
     kernel = find_kernel()
-    options = {"only": only, "seeds": seeds, "kernel_seeds": kernel_seeds, "duration": duration, "warmup": warmup,
-               "kernel": f"Linux {kernel.version}"}  # fmt: skip
+    options = {"only": only, "modules": modules, "seeds": seeds, "kernel_seeds": kernel_seeds, "duration": duration,
+               "warmup": warmup, "kernel": f"Linux {kernel.version}"}  # fmt: skip
     folder = Folder(output, "sim-vs-kernel", {k: v for k, v in options.items() if v})
     settings = Settings(cases, seeds, kernel_seeds, duration, warmup, folder.path / "kernel", kernel.sha256)
     found = {"grid": PARTS["grid"].run(settings, workers=workers)}
     write(folder, "The simulator beside real Linux", found, TITLES)
     return folder.path
+
+
+def _cases(only: list[str] | None, modules: bool) -> list[Case]:
+    """All cases to choose from."""
+    added = [grid for cca, grid in MODULES.items() if modules or cca in (only or ())]
+    return [case for grid in (GRID, *added) for case in grid.cases()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ...scenario import Scenario
     from ...scenario.run import Run
 
-__all__ = ["GRID", "TITLES", "Case", "Grid", "Job", "Settings"]
+__all__ = ["GRID", "MODULES", "TITLES", "Case", "Grid", "Job", "Settings"]
 
 #: The parts of the experiment and their titles.
 TITLES = {"grid": "Errors of the simulator"}
@@ -43,8 +43,8 @@ class Case:
         Room in the queue, in bandwidth-delay products of the longest RTT; under queue management, more than is ever
         used.
     ecn : bool
-        Flows negotiate ECN. DCTCP always does; under DualPI2 it is in the low-latency queue, and flows beside it go
-        without.
+        Flows negotiate ECN. DCTCP and Prague always do; under DualPI2 they are in the low-latency queue, and flows
+        beside DCTCP go without.
     rate_mbps : float
     """
 
@@ -107,6 +107,8 @@ class Case:
 
     def _ecn(self, cca: str) -> str | None:
         scalable = "dctcp" in self.ccas
+        if cca == "prague":
+            return None  # its own
         if self.aqm == "dualpi2" and scalable:  # in the L queue, where every other ECT packet would go, too
             return "l4s" if cca == "dctcp" else "off"
         return "classic" if self.ecn and cca != "dctcp" else None
@@ -134,6 +136,8 @@ class Grid:
         CUBIC also with classic ECN.
     pairs : sequence of two (cca, rtt_ms)
         Under tail drop with `pair_buffers_bdp` and each of `aqms`.
+    rates_mbps : sequence of float
+        All of this at each rate.
     """
 
     ccas: Sequence[str]
@@ -142,9 +146,14 @@ class Grid:
     aqms: Sequence[str]
     pairs: Sequence[tuple[tuple[str, float], ...]]
     pair_buffers_bdp: Sequence[float]
+    rates_mbps: Sequence[float] = (10.0,)
 
     def cases(self) -> Iterator[Case]:
         """All cases of the grid."""
+        for rate in self.rates_mbps:
+            yield from (replace(case, rate_mbps=rate) for case in self._at_one_rate())
+
+    def _at_one_rate(self) -> Iterator[Case]:
         for cca, rtt in itertools.product(self.ccas, self.rtts_ms):
             one = ((cca, rtt),)
             if cca != "dctcp":  # DCTCP without marks is Reno
@@ -177,6 +186,32 @@ GRID = Grid(
     ),
     pair_buffers_bdp=(1, 4),
 )
+#: Congestion controls that a kernel has if it was built with them, and what runs then.
+MODULES = {
+    "bbr3": Grid(
+        ccas=("bbr3",),
+        rtts_ms=(20, 80),
+        buffers_bdp=(0.5, 1, 4),
+        aqms=_AQMS,
+        pairs=((("cubic", 40), ("bbr3", 40)), (("reno", 40), ("bbr3", 40)), (("bbr3", 20), ("bbr3", 80))),
+        pair_buffers_bdp=(1, 4),
+    ),
+    "prague": Grid(
+        ccas=("prague",),
+        rtts_ms=(5, 20, 80),
+        buffers_bdp=(),
+        aqms=("dualpi2",),
+        pairs=(
+            (("cubic", 20), ("prague", 20)),
+            (("cubic", 40), ("prague", 40)),
+            (("dctcp", 20), ("prague", 20)),
+            (("prague", 10), ("prague", 50)),
+            (("prague", 20), ("prague", 80)),
+        ),
+        pair_buffers_bdp=(),
+        rates_mbps=(10, 50),
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -248,7 +283,7 @@ class Job:
             "ccas": case.ccas,
             "rtts_ms": case.rtts,
             "aqm": case.aqm,
-            "ecn": case.ecn or "dctcp" in case.ccas,
+            "ecn": case.ecn or "dctcp" in case.ccas or "prague" in case.ccas,
             "buffer_bdp": case.buffer_bdp,
             "rate_mbps": case.rate_mbps,
             "side": self.side,
