@@ -15,7 +15,7 @@ __all__ = ["PREFIX", "KernelModule", "built_in"]
 #: What precedes the kernel's name of an algorithm in a scenario.
 PREFIX = "linux:"
 _NAME = re.compile(r"[\w.+-]{1,15}")  # the kernel's names have 16 bytes with the final zero
-_WORD = re.compile(r"[\w.+-]{1,64}")
+_WORD = re.compile(r"[\w.,:+-]{1,1024}")  # words may be lists
 
 
 class KernelModule:

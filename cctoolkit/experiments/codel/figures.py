@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 from ...plot.style import COLOURS, GREY, INK, figure, line_of
 from ...plot.thinning import thin_rows
 from ..panels import panels
+from .scenarios import KERNEL_TARGETS
 
 __all__ = [
     "gaps",
@@ -82,6 +83,7 @@ def loss_and_latency(table: pd.DataFrame) -> go.Figure:
     )
     columns = (("loss_percent", "paper_loss_percent"), ("mean_delay_ms", "paper_delay_ms"))
     names = list(dict.fromkeys(table.target))
+    targets = list(dict.fromkeys(KERNEL_TARGETS.get(name, name) for name in names))  # in a kernel or not
     width = 0.8 / len(names)
     for col, (quantity, paper) in enumerate(columns, 1):
         for rank, name in enumerate(names):
@@ -89,7 +91,10 @@ def loss_and_latency(table: pd.DataFrame) -> go.Figure:
             x = mine.flows + (rank - (len(names) - 1) / 2) * width
             fig.add_bar(
                 x=x, y=mine[quantity], width=width, name=name, legendgroup=name, showlegend=col == 1,
-                marker_color=COLOURS[rank], row=1, col=col,
+                marker={
+                    "color": COLOURS[targets.index(KERNEL_TARGETS.get(name, name))],
+                    "pattern": {"shape": "/" if name in KERNEL_TARGETS else ""},
+                }, row=1, col=col,
                 error_y={"array": mine[f"{quantity}_std"], "thickness": 1.2, "width": 3},
             )  # fmt: skip
             fig.add_scatter(

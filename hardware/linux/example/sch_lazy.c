@@ -16,7 +16,7 @@ static ktime_t *arrival(struct sk_buff *skb)
 
 static int lazy_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff **to_free)
 {
-	if (sch->q.qlen >= limit)
+	if (sch->q.qlen >= sch->limit)
 		return qdisc_drop(skb, sch, to_free);
 	*arrival(skb) = ktime_get();
 	return qdisc_enqueue_tail(skb, sch);
@@ -26,9 +26,12 @@ static struct sk_buff *lazy_dequeue(struct Qdisc *sch)
 {
 	struct sk_buff *skb;
 
-	while ((skb = qdisc_dequeue_head(sch))) {
-		if (ktime_us_delta(ktime_get(), *arrival(skb)) <= target_us || INET_ECN_set_ce(skb))
+	while ((skb = __qdisc_dequeue_head(&sch->q))) {
+		qdisc_qstats_backlog_dec(sch, skb);
+		if (ktime_us_delta(ktime_get(), *arrival(skb)) <= target_us || INET_ECN_set_ce(skb)) {
+			qdisc_bstats_update(sch, skb);
 			break;
+		}
 		qdisc_tree_reduce_backlog(sch, 1, qdisc_pkt_len(skb));
 		qdisc_qstats_drop(sch);
 		kfree_skb(skb);
@@ -36,9 +39,15 @@ static struct sk_buff *lazy_dequeue(struct Qdisc *sch)
 	return skb;
 }
 
+static int lazy_create(struct Qdisc *sch, struct nlattr *opt, struct netlink_ext_ack *extack)
+{
+	sch->limit = limit;
+	return 0;
+}
+
 static struct Qdisc_ops lazy_ops __read_mostly = {
 	.id = "lazy", .owner = THIS_MODULE,
-	.enqueue = lazy_enqueue, .dequeue = lazy_dequeue,
+	.init = lazy_create, .enqueue = lazy_enqueue, .dequeue = lazy_dequeue,
 	.peek = qdisc_peek_dequeued, .reset = qdisc_reset_queue,
 };
 

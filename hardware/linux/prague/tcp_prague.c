@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * TCP Prague: scalable congestion control for L4S (RFC 9330), written from
- * draft-briscoe-iccrg-prague-congestion-control-04.
+ * TCP Prague: scalable congestion control for L4S (RFC 9330), as in
+ * draft-briscoe-iccrg-prague-congestion-control.
  *
  * Needs accurate ECN feedback (RFC 9768) from the stack, so Linux 7.0 or newer,
  * and ect1.patch, without which the stack sends ECT(1) during the handshake
