@@ -216,7 +216,6 @@ PARTS: dict[str, tuple[Callable[[Tables], list[Statement]], str, tuple[str, ...]
     "codel npu": (codel.npu_losses, "codel", ("npu",)),
     "abc sharing": (abc.sharing, "abc", ("clients",)),
     "abc on Linux": (abc.linux, "abc-linux", ("linux",)),
-    "l4s on Linux": (l4s.kernel, "l4s-linux", ("kernel",)),
     "l4s table 3": (l4s.main, "l4s", ("table3", "phases", "drop-delay")),
     "l4s shares": (l4s.shares, "l4s", ("logs",)),
     "l4s registers": (l4s.registers, "l4s", ("registers",)),
