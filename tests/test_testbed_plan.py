@@ -469,13 +469,13 @@ def test_the_name_alone_will_do_where_a_built_kernel_has_it(monkeypatch, tmp_pat
     monkeypatch.setenv("CCTOOLKIT_CACHE", str(tmp_path))
     folder = tmp_path / "testbed" / "kernel"
     folder.mkdir(parents=True)
-    (folder / "linux-1.json").write_text('{"qdiscs": {"lazy": {"module": "sch_lazy"}}, "ccas": {"mine": {}}}')
+    (folder / "linux-1.json").write_text('{"qdiscs": {"own-q": {"module": "sch_q"}}, "ccas": {"own-c": {}}}')
     for name, text in (("linux-2.json", "{"), ("linux-3.json", "[]"), ("linux-4.json", '{"qdiscs": 3}')):
         (folder / name).write_text(text)
-    link = cct.Bottleneck(rate_mbps=10, buffer_packets=100, aqm="lazy")
-    assert link.aqm == aqm.KernelModule("lazy") and cct.Flow("mine").cca.name == "linux:mine"
-    with pytest.raises(ParameterError, match="'lazy' is unknown"):
-        cct.Flow("lazy")
+    link = cct.Bottleneck(rate_mbps=10, buffer_packets=100, aqm="own-q")
+    assert link.aqm == aqm.KernelModule("own-q") and cct.Flow("own-c").cca.name == "linux:own-c"
+    with pytest.raises(ParameterError, match="'own-q' is unknown"):
+        cct.Flow("own-q")
 
 
 def test_parameters_of_the_hosts_modules(monkeypatch, tmp_path):

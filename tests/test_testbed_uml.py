@@ -604,8 +604,8 @@ def test_bad_input_is_refused_before_anything_runs(tmp_path):
     for options, words in cases:
         with pytest.raises(ParameterError, match=words):
             run_testbed(scenario(), tmp_path / "run", **options)
-    with pytest.raises(ParameterError, match="Linux has no 'prague'"):
-        run_testbed(scenario(cct.Flow("prague")), tmp_path / "run")
+    with pytest.raises(ParameterError, match="Linux has no 'bbr2'"):
+        run_testbed(scenario(cct.Flow("bbr2")), tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").write_text("mine")
     with pytest.raises(ParameterError, match="exists and is not a saved run"):
@@ -673,8 +673,8 @@ def test_a_sweep_keeps_what_is_done_and_is_the_same_by_any_number_of_workers(tmp
     assert again.equals(table) and hashes(folders[1]) == before
     now = [(f / "flows.parquet").stat().st_mtime_ns for f in folders]
     assert [a == b for a, b in zip(now, times, strict=True)] == [True, False, True, True]
-    with pytest.raises(ParameterError, match=r"flows.0.cca = prague: .*Linux has no 'prague'"):
-        run_testbed_sweep(cct.sweep(scenario(), {"flows.0.cca": ["reno", "prague"]}), tmp_path / "grid")
+    with pytest.raises(ParameterError, match=r"flows.0.cca = bbr2: .*Linux has no 'bbr2'"):
+        run_testbed_sweep(cct.sweep(scenario(), {"flows.0.cca": ["reno", "bbr2"]}), tmp_path / "grid")
 
 
 SWEEP = """

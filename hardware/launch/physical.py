@@ -44,8 +44,10 @@ import cctoolkit as cct
 from cctoolkit._support import parquet
 from cctoolkit._support.csv import write_csv
 from cctoolkit._support.documents import read_toml
+from cctoolkit.aqm import KernelModule
 from cctoolkit.errors import CCToolkitError, ParameterError
 from cctoolkit.scenario.run import LABELS, renumbered, replacing_directory
+from cctoolkit.testbed.paper_qdiscs import module_parameters
 from cctoolkit.testbed.qdisc import QdiscTree
 
 FIRST_PORT = 5201  # of the receiver; flow i uses FIRST_PORT + i
@@ -388,6 +390,11 @@ def parts(scenario: cct.Scenario, hosts: Hosts, *, sample_s: float = 0.1) -> dic
 
 
 def _tree(scenario: cct.Scenario, device: str) -> QdiscTree:
+    for queue in scenario.bottleneck.queue_list():
+        if queue.aqm is not None and (isinstance(queue.aqm, KernelModule) or module_parameters(queue.aqm)):
+            raise ParameterError(
+                f"bottleneck.aqm: Linux has no {queue.aqm.name} of its own, and this script loads no modules"
+            )
     frame = max(f.packet_bytes for f in scenario.flows)
     # Linux's DCTCP sends ECT(0) although it stands in for a low-latency flow
     any_ect = any(f.ecn == "l4s" and f.cca_name == "dctcp" for f in scenario.flows)
