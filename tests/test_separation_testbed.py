@@ -15,9 +15,9 @@ from cctoolkit.testbed import run_testbed
 
 @pytest.mark.uml
 @pytest.mark.slow
-@pytest.mark.parametrize(("cca", "ahead"), [("cubic", 0), ("bbr", 1)])
+@pytest.mark.parametrize(("cca", "ahead"), [("reno", 0), ("bbr", 1)])
 def test_linux_is_fair_with_it_and_not_without(cca: str, ahead: int, tmp_path: Path) -> None:
-    """10 and 60 ms through 20 Mbit/s: in one queue CUBIC's near flow wins, BBR's far one; separated, they share."""
+    """10 and 60 ms through 20 Mbit/s: in one queue Reno's near flow wins, BBR's far one; separated, they share."""
     uml_kernel()
     flows = (cct.Flow(cca, rtt_ms=10), cct.Flow(cca, rtt_ms=60))
     bottleneck = cct.Bottleneck(rate_mbps=20, buffer_bytes=20 * 125 * 60)
