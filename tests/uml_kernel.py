@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from cctoolkit._support.atomic import replacing
+from cctoolkit._support.cache_folder import kernel_folder
 from cctoolkit.errors import TestbedUnavailableError
 from cctoolkit.testbed.kernel import Kernel, check_kernel, find_kernel
-from cctoolkit.testbed.traffic import cache_directory
 
 _BUILT = Path(__file__).parents[2] / "shared" / "uml"
 
@@ -30,9 +30,9 @@ def uml_kernel() -> Kernel:
             pytest.skip(str(err))
         data = lzma.decompress(packed[-1].read_bytes())
         name = f"{packed[-1].stem}-{hashlib.sha256(data).hexdigest()[:12]}"
-        with replacing(cache_directory() / "kernel" / name) as tmp:
+        with replacing(kernel_folder() / name) as tmp:
             tmp.write_bytes(data)
-        (cache_directory() / "kernel" / name).chmod(0o755)
+        (kernel_folder() / name).chmod(0o755)
         kernel = find_kernel()
     try:
         check_kernel(kernel)

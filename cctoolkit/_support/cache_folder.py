@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..errors import ParameterError
 
-__all__ = ["cache_dir"]
+__all__ = ["cache_dir", "kernel_folder", "testbed_folder"]
 
 
 def cache_dir(path: str | os.PathLike[str] | None = None) -> Path:
@@ -28,3 +28,13 @@ def cache_dir(path: str | os.PathLike[str] | None = None) -> Path:
         return Path(path).expanduser()
     except RuntimeError:
         raise ParameterError("cache: this user has no home folder: set CCTOOLKIT_CACHE to a folder") from None
+
+
+def testbed_folder() -> Path:
+    """Where the testbed keeps what it builds."""
+    return cache_dir().absolute() / "testbed"
+
+
+def kernel_folder() -> Path:
+    """Where the testbed's kernels are, each with a ``.json`` that says what it is."""
+    return testbed_folder() / "kernel"

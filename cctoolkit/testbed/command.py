@@ -141,6 +141,7 @@ def build(
 
     Example: `cct testbed build --with hardware/linux/aqm`
     """
+    from .._support.algorithm.kernel_module import PREFIX
     from .kernel import check_code, check_kernel
     from .kernel_build import build_kernel
 
@@ -150,7 +151,7 @@ def build(
     check_kernel(kernel)
     if kernel.code:
         check_code(kernel)
-        say(f"with {', '.join(f'linux:{name}' for name in kernel.modules) or ', '.join(kernel.code)}")
+        say(f"with {', '.join(PREFIX + name for name in kernel.modules) or ', '.join(kernel.code)}")
 
 
 @testbed.command()

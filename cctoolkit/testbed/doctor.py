@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .._support.algorithm.kernel_module import PREFIX
 from ..errors import ParameterError, TestbedUnavailableError
 from . import kernel, kernel_build, traffic
 
@@ -230,7 +231,7 @@ def _uml() -> Iterator[Requirement]:
     try:
         found = kernel.find_kernel()
         kernel.check_kernel(found)
-        own = "".join(f", with linux:{name}" for name in found.modules)
+        own = "".join(f", with {PREFIX}{name}" for name in found.modules)
         yield Requirement(
             "uml", "kernel", True, True, f"{found.version}{own}, sha256 {found.sha256[:12]}, {found.path}"
         )

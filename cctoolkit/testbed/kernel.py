@@ -21,8 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .._support.algorithm.kernel_module import module_name
+from .._support.cache_folder import kernel_folder
 from ..errors import TestbedUnavailableError
-from .traffic import cache_directory
 
 __all__ = [
     "OLDEST",
@@ -31,7 +32,6 @@ __all__ = [
     "check_kernel",
     "find_kernel",
     "kernel_at",
-    "kernel_folder",
     "version_numbers",
 ]
 
@@ -72,12 +72,7 @@ class Kernel:
 
     def module(self, kind: str, name: str) -> str:
         """Module of a queue discipline (`kind` ``"sch"``) or congestion control (``"tcp"``): by custom ``sch_NAME``."""
-        return self.modules.get(name, f"{kind}_{name}".replace("-", "_"))
-
-
-def kernel_folder() -> Path:
-    """Where built kernels are."""
-    return cache_directory() / "kernel"
+        return self.modules.get(name, module_name(kind, name))
 
 
 def find_kernel() -> Kernel:

@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from .._support.atomic import replacing
+from .._support.cache_folder import kernel_folder
 from .._support.waiting import progress_bar
 from ..errors import ParameterError, TestbedUnavailableError
-from .kernel import OLDEST, Kernel, kernel_at, kernel_folder, version_numbers
+from .kernel import OLDEST, Kernel, kernel_at, version_numbers
 from .kernel_code import PLACE, KernelCode, place, read_kernel_code
 
 __all__ = ["BUILD_TOOLS", "build_kernel", "installed_source", "missing_build_tools"]

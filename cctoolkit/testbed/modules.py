@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
+from .._support.algorithm.kernel_module import module_name
 from ..errors import ParameterError
 from .errors import TestbedError
 from .plan import ModuleParameter
@@ -26,7 +27,7 @@ def set_module_parameters(parameters: Iterable[ModuleParameter]) -> None:
         A value was refused.
     """
     for one in parameters:
-        module = f"{one.kind}_{one.owner}".replace("-", "_")
+        module = module_name(one.kind, one.owner)
         folder = _MODULES / module
         if not folder.is_dir():
             subprocess.run(["modprobe", "-q", module], capture_output=True, check=False)

@@ -32,7 +32,7 @@ from ..errors import ParameterError
 from ..scenario import Bottleneck, Queue
 from .paper_qdiscs import MODULES, module_parameters
 
-__all__ = ["QdiscTree", "htb_shape", "qdisc_arguments"]
+__all__ = ["QdiscTree", "htb_shape", "kernel_module", "qdisc_arguments"]
 
 #: Frame size for which the defaults of the algorithms are made.
 _FRAME = 1514
@@ -148,7 +148,7 @@ class QdiscTree:
     def module_parameters(self) -> list[tuple[str, dict[str, Any], int | None]]:
         """Kernel name, module parameters and buffer in packets of each queue discipline that ``tc`` does not know."""
         queues = self._queues[:1] if self.single else self._queues
-        return [(*module, q.buffer_packets) for q in queues if (module := _module(q)) is not None]
+        return [(*module, q.buffer_packets) for q in queues if (module := kernel_module(q)) is not None]
 
     # -- changes at run time
     # -------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ class QdiscTree:
         old = self._queues[queue]
         if packets is None and octets is None:
             return []
-        if isinstance(old.aqm, DualPi2 | LinuxDualPi2) or _module(old) is not None:
+        if isinstance(old.aqm, DualPi2 | LinuxDualPi2) or kernel_module(old) is not None:
             assert old.aqm is not None
             raise ParameterError(f"buffer: cannot be changed for {old.aqm.name}")
         new = Queue(buffer_packets=packets, buffer_bytes=octets, aqm=old.aqm)
@@ -286,7 +286,7 @@ def qdisc_arguments(queue: Queue, bottleneck: Bottleneck, frame_bytes: int = _FR
     assert aqm is not None
     if bottleneck.scheduler == "fq":
         return _flow_queueing(aqm, queue, bottleneck, frame_bytes)
-    module = _module(queue)
+    module = kernel_module(queue)
     if module is not None:
         _packets(queue, aqm)
         return [module[0]]
@@ -297,8 +297,8 @@ def qdisc_arguments(queue: Queue, bottleneck: Bottleneck, frame_bytes: int = _FR
     return found(aqm, queue, bottleneck, frame_bytes)
 
 
-def _module(queue: Queue) -> tuple[str, dict[str, Any]] | None:
-    """Kernel name and module parameters of a queue discipline that ``tc`` does not know."""
+def kernel_module(queue: Queue) -> tuple[str, dict[str, Any]] | None:
+    """Kernel name and module parameters of a queue discipline that ``tc`` does not know; None for others."""
     aqm = queue.aqm
     assert aqm is not None
     if isinstance(aqm, KernelModule):

@@ -69,7 +69,7 @@ import numpy as np
 import pandas as pd
 
 from .._support.atomic import replacing
-from .._support.cache_folder import cache_dir
+from .._support.cache_folder import testbed_folder
 from ..errors import ParameterError, SchemaError, TestbedUnavailableError
 
 __all__ = [
@@ -339,7 +339,7 @@ def _flow_line(flow: TrafficFlow) -> str:
 
 def cache_directory() -> Path:
     """Cache for what the testbed builds: ``testbed`` in ``$CCTOOLKIT_CACHE``, else in the user's cache folder."""
-    return cache_dir().absolute() / "testbed"
+    return testbed_folder()
 
 
 def binary(source: Path | None = None) -> Path:

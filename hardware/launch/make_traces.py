@@ -33,10 +33,10 @@ from typing import Any
 
 import cctoolkit as cct
 from cctoolkit._support.atomic import replacing
+from cctoolkit._support.cache_folder import kernel_folder
 from cctoolkit.errors import CCToolkitError, ParameterError, TestbedUnavailableError
 from cctoolkit.testbed import run_testbed
 from cctoolkit.testbed.kernel import VARIABLE, Kernel, find_kernel
-from cctoolkit.testbed.traffic import cache_directory
 
 FOLDER = Path(__file__).parents[2] / "traces" / "testbed"
 SNAPLEN = 96
@@ -55,7 +55,7 @@ def kernels() -> list[Kernel]:
     named = os.environ.get(VARIABLE)
     found = [first]
     try:
-        for path in (cache_directory() / "kernel").glob("linux-*"):
+        for path in kernel_folder().glob("linux-*"):
             if path.suffix != ".json":
                 os.environ[VARIABLE] = str(path)
                 found.append(find_kernel())

@@ -44,11 +44,9 @@ import cctoolkit as cct
 from cctoolkit._support import parquet
 from cctoolkit._support.csv import write_csv
 from cctoolkit._support.documents import read_toml
-from cctoolkit.aqm import KernelModule
 from cctoolkit.errors import CCToolkitError, ParameterError
 from cctoolkit.scenario.run import LABELS, renumbered, replacing_directory
-from cctoolkit.testbed.paper_qdiscs import module_parameters
-from cctoolkit.testbed.qdisc import QdiscTree
+from cctoolkit.testbed.qdisc import QdiscTree, kernel_module
 
 FIRST_PORT = 5201  # of the receiver; flow i uses FIRST_PORT + i
 FIRST_SOURCE_PORT = 42001
@@ -391,7 +389,7 @@ def parts(scenario: cct.Scenario, hosts: Hosts, *, sample_s: float = 0.1) -> dic
 
 def _tree(scenario: cct.Scenario, device: str) -> QdiscTree:
     for queue in scenario.bottleneck.queue_list():
-        if queue.aqm is not None and (isinstance(queue.aqm, KernelModule) or module_parameters(queue.aqm)):
+        if queue.aqm is not None and kernel_module(queue) is not None:
             raise ParameterError(
                 f"bottleneck.aqm: Linux has no {queue.aqm.name} of its own, and this script loads no modules"
             )

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ...errors import ParameterError
-from ..cache_folder import cache_dir
+from ..cache_folder import kernel_folder
 
-__all__ = ["PREFIX", "KernelModule", "built_in"]
+__all__ = ["PREFIX", "KernelModule", "built_in", "module_name"]
 
 #: What precedes the kernel's name of an algorithm in a scenario.
 PREFIX = "linux:"
@@ -52,6 +52,11 @@ class KernelModule:
         return type(self)(self.module, {**self.parameters(), name: value})  # type: ignore[call-arg]  # a dataclass
 
 
+def module_name(kind: str, name: str) -> str:
+    """Module of a queue discipline (`kind` ``"sch"``) or congestion control (``"tcp"``), by custom ``sch_NAME``."""
+    return f"{kind}_{name}".replace("-", "_")
+
+
 def built_in(kind: str) -> dict[str, Any]:
     """What kernels built with code of the user's own (``cct testbed build --with``) have of it.
 
@@ -66,7 +71,7 @@ def built_in(kind: str) -> dict[str, Any]:
         Name to what the build noted about it.
     """
     found: dict[str, Any] = {}
-    for path in sorted((cache_dir() / "testbed" / "kernel").glob("linux-*.json")):
+    for path in sorted(kernel_folder().glob("linux-*.json")):
         try:
             found |= json.loads(path.read_text(encoding="utf-8")).get(kind, {})
         except (OSError, ValueError, AttributeError, TypeError):  # not ours to repair here
