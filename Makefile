@@ -7,7 +7,8 @@ PIP_OPTIONS ?=
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_OPTIONS)
 DEMO   := traces/mixed
 WORKERS ?= 2
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# Hypothesis draws the same examples each time: a failure is the change's, and pytest alone goes on looking for others.
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --hypothesis-profile=ci
 
 .PHONY: help demo test fast fuzz lint hooks lab bench wheel docs notebooks pictures results traces clean
 

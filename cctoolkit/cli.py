@@ -10,7 +10,9 @@ import contextlib
 import importlib
 import logging
 import os
+import signal
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping
@@ -119,9 +121,21 @@ class _Notes(logging.Handler):
         note(f"{record.name}: {record.getMessage()}")
 
 
+def _again_if_interrupted(unraisable: sys.UnraisableHookArgs) -> None:
+    """Interrupt once more: Ctrl-C came while a finalizer ran, where Python cannot raise it and only reports it."""
+    if unraisable.exc_type is KeyboardInterrupt:
+        # not from in here, where it would be lost as well
+        later = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+        later.daemon = True
+        later.start()
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
 def main() -> None:
     """Entry point of ``cct``."""
     warnings.showwarning = _show_warning
+    sys.unraisablehook = _again_if_interrupted
     logging.lastResort = _Notes(logging.WARNING)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # an encoding may lack what we print

@@ -265,9 +265,31 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
         assert process.poll() is None
     os.kill(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=60)
-    assert process.returncode != 0
-    assert b"Traceback" not in err
+    assert (process.returncode, err) == (130, b"")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_in_a_finalizer_is_not_lost() -> None:
+    program = """
+import signal, sys, time
+from cctoolkit import cli
+
+class Finalized:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+def app(**_):
+    Finalized()
+    time.sleep(30)
+
+cli.app = app
+try:
+    cli.main()
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (130, b"")
 
 
 @pytest.mark.tshark
