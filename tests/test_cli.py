@@ -265,7 +265,7 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
         assert process.poll() is None
     os.kill(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (130, b"")
+    assert process.returncode in (130, -signal.SIGINT) and err == b""
     assert list(tmp_path.iterdir()) == []
 
 

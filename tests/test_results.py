@@ -52,8 +52,11 @@ def before(tmp_path: Path) -> str:
         {"measure": PACKAGE["toy/measure.py"] + "if TYPE_CHECKING:\n    from .other import UNUSED\n"},
         # a definition that moves to another module behind the result
         {"lower": "FACTOR = 2\n\n\ndef twice(x):\n    return FACTOR * x\n", "lowest": ""},
+        {"lower": PACKAGE["toy/lower.py"] + "\n\ndef thrice(x):\n    return 3 * x\n"},
+        {"lower": PACKAGE["toy/lower.py"] + "\n\nif __name__ == '__main__':\n    print(twice(1))\n"},
     ],
-    ids=["docstrings and comments", "other modules", "where an import stands", "__all__", "typing", "a move"],
+    ids=["docstrings and comments", "other modules", "where an import stands", "__all__", "typing", "a move",
+         "a function that is not used", "a module as a program"],
 )  # fmt: skip
 def test_what_changes_no_number_leaves_the_hash(changed: dict[str, str], before: str, tmp_path: Path) -> None:
     assert toy(tmp_path / "after", **changed) == before
@@ -72,37 +75,83 @@ def test_what_changes_numbers_changes_the_hash(changed: dict[str, str], before: 
     assert toy(tmp_path / "after", **changed) != before
 
 
+TWICE = "def twice(x):\n    return {} * x\n"
+USES = "from .lower import twice\n\n\ndef measured(x):\n    return twice(x)\n"
+
+
+@pytest.mark.parametrize(
+    ("using", "lower"),
+    [
+        (USES, "def twice(x):\n    return _helped(x)\n\n\ndef _helped(x):\n    return {} * x\n"),
+        ("from . import lower\n\n\ndef measured(x):\n    return lower.twice(x)\n", TWICE),
+        ("import toy.lower\n\n\ndef measured(x):\n    return toy.lower.twice(x)\n", TWICE),
+        ("from . import lower\nMEASURED = vars(lower)\n", TWICE),
+        (USES, "TABLE = {{}}\n\n\ndef twice(x):\n    return TABLE[x]\n\n\nTABLE[2] = {}\n"),
+        (USES, "try:\n    FACTOR = {}\nexcept ImportError:\n    pass\n\n\ndef twice(x):\n    return FACTOR * x\n"),
+        (USES, "for FACTOR in range({}):\n    pass\n\n\ndef twice(x):\n    return FACTOR * x\n"),
+    ],
+    ids=["by another function", "module", "package", "all of a module", "a change at import", "try", "loop"],
+)  # fmt: skip
+def test_whatever_way_a_name_takes(using: str, lower: str, tmp_path: Path) -> None:
+    one, two = (toy(tmp_path / str(n), measure=using, lower=lower.format(n)) for n in (1, 2))
+    assert one != two
+
+
+def test_classes_of_a_package_register_themselves(tmp_path: Path) -> None:
+    """A package that imports its classes is used by names in texts, so all of them count."""
+    for n in (1, 2):
+        toy(tmp_path / str(n), measure="from .queues import Queue\n\nMEASURED = Queue.named['codel']\n")
+        queues = tmp_path / str(n) / "toy" / "queues"
+        queues.mkdir()
+        (queues / "__init__.py").write_text("from .base import Queue\nfrom .codel import CoDel\n")
+        (queues / "base.py").write_text("class Queue:\n    named = {}\n")
+        (queues / "codel.py").write_text(
+            f"from .base import Queue\n\n\nclass CoDel(Queue):\n    target_ms = {n}\n"
+        )
+    assert code_hash(["toy.measure"], root=tmp_path / "1") != code_hash(["toy.measure"], root=tmp_path / "2")
+
+
+def test_what_a_command_does_not_use_is_left_out(tmp_path: Path) -> None:
+    one, two = (tmp_path / str(n) for n in (1, 2))
+    toy(one)
+    toy(two, lowest="FACTOR = 3\n")
+    assert code_hash(["toy.measure"], without=("toy.lowest",), root=one) == code_hash(
+        ["toy.measure"], without=("toy.lowest",), root=two
+    )
+
+
 def test_words_of_errors_and_other_files(tmp_path: Path) -> None:
     text = "def measured(x):\n    if x < 0:\n        raise ValueError({!r})\n    return x\n"
     one, two = (toy(tmp_path / n, measure=text.format(n)) for n in ("one", "two"))
     assert one == two
     (tmp_path / "one" / "program.txt").write_text("1")
-    with_file = code_hash(["toy.measure"], ["*.txt"], tmp_path / "one")
+    with_file = code_hash(["toy.measure"], ["*.txt"], root=tmp_path / "one")
     assert with_file != one
     with pytest.raises(FileNotFoundError, match=r"nothing\.py"):
         code_hash(["toy.nothing"], root=tmp_path / "one")
 
 
 def test_lazy_packages_are_looked_up_in_their_stub(tmp_path: Path) -> None:
-    toy(tmp_path, measure="from . import lazy\nfrom .lazy import wanted\n")
     lazy = tmp_path / "toy" / "lazy"
-    lazy.mkdir()
+    lazy.mkdir(parents=True)
     (lazy / "__init__.py").write_text("import lazy_loader\n")
     (lazy / "__init__.pyi").write_text(
         "from .inside import wanted as wanted\nfrom .unused import other as other\n"
     )
     (lazy / "inside.py").write_text("wanted = 1\n")
     (lazy / "unused.py").write_text("other = 1\n")
-    assert set(modules_behind(["toy.measure"], tmp_path)) == {"toy.measure", "toy.lazy", "toy.lazy.inside"}
+    toy(tmp_path, measure="from . import lazy\nMEASURED = lazy.wanted\n")
+    assert set(modules_behind(["toy.measure"], root=tmp_path)) == {"toy.measure", "toy.lazy.inside"}
 
 
 @pytest.mark.parametrize("name", RESULTS)
 def test_behind_every_result_is_what_decides_it(name: str) -> None:
-    behind = set(modules_behind(RESULTS[name].code))
+    behind = set(modules_behind(RESULTS[name].code, RESULTS[name].without))
     assert not any(module.startswith(("cctoolkit.plot", "cctoolkit.report")) for module in behind)
     assert not any(module.endswith((".figures", ".conclusions", ".page", ".book")) for module in behind)
-    if name not in ("live", "robustness"):
+    if name not in ("live", "robustness", "batch"):
         assert "cctoolkit.sim.engine" in behind and "cctoolkit.cca.cubic" in behind
+    assert ("cctoolkit.testbed.uml" in behind) == (name.endswith("-linux") or name == "sim-vs-kernel")
 
 
 # ---- keeping and making ----------------------------------------------------------------------------------------------
@@ -122,8 +171,7 @@ def toy_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     one = Result("a toy", f"python {program} --seeds 3", ("numbers",), ("toy",), "toy_book")
     monkeypatch.setitem(RESULTS, "toy", one)
-    monkeypatch.setattr(results, "code_hash", lambda modules, files: "one")
-    monkeypatch.setattr(kept, "code_hash", lambda modules, files: "one")
+    monkeypatch.setattr(kept, "code_hash", lambda *_: "one")
     return tmp_path / "results"
 
 
@@ -141,7 +189,7 @@ def test_a_result_is_made_kept_and_known_to_be_stale(
     about = kept.made("toy", toy_result)
     assert about["options"] == {"seeds": 3} and about["command"].endswith("--seeds 3")
     assert {"version", "commit", "date", "machine", "cpu_minutes", "code"} <= set(about)
-    monkeypatch.setattr(kept, "code_hash", lambda modules, files: "two")
+    monkeypatch.setattr(kept, "code_hash", lambda *_: "two")
     assert kept.state("toy", toy_result) == "stale"
     (toy_result / "toy" / "made.json").write_text(json.dumps(about | {"code": None}))
     assert kept.state("toy", toy_result) == "recorded"
@@ -151,7 +199,7 @@ def test_steps_of_a_result(toy_result: Path, monkeypatch: pytest.MonkeyPatch) ->
     (toy_result / "toy").mkdir(parents=True)
     kept.note_step("toy", "python build.py first", "first", toy_result)
     assert kept.state("toy", toy_result) == "fresh"
-    monkeypatch.setattr(kept, "code_hash", lambda modules, files: "two")
+    monkeypatch.setattr(kept, "code_hash", lambda *_: "two")
     kept.note_step("toy", "python build.py second", "second", toy_result)
     assert kept.state("toy", toy_result) == "stale"  # the first step is of other code
     kept.note_step("toy", "python build.py first", "first", toy_result)

@@ -25,6 +25,8 @@ class Result:
         Modules that determine the numbers, including everything they import.
     files : tuple of str
         Patterns of other files that determine the numbers.
+    without : tuple of str
+        Modules and packages that the command does not use with its options.
     book : str
         Module whose ``VIEWS`` show the result on pages.
     why_not : str
@@ -38,6 +40,7 @@ class Result:
     book: str
     why_not: str = ""
     files: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
 
     @property
     def runs_here(self) -> bool:
@@ -45,10 +48,25 @@ class Result:
         return not self.why_not
 
 
-def _experiment(name: str, what: str, options: str, *tables: str, book: str = "") -> Result:
+#: What real Linux adds to what a result depends on: the backend, which is imported by name, and sources in C.
+_UML = "cctoolkit.testbed.uml"
+_LINUX = (
+    "cctoolkit/testbed/guest/*",
+    "cctoolkit/testbed/kernel/*",
+    "hardware/linux/*/*.[ch]",
+    "hardware/linux/*/*.patch",
+)
+#: What only runs on real Linux use, and captures.
+_NOT_SIMULATED = ("cctoolkit.testbed", "cctoolkit.capture")
+
+
+def _experiment(name: str, what: str, options: str, *tables: str) -> Result:
     package = f"{_HERE}.{name.replace('-', '_')}"
     command = f"cct experiment {name} {options}".strip()
-    return Result(what, command, tables, (f"{package}.tables",), book or f"{package}.book")
+    parts, book = f"{package}.parts", f"{package}.book"
+    if name == "sim-vs-kernel" or "--testbed" in options:
+        return Result(what, command, tables, (parts, _UML), book, files=_LINUX)
+    return Result(what, command, tables, (parts,), book, without=_NOT_SIMULATED)
 
 
 _BENCHMARKS = ("startup", "decode", "analysis", "slots", "report", "sim", "separation", "identify")
@@ -84,7 +102,7 @@ RESULTS = {
     ),
     "rtt-separation-linux": _experiment(
         "rtt-separation", "tests 1 and 3 in the simulator and on real Linux", "--testbed",
-        "test1", "test3", book=f"{_HERE}.rtt_separation.book",
+        "test1", "test3",
     ),
     "sim-vs-kernel": _experiment(
         "sim-vs-kernel", "the simulator's errors in 190 cases", "",
@@ -93,9 +111,8 @@ RESULTS = {
     "prague-linux": _experiment(
         "sim-vs-kernel", "the simulator's Prague beside Linux's", "--only prague", "overall", "by_aqm", "errors",
     ),
-    "bbr3-linux": Result(
-        "the simulator's BBRv3 beside Google's", "cct experiment sim-vs-kernel --only bbr3",
-        ("overall", "by_aqm", "errors"), (f"{_HERE}.sim_vs_kernel.tables",), f"{_HERE}.sim_vs_kernel.book",
+    "bbr3-linux": _experiment(
+        "sim-vs-kernel", "the simulator's BBRv3 beside Google's", "--only bbr3", "overall", "by_aqm", "errors",
     ),
     "models": Result(
         "scores of the bundled classifiers", "python data/models/build.py",

@@ -1,8 +1,8 @@
 """A hash of the code that a result depends on.
 
 It covers what the code does and not where it lies or how it words errors: docstrings, comments, imports, the texts of
-exceptions and the division into modules leave it as it is. Moving a function does not make a result look outdated,
-changing it does.
+exceptions and the division into modules leave it as it is. Moving a function does not make a result look outdated, nor
+does changing one that the result does not use; changing one that it uses does.
 """
 
 from __future__ import annotations
@@ -10,30 +10,47 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 __all__ = ["ROOT", "code_hash", "modules_behind"]
 
 #: The folder that holds the package ``cctoolkit``.
 ROOT = Path(__file__).parents[2]
-#: What shows results and does not decide them. Imports of these are not followed.
-PRESENTATION = ("cctoolkit.cli", "cctoolkit.plot", "cctoolkit.report")
+#: What shows results, or carries them, and does not decide them: packages and modules, and modules of any experiment.
+_SHOWN_BY = ("cctoolkit.cli", "cctoolkit.plot", "cctoolkit.report")
+_CARRIED_BY = tuple(
+    f"cctoolkit._support.{name}"
+    for name in ("atomic", "cache_folder", "memory", "terminal", "version", "waiting", "words")
+)
+_LAST_STEPS = ("figures", "conclusions", "page", "book")
 #: Modules whose methods load what they call at first use: a measurement that calls one imports the same by itself.
 FACADES = ("cctoolkit.capture.model",)
 #: Sources in other languages that lie beside modules.
 _OTHER_SOURCES = (".c", ".h", ".patch", ".sh")
 
+#: Statements with statements inside that run when the module is imported.
+_COMPOUND = ast.If | ast.For | ast.While | ast.With | ast.Try | ast.ExceptHandler
 
-def code_hash(modules: Iterable[str], files: Iterable[str] = (), root: Path = ROOT) -> str:
-    """A hash of the source code of modules and of everything of ours that they import.
+#: Where a name comes from: a module, and the name there; None for the module itself.
+Source = tuple[str, str | None]
+
+
+def code_hash(
+    modules: Iterable[str], files: Iterable[str] = (), without: tuple[str, ...] = (), root: Path = ROOT
+) -> str:
+    """A hash of the source code of modules and of everything of ours that they use.
 
     Parameters
     ----------
     modules : iterable of str
-        Names such as ``"cctoolkit.experiments.codel.tables"``.
+        Names such as ``"cctoolkit.experiments.codel.tables"``. All of their statements count; of the modules that
+        they import, those that their names lead to.
     files : iterable of str
         Patterns of other files that count, such as ``"hardware/ebpf/*.c"``.
+    without : tuple of str
+        Modules and packages that do not count although names lead to them.
     root : Path
         The folder that names and patterns start from.
 
@@ -47,31 +64,134 @@ def code_hash(modules: Iterable[str], files: Iterable[str] = (), root: Path = RO
     FileNotFoundError
         There is no such module.
     """
-    parts = {_digest(path.read_bytes()) for pattern in files for path in root.glob(pattern)}
-    for path in modules_behind(modules, root).values():
-        parts |= set(_statements(path))
+    parts = {_digest(path.read_bytes()) for pattern in files for path in root.glob(pattern) if path.is_file()}
+    for name, numbers in _used(modules, without, root).items():
+        module = _module(name, root)
+        parts |= {module.statements[number].digest for number in numbers}
         for suffix in _OTHER_SOURCES:
-            parts |= {_digest(other.read_bytes()) for other in path.parent.glob(f"*{suffix}")}
+            parts |= {_digest(other.read_bytes()) for other in module.path.parent.glob(f"*{suffix}")}
     return _digest("\n".join(sorted(parts)).encode())
 
 
-def modules_behind(modules: Iterable[str], root: Path = ROOT) -> dict[str, Path]:
-    """The modules and everything of ours that they import, also inside functions, with their files.
+def modules_behind(
+    modules: Iterable[str], without: tuple[str, ...] = (), root: Path = ROOT
+) -> dict[str, Path]:
+    """The modules and everything of ours that they use, with their files.
 
-    Imports for type checking only, and of what shows results (:data:`PRESENTATION`), are left out.
+    Imports for type checking only, and what shows or carries results, are left out.
     """
-    found: dict[str, Path] = {}
-    waiting = list(modules)
-    while waiting:
-        name = waiting.pop()
-        if name in found or name.startswith(PRESENTATION):
-            continue
-        path = _file(name, root)
-        if path is None:
+    return {name: _module(name, root).path for name in _used(modules, without, root)}
+
+
+def _used(modules: Iterable[str], without: tuple[str, ...], root: Path) -> dict[str, set[int]]:
+    """By module, the numbers of the statements that modules lead to, their own included.
+
+    A statement leads to what defines the names in it, and a module of which anything is used runs its statements that
+    define nothing.
+    """
+    used: dict[str, set[int]] = {}
+    waiting: list[Source] = [(name, None) for name in modules]
+    for name, _ in waiting:
+        if _file(name, root) is None:
             raise FileNotFoundError(f"{root / name.replace('.', '/')}.py")
-        found[name] = path
-        waiting += _imports(name, path, root)
-    return found
+    seen: set[Source] = set()
+    while waiting:
+        source = waiting.pop()
+        name, wanted = source
+        if source in seen or _left_out(name, without) or _file(name, root) is None:
+            continue
+        seen.add(source)
+        module = _module(name, root)
+        if wanted is not None and wanted not in module.defined:
+            waiting += _elsewhere(module, name, wanted, root)
+            continue
+        numbers = (
+            set(range(len(module.statements))) if wanted is None else module.defined[wanted] | module.always
+        )
+        new = numbers - used.setdefault(name, set())
+        used[name] |= new
+        for number in new:
+            waiting += module.statements[number].names
+    return used
+
+
+def _left_out(name: str, without: tuple[str, ...]) -> bool:
+    """Whether a module does not count."""
+    return name.startswith(_SHOWN_BY + _CARRIED_BY + without) or name.rpartition(".")[2] in _LAST_STEPS
+
+
+def _elsewhere(module: _Module, name: str, wanted: str, root: Path) -> Iterable[Source]:
+    """Where a name of a module comes from that none of its statements defines."""
+    if wanted in module.imports:
+        # A package that imports its classes does so that they register themselves: all are used, by their names.
+        return module.imports.values() if module.path.name == "__init__.py" else [module.imports[wanted]]
+    if wanted in module.lazy:
+        return [module.lazy[wanted]]
+    if _file(f"{name}.{wanted}", root):
+        return [(f"{name}.{wanted}", None)]
+    return [(name, None)]  # some other way, so all of it counts
+
+
+@dataclass(frozen=True)
+class _Statement:
+    digest: str
+    names: frozenset[Source]
+
+
+@dataclass(frozen=True)
+class _Module:
+    """A module's statements, and where its names come from.
+
+    Parameters
+    ----------
+    path : Path
+        Its file.
+    imports : dict
+        Names that it imports, and where from.
+    lazy : dict
+        Names of a package that its stub lists and that load at first use, and where from.
+    statements : list of _Statement
+        Without docstrings and imports.
+    defined : dict
+        Names that statements define, and the numbers of these statements.
+    always : set of int
+        Numbers of the statements that run whichever name is used.
+    """
+
+    path: Path
+    imports: dict[str, Source]
+    lazy: dict[str, Source]
+    statements: list[_Statement] = field(default_factory=list)
+    defined: dict[str, set[int]] = field(default_factory=dict)
+    always: set[int] = field(default_factory=set)
+
+
+@functools.cache
+def _module(name: str, root: Path) -> _Module:
+    path = _file(name, root)
+    assert path is not None
+    is_package = path.name == "__init__.py"
+    package = name if is_package else name.rpartition(".")[0]
+    tree = _WithoutTyping().visit(ast.parse(path.read_text(encoding="utf-8")))
+    stub = path.with_suffix(".pyi")
+    lazy = ast.parse(stub.read_text(encoding="utf-8")).body if is_package and stub.is_file() else []
+    module = _Module(path, _imports(_at_import(tree.body), package), _imports(lazy, package))
+    local = [{} if name in FACADES else _imports(ast.walk(node), package) for node in tree.body]
+    bare = [(_Bare().visit(node), inside) for node, inside in zip(tree.body, local, strict=True)]
+    statements = [
+        (node, inside) for node, inside in bare if not (node is None or _is_docstring(node) or _is_main(node))
+    ]
+    for number, (node, _) in enumerate(statements):
+        defines = set(_defined(node))
+        for defined in defines:
+            module.defined.setdefault(defined, set()).add(number)
+        if not defines or isinstance(node, _COMPOUND):
+            module.always.add(number)
+    for node, inside in statements:
+        names = _Names(name, module.imports | inside, module.defined, root)
+        names.visit(node)
+        module.statements.append(_Statement(_digest(ast.dump(node).encode()), frozenset(names.found)))
+    return module
 
 
 def _file(name: str, root: Path) -> Path | None:
@@ -82,77 +202,102 @@ def _file(name: str, root: Path) -> Path | None:
     return None
 
 
-def _imports(name: str, path: Path, root: Path) -> Iterator[str]:
-    """Modules of ours that a module imports."""
-    for base, names in _imported(name, path):
-        yield from _providers(base, names, root)
-
-
-@functools.cache
-def _imported(name: str, path: Path) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The modules and packages that a module imports, each with the names it takes from there."""
-    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
-    tree = _code(path)
-    nodes = list(tree.body if name in FACADES else ast.walk(tree))
-    attributes: dict[str, list[str]] = {}
+def _at_import(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """The statements that run when a module is imported, those inside ``try`` and ``if`` included."""
     for node in nodes:
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            attributes.setdefault(node.value.id, []).append(node.attr)
-    found = []
+        yield node
+        if isinstance(node, _COMPOUND):
+            yield from _at_import(ast.iter_child_nodes(node))
+
+
+def _imports(nodes: Iterable[ast.AST], package: str) -> dict[str, Source]:
+    """The names that import statements give, and where each comes from."""
+    found: dict[str, Source] = {}
     for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
-                called = attributes.get(alias.asname or alias.name, ())
-                found.append((alias.name, tuple(dict.fromkeys(called))))
+                whole = alias.name if alias.asname else alias.name.split(".")[0]
+                found[alias.asname or whole] = (whole, None)
         elif isinstance(node, ast.ImportFrom):
-            above = package[: len(package) - node.level + 1] if node.level else []
+            above = package.split(".")
+            above = above[: len(above) - node.level + 1] if node.level else []
             base = ".".join([*above, *(node.module.split(".") if node.module else [])])
-            found.append((base, tuple(alias.name for alias in node.names)))
-    return tuple(dict.fromkeys(found))
+            for alias in node.names:
+                found[alias.asname or alias.name] = (base, alias.name)
+    return found
 
 
-def _providers(base: str, names: Iterable[str], root: Path) -> Iterator[str]:
-    """The modules that names of a module or package come from: a submodule, where a stub says, or the module itself."""
-    path = _file(base, root)
-    if path is None:
-        return
-    stub = path.with_suffix(".pyi")
-    where = _stub(stub) if path.name == "__init__.py" and stub.is_file() else {}
-    for name in names:
-        if _file(f"{base}.{name}", root):
-            yield f"{base}.{name}"
-        elif name in where:
-            yield f"{base}.{where[name]}"
-        elif base != "cctoolkit":
-            yield base
+def _defined(node: ast.AST) -> Iterator[str]:
+    """The names that a statement of a module defines."""
+    for part in _at_import([node]):
+        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield part.name
+        elif isinstance(part, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            targets = part.targets if isinstance(part, ast.Assign) else [part.target]
+            for target in targets:
+                yield from (
+                    name.id for name in ast.walk(target) if isinstance(name, ast.Name) and _stored(name)
+                )
 
 
-@functools.cache
-def _stub(path: Path) -> dict[str, str]:
-    """Names that a package loads lazily, and the submodules of its own they are in."""
-    nodes = ast.parse(path.read_text(encoding="utf-8")).body
-    return {
-        alias.asname or alias.name: node.module
-        for node in nodes
-        if isinstance(node, ast.ImportFrom) and node.level == 1
-        for alias in node.names
-        if node.module
-    }
+def _stored(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Store)
 
 
-@functools.cache
-def _code(path: Path) -> ast.Module:
-    """A module's code, without what is for type checking only."""
-    tree = _WithoutTyping().visit(ast.parse(path.read_text(encoding="utf-8")))
-    assert isinstance(tree, ast.Module)
-    return tree
+class _Names(ast.NodeVisitor):
+    """Finds where the names in a statement come from; what is neither imported nor the module's own is not looked for.
+
+    Parameters
+    ----------
+    name : str
+        The module.
+    imports : dict
+        Names that are imported there, and where from.
+    own : collection of str
+        Names that the module defines.
+    root : Path
+        The folder that modules start from.
+    """
+
+    def __init__(self, name: str, imports: dict[str, Source], own: Collection[str], root: Path) -> None:
+        self.name, self.imports, self.own, self.root = name, imports, own, root
+        self.found: set[Source] = set()
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if node.id in self.imports:
+            self.found.add(self.imports[node.id])
+        elif node.id in self.own:
+            self.found.add((self.name, node.id))
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        module = self._as_module(node.value)
+        if module is None:
+            self.visit(node.value)
+        else:
+            self.found.add((module, node.attr))
+
+    def _as_module(self, node: ast.AST) -> str | None:
+        """The module of ours that an expression such as ``cct.identify`` stands for."""
+        if isinstance(node, ast.Name) and node.id in self.imports:
+            base, wanted = self.imports[node.id]
+        elif isinstance(node, ast.Attribute):
+            base, wanted = self._as_module(node.value) or "", node.attr
+        else:
+            return None
+        if _file(base, self.root) is None:
+            return None
+        if wanted is None:
+            return base
+        module = f"{base}.{wanted}"
+        return module if _file(module, self.root) and wanted not in _module(base, self.root).defined else None
 
 
-@functools.cache
-def _statements(path: Path) -> tuple[str, ...]:
-    """Hashes of a module's statements, without docstrings and imports."""
-    bare = _Bare().visit(ast.parse(path.read_text(encoding="utf-8")))
-    return tuple(_digest(ast.dump(node).encode()) for node in bare.body)
+def _is_docstring(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _is_main(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'"
 
 
 def _digest(data: bytes) -> str:

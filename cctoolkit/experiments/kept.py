@@ -21,7 +21,7 @@ from .provenance import provenance
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FOLDER", "KeptTables", "keep", "made", "note_step", "result", "state"]
+__all__ = ["FOLDER", "KeptTables", "hash_of", "keep", "made", "note_step", "result", "state"]
 
 #: Where results are kept.
 FOLDER = ROOT / "data" / "results"
@@ -83,6 +83,11 @@ def result(name: str) -> Result:
     return RESULTS[name]
 
 
+def hash_of(one: Result) -> str:
+    """The hash of the code that a result depends on."""
+    return code_hash(one.code, one.files, one.without)
+
+
 def _path(name: str, table: str, folder: Path) -> Path:
     return folder / name / f"{table}.csv"
 
@@ -135,7 +140,7 @@ def state(name: str, folder: Path = FOLDER) -> str:
         return "missing"
     if about.get("code") is None:
         return "recorded"
-    return "fresh" if about["code"] == code_hash(result(name).code, result(name).files) else "stale"
+    return "fresh" if about["code"] == hash_of(result(name)) else "stale"
 
 
 def note_step(name: str, command: str, step: str, folder: Path = FOLDER) -> None:
@@ -153,7 +158,7 @@ def note_step(name: str, command: str, step: str, folder: Path = FOLDER) -> None
         Where results are kept.
     """
     one = result(name)
-    step_made = provenance(command, code_hash(one.code, one.files))
+    step_made = provenance(command, hash_of(one))
     steps = made(name, folder).get("steps", {}) | {step: step_made}
     codes = {about["code"] for about in steps.values()}
     about = step_made | {

@@ -22,8 +22,8 @@ from typing import Any
 from .._support.terminal import note, say
 from ..errors import CCToolkitError, ParameterError
 from .catalogue import RESULTS
-from .code_hash import ROOT, code_hash
-from .kept import FOLDER, keep, made, result, state
+from .code_hash import ROOT
+from .kept import FOLDER, hash_of, keep, made, result, state
 from .pages import render_all
 from .provenance import provenance
 
@@ -52,7 +52,7 @@ def make(name: str, folder: Path = FOLDER) -> None:
     one = result(name)
     if not one.runs_here:
         raise ParameterError(f"result: {name} is made by `{one.command}`: {one.why_not}")
-    code = code_hash(one.code, one.files)  # of what is about to run
+    code = hash_of(one)  # of what is about to run
     began = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory(prefix="cct-result-") as scratch:
         output = Path(scratch) / "out"
