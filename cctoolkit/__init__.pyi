@@ -50,7 +50,7 @@ from .analysis.tap_comparison import compare_taps as compare_taps
 from .batch.run import BatchResult as BatchResult, run_batch as run_batch
 from .batch.settings import BatchSettings as BatchSettings
 from .capture.filtering import filter_capture as filter_capture
-from .capture.mawi import fetch_mawi as fetch_mawi, find_trace as find_trace
+from .capture.mawi import fetch_mawi as fetch_mawi, find_trace as find_trace, real_traces as real_traces
 from .capture.model import Capture as Capture
 from .capture.reader import iter_capture as iter_capture, read_capture as read_capture
 from .capture.selection import Selection as Selection

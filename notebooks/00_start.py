@@ -282,7 +282,8 @@ if two_taps and labels.exists():
 # ### Exercise 5
 #
 # Now a backbone. `cct.find_trace()` gives a day of the MAWI archive if you have one (`cct fetch mawi
-# 2024-02-15`, several gigabytes), otherwise synthetic look-alike traffic; it says which. What share of the TCP flows
+# 2024-02-15`, several gigabytes), or an excerpt (in the folder that `CCTOOLKIT_MAWI` names), otherwise synthetic
+# look-alike traffic; it says which. What share of the TCP flows
 # was captured in one direction only, and what can you not measure for those?
 #
 # <details><summary>Hint</summary>
@@ -292,7 +293,7 @@ if two_taps and labels.exists():
 # </details>
 
 # %% tags=["solution"]
-backbone, what = cct.find_trace()
+backbone, what = cct.find_trace(excerpt=True)
 print(what)
 link = next(cct.iter_capture(backbone, packets=2_000_000))
 tcp = link.flows[link.flows.protocol == 6]

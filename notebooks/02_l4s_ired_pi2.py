@@ -263,37 +263,44 @@ told = l4s.identified_shares(found)
 #
 # ## 8. On MAWI
 #
-# Is there L4S traffic on a backbone? The ECN field can tell.
+# Is there L4S traffic on a backbone? The ECN field can tell, but only of packets that somebody captured: of days of
+# the MAWI archive (`cct fetch mawi 2024-02-15`, several gigabytes) or of excerpts (`CCTOOLKIT_MAWI=FOLDER`). Made-up
+# traffic has the bits that its maker chose.
 
 # %%
-path, what = cct.find_trace()
-print(what)
-day = next(cct.iter_capture(path, packets=200_000 if FAST else 2_000_000))
-packets = day.packets
-names = {0: "not ECT", 2: "ECT(0)", 1: "ECT(1): L4S", 3: "CE: marked on the way"}
-ecn = packets.groupby("ecn").wire_bytes.agg(["size", "sum"]).rename(index=names)
-(ecn / ecn.sum() * 100).rename(columns={"size": "packets, %", "sum": "bytes, %"}).round(3)
-
-# %%
-syn = packets[(packets.tcp_flags & 0x12) == 0x02]  # SYN without ACK
-answer = packets[(packets.tcp_flags & 0x12) == 0x12]
-asks = ((syn.tcp_flags & 0xC0) == 0xC0).mean()  # ECE and CWR
-agrees = ((answer.tcp_flags & 0xC0) == 0x40).mean()  # ECE alone
-by_bit = ((packets.dscp & 1) == 1).mean()
-print(f"{asks:.1%} of {len(syn)} SYNs ask for ECN, {agrees:.1%} of {len(answer)} answers agree to it;")
-print(
-    f"a switch that looks at the lowest bit of the DSCP, say, would take {by_bit:.2%} of the packets for scalable."
-)
+rows = {}
+for path, what in cct.real_traces():
+    packets = next(cct.iter_capture(path, packets=200_000 if FAST else 2_000_000)).packets
+    share = packets.ecn.value_counts(normalize=True).reindex([0, 2, 1, 3], fill_value=0)
+    syn = packets[(packets.tcp_flags & 0x12) == 0x02]  # SYN without ACK
+    answer = packets[(packets.tcp_flags & 0x12) == 0x12]
+    rows[what] = {
+        "packets": len(packets),
+        "not ECT, %": 100 * share[0],
+        "ECT(0), %": 100 * share[2],
+        "ECT(1): L4S, %": 100 * share[1],
+        "CE: marked on the way, %": 100 * share[3],
+        "SYNs that ask for ECN, %": 100 * ((syn.tcp_flags & 0xC0) == 0xC0).mean(),  # ECE and CWR
+        "answers that agree, %": 100 * ((answer.tcp_flags & 0xC0) == 0x40).mean(),  # ECE alone
+        "lowest bit of the DSCP set, %": 100 * ((packets.dscp & 1) == 1).mean(),  # scalable, by a DSCP
+    }
+if rows:
+    display(pd.DataFrame(rows).T.round(2))
+else:
+    print("No capture of a backbone here, so no answer: fetch a day, or name a folder of excerpts.")
 
 # %% [markdown]
-# Next, the trace's long flows run through the paper's queues, every second one as Prague, and then once more with the
-# roles swapped, so that each transfer can be compared with itself. The link has a third of the rate of the trace's
-# busiest second, so that a queue forms.
+# Next, the long flows of a day, or of synthetic traffic (the line says which), run through the paper's queues, every
+# second one as Prague, and then once more with the roles swapped, so that each transfer can be compared with itself.
+# The link has a third of the rate of the trace's busiest second, so that a queue forms.
 
 # %%
 import dataclasses
 import itertools
 
+path, what = cct.find_trace()
+print(what)
+day = next(cct.iter_capture(path, packets=200_000 if FAST else 2_000_000))
 replay = cct.scenario_from_capture(day, min_bytes=300_000, default_rtt_ms=50)
 rate_mbps = replay.bottleneck.rate_mbps / 3
 replay = replay.replace(

@@ -226,50 +226,52 @@ codel.flow_queueing(codel.Settings(seeds=8)).figures["fq_codel"]
 # %% [markdown]
 # ## 9. On MAWI
 #
-# A day of a backbone, if one was fetched (`cct fetch mawi 2024-02-15`), else synthetic traffic: the next line says
-# which.
-
-# %%
-path, what = cct.find_trace()
-print(what)
-trace = next(cct.iter_capture(path, packets=200_000 if FAST else 2_000_000))
-LONG = 10_000_000 if trace.meta.wire_bytes > 1_000_000_000 else 1_000_000  # bytes
-
-# %% [markdown]
-# **What CoDel would say about the trace itself.** The paper measures between two taps; a backbone trace has one, so
-# the queueing delay is not visible. What is visible is each flow's RTT and its excess over the flow's smallest: an
-# upper bound of the queueing delay on the path. CoDel's question is whether that excess *stays* above 5 ms for 100
-# ms:
+# **What CoDel would say about a backbone.** The paper measures between two taps; a backbone trace has one, so the
+# queueing delay is not visible. What is visible is each flow's RTT and its excess over the flow's smallest: an upper
+# bound of the queueing delay on the path. CoDel's question is whether that excess *stays* above 5 ms for 100 ms. Only
+# a captured day can answer it (`cct fetch mawi 2024-02-15`): an excerpt is too short, and made-up traffic has the
+# delays that its maker chose.
 
 # %%
 import pandas as pd
 
-samples = cct.rtt_samples(trace)
-samples["interval"] = samples.ts_ns // 100_000_000
-way = samples.groupby(["flow_id", "direction"]).rtt_ns
-samples["excess_ms"] = (samples.rtt_ns - way.transform("min")) / 1e6
-often = samples[way.transform("size") >= 20]
-standing = often.groupby(["flow_id", "direction", "interval"]).excess_ms.agg(["min", "max"])
-pd.Series(
-    {
+SIZE = 200_000 if FAST else 2_000_000
+
+
+def standing_queue(path):
+    samples = cct.rtt_samples(next(cct.iter_capture(path, packets=SIZE)))
+    samples["interval"] = samples.ts_ns // 100_000_000
+    way = samples.groupby(["flow_id", "direction"]).rtt_ns
+    samples["excess_ms"] = (samples.rtt_ns - way.transform("min")) / 1e6
+    often = samples[way.transform("size") >= 20]
+    standing = often.groupby(["flow_id", "direction", "interval"]).excess_ms.agg(["min", "max"])
+    return {
         "ways with 20 samples and more": often.groupby(["flow_id", "direction"]).ngroups,
         "intervals of 100 ms with samples": len(standing),
         "of these with a sample 5 ms above the least, %": round(100 * (standing["max"] > 5).mean(), 1),
         "with all samples 5 ms above the least, %": round(100 * (standing["min"] > 5).mean(), 1),
-    },
-    name="trace",
-)
+    }
+
+
+real = cct.real_traces(excerpts=False)
+if real:
+    display(pd.DataFrame({what: standing_queue(path) for path, what in real}))
+else:
+    print("No day of a backbone here, so no answer.")
 
 # %% [markdown]
-# The last line is an upper bound on how often a CoDel on the path would have been in its dropping state. The excess
-# can also come from delayed acknowledgements or a busy host (and in synthetic traffic it is whatever the generator
-# says).
+# The last row is an upper bound on how often a CoDel on the path would have been in its dropping state: the excess can
+# also come from delayed acknowledgements or a busy host.
 #
-# **Its long flows through the paper's queues.** The same start times, volumes and RTTs, through 100 Mbit/s or the
-# rate of the trace's busiest second, whichever is less. (Where only one direction was captured, the RTT is unknown
-# and taken to be 50 ms.) For comparison, a deep buffer without CoDel:
+# **Long flows through the paper's queues**, of a day or of synthetic traffic: the line says which. The same start
+# times, volumes and RTTs, through 100 Mbit/s or the rate of the trace's busiest second, whichever is less. (Where only
+# one direction was captured, the RTT is unknown and taken to be 50 ms.) For comparison, a deep buffer without CoDel:
 
 # %%
+path, what = cct.find_trace()
+print(what)
+trace = next(cct.iter_capture(path, packets=SIZE))
+LONG = 10_000_000 if trace.meta.wire_bytes > 1_000_000_000 else 1_000_000  # bytes
 again = cct.scenario_from_capture(trace, min_bytes=LONG, buffer_bdp=4, default_rtt_ms=50)
 again = again.replace({"bottleneck.rate_mbps": min(again.bottleneck.rate_mbps, 100)})
 print(f"{len(again.flows)} flows of at least {LONG / 1e6:g} MB, {again.bottleneck.rate_mbps:.0f} Mbit/s")

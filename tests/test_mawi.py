@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cctoolkit.capture import download as _download
-from cctoolkit.capture.mawi import fetch_mawi, find_trace, mawi_path
+from cctoolkit.capture.mawi import fetch_mawi, find_trace, mawi_path, real_traces
 from cctoolkit.capture.reader import read_capture
 from cctoolkit.errors import DatasetUnavailableError, ParameterError
 
@@ -276,3 +276,32 @@ def test_find_trace(monkeypatch, tmp_path):
     monkeypatch.setenv("TRACE", str(tmp_path / "gone.pcap"))
     with pytest.raises(ParameterError, match=r"TRACE: no file .*gone\.pcap"):
         find_trace(5_000, tmp_path)
+
+
+def test_real_traces(monkeypatch, tmp_path):
+    monkeypatch.delenv("TRACE", raising=False)
+    monkeypatch.delenv("CCTOOLKIT_MAWI", raising=False)
+    find_trace(1_000, tmp_path)  # a synthetic one is none
+    assert real_traces(tmp_path) == []
+
+    folder = tmp_path / "excerpts"
+    folder.mkdir()
+    names = ["mawi_samplepoint-B_200601051400_first10000.pcap", "201705021400.pcapng.gz"]
+    for name in (*names, "README.md", "12345678901400.pcap", "201705021400.txt"):
+        (folder / name).write_bytes(BODY)
+    monkeypatch.setenv("CCTOOLKIT_MAWI", str(folder))
+    found = real_traces(tmp_path)
+    assert [path.name for path, _ in found] == names[::-1]
+    assert found[0][1] == "MAWI samplepoint F of 2017-05-02, 14:00 in Japan (an excerpt, 201705021400.pcapng.gz)"
+    assert found[1][1].startswith("MAWI samplepoint B of 2006-01-05, 14:00 in Japan (an excerpt, ")
+    assert real_traces(tmp_path, excerpts=False) == []
+    assert find_trace(1_000, tmp_path)[1].startswith("SYNTHETIC")
+    assert find_trace(1_000, tmp_path, excerpt=True) == found[0]
+
+    day = tmp_path / "mawi" / "samplepoint-F" / NAME
+    day.parent.mkdir(parents=True)
+    day.write_bytes(BODY)
+    assert [path for path, _ in real_traces(tmp_path)] == [day, *(path for path, _ in found)]
+    monkeypatch.setenv("CCTOOLKIT_MAWI", str(folder / "gone"))
+    with pytest.raises(ParameterError, match=r"CCTOOLKIT_MAWI: no folder .*gone"):
+        real_traces(tmp_path)

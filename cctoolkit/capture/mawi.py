@@ -16,12 +16,14 @@ from .._support.cache_folder import cache_dir as _cache_dir
 from ..errors import ParameterError
 from .download import fetch_file
 
-__all__ = ["MAWI_URL", "fetch_mawi", "find_trace", "mawi_path"]
+__all__ = ["MAWI_URL", "fetch_mawi", "find_trace", "mawi_path", "real_traces"]
 
 MAWI_URL = "https://mawi.wide.ad.jp/mawi/samplepoint-F"
 
 _FIRST_DAY = dt.date(2006, 7, 1)
 _JAPAN = dt.timezone(dt.timedelta(hours=9))
+#: Captures named after a file of MAWI's: ``200601051400.dump``, ``mawi_200601051400_first10000.pcap.gz``.
+_EXCERPT = re.compile(r"(?<!\d)(\d{4})(\d\d)(\d\d)1400(?!\d).*\.(?:pcapng|pcap|dump)(?:\.\w+)?$")
 
 
 def _day(date: str | dt.date) -> dt.date:
@@ -121,11 +123,76 @@ def _not_gzip(head: bytes) -> str | None:
     return f"not a gzip file but {head[:16]!r}…, perhaps a login page"
 
 
-def find_trace(packets: int = 200_000, cache_dir: str | os.PathLike[str] | None = None) -> tuple[Path, str]:
+def real_traces(
+    cache_dir: str | os.PathLike[str] | None = None, *, excerpts: bool = True
+) -> list[tuple[Path, str]]:
+    """The backbone traces at hand that somebody captured, for questions that synthetic traffic cannot answer.
+
+    These are the file named by the environment variable ``TRACE``, the MAWI days in the cache, and the MAWI captures in
+    the folder named by ``CCTOOLKIT_MAWI``, which are taken for excerpts: a second of a backbone has thousands of
+    packets, but hardly a round trip of most flows.
+
+    Parameters
+    ----------
+    cache_dir : path, optional
+        By default the environment variable ``CCTOOLKIT_CACHE``, else the user's cache folder.
+    excerpts : bool
+        Whether excerpts suffice.
+
+    Returns
+    -------
+    list of (Path, str)
+        Captures, each with one line to show with every result; of days and excerpts the latest first. Empty if there
+        are none.
+
+    Raises
+    ------
+    ParameterError
+        ``TRACE`` is not a file, or ``CCTOOLKIT_MAWI`` not a folder.
+
+    See Also
+    --------
+    find_trace : one trace, made up if need be
+    fetch_mawi : download a MAWI day
+
+    Examples
+    --------
+    >>> for path, description in cct.real_traces():
+    ...     print(description)  # doctest: +SKIP
+    MAWI samplepoint F of 2024-02-15, 14:00 in Japan
+    MAWI samplepoint B of 2006-01-05, 14:00 in Japan (an excerpt, mawi_samplepoint-B_200601051400_first10000.pcap)
+    """
+    found = []
+    named = os.environ.get("TRACE")
+    if named:
+        path = Path(named).expanduser()
+        if not path.is_file():
+            raise ParameterError(f"TRACE: no file {named}")
+        found.append((path, f"{path.name} (TRACE)"))
+    days = (_cache_dir(cache_dir) / "mawi" / "samplepoint-F").glob("[0-9]" * 12 + ".pcap.gz")
+    found += [(path, _mawi_title(path.name)) for path in sorted(days, reverse=True)]
+    folder = os.environ.get("CCTOOLKIT_MAWI")
+    if folder and excerpts:
+        if not Path(folder).is_dir():
+            raise ParameterError(f"CCTOOLKIT_MAWI: no folder {folder}")
+        parts = [path for path in Path(folder).iterdir() if _EXCERPT.search(path.name)]
+        parts.sort(key=lambda path: _EXCERPT.findall(path.name), reverse=True)
+        found += [(path, f"{_mawi_title(path.name)} (an excerpt, {path.name})") for path in parts]
+    return found
+
+
+def _mawi_title(name: str) -> str:
+    year, month, day = _EXCERPT.findall(name)[0]
+    point = re.search(r"samplepoint-(\w)", name)
+    return f"MAWI samplepoint {point[1] if point else 'F'} of {year}-{month}-{day}, 14:00 in Japan"
+
+
+def find_trace(
+    packets: int = 200_000, cache_dir: str | os.PathLike[str] | None = None, *, excerpt: bool = False
+) -> tuple[Path, str]:
     """Find a backbone trace to work on, for notebooks that should run everywhere.
 
-    It is the file named by the environment variable ``TRACE``, else the latest MAWI day in the cache, else a synthetic
-    capture, made once and kept in the cache.
+    It is the first of :func:`real_traces`, else a synthetic capture, made once and kept in the cache.
 
     Parameters
     ----------
@@ -133,6 +200,9 @@ def find_trace(packets: int = 200_000, cache_dir: str | os.PathLike[str] | None 
         Size of the synthetic capture.
     cache_dir : path, optional
         By default the environment variable ``CCTOOLKIT_CACHE``, else the user's cache folder.
+    excerpt : bool
+        Whether an excerpt of a second suffices: for the mix of traffic, directions and RTTs, not for the course of
+        flows.
 
     Returns
     -------
@@ -144,10 +214,11 @@ def find_trace(packets: int = 200_000, cache_dir: str | os.PathLike[str] | None 
     Raises
     ------
     ParameterError
-        ``TRACE`` is not a file.
+        ``TRACE`` is not a file, or ``CCTOOLKIT_MAWI`` not a folder.
 
     See Also
     --------
+    real_traces : those that are not synthetic
     fetch_mawi : download a MAWI day
     synth_mawi : make a synthetic capture
 
@@ -157,22 +228,14 @@ def find_trace(packets: int = 200_000, cache_dir: str | os.PathLike[str] | None 
     >>> description  # doctest: +SKIP
     'SYNTHETIC traffic, MAWI-like, 10,000 packets made up from a seed (no MAWI day in the cache)'
     """
-    named = os.environ.get("TRACE")
-    if named:
-        path = Path(named).expanduser()
-        if not path.is_file():
-            raise ParameterError(f"TRACE: no file {named}")
-        return path, f"{path.name} (TRACE)"
-    cache = _cache_dir(cache_dir)
-    days = sorted((cache / "mawi" / "samplepoint-F").glob("[0-9]" * 12 + ".pcap.gz"))
-    if days:
-        day = dt.datetime.strptime(days[-1].name[:8], "%Y%m%d").date()
-        return days[-1], f"MAWI samplepoint F of {day}, 14:00 in Japan"
+    real = real_traces(cache_dir, excerpts=excerpt)
+    if real:
+        return real[0]
 
     from .synth.mawi import MawiLike, synth_mawi
 
     model = MawiLike(packets)
-    path = cache / "synthetic" / model.name
+    path = _cache_dir(cache_dir) / "synthetic" / model.name
     if not path.exists():
         synth_mawi(path, packets)
     return (
