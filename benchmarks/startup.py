@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,15 +11,29 @@ from pathlib import Path
 from .inputs import mawi_like
 from .measure import line, measure
 
+#: About 2 MB: what is read takes no time.
+_PACKETS = 20_000
+
 
 def run(directory: Path, packets: int | None, repeat: int) -> None:
-    path = mawi_like(directory, 10_000)
+    path = mawi_like(directory, _PACKETS)
+    # what users have: byte code is kept
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
 
-    def python(code: str) -> None:
-        subprocess.run([sys.executable, "-c", code], check=True)
+    def python(*arguments: str) -> None:
+        command = [sys.executable, *arguments]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
 
-    first = f"import cctoolkit as cct; cap = cct.read_capture({str(path)!r}); cap.flows; cct.rtt_samples(cap)"
-    python(first)  # compiles whatever is not in the cache yet
-    line("python -c pass", measure(lambda: python("pass"), repeat), 1, "")
-    line("import cctoolkit", measure(lambda: python("import cctoolkit"), repeat), 1, "")
-    line("import, read 10 000 packets, flows, RTTs", measure(lambda: python(first), repeat), 1, "")
+    read = f"import cctoolkit as cct; cap = cct.read_capture({str(path)!r})"
+    cases = {
+        "python -c pass": ["-c", "pass"],
+        "import cctoolkit": ["-c", "import cctoolkit"],
+        "import, read 20 000 packets": ["-c", read],
+        "import, read 20 000 packets, flows, RTTs": ["-c", f"{read}; cap.flows; cct.rtt_samples(cap)"],
+        "cct --help": ["-m", "cctoolkit.cli", "--help"],
+    }
+    for command in ("info", "flows", "rtt"):
+        cases[f"cct {command}, 20 000 packets"] = ["-m", "cctoolkit.cli", command, str(path)]
+    for name, arguments in cases.items():
+        python(*arguments)  # compiles whatever is not in the cache yet
+        line(name, measure(functools.partial(python, *arguments), repeat), 1, "")

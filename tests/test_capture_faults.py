@@ -167,6 +167,7 @@ def test_damage_reads_the_same_at_every_speed(
         assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.slow
 def test_very_many_link_types_are_counted(tmp_path: Path) -> None:
     """An interface of every link type there can be: a few are named."""
     section = struct.pack("<IIIHHqI", 0x0A0D0D0A, 28, 0x1A2B3C4D, 1, 0, -1, 28)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from documents import ROOT
 from numba.core.dispatcher import Dispatcher
+from numba.core.registry import cpu_target
 
 import cctoolkit
 from cctoolkit._support import kernels
@@ -407,6 +408,33 @@ def test_a_value_that_nothing_is_known_of() -> None:
         with pytest.raises(UnknownValueError):
             fingerprint(value)
     assert fingerprint(Thing(), name_of=lambda v: type(v).__name__) != fingerprint("Thing")
+
+
+@pytest.mark.slow
+def test_cached_code_needs_nothing_that_compiles(tmp_path: Path) -> None:
+    """What is read with kernels from the cache loads neither numba's registries nor pandas."""
+    trace = ROOT / "traces" / "bufferbloat.ingress.pcap.gz"
+    code = (
+        f"import sys; import cctoolkit as cct; cct.read_capture({str(trace)!r});"
+        "print(*sorted({'cffi', 'numba.typed.typeddict', 'pandas', 'scipy.linalg'} & sys.modules.keys()))"
+    )
+    made = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    for loaded in (True, False):  # the first one compiles
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=made, capture_output=True, text=True, check=True
+        )
+        assert ("numba.typed.typeddict" in done.stdout.split()) is loaded
+    assert done.stdout.split() == []
+
+
+def test_a_name_that_only_the_registries_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    refreshed = []
+    context = cpu_target.target_context
+    monkeypatch.setattr(context, "refresh", lambda: refreshed.append(True))
+    kernels._provide(["NRT_Free", "PyLong_AsLongLong"], context)
+    assert not refreshed
+    kernels._provide(["NRT_Free", "a_name_that_nobody_has"], context)
+    assert refreshed
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

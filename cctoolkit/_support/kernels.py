@@ -30,10 +30,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import llvmlite.binding
 import numba
 from numba.core.caching import _Cache
 from numba.core.ccallback import CFunc
 from numba.core.compiler import Compiler, CompileResult
+from numba.core.runtime import _nrt_python  # type: ignore[attr-defined]
 from numba.core.serialize import dumps
 from numba.core.sigutils import normalize_signature
 from numba.core.typing.templates import Signature
@@ -48,24 +50,6 @@ __all__ = ["callback", "inlined", "kernel"]
 
 _config: Any = numba.config
 _CHECK_BYTES = 16
-
-
-def _skip_blas_check() -> None:
-    """Import numba's array functions without scipy.linalg, which takes longer than numba itself.
-
-    numba imports it only to see whether it is there. A function that calls BLAS imports it when it is compiled.
-    """
-    from numba.np import linalg
-
-    check = linalg.ensure_blas
-    try:
-        linalg.ensure_blas = lambda: None
-        importlib.import_module("numba.np.arraymath")
-    finally:
-        linalg.ensure_blas = check
-
-
-_skip_blas_check()
 
 
 def kernel(function: Any = None, **options: Any) -> Any:
@@ -138,7 +122,6 @@ class _KernelCache(_Cache):
             return None
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
-        target_context.refresh()
         name = self._file_name(signature, target_context.codegen()) if self._enabled else None
         for folder in _folders(self._function) if name else ():
             with contextlib.suppress(
@@ -147,7 +130,10 @@ class _KernelCache(_Cache):
                 content = (folder / str(name)).read_bytes()
                 payload = content[_CHECK_BYTES:]
                 if content[:_CHECK_BYTES] == _check(payload):
-                    return CompileResult._rebuild(target_context, *pickle.loads(payload))
+                    symbols, result = pickle.loads(payload)
+                    _provide(symbols, target_context)
+                    return CompileResult._rebuild(target_context, *result)
+        _skip_blas_check()
         compiling()
         return None
 
@@ -156,7 +142,7 @@ class _KernelCache(_Cache):
         fit = not result.library.has_dynamic_globals and all(loop.can_cache for loop in result.lifted)
         if name is None or not fit:
             return
-        payload = dumps(result._reduce())
+        payload = dumps((_symbols(result), result._reduce()))
         for folder in _folders(self._function, make=True):
             with contextlib.suppress(OSError):
                 with replacing(folder / name) as tmp:
@@ -185,6 +171,47 @@ class _KernelCache(_Cache):
         for folder in _folders(self._function):
             with contextlib.suppress(OSError):
                 self._remove(folder)
+
+
+def _symbols(result: Any) -> list[str]:
+    """Names outside the compiled function that its machine code refers to."""
+    module = result.library._final_module
+    names = (item.name for item in (*module.functions, *module.global_variables) if item.is_declaration)
+    return sorted(name for name in names if not name.startswith("llvm."))
+
+
+def _provide(symbols: list[str], target_context: Any) -> None:
+    """Make the names known to LLVM, which ends the process over a missing one.
+
+    numba would import and list all that it can compile, which takes longer than the kernels of a command. Its
+    functions for arrays are almost always enough.
+    """
+    _add_runtime_symbols()
+    if not all(map(llvmlite.binding.address_of_symbol, symbols)):
+        _skip_blas_check()
+        target_context.refresh()
+
+
+@functools.cache
+def _add_runtime_symbols() -> None:
+    for name, address in _nrt_python.c_helpers.items():
+        llvmlite.binding.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
+
+
+@functools.cache
+def _skip_blas_check() -> None:
+    """Import numba's array functions without scipy.linalg, which takes longer than numba itself.
+
+    numba imports it only to see whether it is there. A function that calls BLAS imports it when it is compiled.
+    """
+    from numba.np import linalg
+
+    check = linalg.ensure_blas
+    try:
+        linalg.ensure_blas = lambda: None
+        importlib.import_module("numba.np.arraymath")
+    finally:
+        linalg.ensure_blas = check
 
 
 def _check(payload: bytes) -> bytes:

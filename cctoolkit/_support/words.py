@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -106,6 +105,8 @@ def flow_name(flow: Mapping[str, Any] | pd.Series) -> str:
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """``"; did you mean 'cubic'?"`` where one of the names is close, else nothing: the end of an error."""
+    import difflib  # whoever spells names right need not wait for it
+
     near = difflib.get_close_matches(str(name).lower(), list(names), 1)
     return f"; did you mean {near[0]!r}?" if near else ""
 

@@ -6,10 +6,14 @@ packets. Here a kernel writes them all into one Arrow buffer, which a text colum
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import pandas as pd
 
 from .._support.kernels import kernel
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["addresses_text"]
 

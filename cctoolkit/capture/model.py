@@ -6,16 +6,18 @@ import html
 import os
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from .._support.words import few, format_utc
 from ..errors import ParameterError, SchemaError
 from ..schema import SACKS, arrays, check_columns, write_parquet
 from .keys import CaptureMeta, FlowKeys, check_keys
 from .selection import Selection
+
+if TYPE_CHECKING:  # at run time inside functions: whoever only reads need not wait for it
+    import pandas as pd
 
 __all__ = ["Capture", "columns_of"]
 
@@ -77,6 +79,8 @@ class Capture:
     @cached_property
     def packets(self) -> pd.DataFrame:
         """The packets table (:data:`cctoolkit.schema.PACKETS`); shares memory with ``columns``."""
+        import pandas as pd
+
         return pd.DataFrame(self.columns, copy=False)
 
     @cached_property
@@ -89,6 +93,8 @@ class Capture:
     @cached_property
     def sacks(self) -> pd.DataFrame:
         """SACK blocks (:data:`cctoolkit.schema.SACKS`)."""
+        import pandas as pd
+
         return pd.DataFrame(
             {name: self._sacks[:, i].astype(dtype) for i, (name, dtype) in enumerate(SACKS.items())}
         )
@@ -232,6 +238,8 @@ def columns_of(source: Capture | pd.DataFrame | dict[str, np.ndarray]) -> dict[s
     if isinstance(source, Capture):
         check_columns(source.columns, "packets", numbered=True)  # again: anyone can change them in place
         return source.columns
+    import pandas as pd
+
     if isinstance(source, pd.DataFrame):
         return arrays(source, "packets")
     if not isinstance(source, Mapping):

@@ -12,6 +12,7 @@ import itertools
 import lzma
 import os
 import queue
+import stat
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +23,7 @@ import numpy as np
 
 from ..errors import CaptureFormatError, ParameterError
 
-__all__ = ["ByteSource", "open_source", "read_pieces_into", "zstd"]
+__all__ = ["ByteSource", "open_source", "read_pieces_into", "reads_twice", "zstd"]
 
 _NOTHING = np.empty(0, np.uint8)
 _NOTHING.flags.writeable = False
@@ -375,6 +376,16 @@ def open_source(path: str | os.PathLike[str] | IO[bytes]) -> ByteSource:
 
     source._close = close
     return source
+
+
+def reads_twice(source: object) -> bool:
+    """Whether a source can be read again from the start: a file or a Capture, not a pipe."""
+    if not isinstance(source, str | os.PathLike):
+        return True
+    try:
+        return os.fspath(source) != "-" and stat.S_ISREG(os.stat(source).st_mode)
+    except OSError:
+        return True  # reading it reports the problem
 
 
 def _nothing() -> None:

@@ -104,7 +104,7 @@ def window(run: Run, *, flows: Iterable[int] | None = None, most: int = len(COLO
     for rank, flow in enumerate(pick_flows(received, flows, most)):
         mine = series[(series.flow_id == flow) & (series.srtt_ns > 0)]
         x = (mine.ts_ns.to_numpy() - run.start_ns) / 1e9
-        name, group = f"{flow}: {names[flow]}", f"flow {flow}"
+        name, group = f"{flow}: {names.get(flow, '')}", f"flow {flow}"
         fig.add_trace(
             _line(x, mine.cwnd_packets.to_numpy(), name, "packets", line_of(rank), legendgroup=group)
         )

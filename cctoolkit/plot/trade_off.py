@@ -59,7 +59,9 @@ def trade_off(table: pd.DataFrame, by: str = "aqm", panels: str = "scenario") ->
     >>> [trace.name for trace in fig.data]
     ['tail_drop', 'codel']
     """
-    table = table_of(table, "table", "cctoolkit.league", ("mean_delay_ms", "utilisation"), (by,))
+    numbers = ("mean_delay_ms", "utilisation")
+    table = table_of(table, "table", "cctoolkit.league", numbers, (by,))
+    table = table.assign(**{name: table[name].to_numpy(float, na_value=np.nan) for name in numbers})
     parts = list(table.groupby(panels, sort=False)) if panels in table else [("", table)]
     fig = figure("Utilisation and queueing delay" + small("top left is best"), height=430)
     if not parts:
@@ -89,7 +91,7 @@ def trade_off(table: pd.DataFrame, by: str = "aqm", panels: str = "scenario") ->
                 },
             }
         )
-        if panel != "":
+        if not pd.isna(panel) and panel != "":
             fig.add_annotation(
                 text=escape(panel), x=left, y=1, xref="paper", yref="paper", xanchor="left", yanchor="bottom",
                 showarrow=False,
