@@ -8,7 +8,9 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP
 DEMO   := traces/mixed
 WORKERS ?= 2
 # Hypothesis draws the same examples each time: a failure is the change's, and pytest alone goes on looking for others.
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --hypothesis-profile=ci
+# Bytecode is kept even where the environment forbids it, else each worker compiles all tests anew. Workers are as many
+# as processors: with threads of OpenMP besides (scikit-learn's, PyTorch's) they would only wait for each other.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --hypothesis-profile=ci
 
 .PHONY: help demo test fast fuzz lint hooks lab bench wheel docs notebooks pictures results traces clean
 
@@ -38,6 +40,7 @@ hooks: $(VENV)/.dev   ## check each commit with ruff, mypy and the notebooks' so
 
 lab: $(VENV)/.lab     ## JupyterLab on copies of the notebooks, in my_notebooks/
 	$(BIN)/python notebooks/build.py --work my_notebooks
+	@$(BIN)/cct warm > /dev/null &  # compiles while the browser opens
 	$(BIN)/jupyter lab --notebook-dir=my_notebooks
 
 bench: $(VENV)/.dev   ## what is measured against what; prints ratios

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import signal
 import time
 from collections.abc import Iterator
 
 import pytest
-from tools import skip_without_programs
+import tools
 
 #: The files that take longest. Workers take whole files, so when these begin, all workers end at about the same time.
 LONGEST = (
@@ -16,12 +18,22 @@ LONGEST = (
     "test_docs",
     "test_batch_run",
     "test_testbed_uml",
+    "test_wheel",
     "test_capture",
     "test_identify_command",
+    "test_testbed_kernel",
 )
 
 
 _STARTED = pytest.StashKey[float]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Shells start what runs in the background (nohup, &) with Ctrl-C ignored, and so would everything that tests
+    # interrupt: they would wait for it in vain.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    tools.fast_set = config.option.markexpr == "not slow"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -29,9 +41,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: order.get(item.path.stem, len(order)))
 
 
+def pytest_collection_finish() -> None:
+    gc.freeze()  # a million objects of libraries and tests, which each full collection would look at
+
+
 def _took(config: pytest.Config) -> str | None:
     """Where the cache has the duration of a run of all the tests, or of all that ``-m`` selects; None for others."""
     every = config.args_source is not pytest.Config.ArgsSource.ARGS and not config.option.keyword
+    every = every and not config.option.collectonly
     if not every or not hasattr(config, "cache") or hasattr(config, "workerinput"):
         return None
     return f"cctoolkit/took_s/{config.option.markexpr or 'all'}"
@@ -61,7 +78,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 @pytest.fixture(autouse=True, scope="session")
 def _programs() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        skip_without_programs(patch)
+        tools.skip_without_programs(patch)
         yield
 
 

@@ -17,7 +17,7 @@ import sys
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
@@ -32,6 +32,7 @@ import pandas as pd
 import pytest
 import tshark
 import zstandard
+from tools import mostly_slow
 
 import cctoolkit as cct
 from cctoolkit.capture.keys import FlowKeys
@@ -68,13 +69,20 @@ def representative() -> frozenset[str]:
     return frozenset(name for _, name in smallest.values())
 
 
-def all_captures() -> list[Any]:
-    """One parameter a capture; the default run has the representative ones."""
+@cache
+def of_each_link_type() -> frozenset[str]:
+    """The smallest capture of every link type."""
+    by_size = sorted(manifest(), key=lambda name: ((CAPTURES / name).stat().st_size, name), reverse=True)
+    return frozenset({manifest()[name]["linktype"]: name for name in by_size}.values())
+
+
+def all_captures(
+    quick: Callable[[], Collection[str]] = representative, names: Iterable[str] | None = None
+) -> list[Any]:
+    """One parameter a capture; all but the quick ones are marked slow."""
     if not CAPTURES.is_dir():
         return []
-    return [
-        pytest.param(name, marks=() if name in representative() else pytest.mark.slow) for name in manifest()
-    ]
+    return mostly_slow(names or manifest(), quick())
 
 
 # ---- What tshark says ------------------------------------------------------------------------------------------------
@@ -604,7 +612,7 @@ _in_files(
 FILES = {os.path.normpath(name): rule for name, rule in FILES.items()}
 
 
-#: Captures in which UDP carries packets.
+#: Captures in which UDP carries packets; every fourth is quick.
 TUNNELS = [
     f"torture/{name}"
     for name in [
@@ -695,7 +703,7 @@ def unexplained(found: Iterator[Difference]) -> list[str]:
 
 @needs_tshark
 @pytest.mark.tshark
-@pytest.mark.parametrize("capture", all_captures())
+@pytest.mark.parametrize("capture", all_captures(of_each_link_type))
 def test_every_frame_is_as_tshark_reads_it(
     capture: str, tshark_runs: dict[str, Future[tshark.TsharkRun]]
 ) -> None:
@@ -706,7 +714,7 @@ def test_every_frame_is_as_tshark_reads_it(
 
 @needs_tshark
 @pytest.mark.tshark
-@pytest.mark.parametrize("capture", TUNNELS)
+@pytest.mark.parametrize("capture", all_captures(lambda: TUNNELS[::4], TUNNELS))
 def test_packets_inside_udp_are_as_tshark_reads_them(capture: str) -> None:
     run = tshark.run_tshark(CAPTURES / capture, FIELDS, extra_layers=tshark.INNER_LAYERS)
     left = unexplained(differences(capture, run, inner=True))

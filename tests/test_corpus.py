@@ -79,3 +79,19 @@ def test_the_watcher_sees_faults(work, fault: str, most_s: float, tmp_path: Path
     outcome = watched.run(work, tmp_path / "log", most_s)
     assert fault in outcome.fault
     assert outcome.case == b"a case"
+
+
+def test_the_memory_of_those_who_watch_is_not_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A forked process begins with all its parent has: after an hour of tests that was more than a case may take."""
+    monkeypatch.setattr(watched, "MOST_BYTES", 100 << 20)
+    hoard = bytearray(b"x") * (200 << 20)
+
+    def works(slot: watched.Slot) -> None:
+        slot.begin(b"a case")
+        time.sleep(0.2)  # long enough to be looked at
+
+    outcome = watched.run(works, tmp_path / "log", 60)
+    assert not outcome.fault
+    assert outcome.most_bytes < len(hoard)

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from tools import examples
 
 import cctoolkit as cct
 from cctoolkit._support import documents
@@ -103,13 +104,13 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.dictionaries(st.text(max_size=5), VALUES, max_size=3))
 def test_what_is_well_formed_comes_back(value):
     assert repr(documents.parsed(json.loads, json.dumps(value).encode())) == repr(value)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.binary(max_size=60) | st.text("[]{}\"'=.,:#\\nau01", max_size=60).map(str.encode))
 def test_any_bytes_are_a_table_or_one_line(content):
     for parser in (json.loads, documents.tomllib.loads):

@@ -141,6 +141,7 @@ def test_bad_options_are_one_line(options, words, tmp_path):
 # ---- the folder ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_folder_has_table_figure_summary_and_how_they_were_made(tmp_path):
     folder = Folder(tmp_path / "out", "some", {"seeds": 3})
     frame = pd.DataFrame({"a": [1, 2], "b": [0.5, None]})

@@ -21,6 +21,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 from made_packets import make_keys, packet_columns
+from tools import examples
 
 import cctoolkit as cct
 from cctoolkit import schema
@@ -89,7 +90,7 @@ def timed(rows: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
     return out
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(
     st.one_of(st.lists(segment, max_size=40), st.lists(scattered, max_size=30)),
     st.lists(st.integers(0, 40), max_size=3),
@@ -111,7 +112,7 @@ def test_kernel_is_the_naive_twin_and_cuts_do_not_matter(rows, cuts):
     pd.testing.assert_frame_equal(statistics.result(keys), whole)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.builds(naive_rtt.openings, st.integers(0, 2**32), st.integers(0, 60)))
 def test_handshakes_are_those_of_the_naive_twin(packets):
     columns = naive_rtt.columns(packets)

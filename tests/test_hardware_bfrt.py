@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from fake_bfrt import Device, Server, frozen, learn, register, table
 
+from hardware.common import bfrt
 from hardware.common.bfrt import BfrtSwitch
 from hardware.common.command import SwitchArgs, connect, main_loop
 from hardware.common.switch import Exact, Lpm, Range, SwitchError, SwitchGoneError, Ternary
@@ -42,7 +43,7 @@ PROGRAM = [
     ),
     table("pipe.SwitchIngress.codel.drops", 4, keys=[PORT_KEY], actions=SEND),
     table("pipe.SwitchEgress.codel.drops", 5, keys=[PORT_KEY], actions=SEND),
-    register("pipe.SwitchEgress.marks", 6, {"f1": 32}, 5000),
+    register("pipe.SwitchEgress.marks", 6, {"f1": 32}, 500),
     register("pipe.SwitchEgress.state", 7, {"since": 32, "count": 16}, 8),
 ]
 LEARNS = [
@@ -52,7 +53,8 @@ LEARNS = [
 
 
 @pytest.fixture(params=["tf1", "tf2"])
-def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setattr(bfrt, "_CHUNK", 400)  # registers of 500 cells are read in parts
     with fake_bfrt.serving(Device("codel", PROGRAM, LEARNS, family=request.param)) as server:
         yield server
 
@@ -237,15 +239,15 @@ def fill(device: Device, name: str, field: str, values: list[int], pipe: int) ->
 
 
 def test_a_register_of_each_pipe(server: Server, device: Device) -> None:
-    values = np.arange(5000) * 858_993
+    values = np.arange(500) * 858_993
     fill(device, "pipe.SwitchEgress.marks", "SwitchEgress.marks.f1", values.tolist(), 1)
-    for pipe, expected in ((1, values), (0, np.zeros(5000))):
+    for pipe, expected in ((1, values), (0, np.zeros(500))):
         with BfrtSwitch("127.0.0.1", server.port, program="codel", pipe=pipe) as switch:
             read = switch.read_register("marks")
             assert read.dtype == np.uint64 and np.array_equal(read, expected)
-            assert np.array_equal(switch.read_register("marks", 4990), expected[4990:])
+            assert np.array_equal(switch.read_register("marks", 490), expected[490:])
             assert np.array_equal(switch.read_register("SwitchEgress.marks", 7, 2), expected[7:9])
-            assert switch.read_register("marks", 5000).shape == (0,)
+            assert switch.read_register("marks", 500).shape == (0,)
     with (
         BfrtSwitch("127.0.0.1", server.port, program="codel", pipe=2) as switch,
         pytest.raises(SwitchError, match="pipe 2 does not exist"),
@@ -255,7 +257,7 @@ def test_a_register_of_each_pipe(server: Server, device: Device) -> None:
 
 def test_what_is_read_is_the_chip_s_not_the_driver_s_copy(switch: BfrtSwitch, device: Device) -> None:
     for round_ in (1, 2):
-        fill(device, "pipe.SwitchEgress.marks", "SwitchEgress.marks.f1", [round_] * 5000, 0)
+        fill(device, "pipe.SwitchEgress.marks", "SwitchEgress.marks.f1", [round_] * 500, 0)
         assert set(switch.read_register("marks").tolist()) == {round_}
         assert switch.read_register("marks", 3, 1).tolist() == [round_]
     assert device.log.count(("SyncRegisters", "pipe.SwitchEgress.marks")) == 2
@@ -285,15 +287,15 @@ def test_a_register_of_pairs(switch: BfrtSwitch, device: Device) -> None:
 
 def test_writing_one_cell_and_all(switch: BfrtSwitch, device: Device) -> None:
     switch.write_register("marks", 7)
-    switch.write_register("marks", np.uint32(9), 4999)
+    switch.write_register("marks", np.uint32(9), 499)
     read = switch.read_register("marks")
-    assert read[4999] == 9 and set(read[:4999].tolist()) == {7}
-    assert device.hw["pipe.SwitchEgress.marks"][4999]["SwitchEgress.marks.f1"] == [9, 9]
+    assert read[499] == 9 and set(read[:499].tolist()) == {7}
+    assert device.hw["pipe.SwitchEgress.marks"][499]["SwitchEgress.marks.f1"] == [9, 9]
     for call, says in (
-        (lambda: switch.write_register("marks", 1, 5000), "has 5000 cells; 5000 is"),
+        (lambda: switch.write_register("marks", 1, 500), "has 500 cells; 500 is"),
         (lambda: switch.write_register("marks", 1 << 32, 0), "does not fit into 32 bits"),
-        (lambda: switch.read_register("marks", 4999, 2), "has 5000 cells; 4999 to 5001 is"),
-        (lambda: switch.read_register("marks", -1, 1), "has 5000 cells"),
+        (lambda: switch.read_register("marks", 499, 2), "has 500 cells; 499 to 501 is"),
+        (lambda: switch.read_register("marks", -1, 1), "has 500 cells"),
         (lambda: switch.read_register("wire"), "wire: is a table"),
         (lambda: switch.read_register("mark"), "mark: does not exist"),
     ):
@@ -349,6 +351,7 @@ def test_waiting_for_a_digest(switch: BfrtSwitch, device: Device) -> None:
     late.join()
 
 
+@pytest.mark.slow
 def test_digests_without_end_do_not_keep_a_reader(
     switch: BfrtSwitch, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -234,6 +234,7 @@ def test_a_confirmation_that_is_refused_is_taken_back_at_once(
     ]
 
 
+@pytest.mark.slow
 @one_version
 def test_a_device_that_refuses_the_way_back_too_takes_it_by_itself(
     connect: Callable[..., JunosRouter], device: Router
@@ -275,6 +276,7 @@ def test_a_connection_that_is_cut(
         settled(device, *NEW)
 
 
+@pytest.mark.slow
 @one_version
 def test_what_was_committed_and_not_confirmed_is_confirmed_by_the_next_call(
     connect: Callable[..., JunosRouter], device: Router
@@ -291,6 +293,7 @@ def test_what_was_committed_and_not_confirmed_is_confirmed_by_the_next_call(
         settled(device, *NEW)
 
 
+@pytest.mark.slow
 @one_version
 def test_an_answer_that_does_not_come(connect: Callable[..., JunosRouter], device: Router) -> None:
     device.slow_s["load"] = 2.0

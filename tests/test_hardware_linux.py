@@ -19,6 +19,7 @@ from hardware_l4s import MS, UPDATE, recorded, recorder, walk
 from hypothesis import example, given, settings, strategies as st
 from linux_aqm import FIELDS, MODULES, Packet, Twin, compiled
 from one_queue import Compiled, Link, packet, traffic
+from tools import examples
 
 from cctoolkit.aqm import (
     DROP,
@@ -49,7 +50,7 @@ def library(tmp_path_factory):
 # ---- tables, exactly -------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.integers(2, 1_999_999) | st.integers(1, 1999).map(lambda ms: 1000 * ms))
 @example(2)
 @example(1_999_999)
@@ -356,7 +357,7 @@ def test_modules_refuse(library, kind, bad):
     assert wrong is not None and any(name in wrong.decode() for name in (*bad, "max_us"))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.data())
 def test_whatever_they_accept_is_safe(library, data):
     """Any parameters: refused, or no undefined behaviour (which would end this process) with any packets."""

@@ -94,6 +94,7 @@ def test_port_states():
     assert not switch.registers["signals"]["marked"].any() and not switch.tables["probabilities"]
 
 
+@pytest.mark.slow
 def test_the_loop_writes_each_step(tmp_path):
     """And goes on, with all set up again, after the switch was away."""
     switch = FakeSwitch(registers=REGISTERS)

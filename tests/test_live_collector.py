@@ -334,6 +334,7 @@ def test_more_flows_than_places_take_turns(net: Network) -> None:
     assert all(len(ports) <= 2 for ports in seen)
 
 
+@pytest.mark.slow
 def test_an_interface_that_is_removed_ends_the_run(net: Network, tmp_path: Path) -> None:
     """In one line, with the slots until then."""
     net.sink(5001)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from tools import examples
 
 from cctoolkit.analysis.slots import CELL
 from cctoolkit.errors import ParameterError
@@ -72,7 +73,7 @@ class Choice(RuleBasedStateMachine):
             assert all(size <= 2 * least for size in left if size not in [sent.get(k, 0) for k in displaced])
 
 
-Choice.TestCase.settings = settings(max_examples=150, stateful_step_count=20, deadline=None)
+Choice.TestCase.settings = settings(max_examples=examples(150), stateful_step_count=20, deadline=None)
 TestChoice = Choice.TestCase
 
 
@@ -127,7 +128,7 @@ class Strict:
         pass
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     some_keys,
     st.integers(0, 4),

@@ -351,15 +351,26 @@ def test_a_probability_is_of_a_name() -> None:
     }
     flows = pd.DataFrame(
         [
-            {**flow, "bytes_in_flight": 14480.0, "cca": cca, "probability": 0.4 if cca else np.nan}
-            for cca in ("reno", "unknown", None)
+            {
+                **flow,
+                "bytes_in_flight": 14480.0,
+                "cca": cca,
+                "probability": 0.4 if cca else np.nan,
+                "limited_by": limit,
+            }
+            for cca, limit in (
+                ("reno", "bottleneck"),
+                ("unknown", "unknown"),
+                ("unknown", "application"),
+                (None, None),
+            )
         ]
     )
     counts: dict[str, Any] = {"ingress": {"packets": 5}, "egress": {"packets": 0}, "late_cells": 0}
     text = io.StringIO()
     Console(file=text, width=110).print(_screen(Update(0, pd.DataFrame(), flows, counts, 0.0), 2.0))
-    assert text.getvalue().count("40 %") == 1
-    assert text.getvalue().count("14.5 kB") == 3
+    assert text.getvalue().count("40 %") == 1 and text.getvalue().count("unknown") == 1
+    assert text.getvalue().count("14.5 kB") == 4
 
 
 @pytest.mark.parametrize(

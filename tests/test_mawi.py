@@ -292,7 +292,9 @@ def test_real_traces(monkeypatch, tmp_path):
     monkeypatch.setenv("CCTOOLKIT_MAWI", str(folder))
     found = real_traces(tmp_path)
     assert [path.name for path, _ in found] == names[::-1]
-    assert found[0][1] == "MAWI samplepoint F of 2017-05-02, 14:00 in Japan (an excerpt, 201705021400.pcapng.gz)"
+    assert (
+        found[0][1] == "MAWI samplepoint F of 2017-05-02, 14:00 in Japan (an excerpt, 201705021400.pcapng.gz)"
+    )
     assert found[1][1].startswith("MAWI samplepoint B of 2006-01-05, 14:00 in Japan (an excerpt, ")
     assert real_traces(tmp_path, excerpts=False) == []
     assert find_trace(1_000, tmp_path)[1].startswith("SYNTHETIC")

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis.extra.numpy import arrays
 from naive_slots import packets_of
 from test_slots import MS, capture, constant_rate, cut, listed, packets, tap_pairs
+from tools import examples
 
 import cctoolkit as cct
 from cctoolkit import metrics, schema
@@ -51,7 +52,7 @@ CUTS = st.lists(st.integers(0, 25), min_size=2, max_size=2)
 # --- rates ----------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(one_tap(), st.sampled_from([0.001, 0.0025, 1.0]), CUTS)
 def test_rates_are_the_naive_twins_however_cut(columns, bin_s, cuts):
     table = metrics.RateTable(bin_s)
@@ -287,7 +288,7 @@ def test_rtt_unfairness():
 # --- completion -----------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(one_tap(), CUTS)
 def test_completions_are_the_naive_twins_however_cut(columns, cuts):
     whole = metrics.flow_completion_times(columns)
@@ -333,7 +334,7 @@ def test_cdf():
 # --- delay and loss -------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(tap_pairs(), CUTS, CUTS)
 def test_queue_delays_are_the_naive_twins_however_cut(pair, cut_in, cut_out):
     ingress, egress = pair

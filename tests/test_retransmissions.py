@@ -76,6 +76,7 @@ def segments(cap: cct.Capture) -> pd.DataFrame:
     return table[table["kind"] != "other"]
 
 
+@pytest.mark.slow
 def test_behind_the_queue_each_retransmission_is_accounted_for() -> None:
     """Those missing were dropped by the queue, or nothing newer had passed it, so that they look new."""
     total: Counter[str] = Counter()

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import example, given, settings, strategies as st
+from tools import examples
 
 sys.path.insert(0, str(Path(__file__).parent))
 import made_packets
@@ -66,14 +67,14 @@ def small_pools(monkeypatch):
 
 
 @given(streams, cuttings, st.booleans(), st.sampled_from([1, 2, 64]))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_seq_ack_is_its_naive_twin(packets, cuts, karn, one_way):
     pairing = RttPairing("seq_ack", karn=karn, one_way_segments=one_way)
     assert in_batches(pairing, packets, cuts) == naive_rtt.seq_ack(packets, karn, one_way)
 
 
 @given(streams, cuttings, st.sampled_from([1, 2, 64]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_timestamps_is_its_naive_twin(packets, cuts, one_way):
     pairing = RttPairing("timestamps", one_way_segments=one_way)
     assert in_batches(pairing, packets, cuts) == naive_rtt.timestamps(packets, one_way)
@@ -81,7 +82,7 @@ def test_timestamps_is_its_naive_twin(packets, cuts, one_way):
 
 @given(streams | openings, cuttings)
 @example(naive_rtt.openings(58984416, 35), [])  # a SYN/ACK without a timestamp between two that have one
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 def test_handshake_is_its_naive_twin(packets, cuts):
     assert in_batches(RttPairing("handshake"), packets, cuts) == naive_rtt.handshake(packets)
 
@@ -96,7 +97,7 @@ def test_handshake_is_its_naive_twin(packets, cuts):
     st.booleans(),
     st.sampled_from([0, 16, 22]),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_data_plane_is_its_naive_twin(packets, cuts, size, stages, bits, timeout_ms, per_direction, tick):
     tables = DataPlaneTables(size, stages, timeout_ms, bits, per_direction, tick)
     pairing = RttPairing("data_plane", tables=tables)
@@ -545,7 +546,7 @@ def test_a_clock_that_is_set_back_gives_no_handshake_rtt():
 
 
 @given(openings)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_a_handshake_rtt_is_never_longer_than_its_two_halves_may_be(packets):
     found = in_batches(RttPairing("handshake"), packets)
     assert all(0 <= rtt <= 2 * LONGEST_HALF_NS for *_, rtt in found)

@@ -5,21 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from fault_injection import call
 
 TRACES = Path(__file__).parents[1] / "traces"
 MIXED = str(TRACES / "mixed.ingress.pcap.gz")
 
 
 def cct(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "cctoolkit.cli", "separate", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.CompletedProcess(arguments, *call("separate", *arguments))
 
 
-@pytest.mark.slow
 def test_on_the_terminal() -> None:
     done = cct(MIXED, "--long", "100000", "--rate", "10", "-k", "3", "--router", "junos", "--interface", "xe-0/0/1",
                "--ingress", "xe-0/0/0")  # fmt: skip
@@ -31,7 +29,6 @@ def test_on_the_terminal() -> None:
     assert "set class-of-service schedulers cct-3 buffer-size temporal" in done.stdout
 
 
-@pytest.mark.slow
 def test_as_a_table_and_rules(tmp_path: Path) -> None:
     rules = tmp_path / "rules.tc"
     done = cct(MIXED, "--long", "100000", "--format", "csv", "--router", "linux", "--interface", "eth1",
@@ -55,14 +52,12 @@ def test_guard_keeps_classes_whose_rtts_are_far_apart() -> None:
         assert sum(row["role"] == "class" for row in csv.DictReader(io.StringIO(done.stdout))) == classes
 
 
-@pytest.mark.slow
 def test_interval_after_interval() -> None:
     done = cct(MIXED, "--long", "100000", "--rate", "10", "--interval", "1")
     assert done.returncode == 0, done.stderr
     assert "rules written, 0 changed" in done.stdout
 
 
-@pytest.mark.slow
 def test_rules_interval_after_interval() -> None:
     """Every decision's own lines: all of it once, then only what is new; a moved or deleted rule was there before."""
     done = cct(MIXED, "--long", "100000", "--rate", "10", "--interval", "0.5", "-k", "2", "--router", "linux",
@@ -80,7 +75,6 @@ def test_rules_interval_after_interval() -> None:
     assert len(priorities) >= 3  # two are for UDP
 
 
-@pytest.mark.slow
 def test_interval_after_interval_as_a_table() -> None:
     done = cct(MIXED, "--long", "100000", "--rate", "10", "--interval", "1", "--format", "csv")
     assert done.returncode == 0, done.stderr
@@ -89,14 +83,12 @@ def test_interval_after_interval_as_a_table() -> None:
     assert sum(int(row["added"]) for row in rows) >= 3
 
 
-@pytest.mark.slow
 def test_nothing_long() -> None:
     done = cct(str(TRACES / "reno.ingress.pcap.gz"), "--long", "1000000000")
     assert done.returncode == 0
     assert "nothing to separate (--long lowers the threshold)" in done.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [

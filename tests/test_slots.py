@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
+from tools import examples
 
 from cctoolkit import schema
 from cctoolkit.analysis.slots import SlotTable, compute_slots
@@ -127,7 +128,7 @@ def cut(columns: Mapping[str, np.ndarray], at: list[int]) -> list[dict[str, np.n
     return [{n: c[a:b] for n, c in columns.items()} for a, b in itertools.pairwise(edges)]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     tap_pairs(),
     st.booleans(),
@@ -157,7 +158,7 @@ def test_same_as_the_naive_twin_however_it_is_cut(pair, two_taps, slot_ms, sampl
     pd.testing.assert_frame_equal(table.result(), whole)  # asking changes nothing
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(tap_pairs(steps=True), st.lists(st.integers(0, 25), min_size=2, max_size=2))
 def test_a_clock_that_is_set_back_makes_no_negative_gap(pair, at):
     ingress = pair[0]

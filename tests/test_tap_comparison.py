@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from scipy.optimize import linprog
+from tools import examples, mostly_slow
 
 import cctoolkit as cct
 from cctoolkit import cli
@@ -72,7 +73,7 @@ def remedy_ns(problem: str) -> float:
 # --- what is right passes -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("name", mostly_slow(PAIRS, PAIRS[::7]))
 def test_every_bundled_pair_passes_one_way_round_only(name):
     ingress, egress = taps(name)
     right = compare_taps(ingress, egress)
@@ -133,7 +134,7 @@ def test_simulated_taps_pass(name):
 OFFSETS_MS = [0.1, 1, 10, 100, 1000, 3_600_000]
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", mostly_slow(SOME, ["bbr"]))
 @pytest.mark.parametrize("offset_ms", [*OFFSETS_MS, *(-ms for ms in OFFSETS_MS)])
 def test_an_offset_is_found_and_told_and_is_no_swap(name, offset_ms):
     ingress, egress = taps(name)
@@ -150,7 +151,7 @@ def test_an_offset_is_found_and_told_and_is_no_swap(name, offset_ms):
     assert compare_taps(egress, stamped(ingress, offset_ns)).problem.startswith("these look swapped: ")
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("name", mostly_slow(PAIRS, PAIRS[::7]))
 @pytest.mark.parametrize("drift_ppm", [50, -50])
 def test_a_drift_is_found(name, drift_ppm):
     ingress, egress = taps(name)
@@ -185,7 +186,7 @@ def delays(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
     return ts, offset + np.where(forward, takes, -takes), forward, drift_ppm
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(delays())
 def test_the_true_drift_is_within_bounds_and_the_line_between_the_packets(case):
     ts, delay, forward, drift_ppm = case
@@ -200,7 +201,7 @@ def test_the_true_drift_is_within_bounds_and_the_line_between_the_packets(case):
     assert (delay[~forward] <= line[~forward] + slack).all()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(delays())
 def test_lines_are_those_of_linear_programmes(case):
     """Moon, Skelly and Towsley's programme for one direction; the one with least noise for both."""

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from test_slots import constant_rate, cut, packets, tap_pairs
+from tools import examples
 
 from cctoolkit.analysis import taps
 
@@ -31,7 +32,7 @@ def fates_of(
 
 
 @pytest.mark.parametrize("room", [pytest.param(1, marks=pytest.mark.slow), 1 << 14])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(tap_pairs())
 def test_same_as_the_naive_twin_also_when_short_of_room(room, pair):
     ingress, egress = pair

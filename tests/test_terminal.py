@@ -7,6 +7,7 @@ import io
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -154,18 +155,23 @@ def test_a_pipe_gets_all_columns() -> None:
 
 @pytest.mark.slow
 def test_compiling_is_said_once_and_only_on_a_terminal(tmp_path: Path) -> None:
-    cold = {"NUMBA_CACHE_DIR": str(tmp_path)}
+    kernels, fewer = tmp_path / "kernels", tmp_path / "fewer"
+    cold = {"NUMBA_CACHE_DIR": str(kernels)}
     capture = tmp_path / "first.pcap"
     cct.filter_capture(MIXED, capture, cct.Selection(stop_s=0.1))
     status, shown = on_terminal(80, "rtt", capture, environment=cold)
     assert status == 0 and shown.count("compiling kernels") == 1
     assert "compiling" not in on_terminal(80, "rtt", capture, environment=cold)[1]
+    shutil.copytree(kernels, fewer, ignore=shutil.ignore_patterns("cctoolkit.analysis.rtt*"))
+    made = {path.name for path in kernels.iterdir()}
+    assert made > {path.name for path in fewer.iterdir()}
     done = subprocess.run(
         [*CCT, "rtt", capture],
-        env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "other")},
+        env=os.environ | {"NUMBA_CACHE_DIR": str(fewer)},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stderr == ""
+    assert made == {path.name for path in fewer.iterdir()}
 
 
 @pytest.mark.parametrize(
@@ -225,6 +231,7 @@ def test_rtt_names_ends_and_way(run) -> None:
 NOT_THE_PACKAGE = {"in_mininet.py"}
 
 
+@pytest.mark.slow
 def test_there_is_one_door() -> None:
     """Nothing prints but the functions that escape control characters."""
     doors = {"terminal.py", "waiting.py"}

@@ -202,6 +202,7 @@ def snapshot(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
+@pytest.mark.slow
 @needs_tools
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_build_leaves_a_kernel_with_its_history_and_nothing_else(
@@ -245,6 +246,7 @@ config KERNEL_STACK_ORDER
 """
 
 
+@pytest.mark.slow
 @needs_tools
 def test_an_older_tree_gets_room_for_all_registers(tree: Path, cache: Path) -> None:
     """A process with AMX has 11 kB of registers: Linux 6.12 has room for 2.7, on the stack too."""
@@ -417,6 +419,7 @@ def network(tree: Path) -> Path:
     return tree
 
 
+@pytest.mark.slow
 @needs_tools
 def test_a_build_with_code_keeps_its_tree_and_starts_from_there(
     network: Path, cache: Path, code: Path, tmp_path: Path

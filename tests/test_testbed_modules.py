@@ -121,6 +121,7 @@ def test_beside_the_simulator(aqm, tmp_path):
         assert linux[share] == pytest.approx(model[share], rel=0.6, abs=2e-4)
 
 
+@pytest.mark.slow
 def test_statistics(tmp_path):
     """The probability and the kinds of drops, in the tables of the run."""
     spec = scenario(Pi2(), cct.Flow("udp", rate_mbps=40), rate_mbps=10, duration_s=3, buffer_packets=60)
@@ -133,6 +134,7 @@ def test_statistics(tmp_path):
     assert arrived == queue.arrived_packets
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("aqm", [Pi2(), IRed()], ids=lambda aqm: aqm.name)
 def test_the_same_bytes(aqm, tmp_path):
     """Also of those that draw the kernel's random numbers, which follow from the scenario's seed."""

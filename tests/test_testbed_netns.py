@@ -189,6 +189,7 @@ def test_a_run_is_what_the_scenario_says(machine: None, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.netns
 def test_a_controller_steers_it(machine: None, tmp_path: Path) -> None:
     times, rates = [], []

@@ -81,6 +81,7 @@ def test_like_the_simulators(tmp_path):
     assert goodput[0] == pytest.approx(goodput[1], rel=0.02)
 
 
+@pytest.mark.slow
 def test_shares_the_link_with_cubic_and_with_dctcp(tmp_path):
     both = (
         cct.Flow("prague", rtt_ms=20),

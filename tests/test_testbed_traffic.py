@@ -262,6 +262,7 @@ def test_von_neumanns_numbers_are_exponential() -> None:
         assert np.mean(drawn > at) == pytest.approx(share, abs=4 * np.sqrt(share * (1 - share) / 20_000))
 
 
+@pytest.mark.slow
 @pytest.mark.netns
 def test_flows_do_what_the_plan_says(program: Path, pair: Pair, tmp_path: Path) -> None:
     flows = [
@@ -345,6 +346,7 @@ def v6_errors(pair: Pair) -> int:
     return int(next(line.split()[1] for line in done.stdout.splitlines() if line.startswith("Udp6InErrors")))
 
 
+@pytest.mark.slow
 @pytest.mark.netns
 def test_windows_limit_only_when_asked_to(program: Path, pair: Pair, tmp_path: Path) -> None:
     flows = [
@@ -514,6 +516,7 @@ def test_two_processes_on_two_hosts_make_the_same_run(program: Path, pair: Pair,
     assert left.flows.received_packets[1] == pytest.approx(S * 1e6 / 8e9 / 1514, abs=3)
 
 
+@pytest.mark.slow
 @pytest.mark.netns
 @pytest.mark.skipif(shutil.which("strace") is None, reason="no strace")
 def test_it_makes_few_system_calls(pair: Pair, tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ def sent(done: cct.Run, flow: int) -> tuple[np.ndarray, np.ndarray]:
     return c["ts_ns"][rows] - done.start_ns, c["payload_bytes"][rows]
 
 
+@pytest.mark.slow
 def test_datagrams_leave_when_they_are_due(tmp_path: Path) -> None:
     """Constant gaps, exponential gaps of the seed, and only while the application is on."""
     flows = (

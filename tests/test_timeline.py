@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from made_packets import make_keys, packet_columns
+from tools import examples
 
 from cctoolkit.report.timeline import HISTOGRAM_SUBBINS, RESERVOIR, Timeline, histogram_edges_ns, wider_bins
 
@@ -76,7 +77,7 @@ def packets_in(steps: list[int]) -> st.SearchStrategy[Any]:
     st.lists(st.integers(0, 120), max_size=4),
     st.integers(2, 6),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_as_the_naive_twin(rows: list[Any], cuts: list[int], tracked: int) -> None:
     clock, packets, rtts = 10**18, [], {}
     for row, ((step, flow, direction, wire), rtt) in enumerate(rows):

@@ -399,6 +399,7 @@ def made_shares(name: str) -> list[float]:
     return [x / sum(acked) for x in acked]
 
 
+@pytest.mark.slow
 def test_made_traces_show_what_they_teach() -> None:
     drops = {name: entry["queue_dropped"] for name, entry in MADE.items()}
     marks = {name: entry["queue_marked"] for name, entry in MADE.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -43,6 +44,11 @@ class Installed:
         self.packages = packages
         # after its own folder; an editable install of the checkout is a .pth file there, which is not read
         (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        # machine code is found by a digest of its source: what is the same as in the checkout is not compiled again
+        for kernel in (ROOT / "cctoolkit").rglob("__pycache__/*.kernel"):
+            copy = packages / kernel.relative_to(ROOT)
+            copy.parent.mkdir(exist_ok=True)
+            shutil.copy(kernel, copy)
         self.bin = environment / "bin"
         self.variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 

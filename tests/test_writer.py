@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 import zstandard
 from hypothesis import HealthCheck, example, given, settings, strategies as st
+from tools import examples
 
 from cctoolkit.capture.keys import FlowKeys
 from cctoolkit.capture.reader import read_capture
@@ -26,7 +27,7 @@ from cctoolkit.schema import PACKETS
 u8, u16, u32 = st.integers(0, 255), st.integers(0, 65535), st.integers(0, 2**32 - 1)
 property_test = settings(
     deadline=None,
-    max_examples=60,
+    max_examples=examples(60),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 

@@ -1,16 +1,30 @@
-"""Programs that tests use: a test whose program this machine lacks skips, and says which."""
+"""What tests share: programs that a machine may lack, and what the fast set leaves out."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 import sys
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 _TESTS = Path(__file__).parent
+
+#: Whether this run leaves out slow tests (``make fast``); conftest.py sets it before test files are imported.
+fast_set = False
+
+
+def examples(number: int) -> int:
+    """How many examples a property gets: a fifth of them in the fast set, where it would take seconds."""
+    return number // 5 if fast_set else number
+
+
+def mostly_slow(values: Iterable[Any], quick: Collection[Any]) -> list[Any]:
+    """Values for ``parametrize``: all but the quick ones are marked slow."""
+    return [pytest.param(value, marks=() if value in quick else pytest.mark.slow) for value in values]
 
 
 def need(*programs: str) -> None:

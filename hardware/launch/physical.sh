@@ -78,9 +78,16 @@ need_cca() {
 # serve SECONDS ADDRESS PORT…: start an iperf3 server for each port, and wait until all listen
 serve() {
   limit=$1 address=$2; shift 2
-  for p in "$@"; do job "server$p" timeout "$limit" iperf3 -s -1 -B "$address" -p "$p"; done
   for p in "$@"; do
-    for i in $(seq 50); do ss -Hltn "sport = :$p" | grep -q . && break; sleep 0.1; done
+    job "server$p" timeout "$limit" iperf3 -s -1 -B "$address" -p "$p"
+    eval "server$p=$!"
+  done
+  for p in "$@"; do
+    for i in $(seq 50); do
+      ss -Hltn "sport = :$p" | grep -q . && break
+      eval "kill -0 \$server$p" 2>/dev/null || break  # it has ended
+      sleep 0.1
+    done
     ss -Hltn "sport = :$p" | grep -q . || die "iperf3 does not listen on port $p: $(cat "$dir/server$p.out")"
   done
 }
@@ -90,7 +97,11 @@ taps=''
 record() {
   job "$1" tcpdump -n -i "$2" -s "$snaplen" -B 65536 --time-stamp-precision=nano -Z "$(id -un)" -w "$dir/$1.pcap" "$3"
   taps="$taps $!"
-  for i in $(seq 100); do grep -q 'listening on' "$dir/$1.err" && return 0; sleep 0.1; done
+  for i in $(seq 100); do
+    grep -q 'listening on' "$dir/$1.err" && return 0
+    kill -0 "$!" 2>/dev/null || break  # it has ended
+    sleep 0.1
+  done
   die "tcpdump on $2: $(tail -n 1 "$dir/$1.err")"
 }
 

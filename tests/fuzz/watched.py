@@ -22,7 +22,7 @@ MOST_BYTES = 2 * 10**9
 MOST_ADDRESS_SPACE = 256 << 30
 _POLL_S = 0.05
 _LARGEST_CASE = 1 << 20
-_WORDS = 3  # cases begun, bytes of the case, signs of life besides
+_WORDS = 4  # cases begun, bytes of the case, signs of life besides, memory at the start
 
 
 class Slot:
@@ -40,6 +40,10 @@ class Slot:
         self.words[1] = size
         self.words[0] += 1
 
+    def start(self) -> None:
+        """Note what the process has already: a forked one counts all of its parent's memory as its own."""
+        self.words[3] = _memory_bytes(os.getpid(), "VmRSS")
+
     def alive(self) -> None:
         """Say that work goes on which is no case."""
         self.words[2] += 1
@@ -47,6 +51,10 @@ class Slot:
     @property
     def begun(self) -> int:
         return int(self.words[0])
+
+    @property
+    def at_start_bytes(self) -> int:
+        return int(self.words[3])
 
     @property
     def case(self) -> bytes:
@@ -63,7 +71,7 @@ class Outcome:
         Cases begun.
     wall_s : float
     most_bytes : int
-        Peak memory.
+        Peak memory, above what the process started with.
     fault : str
         What was wrong with the last case; empty if nothing was.
     case : bytes
@@ -92,7 +100,8 @@ def run(work: Callable[[Slot], None], log: Path, most_s: float = MOST_S) -> Outc
         now = time.monotonic()
         if (signs := (slot.begun, int(slot.words[2]))) != seen:
             seen, since, spent = signs, now, _processor_s(child.pid)
-        most_bytes = max(most_bytes, _peak_bytes(child.pid))
+        if slot.at_start_bytes:
+            most_bytes = max(most_bytes, _memory_bytes(child.pid, "VmHWM") - slot.at_start_bytes)
         if most_bytes > MOST_BYTES:
             fault = f"took {most_bytes / 1e9:.1f} GB"
         elif slot.begun and _processor_s(child.pid) - spent > most_s:
@@ -114,6 +123,7 @@ def _child(work: Callable[[Slot], None], slot: Slot, log: Path) -> None:
     faulthandler.enable(2)  # else a test's own would print where the tests print
     resource.setrlimit(resource.RLIMIT_AS, (MOST_ADDRESS_SPACE, MOST_ADDRESS_SPACE))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    slot.start()
     try:
         work(slot)
     except BaseException:
@@ -122,12 +132,12 @@ def _child(work: Callable[[Slot], None], slot: Slot, log: Path) -> None:
     os._exit(0)
 
 
-def _peak_bytes(pid: int | None) -> int:
+def _memory_bytes(pid: int | None, kind: str) -> int:
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return 0
-    found = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
+    found = [line.split()[1] for line in status.splitlines() if line.startswith(kind)]
     return int(found[0]) * 1024 if found else 0
 
 
