@@ -21,6 +21,7 @@ from .analysis.flows import (
     retransmitted_share as retransmitted_share,
     segment_kinds as segment_kinds,
 )
+from .analysis.limits import flow_limits as flow_limits
 from .analysis.metrics import (
     cdf as cdf,
     flow_completion_times as flow_completion_times,

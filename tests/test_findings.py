@@ -19,6 +19,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from made_packets import make_keys, packet_columns
+from tools import mostly_slow
 
 import cctoolkit as cct
 from cctoolkit.capture.keys import CaptureMeta
@@ -195,7 +196,7 @@ def queue_stands(name: str, flow: int, direction: int) -> float:
     return float((by.min()[by.size() >= 5] > 5 * MS).mean())
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("name", mostly_slow(PAIRS, PAIRS[::7]))
 def test_a_standing_queue_is_said_where_the_second_tap_sees_one(name):
     judged = summary(name).standing_queue
     said = judged["loaded"] * 2 >= judged["intervals"]
@@ -210,6 +211,7 @@ def test_a_standing_queue_is_said_where_the_second_tap_sees_one(name):
     assert said.any() == ("standing queue" in texts(summary(name)))
 
 
+@pytest.mark.slow
 def test_most_bundled_bottlenecks_are_found():
     found = [name for name in PAIRS if "standing queue" in texts(summary(name))]
     short = {"aqm-codel", "aqm-dctcp", "aqm-dualpi2-l4s", "aqm-fq-codel", "aqm-fq-codel-ecn", "cdg", "vegas"}

@@ -354,6 +354,7 @@ def plot_area(browser: Any, name: str) -> Any:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_plots_are_drawn_and_nothing_is_fetched(browser: Any, written: Path) -> None:
     b = opened(browser, written)
@@ -374,6 +375,7 @@ def test_plots_are_drawn_and_nothing_is_fetched(browser: Any, written: Path) -> 
     assert b.title == printable(HOSTILE)
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_hover_shows_a_label(browser: Any, written: Path) -> None:
     from selenium.webdriver.common.action_chains import ActionChains
@@ -402,6 +404,7 @@ def test_hover_shows_a_label(browser: Any, written: Path) -> None:
         assert re.search(r"bit/s|%", label(b)), name
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_zoom_moves_all_time_axes(browser: Any, written: Path) -> None:
     from selenium.common.exceptions import TimeoutException
@@ -460,6 +463,7 @@ def shows(element: str) -> str:
     return f"const e = document.querySelector('{element}'); return !!e && e.getClientRects().length > 0"
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_a_flow_opens_and_closes(browser: Any, written: Path) -> None:
     from selenium.webdriver.common.by import By
@@ -523,6 +527,7 @@ def test_the_filter_finds_flows(browser: Any, written: Path) -> None:
     assert b.find_element(By.ID, "flow-count").text == f"0 of {len(flows)} shown"
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_the_first_screen_and_the_table_fit(browser: Any, tmp_path: Path) -> None:
     path = report(
@@ -585,6 +590,7 @@ def test_everybody_can_read_it(browser: Any, written: Path, scheme: str) -> None
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_silence_splits_every_time_axis(browser: Any, tmp_path: Path) -> None:
     rows = [(10**18 + i * 10**7, i % 2, i // 2 % 2, i * 100, 0, 16, 100, 0) for i in range(600)]
@@ -677,3 +683,14 @@ def test_silence_splits_a_flows_panel_too() -> None:
     for axis in (both.layout.xaxis, both.layout.xaxis2):
         assert axis.range[1] - axis.range[0] < 10
     assert "first packet" in one.layout.xaxis.title.text
+
+
+@pytest.mark.slow
+def test_warm_does_the_usual_work(capfd: pytest.CaptureFixture[str]) -> None:
+    from cctoolkit.report.command import warm
+
+    warm()
+    said = capfd.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in said] == [
+        "reading, flows, report", "RTTs, slots, congestion controls", "simulator"
+    ]  # fmt: skip

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
+from tools import examples, mostly_slow
 
 import cctoolkit as cct
 from cctoolkit.errors import ParameterError, SchemaError
@@ -411,7 +412,9 @@ def test_a_run_with_a_damaged_file_loads_or_says_why(saved, tmp_path, data):
 FACTS = st.sampled_from(["name", "made_by", "start_ns", "events", "format"])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(fact=FACTS, value=st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just([{}]))
 def test_facts_of_a_run_are_checked(saved, tmp_path, fact, value):
     path = tmp_path / "run"
@@ -424,7 +427,9 @@ def test_facts_of_a_run_are_checked(saved, tmp_path, fact, value):
 
 @pytest.mark.parametrize("column", LABELS)
 @pytest.mark.parametrize(
-    "cell", ["", "x", "-1", "65536", "1e400", "0.5", "9" * 400, "x" * 131_073, '"'], ids=lambda cell: cell[:5]
+    "cell",
+    mostly_slow(["", "x", "-1", "65536", "1e400", "0.5", "9" * 400, "x" * 131_073, '"'], ["", "x", "65536"]),
+    ids=lambda cell: cell[:5],
 )
 def test_any_cell_of_the_labels_is_a_value_or_refused(saved, tmp_path, column, cell):
     path = tmp_path / "run"

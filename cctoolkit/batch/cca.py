@@ -46,8 +46,8 @@ class BatchClassifier(Protocol):
     def predict_slots(self, slots: pd.DataFrame) -> pd.DataFrame:
         """Predict one row per flow, with the columns of table ``cca`` as in ``cctoolkit.identify.Model.predict_slots``.
 
-        `slots` is :data:`cctoolkit.schema.SLOTS` of one tap, with the slot length in ``attrs["slot_ms"]``; all
-        slots of a flow come in the same call.
+        ``limited_by`` may be missing. `slots` is :data:`cctoolkit.schema.SLOTS` of one tap, with the slot length in
+        ``attrs["slot_ms"]``; all slots of a flow come in the same call.
         """
         ...
 
@@ -105,7 +105,10 @@ def classify(dataset: Dataset, capture: str, classifier: BatchClassifier) -> int
         with TableWriter(dataset.cca_path(classifier.name, capture, block), "cca", provenance) as writer:
             for slots in _whole_flows(dataset.block_path("slots", capture, block)):
                 slots.attrs["slot_ms"] = dataset.settings.slot_ms
-                writer.write(classifier.predict_slots(slots)[list(TABLES["cca"])])
+                said = classifier.predict_slots(slots)
+                if "limited_by" not in said:  # a classifier that does not ask
+                    said = said.assign(limited_by="unknown")
+                writer.write(said[list(TABLES["cca"])])
         rows += writer.rows
     dataset.write_classified(classifier.name, capture, rows)
     return rows

@@ -77,6 +77,7 @@ _CCA = {
     "flow_id": "uint32",
     "cca": "str",  # or "unknown"; null if the flow was too short
     "probability": "float64",
+    "limited_by": "str",  # a name in cctoolkit.analysis.limits.LIMITS
     "windows": "int64",  # number of windows
     "window_ms": "float64",
     "feature_set": "str",  # what was seen of the flow

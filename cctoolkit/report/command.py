@@ -66,6 +66,18 @@ def demo(
 
 
 @app.command()
+def warm() -> None:
+    """Compile what the other commands need, once after an installation or update, so that none of them waits.
+
+    Example: `cct warm`
+    """
+    from .warm import warm as compile_all
+
+    for what, seconds in compile_all():
+        say(f"{what}: {seconds:.1f} s")
+
+
+@app.command()
 @selecting
 def info(
     capture: CaptureArgument,
@@ -101,7 +113,8 @@ def flows(
         typer.Option(help=_LISTED, show_default=f"{_SHOWN} on a terminal, else all", min=1),
     ] = None,
     cca: Annotated[
-        bool, typer.Option("--cca", help="Name congestion controls, in columns cca and probability.")
+        bool,
+        typer.Option("--cca", help="Name congestion controls, in columns cca, probability and limited_by."),
     ] = False,
     egress: Annotated[
         str | None,
@@ -194,7 +207,8 @@ def _flow_listing(table: pd.DataFrame) -> Any:
         }
     )
     if "cca" in table:
-        shown["CCA"] = [format_cca(*of) for of in zip(table["cca"], table["probability"], strict=True)]
+        named = (table[column] for column in ("cca", "probability", "limited_by"))
+        shown["CCA"] = [format_cca(*of) for of in zip(*named, strict=True)]
     return listing(
         shown,
         left=("initiator", "responder", "protocol", "CCA"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import gzip
 import json
 import os
@@ -180,13 +181,17 @@ def _page(summary: Summary, title: str | None, compress: bool) -> str:
         figures=drawn,
         compress=compress,
         panels={flow_id: Markup(_packed(text) if compress else text) for flow_id, text in panels.items()},
-        plotly=Markup(_packed(get_plotlyjs()) if compress else _in_script(get_plotlyjs())),
+        plotly=Markup(_packed_library(get_plotlyjs()) if compress else _in_script(get_plotlyjs())),
     )
 
 
 def _packed(text: str) -> str:
     """Text for the page's own unpacking: gzip, then base64. The same text always gives the same."""
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode("ascii")
+
+
+#: The plotting library is the same on every page: compressed once a process.
+_packed_library = functools.lru_cache(maxsize=1)(_packed)
 
 
 def _in_script(code: str) -> str:
@@ -373,7 +378,7 @@ def _cca_cells(s: Summary) -> dict[int, Cell]:
     usual = _usual_feature_set(s.ccas)
     return {
         row.flow_id: (
-            printable(format_cca(row.cca, row.probability))
+            printable(format_cca(row.cca, row.probability, row.limited_by))
             + (f" ({row.feature_set})" if row.feature_set != usual else ""),
             row.probability,
         )
@@ -399,7 +404,8 @@ def _ccas_in_words(s: Summary) -> str:
     told = f" from {seen} ({'two taps' if s.two_taps is not None else 'one tap'})" if seen else ""
     return (
         f"CCA: the most probable congestion control according to the model {model}{told}, in each flow's first "
-        "minute; unknown if none is probable enough. Only TCP flows with at least a megabyte of data are classified"
+        "minute; unknown if none is probable enough. Flows that the bottleneck does not limit show none. Only TCP "
+        "flows with at least a megabyte of data are classified"
         + (
             f", in the first {PACKETS_AGAIN:,} packets of the file."
             if s.meta.packets > PACKETS_AGAIN

@@ -25,6 +25,7 @@ from ..capture.model import Capture
 from ..capture.protocols import protocol_name
 from ..capture.reader import iter_capture, read_capture
 from ..capture.selection import Selection
+from ..capture.source import reads_twice
 from ..errors import ParameterError
 from .idle import Idle, Silences
 from .timeline import Timeline, histogram_edges_ns, wider_bins
@@ -381,8 +382,6 @@ def summarise(
     1        0         2618               57
     2        2            2                0
     """
-    from ..identify.classify import reads_twice
-
     if top < 1:
         raise ParameterError(f"top must be at least 1, not {top}")
     if model is not None:
@@ -537,7 +536,7 @@ def _add_ccas(
     reading: dict[str, Any],
 ) -> None:
     """What the model says of the flows worth a line; a note where it cannot be asked."""
-    from ..identify.classify import classify_flows, reads_twice
+    from ..identify.classify import classify_flows
 
     if not reads_twice(source):
         summary.notes.append(

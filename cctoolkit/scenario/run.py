@@ -195,7 +195,8 @@ class Run:
             dropped = q.dropped_full + q.dropped_enqueue + q.dropped_dequeue
             out["drop_share"] = float(dropped.sum() / max(came, 1))
             out["mark_share"] = float(q.marked_packets.sum() / max(came, 1))
-        if "completion_s" in flows and "kind" in self.labels and (self.labels["kind"] == "transfer").any():
+        labels = self.labels.loc[:, ~self.labels.columns.duplicated()]
+        if "completion_s" in flows and "kind" in labels and (labels["kind"] == "transfer").any():
             took_s = checked(self, "flows", ["completion_s"])["completion_s"]
             out["completed"] = int(took_s.notna().sum())
             out["mean_completion_s"] = float(took_s.mean())

@@ -145,6 +145,7 @@ CCAS: dict[str, str] = {
     "payload_bytes": "int64",  # in the direction with more payload
     "cca": "str",  # or "unknown"
     "probability": "float64",
+    "limited_by": "str",  # what limits the flow: a name in cctoolkit.analysis.limits.LIMITS
     "windows": "int64",  # number of windows
     "window_ms": "float64",
     "feature_set": "str",  # what was seen of the flow

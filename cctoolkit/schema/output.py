@@ -24,7 +24,7 @@ from . import write_parquet
 if TYPE_CHECKING:  # the help of every command imports this module
     import pandas as pd
 
-__all__ = ["Format", "FormatOption", "OutputFileOption", "TableOutput", "command_provenance"]
+__all__ = ["Format", "FormatOption", "OutputFileOption", "TableOutput", "command_provenance", "names_table"]
 
 
 class Format(StrEnum):
@@ -46,6 +46,11 @@ OutputFileOption = Annotated[
 ]
 
 _SUFFIXES = {".csv": Format.csv, ".jsonl": Format.jsonl, ".ndjson": Format.jsonl, ".parquet": Format.parquet}
+
+
+def names_table(path: Path) -> bool:
+    """Whether the suffix of a file is that of a table."""
+    return path.suffix.lower() in _SUFFIXES
 
 
 def command_provenance(source: str) -> dict[str, Any]:
@@ -77,7 +82,7 @@ class TableOutput:
         self, format: Format | None, path: Path | None, table: str, provenance: dict[str, Any] | None = None
     ) -> None:
         if format is None and path is not None:
-            if path.suffix.lower() not in _SUFFIXES:
+            if not names_table(path):
                 raise ParameterError(
                     f"output: {path} must end in {', '.join(_SUFFIXES)} (or say --format csv, jsonl or parquet)"
                 )

@@ -513,6 +513,7 @@ def _of_table(name: str, call: Callable[..., Any], good: str, *, with_capture: b
 
 _of_table("plot.trade_off", plot.trade_off, "league", with_capture=False)
 _of_table("plot.cbiq", plot.cbiq, "slots")
+CASES["flow_limits"] = lambda d: _table(cct.flow_limits(d.table(GOOD.slots)), ["flow_id", "limited_by"])
 _of_table("plot.rtt", plot.rtt, "samples")
 _of_table("plot.rtt_cdf", plot.rtt_cdf, "samples")
 _of_table("plot.queue_delay", plot.queue_delay, "delays")

@@ -385,14 +385,20 @@ def split_rtts(came_in: Mapping[str, np.ndarray], rtts: pd.DataFrame, delays: pd
     packets = pd.DataFrame(
         {"way": way, "ts_ns": came_in["ts_ns"], "end": end % 2**32, "ack": came_in["ack"].astype(np.int64)}
     )
-    # Delays have a row for each segment of their ways, in the order of the capture.
+    # Delays have a row for each segment of their ways, in the order of the capture; of ways in which packets that are
+    # no segments crossed the queue, also for those.
     of = delays.assign(way=delays["flow_id"].astype("int64") * 2 + delays["direction"])
-    data = packets[segment & np.isin(way, of["way"].unique())].sort_values("way", kind="stable")
+    rows = of["way"].value_counts()
+    with_others = rows.index[rows == pd.Series(way).value_counts().reindex(rows.index)]
+    there = np.isin(way, rows.index) & (segment | np.isin(way, with_others))
+    data = packets.assign(segment=segment)[there].sort_values("way", kind="stable")
     of = of[of["way"].isin(data["way"].unique())].sort_values("way", kind="stable")
     data = data.assign(
         queue_ns=of["delay_ns"].to_numpy("float64", na_value=np.nan), payload=of["payload_bytes"].to_numpy()
     )
-    data = data[(data["payload"] > 0) & data["queue_ns"].notna()].drop(columns="ack")
+    data = data[data["segment"] & (data["payload"] > 0) & data["queue_ns"].notna()].drop(
+        columns=["ack", "segment"]
+    )
     # The times of segment and ACK identify a sample; in a burst, the ACK's number says which segment it is.
     sample = pd.DataFrame(
         {

@@ -1,0 +1,458 @@
+"""What limits a flow: the bottleneck in front of the tap, or something else, from its slots.
+
+A congestion control shows only where it is at work: at a sender that has more to send than its congestion window
+allows, on a path that queues, drops or marks behind the tap. Bytes in flight then rise from round trip to round trip
+and fall after losses, or the round-trip time grows with them. Elsewhere a capture shows the application, the
+receiver's window, the access link, or the queue that the packets have already passed.
+
+The causes are those of Zhang et al., "On the characteristics and origins of Internet flow rates" (T-RAT, SIGCOMM
+2002), and of Siekkinen et al., "A root cause analysis toolkit for TCP" (Computer Networks 52, 2008), and apply to
+the flow as a whole.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .._support import arguments
+from .._support.kernels import inlined, kernel
+from ..errors import SchemaError
+from .segments import USUAL_SEGMENT_BYTES, packet_lengths, segment_bytes
+from .sequence import ahead
+
+__all__ = ["LIMITS", "NAMEABLE", "SIGNS", "flow_limits", "limit_in_words"]
+
+#: Possible answers, and what tables and reports say of them.
+LIMITS: dict[str, str] = {
+    "bottleneck": "limited by the bottleneck",
+    "application": "not limited here: application",
+    "elsewhere": "not limited here: application, access link or receiver's window",
+    "behind": "tap seems to be behind the bottleneck",
+    "short": "too few round trips to tell",
+    "unknown": "unknown",
+}
+
+#: Those that leave the congestion control in question.
+NAMEABLE = ("bottleneck", "unknown")
+
+#: What is measured of a flow: the columns of :func:`flow_limits`, and what the kernel returns.
+Signs = namedtuple(
+    "Signs",
+    "rounds rtt_slots idle_share rate_spread peak_share unforced_share queue_share own_queue loss_share resends "
+    "resent_bytes",
+)
+SIGNS = Signs._fields
+
+#: A round is a round trip, but at least so many slots: what a slot rounds off no longer matters.
+_LEAST_ROUND = 10
+#: Without acknowledgements nothing tells the round trip: a silence counts from Linux's least retransmission timeout
+#: on (200 slots of 1 ms), and a round is half of that.
+_SILENCE, _BLIND_ROUND = 200, 100
+_LEAST_SILENCE = 5
+#: Round trips below which nothing can be told.
+_ROUNDS = 8
+#: Rounds from which a correlation tells something.
+_LEAST_KNOWN = 5
+#: A sender that is never idle leaves no more of its time than this without a byte in flight.
+IDLE = 0.05
+#: Bytes in flight at their peak in this share of the round trips, and no growth or backoff: the window or the rate is
+#: fixed.
+FIXED_PEAK = 0.1
+#: … 0.3 of them if it probes, because BBR's window hardly changes.
+FIXED_PEAK_PROBING = 0.3
+#: Standard deviation of the rate over its mean, by round trip, below which it is a steady stream. A sawtooth, a BBR
+#: probing with gains of 1.25 and 0.75, or a flow that competes is above.
+STEADY_RATE = 0.045
+#: Share of the decreases (or, if it is more, the increases) of bytes in flight that no loss precedes. Loss-based
+#: congestion controls back off after losses; what goes up and down without any is not their window.
+UNFORCED = 0.6
+#: … below which bytes in flight only grow: a congestion window that has met nothing yet.
+GROWS = 0.05
+#: Share of the round trips with a queue in which a congestion control that backs off without losses is at work, …
+QUEUE = 0.4
+#: … and the least spread of its rate.
+PROBING_RATE = 0.1
+#: Where a queue comes and goes (in this share of the round trips), it is the flow's own if its rate makes it grow: so
+#: much correlated, or more where the rate varies less.
+OWN_QUEUE, OWN_QUEUE_PROBING, QUEUE_AT_TIMES = 0.5, 0.2, 0.2
+#: Retransmissions after which the tap may count as behind the bottleneck, if fewer bytes than these passed it twice for
+#: each: less than the default segment (RFC 9293, section 3.7.1), and than the flow's own.
+_RESENDS, _TWICE, _TWICE_SHARE = 2, 400.0, 0.75
+#: The least share of round trips with a queue that is no coincidence.
+_SOME_QUEUE = 0.02
+#: Segments with which a peak is the same: one, and a little for retransmissions of other lengths.
+_SAME_PEAK = 1600 / USUAL_SEGMENT_BYTES
+#: A round has a queue if its RTT is above the least by so many slots and this share.
+_QUEUE_SLOTS, _QUEUE_SHARE = 1.5, 0.05
+
+
+@inlined
+def _spread(values):
+    """Standard deviation over mean."""
+    mean = values.mean()
+    return values.std() / mean if mean > 0 else 0.0
+
+
+@inlined
+def _forced(lossy, i):
+    """Whether a loss was repaired in round `i` or the two before."""
+    return lossy[i] or (i >= 1 and lossy[i - 1]) or (i >= 2 and lossy[i - 2])
+
+
+@inlined
+def _correlation(x, y):
+    """Pearson's correlation; 0 if either does not vary."""
+    x = x - x.mean()
+    y = y - y.mean()
+    scale = np.sqrt((x * x).sum() * (y * y).sum())
+    return (x * y).sum() / scale if scale > 0 else 0.0
+
+
+@kernel
+def _retransmissions(came, seq, width, lossy, ends):
+    """Follow sequence numbers: what is sent again, and which bytes pass the tap twice.
+
+    Parameters
+    ----------
+    came : float64 array, shape (n,)
+        Payload bytes of each slot.
+    seq : int64 array, shape (n,)
+        First sequence number of the slot; negative for none.
+    width : int
+        Slots of a round.
+    lossy : bool array, by round
+        Set where a hole opens or something is sent again.
+    ends : float64 array, shape (n,)
+        Written: the highest sequence number sent, counted from the first one.
+
+    Returns
+    -------
+    resends : int
+        Slots that begin below the highest sequence number.
+    resent : float
+        Bytes that came by, less the sequence numbers that they covered: a retransmission of what was lost behind the
+        tap adds to it, one of what was lost before the tap does not.
+
+    Notes
+    -----
+    The flow may have begun before, and be repairing a loss: the first two rounds only tell how far it had come, and
+    what is below is left out.
+    """
+    last = np.int64(-1)
+    at = 0.0  # first sequence number of the slot, counted on
+    high = 0.0
+    origin = 0.0
+    resends = 0
+    passed = 0.0
+    for t in range(len(came)):
+        if came[t] > 0 and seq[t] >= 0:
+            if last >= 0:
+                at += ahead(seq[t], last)
+            last = seq[t]
+            if at != high:
+                lossy[t // width] = True
+            if t < 2 * width:
+                origin = max(high, at + came[t])
+            elif at >= origin:
+                passed += came[t]
+                resends += at < high
+            high = max(high, at + came[t])
+        ends[t] = high
+    return resends, passed - (high - origin)
+
+
+@kernel
+def _signs(came, flight, seq, segment):
+    """The signs of one flow; twin: tests/naive_limits.py.
+
+    Parameters
+    ----------
+    came, flight : float64 arrays, shape (n,)
+        Payload bytes that arrived in each slot, from the first with data to the last; bytes in flight at its end, all
+        NaN if not known.
+    seq : int64 array, shape (n,)
+        First sequence number of the slot; negative for none.
+    segment : float
+        Payload of a full segment.
+
+    Returns
+    -------
+    Signs
+        NaN for what cannot be known.
+    """
+    n = len(came)
+    flies = not np.isnan(flight[0])
+    rtt = flight.sum() / came.sum() if flies else np.nan  # Little's law
+    width = max(int(rtt), _LEAST_ROUND) if flies else _BLIND_ROUND
+    least = min(max(rtt, _LEAST_SILENCE), _SILENCE) if flies else _SILENCE
+
+    idle = 0
+    silent = 0
+    for t in range(n):
+        if came[t] == 0 and not (flies and flight[t] > 0):
+            silent += 1
+        else:
+            if silent >= least:
+                idle += silent
+            silent = 0
+
+    lossy = np.zeros(n // width + 1, np.bool_)
+    ends = np.empty(n)
+    resends, resent = _retransmissions(came, seq, width, lossy, ends)
+
+    # One round trip after another; those without data tell nothing.
+    whole = n // width
+    rate = np.zeros(whole)
+    mean = np.zeros(whole)
+    peak = np.zeros(whole)
+    loss = np.zeros(whole, np.bool_)
+    rounds = 0
+    for i in range(whole):
+        part = slice(i * width, (i + 1) * width)
+        total = came[part].sum()
+        if total > 0:
+            rate[rounds] = total / width
+            mean[rounds] = flight[part].mean()
+            peak[rounds] = flight[part].max()
+            loss[rounds] = lossy[i]
+            rounds += 1
+    if rounds == 0:
+        return Signs(
+            0.0, rtt, idle / n, np.nan, np.nan, np.nan, np.nan, np.nan, np.nan, float(resends), resent
+        )
+    first = rounds // 8  # slow start is over
+    spread = _spread(rate[first:rounds])
+    lost = loss[:rounds].mean()
+    if not flies:
+        return Signs(
+            float(rounds), rtt, idle / n, spread, np.nan, np.nan, np.nan, np.nan, lost, float(resends), resent
+        )
+
+    highest = peak[:rounds].max()
+    at_peak = (peak[:rounds] >= highest - _SAME_PEAK * segment).mean()
+    risen = 0.0
+    fallen = 0.0
+    unforced = 0.0
+    for i in range(max(first, 1), rounds):
+        step = mean[i] - mean[i - 1]
+        if step > 0:
+            risen += step
+        else:
+            fallen -= step
+            if not _forced(loss, i):
+                unforced -= step
+    moved = max(risen, fallen)
+    share = unforced / moved if moved > 0 else 1.0
+
+    # The RTT when an acknowledgement comes: how long ago was the number sent that it is the first to cover?
+    delay = np.zeros(whole + 1)
+    samples = np.zeros(whole + 1)
+    shortest = np.full(whole + 1, np.inf)
+    met = np.zeros(whole + 1)  # the delays that what was sent in a round met, and …
+    sendings = np.zeros(whole + 1)  # … of how much of it they are known
+    sent = 0
+    acked = ends[0]
+    for t in range(n):
+        reached = ends[t] - flight[t]
+        if reached > acked:
+            while sent < t and ends[sent] < reached:
+                sent += 1
+            acked = reached
+            i = t // width
+            delay[i] += t - sent
+            samples[i] += 1
+            shortest[i] = min(shortest[i], t - sent)
+            met[sent // width] += t - sent
+            sendings[sent // width] += 1
+    base = np.inf
+    for i in range(whole):
+        if samples[i] > 0 and not _forced(lossy, i):
+            base = min(base, shortest[i])
+    queued = 0
+    seen = 0
+    for i in range(whole):
+        if samples[i] > 0 and not _forced(lossy, i):
+            seen += 1
+            queued += delay[i] / samples[i] > base + max(_QUEUE_SLOTS, _QUEUE_SHARE * base)
+    queue = queued / seen if seen > 0 else np.nan
+
+    # Does the queue grow in rounds in which this flow sends more?
+    sends = np.zeros(whole)
+    growth = np.zeros(whole)
+    known = 0
+    for i in range(1, whole - 1):
+        told = True
+        for j in range(i - 1, i + 2):
+            told &= sendings[j] > 0 and not _forced(lossy, j)
+        if told:
+            sends[known] = came[i * width : (i + 1) * width].sum()
+            growth[known] = met[i + 1] / sendings[i + 1] - met[i - 1] / sendings[i - 1]
+            known += 1
+    own = _correlation(sends[:known], growth[:known]) if known >= _LEAST_KNOWN else np.nan
+    return Signs(
+        float(rounds), rtt, idle / n, spread, at_peak, share, queue, own, lost, float(resends), resent
+    )  # fmt: skip
+
+
+@kernel
+def _signs_of_flows(came, flight, seq, segments, bounds, out):
+    """:func:`_signs` of each flow, from the first to the last slot with data whose bytes in flight are known."""
+    for flow in range(len(bounds) - 1):
+        begin, stop = bounds[flow], bounds[flow + 1]
+        while begin < stop and not came[begin] > 0:
+            begin += 1
+        while stop > begin and not came[stop - 1] > 0:
+            stop -= 1
+        start = begin  # bytes in flight are known once both directions have been seen
+        while start < stop and np.isnan(flight[start]):
+            start += 1
+        if start < stop:
+            while begin < start or (begin < stop and not came[begin] > 0):
+                begin += 1
+            for t in range(begin, stop):
+                if np.isnan(flight[t]):
+                    stop = t
+                    break
+        out[flow] = np.nan
+        if begin < stop:
+            signs = _signs(came[begin:stop], flight[begin:stop], seq[begin:stop], segments[flow])
+            for i in range(len(signs)):
+                out[flow, i] = signs[i]
+
+
+def limit_in_words(limited_by: Any) -> str:
+    """What tables and reports say of a flow instead of a name; empty if it can be named, or null.
+
+    Examples
+    --------
+    >>> from cctoolkit.analysis.limits import limit_in_words
+    >>> limit_in_words("application"), limit_in_words("bottleneck")
+    ('not limited here: application', '')
+    """
+    return "" if limited_by in NAMEABLE else LIMITS.get(limited_by, "")
+
+
+def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
+    """Decide for each flow what limits it.
+
+    Parameters
+    ----------
+    slots : DataFrame
+        From :func:`cctoolkit.compute_slots`, of one tap or two; slots of about 1 ms. Only the first tap's columns
+        ``in_bytes``, ``in_seq`` and ``bytes_in_flight`` are used, and ``in_packets`` if it is there.
+
+    Returns
+    -------
+    DataFrame
+        One row per flow, in the order of `slots`: ``flow_id``, ``limited_by`` (a name in
+        ``cctoolkit.analysis.limits.LIMITS``), and what was measured:
+
+        - ``rounds``: round trips with data, of at least ten slots.
+        - ``rtt_slots``: mean RTT from the tap, in slots, by Little's law.
+        - ``idle_share``: share of the time in silences of a round trip or more without a byte in flight.
+        - ``rate_spread``: standard deviation of the arrival rate over its mean, by round trip.
+        - ``peak_share``: share of the round trips whose most bytes in flight are the flow's most, to a segment.
+        - ``unforced_share``: share of the decreases of bytes in flight without a loss in the two round trips before.
+        - ``queue_share``: share of the round trips whose RTT is above the least (by 1.5 slots and 5 %).
+        - ``own_queue``: correlation of the bytes that a round sends with the RTT's growth from the round before to that
+          after it.
+        - ``loss_share``: share of the round trips with retransmissions or holes.
+        - ``resends``: slots that begin with a retransmission.
+        - ``resent_bytes``: bytes that came by more than once.
+        - ``segment_bytes``: payload of the flow's full segments; 1448 if `slots` lacks ``in_packets`` or they do not
+          tell.
+
+    Raises
+    ------
+    SchemaError
+        The table lacks a column.
+
+    See Also
+    --------
+    cctoolkit.compute_slots : makes the slots
+    cctoolkit.identify.classify_flows : names only what is limited by the bottleneck
+
+    Notes
+    -----
+    In this order:
+
+    - *behind*: there are retransmissions, but hardly a byte comes by twice, so the losses happened before the tap.
+    - *application*: the sender is idle, with nothing in flight.
+    - *elsewhere*: the rate is steady, or bytes in flight stay at their most, without losses that explain it. An
+      application that writes at a rate, an access link and a receiver's window look alike from here.
+    - *bottleneck*: bytes in flight fall after losses, which may be anywhere behind the tap; or the rate varies while a
+      queue is there, or makes it grow (BBR, which backs off without losses).
+    - *unknown*: bytes in flight only grow.
+    - *short*: fewer than eight round trips.
+    - *elsewhere*: all others.
+
+    Without acknowledgements, a flow is *behind*, *application* or *unknown*: its round trips are not known, and alone
+    on a link, a congestion control's rate is steady, too.
+
+    Examples
+    --------
+    >>> run = cct.example("cubic")
+    >>> cct.flow_limits(cct.compute_slots(run.ingress)).limited_by.tolist()
+    ['bottleneck']
+    >>> cct.flow_limits(cct.compute_slots(run.egress)).limited_by.tolist()
+    ['behind']
+    """
+    columns = ("flow_id", "in_bytes", "in_seq", "bytes_in_flight")
+    slots = arguments.table("slots", slots, columns, error=SchemaError)
+    came, flight = (_observed(slots[name], 2.0**53) for name in ("in_bytes", "bytes_in_flight"))
+    seq = np.nan_to_num(_observed(slots["in_seq"], 2.0**32), nan=-1.0).astype(np.int64)
+    flow = slots["flow_id"].to_numpy()
+    starts = (
+        np.flatnonzero(np.concatenate([[True], flow[1:] != flow[:-1]])) if len(flow) else np.zeros(0, int)
+    )
+    bounds = np.append(starts, len(flow))
+    lengths = packet_lengths(slots)
+    segments = np.array([segment_bytes(lengths[a:b]) for a, b in itertools.pairwise(bounds)])
+    segments[np.isnan(segments)] = USUAL_SEGMENT_BYTES
+    signs = np.empty((len(starts), len(SIGNS)))
+    _signs_of_flows(came, flight, seq, segments, bounds, signs)
+    table = pd.DataFrame(signs, columns=list(SIGNS)).assign(segment_bytes=segments)
+    table.insert(0, "flow_id", flow[starts])
+    table.insert(1, "limited_by", _judged(table))
+    return table
+
+
+def _observed(column: pd.Series, limit: float) -> np.ndarray:
+    """The values as float64, NaN where they are null or not possible."""
+    values = column.to_numpy(np.float64, na_value=np.nan)
+    with np.errstate(invalid="ignore"):
+        return np.where((values >= 0) & (values < limit), values, np.nan)
+
+
+def _judged(s: pd.DataFrame) -> np.ndarray:
+    """The answer for each row of signs."""
+    both = s["peak_share"].notna()
+    known = s["rounds"] >= _ROUNDS
+    twice = np.minimum(_TWICE, _TWICE_SHARE * s["segment_bytes"])
+    feedback = (s["resent_bytes"] >= twice) | (s["queue_share"] > _SOME_QUEUE)
+    backs_off = (s["unforced_share"] < UNFORCED) & feedback
+    queue, own = s["queue_share"], s["own_queue"]
+    its_own = (queue > _SOME_QUEUE) & (own > OWN_QUEUE)
+    at_times = (queue > QUEUE) | ((queue > QUEUE_AT_TIMES) & (own > OWN_QUEUE_PROBING))
+    probes = its_own | ((s["rate_spread"] > PROBING_RATE) & at_times)
+    losses_move_it = backs_off & (s["loss_share"] >= 0.02)
+    fixed = (s["peak_share"] >= np.where(probes, FIXED_PEAK_PROBING, FIXED_PEAK)) & ~losses_move_it
+    grows = s["unforced_share"] < GROWS
+    steady = (s["rate_spread"] < STEADY_RATE) & ~grows
+    return np.select(
+        [
+            (s["resends"] >= _RESENDS) & (s["resent_bytes"] < twice * s["resends"]),
+            known & (s["idle_share"] >= IDLE),
+            known & both & (steady | fixed),
+            known & both & (backs_off | probes),
+            known & both & ~grows,
+            ~known & both,
+        ],
+        ["behind", "application", "elsewhere", "bottleneck", "elsewhere", "short"],
+        "unknown",
+    )

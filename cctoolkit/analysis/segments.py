@@ -1,0 +1,52 @@
+"""How long a flow's full segments are, from its slots: congestion controls count in segments, not in bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+__all__ = ["LENGTHS", "USUAL_SEGMENT_BYTES", "packet_lengths", "segment_bytes"]
+
+#: Columns of slots that tell the length of packets.
+LENGTHS = ("in_bytes", "in_packets")
+#: Payload of a full segment: a packet of 1500 bytes with timestamps.
+USUAL_SEGMENT_BYTES = 1448.0
+#: Full segments have more payload than the first (RFC 9293's default is 536 with options), or at least the second if
+#: the flow has none that are longer (the smallest MTU of RFC 791, less headers), and less than the third, which no
+#: packet on Ethernet has.
+_SHORT, _SHORTEST, _OFFLOADED = 500, 28, 9_216
+
+
+def packet_lengths(slots: pd.DataFrame) -> np.ndarray:
+    """The mean payload of each slot's packets, rounded; NaN in slots without data, or if the table cannot tell."""
+    there = slots.loc[:, slots.columns.isin(LENGTHS)].select_dtypes("number")
+    if sorted(map(str, there)) != sorted(LENGTHS):
+        return np.full(len(slots), np.nan)
+    came, packets = (there[name].to_numpy(np.float64, na_value=0) for name in LENGTHS)
+    sent = (packets > 0) & (came > 0) & np.isfinite(packets)
+    lengths = np.full(len(slots), np.nan)
+    with np.errstate(over="ignore"):
+        lengths[sent] = np.minimum(came[sent] / packets[sent], _OFFLOADED).round()
+    return lengths
+
+
+def segment_bytes(lengths: np.ndarray) -> float:
+    """Payload of a flow's full segments; NaN if its packets do not tell.
+
+    Parameters
+    ----------
+    lengths : array, slots
+        From :func:`packet_lengths`.
+
+    Notes
+    -----
+    A flow's full segments are as long as its packets are on average in most slots. Shorter packets are those of an
+    application that writes little, unless the flow has none that are longer (a path with a small MTU, as Nebby's);
+    longer ones are those of segmentation or receive offload. Neither tells the length.
+    """
+    lengths = lengths[~np.isnan(lengths)]
+    if not len(lengths):
+        return np.nan
+    usual = int(np.bincount(lengths.astype(int)).argmax())
+    full = usual > _SHORT or _SHORTEST <= usual == lengths.max()
+    return float(usual) if full and usual < _OFFLOADED else np.nan

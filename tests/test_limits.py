@@ -1,0 +1,211 @@
+"""What limits a flow: the kernel against its twin, known causes in the simulator, captured traces."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings, strategies as st
+from naive_limits import signs
+
+import cctoolkit as cct
+from cctoolkit.analysis.limits import LIMITS, NAMEABLE, SIGNS, limit_in_words
+from cctoolkit.errors import SchemaError
+from cctoolkit.identify.probabilities import format_cca
+
+TRACES = Path(__file__).parents[1] / "traces"
+
+
+def slots_of(came, flight, seq, flow_id=0) -> pd.DataFrame:
+    return pd.DataFrame(
+        {"flow_id": flow_id, "in_bytes": came, "in_seq": seq, "bytes_in_flight": flight}
+    ).astype({"in_bytes": "Int64", "in_seq": "Int64", "bytes_in_flight": "Int64"})  # fmt: skip
+
+
+# ---- the kernel and its twin -----------------------------------------------------------------------------------------
+
+
+@st.composite
+def flows(draw: st.DrawFn) -> tuple[list[float], list[float], list[int]]:
+    """Slots of a flow that loses, repeats, pauses, wraps, and whose acknowledgements may begin late or never come."""
+    length = draw(st.integers(1, 120))
+    at = draw(st.sampled_from([0, 1000, 2**32 - 5000]))
+    came, flight, seq = [], [], []
+    outstanding = 0
+    for _ in range(length):
+        size = draw(st.sampled_from([0, 0, 1448, 2896, 500]))
+        jump = draw(st.sampled_from([0, 0, 0, 0, 1448, -1448, -4000]))
+        at = (at + (jump if size else 0)) % 2**32
+        came.append(float(size))
+        seq.append(at if size else -1)
+        at = (at + size) % 2**32
+        outstanding = max(outstanding + size - draw(st.sampled_from([0, 1448, 2896])), 0)
+        flight.append(float(outstanding))
+    unknown = draw(st.sampled_from([0, 0, 3, length]))
+    flight[:unknown] = [math.nan] * unknown
+    if draw(st.booleans()) and length > 10:
+        flight[-4:] = [math.nan] * 4
+    return came, flight, seq
+
+
+@settings(deadline=None)
+@given(flows())
+def test_what_is_measured_is_what_its_definition_says(flow):
+    came, flight, seq = flow
+    table = cct.flow_limits(
+        slots_of(
+            came, [None if math.isnan(x) else int(x) for x in flight], [None if x < 0 else x for x in seq]
+        )
+    )
+    (row,) = table.to_dict("records")
+    wanted = signs(came, flight, seq)
+    for name in SIGNS:
+        assert row[name] == pytest.approx(wanted.get(name, math.nan), rel=1e-9, abs=1e-9, nan_ok=True), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["cubic", "cubic-bbr", "mixed"])
+def test_of_captured_flows_too(name):
+    slots = cct.compute_slots(cct.load_run(TRACES / name).ingress)
+    table = cct.flow_limits(slots)
+    for row in table.to_dict("records")[:4]:
+        flow = slots[slots.flow_id == row["flow_id"]]
+        columns = [
+            flow[c].to_numpy(float, na_value=none) for c, none in
+            (("in_bytes", math.nan), ("bytes_in_flight", math.nan), ("in_seq", -1))
+        ]  # fmt: skip
+        few = [column[:3000].tolist() for column in columns]
+        (row,) = cct.flow_limits(flow.iloc[:3000].reset_index(drop=True)).to_dict("records")
+        wanted = signs(few[0], few[1], [int(x) for x in few[2]], row["segment_bytes"])
+        assert {n: row[n] for n in SIGNS} == pytest.approx(wanted, nan_ok=True)
+
+
+# ---- the answers -----------------------------------------------------------------------------------------------------
+
+
+def simulated(*flows: cct.Flow, **bottleneck: object) -> cct.Run:
+    link = {"rate_mbps": 20, "buffer_packets": 60} | bottleneck
+    return cct.simulate(
+        cct.Scenario(bottleneck=cct.Bottleneck(**link), flows=flows, duration_s=12), record=True
+    )
+
+
+CAUSES = {
+    "bottleneck": ({}, {"bottleneck"}),
+    "an application that writes at a rate": ({"rate_mbps": 4}, {"elsewhere"}),
+    "an application that pauses": ({"rate_mbps": 8, "on_s": 0.2, "off_s": 0.4}, {"application"}),
+    "the receiver's window": ({"max_window": 8}, {"elsewhere"}),
+    "the access link": ({"access_mbps": 6}, {"elsewhere"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cca", ["reno", "cubic", "bbr"])
+@pytest.mark.parametrize("cause", CAUSES)
+def test_the_cause_is_found(cause, cca):
+    changes, wanted = CAUSES[cause]
+    run = simulated(cct.Flow(cca, rtt_ms=40, **changes))
+    for slots in (cct.compute_slots(run.ingress), cct.compute_slots(run.ingress, run.egress)):
+        assert set(cct.flow_limits(slots).limited_by) <= wanted
+
+
+@pytest.mark.parametrize("buffer_packets", [60, 200])
+@pytest.mark.parametrize("rtt_ms", [15, 30, 60, 100])
+def test_bbr_alone_fills_a_queue_at_times(rtt_ms, buffer_packets):
+    slots = cct.compute_slots(
+        simulated(cct.Flow("bbr", rtt_ms=rtt_ms), buffer_packets=buffer_packets).ingress
+    )
+    for first in (0, 4000):
+        table = cct.flow_limits(slots[slots.slot >= first].reset_index(drop=True))
+        assert list(table.limited_by) == ["bottleneck"] and (table.own_queue > 0.2).all()
+
+
+@pytest.mark.parametrize("cca", ["reno", "cubic", "htcp", "bbr", "bbr3"])
+@pytest.mark.parametrize("aqm", ["tail_drop", "codel", "pie"])
+def test_competing_flows_are_limited_by_the_bottleneck(cca, aqm):
+    run = simulated(cct.Flow(cca, rtt_ms=30), cct.Flow("reno", rtt_ms=50, start_s=0.3), aqm=aqm)
+    assert list(cct.flow_limits(cct.compute_slots(run.ingress)).limited_by) == ["bottleneck"] * 2
+
+
+TAPS = sorted(path.name.removesuffix(".ingress.pcap.gz") for path in TRACES.glob("*.ingress.pcap.gz"))
+
+
+@pytest.mark.parametrize("name", TAPS)
+def test_captured_flows_before_and_behind_the_queue(name):
+    run = cct.load_run(TRACES / name)
+    big = run.labels[run.labels.bytes_acked > 1e6]
+    before, behind = (
+        cct.flow_limits(cct.compute_slots(tap)).merge(tap.flows[["flow_id", "src", "sport"]], on="flow_id")
+        .merge(big[["src", "sport", "cca"]], on=["src", "sport"])
+        for tap in (run.ingress, run.egress)
+    )  # fmt: skip
+    assert len(before) == len(behind) == len(big) > 0
+    assert set(before.limited_by) == {"bottleneck"}
+    # marks leave no retransmissions
+    assert set(behind.limited_by) == ({"elsewhere"} if "ecn" in name else {"behind"})
+
+
+def test_little_data_is_too_short():
+    run = simulated(cct.Flow("cubic", rtt_ms=40))
+    slots = cct.compute_slots(run.ingress)
+    assert list(cct.flow_limits(slots.iloc[:200]).limited_by) == ["short"]
+    assert len(cct.flow_limits(slots.iloc[:0])) == 0
+
+
+def test_one_direction_shows_pauses_but_no_bottleneck():
+    for changes, wanted in (
+        ({"rate_mbps": 8, "on_s": 0.5, "off_s": 0.8}, "application"), ({"rate_mbps": 4}, "unknown"), ({}, "unknown")
+    ):  # fmt: skip
+        slots = cct.compute_slots(simulated(cct.Flow("cubic", rtt_ms=40, **changes)).ingress)
+        slots["bytes_in_flight"] = pd.array([None] * len(slots), dtype="Int64")
+        table = cct.flow_limits(slots)
+        assert list(table.limited_by) == [wanted] and table.peak_share.isna().all()
+
+
+def test_each_flow_by_itself_in_the_tables_order():
+    slots = cct.compute_slots(cct.load_run(TRACES / "mixed").ingress)
+    table = cct.flow_limits(slots)
+    assert list(table.flow_id) == list(slots.flow_id.drop_duplicates())
+    alone = [cct.flow_limits(flow.reset_index(drop=True)) for _, flow in slots.groupby("flow_id", sort=False)]
+    pd.testing.assert_frame_equal(table, pd.concat(alone, ignore_index=True))
+
+
+def test_tables_that_are_none():
+    with pytest.raises(SchemaError, match="in_seq"):
+        cct.flow_limits(pd.DataFrame({"flow_id": [1], "in_bytes": [1], "bytes_in_flight": [1]}))
+    hostile = slots_of([1448] * 40, [1448] * 40, list(range(0, 1448 * 40, 1448))).astype(float)
+    for value in (np.inf, -np.inf, -5.0, 1e300, np.nan):
+        for column in ("in_bytes", "in_seq", "bytes_in_flight"):
+            wrong = hostile.copy()
+            wrong.loc[7, column] = value
+            assert set(cct.flow_limits(wrong).limited_by) <= set(LIMITS)
+
+
+# ---- what is said ----------------------------------------------------------------------------------------------------
+
+
+def test_every_answer_but_those_with_a_name_has_words():
+    for limit, words in LIMITS.items():
+        assert limit_in_words(limit) == ("" if limit in NAMEABLE else words)
+        assert format_cca("unknown", math.nan, limit) == ("unknown" if limit in NAMEABLE else words)
+    assert format_cca("reno", 0.98, "bottleneck") == format_cca("reno", 0.98) == "reno 98 %"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", [{"rate_mbps": 3}, {"max_window": 8}, {"access_mbps": 6}])
+def test_no_flow_is_named_that_the_bottleneck_does_not_limit(changes):
+    run = simulated(cct.Flow("cubic", rtt_ms=40, **changes))
+    for taps in ((run.ingress, run.egress), (run.ingress,)):
+        (flow,) = cct.identify.classify_flows(*taps).to_dict("records")
+        assert (flow["cca"], flow["limited_by"]) == ("unknown", "elsewhere")
+        assert math.isnan(flow["probability"]) and flow["windows"] > 0
+
+
+@pytest.mark.slow
+def test_names_need_taps_before_the_bottleneck():
+    run = cct.example("cubic")
+    before, behind = (cct.identify.classify_flows(tap).iloc[0] for tap in (run.ingress, run.egress))
+    assert (before["cca"], before["limited_by"]) == ("cubic", "bottleneck") and before["probability"] > 0.5
+    assert (behind["cca"], behind["limited_by"]) == ("unknown", "behind")
