@@ -105,6 +105,7 @@ WRITING = [
         lambda i, to: [i.dataset, "--classifier", "summary", "--window-ms", 500, "--epochs", 2, "-o", to], fresh=True,
     ),
     Case("evaluate", "scores.csv", lambda i, to: ["cca", i.dataset, "--window-ms", 1000, "-o", to]),
+    Case("evaluate", "evaluation", lambda i, to: ["cca", i.dataset, "--window-ms", 1000, "-o", to]),
     Case("classify", "ccas.csv", lambda i, to: [i.ingress, "--min-bytes", 1000, "-o", to]),
     Case("batch", "archive", lambda i, to: [i.ingress, "-o", to], fresh=True),
     Case("filter", "some.pcap.gz", lambda i, to: [i.ingress, to, "--snaplen", 60]),
@@ -120,6 +121,8 @@ WRITING = [
 
 #: Commands that write and have no case, and why.
 ELSEWHERE = {
+    "add-cca": "minutes; it writes as `dataset build`, `train` and `evaluate` do",
+    "benchmark cca": "simulates for long: test_identify_benchmark.py; datasets are written as by `dataset build`",
     "fetch mawi": "needs a server: test_mawi.py",
     "testbed run": "needs a kernel: test_testbed_uml.py; a run is written as `simulate -o` writes it",
     "testbed sweep": "as `testbed run`",

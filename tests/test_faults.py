@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import pytest
 from documents import ROOT
 from fault_injection import ELSEWHERE, KILLED, WRITING, Case, Inputs, call, hidden, make_inputs
 from test_cli_commands import commands
+from tools import mostly_slow
 
 import cctoolkit as cct
 from cctoolkit._support import atomic
@@ -35,6 +35,8 @@ from cctoolkit.errors import ParameterError
 INJECTOR = Path(__file__).with_name("fault_injection.py")
 #: Moves, colours, a line of its own, another direction, an invisible character, and bytes that are not UTF-8.
 HOSTILE = "x\x1b[31m\x1b]0;title\x07\r\ncct: all is well\t\u202egpj\u200b\x9b\udcff\udcfe"
+#: Commands of cases that simulate for more than a second.
+SIMULATING = ("experiment codel", "dataset build", "demo")
 #: Names of parameters whose values are written to.
 OUTPUTS = {"output", "rules", "pcap"}
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
@@ -137,7 +139,10 @@ def test_an_error_of_another_file_keeps_its_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("flows", "-f", "csv"), ("flows",), ("info",), ("flows", "-f", "jsonl")]
+    "arguments",
+    mostly_slow(
+        [("flows", "-f", "csv"), ("flows",), ("info",), ("flows", "-f", "jsonl")], [("flows", "-f", "csv")]
+    ),
 )
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_standard_output_on_a_full_disk(inputs: Inputs, arguments: tuple[str, ...]) -> None:
@@ -300,7 +305,11 @@ def check_printed(status: int, out: str, err: str) -> None:
         assert err, "an error without a word"
 
 
-@pytest.mark.parametrize("case", WRITING, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    mostly_slow(WRITING, [case for case in WRITING if case.command not in SIMULATING]),
+    ids=lambda case: case.name,
+)
 def test_hostile_names_where_all_is_well(hostile: Inputs, tmp_path: Path, case: Case) -> None:
     case = Case(case.command, f"{HOSTILE}.{case.target}", case.more)
     status, out, err = call(*case.arguments(hostile, tmp_path))
@@ -309,20 +318,21 @@ def test_hostile_names_where_all_is_well(hostile: Inputs, tmp_path: Path, case: 
     assert len(os.listdir(tmp_path)) == 1 and hidden(tmp_path) == []
 
 
-def leaves() -> Iterator[tuple[str, Any]]:
-    for words, command in commands().items():
-        if not hasattr(command, "list_commands") and words not in ("fetch mawi", "testbed build", "experiment list",
-                                                                   "testbed doctor"):  # fmt: skip
-            yield words, command
+#: Commands without other commands, by their words.
+LEAVES = {
+    words: command for words, command in commands().items()
+    if not hasattr(command, "list_commands")
+    and words not in ("fetch mawi", "testbed build", "experiment list", "testbed doctor")
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("words", [words for words, _ in leaves()])
+@pytest.mark.parametrize("words", LEAVES)
 def test_hostile_names_where_nothing_is_there(tmp_path: Path, words: str) -> None:
     """Files that do not exist, files that are nothing, and options that mean nothing: one line each."""
     nothing = tmp_path / HOSTILE
     for make in (lambda: None, nothing.touch, lambda: nothing.write_text("\x1b[31m = \x1b\n[[[")):
         make()
-        required = [p for p in dict(leaves())[words].params if p.required]
+        required = [p for p in LEAVES[words].params if p.required]
         given: list[object] = []
         for p in required:
             output = p.name in OUTPUTS

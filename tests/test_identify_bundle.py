@@ -238,6 +238,7 @@ def test_a_model_says_whom_its_classes_stand_for(ours, tmp_path):
     assert "also covers" not in (ours / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_what_belongs_to_no_model_is_not_saved(tmp_path):
     bare = unfitted("dragonfly", epochs=1)
     windows = samples.train("cbiq+throughput")
@@ -399,7 +400,7 @@ def test_flows_of_a_trace_by_two_taps_and_by_one(ours):
         (model.predict(one_way), "throughput"),
     ):  # fmt: skip
         assert list(table.columns) == [
-            "flow_id", "cca", "probability", "windows", "window_ms", "feature_set", "model"
+            "flow_id", "cca", "probability", "limited_by", "windows", "window_ms", "feature_set", "model"
         ]  # fmt: skip
         assert list(table.flow_id) == [0, 1] and set(table.feature_set) == {feature_set}
         assert set(table.model) == {"ours"} and set(table.window_ms) == {500}
@@ -481,7 +482,7 @@ NOT_A_MODEL = {
     "inputs": [[], ["in_bytes", "in_bytes"], ["no such column"], "in_bytes", None],
     "slot_ms": [0, -1, "1", None, 10**400, [1]],
     "windows_ms": [[], [-1], [0], ["x"], None, [[1]]],
-    "temperature": [0, -1, "1", None, 10**400, True],
+    "temperature": [0, -1, "1", None, 10**400, True, [[5, 0]], [[5, 1], [5, 1]], [[1]], [5]],
     "least": [[[5, 0.5], [5, 0.5]], [[-1, 0.5]], [[1, 2]], [[1, -0.1]], [[1]], "x"],
     "networks": [[], None, [{}], [5], *([{"slots": slots, "file": "x", "sha256": ""}] for slots in (-3, 1.5, None))],
     "preparation": ["no such", None, [], "scale_view"],

@@ -17,9 +17,11 @@ from threadpoolctl import threadpool_limits
 torch = pytest.importorskip("torch", reason="the classifiers' networks need torch: the extra 'train'")
 
 from cctoolkit.errors import ParameterError  # noqa: E402
-from cctoolkit.identify import CCAClassifier, Windows, cut_windows, training  # noqa: E402
-from cctoolkit.identify.classifiers import _temperature, summaries  # noqa: E402
+from cctoolkit.identify import CCAClassifier, Windows, cut_windows, load, training  # noqa: E402
+from cctoolkit.identify.bundle import learnt_network  # noqa: E402
+from cctoolkit.identify.classifiers import _calibrated, _temperature, summaries  # noqa: E402
 from cctoolkit.identify.inputs import VIEW_CHANNELS, VIEW_INPUTS, scale_views  # noqa: E402
+from cctoolkit.identify.networks import ScalesNet  # noqa: E402
 from cctoolkit.identify.probabilities import named, softmax  # noqa: E402
 
 NETWORKS = [kind for kind in KINDS if kind != "summary"]
@@ -366,6 +368,62 @@ def test_hiding_takes_the_queue_or_the_flight_never_both():
     assert (unfitted("ours", hide=0.0)._augment(ones, torch.Generator()) == 1).all()
 
 
+def test_going_on_from_a_saved_model(tmp_path):
+    """The network starts as what was saved, with random scores only for a class that it does not know."""
+    pytest.importorskip("onnx", reason="the extra `train` is not installed")
+    raw, few_windows = samples.windows(VIEW_INPUTS), few("views")
+    saved = load(fitted("ours").save(tmp_path / "ours", windows_ms=[100]))
+    content, learnt = learnt_network(tmp_path / "ours", "CCAClassifier", few_windows.slot_ms)
+    network = ScalesNet.pretrained(content, learnt, ["reno", "vegas", "bbr"]).eval()
+    with torch.inference_mode():
+        said = network(torch.from_numpy(scale_views(raw.X))).numpy()
+    wanted = saved._scores(raw.X)[:, [learnt.index("reno"), learnt.index("bbr")]]
+    np.testing.assert_allclose(said[:, [0, 2]], wanted, atol=1e-4)
+
+    parameters = {"pretrained": tmp_path / "ours", "epochs": 1, "widths": (8, 8, 8), "learning_rate": 1e-5}
+    went_on = unfitted("ours", **parameters).fit(few_windows)
+    assert clone(went_on).pretrained == tmp_path / "ours"
+    np.testing.assert_allclose(
+        went_on.predict_proba(raw).argmax(1), saved.predict_proba(raw).argmax(1), atol=0
+    )
+    again = load(went_on.save(tmp_path / "again", windows_ms=[100]))  # it can be saved, and gone on from
+    assert again.about["parameters"]["pretrained"] == "ours"
+    np.testing.assert_allclose(again.predict_proba(raw), went_on.predict_proba(raw), atol=1e-4)
+    assert unfitted("ours", **{**parameters, "pretrained": tmp_path / "again"}).fit(few_windows).network_
+
+
+def test_the_mean_of_weights_before_and_after(tmp_path):
+    pytest.importorskip("onnx", reason="the extra `train` is not installed")
+    folder = fitted("ours").save(tmp_path / "ours", windows_ms=[100])
+    parameters = {"pretrained": folder, "epochs": 1}
+    before = ScalesNet.pretrained(*learnt_network(folder, "CCAClassifier", 1.0), ["bbr", "reno"]).state_dict()
+    after, mean = (
+        unfitted("ours", keep=k, **parameters).fit(few("views")).network_.state_dict() for k in (0, 0.25)
+    )
+    for name in ("layers.1.0.weight", "layers.1.1.running_var", "scores.bias", "norm.weight"):
+        np.testing.assert_allclose(mean[name], 0.75 * after[name] + 0.25 * before[name], atol=1e-5)
+        assert name == "norm.weight" or not torch.equal(after[name], before[name])
+    for wrong in ({"keep": 1.0, **parameters}, {"keep": 0.5}):
+        with pytest.raises(ParameterError, match=r"keep: .* must be from 0 to below 1, and needs"):
+            unfitted("ours", **wrong).fit(few("views"))
+    other = dataclasses.replace(
+        few("views"), y=np.where(few("views").y == "bbr", "vegas", "reno").astype(object)
+    )
+    with pytest.raises(ParameterError, match=r"keep: .* does not know vegas"):
+        unfitted("ours", keep=0.5, **parameters).fit(other)
+
+
+def test_going_on_from_what_is_none_of_ours(tmp_path):
+    pytest.importorskip("onnx", reason="the extra `train` is not installed")
+    fitted("dragonfly").save(tmp_path / "theirs")
+    with pytest.raises(
+        ParameterError, match="theirs: is a DragonflyClassifier; training goes on from a CCAClassifier only"
+    ):
+        unfitted("ours", pretrained=tmp_path / "theirs").fit(few("views"))
+    with pytest.raises(ParameterError, match="pretrained: its network is not one of CCAClassifier"):
+        ScalesNet.pretrained((tmp_path / "theirs" / "network-100ms.onnx").read_bytes(), ["bbr"], ["bbr"])
+
+
 def test_windows_of_others_are_unknown():
     """Three classes, one of which is not to be named."""
     windows = samples.windows("views")
@@ -426,7 +484,7 @@ def test_so_many_known_windows_are_lost_as_asked_for():
     assert (model.predict(windows.X[validation]) == "unknown").mean() <= 0.1  # 0.05 asked for, of 20 windows
     assert sorted(model.least_[:, 0]) == [100] and 0.5 <= model.least_[0, 1] <= 1
     free = unfitted("ours", epochs=1, validation_share=0.0).fit(few("views"))
-    assert free.temperature_ == 1 and free.least_.shape == (0, 2)
+    assert free.temperature_.shape == free.least_.shape == (0, 2)
     assert "unknown" not in free.predict(windows)
 
 
@@ -467,6 +525,61 @@ def test_the_temperature_is_found_again():
     for t in (0.5, 1, 3):
         assert _temperature(scores * t, drawn) == pytest.approx(t, rel=0.05)
     np.testing.assert_allclose(softmax(np.array([[1000.0, 0.0]])), [[1, 0]])
+
+
+def drawn_from(chances: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A class for each row, as probable as it says."""
+    return (rng.random((len(chances), 1)) > chances.cumsum(axis=1)).sum(axis=1)
+
+
+def test_temperatures_of_lengths_and_the_share_of_others_are_found_again():
+    """Scores of two lengths, sharpened apart; of windows weighted as if every second flow were unknown."""
+    rng = np.random.default_rng(2)
+    scores = rng.normal(0, 2, (40_000, 3))
+    rows = np.arange(len(scores)) % 2
+    numbers, is_other = drawn_from(softmax(scores), rng), np.array([False, True, False])
+    sharp = scores * np.array([0.5, 3.0])[rows][:, None]
+    offset, temperatures = _calibrated(sharp, numbers, np.ones(len(scores)), rows, is_other)
+    np.testing.assert_allclose(temperatures, [0.5, 3.0], rtol=0.05)
+    assert offset == pytest.approx(0, abs=0.05)
+    one = np.zeros(len(scores), np.int64)
+    weights = np.where(numbers == 1, 2.0, 1.0)  # a class that is twice as frequent has the offset log 2
+    offset, temperatures = _calibrated(scores, numbers, weights, one, is_other)
+    assert offset == pytest.approx(np.log(2), abs=0.06) and temperatures == pytest.approx([1], rel=0.05)
+
+
+def test_calibration_with_windows_of_other_runs(tmp_path):
+    """Long windows are classified in pieces: what was learnt from single views does not hold for them."""
+    pytest.importorskip("onnx", reason="the extra `train` is not installed")
+    model = unfitted("ours", epochs=2, lose=0.1).fit(few("views"))
+    windows = [samples.windows(VIEW_INPUTS, ms) for ms in (100, 2000)]
+    before = model.temperature_
+    assert model.calibrate(windows) is model
+    assert model.temperature_[:, 0].tolist() == model.least_[:, 0].tolist() == [
+        100,
+        2000,
+    ] and before.shape == (1, 2)
+    for part in windows:  # as many as asked for are lost of each length
+        assert (model.predict(part) == "unknown").mean() == pytest.approx(0.1, abs=0.05)
+    saved = load(model.save(tmp_path / "model", windows_ms=[100, 2000]))
+    for part in windows:
+        np.testing.assert_allclose(saved.predict_proba(part), model.predict_proba(part), atol=2e-3)
+    with pytest.raises(ParameterError, match=r"other_share: .* needs the class 'other'"):
+        model.calibrate(windows, other_share=0.3)
+    with pytest.raises(ParameterError, match="no window of"):
+        model.calibrate(windows[0].take(windows[0].y == "bbr"))
+
+
+def test_the_fewer_others_are_expected_the_more_probable_are_names():
+    windows = samples.windows(VIEW_INPUTS)
+    known = np.where(np.arange(len(windows)) % 3 == 0, "other", windows.y).astype(object)
+    relabelled = dataclasses.replace(windows, y=known)
+    model = unfitted("ours", epochs=2, other="other").fit([relabelled])
+    likely = [
+        model.calibrate(relabelled, other_share=s).predict_proba(windows)[:, 1].mean() for s in (0.6, 0.1)
+    ]
+    assert list(model.classes_) == ["bbr", "other", "reno"] and likely[0] > 0.4 > 0.2 > likely[1]
+    assert model.predict_proba(windows)[:, 1].mean() == pytest.approx(0.1, abs=0.07)
 
 
 def test_summaries_are_so_many_numbers_whatever_the_length():

@@ -386,9 +386,104 @@ def test_own_captures_become_a_dataset(run, tmp_path: Path) -> None:
     assert "base rtt ms" in out.replace("_", " ")
 
 
+def nebby_trace(path: Path, *, packets: int = 300) -> Path:
+    """A file as Nebby's run_test.sh writes it: a download in segments of 48 bytes, a round trip of 100 ms."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fields = "_ws.col.Time,frame.time_relative,ip.src,tcp.srcport,ip.dst,tcp.dstport,tcp.len,tcp.seq,tcp.ack"
+    server, client = "192.168.1.1,8081,10.0.0.2,40138", "10.0.0.2,40138,192.168.1.1,8081"
+    rows = [(0.0, f"{client},0,0,0"), (0.001, f"{server},0,0,1")]
+    for i in range(packets):
+        rows.append((0.2 + 0.01 * i, f"{server},48,{1 + 48 * i},1"))
+        rows.append((0.3 + 0.01 * i, f"{client},0,1,{49 + 48 * i}"))
+    lines = [
+        ",".join(f'"{cell}"' for cell in f"05:22:{t:09.6f},{t:.9f},{rest}".split(",")) + "\n"
+        for t, rest in sorted(rows)
+    ]
+    lines.insert(1, '"05:22:00.000001","0.000001000",,,,,,,\n')  # no TCP
+    path.write_text(fields + "\n" + "".join(lines))
+    return path
+
+
+def test_a_folder_of_somebody_elses_traces_becomes_a_dataset(run, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    nebby_trace(Path("theirs/reno1-0-50-200-2-tcp.csv"))
+    nebby_trace(Path("theirs/45-ms-400-kbps/cubic.csv"))
+    nebby_trace(Path("theirs/www.example.com-tcp.csv"))  # whose congestion control nobody knows
+    Path("theirs/reno2-0-50-200-2-tcp.csv").write_text("frame.number,frame.len\n1,60\n")
+    Path("theirs/README.md").write_text("bbr")
+    status, out, err = run("dataset", "add", "mine", "theirs")
+    assert (status, out) == (0, "added 2 runs to mine: 2 flows (1 cubic, 1 reno)\n")
+    unnamed, unread = err.splitlines()
+    assert "theirs/www.example.com-tcp.csv: no congestion control in the name" in unnamed
+    assert "theirs/reno2-0-50-200-2-tcp.csv: " in unread and "is missing" in unread
+    flows = SlotDataset("mine").flows.set_index("run")
+    assert flows.loc["theirs-reno1-0-50-200-2-tcp", ["cca", "rate_mbps", "rtt_ms"]].tolist() == [
+        "reno",
+        0.2,
+        100,
+    ]
+    assert flows.loc["theirs-45-ms-400-kbps-cubic", ["cca", "rate_mbps", "rtt_ms"]].tolist() == [
+        "cubic",
+        0.4,
+        100,
+    ]
+    (recording,) = SlotDataset("mine").where("cca == 'reno'")
+    slots = recording.slots
+    assert slots["in_bytes"].sum() == 300 * 48 and slots["bytes_in_flight"].max() == pytest.approx(
+        480, abs=48
+    )
+    assert slots["cbiq_bytes"].isna().all()  # one tap
+
+    status, out, err = run("dataset", "add", "mine", "theirs")  # again: what is there stays
+    assert status == 1 and out == "" and err.splitlines()[-1].startswith("cct: theirs: nothing to add")
+    Path("table.csv").write_text("file,cca\nwww.example.com-tcp.csv,bbr\n")
+    status, out, err = run("dataset", "add", "mine", "theirs", "--labels", "table.csv")
+    assert status == 0 and "added 1 run to mine: 1 flow (1 bbr)" in out
+    assert set(SlotDataset("mine").flows["cca"]) == {"bbr", "cubic", "reno"}
+
+
+def test_a_captures_own_name_is_its_label(run, tmp_path: Path) -> None:
+    path = nebby_trace(tmp_path / "x" / "vegas-5-45-200-2-tcp.csv")
+    status, out, _ = run("dataset", "add", tmp_path / "mine", path)
+    assert (status, out.rpartition(": ")[2]) == (0, "1 flow (1 vegas)\n")
+    assert SlotDataset(tmp_path / "mine").flows["buffer_bdp"].tolist() == [2]
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        ("", "empty"),
+        ("No.,Time,Source\n1,0.1,::1\n", "has no field names"),
+        ("frame.time_relative,tcp.srcport,tcp.dstport,tcp.seq,tcp.len\nnan,1,2,1,100\n", "is not a time"),
+        (
+            "frame.time_relative,tcp.srcport,tcp.dstport,tcp.seq,tcp.len\n0.1,1,2,1,1e99\n",
+            "is not a whole number",
+        ),
+        ("frame.time_relative,tcp.srcport,tcp.dstport,tcp.seq,tcp.len\n0.1,1,2,1\n0.2,1,2,1,9\n", "4 cells"),
+        ("frame.time_relative,tcp.srcport,tcp.dstport,tcp.seq,tcp.len\n0.1,1,2,1,0\n", "none of 1 rows"),
+    ],
+    ids=["empty", "summary lines", "nan", "huge", "cells", "no data"],
+)
+def test_a_folder_with_nothing_to_read_is_refused(run, tmp_path: Path, text: str, told: str) -> None:
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    (folder / "reno-0-50-200-2-tcp.csv").write_text(text)
+    status, out, err = run("dataset", "add", tmp_path / "mine", folder)
+    assert (status, out) == (1, "") and not (tmp_path / "mine").exists()
+    why, end = err.splitlines()
+    assert "reno-0-50-200-2-tcp.csv" in why and told in why
+    assert end.startswith("cct: ") and "nothing to add from 1 file" in end
+
+
 @pytest.mark.parametrize(
     "arguments, told",
     [
+        (("add", "DIR", THREE, "--name", "b"), "neither the name of"),
+        (("add", "DIR", TRACES, THREE_EGRESS), "egress: is for one run"),
+        (("add", "DIR", TRACES, "--name", "b"), "name: is for one run"),
+        (("add", "DIR", TRACES, "--labels", "iperf3.json"), "labels: a folder needs a table"),
+        (("add", "DIR", "empty"), "empty: no captures or field exports"),
+        (("add", "DIR", "twice"), "would be one run, twice-reno"),
         (
             ("add", "DIR", THREE, "--labels", TRACES / "three-ccas-ipv6.labels.csv"),
             "has a run three-ccas-ipv6",
@@ -405,7 +500,7 @@ def test_own_captures_become_a_dataset(run, tmp_path: Path) -> None:
         (("build", "nothing", "-o", "DIR"), "neither a .toml file nor one of paper"),
         (("build", "paper", "-o", "DIR", "--ccas", "bic"), "ccas: 'bic'"),
         (("build", "paper", "-o", "DIR", "--ccas", "reno,reno"), "reno is given twice"),
-        (("build", "paper", "-o", "DIR", "--part", "test"), "only hard has"),
+        (("build", "paper", "-o", "DIR", "--part", "test"), "only hard and elsewhere have parts"),
         (("build", "hard", "-o", "DIR", "--part", "third"), "neither 'train' nor 'test'"),
         (("build", "grid.toml", "-o", "DIR", "--runs", "3"), "runs: grid.toml"),
         (("build", "nowhere.toml", "-o", "DIR"), "nowhere.toml"),
@@ -417,6 +512,9 @@ def test_dataset_refuses(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "grid.toml").write_text(TOML)
+    (tmp_path / "empty").mkdir()
+    nebby_trace(tmp_path / "twice" / "reno.csv", packets=1)
+    nebby_trace(tmp_path / "twice" / "reno.txt", packets=1)
     if arguments[0] == "add":
         assert run("dataset", "add", "DIR", THREE, "--labels", TRACES / "three-ccas-ipv6.labels.csv")[0] == 0
     status, _, err = run("dataset", *arguments)
@@ -470,7 +568,7 @@ def test_flows_with_their_congestion_controls(run, seer: Path, tmp_path: Path) -
     status, out, err = run("flows", THREE, "--cca", "--model", seer, "-f", "csv")
     assert (status, err) == (0, "")
     table = read_csv(out)
-    pd.testing.assert_frame_equal(table.drop(columns=["cca", "probability"]), read_csv(plain))
+    pd.testing.assert_frame_equal(table.drop(columns=["cca", "probability", "limited_by"]), read_csv(plain))
     said = read_csv(run("classify", THREE, "--model", seer, "-f", "csv")[1]).set_index("flow_id")
     named = table.set_index("flow_id")["cca"].dropna()
     assert len(named) == 3 and named.to_dict() == said["cca"].to_dict() == dict.fromkeys(
@@ -572,6 +670,10 @@ def test_train_evaluate_classify(run, grid: Path, monkeypatch: pytest.MonkeyPatc
     status, out, _ = run("classify", MIXED, "--model", "model", "-f", "csv")
     assert status == 0 and set(read_csv(out)["cca"]) <= {"bbr", "cubic", "reno", "unknown"}
 
+    status, out, err = run("train", "grid", "-o", "further", "--from", "model", "--epochs", 1)
+    assert status == 0, err
+    assert "Training went on from model." in Path("further/README.md").read_text(encoding="utf-8")
+
     status, _, err = run("train", "grid", "-o", "model")
     assert status == 1 and "model exists already" in err
 
@@ -633,6 +735,10 @@ def test_the_papers_classifier_and_what_is_not_trained_on(
         (("--alike", "reno=vegas"), "alike: 'vegas' is not among"),
         (("--alike", "reno=cubic", "--ccas", "reno,bbr"), "alike: 'cubic' is not among"),
         (("--alike", "reno=cubic", "--classifier", "dragonfly"), "alike: only scales"),
+        (("--from", "nothing"), "model: nothing is neither"),
+        (("--from", "dragonfly"), "dragonfly: is a DragonflyClassifier; training goes on"),
+        (("--from", "cca", "--classifier", "deepcci"), "from: only scales"),
+        (("--from", "cca", "--compare"), "leave out --compare"),
         (("--test-share", "1.5"), "not a share"),
         (("--device", "nothing"), "device: nothing"),
     ],
@@ -657,7 +763,11 @@ def test_classifiers_beside_each_other(run, grid: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(grid)
     options = ("--window-ms", 200, "--epochs", 2, "--test-share", 0.5)
     status, out, err = run("train", "grid", "-o", "several", "--compare", *options)
-    assert (status, err) == (0, "")
+    assert (
+        status == 0
+        and err.count("\n") == 1
+        and "2 of 2 test runs have settings that training runs have" in err
+    )
     table = pd.read_csv("several/comparison.csv")
     assert list(table["classifier"]) == ["scales", "dragonfly", "deepcci", "summary"]
     assert set(table["runs"]) == {2} and len(set(table["windows"])) == 1
@@ -686,7 +796,9 @@ def test_one_tap_can_be_compared(run, tmp_path: Path, monkeypatch: pytest.Monkey
         labels = TRACES / f"{name}.labels.csv"
         assert run("dataset", "add", "mine", TRACES / f"{name}.ingress.pcap.gz", "--labels", labels)[0] == 0
     status, _, err = run("train", "mine", "-o", "several", "--compare", *some)
-    assert (status, err) == (0, "")
+    assert (
+        status == 0 and err.count("\n") == 1 and "1 of 1 test run has settings that training runs have" in err
+    )
     table = pd.read_csv("several/comparison.csv").set_index("classifier")
     assert table["inputs"]["dragonfly"] == "bytes_in_flight+throughput"
     assert table["runs"].eq(1).all() and table["low"].isna().all()  # one run says nothing about others

@@ -7,12 +7,12 @@ import pytest
 
 from cctoolkit.identify.probabilities import (
     answers,
+    by_length,
     by_pieces,
     grouped,
     named,
     pieces,
     softmax,
-    thresholds,
     together,
 )
 
@@ -51,16 +51,17 @@ def test_pieces_speak_by_the_mean_of_their_logarithms() -> None:
     X[0, :2000, 1], X[2, :, 1] = 3, 1  # what probabilities are made of here
     seen: list[tuple[int, ...]] = []
 
-    def probabilities(part: np.ndarray) -> np.ndarray:
+    def probabilities(part: np.ndarray, temperature: np.ndarray) -> np.ndarray:
         seen.append(part.shape)
-        return softmax(np.stack([part[:, :, 1].mean(axis=1), np.zeros(len(part))], axis=1))
+        scores = np.stack([part[:, :, 1].mean(axis=1), np.zeros(len(part))], axis=1)
+        return softmax(scores / temperature[:, None])
 
-    found = by_pieces(X, probabilities)
+    found = by_pieces(X, probabilities, np.array([1.0, 1.0, 2.0]))
     assert sorted(seen) == [(1, 4000, 5)] + [(2, 1000, 5)] * 4
     expected = [np.log(softmax(np.array([[value, 0.0]])))[0] for value in (3, 3, 0, 0)]
     np.testing.assert_allclose(found[0], softmax(np.mean(expected, axis=0, keepdims=True))[0], rtol=1e-5)
     np.testing.assert_allclose(found[1], [0.5, 0.5], rtol=1e-6)
-    np.testing.assert_allclose(found[2], softmax(np.array([[1.0, 0.0]]))[0], rtol=1e-5)
+    np.testing.assert_allclose(found[2], softmax(np.array([[0.5, 0.0]]))[0], rtol=1e-5)
     np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-6)
 
 
@@ -72,10 +73,10 @@ def test_nothing_is_unknown_where_all_have_a_name_and_no_limit_was_learnt() -> N
 
 def test_a_name_has_to_be_as_probable_as_windows_of_its_length_ask_for() -> None:
     limits = np.array([[100, 0.2], [1000, 0.4], [10_000, 0.8]])
-    asked = thresholds(limits, np.array([10, 100, 316.227766, 1000, 10_000, 60_000]))
+    asked = by_length(limits, np.array([10, 100, 316.227766, 1000, 10_000, 60_000]), 0.0)
     np.testing.assert_allclose(asked, [0.2, 0.2, 0.3, 0.4, 0.8, 0.8], rtol=1e-9)
-    assert thresholds(limits, 1000) == pytest.approx(0.4)
-    np.testing.assert_array_equal(thresholds(np.empty((0, 2)), np.array([5, 7])), [0, 0])
+    assert by_length(limits, 1000, 0.0) == pytest.approx(0.4)
+    np.testing.assert_array_equal(by_length(np.empty((0, 2)), np.array([5, 7]), 1.0), [1, 1])
     classes, alike = np.array(["bbr", "reno"]), np.array([[0.5, 0.5], [0.5, 0.5]])
     assert named(alike, classes, "other", np.array([0.4, 0.6])).tolist() == ["bbr", "unknown"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import functools
 import gzip
 import io
@@ -30,9 +31,11 @@ from cctoolkit.identify.readers import (
     cca_name,
     label_flows,
     labels_from_names,
+    names as reader_names,
     read_iperf3,
     read_labels,
     read_tshark_fields,
+    settings_from_name,
 )
 from cctoolkit.identify.readers.labels import ALIASES, KNOWN
 
@@ -388,8 +391,9 @@ ROW = "1.5,10.0.0.1,10.0.0.2,1000,80,1,1,100\n"
          [1699275132459157001, 1700139132459157000, 1700139133000000001]),
         ("frame.time", ["Nov 16, 2023 12:52:12.459157000 CET", "Nov 16, 2023 12:52:13.459157000 Pacific Daylight Time"],
          [1700139132459157000, 1700139133459157000]),
+        ("_ws.col.Time", ["07:09:19,560206", "07:09:20,000001"], [25759560206000, 25760000001000]),
     ],
-    ids=["epoch", "relative", "default column", "past midnight", "dates", "zones"],
+    ids=["epoch", "relative", "default column", "past midnight", "dates", "zones", "decimal comma"],
 )  # fmt: skip
 def test_times(tmp_path, name, cells, ns):
     rows = "".join(f"{text}\t{ROW[4:].replace(',', chr(9))}" for text in cells)
@@ -404,6 +408,14 @@ def test_the_best_time_is_taken(tmp_path):
     assert read_tshark_fields(write(tmp_path, head + "0.25," + ROW)).columns["ts_ns"].tolist() == [
         1_500_000_000
     ]
+
+
+def test_a_time_without_values_is_passed_over(tmp_path):
+    """Recent versions of Nebby export ``_ws.col.cls_time``, which tshark leaves empty."""
+    text = "_ws.col.cls_time," + HEAD.replace("epoch", "relative") + "," + ROW
+    assert read_tshark_fields(write(tmp_path, text)).columns["ts_ns"].tolist() == [1_500_000_000]
+    with pytest.raises(SchemaError, match=r"line 2: _ws\.col\.cls_time: '' is not a time"):
+        read_tshark_fields(write(tmp_path, text.replace(",1.5,", ",,")))
 
 
 def test_what_is_not_exported(tmp_path):
@@ -714,7 +726,10 @@ def test_names_of_files(tmp_path):
         "cubic_dualpi2_wifi.pcap.gz": "cubic", "bbr-35-500-tcp.csv": "bbr", "run1_New-Reno.pcapng": "reno",
         "d_c2c_h1_scalable_5.pcap": "scalable", "bbr_v2-x.pcap": "bbr2",
         "bbr-2-0-50-200.csv": "bbr", "reno-vs-cubic.pcap": None, "codel.pcap": None,
-        "mcubic.csv": None, "vegas/1.pcap": "vegas", "vegas/yeah.tsv": "yeah", "15-ms/htcp.csv": "htcp",
+        "mcubic.csv": None, "cubic11.pcap": "cubic", "bbr2.pcap": "bbr2", "vegas/1.pcap": "vegas",
+        "bbr2-0-50-200-2-tcp.csv": None, "bbr9-0-50-200-2-tcp.csv": "bbr", "bbrv2-0-50-200-2-tcp.csv": "bbr2",
+        "bbr-50/bbr3-0-50-200-2-tcp.csv": "bbr", "bbr50/bbr2-0-50-200-2-tcp.csv": "bbr",
+        "vegas/yeah.tsv": "yeah", "15-ms/htcp.csv": "htcp",
     }  # fmt: skip
     for name in (*names, "notes-cubic.md"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -724,6 +739,32 @@ def test_names_of_files(tmp_path):
     assert {k: None if pd.isna(v) else v for k, v in said.items()} == names
     with pytest.raises(ParameterError, match="no such file"):
         labels_from_names(tmp_path / "cubic.pcap")
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("reno-5-45-200-2-tcp.csv", (0.2, 100, 2)),
+        ("cubic12-0-50-1000-1-tcp.csv.gz", (1, 100, 1)),
+        ("bbr-1-0-50-200-2-aws-88-15-tcp.csv", (0.2, 100, 2)),  # the first run; more words at the end
+        ("bbr-2-100-200-v1-5-50-200-2-tcp.csv", (0.2, 110, 2)),
+        ("45-ms-400-kbps/yeah.csv", (0.4, 100, 1)),  # 5 ms before the bottleneck, one BDP
+        ("reno-5-45-200-2.pcap", None),  # whose numbers are these?
+        ("reno-45-200-2-tcp.csv", None),
+        ("reno-5-45-9999999999-2-tcp.csv", None),
+        ("nv-15bw-85rtt-128q-local-20181113T122428/server-tcpdump.pcap", (15, 85, 128)),
+    ],
+)
+def test_settings_in_names(name, told):
+    buffer = "buffer_packets" if "bw-" in name else "buffer_bdp"
+    expected = dict(zip(("rate_mbps", "rtt_ms", buffer), told, strict=True)) if told else {}
+    assert settings_from_name(name) == expected
+
+
+def test_examples_of_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tried = doctest.testmod(reader_names)
+    assert tried.attempted == 5 and not tried.failed
 
 
 #: What the captures in shared/captures/cc are: by name, what is labelled, and what can be seen in them of the flow with

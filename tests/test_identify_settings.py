@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import Counter
 
@@ -12,6 +13,8 @@ from cctoolkit.aqm import Aqm
 from cctoolkit.cca import Cca
 from cctoolkit.errors import ParameterError
 from cctoolkit.identify import settings
+from cctoolkit.identify.draws import aqm_of
+from cctoolkit.identify.elsewhere import FAMILIES, LIMITED_BY, elsewhere
 from cctoolkit.identify.settings import (
     BACKGROUND,
     HELD_OUT_AQMS,
@@ -24,17 +27,20 @@ from cctoolkit.identify.settings import (
     hard,
     paper,
     physical,
+    world,
 )
 from cctoolkit.testbed.testbed import planned
 
 DRAWS = {
     **SETTINGS,
     "hard-test": lambda runs, seed=1: hard(runs, seed, part="test"),
-}
+} | {
+    f"elsewhere-{part}": functools.partial(elsewhere, part=part) for part in FAMILIES if part != "path"
+}  # fmt: skip
 
 
 def names(scenario):
-    return [flow.cca.name for flow in scenario.flows]
+    return [flow.cca_name for flow in scenario.flows]
 
 
 def last_start(scenario):
@@ -168,7 +174,7 @@ def test_hard_parts_are_drawn_apart():
 
 def test_hard_never_has_76_flows(monkeypatch):
     """Run 1720 of seed 2 draws 75.96 flows, which three digits make 76.0."""
-    monkeypatch.setattr(settings, "_rng", lambda *_: np.random.default_rng([2, 4, 1720]))
+    monkeypatch.setattr(settings, "run_rng", lambda *_: np.random.default_rng([2, 4, 1720]))
     changes, scenario = next(hard(1, 2, part="test"))
     assert changes["flows"] == len(scenario.flows) == 75
 
@@ -193,7 +199,7 @@ def test_every_cca_goes_through_them_in_turn():
 
 def test_red_has_room_between_its_thresholds_whatever_the_buffer():
     for packets in (10, 30, 90, 10_000):
-        red = settings._aqm("red", packets)
+        red = aqm_of("red", packets)
         assert 5 <= red.min_packets < red.max_packets and (
             packets < 30 or red.max_packets == min(packets, 5000) / 2
         )
@@ -213,3 +219,82 @@ def test_congestion_controls_of_kernels_built_with_them_have_to_be_named() -> No
     assert not {"prague", "bbr3"} & {flow.cca.name for _, scenario in usual for flow in scenario.flows}
     with pytest.raises(ParameterError, match="'bbr2' must be one that the testbed's kernel has"):
         settings.jobs("every-cca", on="uml", ccas=("bbr2",))
+
+
+# ---- elsewhere -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", FAMILIES)
+def test_families_change_what_they_say(part):
+    runs = list(elsewhere(60, part=part))
+    low, high = (5, 500) if part == "path" else (10, 200)
+    for changes, scenario in runs:
+        assert changes["family"] == part and low <= changes["rate_mbps"] <= high
+        assert 0.2 <= changes["buffer_bdp"] <= 6 and names(scenario)[:3] == list(PAPER_CCAS)
+        assert scenario.duration_s - last_start_of_three(scenario) >= 20
+    changed = {
+        "path": lambda s: (
+            any(f.loss or f.jitter_ms for f in s.flows) or bool(s.bottleneck.rate_schedule),
+            len({f.rtt_ms for f in s.flows}) > 1,
+        ),
+        "aqm": lambda s: (s.bottleneck.aqm.name != "tail_drop",),
+        "application": lambda s: (len(s.flows) > 3,),
+        "capture": lambda s: (s.flows[0].packet_bytes != 1514,),
+        "stack": lambda s: (s.flows[0].delayed_ack == 1 or s.flows[0].ecn == "classic",),
+        "limited": lambda s: (
+            all(
+                f.rate_mbps or f.access_mbps < s.bottleneck.rate_mbps or f.max_window < 10_000
+                for f in s.flows[:3]
+            ),
+        ),
+    }[part]
+    shares = np.mean([changed(scenario) for _, scenario in runs], axis=0)
+    assert (shares[1:] == 1).all() and (0.5 < shares[0] < 0.95 if part == "path" else shares[0] == 1)
+    if part == "limited":
+        assert {changes["limit"] for changes, _ in runs} == set(LIMITED_BY)
+        for _, s in runs:  # what limits them leaves most of the link to others
+            rates = [f.rate_mbps or f.access_mbps for f in s.flows[:3]]
+            assert sum(min(r, s.bottleneck.rate_mbps) for r in rates if r < s.bottleneck.rate_mbps) < (
+                0.9 * s.bottleneck.rate_mbps
+            )
+
+
+def last_start_of_three(scenario):
+    return max(flow.start_s for flow in scenario.flows[:3])
+
+
+def test_there_is_no_other_family():
+    with pytest.raises(ParameterError, match="part: 'moon' must be one of path, aqm"):
+        next(elsewhere(1, part="moon"))
+
+
+def test_the_world_mixes_what_families_change():
+    runs = list(world(300))
+    flows = [scenario.flows[: changes["flows"]] for changes, scenario in runs]
+    families = np.array(
+        [
+            (
+                "path" in changes,
+                "target_ms" in changes or changes["aqm"] == "red",
+                len(scenario.flows) > changes["flows"],
+                "packet_bytes" in changes,
+                "stack" in changes,
+            )
+            for changes, scenario in runs
+        ]
+    )
+    assert (abs(families.mean(axis=0) - 0.4) < 0.08).all()  # each in four of ten, whatever the others do
+    assert families.sum(axis=1).min() == 0 and families.sum(axis=1).max() >= 4
+    assert [of[0].cca_name for of in flows[:6]] == [*PAPER_CCAS, *PAPER_CCAS]
+    for (changes, scenario), of in zip(runs, flows, strict=True):
+        assert changes["aqm"] == scenario.bottleneck.aqm.name and 1 <= len(of) <= 6
+        assert {f.packet_bytes for f in of} == {changes.get("packet_bytes", 1514)}
+        for other in scenario.flows[len(of) :]:  # cross traffic is as it is
+            assert (other.packet_bytes, other.delayed_ack, other.ecn) == (1514, 2, "off")
+
+
+def test_who_has_an_ecn_of_its_own_keeps_it():
+    for _, scenario in world(60, ccas=("prague", "dctcp", "cubic")):
+        planned(scenario, "uml")
+        for flow in scenario.flows:
+            assert flow.ecn == {"prague": "l4s", "dctcp": "accurate"}.get(flow.cca_name, flow.ecn)

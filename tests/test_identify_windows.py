@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 
+import cctoolkit as cct
 from cctoolkit.errors import ParameterError, SchemaError
 from cctoolkit.identify import FEATURE_SETS, INPUTS, Recording, Windows, cut_windows
 from cctoolkit.identify.evaluation import evaluate
@@ -196,6 +197,44 @@ def test_slot_arrays_of_nothing_and_of_tables_that_lack_an_input():
 
 
 # ---- inputs ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("payload", "scale"),
+    [(536, 1448 / 536), (8948, 1448 / 8948), (48, 1448 / 48), (1428, 1), (1448, 1), (43_440, 1), (9_300, 1)],
+)
+def test_bytes_are_counted_in_segments_of_one_length(payload, scale):
+    came = np.array([0, 3, 1, 0, 2, 2]) * payload
+    came[2] -= 4  # not all are full
+    slots = pd.DataFrame(
+        {"flow_id": 0, "slot": range(6), "in_bytes": came, "in_packets": [0, 3, 1, 0, 2, 2], "bytes_in_flight": 1e4}
+    )  # fmt: skip
+    ((_, _, values),) = slot_arrays(slots, ("in_packets", "in_bytes", "bytes_in_flight"))
+    assert values[:, 0].tolist() == [0, 3, 1, 0, 2, 2]
+    np.testing.assert_allclose(values[:, 1], came * scale, rtol=1e-6)
+    np.testing.assert_allclose(values[:, 2], 10_000 * scale, rtol=1e-6)
+    ((_, _, values),) = slot_arrays(slots.drop(columns="in_packets"), ("in_bytes",))
+    np.testing.assert_allclose(values[:, 0], came)
+
+
+def test_short_packets_are_full_segments_only_if_none_is_longer():
+    slots = pd.DataFrame({"flow_id": 0, "slot": range(4), "in_bytes": [100, 100, 100, 700], "in_packets": 1})
+    ((_, _, values),) = slot_arrays(slots, ("in_bytes",))
+    assert values[:, 0].tolist() == [100, 100, 100, 700]  # an application that writes little
+    ((_, _, values),) = slot_arrays(slots[:3], ("in_bytes",))
+    assert values[:, 0].tolist() == [1448, 1448, 1448]  # a path with a small MTU
+
+
+def test_flows_with_other_segments_are_like_each_other():
+    seen = {}
+    for frame in (602, 1514, 9014):
+        flow = cct.Flow("reno", rtt_ms=30, packet_bytes=frame)
+        link = cct.Bottleneck(rate_mbps=20 * frame / 1514, buffer_packets=50)
+        run = cct.simulate(cct.Scenario(bottleneck=link, flows=[flow], duration_s=4), record=True)
+        ((_, _, values),) = slot_arrays(cct.compute_slots(run.ingress), ("in_bytes", "bytes_in_flight"))
+        seen[frame] = values[:3900]
+    for frame in (602, 9014):  # the same packets at the same times, but for the headers' share
+        assert seen[frame].sum(axis=0) == pytest.approx(seen[1514].sum(axis=0), rel=0.02)
 
 
 def test_feature_sets_are_those_of_the_papers():

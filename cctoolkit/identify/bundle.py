@@ -23,6 +23,7 @@ from .._support.atomic import replacing
 from .._support.documents import read_file, read_json
 from .._support.version import __version__
 from .._support.words import printable
+from ..analysis.limits import NAMEABLE, flow_limits
 from ..errors import ParameterError, SchemaError
 from ..schema import SLOTS
 from .inputs import (
@@ -42,11 +43,12 @@ from .inputs import (
 )
 from .probabilities import (
     SHORTEST,
+    UNKNOWN,
     answers,
+    by_length,
     by_pieces,
     named,
     softmax,
-    thresholds,
     together,
 )
 from .windows import Windows, slot_arrays
@@ -54,7 +56,16 @@ from .windows import Windows, slot_arrays
 if TYPE_CHECKING:
     from .classifiers import SummaryClassifier, _NetworkClassifier
 
-__all__ = ["Model", "bundled_models", "load", "save_model", "save_models", "write_onnx", "write_onnx_trees"]
+__all__ = [
+    "Model",
+    "bundled_models",
+    "learnt_network",
+    "load",
+    "save_model",
+    "save_models",
+    "write_onnx",
+    "write_onnx_trees",
+]
 
 FORMAT = 2
 _ABOUT = "model.json"
@@ -128,6 +139,30 @@ def load(name: str | os.PathLike[str]) -> Model:
     return Model(folder)
 
 
+def learnt_network(
+    name: str | os.PathLike[str], classifier: str, slot_ms: float | None
+) -> tuple[bytes, list[str]]:
+    """The network of a saved model to train on, as ONNX, and the classes that it learnt.
+
+    Parameters
+    ----------
+    name : str or path
+        As for :func:`load`.
+    classifier : str
+        The kind of classifier that it must be.
+    slot_ms : float, optional
+        Width of the slots that it must take.
+    """
+    model = load(name)
+    if model.about.get("classifier") != classifier:
+        raise ParameterError(
+            f"{model.name}: is a {model.about.get('classifier')}; training goes on from a {classifier} only"
+        )
+    if slot_ms not in (None, model.slot_ms):
+        raise ParameterError(f"{model.name}: takes slots of {model.slot_ms:g} ms, not {slot_ms:g}")
+    return model._content(model._networks[0]), model._learnt.tolist()
+
+
 def _names(where: str, found: Any) -> tuple[str, ...]:
     """Names in a list, each once, that a line of a terminal can hold; of a mapping, its keys.
 
@@ -146,6 +181,18 @@ def _names(where: str, found: Any) -> tuple[str, ...]:
     if len(set(found)) < len(found):
         raise ValueError(f"{where}: a name is there twice")
     return tuple(found)
+
+
+def _by_length(where: str, found: Any, **limits: float) -> np.ndarray:
+    """Rows of slots and a value within limits; a single number stands for all lengths."""
+    if not isinstance(found, list):
+        found = [[1, found]]
+    table = np.array([[number(where, value) for value in row] for row in found], float).reshape(-1, 2)
+    if not ((table[:, 0] > 0).all() and (np.diff(table[:, 0]) > 0).all()):
+        raise ValueError(f"{where}: slots must increase")
+    for value in table[:, 1].tolist():
+        number(where, value, **limits)
+    return table
 
 
 class Model:
@@ -216,12 +263,8 @@ class Model:
             if not self._networks or not self.windows_ms:
                 raise ValueError("no network or no window length")
             # 0 divides by zero, and less would turn the most probable class into the least probable one
-            self._temperature = float(number("temperature", self.about["temperature"], above=0))
-            self._least = np.array(self.about["least"], float).reshape(-1, 2)
-            if not ((self._least[:, 0] > 0).all() and (np.diff(self._least[:, 0]) > 0).all()):
-                raise ValueError("least: slots must increase")
-            if not ((self._least[:, 1] >= 0) & (self._least[:, 1] <= 1)).all():
-                raise ValueError("least: probabilities must be from 0 to 1")
+            self._temperature = _by_length("temperature", self.about["temperature"], above=0)
+            self._least = _by_length("least", self.about["least"], low=0, high=1)
             (self._other,) = _names("other", [self.about["other"]])
             alike = self.about.get("alike", {})
             self.alike = {
@@ -262,12 +305,7 @@ class Model:
         network = self._network(slots)
         file = network["file"]
         if file not in self._sessions:
-            path = self.folder / file
-            if not path.exists():
-                raise SchemaError(f"{path}: file is missing; the model is incomplete")
-            content = read_file(path, _MOST_NETWORK_BYTES)
-            if hashlib.sha256(content).hexdigest() != network["sha256"]:
-                raise SchemaError(f"{path}: SHA-256 differs from {_ABOUT}; get the model again")
+            path, content = self.folder / file, self._content(network)
             options = onnxruntime.SessionOptions()
             options.log_severity_level = 3
             options.intra_op_num_threads = 1  # networks are small: threads cost more than they gain
@@ -292,6 +330,16 @@ class Model:
                     f"version ({self.about.get('cctoolkit', 'unknown')}); train it again"
                 )
         return self._sessions[file]
+
+    def _content(self, network: dict[str, Any]) -> bytes:
+        """The file of a network, verified."""
+        path = self.folder / network["file"]
+        if not path.exists():
+            raise SchemaError(f"{path}: file is missing; the model is incomplete")
+        content = read_file(path, _MOST_NETWORK_BYTES)
+        if hashlib.sha256(content).hexdigest() != network["sha256"]:
+            raise SchemaError(f"{path}: SHA-256 differs from {_ABOUT}; get the model again")
+        return content
 
     def _run(self, slots: int, inputs: dict[str, np.ndarray]) -> np.ndarray:
         """What the network for this many slots says: windows x classes that it learnt."""
@@ -367,11 +415,13 @@ class Model:
         counted = self._checked(X)
         if not len(counted):
             return np.empty((0, len(self.classes_)), np.float32)
-        pieces = self.any_length and not self._of_summaries
-        return by_pieces(counted, self._probabilities) if pieces else self._probabilities(counted)
+        temperature = by_length(self._temperature, slots_of(counted), 1.0)
+        if self.any_length and not self._of_summaries:
+            return by_pieces(counted, self._probabilities, temperature)
+        return self._probabilities(counted, temperature)
 
-    def _probabilities(self, X: np.ndarray) -> np.ndarray:
-        return together(softmax(self._scores(X) / self._temperature), self._learnt, self.alike)
+    def _probabilities(self, X: np.ndarray, temperature: np.ndarray) -> np.ndarray:
+        return together(softmax(self._scores(X) / np.reshape(temperature, (-1, 1))), self._learnt, self.alike)
 
     def _scores(self, X: np.ndarray) -> np.ndarray:
         """Scores of the network, or of the trees, for raw windows or views."""
@@ -388,7 +438,11 @@ class Model:
         return scores
 
     def _named(self, probabilities: np.ndarray, slots: int | np.ndarray) -> np.ndarray:
-        return named(probabilities, self.classes_, self._other, thresholds(self._least, slots))
+        return named(probabilities, self.classes_, self._other, by_length(self._least, slots, 0.0))
+
+    def _likely(self, probabilities: np.ndarray) -> np.ndarray:
+        """The probability of the most probable name."""
+        return probabilities[:, self.classes_ != self._other].max(axis=1)
 
     def predict(self, X: Any) -> Any:
         """Name windows or flows.
@@ -424,9 +478,10 @@ class Model:
         Returns
         -------
         DataFrame
-            One row per flow: ``flow_id``, ``cca`` (``"unknown"`` if nothing is probable enough, null if the flow has
-            no full window), ``probability`` (of the most probable named class), ``windows`` (number of windows used),
-            ``window_ms``, ``feature_set`` (what was observed), ``model``.
+            One row per flow: ``flow_id``, ``cca`` (``"unknown"`` if nothing is probable enough or the flow is not
+            limited here, null if it has no full window), ``probability`` (of the most probable named class; null if
+            the flow is not limited here), ``limited_by`` (a name in ``cctoolkit.analysis.limits.LIMITS``),
+            ``windows`` (number of windows used), ``window_ms``, ``feature_set`` (what was observed), ``model``.
 
         Raises
         ------
@@ -439,6 +494,10 @@ class Model:
         -----
         Windows are consecutive and do not overlap; those without packets are left out. Their log-probabilities are
         averaged.
+
+        First, :func:`cctoolkit.analysis.limits.flow_limits` decides from all slots of a flow what limits it. Only
+        flows limited by the bottleneck, and those of which this is unknown, are named. Without the columns that this
+        needs, it is unknown of all.
         """
         if not isinstance(slots, pd.DataFrame):
             raise SchemaError(f"slots: expected a DataFrame, found {type(slots).__name__}")
@@ -450,11 +509,13 @@ class Model:
         arrivals = next(
             i for i, name in enumerate(self.inputs) if name in ("in_bytes", "in_packets", "throughput_bytes")
         )
+        limits = _limits(slots)
         rows: list[dict[str, Any]] = []
         by_length: dict[int, list[tuple[int, np.ndarray]]] = {}
         for flow_id, _, values in slot_arrays(slots, self.inputs):
             row = {
-                "flow_id": flow_id, "cca": None, "probability": np.nan, "windows": 0, "window_ms": np.nan,
+                "flow_id": flow_id, "cca": None, "probability": np.nan,
+                "limited_by": limits.get(flow_id, "unknown"), "windows": 0, "window_ms": np.nan,
                 "feature_set": self._feature_set(values), "model": self.name,
             }  # fmt: skip
             length = self._length(len(values), window_ms)
@@ -467,7 +528,9 @@ class Model:
                 if not self.any_length:
                     spoke &= ~np.isnan(stretch).any(axis=(1, 2))
                 row["windows"] = int(spoke.sum())
-                if row["windows"]:
+                if row["windows"] and row["limited_by"] not in NAMEABLE:
+                    row["cca"] = UNKNOWN
+                elif row["windows"]:
                     by_length.setdefault(length, []).append((len(rows), stretch[spoke]))
             rows.append(row)
         for length, flows in by_length.items():
@@ -477,8 +540,17 @@ class Model:
                 together = np.exp(np.log(np.maximum(part, 1e-12)).mean(axis=0, keepdims=True))
                 together /= together.sum()
                 rows[at]["cca"] = self._named(together, length)[0]
-                rows[at]["probability"] = float(together[0, self.classes_ != self._other].max())
-        columns = ["flow_id", "cca", "probability", "windows", "window_ms", "feature_set", "model"]
+                rows[at]["probability"] = float(self._likely(together)[0])
+        columns = [
+            "flow_id",
+            "cca",
+            "probability",
+            "limited_by",
+            "windows",
+            "window_ms",
+            "feature_set",
+            "model",
+        ]
         return pd.DataFrame(rows, columns=columns)
 
     def _length(self, slots: int, window_ms: float | None) -> int:
@@ -509,7 +581,23 @@ class Model:
         )
 
 
+def _limits(slots: pd.DataFrame) -> dict[int, str]:
+    """By flow, what limits it; empty if the table does not have what this needs."""
+    if not {"in_bytes", "in_seq", "bytes_in_flight"} <= set(slots):
+        return {}
+    found = flow_limits(slots)
+    return dict(zip(found["flow_id"].tolist(), found["limited_by"], strict=True))
+
+
 # ---- writing ---------------------------------------------------------------------------------------------------------
+
+
+def _parameters(classifier: Any) -> dict[str, Any]:
+    """What makes a training what it is; of a model that it went on from, the name, wherever that was."""
+    found = {k: v for k, v in classifier.get_params().items() if k not in ("checkpoint", "progress")}
+    if found.get("pretrained") is not None:
+        found["pretrained"] = Path(found["pretrained"]).name
+    return found
 
 
 def write_onnx(classifier: _NetworkClassifier, path: str | os.PathLike[str]) -> Path:
@@ -715,14 +803,14 @@ def save_models(
         "format": FORMAT,
         "cctoolkit": __version__,
         "classifier": type(first).__name__,
-        "parameters": {k: v for k, v in first.get_params().items() if k not in ("checkpoint", "progress")},
+        "parameters": _parameters(first),
         "classes": [str(c) for c in getattr(first, "learnt_", first.classes_)],
         "inputs": list(inputs),
         "preparation": first.preparation,
         "slot_ms": slot_ms,
         "windows_ms": [float(ms) for ms in lengths],
         "networks": networks,
-        "temperature": getattr(first, "temperature_", 1.0),
+        "temperature": np.asarray(getattr(first, "temperature_", [])).tolist(),
         "least": np.round(getattr(first, "least_", []), 4).tolist(),
         "other": getattr(first, "other", "other"),
         "alike": {name: list(ccas) for name, ccas in (getattr(first, "alike", None) or {}).items()},

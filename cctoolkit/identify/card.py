@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from .._support.atomic import replacing
-from .datasets import settings_of
+from .flow_settings import settings_of
 from .probabilities import answers
 
 __all__ = ["alike_in_words", "limits", "write_card"]

@@ -30,11 +30,11 @@ from .inputs import (
 )
 from .probabilities import (
     answers,
+    by_length,
     by_pieces,
     grouped,
     named,
     softmax,
-    thresholds,
     together,
 )
 from .windows import Windows, joined
@@ -412,6 +412,12 @@ class CCAClassifier(_NetworkClassifier):
         Share of known windows (of the validation runs, for each length) that may be called unknown.
     widths : tuple of int
         Number of channels of the network's convolutions; more classes may need more.
+    pretrained : str or path, optional
+        A saved model of this kind, bundled or in a folder, from which to go on: it takes far fewer windows than
+        starting anew. It brings its `widths`; classes that it does not know are added.
+    keep : float
+        Share of the pretrained weights in the result, below 1: the mean of weights before and after forgets less of
+        what was learnt before (Wortsman et al., CVPR 2022). Needs a model with the same classes.
     patience, validation_share, seed, device, checkpoint, progress
         As :class:`DragonflyClassifier`. Validation windows also calibrate the probabilities.
 
@@ -427,11 +433,12 @@ class CCAClassifier(_NetworkClassifier):
     Windows must have :data:`~.inputs.VIEW_INPUTS`; :func:`~.inputs.scale_view` converts them. To train on several
     lengths at once, pass a list of Windows, or views (``cut_windows(…, inputs="views")``). The network learns `alike`
     congestion controls as separate classes and their probabilities are added: ``learnt_`` are its classes,
-    ``classes_`` the answers. Probabilities are calibrated by one temperature (Guo et al. 2017). A window is unknown if
-    no named class reaches the threshold at which a share `lose` of the known windows of this length is lost
-    (``least_``: slots and probability; interpolated between training lengths). Long windows are classified in pieces
-    of 25 RTTs, whose log-probabilities are averaged; their thresholds are those of whole windows, which loses hardly
-    more.
+    ``classes_`` the answers. Probabilities are calibrated by a temperature for each length (Guo et al. 2017;
+    ``temperature_``: slots and temperature, interpolated between training lengths). A window is unknown
+    if no named class reaches the threshold at which a share `lose` of the known windows of this length is lost
+    (``least_``: slots and probability; interpolated as well). Long windows are classified in pieces of 25 RTTs, whose
+    log-probabilities are averaged. What is learnt in training is learnt from whole windows; :meth:`calibrate` learns
+    it from answers as they are given.
 
     Examples
     --------
@@ -447,7 +454,8 @@ class CCAClassifier(_NetworkClassifier):
     def __init__(
         self, *, epochs: int = 40, batch: int = 128, learning_rate: float = 1e-3, hide: float = 0.25,
         other: str = "other", alike: Mapping[str, Sequence[str]] | None = None, lose: float = 0.05,
-        widths: tuple[int, ...] = (48, 64, 96),
+        widths: tuple[int, ...] = (48, 64, 96), pretrained: str | os.PathLike[str] | None = None,
+        keep: float = 0.0,
         patience: int | None = None, validation_share: float = 0.15, seed: int = 0, device: str = "auto",
         checkpoint: str | os.PathLike[str] | None = None, progress: bool = False,
     ) -> None:  # fmt: skip
@@ -459,6 +467,8 @@ class CCAClassifier(_NetworkClassifier):
         self.alike = alike
         self.lose = lose
         self.widths = widths
+        self.pretrained = pretrained
+        self.keep = keep
         self.patience = patience
         self.validation_share = validation_share
         self.seed = seed
@@ -522,7 +532,20 @@ class CCAClassifier(_NetworkClassifier):
     def _network(self, shape: tuple[int, ...], classes: int) -> Any:
         from .networks import ScalesNet
 
-        return ScalesNet(classes, self.widths)
+        if not 0 <= self.keep < 1 or (self.keep and self.pretrained is None):
+            raise ParameterError(
+                f"keep: {self.keep!r} must be from 0 to below 1, and needs a pretrained model"
+            )
+        if self.pretrained is None:
+            return ScalesNet(classes, self.widths)
+        from .bundle import learnt_network
+
+        content, learnt = learnt_network(
+            self.pretrained, type(self).__name__, getattr(self, "slot_ms_", None)
+        )
+        if self.keep and (new := set(self.classes_) - set(learnt)):
+            raise ParameterError(f"keep: {self.pretrained} does not know {', '.join(sorted(new))}")
+        return ScalesNet.pretrained(content, learnt, self.classes_.tolist())
 
     def _loss(self, numbers: np.ndarray) -> Any:
         """A loss that weighs all classes equally, whatever their number of windows."""
@@ -554,16 +577,104 @@ class CCAClassifier(_NetworkClassifier):
     def _after_fit(
         self, ready: np.ndarray, numbers: np.ndarray, train: np.ndarray, validation: np.ndarray | None
     ) -> None:
-        self.temperature_, self.least_ = 1.0, np.empty((0, 2))
+        if self.keep:
+            self._keep_weights(ready.shape)
+        self.temperature_, self.least_ = np.empty((0, 2)), np.empty((0, 2))
         self.learnt_, self.classes_ = self.classes_, answers(self.classes_, self.alike)
         if validation is None:
             return
-        self.temperature_ = _temperature(self._scores(ready[validation]), numbers[validation])
-        known = validation[grouped(self.learnt_, self.alike or {})[numbers[validation]] != self.other]
-        likely = self._known(self._probabilities(ready[known]))
-        slots = slots_of(ready[known].transpose(0, 2, 1))
+        slots = np.asarray(slots_of(ready[validation].transpose(0, 2, 1)))
+        scores, numbers = self._scores(ready[validation]), numbers[validation]
+        alone = [(n, _temperature(scores[slots == n], numbers[slots == n])) for n in np.unique(slots)]
+        self.temperature_ = np.array(alone).reshape(-1, 2)
+        temperature = by_length(self.temperature_, slots, 1.0)
+        self._learn_least(
+            slots, together(softmax(scores / temperature[:, None]), self.learnt_, self.alike), numbers
+        )
+
+    def _keep_weights(self, shape: tuple[int, ...]) -> None:
+        before = self._network(shape, len(self.classes_)).state_dict()
+        after = self.network_.state_dict()
+        for name, values in after.items():
+            if values.is_floating_point():  # others count batches
+                values.lerp_(before[name], self.keep)
+
+    def _learn_least(self, slots: np.ndarray, probabilities: np.ndarray, numbers: np.ndarray) -> None:
+        """What a name must reach, so that a share `lose` of the known windows of each length is lost."""
+        known = grouped(self.learnt_, self.alike or {})[numbers] != self.other
+        likely, slots = self._known(probabilities)[known], slots[known]
         limits = [(n, np.quantile(likely[slots == n], self.lose)) for n in np.unique(slots)]
         self.least_ = np.array(limits).reshape(-1, 2)
+
+    def calibrate(self, X: Windows | Sequence[Windows], other_share: float | None = None) -> CCAClassifier:
+        """Learn anew how probable names are and when to say "unknown", from windows of runs not trained on.
+
+        Parameters
+        ----------
+        X : Windows, or several of different lengths
+            Of :data:`~.inputs.VIEW_INPUTS`, not views, because long windows are classified in pieces.
+        other_share : float, optional
+            Share of flows that are none of the named classes where the classifier will be used, above 0 and below 1; by
+            default all classes are equally probable, as in training. Named classes share the rest equally.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ParameterError
+            There are no windows of a class, or no class for unknown ones although `other_share` is given.
+
+        Notes
+        -----
+        One temperature for each length and one offset of the class for unknown ones, in its last weights, minimise the
+        log loss of windows weighted to these shares (Guo et al. 2017; Saerens et al., Neural Computation 14, 2002).
+        The thresholds then follow as in training.
+        """
+        check_is_fitted(self, "network_")
+        parts = [X] if isinstance(X, Windows) else list(X)
+        scores, numbers, slots = [], [], []
+        for part in parts:
+            self._check_names(part)
+            counted, labels = _checked(part, None, None)
+            self._check_shape(counted)
+            assert labels is not None  # Windows have them
+            if strange := set(labels) - set(self.learnt_):
+                raise ParameterError(f"y: {min(strange)} is none of the classes {', '.join(self.learnt_)}")
+            once = by_pieces(
+                counted, lambda pieces, _: softmax(self._scores(scale_views(pieces))), np.ones(1)
+            )
+            scores.append(np.log(np.maximum(once, 1e-12)))
+            numbers.append(np.searchsorted(self.learnt_, labels))
+            slots.append(np.full(len(part), counted.shape[1]))
+        self._calibrate(np.concatenate(scores), np.concatenate(numbers), np.concatenate(slots), other_share)
+        return self
+
+    def _calibrate(
+        self, scores: np.ndarray, numbers: np.ndarray, slots: np.ndarray, other_share: float | None
+    ) -> None:
+        import torch
+
+        is_other = self.learnt_ == self.other
+        shares = np.full(len(self.learnt_), 1 / len(self.learnt_))
+        if other_share is not None:
+            if not is_other.any() or not 0 < other_share < 1:
+                raise ParameterError(
+                    f"other_share: {other_share!r} needs the class {self.other!r}, and 0 to 1"
+                )
+            shares = np.where(is_other, other_share, (1 - other_share) / (len(shares) - 1))
+        counts = np.bincount(numbers, minlength=len(shares))
+        if not counts.all():
+            raise ParameterError(f"y: no window of {self.learnt_[counts.argmin()]}")
+        weights = (shares / counts)[numbers]
+        lengths, row = np.unique(slots, return_inverse=True)
+        offset, temperatures = _calibrated(scores, numbers, weights, row, is_other)
+        with torch.no_grad():
+            self.network_.scores.bias[torch.from_numpy(is_other)] += float(offset)
+        self.temperature_ = np.stack([lengths, temperatures], axis=1)
+        ready = softmax((scores + offset * is_other) / temperatures[row][:, None])
+        self._learn_least(slots, together(ready, self.learnt_, self.alike), numbers)
 
     def _scores(self, ready: np.ndarray) -> np.ndarray:
         import torch
@@ -572,8 +683,9 @@ class CCAClassifier(_NetworkClassifier):
             parts = [self.network_(part.float()) for part in torch.from_numpy(ready).split(self._AT_ONCE)]
         return torch.cat(parts).numpy()[:, : len(self.learnt_)]
 
-    def _probabilities(self, ready: np.ndarray) -> np.ndarray:
-        return together(softmax(self._scores(ready) / self.temperature_), self.learnt_, self.alike)
+    def _probabilities(self, X: np.ndarray, temperature: np.ndarray) -> np.ndarray:
+        scores = self._scores(scale_views(X)) / np.reshape(temperature, (-1, 1))
+        return together(softmax(scores), self.learnt_, self.alike)
 
     def _known(self, probabilities: np.ndarray) -> np.ndarray:
         """The largest probability of a named class."""
@@ -586,26 +698,48 @@ class CCAClassifier(_NetworkClassifier):
             self._check_names(X)
         counted, _ = _checked(X, None, None)
         self._check_shape(counted)
-        return by_pieces(counted, lambda part: self._probabilities(scale_views(part)))
+        return by_pieces(counted, self._probabilities, by_length(self.temperature_, slots_of(counted), 1.0))
 
     def predict(self, X: _Windows) -> np.ndarray:
         """The most probable named class of each window, or ``"unknown"``."""
         probabilities = self.predict_proba(X)
         slots = slots_of(X.X if isinstance(X, Windows) else np.asarray(X))
-        return named(probabilities, self.classes_, self.other, thresholds(self.least_, slots))
+        return named(probabilities, self.classes_, self.other, by_length(self.least_, slots, 0.0))
 
 
 def _temperature(scores: np.ndarray, numbers: np.ndarray) -> float:
     """The temperature that calibrates probabilities by minimising log loss (Guo et al. 2017)."""
-    from scipy.optimize import minimize_scalar
+    rows = np.zeros(len(numbers), np.int64)
+    return float(
+        _calibrated(scores, numbers, np.ones(len(numbers)), rows, np.zeros(scores.shape[1], bool))[1][0]
+    )
+
+
+def _calibrated(
+    scores: np.ndarray, numbers: np.ndarray, weights: np.ndarray, rows: np.ndarray, shifted: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """The offset of some classes and the temperatures of groups of windows that minimise the weighted log loss.
+
+    Parameters
+    ----------
+    scores : array, windows x classes
+    numbers, weights, rows : array, windows
+        Number of the class; weight in the loss; group, from 0.
+    shifted : boolean array, classes
+    """
+    from scipy.optimize import minimize
     from scipy.special import log_softmax
 
-    rows = np.arange(len(numbers))
+    each, groups = np.arange(len(numbers)), int(rows.max()) + 1
+    weights = weights / weights.sum()
 
-    def loss(log_t: float) -> float:
-        return float(-log_softmax(scores / np.exp(log_t), axis=1)[rows, numbers].mean())
+    def loss(x: np.ndarray) -> float:
+        moved = (scores + x[0] * shifted) / np.exp(x[1:])[rows][:, None]
+        return float(-(log_softmax(moved, axis=1)[each, numbers] * weights).sum())
 
-    return float(np.exp(minimize_scalar(loss, bounds=(-2, 2), method="bounded").x))
+    bounds = [(-5, 5) if shifted.any() else (0, 0), *[(-2, 2)] * groups]
+    found = minimize(loss, np.zeros(1 + groups), method="L-BFGS-B", bounds=bounds).x
+    return float(found[0]), np.exp(found[1:])
 
 
 class SummaryClassifier(ClassifierMixin, BaseEstimator):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
@@ -21,6 +20,7 @@ from ..capture.filtering import selected
 from ..capture.model import Capture
 from ..capture.reader import iter_capture, read_capture
 from ..capture.selection import Selection
+from ..capture.source import reads_twice
 from ..errors import ParameterError, SchemaError
 from ..schema import CCAS, empty
 from .bundle import Model, bundled_models, load
@@ -35,7 +35,6 @@ __all__ = [
     "default_model",
     "name_flows",
     "readable_twice",
-    "reads_twice",
 ]
 
 #: The bundled model used by default.
@@ -58,16 +57,6 @@ _PACKETS = 1_000_000
 def default_model() -> str | None:
     """Name of the default bundled model; None if none is bundled."""
     return DEFAULT_MODEL if DEFAULT_MODEL in bundled_models() else None
-
-
-def reads_twice(source: str | os.PathLike[str] | Capture) -> bool:
-    """Whether a source can be read again from the start: a file or a Capture, not a pipe."""
-    if isinstance(source, Capture):
-        return True
-    try:
-        return os.fspath(source) != "-" and stat.S_ISREG(os.stat(source).st_mode)
-    except OSError:
-        return True  # reading it reports the problem
 
 
 def readable_twice(capture: str, **reading: Any) -> tuple[str | Capture, dict[str, Any]]:
@@ -123,7 +112,8 @@ def classify_flows(
     -------
     DataFrame
         :data:`cctoolkit.schema.CCAS`: one row per flow, those with the most data first. ``cca`` is ``"unknown"`` if
-        nothing is probable enough, and null if the flow has no full window; see :meth:`Model.predict_slots`.
+        nothing is probable enough or the flow is not limited here (``limited_by`` says what limits it), and null if the
+        flow has no full window; see :meth:`Model.predict_slots`.
 
     Raises
     ------
@@ -211,7 +201,7 @@ def name_flows(
     selection: Selection | None = None,
     **reading: Any,
 ) -> tuple[pd.DataFrame, str]:
-    """Add the columns ``cca`` and ``probability`` to rows of a flows table, and say which model named them.
+    """Add ``cca``, ``probability`` and ``limited_by`` to rows of a flows table, and say which model named them.
 
     Parameters
     ----------
@@ -228,7 +218,7 @@ def name_flows(
     """
     speaker = load(model or DEFAULT_MODEL)
     said = classify_flows(source, egress, model=speaker, flows=flows, selection=selection, **reading)
-    table = flows.merge(said[["flow_id", "cca", "probability"]], on="flow_id", how="left")
+    table = flows.merge(said[["flow_id", "cca", "probability", "limited_by"]], on="flow_id", how="left")
     if len(said):
         return table, f"CCA: {attribution(said, speaker)}"
     return (

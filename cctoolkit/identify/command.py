@@ -11,7 +11,8 @@ import typer
 
 from .._support.atomic import check_target
 from .._support.options import ModelArgument, ModelOption, SlotMsOption, WorkersOption
-from .._support.terminal import end_empty, listing, say, show
+from .._support.terminal import end_empty, listing, note, say, show
+from .._support.version import __version__
 from .._support.words import did_you_mean, format_probability, plural
 from ..capture.options import (
     EgressArgument,
@@ -22,12 +23,20 @@ from ..capture.options import (
     selecting,
 )
 from ..errors import ParameterError
-from ..schema.output import Format, FormatOption, OutputFileOption, TableOutput, command_provenance
+from ..schema.output import (
+    Format,
+    FormatOption,
+    OutputFileOption,
+    TableOutput,
+    command_provenance,
+    names_table,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ..capture.selection import Selection
+    from .datasets import Datasets
 
 __all__ = ["app", "groups"]
 
@@ -36,6 +45,10 @@ dataset = typer.Typer(
     no_args_is_help=True, help="Build datasets: slots of labelled flows, to train and test classifiers on."
 )
 app.add_typer(dataset, name="dataset")
+benchmark = typer.Typer(
+    no_args_is_help=True, help="Compare ways to name congestion controls on fixed settings."
+)
+app.add_typer(benchmark, name="benchmark")
 
 _Dataset = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the dataset.")]
 _Datasets = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of datasets.")]
@@ -46,6 +59,10 @@ _WindowMs = Annotated[
     list[float] | None,
     typer.Option("--window-ms", metavar="MS", help="Window length (repeatable)."),
 ]
+_On = Annotated[
+    str,
+    typer.Option(help="Where to run: simulator, or real Linux with uml (virtual time), netns or mininet."),
+]
 _PerFlow = Annotated[int, typer.Option(help="Number of windows per flow and length.", min=1)]
 
 
@@ -55,7 +72,7 @@ def build(
         str,
         typer.Argument(
             metavar="SETTINGS",
-            help="paper, physical, hard, every-cca, or a .toml file with a scenario and a [sweep].",
+            help="paper, physical, hard, every-cca, elsewhere, or a .toml file with a scenario and a [sweep].",
         ),
     ],
     output: Annotated[
@@ -70,16 +87,22 @@ def build(
     seed: Annotated[
         int | None, typer.Option(help="Seed for drawing the settings.", show_default="1", min=0)
     ] = None,
-    on: Annotated[
-        str,
-        typer.Option(
-            help="Where to run: simulator, or real Linux with uml (virtual time), netns or mininet."
-        ),
-    ] = "simulator",
+    on: _On = "simulator",
     part: Annotated[
-        str, typer.Option(help="Part of `hard`: train, or test (settings never trained on).")
-    ] = "train",
-    ccas: _Ccas = None,
+        str | None,
+        typer.Option(
+            help="Part of `hard`: train, or test (settings never trained on). Family of `elsewhere`: path, aqm, "
+            "application, capture, stack, or limited (flows that the bottleneck does not limit).",
+            show_default="train; path",
+        ),
+    ] = None,
+    ccas: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CCA,CCA,…",
+            help="Congestion controls, separated by commas; also your own: FILE.py, FILE.py:CLASS, linux:NAME.",
+        ),
+    ] = None,
     special: Annotated[
         int | None,
         typer.Option(
@@ -101,7 +124,7 @@ def build(
     from .dataset import build_dataset
     from .settings import jobs
 
-    scenarios, flows = jobs(settings, on=on, runs=runs, seed=seed, part=part, ccas=names(ccas))
+    scenarios, flows = jobs(settings, on=on, runs=runs, seed=seed, part=part, ccas=names_or_files(ccas))
     built = build_dataset(
         scenarios, output, on=on, special=flows if special is None else special, slot_ms=slot_ms, workers=workers,
         progress=sys.stderr.isatty(), keep_captures=captures,
@@ -112,15 +135,22 @@ def build(
 @dataset.command()
 def add(
     dataset: _Dataset,
-    ingress: IngressArgument,
+    ingress: Annotated[
+        str,
+        typer.Argument(
+            metavar="INGRESS",
+            help="Capture taken before the queue, or the only one; or a folder of such captures.",
+        ),
+    ],
     egress: EgressArgument = None,
     labels: Annotated[
-        Path,
+        Path | None,
         typer.Option(
             metavar="FILE",
             help="CSV with cca and some of src, sport, dst, dport, flow_id, file; or the .json of iperf3 -J.",
+            show_default="names of files and folders tell",
         ),
-    ] = ...,  # type: ignore[assignment]  # typer's word for required
+    ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the run.", show_default="the capture's")] = None,
     slot_ms: Annotated[
         float | None, typer.Option(help="Slot length of a new dataset, in ms.", show_default="1")
@@ -128,15 +158,32 @@ def add(
     tunnel: TunnelOption = Tunnel.outer,
     trust_taps: TrustTapsOption = False,
 ) -> None:
-    """Add captures of your own, with a table of the congestion control of each flow.
+    """Add captures of your own or somebody else's, with the congestion control of each flow.
 
-    Exports of `tshark -T fields` (.csv, .tsv, .txt, .fields) work, too.
+    Exports of `tshark -T fields` (.csv, .tsv, .txt, .fields) work, too, such as Nebby's traces. Each file in a folder
+    becomes a run, labelled by its name (cubic-3.pcap) or its folder's; files that the dataset has are left out.
 
     Examples: `cct dataset add mine in.pcap.gz out.pcap.gz --labels labels.csv`, `cct dataset add mine packets.tsv
-    --labels iperf3.json`
+    --labels iperf3.json`, `cct dataset add theirs Nebby/sensitivity`
     """
-    from .own_captures import add_captures
+    from .own_captures import add_captures, add_folder
 
+    if Path(ingress).is_dir():
+        for option, given in (("egress", egress), ("name", name), ("trust_taps", trust_taps)):
+            if given:
+                raise ParameterError(f"{option}: is for one run, but {ingress} is a folder")
+        if labels is not None and labels.suffix == ".json":
+            raise ParameterError("labels: a folder needs a table with a column file, not iperf3's .json")
+        flows = add_folder(
+            dataset,
+            Path(ingress),
+            labels,
+            slot_ms=slot_ms,
+            tunnel=tunnel.value,
+            progress=sys.stderr.isatty(),
+        )
+        say(f"added {plural(flows['run'].nunique(), 'run')} to {dataset}: {_counted(flows['cca'])}")
+        return
     recording, unused = add_captures(
         dataset,
         ingress,
@@ -163,7 +210,7 @@ def info(dataset: _Dataset) -> None:
     from .._support.parquet import read_provenance, readable
     from .._support.terminal import cell_text
     from .dataset import SlotDataset
-    from .datasets import settings_of
+    from .flow_settings import settings_of
 
     found = SlotDataset(dataset)
     slots, size, made_by, versions = 0, 0, set(), set()
@@ -238,6 +285,10 @@ def train(
             metavar="NAME=CCA,CCA", help="Treat these as one class with this name (scales; repeatable)."
         ),
     ] = None,
+    pretrained: Annotated[
+        str | None,
+        typer.Option("--from", metavar="MODEL", help="Go on from this model: bundled, or a folder (scales)."),
+    ] = None,
     epochs: Annotated[
         int | None,
         typer.Option(
@@ -247,6 +298,15 @@ def train(
     seed: Annotated[int, typer.Option(help="Seed for the split, the windows and the training.", min=0)] = 0,
     per_flow: _PerFlow = 4,
     test_share: Annotated[float, typer.Option(help="Share of the runs held out to test on.")] = 0.3,
+    split_by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN,COLUMN,…",
+            help="Keep runs with equal values of these settings (see `cct dataset info`) on one side: test on settings "
+            "left out of training. Numbers with many values count by quartile. `settings`: equal in all of them.",
+            show_default="by run",
+        ),
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto (a GPU if there is one).")] = "auto",
     checkpoint: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Save progress here; an interrupted training resumes.")
@@ -258,10 +318,12 @@ def train(
 
     With --compare, the folder gets a model for each classifier, comparison.csv and comparison.html.
 
-    Examples: `cct train mine -o my-model`, `cct train mine -o models --compare`, `cct train paper --classifier
-    dragonfly --window-ms 1000 -o dragonfly`
+    Examples: `cct train mine -o my-model`, `cct train mine -o models --compare`, `cct train hard --split-by aqm -o
+    other-aqms`, `cct train paper --classifier dragonfly --window-ms 1000 -o dragonfly`, `cct train mine -o my-model
+    --from cca`
     """
     from . import fitting
+    from .bundle import learnt_network
     from .datasets import Datasets
     from .fitting import CLASSIFIERS
 
@@ -274,13 +336,19 @@ def train(
         raise ParameterError(f"inputs: {classifier} takes everything; --inputs is for dragonfly and deepcci")
     if CLASSIFIERS[classifier].inputs != "views" and inputs == "views":
         raise ParameterError(f"inputs: views are for scales and summary, not {classifier}")
-    for name, given in (("inputs", inputs), ("others", others), ("alike", alike), ("checkpoint", checkpoint)):
+    alone = {"inputs": inputs, "others": others, "alike": alike, "from": pretrained, "checkpoint": checkpoint}
+    for name, given in alone.items():
         if compare and given:
             raise ParameterError(f"{name}: is for one classifier; leave out --compare")
     if others and (classifier != "scales" or not chosen_ccas):
         raise ParameterError("others: needs the classifier scales and --ccas")
     if classes and classifier != "scales":
         raise ParameterError("alike: only scales treats several congestion controls as one class")
+    if pretrained is not None:
+        if classifier != "scales":
+            raise ParameterError(f"from: only scales goes on from a model, not {classifier}")
+        _check_extra(torch=True)
+        learnt_network(pretrained, "CCAClassifier", None)  # is it one?
     check_target(output, folder=True)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise ParameterError(f"output: {output} exists already")
@@ -291,11 +359,16 @@ def train(
         if cca not in (chosen_ccas or set(data.flows["cca"])):
             there = chosen_ccas or sorted(set(data.flows["cca"]))
             raise ParameterError(f"alike: {cca!r} is not among the classes{did_you_mean(cca, there)}")
-    training, testing = data.split(test_share, seed)
+    families = None if split_by is None else _columns_to_split_by(split_by)
+    training, testing = data.split(test_share, seed, families)
+    learnt = set(data.flows["cca"][data.flows["run"].isin(training)])
+    if missing := sorted(set(chosen_ccas or data.flows["cca"]) - learnt):
+        note(f"no training run uses {', '.join(missing)}: more runs, or another --seed, may")
     order = fitting.Order(data, training, testing, window_ms, per_flow, seed, chosen_ccas)
     running: dict[str, Any] = {"epochs": epochs, "device": device, "progress": sys.stderr.isatty()}
     if compare:
         table = fitting.compare(order, output, **running)
+        _note_leakage(data, training, testing)
         _show_scores(table)
         say(f"wrote {output}: {', '.join(CLASSIFIERS)}, comparison.csv, comparison.html")
         return
@@ -306,13 +379,39 @@ def train(
         inputs=inputs,
         others=others,
         alike=classes,
+        pretrained=pretrained,
         checkpoint=checkpoint,
         **running,
     )
+    _note_leakage(data, training, testing, pretrained)
     if scores is not None:
         _show_scores(scores)
     lengths = ", ".join(f"{ms:g}" for ms in model.windows_ms)
     say(f"wrote {output}: {', '.join(model.classes_)} in windows of {lengths} ms")
+
+
+def _note_leakage(
+    data: Datasets, training: Sequence[str], testing: Sequence[str], pretrained: str | None = None
+) -> None:
+    """What makes scores look better than they are; said with them, after nothing was refused."""
+    from .bundle import load
+    from .flow_settings import settings_of_runs
+    from .leakage import note_settings, note_trained_before
+
+    settings = settings_of_runs(data.flows)
+    note_settings(
+        data, testing, {settings[run] for run in training}, " (--split-by settings keeps them apart)"
+    )
+    if pretrained is not None:
+        note_trained_before(load(pretrained), testing)
+
+
+def _columns_to_split_by(text: str) -> list[str]:
+    """Columns separated by commas; none for all settings."""
+    columns = [name.strip() for name in text.split(",") if name.strip()]
+    if not columns:
+        raise ParameterError("split_by: names no setting")
+    return [] if columns == ["settings"] else list(dict.fromkeys(columns))
 
 
 def _check_extra(*, torch: bool) -> None:
@@ -341,22 +440,38 @@ def evaluate_command(
     ccas: _Ccas = None,
     all_runs: Annotated[bool, typer.Option("--all", help="Include the runs it was trained on.")] = False,
     format: FormatOption = None,
-    output: OutputFileOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="DIR|FILE",
+            help="Folder for everything, or a .csv or .jsonl file for the scores.",
+        ),
+    ] = None,
 ) -> None:
-    """Evaluate a model on datasets: F1 with 95 % intervals over runs, and the confusion matrix.
+    """Evaluate a model on datasets: F1 with 95 % intervals over runs, confusion, reliability, scores by setting.
 
-    Runs that the model was trained on are left out.
+    Runs that the model was trained on are left out, and settings that training runs have, too, are told.
 
-    Examples: `cct evaluate my-model mine`, `cct evaluate cca hard-test --window-ms 1000 --by aqm`
+    A folder gets scores, confusion, reliability and settings (.csv; figures .html), and windows.parquet: what was said
+    of each window.
+
+    Examples: `cct evaluate my-model mine -o evaluation`, `cct evaluate cca hard-test --window-ms 1000 --by aqm`
     """
     import numpy as np
 
     from .bundle import load
     from .datasets import Datasets
     from .evaluation import confusion
+    from .evaluation_folder import FILES, reliability_of, write_evaluation
+    from .leakage import note_settings, trained_settings, unseen_runs
     from .probabilities import UNKNOWN
-    from .scoring import CROSSOVER, score, unseen_runs
+    from .reliability import calibration_error
+    from .scoring import CROSSOVER, score
 
+    folder = None if output is None or format is not None or names_table(output) else output
+    check_target(folder, folder=True)
     if format is Format.parquet or (output is not None and output.suffix == ".parquet"):
         raise ParameterError("format: scores are csv or jsonl, not Parquet")
     chosen_ccas = names(ccas)
@@ -366,16 +481,24 @@ def evaluate_command(
     if by is not None and by not in (*data.flows, CROSSOVER):
         raise ParameterError(f"by: {by!r} must be one of {', '.join(data.flows.columns)}, {CROSSOVER}")
     runs = data.runs if all_runs else unseen_runs(speaker, data)
-    with TableOutput(format, output, "scores") as out:
+    note_settings(data, [] if all_runs else runs, trained_settings(speaker))
+    with TableOutput(format, output if folder is None else None, "scores") as out:
         scores, said = score(
             speaker, data, runs, list(window_ms or speaker.windows_ms), by=by, per_flow=per_flow, seed=seed,
             ccas=chosen_ccas,
         )  # fmt: skip
+        if folder is not None:
+            write_evaluation(
+                folder, speaker, scores, said,
+                {"command": ["cct", *sys.argv[1:]], "version": __version__, "model": speaker.name}
+                | {f"sha256 of {name}": digest for name, digest in data.digests().items()},
+            )  # fmt: skip
         if out.format is not Format.table:
             out.write(scores)
             return
         _show_scores(scores)
-        for ms, (windows, predicted) in said.items():
+        for ms, windows in said.items():
+            predicted = windows.table["said"].to_numpy(object)
             show(f"\n{ms:g} ms, number of windows by true class (rows) and predicted class:")
             show(listing(confusion(windows.y, predicted).reset_index()))
             strange = ~np.isin(windows.y, speaker.classes_)
@@ -385,6 +508,126 @@ def evaluate_command(
                     f"classes it was not trained on: {int(strange.sum()):,} windows, "
                     f"{100 * share:.0f} % of them called unknown"
                 )
+        error = calibration_error(reliability_of(said))
+        show("")
+        say(f"expected calibration error of the probabilities of names: {error:.2f}")
+    if folder is not None:
+        say(f"wrote {folder}: {', '.join(FILES)}")
+
+
+@app.command("add-cca")
+def add_cca(
+    cca: Annotated[
+        str,
+        typer.Argument(
+            metavar="CCA",
+            help="FILE.py or FILE.py:CLASS (a class derived from cctoolkit.cca.Cca), or linux:NAME (`cct testbed build "
+            "--with`).",
+        ),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="Folder for data, model and evaluation; runs are kept."
+        ),
+    ],
+    beside: Annotated[
+        str, typer.Option(metavar="CCA,CCA,…", help="Congestion controls to tell it from.")
+    ] = "reno,cubic,bbr",
+    settings: Annotated[
+        str,
+        typer.Option(metavar="SETTINGS", help="As for `cct dataset build`: world, hard, paper, every-cca."),
+    ] = "world",
+    runs: Annotated[int, typer.Option(help="Number of runs, for training and testing.", min=2)] = 400,
+    seed: Annotated[int, typer.Option(help="Seed for the settings, the split and the training.", min=0)] = 1,
+    on: _On = "simulator",
+    epochs: Annotated[
+        int | None, typer.Option(help="Number of epochs.", show_default="the classifier's own", min=1)
+    ] = None,
+    workers: WorkersOption = None,
+) -> None:
+    """Add a congestion control, end to end: run it, train a classifier that names it, evaluate it, write its card.
+
+    The same as `cct dataset build`, `cct train` and `cct evaluate`, into DIR/data, DIR/model and DIR/evaluation.
+
+    Examples: `cct add-cca aimd.py -o aimd`, `cct add-cca linux:mine -o mine --on uml --runs 1000`
+    """
+    data, model = output / "data", output / "model"
+    check_target(model, folder=True)
+    if model.exists():
+        raise ParameterError(f"output: {model} exists already")
+    _check_extra(torch=True)
+    build(settings, data, runs=runs, seed=seed, on=on, ccas=f"{cca},{beside}", workers=workers)
+    train([data], model, seed=seed, epochs=epochs)
+    evaluate_command(str(model), [data], output=output / "evaluation")
+
+
+@benchmark.command("cca")
+def benchmark_cca(
+    models: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="MODEL...", help="Bundled models, or folders made by cct train.", show_default="cca"),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the benchmark; runs that it has are kept.")
+    ] = Path("cca-benchmark"),
+    answered: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--answers", metavar="NAME=FILE",
+            help="Somebody else's answers to questions.csv: its columns, said, and perhaps probability (repeatable).",
+        ),
+    ] = None,
+    runs: Annotated[int, typer.Option(help="Number of runs of each part.", min=1)] = 24,
+    seed: Annotated[int, typer.Option(help="Seed for drawing settings and windows.", min=0)] = 1,
+    on: _On = "simulator",
+    window_ms: _WindowMs = None,
+    per_flow: _PerFlow = 2,
+    workers: WorkersOption = None,
+) -> None:  # fmt: skip
+    """Score models at home and elsewhere: other paths, AQMs, cross traffic, segments, hosts; flows not limited here.
+
+    The same runs and seed are the same benchmark. DIR gets questions.csv (the windows), answers, scores and reliability
+    (.parquet), reliability.html, and leaderboard.csv, to which each call adds its models.
+
+    Examples: `cct benchmark cca`, `cct benchmark cca cca my-model -o bench --on uml`,
+    `cct benchmark cca --answers nebby=theirs.csv`
+    """
+    from .benchmark import WINDOWS_MS, answers, build, questions, read_answers
+    from .bundle import load
+    from .classify import DEFAULT_MODEL
+    from .leaderboard import write
+    from .leakage import trained_runs
+
+    check_target(output, folder=True)
+    speakers = [load(name) for name in models or ([] if answered else [DEFAULT_MODEL])]
+    files = dict(_name_and_file(text) for text in answered or ())
+    datasets = build(
+        output / "data", runs=runs, seed=seed, on=on, workers=workers, progress=sys.stderr.isatty()
+    )  # fmt: skip
+    asked = questions(datasets, list(window_ms or WINDOWS_MS), per_flow=per_flow, seed=seed)
+    for model in speakers:
+        known = len(set(asked["run"]) & (trained_runs(model) or set()))
+        if known:
+            note(
+                f"{model.name} was trained on {known} of the {asked['run'].nunique()} runs: its scores are too high"
+            )
+    said = {name: read_answers(file, asked) for name, file in files.items()}
+    said |= {model.name: answers(model, datasets, asked) for model in speakers}
+    scored, board = write(output, asked, said, about={"runs": runs, "seed": seed, "on": on})
+    for name, table in scored.groupby("model", sort=False):
+        show(f"\n{name}, by part, number of taps and window length in ms:")
+        _show_scores(table.drop(columns="model"))
+    show("\nscores by part (elsewhere: mean over its families with names), best first:")
+    show(listing(board.round(2), left=("model",), keep=("model", "taps", "window_ms", "home", "elsewhere")))
+    say(f"wrote {output}/questions.csv, answers.parquet, scores.parquet, reliability.html, leaderboard.csv")
+
+
+def _name_and_file(text: str) -> tuple[str, str]:
+    name, _, file = text.partition("=")
+    if not name or not file:
+        raise ParameterError(f"answers: {text!r} is not NAME=FILE")
+    return name, file
 
 
 def _show_scores(scores: pd.DataFrame) -> None:
@@ -422,6 +665,7 @@ def classify_command(
 
     Examples: `cct classify trace.pcap.gz`, `cct classify in.pcap.gz out.pcap.gz -o ccas.csv`
     """
+    from ..analysis.limits import limit_in_words
     from .bundle import load
     from .classify import attribution, classify_flows, default_model
 
@@ -439,8 +683,12 @@ def classify_command(
         if out.format is not Format.table:
             out.write(table)
         elif len(table):
-            shown = table.drop(columns=["feature_set", "model"]).assign(
-                probability=table["probability"].map(format_probability)
+            shown = table.drop(columns=["limited_by", "feature_set", "model"]).assign(
+                cca=[
+                    limit_in_words(limit) or cca
+                    for cca, limit in zip(table["cca"], table["limited_by"], strict=True)
+                ],
+                probability=table["probability"].map(format_probability, na_action="ignore"),
             )
             shown = shown.rename(columns={"flow_id": "flow"})
             show(
@@ -472,6 +720,14 @@ def names(text: str | None) -> tuple[str, ...] | None:
     if twice:
         raise ParameterError(f"ccas: {twice[0]} is given twice")
     return found or None
+
+
+def names_or_files(text: str | None) -> tuple[str, ...] | None:
+    """As :func:`names`, with files of congestion controls (``FILE.py``, ``FILE.py:CLASS``) replaced by their names."""
+    from .own_ccas import names_of_file
+
+    parts = [part.strip() for part in (text or "").split(",")]
+    return names(",".join(name for part in parts for name in names_of_file(part) or [part]))
 
 
 def groups(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:

@@ -11,20 +11,17 @@ import numpy as np
 import pandas as pd
 
 from .._support.words import did_you_mean
+from ..analysis.segments import LENGTHS
 from ..errors import ParameterError
 from .dataset import Recording, SlotDataset
+from .flow_settings import banded, setting_columns, settings_of_runs
 from .inputs import VIEW_INPUTS
 from .windows import ARRIVALS, FEATURE_SETS, Windows, cut_windows, joined, window_slots
 
-__all__ = ["WINDOWS_MS", "Datasets", "settings_of"]
+__all__ = ["WINDOWS_MS", "Datasets"]
 
 #: Default window lengths for training, as far as flows are long enough.
 WINDOWS_MS = (100.0, 1000.0, 10000.0)
-#: Columns of a dataset's flows that are not settings.
-_NO_SETTING = {
-    "run", "flow_id", "cca", "bytes_acked", "retransmits", "src", "dst", "sport", "dport",
-    "kind", "data_from", "start_ns", "stop_ns", "min_rtt_us",
-}  # fmt: skip
 
 
 class Datasets:
@@ -69,13 +66,56 @@ class Datasets:
                     f"ccas: no flow uses {cca!r}, only {', '.join(there)}{did_you_mean(cca, there)}"
                 )
 
-    def split(self, test_share: float, seed: int) -> tuple[list[str], list[str]]:
-        """Names of the runs to train on (at least one) and of those to test on."""
+    def split(
+        self, test_share: float, seed: int, by: Sequence[str] | None = None
+    ) -> tuple[list[str], list[str]]:
+        """Names of the runs to train on (at least one) and of those to test on.
+
+        Parameters
+        ----------
+        test_share : float
+            Share of the runs to test on: at least so many, as far as one is left to train on.
+        seed : int
+        by : sequence of str, optional
+            Settings (columns of the flows). Runs in which they are equal stay on one side; numbers with many values
+            count as equal within a quarter of them (:func:`~.flow_settings.banded`). Without any: all settings, each
+            as it is.
+
+        Raises
+        ------
+        ParameterError
+            The share is none, there is no such setting, or all runs have the same.
+        """
         if not 0 <= test_share < 1:
             raise ParameterError(f"test_share: {test_share:g} is not a share from 0 up to 1")
-        held_out = min(int(np.ceil(test_share * len(self.runs))), len(self.runs) - 1)
-        order = np.random.default_rng(seed).permutation(self.runs)
-        return sorted(order[held_out:].tolist()), sorted(order[:held_out].tolist())
+        family = {run: run for run in self.runs} if by is None else self._families(by)
+        members: dict[str, list[str]] = {}
+        for run in self.runs:
+            members.setdefault(family[run], []).append(run)
+        testing: list[str] = []
+        wanted, order = int(np.ceil(test_share * len(self.runs))), np.random.default_rng(seed)
+        for name in order.permutation(list(members))[: len(members) - 1]:
+            if len(testing) >= wanted:
+                break
+            testing += members[name]
+        return sorted(set(self.runs) - set(testing)), sorted(testing)
+
+    def _families(self, by: Sequence[str]) -> dict[str, str]:
+        """By run, what its settings are told by."""
+        there = setting_columns(self.flows)
+        for column in by:
+            if column not in there:
+                raise ParameterError(
+                    f"split_by: {column!r} is not a setting of these datasets ({', '.join(there) or 'they have none'})"
+                    f"{did_you_mean(column, there)}"
+                )
+        flows = self.flows
+        if by:
+            flows = flows[["run"]].assign(**{column: banded(flows[column]).astype(str) for column in by})
+        families = settings_of_runs(flows, list(by) or None)
+        if len(set(families.values())) < 2:
+            raise ParameterError(f"split_by: all runs have the same {' and '.join(by) or 'settings'}")
+        return families
 
     def cut(
         self, runs: Sequence[str], window_ms: float, inputs: str | Sequence[str], **options: Any
@@ -83,7 +123,9 @@ class Datasets:
         """Windows of these runs; `options` are those of :func:`~.windows.cut_windows`."""
         columns = VIEW_INPUTS if inputs == "views" else (inputs,) if isinstance(inputs, str) else inputs
         columns = FEATURE_SETS.get(columns[0], columns)
-        return cut_windows(self._recordings(runs, (*columns, *ARRIVALS)), window_ms, inputs, **options)
+        return cut_windows(
+            self._recordings(runs, (*columns, *ARRIVALS, *LENGTHS)), window_ms, inputs, **options
+        )
 
     def _recordings(self, runs: Sequence[str], columns: Sequence[str]) -> Iterator[Recording]:
         for part in self.parts:
@@ -138,32 +180,3 @@ class Datasets:
             part.path.name: hashlib.sha256((part.path / "flows.parquet").read_bytes()).hexdigest()
             for part in self.parts
         }
-
-
-def settings_of(flows: pd.DataFrame) -> pd.DataFrame:
-    """The settings of flows.
-
-    Parameters
-    ----------
-    flows : DataFrame
-        Flows of a dataset.
-
-    Returns
-    -------
-    DataFrame
-        One row per setting: its column as ``setting``, the number of ``values``, the smallest as ``from``, the largest
-        as ``to``, and the ``median`` of numbers.
-    """
-    rows = [
-        (name, *_range(flows[name].dropna()))
-        for name in flows.columns
-        if name not in _NO_SETTING and flows[name].notna().any()
-    ]
-    return pd.DataFrame(rows, columns=["setting", "values", "from", "to", "median"])
-
-
-def _range(known: pd.Series) -> tuple[int, Any, Any, Any]:
-    if not pd.api.types.is_numeric_dtype(known):
-        known = known.astype(str)
-        return known.nunique(), known.min(), known.max(), None
-    return known.nunique(), f"{known.min():.6g}", f"{known.max():.6g}", f"{known.median():.6g}"

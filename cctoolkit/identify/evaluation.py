@@ -15,7 +15,7 @@ from ..errors import ParameterError
 from .probabilities import UNKNOWN
 from .windows import Windows
 
-__all__ = ["confusion", "evaluate", "f1", "over_seeds", "rejection"]
+__all__ = ["confusion", "evaluate", "f1", "interval", "over_seeds", "rejection"]
 
 #: Bootstrap draws of each seed.
 _DRAWS = 400
@@ -87,7 +87,7 @@ def evaluate(
     for values, scores, drawn in _scored(
         predicted, windows, _columns(by), draws, np.random.default_rng(seed)
     ):
-        low, high = _interval(drawn, confidence)
+        low, high = interval(drawn, confidence)
         counts = {name: scores.pop(name) for name in ("windows", "runs", "f1")}
         rows.append(values | counts | {"low": low, "high": high} | scores)
     return pd.DataFrame(rows)
@@ -123,7 +123,7 @@ def _groups(windows: Windows, columns: list[str]) -> Iterator[tuple[tuple[Any, .
         yield value if isinstance(value, tuple) else (value,), np.asarray(at)
 
 
-def _interval(drawn: np.ndarray, confidence: float) -> tuple[float, float]:
+def interval(drawn: np.ndarray, confidence: float) -> tuple[float, float]:
     tail = (1 - confidence) / 2
     low, high = np.quantile(drawn, [tail, 1 - tail]) if len(drawn) else (np.nan, np.nan)
     return float(low), float(high)
@@ -196,7 +196,7 @@ def over_seeds(
     keys: Any = columns or [pd.Series(np.zeros(len(everything), int))]
     mean = everything.groupby(keys, sort=True).mean().reset_index(drop=not columns)
     found = [() if not columns else values for values in mean[columns].itertuples(index=False, name=None)]
-    intervals = [_interval(_drawn_means(drawn[values], rng), 0.95) for values in found]
+    intervals = [interval(_drawn_means(drawn[values], rng), 0.95) for values in found]
     column = list(mean.columns).index("f1") + 1
     mean.insert(column, "low", [low for low, _ in intervals])
     mean.insert(column + 1, "high", [high for _, high in intervals])

@@ -20,7 +20,8 @@ from ..errors import ParameterError
 from .bundle import Model, load, save_models
 from .card import limits, write_card
 from .datasets import Datasets
-from .scoring import SPLIT, score
+from .leakage import write_split
+from .scoring import score
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -90,6 +91,7 @@ def train(
     inputs: str | None = None,
     others: bool = False,
     alike: Mapping[str, Sequence[str]] | None = None,
+    pretrained: str | None = None,
     epochs: int | None = None,
     device: str = "auto",
     progress: bool = False,
@@ -108,7 +110,7 @@ def train(
         Feature set; by default the classifier's own.
     others : bool
         Flows of none of ``order.ccas`` stand for what is to be called unknown.
-    alike : mapping, optional
+    alike, pretrained : optional
         As for :class:`~.classifiers.CCAClassifier`.
     epochs : int, optional
         For trees, how many each class gets.
@@ -153,6 +155,8 @@ def train(
         settings["iterations" if trees else "epochs"] = epochs
     if alike:
         settings["alike"] = dict(alike)
+    if pretrained is not None:
+        settings["pretrained"] = pretrained
     fitted = []
     for part in windows:
         if checkpoint is not None and not trees:
@@ -161,18 +165,19 @@ def train(
         fitted.append(getattr(classifiers, kind.name)(**settings).fit(part))
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # its exporter tells of packages nobody asked for
     flows = data.flows[data.flows["run"].isin(order.training)]
-    parts = ["train"] * len(order.training) + ["test"] * len(order.testing)
     scores = None
     with replacing_folder(output) as folder:
         save_models(
             fitted, folder, windows_ms=lengths, limits=limits(flows, fitted[0]),
             data=f"{sum(map(len, windows)):,} windows of {len(order.training):,} runs of "
             f"{', '.join(part.path.name for part in data.parts)}; {len(order.testing):,} other runs were held out to "
-            f"test on (split by run, seed {order.seed}).",
+            f"test on (split by run, seed {order.seed})."
+            + (f" Training went on from {load(pretrained).name}." if pretrained else ""),
             provenance={"command": " ".join(["cct", *sys.argv[1:]]), "version": __version__, "seed": order.seed}
             | {f"sha256 of {name}": digest for name, digest in data.digests().items()},
         )  # fmt: skip
-        write_csv(pd.DataFrame({"run": [*order.training, *order.testing], "part": parts}), folder / SPLIT)
+        before = None if pretrained is None else load(pretrained)
+        write_split(folder, data.flows, order.training, order.testing, before=before)
         if order.testing:
             model = load(folder)
             scores, _ = score(model, data, order.testing, lengths, **cut)

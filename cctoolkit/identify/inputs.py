@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from .._support.kernels import kernel
+from ..analysis.segments import USUAL_SEGMENT_BYTES
 from ..errors import ParameterError
 
 __all__ = [
     "ANY_LENGTH",
     "PREPARATIONS",
-    "SEGMENT_BYTES",
     "VIEW_CHANNELS",
     "VIEW_INPUTS",
     "are_views",
@@ -45,8 +45,6 @@ _QUEUE, _FLIGHT = slice(6, 15), slice(15, 23)
 #: The views of a window: all of it, its last 100 round trips, its last 12.5 round trips.
 VIEWS = ("window", "round_trips", "eighths")
 VIEW_CHANNELS = tuple(f"{view}.{channel}" for view in VIEWS for channel in BIN_CHANNELS)
-#: Payload of a full segment: a packet of 1500 bytes with timestamps.
-SEGMENT_BYTES = 1448.0
 #: Marks drops that were not observed, as opposed to no drops.
 _UNSEEN = -1.0
 
@@ -139,7 +137,7 @@ def _bins(
             out[9, k] = cbiq / 500
             out[10, k] = cbiq / (most_cbiq_ever + 1e-9)
             if cbiq_before >= 0:
-                out[11, k] = (cbiq - cbiq_before) / SEGMENT_BYTES
+                out[11, k] = (cbiq - cbiq_before) / USUAL_SEGMENT_BYTES
             out[12, k] = (most_cbiq - least_cbiq) / (most_cbiq_ever + 1e-9)
             out[13, k] = cbiq / (mean_out + 50)  # Little's law: ms in the queue
             out[14, k] = 1.0
@@ -149,11 +147,11 @@ def _bins(
             out[15, k] = flight / 500
             out[16, k] = flight / (most_flight_ever + 1e-9)
             if flight_before >= 0:
-                out[17, k] = (flight - flight_before) / SEGMENT_BYTES
+                out[17, k] = (flight - flight_before) / USUAL_SEGMENT_BYTES
             out[18, k] = (most_flight - least_flight) / (most_flight_ever + 1e-9)
             out[19, k] = most_flight / 500
             if flight_before >= 0:
-                out[20, k] = (most_flight - peak_before) / SEGMENT_BYTES
+                out[20, k] = (most_flight - peak_before) / USUAL_SEGMENT_BYTES
             out[21, k] = flight / (mean_in + 50)  # Little's law: ms of round trip
             out[22, k] = 1.0
             flight_before = flight

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
+from ..errors import ParameterError
 from .inputs import BIN_CHANNELS, VIEWS
 
 __all__ = ["DeepcciNet", "DragonflyNet", "ScalesNet", "dragonfly_pool"]
@@ -124,6 +125,13 @@ class DeepcciNet(nn.Module):
         return torch.cat([self.scores(last), self.pacing(last)], dim=1)
 
 
+class _LearntNorm(nn.BatchNorm2d):
+    """A norm with what it has learnt, for one that is part of the weights already: batches no longer change it."""
+
+    def train(self, mode: bool = True) -> _LearntNorm:
+        return super().train(False)
+
+
 class ScalesNet(nn.Module):
     """Our network for :func:`~.inputs.scale_view`: strided convolutions shared by the three views, then two layers.
 
@@ -158,6 +166,43 @@ class ScalesNet(nn.Module):
         self.embedding = nn.Sequential(nn.Dropout(dropout), nn.Linear(pooled, self.EMBEDDING), nn.ReLU())
         self.scores = nn.Linear(self.EMBEDDING, classes)
         self.to(memory_format=torch.channels_last)
+
+    @classmethod
+    def pretrained(cls, content: bytes, learnt: Sequence[str], classes: Sequence[str]) -> ScalesNet:
+        """A network that goes on from one saved as ONNX.
+
+        Parameters
+        ----------
+        content : bytes
+            What :func:`~.bundle.write_onnx` wrote.
+        learnt, classes : sequence of str
+            Classes of the one saved, and of this one. New classes start with random weights.
+
+        Notes
+        -----
+        In what was saved the first norm is part of the first layer's weights (:meth:`_first`); it stays as it is.
+        """
+        import onnx
+
+        graph = onnx.load_model_from_string(content).graph
+        values = {w.name: torch.tensor(onnx.numpy_helper.to_array(w)) for w in graph.initializer}
+        try:
+            first = next(node for node in graph.node if node.op_type == "Conv")
+            widths = [len(values[f"layers.{i}.0.bias"]) for i in range(3)]
+            network = cls(len(classes), widths)
+            network.norm = _LearntNorm(len(BIN_CHANNELS), eps=0.0)
+            values["layers.0.0.weight"] = values[first.input[1]]
+            state = network.state_dict()
+            known = [(i, learnt.index(name)) for i, name in enumerate(classes) if name in learnt]
+            for part in ("scores.weight", "scores.bias"):
+                found = state[part].clone()
+                for i, was in known:
+                    found[i] = values[part][was]
+                values[part] = found
+            network.load_state_dict(state | {name: values[name] for name in state if name in values})
+        except (StopIteration, KeyError, IndexError, RuntimeError):
+            raise ParameterError("pretrained: its network is not one of CCAClassifier") from None
+        return network
 
     def forward(self, x: Tensor, *others: Tensor) -> Tensor:
         """Scores and embedding for windows x channels x bins: all views in one array or one each, cut off or not."""

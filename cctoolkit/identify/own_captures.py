@@ -1,31 +1,36 @@
-"""Add labelled captures to a dataset as a run."""
+"""Add labelled captures to a dataset: one run, or a folder of them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from .._support.terminal import note
-from .._support.words import did_you_mean, printable
+from .._support.waiting import progress_bar
+from .._support.words import did_you_mean, plural, printable
 from ..capture.model import Capture
 from ..capture.reader import read_capture
-from ..errors import ParameterError
+from ..errors import CCToolkitError, ParameterError
 from .dataset import Recording, SlotDataset, index_dataset, record, save_recording
-from .readers import label_flows, read_iperf3, read_tshark_fields
-from .readers.labels import KNOWN
+from .readers import label_flows, labels_from_names, read_iperf3, read_labels, read_tshark_fields
+from .readers.labels import KNOWN, LEAST_PAYLOAD_BYTES, stem
 
-__all__ = ["add_captures"]
+__all__ = ["add_captures", "add_folder"]
 
 #: Suffixes of ``tshark -T fields`` exports, before that of a compression.
 _EXPORTS = (".csv", ".tsv", ".txt", ".fields")
+#: Files named in a message; the others are counted.
+_NAMED = 3
 
 
 def add_captures(
     folder: Path,
     ingress: str,
-    egress: str | None,
-    labels: Path,
+    egress: str | None = None,
+    labels: Path | None = None,
     *,
     name: str | None = None,
     slot_ms: float | None = None,
@@ -41,8 +46,10 @@ def add_captures(
     ingress, egress : str
         One or two taps: captures, or exports of ``tshark -T fields`` (``.csv``, ``.tsv``, ``.txt`` or ``.fields``,
         compressed or not).
-    labels : Path
-        A table for :func:`~.readers.read_labels`, or the ``.json`` of the iperf3 tests that made the traffic.
+    labels : Path, optional
+        A table for :func:`~.readers.read_labels`, or the ``.json`` of the iperf3 tests that made the traffic. By
+        default, the congestion control and settings are those that the first capture's name tells
+        (:func:`~.readers.labels_from_names`).
     name : str, optional
         Name of the run; by default, the capture's.
     slot_ms : float, optional
@@ -61,29 +68,155 @@ def add_captures(
     Raises
     ------
     ParameterError
-        The dataset has another slot length or a run of that name, its columns have numbers and the labels text, or the
-        captures cannot be taps of one queue.
+        The dataset has another slot length or a run of that name, its columns have numbers and the labels text, there
+        are no labels, or the captures cannot be taps of one queue.
     SchemaError
         The labels or the dataset cannot be read.
     CaptureFormatError
         A file is not a capture.
     """
-    before = SlotDataset(folder) if (folder / "dataset.json").is_file() else None
-    if before is not None and slot_ms not in (None, before.slot_ms):
-        raise ParameterError(f"slot_ms: must be {before.slot_ms:g}, as in {folder}")
+    before = _dataset(folder, slot_ms)
     name = name or printable(_stem(ingress))
     if Path(name).name != name or not name.isprintable():
         raise ParameterError(f"name: {name!r} must be a word")
     if before is not None and name in before.runs:
         raise ParameterError(f"name: {folder} has a run {name}; choose another --name")
+    recording, unused = _record(
+        ingress, egress, _labels(ingress, labels), before,
+        name=name, slot_ms=slot_ms, tunnel=tunnel, check_taps=check_taps,
+    )  # fmt: skip
+    _note_new(recording.flows["cca"])
+    captures = [capture for capture in (ingress, egress) if capture]
+    save_recording(folder, recording, {"made_by": "captures", "captures": captures})
+    index_dataset(folder, {} if before is None else before.made_with, recording.slot_ms)
+    return recording, unused
+
+
+def add_folder(
+    folder: Path,
+    source: Path,
+    labels: Path | None = None,
+    *,
+    slot_ms: float | None = None,
+    tunnel: str = "outer",
+    progress: bool = True,
+) -> pd.DataFrame:
+    """Add every capture and field export in a folder to a dataset, each as a run seen by one tap.
+
+    Runs are named after the folder and the files' paths in it. Those that the dataset has already are left out, so that
+    an interrupted call can be repeated. Files without a label and files that cannot be read are left out, with a line
+    on standard error.
+
+    Parameters
+    ----------
+    folder : Path
+        The dataset.
+    source : Path
+        Folder with the files, which is searched recursively.
+    labels : Path, optional
+        A table for :func:`~.readers.read_labels` with a column ``file``. By default, names of files and folders tell
+        (:func:`~.readers.labels_from_names`).
+    slot_ms, tunnel
+        As for :func:`add_captures`.
+    progress : bool
+
+    Returns
+    -------
+    DataFrame
+        The flows added, as in :attr:`~.dataset.SlotDataset.flows`.
+
+    Raises
+    ------
+    ParameterError
+        Nothing could be added, two files have the same name, or the dataset has another slot length.
+    SchemaError
+        The labels or the dataset cannot be read.
+    """
+    before = _dataset(folder, slot_ms)
+    known = labels_from_names(source)
+    files = [Path(file) for file in known["file"]]
+    if not files:
+        raise ParameterError(f"{source}: no captures or field exports in this folder")
+    names = [printable("-".join((source.resolve().name, *_parts(file, source)))) for file in files]
+    for name, times in pd.Series(names).value_counts().items():
+        if times > 1:
+            twice = [str(file) for file, own in zip(files, names, strict=True) if own == name]
+            raise ParameterError(f"{source}: {' and '.join(twice)} would be one run, {name}; rename one")
+    wanted = [
+        (file, name, row)
+        for file, name, row in zip(files, names, range(len(files)), strict=True)
+        if not (folder / "slots" / f"{name}.json").is_file()
+    ]
+    table = None if labels is None else read_labels(labels)
+    added, unlabelled, unread = [], [], []
+    with progress_bar(
+        total=len(files), initial=len(files) - len(wanted), unit="run", disable=not progress
+    ) as bar:
+        for file, name, row in wanted:
+            bar.update()
+            if table is None and known["cca"].isna()[row]:
+                unlabelled.append(file)
+                continue
+            own = known.iloc[[row]].dropna(axis=1) if table is None else table
+            try:
+                recording, _ = _record(
+                    str(file), None, own, before, name=name, slot_ms=slot_ms, tunnel=tunnel
+                )
+            except (CCToolkitError, OSError) as err:
+                unread.append(str(err) if str(file) in str(err) else f"{file}: {err}")
+                continue
+            save_recording(folder, recording, {"made_by": "captures", "captures": [str(file)]})
+            added.append(recording.flows.assign(run=name))
+    if unlabelled:
+        note(f"left out {_some(unlabelled)}: no congestion control in the name; --labels FILE tells")
+    for reason in unread[:_NAMED]:
+        note(f"left out {reason}")
+    if len(unread) > _NAMED:
+        note(f"left out {len(unread) - _NAMED:,} more files that cannot be read")
+    if not added:
+        had = f"{len(files) - len(wanted)} of its " if len(wanted) < len(files) else ""
+        raise ParameterError(f"{source}: nothing to add from {had}{plural(len(files), 'file')}")
+    flows = pd.concat(added, ignore_index=True)
+    _note_new(flows["cca"])
+    length = before.slot_ms if before is not None else slot_ms or 1.0
+    index_dataset(folder, {} if before is None else before.made_with, length)
+    return flows
+
+
+def _dataset(folder: Path, slot_ms: float | None) -> SlotDataset | None:
+    """The dataset in the folder, if there is one."""
+    before = SlotDataset(folder) if (folder / "dataset.json").is_file() else None
+    if before is not None and slot_ms not in (None, before.slot_ms):
+        raise ParameterError(f"slot_ms: must be {before.slot_ms:g}, as in {folder}")
+    return before
+
+
+def _labels(ingress: str, labels: Path | None) -> pd.DataFrame:
+    """Labels from a table, iperf3's JSON, or the capture's name."""
+    if labels is not None:
+        return read_iperf3(labels).streams if labels.suffix == ".json" else read_labels(labels)
+    if ingress == "-":
+        raise ParameterError("labels: a capture from standard input needs a table (--labels FILE)")
+    known = labels_from_names(ingress)
+    if known["cca"].isna().all():
+        raise ParameterError(
+            f"labels: neither the name of {ingress} nor its folder's tells one congestion control; give a table "
+            "(--labels FILE)"
+        )
+    return known.dropna(axis=1)
+
+
+def _record(
+    ingress: str, egress: str | None, labels: pd.DataFrame, before: SlotDataset | None, *,
+    name: str, slot_ms: float | None, tunnel: str, check_taps: bool = True,
+) -> tuple[Recording, int]:  # fmt: skip
+    """The labelled flows of captures, and the number of rows of the labels that match none."""
     before_queue = _packets(ingress, tunnel)
-    known = label_flows(before_queue, read_iperf3(labels).streams if labels.suffix == ".json" else labels)
+    known = label_flows(before_queue, labels, least_payload_bytes=_least_payload(before_queue))
     unused: int = known.attrs["unused"]
     known = _with_numbers(
         known.dropna(subset="cca").drop(columns=["protocol", "line"], errors="ignore"), before
     )
-    for cca in sorted({cca for cca in known["cca"] if cca not in KNOWN}):
-        note(f"labels: {cca!r} is a new congestion control{did_you_mean(cca, KNOWN)}")
     recording = record(
         before_queue,
         None if egress is None else _packets(egress, tunnel),
@@ -92,10 +225,20 @@ def add_captures(
         slot_ms=before.slot_ms if before is not None else slot_ms or 1.0,
         check_taps=check_taps,
     )
-    captures = [capture for capture in (ingress, egress) if capture]
-    save_recording(folder, recording, {"made_by": "captures", "captures": captures})
-    index_dataset(folder, {} if before is None else before.made_with, recording.slot_ms)
     return recording, unused
+
+
+def _least_payload(capture: Capture) -> int:
+    """Data of a flow that counts: so much that it is no control connection, or if there is none such, the most."""
+    columns = capture.columns
+    way = 2 * columns["flow_id"].astype(np.int64) + columns["direction"]
+    return min(LEAST_PAYLOAD_BYTES, max(int(np.bincount(way, columns["payload_bytes"]).max(initial=0)), 1))
+
+
+def _note_new(ccas: pd.Series) -> None:
+    """Name congestion controls that the toolkit does not know."""
+    for cca in sorted(set(ccas) - KNOWN):
+        note(f"labels: {cca!r} is a new congestion control{did_you_mean(cca, KNOWN)}")
 
 
 def _packets(path: str, tunnel: str) -> Capture:
@@ -107,10 +250,24 @@ def _packets(path: str, tunnel: str) -> Capture:
 
 def _stem(capture: str) -> str:
     """A capture's name without its suffixes."""
-    stem = Path(capture).name.partition(".")[0]
-    if not stem or stem == "-":
+    name = Path(capture).name.partition(".")[0]
+    if not name or name == "-":
         raise ParameterError("name: a capture from standard input needs a name (--name)")
-    return stem
+    return name
+
+
+def _parts(file: Path, source: Path) -> Iterator[str]:
+    """The words of a file's path in the folder, without suffixes."""
+    *folders, name = file.relative_to(source).parts
+    yield from folders
+    yield stem(name)
+
+
+def _some(files: Iterable[Path]) -> str:
+    """The first files, and how many more there are."""
+    names = [str(file) for file in files]
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def _with_numbers(flows: pd.DataFrame, before: SlotDataset | None) -> pd.DataFrame:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from .._support.words import format_probability
+from ..analysis.limits import limit_in_words
 from .inputs import round_trip_slots
 
 __all__ = [
@@ -17,13 +18,13 @@ __all__ = [
     "SHORTEST",
     "UNKNOWN",
     "answers",
+    "by_length",
     "by_pieces",
     "format_cca",
     "grouped",
     "named",
     "pieces",
     "softmax",
-    "thresholds",
     "together",
 ]
 
@@ -58,15 +59,26 @@ def pieces(X: np.ndarray) -> np.ndarray:
     return np.maximum(np.round(slots / longest), 1).astype(np.int64)
 
 
-def by_pieces(X: np.ndarray, probabilities: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Probabilities; for windows divided by :func:`pieces`, the average log-probabilities of equal pieces."""
+def by_pieces(
+    X: np.ndarray, probabilities: Callable[[np.ndarray, np.ndarray], np.ndarray], temperature: np.ndarray
+) -> np.ndarray:
+    """Probabilities; for windows divided by :func:`pieces`, the average log-probabilities of equal pieces.
+
+    Parameters
+    ----------
+    X : array, windows x slots x inputs
+    probabilities : function of (pieces, temperatures)
+    temperature : float or array, windows
+        Of each window, and so of its pieces.
+    """
+    temperature = np.broadcast_to(temperature, len(X))
     counts = pieces(X)
     found: list[tuple[np.ndarray, np.ndarray]] = []
     for n in np.unique(counts):
         alike = np.flatnonzero(counts == n)
         for rows in np.array_split(alike, -(-len(alike) // _AT_ONCE)):
             split = np.array_split(X[rows], n, axis=1)
-            logs = [np.log(np.maximum(probabilities(part), 1e-12)) for part in split]
+            logs = [np.log(np.maximum(probabilities(part, temperature[rows]), 1e-12)) for part in split]
             found.append((rows, softmax(np.mean(logs, axis=0)) if n > 1 else np.exp(logs[0])))
     out = np.empty((len(X), found[0][1].shape[1]), np.float32)
     for rows, values in found:
@@ -74,20 +86,21 @@ def by_pieces(X: np.ndarray, probabilities: Callable[[np.ndarray], np.ndarray]) 
     return out
 
 
-def thresholds(limits: np.ndarray, slots: int | np.ndarray) -> np.ndarray:
-    """Probability that a name must reach in windows of a given length.
+def by_length(table: np.ndarray, slots: int | np.ndarray, without: float) -> np.ndarray:
+    """What was learnt for windows of some lengths, for windows of any: a temperature, or what a name must reach.
 
     Parameters
     ----------
-    limits : array, lengths x 2
-        Slots of a window, and the threshold at that length; more RTTs make the right name more probable. Without rows,
-        0.
+    table : array, lengths x 2
+        Slots of a window, and the value at that length, which is interpolated over the logarithm of length.
     slots : int or array
-        Length of the windows. Thresholds are interpolated over the logarithm of length.
+        Length of the windows.
+    without : float
+        The value if the table has no rows.
     """
-    if not len(limits):
-        return np.zeros(np.shape(slots))
-    return np.interp(np.log(slots), np.log(limits[:, 0]), limits[:, 1])
+    if not len(table):
+        return np.full(np.shape(slots), without)
+    return np.interp(np.log(slots), np.log(table[:, 0]), table[:, 1])
 
 
 def named(
@@ -125,8 +138,10 @@ def together(
     return np.stack([probabilities[:, names == name].sum(axis=1) for name in answers(classes, alike)], axis=1)
 
 
-def format_cca(cca: Any, probability: float) -> str:
-    """A flow's congestion control as ``reno 98 %`` or ``unknown``; empty if it was not named."""
+def format_cca(cca: Any, probability: float, limited_by: Any = None) -> str:
+    """A flow's congestion control as ``reno 98 %`` or ``unknown``, or why it shows none; empty if it was not named."""
     if pd.isna(cca):
         return ""
-    return UNKNOWN if cca == UNKNOWN else f"{cca} {format_probability(probability)}"
+    return limit_in_words(limited_by) or (
+        UNKNOWN if cca == UNKNOWN else f"{cca} {format_probability(probability)}"
+    )

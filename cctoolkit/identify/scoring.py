@@ -1,4 +1,4 @@
-"""Score a saved model on datasets: runs it has not seen, its predictions for their windows, F1."""
+"""Score a saved model on datasets: its predictions for windows of their runs, and F1."""
 
 from __future__ import annotations
 
@@ -7,55 +7,20 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from .._support.csv import read_csv
-from .._support.terminal import note
-from ..errors import ParameterError, SchemaError
+from ..errors import ParameterError
 from .bundle import Model
 from .datasets import Datasets
 from .evaluation import evaluate
+from .inputs import slots_of
 from .probabilities import grouped
 from .windows import Windows, crossover_bands, window_slots
 
-__all__ = ["CROSSOVER", "SPLIT", "score", "unseen_runs"]
+__all__ = ["CROSSOVER", "score"]
 
 #: A column of windows, not flows, that scores can be shown by.
 CROSSOVER = "crossover"
-#: File beside a model with its runs, and whether they were for training or testing.
-SPLIT = "split.csv"
 #: Long windows are large.
 _RUNS_AT_ONCE = 10
-
-
-def unseen_runs(model: Model, data: Datasets) -> list[str]:
-    """Runs that a model was not trained on, according to its folder. Prints on standard error how many are left out.
-
-    Raises
-    ------
-    ParameterError
-        The model was trained on all of them.
-    SchemaError
-        The model's list of runs cannot be read.
-    """
-    path = model.folder / SPLIT
-    if not path.is_file():
-        note(f"{model.name} does not list its training runs (no {SPLIT}); scores on those would be too high")
-        return data.runs
-    try:
-        split = read_csv(path, dtype=str, usecols=["run", "part"])
-    except ValueError:  # also if it is not CSV
-        raise SchemaError(f"{path}: not a table of run and part, as cct train writes it") from None
-    trained = set(split["run"][split["part"] == "train"])
-    runs = [run for run in data.runs if run not in trained]
-    if not runs:
-        raise ParameterError(
-            f"datasets: {model.name} was trained on all of these runs (use --all to evaluate on them anyway)"
-        )
-    if len(runs) < len(data.runs):
-        n = len(data.runs) - len(runs)
-        note(
-            f"left out {n:,} of {len(data.runs):,} runs, which {model.name} was trained on (use --all to include them)"
-        )
-    return runs
 
 
 def score(
@@ -68,7 +33,7 @@ def score(
     per_flow: int = 4,
     seed: int = 0,
     ccas: Sequence[str] | None = None,
-) -> tuple[pd.DataFrame, dict[float, tuple[Windows, np.ndarray]]]:
+) -> tuple[pd.DataFrame, dict[float, Windows]]:
     """F1 of a model on the classes it knows, and its predictions.
 
     Parameters
@@ -87,7 +52,8 @@ def score(
     DataFrame
         As :func:`~.evaluation.evaluate`, with ``window_ms`` first.
     dict
-        By length, the windows (without their values) of all classes, and the prediction for each.
+        By length, the windows (without their values) of all classes. Their table also has ``said``, the prediction,
+        and ``probability``, that of the most probable name.
 
     Raises
     ------
@@ -96,11 +62,11 @@ def score(
     """
     tables, said = [], {}
     for ms in windows_ms:
-        windows, predicted = _predictions(model, data, runs, ms, per_flow, seed, ccas, bands=by == CROSSOVER)
-        said[ms] = windows, predicted
-        known = np.isin(windows.y, model.classes_)
-        if known.any():
-            table = evaluate(predicted[known], windows.take(known), by=by)
+        windows = _predictions(model, data, runs, ms, per_flow, seed, ccas, bands=by == CROSSOVER)
+        said[ms] = windows
+        known = windows.take(np.isin(windows.y, model.classes_))
+        if len(known):
+            table = evaluate(known.table["said"].to_numpy(object), known, by=by)
             tables.append(table.assign(window_ms=ms)[["window_ms", *table.columns]])
     if not tables:
         raise ParameterError(f"datasets: no flow uses any of {', '.join(model.classes_)}")
@@ -110,18 +76,22 @@ def score(
 def _predictions(
     model: Model, data: Datasets, runs: Sequence[str], ms: float, per_flow: int, seed: int,
     ccas: Sequence[str] | None, *, bands: bool,
-) -> tuple[Windows, np.ndarray]:  # fmt: skip
-    """Windows without their values, and predictions, a few runs at a time."""
+) -> Windows:  # fmt: skip
+    """Windows without their values, with predictions, a few runs at a time."""
     slots = window_slots(ms, data.slot_ms)
-    tables, predicted = [], []
+    tables = []
     for at in range(0, len(runs), _RUNS_AT_ONCE):
         some = runs[at : at + _RUNS_AT_ONCE]
         try:
             part = data.cut(some, ms, model.inputs, per_flow=per_flow, seed=seed, ccas=ccas)
         except ParameterError:
             continue  # no flow of these runs is long enough
-        tables.append(part.table.assign(**({CROSSOVER: crossover_bands(part)} if bands else {})))
-        predicted.append(np.asarray(model.predict(part), object))
+        probabilities = model.predict_proba(part)
+        answers = {
+            "said": model._named(probabilities, slots_of(part.X)),
+            "probability": model._likely(probabilities),
+        }
+        tables.append(part.table.assign(**answers, **({CROSSOVER: crossover_bands(part)} if bands else {})))
     if not tables:
         raise ParameterError(
             f"window_ms: no flow has {slots:,} slots in which {', '.join(model.inputs)} are known"
@@ -129,4 +99,4 @@ def _predictions(
     table = pd.concat(tables, ignore_index=True)
     nothing = np.zeros((len(table), 0, len(model.inputs)), np.float32)
     labels = grouped(table["cca"].to_numpy(object), model.alike)
-    return Windows(nothing, labels, table, model.inputs, data.slot_ms), np.concatenate(predicted)
+    return Windows(nothing, labels, table, model.inputs, data.slot_ms)

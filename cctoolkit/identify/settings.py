@@ -6,17 +6,20 @@ the testbed. Run ``i`` of a seed is the same whatever the number of runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .._support.algorithm.kernel_module import PREFIX, built_in
 from .._support.words import did_you_mean
-from ..aqm import Aqm, Red
 from ..errors import ParameterError
 from ..scenario import Bottleneck, Flow, Scenario, read_sweep
 from ..testbed.doctor import BACKENDS
+from .draws import FRAME_BYTES, PAPER_CCAS, Pairs, aqm_of, between, run_rng
+from .elsewhere import FAMILIES, elsewhere
+from .own_ccas import own_ccas
 
 __all__ = [
     "BUILT_CCAS",
@@ -29,10 +32,9 @@ __all__ = [
     "jobs",
     "paper",
     "physical",
+    "world",
 ]
 
-#: Congestion controls in the paper (section IV-A, as in DeePCCI).
-PAPER_CCAS = ("reno", "cubic", "bbr")
 #: All congestion controls of the testbed's kernel.
 KERNEL_CCAS = (
     "reno", "cubic", "bbr", "htcp", "vegas", "dctcp", "bic", "cdg", "highspeed", "hybla", "illinois", "lp", "nv",
@@ -47,28 +49,6 @@ BACKGROUND = (0, 15, 30, 60, 75)
 #: Queue disciplines of the hard settings; the last two are never trained on.
 TRAINED_AQMS = ("tail_drop", "tail_drop", "tail_drop", "codel", "red")
 HELD_OUT_AQMS = ("pie", "fq_codel")
-
-_FRAME_BYTES = 1514
-_Pairs = Iterator[tuple[dict[str, Any], Scenario]]
-
-
-def _rng(seed: int, kind: int, run: int) -> np.random.Generator:
-    return np.random.default_rng([seed, kind, run])
-
-
-def _between(rng: np.random.Generator, low: float, high: float) -> float:
-    """Log-uniform, rounded to three digits to be readable."""
-    return float(f"{np.exp(rng.uniform(np.log(low), np.log(high))):.3g}")
-
-
-def _aqm(name: str, buffer_packets: int) -> Aqm:
-    """An AQM by name; RED's thresholds, in packets, follow from the buffer."""
-    if name != "red":
-        aqm: Any = Aqm.registry[name]()
-        return aqm
-    room = min(buffer_packets, 5000)  # above, Linux refuses them at this weight
-    least, most = max(room / 6, 5.0), max(room / 2, 15.0)
-    return Red(min_packets=least, max_packets=most, gentle=False)  # as in Linux
 
 
 def _flows(
@@ -89,7 +69,7 @@ def paper(
     *,
     ccas: Sequence[str] = PAPER_CCAS,
     background: Sequence[int] = BACKGROUND,
-) -> _Pairs:
+) -> Pairs:
     """Section IV-A: one flow of each congestion control and 3n background flows through 100 Mbit/s, 500 packets.
 
     Parameters
@@ -112,7 +92,7 @@ def paper(
     with its own rate and 0 to 5 ms. The last link (100 Mbit/s or more, one user) never queues and is left out.
     """
     for run in range(runs):
-        rng = _rng(seed, 1, run)
+        rng = run_rng(seed, 1, run)
         n = background[run % len(background)]
         x = rng.uniform(0, 10)
         paths = []
@@ -141,7 +121,7 @@ def paper(
 def physical(
     runs: int = 500, seed: int = 1, *, ccas: Sequence[str] = PAPER_CCAS, background: Sequence[int] = BACKGROUND,
     measured_s: float = 10.0,
-) -> _Pairs:  # fmt: skip
+) -> Pairs:  # fmt: skip
     """Section IV-B: the same flows through 1 Gbit/s, RTTs under 1 ms, buffers of 2000 to 16 000 packets.
 
     Parameters
@@ -157,7 +137,7 @@ def physical(
         ``background``, ``buffer_packets``.
     """
     for run in range(runs):
-        rng = _rng(seed, 2, run)
+        rng = run_rng(seed, 2, run)
         n = background[run % len(background)]
         x = rng.uniform(0, measured_s / 6)
         buffer = int(rng.choice([2000, 4000, 8000, 16000]))
@@ -178,7 +158,7 @@ def physical(
 def hard(
     runs: int = 400, seed: int = 1, *, ccas: Sequence[str] = PAPER_CCAS, part: str = "train",
     measured_s: float = 20.0,
-) -> _Pairs:  # fmt: skip
+) -> Pairs:  # fmt: skip
     """20 to 1000 Mbit/s, 5 to 100 ms, buffers of a tenth to four BDP, 3 to 75 flows, tail drop and AQMs.
 
     Parameters
@@ -204,22 +184,22 @@ def hard(
     if part not in ("train", "test"):
         raise ParameterError(f"part: {part!r} is neither 'train' nor 'test'")
     for run in range(runs):
-        rng = _rng(seed, 3 if part == "train" else 4, run)
-        rate = _between(rng, 20, 1000)
-        rtt = _between(rng, 5, 100)
-        bdp = _between(rng, 0.1, 4)
-        n = min(int(_between(rng, len(ccas), 75.99)), 75)  # three digits of 75.96 are 76.0
+        rng = run_rng(seed, 3 if part == "train" else 4, run)
+        rate = between(rng, 20, 1000)
+        rtt = between(rng, 5, 100)
+        bdp = between(rng, 0.1, 4)
+        n = min(int(between(rng, len(ccas), 75.99)), 75)  # three digits of 75.96 are 76.0
         held_out = part == "test" and run % 2
         aqm = str(rng.choice(HELD_OUT_AQMS if held_out else TRAINED_AQMS))
         x = rng.uniform(0, measured_s / 4)
-        rtts = [rtt] if rng.random() < 0.5 else [rtt, *(_between(rng, 5, 100) for _ in range(3))]
+        rtts = [rtt] if rng.random() < 0.5 else [rtt, *(between(rng, 5, 100) for _ in range(3))]
         paths = [{"rtt_ms": r, "access_mbps": 10 * rate} for r in rtts]
         names = [*ccas, *rng.choice(ccas, n - len(ccas))]
-        packets = max(round(bdp * rate * rtt * 125 / _FRAME_BYTES), 10)
+        packets = max(round(bdp * rate * rtt * 125 / FRAME_BYTES), 10)
         yield (
             {"rate_mbps": rate, "rtt_ms": rtt, "buffer_bdp": bdp, "flows": n, "aqm": aqm},
             Scenario(
-                bottleneck=Bottleneck(rate_mbps=rate, buffer_packets=packets, aqm=_aqm(aqm, packets)),
+                bottleneck=Bottleneck(rate_mbps=rate, buffer_packets=packets, aqm=aqm_of(aqm, packets)),
                 flows=_flows(rng, [str(c) for c in names], x, paths),
                 duration_s=round(x + measured_s, 3),
                 seed=seed * 1_000_003 + run,
@@ -230,7 +210,7 @@ def hard(
 
 def every_cca(
     runs: int = 300, seed: int = 1, *, ccas: Sequence[str] = KERNEL_CCAS, measured_s: float = 30.0
-) -> _Pairs:
+) -> Pairs:
     """One to six flows, each of any congestion control, through 10 to 200 Mbit/s, 10 to 150 ms, 0.3 to 3 BDP.
 
     Parameters
@@ -250,19 +230,19 @@ def every_cca(
     of runs.
     """
     for run in range(runs):
-        rng = _rng(seed, 5, run)
-        rate = _between(rng, 10, 200)
-        rtt = _between(rng, 10, 150)
-        bdp = _between(rng, 0.3, 3)
+        rng = run_rng(seed, 5, run)
+        rate = between(rng, 10, 200)
+        rtt = between(rng, 10, 150)
+        bdp = between(rng, 0.3, 3)
         n = int(rng.integers(1, 7))
         aqm = str(rng.choice(["tail_drop"] * 6 + ["codel", "red"]))
         x = rng.uniform(0, 3)
         names = [ccas[run % len(ccas)], *(str(c) for c in rng.choice(ccas, n - 1))]
-        packets = max(round(bdp * rate * rtt * 125 / _FRAME_BYTES), 10)
+        packets = max(round(bdp * rate * rtt * 125 / FRAME_BYTES), 10)
         yield (
             {"rate_mbps": rate, "rtt_ms": rtt, "buffer_bdp": bdp, "flows": n, "aqm": aqm},
             Scenario(
-                bottleneck=Bottleneck(rate_mbps=rate, buffer_packets=packets, aqm=_aqm(aqm, packets)),
+                bottleneck=Bottleneck(rate_mbps=rate, buffer_packets=packets, aqm=aqm_of(aqm, packets)),
                 flows=_flows(rng, names, x, [{"rtt_ms": rtt, "access_mbps": 10 * rate}]),
                 duration_s=round(x + measured_s, 3),
                 seed=seed * 1_000_003 + run,
@@ -271,13 +251,73 @@ def every_cca(
         )
 
 
+#: What :func:`world` mixes, and the share of its runs that each changes; cross traffic comes last, as it is.
+_MIXED = ("path", "aqm", "capture", "stack", "application")
+_CHANGED = 0.4
+
+
+def world(
+    runs: int = 400, seed: int = 1, *, ccas: Sequence[str] = PAPER_CCAS, measured_s: float = 20.0
+) -> Pairs:
+    """One to six flows through 5 to 300 Mbit/s, 5 to 200 ms, 0.1 to 6 BDP, and what the families of elsewhere change.
+
+    Parameters
+    ----------
+    runs, seed, ccas, measured_s
+        As :func:`hard`.
+
+    Yields
+    ------
+    dict, Scenario
+        ``rate_mbps``, ``rtt_ms``, ``buffer_bdp``, ``flows``, ``aqm``, and what the families draw.
+
+    Notes
+    -----
+    Each family of ``cctoolkit.identify.elsewhere.FAMILIES`` but ``limited``, whose flows show no congestion control,
+    changes four runs of ten, whatever the others do. The first flows of successive runs go through `ccas` in turn.
+    """
+    for run in range(runs):
+        rng = run_rng(seed, 6, run)
+        rate, rtt, bdp = between(rng, 5, 300), between(rng, 5, 200), between(rng, 0.1, 6)
+        names = [ccas[run % len(ccas)], *(str(c) for c in rng.choice(ccas, int(rng.integers(0, 6))))]
+        x = float(rng.uniform(0, 4))
+        link: dict[str, Any] = {
+            "rate_mbps": rate, "buffer_packets": max(round(bdp * rate * rtt * 125 / FRAME_BYTES), 10),
+        }  # fmt: skip
+        flows: list[dict[str, Any]] = [
+            {
+                "cca": cca,
+                "rtt_ms": rtt,
+                "access_mbps": 10 * rate,
+                "start_s": round(float(rng.uniform(0, x)), 3),
+            }
+            for cca in names
+        ]
+        drawn: dict[str, Any] = {}
+        for kind, (name, chosen) in enumerate(zip(_MIXED, rng.random(len(_MIXED)) < _CHANGED, strict=True)):
+            if chosen:
+                drawn |= FAMILIES[name](np.random.default_rng([seed, 6, run, kind]), link, flows)
+        scenario = Scenario(
+            bottleneck=Bottleneck(**link),
+            flows=tuple(Flow(**flow) for flow in flows),
+            duration_s=round(x + measured_s, 3),
+            seed=seed * 1_000_003 + run,
+            name=f"world-{seed}-{run}",
+        )
+        drawn["aqm"] = scenario.bottleneck.aqm.name  # of two families that change it, the last one decides
+        yield {"rate_mbps": rate, "rtt_ms": rtt, "buffer_bdp": bdp, "flows": len(names)} | drawn, scenario
+
+
 #: By name, for the command line.
-SETTINGS: dict[str, Callable[..., _Pairs]] = {
+SETTINGS: dict[str, Callable[..., Pairs]] = {
     "paper": paper,
     "physical": physical,
     "hard": hard,
     "every-cca": every_cca,
+    "world": world,
+    "elsewhere": elsewhere,
 }
+_WITH_PARTS = ("hard", "elsewhere")
 
 
 def jobs(
@@ -286,7 +326,7 @@ def jobs(
     on: str = "simulator",
     runs: int | None = None,
     seed: int | None = None,
-    part: str = "train",
+    part: str | None = None,
     ccas: Sequence[str] | None = None,
 ) -> tuple[list[tuple[dict[str, Any], Scenario]], int]:
     """The runs of named settings or of a settings file.
@@ -300,8 +340,8 @@ def jobs(
     runs, seed, ccas
         For named settings only; a file specifies them itself. By default `ccas` are those of the paper, and for
         ``every-cca`` all that `on` has, but for :data:`BUILT_CCAS`.
-    part : {"train", "test"}
-        Of ``hard``.
+    part : str, optional
+        Of ``hard``, ``"train"`` or ``"test"``; of ``elsewhere``, a family.
 
     Returns
     -------
@@ -334,22 +374,22 @@ def jobs(
 
 
 def _drawn(
-    settings: str, on: str, runs: int | None, seed: int | None, part: str, ccas: Sequence[str] | None
+    settings: str, on: str, runs: int | None, seed: int | None, part: str | None, ccas: Sequence[str] | None
 ) -> tuple[list[tuple[dict[str, Any], Scenario]], int]:
     """As :func:`jobs`, of named settings."""
     there = SIMULATOR_CCAS if on == "simulator" else KERNEL_CCAS
     chosen = tuple(ccas or (there if settings == "every-cca" else PAPER_CCAS))
-    available = there if on == "simulator" else (*there, *BUILT_CCAS)
+    added = own_ccas() if on == "simulator" else (*BUILT_CCAS, *built_in("ccas"))
+    available = tuple(dict.fromkeys((*there, *added)))
     for cca in chosen:
-        if cca not in available:
+        if cca not in available and (on == "simulator" or not cca.startswith(PREFIX)):
             what = "the simulator" if on == "simulator" else "the testbed's kernel"
             raise ParameterError(
                 f"ccas: {cca!r} must be one that {what} has: {', '.join(available)}{did_you_mean(cca, available)}"
             )
     options: dict[str, Any] = {"ccas": chosen}
     options |= {name: value for name, value in (("runs", runs), ("seed", seed)) if value is not None}
-    if settings == "hard":
-        options["part"] = part
-    elif part != "train":
-        raise ParameterError(f"part: only hard has a part {part!r}, not {settings}")
+    if part is not None and settings not in _WITH_PARTS:
+        raise ParameterError(f"part: only {' and '.join(_WITH_PARTS)} have parts, not {settings}")
+    options |= {} if part is None else {"part": part}
     return list(SETTINGS[settings](**options)), 1 if settings == "every-cca" else len(chosen)

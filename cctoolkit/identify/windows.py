@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,9 +14,10 @@ import numpy as np
 import pandas as pd
 
 from .._support import arguments
+from ..analysis.segments import LENGTHS, USUAL_SEGMENT_BYTES, packet_lengths, segment_bytes
 from ..errors import ParameterError, SchemaError
 from .dataset import Recording, SlotDataset
-from .inputs import SEGMENT_BYTES, VIEW_CHANNELS, VIEW_INPUTS, scale_view
+from .inputs import VIEW_CHANNELS, VIEW_INPUTS, scale_view
 
 __all__ = [
     "ARRIVALS",
@@ -43,6 +45,10 @@ INPUTS = (
     "max_source_gap",  # the paper's maximal time gaps (section III-A); unknown for slots without data, and then 0
     "max_arrival_gap_ns",
 )
+#: Inputs in bytes, whose segments may have another length than those of training.
+_BYTES = ("cbiq_bytes", "throughput_bytes", "in_bytes", "out_bytes", "bytes_in_flight")
+#: The (logarithmic) difference from USUAL_SEGMENT_BYTES that does not matter.
+_SAME_SEGMENTS = 0.05
 #: Columns that tell whether data arrived in a slot; sampled packets (section III-C of the paper) have only the second.
 ARRIVALS = ("in_bytes", "throughput_bytes")
 #: Named feature sets, and what they need.
@@ -265,8 +271,9 @@ def slot_arrays(slots: pd.DataFrame, inputs: Sequence[str]) -> Iterator[tuple[in
     Yields
     ------
     flow_id, first slot, float32 array of slots x inputs
-        NaN for null. Slots at the end in which an input cannot be known yet (CBIQ needs a later packet) are left out,
-        unless that input is never known (one tap).
+        NaN for null. Bytes are scaled to segments of 1448 bytes, if the table has ``in_packets``:
+        congestion controls count in segments, whatever their size. Slots at the end in which an input cannot be known
+        yet (CBIQ needs a later packet) are left out, unless that input is never known (one tap).
 
     Raises
     ------
@@ -282,12 +289,21 @@ def slot_arrays(slots: pd.DataFrame, inputs: Sequence[str]) -> Iterator[tuple[in
         values[:, i] = slots[name].to_numpy(np.float32, na_value=np.nan)
     flow, slot = (_whole(slots, name) for name in ("flow_id", "slot"))
     bounds = [*np.flatnonzero(np.diff(flow, prepend=-1)), len(flow)] if len(flow) else []
+    in_bytes = [i for i, name in enumerate(inputs) if name in _BYTES]
+    lengths = packet_lengths(slots)
     for begin, end in itertools.pairwise(bounds):
         part = values[begin:end]
+        part[:, in_bytes] *= _to_segments(lengths[begin:end])
         missing_here = np.isnan(part)
         known = np.flatnonzero(~missing_here[:, ~missing_here.all(axis=0)].any(axis=1))
         stop = known[-1] + 1 if len(known) and not missing_here.all() else 0
         yield int(flow[begin]), int(slot[begin]), part[:stop]
+
+
+def _to_segments(lengths: np.ndarray) -> float:
+    """What the bytes of a flow are multiplied by: 1 if its segments are about as long as those of training."""
+    scale = USUAL_SEGMENT_BYTES / segment_bytes(lengths)
+    return scale if abs(math.log(scale)) > _SAME_SEGMENTS else 1.0
 
 
 def _whole(slots: pd.DataFrame, name: str) -> np.ndarray:
@@ -372,7 +388,7 @@ def cut_windows(
     if len(lengths_ms) > 1 and not views:
         raise ParameterError('window_ms: several lengths need inputs="views"')
     if isinstance(recordings, SlotDataset):
-        recordings = recordings.recordings((*names, *ARRIVALS))
+        recordings = recordings.recordings((*names, *ARRIVALS, *LENGTHS))
     arrays: list[np.ndarray] = []
     rows: list[dict[str, Any]] = []
     slot_ms, flows = 1.0, 0
@@ -499,7 +515,7 @@ def crossover_ratio(windows: Windows) -> np.ndarray:
         )
     with np.errstate(divide="ignore", invalid="ignore"):
         rtt_s = np.where(came > 0, flying / came, np.nan) * windows.slot_ms / 1000
-    return flying / SEGMENT_BYTES * rtt_s**1.5 * np.sqrt(_C * (3 + _BETA) / (4 * (1 - _BETA)) / 1.5**3)
+    return flying / USUAL_SEGMENT_BYTES * rtt_s**1.5 * np.sqrt(_C * (3 + _BETA) / (4 * (1 - _BETA)) / 1.5**3)
 
 
 def crossover_bands(windows: Windows) -> pd.Categorical[str]:

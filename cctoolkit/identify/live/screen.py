@@ -140,7 +140,7 @@ def _screen(update: Update, seconds: float) -> Any:
                 _number(row.out_mbps),
                 "" if pd.isna(row.cbiq_bytes) else format_bytes(round(row.cbiq_bytes)),
                 "" if pd.isna(row.bytes_in_flight) else format_bytes(round(row.bytes_in_flight)),
-                format_cca(row.cca, row.probability),
+                format_cca(row.cca, row.probability, row.limited_by),
             )
             for row in rows
         ],

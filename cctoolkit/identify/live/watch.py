@@ -39,8 +39,8 @@ class Update:
         Every `report_s`, one row per monitored flow; otherwise None: ``flow_id``, ``src``, ``sport``, ``dst``,
         ``dport``, ``age_s`` (time monitored), ``in_mbps``, ``out_mbps`` (payload rate since the last report; with
         sampling ``in_mbps`` is derived from sequence numbers and ``out_mbps`` is null), ``cbiq_bytes`` and
-        ``bytes_in_flight`` (means), ``cca`` and ``probability`` (null if not named; for ``"unknown"``, that of the
-        best name).
+        ``bytes_in_flight`` (means), ``cca``, ``probability`` (for ``"unknown"``, that of the best name) and
+        ``limited_by`` (a name in ``cctoolkit.analysis.limits.LIMITS``); null if not named.
     counts : dict
         As :class:`~cctoolkit.identify.live.Reading`, and ``late_cells``.
     build_s : float
@@ -268,4 +268,5 @@ class _Report:
             flows[name] = measured[name].to_numpy(dtype=float, na_value=float("nan"))
         flows["cca"] = [names.get(n, {}).get("cca") for n in keys]
         flows["probability"] = [names.get(n, {}).get("probability", float("nan")) for n in keys]
+        flows["limited_by"] = [names.get(n, {}).get("limited_by") for n in keys]
         return flows

@@ -7,7 +7,7 @@ import ipaddress
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from ...capture.model import Capture
 from ...errors import ParameterError, SchemaError
 from ..settings import KERNEL_CCAS, SIMULATOR_CCAS
 
-__all__ = ["ALIASES", "cca_name", "label_flows", "labels_from_names", "read_labels"]
+__all__ = ["ALIASES", "cca_name", "label_flows", "read_labels"]
 
 #: Names in cctoolkit: Linux's and the simulator's.
 KNOWN = frozenset((*KERNEL_CCAS, *SIMULATOR_CCAS))
@@ -57,7 +57,10 @@ _HEADINGS = {
 }
 _PROTOCOLS = {"tcp": 6, "udp": 17, "sctp": 132, "dccp": 33}
 _TUPLE = ("src", "sport", "dst", "dport")
-_CAPTURE_SUFFIXES = (".pcap", ".pcapng", ".cap", ".dmp", ".erf", ".csv", ".tsv", ".txt", ".gz", ".xz", ".zst")
+#: Data of a flow that is no control connection.
+LEAST_PAYLOAD_BYTES = 100_000
+#: Suffixes of captures and field exports, compressed or not.
+CAPTURE_SUFFIXES = (".pcap", ".pcapng", ".cap", ".dmp", ".erf", ".csv", ".tsv", ".txt", ".gz", ".xz", ".zst")
 
 
 def cca_name(text: str) -> str:
@@ -192,65 +195,9 @@ def _value(name: str, cell: str) -> Any:
     return int(cell)
 
 
-def labels_from_names(paths: Iterable[str | os.PathLike[str]] | str | os.PathLike[str]) -> pd.DataFrame:
-    """Labels from file names that contain the congestion control.
-
-    Parameters
-    ----------
-    paths : path or iterable of path
-        Files, or folders, which are searched recursively for captures and field exports.
-
-    Returns
-    -------
-    DataFrame
-        ``file`` and ``cca``: the only congestion control that is a word of the file's name, else of its folder's; null
-        if there is none or more than one. Can be passed to :func:`label_flows`.
-
-    Raises
-    ------
-    ParameterError
-        There is no such file.
-    """
-    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    files: list[Path] = []
-    for path in map(Path, given):
-        if path.is_dir():
-            found = (p for p in path.rglob("*") if p.is_file() and p.suffix in _CAPTURE_SUFFIXES)
-            files += sorted(found)
-        elif path.exists():
-            files.append(path)
-        else:
-            raise ParameterError(f"{path}: no such file or folder")
-    ccas = [_named(_stem(path.name)) or _named(path.parent.name) or {None} for path in files]
-    return pd.DataFrame(
-        {
-            "file": pd.Series([str(path) for path in files], dtype="str"),
-            "cca": pd.Series([next(iter(names)) if len(names) == 1 else None for names in ccas], dtype="str"),
-        }
-    )
-
-
-def _named(text: str) -> set[Any]:
-    """The congestion controls in `text`, as one word or two ("new reno", "bbr v2")."""
-    words = [word for word in re.split(r"[^a-z0-9+]+", text.lower()) if word]
-    found = set()
-    at = 0
-    while at < len(words):
-        # "bbr-2" is a second run of BBR, not its second version
-        one, two = words[at : at + 1], words[at : at + 2]
-        for phrase in (two, one) if not two[-1].isdecimal() else (one,):
-            name = cca_name("".join(phrase))
-            if name in KNOWN and len(words[at]) > 1:
-                found.add(name)
-                at += len(phrase) - 1
-                break
-        at += 1
-    return found
-
-
-def _stem(name: str) -> str:
+def stem(name: str) -> str:
     """A file's name without suffixes of formats and compression."""
-    while Path(name).suffix in _CAPTURE_SUFFIXES:
+    while Path(name).suffix in CAPTURE_SUFFIXES:
         name = Path(name).stem
     return name
 
@@ -266,7 +213,7 @@ def _same_file(path: Path, label: str) -> bool:
     return (
         not given.is_absolute()
         and list(path.parts[-1 - len(folders) : -1]) == folders
-        and name in (path.name, _stem(path.name))
+        and name in (path.name, stem(path.name))
     )
 
 
@@ -274,7 +221,7 @@ def label_flows(
     capture: Capture,
     labels: pd.DataFrame | str | os.PathLike[str],
     *,
-    least_payload_bytes: int = 100_000,
+    least_payload_bytes: int = LEAST_PAYLOAD_BYTES,
 ) -> pd.DataFrame:
     """Label a capture's flows with their congestion controls.
 
@@ -282,7 +229,7 @@ def label_flows(
     ----------
     capture : Capture
     labels : DataFrame or path
-        From :func:`read_labels` (which also reads a path), :func:`labels_from_names`, ``streams`` of
+        From :func:`read_labels` (which also reads a path), :func:`~.names.labels_from_names`, ``streams`` of
         :func:`~.iperf3.read_iperf3`, ``labels`` of a run, or your own with such columns. A row applies to every flow
         that matches all its cells; addresses and ports may be those of either end. Without ``protocol`` it applies to
         TCP flows.

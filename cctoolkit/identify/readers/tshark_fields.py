@@ -446,8 +446,12 @@ class _Cells:
 
     def times(self, rows: np.ndarray) -> np.ndarray:
         """Nanoseconds, exactly as printed."""
-        name = self.need(*_TIMES)
-        text = self.text(name) if name != "frame.time" else self._table[name]  # "Nov 16, 2023 …"
+        there = [name for name in _TIMES if name in self._table]
+        name = next((name for name in there if (self._table[name][rows] != "").any()), self.need(*_TIMES))
+        text = self._table[name]
+        if name != "frame.time":  # "Nov 16, 2023 …"
+            text = text.str.replace(r"^([\d:]+),(\d+)$", r"\1.\2", regex=True)  # a locale's decimal comma
+            text = text.str.split(",").str[0]
         sample = text[rows].iloc[0]
         if re.fullmatch(r"-?\d+(\.\d*)?", sample):
             ns, bad = _decimal_ns(text)

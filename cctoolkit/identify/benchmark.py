@@ -1,0 +1,236 @@
+"""A benchmark for those who name congestion controls: fixed settings, windows to name, and a score for each part.
+
+The parts are ``home``, settings like those that the bundled models learned from; the families of
+:mod:`~.elsewhere`; and ``others``, congestion controls that a model for Reno, CUBIC and BBR does not know. The same
+number of runs and seed gives the same scenarios; in the simulator and in virtual time, also the same packets.
+
+Data flows one way: :func:`build` makes the datasets, :func:`questions` lists the windows, :func:`answers` asks a model
+about them (:func:`read_answers` takes those of somebody else's), and :mod:`~.leaderboard` says how good they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from .._support import arguments
+from .._support.csv import read_csv
+from ..analysis.limits import NAMEABLE, flow_limits
+from ..errors import ParameterError, SchemaError
+from .dataset import Recording, SlotDataset, build_dataset
+from .draws import PAPER_CCAS
+from .elsewhere import FAMILIES
+from .inputs import VIEW_INPUTS
+from .probabilities import UNKNOWN
+from .settings import KERNEL_CCAS, SIMULATOR_CCAS, jobs
+from .windows import cut_windows, slot_arrays, window_slots
+
+if TYPE_CHECKING:
+    from .bundle import Model
+
+__all__ = ["PARTS", "WINDOWS_MS", "answers", "build", "questions", "read_answers"]
+
+#: Parts of the benchmark, in the order of its tables.
+PARTS = ("home", *FAMILIES, "others")
+WINDOWS_MS = (100.0, 1000.0, 10_000.0)
+
+#: What makes a window: the columns by which an answer belongs to a question.
+_KEY = ["part", "run", "flow_id", "window_ms", "first_slot", "taps"]
+#: What only the tap after the queue tells.
+_BEHIND = ["out_bytes", "out_packets", "out_seq", "cbiq_bytes", "drops_estimate"]
+
+
+def build(
+    directory: str | os.PathLike[str],
+    *,
+    parts: Sequence[str] = PARTS,
+    runs: int = 24,
+    seed: int = 1,
+    on: str = "simulator",
+    workers: int | None = None,
+    progress: bool = True,
+) -> dict[str, SlotDataset]:
+    """Make the datasets, ``directory/PART``; runs that are there are kept.
+
+    Parameters
+    ----------
+    directory : path
+    parts : sequence of str
+        Some of :data:`PARTS`.
+    runs : int
+        Runs of each part.
+    seed : int
+        Seed for drawing the settings.
+    on, workers, progress
+        As for :func:`~.dataset.build_dataset`.
+
+    Returns
+    -------
+    dict of str to SlotDataset
+
+    Raises
+    ------
+    ParameterError
+        There is no such part, or a folder has runs of other settings.
+    """
+    found = {}
+    for part in parts:
+        if part not in PARTS:
+            raise ParameterError(f"part: {part!r} must be one of {', '.join(PARTS)}")
+        ccas: tuple[str, ...] = PAPER_CCAS
+        if part == "others":
+            there = SIMULATOR_CCAS if on == "simulator" else KERNEL_CCAS
+            ccas = tuple(cca for cca in there if cca not in PAPER_CCAS)
+            scenarios, special = jobs("every-cca", on=on, runs=runs, seed=seed, ccas=ccas)
+        elif part == "home":
+            scenarios, special = jobs("hard", on=on, runs=runs, seed=seed, part="test")
+        else:
+            scenarios, special = jobs("elsewhere", on=on, runs=runs, seed=seed, part=part)
+        found[part] = build_dataset(
+            scenarios, Path(directory) / part, on=on, special=special, background=0, workers=workers, progress=progress
+        )  # fmt: skip
+    return found
+
+
+def questions(
+    datasets: Mapping[str, SlotDataset],
+    windows_ms: Sequence[float] = WINDOWS_MS,
+    *,
+    per_flow: int = 2,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """The windows to name: each with two taps, and with the first one alone.
+
+    Parameters
+    ----------
+    datasets : mapping of str to SlotDataset
+        From :func:`build`.
+    windows_ms, per_flow, seed
+        As for :func:`~.windows.cut_windows`.
+
+    Returns
+    -------
+    DataFrame
+        ``part``, ``run``, ``flow_id``, ``window_ms``, ``first_slot``, ``taps`` (2 or 1), ``cca`` (the sender's), and
+        ``limited_by`` (:func:`cctoolkit.flow_limits` of the whole flow).
+    """
+    rows = []
+    for part, dataset in datasets.items():
+        for recording in dataset:
+            if part == "limited":
+                recording = _without_losses(recording)
+            limits = flow_limits(recording.slots).set_index("flow_id")["limited_by"]
+            for ms in windows_ms:
+                try:
+                    cut = cut_windows([recording], ms, VIEW_INPUTS, per_flow=per_flow, seed=seed)
+                except ParameterError:
+                    continue  # no flow is long enough
+                table = cut.table[["run", "flow_id", "cca", "window_ms", "first_slot"]]
+                table = table.assign(part=part, limited_by=table["flow_id"].map(limits))
+                rows += [table.assign(taps=taps) for taps in (2, 1)]
+    if not rows:
+        raise ParameterError("benchmark: no flow is long enough for a window")
+    return pd.concat(rows, ignore_index=True)[[*_KEY, "cca", "limited_by"]]
+
+
+def _without_losses(recording: Recording) -> Recording:
+    """A recording without flows that the bottleneck has told to slow down after all: it had a say in their rate."""
+    flows = recording.flows[recording.flows["retransmits"] == 0]
+    return dataclasses.replace(recording, flows=flows.reset_index(drop=True))
+
+
+def answers(model: Model, datasets: Mapping[str, SlotDataset], asked: pd.DataFrame) -> pd.DataFrame:
+    """What a model says about the windows, as :meth:`Model.predict_slots` would: nothing of flows not limited here.
+
+    Parameters
+    ----------
+    model : Model
+    datasets : mapping of str to SlotDataset
+        From :func:`build`.
+    asked : DataFrame
+        From :func:`questions`.
+
+    Returns
+    -------
+    DataFrame
+        `asked`, with ``said`` and ``probability`` (of the most probable name; null without one). Windows without the
+        model's inputs are left out: those of one tap, if it needs two.
+    """
+    rows = []
+    for (part, run), some in asked.groupby(["part", "run"], sort=False):
+        (recording,) = datasets[str(part)].where([str(run)])
+        for taps, windows in some.groupby("taps", sort=False):
+            slots = recording.slots if taps == 2 else _first_tap(recording.slots)
+            values = {flow: (first, array) for flow, first, array in slot_arrays(slots, model.inputs)}
+            for ms, same in windows.groupby("window_ms", sort=False):
+                length = window_slots(float(str(ms)), recording.slot_ms)
+                X = np.stack(
+                    [
+                        values[flow][1][first - values[flow][0] :][:length]
+                        for flow, first in zip(same["flow_id"], same["first_slot"], strict=True)
+                    ]
+                )
+                if not model.any_length and np.isnan(X).any():
+                    continue
+                rows.append(same.assign(**_said(model, X, same["limited_by"])))
+    if not rows:
+        raise ParameterError(f"benchmark: {model.name} has none of the inputs that it needs")
+    return pd.concat(rows, ignore_index=True)
+
+
+def _said(model: Model, X: np.ndarray, limited_by: pd.Series) -> dict[str, np.ndarray]:
+    probabilities = model.predict_proba(X)
+    said = model._named(probabilities, X.shape[1])
+    quiet = ~limited_by.isin(NAMEABLE).to_numpy()
+    return {
+        "said": np.where(quiet, UNKNOWN, said),
+        "probability": np.where(quiet, np.nan, model._likely(probabilities)),
+    }
+
+
+def _first_tap(slots: pd.DataFrame) -> pd.DataFrame:
+    return slots.assign(**{name: np.nan for name in _BEHIND if name in slots})
+
+
+def read_answers(path: str | os.PathLike[str], asked: pd.DataFrame) -> pd.DataFrame:
+    """Somebody else's answers, from CSV.
+
+    Parameters
+    ----------
+    path : path
+        Columns of the key (``part``, ``run``, ``flow_id``, ``window_ms``, ``first_slot``, ``taps``), ``said``, and
+        perhaps ``probability``. Windows that are missing count as unknown.
+    asked : DataFrame
+        From :func:`questions`.
+
+    Raises
+    ------
+    SchemaError
+        The file is no such table, or answers a window that was not asked about.
+    """
+    try:
+        given = read_csv(path)
+    except ValueError:
+        raise SchemaError(f"{os.fspath(path)}: not a table in CSV") from None
+    given = arguments.table("answers", given, _KEY[2:], ["part", "run", "said"], error=SchemaError)
+    if given.duplicated(_KEY).any():
+        raise SchemaError(f"{os.fspath(path)}: answers a window twice")
+    columns = [*_KEY, "said", *(["probability"] if "probability" in given else [])]
+    both = asked.merge(given[columns], on=_KEY, how="outer", indicator=True)
+    strange = both[both["_merge"] == "right_only"]
+    if len(strange):
+        first = strange.iloc[0]
+        raise SchemaError(
+            f"{os.fspath(path)}: {len(strange):,} windows were not asked about, such as slot {first['first_slot']} of "
+            f"flow {first['flow_id']} in {first['run']}"
+        )
+    if "probability" not in both:
+        both["probability"] = np.nan
+    both["said"] = both["said"].fillna(UNKNOWN)
+    return both[[*asked.columns, "said", "probability"]]

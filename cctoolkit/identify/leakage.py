@@ -1,0 +1,164 @@
+"""Leakage: runs, and settings of runs, that a model has seen in training. ``split.csv`` beside a model lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from .._support.csv import read_csv, write_csv
+from .._support.terminal import note
+from .._support.words import plural
+from ..errors import ParameterError, SchemaError
+from .bundle import Model
+from .datasets import Datasets
+from .flow_settings import settings_of_runs
+
+__all__ = [
+    "SPLIT",
+    "note_settings",
+    "note_trained_before",
+    "trained_runs",
+    "trained_settings",
+    "unseen_runs",
+    "write_split",
+]
+
+#: File beside a model with its runs, whether they were for training or testing, and what their settings are told by.
+SPLIT = "split.csv"
+
+
+def write_split(
+    folder: Path,
+    flows: pd.DataFrame,
+    training: Sequence[str],
+    testing: Sequence[str] = (),
+    *,
+    before: Model | None = None,
+) -> None:
+    """Write down beside a model which runs it was trained on, and which ones are for testing.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the model.
+    flows : DataFrame
+        Flows of the datasets, or at least a column ``run``.
+    training, testing : sequence of str
+        Names of runs.
+    before : Model, optional
+        The model that training went on from: what it was trained on, this one was, too.
+    """
+    settings = settings_of_runs(flows)
+    rows = [
+        (run, part, settings.get(run, ""))
+        for part, runs in (("train", training), ("test", testing))
+        for run in runs
+    ]
+    table = pd.DataFrame(rows, columns=["run", "part", "setting"])
+    older = None if before is None else _split(before)
+    if older is not None:
+        older = older[older["part"] == "train"]
+        table = pd.concat([older, table[~table["run"].isin(older["run"])]])
+    write_csv(table, folder / SPLIT)
+
+
+def _split(model: Model) -> pd.DataFrame | None:
+    """Runs of a model, as :func:`write_split` wrote them; None if its folder does not say."""
+    path = model.folder / SPLIT
+    if not path.is_file():
+        return None
+    try:
+        table = read_csv(path, dtype=str, keep_default_na=False)
+        known = {"run", "part"} <= set(table)
+    except ValueError:  # it is not CSV
+        known = False
+    if not known:
+        raise SchemaError(f"{path}: not a table of run and part, as cct train writes it")
+    return table.reindex(columns=["run", "part", "setting"], fill_value="")
+
+
+def trained_runs(model: Model) -> set[str] | None:
+    """Runs that a model was trained on, according to its folder; None if that does not say.
+
+    Raises
+    ------
+    SchemaError
+        The model's list of runs cannot be read.
+    """
+    split = _split(model)
+    return None if split is None else set(split["run"][split["part"] == "train"])
+
+
+def trained_settings(model: Model) -> set[str]:
+    """What the settings of its training runs are told by, as of :func:`~.flow_settings.settings_of_runs`.
+
+    Raises
+    ------
+    SchemaError
+        The model's list of runs cannot be read.
+    """
+    split = _split(model)
+    return set() if split is None else set(split["setting"][split["part"] == "train"]) - {""}
+
+
+def unseen_runs(model: Model, data: Datasets) -> list[str]:
+    """Runs that a model was not trained on, according to its folder. Prints on standard error how many are left out.
+
+    Raises
+    ------
+    ParameterError
+        The model was trained on all of them.
+    SchemaError
+        The model's list of runs cannot be read.
+    """
+    trained = trained_runs(model)
+    if trained is None:
+        note(f"{model.name} does not list its training runs (no {SPLIT}); scores on those would be too high")
+        return data.runs
+    runs = [run for run in data.runs if run not in trained]
+    if not runs:
+        raise ParameterError(
+            f"datasets: {model.name} was trained on all of these runs (use --all to evaluate on them anyway)"
+        )
+    if len(runs) < len(data.runs):
+        n = len(data.runs) - len(runs)
+        note(
+            f"left out {n:,} of {len(data.runs):,} runs, which {model.name} was trained on (use --all to include them)"
+        )
+    return runs
+
+
+def note_settings(data: Datasets, testing: Sequence[str], trained: set[str], advice: str = "") -> int:
+    """Print on standard error how many test runs have settings that training runs have, too; return their number.
+
+    Parameters
+    ----------
+    data : Datasets
+    testing : sequence of str
+        Names of runs.
+    trained : set of str
+        Settings of the training runs, as of :func:`~.flow_settings.settings_of_runs`.
+    advice : str
+        What to do about it.
+    """
+    settings = settings_of_runs(data.flows)
+    known = sum(settings.get(run, "") in trained - {""} for run in testing)
+    if known:
+        have = "has settings" if len(testing) == 1 else "have settings"
+        note(
+            f"{known:,} of {plural(len(testing), 'test run')} {have} that training runs have, too: scores say nothing "
+            f"about other settings{advice}"
+        )
+    return known
+
+
+def note_trained_before(model: Model, testing: Sequence[str]) -> int:
+    """Print on standard error how many test runs a model to go on from was trained on; return their number."""
+    known = len((trained_runs(model) or set()) & set(testing))
+    if known:
+        note(
+            f"{model.name} was trained on {known:,} of {plural(len(testing), 'test run')}: scores are too high"
+        )
+    return known

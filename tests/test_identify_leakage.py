@@ -1,0 +1,254 @@
+"""Runs and settings that a model has seen, splits by setting, evaluations as folders, congestion controls in files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cctoolkit.cca import Cca
+from cctoolkit.errors import ParameterError, SchemaError
+from cctoolkit.identify import Windows, bundled_models, load
+from cctoolkit.identify.datasets import Datasets
+from cctoolkit.identify.evaluation_folder import FILES, by_setting, reliability_of, write_evaluation
+from cctoolkit.identify.flow_settings import banded, settings_of_runs
+from cctoolkit.identify.leakage import (
+    SPLIT,
+    note_settings,
+    note_trained_before,
+    trained_runs,
+    trained_settings,
+    unseen_runs,
+    write_split,
+)
+from cctoolkit.identify.own_ccas import names_of_file, own_ccas
+from cctoolkit.identify.settings import jobs
+
+
+def of(flows: pd.DataFrame) -> Datasets:
+    """Datasets of these flows, without slots."""
+    data = object.__new__(Datasets)
+    data.flows, data.runs = flows, sorted(set(flows["run"]))
+    return data
+
+
+def grid() -> pd.DataFrame:
+    """Rates 1 to 12, two AQMs, three seeds: 24 settings of three runs with two flows."""
+    rows = [
+        {"run": f"{rate}-{aqm}-{seed}", "cca": cca, "rate": rate, "aqm": aqm, "seed": seed, "bytes_acked": 7 * seed}
+        for rate in range(1, 13)
+        for aqm in ("codel", "red")
+        for seed in (1, 2, 3)
+        for cca in ("reno", "bbr")
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+# ---- settings --------------------------------------------------------------------------------------------------------
+
+
+def test_settings_are_equal_but_for_the_seed_and_what_came_out() -> None:
+    settings = settings_of_runs(grid())
+    assert len(set(settings.values())) == 24
+    for run, said in settings.items():
+        assert said == settings[run.rpartition("-")[0] + "-1"]
+    some = pd.DataFrame({"run": ["a", "a", "b", "b", "c"], "rtt": [1, 2, 2, 1, 1]})
+    found = settings_of_runs(some)
+    assert found["a"] == found["b"] != found["c"]  # in whatever order
+    assert settings_of_runs(some.assign(rtt=some.rtt.astype(float), more=np.nan)) == found
+    assert set(settings_of_runs(some[["run"]]).values()) == {""}  # nothing known is nothing in common
+
+
+def test_bands_have_as_many_values_each() -> None:
+    numbers = pd.Series([3.0, 1, 2, np.nan, 8, 7, 6, 5, 4])
+    bands = banded(numbers)
+    assert list(bands.cat.categories) == ["1 to 2", "3 to 4", "5 to 6", "7 to 8"]
+    assert (
+        bands.tolist()[:3] == ["3 to 4", "1 to 2", "1 to 2"]
+        and bands.isna().tolist() == numbers.isna().tolist()
+    )
+    assert banded(pd.Series([10, 5, 10])).tolist() == ["10", "5", "10"]
+    assert list(banded(pd.Series([10, 5])).cat.categories) == ["5", "10"]  # numbers in their order
+    assert banded(pd.Series(["red", None, "codel"])).isna().tolist() == [False, True, False]
+    close = pd.Series([1 + i * 1e-9 for i in range(8)])
+    assert banded(close).nunique() == 4
+
+
+def test_a_split_by_setting_leaves_settings_out() -> None:
+    data = of(grid())
+    rate = {run: int(run.split("-")[0]) for run in data.runs}
+    for seed in range(5):
+        training, testing = data.split(0.3, seed, [])
+        settings = settings_of_runs(data.flows)
+        assert not {settings[r] for r in training} & {settings[r] for r in testing}
+        assert sorted(training + testing) == data.runs and len(testing) >= 0.3 * len(data.runs)
+        training, testing = data.split(0.2, seed, ["rate"])  # by quartile
+        low, high = min(rate[r] for r in testing), max(rate[r] for r in testing)
+        assert high - low == 2 and not {rate[r] for r in training} & {low, low + 1, high}
+        training, testing = data.split(0.9, seed, ["aqm"])
+        assert {r.split("-")[1] for r in training} ^ {r.split("-")[1] for r in testing} == {"codel", "red"}
+        training, testing = data.split(0.3, seed)
+        assert len(testing) == 22  # by run
+    with pytest.raises(ParameterError, match=r"split_by: 'raet' is not a setting .* did you mean 'rate'"):
+        data.split(0.3, 0, ["raet"])
+    with pytest.raises(ParameterError, match="all runs have the same aqm"):
+        of(grid().assign(aqm="red")).split(0.3, 0, ["aqm"])
+
+
+# ---- what a model has seen -------------------------------------------------------------------------------------------
+
+
+def test_what_a_model_was_trained_on_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = of(grid())
+    training = [run for run in data.runs if run.endswith("-1") and "red" in run]
+    model = SimpleNamespace(folder=tmp_path, name="mine")
+    assert trained_runs(model) is None and trained_settings(model) == set()
+    write_split(tmp_path, data.flows, training, ["1-codel-1"])
+    assert trained_runs(model) == set(training) and len(trained_settings(model)) == 12
+    rest = unseen_runs(model, data)
+    assert set(rest) == set(data.runs) - set(training)
+    assert "left out 12 of 72 runs" in capsys.readouterr().err
+    assert note_settings(data, rest, trained_settings(model)) == 24
+    assert "24 of 60 test runs have settings that training runs have" in capsys.readouterr().err
+    assert note_settings(data, [run for run in rest if "codel" in run], trained_settings(model)) == 0
+    assert note_trained_before(model, ["1-red-1", "2-red-2"]) == 1
+    capsys.readouterr()
+
+    (tmp_path / "on").mkdir()  # another one, that goes on from it
+    write_split(tmp_path / "on", data.flows, ["2-codel-1"], ["1-red-1", "3-codel-1"], before=model)
+    on = SimpleNamespace(folder=tmp_path / "on", name="on")
+    assert trained_runs(on) == {*training, "2-codel-1"} and len(trained_settings(on)) == 13
+
+    (tmp_path / SPLIT).write_text("run,part\na,train\nb,test\n")  # of an earlier version
+    assert trained_runs(model) == {"a"} and trained_settings(model) == set()
+    (tmp_path / SPLIT).write_text("name\na\n")
+    with pytest.raises(SchemaError, match="not a table of run and part"):
+        trained_runs(model)
+
+
+@pytest.mark.parametrize("name", sorted(bundled_models()))
+def test_bundled_models_say_what_they_were_trained_on(name: str) -> None:
+    trained = trained_runs(load(name))
+    assert trained is not None and len(trained) > 200
+    assert not any(run.startswith(("hard-test-", "elsewhere-")) for run in trained)
+    for settings in ("paper-1-", "every-cca-1-"):  # each fourth run is for testing
+        assert not any(
+            int(run.removeprefix(settings)) % 4 == 3 for run in trained if run.startswith(settings)
+        )
+    drawn = "every-cca" if name == "every-cca" else "paper"
+    scenarios, _ = jobs(drawn, runs=3)
+    assert {scenario.name for _, scenario in scenarios} <= trained
+
+
+# ---- evaluations -----------------------------------------------------------------------------------------------------
+
+
+def said() -> dict[float, Windows]:
+    """Right where the rate is high; an unknown class, always given a name."""
+    table = grid().assign(window_ms=100.0, first_slot=0)
+    y = table["cca"].where(table["seed"] != 3, "mine").to_numpy(object)
+    table["said"] = np.where((table["rate"] > 6) | (table["cca"] == "bbr"), table["cca"], "bbr")
+    table["probability"] = np.where(table["rate"] > 6, 0.95, 0.55)
+    nothing = np.zeros((len(table), 0, 1), np.float32)
+    return {100.0: Windows(nothing, y, table, ("in_bytes",))}
+
+
+def test_scores_by_setting() -> None:
+    found = said()
+    known = {ms: windows.take(windows.y != "mine") for ms, windows in found.items()}
+    table = by_setting(known).set_index(["setting", "value"])
+    assert list(table.loc["rate"].index) == ["1 to 3", "4 to 6", "7 to 9", "10 to 12"]
+    assert table.loc["rate"]["f1"].tolist() == pytest.approx([1 / 3, 1 / 3, 1, 1])
+    assert set(table.loc["aqm"].index) == {"codel", "red"} and (table["runs"] > 0).all()
+    assert by_setting({100.0: known[100.0].take(known[100.0].table["rate"] == 1).of(aqm="red")}).empty
+
+
+def test_reliability_counts_names_of_classes_that_a_model_lacks_as_wrong() -> None:
+    bins = reliability_of(said()).set_index("bin")
+    assert bins["right"].to_dict() == pytest.approx({5: 1 / 3, 9: 2 / 3})
+    assert bins["windows"].sum() == 144
+
+
+def test_an_evaluation_is_a_folder(tmp_path: Path) -> None:
+    found = said()
+    model = SimpleNamespace(classes_=np.array(["bbr", "reno"], object))
+    scores = pd.DataFrame({"window_ms": [100.0], "f1": [0.5]})
+    write_evaluation(tmp_path / "new", model, scores, found, {"model": "mine"})
+    assert {path.name for path in (tmp_path / "new").iterdir()} == set(FILES)
+    confused = pd.read_csv(tmp_path / "new" / "confusion.csv").set_index("is")
+    assert confused.loc["reno", ["bbr", "reno"]].tolist() == [24, 24] and confused.loc["bbr", "reno"] == 0
+    windows = pd.read_parquet(tmp_path / "new" / "windows.parquet")
+    assert len(windows) == 144 and windows["right"].sum() == (windows["cca"] == windows["said"]).sum() == 72
+    about = json.loads((tmp_path / "new" / "evaluation.json").read_text())
+    assert about["ece"] == pytest.approx(((0.55 - 1 / 3) + (0.95 - 2 / 3)) / 2)
+    for name in ("confusion", "reliability", "settings"):
+        assert "Plotly.newPlot" in (tmp_path / "new" / f"{name}.html").read_text(encoding="utf-8")
+
+
+# ---- congestion controls in files ------------------------------------------------------------------------------------
+
+MINE = """
+from cctoolkit.cca import Cca
+
+class Leakage_One(Cca):
+    def on_ack(p, s, stats, flow, ack, now_ns):
+        flow.cwnd += 1
+
+class Leakage_Two(Leakage_One):
+    pass
+"""
+
+
+def test_a_file_of_congestion_controls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    file = tmp_path / "leakage_ccas.py"
+    file.write_text(MINE)
+    try:
+        assert names_of_file(f"{file}:Leakage_Two") == ["leakage_two"]
+        assert names_of_file(str(file)) == ["leakage_one", "leakage_two"] == own_ccas()[-2:]
+        assert names_of_file("reno") is None and names_of_file("linux:mine") is None
+        scenarios, _ = jobs("every-cca", runs=2, ccas=("leakage_one", "reno"))
+        assert {flow.cca.name for _, scenario in scenarios for flow in scenario.flows} <= {
+            "leakage_one",
+            "reno",
+        }
+        with pytest.raises(ParameterError, match="has no class 'Leakage_To'; did you mean 'Leakage_Two'"):
+            names_of_file(f"{file}:Leakage_To")
+        (tmp_path / "else").mkdir()
+        other = Path(shutil.copy(file, tmp_path / "else"))
+        with pytest.raises(ParameterError, match="a module 'leakage_ccas' is loaded already"):
+            names_of_file(str(other))
+    finally:
+        for name in ("leakage_one", "leakage_two"):
+            Cca.registry.pop(name, None)
+        sys.modules.pop("leakage_ccas", None)
+    scenarios, _ = jobs("world", runs=1, on="uml", ccas=("linux:mine", "reno"))
+    assert scenarios[0][1].flows[0].cca.name == "linux:mine"
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        ("def f(:\n", "line 1: SyntaxError"),
+        ("x = 1\ny = 1 / 0\n", "line 2: ZeroDivisionError: division by zero"),
+        ("x = 1\n", "defines no class derived from cctoolkit.cca.Cca"),
+        (None, "no such file"),
+    ],
+)
+def test_files_that_define_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, told: str
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    file = tmp_path / "leakage_nothing.py"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(ParameterError, match=r"ccas: leakage_nothing\.py") as refused:
+        names_of_file(str(file))
+    sys.modules.pop("leakage_nothing", None)
+    assert told in str(refused.value) and "\n" not in str(refused.value)
