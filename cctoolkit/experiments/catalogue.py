@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 __all__ = ["RESULTS", "Result"]
 
@@ -72,6 +73,15 @@ def _experiment(name: str, what: str, options: str, *tables: str) -> Result:
     return Result(what, command, tables, (parts,), book, without=_NOT_SIMULATED)
 
 
+def _benchmark(where: str, options: str, *code: str, files: tuple[str, ...] = (), **other: Any) -> Result:
+    parts = tuple(f"cctoolkit.identify.{name}" for name in ("benchmark", "bundle", "leaderboard"))
+    return Result(
+        f"the bundled classifier at home and elsewhere, {where}", f"cct benchmark cca {options}",
+        ("scores", "reliability"), (*parts, *code), f"{_HERE}.books.benchmark",
+        files=("data/models/cca/*", *files), **other,
+    )  # fmt: skip
+
+
 _BENCHMARKS = ("startup", "decode", "analysis", "slots", "report", "sim", "separation", "identify")
 
 RESULTS = {
@@ -103,9 +113,18 @@ RESULTS = {
         "test1", "test2", "test3", "test4", "test5", "test6", "scaling", "test8", "test9", "test10", "test11",
         "table1",
     ),
+    "rtt-separation-transfers": _experiment(
+        "rtt-separation", "the RTT paper's test 4 with a quarter of its 6000 transfers", "--test 4 --scale 0.25",
+        "test4",
+    ),
     "rtt-separation-linux": _experiment(
         "rtt-separation", "tests 1 and 3 in the simulator and on real Linux", "--testbed",
         "test1", "test3",
+    ),
+    "dragonfly": _experiment(
+        "dragonfly", "the Dragonfly paper's figures on simulated runs",
+        "--full --runs 500 --seconds 10 --seeds 1 --window-ms 10 --window-ms 100 --window-ms 1000",
+        "volatility", "inputs", "epochs", "windows", "background", "sampling", "splits",
     ),
     "sim-vs-kernel": _experiment(
         "sim-vs-kernel", "the simulator's errors in 190 cases", "",
@@ -119,7 +138,8 @@ RESULTS = {
     ),
     "models": Result(
         "scores of the bundled classifiers", "python data/models/build.py",
-        ("cca", "others", "seeds", "feature-sets", "dragonfly", "every-cca", "rejection", "simulated"),
+        ("cca", "others", "seeds", "feature-sets", "dragonfly", "every-cca", "rejection", "simulated",
+         "families"),
         (
             "cctoolkit.identify.dataset", "cctoolkit.identify.evaluation", "cctoolkit.identify.networks",
             "cctoolkit.identify.settings", "cctoolkit.identify.training", "cctoolkit.sim.simulation",
@@ -128,6 +148,8 @@ RESULTS = {
         "it takes hours on real Linux and of training, and writes its tables itself",
         ("data/models/build.py",),
     ),
+    "cca-benchmark": _benchmark("simulated", "--runs 24", without=_NOT_SIMULATED),
+    "cca-benchmark-linux": _benchmark("on real Linux", "--runs 12 --on uml", _UML, files=_LINUX),
     "live": Result(
         "the live collector's rates, and live identification", "python -m benchmarks live",
         ("rates", "costs", "names"), ("benchmarks.live",), f"{_HERE}.books.live",

@@ -3,11 +3,12 @@
 
     build.py [STEP…] [--work DIR] [--seed N]
 
-Steps, each of which takes up what is there of the one before: ``data`` (some 1700 runs on the testbed's kernel in
-virtual time and 2700 simulations: four to five core-hours), ``cca`` (once a seed; ``cca-scores`` without training),
-``feature-sets``, ``every-cca`` (``every-scores`` without training), ``dragonfly`` (with DeePCCI beside it),
-``rejection``, ``sim`` (trained on simulations only); without a step all of them. Models go to ``data/models/``, scores
-to ``data/results/models/``.
+Steps, each of which takes up what is there of the one before: ``data`` (some 2500 runs on the testbed's kernel in
+virtual time and 3700 simulations: five to six core-hours), ``home`` (settings drawn like those of the paper), ``cca``
+(once a seed: goes on from there with the settings of the world; ``cca-scores`` without training), ``families`` (the
+same without one family at a time, tested on it), ``feature-sets``, ``every-cca`` (``every-scores`` without training),
+``dragonfly`` (with DeePCCI beside it), ``rejection``, ``sim`` (trained on simulations only); without a step all of
+them. Models go to ``data/models/``, scores to ``data/results/models/``.
 
 Splits are by run, and what is tested is real Linux only (but for congestion controls that it has not): of ``paper``
 and ``every`` each fourth run is for testing; ``hard`` is tested on ``hard-test``, settings drawn apart, half of them
@@ -30,14 +31,16 @@ import pandas as pd
 
 from cctoolkit import identify
 from cctoolkit._support.atomic import replacing
+from cctoolkit.analysis.limits import NAMEABLE, flow_limits
 from cctoolkit.experiments.kept import note_step
 from cctoolkit.identify import SlotDataset, Windows, cut_windows
 from cctoolkit.identify.bundle import save_models
 from cctoolkit.identify.card import write_card
 from cctoolkit.identify.evaluation import confusion, evaluate, rejection
 from cctoolkit.identify.inputs import VIEW_CHANNELS, VIEW_INPUTS
+from cctoolkit.identify.leakage import write_split
 from cctoolkit.identify.probabilities import SHORTEST, UNKNOWN, grouped
-from cctoolkit.identify.settings import KERNEL_CCAS, PAPER_CCAS, SIMULATOR_CCAS, every_cca, hard, paper
+from cctoolkit.identify.settings import KERNEL_CCAS, PAPER_CCAS, SIMULATOR_CCAS, every_cca, hard, paper, world
 from cctoolkit.identify.windows import crossover_bands, joined
 
 MODELS = Path(__file__).parent
@@ -48,10 +51,14 @@ DATASETS: dict[str, tuple[Any, str, int]] = {
     "paper": (lambda: paper(144), "uml", 3),
     "hard": (lambda: hard(152), "uml", 3),
     "hard-test": (lambda: hard(54, part="test"), "uml", 3),
+    "world": (lambda: world(360), "uml", 6),
+    "world-every": (lambda: world(360, 2, ccas=(*KERNEL_CCAS, "prague")), "uml", 6),
     "few": (lambda: every_cca(120, 902, ccas=PAPER_CCAS), "uml", 6),
     "every": (lambda: every_cca(1220), "uml", 6),
     "sim-paper": (lambda: paper(1300, 101), "simulator", 3),
     "sim-hard": (lambda: hard(260, 101), "simulator", 3),
+    "sim-world": (lambda: world(700, 101), "simulator", 6),
+    "sim-world-every": (lambda: world(300, 102, ccas=SIMULATOR_CCAS), "simulator", 6),
     "sim-few": (lambda: every_cca(400, 901, ccas=PAPER_CCAS), "simulator", 6),
     "sim-crowd": (lambda: paper(300, 104), "simulator", 3),
     "sim-every": (lambda: every_cca(540, 501, ccas=SIMULATOR_CCAS), "simulator", 6),
@@ -67,8 +74,27 @@ BEHAVIOUR = {"reno": ("reno", "dctcp", "lp", "westwood", "yeah")}
 #: Window lengths in milliseconds trained on, with windows of each flow.
 LENGTHS = {30: 2, 100: 8, 300: 3, 1000: 8, 3000: 3, 10_000: 4}
 TESTED_MS = (10, 100, 1000, 10_000, 60_000)
+#: Runs of each family in the benchmark on real Linux, as in data/results/cca-benchmark-linux.
+BENCHMARK_RUNS = 12
 #: Training: real runs of Reno, CUBIC and BBR, and simulated ones, which are many and alike enough.
 NAMED = ("paper", "hard", "few", "sim-paper", "sim-hard", "sim-few")
+#: Settings of the world; and of those of `NAMED` so many runs that go along, so that they are not forgotten.
+WORLD = ("world", "world-every", "sim-world", "sim-world-every")
+REHEARSED = {"hard": 50, "every": 240, "sim-hard": 130, "sim-few": 200, "sim-paper": 200, "sim-every": 200}
+#: Of the real runs of the world each seventh is kept back from training, to learn from it how probable names are, where
+#: one flow of ten uses a congestion control that has no name.
+CALIBRATED = ("world", "world-every")
+OTHER_SHARE = 0.1
+#: Windows of each flow there.
+WORLD_LENGTHS = {30: 1, 100: 4, 300: 2, 1000: 5, 3000: 2, 10_000: 3}
+#: Runs of the world that a family of settings has changed.
+CHANGED = {
+    "path": "path.notna()",
+    "aqm": "target_ms.notna() or aqm == 'red'",
+    "application": "others.notna()",
+    "capture": "packet_bytes.notna()",
+    "stack": "stack.notna()",
+}
 #: The same for all congestion controls; runs of many flows at once are simulated ones only.
 EVERY = ("every", "sim-every", "sim-hard", "sim-crowd")
 LEFT_OUT = ("vegas", "htcp", "illinois", "westwood")
@@ -79,6 +105,11 @@ SPLIT = ("paper", "every")
 def fourth(run: str) -> bool:
     """Each fourth run is for testing."""
     return int(run.rsplit("-", 1)[-1]) % 4 == 3
+
+
+def seventh(run: str) -> bool:
+    """Each seventh run of the world is kept back from training."""
+    return int(run.rsplit("-", 1)[-1]) % 7 == 6
 
 
 class Work:
@@ -135,6 +166,62 @@ class Work:
                 out.append(w)
         return out
 
+    def of_the_world(self, without: str | None = None) -> list[Windows]:
+        """Views of runs of the world, but for those that a family has changed, and of some of the settings before."""
+        parts = {name: self.shown(name, kept_back=False) for name in WORLD}
+        for name, runs in REHEARSED.items():
+            data = self.dataset(name)
+            trained = [run for run in data.runs if not for_testing(name, run)]
+            parts[name] = data.where(trained[:runs])
+        out = []
+        for name, data in parts.items():
+            for ms, per_flow in WORLD_LENGTHS.items():
+                w = self.kept(f"{name}-{len(data)}", data, ms, "views", per_flow)
+                if name in REHEARSED and "every" not in name:  # runs of many flows, as in the first step
+                    w = w.take(np.arange(0, len(w), 2))
+                elif name in WORLD:
+                    w = _unchanged(w, data, without)
+                w.X = w.X.astype(np.float16)
+                out.append(_named_or_other(w))
+        return out
+
+    def calibrating(self, without: str | None = None) -> list[Windows]:
+        """Windows as counted of the runs kept back."""
+        out = []
+        for name in CALIBRATED:
+            data = self.shown(name, kept_back=True)
+            for ms in WORLD_LENGTHS:
+                w = self.kept(f"{name}-back-{len(data)}", data, ms, VIEW_INPUTS, 2)
+                out.append(_named_or_other(_unchanged(w, data, without)))
+        return out
+
+    def kept(
+        self, name: str, data: SlotDataset, ms: float, inputs: str | Sequence[str], per_flow: int
+    ) -> Windows:
+        """Windows that are cut once."""
+        kind = inputs if isinstance(inputs, str) else "counted"
+        path = self.folder / "windows" / f"{name}-{ms:g}-{kind}-{per_flow}.parquet"
+        if not path.is_file():
+            cut_windows(data, ms, inputs, per_flow=per_flow).save(path)
+        return Windows.load(path)
+
+    def shown(self, name: str, *, kept_back: bool) -> SlotDataset:
+        """Flows of the world that show their congestion control."""
+        data = self.with_limits(name).where(f"limited_by in {NAMEABLE}")
+        return data.where([run for run in data.runs if (name in CALIBRATED and seventh(run)) == kept_back])
+
+    def with_limits(self, name: str) -> SlotDataset:
+        """A dataset with what limits each flow."""
+        data = self.dataset(name)
+        path = self.folder / "windows" / f"{name}-{len(data)}-limits.parquet"
+        if not path.is_file():
+            found = [flow_limits(r.slots)[["flow_id", "limited_by"]].assign(run=r.name) for r in data]
+            path.parent.mkdir(exist_ok=True)
+            with replacing(path) as tmp:
+                pd.concat(found).to_parquet(tmp)
+        data.flows = data.flows.merge(pd.read_parquet(path), on=["run", "flow_id"])
+        return data
+
     def testing(self, name: str, ms: float, inputs: str | Sequence[str] = "views") -> Windows:
         if inputs == "views" and ms > SHORTEST:
             inputs = VIEW_INPUTS  # may be judged in pieces
@@ -142,6 +229,20 @@ class Work:
         w = self.windows(name, ms, inputs, per_flow, testing=True)
         w.y = grouped(w.y, ALIKE)
         return w
+
+
+def _unchanged(w: Windows, data: SlotDataset, family: str | None) -> Windows:
+    """Windows of the runs that a family of settings has not changed; all of them without one."""
+    if family is None:
+        return w
+    return w.take(np.isin(w.groups, data.where(f"not ({CHANGED[family]})").runs))
+
+
+def _named_or_other(w: Windows) -> Windows:
+    w.y = grouped(w.y, ALIKE)
+    w = w.take(~np.isin(w.y, AS_RENO))
+    w.y = np.where(np.isin(w.y, PAPER_CCAS), w.y, "other").astype(object)
+    return w
 
 
 #: What a user may have of VIEW_INPUTS.
@@ -213,13 +314,68 @@ def train(work: Work, parts: list[Windows], seed: int = 0, epochs: int = 12, **s
     return classifier.fit(X, y, groups)
 
 
-def cca(work: Work) -> None:
+def home(work: Work) -> None:
     """Reno, CUBIC and BBR by name, all others as unknown, but for those that do what Reno does."""
     others = [c for c in KERNEL_CCAS if c not in (*PAPER_CCAS, *AS_RENO)]
     model = train(work, work.training([*NAMED, "every"], PAPER_CCAS, others), work.seed)
-    limits = f"{IDEAL} A flow that paces like BBR is called BBR."
-    save(model, model_folder(work), data=f"{learnt_from(work)} {tested_on(work)}", limits=limits, step="cca")
+    data = f"{learnt_from(work)} {tested_on(work)}"
+    save(model, home_folder(work), data=data, limits=IDEAL, step="home")
+    write_runs(work, home_folder(work), (*NAMED, "every"), ["hard-test"])
+
+
+def home_folder(work: Work) -> Path:
+    return work.folder / "home"
+
+
+def cca(work: Work) -> None:
+    """The same, having seen the world."""
+    model = train_on(work)
+    data = f"{identify.load(home_folder(work)).about['data']} {went_on_with(work)}"
+    save(
+        model,
+        model_folder(work),
+        data=data,
+        limits=f"{LIMITS} A flow that paces like BBR is called BBR.",
+        step="cca",
+    )
+    write_runs(
+        work, model_folder(work), (*WORLD, *REHEARSED), ["hard-test"], before=identify.load(home_folder(work))
+    )
     cca_scores(work)
+
+
+def train_on(work: Work, without: str | None = None) -> Any:
+    parts = work.of_the_world(without)
+    before = {"pretrained": home_folder(work), "keep": 0.5}
+    model = train(work, parts, work.seed, epochs=6, learning_rate=5e-4, **before)
+    return model.calibrate(work.calibrating(without), OTHER_SHARE)
+
+
+def families(work: Work) -> None:
+    """Families of settings that a model has not seen: trained without each, tested on it."""
+    from cctoolkit.identify import benchmark
+    from cctoolkit.identify.leaderboard import scores as scored
+
+    data = benchmark.build(work.folder / "benchmark", parts=list(CHANGED), runs=BENCHMARK_RUNS, on="uml")
+    asked = benchmark.questions(data, seed=1)  # as cct benchmark cca asks
+    tables = []
+    for family in CHANGED:
+        folder = work.folder / f"without-{family}"
+        if not folder.is_dir():
+            model = train_on(work, without=family)
+            save(
+                model,
+                folder,
+                data=f"As `cca`, without runs that {family} changes.",
+                limits=LIMITS,
+                step="families",
+            )
+        here = asked[asked["part"] == family]
+        for name, model in (("without it", identify.load(folder)), ("cca", identify.load("cca"))):
+            tables.append(scored(benchmark.answers(model, data, here)).assign(model=name))
+            told(f"{family}, {name}: {tables[-1].set_index(['taps', 'window_ms']).score.round(3).to_dict()}")
+    table = pd.concat(tables, ignore_index=True)
+    write("families", table[["model", *(c for c in table if c != "model")]])
 
 
 def model_folder(work: Work) -> Path:
@@ -301,12 +457,19 @@ def feature_sets(work: Work) -> None:
     write("feature-sets", table[first + [c for c in table if c not in first]])
 
 
-#: For the cards of both bundled models of ours.
+#: For the cards of the bundled models of ours.
+NEAR = (
+    "Slots must be 1 ms. Reno and CUBIC differ in what a flow's window does from one RTT to the next; fewer than a few "
+    "RTTs show hardly any of it. It is hardest with long RTTs, above CUBIC's crossover with Reno; the Reno-friendly "
+    "region below it is easier."
+)
+LIMITS = (
+    "No segmentation offload, no token buckets, no lost acknowledgements, no measured wireless links in training. "
+    + NEAR
+)
 IDEAL = (
-    "The network is ideal: no wireless, no offload, no short flows in the background, no lost acknowledgements. Slots "
-    "must be 1 ms. Reno and CUBIC differ in what a flow's window does from one RTT to the next; fewer than a few RTTs "
-    "show hardly any of it. It is hardest with long RTTs, above CUBIC's crossover with Reno; the Reno-friendly region "
-    "below it is easier."
+    "The network is ideal: no wireless, no offload, no short flows in the background, no lost acknowledgements. "
+    + NEAR
 )
 
 
@@ -324,6 +487,33 @@ def learnt_from(work: Work) -> str:
         f"{runs['every']} of all the kernel's congestion controls; and from cctoolkit's simulator "
         f"{runs['sim-paper']} runs of the first kind, {runs['sim-hard']} of the second and {runs['sim-few']} with one "
         "to six flows."
+    )
+
+
+def write_runs(
+    work: Work, folder: Path, names: Sequence[str], test: Sequence[str], before: identify.Model | None = None
+) -> None:
+    """Beside a model, the runs that it was trained on, and those that are for testing."""
+    flows = pd.concat([work.dataset(name).flows for name in (*names, *test)], ignore_index=True)
+    training = [run for name in names for run in work.dataset(name).runs if not for_testing(name, run)]
+    testing = [run for name in names for run in work.dataset(name).runs if for_testing(name, run)]
+    testing += [run for name in test for run in work.dataset(name).runs]
+    write_split(folder, flows, training, list(dict.fromkeys(testing)), before=before)
+
+
+def for_testing(name: str, run: str) -> bool:
+    return name in SPLIT and fourth(run)
+
+
+def went_on_with(work: Work) -> str:
+    runs = {d: len(work.dataset(d)) for d in WORLD}
+    again = ", ".join(f"{n} of `{name}`" for name, n in REHEARSED.items())
+    return (
+        "Training went on with widely mixed settings (5-500 Mbit/s, 3-250 ms, 0.1-6 BDP; loss, jitter, variable "
+        "rates, six AQMs, cross traffic, segments of 536 to 8948 bytes, ECN, receivers that acknowledge every "
+        f"segment): on real Linux {runs['world']} runs of Reno, CUBIC and BBR and {runs['world-every']} of all its "
+        f"congestion controls and Prague, simulated {runs['sim-world']} and {runs['sim-world-every']}; and with some "
+        f"runs from before ({again})."
     )
 
 
@@ -351,6 +541,7 @@ def every(work: Work) -> None:
         "ten seconds. If only Reno, CUBIC and BBR are in question, `cca` is better for short windows."
     )
     save(model, MODELS / "every-cca", data=data, limits=limits, step="every-cca")
+    write_runs(work, MODELS / "every-cca", EVERY, ["hard-test", "sim-every-test"])
     every_scores(work)
 
 
@@ -425,6 +616,7 @@ def dragonfly(work: Work, kinds: Sequence[str] = tuple(PUBLISHED)) -> None:
                 limits="As published, each window is divided by its maxima, so magnitudes are lost.",
                 provenance={"made_by": "data/models/build.py dragonfly"},
             )  # fmt: skip
+            write_runs(work, MODELS / "dragonfly", ("paper", "hard"), ["hard-test"])
     table = pd.concat(tables, ignore_index=True)
     there = RESULTS / "dragonfly.csv"
     if there.is_file():  # of networks that were not asked for now
@@ -467,7 +659,9 @@ def data(work: Work) -> None:
 
 STEPS = {
     "data": data,
+    "home": home,
     "cca": cca,
+    "families": families,
     "cca-scores": cca_scores,
     "feature-sets": feature_sets,
     "every-cca": every,

@@ -10,14 +10,15 @@ import pandas as pd
 from ..._support.markdown import markdown_table
 from ..papers import paper_numbers
 
-__all__ = ["VIEWS"]
+__all__ = ["LENGTHS", "VIEWS"]
 
 Tables = Mapping[str, pd.DataFrame]
 
 #: The bundled model without its way out to say "unknown".
 OURS = "cca, one of three"
 _SETS = {"paper": "paper", "hard-test": "hard"}
-_LENGTHS = {100: "100 ms", 1000: "1 s", 10_000: "10 s"}
+#: Window lengths in ms, as pages call them.
+LENGTHS = {100: "100 ms", 1000: "1 s", 10_000: "10 s"}
 
 
 def _whole(table: pd.DataFrame, model: str) -> pd.DataFrame:
@@ -82,7 +83,7 @@ def seeds_apart(tables: Tables) -> str:
 
 def _three(table: pd.DataFrame, model: str, name: str) -> str:
     by = _whole(table, model)
-    return ", ".join(f"{by.f1[name, ms]:.2f}" for ms in _LENGTHS)
+    return ", ".join(f"{by.f1[name, ms]:.2f}" for ms in LENGTHS)
 
 
 def simulated(tables: Tables) -> str:
@@ -92,7 +93,7 @@ def simulated(tables: Tables) -> str:
     for name, label in _SETS.items():
         parts.append(f"{_three(tables['simulated'], model, name)} (`{label}`)")
         mine, real = _whole(tables["simulated"], model).f1, _whole(tables["cca"], OURS).f1
-        off = [real[name, ms] - mine[name, ms] for ms in _LENGTHS]
+        off = [real[name, ms] - mine[name, ms] for ms in LENGTHS]
         lost.append(f"{min(off):.2f} to {max(off):.2f} (`{label}`)".replace("-", "−"))
     return f"ours scores {' and '.join(parts)} at 100 ms, 1 s, 10 s; this costs {' and '.join(lost)}"
 
@@ -130,7 +131,7 @@ def round_trips(tables: Tables) -> str:
                 shown: f"{part.two[value]:.2f} ({part.windows[value]})" if value in part.index else ""
                 for value, shown in columns.items()
             }
-            rows.append({"(windows)": f"{label}, {_LENGTHS[ms]}"} | cells)
+            rows.append({"(windows)": f"{label}, {LENGTHS[ms]}"} | cells)
     return markdown_table(pd.DataFrame(rows), labels=1)
 
 
@@ -210,6 +211,29 @@ def every(tables: Tables) -> str:
     )
 
 
+def families(tables: Tables) -> str:
+    """F1 on families of settings, of models trained without them and of the bundled one."""
+    table = tables["families"].query("taps == 2")
+    rows = []
+    for part, here in table.groupby("part", sort=False):
+        by = here.set_index(["model", "window_ms"])
+        row: dict[str, str] = {"family": f"`{part}`"}
+        for model, words in (("without it", "without it"), ("cca", "`cca`")):
+            row |= {f"{words}, {name}": f"{by.score[model, ms]:.2f}" for ms, name in LENGTHS.items()}
+        rows.append(row)
+    return markdown_table(pd.DataFrame(rows), labels=1)
+
+
+def without_families(tables: Tables) -> str:
+    """Means over the families of :func:`families`."""
+    table = tables["families"].query("taps == 2")
+    mean = table.groupby(["model", "window_ms"]).score.mean()
+    return ", ".join(
+        f"{mean['without it', ms]:.2f} instead of {mean['cca', ms]:.2f} at {name}"
+        for ms, name in LENGTHS.items()
+    )
+
+
 VIEWS: dict[str, Callable[[Tables], str]] = {
     "results": results,
     "seeds-apart": seeds_apart,
@@ -221,4 +245,6 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "unknown": unknown,
     "left-out": left_out,
     "every": every,
+    "families": families,
+    "without-families": without_families,
 }

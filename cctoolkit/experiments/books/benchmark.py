@@ -1,0 +1,70 @@
+"""What the book shows of the benchmark of classifiers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pandas as pd
+
+from ..._support.markdown import markdown_table
+from ...identify.leaderboard import NAMELESS
+from ...identify.reliability import calibration_error
+from .models import LENGTHS
+
+__all__ = ["VIEWS"]
+
+Tables = Mapping[str, pd.DataFrame]
+
+
+def _score(score: float, low: float, high: float) -> str:
+    return f"{score:.2f} ({low:.2f}–{high:.2f})"
+
+
+def scores(tables: Tables) -> str:
+    """The score of each part by window length with two taps, and at 10 s with one."""
+    table = tables["scores"]
+    rows = []
+    for part, some in table.groupby("part", sort=False):
+        by = some.set_index(["taps", "window_ms"])[["score", "low", "high"]]
+        found = {at: _score(*values) for at, values in zip(by.index, by.to_numpy(), strict=True)}
+        row = {"part": f"`{part}`", "runs": int(some["runs"].max())}
+        row |= {words: found.get((2, ms), "") for ms, words in LENGTHS.items()}
+        rows.append(row | {"10 s, one tap": found.get((1, 10_000), "")})
+    return markdown_table(pd.DataFrame(rows), labels=1)
+
+
+def errors(tables: Tables) -> str:
+    """Names that are wrong, flows that should have none, and calibration, with two taps."""
+    table = tables["scores"]
+    two = table[table.taps == 2].set_index(["part", "window_ms"])
+    named = ", ".join(
+        f"{100 * (1 - two.score[('limited', ms)]):.0f} % at {words}"
+        for ms, words in LENGTHS.items()
+        if ("limited", ms) in two.index
+    )
+    ten = two.xs(10_000, level="window_ms").drop(index=list(NAMELESS), errors="ignore")
+    error = calibration_error(tables["reliability"])
+    return (
+        f"Of windows of flows that the bottleneck does not limit, {named} got a name. At 10 s, {_range(ten.wrong)} of "
+        f"the windows got a wrong name and {_range(ten.unknown)} none, by part. Over all parts and lengths, shares of "
+        f"right names and their probabilities differ by {error:.2f} on average (expected calibration error)."
+    )
+
+
+def hardest(tables: Tables) -> str:
+    """The family with the lowest score at 10 s with two taps."""
+    table = tables["scores"]
+    ten = table[(table.taps == 2) & (table.window_ms == 10_000) & ~table.part.isin(NAMELESS)]
+    worst = ten.sort_values("score").iloc[0]
+    return (
+        f"The hardest part at 10 s is `{worst.part}`: {100 * worst.unknown:.0f} % of its windows get no name, and "
+        f"{100 * worst.wrong:.0f} % a wrong one."
+    )
+
+
+def _range(shares: pd.Series) -> str:
+    low, high = (f"{100 * share:.0f}" for share in (shares.min(), shares.max()))
+    return f"{low} %" if low == high else f"{low} to {high} %"
+
+
+VIEWS: dict[str, Callable[[Tables], str]] = {"scores": scores, "errors": errors, "hardest": hardest}
