@@ -84,7 +84,8 @@ def test_4(tables: Tables) -> str:
         rows.append(
             {"flows": flows, "one queue": f"{by.mean_fct_s['one queue', 1]:.1f}"}
             | {
-                name: f"{by.mean_fct_s[key]:.1f} ({_percent(-by.fct_reduction[key])})"
+                name: f"{by.mean_fct_s[key]:.1f} ({_percent(-by.fct_reduction[key])}, "
+                f"{_percent(-by.fct_reduction_high[key])} to {_percent(-by.fct_reduction_low[key])})"
                 for name, key in columns.items()
                 if key in by.index
             }
