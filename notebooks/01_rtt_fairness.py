@@ -81,6 +81,7 @@ def classes_of_capture(k: int):
 # And here are the RTTs of a whole backbone link, where no gaps suggest limits. An excerpt of a second suffices, but
 # only for flows whose ACKs came within it; synthetic traffic has the RTTs that its maker chose:
 
+
 # %%
 def round_trips(path):
     part = next(cct.iter_capture(path, packets=200_000 if FAST else 1_000_000))

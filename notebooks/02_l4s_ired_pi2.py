@@ -156,6 +156,7 @@ pd.DataFrame(
 
 # %%
 import plotly.graph_objects as go
+from cctoolkit.plot import style
 from ipywidgets import FloatLogSlider, FloatSlider, IntSlider, interact
 
 
@@ -174,7 +175,7 @@ def tug_of_war(gains: float = 1.0, coupling: float = 2.0, flows: int = 1) -> go.
     p = run.queue_series.probability
     late = p[len(p) // 4 :]
     share = run.flows.groupby("name").received_bytes.sum()
-    fig = cct.plot.style.figure(
+    fig = style.figure(
         f"Prague has {share.prague / share.sum():.0%}; mean of p'² over square of the mean: "
         f"{(late**2).mean() / late.mean() ** 2:.2f}"
     )

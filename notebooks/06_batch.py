@@ -110,6 +110,7 @@ long.sort_values("bytes_fwd", ascending=False).head()
 
 # %%
 import duckdb
+from cctoolkit.plot import style
 
 
 def table(name: str) -> str:
@@ -130,7 +131,7 @@ duckdb.sql(f"""
 nearest = duckdb.sql(f"""
     select capture, rtt_min_ns / 1e6 as ms from {table("rtt")} where samples >= 3 order by capture, ms
 """).df()
-figure = cct.plot.style.figure()
+figure = style.figure()
 for capture, of in nearest.groupby("capture", observed=True):
     figure.add_scatter(
         x=of.ms, y=[(i + 1) / len(of) for i in range(len(of))], name=str(capture), mode="lines"
@@ -159,7 +160,7 @@ def fairness(least_mb: float):
         select capture, second, sum(b) ^ 2 / (count(*) * sum(b * b)) as jain
         from got group by capture, second having count(*) > 1 order by capture, second
     """).df()
-    figure = cct.plot.style.figure()
+    figure = style.figure()
     for capture, of in jain.groupby("capture", observed=True):
         figure.add_scatter(x=of.second, y=of.jain, name=str(capture), mode="lines")
     figure.update_layout(
@@ -182,7 +183,7 @@ slots = duckdb.sql(f"""
     select slot / 10 as second, in_bytes, bytes_in_flight from {table("slots")}
     where capture = '{one.capture}' and flow_id = {one.flow_id} order by slot
 """).df()
-figure = cct.plot.style.figure()
+figure = style.figure()
 figure.add_scatter(x=slots.second, y=slots.in_bytes, name="sent in a slot (bytes)")
 figure.add_scatter(x=slots.second, y=slots.bytes_in_flight, name="in flight (bytes)")
 figure.update_layout(
