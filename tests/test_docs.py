@@ -34,6 +34,7 @@ DOCUMENTS = [
     ROOT / "docs" / "separation.md",
     ROOT / "docs" / "live.md",
     ROOT / "docs" / "identification.md",
+    ROOT / "docs" / "add-a-congestion-control.md",
     ROOT / "docs" / "batch.md",
     ROOT / "docs" / "scale.md",
     ROOT / "docs" / "index.md",
@@ -64,6 +65,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     single = scenario.partition("[sweep]")[0]
     (tmp_path / "shared.toml").write_text(single, encoding="utf-8")
     (tmp_path / "grid.toml").write_text(f"{single}[sweep]\nduration_s = [1, 2]\n", encoding="utf-8")
+    aimd = code(ROOT / "docs" / "add-a-congestion-control.md", "python")[0]
+    (tmp_path / "aimd.py").write_text(aimd, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

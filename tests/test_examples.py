@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from tools import mostly_slow
 
 import cctoolkit as cct
 
@@ -51,7 +52,13 @@ ROOMS = tuple(
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+#: Examples that train models or simulate many runs.
+LONG = {
+    f"cctoolkit.identify.{name}" for name in ("CCAClassifier", "SlotDataset", "build_dataset", "save_models")
+}
+
+
+@pytest.mark.parametrize("name", mostly_slow(PUBLIC, PUBLIC.keys() - LONG))
 def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     value = PUBLIC[name]

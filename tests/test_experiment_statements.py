@@ -241,7 +241,10 @@ PARTS: dict[str, tuple[Callable[[Tables], list[Statement]], str, tuple[str, ...]
 
 
 #: Their tables take long to change in all ways.
-LONG = ("codel table 1", "codel table 1 with Linux", "codel fq_codel", "l4s table 3")
+LONG = (
+    "codel table 1", "codel table 1 with Linux", "codel fq_codel", "codel minute", "codel rtts", "l4s table 3",
+    "l4s registers", "l4s causes", "rtt test 4", "rtt test 9",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -255,6 +258,7 @@ def test_every_statement_can_come_out_either_way(name: str) -> None:
     assert never_otherwise(part, tables, as_printed(tables)) == []
 
 
+@pytest.mark.slow
 def test_square_roots_can_come_out_either_way() -> None:
     """Errors of the first counts only are enough to turn them around."""
     kept = KeptTables("codel")

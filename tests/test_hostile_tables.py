@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from fuzz import public, tables, watched
 from hypothesis import given, settings, strategies as st
+from tools import examples
 
 from cctoolkit._support import arguments
 from cctoolkit._support.words import format_utc
@@ -33,7 +34,8 @@ def test_every_public_function_that_may_take_a_table_is_tried() -> None:
     assert not stale, "reasons for functions that are not there"
 
 
-def test_each_function_takes_the_undamaged_table() -> None:
+@pytest.mark.parametrize("times", [1, pytest.param(8, marks=pytest.mark.slow)])
+def test_each_function_takes_the_undamaged_table(times: int) -> None:
     """Otherwise the others would test nothing but the door."""
 
     class Harmless(tables.Damage):
@@ -45,28 +47,32 @@ def test_each_function_takes_the_undamaged_table() -> None:
             with suppress(CCToolkitError):
                 tables.CASES[name](Harmless(Random(f"{name}/{seed}")))
                 well += 1
+            if well == times:
+                break
         assert well, name
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.sampled_from(NAMES), st.integers(0, 2**31))
 def test_damaged_tables(name: str, seed: int) -> None:
     assert tables.try_one(name, seed) is None
 
 
-def test_each_function_a_few_times(tmp_path: Path) -> None:
+@pytest.mark.parametrize("times", [1, pytest.param(8, marks=pytest.mark.slow)])
+def test_each_function_a_few_times(tmp_path: Path, times: int) -> None:
     """In a process of its own, so that a signal is seen and named."""
     faults = tmp_path / "faults"
     outcome = watched.run(
-        lambda slot: tables.fuzz(NAMES, 0, 8 * len(NAMES), slot, faults), tmp_path / "log", 60
+        lambda slot: tables.fuzz(NAMES, 0, times * len(NAMES), slot, faults), tmp_path / "log", 60
     )
     assert not outcome.fault, (outcome.fault, outcome.case)
     assert [json.loads(line) for line in faults.read_text().splitlines()] == []
 
 
 @pytest.mark.slow
-def test_indices_stay_inside(tmp_path: Path) -> None:
+def test_indices_stay_inside(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """The same with numba's own checks of every index: what is outside is an IndexError here, and a fault."""
+    kept = os.environ.get("NUMBA_CACHE_DIR") or request.config.cache.mkdir("kernels")
     code = (
         "import sys; from pathlib import Path; from fuzz import tables; from fuzz.watched import Slot\n"
         "names = list(tables.CASES); tables.fuzz(names, 0, 40 * len(names), Slot(), Path(sys.argv[1]))"
@@ -74,7 +80,7 @@ def test_indices_stay_inside(tmp_path: Path) -> None:
     found = tmp_path / "faults"
     environment = os.environ | {
         "NUMBA_BOUNDSCHECK": "1",
-        "NUMBA_CACHE_DIR": str(tmp_path / "kernels"),
+        "NUMBA_CACHE_DIR": str(Path(kept, "checked")),
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), str(Path(__file__).parent)]),
     }
     done = subprocess.run(

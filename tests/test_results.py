@@ -220,11 +220,11 @@ def test_what_cannot_be_made_is_said(toy_result: Path, monkeypatch: pytest.Monke
     assert not toy_result.exists()
 
 
-def test_the_command_lists_and_names_what_is_wrong() -> None:
-    command = [sys.executable, "-m", "cctoolkit.experiments.results"]
-    listed = subprocess.run([*command, "list"], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert [line.split()[0] for line in listed.stdout.splitlines()] == list(RESULTS)
-    wrong = subprocess.run([*command, "make", "nope"], cwd=ROOT, capture_output=True, text=True, check=False)
+def test_the_command_lists_and_names_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    assert results.main(["list"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(RESULTS)
+    command = [sys.executable, "-m", "cctoolkit.experiments.results", "make", "nope"]
+    wrong = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert wrong.returncode == 1 and wrong.stderr.count("\n") == 1 and "'nope' must be one of" in wrong.stderr
 
 
