@@ -57,10 +57,10 @@ class Kernel:
     def __init__(self) -> None:
         self._rows = reader._Rows(frame_numbers=False)
         self._out = headers.PacketColumns(**{name: self._rows.columns[name] for name in headers.PACKETS})
-        self._frames = reader.Frames()
+        self._block = reader._Block()
 
     def __call__(self, data: np.ndarray, wire_bytes: int, link_type: int, inner: bool) -> None:
-        frames = self._frames
+        frames = self._block
         frames.caplen[0], frames.wirelen[0], frames.link_type[0] = len(data), wire_bytes, link_type
         headers.decode_headers(
             data,
@@ -74,10 +74,10 @@ class Kernel:
             1,
             self._out,
             0,
-            self._rows._keys,
+            frames.keys,
             np.uint64(1),
             reader._NO_FRAME_NUMBERS,
-            self._rows._sack_scratch,
+            frames.sacks,
             self._rows._counts,
         )
 

@@ -30,7 +30,7 @@ from tools import examples
 
 import cctoolkit as cct
 from cctoolkit import schema
-from cctoolkit.capture import flow_ids
+from cctoolkit.capture import flow_ids, reader, source as byte_source
 from cctoolkit.capture.keys import FlowKeys
 from cctoolkit.capture.model import Capture
 from cctoolkit.errors import CaptureFormatError, ParameterError, TruncatedCaptureWarning
@@ -84,6 +84,32 @@ def test_the_made_frames_reach_every_count() -> None:
             columns[name] = columns.get(name, 0) + int(np.count_nonzero(column))
     assert min(total.values()) > 10, total
     assert min(columns.values()) > 10, columns
+
+
+class Dribble(io.BytesIO):
+    """A file that gives a few bytes at a time, so that windows end everywhere."""
+
+    def readinto1(self, window: Any) -> int:
+        return super().readinto1(memoryview(window)[:97])
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(SEEDS, st.integers(1, 9), st.sampled_from([None, 1, 5, 64]))
+def test_a_thread_that_decodes_changes_nothing(seed: int, block: int, packets: int | None) -> None:
+    data = made_file(seed)
+
+    def parts(cores: int) -> list[Capture]:
+        with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+            warnings.simplefilter("ignore", TruncatedCaptureWarning)
+            patch.setattr(reader, "_BLOCK_FRAMES", block)
+            patch.setattr(byte_source, "_WINDOW_BYTES", 256)
+            patch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
+            return list(cct.iter_capture(Dribble(data), packets or 10**6))
+
+    for one, two in zip(parts(1), parts(2), strict=True):
+        assert_same(one, two)
+        assert one.meta == two.meta
+        assert one.sacks.equals(two.sacks)
 
 
 @settings(max_examples=40, deadline=None)

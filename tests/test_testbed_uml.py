@@ -94,6 +94,9 @@ MACHINES = {
     "a processor of level 3": "sed -i 's|^export PATH=.*|&\\nexport GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX512F|' init",
     "another processor, to the kernel": f"{_OTHER_FLAGS} >cpuinfo; set -- unshare -rm sh -c "
     '\'mount --bind cpuinfo /proc/cpuinfo && exec "$@"\' sh "$@"',
+    "nothing was ever mounted": 'set -- unshare -rm sh -c \'mount -t tmpfs t /run && exec "$@"\' sh "$@"',
+    "something was mounted": "set -- unshare -rm sh -c "
+    '\'mount -t tmpfs t /run && mkdir /run/mount && exec "$@"\' sh "$@"',
     "more registers": "export LD_PRELOAD=$(dirname $0)/more_registers.so",
     "running for long": 'set -- unshare -rT --monotonic 5000000 --boottime 9000000 "$@"',
     "a small stack": "ulimit -s 1024",

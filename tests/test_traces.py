@@ -443,8 +443,10 @@ def test_the_manifests_kernel_makes_the_same_packets_again(name: str, tmp_path: 
         pytest.skip(str(err))
     if "fq-codel" not in name:  # that draws where its flows go
         assert [f["shape_sha256"] for f in entry["file"]] == [f["shape_sha256"] for f in MADE[name]["file"]]
-    if entry["tools"] != MADE[name]["tools"]:
-        pytest.skip(f"same times; the same bytes need {', '.join(MADE[name]['tools'])}")
+    if entry["tools"] != MADE[name]["tools"] or entry["kernel_sha256"] != MADE[name]["kernel_sha256"]:
+        pytest.skip(
+            f"same times; the same bytes need that kernel's file, and {', '.join(MADE[name]['tools'])}"
+        )
     assert [f["pcap_sha256"] for f in entry["file"]] == [f["pcap_sha256"] for f in MADE[name]["file"]]
     assert labels(name, tmp_path) == labels(name, TESTBED)
 

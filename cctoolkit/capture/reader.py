@@ -1,16 +1,19 @@
 """Reading captures: `read_capture` for a whole file, `iter_capture` for one of any size.
 
 Bytes are processed in blocks small enough for the cache: a framing kernel (:mod:`pcap`, :mod:`pcapng`) finds a few
-thousand frames, :mod:`headers` decodes them into rows, and :mod:`flow_ids` numbers their flows.
+thousand frames, :mod:`headers` decodes them into rows, and :mod:`flow_ids` numbers their flows. With a second core, one
+block is decoded in a thread while the flows of the block before are numbered and the frames of the next one are found.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import warnings
-from collections.abc import Iterator, Mapping
-from typing import IO, Literal
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +49,16 @@ class Frames:
         )
         self.n = 0
         self.data = np.empty(0, np.uint8)
+
+
+class _Block(Frames):
+    """Frames, and what decoding them gives besides rows of the packets table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys = aligned_zeros((_BLOCK_FRAMES * KEY_WORDS,), np.int64)
+        self.sacks = np.empty((4 * _BLOCK_FRAMES, 3), np.int64)
+        self.first_row = self.rows = 0
 
 
 class _PcapFramer:
@@ -227,7 +240,7 @@ def _allocate(dtypes: Mapping[str, npt.DTypeLike], rows: int) -> dict[str, np.nd
 
 
 class _Rows:
-    """Growing columns, and scratch space for one block."""
+    """Growing columns."""
 
     def __init__(self, frame_numbers: bool) -> None:
         dtypes = {**PACKETS, "frame": "uint32"} if frame_numbers else PACKETS
@@ -237,8 +250,6 @@ class _Rows:
         self._first_ts_ns, self._last_ts_ns = np.iinfo(np.int64).max, np.iinfo(np.int64).min
         self._counts = np.zeros(len(COUNTS), np.int64)
         self._sacks: list[np.ndarray] = []
-        self._sack_scratch = np.empty((4 * _BLOCK_FRAMES, 3), np.int64)
-        self._keys = aligned_zeros((_BLOCK_FRAMES * KEY_WORDS,), np.int64)
 
     def reserve(self, more: int, fraction: float, limit: int | None) -> None:
         """Make room for `more` rows; the `fraction` of the file read so far says how many more will follow.
@@ -258,45 +269,45 @@ class _Rows:
             grown[name][: self.n] = column[: self.n]
         self.columns = grown
 
-    def decode(
-        self,
-        data: np.ndarray,
-        frames: Frames,
-        inner: bool,
-        first_frame: int,
-        flows: FlowIds,
-    ) -> None:
+    def packets(self) -> PacketColumns:
+        """The columns of the packets table."""
+        return PacketColumns(**{name: self.columns[name] for name in PACKETS})
+
+    def decode(self, block: _Block, inner: bool, first_frame: int, seed: np.uint64) -> None:
         """Decode a block of frames after the existing rows, for which there must be room."""
-        out = PacketColumns(**{name: self.columns[name] for name in PACKETS})
         rows, n_sacks, wire_bytes, captured_bytes = decode_headers(
-            data,
-            frames.offset,
-            frames.caplen,
-            frames.wirelen,
-            frames.ts_ns,
-            frames.link_type,
-            frames.n,
+            block.data,
+            block.offset,
+            block.caplen,
+            block.wirelen,
+            block.ts_ns,
+            block.link_type,
+            block.n,
             inner,
             first_frame,
-            out,
+            self.packets(),
             self.n,
-            self._keys,
-            flows.seed,
+            block.keys,
+            seed,
             self.columns.get("frame", _NO_FRAME_NUMBERS),
-            self._sack_scratch,
+            block.sacks,
             self._counts,
         )
-        flows.assign(self._keys, rows, out, self.n)
+        block.first_row, block.rows = self.n, rows
         if rows:
             ts_ns = self.columns["ts_ns"][self.n : self.n + rows]  # still in the cache
             self._first_ts_ns = min(self._first_ts_ns, int(ts_ns.min()))
             self._last_ts_ns = max(self._last_ts_ns, int(ts_ns.max()))
         self.n += rows
-        self._frames += frames.n
+        self._frames += block.n
         self._wire_bytes += wire_bytes
         self._captured_bytes += captured_bytes
         if n_sacks:
-            self._sacks.append(self._sack_scratch[:n_sacks].copy())
+            self._sacks.append(block.sacks[:n_sacks].copy())
+
+    def number_flows(self, block: _Block, flows: FlowIds) -> None:
+        """Number the flows of a decoded block; blocks come in order."""
+        flows.assign(block.keys, block.rows, self.packets(), block.first_row)
 
     def capture(self, meta: CaptureMeta, flows: FlowIds) -> Capture:
         """The rows as a capture with the metadata `meta`."""
@@ -335,30 +346,71 @@ def _parts(
     if packets is not None and packets < 1:
         raise ParameterError(f"packets: {packets} must be at least 1")
 
-    with open_source(path) as source, waiting.reading(source.path) as progress:
+    with (
+        open_source(path) as source,
+        waiting.reading(source.path) as progress,
+        contextlib.ExitStack() as stack,
+    ):
         meta = CaptureMeta(path=source.path, compression=source.compression)
         framer = _open_framer(source, meta)
         meta.format = framer.format
         flows = FlowIds(flow_timeout_s, retire=packets is not None)
-        frames = Frames()
+        threads = _Threads(stack)
         seen = 0
+        block, other = _Block(), _Block()
         # always one block ahead, so that the last part knows what follows its last packet
-        problem = framer.next_block(frames, min(_BLOCK_FRAMES, packets or _BLOCK_FRAMES))
+        problem = framer.next_block(block, min(_BLOCK_FRAMES, packets or _BLOCK_FRAMES))
         while True:
             rows = _Rows(frame_numbers)
-            while frames.n and rows.n != packets:
-                rows.reserve(frames.n, source.fraction, packets)
-                rows.decode(source.data, frames, tunnel == "inner", seen + 1, flows)
-                seen += frames.n
+            decoded = None  # the block whose flows have no numbers yet
+            while block.n and rows.n != packets:
+                rows.reserve(block.n, source.fraction, packets)
+                room = packets - rows.n - block.n if packets else _BLOCK_FRAMES
+                block.data = source.data
+                finish = threads.start(block.n, rows.decode, block, tunnel == "inner", seen + 1, flows.seed)
+                source.lend(finish)
+                seen += block.n
                 progress(source.fraction, seen)
-                room = (packets - rows.n or packets) if packets else _BLOCK_FRAMES
-                problem = framer.next_block(frames, min(_BLOCK_FRAMES, room))
-            if frames.n == 0 and (source.damage or problem):
+                if decoded is not None:
+                    rows.number_flows(decoded, flows)
+                if room <= 0:  # frames without a row may have left some
+                    finish()
+                    room = (packets or 0) - rows.n or packets or 0
+                problem = framer.next_block(other, min(_BLOCK_FRAMES, room))
+                finish()
+                decoded, block, other = block, other, block
+            if decoded is not None:
+                rows.number_flows(decoded, flows)
+            if block.n == 0 and (source.damage or problem):
                 _note_damage(source, meta, seen, problem)
             yield rows.capture(copy.deepcopy(meta), flows)
-            if frames.n == 0:
+            if block.n == 0:
                 return
             flows.next_part()
+
+
+class _Threads:
+    """One thread for calls that release the GIL, if there is a core for it; begun when it is first worth it."""
+
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        self._stack = stack
+        self._pool: ThreadPoolExecutor | None = None
+        self._cores = (
+            len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        )
+
+    def start(self, frames: int, function: Callable[..., None], *arguments: Any) -> Callable[[], None]:
+        """Call a function about so many frames, and return what waits for its end."""
+        if frames < _BLOCK_FRAMES or self._cores < 2:
+            function(*arguments)
+            return _nothing
+        if self._pool is None:
+            self._pool = self._stack.enter_context(ThreadPoolExecutor(1, "decode"))
+        return self._pool.submit(function, *arguments).result
+
+
+def _nothing() -> None:
+    pass
 
 
 def _note_damage(source: ByteSource, meta: CaptureMeta, whole: int, problem: str | None) -> None:

@@ -137,7 +137,7 @@ class ByteSource:
     Attributes
     ----------
     data : uint8 array
-        The window, valid until :meth:`more`, which reuses its memory.
+        The window, valid until the second call of :meth:`more` from now on, which reuses its memory.
     start : int
         Index of the first unread byte in `data`.
     damage : str or None
@@ -158,7 +158,8 @@ class ByteSource:
         self.damage: str | None = None
         self._dropped = 0  # bytes of the stream before data[0]
         self._read_into = read_into
-        self._buffer = _NOTHING
+        self._buffer = self._spare = _NOTHING
+        self._lent: tuple[np.ndarray, Callable[[], None]] = (_NOTHING, _nothing)
         self._close: Callable[[], None] | None = None
         self._file_bytes = 0  # as stored; 0: unknown
         self._file_position: Callable[[], int] | None = None
@@ -181,14 +182,20 @@ class ByteSource:
         """Number of unread bytes in the window."""
         return len(self.data) - self.start
 
+    def lend(self, wait: Callable[[], None]) -> None:
+        """Keep the memory of the present window as it is until `wait`, which waits for another thread, has returned."""
+        self._lent = (self._buffer, wait)
+
     def more(self) -> bool:
         """Append the next bytes to the unread ones; False at the end of the stream."""
         unread = self.data[self.start :]
         kept = len(unread)
-        buffer = self._buffer
-        if 2 * kept >= len(buffer):  # the first time, and for a block larger than the window
+        buffer, self._spare = self._spare, self._buffer
+        if 2 * kept >= len(buffer):  # the first times, and for a block larger than the window
             buffer = np.empty(max(_WINDOW_BYTES, 4 * kept), np.uint8)
-        buffer[:kept] = unread  # numpy copies overlapping memory correctly
+        elif buffer is self._lent[0]:
+            self._lent[1]()
+        buffer[:kept] = unread
         try:
             n = self._read_into(buffer.data[kept:])
         except OSError as err:
@@ -217,7 +224,7 @@ class ByteSource:
         if self._close is not None:
             self._close()
             self._close = None
-        self.data = self._buffer = _NOTHING
+        self.data = self._buffer = self._spare = _NOTHING
         self._read_into = _read_nothing
 
     def __enter__(self) -> ByteSource:

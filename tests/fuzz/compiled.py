@@ -133,11 +133,11 @@ _Decoding = Any  # a tuple: a frame's arrays, its row, and what the kernel write
 
 
 def _decoding(link_type: int) -> _Decoding:
-    rows, frames = reader._Rows(frame_numbers=False), reader.Frames()
+    rows, frames = reader._Rows(frame_numbers=False), reader._Block()
     frames.link_type[:] = link_type
     out = headers.PacketColumns(**{name: rows.columns[name] for name in headers.PACKETS})
     arrays = (frames.offset, frames.caplen, frames.wirelen, frames.ts_ns, frames.link_type)
-    return arrays, out, rows._keys, reader._NO_FRAME_NUMBERS, rows._sack_scratch, rows._counts
+    return arrays, out, frames.keys, reader._NO_FRAME_NUMBERS, frames.sacks, rows._counts
 
 
 @numba.njit

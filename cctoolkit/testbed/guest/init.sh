@@ -3,6 +3,11 @@
 # working directory of the kernel's process on the host) is mounted writable. Instructions are in files there, so that
 # nothing of a scenario is on a command line. In any case, it writes `done` or `error` there and halts the guest.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/ TMPDIR=/mnt LC_ALL=C
+# Without looking into the host's /run/mount and for its helpers: whether they are there would change what the kernel
+# draws at random later.
+mount() {
+    command mount -n -i "$@"
+}
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t tmpfs tmpfs /run
