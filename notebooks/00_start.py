@@ -23,7 +23,7 @@
 # %% tags=["parameters"]
 import cctoolkit as cct
 
-FAST = cct.lessons.fast()  # a few seconds of the capture only: for a quick look, and for tests
+FAST = cct.lessons.fast()  # only a few seconds of the capture: for a quick look, and for tests
 TRACE = cct.lessons.trace("../traces/three-ccas-ipv6.ingress.pcap.gz")  # or your own: TRACE=… make lab
 
 # %% [markdown]
@@ -36,7 +36,7 @@ TRACE = cct.lessons.trace("../traces/three-ccas-ipv6.ingress.pcap.gz")  # or you
 import pandas as pd
 
 print(TRACE.name)
-cap = next(cct.iter_capture(TRACE, packets=2_000_000))  # of a huge file, the first two million packets
+cap = next(cct.iter_capture(TRACE, packets=2_000_000))  # at most the first two million packets
 if FAST:
     cap = cap.select(stop_s=9)
 cap

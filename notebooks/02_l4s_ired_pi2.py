@@ -256,8 +256,8 @@ found = l4s.outcomes(
     ],
     workers=1,
 )  # fmt: skip
-told = l4s.identified_shares(found)
-(100 * told.pivot_table(index="senders", columns="identifier", values="second_share", sort=False)).round(0)
+shares = l4s.identified_shares(found)
+(100 * shares.pivot_table(index="senders", columns="identifier", values="second_share", sort=False)).round(0)
 
 # %% [markdown]
 # An identifier is a promise about behaviour. DCTCP's ECT(0) promises nothing, since a CUBIC sender with ECN sets it as
