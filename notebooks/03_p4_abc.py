@@ -50,7 +50,7 @@ from ipywidgets import FloatLogSlider, FloatSlider, IntSlider, interact
 
 pd.set_option("display.max_colwidth", None)
 
-steady_ns = np.arange(0, 15e9, 1514 * 8e9 / 5e6)  # a packet of 1514 bytes as often as the rate says
+steady_ns = np.arange(0, 15e9, 1514 * 8e9 / 5e6)  # packets of 1514 bytes at 5 Mbit/s
 burst_ns = np.concatenate([np.arange(0, 15e9, 1514 * 8e9 / 1e6), np.arange(4e9, 8e9, 1514 * 8e9 / 39e6)])
 ts_ns = np.concatenate([steady_ns, burst_ns])
 user = np.repeat([0, 1], [len(steady_ns), len(burst_ns)])
@@ -325,7 +325,7 @@ LONG = 100_000 if day.meta.wire_bytes < 1_000_000_000 else 1_000_000  # bytes: a
 again = abc.by_source(cct.scenario_from_capture(day, min_bytes=LONG, every=2 if FAST else 1), sources)
 users = len({flow.aggregate for flow in again.flows})
 carried = sum(flow.bytes for flow in again.flows)
-rate = round(carried * 8e-6 / day.duration_s, 1)  # as much as comes, on average
+rate = round(carried * 8e-6 / day.duration_s, 1)  # Mbit/s: the mean load
 print(f"{len(again.flows)} transfers of {users} networks, {carried / 1e6:.0f} MB, through {rate} Mbit/s")
 
 
@@ -333,7 +333,7 @@ def through(aqm, buffer_packets: int = 24, **options) -> pd.DataFrame:
     link = cct.Bottleneck(rate_mbps=rate, buffer_packets=buffer_packets, aqm=aqm, **options)
     flows = cct.simulate(again.replace({"bottleneck": link}), record=False, sample_s=None).flows
     of = flows.assign(user=[f.aggregate for f in again.flows], volume=[f.bytes for f in again.flows])
-    of["stretched"] = of.completion_s / (of.volume * 8e-6 / rate)  # by how much longer than alone on the link
+    of["stretched"] = of.completion_s / (of.volume * 8e-6 / rate)  # times as long as alone on the link
     of["kind"] = np.where(of.groupby("user").volume.transform("sum") > of.groupby("user").volume.sum().median(),
                           "heavy half", "light half")  # fmt: skip
     return of

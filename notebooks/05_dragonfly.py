@@ -155,7 +155,7 @@ from pathlib import Path
 import torch
 from cctoolkit import identify
 
-torch.set_num_threads(1)  # networks as small as these gain nothing from more
+torch.set_num_threads(1)  # such small networks gain nothing from more threads
 
 scratch = Path(tempfile.mkdtemp(prefix="dragonfly-"))
 RUNS, SECONDS, PER_FLOW = (10, 6, 4) if FAST else (60, 20, 6)
@@ -292,7 +292,7 @@ else:
 results = Path("../data/results/models/dragonfly.csv")
 if results.is_file():
     found = pd.read_csv(results)
-    found = found[found["by"].isna()] if "by" in found else found  # without the rows by setting
+    found = found[found["by"].isna()] if "by" in found else found  # only the rows over all settings
     wanted = ["model", "set", "window_ms", "background", "windows", "runs", "f1", "low", "high"]
     display(found[[name for name in wanted if name in found]].round(3))
 else:

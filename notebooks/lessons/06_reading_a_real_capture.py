@@ -24,7 +24,7 @@
 # %% tags=["parameters"]
 import cctoolkit as cct
 
-FAST = cct.lessons.fast()  # nothing here takes long; for your own captures: the first packets only
+FAST = cct.lessons.fast()  # shortens only your own captures: the first packets
 TRACE = cct.lessons.trace("../../traces/mixed.ingress.pcap.gz")  # or your own: TRACE=… make lab
 
 # %% [markdown]
