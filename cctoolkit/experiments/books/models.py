@@ -96,7 +96,7 @@ def simulated(tables: Tables) -> str:
         off = [real[name, ms] - mine[name, ms] for ms in LENGTHS]
         lost.append(f"{min(off):.2f} to {max(off):.2f} (`{label}`)".replace("-", "−"))
     return (
-        f"ours scores {' and '.join(parts)} at 100 ms, 1 s, 10 s; the loss against training on real runs, too, is "
+        f"ours scores {' and '.join(parts)} at 100 ms, 1 s, 10 s; real runs in training add "
         f"{' and '.join(lost)}"
     )
 
