@@ -15,35 +15,35 @@
 #
 # **Takes** half an hour with the exercises, ten minutes without.
 #
-# **The question.** Somebody hands you a capture they made at a slow link. Which flows are in it? How do they share
-# the link? Where does the delay come from? And can you tell from the packets alone which congestion control each flow
-# uses?
+# **The question.** Somebody gives you a capture from a slow link. Which flows are in it? How do they share the link?
+# Where does the delay come from? And can you tell from the packets alone which congestion control each flow uses?
 #
-# **You need** to know what a TCP sequence number is. Everything else is explained on the way.
+# **You need** to know what a TCP sequence number is. Everything else is explained along the way.
 
 # %% tags=["parameters"]
 import cctoolkit as cct
 
-FAST = cct.lessons.fast()  # a few seconds of the capture only: for a quick look, and for tests
+FAST = cct.lessons.fast()  # only a few seconds of the capture: for a quick look, and for tests
 TRACE = cct.lessons.trace("../traces/three-ccas-ipv6.ingress.pcap.gz")  # or your own: TRACE=… make lab
 
 # %% [markdown]
-# `TRACE` can be any capture; start with `TRACE=/path/to/yours.pcap.gz make lab` to look at your own. By default you
-# get one of the captures in `traces/`: three real Linux senders behind one full buffer, at 8 Mbit/s.
+# To look at your own capture, start with `TRACE=/path/to/yours.pcap.gz make lab`. By default, the notebook reads one of
+# the captures in `traces/`: three real Linux senders behind one full buffer, at 8 Mbit/s.
 #
-# ## Read it
+# ## Read the capture
 
 # %%
 import pandas as pd
 
 print(TRACE.name)
-cap = next(cct.iter_capture(TRACE, packets=2_000_000))  # of a huge file, the first two million packets
+cap = next(cct.iter_capture(TRACE, packets=2_000_000))  # at most the first two million packets
 if FAST:
     cap = cap.select(stop_s=9)
 cap
 
 # %% [markdown]
-# Whatever the file was, you now have one table of packets. The rest of this notebook is functions of that table.
+# Whatever the file format, you now have one table of packets. Everything in the rest of this notebook is a function of
+# that table.
 
 # %%
 cap.packets.head()
@@ -58,8 +58,8 @@ flows[
 ].head(8)
 
 # %% [markdown]
-# `fwd` is the direction of the side that opened the flow, `rev` the opposite one. The flows worth a closer look are
-# those with both directions in the capture and enough data:
+# `fwd` is the direction of the side that opened the flow, `rev` the opposite one. The flows worth a closer look have
+# enough data and appear in both directions:
 
 # %%
 seen_whole = flows[(flows.protocol == 6) & (flows.packets_fwd > 0) & (flows.packets_rev > 0)]
@@ -70,14 +70,14 @@ big
 # %% [markdown]
 # ## How is the link shared?
 #
-# The upper panel shows each flow's throughput, the lower one Jain's fairness index: 1 if all flows get the same, 1/n
-# if one of n gets everything.
+# The upper panel shows each flow's throughput. The lower panel shows Jain's fairness index: 1 if all flows get the
+# same, 1/n if one of n flows gets everything.
 
 # %%
 cct.plot.throughput(cap, flows=big)
 
 # %% [markdown]
-# Is that fair? It depends on how long you look: within a millisecond only one flow can have the link; over a day
+# Is that fair? It depends on the time scale: within a millisecond, only one flow can have the link; over a day,
 # everyone gets a turn. Move the slider.
 
 # %%
@@ -94,8 +94,8 @@ def sharing(bin_ms: int):
 # %% [markdown]
 # ## How long are the round trips?
 #
-# A segment passes the tap, and some time later its ACK does: the difference is a round-trip time, from the tap to the
-# receiver and back. No ping needed.
+# A segment passes the tap, and some time later its ACK does. The difference is a round-trip time, from the tap to the
+# receiver and back. No ping is needed.
 
 # %%
 rtt = cct.rtt_samples(cap)
@@ -111,23 +111,23 @@ cct.plot.rtt_cdf(rtt, cap, flows=big)
 # %% [markdown]
 # ## What did one flow do?
 #
-# The time-sequence graph shows every segment of a flow. The green line is what the receiver has acknowledged, the
-# light blue line the limit of its receive window, and the distance from the green line to the segments is the data in
-# flight. Zoom in on a red mark: a segment was lost and retransmitted.
+# The time-sequence graph shows every segment of a flow. The green line is what the receiver has acknowledged, the light
+# blue line the limit of its receive window, and the distance from the green line to the segments is the data in flight.
+# Zoom in on a red mark: a segment was lost and retransmitted.
 
 # %%
 cct.plot.time_sequence(cap, big[0])
 
 # %% [markdown]
-# The same as a number. The sawtooth is the congestion window at work.
+# The next figure shows the bytes in flight. The sawtooth is the congestion window at work.
 
 # %%
 cct.plot.bytes_in_flight(cap, big[0])
 
 # %% [markdown]
-# ## Pick your own
+# ## Pick your own flows
 #
-# All of these plots for the flows you pick. Zoom in one panel and the others follow.
+# This widget shows all of these plots for the flows you pick. If you zoom in one panel, the others follow.
 
 # %%
 cap.explore()
@@ -136,8 +136,8 @@ cap.explore()
 # ## Inside the queue
 #
 # This capture has a twin: a second tap *behind* the queue. The time a packet takes from one tap to the other is its
-# queueing delay, and a packet that never comes out was dropped. (Most captures have one tap only; this part is then
-# skipped.)
+# queueing delay, and a packet that never comes out was dropped. (If there is only one tap, as in most captures, this
+# part is skipped.)
 
 # %%
 twin = TRACE.with_name(TRACE.name.replace(".ingress.", ".egress."))
@@ -147,15 +147,15 @@ if two_taps:
     delays = cct.queue_delay(cap, egress)
     display(cct.plot.queue_delay(delays, cap, flows=big))
 else:
-    print("one tap only: nothing is known about the queue")
+    print("only one tap: the queue is not visible")
 
 # %% [markdown]
-# Next, the bytes each flow has in the queue: *connection bytes in queue*, CBIQ. This is the input of the Dragonfly
-# classifier (Carmel and Keslassy, Figure 1).
+# The next figure shows the bytes each flow has in the queue: *connection bytes in queue*, CBIQ. This is the input of
+# the Dragonfly classifier (Carmel and Keslassy, Figure 1).
 #
-# **Expected from the paper:** CBIQ is smooth and has a shape (a line that grows for Reno, a cubic curve for CUBIC, a
-# plateau for BBR) where the throughput next to it is mostly noise. The paper had 15 flows in the background; here the
-# flows have the queue to themselves.
+# **Expected from the paper:** CBIQ is smooth and has a characteristic shape (a rising line for Reno, a cubic curve for
+# CUBIC, a plateau for BBR), while the throughput next to it is mostly noise. The paper had 15 flows in the background;
+# here the flows have the queue to themselves.
 
 # %%
 if two_taps:
@@ -164,9 +164,10 @@ if two_taps:
     display(cct.plot.cbiq(slots, cap, flows=big[:3], slot_ms=slot_ms))
 
 # %% [markdown]
-# ## Take it with you
+# ## Share the result
 #
-# One self-contained page that you can mail to somebody; it works offline. From a terminal: `cct report CAPTURE`.
+# The report is one self-contained page that you can mail to somebody; it works offline. In a terminal, run
+# `cct report CAPTURE`.
 
 # %%
 from IPython.display import FileLink
@@ -179,8 +180,8 @@ FileLink("report.html")
 #
 # ### Exercise 1
 #
-# Which of the big flows retransmitted the largest share of its segments? If there are labels from the senders'
-# kernels beside the capture, compare with what the kernels counted.
+# Which of the big flows retransmitted the largest share of its segments? If the capture comes with labels from the
+# senders' kernels, compare with the kernels' counts.
 #
 # <details><summary>Hint</summary>
 #
@@ -202,14 +203,14 @@ if not FAST and labels != TRACE and labels.exists():
 # %% [markdown]
 # ### Exercise 2
 #
-# A standing queue hides in the RTT: subtract each flow's smallest RTT from its samples, and take the median of
-# what is left, flow by flow. With two taps, compare it with the median of `delays`. For which flow are they the same,
-# and why not for the others?
+# A standing queue hides in the RTT. For each flow, subtract the smallest RTT from its samples, and take the median of
+# the differences. With two taps, compare it with the median of `delays`. For which flow are they the same, and why not
+# for the others?
 #
 # <details><summary>Hint</summary>
 #
-# `rtt.groupby("flow_id").rtt_ns.transform("min")` gives each sample its flow's minimum. Which of the flows ever found
-# the queue empty?
+# `rtt.groupby("flow_id").rtt_ns.transform("min")` gives each sample its flow's minimum. Which of the flows ever saw an
+# empty queue?
 #
 # </details>
 
@@ -223,10 +224,10 @@ if two_taps:
 pd.DataFrame(compared).round(1)
 
 # %% [markdown] tags=["solution"]
-# A tap in front of the queue sees the whole path: the queueing delay, the way to the receiver, and the way back. All
-# it can do is take the flow's smallest RTT for the base RTT, which is right if the queue was empty at least once
-# while the flow was sending. With both taps, each segment's RTT splits into the time between the taps (*queue*) and
-# the time elsewhere (*rest*):
+# A tap before the queue sees the whole path: the queueing delay, the way to the receiver, and the way back. It can only
+# take the flow's smallest RTT as the base RTT, which is right if the queue was empty at least once while the flow was
+# sending. With both taps, each segment's RTT splits into the time between the taps (*queue*) and the time elsewhere
+# (*rest*):
 
 # %% tags=["solution"]
 if two_taps:
@@ -235,16 +236,16 @@ if two_taps:
     display(ms.rename(columns=lambda name: name.replace("_ns", " (ms)").replace("_", " ")))
 
 # %% [markdown] tags=["solution"]
-# The rest is the base RTT. The queueing delay is the sum of *growth* (the RTT above the flow's smallest) and the
-# queue that was part of that smallest RTT (*queue at least*). A flow that starts while others keep the queue full
-# never sees it empty and mistakes part of it for distance; so does anyone who looks at that flow's RTTs alone. The
+# The rest is the base RTT. The queueing delay is the sum of *growth* (the RTT above the flow's smallest) and the queue
+# that was part of that smallest RTT (*queue at least*). A flow that starts while others keep the queue full never sees
+# it empty and mistakes part of the queueing delay for base RTT; so does anyone who looks at that flow's RTTs alone. The
 # flow itself is misled, too, if its congestion control relies on the smallest RTT, as BBR does.
 
 # %% [markdown]
 # ### Exercise 3
 #
-# Compute Jain's index of the big flows' bytes over the whole capture, by hand and with `cct.jain_index`. Why
-# does it differ from the figure?
+# Compute Jain's index of the big flows' bytes over the whole capture, by hand and with `cct.jain_index`. Why does it
+# differ from the figure?
 #
 # <details><summary>Hint</summary>
 #
@@ -258,14 +259,14 @@ got = again.payload_fwd.to_numpy(dtype=float)
 print(got.sum() ** 2 / (len(got) * (got**2).sum()), cct.jain_index(got))
 
 # %% [markdown] tags=["solution"]
-# The figure uses short bins and counts a flow only while it is active. Over the whole capture, flows that started
-# late had less time, and each flow's ups and downs cancel out.
+# The figure uses short bins and counts a flow only while it is active. Over the whole capture, flows that started late
+# had less time, and each flow's ups and downs cancel out.
 
 # %% [markdown]
 # ### Exercise 4
 #
-# Which flow is Reno, which CUBIC, which BBR? Decide from the figures above, write down why, and only
-# then look at what the senders' kernels said.
+# Which flow is Reno, which CUBIC, which BBR? Decide from the figures above and write down why. Only then look at the
+# labels from the senders' kernels.
 #
 # <details><summary>Hint</summary>
 #
@@ -281,10 +282,10 @@ if two_taps and labels.exists():
 # %% [markdown]
 # ### Exercise 5
 #
-# Now a backbone. `cct.find_trace()` gives a day of the MAWI archive if you have one (`cct fetch mawi
-# 2024-02-15`, several gigabytes), or an excerpt (in the folder that `CCTOOLKIT_MAWI` names), otherwise synthetic
-# look-alike traffic; it says which. What share of the TCP flows
-# was captured in one direction only, and what can you not measure for those?
+# Now look at backbone traffic. `cct.find_trace()` gives a day of the MAWI archive if you have one
+# (`cct fetch mawi 2024-02-15`, several gigabytes), or an excerpt (in the folder that `CCTOOLKIT_MAWI` names), and
+# otherwise synthetic traffic that resembles it; it says which. What share of the TCP flows was captured in one
+# direction only, and what can you not measure for those?
 #
 # <details><summary>Hint</summary>
 #
@@ -298,9 +299,9 @@ print(what)
 link = next(cct.iter_capture(backbone, packets=2_000_000))
 tcp = link.flows[link.flows.protocol == 6]
 print(
-    f"{((tcp.packets_fwd == 0) | (tcp.packets_rev == 0)).mean():.0%} of {len(tcp):,} TCP flows in one direction only"
+    f"{((tcp.packets_fwd == 0) | (tcp.packets_rev == 0)).mean():.0%} of {len(tcp):,} TCP flows appear in one direction only"
 )
 cct.plot.rtt_cdf(cct.rtt_samples(link), link)
 
 # %% [markdown] tags=["solution"]
-# RTT, handshake and bytes in flight: all of these need the ACKs. Throughput and retransmissions remain.
+# RTTs, handshakes and bytes in flight all need the ACKs. Throughput and retransmissions do not.

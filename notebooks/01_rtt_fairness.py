@@ -11,32 +11,32 @@
 # ---
 
 # %% [markdown]
-# # Fairness between near and far: queues by RTT
+# # Fairness between short and long RTTs: queues by RTT
 #
-# **Takes** an hour with the exercises; all cells together compute for two minutes, most of it compiling the
-# first time.
+# **Takes** an hour with the exercises; all cells together compute for two minutes, most of it to compile code the first
+# time.
 #
-# **The question.** Of two flows through one queue, the one whose server is nearer often gets more (CUBIC), or less
-# (BBR). Can a network be fair to both without the senders' help, and with a router that cannot be programmed?
+# **The question.** When two flows share a queue, the one with the shorter RTT often gets more (CUBIC), or less (BBR).
+# Can a network be fair to both without the senders' help, and with a router that cannot be programmed?
 #
-# Gomez, Kfoury, Mazloum and Crichigno ("Improving Flow Fairness in Non-programmable Networks using P4-programmable
-# Data Planes") say yes: a switch listens at the router's links, measures the RTT of each flow, sorts flows into
-# classes of similar RTT, and tells the router to give every class a queue of its own. This notebook walks through the
-# system, first on a capture, then in a closed loop.
+# Gomez, Kfoury, Mazloum and Crichigno ("Improving Flow Fairness in Non-programmable Networks using P4-programmable Data
+# Planes") say yes: a switch listens at the router's links, measures the RTT of each flow, sorts flows into classes of
+# similar RTT, and tells the router to give every class a queue of its own. This notebook shows the system step by step,
+# first on a capture, then in a closed loop.
 #
 # **You need** to have seen `00_start`.
 
 # %% tags=["parameters"]
 import cctoolkit as cct
 
-FAST = cct.lessons.fast()  # shorter runs: to look, not to cite
+FAST = cct.lessons.fast()  # shorter runs: for a quick look, not for results
 TRACE = cct.lessons.trace("../traces/mixed.egress.pcap.gz")  # or your own: TRACE=… make lab
 
 # %% [markdown]
-# ## 1. Listen: the RTT of each flow
+# ## 1. Listen: each flow's RTT
 #
-# The system pairs each segment with its acknowledgement as they pass. On either side of the tap this gives the round
-# trip to one end; the two minima add up to the flow's base RTT.
+# The system pairs each segment with its acknowledgement as they pass. This gives the round trip from the tap to either
+# end; the two minima add up to the flow's base RTT.
 
 # %%
 from cctoolkit.separation.meters import capture_metrics
@@ -49,19 +49,19 @@ long = metrics[metrics.is_long & (metrics.protocol == 6) & metrics.rtt_ms.notna(
 long[["flow_id", "direction", "bytes", "rtt_ms", "latest_rtt_ms"]].round(2)
 
 # %% [markdown]
-# Only *long* flows matter: the paper draws the line at 10 MB (a capture as small as this one gets a lower line). On
-# the switch a count-min sketch finds them in a fixed amount of memory; it may mistake a short flow for a long one,
-# never the other way round:
+# Only *long* flows matter: the paper draws the line at 10 MB (a capture as small as this one gets a lower line). On the
+# switch, a count-min sketch finds them in a fixed amount of memory. It may mistake a short flow for a long one, but
+# never the reverse:
 
 # %%
 cct.long_flows(cap, LONG, "count_min")[["flow_id", "direction", "bytes"]].head()
 
 # %% [markdown]
-# ## 2. Sort: classes of RTT
+# ## 2. Sort: classes of RTTs
 #
-# **Expected from the paper** (section 3.2): natural breaks (Jenks) put the limits where the variance within the
-# classes is smallest. First, all TCP flows of the capture, including the short ones. Move the slider: beyond which
-# number of classes is there nothing left to separate?
+# **Expected from the paper** (section 3.2): natural breaks (Jenks) put the limits where the variance within the classes
+# is smallest. Start with all TCP flows of the capture, including the short ones. Move the slider: from which number of
+# classes on is there nothing left to separate?
 
 # %%
 from ipywidgets import IntSlider, interact
@@ -75,11 +75,11 @@ def classes_of_capture(k: int):
 
 
 # %% [markdown]
-# The short flows' true base RTT is 20 ms, too: they arrived when the queue was full, so even their smallest RTT
+# The short flows' true base RTT is also 20 ms: they arrived when the queue was full, so even their smallest RTT
 # contains queueing delay. That is why only long flows are classified: they see an empty queue now and then.
 #
-# And here are the RTTs of a whole backbone link, where no gaps suggest limits. An excerpt of a second suffices, but
-# only for flows whose ACKs came within it; synthetic traffic has the RTTs that its maker chose:
+# The next figure has the RTTs of a whole backbone link, where no gaps suggest limits. An excerpt of one second is
+# enough, but only for flows whose ACKs came within it. Synthetic traffic has the RTTs that its generator chose:
 
 
 # %%
@@ -101,7 +101,7 @@ def classes_of_backbone(k: int):
 
 
 # %% [markdown]
-# GVF, the goodness of variance fit, is 0 with one class and 1 when each class has one value only. The paper's
+# GVF, the goodness of variance fit, is 0 with one class and 1 if all values in each class are equal. The paper's
 # Algorithm 1 searches for the limits step by step and does not always find the best ones:
 
 # %%
@@ -118,13 +118,13 @@ pd.DataFrame(
 ).round(4)
 
 # %%
-print("one class more gains less than 0.02 of GVF from k =", choose_k(rtts), "on")
+print(f"from k = {choose_k(rtts)} on, one more class adds less than 0.02 to the GVF")
 
 # %% [markdown]
 # ## 3. Tell the router
 #
-# Queues, their shares and buffers, and which flow goes where: this is what the controller would decide for the first
-# capture, and the configuration it would send to a Juniper router.
+# The controller decides on queues, their shares and buffers, and the queue of each flow. These are its decisions for
+# the first capture, and the configuration for a Juniper router:
 
 # %%
 from cctoolkit.separation.controller import RttSeparation
@@ -143,13 +143,12 @@ print(len(lines), "lines; the schedulers and the first flow:")
 print(*[line for line in lines if "schedulers" in line or "flow-100" in line], sep="\n")
 
 # %% [markdown]
-# The same on the command line: `cct separate CAPTURE -k 3 --rate 12 --router junos --interface xe-0/0/1 --ingress
-# xe-0/0/0`.
+# On the command line: `cct separate CAPTURE -k 3 --rate 12 --router junos --interface xe-0/0/1 --ingress xe-0/0/0`.
 #
 # ## 4. Close the loop
 #
-# The same object controls a simulation: it measures, decides and acts while the flows run. Two CUBIC flows, 10 and 60
-# ms:
+# The same controller works in a simulation: it measures, decides and acts while the flows run. Here are two CUBIC
+# flows, with 10 and 60 ms:
 
 # %%
 rate_mbps = 100
@@ -181,14 +180,14 @@ pd.DataFrame(
 ).round(3)
 
 # %% [markdown]
-# Fairness alone is cheap: give every flow a hard limit and leave the rest of the link idle. That is why utilisation
-# is always reported beside it here, and why the queues are served in turn and never shaped.
+# Fairness alone is cheap: give every flow a hard limit and leave the rest of the link idle. That is why this notebook
+# always reports utilisation with fairness, and why the queues are served in turn and never shaped.
 #
 # ## 5. The paper's six tests
 #
-# The rest are the experiments of `cct experiment rtt-separation`: the same scenarios with one queue, with the paper's
-# system, and with its competitors. The paper's numbers stand beside each. Here the link has a tenth of the paper's
-# 1 Gbit/s for a quarter of its time, and test 4 has a hundredth of the bytes; the command runs all of it in full,
+# This section repeats the experiments of `cct experiment rtt-separation`: the same scenarios with one queue, with the
+# paper's system, and with its competitors, each beside the paper's numbers. Here, the link has a tenth of the paper's 1
+# Gbit/s, runs take a quarter of its time, and test 4 has a hundredth of the bytes. The command runs everything in full,
 # which takes about half an hour.
 
 # %%
@@ -210,67 +209,67 @@ def run_test(number: int):
 
 # %% [markdown]
 # ### Test 1: four flows that come and go
-# **Expected:** with separation, a fairness index of about 98 % for four CUBIC and for four BBR flows (2, 20, 40
-# and 60 ms).
+# **Expected:** with separation, a fairness index of about 98 % for four CUBIC and for four BBR flows (2, 20, 40 and 60
+# ms).
 
 # %%
 first = run_test(1)
 
 # %% [markdown]
-# Separation does what the paper says and costs no utilisation, because other queues may use an idle share; with hard
-# limits they may not. To a scheme that sorts by congestion control, four flows of one kind are one queue: where its
-# bars differ from those of one queue, the difference is chance (more seeds: `cct experiment rtt-separation --test
-# 1`).
+# Separation works as the paper says and costs no utilisation, because other queues may use an idle share; with hard
+# limits they may not. For a scheme that sorts by congestion control, four flows of one kind are one queue: where its
+# bars differ from those of one queue, the difference is chance (for more seeds:
+# `cct experiment rtt-separation --test 1`).
 #
-# With CUBIC *and* BBR (which the paper does not try) one of each shares an RTT class, and BBR takes most of it:
-# there, queues by congestion control do better. The two ideas answer different questions.
+# With CUBIC *and* BBR (which the paper does not test), each RTT class has one flow of each, and BBR takes most of it.
+# In this case, queues by congestion control do better. The two ideas solve different problems.
 #
-# In the authors' own logs, a flow is a bundle of streams, the queues have hard limits, and fairness costs a fifth of the
-# goodput. Test 10 in `docs/separation.md` holds both next to each other.
+# In the authors' own logs, a flow is a bundle of streams, the queues have hard limits, and fairness costs a fifth of
+# the goodput. Test 10 in `docs/separation.md` compares the two.
 #
 # ### Test 2: others may use an idle share
-# **Expected:** flow 1 has about 750 of 1000 Mbit/s while flow 2 is held back elsewhere.
+# **Expected:** flow 1 gets about 750 of 1000 Mbit/s while flow 2 is held back elsewhere.
 
 # %%
 second = run_test(2)
 
 # %% [markdown]
 # ### Test 3: increasing RTT differences
-# **Expected:** in one queue CUBIC's nearer flow gets about 60 %, BBR's farther one at least 75 %; separated, each has
-# half as long as the difference is below 90 ms.
+# **Expected:** in one queue, CUBIC's flow with the shorter RTT gets about 60 %, and BBR's flow with the longer RTT at
+# least 75 %; separated, each gets half as long as the difference is below 90 ms.
 
 # %%
 third = run_test(3)
 
 # %% [markdown]
-# The paper's 60 % for CUBIC is not a constant: the farther the other flow, the more the near one gets (with 1 Gbit/s
-# and two minutes, <!-- results: rtt-separation/cubic-beside-15 -->46 %<!-- end --> beside 15 ms,
+# The paper's 60 % for CUBIC is not a constant: the longer the other flow's RTT, the more the flow with the short RTT
+# gets (with 1 Gbit/s and two minutes, <!-- results: rtt-separation/cubic-beside-15 -->46 %<!-- end --> beside 15 ms,
 # <!-- results: rtt-separation/cubic-beside-40 -->69 %<!-- end --> beside 40 ms,
 # <!-- results: rtt-separation/cubic-beside-100 -->73 %<!-- end --> beside 100 ms). How much more depends on the buffer
-# (here the BDP of the longer RTT; the paper does not say), because queueing delay makes RTTs more alike, and on how many
-# parallel streams make a flow: test 11 in `docs/separation.md` varies both. On the
-# small link here, a far CUBIC flow has not grown to its share after half a minute.
+# (here the BDP of the longer RTT; the paper does not give it), because queueing delay makes RTTs more alike, and on the
+# number of parallel streams per flow: test 11 in `docs/separation.md` varies both. On the small link used here, a CUBIC
+# flow with a long RTT has not reached its share after half a minute.
 #
 # ### Test 4: completion times of large transfers
-# **Expected:** about 20 % less on average with several queues for CUBIC, little change for BBR. The transfers are
-# a sample with the paper's limits (`help(tests.sample_transfers)`); `cct experiment rtt-separation --test 4
-# --capture DAY` takes them from a capture.
+# **Expected:** about 20 % less on average with several queues for CUBIC, little change for BBR. The transfers are a
+# sample with the paper's limits (`help(tests.sample_transfers)`);
+# `cct experiment rtt-separation --test 4 --capture DAY` takes them from a capture.
 
 # %%
 fourth = run_test(4)
 
 # %% [markdown]
 # Fairness by itself does *not* shorten the mean completion time: on a full link, a flow that is slowed down in favour
-# of another finishes later, and the net gain depends on the sample of transfers. What several queues do is treat
+# of another finishes later, and the net gain depends on the sample of transfers. What several queues do is to treat
 # large transfers alike: see `jain_of_slowdown`.
 #
 # Where does CUBIC's gain come from? `cct experiment rtt-separation --test 8` changes one thing at a time, and
 # `docs/separation.md` has the table: the gain of a separate queue for new flows beside a short one for long flows, of
 # four classes, of shares by RTT as the paper words them, and of the buffer size of the single queue. It also shows
-# whether short queues by themselves help ("mitigating bufferbloat").
+# whether short queues alone help ("mitigating bufferbloat").
 #
 # ### Test 5: a light flow beside a heavy one
-# **Expected:** in one queue both RTTs rise; once the heavy flow is isolated, the light one's stays low.
+# **Expected:** in one queue, both RTTs rise; once the heavy flow is isolated, the light flow's RTT stays low.
 
 # %%
 fifth = run_test(5)
@@ -285,8 +284,8 @@ sixth = run_test(6)
 
 # %% [markdown]
 # ### Table 1
-# The paper quotes its competitors from their papers: 5 to 10 % of fairness gained (P4air), 8 to 12 % (P4CCI), 10 %
-# (P4BS), 15 % (its own). Here are all of them on the same scenarios:
+# The paper quotes its competitors' results from their papers: 5 to 10 % of fairness gained (P4air), 8 to 12 % (P4CCI),
+# 10 % (P4BS), 15 % (its own). Here all of them run in the same scenarios:
 
 # %%
 tests.table_1(first, fourth).round(2)
@@ -300,8 +299,8 @@ tests.table_1(first, fourth).round(2)
 #
 # <details><summary>Hint</summary>
 #
-# `shared.replace({"flows.*.rtt_ms": 20})` changes both flows; after the run `controller.decision.flows` says who went
-# where.
+# `shared.replace({"flows.*.rtt_ms": 20})` changes both flows; after the run, `controller.decision.flows` shows each
+# flow's queue.
 #
 # </details>
 
@@ -318,7 +317,7 @@ controller.decision.flows
 # %% [markdown]
 # ### Exercise 2
 #
-# How does section 4 come out with BBR? Which flow has the advantage in one queue?
+# What is the result of section 4 with BBR? Which flow has the advantage in one queue?
 #
 # <details><summary>Hint</summary>
 #
@@ -352,20 +351,20 @@ three = [1.0, 2.0, 100.0]
 print(cct.jenks_classes(three, 3, "paper"), cct.jenks_classes(three, 3), sep="\n")
 
 # %% [markdown] tags=["solution"]
-# With three equal intervals the middle one is empty. Its deviation is zero, so it gains width from the first, by one
+# With three equal intervals, the middle one is empty. Its deviation is zero, so it gains width from the first, by one
 # standard deviation of (1, 2), which is a half: the limit moves from 34 to 33.5, and no flow changes its class.
 
 # %% [markdown]
 # ### Exercise 4
 #
 # The rules change when flows come and go. Replay the bundled capture every half second with
-# `cctoolkit.separation.replay.replay`: how many rules does a router have to change, and does a flow ever change
-# its class?
+# `cctoolkit.separation.replay.replay`: how many rules does a router have to change, and does a flow ever change its
+# class?
 #
 # <details><summary>Hint</summary>
 #
-# `for _ in replay(cap, controller, 0.5, LONG): pass` fills `controller.log`: one entry per decision, with the number
-# of rules added, moved and removed.
+# `for _ in replay(cap, controller, 0.5, LONG): pass` fills `controller.log`: one entry per decision, with the number of
+# rules added, moved and removed.
 #
 # </details>
 
@@ -380,7 +379,7 @@ pd.DataFrame(controller.log)[["added", "moved", "removed", "settings"]].sum()
 # %% [markdown]
 # ### Exercise 5
 #
-# Separation gives every class its share, and does nothing within a class. Let eight CUBIC flows have RTTs of 10 to 12 ms,
+# Separation gives every class its share, and does nothing within a class. Give eight CUBIC flows RTTs of 10 to 12 ms,
 # and compare Jain's index in one queue, separated, and with `RttSeparation(..., guard=True)`. How many queues does the
 # guard use? Then give the flows half a millisecond of jitter (`jitter_ms=0.5`).
 #
@@ -403,6 +402,6 @@ for jitter_ms in (0, 0.5):
         print(f"  guard {guard}: {used} queues used, Jain's index", run.summary()["jain_index"])
 
 # %% [markdown] tags=["solution"]
-# The guard merges classes with near RTTs, and a single class is no class: all flows stay in queue 0. Without jitter,
-# which flow loses packets at a full queue repeats itself (phase effects), and the short queues of few flows show it most.
-# When separation pays, and when it does not, is in `docs/separation.md`.
+# The guard merges classes with similar RTTs, and if only one class is left, all flows stay in queue 0. Without jitter,
+# the same flow loses packets at a full queue again and again (phase effects), and this shows most in the short queues
+# of few flows. `docs/separation.md` says when separation pays.

@@ -16,26 +16,26 @@
 # **Takes** an hour and a half with the exercises; all cells together compute for two minutes (half a minute with
 # `FAST=1`).
 #
-# **The question.** Cubic halves its window for one lost packet. Prague, the congestion control of L4S, backs off a
-# little for each of many marks. Put both on one link, unaware of each other: can a switch still give both the same
+# **The question.** CUBIC cuts its window for one lost packet. Prague, the congestion control of L4S, backs off a little
+# for each of many marks. If both use one link and know nothing of each other, can a switch still give both the same
 # rate?
 #
-# De Almeida, Maciel and Verdi ("Evaluating L4S Framework Performance with Programmable Data Plane Hardware") put two
-# queue disciplines on a Tofino2: **PI2**, one queue with a controller in the control plane, and **iRED**, which
-# decides at the egress and drops at the ingress. They find iRED the fairer of the two. Here is their experiment, and
-# the reasons behind the result.
+# De Almeida, Maciel and Verdi ("Evaluating L4S Framework Performance with Programmable Data Plane Hardware") implement
+# two queue disciplines on a Tofino2: **PI2**, one queue with a controller in the control plane, and **iRED**, which
+# decides at the egress and drops at the ingress. They find iRED the fairer of the two. This notebook repeats their
+# experiment, and shows the reasons behind the result.
 #
 # **You need** to have seen `00_start`, and to know what ECN is (`lessons/04_ecn_and_l4s`).
 
 # %% tags=["parameters"]
 import cctoolkit as cct
 
-FAST = cct.lessons.fast()  # shorter runs: to look, not to cite
+FAST = cct.lessons.fast()  # shorter runs: for a quick look, not for results
 
 # %% [markdown]
 # ## 1. The paper's figure in a few lines
 #
-# A scenario is a link, its queue, and the flows. One flow of each kind through PI2 on a Tofino (the paper's
+# A scenario is a link, its queue, and the flows. Here is one flow of each kind through PI2 on a Tofino (the paper's
 # configuration I: 120 Mbit/s, 10 ms):
 
 # %%
@@ -47,9 +47,9 @@ run = cct.simulate(cct.Scenario(bottleneck=link, flows=pair, duration_s=10 if FA
 run.flows[["name", "goodput_mbps", "retransmits", "marked_packets", "mean_rtt_ms"]].round(1)
 
 # %% [markdown]
-# **Before you run the next cell:** in the paper's experiment 1, 2, 10 and 25 flows of each kind join in four phases, so
-# that there are 1, 3, 13 and 38. Which gets more in PI2's single queue, Cubic or Prague, with one flow each? With 38?
-# And through iRED? Write down your guess.
+# **Before you run the next cell:** in the paper's experiment, 1, 2, 10 and 25 flows of each kind join in four phases,
+# so that there are 1, 3, 13 and 38. Which kind gets more in PI2's single queue, CUBIC or Prague, with one flow each?
+# With 38? And through iRED? Write down your guess.
 
 # %%
 from cctoolkit.experiments import l4s
@@ -70,14 +70,15 @@ three = measured("iRED", "PI2", "DualPI2")
 figures.goodput_figure(goodput(three), PHASE_S, "The paper's figure 5 (a, b), and DualPI2 (RFC 9332)")
 
 # %% [markdown]
-# **Expected from the paper** (section 5.1): iRED even; PI2 uneven at first, with "improved fairness only becoming
-# apparent" in phases 3 and 4. The paper did not try DualPI2, which the IETF developed from PI2.
+# **Expected from the paper** (section 5.1): iRED is even; PI2 is uneven at first, with "improved fairness only becoming
+# apparent" in phases 3 and 4. The paper did not test DualPI2, which the IETF developed from PI2.
 #
 # ## 2. The paper's table
 #
-# Table 3 gives the difference between the two kinds in percent, without a formula. There are three ways to read it:
-# the mean of the four phases' differences, the difference over the whole run, the mean of each second's. The authors
-# published logs, too, for smaller packets, and these tell: compute each reading from them, and see which comes nearest.
+# Table 3 gives the difference between the two kinds in percent, without a formula. There are three ways to read it: the
+# mean of the four phases' differences, the difference over the whole run, and the mean of each second's difference. The
+# authors also published logs, for smaller packets. The next cells compute each reading from these logs and show which
+# one is closest to the table:
 
 # %%
 from cctoolkit.experiments.l4s.logs import logged_differences, logged_shares
@@ -94,14 +95,14 @@ print("points off on average:", off.round(1).to_dict())
 logged
 
 # %% [markdown]
-# `cct experiment l4s --full` does this for the four configurations, with several seeds and their spread, and varies
-# one thing at a time to find the cause.
+# `cct experiment l4s --full` does this for the four configurations, with several seeds and their spread, and varies one
+# thing at a time to find the cause.
 #
 # ## 3. What makes iRED fair?
 #
-# The two systems differ in two things: the algorithm, *and* the queues. On the switch iRED sends each kind of packet to
-# "the corresponding output queue"; PI2 has one queue for all. **Predict**, then run: iRED in one queue, and PI2 with
-# two that are served in turn?
+# The two systems differ in two things: the algorithm *and* the queues. On the switch, iRED sends each kind of packet to
+# "the corresponding output queue"; PI2 has one queue for all packets. **Predict**, then run: what do you get with iRED
+# in one queue, and with PI2 in two queues that are served in turn?
 
 # %%
 swapped = measured("iRED, one queue", "PI2, two queues")
@@ -115,9 +116,9 @@ pd.DataFrame(
 ).round(2)
 
 # %% [markdown]
-# In the simulator it is the queues: two that are served in turn get half of the link each, whatever is in them, as long
-# as neither is empty. Was it so on the authors' switch? Their logs have the goodput of each second, also through a third
-# system, P4-CoDel; Prague's share in the four phases, in percent:
+# In the simulator, the queues make the difference: two queues that are served in turn get half of the link each,
+# whatever is in them, as long as neither is empty. Was this so on the authors' switch? Their logs have the goodput of
+# each second, also for a third system, P4-CoDel. Prague's share in the four phases, in percent:
 
 # %%
 logged = logged_shares()
@@ -125,10 +126,10 @@ logged["share"] = 100 * logged.scalable_share
 logged.pivot_table(index=["system", "configuration", "mtu_bytes"], columns="phase", values="share").round(0)
 
 # %% [markdown]
-# The chapter on iRED and PI2 in the book has the simulator's shares beside these, with all settings and several seeds, and
-# the switch's delays, drops and marks.
+# The chapter on iRED and PI2 in the book shows the simulator's shares beside these, for all settings and several seeds,
+# and the switch's delays, drops and marks.
 #
-# Back to two queues. What if there are nine flows of one kind and one of the other?
+# Back to two queues: what happens with nine flows of one kind and one of the other?
 
 # %%
 uneven = measured(*l4s.SYSTEMS, pairs=((1, 9),))
@@ -136,7 +137,7 @@ pd.DataFrame(
     [
         {
             "system": o.case.system,
-            "the Cubic flow, Mbit/s": o.phases[0]["classic_mbps"],
+            "the CUBIC flow, Mbit/s": o.phases[0]["classic_mbps"],
             "each Prague flow, Mbit/s": o.phases[0]["scalable_mbps"] / 9,
         }
         for o in uneven
@@ -144,15 +145,15 @@ pd.DataFrame(
 ).set_index("system").round(1)
 
 # %% [markdown]
-# Fair to classes is not fair to flows. That is what the *coupling* of PI2 and DualPI2 is for: one probability p',
-# squared for senders that halve and doubled for those that back off a little, so that a flow gets the same rate on
-# either side, however many there are.
+# Fair to classes is not fair to flows. This is why PI2 and DualPI2 have a *coupling*: one probability p', squared for
+# senders that halve their window and doubled for those that back off a little, so that a flow gets the same rate on
+# either side, however many flows there are.
 #
 # ## 4. Why PI2 is uneven: an oscillating probability
 #
-# With a constant p' the arithmetic is fair: Cubic's window goes as 1/√p, and gets p'²; Prague's goes as 1/p, and gets
-# 2p'. But the mean of p'² is not the square of the mean of p'. Move the sliders: gains of the controller (1 is the
-# paper's), coupling, flows of each kind.
+# With a constant p', the arithmetic is fair: CUBIC's window is proportional to 1/√p, and it gets p'²; Prague's is
+# proportional to 1/p, and it gets 2p'. But the mean of p'² is not the square of the mean of p'. Move the sliders: gains
+# of the controller (1 is the paper's), coupling, flows of each kind.
 
 # %%
 import plotly.graph_objects as go
@@ -203,31 +204,31 @@ def moved(gains: float, coupling: float, flows: int) -> go.Figure:
 # %% [markdown]
 # ## 5. How long does a drop take?
 #
-# The paper's figure 7 compares iRED's recirculation time with how long PI2's dropped packets had waited, and finds
-# iRED faster. The simulator can also tell when the gap that a drop leaves comes out of the queue, which is when a
-# receiver can notice it:
+# The paper's figure 7 compares iRED's recirculation time with the time that PI2's dropped packets had waited, and finds
+# iRED faster. The simulator can also show when the gap left by a drop comes out of the queue, which is when a receiver
+# can notice it:
 
 # %%
 drops = l4s.drop_delays(three)
 figures.drop_delay_figure(drops)
 
 # %% [markdown]
-# Both views are true. iRED's drop costs the link nothing and happens at once, but all the packets in front of the gap
-# are still in the queue. PI2 drops a packet that has already waited, and the next one leaves right behind the gap.
+# Both views are right. iRED's drop costs the link nothing and happens at once, but all packets ahead of the gap are
+# still in the queue. PI2 drops a packet that has already waited, and the next one leaves right behind the gap.
 #
 # ## 6. Low latency
 #
-# Both of the paper's systems aim at 20 ms for all packets. Low latency, the first L of L4S, is what DualPI2's second
-# queue is for: how long did the packets of each kind wait?
+# Both of the paper's systems aim at 20 ms for all packets. Low latency, the first L of L4S, is the purpose of DualPI2's
+# second queue. How long did the packets of each kind wait?
 
 # %%
 waits = pd.DataFrame([row for o in three for row in o.phases])
 figures.delay_figure(waits)
 
 # %% [markdown]
-# RFC 9332 hopes for about a millisecond. And a real kernel? These are captures of both sides of Linux's own DualPI2
-# with CUBIC and DCTCP. Their link has 6 Mbit/s: one packet takes 2 ms to be sent, so most of DCTCP's packets wait for
-# one other. (`cct experiment l4s --testbed` runs the kernel at the paper's 120 Mbit/s.)
+# RFC 9332 aims at about a millisecond. What does a real kernel do? These are captures from both sides of Linux's own
+# DualPI2 with CUBIC and DCTCP. Their link has 6 Mbit/s: sending one packet takes 2 ms, so most of DCTCP's packets wait
+# for one other packet. (`cct experiment l4s --testbed` runs the kernel at the paper's 120 Mbit/s.)
 
 # %%
 real = cct.load_run("../traces/testbed/aqm-dualpi2-l4s")
@@ -239,9 +240,9 @@ delay_ms.describe(percentiles=[0.5, 0.99])[["count", "50%", "99%"]].round(2)
 # %% [markdown]
 # ## 7. Which flows does the switch treat as scalable?
 #
-# RFC 9331 says: those with ECT(1). Published switch programs look at a bit of the DSCP, or accept any ECN codepoint.
-# **Predict** what happens to each of these pairs in PI2's queue; the numbers are the second sender's share, in
-# percent.
+# According to RFC 9331, scalable flows are those with ECT(1). Published switch programs look at a bit of the DSCP, or
+# accept any ECN codepoint. **Predict** what happens to each of these pairs in PI2's queue; the numbers are the second
+# sender's share, in percent.
 
 # %%
 found = l4s.outcomes(
@@ -255,18 +256,18 @@ found = l4s.outcomes(
     ],
     workers=1,
 )  # fmt: skip
-told = l4s.identified_shares(found)
-(100 * told.pivot_table(index="senders", columns="identifier", values="second_share", sort=False)).round(0)
+shares = l4s.identified_shares(found)
+(100 * shares.pivot_table(index="senders", columns="identifier", values="second_share", sort=False)).round(0)
 
 # %% [markdown]
-# An identifier is a promise about behaviour. DCTCP's ECT(0) promises nothing, since a Cubic sender with ECN sets it
-# as well; and a DSCP often gets rewritten at network borders. Either mistake costs one side most of its share.
+# An identifier is a promise about behaviour. DCTCP's ECT(0) promises nothing, since a CUBIC sender with ECN sets it as
+# well, and a DSCP often gets rewritten at network borders. With either mistake, one side loses most of its share.
 #
 # ## 8. On MAWI
 #
-# Is there L4S traffic on a backbone? The ECN field can tell, but only of packets that somebody captured: of days of
-# the MAWI archive (`cct fetch mawi 2024-02-15`, several gigabytes) or of excerpts (`CCTOOLKIT_MAWI=FOLDER`). Made-up
-# traffic has the bits that its maker chose.
+# Is there L4S traffic on a backbone? The ECN field can tell, but only in captured packets: days of the MAWI archive
+# (`cct fetch mawi 2024-02-15`, several gigabytes) or excerpts (`CCTOOLKIT_MAWI=FOLDER`). In synthetic traffic, the bits
+# are those that its generator chose.
 
 # %%
 rows = {}
@@ -288,12 +289,12 @@ for path, what in cct.real_traces():
 if rows:
     display(pd.DataFrame(rows).T.round(2))
 else:
-    print("No capture of a backbone here, so no answer: fetch a day, or name a folder of excerpts.")
+    print("No backbone capture on this machine: fetch a day, or set CCTOOLKIT_MAWI to a folder of excerpts.")
 
 # %% [markdown]
-# Next, the long flows of a day, or of synthetic traffic (the line says which), run through the paper's queues, every
-# second one as Prague, and then once more with the roles swapped, so that each transfer can be compared with itself.
-# The link has a third of the rate of the trace's busiest second, so that a queue forms.
+# Next, the long flows of a day, or of synthetic traffic (the first line says which), run through the paper's queues.
+# Every second flow is Prague; then they run once more with the roles swapped, so that each transfer can be compared
+# with itself. The link has a third of the rate of the trace's busiest second, so that a queue builds up.
 
 # %%
 import dataclasses
@@ -313,7 +314,7 @@ print(
 
 
 def replayed(system: str) -> dict[str, object]:
-    """Each transfer as Cubic and as Prague, among others of both kinds."""
+    """Each transfer as CUBIC and as Prague, among others of both kinds."""
     took = {"cubic": [], "prague": []}
     for order in (("cubic", "prague"), ("prague", "cubic")):
         ccas = itertools.islice(itertools.cycle(order), len(replay.flows))
@@ -324,8 +325,8 @@ def replayed(system: str) -> dict[str, object]:
     cubic, prague = (pd.concat(took[name]).sort_index() for name in ("cubic", "prague"))
     return {
         "system": system,
-        "Prague's time over Cubic's, median": (prague.completion_s / cubic.completion_s).median(),
-        "Cubic: RTT above its base, ms": (cubic.mean_rtt_ms - cubic.base_rtt_ms).mean(),
+        "Prague's time over CUBIC's, median": (prague.completion_s / cubic.completion_s).median(),
+        "CUBIC: RTT above its base, ms": (cubic.mean_rtt_ms - cubic.base_rtt_ms).mean(),
         "Prague: the same": (prague.mean_rtt_ms - prague.base_rtt_ms).mean(),
         "completed, %": 100 * pd.concat([cubic, prague]).completion_s.notna().mean(),
     }
@@ -335,20 +336,20 @@ pd.DataFrame([replayed(system) for system in l4s.SYSTEMS]).set_index("system").r
 
 # %% [markdown]
 # Short transfers never see the even shares of section 1. They are in slow start, which for Prague ends with the first
-# mark, and in a queue that others have filled the first mark comes early. What DualPI2 gives Prague instead is a
+# mark, and in a queue that other flows have filled, the first mark comes early. What DualPI2 gives Prague instead is a
 # short RTT.
 #
 # ## Exercises
 #
 # ### Exercise 1
 #
-# The paper suspects that PI2 is uneven because it marks too little at first. Section 4 says: because p'
-# swings. Test it: in configuration I, let the controller be ten times slower (`aqm={"alpha": ..., "beta": ...}`).
+# The paper suspects that PI2 is uneven because it marks too little at first. Section 4 suggests another reason: p'
+# oscillates. Test it: in configuration I, make the controller ten times slower (`aqm={"alpha": ..., "beta": ...}`).
 # What happens to Prague's share in phase 2, and to the delay?
 #
 # <details><summary>Hint</summary>
 #
-# The gains are `alpha` and `beta`: a tenth of the paper's is 0.03125 and 0.3125. Compare `probability_swing` and
+# The gains are `alpha` and `beta`: a tenth of the paper's gains is 0.03125 and 0.3125. Compare `probability_swing` and
 # `scalable_p99_ms` by phase.
 #
 # </details>
@@ -360,14 +361,14 @@ gains = {"paper's gains": waits[waits.system == "PI2"], "a tenth": pd.DataFrame(
 pd.concat({name: table[columns].set_index("phase") for name, table in gains.items()}).round(2)
 
 # %% [markdown] tags=["solution"]
-# In phase 2 the shares come closer because p' oscillates less, not because more packets are marked. The price is
+# In phase 2, the shares come closer because p' oscillates less, not because more packets are marked. The price is
 # delay: a slow controller reacts late when flows join.
 
 # %% [markdown]
 # ### Exercise 2
 #
-# What happens to Cubic if the programmer forgets to square (`IRed(square=False)`, as in the published program),
-# in one queue and in two?
+# What happens to CUBIC if the programmer forgets to square (`IRed(square=False)`, as in the published program), in one
+# queue and in two?
 #
 # <details><summary>Hint</summary>
 #
@@ -381,19 +382,19 @@ forgot = measured("iRED, one queue", "iRED", aqm={"square": False})
 l4s.table_3(forgot).set_index("system")[["by_phase", "whole_run"]].round(1)
 
 # %% [markdown] tags=["solution"]
-# In one queue Cubic nearly starves. In two queues nobody notices the mistake: the scheduler hides what the coupling
+# In one queue, CUBIC nearly starves. In two queues nobody notices the mistake: the scheduler hides what the coupling
 # does.
 
 # %% [markdown]
 # ### Exercise 3
 #
-# Put DCTCP in Prague's place in PI2's queue: `scalable={"cca": "dctcp", "ecn": "l4s"}`. Who gets more now, and
-# which of Prague's differences (`help(cct.cca.Prague)`) may be the reason?
+# Put DCTCP in Prague's place in PI2's queue: `scalable={"cca": "dctcp", "ecn": "l4s"}`. Which flow gets more now, and
+# which of the differences between Prague and DCTCP (`help(cct.cca.Prague)`) may be the reason?
 #
 # <details><summary>Hint</summary>
 #
-# `measured("PI2", scalable={…})` runs it. Prague differs from DCTCP in how it grows, how it paces, and in what it
-# does at short RTTs.
+# `measured("PI2", scalable={…})` runs it. Prague differs from DCTCP in how it grows, how it paces, and what it does at
+# short RTTs.
 #
 # </details>
 
@@ -402,19 +403,18 @@ l4s.table_3(measured("PI2", scalable={"cca": "dctcp", "ecn": "l4s"})).by_phase.r
 
 # %% [markdown] tags=["solution"]
 # DCTCP takes more with few flows. Prague does not grow for packets that were marked, paces its packets over the round
-# trip (so that fewer of a burst are marked), and grows more slowly where the RTT is below 25 ms. The last plays no
-# part here, because 20 ms of queue and 10 ms of path are more than 25 (try `scalable={"cca": {"name": "prague",
-# "virtual_rtt_ms": 0}}`).
+# trip (so fewer packets of a burst are marked), and grows more slowly if the RTT is below 25 ms. The last point plays
+# no part here, because 20 ms of queue and 10 ms of path are more than 25 (try
+# `scalable={"cca": {"name": "prague", "virtual_rtt_ms": 0}}`).
 
 # %% [markdown]
 # ### Exercise 4
 #
-# How long may the control plane take (`control_plane_ms`) before PI2 gets worse? Use configuration II.
+# How slow may the control plane be (`control_plane_ms`) before PI2 gets worse? Use configuration II.
 #
 # <details><summary>Hint</summary>
 #
-# Call `measured("PI2", configuration="II", aqm={"control_plane_ms": …})` for a few values and look at
-# `.differences()`.
+# Call `measured("PI2", configuration="II", aqm={"control_plane_ms": …})` for a few values and look at `.differences()`.
 #
 # </details>
 

@@ -13,16 +13,17 @@
 # %% [markdown]
 # # Fair to users, without knowing them: ABC
 #
-# **Takes** an hour and a half with the exercises; all cells together compute for about two minutes (less than one
-# with `FAST=1`).
+# **Takes** an hour and a half with the exercises; all cells together compute for about two minutes (less than one with
+# `FAST=1`).
 #
 # **The question.** Two users share a link. One sends twice as much, or opens ten connections, or floods the link. A
 # switch with a queue per user can stop that. Can a switch that knows nothing about users?
 #
-# Menth, Mostafaei, Merling and Häberle ("Implementation and Evaluation of Activity-Based Congestion Management Using
-# P4 (P4-ABC)") say yes: the network's edge meters every user and writes the result, the *activity*, into each packet;
-# inside, a switch compares packets' activities and drops those of the most active first. This notebook builds the
-# scheme up, reproduces the paper's three experiments, and looks into why one of them does not come out as printed.
+# Menth, Mostafaei, Merling and Häberle ("Implementation and Evaluation of Activity-Based Congestion Management Using P4
+# (P4-ABC)") say yes. The network's edge meters every user and writes the result, the *activity*, into each packet.
+# Inside the network, a switch compares the packets' activities and drops those of the most active users first. This
+# notebook builds the scheme step by step, reproduces the paper's three experiments, and looks into why one of them does
+# not come out as printed.
 #
 # **You need** to have seen `00_start`, and to know what a queue discipline is (`lessons/01_bufferbloat`,
 # `lessons/02_red_codel_pie`).
@@ -30,15 +31,15 @@
 # %% tags=["parameters"]
 import cctoolkit as cct
 
-FAST = cct.lessons.fast()  # fewer and shorter runs: to look, not to cite
+FAST = cct.lessons.fast()  # fewer and shorter runs: for a quick look, not for results
 
 # %% [markdown]
 # ## 1. Activity
 #
 # The edge measures each user's rate with an exponentially decaying memory of $M$ = 3 s and takes its logarithm: the
 # activity is $A = \log_2(R_m / R_r)$, with a reference rate $R_r$ of 10 kbit/s. One step of $A$ is a factor of two.
-# Here are two users: one sends 5 Mbit/s all the time, the other 1 Mbit/s, and 40 between the fourth and the eighth
-# second. Move the slider: for how long does the burst count against the user?
+# Here are two users: one sends 5 Mbit/s all the time; the other sends 1 Mbit/s, and 40 Mbit/s between the fourth and
+# the eighth second. Move the slider: for how long does the burst count against the user?
 
 # %%
 import numpy as np
@@ -49,7 +50,7 @@ from ipywidgets import FloatLogSlider, FloatSlider, IntSlider, interact
 
 pd.set_option("display.max_colwidth", None)
 
-steady_ns = np.arange(0, 15e9, 1514 * 8e9 / 5e6)  # a packet of 1514 bytes as often as the rate says
+steady_ns = np.arange(0, 15e9, 1514 * 8e9 / 5e6)  # packets of 1514 bytes at 5 Mbit/s
 burst_ns = np.concatenate([np.arange(0, 15e9, 1514 * 8e9 / 1e6), np.arange(4e9, 8e9, 1514 * 8e9 / 39e6)])
 ts_ns = np.concatenate([steady_ns, burst_ns])
 user = np.repeat([0, 1], [len(steady_ns), len(burst_ns)])
@@ -68,8 +69,8 @@ def meter(memory_s: float = 3.0):
 
 
 # %% [markdown]
-# The meter of a new user knows the rate at once (it divides by the time since the first packet), and for the first
-# two packets that time is short. Remember that for section 6.
+# The meter of a new user knows the rate at once, because it divides by the time since the first packet; for the first
+# two packets, this time is short. Remember this for section 6.
 #
 # ## 2. Which packets are dropped
 #
@@ -77,9 +78,9 @@ def meter(memory_s: float = 3.0):
 #
 # $$T(A) = \max\bigl(Q_{min},\; Q_{base} - \gamma\,(A - \overline{A})\bigr),$$
 #
-# where $\overline{A}$ is the average activity of recently accepted packets. With the paper's $Q_{min}$ = 6,
-# $Q_{base}$ = 20 and $\gamma$ = 16 packets: how long may the queue be for each of two users, and how do the
-# thresholds change when one sends more than it gets?
+# where $\overline{A}$ is the average activity of recently accepted packets. The paper has $Q_{min}$ = 6, $Q_{base}$ =
+# 20 and $\gamma$ = 16 packets. How long may the queue be for each of two users, and how do the thresholds change when
+# one sends more than it gets?
 
 # %%
 Q_MIN, Q_BASE, BUFFER = 6, 20, 24
@@ -118,7 +119,7 @@ def thresholds(sent: float = 90.0, got: float = 32.0, gamma: float = 16.0):
 # Client 1 sends 40 Mbit/s, client 0 between 10 and 100, into a link of 50 Mbit/s with a buffer of 24 packets.
 #
 # **Before you run the next cell:** draw both clients' goodput against client 0's rate, without ABC and with it. What
-# happens where the two lines cross?
+# happens at the point where the two lines cross?
 
 # %%
 RATES = range(20, 101, 20) if FAST else range(10, 101, 10)
@@ -144,10 +145,10 @@ fig.update_xaxes(title_text="client 0 sends, Mbit/s").update_yaxes(
 )
 
 # %% [markdown]
-# **The paper:** without ABC goodput is proportional to what is sent; with ABC, whoever sends more than the other gets
-# *clearly less*. This is by design: sending more than your share does not pay.
+# **The paper:** without ABC, goodput is proportional to the sending rate; with ABC, the client that sends more than the
+# other gets *clearly less*. This is by design: sending more than your share does not pay.
 #
-# Where does it start? What does γ do? The next cell runs a simulation for each position of a slider.
+# Where does this begin? What does γ do? The next cell runs a simulation for each position of a slider.
 
 
 # %%
@@ -167,11 +168,11 @@ def try_it(rate: int = 60, gamma: float = 16.0, q_min: int = 6):
 # %% [markdown]
 # ## 4. Ten connections against one: figure 5
 #
-# A client that opens more connections gets more of a shared queue; that is how download accelerators work. **The
-# paper:** with ABC both clients stay at around 25 Mbit/s. From here on the scenarios are those of `cct experiment
-# abc`: several runs that differ in their random numbers, with 95 % confidence intervals, and the alternatives to ABC
-# beside it: **fair queueing** with a queue for each client, **CSFQ** (core-stateless fair queueing), which like ABC
-# lets the edge mark packets, here with the rate itself, and **ABC in integers**, for switches without floating point.
+# A client that opens more connections gets more of a shared queue; download accelerators work this way. **The paper:**
+# with ABC, both clients stay at around 25 Mbit/s. From here on, the scenarios are those of `cct experiment abc`:
+# several runs that differ in their random numbers, with 95 % confidence intervals, and the alternatives to ABC. These
+# are **fair queueing** with a queue for each client, **CSFQ** (core-stateless fair queueing), in which the edge also
+# labels packets, but with the rate itself, and **ABC in integers**, for switches without floating point.
 
 # %%
 from cctoolkit.experiments import abc
@@ -203,25 +204,25 @@ most[
 # %% [markdown]
 # ## 5. A flood against one connection: figure 6
 #
-# **Before you run the next cell:** client 0 sends unresponsive UDP, client 1 has one TCP connection. How much does
-# the flood get with ABC? **The paper:** "only up to 32 Mb/s", and client 1 the rest.
+# **Before you run the next cell:** client 0 sends unresponsive UDP, and client 1 has one TCP connection. How much does
+# the flood get with ABC? **The paper:** "only up to 32 Mb/s", and client 1 gets the rest.
 
 # %%
 flood = measured("cbr-tcp", (20, 40, 60, 100) if FAST else (10, 20, 30, 40, 50, 60, 80, 100))
 figures.sharing_figure("cbr-tcp", flood)
 
 # %% [markdown]
-# ABC protects the connection, even better than the paper says: here the flood gets much *less* than 32 Mbit/s. Go
-# back to the sliders in section 2 and set what the paper reports (0 sends 90, 0 gets 32): the flood's threshold is
-# close to $Q_{min}$, that of the connection far beyond the buffer. ABC would let the connection have more. So why did
-# it not take more?
+# ABC protects the connection even better than the paper says: here the flood gets much *less* than 32 Mbit/s. Go back
+# to the sliders in section 2 and set the paper's numbers (0 sends 90, 0 gets 32): the flood's threshold is close to
+# $Q_{min}$, that of the connection far beyond the buffer. ABC would let the connection have more. So why did it not
+# take more?
 #
-# The paper names two places around ABC that can lose packets, and `cct experiment abc` tries them (and ten others).
-# Both are about the software switch:
+# The paper names two places around ABC where packets can be lost, and `cct experiment abc` tries them (and ten other
+# causes). Both belong to the software switch:
 #
 # - **slow reading**: BMv2 "cannot read input traffic fast enough and drops packets at the ingress";
-# - **link behind**: BMv2 is limited to 4170 packets per second, "50 Mb/s for packets that are 1500 bytes large". But
-#   a full TCP packet is a frame of 1514 bytes. How many Mbit/s are that? And of UDP frames with 1490 bytes?
+# - **link behind**: BMv2 is limited to 4170 packets per second, "50 Mb/s for packets that are 1500 bytes large". But a
+#   full TCP packet is a frame of 1514 bytes. How many Mbit/s does this give? And with UDP frames of 1490 bytes?
 
 # %%
 {kind: round(4170 * frame * 8e-6, 2) for kind, frame in (("TCP, Mbit/s", 1514), ("UDP, Mbit/s", 1490))}
@@ -239,15 +240,16 @@ why = pd.DataFrame(rows)
 figures.why_figure(why)
 
 # %% [markdown]
-# With both, a flood of 100 Mbit/s gets more (<!-- results: abc/floods -->31.5 Mbit/s with slow reading, 29.5 Mbit/s with link behind, 3.2 Mbit/s as described<!-- end -->). The link behind needs no fitting, only the paper's own numbers:
-# it is overloaded as long as fewer than 63 % of the packets are UDP. But look at the right: with ten connections
-# against one, the losses happen at that link, which ignores activities, and ABC's fairness is lost; the paper's
-# figure 5 shows nothing of the kind. Slow reading (with a rate fitted to the 32) keeps figure 5, but makes the
-# flood's goodput fall first and rise again. The text of the paper does not say which it was; the summary of the
-# experiment has the whole table.
+# With either, a flood of 100 Mbit/s gets more
+# (<!-- results: abc/floods -->31.5 Mbit/s with slow reading, 29.5 Mbit/s with link behind, 3.2 Mbit/s as described<!-- end -->).
+# The link behind needs no fitting, only the paper's own numbers: it is overloaded as long as fewer than 63 % of the
+# packets are UDP. But look at the right-hand figure: with ten connections against one, the losses happen at that link,
+# which ignores activities, and ABC's fairness is lost; the paper's figure 5 shows no such loss. Slow reading (with a
+# rate fitted to the 32 Mbit/s) keeps figure 5, but makes the flood's goodput fall first and rise again. The paper's
+# text does not say which of the two it was; the summary of the experiment has the whole table.
 #
-# The paper's statements beside this notebook's results (from a few runs; `cct experiment abc` makes the same table
-# from ten runs per point):
+# The paper's statements, compared with this notebook's results (from a few runs; `cct experiment abc` makes the same
+# table from ten runs per point):
 
 # %%
 constant = measured("cbr", RATES)
@@ -257,7 +259,7 @@ abc.statements(pd.concat([constant, connections, flood]))
 # ## 6. On MAWI
 #
 # A day of backbone traffic has no clients 0 and 1. Let a *user* be the source network: a prefix of 24 bits (48 for
-# IPv6). What does the paper's measure say about the trace itself?
+# IPv6). What does the paper's measure say about the trace?
 
 # %%
 path, what = cct.find_trace()
@@ -310,10 +312,10 @@ top[["nth", "known_s", "bytes", "activity"]].round(6)
 
 # %% [markdown]
 # The highest activities belong to networks of which the switch has seen *two packets*, microseconds apart:
-# extrapolated, two packets in a microsecond are gigabits per second. A meter younger than its memory divides by its
-# age (section 3.2's TDRM); that makes it right for a steady sender from the start, and wildly wrong for a sender of
-# two packets. The paper's experiments, with senders that run for 300 s, could not show this: in a network with many
-# short flows, ABC would drop the newest first. (In the synthetic trace such pairs are 1 µs apart; in a real one the
+# extrapolated, two packets in a microsecond are gigabits per second. A meter younger than its memory divides by its age
+# (section 3.2's TDRM). This makes it right for a steady sender from the start, and wildly wrong for a sender of two
+# packets. The paper's experiments, with senders that run for 300 s, could not show this: in a network with many short
+# flows, ABC would drop the newest first. (In the synthetic trace, such pairs are 1 µs apart; in a real one, the
 # sender's link sets the gap.)
 #
 # Next, the trace's long transfers run through a link that they fill, with each network as one aggregate:
@@ -323,7 +325,7 @@ LONG = 100_000 if day.meta.wire_bytes < 1_000_000_000 else 1_000_000  # bytes: a
 again = abc.by_source(cct.scenario_from_capture(day, min_bytes=LONG, every=2 if FAST else 1), sources)
 users = len({flow.aggregate for flow in again.flows})
 carried = sum(flow.bytes for flow in again.flows)
-rate = round(carried * 8e-6 / day.duration_s, 1)  # as much as comes, on average
+rate = round(carried * 8e-6 / day.duration_s, 1)  # Mbit/s: the mean load
 print(f"{len(again.flows)} transfers of {users} networks, {carried / 1e6:.0f} MB, through {rate} Mbit/s")
 
 
@@ -331,7 +333,7 @@ def through(aqm, buffer_packets: int = 24, **options) -> pd.DataFrame:
     link = cct.Bottleneck(rate_mbps=rate, buffer_packets=buffer_packets, aqm=aqm, **options)
     flows = cct.simulate(again.replace({"bottleneck": link}), record=False, sample_s=None).flows
     of = flows.assign(user=[f.aggregate for f in again.flows], volume=[f.bytes for f in again.flows])
-    of["stretched"] = of.completion_s / (of.volume * 8e-6 / rate)  # by how much longer than alone on the link
+    of["stretched"] = of.completion_s / (of.volume * 8e-6 / rate)  # times as long as alone on the link
     of["kind"] = np.where(of.groupby("user").volume.transform("sum") > of.groupby("user").volume.sum().median(),
                           "heavy half", "light half")  # fmt: skip
     return of
@@ -349,20 +351,20 @@ pd.DataFrame({name: of.groupby("kind").stretched.median() for name, of in found.
 ).round(2)
 
 # %% [markdown]
-# How much longer a transfer takes than alone on the link (median), for networks that send much and those that send
-# little. Compare the light half's column: ABC is meant to protect light users from heavy ones, but *light* means a
-# low rate in the last three seconds, not a small volume. A short transfer at full speed is as active as a long one.
+# The table shows how much longer a transfer takes than it would alone on the link (median), for networks that send much
+# and those that send little. Look at the light half's column: ABC is meant to protect light users from heavy ones, but
+# *light* means a low rate in the last three seconds, not a small volume. A short transfer at full speed is as active as
+# a long one.
 #
 # ## Exercises
 #
 # ### Exercise 1
 #
-# In section 3, both clients send 40 Mbit/s. Run it with five seeds. Which client wins, and does it average
-# out?
+# In section 3, let both clients send 40 Mbit/s. Run this with five seeds. Which client wins, and does it average out?
 #
 # <details><summary>Hint</summary>
 #
-# `abc.scenario("cbr", 40, seed=seed)` is that case. Plot or print the goodput of a short run and of a long one.
+# `abc.scenario("cbr", 40, seed=seed)` is this case. Plot or print the goodput of a short run and of a long one.
 #
 # </details>
 
@@ -398,8 +400,8 @@ print(got[:5].sum().round(1), got[5:].sum().round(1))
 # %% [markdown]
 # ### Exercise 3
 #
-# An activity rounded to an integer would fit into four bits. Subclass `Abc` so that it compares rounded
-# activities, and see what happens to figure 4 at 50 Mbit/s. (`help(cct.aqm)` says how an AQM is written.)
+# An activity rounded to an integer would fit into four bits. Subclass `Abc` so that it compares rounded activities, and
+# see what happens to figure 4 at 50 Mbit/s. (`help(cct.aqm)` explains how to write an AQM.)
 #
 # <details><summary>Hint</summary>
 #
@@ -439,15 +441,15 @@ for rate_mbps in (50, 60, 80):
 
 # %% [markdown] tags=["solution"]
 # 40 and 50 Mbit/s have activities of 11.97 and 12.29: both round to 12, neither is preferred, and goodput is
-# proportional again. From 57 Mbit/s (12.5) it rounds to 13 and all is as before. Ten fractional bits, as in
-# `IntegerAbc`, are plenty.
+# proportional to the sending rate again. From 57 Mbit/s (12.5) on, it rounds to 13, and everything is as before. Ten
+# fractional bits, as in `IntegerAbc`, are plenty.
 
 # %% [markdown]
 # ### Exercise 4
 #
-# What happens to section 6's second packets if a new network gets the benefit of the doubt: an activity as if
-# its meter had been running for a whole memory? Compute it for the trace (of a network's first packets, $\beta S$
-# without the division) and compare the highest activities.
+# Give new networks in section 6 the benefit of the doubt: an activity as if the meter had been running for a whole
+# memory. What happens to the second packets? Compute it for the trace (of a network's first packets, $\beta S$ without
+# the division) and compare the highest activities.
 #
 # <details><summary>Hint</summary>
 #
@@ -465,15 +467,15 @@ pd.DataFrame({"divided by its time": packets.activity, "as if a memory old": dou
 ).round(1)
 
 # %% [markdown] tags=["solution"]
-# The extreme values are gone; the price is that a flood passes for light traffic until it has lasted for a while.
+# The extreme values are gone. The price is that a flood passes as light traffic until it has lasted for a while.
 
 # %% [markdown]
 # ## Questions
 #
-# - ABC drops *all* packets of the more active client above a short queue, CSFQ drops some at random. Which is better
-#   for a TCP connection that has just become the faster one, and why?
+# - Above a short queue, ABC drops *all* packets of the more active client, and CSFQ drops some at random. Which is
+#   better for a TCP connection that has just become the faster one, and why?
 # - Who must be trusted for ABC to work, and what would a user do who could write activities?
-# - Fair queueing beats ABC in all three figures and needs no trust. What does it need instead, and where would that
-#   be too expensive?
-# - The paper's authors saw 32 Mbit/s and this notebook sees far less. Which two counters would you read on their
+# - Fair queueing beats ABC in all three figures and needs no trust. What does it need instead, and where would that be
+#   too expensive?
+# - The paper's authors saw 32 Mbit/s, and this notebook sees far less. Which two counters would you read on their
 #   switch?

@@ -13,30 +13,30 @@
 # %% [markdown]
 # # CoDel in hardware: what is lost when a switch cannot loop
 #
-# **Takes** an hour and a half with the exercises; about a minute of that is computing (seconds with `FAST=1`).
+# **Takes** an hour and a half with the exercises; about a minute of this is computing (seconds with `FAST=1`).
 #
 # **The question.** CoDel keeps queues short with a few lines of code and a square root. A switch that forwards 100
 # Gbit/s has neither loops nor square roots, and may access each register once per packet. How much of CoDel survives?
 #
 # Kundel, Rizk, Blendin, Koldehofe, Hark and Steinmetz ("P4-CoDel: Experiences on Programmable Data Plane Hardware")
-# brought it to a Tofino switch (an ASIC) and to network processors (NPU), and measured both beside Linux. Here are
-# their measurements in the simulator, followed by what they left out: the effect of each simplification on its own.
+# brought it to a Tofino switch (an ASIC) and to network processors (NPU), and compared both with Linux. This notebook
+# repeats their measurements in the simulator, and adds what they left out: the effect of each simplification on its
+# own.
 #
-# **You need** to know what a queue's delay is, and that TCP slows down when a packet is lost
-# (`lessons/01_bufferbloat`, `lessons/02_red_codel_pie`).
+# **You need** to know what queueing delay is, and that TCP slows down when a packet is lost (`lessons/01_bufferbloat`,
+# `lessons/02_red_codel_pie`).
 
 # %% tags=["parameters"]
 import cctoolkit as cct
 
-FAST = cct.lessons.fast()  # fewer seeds: to look, not to cite
+FAST = cct.lessons.fast()  # fewer seeds: for a quick look, not for results
 
 # %% [markdown]
 # ## 1. One flow through CoDel: figure 5a
 #
-# A TCP flow, a link of 100 Mbit/s, CoDel with a target of 5 ms and an interval of 100 ms. CoDel looks at each packet
-# that leaves: has it waited for longer than the target, and so have all others in the last interval? Then it drops
-# one, and if that does not help it drops the next one sooner: after $100/\sqrt{2}$ ms, after $100/\sqrt{3}$ ms, and
-# so on.
+# One TCP flow uses a link of 100 Mbit/s with CoDel, a target of 5 ms and an interval of 100 ms. CoDel looks at each
+# packet that leaves: has it waited longer than the target, and so have all others in the last interval? Then it drops
+# one. If this does not help, it drops the next one sooner: after $100/\sqrt{2}$ ms, after $100/\sqrt{3}$ ms, and so on.
 
 # %%
 one = cct.simulate(
@@ -50,7 +50,7 @@ cct.plot.queue_delay(one)
 
 # %% [markdown]
 # This is the paper's figure: a first burst to somewhat more than 10 ms, then a sawtooth that starts below the target.
-# A cross at the bottom is a dropped packet. Without CoDel:
+# Crosses at the bottom are dropped packets. Without CoDel:
 
 # %%
 alone = cct.simulate(one.scenario.replace({"bottleneck.aqm": "tail_drop"}), record=False)
@@ -59,9 +59,9 @@ alone = cct.simulate(one.scenario.replace({"bottleneck.aqm": "tail_drop"}), reco
 # %% [markdown]
 # ## 2. Predict
 #
-# Now three flows instead of one. **Write your numbers in place of `None` before you go on**: does CoDel still hold 5
-# ms? With three times as many flows, how many times as many drops are there? And the switch takes its square root
-# from a table of 16 entries and cannot resume its last drop rate: how long is its queue, in percent of Linux's?
+# Now take three flows instead of one. **Write your numbers in place of `None` before you go on.** Does CoDel still hold
+# 5 ms? With three times as many flows, how many times as many drops are there? The switch takes its square root from a
+# table of 16 entries and cannot resume its last drop rate: how long is its queue, in percent of Linux's?
 
 # %%
 prediction = {
@@ -89,13 +89,13 @@ cct.lessons.compare_prediction(
 )
 
 # %% [markdown]
-# Losses grow faster than the flows: a drop slows one flow down, and the others take the capacity it frees. So CoDel
-# has to hit one after the other.
+# Losses grow faster than the number of flows: a drop slows down one flow, and the others take the capacity it frees. So
+# CoDel has to hit one flow after the other.
 #
 # ## 3. Table I
 #
-# Loss and mean delay of one to three flows on each target, and the paper's numbers as crosses. The whiskers show the
-# spread of single 4 s runs; the paper shows a single run.
+# These figures show loss and mean delay of one to three flows on each target, with the paper's numbers as crosses. The
+# whiskers show the spread of single 4 s runs; the paper shows a single run.
 
 # %%
 table_1.figures["table1"]
@@ -106,21 +106,22 @@ table_1.tables["table1"][
 ].round(2)
 
 # %% [markdown]
-# Four things deserve a closer look.
+# Four differences deserve a closer look.
 #
-# - Linux agrees except for the delay of one flow: <!-- results: codel/paper-longer-1 -->in the paper it is 0.4 to 0.6 ms longer, on all targets<!-- end -->.
-# - The ASIC loses more in the paper than CoDel should: <!-- results: codel/asic-losses -->2.8, 2.4, 1.7 times as much with 1, 2, 3 flows<!-- end -->.
-#   "P4-ASIC, published", the same with the clock of the program that the authors put on the web, loses as much:
-#   section 6.
-# - The NPU loses more, too, and has less delay with three flows. Nothing in the paper's text explains both; `cct
-#   experiment codel --part npu` has ten guesses.
-# - With three flows, the ASIC's delay is longer than Linux's: <!-- results: codel/asic-over-linux -->by 0.2 ms here and by 1.0 ms in the paper<!-- end -->,
-#   from one run of each.
+# - Linux agrees except for the delay of one flow:
+#   <!-- results: codel/paper-longer-1 -->in the paper it is 0.4 to 0.6 ms longer, on all targets<!-- end -->.
+# - The ASIC loses more in the paper than CoDel should:
+#   <!-- results: codel/asic-losses -->2.8, 2.4, 1.7 times as much with 1, 2, 3 flows<!-- end -->. "P4-ASIC, published"
+#   has the clock of the program that the authors published, and loses as much: see section 6.
+# - The NPU also loses more, and has less delay with three flows. Nothing in the paper's text explains both;
+#   `cct experiment codel --part npu` tests ten guesses.
+# - With three flows, the ASIC's delay is longer than Linux's:
+#   <!-- results: codel/asic-over-linux -->by 0.2 ms here and by 1.0 ms in the paper<!-- end -->, from one run of each.
 #
 # ## 4. Try it
 #
-# Pick a platform, the number of flows, their RTT and CoDel's target delay. How many flows does it take until 5 ms
-# cannot be held?
+# Pick a platform, the number of flows, their RTT and CoDel's target delay. From how many flows on can it no longer hold
+# 5 ms?
 
 # %%
 from ipywidgets import Dropdown, FloatLogSlider, IntSlider, interact
@@ -146,20 +147,21 @@ def delay(target: str, flows: int, rtt_ms: float, target_ms: int):
 # %% [markdown]
 # ## 5. What the switch leaves out: `if_3`
 #
-# When the delay was below the target for a while and rises again, CoDel does not start afresh but resumes near the
-# last drop rate. The paper calls the rule `if_3`; it did not fit into the switch, and the authors blame this for the
-# ASIC's longer delay with three flows. Remove it from CoDel and leave all else as it is:
+# When the delay was below the target for a while and rises again, CoDel does not start from scratch but resumes near
+# the last drop rate. The paper calls this rule `if_3`. It did not fit into the switch, and the authors blame this for
+# the ASIC's longer delay with three flows. The next cell removes the rule from CoDel and leaves everything else as it
+# is:
 
 # %%
 rule = codel.if_3(codel.Settings(seeds=8 if not FAST else 2))
 rule.figures["if_3"]
 
 # %% [markdown]
-# In RFC 8289's CoDel the rule matters, and more so with more flows. In the paper's Listing 1 it hardly has an effect,
-# because there a dropping state begins with every packet that exceeds the target. The explanation is right about
-# CoDel, but the listing the authors built on had already lost most of the rule.
+# In RFC 8289's CoDel, the rule matters, and more so with more flows. In the paper's Listing 1 it hardly has an effect,
+# because there a dropping state begins with every packet that exceeds the target. The explanation is right about CoDel,
+# but the listing that the authors built on had already lost most of the rule.
 #
-# And the square roots? With up to three flows `count` stays below 20, where all of them are nearly right:
+# What about the square roots? With up to three flows, `count` stays below 20, where all of them are nearly right:
 
 # %%
 roots = codel.square_roots(codel.Settings(seeds=4)) if not FAST else None
@@ -170,8 +172,8 @@ if roots is not None:
 # ## 6. A clock of 32 bits
 #
 # The switch's registers have 32 bits; counting nanoseconds, they wrap every 4.29 s. The published program compares
-# `now > drop_next`. What if `drop_next` lies after the wrap and `now` before it? Let the clock wrap in the middle of
-# a run. When is it worst?
+# `now > drop_next`. What if `drop_next` lies after the wrap and `now` before it? Let the clock wrap in the middle of a
+# run. When is the effect worst?
 
 # %%
 from cctoolkit.aqm import PisaCoDel
@@ -195,30 +197,30 @@ def wrap(wraps_at_s: int, flows: int, signed: bool):
 
 
 # %% [markdown]
-# Before the wrap all packets are dropped until the queue is short. And since each of these drops postpones the next
-# one, it may take a second before anything is dropped again (three flows, wrap after 0.3 s). A run of 4 s nearly
-# always contains a wrap, so the effect is part of the paper's table. One subtraction fixes it: `(now - drop_next)` as
-# a signed number.
+# Before the wrap, all packets are dropped until the queue is short. Each of these drops also postpones the next one, so
+# it may take a second before anything is dropped again (three flows, wrap after 0.3 s). A run of 4 s nearly always
+# contains a wrap, so the effect is part of the paper's table. One subtraction fixes it: `(now - drop_next)` as a signed
+# number.
 #
 # ## 7. UDP does not listen: figure 7
 #
-# CoDel tells senders to slow down; constant-rate UDP does not react. **Expected from the paper:** the delay rises
-# where the rate exceeds the shaped 100 Mbit/s.
+# CoDel tells senders to slow down; constant-rate UDP does not react. **Expected from the paper:** the delay rises when
+# the rate exceeds the shaped 100 Mbit/s.
 
 # %%
 codel.figure_7(settings).figures["figure7"]
 
 # %% [markdown]
-# Above 100 Mbit/s the queue grows until `count` is so large that CoDel drops the whole excess; exercise 2 asks how
-# long that takes. On the ASIC it keeps growing: a packet dropped there has already passed the shaper, so its time on
-# the link is spent, and the queue gets no shorter. That is the price of a CoDel behind the queue, where the delay is
-# known; with senders that slow down it does not show. With random arrivals the delay rises earlier: that is queueing
-# theory's M/D/1, not CoDel.
+# Above 100 Mbit/s, the queue grows until `count` is so large that CoDel drops the whole excess; exercise 2 asks how
+# long this takes. On the ASIC the queue keeps growing: a packet dropped there has already passed the shaper, so its
+# time on the link is spent, and the queue gets no shorter. That is the price of a CoDel behind the queue, where the
+# delay is known; with senders that slow down, it does not show. With random arrivals the delay rises earlier: this is
+# queueing theory's M/D/1, not CoDel.
 #
-# ## 8. Queues by flow
+# ## 8. Queues per flow
 #
-# A switch with many queues could give each flow its own, with a CoDel in each: fq_codel. Three flows with RTTs of 1,
-# 10 and 40 ms and a call of 0.1 Mbit/s, then the same with 60 Mbit/s of unresponsive UDP:
+# A switch with many queues could give each flow its own, with a CoDel in each: fq_codel. The next cell has three flows
+# with RTTs of 1, 10 and 40 ms and a call of 0.1 Mbit/s, then the same with 60 Mbit/s of unresponsive UDP:
 
 # %%
 codel.flow_queueing(codel.Settings(seeds=8)).figures["fq_codel"]
@@ -226,11 +228,11 @@ codel.flow_queueing(codel.Settings(seeds=8)).figures["fq_codel"]
 # %% [markdown]
 # ## 9. On MAWI
 #
-# **What CoDel would say about a backbone.** The paper measures between two taps; a backbone trace has one, so the
+# **What CoDel would say about a backbone.** The paper measures between two taps. A backbone trace has one, so the
 # queueing delay is not visible. What is visible is each flow's RTT and its excess over the flow's smallest: an upper
-# bound of the queueing delay on the path. CoDel's question is whether that excess *stays* above 5 ms for 100 ms. Only
-# a captured day can answer it (`cct fetch mawi 2024-02-15`): an excerpt is too short, and made-up traffic has the
-# delays that its maker chose.
+# bound of the queueing delay on the path. CoDel's question is whether this excess *stays* above 5 ms for 100 ms. Only a
+# captured day can answer it (`cct fetch mawi 2024-02-15`): an excerpt is too short, and synthetic traffic has the
+# delays that its generator chose.
 
 # %%
 import pandas as pd
@@ -246,10 +248,10 @@ def standing_queue(path):
     often = samples[way.transform("size") >= 20]
     standing = often.groupby(["flow_id", "direction", "interval"]).excess_ms.agg(["min", "max"])
     return {
-        "ways with 20 samples and more": often.groupby(["flow_id", "direction"]).ngroups,
+        "flow directions with at least 20 samples": often.groupby(["flow_id", "direction"]).ngroups,
         "intervals of 100 ms with samples": len(standing),
-        "of these with a sample 5 ms above the least, %": round(100 * (standing["max"] > 5).mean(), 1),
-        "with all samples 5 ms above the least, %": round(100 * (standing["min"] > 5).mean(), 1),
+        "with a sample more than 5 ms above the smallest, %": round(100 * (standing["max"] > 5).mean(), 1),
+        "with all samples more than 5 ms above it, %": round(100 * (standing["min"] > 5).mean(), 1),
     }
 
 
@@ -257,15 +259,16 @@ real = cct.real_traces(excerpts=False)
 if real:
     display(pd.DataFrame({what: standing_queue(path) for path, what in real}))
 else:
-    print("No day of a backbone here, so no answer.")
+    print("No day of backbone traffic on this machine: `cct fetch mawi 2024-02-15` downloads one.")
 
 # %% [markdown]
 # The last row is an upper bound on how often a CoDel on the path would have been in its dropping state: the excess can
 # also come from delayed acknowledgements or a busy host.
 #
-# **Long flows through the paper's queues**, of a day or of synthetic traffic: the line says which. The same start
-# times, volumes and RTTs, through 100 Mbit/s or the rate of the trace's busiest second, whichever is less. (Where only
-# one direction was captured, the RTT is unknown and taken to be 50 ms.) For comparison, a deep buffer without CoDel:
+# **Long flows through the paper's queues.** The flows are those of a day, or of synthetic traffic (the first line says
+# which), with the same start times, volumes and RTTs. They run through 100 Mbit/s or the rate of the trace's busiest
+# second, whichever is less. (If only one direction was captured, the RTT is unknown and set to 50 ms.) For comparison,
+# there is also a deep buffer without CoDel:
 
 # %%
 path, what = cct.find_trace()
@@ -294,19 +297,19 @@ pd.DataFrame({name: outcome(aqm) for name, aqm in (queues | {"fq_codel": "fq_cod
 
 # %% [markdown]
 # Compare the three CoDels with each other, then with no CoDel. The platforms only differ with many long-lived flows;
-# a few transfers of some seconds are over before that. Completion times show what a short queue costs.
+# transfers of a few seconds are over before that. Completion times show what a short queue costs.
 #
 # ## Exercises
 #
 # ### Exercise 1
 #
-# The paper's interval of 100 ms is meant for RTTs up to about that. What happens to utilisation with one flow
-# and an RTT of 1, 10, 50, 100 and 200 ms?
+# The paper's interval of 100 ms is meant for RTTs up to about 100 ms. What happens to utilisation with one flow and an
+# RTT of 1, 10, 50, 100 and 200 ms?
 #
 # <details><summary>Hint</summary>
 #
-# `codel.scenario("Linux", rtt_ms=…, duration_s=30)` and `codel.measured(run)` do the work. How long is 5 ms of queue
-# compared with the RTT?
+# Use `codel.scenario("Linux", rtt_ms=…, duration_s=30)` and `codel.measured(run)`. How long is 5 ms of queue compared
+# with the RTT?
 #
 # </details>
 
@@ -320,15 +323,15 @@ pd.DataFrame(
 )[["rtt_ms", "utilisation", "mean_delay_ms", "loss_percent"]].round(3)
 
 # %% [markdown] tags=["solution"]
-# One CUBIC flow needs a queue to keep the link busy when it backs off. Where 5 ms of queue is small compared with the
-# RTT, a drop leaves the link idle for a while.
+# One CUBIC flow needs a queue to keep the link busy when it backs off. If 5 ms of queue is small compared with the RTT,
+# a drop leaves the link idle for a while.
 
 # %% [markdown]
 # ### Exercise 2
 #
 # UDP at 105 Mbit/s sends 434 packets a second too many. CoDel's *n*-th drop comes $100/\sqrt{n}$ ms after the
-# previous one. Work out what `count` must be for 434 drops a second, and how long it takes to get there. Then
-# simulate it.
+# previous one. Calculate the `count` that gives 434 drops per second, and how long it takes to get there. Then simulate
+# it.
 #
 # <details><summary>Hint</summary>
 #
@@ -346,14 +349,13 @@ cct.plot.queue(flood)
 
 # %% [markdown] tags=["solution"]
 # The sum of $1/\sqrt{n}$ up to $N$ is about $2\sqrt{N}$. From then on the queue shrinks, and the count keeps growing
-# until the delay is below the target. That is why it takes so long, and why unresponsive traffic is a case for flow
+# until the delay is below the target. This is why it takes so long, and why unresponsive traffic is a case for flow
 # queueing or policing, not for CoDel.
 
 # %% [markdown]
 # ### Exercise 3
 #
-# Repair the published program with the smallest change, and show that the extra losses are gone.
-# (`help(PisaCoDel)`)
+# Repair the published program with the smallest change, and show that the extra losses are gone. (`help(PisaCoDel)`)
 #
 # <details><summary>Hint</summary>
 #
@@ -380,9 +382,8 @@ print(f"{lost_percent(signed=False):.2f} % lost as published, {lost_percent(sign
 # %% [markdown]
 # ### Exercise 4
 #
-# Write the switch's CoDel yourself, with the rule of the RFC: as an `Aqm` with `on_dequeue` and `count`,
-# `last_count`, `drop_next_ns` in its `State` (`docs/simulator.md` shows how). How close do you get to RFC 8289 with
-# ten flows?
+# Write the switch's CoDel yourself, with the rule of the RFC: as an `Aqm` with `on_dequeue` and `count`, `last_count`,
+# `drop_next_ns` in its `State` (`docs/simulator.md` shows how). How close do you get to RFC 8289 with ten flows?
 #
 # <details><summary>Hint</summary>
 #
@@ -447,17 +448,17 @@ pd.DataFrame(
 # ## Questions
 #
 # 1. Why can CoDel in front of the queue (the NPU) not drop the packet that was delayed?
-# 2. Two packets are processed at the same time by two processors of the NPU. Which of CoDel's variables must not be
-#    read by the second before the first has written it, and what happens otherwise?
+# 2. Two processors of the NPU handle two packets at the same time. Which of CoDel's variables must the second not read
+#    before the first has written it, and what happens otherwise?
 # 3. A measurement lasts 4 s, and one of its causes comes back every 4.29 s. What would a run of 60 s have shown?
 # 4. Which of the paper's numbers would you want to have with an error bar?
 
 # %% [markdown] tags=["solution"]
-# 1. It is in the queue or gone, and nothing behind the queue is programmable. An arriving packet is dropped instead,
-#    so the sender learns of it one queueing delay later, which at 5 ms hardly matters.
-# 2. `drop_next` and `count`: both processors would find that it is time, and both would drop. Losses double, while
-#    TCP answers once.
-# 3. Fourteen wraps instead of one: more certain losses, and the reason would show in the latency over time.
-# 4. All of Table I: from run to run, the delay varies
-#    (<!-- results: codel/spread -->standard deviation 0.2 to 0.3 ms with two and three flows<!-- end -->),
-#    as much as Linux and the ASIC differ here; and losses of 16 packets in 33 000 have an error of their own.
+# 1. The delayed packet is still in the queue or already gone, and nothing behind the queue is programmable. An arriving
+#    packet is dropped instead, so the sender learns of it one queueing delay later, which hardly matters at 5 ms.
+# 2. `drop_next` and `count`: both processors would find that a drop is due, and both would drop. Losses double, while
+#    TCP reacts once.
+# 3. Fourteen wraps instead of one: more reliable losses, and the cause would show in the latency over time.
+# 4. All of Table I. From run to run, the delay varies
+#    (<!-- results: codel/spread -->standard deviation 0.2 to 0.3 ms with two and three flows<!-- end -->) as much as
+#    Linux and the ASIC differ here, and a loss of 16 packets in 33 000 has an error of its own.

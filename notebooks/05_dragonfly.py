@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # Which congestion control is that?
+# # Which congestion control is this?
 #
 # **Takes** an hour and a half with the exercises; all cells together compute for a few minutes (less than one with
 # `FAST=1`).
@@ -19,20 +19,20 @@
 # **The question.** A router sees a flow for a tenth of a second, from somewhere in its middle. Is its sender Reno,
 # CUBIC or BBR? The router has no labels, and acknowledgements may take another path.
 #
-# Carmel and Keslassy ("Dragonfly: In-Flight CCA Identification") answer with a small convolutional network whose
-# inputs are the flow's *bytes in the queue* (CBIQ) and its throughput in slots of 1 ms. **Expected from the paper:**
-# CBIQ tells more than any other input (Figure 2); with both, F1 is 0.97 for windows of a minute in Mininet (Figure
-# 6), 0.58 for 100 ms in the cloud (Figure 11), and better than DeePCCI, which looks at throughput alone, everywhere.
-# This notebook builds and trains all of that on a small scale; `cct experiment dragonfly --full` does it at full
+# Carmel and Keslassy ("Dragonfly: In-Flight CCA Identification") answer with a small convolutional network. Its inputs
+# are the flow's *bytes in the queue* (CBIQ) and its throughput in slots of 1 ms. **Expected from the paper:** CBIQ is
+# more informative than any other input (Figure 2). With both inputs, F1 is 0.97 for windows of a minute in Mininet
+# (Figure 6) and 0.58 for 100 ms in the cloud (Figure 11), and always better than DeePCCI, which looks at throughput
+# alone. This notebook builds and trains all of this on a small scale; `cct experiment dragonfly --full` does it at full
 # size.
 #
-# **You need** to have seen `00_start`, to know the three congestion controls (`lessons/06_reading_a_real_capture`),
-# and roughly what training a network means. Training needs the extra `train` (torch).
+# **You need** to have seen `00_start`, to know the three congestion controls (`lessons/06_reading_a_real_capture`), and
+# to know roughly what training a network means. Training needs the extra `train` (torch).
 
 # %% tags=["parameters"]
 import cctoolkit as cct
 
-FAST = cct.lessons.fast()  # fewer runs, shorter training: to look, not to cite
+FAST = cct.lessons.fast()  # fewer runs, shorter training: for a quick look, not for results
 TRACE = (
     cct.lessons.trace()
 )  # a capture of your own for section 9, if the environment variable TRACE names one
@@ -40,10 +40,10 @@ TRACE = (
 # %% [markdown]
 # ## 1. CBIQ by hand: the paper's Table I
 #
-# Seventeen packets of one flow, before and after the queue. How many bytes of the flow are in the queue at the end of
-# each millisecond? Counting would require the start of the flow, which was not captured. The paper's trick: the
-# sequence number of the *next* packet to arrive minus that of the next to leave, $CBIQ(t) = InSeq(t+1) -
-# OutSeq(t+1)$.
+# Table I has seventeen packets of one flow, before and after the queue. How many bytes of the flow are in the queue at
+# the end of each millisecond? Counting would require the start of the flow, which was not captured. The paper's trick
+# is to subtract sequence numbers: that of the *next* packet to arrive minus that of the next to leave,
+# $CBIQ(t) = InSeq(t+1) - OutSeq(t+1)$.
 
 # %%
 import numpy as np
@@ -75,12 +75,12 @@ slots[["slot", "in_seq", "out_seq", "cbiq_bytes", "throughput_bytes"]].assign(
 )
 
 # %% [markdown]
-# Slot 104 had no arrival: the next one, in slot 105, stands in for it. The last slot's value is not known yet.
+# Slot 104 had no arrival, so the next one, in slot 105, is used instead. The last slot's value is not known yet.
 #
-# ## 2. What the network gets to see
+# ## 2. The network's input
 #
-# This is a real capture of Reno, CUBIC and BBR through one queue. Move the window, and make it longer. Each window is
-# divided by its maximum, so only the shape is left. From how many milliseconds on would *you* tell the three apart?
+# This is a real capture of Reno, CUBIC and BBR in one queue. Move the window, and make it longer. Each window is
+# divided by its maximum, so only the shape is left. From how many milliseconds on can *you* tell the three apart?
 
 # %%
 from cctoolkit.plot.style import COLOURS, figure
@@ -119,8 +119,8 @@ def window(begin_s: float = 7.0, window_ms: float = 1000.0):
 
 # %% [markdown]
 # Throughput is a comb: a packet, none, none, a burst. CBIQ is a smooth line because a queue has memory: it is the sum
-# of what has arrived and not yet left. The paper calls throughput volatile but gives no measure. Here is one, the
-# mean step from slot to slot divided by the mean:
+# of the bytes that have arrived and not yet left. The paper calls throughput volatile, but gives no measure. Here is
+# one, the mean step from slot to slot divided by the mean:
 
 # %%
 from cctoolkit.experiments import dragonfly
@@ -130,9 +130,9 @@ dragonfly.volatility(seen).round(3)
 # %% [markdown]
 # ## 3. Predict
 #
-# Next you train a Dragonfly to tell Reno, CUBIC and BBR apart. Guessing gives a third. **Write your numbers in place
-# of `None` before you go on**: the F1 on runs it has not seen, with windows of 100 ms and of 1 s; and the F1 with 1 s
-# when other flows *of the same runs* were in the training.
+# Next you train a Dragonfly network to tell Reno, CUBIC and BBR apart. Guessing is right for a third. **Write your
+# numbers in place of `None` before you go on**: the F1 on runs it has not seen, with windows of 100 ms and of 1 s; and
+# the F1 with 1 s if other flows *of the same runs* were in the training set.
 
 # %%
 prediction = {
@@ -142,11 +142,11 @@ prediction = {
 }
 
 # %% [markdown]
-# ## 4. Data to learn from
+# ## 4. Training data
 #
-# The settings of the paper's section IV-A: three flows, one of each congestion control, and up to 75 more, through
-# 100 Mbit/s and a buffer of 500 packets. In the simulator a run takes less than a second, so labelled data are cheap.
-# (On real Linux: `cct dataset build paper --on uml`.)
+# The settings are those of the paper's section IV-A: three flows, one of each congestion control, and up to 75 more,
+# share 100 Mbit/s and a buffer of 500 packets. In the simulator, a run takes less than a second, so labelled data are
+# cheap. (On real Linux: `cct dataset build paper --on uml`.)
 
 # %%
 import tempfile
@@ -155,7 +155,7 @@ from pathlib import Path
 import torch
 from cctoolkit import identify
 
-torch.set_num_threads(1)  # networks as small as these gain nothing from more
+torch.set_num_threads(1)  # such small networks gain nothing from more threads
 
 scratch = Path(tempfile.mkdtemp(prefix="dragonfly-"))
 RUNS, SECONDS, PER_FLOW = (10, 6, 4) if FAST else (60, 20, 6)
@@ -169,24 +169,24 @@ dataset = identify.build_dataset(
 dataset
 
 # %% [markdown]
-# Windows start anywhere within a flow. `split` keeps each run on one side: the training sees nothing of a test run.
+# Windows start anywhere within a flow. `split` keeps each run on one side, so training uses nothing from a test run.
 
 # %%
 windows = identify.cut_windows(dataset, window_ms=1000, inputs="cbiq+throughput", per_flow=PER_FLOW)
 training, testing = windows.split(0.3, seed=1)
-print(f"{len(training)} windows to learn from, {len(testing)} to be tested on; each {windows.X.shape[1:]}")
+print(f"{len(training)} windows for training, {len(testing)} for testing; shape {windows.X.shape[1:]}")
 
 # %% [markdown]
 # ## 5. Train a Dragonfly
 #
-# Five modules of convolution, batch normalisation, ReLU and max-pooling with 50 filters each, then a convolution to
-# as many outputs as there are congestion controls, and the mean over time. The interface is scikit-learn's. The paper
-# trains on 1500 runs for 100 epochs at a learning rate of 1e-4; with less data the rate must be higher.
+# The network has five modules of convolution, batch normalisation, ReLU and max-pooling with 50 filters each, then a
+# convolution with one output per congestion control, and the mean over time. The interface is scikit-learn's. The paper
+# trains on 1500 runs for 100 epochs at a learning rate of 1e-4; with less data, the rate must be higher.
 
 # %%
 EPOCHS, RATE = (10, 3e-3) if FAST else (30, 1e-3)
 one = identify.DragonflyClassifier(epochs=EPOCHS, learning_rate=RATE).fit(training)
-print(f"accuracy: {one.score(training):.2f} on what it learnt from, {one.score(testing):.2f} on other runs")
+print(f"accuracy: {one.score(training):.2f} on the training runs, {one.score(testing):.2f} on other runs")
 
 # %%
 from cctoolkit.identify.evaluation import confusion, evaluate
@@ -197,16 +197,16 @@ confusion(testing.y, one.predict(testing))
 evaluate(one.predict, testing).round(2)
 
 # %% [markdown]
-# Rows are true labels, columns predictions. F1 is the harmonic mean of precision and recall, averaged over the
-# classes; the interval shows how much it would vary with other test runs. Which two are confused, and is that a
-# surprise? CUBIC below its crossover with Reno grows as fast as Reno (RFC 9438's Reno-friendly region), but not step
-# by step; and to see how a window grows you need a few round trips at least.
+# In the first table, rows are true labels and columns are predictions. F1 is the harmonic mean of precision and recall,
+# averaged over the classes; the interval shows how much it would vary with other test runs. Which two are confused, and
+# is that a surprise? Below its crossover with Reno, CUBIC grows as fast as Reno (RFC 9438's Reno-friendly region), but
+# not step by step; and it takes at least a few round trips to see how a window grows.
 #
 # ## 6. F1 against the window's length
 #
-# Dragonfly with both inputs, with CBIQ alone, DeePCCI, and a classifier of this package that sees a window at several
-# scales and knows one tap or two (`help(identify.CCAClassifier)`). Crosses are the paper's numbers, from other links
-# and far more data.
+# The next cell compares Dragonfly with both inputs, Dragonfly with CBIQ alone, DeePCCI, and a classifier of this
+# package that sees a window at several scales and works with one tap or two (`help(identify.CCAClassifier)`). Crosses
+# are the paper's numbers, from other links and far more data.
 
 # %%
 recipe = dragonfly.Training(epochs=EPOCHS, seeds=2 if FAST else 3, per_flow=PER_FLOW, learning_rate=RATE)
@@ -219,8 +219,8 @@ from cctoolkit.experiments.dragonfly import figures as draw
 draw.windows_figure(scores)
 
 # %% [markdown]
-# Error bars are 95 % intervals by a bootstrap over trainings and over the runs tested on: with few runs they are wide,
-# and a lead smaller than the bar is no lead. By congestion control, as in Figure 10:
+# Error bars are 95 % intervals by a bootstrap over trainings and test runs. With few runs they are wide, and a lead
+# smaller than the bar is no lead. By congestion control, as in Figure 10:
 
 # %%
 draw.ccas_figure(scores)
@@ -233,11 +233,11 @@ longest = by_background[by_background.window_ms == LENGTHS[-1]]
 draw.settings_figure(longest, "background", LENGTHS[-1])
 
 # %% [markdown]
-# ## 7. Leaks
+# ## 7. Leaking runs
 #
-# The published code splits *by flow*: the Reno flow of a run may be in the training set and its CUBIC flow in the
-# test set. Both went through the same queue at the same time, so each carries the run's RTT, background and bursts.
-# Here are three ways to split, all else equal:
+# The published code splits *by flow*: the Reno flow of a run may be in the training set and its CUBIC flow in the test
+# set. Both went through the same queue at the same time, so each carries the run's RTT, background and bursts. Here are
+# three ways to split, with everything else equal:
 
 # %%
 leaks = dragonfly.by_split(dataset, recipe, 1000, ["Dragonfly"] if FAST else ["Dragonfly", "ours"])
@@ -260,16 +260,16 @@ gained = {split: flow[split] - flow["by run"] for split in ("by flow", "by windo
 print("; ".join(f"{split} instead of by run: F1 {gain:+.2f}" for split, gain in gained.items()))
 
 # %% [markdown]
-# Is that more than the error bars? By flow is not always higher: each congestion control occurs once in a run, so the
-# other flows of a run have *other* labels, and a network that remembers the run learns to predict one of those. By
-# window, with windows of one flow on both sides, leaking can only help. Either way, a score by flow or by window is
-# about runs the network has seen, and the question was about flows it has not. (Settings never trained on are harder
-# still: exercise 2.)
+# Is this more than the error bars? A split by flow does not always score higher: each congestion control occurs once in
+# a run, so the other flows of a run have *other* labels, and a network that remembers the run learns to predict one of
+# those. With a split by window, windows of one flow are on both sides, so leaking can only help. Either way, a score by
+# flow or by window is about runs that the network has seen, while the question was about flows that it has not seen.
+# (Settings never trained on are even harder: exercise 2.)
 #
 # ## 8. A trained model on a real capture
 #
-# The models that come with the package were trained on real Linux and need no torch. The answer is a name with a
-# probability, or "unknown".
+# The bundled models were trained on real Linux and do not need torch. The answer is a name with a probability, or
+# "unknown".
 
 # %%
 there = identify.bundled_models()
@@ -282,28 +282,28 @@ if "cca" in there:
     display(answer)
 else:
     print(
-        "No model is bundled with this version: `cct train` makes one from a dataset, `identify.load(FOLDER)` opens it."
+        "This version has no bundled model: `cct train` makes one from a dataset, `identify.load(FOLDER)` loads it."
     )
 
 # %% [markdown]
-# How good the bundled models are on real-kernel runs they never saw:
+# The paper's network and DeePCCI, trained and tested on runs of real Linux:
 
 # %%
 results = Path("../data/results/models/dragonfly.csv")
 if results.is_file():
     found = pd.read_csv(results)
-    found = found[found["by"].isna()] if "by" in found else found  # without the rows by setting
+    found = found[found["by"].isna()] if "by" in found else found  # only the rows over all settings
     wanted = ["model", "set", "window_ms", "background", "windows", "runs", "f1", "low", "high"]
     display(found[[name for name in wanted if name in found]].round(3))
 else:
-    print(f"{results.name} is not there: these results belong to a checkout of the package.")
+    print(f"{results.name} is missing: these results are only in a checkout of the package.")
 
 # %% [markdown]
 # ## 9. On MAWI: one tap
 #
-# A backbone trace has one tap: no CBIQ. What is left is throughput, and bytes in flight where both directions were
-# captured: the highest sequence number sent minus the highest acknowledged. Is that enough? The same simulated runs,
-# seen by one tap:
+# A backbone trace has one tap, so there is no CBIQ. What is left is throughput and, if both directions were captured,
+# bytes in flight: the highest sequence number sent minus the highest acknowledged. Is this enough? Here are the same
+# simulated runs, seen by one tap:
 
 # %%
 one_tap = identify.cut_windows(dataset, 1000, "bytes_in_flight+throughput", per_flow=PER_FLOW)
@@ -317,7 +317,7 @@ pd.concat(
 ).droplevel(1)[["windows", "runs", "f1", "low", "high"]].round(2)
 
 # %% [markdown]
-# Next, a trace: yours, a day of MAWI if you fetched one (`cct fetch mawi 2024-02-15`), else synthetic traffic.
+# Next, a trace: yours, a day of MAWI if you fetched one (`cct fetch mawi 2024-02-15`), and otherwise synthetic traffic.
 
 # %%
 path, what = (TRACE, f"your trace {TRACE}") if TRACE else cct.find_trace()
@@ -326,7 +326,7 @@ backbone = next(cct.iter_capture(path, packets=200_000 if FAST else 2_000_000))
 flows = backbone.flows
 payload = flows[["payload_fwd", "payload_rev"]].max(axis=1)
 large = flows[(flows.protocol == 6) & (payload > (200_000 if FAST else 1_000_000))]
-print(f"{len(large)} TCP flows with so much data in one direction, of {len(flows):,} flows")
+print(f"{len(large)} of {len(flows):,} flows are TCP flows with enough data in one direction")
 
 # %%
 from cctoolkit.identify.windows import slot_arrays
@@ -351,17 +351,17 @@ named = pd.DataFrame(rows, columns=["flow_id", "ms", "said", "probability"])
 named.said.value_counts()
 
 # %% [markdown]
-# Do not believe it. The network knows one 100 Mbit/s link and three congestion controls, and must name one of them
-# whatever it sees: another rate, an application that pauses, a congestion control it never met. Nor is there any
-# ground truth: MAWI has no labels (and synthetic traffic has no congestion control at all). For an answer that is
-# worth something you need training data as varied as the traffic, and a classifier that may say "unknown": `cct
-# dataset build hard --on uml`, and `cct classify TRACE` with the bundled model, which says which inputs it had.
+# Do not believe these answers. The network knows one 100 Mbit/s link and three congestion controls, and must name one
+# of them whatever it sees: another rate, an application that pauses, a congestion control it never met. Nor is there
+# any ground truth: MAWI has no labels (and synthetic traffic has no congestion control at all). For a useful answer,
+# you need training data as varied as the traffic, and a classifier that may answer "unknown":
+# `cct dataset build hard --on uml`, and `cct classify TRACE` with the bundled model, which says which inputs it had.
 #
 # ## 10. On your own pair of captures
 #
-# It takes ten lines: a capture before the queue, one behind it, a table that says which flow ran what (`src`, `dst`,
-# `sport`, `dport`, `cca`; some of these are enough), and a classifier learns from them. Put your files in place of
-# these three:
+# Training on your own captures takes ten lines. You need a capture before the queue, one behind it, and a table of each
+# flow's congestion control (`src`, `dst`, `sport`, `dport`, `cca`; as many of the columns as identify a flow). Put your
+# files in place of these three:
 
 # %%
 from cctoolkit.identify.readers import label_flows
@@ -378,17 +378,17 @@ print(
 )
 
 # %% [markdown]
-# The second number means next to nothing: the test flows are the training flows, section 7's worst case. The first is
-# honest: from a simulator to a real capture at another rate. For a number you can defend you need several captures,
-# and `cut_windows([first, second, third, …]).split()`. On the command line: `cct dataset add`, `cct train`, `cct
-# evaluate`.
+# The second number means next to nothing: the test flows are the training flows, section 7's worst case. The first
+# number is honest: from a simulator to a real capture at another rate. For a number you can defend, you need several
+# captures, and `cut_windows([first, second, third, …]).split()`. On the command line: `cct dataset add`, `cct train`,
+# `cct evaluate`.
 #
 # ## Exercises
 #
 # ### Exercise 1
 #
 # Which input is the most informative? Train Dragonfly's network on one input alone, as in the paper's Figure 2
-# (`identify.INPUTS` has the names, the paper's largest time gaps among them). Does CBIQ win here?
+# (`identify.INPUTS` has the names; the paper's largest time gaps are among them). Does CBIQ win here?
 #
 # <details><summary>Hint</summary>
 #
@@ -403,19 +403,19 @@ alone = dragonfly.f1_by_input(
 draw.inputs_figure(alone)
 
 # %% [markdown] tags=["solution"]
-# Look at the error bars before you pick a winner. All inputs had the same windows. Where all packets have the same
-# size, `in_bytes` and `in_packets` differ by a factor only, which normalisation removes, so their scores are equal.
+# Look at the error bars before you pick a winner. All inputs had the same windows. If all packets have the same size,
+# `in_bytes` and `in_packets` only differ by a factor, which normalisation removes, so their scores are equal.
 # `throughput_bytes` carries nearly the same information: the difference in score is luck.
 
 # %% [markdown]
 # ### Exercise 2
 #
-# A router meets settings that nobody trained on. Leave each number of background flows out of training once
+# A router meets settings that were never in the training set. Leave out each number of background flows in turn
 # (`dragonfly.left_out`). How much does the score drop?
 #
 # <details><summary>Hint</summary>
 #
-# `dragonfly.left_out(dataset, recipe, window_ms, "background", "Dragonfly")` does the loop. Compare `f1` with
+# `dragonfly.left_out(dataset, recipe, window_ms, "background", "Dragonfly")` runs the loop. Compare `f1` with
 # `f1_trained`.
 #
 # </details>
@@ -424,15 +424,15 @@ draw.inputs_figure(alone)
 dragonfly.left_out(dataset, recipe, 100, "background", "Dragonfly").round(2)
 
 # %% [markdown] tags=["solution"]
-# `f1` is without these settings in the training, `f1_trained` with them; the test windows are the same. A new queue
+# `f1` is without these settings in training, `f1_trained` with them; the test windows are the same. A new queue
 # discipline or another rate costs more than a few more flows: `cct dataset build hard --part test` has those.
 
 # %% [markdown]
 # ### Exercise 3
 #
-# A collector that cannot keep up samples one packet in ten (section III-D of the paper). What does the CBIQ of
-# section 2's flows look like then? Compare `compute_slots(…, sampling=0.1, fill="interpolate")` with all packets, and
-# compute the error of CBIQ.
+# A collector that cannot keep up samples one packet in ten (section III-D of the paper). What does the CBIQ of section
+# 2's flows look like then? Compare `compute_slots(…, sampling=0.1, fill="interpolate")` with all packets, and compute
+# the error of CBIQ.
 #
 # <details><summary>Hint</summary>
 #
@@ -450,8 +450,8 @@ both.groupby("flow_id").agg(mean_cbiq=("cbiq_bytes", "mean"), mean_error=("off",
 ).round(0)
 
 # %% [markdown] tags=["solution"]
-# Between two sampled packets the line is straight, so sampling smooths: details shorter than the gap are lost, while
-# a sawtooth of seconds remains. That is why long windows hardly suffer (the paper: 0.1 of F1 at 99 %).
+# Between two sampled packets the line is straight, so sampling smooths: details shorter than the gap are lost, while a
+# sawtooth of seconds remains. That is why long windows hardly suffer (the paper: 0.1 of F1 at 99 %).
 
 # %% [markdown]
 # ## Questions
@@ -461,9 +461,9 @@ both.groupby("flow_id").agg(mean_cbiq=("cbiq_bytes", "mean"), mean_error=("off",
 # 3. Why is a split by run still too optimistic if all runs go through one topology?
 
 # %% [markdown] tags=["solution"]
-# 1. No: it sees what they do, not what they are. Linux's DCTCP without marks does what Reno does; group such
-#    classes, or say that the label cannot be known.
-# 2. It paces a little differently. A classifier trained on yesterday's senders is no defence; and one in ten flows
-#    named so was something else (if the probability is calibrated, which has to be measured).
-# 3. The settings are drawn from one distribution: one rate, one buffer, a narrow range of RTTs. What is tested is
-#    whether the network has understood *this* link. Test on other links.
+# 1. No: it sees what they do, not what they are. Linux's DCTCP without marks does what Reno does. Group such classes,
+#    or say that the label cannot be known.
+# 2. It paces a little differently. A classifier trained on yesterday's senders is no defence; and one in ten flows with
+#    this label was something else (if the probability is calibrated, which must be measured).
+# 3. The settings are drawn from one distribution: one rate, one buffer, a narrow range of RTTs. The test shows whether
+#    the network has understood *this* link. Test on other links.

@@ -15,10 +15,10 @@
 #
 # **Takes** a quarter of an hour with the exercises, five minutes without.
 #
-# **The question.** One capture fits into memory and a notebook. A year of them does not: how do you put a question to
-# a thousand captures and get the answer in seconds?
+# **The question.** One capture fits into memory and a notebook. A year of captures does not. How do you put a question
+# to a thousand captures and get the answer in seconds?
 #
-# **You need** to have seen one capture (`00_start`), and some SQL helps.
+# **You need** to have seen one capture (`00_start`). Some SQL helps.
 
 # %% tags=["parameters"]
 import cctoolkit as cct
@@ -31,8 +31,8 @@ TRACE = (
 # %% [markdown]
 # ## A small archive
 #
-# Without an archive of your own you get a week of synthetic backbone traffic, generated from seeds, one file per day.
-# With days of MAWI (`captures = ["2024-02-01..2024-02-07"]`, several gigabytes each) the rest works the same.
+# Without an archive of your own, you get a week of synthetic backbone traffic, generated from seeds, with one file per
+# day. With days of MAWI (`captures = ["2024-02-01..2024-02-07"]`, several gigabytes each), everything works the same.
 
 # %%
 import tempfile
@@ -51,8 +51,8 @@ if not TRACE:
 # %% [markdown]
 # ## Compute once
 #
-# Each capture is read once for all flows, and once more for the long ones. Here it happens in this process, one
-# capture at a time; `workers=4` uses four processes, `scheduler="tcp://…"` a Dask cluster. On the command line:
+# Each capture is read once for all flows, and once more for the long ones. Here this happens in the notebook's process,
+# one capture at a time; `workers=4` uses four processes, `scheduler="tcp://…"` a Dask cluster. On the command line:
 # `cct batch week/*.pcap.gz -o archive --workers 4`.
 
 # %%
@@ -62,8 +62,8 @@ done = cct.run_batch(captures, output, settings, progress=False)
 len(done.computed), "computed", len(done.failed), "failed"
 
 # %% [markdown]
-# Run it again and nothing is read, because all results are there. The same holds if a worker or this notebook was
-# killed halfway: finished work is kept and not repeated.
+# Run it again, and nothing is read, because all results exist. The same holds if a worker or this notebook was killed
+# halfway: finished work is kept and not repeated.
 
 # %%
 import time
@@ -71,12 +71,13 @@ import time
 start = time.perf_counter()
 again = cct.run_batch(captures, output, settings, progress=False)
 print(f"{1000 * (time.perf_counter() - start):.0f} ms")
-len(again.computed), "computed", len(again.present), "there before"
+len(again.computed), "computed", len(again.present), "already there"
 
 # %% [markdown]
-# ## What is there
+# ## The dataset
 #
-# One folder per table, in it one folder per capture with Parquet files. Anything that reads Parquet can read it.
+# Each table is a folder, with one folder per capture that contains Parquet files. Anything that reads Parquet can read
+# it.
 
 # %%
 import pandas as pd
@@ -84,8 +85,8 @@ import pandas as pd
 pd.read_parquet(output / "captures")[["capture", "packets", "wire_bytes", "flows", "long_flows", "truncated"]]
 
 # %% [markdown]
-# pandas reads only the columns you ask for and the rows that pass a filter. All flows of all captures may not fit
-# into memory; the long ones are few.
+# pandas reads only the columns you ask for and the rows that pass a filter. All flows of all captures may not fit into
+# memory; the long ones are few.
 
 # %%
 columns = [
@@ -106,7 +107,7 @@ long.sort_values("bytes_fwd", ascending=False).head()
 # ## Questions in SQL
 #
 # DuckDB queries the files directly and in parallel, without loading them all; it takes the column `capture` from the
-# names of the folders.
+# folder names.
 
 # %%
 import duckdb
@@ -125,7 +126,7 @@ duckdb.sql(f"""
 """).df()
 
 # %% [markdown]
-# **How long are round trips, day by day?** One line per capture: the distribution of each flow's smallest RTT.
+# **How long are round trips, day by day?** Each line is a capture: the distribution of the flows' smallest RTTs.
 
 # %%
 nearest = duckdb.sql(f"""
@@ -138,13 +139,13 @@ for capture, of in nearest.groupby("capture", observed=True):
     )
 figure.update_layout(
     xaxis_type="log",
-    xaxis_title="least RTT of a flow (ms)",
+    xaxis_title="smallest RTT of a flow (ms)",
     yaxis_title="share of flows",
 )
 
 # %% [markdown]
-# **How fair is the link?** Jain's index of the long flows, second by second: ten lines of SQL over the `rates` of all
-# captures at once. Move the slider: how large must a flow be to count?
+# **How fair is the link?** This is Jain's index of the long flows, second by second: ten lines of SQL over the `rates`
+# of all captures at once. Move the slider: how large must a flow be to count?
 
 # %%
 from ipywidgets import SelectionSlider, interact
@@ -174,7 +175,7 @@ def fairness(least_mb: float):
 # %% [markdown]
 # ## Inside a long flow
 #
-# The `slots` table has what each long flow sent in every 100 ms and what it had in flight; a congestion control
+# The `slots` table has the bytes that each long flow sent in every 100 ms and its bytes in flight; a congestion control
 # classifier needs nothing else (`classifier=` of `run_batch` adds its answers as the table `cca`).
 
 # %%
@@ -192,7 +193,7 @@ figure.update_layout(
 )
 
 # %% [markdown]
-# ## What it took
+# ## Resources used
 #
 # The journal has an entry for every task. What would ten years of MAWI take? `docs/scale.md` does the arithmetic.
 
@@ -200,7 +201,7 @@ figure.update_layout(
 journal = duckdb.sql(
     f"select packets, passes, cpu_s, process_peak_bytes / 1e6 as peak_mb from read_json('{output}/journal/*.json')"
 ).df()
-print(f"{1e6 * journal.cpu_s.sum() / journal.packets.sum():.2f} µs of processor time a packet")
+print(f"{1e6 * journal.cpu_s.sum() / journal.packets.sum():.2f} µs of CPU time per packet")
 journal.describe().loc[["mean", "max"]]
 
 # %% [markdown]
@@ -225,8 +226,8 @@ duckdb.sql(f"""
 # %% [markdown]
 # ### Exercise 2
 #
-# In which second of which capture did the most new flows begin? Was it a scan: how many SYNs came in that
-# second, and how many resets?
+# In which second of which capture did the most new flows begin? Was it a scan: how many SYNs arrived in that second,
+# and how many resets?
 #
 # <details><summary>Hint</summary>
 #
@@ -242,13 +243,13 @@ duckdb.sql(
 # %% [markdown]
 # ### Exercise 3
 #
-# Do flows with longer RTTs retransmit more? Join `flows` with `rtt`, and compute the share of retransmitted
-# segments by RTT in steps of 50 ms.
+# Do flows with longer RTTs retransmit more? Join `flows` with `rtt`, and compute the share of retransmitted segments by
+# RTT in steps of 50 ms.
 #
 # <details><summary>Hint</summary>
 #
-# `floor(rtt_min_ns / 50e6) * 50` is the lower edge of a 50 ms bin; divide `sum(retransmits_fwd)` by
-# `sum(segments_fwd)` in each.
+# `floor(rtt_min_ns / 50e6) * 50` is the lower edge of a 50 ms bin; divide `sum(retransmits_fwd)` by `sum(segments_fwd)`
+# in each.
 #
 # </details>
 
@@ -263,13 +264,12 @@ duckdb.sql(f"""
 # %% [markdown]
 # ### Exercise 4
 #
-# Add a truncated capture to the archive, and a file that is not a capture. What does the result say about
-# each?
+# Add a truncated capture to the archive, and a file that is not a capture. What does the result say about each?
 #
 # <details><summary>Hint</summary>
 #
-# Write the first 100 000 bytes of a capture into a new file, and any text into another. `run_batch` returns `notes`
-# and `failed`.
+# Write the first 100 000 bytes of a capture into a new file, and any text into another. `run_batch` returns `notes` and
+# `failed`.
 #
 # </details>
 

@@ -28,7 +28,7 @@ def test_the_estimate_follows_the_measurement(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(KeptTables, "__getitem__", slower)
     after = rows(batch.estimate(KeptTables("batch")))
-    hours = [float(table["processor time"].removesuffix(" core hours")) for table in (before, after)]
+    hours = [float(table["CPU time"].removesuffix(" core hours")) for table in (before, after)]
     assert hours[1] == pytest.approx(10 * hours[0], rel=0.02)
     changed = {what for what in before if before[what] != after[what]}
-    assert changed == {"processor time", "on 2 cores", "on 64 cores"}
+    assert changed == {"CPU time", "on 2 cores", "on 64 cores"}

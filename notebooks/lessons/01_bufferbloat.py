@@ -30,14 +30,14 @@ FAST = cct.lessons.fast()  # fewer points in the sweeps
 # %% [markdown]
 # ## A queue
 #
-# Your router receives packets from the house at 1000 Mbit/s and forwards them at 10. It stores what it cannot send
-# yet in its *buffer*; the packets in there are the *queue*. A packet that finds the buffer full is dropped. Any other
+# Your router receives packets from the house at 1000 Mbit/s and forwards them at 10. It stores what it cannot send yet
+# in its *buffer*; the packets in the buffer are the *queue*. A packet that finds the buffer full is dropped. Any other
 # packet must wait for all those ahead of it:
 #
 # $$\text{wait} = \frac{\text{packets ahead} \times \text{bits in a packet}}{\text{rate of the line}}$$
 #
-# Here is that house: an upload with CUBIC, the TCP of Linux, Windows and macOS (RFC 9438), and a call of 0.1 Mbit/s.
-# The nearest server is 40 ms away, there and back. Only the size of the buffer is still open.
+# Here is that house: an upload with CUBIC, the TCP of Linux, Windows and macOS (RFC 9438), and a call of 0.1 Mbit/s. A
+# round trip to the server and back is 40 ms. The size of the buffer is up to you.
 
 
 # %%
@@ -57,9 +57,9 @@ def house(
 # %% [markdown]
 # ## Predict
 #
-# Memory is cheap, and losing packets is bad, isn't it? So one vendor builds a router with room for 50 packets,
-# another with ten times as much. A full packet has 1514 bytes. **Write down your numbers before you go on**, in place
-# of `None`: the mean queueing delay in each router, and how much of the line is used.
+# Memory is cheap, and losing packets is bad, isn't it? So one vendor builds a router with room for 50 packets, another
+# with ten times as much. A full packet has 1514 bytes. **Write down your numbers before you go on**, in place of
+# `None`: the mean queueing delay in each router, and how much of the line is used.
 
 # %%
 prediction = {
@@ -82,20 +82,20 @@ cct.lessons.compare_prediction(
 )
 
 # %% [markdown]
-# The larger buffer gains the upload nothing and makes everyone wait nine times as long. The call needs 0.1 of the
+# The larger buffer brings the upload nothing and makes everyone wait nine times as long. The call needs 0.1 of the
 # line's 10 Mbit/s, but its packets wait in the same queue.
 #
 # ## Watch it fill
 #
 # The upload begins after five seconds. TCP speeds up as long as nothing is lost, and nothing is lost as long as there
-# is room in the buffer: so it fills the buffer, whatever its size. TCP does not notice that the line has long been
+# is room in the buffer, so it fills the buffer, whatever its size. TCP does not notice that the line has long been
 # full.
 
 # %%
 cct.plot.queue(cct.simulate(house(500, start_s=5)))
 
 # %% [markdown]
-# Now you are the vendor. How small can the buffer get before the upload suffers? Move the slider.
+# Now you are the vendor. How small can the buffer be before the upload suffers? Move the slider.
 
 # %%
 from ipywidgets import SelectionSlider, interact
@@ -114,7 +114,7 @@ def choose(buffer_packets: int):
 
 
 # %% [markdown]
-# Here are all sizes at once. Up is good for the upload, left is good for the call:
+# Here are all sizes at once. Higher is better for the upload, and further left is better for the call:
 
 # %%
 import pandas as pd
@@ -127,8 +127,8 @@ cct.plot.trade_off(sweep, by="packets")
 # There is a knee. To its left the line runs dry each time TCP slows down; to its right, all you buy is delay. Its
 # position follows from what fits into the line itself, its **bandwidth-delay product**: 10 Mbit/s × 40 ms = 50 000
 # bytes, 33 packets. The old rule of thumb is a buffer of one such product (Villamizar and Song 1994), because Reno
-# keeps half of its window at a loss; CUBIC keeps 70 % (RFC 9438, section 4.6) and makes do with less: 1/0.7 − 1 = 43
-# % of it, 14 packets.
+# keeps half of its window at a loss; CUBIC keeps 70 % (RFC 9438, section 4.6) and makes do with less: 1/0.7 − 1 = 43 %
+# of it, 14 packets.
 #
 # So why not just build routers with 33 packets? Because 40 ms is *this* upload's RTT. To another server it is 5 ms or
 # 200, a radio link's rate changes with the weather, and there may be one upload or a hundred. No fixed size is right.
@@ -160,9 +160,9 @@ downloads(real).round(2)
 # ## What helps?
 #
 # Not just a faster line: it drains the buffer sooner, but the line was never the problem. What helps is a router that
-# notices a *standing* queue and drops a packet while there is still plenty of room. TCP takes the hint. That is
-# **active queue management**, AQM; this one is called CoDel (RFC 8289), and the next lesson explains how it works.
-# The buffer still has 500 packets.
+# notices a *standing* queue and drops a packet while there is still plenty of room. TCP takes the hint. This is
+# **active queue management**, AQM; the one used here is called CoDel (RFC 8289), and the next lesson explains how it
+# works. The buffer still has 500 packets.
 
 # %%
 runs = {
@@ -175,7 +175,7 @@ pd.DataFrame({name: run.summary() for name, run in runs.items()}).loc[
 ].round(1)
 
 # %% [markdown]
-# The upload pays a twentieth of its rate for this: it had to slow down now and then, and the line ran dry once.
+# The upload pays a twentieth of its rate for this: it had to slow down now and then, and the line ran empty once.
 #
 # It works on a real router, too: `bufferbloat-codel` is the same traffic with CoDel. Here are its downloads:
 
@@ -188,13 +188,13 @@ pd.DataFrame({"drop when full": downloads(real), "CoDel": downloads(cured)}).rou
 #
 # ### Exercise 1
 #
-# An old DSL router has a buffer of 256 KiB, and the line carries 1 Mbit/s upwards. How long does a packet wait
-# when the buffer is full? Compute it first, then let the simulator tell you the longest delay.
+# An old DSL router has a buffer of 256 KiB, and its uplink carries 1 Mbit/s. How long does a packet wait when the
+# buffer is full? Compute it first, then let the simulator tell you the longest delay.
 #
 # <details><summary>Hint</summary>
 #
-# Waiting time is bits in the buffer divided by the rate. For the simulator, a buffer of 256 KiB is `256 * 1024 //
-# 1514` packets.
+# Waiting time is bits in the buffer divided by the rate. For the simulator, a buffer of 256 KiB is `256 * 1024 // 1514`
+# packets.
 #
 # </details>
 
@@ -206,8 +206,8 @@ print(cct.simulate(dsl).summary()["max_delay_ms"] / 1000, "s")
 # %% [markdown]
 # ### Exercise 2
 #
-# Four uploads at once (`{"flows.0.count": 4}`) with buffers of 5, 10 and 20 packets: do many flows need more
-# buffer than one, or less?
+# Run four uploads at once (`{"flows.0.count": 4}`) with buffers of 5, 10 and 20 packets. Do many flows need more buffer
+# than one, or less?
 #
 # <details><summary>Hint</summary>
 #
@@ -229,21 +229,20 @@ pd.DataFrame(
 ).pivot_table("line used", "packets", "uploads").round(3)
 
 # %% [markdown] tags=["solution"]
-# Less: they do not all slow down at the same moment, so while one does, the others fill the gap. With n
-# unsynchronised flows, BDP/√n is enough (Appenzeller, Keslassy and McKeown, "Sizing router buffers", 2004), which is
-# why a backbone needs smaller buffers than one would think, and a home with its one upload larger ones.
+# Less: they do not all slow down at the same moment, so while one does, the others fill the gap. With n unsynchronised
+# flows, BDP/√n is enough (Appenzeller, Keslassy and McKeown, "Sizing router buffers", 2004). So a backbone needs
+# smaller buffers than one would think, and a home with its single upload needs larger ones.
 
 # %% [markdown]
 # ### Exercise 3
 #
-# BBR is a TCP that does not wait for losses: it measures the bottleneck's rate and the shortest round trip,
-# and sends accordingly. Let the upload use it (`house(500, upload="bbr")`). What happens to the queue? Is bufferbloat
-# solved?
+# BBR is a TCP that does not wait for losses: it measures the bottleneck's rate and the shortest round trip, and sends
+# accordingly. Let the upload use it (`house(500, upload="bbr")`). What happens to the queue? Is bufferbloat solved?
 #
 # <details><summary>Hint</summary>
 #
-# `cct.plot.queue` takes several runs by name: `{"cubic": run, "bbr": other}`. Then think of a neighbour who still
-# uses CUBIC.
+# `cct.plot.queue` takes several runs by name: `{"cubic": run, "bbr": other}`. Then think of a neighbour who still uses
+# CUBIC.
 #
 # </details>
 
@@ -252,7 +251,7 @@ cct.plot.queue({cca: cct.simulate(house(500, upload=cca)) for cca in ("cubic", "
 
 # %% [markdown] tags=["solution"]
 # The queue is short, because this sender does not fill it. But a single CUBIC sender at home fills it again, for
-# everyone: those who suffer are not those who chose. That is an argument for solving it in the queue.
+# everyone: the people who suffer are not those who chose. That is an argument for solving the problem in the queue.
 
 # %% [markdown]
 # ## Questions
@@ -261,8 +260,8 @@ cct.plot.queue({cca: cct.simulate(house(500, upload=cca)) for cca in ("cubic", "
 #   vendors build large ones?
 # - Speed tests used to show only Mbit/s. What else should they show?
 # - With a buffer of 5 packets the line was not full. Did the call benefit? Would it with two packets?
-# - The queue's delay is the same for a packet of the upload and one of the call. Could a router treat them
-#   differently without knowing which is which?
+# - The queue's delay is the same for a packet of the upload and one of the call. Could a router treat them differently
+#   without knowing which is which?
 
 # %% [markdown] tags=["solution"]
 # - Those who wait: calls, games, web pages. Vendors were judged by throughput and losses, and both look better with

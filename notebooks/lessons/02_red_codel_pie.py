@@ -52,13 +52,13 @@ print(f"{run.summary()['mean_delay_ms']:.1f} ms of queue, {run.summary()['utilis
 cct.plot.queue(run)
 
 # %% [markdown]
-# The dotted line is the drop probability: it rises with the queue and makes it shrink again. This is 1993, and it
-# works: a few milliseconds where tail drop would have 300.
+# The dotted line is the drop probability: it rises with the queue and makes it shrink again. RED worked in 1993: a few
+# milliseconds of queue, where tail drop would have 300.
 #
 # ## Predict
 #
-# Ten years later the same router, with the same settings, serves a link of a quarter of the rate, 5 Mbit/s, and
-# another one like it serves 50 Mbit/s. Write down what RED will do: the mean delay at 5 Mbit/s, and how much of the
+# Ten years later, the same router with the same settings serves a link with a quarter of the rate, 5 Mbit/s, and
+# another such router serves 50 Mbit/s. Write down what RED will do: the mean delay at 5 Mbit/s, and how much of the
 # link is used at 50. Do the same for CoDel, which you met in lesson 1: its target is 5 ms everywhere.
 
 # %%
@@ -96,23 +96,23 @@ cct.lessons.compare_prediction(
 table[["mean_delay_ms", "utilisation", "drop_share"]].round(3)
 
 # %% [markdown]
-# RED thinks in packets. Thirty packets are 18 ms at 20 Mbit/s, 73 ms at 5 and 7 ms at 50: too late on the one link,
-# too early on the other. And it is not only the rate: the number of flows and their RTTs shift the right thresholds,
-# too. There are five parameters to set and nobody to set them, so routers shipped with RED turned off.
+# RED counts packets. Thirty packets are 18 ms at 20 Mbit/s, 73 ms at 5 and 7 ms at 50: too late on the one link, too
+# early on the other. And it is not only the rate: the number of flows and their RTTs shift the right thresholds, too.
+# There are five parameters to set and nobody to set them, so routers shipped with RED turned off.
 #
 # ## CoDel, 2012: drop by the time packets waited
 #
 # Nichols and Jacobson ("Controlling queue delay", 2012; RFC 8289) change three things.
 #
-# - **Time, not length.** Each packet gets a timestamp on arrival. Its queueing delay is known when it leaves,
-#   whatever the rate of the link.
+# - **Time, not length.** Each packet gets a timestamp on arrival. Its queueing delay is known when it leaves, whatever
+#   the rate of the link.
 # - **The minimum, not the average.** A burst is a *good* queue: gone in a moment. A *bad* queue persists. If even the
 #   luckiest packet of the last 100 ms (`interval`) waited longer than 5 ms (`target`), the queue is bad.
-# - **Slowly more.** Then one packet is dropped, and as long as nothing changes another one, at ever shorter
+# - **Slowly more.** Then one packet is dropped. As long as nothing changes, more packets follow at ever shorter
 #   intervals: `interval / sqrt(n)` before drop n + 1. (TCP's rate is proportional to one over the square root of its
 #   loss rate, so this reduces it linearly.)
 #
-# You can see that law. UDP does not react, so CoDel keeps dropping. Every dot is the time between one drop and the
+# You can see this law. UDP does not react, so CoDel keeps dropping. Every dot is the time between one drop and the
 # next:
 
 # %%
@@ -135,21 +135,20 @@ law.add_scatter(x=n, y=gaps_ms, mode="markers", name="measured")
 law.add_scatter(x=n, y=100 / n**0.5, mode="lines", name="100 ms / sqrt(n)")
 
 # %% [markdown]
-# The dots form rows because a packet can only be dropped when it is about to be sent, every 1.2 ms. In the end CoDel
-# drops so much that the rest fits into the link; then it stops, and starts over when a standing queue has built up
-# again.
+# The dots form rows because a packet can only be dropped when it is about to be sent, every 1.2 ms. In the end, CoDel
+# drops so much that the rest fits into the link; then it stops, and starts over when there is a standing queue again.
 #
 # ## PIE, 2013: a controller
 #
 # Pan and others ("PIE: a lightweight control scheme to address the bufferbloat problem", 2013; RFC 8033) think like
-# control engineers: there is a desired delay (`target`, 15 ms), an actual delay, and a probability to adjust. Every
-# 15 ms
+# control engineers: there is a desired delay (`target`, 15 ms), an actual delay, and a probability to adjust. Every 15
+# ms
 #
 # $$p \mathrel{+}= \alpha\,(\text{delay} - \text{target}) + \beta\,(\text{delay} - \text{delay before})$$
 #
-# so p rises while the delay is too long *or* is growing (RFC 8033, section 4.2; α = 0.125 Hz, β = 1.25 Hz). Packets
-# are dropped at random with probability p as they arrive, which is cheaper for a router than deciding as they leave.
-# Cable modems use it (DOCSIS-PIE, RFC 8034).
+# so p rises while the delay is too long *or* is growing (RFC 8033, section 4.2; α = 0.125 Hz, β = 1.25 Hz). Packets are
+# dropped at random with probability p as they arrive, which is cheaper for a router than deciding as they leave. Cable
+# modems use it (DOCSIS-PIE, RFC 8034).
 #
 # Here are all three on a link whose rate falls to a fifth after 7 seconds and recovers after 14, as radio links do:
 
@@ -164,13 +163,13 @@ cct.plot.queue(
 )
 
 # %% [markdown]
-# Nobody can avoid the peak: what was in flight for 20 Mbit/s now arrives at a link of 4. What counts is how soon it
-# is gone, and what the delay is afterwards.
+# Nobody can avoid the peak: what was in flight for 20 Mbit/s now arrives at a link of 4. What counts is how soon it is
+# gone, and what the delay is afterwards.
 #
 # ## How many flows?
 #
 # The other thing you cannot know when you set parameters is the number of flows. Move the slider. Which of them keeps
-# its promise with one flow, which with forty?
+# its promise with one flow, and which with forty?
 
 # %%
 from ipywidgets import IntSlider, interact
@@ -184,10 +183,10 @@ def crowd(flows: int):
 
 
 # %% [markdown]
-# With one flow, RED and CoDel leave the link idle at times, while PIE uses its 15 ms to keep it busy. With forty,
+# With one flow, RED and CoDel leave the link idle at times, while PIE uses its 15 ms to keep it busy. With forty flows,
 # RED's average climbs its slope, CoDel's drops come too slowly (they speed up only as its law allows), and PIE, which
 # does not care why there is a queue, finds its target after a while. What is best depends on what you want, but only
-# RED had to be told the rate.
+# RED had to know the rate.
 
 # %% [markdown]
 # ## Exercises
@@ -195,8 +194,8 @@ def crowd(flows: int):
 # ### Exercise 1
 #
 # CoDel's target is 5 ms. Why not 1? Why not 50? Try targets of 1, 2, 5, 10, 20 and 50 ms with one flow
-# (`office(cct.aqm.CoDel(target_ms=…), flows=1)`) and draw utilisation over delay (`cct.plot.trade_off(table,
-# by="target")`).
+# (`office(cct.aqm.CoDel(target_ms=…), flows=1)`) and draw utilisation over delay
+# (`cct.plot.trade_off(table, by="target")`).
 #
 # <details><summary>Hint</summary>
 #
@@ -217,7 +216,7 @@ cct.plot.trade_off(
 )
 
 # %% [markdown] tags=["solution"]
-# Below 5 ms the delay hardly gets shorter and the link idles; above 20 ms all you add is delay. RFC 8289 (section
+# Below 5 ms, the delay hardly gets shorter and the link idles; above 20 ms, all you add is delay. RFC 8289 (section
 # 4.3) puts the target at 5 to 10 % of the interval, on the shoulder of such a curve.
 
 # %% [markdown]
@@ -227,8 +226,8 @@ cct.plot.trade_off(
 #
 # <details><summary>Hint</summary>
 #
-# Thresholds in packets mean a time only at one rate. What were 10 and 30 packets at 20 Mbit/s, and how many packets
-# is that at 5?
+# Thresholds in packets mean a time only at one rate. What were 10 and 30 packets at 20 Mbit/s, and how many packets is
+# that at 5?
 #
 # </details>
 
@@ -244,9 +243,8 @@ for rate_mbps in (5, 20, 50):
 # %% [markdown]
 # ### Exercise 3
 #
-# PIE lets bursts pass: for the first 150 ms after a quiet period it drops nothing (`burst_ms`, RFC 8033,
-# section 4.4). Take that away with `cct.aqm.Pie(burst_ms=0)` and look at the first seconds. What else causes that
-# first peak?
+# PIE lets bursts pass: for the first 150 ms after a quiet period it drops nothing (`burst_ms`, RFC 8033, section 4.4).
+# Take that away with `cct.aqm.Pie(burst_ms=0)` and look at the first seconds. What else causes that first peak?
 #
 # <details><summary>Hint</summary>
 #
@@ -267,17 +265,17 @@ cct.plot.queue({f"{ms} ms": cct.simulate(office(cct.aqm.Pie(burst_ms=ms), second
 #
 # - RED, CoDel and PIE all drop packets on purpose. With tail drop fewer were dropped in lesson 1. Why is that no
 #   argument?
-# - CoDel decides when a packet leaves, RED and PIE when it arrives. Which of them learns sooner that a flow has
-#   slowed down? Which can be built into a switch that only knows lengths?
+# - CoDel decides when a packet leaves, RED and PIE when it arrives. Which of them learns sooner that a flow has slowed
+#   down? Which can be built into a switch that only knows lengths?
 # - With a packet of 12 000 bits on a link of 1 Mbit/s, can CoDel hold 5 ms?
 # - Why does an AQM not make flows' shares fair? (Lesson 5 measures it.)
 
 # %% [markdown] tags=["solution"]
 # - A drop is a message. What counts for the application is when its data arrives; TCP repairs a loss in a round trip,
 #   and with tail drop that round trip is half a second long.
-# - CoDel: the delay of the packet at the head reflects the queue now; the packet at the tail will show it only after
-#   it has waited. But an earlier signal is better, too, and dropping on arrival costs no memory bandwidth, which is
-#   why hardware favours PIE.
+# - CoDel: the delay of the packet at the head reflects the queue now; the packet at the tail will show it only after it
+#   has waited. But an earlier signal is better, too, and dropping on arrival costs no memory bandwidth, which is why
+#   hardware favours PIE.
 # - No: one packet takes 12 ms. RFC 8289 wants a target of at least one packet's transmission time, and CoDel never
 #   drops when at most one more packet is waiting.
 # - It treats all packets alike, so a flow with more packets gets more signals; but its rate depends on how it reacts,

@@ -13,7 +13,7 @@
 # %% [markdown]
 # # Your own queue management, raced against CoDel
 #
-# **Takes** an hour, or an afternoon if it grabs you.
+# **Takes** an hour, or an afternoon if you get hooked.
 #
 # **The question.** CoDel is one page of pseudocode. Can you write something better in ten lines? And what would
 # "better" mean?
@@ -28,13 +28,13 @@ FAST = cct.lessons.fast()  # one seed instead of three
 # %% [markdown]
 # ## Ten lines
 #
-# An AQM is a class with typed parameters, optionally a `State` to remember, and a function that is called for each
-# packet: `on_enqueue` when it arrives, `on_dequeue` when it is about to leave. The function returns `PASS`, `DROP`,
-# or `MARK`, which drops only packets without ECN. There is no `self`: `p` has the parameters (each `…_ms` also as
-# `…_ns`), `s` the state. `help(cct.aqm)` lists what it may read from `queue` and `packet`.
+# An AQM is a class with typed parameters, optionally a `State`, and a function that is called for each packet:
+# `on_enqueue` when it arrives, `on_dequeue` when it is about to leave. The function returns `PASS`, `DROP`, or `MARK`,
+# which drops only packets without ECN. There is no `self`: `p` has the parameters (each `…_ms` also as `…_ns`), `s` the
+# state. `help(cct.aqm)` lists what it may read from `queue` and `packet`.
 #
-# This one has no memory at all. It looks at how long the packet has waited, and drops at random, more often the
-# longer that was. **Change it as you like**: it is yours.
+# This one has no memory at all. It looks at how long the packet has waited, and drops at random, more often the longer
+# the wait. **Change it as you like**: it is yours.
 
 # %%
 from cctoolkit.aqm import MARK, PASS, Aqm, random
@@ -53,7 +53,7 @@ class Mine(Aqm):
 
 
 # %% [markdown]
-# When a scenario runs, the function is compiled to machine code and called for every packet, a few million times a
+# When a scenario runs, the function is compiled to machine code and called for every packet, a few million times per
 # second. The races are in `RACES`; here is one of them:
 
 # %%
@@ -75,7 +75,7 @@ cct.plot.queue(runs(Mine(), "codel"))
 # ## Mistakes
 #
 # You will make some, and the message says where. Can you spot this one? (`try` catches it here so that the notebook
-# can go on; otherwise you get the same line in red.)
+# continues; otherwise you get the same line in red.)
 
 
 # %%
@@ -103,8 +103,8 @@ except cct.AlgorithmError as mistake:
 # \underbrace{\frac{\text{base RTT}}{\text{base RTT} + \text{mean queueing delay}}}_{\text{not late}} \times
 # \underbrace{\text{Jain's index}}_{\text{not unfair}}$$
 #
-# The first two are Kleinrock's *power* (1979), the third is there because starving all flows but one keeps a queue
-# short, too. A score of 1 is a full link without a queue, evenly shared. Among the seven below, which places will
+# The first two factors are Kleinrock's *power* (1979). The third is there because starving all flows but one also keeps
+# a queue short. A score of 1 is a full link without a queue, evenly shared. Among the seven below, which places will
 # `Mine` and CoDel take? Which one will be last?
 
 # %%
@@ -139,7 +139,7 @@ cct.lessons.compare_prediction(
 table.round(3)
 
 # %% [markdown]
-# And this is what the score is made of; each mark is a run.
+# The next figure shows what the score is made of; each mark is a run.
 
 # %%
 cct.plot.trade_off(results)
@@ -173,18 +173,18 @@ def away(rtt_ms: int, target_ms: float):
 
 
 # %% [markdown]
-# A flow with a long RTT recovers slowly from a loss. CoDel waits for a whole interval before it believes in a
-# standing queue, and then drops one packet. `Mine` rolls the dice for every packet that waits a little, and the more
-# packets there are in a round trip, the more often it hits. Its 1 % fits the home races and nothing else: RED's
-# thresholds in a new guise.
+# A flow with a long RTT recovers slowly from a loss. CoDel waits for a whole interval before it assumes a standing
+# queue, and then drops one packet. `Mine` rolls the dice for every packet that waits a little, and the more packets
+# there are in a round trip, the more often it hits. Its 1 % fits the home races and nothing else: RED's thresholds in a
+# new guise.
 
 # %% [markdown]
 # ## Exercises
 #
 # ### Exercise 1
 #
-# Write an impatient AQM that signals *every* packet that has waited for more than 5 ms, and look at its row of
-# the league. What is it bad at?
+# Write an impatient AQM that signals *every* packet that has waited for more than 5 ms, and look at its row of the
+# league. What is it bad at?
 #
 # <details><summary>Hint</summary>
 #
@@ -204,16 +204,15 @@ class Impatient(Aqm):
 cct.league({"Impatient": Impatient(), "CoDel": "codel"}, seeds=1).round(3)
 
 # %% [markdown] tags=["solution"]
-# Sharing, and keeping the link full. A 6 ms burst loses its whole tail: its sender pays for everyone, and several
-# flows are hit at the same moment and back off together. (Marks like these are what L4S senders are made for: lesson
-# 4.)
+# Sharing, and keeping the link full. A 6 ms burst loses its whole tail: its sender pays for everyone, and several flows
+# are hit at the same moment and back off together. (L4S senders are made for marks like these: lesson 4.)
 
 # %% [markdown]
 # ### Exercise 2
 #
-# Write a *fair* one: a flow with more packets in the queue than others gets signalled more often. Count each
-# flow's waiting packets in an array of the state, `waiting = np.zeros(64, np.int64)`, by `packet.flow % 64`. Does
-# Jain's index at rush hour get better? Why is FQ-CoDel still so much better?
+# Write a *fair* one: a flow with more packets in the queue than others gets signalled more often. Count each flow's
+# waiting packets in an array of the state, `waiting = np.zeros(64, np.int64)`, by `packet.flow % 64`. Does Jain's index
+# at rush hour get better? Why is FQ-CoDel still so much better?
 #
 # <details><summary>Hint</summary>
 #
@@ -255,8 +254,8 @@ league.pivot_table("jain_index", "aqm", "scenario", sort=False).round(3)
 # %% [markdown]
 # ### Exercise 3
 #
-# "Better" is a choice. Rank the seven by the 99th percentile of the delay (`delay_p99_ms`; more must be
-# better, so negate it) with `cct.standings(…, by="…")`. Who wins now?
+# "Better" is a choice. Rank the seven by the 99th percentile of the delay (`delay_p99_ms`; more must be better, so
+# negate it) with `cct.standings(…, by="…")`. Who wins now?
 #
 # <details><summary>Hint</summary>
 #
@@ -270,9 +269,9 @@ cct.standings(results.assign(quick=-results.delay_p99_ms), by="quick").round(1)
 # %% [markdown]
 # ### Exercise 4
 #
-# Make the league harder to win by luck: add a race with an RTT of 200 ms and one with a UDP flood of three
-# quarters of the link (`cct.league(aqms, {**RACES, "far": …, "flood": …})`). Where does `Mine` end up? And why does
-# FQ-CoDel look so bad in the flood? Is it?
+# Make the league harder to win by luck: add a race with an RTT of 200 ms, and one with a UDP flood of three quarters of
+# the link (`cct.league(aqms, {**RACES, "far": …, "flood": …})`). Where does `Mine` end up? And why does FQ-CoDel look
+# so bad in the flood? Is it?
 #
 # <details><summary>Hint</summary>
 #
@@ -295,23 +294,22 @@ few = {name: aqms[name] for name in ("Mine", "CoDel", "FQ-CoDel")}
 cct.standings(cct.league(few, {**RACES, "far": far, "flood": flood}, seeds=1)).round(3)
 
 # %% [markdown] tags=["solution"]
-# At 200 ms `Mine` falls behind. In the flood the score misleads: under FQ-CoDel the flood waits in a queue of its
-# own, and its long delays spoil the mean over all packets, while the two responsive flows hardly wait and get a third
-# each. A single number never says for whom.
+# At 200 ms `Mine` falls behind. In the flood the score misleads: under FQ-CoDel the flood waits in a queue of its own,
+# and its long delays spoil the mean over all packets, while the two responsive flows hardly wait and get a third each.
+# A single number never says for whom.
 
 # %% [markdown]
 # ## Questions
 #
 # - Your AQM decides when packets leave. What could it not do if it had to decide when they arrive?
-# - `Mine` has one parameter and CoDel two. Why is that no answer to "which is easier to configure"?
+# - `Mine` has one parameter and CoDel two. Why does this not answer the question "which is easier to configure"?
 # - What would you put into a league that vendors cannot tune for?
 # - The score multiplies. What would change if it added, with weights? Who would choose the weights?
 
 # %% [markdown] tags=["solution"]
 # - It would not know the packet's delay, only how long the queue is and how fast it has been draining.
-# - What counts is the range of rates, RTTs and numbers of flows over which one setting works. CoDel's interval is
-#   about one Internet round trip, give or take.
-# - Rates, RTTs and mixes drawn at random after the entries are in; real captures' flows
-#   (`cct.scenario_from_capture`).
+# - What counts is the range of rates, RTTs and numbers of flows over which one setting works. CoDel's interval is about
+#   one Internet round trip, give or take.
+# - Rates, RTTs and mixes drawn at random after the entries are in; real captures' flows (`cct.scenario_from_capture`).
 # - With a sum you can fail at one thing and make up for it elsewhere; with a product a zero stays a zero. Weights are
 #   opinions about who matters, and belong to those who are affected.

@@ -15,8 +15,8 @@
 #
 # **Takes** an hour with the exercises.
 #
-# **The question.** An AQM says "slow down" by destroying a packet. Could it not write on the packet instead? And if
-# the signal costs nothing, how much shorter could queues be if it came much more often?
+# **The question.** An AQM says "slow down" by destroying a packet. Could it not write on the packet instead? And if the
+# signal costs nothing, how much shorter could queues be if it came much more often?
 #
 # **You need** lesson `02_red_codel_pie`: what an AQM does, and what CoDel's and PIE's targets are.
 
@@ -29,8 +29,8 @@ FAST = cct.lessons.fast()  # shorter runs
 # ## Two bits
 #
 # Explicit congestion notification (RFC 3168) uses two bits of the IP header. A sender that supports it sets `ECT`; a
-# router that would have dropped such a packet sets `CE` instead, *congestion experienced*; the receiver echoes it;
-# and the sender reacts as if the packet had been lost. Here are four CUBIC flows through CoDel, without and with ECN:
+# router that would have dropped such a packet sets `CE` instead, *congestion experienced*; the receiver echoes it; and
+# the sender reacts as if the packet had been lost. Here are four CUBIC flows through CoDel, without and with ECN:
 
 # %%
 import pandas as pd
@@ -49,16 +49,16 @@ columns = ["mean_delay_ms", "utilisation", "drop_share", "mark_share", "retransm
 pd.DataFrame({f"ECN {name}": run.summary() for name, run in runs.items()}).loc[columns].round(3)
 
 # %% [markdown]
-# No packet is lost any more, and nothing is retransmitted. But the delay is no better. The signal is free now, yet
-# each one still makes the sender halve its rate (CUBIC keeps 70 %), so the AQM must be as sparing as before, and the
-# queue must be long enough to last through the sender's pause.
+# No packet is lost any more, and nothing is retransmitted. But the delay is no better. The signal is free now, yet each
+# one still makes the sender cut its rate (CUBIC keeps 70 %), so the AQM must be as sparing as before, and the queue
+# must be long enough to last through the sender's pause.
 #
 # ## Many small signals
 #
-# DCTCP (RFC 8257) turned that around, and TCP Prague brings it to the Internet: mark *every* packet that waited
-# longer than a very short time, and let the sender reduce its rate by the *share* of marked packets: a few marks, a
-# few percent. Signals are so frequent that the sender tracks the queue closely. That is **L4S**, low latency, low
-# loss, and scalable throughput (RFC 9330).
+# DCTCP (RFC 8257) turned that around, and TCP Prague brings it to the Internet: mark *every* packet that waited longer
+# than a very short time, and let the sender reduce its rate by the *share* of marked packets: a few marks, a few
+# percent. Signals are so frequent that the sender tracks the queue closely. That is **L4S**, low latency, low loss, and
+# scalable throughput (RFC 9330).
 
 # %%
 prague, cubic = cct.Flow("prague", rtt_ms=20), cct.Flow("cubic", rtt_ms=20)
@@ -71,8 +71,8 @@ cct.plot.window(alone["Prague"], flows=[0]).update_layout(title_text="Prague: ma
 # %% [markdown]
 # Look at the lower panels: CUBIC's RTT swings between 20 and 40 ms, Prague's stays at 20.
 #
-# Why does not everyone do that? Because a sender that reacts so gently wins against one that halves. In one queue
-# with CoDel:
+# Why doesn't everyone do this? Because a sender that reacts so gently wins against one that halves its rate. In one
+# queue with CoDel:
 
 # %%
 mixed = cct.simulate(link("codel", prague, cubic))
@@ -81,19 +81,19 @@ cct.plot.goodput(mixed)
 # %% [markdown]
 # ## Two queues that talk to each other
 #
-# RFC 9332, DualPI2: scalable flows (their packets carry `ECT(1)`, RFC 9331) get a queue of their own that marks from
-# 1 ms of delay. All others stay in a classic queue with a PI controller and a target of 15 ms. Both share the link;
-# nothing is reserved. What keeps the shares even is the **coupling**: the controller computes one p' and
+# In DualPI2 (RFC 9332), scalable flows (their packets carry `ECT(1)`, RFC 9331) get a queue of their own that marks
+# from 1 ms of delay on. All others stay in a classic queue with a PI controller and a target of 15 ms. Both share the
+# link; nothing is reserved. The **coupling** keeps the shares even: the controller computes one p' and
 #
 # $$p_\text{classic} = p'^2 \qquad p_\text{L4S} = k\,p', \quad k = 2$$
 #
-# The square is there because a classic flow's rate is proportional to $1/\sqrt{p}$ and a scalable one's to $1/p$.
-# With the square, both are proportional to $1/p'$.
+# The square is there because a classic flow's rate is proportional to $1/\sqrt{p}$ and a scalable one's to $1/p$. With
+# the square, both are proportional to $1/p'$.
 #
 # ## Predict
 #
-# One Prague flow and one CUBIC flow through DualPI2, 40 Mbit/s, 20 ms both. What is the 99th percentile of the delay
-# of Prague's packets, and of CUBIC's? And what share of the link does Prague get, where even is 50 %?
+# One Prague flow and one CUBIC flow share DualPI2 at 40 Mbit/s, both with 20 ms. What is the 99th percentile of the
+# delay of Prague's packets, and of CUBIC's? And what share of the link does Prague get, where 50 % is even?
 
 # %%
 prediction = {
@@ -128,9 +128,9 @@ cct.plot.queue(both)
 #
 # ## How strong a coupling?
 #
-# `k` says how much more often the L4S queue is marked than the square root of what the classic one loses. Move the
-# slider: which flow benefits from a small k, which from a large one? Where are they even? Then give the classic flow
-# another RTT.
+# `k` says how much more often the L4S queue is marked than the square root of the classic queue's loss rate. Move the
+# slider: which flow benefits from a small k, and which from a large one? Where are they even? Then give the classic
+# flow another RTT.
 
 # %%
 from ipywidgets import FloatSlider, IntSlider, interact
@@ -149,11 +149,12 @@ def coupled(k: float, cubic_rtt_ms: int):
 
 
 # %% [markdown]
-# RFC 9332 recommends k = 2. It makes *windows* equal, not rates: a flow's rate is its window over its round-trip
-# time, and the classic flow's contains 15 ms of queue. So Prague gets a little more here, and a CUBIC flow with a
-# long RTT gets much less: that is the subject of lesson 5, and no coupling cures it.
+# RFC 9332 recommends k = 2. It makes *windows* equal, not rates: a flow's rate is its window over its round-trip time,
+# and the classic flow's contains 15 ms of queue. So Prague gets a little more here, and a CUBIC flow with a long RTT
+# gets much less: that is the subject of lesson 5, and no coupling cures it.
 #
-# Here is a real kernel: two captures of Linux's DualPI2, one with CUBIC alone, one with DCTCP as the scalable flow.
+# What does a real kernel do? Here are two captures of Linux's DualPI2, one with CUBIC alone, one with DCTCP as the
+# scalable flow.
 
 # %%
 found = {}
@@ -173,8 +174,7 @@ pd.DataFrame(found).rename_axis("median wait, ms").round(1)
 #
 # <details><summary>Hint</summary>
 #
-# `count=10` in `cct.Flow` makes ten of them. Compare goodput by `name` in `run.flows`, and the delays in
-# `run.queues`.
+# `count=10` in `cct.Flow` makes ten of them. Compare goodput by `name` in `run.flows`, and the delays in `run.queues`.
 #
 # </details>
 
@@ -188,14 +188,14 @@ print(many.queues.mean_delay_ms.round(2).tolist())
 # %% [markdown]
 # ### Exercise 2
 #
-# Two cheats want to use the fast queue, each beside an honest CUBIC flow. One behaves classically there and
-# takes every mark for a loss: `cct.Flow("cubic", rtt_ms=20, ecn="classic", queue=0)`. The other sets `ECT(1)` and, in
-# this simulator, ignores marks: `cct.Flow("cubic", rtt_ms=20, ecn="l4s")`. Which of them gains?
+# Two cheats want to use the fast queue, each beside an honest CUBIC flow. One uses classic ECN there and takes every
+# mark for a loss: `cct.Flow("cubic", rtt_ms=20, ecn="classic", queue=0)`. The other sets `ECT(1)` and, in this
+# simulator, ignores marks: `cct.Flow("cubic", rtt_ms=20, ecn="l4s")`. Which of them gains?
 #
 # <details><summary>Hint</summary>
 #
-# Run each cheat beside `cubic` through `"dualpi2"` and compare the two goodputs. What does a sender do that takes
-# every mark of the L4S queue for a loss?
+# Run each cheat beside `cubic` through `"dualpi2"` and compare the two goodputs. What does a sender do that takes every
+# mark of the L4S queue for a loss?
 #
 # </details>
 
@@ -211,19 +211,19 @@ pd.DataFrame(outcomes, index=[0, 1]).set_axis(["cheat", "honest"]).round(1)
 
 # %% [markdown] tags=["solution"]
 # The first hurts itself: it gets the many marks meant for gentle senders and reacts to each as to a drop. The second
-# takes nearly everything. As with drops, the network relies on senders that respond; L4S adds no policing, and RFC
-# 9332 (section 4.2) discusses how to survive those that do not.
+# takes nearly everything. As with drops, the network relies on senders that respond; L4S adds no policing, and RFC 9332
+# (section 4.2) discusses how to survive those that do not.
 
 # %% [markdown]
 # ### Exercise 3
 #
-# The L4S queue marks from 1 ms of delay. What do steps of 0.25 ms and 5 ms do to a lone Prague flow's delay
-# and utilisation (`cct.aqm.DualPi2(step_ms=…)`)?
+# The L4S queue marks from 1 ms of delay. What do steps of 0.25 ms and 5 ms do to a lone Prague flow's delay and
+# utilisation (`cct.aqm.DualPi2(step_ms=…)`)?
 #
 # <details><summary>Hint</summary>
 #
-# Make a table with a column `step` from `cct.simulate(…).summary()`, and draw it with `cct.plot.trade_off(table,
-# by="step")`.
+# Make a table with a column `step` from `cct.simulate(…).summary()`, and draw it with
+# `cct.plot.trade_off(table, by="step")`.
 #
 # </details>
 
@@ -244,10 +244,10 @@ cct.plot.trade_off(pd.DataFrame(rows), by="step")
 # - A router without any AQM sees a Prague flow. What will happen in its buffer?
 
 # %% [markdown] tags=["solution"]
-# - Old senders would keep halving at each of the many marks and starve; old routers mark so rarely that gentle
-#   senders would not slow down. Hence a new identifier, ECT(1), for the new meaning.
-# - Because of the coupling: when the classic queue grows p' grows, and with it the marks of the L4S queue, until its
-#   senders leave room. The scheduler's 10 % for the classic queue are only a safety net.
+# - Old senders would keep halving at each of the many marks and starve; old routers mark so rarely that gentle senders
+#   would not slow down. Hence a new identifier, ECT(1), for the new meaning.
+# - Because of the coupling: when the classic queue grows, p' grows, and with it the marks of the L4S queue, until its
+#   senders leave room. The scheduler's 10 % for the classic queue is only a safety net.
 # - Games, remote control, video with many short exchanges, anything with a human in the loop; a nightly backup gains
 #   nothing.
 # - Losses there still count as losses, and Prague answers them as Reno does: it fills the buffer like any other flow.

@@ -29,7 +29,7 @@ FAST = cct.lessons.fast()  # shorter runs
 # ## Two flows
 #
 # Reno is the textbook TCP (RFC 5681): the window grows by one packet per round trip and is halved at a loss. One flow
-# has an RTT of 10 ms, the other of 80. The link has 20 Mbit/s and a buffer of 33 packets.
+# has an RTT of 10 ms, the other has 80 ms. The link has 20 Mbit/s and a buffer of 33 packets.
 
 
 # %%
@@ -55,8 +55,8 @@ def share(run: cct.Run) -> float:
 # %% [markdown]
 # ## Predict
 #
-# What share of the link does the near flow get? Write it down for Reno, for CUBIC (whose growth depends on time,
-# not on round trips; RFC 9438), and for BBR, which looks at rates instead of losses.
+# What share of the link does the near flow get? Write it down for Reno, for CUBIC (whose growth depends on time, not on
+# round trips; RFC 9438), and for BBR, which looks at rates instead of losses.
 
 # %%
 prediction = {
@@ -76,7 +76,8 @@ cct.lessons.compare_prediction(
 # ## Why
 #
 # A flow sends one window per round trip, so rate = window / RTT: with equal windows, eight times the RTT means an
-# eighth of the rate. And the windows are not equal: the near one grows by a packet every 10 ms, the far one every 80.
+# eighth of the rate. And the windows are not equal: the near flow's grows by a packet every 10 ms, the far flow's every
+# 80 ms.
 
 # %%
 cct.plot.window(measured["reno"])
@@ -104,11 +105,11 @@ pd.concat(
 ).loc[["rtt_ratio", "throughput_ratio", "exponent"]].round(2)
 
 # %% [markdown]
-# Something in between, as the losses are partly shared.
+# The exponent is in between, as the losses are partly shared.
 #
 # ## How far is far?
 #
-# Move the far server. Then make the buffer larger: which of the two benefits, and at what price? Then change the
+# Move the far server. Then make the buffer larger: which of the two flows benefits, and at what price? Then change the
 # congestion control.
 
 # %%
@@ -129,8 +130,8 @@ def distance(far_ms: int, buffer_packets: int, cca: str):
 
 # %% [markdown]
 # A large buffer makes it fairer: 10 and 80 ms are 1 : 8, but 110 and 180 ms are nearly equal. Bufferbloat as a cure!
-# And given enough buffer, BBR reverses it: it keeps up to two bandwidth-delay products in flight, computed with its
-# *own* RTT, so the far flow has more in the queue, and the near one gets what is left.
+# And with enough buffer, BBR reverses it: it keeps up to two bandwidth-delay products in flight, computed with its
+# *own* RTT, so the far flow has more packets in the queue, and the near one gets the rest of the link.
 #
 # ## Does AQM help?
 #
@@ -161,9 +162,9 @@ pd.DataFrame(rows).set_index(["TCP", "queue"]).round(0).astype(int)
 
 # %% [markdown]
 # For Reno and CUBIC, CoDel is hardly better than the small buffer: without queueing delay, base RTTs count in full.
-# What does help is a queue per flow, served in turn (FQ-CoDel, RFC 8290): then it hardly matters what the others
-# send. With Reno the shares are not quite even, because the far flow cannot always use its turn. Notebook
-# `01_rtt_fairness` shows another way for routers that have only a few queues: one per *class of RTTs*.
+# What helps is a queue per flow, served in turn (FQ-CoDel, RFC 8290): then it hardly matters what the others send. With
+# Reno, the shares are not quite even, because the far flow cannot always use its turn. Notebook `01_rtt_fairness` shows
+# another way for routers that have only a few queues: one per *class of RTTs*.
 #
 # ## Real kernels
 #
@@ -181,13 +182,13 @@ pd.DataFrame(real).T.round(0).astype(int)
 #
 # ### Exercise 1
 #
-# Measure the near share for far RTTs of 10, 20, 40, 80 and 160 ms with Reno and with CUBIC. Which curve is
-# flatter, and is CUBIC really independent of the RTT?
+# Measure the near share for far RTTs of 10, 20, 40, 80 and 160 ms with Reno and with CUBIC. Which curve is flatter, and
+# is CUBIC really independent of the RTT?
 #
 # <details><summary>Hint</summary>
 #
-# `share(cct.simulate(two(cca, far_ms)))` for each distance. At what window does CUBIC switch from Reno's growth to
-# its own?
+# `share(cct.simulate(two(cca, far_ms)))` for each distance. At what window does CUBIC switch from Reno's growth to its
+# own?
 #
 # </details>
 
@@ -197,9 +198,8 @@ shares = {cca: [share(cct.simulate(two(cca, far_ms))) for far_ms in distances] f
 pd.DataFrame(shares, index=pd.Index(distances, name="far RTT, ms")).round(0)
 
 # %% [markdown] tags=["solution"]
-# CUBIC's is flatter at first: its window grows with the time since the last loss. But the rate is still the window
-# over the RTT, and on small links like this one CUBIC grows as Reno would, for compatibility (RFC 9438, section
-# 4.3).
+# CUBIC's is flatter at first: its window grows with the time since the last loss. But the rate is still the window over
+# the RTT, and on small links like this one CUBIC grows as Reno would, for compatibility (RFC 9438, section 4.3).
 
 # %% [markdown]
 # ### Exercise 2
@@ -217,14 +217,14 @@ four = cct.simulate(two().replace({"flows.1.count": 4}))
 print(four.flows.goodput_mbps.round(1).tolist(), f"Jain's index {four.summary()['jain_index']:.2f}")
 
 # %% [markdown] tags=["solution"]
-# Together the four get more than the one did, but each of them still gets little. Fairness per flow is easy to game
-# by opening more flows, which is why the P4-ABC paper (notebook `03_p4_abc`) looks at users.
+# Together the four get more than the one did, but each of them still gets little. Fairness per flow is easy to game by
+# opening more flows, which is why the P4-ABC paper (notebook `03_p4_abc`) looks at users.
 
 # %% [markdown]
 # ### Exercise 3
 #
-# `../../traces/rtt-unfairness` was captured on a real machine: two Reno flows. Which ports do the near and the
-# far flow use, what share does the near one get, and what is the exponent?
+# `../../traces/rtt-unfairness` was captured on a real machine: two Reno flows. Which ports do the near and the far flow
+# use, what share does the near one get, and what is the exponent?
 #
 # <details><summary>Hint</summary>
 #
@@ -244,12 +244,12 @@ cct.rtt_unfairness(capture.flows.goodput_mbps, capture.flows.base_rtt_ms).round(
 # - Is it unfair at all that the near flow gets more? It uses a shorter path.
 # - Content providers put servers into every town. Name two effects from this lesson that they benefit from.
 # - What would have to change to make BBR's unfairness go away: senders, routers, or both?
-# - Jain's index of shares 90 : 10 is 0.61, of 50 : 50 it is 1. What is it if the link is half idle and both get the
+# - Jain's index of shares 90 : 10 is 0.61, and of 50 : 50 it is 1. What is it if the link is half idle and both get the
 #   same? Why does fairness alone say little?
 
 # %% [markdown] tags=["solution"]
-# - You can defend it: "proportional" fairness weighs what a flow costs all links together. But with one bottleneck
-#   both cost the same there, and the user of the far server pays the same price.
+# - You can defend it: "proportional" fairness weighs what a flow costs all links together. But with one bottleneck both
+#   cost the same there, and the user of the far server pays the same price.
 # - Shorter completion times from the shorter round trip itself, and a larger share wherever they share a queue with a
 #   flow from farther away.
 # - Either. BBR version 3 probes less and reacts to losses; a router with a queue per flow needs no help from senders.

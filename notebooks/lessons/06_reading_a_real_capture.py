@@ -18,18 +18,18 @@
 # **The question.** "The network is slow," somebody says and mails you a capture. What do you look at, in which order,
 # and how sure can you be of what you find?
 #
-# **You need** lessons `01_bufferbloat` and `05_rtt_unfairness`. Notebook `00_start` explains each of the figures;
-# here you put them to use.
+# **You need** lessons `01_bufferbloat` and `05_rtt_unfairness`. Notebook `00_start` explains each of the figures; here
+# you put them to use.
 
 # %% tags=["parameters"]
 import cctoolkit as cct
 
-FAST = cct.lessons.fast()  # nothing here takes long; for your own captures: the first packets only
+FAST = cct.lessons.fast()  # shortens only your own captures: the first packets
 TRACE = cct.lessons.trace("../../traces/mixed.ingress.pcap.gz")  # or your own: TRACE=… make lab
 
 # %% [markdown]
-# Without `TRACE` you get a bundled capture of real Linux TCP: some long flows and some short ones, calls and pings on
-# one link. With `TRACE=/path/to/yours.pcap.gz make lab` every step below is about your own.
+# Without `TRACE`, you get a bundled capture of real Linux TCP: some long flows and some short ones, calls and pings on
+# one link. With `TRACE=/path/to/yours.pcap.gz make lab`, every step below is about your own capture.
 
 # %%
 
@@ -40,25 +40,25 @@ print(f"{TRACE.name}: {len(cap):,} packets in {cap.duration_s:.1f} s, {len(cap.f
 # ## Predict
 #
 # That line is all you know about this capture, but you know a lot about networks. How many of the flows carry nine
-# tenths of the bytes? What share of the segments was retransmitted? And how many times its smallest RTT is the
-# largest flow's median RTT?
+# tenths of the bytes? What share of the segments was retransmitted? And for the largest flow, how many times its
+# smallest RTT is its median RTT?
 
 # %%
 prediction = {
     "flows that carry 90 % of the bytes": None,
-    "segments sent again, %": None,
+    "segments retransmitted, %": None,
     "largest flow: median RTT over smallest": None,
 }
 
 # %% [markdown]
 # ## 1. Which flows are there?
 #
-# Always first, because most captures are about two or three flows and the rest is noise.
+# Always ask this first, because most captures are about two or three flows and the rest is noise.
 
 # %%
 flows = cap.flows.assign(bytes=lambda f: f.bytes_fwd + f.bytes_rev).sort_values("bytes", ascending=False)
 flows["share so far, %"] = (100 * flows.bytes.cumsum() / flows.bytes.sum()).round(1)
-flows["again"] = flows.retransmits_fwd + flows.retransmits_rev
+flows["retransmitted"] = flows.retransmits_fwd + flows.retransmits_rev
 flows["reordered"] = flows.out_of_order_fwd + flows.out_of_order_rev
 shown = [
     "flow_id",
@@ -69,26 +69,26 @@ shown = [
     "protocol",
     "bytes",
     "share so far, %",
-    "again",
+    "retransmitted",
     "reordered",
 ]
 flows[shown].head(6)
 
 # %% [markdown]
-# *Again* counts segments whose sequence numbers this tap has seen before, or that fill a gap too late to be mere
-# reordering; *reordered* counts those that were overtaken. Tools that do not remember sequence numbers decide by how
-# soon a segment follows younger ones. tshark is one of them:
+# *Retransmitted* counts segments whose sequence numbers this tap has seen before, or that fill a gap too late to be
+# mere reordering; *reordered* counts segments that were overtaken. Tools that do not remember sequence numbers decide
+# by how soon a segment follows later ones. tshark is one of them:
 
 # %%
 tshark = {
     name: int(flows[f"tshark_{column}_fwd"].sum() + flows[f"tshark_{column}_rev"].sum())
     for name, column in (("retransmission", "retransmits"), ("out of order", "out_of_order"))
 }
-print(f"sent again: {flows.again.sum()}, reordered: {flows.reordered.sum()}; tshark says {tshark}")
+print(f"retransmitted: {flows.retransmitted.sum()}, reordered: {flows.reordered.sum()}; tshark says {tshark}")
 
 # %% [markdown]
-# In the bundled capture the sender's kernel kept count as well (`retransmits` in its labels). Which of the two does
-# it agree with?
+# In the bundled capture, the sender's kernel counted as well (`retransmits` in its labels). Which of the two does it
+# agree with?
 
 # %%
 rtt = cct.rtt_samples(cap)
@@ -100,7 +100,7 @@ cct.lessons.compare_prediction(
     prediction,
     {
         "flows that carry 90 % of the bytes": int((flows["share so far, %"] < 90).sum()) + 1,
-        "segments sent again, %": 100 * cct.retransmitted_share(tcp.sum(numeric_only=True)),
+        "segments retransmitted, %": 100 * cct.retransmitted_share(tcp.sum(numeric_only=True)),
         "largest flow: median RTT over smallest": bulk.median() / bulk.min(),
     },
 )
@@ -108,21 +108,21 @@ cct.lessons.compare_prediction(
 # %% [markdown]
 # ## 2. How do they share?
 #
-# Look at it over time, because a mean hides who came and went.
+# Look at the shares over time, because a mean hides which flows came and went.
 
 # %%
 big = [int(f) for f in tcp.flow_id.head(4)]
 cct.plot.throughput(cap, flows=big)
 
 # %% [markdown]
-# In the bundled capture one flow takes two thirds while it is active, and Jain's index is near one half. Is it
-# congestion control or RTT? Either can do that (lesson 5), so:
+# In the bundled capture, one flow takes two thirds while it is active, and Jain's index is near one half. Is the reason
+# congestion control or RTT? It can be either (lesson 5), so:
 #
-# ## 3. How much is distance, how much is queue?
+# ## 3. How much is base RTT, how much is queueing delay?
 #
-# An RTT is distance plus queue. The distance does not change, so the smallest RTT is the best estimate of it, and
-# anything above it is queueing delay. One tap is enough for that, if the queue was empty at least once while the flow
-# was sending.
+# An RTT is the base RTT (the distance) plus queueing delay. The base RTT does not change, so the smallest RTT is its
+# best estimate, and anything above it is queueing delay. One tap is enough for this, if the queue was empty at least
+# once while the flow was sending.
 
 # %%
 cct.plot.rtt(rtt, cap, flows=[f for f in big if (rtt.flow_id == f).any()])
@@ -133,7 +133,7 @@ cct.plot.rtt(rtt, cap, flows=[f for f in big if (rtt.flow_id == f).any()])
 #
 # ## 4. What happened there?
 #
-# Figures of a whole capture show that something is wrong, never what. So zoom in: one flow, one second. The upper
+# Figures of a whole capture show that something is wrong, but not what. So zoom in: one flow, one second. The upper
 # panel shows what it sent (blue), what it retransmitted (red) and what was acknowledged (green); the lower one shows
 # the bytes in flight. Move the slider through the capture until you find a loss, then narrow the window.
 
@@ -159,14 +159,14 @@ def look(at_s: float, width_s: float):
 
 
 # %% [markdown]
-# A line that climbs steadily and runs into red is a sender that fills a queue until it overflows. One that pauses for
-# long has nothing to send, or a receiver whose window is full (the light blue line). Losses without a queue before
-# them point to a lossy link.
+# A line that climbs steadily and runs into red is a sender that fills a queue until it overflows. If it pauses for
+# long, the sender has nothing to send, or the receiver's window is full (the light blue line). Losses without a queue
+# before them suggest a lossy link.
 #
 # ## 5. Is it true?
 #
-# Everything up to here was *inferred* from one tap. Sometimes there is a second one, behind the queue, and you can
-# check. (The bundled captures have one. For others this part is skipped.)
+# Everything so far was *inferred* from one tap. Sometimes there is a second one, behind the queue, and you can check.
+# (The bundled captures have one. For others, this part is skipped.)
 
 # %%
 twin = TRACE.with_name(TRACE.name.replace(".ingress.", ".egress."))
@@ -174,24 +174,26 @@ if twin != TRACE and twin.exists():
     behind = cct.read_capture(twin)
     delays = cct.queue_delay(cap, behind)
     mine = delays[delays.flow_id == largest]
-    print(f"waiting, as inferred from RTTs:  {(bulk.median() - bulk.min()) / 1e6:.1f} ms (median)")
-    print(f"waiting, between the two taps:   {mine.delay_ns.median() / 1e6:.1f} ms")
+    print(f"queueing delay, inferred from RTTs:    {(bulk.median() - bulk.min()) / 1e6:.1f} ms (median)")
+    print(f"queueing delay, between the two taps:  {mine.delay_ns.median() / 1e6:.1f} ms")
     split = cct.metrics.rtt_split(cap, behind)
     for way in split[split.flow_id == largest].nlargest(1, "samples").itertuples():
-        print(f"its smallest RTT, taken for distance: {way.rtt_least_ns / 1e6:.1f} ms")
-        print(f"what of that passed in the queue: {way.queue_at_least_ns / 1e6:.1f} ms")
-    again = int(flows.set_index("flow_id").again[largest])
-    print(f"lost in the queue: {int(mine.lost.sum())} packets; sent again at the first tap: {again} segments")
+        print(f"smallest RTT, taken as base RTT:       {way.rtt_least_ns / 1e6:.1f} ms")
+        print(f"  of which in the queue:               {way.queue_at_least_ns / 1e6:.1f} ms")
+    again = int(flows.set_index("flow_id").retransmitted[largest])
+    print(
+        f"lost in the queue: {int(mine.lost.sum())} packets; retransmitted at the first tap: {again} segments"
+    )
     display(cct.plot.queue_delay(delays, cap, flows=big))
 
 # %% [markdown]
-# In the bundled capture every lost packet was retransmitted, and the delays agree within a few milliseconds, because
-# this flow saw the queue empty at least once. A flow that never does mistakes its queue for distance: always compare
-# with others on the same path.
+# In the bundled capture, every lost packet was retransmitted, and the delays agree within a few milliseconds, because
+# this flow saw the queue empty at least once. A flow that never does mistakes queueing delay for base RTT: always
+# compare with others on the same path.
 #
 # ## A second opinion
 #
-# All of this can be put into rules. The report (`cct report`) has them, and every sentence comes with its rule. Do
+# All of this can be written as rules. The report (`cct report`) has them, and every sentence comes with its rule. Do
 # you agree?
 
 # %%
@@ -201,8 +203,8 @@ for finding in cct.summarise(TRACE).findings():
 # %% [markdown]
 # ## Exercises
 #
-# Three patients. Their names would give them away, so they are spelled backwards; try not to read them. For each:
-# what is wrong, which figure shows it, and what would you prescribe?
+# Here are three patients. Their names would give them away, so they are spelled backwards; try not to read them. For
+# each: what is wrong, which figure shows it, and what would you prescribe?
 
 
 # %%
@@ -248,18 +250,17 @@ cct.rtt_summary(cct.rtt_samples(second)).query("samples > 100")[
 ]
 
 # %% [markdown] tags=["solution"]
-# Two flows, both with losses, and smallest RTTs of 10 and 80 ms: it is the distance. A queue per flow (or per class
-# of RTTs) would share evenly (lesson 5).
+# Two flows, both with losses, and smallest RTTs of 10 and 80 ms: the reason is the base RTT. A queue per flow (or per
+# class of RTTs) would share evenly (lesson 5).
 
 # %% [markdown]
 # ### Exercise 3
 #
-# `patient("rbb-cibuc")`: the first flow was fine for two seconds. Then another one started. Their RTTs are
-# equal.
+# `patient("rbb-cibuc")`: the first flow was fine for two seconds. Then another one started. Their RTTs are equal.
 #
 # <details><summary>Hint</summary>
 #
-# Draw the newcomer's bytes in flight. Does it have a saw's teeth?
+# Draw the newcomer's bytes in flight. Is there a sawtooth?
 #
 # </details>
 
@@ -270,8 +271,8 @@ cct.plot.bytes_in_flight(third, int(third.flows.sort_values("bytes_fwd").flow_id
 
 # %% [markdown] tags=["solution"]
 # The newcomer's bytes in flight have no sawtooth: apart from short probes upwards they stay where they are, losses or
-# not. That is BBR, which looks at rates, beside CUBIC, which backs off at each loss. Nothing in the network is
-# broken; a queue per flow would protect the one that backs off.
+# not. That is BBR, which looks at rates, beside CUBIC, which backs off at each loss. Nothing in the network is broken;
+# a queue per flow would protect the one that backs off.
 
 # %% [markdown]
 # ## Questions

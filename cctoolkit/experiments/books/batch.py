@@ -16,14 +16,14 @@ Tables = Mapping[str, pd.DataFrame]
 
 
 def tasks(tables: Tables) -> str:
-    """Processor time and memory of each task."""
+    """CPU time and memory of each task."""
     rows = []
     for row in tables["tasks"].to_dict("records"):
         piece = f"a piece of up to {row['blocks'] * row['block_flows']:,} flows".replace(",", " ")
         rows.append(
             {
                 "": "one task" if row["how"] == "one task" else piece,
-                "processor time": f"{row['cpu_s']:.1f} s",
+                "CPU time": f"{row['cpu_s']:.1f} s",
                 "per packet": f"{1e6 * row['cpu_s'] / row['packets']:.2f} µs",
                 "peak memory of the process": f"{row['peak_bytes'] / 1e9:.2f} GB",
             }

@@ -45,9 +45,10 @@ def errors(tables: Tables) -> str:
     ten = two.xs(10_000, level="window_ms").drop(index=list(NAMELESS), errors="ignore")
     error = calibration_error(tables["reliability"])
     return (
-        f"Of windows of flows that the bottleneck does not limit, {named} got a name. At 10 s, {_range(ten.wrong)} of "
-        f"the windows got a wrong name and {_range(ten.unknown)} none, by part. Over all parts and lengths, shares of "
-        f"right names and their probabilities differ by {error:.2f} on average (expected calibration error)."
+        f"Of the windows of flows that the bottleneck does not limit, {named} got a name. At 10 s, depending on the "
+        f"part, {_range(ten.wrong)} of the windows got a wrong name, and {_range(ten.unknown)} got none. Over all "
+        f"parts and lengths, the share of correct names differs from their probability by {error:.2f} on average "
+        f"(expected calibration error)."
     )
 
 

@@ -70,7 +70,7 @@ def cost(tables: Tables) -> str:
     (plain, singles), (with_offload, offload_singles) = text(False), text(True)
     used = tables["rates"].kernel_core_percent + tables["rates"].user_core_percent
     return (
-        f"With all processors busy, the collector reduces throughput by a median of {plain} with packets of "
+        f"With all CPUs busy, the collector reduces throughput by a median of {plain} with packets of "
         f"1500 bytes (single comparisons {singles}), and of {with_offload} with offload ({offload_singles}). "
         f"The programs and user space together take {used.min():.0f} to {used.max():.0f} % of one core."
     )

@@ -95,7 +95,10 @@ def simulated(tables: Tables) -> str:
         mine, real = _whole(tables["simulated"], model).f1, _whole(tables["cca"], OURS).f1
         off = [real[name, ms] - mine[name, ms] for ms in LENGTHS]
         lost.append(f"{min(off):.2f} to {max(off):.2f} (`{label}`)".replace("-", "−"))
-    return f"ours scores {' and '.join(parts)} at 100 ms, 1 s, 10 s; this costs {' and '.join(lost)}"
+    return (
+        f"ours scores {' and '.join(parts)} at 100 ms, 1 s, 10 s; real runs in training add "
+        f"{' and '.join(lost)}"
+    )
 
 
 def observed(tables: Tables) -> str:
@@ -171,13 +174,13 @@ def unknown(tables: Tables) -> str:
     ]
     least, most = long[unlike].astype(float).idxmin(), long[unlike].astype(float).idxmax()
     return (
-        f"At 10 s this loses {percent(long.known_lost_paper)} of the known windows in `paper`, "
+        f"At 10 s, this loses {percent(long.known_lost_paper)} of the known windows in `paper`, "
         f"{percent(long['known_lost_hard-test'])} in `hard`, and {percent(long.known_lost)} among the kernel's "
-        f"other congestion controls. Of the windows of those others {percent(long.rejected)} are unknown; "
-        f"{percent(long.rejected_unlike_reno)} without DCTCP without marks ({percent(long.dctcp)}) and TCP-LP "
-        f"({percent(long.lp)}), which behave like Reno here and which the model is not trained to distinguish "
-        f"from it. The others range from {percent(long[least])} ({least}) to {percent(long[most])} ({most}). "
-        f"Shorter windows reject less: {percent(by.rejected[1000])} of the others are unknown at 1 s, "
+        f"other congestion controls. Of the windows of those others, {percent(long.rejected)} are called unknown. "
+        f"DCTCP without marks ({percent(long.dctcp)}) and TCP-LP ({percent(long.lp)}) behave like Reno here, and the "
+        f"model is not trained to distinguish them from it; without these two, the share is "
+        f"{percent(long.rejected_unlike_reno)}, from {percent(long[least])} ({least}) to {percent(long[most])} "
+        f"({most}). Shorter windows reject less: {percent(by.rejected[1000])} of the others are unknown at 1 s, "
         f"{percent(by.rejected[100])} at 100 ms."
     )
 
@@ -201,12 +204,12 @@ def every(tables: Tables) -> str:
     worst = sorted(ccas, key=lambda cca: ccas[cca])[:3]
     thirteen, seventeen, twenty = (by.loc[(n, 10_000)] for n in (13, 17, 20))
     return (
-        f"At 10 s its macro F1 is {_score(thirteen)} over the kernel's thirteen distinct behaviours, on "
+        f"At 10 s, its macro F1 is {_score(thirteen)} over the kernel's thirteen distinct behaviours, on "
         f"{thirteen.windows:.0f} windows of {thirteen.runs:.0f} runs of real Linux, and {_score(long)} over all "
         f"sixteen; {by.f1[13, 1000]:.2f} and {by.f1[16, 1000]:.2f} at 1 s, {by.f1[13, 100]:.2f} and "
         f"{by.f1[16, 100]:.2f} at 100 ms. The lowest scores of the sixteen are "
         f"{', '.join(f'{cca} {ccas[cca]:.2f}' for cca in worst)}. It calls {100 * thirteen.unknown:.0f} % of "
-        f"these windows unknown. With a name for each congestion control its macro F1 is {seventeen.f1:.2f} "
+        f"these windows unknown. With a name for each congestion control, its macro F1 is {seventeen.f1:.2f} "
         f"over the seventeen and {twenty.f1:.2f} over the twenty."
     )
 

@@ -44,7 +44,7 @@ def in_words(tables: Tables) -> str:
     return (
         f"{compiled} inputs for the kernels, {readers} for the readers, guided by coverage, and {hostile} hostile "
         f"tables, in {found.wall_s.sum() / 3600:.1f} hours: {plural(faults, 'fault') if faults else 'no fault'}. "
-        f"They took {found.peak_mb.max() / 1000:.1f} GB at most."
+        f"Peak memory was {found.peak_mb.max() / 1000:.1f} GB."
     )
 
 
