@@ -271,13 +271,13 @@ class Summary:
         return float(retransmitted_share(self.flows.filter(regex="^(retransmits|segments)_").sum()))
 
     def rtt_quantile_ns(self, q: float) -> float:
-        """Quantile `q` of all RTT samples, from the histogram: within 2 %. NaN without samples."""
+        """Quantile `q` of all RTT samples, from the histogram: within 2 %; 0 for RTTs of 0. NaN without samples."""
         samples = self.rtt_histogram["samples"].to_numpy()
         if not len(samples):
             return float("nan")
         at = int(np.searchsorted(np.cumsum(samples), q * samples.sum()))
         row = self.rtt_histogram.iloc[min(at, len(samples) - 1)]
-        return float((row["low_ns"] + row["high_ns"]) / 2)
+        return float((row["low_ns"] + row["high_ns"]) / 2) if row["low_ns"] > 1 else 0.0
 
     def findings(self) -> list[Finding]:
         """The capture in a few plain sentences, each with the rule that made it."""
