@@ -40,12 +40,13 @@ def match(
     left = dict.fromkeys(way, 0)
     fate: dict[int, Any] = {}
     latest = -(2**62)
+    end = max((p["ts_ns"] for p in ingress), default=0)
     for out in egress:
         latest = max(latest, out["ts_ns"])
         if out["tcp_flags"] == 0 or (data_only and out["payload_bytes"] == 0):
             continue
         w = out["flow_id"], out["direction"]
-        left[w] = left.get(w, 0) + 1
+        left[w] = left.get(w, 0) + (out["ts_ns"] < end)
         equal = [
             i
             for i, p in enumerate(ingress)

@@ -398,6 +398,23 @@ def test_delay_and_loss_of_captures_with_other_flow_numbers():
     assert table.lost.sum() == 1
 
 
+@pytest.mark.parametrize("stop_s", [7, 9, 12])
+def test_an_ingress_capture_that_ends_first_loses_no_flow(stop_s):
+    """The third flow begins at 6 s, so that most of what the second capture has of it came after the first's end."""
+    before, behind = (
+        cct.read_capture(TRACES / f"three-ccas-ipv6.{tap}.pcap.gz") for tap in ("ingress", "egress")
+    )
+    cut_short = before.select(stop_s=stop_s)
+    some, everything = cct.queue_delay(cut_short, behind), cct.queue_delay(before, behind)
+    ends = cut_short.columns["ts_ns"].max()
+    known = some[(some.ts_ns <= ends) & some.lost.notna()]
+    expected = everything.merge(known[["ts_ns", "flow_id", "direction"]]).drop_duplicates()
+    assert set(known.flow_id) == set(everything.flow_id[everything.ts_ns <= ends])
+    assert known.delay_ns.median() == expected.delay_ns.median()
+    slots = cct.compute_slots(cut_short, behind, slot_ms=10)
+    assert slots.groupby("flow_id").drops_estimate.count().min() > 0
+
+
 @pytest.mark.parametrize("name", BUNDLED_NAMES)
 def test_losses_are_those_the_kernels_queue_counted(name):
     """And the per-slot estimate agrees; the longest delay is that of a full queue, where the queue has a limit only."""

@@ -69,6 +69,14 @@ def test_a_retransmission_without_timestamps_is_not_taken_for_the_lost_original(
     assert fates_of([(ingress, egress)]) == {0: "lost", 1: 1_000_000, 2: 1_000_000}
 
 
+def test_a_capture_that_ends_first_still_crosses():
+    """What leaves after the ingress capture's end is no packet that came from elsewhere."""
+    ingress = constant_rate(0, 50, 100)
+    egress = {n: c.copy() for n, c in constant_rate(0, 500, 100).items()}
+    egress["ts_ns"] += 300_000
+    assert fates_of([(ingress, egress)]) == dict.fromkeys(range(50), 300_000)
+
+
 def test_of_two_equal_ones_that_were_overtaken_the_later_is_meant():
     ingress = packets([(0, 0, 10), (1, 0, 10), (2, 10, 10)])
     egress = packets([(3, 10, 10), (4, 0, 10)])

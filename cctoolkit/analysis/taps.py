@@ -79,6 +79,8 @@ class TapPair:
         Empty when flow ids are common.
     not_before : int64 array
         By ingress flow id: time of its first packet + 1. Empty when flow ids are common.
+    ingress_end_ns : int
+        Time of the ingress tap's latest packet so far.
     """
 
     def __init__(self, check_taps: bool = True) -> None:
@@ -94,7 +96,7 @@ class TapPair:
         self._egress_first = np.zeros(0, np.int64)
         self._sought: dict[int, tuple[int, bool]] = {}  # egress flows that are not found yet
         self._waiting: dict[str, np.ndarray] = {}
-        self._watermark = np.iinfo(np.int64).min
+        self.ingress_end_ns = np.iinfo(np.int64).min
 
     def update(self, ingress: Any, egress: Any) -> tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]:
         """The next batches of both taps; gives the ingress packets and those egress packets that are ready."""
@@ -109,12 +111,12 @@ class TapPair:
         if self._comparer is not None:
             self._comparer.take(came_in, went_out, self._names if keyed else None)
         if len(came_in["ts_ns"]):
-            self._watermark = max(self._watermark, int(came_in["ts_ns"].max()))
+            self.ingress_end_ns = max(self.ingress_end_ns, int(came_in["ts_ns"].max()))
         if self._waiting:
             went_out = {
                 name: np.concatenate([self._waiting[name], went_out[name]]) for name in schema.PACKETS
             }
-        late = went_out["ts_ns"] >= self._watermark
+        late = went_out["ts_ns"] >= self.ingress_end_ns
         ready = int(late.argmax()) if late.any() else len(late)
         self._waiting = (
             {name: went_out[name][ready:].copy() for name in schema.PACKETS} if ready < len(late) else {}
@@ -182,7 +184,7 @@ _NODE = np.dtype(
 _WAY = np.dtype(
     [
         ("arrived", np.int64),  # packets at the ingress
-        ("left", np.int64),  # packets at the egress
+        ("left", np.int64),  # packets at the egress before the ingress tap's end
         ("matched", np.int64),
         ("delayed", np.int64),  # matched, and later at the egress
         ("passed", np.int64),  # the highest ordinal that left
@@ -234,6 +236,7 @@ def _match(
     wanted,
     entries,
     not_before,
+    ingress_end_ns,
     data_only,
     max_delay_ns,
     pool,
@@ -348,7 +351,7 @@ def _match(
                 out_tsval[r],
                 out_tsecr[r],
             )
-            ways[way].left += 1
+            ways[way].left += t < ingress_end_ns  # what leaves later may have come in later
             passed = ways[way].passed
             bucket = identity & mask
             before = np.int64(-1)
@@ -495,7 +498,7 @@ class PacketMatcher:
         i = j = n = 0
         while True:
             i, j, told, why = _match(
-                i, j, self._rows, arriving, leaving, wanted, pair.entries, pair.not_before,
+                i, j, self._rows, arriving, leaving, wanted, pair.entries, pair.not_before, pair.ingress_end_ns,
                 self._data_only, self._max_delay_ns, self._pool, self._ways, fates[n:] if len(fates) > n else fates[:0],
             )  # fmt: skip
             n += told
@@ -522,8 +525,9 @@ class PacketMatcher:
     def crosses(self) -> np.ndarray:
         """By way, whether it goes through the queue.
 
-        It does when at least half of its packets at the egress had come in at the ingress; but not when all did and
-        none was delayed or lost, as for ACKs the other way where the clock is too coarse to tell which tap was first.
+        It does when at least half of its packets at the egress, up to the ingress tap's end, had come in at the
+        ingress; but not when all did and none was delayed or lost, as for ACKs the other way where the clock is too
+        coarse to tell which tap was first.
         """
         ways = self._ways
         enough = (ways["matched"] > 0) & (2 * ways["matched"] >= ways["left"])

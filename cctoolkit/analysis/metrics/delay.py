@@ -242,8 +242,8 @@ def queue_delay(
     -------
     DataFrame
         One row per packet at the ingress, in order of arrival, of the flows and directions that cross the queue: at
-        least half of their packets at the egress came in at the ingress, and not all without delay (so ACKs in the
-        other direction are left out):
+        least half of their packets at the egress (up to the ingress capture's end) came in at the ingress, and not all
+        without delay (so ACKs in the other direction are left out):
 
         - ``ts_ns`` (at the ingress), ``flow_id`` (the ingress tap's), ``direction``, ``payload_bytes``, ``wire_bytes``,
         - ``delay_ns``: null if the packet did not leave,
