@@ -18,7 +18,7 @@ from .._support.words import flow_name, format_bytes, format_percent, format_rat
 from ..analysis.flows import retransmitted_share, segment_kinds
 from . import bottleneck
 from .sketch import Sketch, bars_over_time
-from .summary import QUEUE_BYTES, QUEUE_TARGET_NS, data_direction
+from .summary import BESIDE, QUEUE_BYTES, QUEUE_TARGET_NS, data_direction
 
 if TYPE_CHECKING:
     from .summary import Summary
@@ -485,7 +485,7 @@ def _retransmissions_sketch(s: Summary) -> Sketch | None:
 
 def _losses_sent_again(s: Summary) -> Finding | None:
     """With two taps, the queue's losses beside the retransmissions of the same flows."""
-    if s.two_taps is None:
+    if s.two_taps is None or s.two_taps.beside >= BESIDE:
         return None
     top = s.top[s.top["protocol"] == 6].set_index("flow_id")
     loss = s.two_taps.queue_loss
@@ -512,7 +512,8 @@ def _losses_sent_again(s: Summary) -> Finding | None:
     return Finding(
         f"{text}.",
         "Packets of the largest TCP flows that reached the first tap but not the second, beside the retransmitted "
-        "segments of the same flows and directions at the first tap. The shares in other sentences differ a little: "
+        f"segments of the same flows and directions at the first tap, if both captures cover the same time but for "
+        f"{BESIDE:.0%} of the packets. The shares in other sentences differ a little: "
         "the queue's is of all packets of the largest flows, that of retransmissions is of the segments sent by all "
         "TCP flows.",
         sketch=Sketch("Packets lost between the taps over time", values),
