@@ -374,7 +374,8 @@ def _two_taps(s: Summary) -> Finding | None:
     if s.two_taps is None or s.two_taps.queue_delay.empty:
         return None
     took = s.two_taps.queue_delay["delay_ns"].dropna()
-    lost, known = s.two_taps.queue_delay["lost"].sum(), s.two_taps.queue_delay["lost"].notna().sum()
+    fate = s.two_taps.queue_delay["lost"]
+    lost, known = int(fate.sum()), int(fate.count())
     if not known:
         return None
     delays = s.two_taps.queue_delay.dropna(subset="delay_ns")
@@ -449,7 +450,7 @@ def _retransmissions(s: Summary) -> Finding | None:
     again = top["retransmits_fwd"] + top["retransmits_rev"]
     worst = None
     if again.sum():
-        worst = int(again.idxmax())
+        worst = int(again.index[int(again.to_numpy().argmax())])
         if len(again) > 1 and (again == again.max()).sum() == 1:
             share = format_percent(retransmitted_share(top.loc[worst]))
             text += f"; of the largest flows, flow {worst} has the most: {again.max():,}, {share} of its own segments"
