@@ -54,21 +54,23 @@ class CaptureFormatError(CCToolkitError):
     ----------
     path : str or path-like
         The file, or ``"<stdin>"``.
-    offset : int
-        Byte offset, after decompression, of the first byte that could not be read.
+    offset : int or None
+        Byte offset, after decompression, of the first byte that could not be read; None if none could, as without a
+        file.
     expected : str
         What was expected there, and what was found.
     """
 
-    def __init__(self, path: str | PathLike[str], offset: int, expected: str) -> None:
+    def __init__(self, path: str | PathLike[str], offset: int | None, expected: str) -> None:
         self.path = str(path)
         self.offset = offset
         self.expected = expected
-        super().__init__(f"{self.path}: byte {offset}: {expected}")
+        where = "" if offset is None else f"byte {offset}: "
+        super().__init__(f"{self.path}: {where}{expected}")
 
     def __reduce__(
         self,
-    ) -> tuple[type, tuple[str, int, str]]:  # three arguments, one message: pickle needs help
+    ) -> tuple[type, tuple[str, int | None, str]]:  # three arguments, one message: pickle needs help
         return type(self), (self.path, self.offset, self.expected)
 
 

@@ -38,14 +38,16 @@ def match(
     ordinal = [sum(relevant[k] and way[k] == way[i] for k in range(i + 1)) for i in range(len(ingress))]
     passed = dict.fromkeys(way, 0)
     left = dict.fromkeys(way, 0)
+    first: dict[Any, int] = {}
     fate: dict[int, Any] = {}
     latest = -(2**62)
+    end = max((p["ts_ns"] for p in ingress), default=0)
     for out in egress:
         latest = max(latest, out["ts_ns"])
         if out["tcp_flags"] == 0 or (data_only and out["payload_bytes"] == 0):
             continue
         w = out["flow_id"], out["direction"]
-        left[w] = left.get(w, 0) + 1
+        left[w] = left.get(w, 0) + (out["ts_ns"] < end)
         equal = [
             i
             for i, p in enumerate(ingress)
@@ -60,6 +62,7 @@ def match(
             i = in_order[0] if in_order else overtaken[-1]
             fate[i] = out["ts_ns"] - ingress[i]["ts_ns"]
             passed[w] = max(passed[w], ordinal[i])
+            first.setdefault(w, ordinal[i])
     crossing = set()
     for w in passed:
         delays = [delay for i, delay in fate.items() if way[i] == w]
@@ -69,7 +72,10 @@ def match(
     for i, p in enumerate(ingress):
         if relevant[i] and i not in fate:
             gone = ordinal[i] < passed[way[i]] or latest - p["ts_ns"] > max_delay_ns
-            fate[i] = "lost" if gone else None
+            unseen = (
+                gone and p["ts_ns"] < egress[0]["ts_ns"] and ordinal[i] < first.get(way[i], len(ingress) + 1)
+            )
+            fate[i] = "lost" if gone and not unseen else None
     return {i: f for i, f in fate.items() if way[i] in crossing}, crossing
 
 

@@ -279,6 +279,69 @@ def test_both_ecn_bits_without_any_ecn_capable_packet_are_no_mark():
     assert "1 packet (33.3 % of the ECN-capable) carries a congestion mark" in texts(capture)
 
 
+def test_who_has_most_retransmissions_is_a_matter_of_numbers() -> None:
+    """Not of shares: 5 of 30 segments are 17 %, and not where most was lost."""
+    s = summary("bufferbloat")
+    again = s.flows.set_index("flow_id")[["retransmits_fwd", "retransmits_rev"]].sum(axis=1)
+    (found,) = (f for f in s.findings() if "retransmission" in f.text)
+    assert found.flow_id == again.idxmax()
+    assert f"flow {again.idxmax()} has the most: {again.max()}, " in found.text
+    shares = cct.retransmitted_share(s.flows).set_axis(s.flows["flow_id"])
+    assert shares.idxmax() != again.idxmax()
+
+
+def repeated(segments: int, again: int, flow: int = 0) -> list[tuple[int, ...]]:
+    rows = [row for row in talk(10, 1000, lambda i: 5, n=segments, flow=flow) if row[2] == 0]
+    return rows + [(ts + 300 * MS, *rest) for ts, *rest in rows[:again]]
+
+
+@pytest.mark.parametrize(
+    ("segments", "again", "says", "severity"),
+    [
+        (8, 1, "1 retransmission among the 9 TCP segments sent.", "notice"),
+        (98, 2, "2 retransmissions: 2 % of the TCP segments sent.", "notice"),
+        (980, 20, "20 retransmissions: 2 % of the TCP segments sent.", "problem"),
+    ],
+)
+def test_few_retransmissions_make_no_rate(segments: int, again: int, says: str, severity: str) -> None:
+    found = summarise(made(repeated(segments, again))).findings()
+    assert [f.severity.name for f in found if f.text == says] == [severity]
+
+
+def test_of_equals_none_has_the_most() -> None:
+    assert "has the most" not in texts(made(repeated(50, 1) + repeated(50, 1, flow=1)))
+
+
+@pytest.mark.parametrize(
+    ("zero", "n", "says"),
+    [
+        (1, 5, "5 round-trip times seen from the tap: too short for the capture's clock."),
+        (0.5, 6, "6 round-trip times seen from the tap: at most 10"),
+        (
+            1,
+            100,
+            "Nineteen in twenty of the round-trip times seen from the tap are too short for the capture's clock.",
+        ),
+        (
+            0.8,
+            100,
+            "seen from the tap are mostly too short for the capture's clock; nineteen in twenty are at most 10",
+        ),
+        (0.2, 100, "nineteen in twenty are at most 10"),
+    ],
+)
+def test_a_coarse_clock_gives_no_nanoseconds(zero: float, n: int, says: str) -> None:
+    """Round-trip times of 0 are shorter than the clock's tick, not 1 ns."""
+    found = texts(made(talk(20, 1000, lambda i: 0 if i < zero * n else 10, n=n)))
+    assert says in found and " ns" not in found
+
+
+def test_one_flow_shows_and_two_show() -> None:
+    rows = repeated(20, 0)
+    assert "1 of 1 TCP flow (100 % of the TCP bytes) shows one direction only" in texts(made(rows))
+    assert "2 of 2 TCP flows (100 % of the TCP bytes) show one" in texts(made(rows + repeated(20, 0, flow=1)))
+
+
 def test_two_taps_say_what_they_saw():
     run = cct.simulate(
         cct.Scenario(

@@ -398,6 +398,49 @@ def test_delay_and_loss_of_captures_with_other_flow_numbers():
     assert table.lost.sum() == 1
 
 
+@pytest.mark.parametrize(
+    "cut_away",
+    [
+        ("egress", {"start_s": 5}),
+        ("egress", {"stop_s": 11.5}),
+        ("ingress", {"start_s": 5}),
+        ("ingress", {"stop_s": 11.5}),
+    ],
+    ids=str,
+)
+def test_captures_that_begin_and_end_at_other_times_lose_nothing_more(cut_away):
+    """As when two people start tcpdump: the queue's losses are the whole captures', or fewer of them."""
+    taps = {tap: cct.read_capture(TRACES / f"bufferbloat.{tap}.pcap.gz") for tap in ("ingress", "egress")}
+    whole = cct.queue_delay(**taps)
+    tap, away = cut_away
+    some = cct.queue_delay(**taps | {tap: taps[tap].select(**away)})
+    keys = ["ts_ns", "flow_id", "direction"]
+    lost = some[some.lost.fillna(False)][keys]
+    assert 0 < len(lost) == len(lost.merge(whole[whole.lost.fillna(False)][keys]))
+    loss = cct.queue_loss(**taps | {tap: taps[tap].select(**away)}).set_index(["flow_id", "direction"])
+    everything = cct.queue_loss(**taps).set_index(["flow_id", "direction"])
+    pings = loss.index.get_level_values("flow_id") == 0  # are counted, with those in the queue at the end
+    assert (loss.packets_lost - everything.packets_lost[loss.index] <= 5 * pings).all()
+    assert (loss.packets_in <= everything.packets_in[loss.index]).all()
+
+
+@pytest.mark.parametrize("stop_s", [7, 9, 12])
+def test_an_ingress_capture_that_ends_first_loses_no_flow(stop_s):
+    """The third flow begins at 6 s, so that most of what the second capture has of it came after the first's end."""
+    before, behind = (
+        cct.read_capture(TRACES / f"three-ccas-ipv6.{tap}.pcap.gz") for tap in ("ingress", "egress")
+    )
+    cut_short = before.select(stop_s=stop_s)
+    some, everything = cct.queue_delay(cut_short, behind), cct.queue_delay(before, behind)
+    ends = cut_short.columns["ts_ns"].max()
+    known = some[(some.ts_ns <= ends) & some.lost.notna()]
+    expected = everything.merge(known[["ts_ns", "flow_id", "direction"]]).drop_duplicates()
+    assert set(known.flow_id) == set(everything.flow_id[everything.ts_ns <= ends])
+    assert known.delay_ns.median() == expected.delay_ns.median()
+    slots = cct.compute_slots(cut_short, behind, slot_ms=10)
+    assert slots.groupby("flow_id").drops_estimate.count().min() > 0
+
+
 @pytest.mark.parametrize("name", BUNDLED_NAMES)
 def test_losses_are_those_the_kernels_queue_counted(name):
     """And the per-slot estimate agrees; the longest delay is that of a full queue, where the queue has a limit only."""

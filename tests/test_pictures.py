@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import html
 import importlib.util
 import os
 import re
@@ -44,6 +46,16 @@ def test_a_terminal_names_no_machine() -> None:
     text = (pictures.FOLDER / "terminal.svg").read_text(encoding="utf-8")
     assert "bufferbloat" in text
     assert str(ROOT) not in text
+
+
+def test_the_terminal_shows_what_the_command_prints_today() -> None:
+    def words(svg: str) -> list[str]:
+        return html.unescape("".join(re.findall(r"<text [^>]*>([^<]*)</text>", svg))).split()
+
+    with contextlib.chdir(ROOT):
+        assert words((pictures.FOLDER / "terminal.svg").read_text(encoding="utf-8")) == words(
+            pictures.terminal()
+        )
 
 
 @pytest.mark.slow

@@ -257,6 +257,16 @@ def test_losses_between_the_taps_stand_beside_the_retransmissions(name: str, ver
     assert sentence in texts(s)
 
 
+def test_losses_are_compared_only_while_both_taps_record() -> None:
+    taps = [cct.read_capture(TRACES / f"bufferbloat.{tap}.pcap.gz") for tap in ("ingress", "egress")]
+    s = summarise(taps[0], egress=taps[1].select(start_s=5))
+    found = texts(s)
+    assert "0.367 % of the top flows' packets never reach" in found and "The queue lost" not in found
+    assert any("before the second capture began or after it ended" in note for note in s.notes)
+    s = summarise(taps[0], egress=taps[1])
+    assert "The queue lost" in texts(s) and not any("second capture began" in note for note in s.notes)
+
+
 def test_one_share_of_retransmitted_segments() -> None:
     """Of segments, not of packets: acknowledgements are never sent again."""
     rows = bulk([20.0] * 99)

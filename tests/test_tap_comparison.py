@@ -151,6 +151,19 @@ def test_an_offset_is_found_and_told_and_is_no_swap(name, offset_ms):
     assert compare_taps(egress, stamped(ingress, offset_ns)).problem.startswith("these look swapped: ")
 
 
+def test_packets_that_a_slow_clock_makes_lost_are_said() -> None:
+    ingress, egress = taps("bufferbloat")
+    slow = stamped(egress, -5 * MS)
+    with pytest.warns(TapClockWarning) as told:
+        lost = cct.queue_delay(ingress, slow)["lost"].sum()
+    assert lost > cct.queue_delay(ingress, egress)["lost"].sum()
+    early = compare_taps(ingress, slow).early
+    assert f"the {100 * early:.3g} % of the packets that seem to leave before they came count as lost" in str(
+        told[0].message
+    )
+    assert not any("count as lost" in one for one in compare_taps(ingress, stamped(egress, 5 * MS)).remarks)
+
+
 @pytest.mark.parametrize("name", mostly_slow(PAIRS, PAIRS[::7]))
 @pytest.mark.parametrize("drift_ppm", [50, -50])
 def test_a_drift_is_found(name, drift_ppm):

@@ -64,15 +64,39 @@ def test_slower_than_the_limit_is_lost():
 
 
 def test_a_retransmission_without_timestamps_is_not_taken_for_the_lost_original():
-    ingress = packets([(0, 0, 10), (1, 10, 10), (50, 0, 10)])
-    egress = packets([(2, 10, 10), (51, 0, 10)])
-    assert fates_of([(ingress, egress)]) == {0: "lost", 1: 1_000_000, 2: 1_000_000}
+    ingress = packets([(0, 90, 10), (0, 0, 10), (1, 10, 10), (50, 0, 10)])
+    egress = packets([(1, 90, 10), (2, 10, 10), (51, 0, 10)])
+    assert fates_of([(ingress, egress)]) == {0: 1_000_000, 1: "lost", 2: 1_000_000, 3: 1_000_000}
+
+
+def test_what_may_have_left_before_the_second_capture_began_is_not_lost():
+    ingress = constant_rate(0, 500, 10)
+    egress = {n: c[np.r_[200:300, 301:500]] for n, c in ingress.items()}
+    egress["ts_ns"] = (
+        egress["ts_ns"] + 300_000
+    )  # 30 packets wait; the capture begins with packet 200, at 2.3 ms
+    expected = dict.fromkeys(range(200)) | dict.fromkeys(range(200, 500), 300_000) | {300: "lost"}
+    assert fates_of([(ingress, egress)]) == expected
+    lost_in_front = {n: c[1:] for n, c in egress.items()}  # 200 came in before the first that is seen left
+    assert fates_of([(ingress, lost_in_front)]) == expected | {200: None}
+    in_the_queue = {
+        n: c[np.r_[:5, 6 : len(c)]] for n, c in egress.items()
+    }  # before the capture began, behind 200
+    assert fates_of([(ingress, in_the_queue)]) == expected | {205: "lost"}
+
+
+def test_a_capture_that_ends_first_still_crosses():
+    """What leaves after the ingress capture's end is no packet that came from elsewhere."""
+    ingress = constant_rate(0, 50, 100)
+    egress = {n: c.copy() for n, c in constant_rate(0, 500, 100).items()}
+    egress["ts_ns"] += 300_000
+    assert fates_of([(ingress, egress)]) == dict.fromkeys(range(50), 300_000)
 
 
 def test_of_two_equal_ones_that_were_overtaken_the_later_is_meant():
-    ingress = packets([(0, 0, 10), (1, 0, 10), (2, 10, 10)])
-    egress = packets([(3, 10, 10), (4, 0, 10)])
-    assert fates_of([(ingress, egress)]) == {0: "lost", 1: 3_000_000, 2: 1_000_000}
+    ingress = packets([(0, 90, 10), (0, 0, 10), (1, 0, 10), (2, 10, 10)])
+    egress = packets([(1, 90, 10), (3, 10, 10), (4, 0, 10)])
+    assert fates_of([(ingress, egress)]) == {0: 1_000_000, 1: "lost", 2: 3_000_000, 3: 1_000_000}
 
 
 def test_overtaken_by_few_is_recognised_by_many_is_lost():
@@ -81,11 +105,11 @@ def test_overtaken_by_few_is_recognised_by_many_is_lost():
     for late, fate in (64, 2_000_000), (65, "lost"):
         egress = {name: c.copy() for name, c in ingress.items()}
         egress["ts_ns"] += 1_000_000
-        rows = np.r_[1 : late + 1, 0, late + 1 : n]
+        rows = np.r_[0, 2 : late + 2, 1, late + 2 : n]
         egress = {name: c[rows] for name, c in egress.items()}
-        egress["ts_ns"][late] = egress["ts_ns"][late - 1]
+        egress["ts_ns"][late + 1] = egress["ts_ns"][late]
         expected = 1_000_000 + 10_000 * late if fate != "lost" else "lost"
-        assert fates_of([(ingress, egress)])[0] == expected
+        assert fates_of([(ingress, egress)])[1] == expected
 
 
 def test_a_way_against_the_queue_has_no_fates():

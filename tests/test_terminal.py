@@ -143,6 +143,24 @@ def test_a_real_terminal_has_its_width() -> None:
     assert all(cell_len(line) <= 80 for line in shown.splitlines())
 
 
+@pytest.mark.parametrize(
+    ("sort", "column"), [("retransmits",) * 2, ("packets",) * 2, ("duration", "seconds")]
+)
+def test_the_column_that_a_table_is_sorted_by_is_there(sort: str, column: str) -> None:
+    _, shown = on_terminal(80, "flows", MIXED, "--top", 3, "--sort", sort)
+    assert column in shown.splitlines()[0].split()
+
+
+def test_a_flow_has_one_rate_whoever_shows_it() -> None:
+    """In the direction with more data."""
+
+    def rates(command: str) -> list[str]:
+        shown = on_terminal(200, command, MIXED, "--top", 10)[1]
+        return re.findall(r"[\d.]+ [kM]?bit/s(?! on average)", shown)
+
+    assert len(rates("flows")) == 10 and rates("flows") == rates("info")
+
+
 def test_a_pipe_gets_all_columns() -> None:
     environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     done = subprocess.run(

@@ -144,7 +144,7 @@ class Listing:
 
     def _leaving(self) -> list[int]:
         """Columns in the order in which they leave; the first of all never does."""
-        rank = {name: len(self.keep) - i for i, name in enumerate(self.keep)}
+        rank = {name: len(self.keep) - self.keep.index(name) for name in self.keep}
         empty = [not any(row[i] for row in self.rows) for i in range(len(self.header))]
         order = range(1, len(self.header))
         return sorted(order, key=lambda i: (not empty[i], rank.get(self.header[i], 0), -i))

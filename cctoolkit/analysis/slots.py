@@ -808,8 +808,8 @@ def compute_slots(
         - ``drops_estimate``: packets that arrived in the slot and did not leave, although a later one of the flow did
           (or none for 10 s). The paper gives no formula; packets are matched by sequence number, length and timestamps
           (:class:`~cctoolkit.analysis.taps.PacketMatcher`). Null with one tap, with sampling, if fewer than half of
-          the flow's packets at the egress are matched (segmentation offload cuts them differently), and in slots with
-          packets whose fate is open.
+          the flow's packets at the egress (up to the ingress capture's end) are matched (segmentation offload cuts
+          them differently), and in slots with packets whose fate is open.
         - ``max_source_gap``: largest TSval difference from the flow's previous packet, in ticks of the sender's clock;
           may be negative if packets were reordered.
         - ``max_arrival_gap_ns``: largest time at the ingress since the flow's previous packet; null if the clock

@@ -622,7 +622,13 @@ def _remarks(found: TapComparison) -> Iterator[str]:
             yield f"{found.clocks_in_words()} Delays are wrong by as much."
         elif clocks.certain_offset_ns:
             wrong = "long" if sum(clocks.offset_ns) > 0 else "short"
-            yield f"{found.clocks_in_words()} Delays are too {wrong} by that. {_remedy(clocks.offset_ns)}"
+            delays = f"Delays are too {wrong} by that"
+            if found.early:
+                delays += (
+                    f", and the {format_percent(found.early)} of the packets that seem to leave before they came "
+                    "count as lost"
+                )
+            yield f"{found.clocks_in_words()} {delays}. {_remedy(clocks.offset_ns)}"
     elif there.least_ns < 0 or there.least_ns > max(there.spread_ns, _CLEARLY * _SMALL_NS):
         yield found.clocks_in_words()
     if found.strays >= max(_CLEARLY, _CLEARLY * there.missing):

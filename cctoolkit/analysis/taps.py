@@ -79,6 +79,8 @@ class TapPair:
         Empty when flow ids are common.
     not_before : int64 array
         By ingress flow id: time of its first packet + 1. Empty when flow ids are common.
+    ingress_start_ns, ingress_end_ns, egress_start_ns, egress_end_ns : int
+        Times of each tap's first packet, and of its latest so far.
     """
 
     def __init__(self, check_taps: bool = True) -> None:
@@ -94,7 +96,8 @@ class TapPair:
         self._egress_first = np.zeros(0, np.int64)
         self._sought: dict[int, tuple[int, bool]] = {}  # egress flows that are not found yet
         self._waiting: dict[str, np.ndarray] = {}
-        self._watermark = np.iinfo(np.int64).min
+        self.ingress_end_ns = self.egress_end_ns = np.iinfo(np.int64).min
+        self.ingress_start_ns = self.egress_start_ns = np.iinfo(np.int64).max
 
     def update(self, ingress: Any, egress: Any) -> tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]:
         """The next batches of both taps; gives the ingress packets and those egress packets that are ready."""
@@ -109,12 +112,18 @@ class TapPair:
         if self._comparer is not None:
             self._comparer.take(came_in, went_out, self._names if keyed else None)
         if len(came_in["ts_ns"]):
-            self._watermark = max(self._watermark, int(came_in["ts_ns"].max()))
+            if self.ingress_end_ns < 0:
+                self.ingress_start_ns = int(came_in["ts_ns"][0])
+            self.ingress_end_ns = max(self.ingress_end_ns, int(came_in["ts_ns"].max()))
+        if len(went_out["ts_ns"]):
+            if self.egress_end_ns < 0:
+                self.egress_start_ns = int(went_out["ts_ns"][0])
+            self.egress_end_ns = max(self.egress_end_ns, int(went_out["ts_ns"].max()))
         if self._waiting:
             went_out = {
                 name: np.concatenate([self._waiting[name], went_out[name]]) for name in schema.PACKETS
             }
-        late = went_out["ts_ns"] >= self._watermark
+        late = went_out["ts_ns"] >= self.ingress_end_ns
         ready = int(late.argmax()) if late.any() else len(late)
         self._waiting = (
             {name: went_out[name][ready:].copy() for name in schema.PACKETS} if ready < len(late) else {}
@@ -182,10 +191,11 @@ _NODE = np.dtype(
 _WAY = np.dtype(
     [
         ("arrived", np.int64),  # packets at the ingress
-        ("left", np.int64),  # packets at the egress
+        ("left", np.int64),  # packets at the egress before the ingress tap's end
         ("matched", np.int64),
         ("delayed", np.int64),  # matched, and later at the egress
         ("passed", np.int64),  # the highest ordinal that left
+        ("first", np.int64),  # the ordinal that left first, or 0
     ]
 )
 #: What became of a packet seen at the ingress.
@@ -234,6 +244,7 @@ def _match(
     wanted,
     entries,
     not_before,
+    ingress_end_ns,
     data_only,
     max_delay_ns,
     pool,
@@ -348,7 +359,7 @@ def _match(
                 out_tsval[r],
                 out_tsecr[r],
             )
-            ways[way].left += 1
+            ways[way].left += t < ingress_end_ns  # what leaves later may have come in later
             passed = ways[way].passed
             bucket = identity & mask
             before = np.int64(-1)
@@ -371,6 +382,8 @@ def _match(
                 ways[way].matched += 1
                 ways[way].delayed += t > node.ts_ns
                 ways[way].passed = max(passed, node.ordinal)
+                if ways[way].first == 0:
+                    ways[way].first = node.ordinal
                 if len(fates):
                     fate = fates[np.uint64(n_fates)]
                     fate.row = node.row
@@ -393,7 +406,7 @@ def _match(
 
 
 @kernel
-def _rebuild(pool, fresh, ways, max_delay_ns, fates):
+def _rebuild(pool, fresh, ways, egress_start_ns, max_delay_ns, fates):
     """Move to `fresh` the packets that may still be recognised; give the fates of the others."""
     buckets, nodes, used = pool
     new_buckets, new_nodes, new_used = fresh
@@ -407,7 +420,7 @@ def _rebuild(pool, fresh, ways, max_delay_ns, fates):
             passed = ways[node.way].passed
             # A second more than the limit: a clock that stepped back a little must not change what is recognised.
             if passed - node.ordinal > REORDERING or used[2] - node.ts_ns > max_delay_ns + 1_000_000_000:
-                _tell(node, LOST, fates, n_fates)
+                _tell(node, _fate_of_gone(node, ways, egress_start_ns), fates, n_fates)
                 n_fates += 1
             else:
                 new_nodes[n] = node
@@ -427,7 +440,7 @@ def _rebuild(pool, fresh, ways, max_delay_ns, fates):
 
 
 @kernel
-def _remaining(pool, ways, max_delay_ns, fates):
+def _remaining(pool, ways, egress_start_ns, max_delay_ns, fates):
     """Fates of the packets that were not seen to leave (yet)."""
     buckets, nodes, used = pool
     n_fates = 0
@@ -436,10 +449,17 @@ def _remaining(pool, ways, max_delay_ns, fates):
         while at >= 0:
             node = nodes[at]
             gone = node.ordinal < ways[node.way].passed or used[2] - node.ts_ns > max_delay_ns
-            _tell(node, LOST if gone else UNKNOWN, fates, n_fates)
+            _tell(node, _fate_of_gone(node, ways, egress_start_ns) if gone else UNKNOWN, fates, n_fates)
             n_fates += 1
             at = node.next
     return n_fates
+
+
+@numba.njit(inline="always")
+def _fate_of_gone(node, ways, egress_start_ns):
+    """Before the egress tap began a packet may have left unseen, unless one in front of it in the queue was seen."""
+    first = ways[node.way].first
+    return LOST if node.ts_ns >= egress_start_ns or 0 < first < node.ordinal else UNKNOWN
 
 
 @numba.njit(inline="always")
@@ -459,7 +479,9 @@ class PacketMatcher:
     timestamps. Of several equal ones (a retransmission without timestamps, duplicate ACKs) the first counts that
     nothing of its flow has overtaken yet: queues keep the order of a flow. One that was overtaken by up to
     64 others is still recognised. A segment is lost when a later one of its flow and direction has left and it has
-    not, or when the egress tap has gone on for `max_delay_ns` without it; before that its fate is unknown.
+    not, or when the egress tap has gone on for `max_delay_ns` without it; before that its fate is unknown, and so is
+    that of a segment from before the egress tap's first packet, unless one in front of it was seen to leave: it may
+    have left unseen.
 
     Parameters
     ----------
@@ -477,6 +499,7 @@ class PacketMatcher:
         self._ways = np.zeros(0, _WAY)
         self._rows = 0
         self._fates: list[np.ndarray] = []
+        self._egress_start_ns = 0
         self._pool = _empty_pool(_ROOM, np.iinfo(np.int64).min // 2)
 
     def update(
@@ -491,11 +514,12 @@ class PacketMatcher:
         leaving = _segments(went_out)
         highest = max(int(s.flow_id.max()) if len(s.flow_id) else 0 for s in (arriving, leaving))
         self._ways = grown(self._ways, 2 * max(highest + 1, len(pair.not_before)))
+        self._egress_start_ns = pair.egress_start_ns
         fates = np.empty(0 if self._losses_only else len(leaving.ts_ns), FATE)
         i = j = n = 0
         while True:
             i, j, told, why = _match(
-                i, j, self._rows, arriving, leaving, wanted, pair.entries, pair.not_before,
+                i, j, self._rows, arriving, leaving, wanted, pair.entries, pair.not_before, pair.ingress_end_ns,
                 self._data_only, self._max_delay_ns, self._pool, self._ways, fates[n:] if len(fates) > n else fates[:0],
             )  # fmt: skip
             n += told
@@ -510,20 +534,21 @@ class PacketMatcher:
         size = len(self._pool.nodes)
         gone = np.empty(size, FATE)
         fresh = _empty_pool(size, 0)
-        told = _rebuild(self._pool, fresh, self._ways, self._max_delay_ns, gone)
+        told = _rebuild(self._pool, fresh, self._ways, self._egress_start_ns, self._max_delay_ns, gone)
         if told:
             self._fates.append(gone[:told].copy())
         self._pool = fresh
         if 2 * told < size:
             self._pool = _empty_pool(2 * size, 0)
-            _rebuild(fresh, self._pool, self._ways, self._max_delay_ns, gone)
+            _rebuild(fresh, self._pool, self._ways, self._egress_start_ns, self._max_delay_ns, gone)
 
     @property
     def crosses(self) -> np.ndarray:
         """By way, whether it goes through the queue.
 
-        It does when at least half of its packets at the egress had come in at the ingress; but not when all did and
-        none was delayed or lost, as for ACKs the other way where the clock is too coarse to tell which tap was first.
+        It does when at least half of its packets at the egress, up to the ingress tap's end, had come in at the
+        ingress; but not when all did and none was delayed or lost, as for ACKs the other way where the clock is too
+        coarse to tell which tap was first.
         """
         ways = self._ways
         enough = (ways["matched"] > 0) & (2 * ways["matched"] >= ways["left"])
@@ -532,7 +557,7 @@ class PacketMatcher:
     def fates(self) -> list[np.ndarray]:
         """Fates so far (of :data:`FATE`, in no order) of all packets; what is not in :attr:`crosses` means nothing."""
         rest = np.empty(int(self._pool.used[0]), FATE)
-        n = _remaining(self._pool, self._ways, self._max_delay_ns, rest)
+        n = _remaining(self._pool, self._ways, self._egress_start_ns, self._max_delay_ns, rest)
         return [*self._fates, rest[:n]]
 
 

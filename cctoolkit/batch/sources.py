@@ -83,7 +83,7 @@ class Source:
         try:
             found = os.stat(self.url)
         except OSError as err:
-            raise CaptureFormatError(self.url, 0, f"cannot be read: {err.strerror}") from None
+            raise CaptureFormatError(self.url, None, f"cannot be read: {err.strerror}") from None
         return f"{found.st_size}-{found.st_mtime_ns}"
 
 
@@ -238,4 +238,4 @@ def sha256_of(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as err:
-        raise CaptureFormatError(path, 0, f"cannot be read: {err.strerror}") from None
+        raise CaptureFormatError(path, None, f"cannot be read: {err.strerror}") from None

@@ -349,7 +349,7 @@ def open_source(path: str | os.PathLike[str] | IO[bytes]) -> ByteSource:
         try:
             file = open(name, "rb", buffering=0)  # noqa: SIM115  # closed with the source
         except (OSError, ValueError) as err:  # ValueError: the name has a zero byte
-            raise CaptureFormatError(name, 0, f"cannot be read: {_one_line(err)}") from None
+            raise CaptureFormatError(name, None, f"cannot be read: {_one_line(err)}") from None
         close_file = file.close
 
     try:
@@ -357,7 +357,7 @@ def open_source(path: str | os.PathLike[str] | IO[bytes]) -> ByteSource:
         compression = next((kind for magic, kind in _MAGICS.items() if head.startswith(magic)), "none")
     except OSError as err:
         close_file()
-        raise CaptureFormatError(name, 0, f"cannot be read: {_one_line(err)}") from None
+        raise CaptureFormatError(name, None, f"cannot be read: {_one_line(err)}") from None
 
     if compression == "none":
         source = ByteSource(name, "none", _file_into(file, head))

@@ -155,7 +155,7 @@ def flows(
         if out.format is not Format.table:
             out.write(table)
         elif len(table):
-            show(_flow_listing(table))
+            show(_flow_listing(table, sort))
             if len(table) < len(everything):
                 say(f"{len(table)} of {len(everything):,} flows (--top N shows more, -o FILE writes all)")
             if cca:
@@ -174,17 +174,22 @@ def _sorted(table: pd.DataFrame, sort: SortBy) -> pd.DataFrame:
     return table.loc[key.sort_values(ascending=False, kind="stable").index]
 
 
-def _flow_listing(table: pd.DataFrame) -> Any:
-    """Flows for a terminal; RTTs in the direction with more data."""
+#: What a narrow terminal must show of each order.
+_SORTED_BY = {SortBy.packets: "packets", SortBy.retransmits: "retransmits", SortBy.duration: "seconds"}
+
+
+def _flow_listing(table: pd.DataFrame, sort: SortBy) -> Any:
+    """Flows for a terminal; rates and RTTs are of the direction with more data, as on the page."""
     import pandas as pd
 
     from ..capture.protocols import protocol_name
     from ..identify.probabilities import format_cca
+    from .summary import data_direction
 
     seconds = (table["last_ts_ns"] - table["first_ts_ns"]) / 1e9
-    size = table["bytes_fwd"] + table["bytes_rev"]
     retransmits = table["retransmits_fwd"] + table["retransmits_rev"]
-    forward = table["payload_fwd"] >= table["payload_rev"]
+    forward = data_direction(table) == 0
+    size = table["bytes_fwd"].where(forward, table["bytes_rev"])
 
     def rtt(which: str) -> pd.Series:
         ns = table[f"rtt_{which}_ns_fwd"].where(forward, table[f"rtt_{which}_ns_rev"])
@@ -216,6 +221,7 @@ def _flow_listing(table: pd.DataFrame) -> Any:
             "initiator",
             "responder",
             "CCA",  # asked for, where it is there
+            _SORTED_BY.get(sort, "sent"),
             "sent",
             "rate",
             "RTT min",

@@ -457,7 +457,7 @@ def _rtt_distribution(s: Summary) -> go.Figure:
     bar = np.floor(np.log10((low + high) / 2e6) * 24).astype(int)
     height = np.bincount(bar - bar.min(), samples) / samples.sum()
     edge = 10 ** ((np.arange(len(height) + 1) + bar.min()) / 24)
-    few, most = (np.log10(s.rtt_quantile_ns(q) / 1e6) for q in (0.005, 0.995))
+    few, most = (np.log10(max(s.rtt_quantile_ns(q), 1) / 1e6) for q in (0.005, 0.995))
     fig = _figure(
         xaxis_title_text="RTT (ms)",
         xaxis=_log_axis(edge[0], edge[-1]),

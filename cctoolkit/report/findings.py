@@ -18,7 +18,7 @@ from .._support.words import flow_name, format_bytes, format_percent, format_rat
 from ..analysis.flows import retransmitted_share, segment_kinds
 from . import bottleneck
 from .sketch import Sketch, bars_over_time
-from .summary import QUEUE_BYTES, QUEUE_TARGET_NS, data_direction
+from .summary import BESIDE, QUEUE_BYTES, QUEUE_TARGET_NS, data_direction
 
 if TYPE_CHECKING:
     from .summary import Summary
@@ -31,6 +31,8 @@ AVERAGE_PACKETS = 100
 ENOUGH_SAMPLES = 20  # with fewer a percentile means nothing
 RETRANSMISSIONS = 0.001
 MUCH_LOST = 0.01  # of the segments or packets: TCP's throughput suffers well before
+FEW_LOST = 10  # fewer say little of a rate
+A_RATE = 100  # segments; of fewer no percentage is given
 ONE_DIRECTION = 0.05
 UNFAIR = 0.8
 JAIN_BINS = 10  # said only with so many
@@ -275,16 +277,26 @@ def _rtt(s: Summary) -> Finding | None:
     place -= place.min()
     counts = bars_over_time(place, histogram["samples"].to_numpy(), int(place.max()) + 1, "sum")
     sketch = Sketch("Distribution of the round-trip times, on a logarithmic axis", counts)
-    if n < ENOUGH_SAMPLES:
-        low, high = (format_time_ns(s.rtt_quantile_ns(q)) for q in (0, 1))
-        between = f"between {low} and {high}" if n > 1 and low != high else low
-        return Finding(f"{_count(n, 'round-trip time')} seen from the tap: {between}.", rule, sketch=sketch)
-    low, middle, high = (format_time_ns(s.rtt_quantile_ns(q)) for q in (0.05, 0.5, 0.95))
-    return Finding(
-        f"Round-trip times seen from the tap have a median of {middle}; nine in ten are between {low} and {high}.",
-        f"5th, 50th and 95th percentile. {rule}",
-        sketch=sketch,
+    low_ns, middle_ns, high_ns = map(
+        s.rtt_quantile_ns, (0.05, 0.5, 0.95) if n >= ENOUGH_SAMPLES else (0, 0.5, 1)
     )
+    low, middle, high = map(format_time_ns, (low_ns, middle_ns, high_ns))
+    too_short = "too short for the capture's clock"
+    if not high_ns:
+        spread = too_short
+    elif not low_ns:
+        spread = f"at most {high}"
+    else:
+        spread = f"between {low} and {high}" if low != high else low
+    if n < ENOUGH_SAMPLES:
+        return Finding(f"{_count(n, 'round-trip time')} seen from the tap: {spread}.", rule, sketch=sketch)
+    if high_ns:
+        typical = f"have a median of {middle}" if middle_ns else f"are mostly {too_short}"
+        most = "nine in ten" if low_ns else "nineteen in twenty"
+        text = f"Round-trip times seen from the tap {typical}; {most} are {spread}."
+    else:
+        text = f"Nineteen in twenty of the round-trip times seen from the tap are {spread}."
+    return Finding(text, f"5th, 50th and 95th percentile. {rule}", sketch=sketch)
 
 
 def _standing_queue(s: Summary) -> Finding | None:
@@ -362,13 +374,14 @@ def _two_taps(s: Summary) -> Finding | None:
     if s.two_taps is None or s.two_taps.queue_delay.empty:
         return None
     took = s.two_taps.queue_delay["delay_ns"].dropna()
-    lost, known = s.two_taps.queue_delay["lost"].sum(), s.two_taps.queue_delay["lost"].notna().sum()
+    fate = s.two_taps.queue_delay["lost"]
+    lost, known = int(fate.sum()), int(fate.count())
     if not known:
         return None
     delays = s.two_taps.queue_delay.dropna(subset="delay_ns")
     since_s = (delays["ts_ns"] - s.totals["first_ts_ns"]) / 1e9
     values = _over_time(s, since_s, delays["delay_ns"].to_numpy(float), "max")
-    severity = Severity.problem if lost >= MUCH_LOST * known else Severity.notice if lost else Severity.fact
+    severity = _severity_of_loss(lost, known)
     text = f"{format_percent(lost / known)} of the top flows' packets never reach the second tap"
     if len(took):
         middle, high = (format_time_ns(float(took.quantile(q))) for q in (0.5, 0.95))
@@ -377,7 +390,7 @@ def _two_taps(s: Summary) -> Finding | None:
         f"{text}.",
         "Packets of the top flows that cross the queue, matched one by one between the two captures, without those "
         "whose fate the captures do not tell. The queue dropped what never arrives, unless the second capture is "
-        "incomplete.",
+        f"incomplete. A problem from {MUCH_LOST:.0%} and {FEW_LOST} packets on.",
         severity,
         sketch=Sketch("Longest wait between the taps over time", values),
     )
@@ -426,27 +439,38 @@ def _retransmissions(s: Summary) -> Finding | None:
     t = s.totals
     if t["retransmits"] < max(RETRANSMISSIONS * t["segments"], 1):
         return None
-    text = (
-        f"{_count(t['retransmits'], 'retransmission')}: {format_percent(s.retransmitted_share)} of the TCP "
-        "segments sent"
+    text = _count(t["retransmits"], "retransmission")
+    text += (
+        f": {format_percent(s.retransmitted_share)} of the"
+        if t["segments"] >= A_RATE
+        else f" among the {t['segments']}"
     )
-    top = s.top[s.top["protocol"] == 6]
-    share = retransmitted_share(top).fillna(0)
+    text += " TCP segments sent"
+    top = s.top[s.top["protocol"] == 6].set_index("flow_id")
+    again = top["retransmits_fwd"] + top["retransmits_rev"]
     worst = None
-    if len(share) and share.max() > 0:
-        worst = int(top.iloc[int(share.to_numpy().argmax())]["flow_id"])
-        if len(share) > 1:
-            text += f"; among the largest flows, flow {worst} has the most ({format_percent(share.max())})"
+    if again.sum():
+        worst = int(again.index[int(again.to_numpy().argmax())])
+        if len(again) > 1 and (again == again.max()).sum() == 1:
+            share = format_percent(retransmitted_share(top.loc[worst]))
+            text += f"; of the largest flows, flow {worst} has the most: {again.max():,}, {share} of its own segments"
     return Finding(
         f"{text}.",
         "Retransmitted segments over segments sent, those with payload, SYN or FIN, in both directions; given from "
-        f"{RETRANSMISSIONS:.1%} on. A segment is a retransmission if it repeats sequence numbers that this tap saw "
-        "before, or fills a gap too late to have been overtaken on the way. A retransmission lost before the tap is "
-        "not seen.",
-        Severity.problem if s.retransmitted_share >= MUCH_LOST else Severity.notice,
+        f"{RETRANSMISSIONS:.1%} on, as a percentage of {A_RATE} segments or more, and as a problem from "
+        f"{MUCH_LOST:.0%} and {FEW_LOST} retransmissions on. A segment is a retransmission if it repeats sequence "
+        "numbers that this tap saw before, or fills a gap too late to have been overtaken on the way. A retransmission "
+        "lost before the tap is not seen.",
+        _severity_of_loss(t["retransmits"], t["segments"]),
         worst,
         _retransmissions_sketch(s),
     )
+
+
+def _severity_of_loss(lost: int, of: int) -> Severity:
+    if lost >= max(MUCH_LOST * of, FEW_LOST):
+        return Severity.problem
+    return Severity.notice if lost else Severity.fact
 
 
 def _retransmissions_sketch(s: Summary) -> Sketch | None:
@@ -462,7 +486,7 @@ def _retransmissions_sketch(s: Summary) -> Sketch | None:
 
 def _losses_sent_again(s: Summary) -> Finding | None:
     """With two taps, the queue's losses beside the retransmissions of the same flows."""
-    if s.two_taps is None:
+    if s.two_taps is None or s.two_taps.beside >= BESIDE:
         return None
     top = s.top[s.top["protocol"] == 6].set_index("flow_id")
     loss = s.two_taps.queue_loss
@@ -489,7 +513,8 @@ def _losses_sent_again(s: Summary) -> Finding | None:
     return Finding(
         f"{text}.",
         "Packets of the largest TCP flows that reached the first tap but not the second, beside the retransmitted "
-        "segments of the same flows and directions at the first tap. The shares in other sentences differ a little: "
+        f"segments of the same flows and directions at the first tap, if both captures cover the same time but for "
+        f"{BESIDE:.0%} of the packets. The shares in other sentences differ a little: "
         "the queue's is of all packets of the largest flows, that of retransmissions is of the segments sent by all "
         "TCP flows.",
         sketch=Sketch("Packets lost between the taps over time", values),
@@ -521,7 +546,8 @@ def _one_direction(s: Summary) -> Finding | None:
         return None
     share = format_percent(one["bytes"] / max(one["of_bytes"], 1))
     return Finding(
-        f"{one['flows']:,} of {one['of_flows']:,} TCP flows ({share} of the TCP bytes) show one direction only: no "
+        f"{one['flows']:,} of {_count(one['of_flows'], 'TCP flow')} ({share} of the TCP bytes) "
+        f"{'shows' if one['flows'] == 1 else 'show'} one direction only: no "
         "round-trip times for them.",
         f"TCP flows without a packet in one direction, given from {ONE_DIRECTION:.0%} of the flows on. Reasons are "
         "asymmetric routing, unanswered SYNs, or a capture filter.",

@@ -102,6 +102,8 @@ QUEUE_INTERVALS = 10  # with fewer intervals nothing is said
 #: RTT waiting.
 QUEUE_BYTES = 2 * 1514
 
+#: This share of the packets beside the second capture's time is worth a word.
+BESIDE = 0.01
 #: This share of segments recorded twice is worth a word.
 COPIES = 0.01
 #: Jumbo Ethernet with VLAN tags; anything larger was put together by a host.
@@ -158,6 +160,8 @@ class TwoTaps:
         Length of a slot.
     first_slot_ns : int
         When slot 0 begins.
+    beside : float
+        Share of the ingress packets from before the second capture began or after it ended.
     """
 
     queue_delay: pd.DataFrame
@@ -167,6 +171,7 @@ class TwoTaps:
     slots: pd.DataFrame
     slot_ns: int
     first_slot_ns: int
+    beside: float
 
 
 @dataclass
@@ -271,13 +276,13 @@ class Summary:
         return float(retransmitted_share(self.flows.filter(regex="^(retransmits|segments)_").sum()))
 
     def rtt_quantile_ns(self, q: float) -> float:
-        """Quantile `q` of all RTT samples, from the histogram: within 2 %. NaN without samples."""
+        """Quantile `q` of all RTT samples, from the histogram: within 2 %; 0 for RTTs of 0. NaN without samples."""
         samples = self.rtt_histogram["samples"].to_numpy()
         if not len(samples):
             return float("nan")
         at = int(np.searchsorted(np.cumsum(samples), q * samples.sum()))
         row = self.rtt_histogram.iloc[min(at, len(samples) - 1)]
-        return float((row["low_ns"] + row["high_ns"]) / 2)
+        return float((row["low_ns"] + row["high_ns"]) / 2) if row["low_ns"] > 1 else 0.0
 
     def findings(self) -> list[Finding]:
         """The capture in a few plain sentences, each with the rule that made it."""
@@ -832,6 +837,10 @@ def _two_taps(
     slot_ns = round(slot_ms * 1e6)
     first_ns = min(c.meta.first_ts_ns for c in (ingress, egress) if len(c))
     table = delays.result()
+    ts_ns, out_ns = ingress.columns["ts_ns"], egress.columns["ts_ns"]
+    during = (
+        (ts_ns >= out_ns.min()) & (ts_ns <= out_ns.max()) if len(out_ns) else np.zeros(len(ts_ns), np.bool_)
+    )
     return TwoTaps(
         queue_delay=table,
         queue_loss=delays.loss(),
@@ -840,6 +849,7 @@ def _two_taps(
         slots=slots,
         slot_ns=slot_ns,
         first_slot_ns=first_ns // slot_ns * slot_ns,
+        beside=1 - float(during.mean()) if len(ts_ns) else 0.0,
     )
 
 
@@ -946,6 +956,12 @@ def _notes(summary: Summary, timeline: Timeline, longest_silence_ns: tuple[int, 
     )
     if summary.two_taps is not None:
         notes += summary.two_taps.comparison.notes()
+        beside = summary.two_taps.beside
+        say(
+            beside >= BESIDE,
+            f"{format_percent(beside)} of the top flows' packets passed the first tap before the second capture began "
+            "or after it ended: their fate is not known.",
+        )
     say(
         summary.two_taps is not None and summary.two_taps.queue_delay.empty,
         "No packet of the top flows was recognised at both taps: different traffic, clocks that differ, or "

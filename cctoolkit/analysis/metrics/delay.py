@@ -201,6 +201,16 @@ class QueueDelay:
         self._pair.check()
         others_in, others_out = self._others()
         crosses = self._matcher.crosses
+        segments = [part[crosses[part["way"]]] for part in self._matcher.fates()]
+        # What waits at most: datagrams are only counted, so both captures must begin, and end, at about the same time.
+        wait_ns = (
+            max((int(part["delay_ns"].max(initial=0)) for part in segments), default=0) or self._max_delay_ns
+        )
+        pair = self._pair
+        if pair.egress_start_ns - pair.ingress_start_ns > wait_ns:
+            others_in = others_in[:0]
+        others_in = others_in[others_in["ts_ns"] <= pair.egress_end_ns]
+        others_out = others_out[others_out["ts_ns"] <= pair.ingress_end_ns + wait_ns]
         way = np.union1d(np.flatnonzero(crosses), others_in["way"])
         n = int(way[-1]) + 1 if len(way) else 0
 
@@ -208,9 +218,9 @@ class QueueDelay:
             return np.bincount(packets["way"][packets["way"] < n], minlength=n)[way]
 
         came_in, lost = count(others_in), np.maximum(count(others_in) - count(others_out), 0)
-        for part in self._matcher.fates():
-            part = part[crosses[part["way"]]]
-            came_in += count(part)
+        for part in segments:
+            both = (part["ts_ns"] >= pair.egress_start_ns) & (part["ts_ns"] <= pair.egress_end_ns)
+            came_in += count(part[both | (part["delay_ns"] != UNKNOWN)])
             lost += count(part[part["delay_ns"] == LOST])
         return pd.DataFrame(
             {
@@ -218,7 +228,7 @@ class QueueDelay:
                 "direction": (way & 1).astype(np.int8),
                 "packets_in": came_in,
                 "packets_lost": lost,
-                "loss_ratio": lost / came_in,
+                "loss_ratio": lost / np.maximum(came_in, 1),
             }
         )
 
@@ -242,12 +252,13 @@ def queue_delay(
     -------
     DataFrame
         One row per packet at the ingress, in order of arrival, of the flows and directions that cross the queue: at
-        least half of their packets at the egress came in at the ingress, and not all without delay (so ACKs in the
-        other direction are left out):
+        least half of their packets at the egress (up to the ingress capture's end) came in at the ingress, and not all
+        without delay (so ACKs in the other direction are left out):
 
         - ``ts_ns`` (at the ingress), ``flow_id`` (the ingress tap's), ``direction``, ``payload_bytes``, ``wire_bytes``,
         - ``delay_ns``: null if the packet did not leave,
-        - ``lost``: null if unknown, as for packets in the queue when the capture ends.
+        - ``lost``: null if unknown, as for packets in the queue when the capture ends, or that may have left before
+          the egress capture began.
 
     Raises
     ------
@@ -300,8 +311,9 @@ def queue_loss(
     -------
     DataFrame
         ``flow_id`` (the ingress tap's), ``direction``, ``packets_in``, ``packets_lost``, ``loss_ratio`` (lost over
-        in), for the flows and directions that cross the queue. Packets other than TCP segments are counted, not
-        matched: losses are those that came in minus those that left, including any still in the queue at the end.
+        in), for the flows and directions that cross the queue, while both taps record. Packets other than TCP segments
+        are counted, not matched: losses are those that came in minus those that left, including any still in the queue
+        at the end; they are left out where the egress capture begins later than packets wait.
 
     See Also
     --------
