@@ -552,19 +552,17 @@ class Model:
                 together /= together.sum()
                 rows[at]["cca"] = self._named(together, length)[0]
                 rows[at]["probability"] = float(self._likely(together)[0])
-        return pd.DataFrame(
-            rows,
-            columns=[
-                "flow_id",
-                "cca",
-                "probability",
-                "limited_by",
-                "windows",
-                "window_ms",
-                "feature_set",
-                "model",
-            ],
-        )
+        names = [
+            "flow_id",
+            "cca",
+            "probability",
+            "limited_by",
+            "windows",
+            "window_ms",
+            "feature_set",
+            "model",
+        ]
+        return pd.DataFrame(rows, columns=names)
 
     def _length(self, slots: int, window_ms: float | None) -> int:
         if window_ms is not None:
