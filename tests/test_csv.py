@@ -61,3 +61,12 @@ def test_nothing_else_writes_csv(folder: str) -> None:
         if isinstance(node, ast.Attribute) and node.attr == "to_csv"
     ]  # fmt: skip
     assert found == []
+
+
+@pytest.mark.parametrize("text", ["," * 10**6, "a,b\n" + "," * 10**6, "a\n" * 9 + "1" + ",x" * 10**5])
+def test_very_many_columns_are_refused_at_once(text: str, tmp_path: Path) -> None:
+    """For pandas they are minutes."""
+    path = tmp_path / "wide.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"line \d+ has more than"):
+        read_csv(path)

@@ -31,8 +31,11 @@ TOML = {
     "deep lists": b"name = " + b"[" * DEEP,
     "forty levels": b"name = " + b"[" * 40 + b"]" * 40,
     "deep tables": b"name = " + b"{ a = " * DEEP,
-    "deep keys": b"name" + b".a" * 2000 + b" = 1",
-    "deep headings": b"[a" + b".a" * 2000 + b"]",
+    "deep keys": b"name" + b".a" * DEEP + b" = 1",
+    "deep keys with quotes": b"name" + b" . 'a' . \"\\u0061\"" * DEEP + b" = 1",
+    "deep keys in a table": b"name = {a" + b".a" * DEEP + b" = 1}",
+    "deep headings": b"[a" + b".a" * DEEP + b"]",
+    "quotes without end": b"a" + b'\\"' * DEEP,
     "a long number": b"seed = " + b"9" * 10_000,
     "a long number in hexadecimal": b"seed = 0x" + b"f" * 10_000,
     "a long name": b'name = "'
@@ -108,6 +111,16 @@ VALUES = st.recursive(
 @given(st.dictionaries(st.text(max_size=5), VALUES, max_size=3))
 def test_what_is_well_formed_comes_back(value):
     assert repr(documents.parsed(json.loads, json.dumps(value).encode())) == repr(value)
+
+
+@pytest.mark.parametrize("quotes", ['"', "'", '"""', "'''", "#"])
+def test_dots_that_are_no_key(quotes, tmp_path):
+    path = tmp_path / "scenario.toml"
+    end = "" if quotes == "#" else quotes
+    path.write_text(f"a = 1.5 {quotes}{end}\n" if quotes == "#" else f"a = {quotes}{'x.' * DEEP}{end}\n")
+    assert "a" in documents.read_toml(path)
+    path.write_text(f"a = [{'0.5, ' * DEEP}]\nb = 2 # {quotes[:1]}{'x.' * DEEP}\n")
+    assert documents.read_toml(path)["b"] == 2
 
 
 @settings(max_examples=examples(300), deadline=None)

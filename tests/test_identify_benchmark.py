@@ -112,6 +112,55 @@ def test_answers_that_fit_no_question(asked, tmp_path, change, told):
         read_answers(path, asked)
 
 
+ANYTHING = [
+    "",
+    "x",
+    "nan",
+    "inf",
+    "-1",
+    "1e400",
+    "9" * 20,
+    "true",
+    "None",
+    "\x1b[31m\n",
+    "=cmd|x",
+    "x" * 5000,
+    "2",
+]
+
+
+@pytest.mark.parametrize("value", ANYTHING, ids=lambda value: repr(value)[:20])
+def test_anything_in_any_column_of_answers(tmp_path, value):
+    """Scores or one short line, whatever is in one cell or in all of a column."""
+    known = told(["reno", "bbr"], ["reno", "cubic"])
+    path = tmp_path / "theirs.csv"
+    for column in (*KEY, "said", "probability"):
+        for rows in (1, 2):
+            table = known[[*KEY, "said", "probability"]].astype(object)
+            table.loc[: rows - 1, column] = value
+            table.to_csv(path, index=False)
+            try:
+                assert len(scores(read_answers(path, known.drop(columns=["said", "probability"])))) == 1
+            except SchemaError as error:
+                assert str(error).isprintable() and len(str(error)) < 500, column
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        *(("leaderboard.csv", text) for text in ("", "\0", "," * 10**6, "model\nx\n", "model,model\n")),
+        *(("experiment.json", text) for text in ("", "[]", "[" * 100_000, '{"options": 5}', "\0")),
+    ],
+    ids=lambda text: repr(text)[:20],
+)
+def test_a_damaged_leaderboard_is_written_anew(tmp_path, file, content):
+    answered = told(["reno"], ["reno"])
+    write(tmp_path, answered, {"old": answered}, {"seed": 1})
+    (tmp_path / file).write_text(content)
+    _, board = write(tmp_path, answered, {"new": answered}, {"seed": 1})
+    assert board["model"].tolist() == ["new"]
+
+
 def test_parts_that_are_none(tmp_path):
     with pytest.raises(ParameterError, match="part: 'moon' must be one of home, path"):
         build(tmp_path, parts=["moon"], progress=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -20,7 +21,7 @@ torch = pytest.importorskip("torch", reason="making models needs torch: the extr
 pytest.importorskip("onnxscript", reason="making models needs onnxscript: the extra 'train'")
 
 import cctoolkit as cct  # noqa: E402
-from cctoolkit.errors import ParameterError, SchemaError  # noqa: E402
+from cctoolkit.errors import CCToolkitError, ParameterError, SchemaError  # noqa: E402
 from cctoolkit.identify import Windows, cut_windows  # noqa: E402
 from cctoolkit.identify.bundle import FORMAT, Model, bundled_models, load, save_models  # noqa: E402
 from cctoolkit.identify.inputs import VIEW_INPUTS  # noqa: E402
@@ -446,6 +447,26 @@ def test_flows_of_which_nothing_can_be_said(dragonfly):
     assert len(model.predict(slots[:0])) == 0
 
 
+def test_a_model_of_the_queue_alone(tmp_path):
+    """Its inputs do not say when the flow was sending: the slots do."""
+    windows = cut_windows(samples.recordings(), 100, "cbiq", per_flow=2)
+    model = load(unfitted("dragonfly", epochs=1).fit(windows).save(tmp_path / "queue"))
+    slots = samples.recordings()[0].slots
+    row = model.predict(slots).iloc[0]
+    assert row.windows > 20 and 0 <= row.probability <= 1
+    assert model.predict(slots.assign(in_bytes=0.0)).iloc[0].windows == 0
+    with pytest.raises(SchemaError, match="in_bytes or throughput_bytes"):
+        model.predict(slots.drop(columns=["in_bytes", "throughput_bytes"]))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_views_that_are_not_finite_are_refused(value):
+    windows = cut_windows(samples.recordings()[:2], 100, "views", per_flow=2)
+    windows.X[1, 3, 0] = value
+    with pytest.raises(ParameterError, match="views of window 1 are not finite"):
+        load("cca").predict(windows)
+
+
 def test_slots_that_a_model_does_not_take(dragonfly):
     model, slots = load(dragonfly), samples.recordings()[0].slots
     tens = slots.copy()
@@ -507,6 +528,51 @@ def test_a_description_that_makes_no_sense(copy, key, value):
     if key != "alike":
         with pytest.raises(SchemaError, match=f"{key}' is missing"):
             load(copy)
+
+
+def fields(value: object, path: tuple[str | int, ...] = ()):
+    """Where something stands in a document."""
+    yield path
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(min(len(value), 2)):
+            yield from fields(value[key], (*path, key))
+
+
+ANYTHING = [
+    None, True, 0, -1, 1e308, 10**400, "", "\x1b[31m\n", "x" * 5000, "\ud800", "..", [], {}, [[]], [None], ["flow_id"],
+    ["in_bytes"], [[0, 1]], [[1, -1]], [[5, 1], [2, 1]], [1e-300], {"a": ["cubic"]}, {"cubic": ["cubic"]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", ANYTHING, ids=lambda value: repr(value)[:20])
+@pytest.mark.parametrize("name", ["cca", "dragonfly"])
+def test_anything_in_any_field(name, value, tmp_path):
+    """An answer or one short line, wherever it stands."""
+    copy, slots = Path(shutil.copytree(bundled_models()[name], tmp_path / "copy")), short_slots()
+    about = json.loads((copy / "model.json").read_text())
+    for path in fields({key: v for key, v in about.items() if key not in ("results", "provenance")}):
+        text = json.dumps(about)
+        changed = inside = json.loads(text) if path else value
+        for key in path[:-1]:
+            inside = inside[key]
+        if path:
+            inside[path[-1]] = value
+        (copy / "model.json").write_text(json.dumps(changed))
+        try:
+            said = load(copy).predict_slots(slots)
+        except CCToolkitError as error:
+            text = str(error)
+            assert text.isprintable() and len(text) < 600, path
+        else:
+            assert said["probability"].dropna().between(-1e-6, 1 + 1e-6).all(), path
+
+
+@functools.cache
+def short_slots() -> pd.DataFrame:
+    slots = samples.recordings()[0].slots
+    kept = slots[slots["slot"] < slots["slot"].min() + 320]
+    kept.attrs.update(slots.attrs)
+    return kept
 
 
 @pytest.mark.parametrize("text", ["", "[" * 100_000, "{", "\xff", "[]", '{"format": NaN}', "5", "null"])

@@ -442,6 +442,17 @@ def test_a_folder_of_somebody_elses_traces_becomes_a_dataset(run, tmp_path: Path
     assert set(SlotDataset("mine").flows["cca"]) == {"bbr", "cubic", "reno"}
 
 
+def test_a_path_too_long_for_a_name_keeps_no_other_file_out(run, tmp_path: Path) -> None:
+    source = tmp_path / "theirs"
+    nebby_trace(source / "vegas-5-45-200-2-tcp.csv")
+    nebby_trace(source / ("é" * 60) / ("é" * 60) / "reno-5-45-200-2-tcp.csv")
+    status, out, err = run("dataset", "add", tmp_path / "mine", source)
+    assert status == 0 and "added 1 run" in out and "1 vegas" in out
+    assert err.count("\n") == 1 and "more than 200 bytes" in err
+    status, _, err = run("dataset", "add", "mine", source / "vegas-5-45-200-2-tcp.csv", "--name", "x" * 300)
+    assert status == 1 and err.startswith("cct: name: ") and "longer than 200 bytes" in err
+
+
 def test_a_captures_own_name_is_its_label(run, tmp_path: Path) -> None:
     path = nebby_trace(tmp_path / "x" / "vegas-5-45-200-2-tcp.csv")
     status, out, _ = run("dataset", "add", tmp_path / "mine", path)

@@ -238,6 +238,11 @@ def test_a_file_of_congestion_controls(tmp_path: Path, monkeypatch: pytest.Monke
         ("def f(:\n", "line 1: SyntaxError"),
         ("x = 1\ny = 1 / 0\n", "line 2: ZeroDivisionError: division by zero"),
         ("x = 1\n", "defines no class derived from cctoolkit.cca.Cca"),
+        ("import sys\nsys.exit(3)\n", "line 2: SystemExit: 3"),
+        ("x = 1\0\n", "leakage_nothing.py: SyntaxError"),
+        ("f = lambda: f()\nf()\n", "line 1: RecursionError"),
+        ("raise ValueError('a\\nb' * 1000)\n", "line 1: ValueError: a"),
+        ("raise ValueError\n", "line 1: ValueError: without a text"),
         (None, "no such file"),
     ],
 )
@@ -251,4 +256,4 @@ def test_files_that_define_nothing(
     with pytest.raises(ParameterError, match=r"ccas: leakage_nothing\.py") as refused:
         names_of_file(str(file))
     sys.modules.pop("leakage_nothing", None)
-    assert told in str(refused.value) and "\n" not in str(refused.value)
+    assert told in str(refused.value) and "\n" not in str(refused.value) and len(str(refused.value)) < 400

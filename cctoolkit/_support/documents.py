@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import tomllib
 from collections.abc import Callable, Mapping
@@ -60,7 +61,7 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     try:
         with open(path, "rb") as file:
-            return parsed(tomllib.loads, file.read(MOST_BYTES + 1))
+            return parsed(_shallow_toml, file.read(MOST_BYTES + 1))
     except OSError as err:
         raise ParameterError(f"{os.fspath(path)}: {err.strerror}") from None
     except ValueError as err:
@@ -91,6 +92,29 @@ def read_json(
         return parsed(_strict_json, content)
     except ValueError as err:
         raise error(f"{os.fspath(path)}: not {what or 'a JSON object'}: {err}") from None
+
+
+#: Strings and comments, in which a dot means nothing; they end with the text, if not before.
+_QUOTED = re.compile(
+    r"""
+    \"{3} [^"\\]*+ (?: (?: \\. | "(?!"") ) [^"\\]*+ )*+ (?: \"{3} | \Z )
+    | '{3} .*? (?: '{3} | \Z )
+    | " [^"\\\n]*+ (?: \\. [^"\\\n]*+ )*+ "?
+    | ' [^'\n]* '?
+    | \# [^\n]*
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_WORD = re.compile(r"[\w-]+")
+_LONG_KEY = re.compile(rf"(?:w\.){{{MOST_LEVELS}}}")
+
+
+def _shallow_toml(text: str) -> dict[str, Any]:
+    """TOML without keys of many parts (``a.a.a…``): tomllib's time grows with the square of their number."""
+    words = _WORD.sub("w", _QUOTED.sub("w", text)).replace(" ", "").replace("\t", "")
+    if _LONG_KEY.search(words):
+        raise ValueError(_DEEP)
+    return tomllib.loads(text)
 
 
 def _strict_json(text: str) -> Any:

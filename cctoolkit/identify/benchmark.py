@@ -42,6 +42,8 @@ WINDOWS_MS = (100.0, 1000.0, 10_000.0)
 
 #: What makes a window: the columns by which an answer belongs to a question.
 _KEY = ["part", "run", "flow_id", "window_ms", "first_slot", "taps"]
+#: Columns of answers that are text, even if it looks like numbers.
+_TEXTS = ["part", "run", "said"]
 #: What only the tap after the queue tells.
 _BEHIND = ["out_bytes", "out_packets", "out_seq", "cbiq_bytes", "drops_estimate"]
 
@@ -215,20 +217,26 @@ def read_answers(path: str | os.PathLike[str], asked: pd.DataFrame) -> pd.DataFr
         The file is no such table, or answers a window that was not asked about.
     """
     try:
-        given = read_csv(path)
+        given = read_csv(path, dtype=dict.fromkeys(_TEXTS, "str"))
     except ValueError:
         raise SchemaError(f"{os.fspath(path)}: not a table in CSV") from None
-    given = arguments.table("answers", given, _KEY[2:], ["part", "run", "said"], error=SchemaError)
+    probability = ["probability"] if "probability" in given else []
+    given = arguments.table(
+        os.fspath(path), given, [*_KEY[2:], *probability], _TEXTS, whole=["flow_id", "first_slot", "taps"],
+        error=SchemaError,
+    )  # fmt: skip
     if given.duplicated(_KEY).any():
         raise SchemaError(f"{os.fspath(path)}: answers a window twice")
-    columns = [*_KEY, "said", *(["probability"] if "probability" in given else [])]
+    if probability and not given["probability"].dropna().between(0, 1).all():
+        raise SchemaError(f"{os.fspath(path)}: column 'probability' has values that are not between 0 and 1")
+    columns = [*_KEY, "said", *probability]
     both = asked.merge(given[columns], on=_KEY, how="outer", indicator=True)
     strange = both[both["_merge"] == "right_only"]
     if len(strange):
         first = strange.iloc[0]
         raise SchemaError(
             f"{os.fspath(path)}: {len(strange):,} windows were not asked about, such as slot {first['first_slot']} of "
-            f"flow {first['flow_id']} in {first['run']}"
+            f"flow {first['flow_id']} in {arguments.shown(first['run'])}"
         )
     if "probability" not in both:
         both["probability"] = np.nan

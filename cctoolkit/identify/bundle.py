@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from .._support.arguments import floats, number, whole
+from .._support.arguments import first_line, floats, number, shown, whole
 from .._support.atomic import replacing
 from .._support.documents import read_file, read_json
 from .._support.version import __version__
@@ -51,7 +51,7 @@ from .probabilities import (
     softmax,
     together,
 )
-from .windows import Windows, slot_arrays
+from .windows import Windows, arrivals, slot_arrays
 
 if TYPE_CHECKING:
     from .classifiers import SummaryClassifier, _NetworkClassifier
@@ -73,6 +73,8 @@ _ABOUT = "model.json"
 _MOST_JSON_BYTES, _MOST_NETWORK_BYTES = 64 << 20, 512 << 20
 _LONGEST_MS = 1e9
 _LONGEST_NAME = 100
+#: Inputs that tell in which windows a flow was sending.
+_ARRIVALS = ("in_bytes", "in_packets", "throughput_bytes")
 #: Number of windows of any length that go through the network at a time.
 _AT_ONCE = 64
 #: Bins of a cut-off view in the example given to torch's exporter: three strided convolutions leave two of nine, and
@@ -231,11 +233,12 @@ class Model:
     def __init__(self, folder: Path) -> None:
         try:
             self.about = read_json(folder / _ABOUT, "a valid model description", most_bytes=_MOST_JSON_BYTES)
+            self._made_by = shown(self.about.get("cctoolkit", "unknown")).strip("'")
             version = self.about["format"]
             if version != FORMAT:
                 raise SchemaError(
-                    f"{folder}: a model of format {version}, this package reads {FORMAT}: train it again, or take "
-                    f"the version of cctoolkit that made it ({self.about.get('cctoolkit', 'unknown')})"
+                    f"{folder}: a model of format {shown(version)}, this package reads {FORMAT}: train it again, or "
+                    f"take the version of cctoolkit that made it ({self._made_by})"
                 )
             self.name = printable(folder.name)
             self._learnt = np.array(_names("classes", self.about["classes"]), dtype=object)
@@ -246,12 +249,15 @@ class Model:
             self.windows_ms: tuple[float, ...] = tuple(
                 float(number("windows_ms", ms, above=0, high=_LONGEST_MS)) for ms in self.about["windows_ms"]
             )
+            if self.about["preparation"] not in PREPARATIONS:
+                raise ValueError(f"preparation: {shown(self.about['preparation'])} is not known")
             self._prepare = PREPARATIONS[self.about["preparation"]]
             any_length = self.about["preparation"] in ANY_LENGTH
             self._networks = [
                 {
                     "slots": None if network["slots"] is None else whole("slots", network["slots"], low=1),
-                    "file": Path(network["file"]).name,  # in the folder, whatever model.json says
+                    # in the folder, whatever model.json says
+                    "file": Path(*_names("file", [network["file"]])).name,
                     "sha256": network["sha256"],
                 }
                 for network in self.about["networks"]
@@ -277,7 +283,7 @@ class Model:
         except SchemaError:
             raise
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as err:
-            why = f"{err} is missing" if isinstance(err, KeyError) else str(err)
+            why = f"{err} is missing" if isinstance(err, KeyError) else first_line(err, type(err).__name__)
             raise SchemaError(f"{folder / _ABOUT}: not a valid model description ({why})") from None
         self._of_summaries = self.about["preparation"] == "summaries"
         self.any_length = any(network["slots"] is None for network in self._networks)
@@ -327,7 +333,7 @@ class Model:
             if wanted != made:
                 raise SchemaError(
                     f"{path}: takes {wanted} values a window, this package makes {made} of one: a model of another "
-                    f"version ({self.about.get('cctoolkit', 'unknown')}); train it again"
+                    f"version ({self._made_by}); train it again"
                 )
         return self._sessions[file]
 
@@ -372,6 +378,9 @@ class Model:
                 )
             X = X.X.astype(np.float32, copy=False)
             if views:
+                strange = ~np.isfinite(X).all(axis=(1, 2))
+                if strange.any():
+                    raise ParameterError(f"X: the views of window {int(np.argmax(strange))} are not finite")
                 return X
         X = floats("X", X).astype(np.float32)
         if X.ndim != 3 or X.shape[2] != len(self.inputs):
@@ -506,13 +515,15 @@ class Model:
             raise ParameterError(
                 f"slots of {slot_ms:g} ms: {self.name} was trained on slots of {self.slot_ms:g} ms"
             )
-        arrivals = next(
-            i for i, name in enumerate(self.inputs) if name in ("in_bytes", "in_packets", "throughput_bytes")
-        )
+        columns = self.inputs
+        if not set(columns) & set(_ARRIVALS):  # of CBIQ alone
+            columns = (*columns, *arrivals(slots))
+        sent = next(i for i, name in enumerate(columns) if name in _ARRIVALS)
         limits = _limits(slots)
         rows: list[dict[str, Any]] = []
         by_length: dict[int, list[tuple[int, np.ndarray]]] = {}
-        for flow_id, _, values in slot_arrays(slots, self.inputs):
+        for flow_id, _, observed in slot_arrays(slots, columns):
+            values = observed[:, : len(self.inputs)]
             row = {
                 "flow_id": flow_id, "cca": None, "probability": np.nan,
                 "limited_by": limits.get(flow_id, "unknown"), "windows": 0, "window_ms": np.nan,
@@ -521,10 +532,10 @@ class Model:
             length = self._length(len(values), window_ms)
             if length and row["feature_set"]:
                 row["window_ms"] = length * self.slot_ms
-                stretch = values[: len(values) // length * length].reshape(-1, length, values.shape[1])
-                spoke = ~np.isnan(stretch[:, :, arrivals]).any(axis=1) & (
-                    np.nansum(stretch[:, :, arrivals], axis=1) > 0
-                )
+                whole_windows = len(values) // length * length
+                stretch = values[:whole_windows].reshape(-1, length, values.shape[1])
+                came = observed[:whole_windows, sent].reshape(-1, length)
+                spoke = ~np.isnan(came).any(axis=1) & (np.nansum(came, axis=1) > 0)
                 if not self.any_length:
                     spoke &= ~np.isnan(stretch).any(axis=(1, 2))
                 row["windows"] = int(spoke.sum())
@@ -541,7 +552,7 @@ class Model:
                 together /= together.sum()
                 rows[at]["cca"] = self._named(together, length)[0]
                 rows[at]["probability"] = float(self._likely(together)[0])
-        columns = [
+        names = [
             "flow_id",
             "cca",
             "probability",
@@ -551,7 +562,7 @@ class Model:
             "feature_set",
             "model",
         ]
-        return pd.DataFrame(rows, columns=columns)
+        return pd.DataFrame(rows, columns=names)
 
     def _length(self, slots: int, window_ms: float | None) -> int:
         if window_ms is not None:

@@ -13,7 +13,7 @@ from .._support.atomic import check_target
 from .._support.options import ModelArgument, ModelOption, SlotMsOption, WorkersOption
 from .._support.terminal import end_empty, listing, note, say, show
 from .._support.version import __version__
-from .._support.words import did_you_mean, format_probability, plural
+from .._support.words import did_you_mean, format_probability, plural, printable
 from ..capture.options import (
     EgressArgument,
     IngressArgument,
@@ -601,7 +601,9 @@ def benchmark_cca(
 
     check_target(output, folder=True)
     speakers = [load(name) for name in models or ([] if answered else [DEFAULT_MODEL])]
-    files = dict(_name_and_file(text) for text in answered or ())
+    files = _names_and_files(answered or ())
+    if twice := sorted(files.keys() & {model.name for model in speakers}):
+        raise ParameterError(f"answers: {twice[0]} is the name of a model, too")
     datasets = build(
         output / "data", runs=runs, seed=seed, on=on, workers=workers, progress=sys.stderr.isatty()
     )  # fmt: skip
@@ -623,11 +625,15 @@ def benchmark_cca(
     say(f"wrote {output}/questions.csv, answers.parquet, scores.parquet, reliability.html, leaderboard.csv")
 
 
-def _name_and_file(text: str) -> tuple[str, str]:
-    name, _, file = text.partition("=")
-    if not name or not file:
-        raise ParameterError(f"answers: {text!r} is not NAME=FILE")
-    return name, file
+def _names_and_files(texts: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        name, _, file = text.partition("=")
+        if not name or not file:
+            raise ParameterError(f"answers: {text!r} is not NAME=FILE")
+        if found.setdefault(printable(name), file) != file:
+            raise ParameterError(f"answers: {name} is given twice")
+    return found
 
 
 def _show_scores(scores: pd.DataFrame) -> None:

@@ -14,6 +14,8 @@ import pandas as pd
 from .._support import parquet
 from .._support.atomic import replacing_files
 from .._support.csv import read_csv, write_csv
+from .._support.documents import read_json
+from ..errors import SchemaError
 from .benchmark import PARTS
 from .elsewhere import FAMILIES
 from .evaluation import evaluate, interval
@@ -169,8 +171,8 @@ def _by_model(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 def _board_of(folder: Path, about: Mapping[str, Any]) -> pd.DataFrame | None:
     """The leaderboard that is there, if it is of the same benchmark."""
     try:
-        same = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))["options"] == dict(about)
+        same = read_json(folder / _ABOUT).get("options") == dict(about)
         board = read_csv(folder / "leaderboard.csv")
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, SchemaError):
         return None
     return board if same and {"model", *_ORDER} <= set(board) else None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from .._support.arguments import shown
 from .._support.terminal import note
 from .._support.waiting import progress_bar
 from .._support.words import did_you_mean, plural, printable
@@ -24,6 +26,8 @@ __all__ = ["add_captures", "add_folder"]
 _EXPORTS = (".csv", ".tsv", ".txt", ".fields")
 #: Files named in a message; the others are counted.
 _NAMED = 3
+#: Bytes of a run's name: its files have it, a suffix, and while they are written more.
+_LONGEST_NAME = 200
 
 
 def add_captures(
@@ -79,6 +83,8 @@ def add_captures(
     name = name or printable(_stem(ingress))
     if Path(name).name != name or not name.isprintable():
         raise ParameterError(f"name: {name!r} must be a word")
+    if _is_long(name):
+        raise ParameterError(f"name: {shown(name)} is longer than {_LONGEST_NAME} bytes")
     if before is not None and name in before.runs:
         raise ParameterError(f"name: {folder} has a run {name}; choose another --name")
     recording, unused = _record(
@@ -145,7 +151,7 @@ def add_folder(
     wanted = [
         (file, name, row)
         for file, name, row in zip(files, names, range(len(files)), strict=True)
-        if not (folder / "slots" / f"{name}.json").is_file()
+        if _is_long(name) or not (folder / "slots" / f"{name}.json").is_file()
     ]
     table = None if labels is None else read_labels(labels)
     added, unlabelled, unread = [], [], []
@@ -156,6 +162,9 @@ def add_folder(
             bar.update()
             if table is None and known["cca"].isna()[row]:
                 unlabelled.append(file)
+                continue
+            if _is_long(name):
+                unread.append(f"{file}: names of run and folders have more than {_LONGEST_NAME} bytes")
                 continue
             own = known.iloc[[row]].dropna(axis=1) if table is None else table
             try:
@@ -181,6 +190,11 @@ def add_folder(
     length = before.slot_ms if before is not None else slot_ms or 1.0
     index_dataset(folder, {} if before is None else before.made_with, length)
     return flows
+
+
+def _is_long(name: str) -> bool:
+    """Whether files cannot have this name."""
+    return len(os.fsencode(name)) > _LONGEST_NAME
 
 
 def _dataset(folder: Path, slot_ms: float | None) -> SlotDataset | None:

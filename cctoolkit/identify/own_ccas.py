@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from .._support.algorithm.origin import is_ours
+from .._support.arguments import first_line
 from .._support.words import did_you_mean
 from ..cca import Cca
 from ..errors import CCToolkitError, ParameterError
@@ -60,18 +61,20 @@ def _load(path: Path) -> None:
     sys.path.insert(0, str(path.parent))
     try:
         spec.loader.exec_module(module)
-    except Exception as err:  # whatever the user's code raises
+    except (Exception, SystemExit) as err:  # whatever the user's code raises
         del sys.modules[path.stem]
         sys.path.remove(str(path.parent))
         if isinstance(err, CCToolkitError):
             raise
-        line, why = _last_line(err, path), str(err)
+        kind = type(err).__name__
+        line, why = _last_line(err, path), first_line(err, "without a text")
         if isinstance(err, SyntaxError):
             line, why = err.lineno, err.msg
-        raise ParameterError(f"ccas: {path.name}, line {line}: {type(err).__name__}: {why}") from None
+        place = path.name if line is None else f"{path.name}, line {line}"
+        raise ParameterError(f"ccas: {place}: {kind}: {why}") from None
 
 
-def _last_line(err: Exception, path: Path) -> int | None:
+def _last_line(err: BaseException, path: Path) -> int | None:
     """The last line of the file that led to an error."""
     lines, trace = [], err.__traceback__
     while trace is not None:

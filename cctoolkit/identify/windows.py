@@ -25,6 +25,7 @@ __all__ = [
     "FEATURE_SETS",
     "INPUTS",
     "Windows",
+    "arrivals",
     "crossover_bands",
     "crossover_ratio",
     "cut_windows",
@@ -401,7 +402,7 @@ def cut_windows(
         }
         both = zip(
             slot_arrays(recording.slots, names),
-            slot_arrays(recording.slots, _arrivals(recording.slots)),
+            slot_arrays(recording.slots, arrivals(recording.slots)),
             strict=True,
         )
         for (flow_id, first_slot, values), (_, _, came) in both:
@@ -442,7 +443,7 @@ def _names(inputs: str | Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def _arrivals(slots: pd.DataFrame) -> tuple[str]:
+def arrivals(slots: pd.DataFrame) -> tuple[str]:
     """The first column of ARRIVALS that was observed."""
     if not isinstance(slots, pd.DataFrame):
         raise SchemaError(f"slots: expected a DataFrame, found {type(slots).__name__}")
