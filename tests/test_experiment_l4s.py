@@ -17,7 +17,7 @@ import cctoolkit as cct
 from cctoolkit.cli import app
 from cctoolkit.errors import ParameterError, TestbedUnavailableError
 from cctoolkit.experiments import experiment, l4s
-from cctoolkit.experiments.l4s import cases, kernel, logs, scenarios, tables
+from cctoolkit.experiments.l4s import cases, conclusions, kernel, logs, page, scenarios, tables
 from cctoolkit.experiments.papers import paper_numbers
 from cctoolkit.experiments.runners import for_simulator
 from cctoolkit.scenario import read_sweep
@@ -152,6 +152,27 @@ def test_logs_stand_beside_the_runs_they_belong_to() -> None:
     assert set(readings.source) == {"logs"}  # neither is a case of Table 3 that there are logs of
     assert readings.set_index(["system", "mtu_bytes"]).whole_run["iRED", 800] == 13.52
     assert readings.set_index(["system", "mtu_bytes"]).paper["iRED", 800] == 6.47
+
+
+def test_drop_times_have_the_switchs_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figure 7: the logs' rows in ms, and statements about them that other logs turn around."""
+    times = {"p5_ms": 1e-3, "q1_ms": 1e-3, "median_ms": 1e-3, "q3_ms": 1e-3, "p95_ms": 1e-3}
+    drops = pd.DataFrame([{"configuration": "II", "system": "iRED", "measure": "recirculation", **times}])
+    shown = page.drop_times(drops).set_index("ms")
+    assert list(shown) == ["II"] and shown.II["iRED: recirculation, given"] == "0.001"
+    assert shown.II["iRED, switch, 800 bytes: recirculation"] == "0.000834 (0.00075 to 0.00228)"
+    assert shown.II["PI2, switch, 1500 bytes: until the drop"] == "0.15 (0.001 to 17.6)"
+
+    def holds(given_us: float, *configurations: str) -> list[bool]:
+        made = [drops.assign(configuration=name, median_ms=given_us / 1000) for name in configurations]
+        return [s.holds for s in conclusions.figure_7_in_logs({"drop-delay": pd.concat(made)})]
+
+    assert holds(1.0, "I", "II") == [True, True]
+    assert holds(2.0, "I") == [True, False]
+    slow = logs.logged_recirculation().assign(recirculation_median_us=500.0)  # PI2's shortest: 150 us, in II
+    monkeypatch.setattr(conclusions, "logged_recirculation", lambda: slow)
+    assert holds(400.0, "I") == [True, True]
+    assert holds(400.0, "I", "II") == [False, True]
 
 
 def test_errors_of_readings_are_means_over_configurations() -> None:
