@@ -244,9 +244,9 @@ third = run_test(3)
 
 # %% [markdown]
 # The paper's 60 % for CUBIC is not a constant: the farther the other flow, the more the near one gets (with 1 Gbit/s
-# and two minutes, <!-- results: rtt-separation/cubic-beside-15 -->46 %<!-- end --> beside 15 ms,
-# <!-- results: rtt-separation/cubic-beside-40 -->69 %<!-- end --> beside 40 ms,
-# <!-- results: rtt-separation/cubic-beside-100 -->73 %<!-- end --> beside 100 ms). How much more depends on the buffer
+# and two minutes, <!-- results: rtt-separation-pairs/cubic-beside-15 -->46 %<!-- end --> beside 15 ms,
+# <!-- results: rtt-separation-pairs/cubic-beside-40 -->69 %<!-- end --> beside 40 ms,
+# <!-- results: rtt-separation-pairs/cubic-beside-100 -->73 %<!-- end --> beside 100 ms). How much more depends on the buffer
 # (here the BDP of the longer RTT; the paper does not say), because queueing delay makes RTTs more alike, and on how many
 # parallel streams make a flow: test 11 in `docs/separation.md` varies both. On the
 # small link here, a far CUBIC flow has not grown to its share after half a minute.

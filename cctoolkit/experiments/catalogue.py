@@ -110,8 +110,13 @@ RESULTS = {
     ),
     "rtt-separation": _experiment(
         "rtt-separation", "the RTT paper's tests in the simulator", "",
-        "test1", "test2", "test3", "test4", "test5", "test6", "scaling", "test8", "test9", "test10", "test11",
-        "table1",
+        "test1", "test2", "test4", "test5", "test6", "scaling", "test8", "test10", "test11", "table1",
+    ),
+    "rtt-separation-pairs": _experiment(
+        "rtt-separation", "the RTT paper's test 3: two flows with different RTTs", "--test 3", "test3",
+    ),
+    "rtt-separation-traffic": _experiment(
+        "rtt-separation", "when separation by RTT pays, and when it does harm", "--test 9", "test9",
     ),
     "rtt-separation-transfers": _experiment(
         "rtt-separation", "the RTT paper's test 4 with a quarter of its 6000 transfers", "--test 4 --scale 0.25",
