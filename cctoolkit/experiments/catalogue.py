@@ -131,6 +131,14 @@ RESULTS = {
         "--full --runs 500 --seconds 10 --seeds 1 --window-ms 10 --window-ms 100 --window-ms 1000",
         "volatility", "inputs", "epochs", "windows", "background", "sampling", "splits",
     ),
+    "dragonfly-session": Result(
+        "the Dragonfly authors' published session through the bundled models",
+        "cct experiment dragonfly --full --seeds 2 --only session --session dragonfly-session.csv.xz "
+        "--window-ms 100 --window-ms 1000 --window-ms 10000",
+        ("session", "session-answers", "session-learnt"), (f"{_HERE}.dragonfly.parts",), f"{_HERE}.dragonfly.book",
+        "the authors' session is not part of this repository", ("data/models/cca/*", "data/models/dragonfly/*"),
+        _NOT_SIMULATED,
+    ),
     "sim-vs-kernel": _experiment(
         "sim-vs-kernel", "the simulator's errors in 190 cases", "",
         "errors", "by_cca", "by_aqm", "by_quantity", "overall", "left_out",

@@ -9,6 +9,7 @@ import pandas as pd
 from ..._support.markdown import markdown_table
 from ..statements import bullets_of
 from . import conclusions
+from .page import session_answers, session_learnt
 from .scenarios import CLASSIFIERS
 from .tables import last_epochs
 
@@ -64,6 +65,9 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "background": _by("background", "background", "background flows"),
     "sampling": _by("sampling", "dropped_percent", "dropped, %"),
     "splits": _by("splits", "split", "split"),
+    "session": lambda tables: markdown_table(tables["session"], digits=3, labels=1),
+    "session-answers": lambda tables: markdown_table(session_answers(tables["session-answers"]), labels=3),
+    "session-learnt": lambda tables: markdown_table(session_learnt(tables["session-learnt"]), labels=1),
     **{
         f"{name}-statements": bullets_of(part)
         for name, part in {
@@ -74,6 +78,7 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
             "background": conclusions.background,
             "sampling": conclusions.sampling,
             "splits": conclusions.splits,
+            "session": conclusions.session,
         }.items()
     },
 }
