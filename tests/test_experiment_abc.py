@@ -285,6 +285,29 @@ def test_verdicts() -> None:
     assert not dip.never_falls and dip.all_but_shape
 
 
+def test_delays_are_of_connections_and_of_nothing_else() -> None:
+    cases = abc.PARTS["delay"].scenarios(abc.Settings((), 90.0, 2))
+    assert {c.scenario.duration_s for c in cases} == {60.0, 90.0}
+    for case in cases:
+        assert {f.rtt_ms for f in case.scenario.flows if not f.is_udp} == {case.about["rtt_ms"]}
+        assert any(f.is_udp for f in case.scenario.flows) == (case.about["what"] == "flood")
+        assert case.scenario.bottleneck.aqm == abc.scenario("tcp", 1).bottleneck.aqm
+
+
+def test_conclusions_about_delay_come_out_either_way() -> None:
+    def holds(flood: float, minute: float, least: float) -> list[bool]:
+        rows = [
+            {"rtt_ms": rtt, "what": what, "client_0_mbps": flood if rtt > 20 else 3.0, "client_1_mbps": alone}
+            for rtt, alone in ((20, least), (200, minute))
+            for what in ("flood", "alone for a minute")
+        ]
+        return [s.holds for s in abc.PARTS["delay"].statements({"delay": pd.DataFrame(rows)})]
+
+    assert holds(31, 46, 46) == [True, True]
+    assert holds(9, 46, 46) == [True, False]
+    assert holds(31, 30, 40) == [False, False]
+
+
 # ---- a capture's traffic ---------------------------------------------------------------------------------------------
 
 

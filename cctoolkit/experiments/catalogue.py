@@ -98,6 +98,9 @@ RESULTS = {
         "abc", "the ABC paper's three ways to share a link", "--full",
         "clients", "integers", "why_clients", "why",
     ),
+    "abc-delay": _experiment(
+        "abc", "ABC's flood and connection with more delay in front of the switch", "--full --only delay", "delay",
+    ),
     "abc-linux": _experiment(
         "abc", "ABC in a Linux kernel", "--only linux --testbed", "linux",
     ),

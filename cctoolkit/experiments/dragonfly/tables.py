@@ -587,7 +587,7 @@ _LEARNT = 0.7
 
 
 def session(work: Work, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
-    """``session`` (its flows), ``session-answers`` of the bundled models, and ``session-learnt``: networks of its own."""
+    """``session`` (its flows), ``session-answers`` (the bundled models'), ``session-learnt`` (networks of its own)."""
     assert work.session is not None
     read = read_session(work.session)
     flows = pd.DataFrame(
