@@ -1,7 +1,7 @@
 """The one session that the Dragonfly paper's authors published: three flows, slot by slot.
 
-github.com/DeanCarmel/Dragonfly has a table for each flow in ``learning/data/NumBG_0_rbc_Algo_Queue_1000``; here they are
-one table with the column ``cca``. Their network gets every column but the gap and the packets, so also the time and
+github.com/DeanCarmel/Dragonfly has a table for each flow in ``learning/data/NumBG_0_rbc_Algo_Queue_1000``; here they
+are one table with the column ``cca``. Their network gets every column but the gap and the packets, so also the time and
 both sequence numbers, each divided by its maximum in the window. The one that they call "CBIQ" gets the time alone.
 """
 
