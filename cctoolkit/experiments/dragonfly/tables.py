@@ -613,13 +613,13 @@ def session(work: Work, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
 
 
 def _bundled_answers(windows: Windows, window_ms: float) -> list[dict[str, Any]]:
-    """What the bundled models say of each flow's windows: how many are right, unknown, and of the most frequent name."""
+    """What the bundled models say of each flow's windows: how many are right or unknown, and the most frequent name."""
     from ...identify import load
 
     rows = []
     for name in ("dragonfly", "cca"):
         model = load(name)
-        if not model.any_length and window_ms not in model.windows_ms or window_ms < min(model.windows_ms):
+        if window_ms < min(model.windows_ms) or not (model.any_length or window_ms in model.windows_ms):
             continue
         named = dict(zip(windows.inputs, np.moveaxis(windows.X, 2, 0), strict=True))
         named["in_bytes"] = named["throughput_bytes"]
