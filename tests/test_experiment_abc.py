@@ -176,6 +176,16 @@ def test_statements_disagree_where_the_numbers_do() -> None:
     assert "48.0 Mbit/s" in told[told.paper.str.contains("no more than 32")].toolkit.iloc[0]
 
 
+def test_one_rate_is_no_rise() -> None:
+    """A quick run's single rate below 40 Mbit/s neither rises nor falls, whatever it is."""
+    means = made_means(as_the_paper_says)
+    few = means[(means.sharing != "cbr") | means.value.isin([20, 60, 100])]
+    left_out = set(abc.statements(means).paper) - set(abc.statements(few).paper)
+    assert [claim for claim in left_out if "below 40 Mbit/s" in claim] == list(left_out) and len(
+        left_out
+    ) == 1
+
+
 def test_integer_differences() -> None:
     table = made_means(lambda s, v, scheme: (20.0 + (scheme == "ABC in integers") * (v == 3) * 2, 20.0))
     found = abc.integer_differences(table).set_index(["sharing", "client"])

@@ -415,20 +415,18 @@ def test_9(tables: Tables) -> list[Statement]:
             bool((tcp.loc[flood, ["RTT", "RTT and guard"]] >= 2 * tcp.loc[flood, "one queue"]).all()),
         )
     )
-    late, early = (
-        next(name for name in jain.index if name.startswith("1000") and ("long from" in name) == told)
-        for told in (False, True)
-    )
-    said.append(
-        Statement(
-            "test 9",
-            f"{OURS}among 1000 flows the harm comes from what counts as long: from 0.1 MB on instead of 10 MB, the "
-            "paper's rules take away less than a fifth as much",
-            f"Jain's index falls by {one[late] - plain[late]:.2f} with 10 MB, by {one[early] - plain[early]:.2f} with "
-            "0.1 MB",
-            bool(one[early] - plain[early] < (one[late] - plain[late]) / 5),
+    many = sorted((name for name in jain.index if name.startswith("1000 ")), key=len)
+    if len(many) == 2:  # not in quick runs
+        late, early = (one[name] - plain[name] for name in many)
+        said.append(
+            Statement(
+                "test 9",
+                f"{OURS}among 1000 flows the harm comes from what counts as long: from 0.1 MB on instead of 10 MB, the "
+                "paper's rules take away less than a fifth as much",
+                f"Jain's index falls by {late:.2f} with 10 MB, by {early:.2f} with 0.1 MB",
+                bool(early < late / 5),
+            )
         )
-    )
     near, jittered = (
         next(name for name in jain.index if "10 to 12" in name and ("jitter" in name) == jitter)
         for jitter in (False, True)
