@@ -262,6 +262,20 @@ def test_4(tables: Tables) -> list[Statement]:
                     bool((changes.abs() <= 0.05).all()),
                 )
             )
+    intervals = separated[separated.queues == most].set_index("flows")
+    signs = {flows: (-row.fct_reduction_high, -row.fct_reduction_low) for flows, row in intervals.iterrows()}
+    said.append(
+        Statement(
+            "test 4",
+            f"{OURS}{most} queues: another sample of transfers would not turn the change of the mean completion time "
+            "around (its 95 % interval does not contain 0), with any congestion control",
+            ", ".join(
+                f"{flows} {100 * low:+.0f} to {100 * high:+.0f} %{'' if low * high > 0 else ', may be either'}"
+                for flows, (low, high) in signs.items()
+            ),
+            all(low * high > 0 for low, high in signs.values()),
+        )
+    )
     slow = table[table.shares == "by flows"].pivot_table(
         index="flows", columns=["scheme", "queues"], values="jain_of_slowdown", sort=False
     )
