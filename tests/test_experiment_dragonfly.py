@@ -499,3 +499,8 @@ def test_the_session_needs_its_file(tmp_path: Path) -> None:
         with pytest.raises(SchemaError, match=says):
             experiment("dragonfly")(tmp_path / "x", only=["session"], session=path)
     assert not (tmp_path / "x").exists()
+    session = made_session(tmp_path / "session.csv", 2.0)
+    with pytest.raises(SchemaError, match="no packet arrives in any window of 1000 ms"):
+        logs.session_windows(logs.read_session(session).assign(throughput_bytes=0.0), 1000)
+    with pytest.raises(ParameterError, match="window_ms: none of 1000 ms fits three times into the session"):
+        experiment("dragonfly")(tmp_path / "y", only=["session"], session=session, windows_ms=[1000])

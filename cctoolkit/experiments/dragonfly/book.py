@@ -24,7 +24,10 @@ def _score(row: pd.Series) -> str:
 
 
 def _by(
-    name: str, column: str, heading: str, printed: Callable[[str], Mapping[float, str]] | None = None
+    name: str,
+    column: str,
+    heading: str,
+    printed: Callable[[str], Mapping[float, str]] = lambda classifier: {},
 ) -> Callable[[Tables], str]:
     """A view of F1 with its interval: a row a value of `column`, a column a classifier.
 
@@ -36,10 +39,8 @@ def _by(
         cells = table.assign(cell=table.apply(_score, axis=1))
         wide = cells.pivot_table(index=column, columns="classifier", values="cell", aggfunc="first")
         wide = wide[[c for c in CLASSIFIERS if c in wide]]
-        for classifier in PUBLISHED if printed is not None else ():
-            assert printed is not None
-            said = pd.Series(printed(classifier), dtype=object)
-            if len(said):
+        for classifier in PUBLISHED:
+            if len(said := pd.Series(printed(classifier), dtype=object)):
                 wide = wide.reindex(wide.index.union(said.index))
                 wide.insert(wide.columns.get_loc(classifier) + 1, f"{classifier}, paper", said)
         wide = wide.fillna("").rename_axis(heading).rename_axis(columns=None).reset_index()

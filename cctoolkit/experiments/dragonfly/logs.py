@@ -87,6 +87,11 @@ def session_windows(session: pd.DataFrame, window_ms: float) -> Windows:
     -------
     Windows
         The table has ``run`` (a stretch of 5 s), ``number`` (of the window) and ``from_s``.
+
+    Raises
+    ------
+    SchemaError
+        No packet arrives in any window.
     """
     import pandas as pd
 
@@ -102,5 +107,7 @@ def session_windows(session: pd.DataFrame, window_ms: float) -> Windows:
                 windows.append(window)
                 rows.append({"run": f"stretch {int(from_s // _STRETCH_S)}", "flow_id": flow_id, "cca": str(cca),
                              "window_ms": window_ms, "from_s": from_s, "number": len(rows)})  # fmt: skip
+    if not windows:
+        raise SchemaError(f"session: no packet arrives in any window of {window_ms:g} ms")
     table = pd.DataFrame(rows)
     return Windows(np.array(windows), table.cca.to_numpy(object), table, inputs)

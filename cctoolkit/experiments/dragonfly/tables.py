@@ -602,6 +602,10 @@ def session(work: Work, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
         for cca, flow in read.groupby("cca", sort=False)
     )
     lengths = [ms for ms in work.windows_ms if ms * 3 <= len(read) / len(flows)]
+    if not lengths:
+        raise ParameterError(
+            f"window_ms: none of {', '.join(f'{ms:g}' for ms in work.windows_ms)} ms fits three times into the session"
+        )
     windows = {ms: session_windows(read, ms) for ms in lengths}
     answers = [row for ms, cut in windows.items() for row in _bundled_answers(cut, ms)]
     shortest = windows[lengths[0]]
