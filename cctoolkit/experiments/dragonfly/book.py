@@ -42,7 +42,7 @@ def _by(
         for classifier in PUBLISHED:
             if len(said := pd.Series(printed(classifier), dtype=object)):
                 wide = wide.reindex(wide.index.union(said.index))
-                wide.insert(wide.columns.get_loc(classifier) + 1, f"{classifier}, paper", said)
+                wide.insert(list(wide).index(classifier) + 1, f"{classifier}, paper", said)
         wide = wide.fillna("").rename_axis(heading).rename_axis(columns=None).reset_index()
         return markdown_table(wide, labels=1)
 
@@ -94,11 +94,12 @@ def epochs(tables: Tables) -> str:
     said = _printed(5, "accuracy")
     table = last_epochs(tables["epochs"])
     names = {"Dragonfly, CBIQ only": "Dragonfly with CBIQ only"}
-    table["paper"] = [
-        said.get(f"{'no' if row.background == 'none' else row.background} background, "
-                 f"{names.get(row.classifier, row.classifier)}", "")
-        for row in table.itertuples(index=False)
-    ]  # fmt: skip
+    settings = [
+        f"{'no' if row['background'] == 'none' else row['background']} background, "
+        f"{names.get(row['classifier'], row['classifier'])}"
+        for row in table.to_dict("records")
+    ]
+    table["paper"] = [said.get(setting, "") for setting in settings]
     return markdown_table(table, digits=2, labels=2)
 
 

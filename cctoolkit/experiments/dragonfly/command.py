@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -136,7 +136,7 @@ def run(
     if session is not None:
         read_session(session)
     foreign = None if other is None else SlotDataset(other)
-    options = {
+    options: dict[str, Any] = {
         "data": data,
         "other": other,
         "runs": number,

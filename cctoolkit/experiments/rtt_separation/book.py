@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
 
 import pandas as pd
 
@@ -29,13 +30,18 @@ def _percent(change: float) -> str:
     return f"{round(100 * change):+d} %".replace("-", "−")
 
 
-def _jain(row: pd.Series) -> str:
+def _by(table: pd.DataFrame, column: str) -> dict[Any, dict[Hashable, Any]]:
+    """The rows by the value of a column; of several with the same, the last."""
+    return {row[column]: row for row in table.to_dict("records")}
+
+
+def _jain(row: Mapping[Hashable, Any]) -> str:
     """Jain's index, the mean over the seeds, and the least of them where two decimals tell them apart."""
-    mean, least = f"{row.jain_index:.2f}", f"{row.jain_least:.2f}"
+    mean, least = f"{row['jain_index']:.2f}", f"{row['jain_least']:.2f}"
     return mean if least == mean else f"{mean} ({least})"
 
 
-def _share(row: pd.Series) -> str:
+def _share(row: Mapping[Hashable, Any]) -> str:
     """The short RTT's share, the mean over the seeds, and their range where two decimals tell them apart."""
     mean, least, most = (f"{row[name]:.2f}" for name in ("share_of_short_rtt", "least", "most"))
     return mean if least == most else f"{mean} ({least}–{most})"
@@ -45,9 +51,9 @@ def test_1(tables: Tables) -> str:
     """Jain's index / utilisation with all four flows there."""
     rows = []
     for flows, part in tables["test1"].groupby("flows", sort=False):
-        part = part.set_index("scheme")
+        by = _by(part, "scheme")
         cells = {
-            name: f"{_jain(part.loc[scheme])} / {part.utilisation[scheme]:.2f}"
+            name: f"{_jain(by[scheme])} / {by[scheme]['utilisation']:.2f}"
             for scheme, name in _SCHEMES.items()
         }
         label = "two CUBIC, two BBR (20, 60 ms)" if "and" in str(flows) else f"four {flows}"
@@ -65,10 +71,10 @@ def test_3(tables: Tables) -> str:
     shown = [rtt for rtt in (15, 20, 40, 60, 100, 140, 200) if rtt in set(table.rtt_ms)]
     rows = []
     for (flows, scheme), part in table.groupby(["flows", "scheme"], sort=False):
-        by = part.set_index("rtt_ms")
+        by = _by(part, "rtt_ms")
         name = "one queue" if scheme == "one queue" else "by RTT"
         label = f"{flows}, {name}{said.get((str(flows), str(scheme)), '')}"
-        rows.append({"RTT of the other, ms": label} | {str(rtt): _share(by.loc[rtt]) for rtt in shown})
+        rows.append({"RTT of the other, ms": label} | {str(rtt): _share(by[rtt]) for rtt in shown})
     return markdown_table(pd.DataFrame(rows), labels=1)
 
 
@@ -131,11 +137,11 @@ def test_9(tables: Tables) -> str:
     """Jain's index / retransmissions, under each scheme."""
     rows = []
     for traffic, part in tables["test9"].groupby("traffic", sort=False):
-        by = part.set_index("scheme")
+        by = _by(part, "scheme")
         rows.append(
             {"traffic": traffic}
             | {
-                name: f"{_jain(by.loc[scheme])} / {by.retransmits_percent[scheme]:.2f} / {by.queue_ms[scheme]:.0f}"
+                name: f"{_jain(by[scheme])} / {by[scheme]['retransmits_percent']:.2f} / {by[scheme]['queue_ms']:.0f}"
                 for scheme, name in (
                     ("one queue", "one queue"), ("RTT", "the paper's rules"), ("RTT and guard", "with the guard"),
                 )
@@ -151,13 +157,13 @@ def test_10(tables: Tables) -> str:
         row = {"bundles": f"{n} {flows}"}
         own = part[(part.streams_with == "one") == (part.scheme == "one queue")]
         cells = {
-            "one queue": own[own.scheme == "one queue"].iloc[0],
-            "limits": own[own.scheme == "RTT, limits in tenths"].iloc[0],
+            name: _by(own, "scheme")[scheme]
+            for scheme, name in (("one queue", "one queue"), ("RTT, limits in tenths", "limits"))
         }
         for name, cell in cells.items():
-            row[f"{name}, logs"] = f"{cell.logged_jain_index:.2f} / {cell.logged_share_of_link:.2f}"
-        for name, cell in (cells | {"guarantees": part[part.scheme == "RTT"].iloc[0]}).items():
-            row[f"{name}, here"] = f"{_jain(cell)} / {cell.share_of_link:.2f}"
+            row[f"{name}, logs"] = f"{cell['logged_jain_index']:.2f} / {cell['logged_share_of_link']:.2f}"
+        for name, cell in (cells | {"guarantees": _by(part, "scheme")["RTT"]}).items():
+            row[f"{name}, here"] = f"{_jain(cell)} / {cell['share_of_link']:.2f}"
         rows.append(row)
     return markdown_table(pd.DataFrame(rows), labels=1)
 
@@ -167,7 +173,9 @@ def test_11(tables: Tables) -> str:
     rows = []
     for (flows, rtts, streams), part in tables["test11"].groupby(["flows", "rtts", "streams"], sort=False):
         label = f"{flows}, {rtts}, {'one stream' if streams == 1 else f'{streams} streams'}"
-        rows.append({"buffer, ms": label} | {f"{row.buffer_ms:g}": _share(row) for _, row in part.iterrows()})
+        rows.append(
+            {"buffer, ms": label} | {f"{row['buffer_ms']:g}": _share(row) for row in part.to_dict("records")}
+        )
     return markdown_table(pd.DataFrame(rows), labels=1)
 
 
