@@ -8,7 +8,7 @@ both sequence numbers, each divided by its maximum in the window. The one that t
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -97,11 +97,12 @@ def session_windows(session: pd.DataFrame, window_ms: float) -> Windows:
 
     inputs = tuple(name for name, _ in _COLUMNS.values())
     length = window_slots(window_ms)
-    windows, rows = [], []
+    windows: list[np.ndarray] = []
+    rows: list[dict[str, Any]] = []
     for flow_id, (cca, flow) in enumerate(session.groupby("cca", sort=False)):
-        cut = flow[list(inputs)].to_numpy(np.float32)
-        cut = cut[: len(cut) // length * length].reshape(-1, length, len(inputs))
-        for place, window in enumerate(cut):
+        values = flow[list(inputs)].to_numpy(np.float32)
+        whole = values[: len(values) // length * length].reshape(-1, length, len(inputs))
+        for place, window in enumerate(whole):
             if window[:, inputs.index("throughput_bytes")].any():
                 from_s = place * window_ms / 1000
                 windows.append(window)
