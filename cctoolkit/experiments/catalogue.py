@@ -108,6 +108,10 @@ RESULTS = {
         "l4s", "iRED, PI2 and DualPI2", "--full --seeds 5",
         "phases", "table3", "drop-delay", "logs", "registers", "readings", "causes", "identification", "uneven",
     ),
+    "l4s-published": _experiment(
+        "l4s", "iRED as its published program means it", "--full --seeds 1 --part published",
+        "published-logs", "published-registers",
+    ),
     "l4s-linux": _experiment(
         "l4s", "iRED, PI2 and DualPI2 in a Linux kernel with TCP Prague", "--full --part kernel --testbed", "kernel",
     ),

@@ -30,6 +30,11 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "figures-5-6": lambda tables: markdown_table(shares_and_words(tables["phases"])),
     "figure-7": lambda tables: markdown_table(drop_times(tables["drop-delay"]), labels=1),
     "logs": lambda tables: markdown_table(shares_beside_logs(tables["logs"])),
+    "published-logs": lambda tables: markdown_table(shares_beside_logs(tables["published-logs"])),
+    "published-registers": lambda tables: markdown_table(
+        registers_beside_switch(tables["published-registers"])
+    ),
+    "published-statements": bullets_of(conclusions.published),
     "registers": lambda tables: markdown_table(registers_beside_switch(tables["registers"])),
     "readings": lambda tables: markdown_table(readings_beside_paper(tables["readings"])),
     "causes": lambda tables: markdown_table(changes(tables["causes"])),

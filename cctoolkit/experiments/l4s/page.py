@@ -11,7 +11,7 @@ from ..seeds import Measured, text_by
 from .cases import Settings
 from .conclusions import READING_NAMES, paper_words
 from .logs import logged_recirculation, logged_registers
-from .scenarios import CONFIGURATIONS, LOGGED, PAIRS, PUBLISHED, SYSTEMS, VARIANTS
+from .scenarios import AS_PUBLISHED, BESIDE_LOGS, CONFIGURATIONS, PAIRS, PUBLISHED, SYSTEMS, VARIANTS
 from .tables import by_configuration, scalable_shares, share_errors
 
 Tables = Mapping[str, pd.DataFrame]
@@ -142,13 +142,25 @@ def shares_beside_logs(logs: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for (configuration, mtu_bytes), part in errors.groupby(["configuration", "mtu_bytes"], sort=False):
         row: dict[str, object] = {"configuration": configuration, "MTU": mtu_bytes}
-        for system in (name for name in LOGGED if name in set(part.system)):
+        for system in (name for name in BESIDE_LOGS if name in set(part.system)):
             one = part[part.system == system].sort_values("phase")
             if "," not in system:
                 row[f"{system}, logs"] = _percents(one.logged_share)
             row[f"{system}, simulator"] = _percents(one.scalable_share)
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def published(settings: Settings, tables: Tables) -> list[str]:
+    """Shares and registers of iRED as published, beside the authors'."""
+    return [
+        f"**{AS_PUBLISHED}**: {VARIANTS[AS_PUBLISHED].what}. Its probability is a counter that strives for one half "
+        "above the lower threshold. Packets of 800 bytes; Prague's share of the goodput in the four phases, in "
+        "percent.",
+        markdown_table(shares_beside_logs(tables["published-logs"])),
+        "The switch's registers; in each pair the first number is the simulator's.",
+        markdown_table(registers_beside_switch(tables["published-registers"])),
+    ]
 
 
 #: Columns of the registers: quantity, column, digits.
@@ -171,7 +183,7 @@ def registers_beside_switch(registers: pd.DataFrame) -> pd.DataFrame:
             ours = Measured.over(part[column]).text(digits)
             row[quantity] = f"{ours} / " + ("–" if pd.isna(switch) else f"{switch:.{digits}f}")
         rows.append(row)
-    order = {name: rank for rank, name in enumerate(LOGGED)}
+    order = {name: rank for rank, name in enumerate(BESIDE_LOGS)}
     table = pd.DataFrame(rows).sort_values(["configuration", "MTU"], ascending=[True, False], kind="stable")
     return table.sort_values(
         ["configuration", "system"], key=lambda x: x.map(order) if x.name == "system" else x, kind="stable"
