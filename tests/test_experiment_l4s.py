@@ -18,6 +18,7 @@ from cctoolkit.cli import app
 from cctoolkit.errors import ParameterError, TestbedUnavailableError
 from cctoolkit.experiments import experiment, l4s
 from cctoolkit.experiments.l4s import cases, conclusions, kernel, logs, page, scenarios, tables
+from cctoolkit.experiments.l4s.queues import PublishedIRed
 from cctoolkit.experiments.papers import paper_numbers
 from cctoolkit.experiments.runners import for_simulator
 from cctoolkit.scenario import read_sweep
@@ -221,9 +222,8 @@ def test_logs_agree_with_the_taps(system: str) -> None:
         assert noted_ms == pytest.approx(seen.mean(), abs=0.006)
     drops = run.drops[run.drops.why != "full"]
     assert sum(int(s["noted"]) for s in states) == len(drops)
-    if (
-        scenarios.system_named(system).aqm != "ired"
-    ):  # dropped as they leave: noted is how long they had waited
+    # all others drop packets as they leave: noted is how long these had waited
+    if not scenarios.system_named(system).aqm.startswith("ired"):
         waited_ns = np.sort(np.concatenate([s["drop_ns"][: int(s["noted"])] for s in states]))
         came_ns = run.ingress.packets.ts_ns.to_numpy()[drops.packet]
         assert waited_ns == pytest.approx(np.sort(drops.ts_ns.to_numpy() - came_ns), abs=130_000)
@@ -275,6 +275,55 @@ def test_p4_codel_drops_scalable_packets_and_marks_none() -> None:
     o = measured("P4-CoDel")
     assert o.counts["marks"] == 0 < o.counts["drops"]
     assert o.drop_ms.min() >= 20
+
+
+def test_published_ired_has_one_probability_that_strives_for_one_half() -> None:
+    """UDP of both kinds at 120 % of the link: without a way to slow down, delays are above the lower threshold."""
+    flows = [
+        cct.Flow("udp", rtt_ms=10, rate_mbps=6, ecn=ecn, queue=queue, arrivals="poisson")
+        for queue, ecn in ((0, "l4s"), (1, "off"))
+    ]
+
+    def found(aqm: cct.aqm.Aqm) -> tuple[Simulation, pd.DataFrame]:
+        link = cct.Bottleneck(rate_mbps=10, buffer_bytes=400_000, aqm=aqm, queues=(cct.Queue(), cct.Queue()))
+        sim = Simulation(cct.Scenario(bottleneck=link, flows=flows, duration_s=30), sample_s=0.1)
+        sim.run(30)
+        return sim, sim.result().aqm_stats
+
+    sim, stats = found(PublishedIRed(min_ms=1, max_ms=1000))
+    assert len(stats) == 1  # of the port
+    chance = sim.aqm_state(0)["chance"] / 65536
+    classic = stats.notifications[0] / (30 * 6e6 / 8 / 1514)
+    assert 0.05 < chance < 0.5  # it has risen by one a packet, and two kinds meet it
+    assert stats.marks[0] == pytest.approx(2 * stats.notifications[0], rel=0.35)
+    assert 0 < stats.drops[0] < stats.notifications[0]  # scalable packets clear the flag, too
+    assert classic < 0.5
+    above, _ = found(PublishedIRed(min_ms=0.1, max_ms=0.2))
+    assert above.aqm_state(0)["chance"] < sim.aqm_state(0)["chance"]  # above the upper threshold it rests
+
+
+def test_conclusions_about_the_published_ired_come_out_either_way() -> None:
+    names = {"iRED": 0, scenarios.AS_PUBLISHED: 1}
+    keys = {"configuration": "I", "mtu_bytes": 800, "seed": 1}
+
+    def holds(share: float, delay_ms: float, marks: float, drops: float) -> list[bool]:
+        shares = [
+            keys | {"system": s, "phase": 1, "scalable_share": share if new else 0.4, "logged_share": 0.5}
+            for s, new in names.items()
+        ]
+        registers = [
+            keys | {
+                "system": s, "qdelay_p95_ms": delay_ms if new else 24.0, "logged_qdelay_p95_ms": 20.0,
+                "marks_per_s": marks if new else 500.0, "logged_marks_per_s": 1000.0, "logged_drop_p50_ms": np.nan,
+                "drops_per_s": drops if new else 60.0, "logged_drops_per_s": 50.0, "drop_p50_ms": 0.1,
+            }
+            for s, new in names.items()
+        ]  # fmt: skip
+        made = {"published-logs": pd.DataFrame(shares), "published-registers": pd.DataFrame(registers)}
+        return [s.holds for s in conclusions.published(made)]
+
+    assert holds(0.49, 21.0, 900.0, 60.0) == [True] * 7
+    assert holds(0.80, 30.0, 100.0, 200.0) == [False] * 7
 
 
 def test_three_readings_of_table_3() -> None:

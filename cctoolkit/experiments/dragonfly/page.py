@@ -91,7 +91,7 @@ def session(work: Work, tables: Tables) -> list[str]:
         "sequence number that left was recorded.",
         markdown_table(tables["session"], labels=1),
         "### What the bundled models say",
-        markdown_table(session_answers(tables["session-answers"]), labels=3),
+        markdown_table(session_answers(tables["session-answers"]), labels=5),
         "### Dragonfly's network, trained on the session itself",
         markdown_table(session_learnt(tables["session-learnt"]), labels=1),
     ]
