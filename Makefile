@@ -49,7 +49,7 @@ bench: $(VENV)/.dev   ## what is measured against what; prints ratios
 wheel: $(VENV)/.dev   ## dist/*.whl: everything but sources and tests, for pip install elsewhere
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist
 
-docs: $(VENV)/.dev    ## the book, into build/docs/index.html; runs the notebooks in their quick form (once)
+docs: $(VENV)/.dev    ## the book, into build/docs/index.html; runs the notebooks (once; FAST=1: in their quick form)
 	BOOK_NOTEBOOKS=cache $(BIN)/python -m sphinx -c docs -W --keep-going . build/docs
 
 notebooks: $(VENV)/.dev  ## write the .ipynb files from their .py sources

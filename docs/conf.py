@@ -95,18 +95,19 @@ nitpick_ignore_regex = [
     ("py:mod", "ipaddress"),
 ]  # other projects: no network here
 
-# --- notebooks: `make docs` sets BOOK_NOTEBOOKS=cache; "off" shows them as they are, without outputs
+# --- notebooks: `make docs` sets BOOK_NOTEBOOKS=cache and runs them in full, with FAST=1 in their quick form, which
+# their figures then say; "off" shows them as they are, without outputs
 nb_execution_mode = os.environ.get("BOOK_NOTEBOOKS", "off")
 if nb_execution_mode == "off":
     html_sidebars = {"**": []}  # a book to check and not to read: sidebars are half of the time it takes
-nb_execution_cache_path = str(ROOT / "build" / "notebook_cache")
-nb_execution_timeout = 600
+nb_execution_cache_path = str(ROOT / "build" / f"notebook_cache{os.environ.get('FAST', '')}")
+nb_execution_timeout = 3600
 nb_execution_show_tb = True
 nb_ipywidgets_js = {}  # docs/kernel.py has made pictures of them
 nb_merge_streams = True
 nb_render_image_options = {"width": "100%"}
 os.environ |= {
-    "FAST": "1",
+    "FAST": os.environ.get("FAST", ""),
     "TRACE": "",
     "CCTOOLKIT_CACHE": str(ROOT / "build" / "cache"),  # nobody's MAWI day: the same book everywhere
     "PYTHONSTARTUP": str(HERE / "kernel.py"),

@@ -243,9 +243,9 @@ third = run_test(3)
 
 # %% [markdown]
 # The paper's 60 % for CUBIC is not a constant: the longer the other flow's RTT, the more the flow with the short RTT
-# gets (with 1 Gbit/s and two minutes, <!-- results: rtt-separation/cubic-beside-15 -->46 %<!-- end --> beside 15 ms,
-# <!-- results: rtt-separation/cubic-beside-40 -->69 %<!-- end --> beside 40 ms,
-# <!-- results: rtt-separation/cubic-beside-100 -->73 %<!-- end --> beside 100 ms). How much more depends on the buffer
+# gets (with 1 Gbit/s and two minutes, <!-- results: rtt-separation-pairs/cubic-beside-15 -->46 %<!-- end --> beside 15 ms,
+# <!-- results: rtt-separation-pairs/cubic-beside-40 -->69 %<!-- end --> beside 40 ms,
+# <!-- results: rtt-separation-pairs/cubic-beside-100 -->73 %<!-- end --> beside 100 ms). How much more depends on the buffer
 # (here the BDP of the longer RTT; the paper does not give it), because queueing delay makes RTTs more alike, and on the
 # number of parallel streams per flow: test 11 in `docs/separation.md` varies both. On the small link used here, a CUBIC
 # flow with a long RTT has not reached its share after half a minute.

@@ -124,8 +124,18 @@ def test_documents_have_what_is_tested() -> None:
             "toctree",
             "c",
             "make",
+            "diff",
         }
         assert not unknown, f"{document.name}: {unknown}"
+
+
+def test_the_patch_of_codels_clock_compares_as_our_program_does() -> None:
+    (patch,) = [b.text for d in ROOT.glob("docs/**/*.md") for b in blocks(d) if b.language == "diff"]
+    before, after = (next(line for line in patch.splitlines() if line.startswith(sign)) for sign in "-+")
+    signed = re.compile(r"\(int<32>\) \(([\w.]+) - ([\w.]+)\) >")
+    now, due = signed.search(after).groups()
+    assert f"{now} > {due}" in before
+    assert signed.search((ROOT / "hardware" / "programs" / "codel" / "tofino.p4").read_text(encoding="utf-8"))
 
 
 def test_the_example_of_kernel_code_is_the_file() -> None:

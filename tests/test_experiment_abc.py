@@ -176,6 +176,16 @@ def test_statements_disagree_where_the_numbers_do() -> None:
     assert "48.0 Mbit/s" in told[told.paper.str.contains("no more than 32")].toolkit.iloc[0]
 
 
+def test_one_rate_is_no_rise() -> None:
+    """A quick run's single rate below 40 Mbit/s neither rises nor falls, whatever it is."""
+    means = made_means(as_the_paper_says)
+    few = means[(means.sharing != "cbr") | means.value.isin([20, 60, 100])]
+    left_out = set(abc.statements(means).paper) - set(abc.statements(few).paper)
+    assert [claim for claim in left_out if "below 40 Mbit/s" in claim] == list(left_out) and len(
+        left_out
+    ) == 1
+
+
 def test_integer_differences() -> None:
     table = made_means(lambda s, v, scheme: (20.0 + (scheme == "ABC in integers") * (v == 3) * 2, 20.0))
     found = abc.integer_differences(table).set_index(["sharing", "client"])
@@ -283,6 +293,29 @@ def test_verdicts() -> None:
         assert not bad[flag] and not bad.all_but_shape
     dip = abc.verdicts(table({("cbr-tcp", 60): (6, 42)})).iloc[0]
     assert not dip.never_falls and dip.all_but_shape
+
+
+def test_delays_are_of_connections_and_of_nothing_else() -> None:
+    cases = abc.PARTS["delay"].scenarios(abc.Settings((), 90.0, 2))
+    assert {c.scenario.duration_s for c in cases} == {60.0, 90.0}
+    for case in cases:
+        assert {f.rtt_ms for f in case.scenario.flows if not f.is_udp} == {case.about["rtt_ms"]}
+        assert any(f.is_udp for f in case.scenario.flows) == (case.about["what"] == "flood")
+        assert case.scenario.bottleneck.aqm == abc.scenario("tcp", 1).bottleneck.aqm
+
+
+def test_conclusions_about_delay_come_out_either_way() -> None:
+    def holds(flood: float, minute: float, least: float) -> list[bool]:
+        rows = [
+            {"rtt_ms": rtt, "what": what, "client_0_mbps": flood if rtt > 20 else 3.0, "client_1_mbps": alone}
+            for rtt, alone in ((20, least), (200, minute))
+            for what in ("flood", "alone for a minute")
+        ]
+        return [s.holds for s in abc.PARTS["delay"].statements({"delay": pd.DataFrame(rows)})]
+
+    assert holds(31, 46, 46) == [True, True]
+    assert holds(9, 46, 46) == [True, False]
+    assert holds(31, 30, 40) == [False, False]
 
 
 # ---- a capture's traffic ---------------------------------------------------------------------------------------------

@@ -17,7 +17,8 @@ import cctoolkit as cct
 from cctoolkit.cli import app
 from cctoolkit.errors import ParameterError, TestbedUnavailableError
 from cctoolkit.experiments import experiment, l4s
-from cctoolkit.experiments.l4s import cases, kernel, logs, scenarios, tables
+from cctoolkit.experiments.l4s import cases, conclusions, kernel, logs, page, scenarios, tables
+from cctoolkit.experiments.l4s.queues import PublishedIRed
 from cctoolkit.experiments.papers import paper_numbers
 from cctoolkit.experiments.runners import for_simulator
 from cctoolkit.scenario import read_sweep
@@ -154,6 +155,27 @@ def test_logs_stand_beside_the_runs_they_belong_to() -> None:
     assert readings.set_index(["system", "mtu_bytes"]).paper["iRED", 800] == 6.47
 
 
+def test_drop_times_have_the_switchs_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figure 7: the logs' rows in ms, and statements about them that other logs turn around."""
+    times = {"p5_ms": 1e-3, "q1_ms": 1e-3, "median_ms": 1e-3, "q3_ms": 1e-3, "p95_ms": 1e-3}
+    drops = pd.DataFrame([{"configuration": "II", "system": "iRED", "measure": "recirculation", **times}])
+    shown = page.drop_times(drops).set_index("ms")
+    assert list(shown) == ["II"] and shown.II["iRED: recirculation, given"] == "0.001"
+    assert shown.II["iRED, switch, 800 bytes: recirculation"] == "0.000834 (0.00075 to 0.00228)"
+    assert shown.II["PI2, switch, 1500 bytes: until the drop"] == "0.15 (0.001 to 17.6)"
+
+    def holds(given_us: float, *configurations: str) -> list[bool]:
+        made = [drops.assign(configuration=name, median_ms=given_us / 1000) for name in configurations]
+        return [s.holds for s in conclusions.figure_7_in_logs({"drop-delay": pd.concat(made)})]
+
+    assert holds(1.0, "I", "II") == [True, True]
+    assert holds(2.0, "I") == [True, False]
+    slow = logs.logged_recirculation().assign(recirculation_median_us=500.0)  # PI2's shortest: 150 us, in II
+    monkeypatch.setattr(conclusions, "logged_recirculation", lambda: slow)
+    assert holds(400.0, "I") == [True, True]
+    assert holds(400.0, "I", "II") == [False, True]
+
+
 def test_errors_of_readings_are_means_over_configurations() -> None:
     rows = [
         {"source": "logs", "configuration": c, "system": "PI2", "mtu_bytes": 800, "seed": s, "paper": 10.0}
@@ -200,9 +222,8 @@ def test_logs_agree_with_the_taps(system: str) -> None:
         assert noted_ms == pytest.approx(seen.mean(), abs=0.006)
     drops = run.drops[run.drops.why != "full"]
     assert sum(int(s["noted"]) for s in states) == len(drops)
-    if (
-        scenarios.system_named(system).aqm != "ired"
-    ):  # dropped as they leave: noted is how long they had waited
+    # all others drop packets as they leave: noted is how long these had waited
+    if not scenarios.system_named(system).aqm.startswith("ired"):
         waited_ns = np.sort(np.concatenate([s["drop_ns"][: int(s["noted"])] for s in states]))
         came_ns = run.ingress.packets.ts_ns.to_numpy()[drops.packet]
         assert waited_ns == pytest.approx(np.sort(drops.ts_ns.to_numpy() - came_ns), abs=130_000)
@@ -254,6 +275,55 @@ def test_p4_codel_drops_scalable_packets_and_marks_none() -> None:
     o = measured("P4-CoDel")
     assert o.counts["marks"] == 0 < o.counts["drops"]
     assert o.drop_ms.min() >= 20
+
+
+def test_published_ired_has_one_probability_that_strives_for_one_half() -> None:
+    """UDP of both kinds at 120 % of the link: without a way to slow down, delays are above the lower threshold."""
+    flows = [
+        cct.Flow("udp", rtt_ms=10, rate_mbps=6, ecn=ecn, queue=queue, arrivals="poisson")
+        for queue, ecn in ((0, "l4s"), (1, "off"))
+    ]
+
+    def found(aqm: cct.aqm.Aqm) -> tuple[Simulation, pd.DataFrame]:
+        link = cct.Bottleneck(rate_mbps=10, buffer_bytes=400_000, aqm=aqm, queues=(cct.Queue(), cct.Queue()))
+        sim = Simulation(cct.Scenario(bottleneck=link, flows=flows, duration_s=30), sample_s=0.1)
+        sim.run(30)
+        return sim, sim.result().aqm_stats
+
+    sim, stats = found(PublishedIRed(min_ms=1, max_ms=1000))
+    assert len(stats) == 1  # of the port
+    chance = sim.aqm_state(0)["chance"] / 65536
+    classic = stats.notifications[0] / (30 * 6e6 / 8 / 1514)
+    assert 0.05 < chance < 0.5  # it has risen by one a packet, and two kinds meet it
+    assert stats.marks[0] == pytest.approx(2 * stats.notifications[0], rel=0.35)
+    assert 0 < stats.drops[0] < stats.notifications[0]  # scalable packets clear the flag, too
+    assert classic < 0.5
+    above, _ = found(PublishedIRed(min_ms=0.1, max_ms=0.2))
+    assert above.aqm_state(0)["chance"] < sim.aqm_state(0)["chance"]  # above the upper threshold it rests
+
+
+def test_conclusions_about_the_published_ired_come_out_either_way() -> None:
+    names = {"iRED": 0, scenarios.AS_PUBLISHED: 1}
+    keys = {"configuration": "I", "mtu_bytes": 800, "seed": 1}
+
+    def holds(share: float, delay_ms: float, marks: float, drops: float) -> list[bool]:
+        shares = [
+            keys | {"system": s, "phase": 1, "scalable_share": share if new else 0.4, "logged_share": 0.5}
+            for s, new in names.items()
+        ]
+        registers = [
+            keys | {
+                "system": s, "qdelay_p95_ms": delay_ms if new else 24.0, "logged_qdelay_p95_ms": 20.0,
+                "marks_per_s": marks if new else 500.0, "logged_marks_per_s": 1000.0, "logged_drop_p50_ms": np.nan,
+                "drops_per_s": drops if new else 60.0, "logged_drops_per_s": 50.0, "drop_p50_ms": 0.1,
+            }
+            for s, new in names.items()
+        ]  # fmt: skip
+        made = {"published-logs": pd.DataFrame(shares), "published-registers": pd.DataFrame(registers)}
+        return [s.holds for s in conclusions.published(made)]
+
+    assert holds(0.49, 21.0, 900.0, 60.0) == [True] * 7
+    assert holds(0.80, 30.0, 100.0, 200.0) == [False] * 7
 
 
 def test_three_readings_of_table_3() -> None:

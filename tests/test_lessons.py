@@ -11,6 +11,7 @@ import pytest
 
 from cctoolkit.errors import ParameterError
 from cctoolkit.experiments.lessons import compare_prediction, fast, trace
+from cctoolkit.plot.style import figure
 
 
 @pytest.mark.parametrize(
@@ -66,6 +67,16 @@ def test_fast_is_an_environment_variable(monkeypatch, value, quick):
     if value is not None:
         monkeypatch.setenv("FAST", value)
     assert fast() is quick
+
+
+def test_figures_of_a_quick_run_say_so(monkeypatch):
+    def remarks() -> list[str]:
+        return [annotation.text for annotation in figure("any").layout.template.layout.annotations]
+
+    monkeypatch.setenv("FAST", "1")
+    assert fast() and remarks() == ["quick run: to look at, not to cite"]
+    monkeypatch.setenv("FAST", "0")
+    assert not fast() and remarks() == []
 
 
 def test_a_capture_of_your_own(monkeypatch, tmp_path):

@@ -98,6 +98,9 @@ RESULTS = {
         "abc", "the ABC paper's three ways to share a link", "--full",
         "clients", "integers", "why_clients", "why",
     ),
+    "abc-delay": _experiment(
+        "abc", "ABC's flood and connection with more delay in front of the switch", "--full --only delay", "delay",
+    ),
     "abc-linux": _experiment(
         "abc", "ABC in a Linux kernel", "--only linux --testbed", "linux",
     ),
@@ -105,13 +108,22 @@ RESULTS = {
         "l4s", "iRED, PI2 and DualPI2", "--full --seeds 5",
         "phases", "table3", "drop-delay", "logs", "registers", "readings", "causes", "identification", "uneven",
     ),
+    "l4s-published": _experiment(
+        "l4s", "iRED as its published program means it", "--full --seeds 1 --part published",
+        "published-logs", "published-registers",
+    ),
     "l4s-linux": _experiment(
         "l4s", "iRED, PI2 and DualPI2 in a Linux kernel with TCP Prague", "--full --part kernel --testbed", "kernel",
     ),
     "rtt-separation": _experiment(
         "rtt-separation", "the RTT paper's tests in the simulator", "",
-        "test1", "test2", "test3", "test4", "test5", "test6", "scaling", "test8", "test9", "test10", "test11",
-        "table1",
+        "test1", "test2", "test4", "test5", "test6", "scaling", "test8", "test10", "test11", "table1",
+    ),
+    "rtt-separation-pairs": _experiment(
+        "rtt-separation", "the RTT paper's test 3: two flows with different RTTs", "--test 3", "test3",
+    ),
+    "rtt-separation-traffic": _experiment(
+        "rtt-separation", "when separation by RTT pays, and when it does harm", "--test 9", "test9",
     ),
     "rtt-separation-transfers": _experiment(
         "rtt-separation", "the RTT paper's test 4 with a quarter of its 6000 transfers", "--test 4 --scale 0.25",
@@ -125,6 +137,14 @@ RESULTS = {
         "dragonfly", "the Dragonfly paper's figures on simulated runs",
         "--full --runs 500 --seconds 10 --seeds 1 --window-ms 10 --window-ms 100 --window-ms 1000",
         "volatility", "inputs", "epochs", "windows", "background", "sampling", "splits",
+    ),
+    "dragonfly-session": Result(
+        "the Dragonfly authors' published session through the bundled models",
+        "cct experiment dragonfly --full --seeds 2 --only session --session dragonfly-session.csv.xz "
+        "--window-ms 100 --window-ms 1000 --window-ms 10000",
+        ("session", "session-answers", "session-learnt"), (f"{_HERE}.dragonfly.parts",), f"{_HERE}.dragonfly.book",
+        "the authors' session is not part of this repository", ("data/models/cca/*", "data/models/dragonfly/*"),
+        _NOT_SIMULATED,
     ),
     "sim-vs-kernel": _experiment(
         "sim-vs-kernel", "the simulator's errors in 190 cases", "",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
 from ..errors import ParameterError
+from ..plot.style import remark_on_all
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,6 +19,8 @@ __all__ = ["compare_prediction", "fast", "trace"]
 def fast() -> bool:
     """Whether to run a notebook in its quick form: shorter runs, fewer seeds, results to look at and not to cite.
 
+    In the quick form, every figure says so from then on.
+
     Returns
     -------
     bool
@@ -27,7 +30,9 @@ def fast() -> bool:
     --------
     >>> seeds = 1 if cct.lessons.fast() else 3
     """
-    return os.environ.get("FAST", "") not in ("", "0")
+    quick = os.environ.get("FAST", "") not in ("", "0")
+    remark_on_all("quick run: to look at, not to cite" if quick else "")
+    return quick
 
 
 @overload

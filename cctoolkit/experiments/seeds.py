@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Measured", "intervals", "mean_and_least", "spread", "spread_text", "text_by"]
+__all__ = ["Measured", "intervals", "least_and_most", "mean_and_least", "spread", "spread_text", "text_by"]
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,21 @@ def intervals(
             row[f"{name}_ci"] = t * stats.sem(part[name]) if len(part) > 1 else math.nan
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def least_and_most(table: pd.DataFrame, keys: Sequence[str], column: str) -> pd.DataFrame:
+    """Mean over the seeds, ``least`` and ``most`` of a column: a range that stays within what the quantity can be.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> runs = pd.DataFrame({"flows": [1, 1], "seed": [1, 2], "share": [0.5, 1.0]})
+    >>> least_and_most(runs, ["flows"], "share")
+       flows  share  least  most
+    0      1   0.75    0.5   1.0
+    """
+    runs = table.groupby(list(keys), sort=False)[column]
+    return runs.agg(["mean", "min", "max"]).set_axis([column, "least", "most"], axis=1).reset_index()
 
 
 def mean_and_least(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-__all__ = ["COLOURS", "GREY", "INK", "POINTS", "escape", "figure", "line_of", "note", "small"]
+__all__ = [
+    "COLOURS",
+    "GREY",
+    "INK",
+    "POINTS",
+    "escape",
+    "figure",
+    "line_of",
+    "note",
+    "remark_on_all",
+    "small",
+]
 
 #: The palette of Okabe and Ito ("Color universal design", 2008) in an order that keeps neighbours apart. Its yellow
 #: cannot be read on white, nor its black in a dark notebook: brown stands for both.
@@ -57,8 +68,18 @@ LEGEND: dict[str, Any] = {
 }
 
 
+#: What is written at the top right of every figure.
+_remark = ""
+
+
+def remark_on_all(text: str) -> None:
+    """Write `text` at the top right of every figure that is made from now on; nothing if it is empty."""
+    global _remark
+    _remark = text
+
+
 @functools.cache
-def _template() -> go.layout.Template:
+def _template(remark: str) -> go.layout.Template:
     import plotly.graph_objects as go
 
     axis = {
@@ -99,6 +120,23 @@ def _template() -> go.layout.Template:
                 "yanchor": "top",
                 "pad": {"t": 12},
             },
+            # a template's annotations with a name are on every figure that has the template
+            "annotations": [
+                {
+                    "name": "remark",
+                    "text": remark,
+                    "showarrow": False,
+                    "font": {"size": 12, "color": VERMILLION},
+                    "xref": "paper",
+                    "x": 1,
+                    "xanchor": "right",
+                    "yref": "paper",
+                    "y": 1,
+                    "yanchor": "bottom",
+                }
+            ]
+            if remark
+            else [],
         }
     )
 
@@ -107,7 +145,7 @@ def figure(title: str = "", height: int = 420, **layout: Any) -> go.Figure:
     """An empty figure in the common look; `layout` holds further plotly layout arguments."""
     import plotly.graph_objects as go
 
-    return go.Figure(layout={"template": _template(), "title_text": title, "height": height} | layout)
+    return go.Figure(layout={"template": _template(_remark), "title_text": title, "height": height} | layout)
 
 
 def small(text: str) -> str:

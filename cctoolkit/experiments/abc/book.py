@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 
 import pandas as pd
 
+from ..._support.markdown import markdown_table
 from ..statements import bullets
 from . import conclusions
-from .page import goodputs, linux_goodputs
+from .page import delays, goodputs, linux_goodputs
 from .scenarios import SHARINGS
 
 __all__ = ["VIEWS"]
@@ -43,6 +44,8 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "eight-with": light("ABC", 8),
     "floods": floods,
     **{name: (lambda tables, name=name: goodputs(tables["clients"], name)) for name in SHARINGS},  # type: ignore[misc]
+    "delay": lambda tables: markdown_table(delays(tables["delay"]), labels=1),
+    "delay-statements": lambda tables: bullets(conclusions.delay(tables)),
     "linux": lambda tables: linux_goodputs(tables["linux"]),
     "linux-statements": lambda tables: bullets(conclusions.linux(tables)),
     "statements": lambda tables: bullets(conclusions.sharing(tables)),

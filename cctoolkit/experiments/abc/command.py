@@ -12,7 +12,7 @@ from ..._support.options import WorkersOption
 from ...errors import ParameterError, TestbedUnavailableError
 from ..folder import Folder
 from ..options import OutputOption
-from .scenarios import LINUX, SHARINGS, TITLES, WHY, Settings
+from .scenarios import DELAY, LINUX, SHARINGS, TITLES, WHY, Settings
 
 __all__ = ["run"]
 
@@ -22,7 +22,9 @@ def run(
     *,
     only: Annotated[
         list[str] | None,
-        typer.Option(help=f"Run only this part; may be repeated: {', '.join((*SHARINGS, WHY, LINUX))}."),
+        typer.Option(
+            help=f"Run only this part; may be repeated: {', '.join((*SHARINGS, WHY, DELAY, LINUX))}."
+        ),
     ] = None,
     full: Annotated[bool, typer.Option(help="Run for 300 s, as in the paper, instead of 30 s.")] = False,
     runs: Annotated[int, typer.Option(help="Runs of each data point; the paper has 10.", min=1)] = 10,
@@ -46,7 +48,8 @@ def run(
     output : Path
         Folder.
     only : list of str, optional
-        Some of :data:`~.scenarios.SHARINGS`, ``"why"`` or ``"linux"``; all by default, the last only with `testbed`.
+        Some of :data:`~.scenarios.SHARINGS`, ``"why"``, ``"delay"`` or ``"linux"``; all by default, the last only with
+        `testbed`.
     full : bool
         Runs of 300 s.
     runs : int
@@ -61,9 +64,9 @@ def run(
     Returns
     -------
     Path
-        The folder: ``runs.parquet`` and ``why_runs.parquet`` (every run), ``clients.parquet`` and
-        ``why_clients.parquet`` (means and confidence intervals), ``integers.parquet``, ``why.parquet``,
-        ``statements.parquet``, figures, ``summary.md``.
+        The folder: ``runs.parquet``, ``why_runs.parquet`` and ``delay_runs.parquet`` (every run), ``clients.parquet``,
+        ``why_clients.parquet`` and ``delay.parquet`` (means and confidence intervals), ``integers.parquet``,
+        ``why.parquet``, ``statements.parquet``, figures, ``summary.md``.
 
     Raises
     ------
@@ -75,7 +78,7 @@ def run(
     from ..part import choose, write
     from ..runners import kept
 
-    chosen = choose(only, (*SHARINGS, WHY, LINUX), "only")
+    chosen = choose(only, (*SHARINGS, WHY, DELAY, LINUX), "only")
     if testbed:
         _kernel_needed()
     elif only and LINUX in only:
@@ -88,13 +91,13 @@ def run(
     from .page import about
     from .parts import PARTS
 
-    files = {"sharing": "runs", WHY: "why_runs"}
+    files = {"sharing": "runs", WHY: "why_runs", DELAY: "delay_runs"}
     found = {
         name: PARTS[name].run(
             settings, workers=workers, run_cases=partial(kept, path=folder.path / f"{files[name]}.parquet")
         )
         for name in files
-        if (settings.sharings if name == "sharing" else WHY in chosen)
+        if (settings.sharings if name == "sharing" else name in chosen)
     }
     if testbed and LINUX in chosen:
         everywhere = Settings(shared or tuple(SHARINGS), seconds, runs, folder.path / "kernel")

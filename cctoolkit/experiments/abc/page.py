@@ -100,6 +100,38 @@ def why(settings: Settings, tables: Tables) -> list[str]:
     ]
 
 
+def delays(table: pd.DataFrame) -> pd.DataFrame:
+    """Goodputs in Mbit/s by RTT: of flood and connection, of a connection alone, of ten and the one beside them."""
+    rows: dict[float, dict[str, Any]] = {}
+    for r in table.to_dict("records"):
+        cells = [
+            f"{r[f'client_{c}_mbps']:.1f} ± {r[f'client_{c}_mbps_ci']:.1f}".replace(" ± nan", "")
+            for c in (0, 1)
+        ]
+        row = rows.setdefault(r["rtt_ms"], {"RTT, ms": f"{r['rtt_ms']:g}"})
+        row[_DELAYED[r["what"]]] = cells[1] if r["what"].startswith("alone") else " / ".join(cells)
+    return pd.DataFrame(rows.values())
+
+
+#: Headings of what is run with each RTT.
+_DELAYED = {
+    "flood": "a flood of 100 Mbit/s / the connection",
+    "alone": "the connection alone",
+    "alone for a minute": "alone, its first minute",
+    "ten": "ten connections / one",
+}
+
+
+def delay(settings: Settings, tables: Tables) -> list[str]:
+    """Goodputs by RTT."""
+    return [
+        "BMv2 keeps up to 1024 packets that it has not read yet. Packets of the connection that wait there while a "
+        "flood fills that queue have a longer RTT. Here the connections' RTT is longer in all runs, so that the runs "
+        "without a flood show what it would cost if the queue were full all the time.",
+        markdown_table(delays(tables["delay"]), labels=1),
+    ]
+
+
 def linux_goodputs(table: pd.DataFrame) -> str:
     """Goodput of client 0 / client 1 on both sides, with and without ABC."""
     rows = []

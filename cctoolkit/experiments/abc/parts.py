@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..part import Part
 from ..runners import Row
 from . import conclusions, figures, page, scenarios, tables
-from .scenarios import LINUX, SHARINGS, WHY, Settings
+from .scenarios import DELAY, LINUX, SHARINGS, WHY, Settings
 
 __all__ = ["PARTS"]
 
@@ -31,6 +31,13 @@ PARTS: dict[str, Part[Settings]] = {
         figures=lambda t: {"why": figures.why_figure(t["why_clients"])},
         statements=conclusions.why,
         page=page.why,
+    ),
+    DELAY: Part(
+        scenarios=scenarios.delay_cases,
+        measure=Row(tables.clients),
+        tables=tables.delay,
+        statements=conclusions.delay,
+        page=page.delay,
     ),
     LINUX: Part(
         scenarios=scenarios.linux_cases,

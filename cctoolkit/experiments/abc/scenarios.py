@@ -9,6 +9,7 @@ each run, because that is how the paper's ten runs of TCP differ.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,8 +22,8 @@ from .limiter import PACKETS_PER_S
 if TYPE_CHECKING:
     from ...scenario import Scenario
 
-__all__ = ["CAUSES", "LINUX", "LINUX_SCHEMES", "SCHEMES", "SHARINGS", "TITLES", "WHY", "Cause", "Settings", "Sharing",
-           "jobs", "scenario", "why_jobs"]  # fmt: skip
+__all__ = ["CAUSES", "DELAY", "LINUX", "LINUX_SCHEMES", "SCHEMES", "SHARINGS", "TITLES", "WHY", "Cause", "Settings",
+           "Sharing", "jobs", "scenario", "why_jobs"]  # fmt: skip
 
 #: What controls the queue in front of the link.
 SCHEMES = {
@@ -38,9 +39,11 @@ UDP_BYTES, TCP_BYTES, PAYLOAD_BYTES = 1490, 1514, 1448
 #: Goodput of TCP on a full link.
 FITS_MBPS = RATE_MBPS * PAYLOAD_BYTES / TCP_BYTES
 WHY = "why"
+DELAY = "delay"
 LINUX = "linux"
 #: The parts of the experiment and their titles.
-TITLES = {"sharing": "Sharing a link", WHY: "What could produce the paper's figure 6", LINUX: "Real Linux"}
+TITLES = {"sharing": "Sharing a link", WHY: "What could produce the paper's figure 6",
+          DELAY: "An input queue that delays", LINUX: "Real Linux"}  # fmt: skip
 #: Schemes that real Linux has: ABC is ``sch_abc`` of ``hardware/linux``.
 LINUX_SCHEMES = ("without ABC", "ABC")
 #: Most runs of a data point on real Linux (the simulator shows the spread), and their longest duration in s.
@@ -222,6 +225,15 @@ CAUSES = {
     ),
     "both": Cause("slow reading and the link behind", "fitted, as slow reading", switch=_READ | _LINK),
 }
+#: RTTs of the connections, ms: the paper's, and more of it in the switch's input queue. A full one of 1024 packets
+#: (BMv2's length) takes 105 ms if the switch reads as fast as "slow reading" does, and 245 ms at the limiter's rate.
+DELAYED_RTTS_MS = (20, 50, 100, 125, 150, 200, 265, 300)
+#: What is run with each: name, sharing, value, and the longest duration in s.
+DELAYED = (
+    ("flood", "cbr-tcp", 100, math.inf), ("alone", "cbr-tcp", 0, math.inf),
+    ("alone for a minute", "cbr-tcp", 0, 60.0), ("ten", "tcp", 10, math.inf),
+)  # fmt: skip
+DELAYED_RUNS = 5
 #: Where causes are tested: figure 6's shape, the connection alone, and whether figures 4 and 5 still come out.
 _LOOKED_AT: tuple[tuple[str, float], ...] = (
     *(("cbr-tcp", x) for x in (0, 20, 40, 60, 80, 100)),
@@ -275,6 +287,19 @@ def why_cases(settings: Settings) -> list[Case]:
     """Every cause at the points of figures 4 to 6 that tell causes apart."""
     made = why_jobs(list(CAUSES), settings.duration_s, min(settings.runs, 3))
     return [Case(about, scenario) for about, scenario in made]
+
+
+def delay_cases(settings: Settings) -> list[Case]:
+    """A connection beside a flood and alone, and ten beside one, with each RTT."""
+    cases = []
+    for rtt_ms in DELAYED_RTTS_MS:
+        cause = Cause("more delay", "BMv2's queue length", {"rtt_ms": rtt_ms})
+        for what, sharing, value, longest_s in DELAYED:
+            for seed in range(1, min(settings.runs, DELAYED_RUNS) + 1):
+                about = {"rtt_ms": rtt_ms, "what": what, "seed": seed}
+                seconds = min(settings.duration_s, longest_s)
+                cases.append(Case(about, _why_scenario(cause, sharing, value, seconds, seed)))
+    return cases
 
 
 def linux_cases(settings: Settings) -> list[Case]:

@@ -150,6 +150,11 @@ def why(settings: Settings, runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return {"why_clients": means, "why": verdicts(means)}
 
 
+def delay(settings: Settings, runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """``delay``: means and confidence intervals with each RTT."""
+    return {"delay": intervals(runs, ["rtt_ms", "what"])}
+
+
 def linux(settings: Settings, found: Sequence[dict[str, Any]]) -> dict[str, pd.DataFrame]:
     """``linux``: means and confidence intervals on both sides."""
     return {"linux": intervals(pd.DataFrame(found), ["side", "sharing", "value", "scheme"])}

@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping
 import pandas as pd
 
 from ..._support.markdown import markdown_table
+from ..papers import paper_numbers
 from ..statements import bullets_of
 from . import conclusions
-from .scenarios import CLASSIFIERS
+from .page import session_answers, session_learnt
+from .scenarios import CLASSIFIERS, PUBLISHED
 from .tables import last_epochs
 
 __all__ = ["VIEWS"]
@@ -21,17 +23,62 @@ def _score(row: pd.Series) -> str:
     return f"{row.f1:.2f} ({row.low:.2f} to {row.high:.2f})"
 
 
-def _by(name: str, column: str, heading: str) -> Callable[[Tables], str]:
-    """A view of F1 with its interval: a row a value of `column`, a column a classifier."""
+def _by(
+    name: str,
+    column: str,
+    heading: str,
+    printed: Callable[[str], Mapping[float, str]] = lambda classifier: {},
+) -> Callable[[Tables], str]:
+    """A view of F1 with its interval: a row a value of `column`, a column a classifier.
+
+    `printed` gives what the paper prints for a classifier, by value; values that only the paper has are rows, too.
+    """
 
     def one(tables: Tables) -> str:
         table = tables[name]
         cells = table.assign(cell=table.apply(_score, axis=1))
         wide = cells.pivot_table(index=column, columns="classifier", values="cell", aggfunc="first")
-        wide = wide[[c for c in CLASSIFIERS if c in wide]].reset_index()
-        return markdown_table(wide.rename(columns={column: heading}).rename_axis(columns=None), labels=1)
+        wide = wide[[c for c in CLASSIFIERS if c in wide]]
+        for classifier in PUBLISHED:
+            if len(said := pd.Series(printed(classifier), dtype=object)):
+                wide = wide.reindex(wide.index.union(said.index))
+                wide.insert(list(wide).index(classifier) + 1, f"{classifier}, paper", said)
+        wide = wide.fillna("").rename_axis(heading).rename_axis(columns=None).reset_index()
+        return markdown_table(wide, labels=1)
 
     return one
+
+
+def _printed(figure: int, quantity: str) -> Mapping[str, str]:
+    """What the paper prints in a figure, by setting."""
+    numbers = paper_numbers("dragonfly", f"Figure {figure}")
+    return dict(
+        numbers[numbers.quantity == quantity][["setting", "paper"]].itertuples(index=False, name=None)
+    )
+
+
+def _printed_windows(classifier: str) -> dict[float, str]:
+    """F1 by window in figures 6, 7 and 11, by length in ms."""
+    found: dict[float, list[str]] = {}
+    for setting, ms in _printed(7, "interval_ms").items():
+        if setting == f"F1 of 0.7, {classifier}":
+            found.setdefault(float(ms), []).append("0.7 (figure 7)")
+    for figure in (6, 11):
+        for setting, f1 in _printed(figure, "f1").items():
+            length, _, name = setting.partition(", ")
+            if name == classifier:
+                found.setdefault(_MILLISECONDS[length], []).append(f"{f1} (figure {figure})")
+    return {ms: "; ".join(said) for ms, said in found.items()}
+
+
+#: How the paper writes lengths of windows.
+_MILLISECONDS = {"100 ms": 100.0, "6 s": 6000.0, "1 minute": 60_000.0}
+
+
+def _printed_background(classifier: str) -> dict[float, str]:
+    """F1 in figure 8, by number of background flows."""
+    said = ((setting.partition(" background flows, "), f1) for setting, f1 in _printed(8, "f1").items())
+    return {float(flows): f1 for (flows, _, name), f1 in said if name == classifier}
 
 
 def inputs(tables: Tables) -> str:
@@ -44,7 +91,16 @@ def inputs(tables: Tables) -> str:
 
 def epochs(tables: Tables) -> str:
     """Figure 5: accuracy over the last fifth of the epochs."""
-    return markdown_table(last_epochs(tables["epochs"]), digits=2, labels=2)
+    said = _printed(5, "accuracy")
+    table = last_epochs(tables["epochs"])
+    names = {"Dragonfly, CBIQ only": "Dragonfly with CBIQ only"}
+    settings = [
+        f"{'no' if row['background'] == 'none' else row['background']} background, "
+        f"{names.get(row['classifier'], row['classifier'])}"
+        for row in table.to_dict("records")
+    ]
+    table["paper"] = [said.get(setting, "") for setting in settings]
+    return markdown_table(table, digits=2, labels=2)
 
 
 def ccas(tables: Tables) -> str:
@@ -59,11 +115,14 @@ def ccas(tables: Tables) -> str:
 VIEWS: dict[str, Callable[[Tables], str]] = {
     "inputs": inputs,
     "epochs": epochs,
-    "windows": _by("windows", "window_ms", "window, ms"),
+    "windows": _by("windows", "window_ms", "window, ms", _printed_windows),
     "ccas": ccas,
-    "background": _by("background", "background", "background flows"),
+    "background": _by("background", "background", "background flows", _printed_background),
     "sampling": _by("sampling", "dropped_percent", "dropped, %"),
     "splits": _by("splits", "split", "split"),
+    "session": lambda tables: markdown_table(tables["session"], digits=3, labels=1),
+    "session-answers": lambda tables: markdown_table(session_answers(tables["session-answers"]), labels=5),
+    "session-learnt": lambda tables: markdown_table(session_learnt(tables["session-learnt"]), labels=1),
     **{
         f"{name}-statements": bullets_of(part)
         for name, part in {
@@ -74,6 +133,7 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
             "background": conclusions.background,
             "sampling": conclusions.sampling,
             "splits": conclusions.splits,
+            "session": conclusions.session,
         }.items()
     },
 }

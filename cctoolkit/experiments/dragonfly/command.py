@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ..._support.options import WorkersOption
+from ...errors import ParameterError
 from ..folder import Folder
 from ..options import OutputOption
-from .scenarios import FULL_WINDOWS_MS, PAPER_S, TITLES, WINDOWS_MS
+from .scenarios import FULL_WINDOWS_MS, PAPER_S, SESSION, TITLES, WINDOWS_MS
 
 __all__ = ["run"]
 
@@ -28,6 +29,10 @@ def run(
     other: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="A dataset to test on and never train on (splits)."),
+    ] = None,
+    session: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The session that the authors published, as one CSV (session)."),
     ] = None,
     only: Annotated[
         list[str] | None, typer.Option(help=f"Run only this part; may be repeated: {', '.join(TITLES)}.")
@@ -75,8 +80,10 @@ def run(
         Folder.
     data, other : Path, optional
         Datasets to train and test on, and only to test on.
+    session : Path, optional
+        The authors' session (:func:`.logs.read_session`).
     only : list of str, optional
-        Some of :data:`~.scenarios.TITLES`; all by default.
+        Some of :data:`~.scenarios.TITLES`; all by default, the last only with `session`.
     full : bool
         The paper's scale.
     runs, seconds : int and float, optional
@@ -92,22 +99,28 @@ def run(
     -------
     Path
         The folder: ``volatility``, ``cbiq``, ``inputs``, ``epochs``, ``windows``, ``background``, ``sampling``,
-        ``splits``, ``settings``, ``elsewhere`` (with `other`) and ``statements`` as Parquet, figures, ``summary.md``.
+        ``splits``, ``settings``, ``elsewhere`` (with `other`), ``session``, ``session-answers`` and ``session-learnt``
+        (with `session`), and ``statements`` as Parquet, figures, ``summary.md``.
 
     Raises
     ------
     ParameterError
-        An option is out of range or unknown.
+        An option is out of range or unknown, or ``"session"`` without `session`.
     SchemaError
-        `data` or `other` is not a dataset.
+        `data` or `other` is not a dataset, `session` no such table.
     """
     from ...identify import SlotDataset
     from ...identify.windows import window_slots
     from ..part import choose, write
+    from .logs import read_session
     from .tables import Work, simulated
     from .training import Training
 
     chosen = choose(only, TITLES, "only")
+    if session is None:
+        if only and SESSION in only:
+            raise ParameterError("only: session needs --session FILE")
+        chosen.remove(SESSION)
     lengths = sorted(set(windows_ms or (FULL_WINDOWS_MS if full else WINDOWS_MS)))
     for ms in lengths:
         window_slots(ms)
@@ -120,8 +133,10 @@ def run(
         learning_rate if learning_rate is not None else None if full else 1e-3,
     )
     given = None if data is None else SlotDataset(data)
+    if session is not None:
+        read_session(session)
     foreign = None if other is None else SlotDataset(other)
-    options = {
+    options: dict[str, Any] = {
         "data": data,
         "other": other,
         "runs": number,
@@ -129,18 +144,23 @@ def run(
         "windows_ms": lengths,
         "only": chosen,
     }
+    options |= {} if session is None else {"session": session.name}
     folder = Folder(output, "dragonfly", options | dataclasses.asdict(training))
-    dataset = given if given is not None else simulated(folder.path, "paper", number, lasting, workers)
-    special = dataset.about.get("special")
-    if special:
-        dataset = dataset.where(f"flow_id < {special}")
-    work = Work(dataset, training, lengths, number, lasting, folder.path, workers, foreign)
+
+    def dataset() -> SlotDataset:
+        made = given if given is not None else simulated(folder.path, "paper", number, lasting, workers)
+        special = made.about.get("special")
+        return made.where(f"flow_id < {special}") if special else made
+
+    work = Work(dataset, training, lengths, number, lasting, folder.path, workers, foreign, session)
 
     from .page import ABOUT, QUICK, TABLE_II
     from .parts import PARTS
 
     found = {name: PARTS[name].run(work, workers=workers) for name in chosen}
-    source = f"Data: {data}" if data is not None else f"Data: {number} simulated runs of {lasting:g} s"
-    about = [ABOUT, f"{source}: {dataset!r}.", TABLE_II, *([] if full else [QUICK])]
+    about = [ABOUT, TABLE_II, *([] if full else [QUICK])]
+    if chosen != [SESSION]:
+        source = f"Data: {data}" if data is not None else f"Data: {number} simulated runs of {lasting:g} s"
+        about.insert(1, f"{source}: {work.dataset!r}.")
     write(folder, "Which congestion control is that? (Dragonfly)", found, TITLES, *about)
     return folder.path

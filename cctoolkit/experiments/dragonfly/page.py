@@ -82,3 +82,39 @@ def splits(work: Work, tables: Tables) -> list[str]:
             markdown_table(tables["elsewhere"]),
         ]
     return blocks
+
+
+def session(work: Work, tables: Tables) -> list[str]:
+    """The authors' session: its flows, the bundled models' answers, and networks trained on it."""
+    return [
+        "Three flows of one run. `share_with_queue`: slots with bytes in the queue; `share_left`: slots in which a "
+        "sequence number that left was recorded.",
+        markdown_table(tables["session"], labels=1),
+        "### What the bundled models say",
+        markdown_table(session_answers(tables["session-answers"]), labels=5),
+        "### Dragonfly's network, trained on the session itself",
+        markdown_table(session_learnt(tables["session-learnt"]), labels=1),
+    ]
+
+
+def session_answers(answers: pd.DataFrame) -> pd.DataFrame:
+    """How many windows of each flow the bundled models name right, by length."""
+    cells = answers.assign(
+        cell=[
+            f"{row.right} of {row.windows} (most often {row.most_often})"
+            for row in answers.itertuples(index=False)
+        ]
+    )
+    wide = cells.pivot_table(
+        index=["model", "window_ms"], columns="cca", values="cell", aggfunc="first", sort=False
+    )
+    return wide.reset_index().rename(columns={"window_ms": "window, ms"}).rename_axis(columns=None)
+
+
+def session_learnt(learnt: pd.DataFrame) -> pd.DataFrame:
+    """F1 with its interval by inputs and by what was tested on."""
+    cells = learnt.assign(
+        cell=[f"{r.f1:.2f} ({r.low:.2f} to {r.high:.2f})" for r in learnt.itertuples(index=False)]
+    )
+    wide = cells.pivot_table(index="inputs", columns="tested_on", values="cell", aggfunc="first", sort=False)
+    return wide.reset_index().rename_axis(columns=None)

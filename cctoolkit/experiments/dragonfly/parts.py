@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 
 from ..part import Part
 from . import conclusions, figures, page, tables
+from .scenarios import SESSION
 from .tables import Work
 
 __all__ = ["PARTS"]
@@ -60,4 +61,5 @@ PARTS: dict[str, Part[Work]] = {
         statements=conclusions.splits,
         page=page.splits,
     ),
+    SESSION: Part(tables=tables.session, statements=conclusions.session, page=page.session),
 }

@@ -14,6 +14,7 @@ __all__ = [
     "DROPPED_PERCENT",
     "FULL_WINDOWS_MS",
     "PUBLISHED",
+    "SESSION",
     "TITLES",
     "WINDOWS_MS",
     "jobs",
@@ -28,6 +29,8 @@ CLASSIFIERS = {
 }
 #: The paper's classifiers.
 PUBLISHED = ("Dragonfly", "Dragonfly, CBIQ only", "DeePCCI")
+#: The part that needs the authors' data.
+SESSION = "session"
 #: The parts of the experiment and their titles.
 TITLES = {
     "cbiq": "Figure 1: bytes in the queue beside throughput",
@@ -36,6 +39,7 @@ TITLES = {
     "windows": "Figures 6, 7, 8, 10, 11: F1 against window, background flows, congestion control",
     "sampling": "Figure 9: F1 against packets dropped at random",
     "splits": "Splits: runs on both sides, and settings never trained on",
+    SESSION: "The authors' published session",
 }
 #: Figure 9's percentages of packets that are not observed.
 DROPPED_PERCENT = (0, 25, 50, 75, 90, 99)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,9 @@ import pandas as pd
 
 from ...errors import ParameterError
 from ...identify import Recording, SlotDataset, Windows
+from ...identify.probabilities import UNKNOWN
 from ...scenario import Flow, Scenario
+from .logs import INPUTS, read_session, session_windows
 from .scenarios import CLASSIFIERS, DROPPED_PERCENT, PAPER_S, PUBLISHED, jobs
 from .training import Training
 
@@ -417,8 +419,8 @@ class Work:
 
     Parameters
     ----------
-    dataset : SlotDataset
-        The data.
+    data : function
+        Returns the data, at first use.
     training : Training
     windows_ms : sequence of float
         Window lengths.
@@ -432,9 +434,11 @@ class Work:
         Processes; all cores by default.
     other : SlotDataset, optional
         A dataset to test on and never train on.
+    session : Path, optional
+        The authors' session (:func:`.logs.read_session`).
     """
 
-    dataset: SlotDataset
+    data: Callable[[], SlotDataset]
     training: Training
     windows_ms: Sequence[float]
     runs: int
@@ -442,6 +446,12 @@ class Work:
     folder: Path
     workers: int | None = None
     other: SlotDataset | None = None
+    session: Path | None = None
+
+    @cached_property
+    def dataset(self) -> SlotDataset:
+        """The data."""
+        return self.data()
 
     @cached_property
     def longest_ms(self) -> float:
@@ -570,3 +580,86 @@ def splits(work: Work, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
     if work.other is not None:
         tables["elsewhere"] = elsewhere(work.dataset, work.other, work.training, longest)
     return tables
+
+
+#: Share of the authors' session, from its begin, that networks learn from when they are tested on the rest.
+_LEARNT = 0.7
+
+
+def session(work: Work, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
+    """``session`` (its flows), ``session-answers`` (the bundled models'), ``session-learnt`` (networks of its own)."""
+    assert work.session is not None
+    read = read_session(work.session)
+    flows = pd.DataFrame(
+        {
+            "cca": cca,
+            "slots": len(flow),
+            "packets": int(flow.in_packets.sum()),
+            "mean_cbiq_bytes": flow.cbiq_bytes.mean(),
+            "share_with_queue": (flow.cbiq_bytes > 0).mean(),
+            "share_left": (flow.out_seq > 0).mean(),
+        }
+        for cca, flow in read.groupby("cca", sort=False)
+    )
+    lengths = [ms for ms in work.windows_ms if ms * 3 <= len(read) / len(flows)]
+    if not lengths:
+        raise ParameterError(
+            f"window_ms: none of {', '.join(f'{ms:g}' for ms in work.windows_ms)} ms fits three times into the session"
+        )
+    windows = {ms: session_windows(read, ms) for ms in lengths}
+    answers = [row for ms, cut in windows.items() for row in _bundled_answers(cut, ms)]
+    shortest = windows[lengths[0]]
+    return {
+        "session": flows,
+        "session-answers": pd.DataFrame(answers),
+        "session-learnt": _learnt(shortest, work.training),
+    }
+
+
+def _bundled_answers(windows: Windows, window_ms: float) -> list[dict[str, Any]]:
+    """What the bundled models say of each flow's windows: how many are right or unknown, and the most frequent name."""
+    from ...identify import load
+
+    rows = []
+    for name in ("dragonfly", "cca"):
+        model = load(name)
+        if window_ms < min(model.windows_ms) or not (model.any_length or window_ms in model.windows_ms):
+            continue
+        named = dict(zip(windows.inputs, np.moveaxis(windows.X, 2, 0), strict=True))
+        named["in_bytes"] = named["throughput_bytes"]
+        unseen = np.full_like(named["in_bytes"], np.nan)
+        said = model.predict(np.stack([named.get(column, unseen) for column in model.inputs], axis=2))
+        for cca in dict.fromkeys(windows.y):
+            mine = pd.Series(said[windows.y == cca])
+            rows.append(
+                {
+                    "model": name, "window_ms": window_ms, "cca": cca, "windows": len(mine),
+                    "right": int((mine == cca).sum()), "unknown": int((mine == UNKNOWN).sum()),
+                    "most_often": str(mine.mode()[0]),
+                }
+            )  # fmt: skip
+    return rows
+
+
+def _learnt(windows: Windows, training: Training) -> pd.DataFrame:
+    """F1 of Dragonfly's network, trained on part of the session and tested on the rest: random windows, or the end."""
+    late = windows.table.from_s >= windows.table.from_s.max() * _LEARNT
+    tables = []
+    for inputs, columns in INPUTS.items():
+        told = dataclasses.replace(
+            windows, X=windows.X[:, :, [windows.inputs.index(c) for c in columns]], inputs=columns
+        )
+        for split in ("windows at random", "the end of the session"):
+
+            def parts(
+                seed: int, told: Windows = told, random: bool = split == "windows at random"
+            ) -> tuple[Windows, Windows]:
+                if random:
+                    return told.split(1 - _LEARNT, seed, by="number")
+                return told.take((~late).to_numpy()), told.take(late.to_numpy())
+
+            (table,) = training.scores("Dragonfly", parts)
+            table.insert(0, "inputs", inputs)
+            table.insert(1, "tested_on", split)
+            tables.append(table.assign(window_ms=windows.window_ms))
+    return pd.concat(tables, ignore_index=True)

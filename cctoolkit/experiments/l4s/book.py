@@ -11,6 +11,7 @@ from ..statements import bullets_of
 from . import conclusions
 from .page import (
     changes,
+    drop_times,
     kernel_beside_simulator,
     readings_beside_paper,
     registers_beside_switch,
@@ -27,8 +28,13 @@ Tables = Mapping[str, pd.DataFrame]
 VIEWS: dict[str, Callable[[Tables], str]] = {
     "table-3": lambda tables: markdown_table(table_3(tables["table3"])),
     "figures-5-6": lambda tables: markdown_table(shares_and_words(tables["phases"])),
-    "figure-7": lambda tables: markdown_table(tables["drop-delay"]),
+    "figure-7": lambda tables: markdown_table(drop_times(tables["drop-delay"]), labels=1),
     "logs": lambda tables: markdown_table(shares_beside_logs(tables["logs"])),
+    "published-logs": lambda tables: markdown_table(shares_beside_logs(tables["published-logs"])),
+    "published-registers": lambda tables: markdown_table(
+        registers_beside_switch(tables["published-registers"])
+    ),
+    "published-statements": bullets_of(conclusions.published),
     "registers": lambda tables: markdown_table(registers_beside_switch(tables["registers"])),
     "readings": lambda tables: markdown_table(readings_beside_paper(tables["readings"])),
     "causes": lambda tables: markdown_table(changes(tables["causes"])),
@@ -40,6 +46,7 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
             "table-3": conclusions.table_3,
             "figures-5-6": conclusions.figures_5_and_6,
             "figure-7": conclusions.figure_7,
+            "figure-7-logs": conclusions.figure_7_in_logs,
             "low-latency": conclusions.low_latency,
             "shares": conclusions.shares,
             "registers": conclusions.registers,

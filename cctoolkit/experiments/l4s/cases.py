@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ParameterError
 from .scenarios import (
+    AS_PUBLISHED,
+    AS_PUBLISHED_MTU,
     BUFFER_MS,
     CAUSES,
     CONFIGURATIONS,
@@ -364,6 +366,13 @@ class Settings:
                 self.configurations, [system], mtu_bytes=mtu_bytes, about={"mtu_bytes": mtu_bytes}
             )
         ]
+
+    def published(self) -> list[Case]:
+        """iRED, and as its published program means it, with the packet size of the authors' logs."""
+        return replace(self, seeds=min(self.seeds, LOGGED_SEEDS)).cases(
+            self.configurations, ["iRED", AS_PUBLISHED], mtu_bytes=AS_PUBLISHED_MTU,
+            about={"mtu_bytes": AS_PUBLISHED_MTU},
+        )  # fmt: skip
 
     def changed(self) -> list[Case]:
         """:data:`~.scenarios.CAUSES` on their configurations; the paper's phases on all unless they are used anyway."""

@@ -10,8 +10,8 @@ import pandas as pd
 from ..papers import paper_numbers
 from ..seeds import Measured
 from ..statements import OURS, Statement, all_near
-from .logs import logged_registers
-from .scenarios import LOGGED, PUBLISHED
+from .logs import logged_recirculation, logged_registers
+from .scenarios import AS_PUBLISHED, BESIDE_LOGS, PUBLISHED
 from .tables import (
     by_configuration,
     paper_differences,
@@ -154,6 +154,37 @@ def figures_5_and_6(tables: Tables) -> list[Statement]:
     return said
 
 
+def figure_7_in_logs(tables: Tables) -> list[Statement]:
+    """Figure 7 in the authors' logs, and the simulator's recirculation beside theirs."""
+    drops = tables["drop-delay"]
+    given_us = 1000 * float(drops[drops.measure == "recirculation"].median_ms.iloc[0])
+    recirculation = logged_recirculation()
+    notified = recirculation.groupby("configuration").recirculation_median_us.max()
+    waited = logged_registers().query("system == 'PI2'").groupby("configuration").drop_p50_ms.min()
+    names = [
+        name
+        for name in dict.fromkeys(drops.configuration)
+        if {name} <= set(notified.index) & set(waited.index)
+    ]
+    least, most = recirculation.recirculation_median_us.agg(["min", "max"])
+    return [
+        Statement(
+            "Figure 7",
+            "in the authors' logs iRED takes less time to drop than PI2 in every configuration, whatever the packets' "
+            "length",
+            "longest and shortest of the medians: "
+            + ", ".join(f"{c} {notified[c]:.2f} µs against {waited[c]:.2f} ms" for c in names),
+            all(notified[c] < 1000 * waited[c] for c in names),
+        ),
+        Statement(
+            "Figure 7",
+            f"{OURS}iRED's recirculation in the logs is what the simulator is given (within a factor of 1.5)",
+            f"medians of {least:.2f} to {most:.2f} µs, given {given_us:.2g} µs",
+            bool(most / 1.5 <= given_us <= 1.5 * least),
+        ),
+    ]
+
+
 def figure_7(tables: Tables) -> list[Statement]:
     """How long a drop takes, and what it costs."""
     phases, drops = tables["phases"], tables["drop-delay"]
@@ -205,6 +236,25 @@ def logs(tables: Tables) -> list[Statement]:
     return [*shares(tables), *registers(tables), *readings(tables)]
 
 
+def published(tables: Tables) -> list[Statement]:
+    """iRED as its published program means it, beside the authors' logs and beside the usual iRED."""
+    registers_ = register_means(tables["published-registers"])
+    said = [
+        *(
+            s
+            for s in shares({"logs": tables["published-logs"]})
+            if AS_PUBLISHED in s.claim or _ONE_FOR_ALL in s.claim
+        ),
+        *(s for s in registers({"registers": tables["published-registers"]}) if AS_PUBLISHED in s.claim),
+    ]
+    for what, column, unit in (
+        ("queueing delay (95th percentile)", "qdelay_p95_ms", "ms"), ("marks", "marks_per_s", "a second"),
+    ):  # fmt: skip
+        errors = registers_.assign(error=(registers_[column] - registers_[f"logged_{column}"]).abs())
+        said += _nearer("registers", errors, _PUBLISHED_IRED, f"the {what} nearer to the switch's", unit)
+    return said
+
+
 def shares(tables: Tables) -> list[Statement]:
     """Prague's share beside the authors' logs, phase by phase."""
     errors = share_errors(tables["logs"])
@@ -222,7 +272,7 @@ def shares(tables: Tables) -> list[Statement]:
                 3 * uneven >= len(logged),
             )
         )
-    for system in LOGGED:
+    for system in BESIDE_LOGS:
         part = errors[errors.system == system]
         if len(part):
             near = int((part.error <= LIKE_THE_LOGS).sum())
@@ -242,10 +292,13 @@ def shares(tables: Tables) -> list[Statement]:
     return said
 
 
+_ONE_FOR_ALL = "one probability and one drop flag for both of iRED's queues"
+_PUBLISHED_IRED = ("iRED", AS_PUBLISHED, _ONE_FOR_ALL)
 #: A system, a variant of it, and what makes it one.
 _VARIANTS = (
     ("iRED", "iRED, coupled", "coupling iRED's two queues"),
     ("iRED", "iRED, one queue", "a single queue for iRED"),
+    _PUBLISHED_IRED,
     ("PI2", "PI2, beta times 16", "a beta 16 times as high for PI2"),
 )
 
@@ -315,7 +368,7 @@ def _drop_delays(mean: pd.DataFrame) -> list[Statement]:
 
 def _queue_delays(mean: pd.DataFrame) -> list[Statement]:
     said = []
-    for system in ("iRED", "PI2", "PI2, beta times 16", "P4-CoDel"):
+    for system in ("iRED", AS_PUBLISHED, "PI2", "PI2, beta times 16", "P4-CoDel"):
         part = mean[mean.system == system].dropna(subset=["logged_qdelay_p95_ms"])
         if len(part):
             off = (part.qdelay_p95_ms - part.logged_qdelay_p95_ms).abs()
@@ -346,7 +399,10 @@ def _queue_delays(mean: pd.DataFrame) -> list[Statement]:
 
 def _counters(mean: pd.DataFrame) -> list[Statement]:
     said = []
-    for what, systems in (("marks", ("iRED",)), ("drops", ("iRED", "PI2", "PI2, beta times 16", "P4-CoDel"))):
+    for what, systems in (
+        ("marks", ("iRED", AS_PUBLISHED)),
+        ("drops", ("iRED", AS_PUBLISHED, "PI2", "PI2, beta times 16", "P4-CoDel")),
+    ):
         for system in systems:
             part = mean[mean.system == system].dropna(subset=[f"logged_{what}_per_s"])
             if part.empty:

@@ -8,6 +8,8 @@ PI2 and P4-CoDel; for the goodput of iRED and PI2 with the 1500 bytes of the pap
 ``l4s-ired-pi2-table-3.csv``    the paper's Table 3 in three readings: :func:`reading_differences` of the goodput
 ``l4s-ired-pi2-registers.csv``  counters and quantiles of delays: :func:`register_values` of the registers
 ``l4s-ired-pi2-marks.csv``      packets marked by iRED, as in ``TF2/iRED/*/mark_*.txt``
+``…-recirculation.csv``         how long iRED's notifications took, as in ``TF2/iRED/*/recircTime_*MTU.txt``: a reading
+                                a second, of which those that are not 0 count
 =============================== ==================================================================================
 """
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "logged_differences",
+    "logged_recirculation",
     "logged_registers",
     "logged_shares",
     "phase_shares",
@@ -157,3 +160,20 @@ def logged_registers() -> pd.DataFrame:
     for name in ("drops", "marks"):
         table[f"{name}_per_s"] = table.pop(name) / (PHASES * PHASE_S)
     return table
+
+
+def logged_recirculation() -> pd.DataFrame:
+    """How long iRED's notifications took from the egress to the ingress, in the authors' logs: the paper's figure 7.
+
+    Returns
+    -------
+    DataFrame
+        ``configuration system mtu_bytes``, ``readings`` (seconds with a notification), and quantiles in µs
+        (``recirculation_p5_us``, ``…_q1_us``, ``…_median_us``, ``…_q3_us``, ``…_p95_us``).
+
+    Examples
+    --------
+    >>> logged_recirculation().recirculation_median_us.agg(["min", "max"]).tolist()
+    [0.767, 0.834]
+    """
+    return author_log("l4s-ired-pi2-recirculation")

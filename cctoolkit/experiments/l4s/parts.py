@@ -34,6 +34,12 @@ PARTS: dict[str, Part[Settings]] = {
         statements=conclusions.logs,
         page=page.logs,
     ),
+    "published": Part(
+        scenarios=Settings.published,
+        tables=tables.published,
+        statements=conclusions.published,
+        page=page.published,
+    ),
     "causes": Part(
         scenarios=Settings.changed,
         tables=tables.causes,

@@ -10,13 +10,16 @@ from typing import Any, ClassVar
 import numba
 import numpy as np
 
-from ...aqm.base import DROP, DROP_LATE, MARK, PASS
+from ...aqm.base import DROP, DROP_LATE, MARK, PASS, random
 from ...aqm.codel_p4 import PisaCoDel
 from ...aqm.dualpi2 import DualPi2
 from ...aqm.ired import IRed
-from ...aqm.pi2 import TofinoPi2
+from ...aqm.pi2 import TofinoPi2, is_scalable
 
-__all__ = ["BIN_MS", "DroppingCoDel", "WatchedCoDel", "WatchedDualPi2", "WatchedIRed", "WatchedPi2"]
+__all__ = [
+    "BIN_MS", "DroppingCoDel", "PublishedIRed", "WatchedCoDel", "WatchedDualPi2", "WatchedIRed", "WatchedPi2",
+    "WatchedPublishedIRed",
+]  # fmt: skip
 
 #: Bin width of the delay histogram.
 BIN_MS = 0.01
@@ -103,6 +106,100 @@ class WatchedIRed(IRed):
         if not s.flag and s.waiting > 0:
             s.raised_ns = s.arrives_ns[s.first]  # if it is due
         verdict = _ired_enqueue(p, s, stats, queue, packet, now_ns)
+        if verdict == DROP:
+            since_ns = now_ns - s.raised_ns + p.recirculation_ns
+            waits_ns = now_ns - queue.head_enqueued_ns if queue.packets > 0 else 0
+            _dropped(s, now_ns, since_ns, since_ns + waits_ns)
+        return verdict
+
+
+class PublishedIRed(IRed):
+    """iRED as the published program means it: one probability and one drop flag for the port, not for a queue.
+
+    github.com/dcomp-leris/iRED_TNSM, ``source-code/iRED_t2na.p4``. Each kind has its average delay. Above the lower
+    threshold a packet meets with the port's probability, a scalable one with twice that; above the upper one always.
+    The probability is a counter of 16 bits: each packet that it is compared with raises it by one, and lowers it if it
+    was met. So it strives for one half, and the lower threshold becomes a step. Any packet clears the flag, but only a
+    classic one is dropped.
+
+    The program itself keeps delays in 16 bits of ns and does not halve the average, so that its thresholds wrap; here
+    average and thresholds work.
+    """
+
+    name: ClassVar[str] = "ired_published"
+    shared: ClassVar[bool] = True
+
+    class State(IRed.State):
+        scalable_average = 0.0  # ns; `average` is the classic packets'
+        chance = 0  # of 65536
+
+    @staticmethod
+    def on_dequeue(p, s, stats, queue, packet, now_ns):
+        scalable = is_scalable(p, packet)
+        delay_ns = float(now_ns - packet.enqueued_ns)
+        if scalable:
+            s.scalable_average = average = p.weight * delay_ns + (1 - p.weight) * s.scalable_average
+        else:
+            s.average = average = p.weight * delay_ns + (1 - p.weight) * s.average
+        queue.probability = s.chance / 65536
+        met = average > p.high
+        if p.low < average < p.high:
+            met = random(queue) * 65536 < (2 if scalable else 1) * s.chance
+            s.chance += -1 if met else 1
+        if not met:
+            return PASS
+        if scalable:
+            stats.marks += 1
+            return MARK
+        stats.notifications += 1
+        if s.waiting < p.max_notifications:
+            s.arrives_ns[(s.first + s.waiting) % p.max_notifications] = now_ns + p.recirculation_ns
+            s.waiting += 1
+        else:
+            stats.lost_notifications += 1
+        return PASS
+
+    @staticmethod
+    def on_enqueue(p, s, stats, queue, packet, now_ns):
+        while s.waiting > 0 and s.arrives_ns[s.first] <= now_ns:
+            s.flag = True
+            s.first = (s.first + 1) % p.max_notifications
+            s.waiting -= 1
+        dropped = s.flag and not is_scalable(p, packet)
+        s.flag = False
+        if dropped:
+            stats.drops += 1
+            return DROP
+        return PASS
+
+
+_published_dequeue = numba.njit(error_model="numpy")(PublishedIRed.on_dequeue)
+_published_enqueue = numba.njit(error_model="numpy")(PublishedIRed.on_enqueue)
+
+
+class WatchedPublishedIRed(PublishedIRed):
+    """The published iRED with logs, as :class:`WatchedIRed`."""
+
+    name: ClassVar[str] = "ired_published_watched"
+
+    class State(PublishedIRed.State):
+        noted = 0
+        raised_ns = 0
+
+    def initial(self) -> dict[str, Any]:
+        return super().initial() | _logs()
+
+    @staticmethod
+    def on_dequeue(p, s, stats, queue, packet, now_ns):
+        verdict = _published_dequeue(p, s, stats, queue, packet, now_ns)
+        _left(s, packet, now_ns)
+        return verdict
+
+    @staticmethod
+    def on_enqueue(p, s, stats, queue, packet, now_ns):
+        if not s.flag and s.waiting > 0:
+            s.raised_ns = s.arrives_ns[s.first]
+        verdict = _published_enqueue(p, s, stats, queue, packet, now_ns)
         if verdict == DROP:
             since_ns = now_ns - s.raised_ns + p.recirculation_ns
             waits_ns = now_ns - queue.head_enqueued_ns if queue.packets > 0 else 0

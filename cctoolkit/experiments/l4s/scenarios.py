@@ -21,13 +21,15 @@ if TYPE_CHECKING:
     from ...aqm import Aqm
     from ...scenario import Flow, Scenario
 
-__all__ = ["CAUSES", "CONFIGURATIONS", "JOINING", "LOGGED", "LOGGED_SEEDS", "PAIRS", "PUBLISHED", "SENDERS", "SYSTEMS",
-           "TITLES", "UNEVEN", "VARIANTS", "System", "system_named", "through"]  # fmt: skip
+__all__ = ["AS_PUBLISHED", "AS_PUBLISHED_MTU", "BESIDE_LOGS", "CAUSES", "CONFIGURATIONS", "JOINING", "LOGGED",
+           "LOGGED_SEEDS", "PAIRS", "PUBLISHED", "SENDERS", "SYSTEMS", "TITLES", "UNEVEN", "VARIANTS", "System",
+           "system_named", "through"]  # fmt: skip
 
 #: The parts of the experiment and their titles.
 TITLES = {
     "table-3": "Cubic and Prague in four phases (table 3, figures 5 to 7)",
     "logs": "Beside the authors' logs",
+    "published": "iRED as its published program means it",
     "causes": "What changes the split: one thing changed at a time",
     "uneven": "Queues by class and flows per class",
     "identification": "How scalable flows are identified",
@@ -82,6 +84,11 @@ VARIANTS = {
         apart=True,
         options={"coupled": True},
     ),
+    "iRED, as published": System(
+        "two queues with one probability and one drop flag for the port, as in the published program",
+        "ired_published",
+        apart=True,
+    ),
     "PI2, beta times 16": System(
         "a controller that answers changes of the delay 16 times as strongly",
         "pi2",
@@ -100,6 +107,10 @@ LOGGED: dict[str, tuple[int, ...]] = {
     "PI2, beta times 16": (1500, 800),
     "P4-CoDel": (800,),
 }
+#: The variant that the part "published" holds beside iRED, with packets of this length (MTU).
+AS_PUBLISHED, AS_PUBLISHED_MTU = "iRED, as published", 800
+#: Everything that stands beside the logs somewhere, in the order of tables.
+BESIDE_LOGS = (*LOGGED, AS_PUBLISHED)
 #: Most seeds of variants, and of packets of 400 bytes, which take twice as long as those of 800.
 LOGGED_SEEDS = 2
 
@@ -121,16 +132,26 @@ def system_named(name: str) -> System:
 def _aqm(system: System, options: Mapping[str, Any], watched: bool) -> Aqm:
     """A queue discipline with the paper's parameters, except for `options`."""
     from ...aqm import DualPi2, IRed, TofinoPi2
-    from .queues import DroppingCoDel, WatchedCoDel, WatchedDualPi2, WatchedIRed, WatchedPi2
+    from .queues import (
+        DroppingCoDel,
+        PublishedIRed,
+        WatchedCoDel,
+        WatchedDualPi2,
+        WatchedIRed,
+        WatchedPi2,
+        WatchedPublishedIRed,
+    )
 
     papers: dict[str, dict[str, Any]] = {
         "ired": {"min_ms": 20, "max_ms": 40, "weight": 0.5},
+        "ired_published": {"min_ms": 20, "max_ms": 40, "weight": 0.5},
         "pi2": {"target_ms": 20, "update_ms": UPDATE_MS, "alpha": ALPHA, "beta": BETA},
         "dualpi2": {"target_ms": 20},
         "codel": {"target_ms": 20},
     }
     classes: dict[str, tuple[type[Aqm], type[Aqm]]] = {
         "ired": (IRed, WatchedIRed),
+        "ired_published": (PublishedIRed, WatchedPublishedIRed),
         "pi2": (TofinoPi2, WatchedPi2),
         "dualpi2": (DualPi2, WatchedDualPi2),
         "codel": (DroppingCoDel, WatchedCoDel),

@@ -157,6 +157,12 @@ def beside_logs(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.Da
     }
 
 
+def published(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
+    """``published-logs`` and ``published-registers``: as ``logs`` and ``registers`` of :func:`beside_logs`."""
+    made = beside_logs(settings, found)
+    return {f"published-{name}": made[name] for name in ("logs", "registers")}
+
+
 def _beside(
     rows: pd.DataFrame, logs: pd.DataFrame, keys: list[str], how: Literal["inner", "left"]
 ) -> pd.DataFrame:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
 
 import pandas as pd
 
@@ -29,28 +30,35 @@ def _percent(change: float) -> str:
     return f"{round(100 * change):+d} %".replace("-", "−")
 
 
+def _by(table: pd.DataFrame, column: str) -> dict[Any, dict[Hashable, Any]]:
+    """The rows by the value of a column; of several with the same, the last."""
+    return {row[column]: row for row in table.to_dict("records")}
+
+
+def _jain(row: Mapping[Hashable, Any]) -> str:
+    """Jain's index, the mean over the seeds, and the least of them where two decimals tell them apart."""
+    mean, least = f"{row['jain_index']:.2f}", f"{row['jain_least']:.2f}"
+    return mean if least == mean else f"{mean} ({least})"
+
+
+def _share(row: Mapping[Hashable, Any]) -> str:
+    """The short RTT's share, the mean over the seeds, and their range where two decimals tell them apart."""
+    mean, least, most = (f"{row[name]:.2f}" for name in ("share_of_short_rtt", "least", "most"))
+    return mean if least == most else f"{mean} ({least}–{most})"
+
+
 def test_1(tables: Tables) -> str:
     """Jain's index / utilisation with all four flows there."""
     rows = []
     for flows, part in tables["test1"].groupby("flows", sort=False):
-        part = part.set_index("scheme")
+        by = _by(part, "scheme")
         cells = {
-            name: f"{part.jain_index[scheme]:.2f} / {part.utilisation[scheme]:.2f}"
+            name: f"{_jain(by[scheme])} / {by[scheme]['utilisation']:.2f}"
             for scheme, name in _SCHEMES.items()
         }
         label = "two CUBIC, two BBR (20, 60 ms)" if "and" in str(flows) else f"four {flows}"
         rows.append({"flows": label, **cells})
     return markdown_table(pd.DataFrame(rows), labels=1)
-
-
-def test_1_least(tables: Tables) -> str:
-    """How far seeds are apart where chance decides."""
-    by = tables["test1"].query("flows == 'CUBIC'").set_index("scheme")
-    return (
-        "With four flows of one kind, queues by congestion control are one queue, so CUBIC's indices differ only by "
-        f"chance (lowest of the seeds: {by.jain_least['one queue']:.2f} in one queue, {by.jain_least['CCA']:.2f} "
-        "by congestion control)."
-    )
 
 
 def test_3(tables: Tables) -> str:
@@ -63,10 +71,10 @@ def test_3(tables: Tables) -> str:
     shown = [rtt for rtt in (15, 20, 40, 60, 100, 140, 200) if rtt in set(table.rtt_ms)]
     rows = []
     for (flows, scheme), part in table.groupby(["flows", "scheme"], sort=False):
-        share = part.set_index("rtt_ms").share_of_short_rtt
+        by = _by(part, "rtt_ms")
         name = "one queue" if scheme == "one queue" else "by RTT"
         label = f"{flows}, {name}{said.get((str(flows), str(scheme)), '')}"
-        rows.append({"RTT of the other, ms": label} | {str(rtt): f"{share.loc[rtt]:.2f}" for rtt in shown})
+        rows.append({"RTT of the other, ms": label} | {str(rtt): _share(by[rtt]) for rtt in shown})
     return markdown_table(pd.DataFrame(rows), labels=1)
 
 
@@ -129,11 +137,11 @@ def test_9(tables: Tables) -> str:
     """Jain's index / retransmissions, under each scheme."""
     rows = []
     for traffic, part in tables["test9"].groupby("traffic", sort=False):
-        by = part.set_index("scheme")
+        by = _by(part, "scheme")
         rows.append(
             {"traffic": traffic}
             | {
-                name: f"{by.jain_index[scheme]:.2f} / {by.retransmits_percent[scheme]:.2f} / {by.queue_ms[scheme]:.0f}"
+                name: f"{_jain(by[scheme])} / {by[scheme]['retransmits_percent']:.2f} / {by[scheme]['queue_ms']:.0f}"
                 for scheme, name in (
                     ("one queue", "one queue"), ("RTT", "the paper's rules"), ("RTT and guard", "with the guard"),
                 )
@@ -148,14 +156,15 @@ def test_10(tables: Tables) -> str:
     for (flows, n), part in tables["test10"].groupby(["flows", "bundles"], sort=False):
         row = {"bundles": f"{n} {flows}"}
         own = part[(part.streams_with == "one") == (part.scheme == "one queue")]
-        for prefix, whose in (("logged_", "logs"), ("", "here")):
-            for scheme, name in (("one queue", "one queue"), ("RTT, limits in tenths", "limits")):
-                cell = own[own.scheme == scheme].iloc[0]
-                row[f"{name}, {whose}"] = (
-                    f"{cell[f'{prefix}jain_index']:.2f} / {cell[f'{prefix}share_of_link']:.2f}"
-                )
-        cell = part[part.scheme == "RTT"].iloc[0]
-        rows.append(row | {"guarantees, here": f"{cell.jain_index:.2f} / {cell.share_of_link:.2f}"})
+        cells = {
+            name: _by(own, "scheme")[scheme]
+            for scheme, name in (("one queue", "one queue"), ("RTT, limits in tenths", "limits"))
+        }
+        for name, cell in cells.items():
+            row[f"{name}, logs"] = f"{cell['logged_jain_index']:.2f} / {cell['logged_share_of_link']:.2f}"
+        for name, cell in (cells | {"guarantees": _by(part, "scheme")["RTT"]}).items():
+            row[f"{name}, here"] = f"{_jain(cell)} / {cell['share_of_link']:.2f}"
+        rows.append(row)
     return markdown_table(pd.DataFrame(rows), labels=1)
 
 
@@ -164,9 +173,8 @@ def test_11(tables: Tables) -> str:
     rows = []
     for (flows, rtts, streams), part in tables["test11"].groupby(["flows", "rtts", "streams"], sort=False):
         label = f"{flows}, {rtts}, {'one stream' if streams == 1 else f'{streams} streams'}"
-        shares = part.set_index("buffer_ms").share_of_short_rtt
         rows.append(
-            {"buffer, ms": label} | {f"{buffer:g}": f"{share:.2f}" for buffer, share in shares.items()}
+            {"buffer, ms": label} | {f"{row['buffer_ms']:g}": _share(row) for row in part.to_dict("records")}
         )
     return markdown_table(pd.DataFrame(rows), labels=1)
 
@@ -241,7 +249,6 @@ def share_at(flows: str, rtt_ms: int, of_far: bool = False) -> Callable[[Tables]
 
 VIEWS: dict[str, Callable[[Tables], str]] = {
     "test-1": test_1,
-    "test-1-least": test_1_least,
     "test-3": test_3,
     "test-4": test_4,
     "test-4-retransmits": test_4_retransmits,

@@ -402,6 +402,9 @@ TRAFFIC = {
     "50 CUBIC, random RTTs, jitter": Traffic(50, jitter_ms=0.5),
     "50 CUBIC, random RTTs, long from 10 MB": Traffic(50, seconds=30.0, long_bytes=10_000_000),
     "1000 CUBIC, random RTTs, 1 Gbit/s": Traffic(1000, rate_mbps=1000.0, seconds=20.0),
+    "1000 CUBIC, random RTTs, 1 Gbit/s, long from 0.1 MB": Traffic(
+        1000, rate_mbps=1000.0, seconds=20.0, long_bytes=100_000
+    ),
     "5 CUBIC, 20 to 100 ms, 2 Mbit/s": Traffic((20.0, 40.0, 60.0, 80.0, 100.0), rate_mbps=2.0),
     "4 CUBIC beside 300 spoofed UDP flows": Traffic((20.0, 40.0, 60.0, 80.0), spoofed=300),
     "4 CUBIC with the RTTs of test 1": Traffic(RTTS_1),
