@@ -133,7 +133,25 @@ def _move(holes, source, target):
 @kernel
 @no_type_check  # numba types it
 def _insert(fault, holes, used, place, left, right, ts, tsval):
-    """Insert a hole before the `place`-th one; of too many the oldest goes. Return where it went."""
+    """Insert a hole before the `place`-th one; if there are too many, the oldest is dropped. Return its position.
+
+    Parameters
+    ----------
+    fault : record of :data:`FAULTS`
+        The direction's faults.
+    holes : array of :data:`HOLE`
+        All holes.
+    used : int64 array, shape (2,)
+        How many rows of faults, and of holes, are taken.
+    place : int
+        Position among the direction's holes, 0 for the oldest.
+    left, right : uint32
+        First number skipped, and the first one after the hole.
+    ts : int64
+        Time in ns of the segment that skipped them.
+    tsval : uint32
+        Its timestamp; 0: none.
+    """
     if fault.holes == 0:
         used[1] += 1
         fault.holes = used[1]
@@ -220,7 +238,40 @@ def _round_trip(flow, unknown):
 @kernel
 @no_type_check  # numba types it
 def _below_edge(own, flow, backward, faults, holes, used, ts, begin, span, payload, flags, tsval, unchanged):
-    """Whether what starts below the edge was sent again, overtaken or only recorded again; count it."""
+    """Decide whether a segment below the edge was retransmitted, reordered or only recorded twice, and count it.
+
+    Parameters
+    ----------
+    own : record of :data:`DIRECTION`
+        The sender's state.
+    flow : record of :data:`FLOW`
+        The flow's state.
+    backward : bool
+        Whether the responder sends.
+    faults : array of :data:`FAULTS`
+        One row for each direction with a fault.
+    holes : array of :data:`HOLE`
+        :data:`HOLES` rows for each of `faults`.
+    used : int64 array, shape (2,)
+        How many rows of `faults`, and of holes, are taken.
+    ts : int64
+        Time in ns.
+    begin, span : int64
+        First sequence number, and how many the segment takes, SYN and FIN included.
+    payload : int64
+        Bytes of data.
+    flags : int
+        TCP flags.
+    tsval : uint32
+        Timestamp; 0: none.
+    unchanged : bool
+        Whether window and acknowledgement are those of the segment before.
+
+    Returns
+    -------
+    int
+        :data:`OTHER`, :data:`RETRANSMITTED` or :data:`REORDERED`.
+    """
     fault = faults[_faults_of(own, faults, used)]
     below = min(span, np.int64(np.int32(np.int64(own.edge) - begin)))
     missing, skipped_ts, skipped_tsval = _fill(fault, holes, used, begin, below)
@@ -268,7 +319,27 @@ def _below_edge(own, flow, backward, faults, holes, used, ts, begin, span, paylo
 @kernel
 @no_type_check  # numba types it
 def _tshark(own, other, flow, faults, used, ts, begin, span, payload):
-    """Count the segment as what tshark takes it for."""
+    """Count the segment by tshark's rules.
+
+    Parameters
+    ----------
+    own : record of :data:`DIRECTION`
+        The sender's state.
+    other : record of :data:`DIRECTION`
+        The receiver's state.
+    flow : record of :data:`FLOW`
+        The flow's state.
+    faults : array of :data:`FAULTS`
+        One row for each direction with a fault.
+    used : int64 array, shape (2,)
+        How many rows of `faults`, and of holes, are taken.
+    ts : int64
+        Time in ns.
+    begin, span : int64
+        First sequence number, and how many the segment takes, SYN and FIN included.
+    payload : int64
+        Bytes of data.
+    """
     offset = np.int64(np.int32(begin - np.int64(own.edge)))
     if payload > 0 and _is_acked(other, begin + payload):
         again = True
@@ -332,7 +403,44 @@ def _elsewhere(
     ack,
     window,
 ):
-    """Take in a segment that is not simply the next: it starts elsewhere than at the edge, or has SYN, FIN or RST."""
+    """Take in a segment that is not simply the next: it starts elsewhere than at the edge, or has SYN, FIN or RST.
+
+    Parameters
+    ----------
+    own : record of :data:`DIRECTION`
+        The sender's state.
+    other : record of :data:`DIRECTION`
+        The receiver's state.
+    flow : record of :data:`FLOW`
+        The flow's state.
+    backward : bool
+        Whether the responder sends.
+    faults : array of :data:`FAULTS`
+        One row for each direction with a fault.
+    holes : array of :data:`HOLE`
+        :data:`HOLES` rows for each of `faults`.
+    used : int64 array, shape (2,)
+        How many rows of `faults`, and of holes, are taken.
+    ts : int64
+        Time in ns.
+    begin, span : int64
+        First sequence number, and how many the segment takes, SYN and FIN included.
+    payload : int64
+        Bytes of data.
+    flags : int
+        TCP flags.
+    tsval : uint32
+        Timestamp; 0: none.
+    ack : uint32
+        Acknowledgement number.
+    window : uint16
+        Window field.
+
+    Returns
+    -------
+    int
+        :data:`OTHER`, :data:`NEW`, :data:`RETRANSMITTED` or :data:`REORDERED`.
+    """
     if flags & _RST != 0:  # its number may be anything, and what it carries is no data
         if span != 0:
             _tshark(own, other, flow, faults, used, ts, begin, span, payload)
@@ -381,7 +489,21 @@ def _elsewhere(
 @kernel
 @no_type_check  # numba types it
 def _open(state, flow, opening, ts, seq, ack, flags, payload, tsval, tsecr):
-    """Take in what the initiator sends until the handshake is over; return the new state."""
+    """Take in what the initiator sends until the handshake is over; return the new state.
+
+    Parameters
+    ----------
+    state : int
+        State bits of the initiator's direction.
+    flow : record of :data:`FLOW`
+        The flow's state.
+    opening : record of :data:`OPENING`
+        The handshake's state.
+    ts : int64
+        Time in ns.
+    seq, ack, flags, payload, tsval, tsecr : int
+        The segment's fields; timestamps are 0 where there are none.
+    """
     if is_syn(flags):
         flow.syn_ts = ts
         take_syn(opening, ts, seq, np.uint32(payload), tsval)

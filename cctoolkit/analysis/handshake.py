@@ -120,7 +120,17 @@ def take_syn(opening, now, seq, payload_bytes, tsval):
 @inlined
 @no_type_check
 def take_answer(opening, now, seq, ack, flags, tsval, tsecr):
-    """Take in what the other side sends after a SYN."""
+    """Take in what the other side sends after a SYN.
+
+    Parameters
+    ----------
+    opening : record of :data:`OPENING`
+        The handshake's state; updated.
+    now : int64
+        Time in ns.
+    seq, ack, flags, tsval, tsecr : int
+        The segment's fields; timestamps are 0 where there are none.
+    """
     bits = np.int64(opening.bits)
     if flags & (_SYN | _ACK | _RST) != _SYN | _ACK or (ack != opening.first and ack != opening.first_data):
         if bits & _ANSWERED == 0:
@@ -158,6 +168,15 @@ def take_answer(opening, now, seq, ack, flags, tsval, tsecr):
 @no_type_check
 def take_ack(opening, now, seq, ack, flags, payload_bytes, tsecr):
     """Take in another segment of the initiator.
+
+    Parameters
+    ----------
+    opening : record of :data:`OPENING`
+        The handshake's state; updated.
+    now : int64
+        Time in ns.
+    seq, ack, flags, payload_bytes, tsecr : int
+        The segment's fields; the echoed timestamp is 0 where there is none.
 
     Returns
     -------

@@ -226,6 +226,27 @@ def _wait_for(pool, counts, own, before, ts_ns, number, bits, alone, one_way_lim
 
     While the other direction was not seen (`alone`), no more than `one_way_limit` nodes wait: the oldest is used again.
     The caller has made sure that there is a free node.
+
+    Parameters
+    ----------
+    pool : int
+        Address of the pool of :data:`NODE`.
+    counts : record of :data:`LIST_COUNTS`
+        What is counted.
+    own : record of :data:`SENDER`
+        The sender.
+    before : int
+        The node to put it behind; 0: as the oldest.
+    ts_ns : int64
+        When it passed.
+    number : uint32
+        What acknowledges it.
+    bits : int64
+        The sender's bits.
+    alone : bool
+        Whether the other direction was not seen.
+    one_way_limit : int
+        Most nodes that wait while `alone`.
     """
     counts.segments += 1
     if alone and bits >> LENGTH_SHIFT >= one_way_limit:
@@ -303,7 +324,23 @@ def _starts_anew(own, s, e, flags):
 @inlined
 @no_type_check
 def _start(pool, counts, own, s, e, bits, anew):
-    """Start a sender, perhaps anew, with a segment from `s` to `e`; return its new bits."""
+    """Start a sender, perhaps anew, with a segment from `s` to `e`; return the sender's new bits.
+
+    Parameters
+    ----------
+    pool : int
+        Address of the pool of :data:`NODE`.
+    counts : record of :data:`LIST_COUNTS`
+        What is counted.
+    own : record of :data:`SENDER`
+        The sender.
+    s, e : uint32
+        First sequence number, and the first one after the segment.
+    bits : int64
+        The sender's bits.
+    anew : bool
+        Whether the sender was known, and starts again elsewhere.
+    """
     _forget_list(pool, counts, own)
     own.low = 0
     own.high = 0
@@ -341,7 +378,31 @@ def _place_by_end(pool, own, e):
 @inlined
 @no_type_check
 def _send(pool, counts, own, s, e, flags, ts_ns, bits, alone, karn, one_way_limit):
-    """Take in what a sender sends from `s` to `e`; return its new bits."""
+    """Take in a segment from `s` to `e`; return the sender's new bits.
+
+    Parameters
+    ----------
+    pool : int
+        Address of the pool of :data:`NODE`.
+    counts : record of :data:`LIST_COUNTS`
+        What is counted.
+    own : record of :data:`SENDER`
+        The sender.
+    s, e : uint32
+        First sequence number, and the first one after the segment.
+    flags : int
+        TCP flags.
+    ts_ns : int64
+        Time of the segment.
+    bits : int64
+        The sender's bits.
+    alone : bool
+        Whether the other direction was not seen.
+    karn : bool
+        Whether segments sent again give no samples.
+    one_way_limit : int
+        Most nodes that wait while `alone`.
+    """
     nxt = own.nxt
     anew = bits & SENT != 0 and _starts_anew(own, s, e, flags)
     if bits & SENT == 0 or anew:
@@ -469,7 +530,29 @@ def _echo(pool, counts, sender, echo, now):
 @inlined
 @no_type_check
 def _stamp(pool, counts, own, value, flags, ts_ns, bits, alone, one_way_limit):
-    """Take in a sender's TSval; return its new bits."""
+    """Take in a sender's TSval; return the sender's new bits.
+
+    Parameters
+    ----------
+    pool : int
+        Address of the pool of :data:`NODE`.
+    counts : record of :data:`LIST_COUNTS`
+        What is counted.
+    own : record of :data:`SENDER`
+        The sender.
+    value : uint32
+        The segment's TSval.
+    flags : int
+        TCP flags.
+    ts_ns : int64
+        Time of the segment.
+    bits : int64
+        The sender's bits.
+    alone : bool
+        Whether the other direction was not seen.
+    one_way_limit : int
+        Most nodes that wait while `alone`.
+    """
     is_new = True
     if bits & SENT != 0:
         gap = np.int32(value - own.nxt)

@@ -34,7 +34,25 @@ HASHES = ("multiply_shift", "crc")
 
 @kernel
 def _count(table, multipliers, shift, conservative, keys, amounts, estimates):
-    """Add each amount to its key, and write what the sketch then says of the key."""
+    """Add each amount to its key, and write the key's new estimate.
+
+    Parameters
+    ----------
+    table : int64 array, shape (depth, width)
+        The counters; updated.
+    multipliers : uint64 array, shape (depth, 3)
+        Coefficients of each row's hash.
+    shift : uint64
+        64 - log2(width).
+    conservative : bool
+        Raise counters no further than the new estimate needs.
+    keys : uint64 array
+        Key of each update.
+    amounts : int64 array
+        What to add.
+    estimates : int64 array
+        Receives the key's estimate after each update.
+    """
     depth = np.uint64(table.shape[0])
     low_half = np.uint64(0xFFFFFFFF)
     at = np.empty(depth, np.uint64)
@@ -82,6 +100,28 @@ def _count_exactly(totals, keys, amounts, estimates):
 
 @kernel
 def _first_crossings(keys, estimates, ts_ns, threshold, crossed, found, found_ts):
+    """Find the keys whose estimate exceeds the threshold for the first time.
+
+    Parameters
+    ----------
+    keys : uint64 array
+        Key of each update.
+    estimates : int64 array
+        Estimate of the key after it.
+    ts_ns : int64 array
+        Time of the update.
+    threshold : int
+        An estimate above it makes the key a heavy one.
+    crossed : bool array
+        Whether a key is known to be heavy; updated.
+    found, found_ts : arrays
+        Receive the new heavy keys, and when they crossed the threshold.
+
+    Returns
+    -------
+    int
+        Number of new heavy keys.
+    """
     n = np.uint64(0)
     for i in range(np.uint64(len(keys))):
         if estimates[i] > threshold and not crossed[keys[i]]:

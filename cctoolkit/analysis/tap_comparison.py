@@ -55,7 +55,29 @@ _SIGHTING = np.dtype(
 def _select(
     at, ts, flow_id, direction, seq, ack, tcp_flags, payload, window, tsval, tsecr, codes, largest, kept, n
 ):
-    """Keep segments from row `at` on whose hash is small enough; gives the next row, how many are kept and came."""
+    """Keep the segments from row `at` on whose hash is small enough.
+
+    Parameters
+    ----------
+    at : int
+        Row to begin with.
+    ts, flow_id, direction, seq, ack, tcp_flags, payload, window, tsval, tsecr : arrays
+        Columns of the packets table (:data:`cctoolkit.schema.PACKETS`).
+    codes : int64 array
+        By flow, ``2 * number of the 5-tuple + 1``, plus one if its initiator is the upper end. Empty: flow numbers are
+        used instead.
+    largest : uint64
+        Largest hash to keep.
+    kept : array of ``_SIGHTING``
+        Receives the segments.
+    n : int
+        How many it holds already.
+
+    Returns
+    -------
+    row, n, came : int
+        The row reached, how many segments are kept now, and how many were looked at.
+    """
     came = 0
     for i in range(np.uint64(at), np.uint64(len(ts))):
         flags = tcp_flags[i]

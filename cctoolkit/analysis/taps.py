@@ -240,7 +240,43 @@ def _match(
     ways,
     fates,
 ):
-    """Take both taps' packets in order of time from rows `i` and `j` on; return where it stopped and why."""
+    """Match both taps' packets in order of time, from rows `i` and `j` on.
+
+    Parameters
+    ----------
+    i, j : int
+        Rows of the ingress and egress to begin with.
+    first_row : int
+        Running number of the ingress's first row.
+    came_in, went_out : _Segments
+        Packets of ingress and egress.
+    wanted : bool array
+        Whether a flow counts, by its number at the ingress; empty: all do.
+    entries : int64 array
+        For each flow at the egress, ``2 * flow at the ingress + 1``, plus one if its directions are swapped there; 0: not
+        found. Empty: both taps number flows alike.
+    not_before : int64 array
+        By ingress flow, time of its first packet in ns, plus one; an earlier packet at the egress is another flow's.
+    data_only : bool
+        Leave out packets without payload.
+    max_delay_ns : int
+        Longest delay between the taps.
+    pool : _Pool
+        Packets between the taps; updated.
+    ways : array of ``_WAY``
+        Counts by ``2 * flow_id + direction``; updated.
+    fates : array of :data:`FATE`
+        Receives the matched packets; empty: they are only counted.
+
+    Returns
+    -------
+    i, j : int
+        Rows reached.
+    n_fates : int
+        How many of `fates` were written.
+    why : int
+        ``_DONE``, or ``_FULL`` if the pool has to grow.
+    """
     (
         in_ts,
         in_flow,

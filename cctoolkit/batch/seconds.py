@@ -23,6 +23,26 @@ _MOST = 10_000_000
 
 @kernel
 def _count(ts, flow_id, wire, payload, ecn, tcp_flags, protocol, next_flow, origin_ns, sums):
+    """Add packets to the counts of their seconds.
+
+    Parameters
+    ----------
+    ts, flow_id, wire, payload, ecn, tcp_flags : arrays
+        Columns of the packets table (:data:`cctoolkit.schema.PACKETS`).
+    protocol : uint8 array
+        IP protocol by flow number.
+    next_flow : int
+        Number of the next new flow.
+    origin_ns : int
+        Start of the first second.
+    sums : int64 array, shape (seconds, counts)
+        Updated.
+
+    Returns
+    -------
+    int
+        Number of the next new flow afterwards.
+    """
     for i in range(len(ts)):
         s = sums[
             max((ts[i] - origin_ns) // 1_000_000_000, 0)

@@ -508,14 +508,20 @@ def decode_headers(
         Holds the frames.
     offset, caplen, wirelen, ts_ns, link_type : int64 arrays
         Per frame: position in `data`, captured and original length, time, LINKTYPE_ number.
+    n : int
+        Number of frames.
     inner : bool
         Walk through UDP encapsulations too.
     first_frame : int
         Number of the first of these frames, for `frame`.
     out : PacketColumns
-        Rows are written from `row0` on; ``flow_id`` and ``direction`` are left to :mod:`flow_ids`.
+        Receives the rows; ``flow_id`` and ``direction`` are left to :mod:`flow_ids`.
+    row0 : int
+        Row of `out` to begin with.
     keys : int64 array
-        ``KEY_WORDS`` words a row, from the first; `seed` goes into the hash.
+        Receives ``KEY_WORDS`` words a row, from its start on.
+    seed : int
+        Seed of the hash in `keys`.
     frame : uint32 array
         Frame number of each row, from `row0` on; skipped when it has length 0.
     sacks : int64 array, shape (4 n, 3)

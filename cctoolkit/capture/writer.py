@@ -98,7 +98,36 @@ def _fill(
 ):
     """Write records into `buffer`, from `row` on, until the rows end or the buffer is full.
 
-    `key_of_flow` maps ``flow_id - first_flow`` to the row in the keys plus one; 0: none.
+    Parameters
+    ----------
+    buffer : uint8 array
+        Receives the records.
+    capacity : int
+        How many of its bytes may be used.
+    pcapng : bool
+        Write enhanced packet blocks rather than pcap records.
+    ethernet : bool
+        Write Ethernet headers before IP headers.
+    snaplen : int
+        Most bytes captured of a packet.
+    row : int
+        Row to begin with.
+    columns : PacketColumns
+        The packets.
+    first_flow : int
+        Flow number that `key_of_flow` begins with.
+    key_of_flow : int array
+        Maps ``flow_id - first_flow`` to the row in the keys plus one; 0: none.
+    k_version, k_protocol, k_sport, k_dport : arrays, shape (keys,)
+        Columns of :class:`FlowKeys`: IP version, protocol, ports of initiator and responder.
+    k_src, k_dst : arrays, 16 bytes a key
+        Addresses of initiator and responder, in network byte order.
+    k_mss, k_window_scale, k_sack_permitted : arrays, shape (keys, 2)
+        Options of the SYN of each direction; an MSS of 0 and a window scale of 255 mean that there was none.
+    sack : int
+        First SACK block that belongs to `row` or a later one.
+    s_packet, s_left, s_right : arrays, shape (blocks,)
+        The SACK table: row of the packet, and the edges of the block.
 
     Returns
     -------

@@ -86,7 +86,44 @@ class _Samples(NamedTuple):
 @kernel
 def _consume(at, rtt_at, ts, flow_id, direction, wire, ecn, rtt_row, rtt_direction, rtt_ns,
              clock, threshold, flows, free, owner, bins, samples, ecn_packets):  # fmt: skip
-    """Take packets from row `at` on; return (row, RTT row, why it stopped there)."""
+    """Take in packets from row `at` on.
+
+    Parameters
+    ----------
+    at, rtt_at : int
+        First row of the packets, and of the RTT samples.
+    ts, flow_id, direction, wire, ecn : arrays
+        Columns of the packets table: time in ns, flow, direction, bytes on the wire, ECN field.
+    rtt_row : int64 array
+        Packet that completes each RTT sample, ascending.
+    rtt_direction : int8 array
+        Direction of the data that was acknowledged.
+    rtt_ns : int64 array
+        The RTT.
+    clock : int64 array, shape (9,)
+        Times in ns and counts, by the ``_CLOCK_…`` constants; updated.
+    threshold : int
+        Bytes from which on a flow gets time bins of its own.
+    flows : array of ``_FLOW``
+        State by flow number; updated.
+    free : array
+        Number of free slots, then the slots; updated.
+    owner : array
+        Flow number by slot; updated.
+    bins : _Bins
+        Sums by time bin; updated.
+    samples : _Samples
+        RTT samples by flow and direction; updated.
+    ecn_packets : int64 array, shape (4,)
+        Packets by ECN field; updated.
+
+    Returns
+    -------
+    row, rtt_row : int
+        Where to resume.
+    why : int
+        ``_DONE``, or what has to be made larger first.
+    """
     n = np.uint64(len(ts))
     n_rtt = np.uint64(len(rtt_row))
     n_bins = len(bins.kind_bytes)

@@ -66,6 +66,19 @@ def _number(place):
 
 @kernel
 def _spread(fates, crosses, place, ts, flow_id, direction, payload, wire, delay):
+    """Write packets that passed the queue to their rows of the result.
+
+    Parameters
+    ----------
+    fates : array of :data:`~cctoolkit.analysis.taps.FATE`
+        What became of packets.
+    crosses : bool array
+        Whether a direction passes the queue, by ``2 * flow_id + direction``.
+    place : int64 array
+        Row of the result for each packet.
+    ts, flow_id, direction, payload, wire, delay : arrays
+        Columns of the result: time in ns, flow, direction, bytes, bytes on the wire, delay in ns.
+    """
     for i in range(len(fates)):
         fate = fates[i]
         if crosses[fate.way]:

@@ -638,7 +638,19 @@ def _wire_bytes(cells: _Cells, payload: np.ndarray) -> np.ndarray:
 @kernel
 @no_type_check
 def _pack_keys(src, dst, version, protocol, sport, dport, seed, keys):
-    """The rows' 5-tuples as packed by :mod:`cctoolkit.capture.headers`: the smaller end first, and a hash."""
+    """The rows' 5-tuples as packed by :mod:`cctoolkit.capture.headers`: the smaller end first, and a hash.
+
+    Parameters
+    ----------
+    src, dst : int64 arrays, shape (rows, 2)
+        Upper and lower half of the addresses.
+    version, protocol, sport, dport : arrays, shape (rows,)
+        IP version, protocol and ports.
+    seed : int
+        Seed of the hash.
+    keys : int64 array
+        Receives ``KEY_WORDS`` words a row.
+    """
     for i in range(len(version)):
         src_hi, src_lo, dst_hi, dst_lo = src[i, 0], src[i, 1], dst[i, 0], dst[i, 1]
         swapped = src_lo > dst_lo
