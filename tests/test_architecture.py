@@ -49,7 +49,9 @@ def test_only_public_names_are_offered() -> None:
 
 
 def _is_kernel(function: ast.FunctionDef) -> bool:
-    return any(re.match(r"kernel\b|inlined\b", ast.unparse(decorator)) for decorator in function.decorator_list)
+    return any(
+        re.match(r"kernel\b|inlined\b", ast.unparse(decorator)) for decorator in function.decorator_list
+    )
 
 
 def test_arguments_of_kernels_are_documented_one_by_one() -> None:

@@ -132,7 +132,7 @@ def _move(holes, source, target):
 
 @kernel
 @no_type_check  # numba types it
-def _insert(fault, holes, used, place, left, right, ts, tsval):
+def _insert_hole(fault, holes, used, place, left, right, ts, tsval):
     """Insert a hole before the `place`-th one; if there are too many, the oldest is dropped. Return its position.
 
     Parameters
@@ -177,7 +177,7 @@ def _insert(fault, holes, used, place, left, right, ts, tsval):
 
 @kernel
 @no_type_check  # numba types it
-def _fill(fault, holes, used, begin, length):
+def _fill_holes(fault, holes, used, begin, length):
     """Fill what is missing of the `length` numbers from `begin` on.
 
     Return how many were missing, and if the first was: when it was skipped, and the timestamp of what skipped it.
@@ -200,7 +200,7 @@ def _fill(fault, holes, used, begin, length):
                 rest = np.uint32(begin + high)
                 end = hole.right
                 hole.right = np.uint32(begin + low)
-                k = _insert(fault, holes, used, k + 1, rest, end, hole.ts, hole.tsval)
+                k = _insert_hole(fault, holes, used, k + 1, rest, end, hole.ts, hole.tsval)
             elif left < low:
                 hole.right = np.uint32(begin + low)
             elif high < right:
@@ -274,7 +274,7 @@ def _below_edge(own, flow, backward, faults, holes, used, ts, begin, span, paylo
     """
     fault = faults[_faults_of(own, faults, used)]
     below = min(span, np.int64(np.int32(np.int64(own.edge) - begin)))
-    missing, skipped_ts, skipped_tsval = _fill(fault, holes, used, begin, below)
+    missing, skipped_ts, skipped_tsval = _fill_holes(fault, holes, used, begin, below)
     if own.payload < FAR:  # else the floor is so far away that its number may mean another byte
         floor = flow.floor_rev if backward else flow.floor_fwd
         unknown = np.int64(np.int32(np.int64(floor) - begin))
@@ -282,7 +282,9 @@ def _below_edge(own, flow, backward, faults, holes, used, ts, begin, span, paylo
             skipped_ts, skipped_tsval = own.edge_ts, own.edge_tsval
             missing += min(unknown, below)
             if below < unknown:
-                _insert(fault, holes, used, 0, np.uint32(begin + below), floor, own.edge_ts, own.edge_tsval)
+                _insert_hole(
+                    fault, holes, used, 0, np.uint32(begin + below), floor, own.edge_ts, own.edge_tsval
+                )
             if backward:
                 flow.floor_rev = np.uint32(begin)
             else:
@@ -386,7 +388,7 @@ def _move_edge(own, ts, end, tsval):
 
 @kernel
 @no_type_check  # numba types it
-def _elsewhere(
+def _take_irregular(
     own,
     other,
     flow,
@@ -470,7 +472,9 @@ def _elsewhere(
             return OTHER
         if offset > 0:
             fault = faults[_faults_of(own, faults, used)]
-            _insert(fault, holes, used, np.int64(fault.hole_count), own.edge, np.uint32(begin), ts, tsval)
+            _insert_hole(
+                fault, holes, used, np.int64(fault.hole_count), own.edge, np.uint32(begin), ts, tsval
+            )
         if offset + span > 0:
             _move_edge(own, ts, end, tsval)
     elif span != 0:
@@ -488,7 +492,7 @@ def _elsewhere(
 
 @kernel
 @no_type_check  # numba types it
-def _open(state, flow, opening, ts, seq, ack, flags, payload, tsval, tsecr):
+def _follow_handshake(state, flow, opening, ts, seq, ack, flags, payload, tsval, tsecr):
     """Take in what the initiator sends until the handshake is over; return the new state.
 
     Parameters
@@ -619,7 +623,7 @@ def update(
         kind = OTHER
         if flags & _RST != 0 or (state & HAS_EDGE != 0 and seq[i] != own.edge):
             own.state = state & ~LAST_WAS_KEEP_ALIVE
-            kind = _elsewhere(
+            kind = _take_irregular(
                 own,
                 other,
                 flows[flow],
@@ -682,7 +686,7 @@ def update(
             if other.state & (SYN_SENT | HANDSHAKE_DONE) == SYN_SENT:
                 take_answer(openings[flow], ts, seq[i], ack[i], flags, tsvals[i], tsecrs[i])
         elif state & HANDSHAKE_DONE == 0 and (state & SYN_SENT != 0 or is_syn(flags)):
-            state = _open(
+            state = _follow_handshake(
                 state, flows[flow], openings[flow], ts, seq[i], ack[i], flags, payload, tsvals[i], tsecrs[i]
             )
         own.state = state

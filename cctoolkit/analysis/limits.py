@@ -92,7 +92,7 @@ _QUEUE_SLOTS, _QUEUE_SHARE = 1.5, 0.05
 
 
 @inlined
-def _spread(values):
+def _variation(values):
     """Standard deviation over mean."""
     mean = values.mean()
     return values.std() / mean if mean > 0 else 0.0
@@ -226,7 +226,7 @@ def _signs(came, flight, seq, segment):
             0.0, rtt, idle / n, np.nan, np.nan, np.nan, np.nan, np.nan, np.nan, float(resends), resent
         )
     first = rounds // 8  # slow start is over
-    spread = _spread(rate[first:rounds])
+    spread = _variation(rate[first:rounds])
     lost = loss[:rounds].mean()
     if not flies:
         return Signs(

@@ -314,7 +314,7 @@ def _on_line(left, rise, step, run):
 
 
 @kernel
-def _fill(seq, offset, interpolate, filled):
+def _fill_gaps(seq, offset, interpolate, filled):
     """The paper's filling, from the last slot to the first: the next non-empty slot's value, or the line to it.
 
     Parameters
@@ -343,7 +343,7 @@ def _fill(seq, offset, interpolate, filled):
 
 
 @kernel
-def _differences(in_seq, out_seq, offset, cbiq, throughput):
+def _cbiq_and_throughput(in_seq, out_seq, offset, cbiq, throughput):
     """CBIQ(t) = max(InSeq(t+1) - OutSeq(t+1), 0) and InThr(t) = max(InSeq(t+1) - InSeq(t), 0).
 
     Parameters
@@ -351,7 +351,7 @@ def _differences(in_seq, out_seq, offset, cbiq, throughput):
     in_seq, out_seq : int64 arrays, shape (n,)
         Filled sequence numbers at the two taps; negative for none.
     offset : int64 array, shape (flows + 1,)
-        As for :func:`_fill`.
+        As for :func:`_fill_gaps`.
     cbiq, throughput : int64 arrays, shape (n,)
         Written, in bytes; -1: not known.
     """
@@ -373,7 +373,7 @@ def _in_flight(end, acked, offset, in_flight):
     end, acked : int64 arrays, shape (n,)
         Highest sequence number sent and acknowledged in each row, on the count of ``_STATE``; 0: none.
     offset : int64 array, shape (flows + 1,)
-        As for :func:`_fill`.
+        As for :func:`_fill_gaps`.
     in_flight : int64 array, shape (n,)
         Written; -1: not known.
     """
@@ -723,7 +723,7 @@ def slot_columns(
         n_bytes, n_packets, seq = np.zeros(n, np.int64), np.zeros(n, np.int64), np.full(n, -1, np.int64)
         _scatter_counts(cells, at, n_bytes, n_packets, seq)
         filled[side] = np.empty(n, np.int64)
-        _fill(seq, offset, interpolate, filled[side])
+        _fill_gaps(seq, offset, interpolate, filled[side])
         # A flow that never left may not belong to that link at all; a sample is no count.
         unknown = ~(covered & np.repeat(there, rows.lengths)) | sampled
         table[f"{side}_bytes"] = _nullable(n_bytes, unknown)
@@ -731,7 +731,7 @@ def slot_columns(
         table[f"{side}_seq"] = _nullable(seq, seq < 0)
 
     cbiq, throughput = np.empty(n, np.int64), np.empty(n, np.int64)
-    _differences(filled["in"], filled["out"], offset, cbiq, throughput)
+    _cbiq_and_throughput(filled["in"], filled["out"], offset, cbiq, throughput)
     table["cbiq_bytes"] = _nullable(cbiq, cbiq < 0)
     table["throughput_bytes"] = _nullable(throughput, throughput < 0)
     table["drops_estimate"] = _nullable(np.zeros(n, np.int64), np.ones(n, np.bool_))

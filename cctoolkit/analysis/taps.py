@@ -253,8 +253,8 @@ def _match(
     wanted : bool array
         Whether a flow counts, by its number at the ingress; empty: all do.
     entries : int64 array
-        For each flow at the egress, ``2 * flow at the ingress + 1``, plus one if its directions are swapped there; 0: not
-        found. Empty: both taps number flows alike.
+        For each flow at the egress, ``2 * flow at the ingress + 1``, plus one if its directions are swapped there; 0:
+        not found. Empty: both taps number flows alike.
     not_before : int64 array
         By ingress flow, time of its first packet in ns, plus one; an earlier packet at the egress is another flow's.
     data_only : bool

@@ -72,7 +72,7 @@ Format = Literal["pcap", "pcapng"]
 
 @kernel
 @no_type_check  # numba infers the types
-def _fill(
+def _write_records(
     buffer,
     capacity,
     pcapng,
@@ -640,7 +640,7 @@ class PcapWriter:
 
         def fill(buffer: np.ndarray) -> int:
             nonlocal row, sack, unknown
-            row, sack, written, unknown = _fill(
+            row, sack, written, unknown = _write_records(
                 buffer,
                 buffer.size,
                 self.format == "pcapng",

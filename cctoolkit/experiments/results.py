@@ -120,9 +120,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(given: argparse.Namespace) -> int:
     if given.command == "list":
+        width = max(map(len, RESULTS))
+        say(f"{'result':{width}}  state     made        CPU time  command")
         for row in listed():
             cost = "" if row["cpu_minutes"] is None else f"{row['cpu_minutes']:g} min"
-            say(f"{row['name']:22} {row['state']:9} {row['date']:11} {cost:>9}  {row['command']}")
+            say(f"{row['name']:{width}}  {row['state']:8}  {row['date']:10}  {cost:>8}  {row['command']}")
         return 0
     if given.command == "make":
         names = list(dict.fromkeys(given.names))

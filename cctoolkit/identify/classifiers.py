@@ -29,11 +29,11 @@ from .inputs import (
     summaries,
 )
 from .probabilities import (
-    answers,
     by_length,
     by_pieces,
     grouped,
     named,
+    possible_answers,
     softmax,
     together,
 )
@@ -580,7 +580,7 @@ class CCAClassifier(_NetworkClassifier):
         if self.keep:
             self._keep_weights(ready.shape)
         self.temperature_, self.least_ = np.empty((0, 2)), np.empty((0, 2))
-        self.learnt_, self.classes_ = self.classes_, answers(self.classes_, self.alike)
+        self.learnt_, self.classes_ = self.classes_, possible_answers(self.classes_, self.alike)
         if validation is None:
             return
         slots = np.asarray(slots_of(ready[validation].transpose(0, 2, 1)))

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import ParameterError
 from ..scenario import Bottleneck, Flow, Scenario
-from .draws import FRAME_BYTES, PAPER_CCAS, Pairs, aqm_of, between, run_rng
+from .draws import FRAME_BYTES, PAPER_CCAS, Pairs, aqm_of, between, buffer_packets, run_rng, staggered
 
 __all__ = ["FAMILIES", "LIMITED_BY", "elsewhere"]
 
@@ -174,18 +174,8 @@ def elsewhere(
         rtt = between(rng, 10, 100)
         bdp = between(rng, 0.2, 6)
         x = float(rng.uniform(0, 3))
-        link: dict[str, Any] = {
-            "rate_mbps": rate, "buffer_packets": max(round(bdp * rate * rtt * 125 / FRAME_BYTES), 10),
-        }  # fmt: skip
-        flows: list[dict[str, Any]] = [
-            {
-                "cca": cca,
-                "rtt_ms": rtt,
-                "access_mbps": 10 * rate,
-                "start_s": round(float(rng.uniform(0, x)), 3),
-            }
-            for cca in ccas
-        ]
+        link: dict[str, Any] = {"rate_mbps": rate, "buffer_packets": buffer_packets(bdp, rate, rtt)}
+        flows = staggered(rng, ccas, x, rate, rtt)
         drawn = FAMILIES[part](rng, link, flows)
         yield (
             {"family": part, "rate_mbps": rate, "rtt_ms": rtt, "buffer_bdp": bdp} | drawn,

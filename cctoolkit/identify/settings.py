@@ -17,7 +17,7 @@ from .._support.words import did_you_mean
 from ..errors import ParameterError
 from ..scenario import Bottleneck, Flow, Scenario, read_sweep
 from ..testbed.doctor import BACKENDS
-from .draws import FRAME_BYTES, PAPER_CCAS, Pairs, aqm_of, between, run_rng
+from .draws import PAPER_CCAS, Pairs, aqm_of, between, buffer_packets, run_rng, staggered
 from .elsewhere import FAMILIES, elsewhere
 from .own_ccas import own_ccas
 
@@ -195,7 +195,7 @@ def hard(
         rtts = [rtt] if rng.random() < 0.5 else [rtt, *(between(rng, 5, 100) for _ in range(3))]
         paths = [{"rtt_ms": r, "access_mbps": 10 * rate} for r in rtts]
         names = [*ccas, *rng.choice(ccas, n - len(ccas))]
-        packets = max(round(bdp * rate * rtt * 125 / FRAME_BYTES), 10)
+        packets = buffer_packets(bdp, rate, rtt)
         yield (
             {"rate_mbps": rate, "rtt_ms": rtt, "buffer_bdp": bdp, "flows": n, "aqm": aqm},
             Scenario(
@@ -238,7 +238,7 @@ def every_cca(
         aqm = str(rng.choice(["tail_drop"] * 6 + ["codel", "red"]))
         x = rng.uniform(0, 3)
         names = [ccas[run % len(ccas)], *(str(c) for c in rng.choice(ccas, n - 1))]
-        packets = max(round(bdp * rate * rtt * 125 / FRAME_BYTES), 10)
+        packets = buffer_packets(bdp, rate, rtt)
         yield (
             {"rate_mbps": rate, "rtt_ms": rtt, "buffer_bdp": bdp, "flows": n, "aqm": aqm},
             Scenario(
@@ -281,18 +281,8 @@ def world(
         rate, rtt, bdp = between(rng, 5, 300), between(rng, 5, 200), between(rng, 0.1, 6)
         names = [ccas[run % len(ccas)], *(str(c) for c in rng.choice(ccas, int(rng.integers(0, 6))))]
         x = float(rng.uniform(0, 4))
-        link: dict[str, Any] = {
-            "rate_mbps": rate, "buffer_packets": max(round(bdp * rate * rtt * 125 / FRAME_BYTES), 10),
-        }  # fmt: skip
-        flows: list[dict[str, Any]] = [
-            {
-                "cca": cca,
-                "rtt_ms": rtt,
-                "access_mbps": 10 * rate,
-                "start_s": round(float(rng.uniform(0, x)), 3),
-            }
-            for cca in names
-        ]
+        link: dict[str, Any] = {"rate_mbps": rate, "buffer_packets": buffer_packets(bdp, rate, rtt)}
+        flows = staggered(rng, names, x, rate, rtt)
         drawn: dict[str, Any] = {}
         for kind, (name, chosen) in enumerate(zip(_MIXED, rng.random(len(_MIXED)) < _CHANGED, strict=True)):
             if chosen:

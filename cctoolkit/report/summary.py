@@ -432,10 +432,10 @@ def summarise(
     del statistics
     _add_rtt(flows, timeline)
     largest = _largest(flows, timeline, top)
-    jain, jain_bin_ns, jain_flows = _jain(flows, timeline, idle)
+    jain, jain_bin_ns, jain_flows = _jain_by_bin(flows, timeline, idle)
     flow_throughput = _flow_throughput(timeline, largest)
     rtt_over_time = _rtt_over_time(timeline, largest)
-    standing = _standing_queue(rtt_over_time, flow_throughput, timeline.width_ns, largest)
+    standing = _judge_standing_queue(rtt_over_time, flow_throughput, timeline.width_ns, largest)
     summary = Summary(
         meta=meta,
         flows=flows,
@@ -452,7 +452,7 @@ def summarise(
         jain_bin_ns=jain_bin_ns,
         jain_flows=jain_flows,
         totals=_totals(flows),
-        one_direction=_one_direction(flows),
+        one_direction=_count_one_direction(flows),
         standing_queue=standing,
         long_flow_bytes=long_flow_bytes,
         idle=idle,
@@ -460,7 +460,7 @@ def summarise(
     _to_real_time(summary, timeline.start_ns)
     if comparison is not None and len(largest):
         assert isinstance(source, Capture) and isinstance(egress, Capture)
-        summary.two_taps = _two_taps(source, egress, comparison, selection, largest, slot_ms)
+        summary.two_taps = _measure_two_taps(source, egress, comparison, selection, largest, slot_ms)
     summary.notes = _notes(summary, timeline, silence_ns)
     del timeline, keys, everything, seen  # here too: the file is read again
     if model is not None:
@@ -683,7 +683,7 @@ def _compared(flows: pd.DataFrame) -> pd.DataFrame:
     return flows[size >= max(BIG_SHARE * size.sum(), 1)]
 
 
-def _jain(flows: pd.DataFrame, timeline: Timeline, idle: Idle) -> tuple[pd.DataFrame, int, list[int]]:
+def _jain_by_bin(flows: pd.DataFrame, timeline: Timeline, idle: Idle) -> tuple[pd.DataFrame, int, list[int]]:
     compared = _compared(flows)
     compared = compared[np.array([timeline.has_bins(f) for f in compared["flow_id"]], bool)]
     factor = wider_bins(timeline.width_ns, timeline.bins, 300, JAIN_BIN_NS)
@@ -741,7 +741,7 @@ def _totals(flows: pd.DataFrame) -> dict[str, int]:
     }
 
 
-def _one_direction(flows: pd.DataFrame) -> dict[str, int]:
+def _count_one_direction(flows: pd.DataFrame) -> dict[str, int]:
     tcp = flows[_VOLUME][flows["protocol"] == 6]
     packets, size = tcp["packets_fwd"] + tcp["packets_rev"], tcp["bytes_fwd"] + tcp["bytes_rev"]
     one = (tcp["packets_fwd"] == 0) | (tcp["packets_rev"] == 0)
@@ -755,7 +755,7 @@ def _one_direction(flows: pd.DataFrame) -> dict[str, int]:
     }
 
 
-def _standing_queue(
+def _judge_standing_queue(
     rtt: pd.DataFrame, sent: pd.DataFrame, bin_ns: int, largest: pd.DataFrame
 ) -> pd.DataFrame:
     width_s = max(QUEUE_INTERVAL_NS, bin_ns) / 1e9
@@ -815,7 +815,7 @@ def _services(flows: pd.DataFrame, saw_syn: np.ndarray) -> pd.DataFrame:
     return services
 
 
-def _two_taps(
+def _measure_two_taps(
     ingress: Capture,
     egress: Capture,
     comparison: TapComparison,

@@ -151,7 +151,7 @@ def _check_room(folder: Path) -> None:
 
 def _key(where: Path, codes: Sequence[KernelCode]) -> str:
     """What a kept tree was made from, but for the C files, which may change."""
-    digest = hashlib.sha256(_first_line(["gcc", "--version"]).encode())
+    digest = hashlib.sha256(_first_output_line(["gcc", "--version"]).encode())
     for path in (*sorted(_HERE.iterdir()), *(patch for code in codes for patch in code.patches)):
         digest.update(path.read_bytes())
     digest.update(str(where.resolve()).encode())
@@ -228,7 +228,7 @@ def _keep(tree: Path, folder: Path, where: Path, codes: Sequence[KernelCode]) ->
         "source": where.name,
         **{f"{name.replace('-', '_')}_sha256": hashlib.sha256((_HERE / name).read_bytes()).hexdigest()
            for name in ("config", "patch", "patch-registers")},
-        "compiler": _first_line(["gcc", "--version"]),
+        "compiler": _first_output_line(["gcc", "--version"]),
         "without": json.loads((tree / _WITHOUT).read_text()),
     }  # fmt: skip
     if codes:
@@ -414,6 +414,6 @@ def _make(
         raise TestbedUnavailableError(f"the build of the kernel failed: {what} (log: {kept_log})")
 
 
-def _first_line(command: list[str]) -> str:
+def _first_output_line(command: list[str]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return (done.stdout.splitlines() or [""])[0]

@@ -65,7 +65,7 @@ def _number(place):
 
 
 @kernel
-def _spread(fates, crosses, place, ts, flow_id, direction, payload, wire, delay):
+def _write_rows(fates, crosses, place, ts, flow_id, direction, payload, wire, delay):
     """Write packets that passed the queue to their rows of the result.
 
     Parameters
@@ -195,7 +195,7 @@ class QueueDelay:
         flow_id, payload, wire = (np.empty(n, np.uint32) for _ in range(3))
         direction = np.empty(n, np.int8)
         for part, crosses in parts:
-            _spread(part, crosses, place, ts, flow_id, direction, payload, wire, delay)
+            _write_rows(part, crosses, place, ts, flow_id, direction, payload, wire, delay)
         return pd.DataFrame(
             {
                 "ts_ns": ts,
