@@ -1,7 +1,7 @@
-"""``cct``: mounts the commands of each room, and ends with one line where something is wrong.
+"""``cct``: mounts the commands of each room, and reports an error in one line.
 
-Exit status: 0 done; 1 bad input, one line on standard error says what and where (none where the reader of
-standard output has gone); 2 wrong usage; 130 interrupted.
+Exit status: 0 done; 1 bad input, one line on standard error says what and where (no line if the reader of standard
+output has gone); 2 wrong usage; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -122,14 +122,14 @@ def _show_warning(
 
 
 class _Notes(logging.Handler):
-    """What libraries log, where nobody asked for it elsewhere."""
+    """Shows what libraries log, unless logging is configured elsewhere."""
 
     def emit(self, record: logging.LogRecord) -> None:
         note(f"{record.name}: {record.getMessage()}")
 
 
 def _again_if_interrupted(unraisable: sys.UnraisableHookArgs) -> None:
-    """Interrupt once more: Ctrl-C came while a finalizer ran, where Python cannot raise it and only reports it."""
+    """Interrupt again: Ctrl-C came while a finalizer ran, where Python reports it instead of raising it."""
     if unraisable.exc_type is KeyboardInterrupt:
         # not from in here, where it would be lost as well
         later = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
@@ -184,7 +184,7 @@ def main() -> None:
 
 
 def _abandon_output() -> None:
-    """Drop what could not be written, or the interpreter tries again when it ends."""
+    """Discard output that could not be written; otherwise the interpreter tries again at exit."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

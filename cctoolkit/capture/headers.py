@@ -8,7 +8,7 @@ Which headers a row describes
     Encapsulations without a transport of their own (VLAN, MPLS, PPPoE, GRE, IP-in-IP, AH, ...) are always walked
     through, so ``IP/GRE/IP/TCP`` is the TCP flow inside. Encapsulations inside UDP (VXLAN, Geneve, GTP-U, Teredo, L2TP,
     GRE-in-UDP, MPLS-in-UDP, by their registered ports) are walked through only with ``inner``; by default the row is
-    the outer UDP. Where an inner header is cut or makes no sense, the row is what was decoded before it.
+    the outer UDP. Where an inner header is cut or makes no sense, the row describes what was decoded before it.
 Lengths
     ``payload_bytes`` comes from the IP length and never reaches beyond what encloses it: the frame's length on the
     wire, and every length field on the way (802.3, PPPoE, outer IP, UDP, GTP-U, L2TP, PPTP). An IP length of 0

@@ -615,7 +615,7 @@ class PcapWriter:
             sacks = {name: np.empty(0, dtype) for name, dtype in SACKS.items()}
         s_packet, s_left, s_right = _arrays(sacks, SACKS, "sacks")
         if s_packet.size and not 0 <= s_packet.min() <= s_packet.max() < n:
-            raise SchemaError(f"sacks table: a block is of a packet that is not one of the {n}")
+            raise SchemaError(f"sacks table: a block belongs to a packet outside the {n} of the table")
         if np.any(s_packet[1:] < s_packet[:-1]):
             order = np.argsort(s_packet, kind="stable")
             s_packet, s_left, s_right = s_packet[order], s_left[order], s_right[order]

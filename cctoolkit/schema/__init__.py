@@ -179,7 +179,7 @@ def _columns(table: str) -> dict[str, str]:
     try:
         return TABLES[table]
     except KeyError:
-        raise SchemaError(f"no table {table!r}; there are {', '.join(TABLES)}") from None
+        raise SchemaError(f"no table {table!r}; expected one of {', '.join(TABLES)}") from None
 
 
 def empty(table: str) -> pd.DataFrame:
@@ -277,7 +277,7 @@ def check_columns(columns: Mapping[str, np.ndarray], table: str, *, numbered: bo
     Raises
     ------
     SchemaError
-        A column is missing, has the wrong type, another length than the first, or a value out of range; the text names
+        A column is missing, has the wrong type, a different length, or a value out of range; the text names
         the first one.
 
     See Also

@@ -1,8 +1,8 @@
-"""What keeps a user's algorithm from hanging or crashing the process: loops that end, failures that know their line.
+"""What keeps a user's algorithm from hanging or crashing the process: a limit on loops, failures that name their line.
 
 Compiled code cannot be interrupted, and a failure in it does not say where. So the functions that a user supplies, and
-those that they call, are compiled with two additions: each iteration of a loop takes one from the steps that an event
-may take, and each line notes that it was reached. Algorithms of this package are compiled without.
+those that they call, are compiled with two additions: each iteration of a loop uses up one of the steps that an event
+may take, and each line records that it was reached. Algorithms of this package are compiled without.
 
 Both are kept in the process, not per thread: with several simulations in threads, the line may be that of another.
 """
