@@ -1,10 +1,10 @@
 """The loop behind :mod:`cctoolkit.analysis.flows`: one pass over the packets, three tables of state.
 
 Every direction has a cache line of its own (:data:`DIRECTION`), and that is all that a segment in order touches: with
-a million flows cache misses are the cost. What goes wrong in a direction is counted in a row of a second table
-(:data:`FAULTS`), taken when the first thing goes wrong; the ranges of sequence numbers it skipped stand in a third
-(:data:`HOLE`), taken when it first skips some. All zero means "nothing seen", so fresh memory needs no initialisation,
-and row 0 of the second and third table stays empty: it is every direction's that has none.
+a million flows cache misses are the cost. Faults of a direction are counted in a row of a second table
+(:data:`FAULTS`), allocated at the first fault; the ranges of sequence numbers it skipped are in a third
+(:data:`HOLE`), allocated when it first skips some. All zero means "nothing seen", so fresh memory needs no
+initialisation, and row 0 of the second and third table stays empty: directions without faults share it.
 
 A kernel that may need a row when none is left returns the packet it stopped at, before that packet has changed
 anything; the caller makes the tables larger and calls again.
@@ -180,7 +180,8 @@ def _insert_hole(fault, holes, used, place, left, right, ts, tsval):
 def _fill_holes(fault, holes, used, begin, length):
     """Fill what is missing of the `length` numbers from `begin` on.
 
-    Return how many were missing, and if the first was: when it was skipped, and the timestamp of what skipped it.
+    Return how many were missing and, if the first one was, when it was skipped and the timestamp of the segment that
+    skipped it.
     """
     missing = np.int64(0)
     ts = np.int64(0)
@@ -217,7 +218,7 @@ def _fill_holes(fault, holes, used, begin, length):
 @kernel
 @no_type_check  # numba types it
 def _segments(payload, tsval, flow):
-    """How many segments a captured one is on the wire: a host's network card cuts what is longer than the MSS."""
+    """Number of segments on the wire for a captured one: a host's network card cuts what is longer than the MSS."""
     if payload <= ETHERNET_MSS:
         return np.int64(1)
     mss = np.int64(flow.mss) if flow.mss != 0 else np.int64(ETHERNET_MSS)
@@ -229,7 +230,7 @@ def _segments(payload, tsval, flow):
 @kernel
 @no_type_check  # numba types it
 def _round_trip(flow, unknown):
-    """What the handshake says of the round trip, roughly where a SYN or SYN/ACK was lost."""
+    """The round-trip time from the handshake, only roughly if a SYN or SYN/ACK was lost."""
     if flow.handshake_rtt != 0:
         return flow.handshake_rtt
     return flow.initial_rtt if flow.initial_rtt != 0 else np.int64(unknown)
@@ -373,7 +374,7 @@ def _is_acked(other, end):
 @kernel
 @no_type_check  # numba types it
 def _probes(other, payload):
-    """Whether this much at the edge asks whether a closed window has opened."""
+    """Whether a segment at the edge probes a closed window."""
     return payload == 1 and other.window == 0 and other.state & HAS_EDGE != 0
 
 
@@ -405,7 +406,7 @@ def _take_irregular(
     ack,
     window,
 ):
-    """Take in a segment that is not simply the next: it starts elsewhere than at the edge, or has SYN, FIN or RST.
+    """Take in a segment that is not simply the next one: it does not start at the edge, or has SYN, FIN or RST.
 
     Parameters
     ----------
@@ -565,7 +566,7 @@ def update(
     holes : array of :data:`HOLE`
         :data:`HOLES` rows for each of `faults`.
     used : int64 array, shape (2,)
-        How many rows of `faults`, and of holes, are taken. There is room for as many of the one as of the other.
+        How many rows of `faults`, and of holes, are taken. Both have room for the same number.
     kinds : int8 array, or None
         What each packet is.
 

@@ -1,9 +1,9 @@
 """What limits a flow: the bottleneck in front of the tap, or something else, from its slots.
 
-A congestion control shows only where it is at work: at a sender that has more to send than its congestion window
-allows, on a path that queues, drops or marks behind the tap. Bytes in flight then rise from round trip to round trip
-and fall after losses, or the round-trip time grows with them. Elsewhere a capture shows the application, the
-receiver's window, the access link, or the queue that the packets have already passed.
+A congestion control is visible only while it limits the flow: at a sender that has more to send than its congestion
+window allows, on a path that queues, drops or marks packets after the tap. Bytes in flight then rise from round trip
+to round trip and fall after losses, or the round-trip time grows with them. Elsewhere a capture shows the application,
+the receiver's window, the access link, or the queue that the packets have already passed.
 
 The causes are those of Zhang et al., "On the characteristics and origins of Internet flow rates" (T-RAT, SIGCOMM
 2002), and of Siekkinen et al., "A root cause analysis toolkit for TCP" (Computer Networks 52, 2008), and apply to
@@ -115,7 +115,7 @@ def _correlation(x, y):
 
 @kernel
 def _retransmissions(came, seq, width, lossy, ends):
-    """Follow sequence numbers: what is sent again, and which bytes pass the tap twice.
+    """Follow sequence numbers: what is retransmitted, and which bytes pass the tap twice.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def _retransmissions(came, seq, width, lossy, ends):
     width : int
         Slots of a round.
     lossy : bool array, by round
-        Set where a hole opens or something is sent again.
+        Set where a hole opens or something is retransmitted.
     ends : float64 array, shape (n,)
         Written: the highest sequence number sent, counted from the first one.
 
@@ -135,13 +135,13 @@ def _retransmissions(came, seq, width, lossy, ends):
     resends : int
         Slots that begin below the highest sequence number.
     resent : float
-        Bytes that came by, less the sequence numbers that they covered: a retransmission of what was lost behind the
-        tap adds to it, one of what was lost before the tap does not.
+        Bytes that passed, less the sequence numbers that they covered: a retransmission of data lost after the tap
+        adds to it, one of data lost before the tap does not.
 
     Notes
     -----
-    The flow may have begun before, and be repairing a loss: the first two rounds only tell how far it had come, and
-    what is below is left out.
+    The flow may have begun earlier, and be repairing a loss: the first two rounds only show how far it had come, and
+    anything below is left out.
     """
     last = np.int64(-1)
     at = 0.0  # first sequence number of the slot, counted on
@@ -326,7 +326,7 @@ def _signs_of_flows(came, flight, seq, segments, bounds, out):
 
 
 def limit_in_words(limited_by: Any) -> str:
-    """What tables and reports say of a flow instead of a name; empty if it can be named, or null.
+    """What tables and reports show instead of a name; empty if the flow can be named, or null.
 
     Examples
     --------
@@ -338,7 +338,7 @@ def limit_in_words(limited_by: Any) -> str:
 
 
 def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
-    """Decide for each flow what limits it.
+    """What limits each flow.
 
     Parameters
     ----------
@@ -354,18 +354,19 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
 
         - ``rounds``: round trips with data, of at least ten slots.
         - ``rtt_slots``: mean RTT from the tap, in slots, by Little's law.
-        - ``idle_share``: share of the time in silences of a round trip or more without a byte in flight.
+        - ``idle_share``: share of the time spent in silences of at least a round trip with nothing in flight.
         - ``rate_spread``: standard deviation of the arrival rate over its mean, by round trip.
-        - ``peak_share``: share of the round trips whose most bytes in flight are the flow's most, to a segment.
+        - ``peak_share``: share of the round trips whose peak of bytes in flight is the flow's peak, to within a
+          segment.
         - ``unforced_share``: share of the decreases of bytes in flight without a loss in the two round trips before.
-        - ``queue_share``: share of the round trips whose RTT is above the least (by 1.5 slots and 5 %).
-        - ``own_queue``: correlation of the bytes that a round sends with the RTT's growth from the round before to that
-          after it.
+        - ``queue_share``: share of the round trips whose RTT exceeds the minimum (by 1.5 slots and 5 %).
+        - ``own_queue``: correlation of the bytes sent in a round trip with the growth of the RTT from the round trip
+          before to the one after.
         - ``loss_share``: share of the round trips with retransmissions or holes.
         - ``resends``: slots that begin with a retransmission.
-        - ``resent_bytes``: bytes that came by more than once.
+        - ``resent_bytes``: bytes that passed more than once.
         - ``segment_bytes``: payload of the flow's full segments; 1448 if `slots` lacks ``in_packets`` or they do not
-          tell.
+          show it.
 
     Raises
     ------
@@ -375,24 +376,24 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
     See Also
     --------
     cctoolkit.compute_slots : makes the slots
-    cctoolkit.identify.classify_flows : names only what is limited by the bottleneck
+    cctoolkit.identify.classify_flows : names only flows limited by the bottleneck
 
     Notes
     -----
     In this order:
 
-    - *behind*: there are retransmissions, but hardly a byte comes by twice, so the losses happened before the tap.
+    - *behind*: there are retransmissions, but hardly a byte passes twice, so the losses happened before the tap.
     - *application*: the sender is idle, with nothing in flight.
-    - *elsewhere*: the rate is steady, or bytes in flight stay at their most, without losses that explain it. An
-      application that writes at a rate, an access link and a receiver's window look alike from here.
-    - *bottleneck*: bytes in flight fall after losses, which may be anywhere behind the tap; or the rate varies while a
-      queue is there, or makes it grow (BBR, which backs off without losses).
+    - *elsewhere*: the rate is steady, or bytes in flight stay at their peak, without losses that explain it. An
+      application that writes at a fixed rate, an access link and a receiver's window look alike from here.
+    - *bottleneck*: bytes in flight fall after losses, which may be anywhere after the tap; or the rate varies while
+      there is a queue, or makes it grow (BBR, which backs off without losses).
     - *unknown*: bytes in flight only grow.
     - *short*: fewer than eight round trips.
-    - *elsewhere*: all others.
+    - *elsewhere*: all other flows.
 
-    Without acknowledgements, a flow is *behind*, *application* or *unknown*: its round trips are not known, and alone
-    on a link, a congestion control's rate is steady, too.
+    Without acknowledgements, a flow is *behind*, *application* or *unknown*: its round trips are unknown, and a
+    congestion control alone on a link has a steady rate, too.
 
     Examples
     --------
@@ -423,7 +424,7 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
 
 
 def _observed(column: pd.Series, limit: float) -> np.ndarray:
-    """The values as float64, NaN where they are null or not possible."""
+    """The values as float64, NaN where they are null or impossible."""
     values = column.to_numpy(np.float64, na_value=np.nan)
     with np.errstate(invalid="ignore"):
         return np.where((values >= 0) & (values < limit), values, np.nan)

@@ -327,7 +327,7 @@ def _activate(port, q, line):
 
 @_inner
 def _refuse(port, q, verdict, on_enqueue):
-    """An AQM returned what is no verdict: end the run."""
+    """An AQM returned something other than a verdict: end the run."""
     if port.refused < 0:
         port.refused = q
         port.refused_verdict = verdict
@@ -1739,13 +1739,13 @@ def run(
     Parameters
     ----------
     port_ : array of one record
-        Link, clock and what the caller has to know.
+        Link, clock, and what the caller needs to know.
     flows, senders : arrays, one record a flow
         Settings and receivers of flows; their senders.
     nodes, segments : arrays
         Packets under way, and segments waiting for an acknowledgement.
     queues, lines : arrays
-        The queues, and what is common to the queues of one AQM.
+        The queues, and the state shared by the queues of one AQM.
     heap, places : arrays
         Flows by the time of their next event, and the place of each.
     ack : array of one record
@@ -1758,7 +1758,7 @@ def run(
     Returns
     -------
     int
-        ``PAUSED`` (the time is reached), ``BUSY`` (call again), ``FULL`` (an array has to grow first) or ``BROKEN``.
+        ``PAUSED`` (the time is reached), ``BUSY`` (call again), ``FULL`` (an array must grow first) or ``BROKEN``.
 
     Notes
     -----
