@@ -763,11 +763,7 @@ def test_classifiers_beside_each_other(run, grid: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(grid)
     options = ("--window-ms", 200, "--epochs", 2, "--test-share", 0.5)
     status, out, err = run("train", "grid", "-o", "several", "--compare", *options)
-    assert (
-        status == 0
-        and err.count("\n") == 1
-        and "2 of 2 test runs have settings that training runs have" in err
-    )
+    assert status == 0 and err.count("\n") == 1 and "2 of 2 test runs have settings seen in training" in err
     table = pd.read_csv("several/comparison.csv")
     assert list(table["classifier"]) == ["scales", "dragonfly", "deepcci", "summary"]
     assert set(table["runs"]) == {2} and len(set(table["windows"])) == 1
@@ -796,9 +792,7 @@ def test_one_tap_can_be_compared(run, tmp_path: Path, monkeypatch: pytest.Monkey
         labels = TRACES / f"{name}.labels.csv"
         assert run("dataset", "add", "mine", TRACES / f"{name}.ingress.pcap.gz", "--labels", labels)[0] == 0
     status, _, err = run("train", "mine", "-o", "several", "--compare", *some)
-    assert (
-        status == 0 and err.count("\n") == 1 and "1 of 1 test run has settings that training runs have" in err
-    )
+    assert status == 0 and err.count("\n") == 1 and "1 of 1 test run has settings seen in training" in err
     table = pd.read_csv("several/comparison.csv").set_index("classifier")
     assert table["inputs"]["dragonfly"] == "bytes_in_flight+throughput"
     assert table["runs"].eq(1).all() and table["low"].isna().all()  # one run says nothing about others

@@ -253,7 +253,8 @@ def test_losses_between_the_taps_stand_beside_the_retransmissions(name: str, ver
     s = summarise(TRACES / f"{name}.ingress.pcap.gz", egress=TRACES / f"{name}.egress.pcap.gz")
     assert s.two_taps is not None
     lost, again = int(s.two_taps.queue_loss["packets_lost"].sum()), s.totals["retransmits"]
-    sentence = f"The queue lost {lost} TCP packets of the largest flows, which sent {again} segments again: {verdict}"
+    sentence = f"The queue lost {lost} TCP packets of the largest flows, which retransmitted {again} segments"
+    sentence += f": {verdict}"
     assert sentence in texts(s)
 
 

@@ -567,7 +567,7 @@ class PacketMatcher:
         return enough & ((ways["delayed"] > 0) | (ways["matched"] < ways["arrived"]))
 
     def fates(self) -> list[np.ndarray]:
-        """Fates (:data:`FATE`) of all packets so far, unordered; meaningless on ways that are not in :attr:`crosses`."""
+        """Fates (:data:`FATE`) of all packets so far, unordered; meaningless for ways not in :attr:`crosses`."""
         rest = np.empty(int(self._pool.used[0]), FATE)
         n = _remaining(self._pool, self._ways, self._max_delay_ns, rest)
         return [*self._fates, rest[:n]]

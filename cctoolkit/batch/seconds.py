@@ -96,7 +96,9 @@ class Seconds:
             self._origin_ns = self._last_ns = int(ts[0])
         self._last_ns = max(self._last_ns, int(ts.max()))
         if self._seconds() > _MOST:
-            raise ParameterError(f"its packets are up to {self._seconds():,} seconds apart: is a time wrong?")
+            raise ParameterError(
+                f"its packets are up to {self._seconds():,} seconds apart: is a timestamp wrong?"
+            )
         self._sums = grown(self._sums, self._seconds())
         self._protocol = grown(self._protocol, int(keys.flow_id[-1]) + 1)
         self._protocol[keys.flow_id] = keys.protocol

@@ -118,7 +118,7 @@ def find_sources(captures: Iterable[str | os.PathLike[str]]) -> tuple[list[Sourc
         except OSError as err:
             without[capture] = f"cannot be read: {err.strerror or err}"
         except ValueError:
-            without[capture] = "not a file name: it has a zero byte"
+            without[capture] = "not a file name: it contains a zero byte"
     return list(found), without
 
 

@@ -134,7 +134,7 @@ def record(
         name = name or run.name
     else:
         if labels is None:
-            raise ParameterError("labels: expected a table with flow_id and cca, because captures have none")
+            raise ParameterError("labels: required for captures: a table with flow_id and cca")
         ingress, known = run, labels
         name = name or "capture"
     known = arguments.table("labels", known, ["flow_id"], ["cca"])
@@ -272,8 +272,8 @@ def build_dataset(
     scenarios : iterable of (dict, Scenario)
         As :mod:`cctoolkit.identify.settings` and :func:`cctoolkit.sweep` yield. The dict becomes columns of the flows.
     directory : path
-        Folder of the dataset. Runs that it has already (by name) are not run again, so a dataset can grow and an
-        interrupted build resumes. Existing runs must have the same scenarios and have been made in the same way.
+        Folder of the dataset. Existing runs (by name) are not run again, so a dataset can grow and an interrupted
+        build resumes. They must have the same scenarios and settings.
     on : str
         ``"simulator"`` or a testbed backend: ``"uml"`` (real Linux in virtual time), ``"netns"``, ``"mininet"``.
     special, background : int

@@ -1,4 +1,4 @@
-"""What drawn settings share: their random numbers, ranges, and AQMs."""
+"""Common parts of randomly drawn settings: random numbers, ranges, and AQMs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ __all__ = [
 PAPER_CCAS = ("reno", "cubic", "bbr")
 #: A full packet on Ethernet, by which buffers are counted.
 FRAME_BYTES = 1514
-#: What a run is told from others by, and its scenario.
+#: What distinguishes a run from others, and its scenario.
 Pairs = Iterator[tuple[dict[str, Any], Scenario]]
 
 
 def run_rng(seed: int, kind: int, run: int) -> np.random.Generator:
-    """The random numbers of a run, whatever the other runs."""
+    """The random numbers of a run, independent of other runs."""
     return np.random.default_rng([seed, kind, run])
 
 
@@ -40,7 +40,7 @@ def between(rng: np.random.Generator, low: float, high: float) -> float:
 
 
 def buffer_packets(bdp: float, rate_mbps: float, rtt_ms: float) -> int:
-    """A buffer of so many bandwidth-delay products, in full packets; at least 10."""
+    """A buffer of `bdp` bandwidth-delay products, in full packets; at least 10."""
     return max(round(bdp * rate_mbps * rtt_ms * 125 / FRAME_BYTES), 10)
 
 

@@ -205,7 +205,7 @@ def over_seeds(
 
 
 def _drawn_means(by_seed: list[np.ndarray], rng: np.random.Generator) -> np.ndarray:
-    """Means over as many seeds as there are, drawn with replacement, of one draw of each."""
+    """Means of one draw for each seed, over seeds resampled with replacement."""
     if not all(len(drawn) for drawn in by_seed):
         return np.empty(0)
     scores = np.array(by_seed)

@@ -45,8 +45,8 @@ def by_setting(said: Mapping[float, Windows]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``setting``, ``value`` (text), ``window_ms``, and the columns of :func:`~.evaluation.evaluate`. Without a
-        setting that varies, no rows.
+        ``setting``, ``value`` (text), ``window_ms``, and the columns of :func:`~.evaluation.evaluate`. No rows if no
+        setting varies.
     """
     every = pd.concat({ms: windows.table for ms, windows in said.items()})
     tables = []
@@ -77,7 +77,7 @@ def _known(model: Model, said: Mapping[float, Windows]) -> dict[float, Windows]:
 
 
 def reliability_of(said: Mapping[float, Windows]) -> pd.DataFrame:
-    """As :func:`~.reliability.reliability`, by ``window_ms``: any name is wrong for a class that the model lacks."""
+    """As :func:`~.reliability.reliability`, by ``window_ms``: for a class that the model lacks, every name is wrong."""
     bins = reliability(pd.concat([_answered(windows) for windows in said.values()]), "window_ms")
     return bins.sort_values(["window_ms", "bin"], ignore_index=True)
 
@@ -135,7 +135,7 @@ def write_evaluation(
 
 
 def _answered(windows: Windows) -> pd.DataFrame:
-    """A row per window, with its class, and whether that is the answer."""
+    """One row per window, with its class and whether the answer is right."""
     return windows.table.assign(
         cca=windows.y.astype(str), right=windows.table["said"].to_numpy() == windows.y
     )

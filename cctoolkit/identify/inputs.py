@@ -314,7 +314,7 @@ def scale_views(X: np.ndarray) -> np.ndarray:
 
 
 def hidden(views: Any, queue: Any, flight: Any, drops: Any) -> None:
-    """Hide the queue, bytes in flight or drops of windows, in place, as if they had not been observed.
+    """Hide the queue, bytes in flight or drops of windows, in place, as if not observed.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How good answers to the benchmark are: scores by part, a leaderboard of models."""
+"""Scores of answers to the benchmark by part, and a leaderboard of models."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def scores(answered: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     -------
     DataFrame
         ``part``, ``taps``, ``window_ms``, ``windows``, ``runs``; ``score`` with its 95 % interval by bootstrap over
-        runs (``low``, ``high``): macro F1 over the congestion controls, or of parts where no name is right the share
+        runs (``low``, ``high``): macro F1 over the congestion controls or, for parts where no name is right, the share
         of windows called unknown; ``unknown`` and ``wrong`` (shares of windows without a name and with a wrong one);
-        ``ece``, the expected calibration error of the probabilities of names.
+        ``ece``, the expected calibration error of the names' probabilities.
     """
     rows = []
     for (part, taps, ms), some in answered.groupby(["part", "taps", "window_ms"], sort=False):
@@ -124,7 +124,7 @@ def write(
     answered: Mapping[str, pd.DataFrame],
     about: Mapping[str, Any],
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Write questions, answers, scores, reliability, and the leaderboard, to which models of other calls belong.
+    """Write questions, answers, scores, reliability, and the leaderboard, which also has the models of earlier calls.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def write(
     answered : mapping of str to DataFrame
         Answers by the name of the model.
     about : mapping
-        What makes this benchmark comparable with others: models of another one leave the leaderboard.
+        What identifies this benchmark; models scored on a different one are dropped from the leaderboard.
 
     Returns
     -------
@@ -167,7 +167,7 @@ def _by_model(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _board_of(folder: Path, about: Mapping[str, Any]) -> pd.DataFrame | None:
-    """The leaderboard that is there, if it is of the same benchmark."""
+    """The existing leaderboard, if it belongs to the same benchmark."""
     try:
         same = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))["options"] == dict(about)
         board = read_csv(folder / "leaderboard.csv")

@@ -87,7 +87,7 @@ def by_pieces(
 
 
 def by_length(table: np.ndarray, slots: int | np.ndarray, without: float) -> np.ndarray:
-    """What was learnt for windows of some lengths, for windows of any: a temperature, or what a name must reach.
+    """Interpolate a value learnt for some window lengths (a temperature or threshold) to any length.
 
     Parameters
     ----------

@@ -259,7 +259,7 @@ _CHANGED = 0.4
 def world(
     runs: int = 400, seed: int = 1, *, ccas: Sequence[str] = PAPER_CCAS, measured_s: float = 20.0
 ) -> Pairs:
-    """One to six flows through 5 to 300 Mbit/s, 5 to 200 ms, 0.1 to 6 BDP, and what the families of elsewhere change.
+    """One to six flows through 5 to 300 Mbit/s, 5 to 200 ms, 0.1 to 6 BDP, with changes from the families of elsewhere.
 
     Parameters
     ----------
@@ -269,12 +269,12 @@ def world(
     Yields
     ------
     dict, Scenario
-        ``rate_mbps``, ``rtt_ms``, ``buffer_bdp``, ``flows``, ``aqm``, and what the families draw.
+        ``rate_mbps``, ``rtt_ms``, ``buffer_bdp``, ``flows``, ``aqm``, and the values that the families draw.
 
     Notes
     -----
-    Each family of ``cctoolkit.identify.elsewhere.FAMILIES`` but ``limited``, whose flows show no congestion control,
-    changes four runs of ten, whatever the others do. The first flows of successive runs go through `ccas` in turn.
+    Each family of ``cctoolkit.identify.elsewhere.FAMILIES`` except ``limited``, whose flows show no congestion
+    control, independently changes four runs in ten. The first flows of successive runs go through `ccas` in turn.
     """
     for run in range(runs):
         rng = run_rng(seed, 6, run)
@@ -329,7 +329,7 @@ def jobs(
         ``"simulator"`` or a testbed backend. It decides which congestion controls are available.
     runs, seed, ccas
         For named settings only; a file specifies them itself. By default `ccas` are those of the paper, and for
-        ``every-cca`` all that `on` has, but for :data:`BUILT_CCAS`.
+        ``every-cca`` all that `on` has, except :data:`BUILT_CCAS`.
     part : str, optional
         Of ``hard``, ``"train"`` or ``"test"``; of ``elsewhere``, a family.
 

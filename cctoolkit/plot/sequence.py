@@ -43,7 +43,7 @@ OTHER, SEGMENT, PURE_ACK = 0, 1, 2
 def _unwrap(seq, ack, tcp_flags, payload_bytes, from_sender, kind, start, end, high, acked):
     """Sequence numbers of one direction without wrap-around, relative to the first one seen.
 
-    Each number is taken to be the one nearest to the highest sent so far (less than 2**31 away), as in the receiver's
+    Each number is read as the one nearest to the highest sent so far (less than 2**31 away), as in the receiver's
     window arithmetic. Resets carry no usable number and are left out. Returns the number that became 0.
 
     Parameters

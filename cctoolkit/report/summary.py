@@ -1,7 +1,7 @@
-"""One pass over a capture for what a reader wants to know first: who sent how much, when, and how far away.
+"""One pass over a capture for what readers want to know first: who sent how much, when, and how far away they are.
 
 :func:`summarise` reads a capture of any size in bounded memory and returns a :class:`Summary`; the report, the
-terminal and the notebooks show it. :attr:`Summary.notes` lists what a capture cannot tell; nothing is guessed.
+terminal and the notebooks show it. :attr:`Summary.notes` lists what a capture cannot show; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -147,11 +147,11 @@ class TwoTaps:
     Attributes
     ----------
     queue_delay, queue_loss : DataFrame
-        As :func:`cctoolkit.queue_delay` and :func:`cctoolkit.analysis.metrics.queue_loss` give them.
+        Results of :func:`cctoolkit.queue_delay` and :func:`cctoolkit.analysis.metrics.queue_loss`.
     comparison : TapComparison
-        What the two captures tell about each other and about their clocks.
+        How the two captures and their clocks compare.
     rtt_split : DataFrame
-        As :func:`cctoolkit.metrics.rtt_split` gives it: how much of the RTT passes between the taps.
+        Result of :func:`cctoolkit.metrics.rtt_split`: how much of the RTT passes between the taps.
     slots : DataFrame
         :data:`cctoolkit.schema.SLOTS`, with CBIQ.
     slot_ns : int
@@ -183,8 +183,8 @@ class Summary:
     protocols : DataFrame
         ``ip_version protocol name flows packets bytes``, largest first.
     services : DataFrame
-        ``protocol port name flows packets bytes``: TCP and UDP by the responder's port (the lower port where no SYN
-        says who that is), largest first. The name is what usually listens there.
+        ``protocol port name flows packets bytes``: TCP and UDP by the responder's port (the lower port if no SYN shows
+        which that is), largest first. The name is that of the usual service.
     ecn_packets : dict
         Packets by ECN codepoint.
     bin_ns : int
@@ -205,27 +205,26 @@ class Summary:
         ``low_ns high_ns samples``: all samples, bins of 1/32 of a factor of two; 0 counts as 1 ns.
     jain : DataFrame
         ``time_s flows jain``: over the flows `jain_flows` between their first and last packet, in bins of
-        `jain_bin_ns`; null while fewer than two are there.
+        `jain_bin_ns`; null while fewer than two are active.
     jain_flows : list of int
         The long flows; when fewer than two flows are long, those with 5 % or more of all bytes. Of these, the ones
         that sent in at least half of the bins between their first and last packet.
     totals : dict
         Sums over all flows: see the keys.
     one_direction : dict
-        TCP flows of which only one direction was seen: ``flows``, ``packets``, ``bytes``, and the totals
-        (``of_flows`` …).
+        TCP flows with only one direction seen: ``flows``, ``packets``, ``bytes``, and the totals (``of_flows`` …).
     standing_queue : DataFrame
         ``flow_id direction base_ns intervals above loaded waiting_bytes``: of top flows, in the direction with more
         data, with at least ten intervals of 100 ms (or of one bin if that is longer) that have five RTT samples or
-        more: in how many of them even the least RTT was `above` the flow's least RTT by more than 5 ms and 5 %; in
+        more: in how many of them even the minimum RTT was `above` the flow's minimum RTT by more than 5 ms and 5 %; in
         how many of these the flow sent enough for two full packets of its own to wait (`loaded`); and the median of
-        what waits in those above, the flow's rate times what the least RTT is above.
+        the bytes waiting in those above, the flow's rate times the excess of the minimum RTT.
     two_taps : TwoTaps or None
     top_packets : Capture or None
         Packets of the top flows, if asked for: all, or the first million.
     ccas : DataFrame or None
-        :data:`cctoolkit.schema.CCAS`: what a model says of the congestion controls of the TCP flows in `top` and
-        `long_flows`, as far as they have a megabyte of data, by their first minute; null for what begins late in a
+        :data:`cctoolkit.schema.CCAS`: a model's answers about the congestion controls of the TCP flows in `top` and
+        `long_flows` with at least a megabyte of data, from their first minute; null for flows that begin late in a
         capture of more than 20 million packets.
     notes : list of str
         What could not be computed, or only in part, and why.
@@ -267,7 +266,7 @@ class Summary:
 
     @property
     def retransmitted_share(self) -> float:
-        """Of all TCP segments sent; see :func:`cctoolkit.retransmitted_share`. NaN without any."""
+        """Share of all TCP segments sent; see :func:`cctoolkit.retransmitted_share`. NaN without segments."""
         return float(retransmitted_share(self.flows.filter(regex="^(retransmits|segments)_").sum()))
 
     def rtt_quantile_ns(self, q: float) -> float:
@@ -292,7 +291,7 @@ def _parts(
     selection: Selection | None,
     reading: dict[str, Any],
 ) -> Iterator[tuple[Capture, CaptureMeta]]:
-    """The packets to look at, part by part, and what is known of the whole part."""
+    """The selected packets, part by part, and the metadata of the whole part."""
     origin_ns: int | None = None
     for part in _whole_parts(source, packets, reading):
         if origin_ns is None:
@@ -305,7 +304,7 @@ def _whole_parts(
 ) -> Iterator[Capture]:
     if isinstance(source, Capture):
         if reading:
-            raise ParameterError(f"{next(iter(reading))}: of no use for a capture that is already read")
+            raise ParameterError(f"{next(iter(reading))}: cannot be used with a capture that is already read")
         return iter([source])
     return iter_capture(source, packets, **reading)
 
@@ -332,7 +331,7 @@ def summarise(
         A capture file is read in parts of `packets` packets; memory grows with the number of flows, not of packets.
     egress : path or Capture, optional
         The same traffic after the queue, on the same clock. Adds queueing delay, loss and CBIQ of the top flows; for
-        these, both captures are read whole.
+        these, both captures are read into memory as a whole.
     selection : Selection, optional
         Use only these packets. `Summary.meta` remains that of the whole file.
     top : int
@@ -349,7 +348,7 @@ def summarise(
     keep_top_packets : bool
         Keep the packets of the top flows, at most a million. A file is read again for them; a pipe cannot be.
     check_taps : bool
-        Refuse two captures that cannot be the taps before and behind a queue (:func:`cctoolkit.compare_taps`).
+        Refuse two captures that cannot be taps before and after a queue (:func:`cctoolkit.compare_taps`).
     **reading
         As for :func:`cctoolkit.read_capture` (``tunnel=``, ``flow_timeout_s=``).
 
@@ -369,7 +368,7 @@ def summarise(
     --------
     cctoolkit.report.page.report : the summary as a page
     FlowStatistics : only the flows table, of a capture of any size
-    compare_taps : what two taps tell of each other
+    compare_taps : how two taps compare
 
     Examples
     --------
@@ -480,7 +479,7 @@ def _timeline_without(idle: Idle, parts: Iterator[tuple[Capture, CaptureMeta]]) 
 
 
 def _to_real_time(summary: Summary, start_ns: int) -> None:
-    """Give the bins the times at which they really began."""
+    """Give the bins their real start times."""
     if not len(summary.idle):
         return
     for table in (summary.throughput, summary.flow_throughput, summary.rtt_over_time, summary.jain):
@@ -535,7 +534,7 @@ def _add_ccas(
     model: str | os.PathLike[str],
     reading: dict[str, Any],
 ) -> None:
-    """What the model says of the flows worth a line; a note where it cannot be asked."""
+    """Add the model's answers about the flows listed; add a note where it cannot be used."""
     from ..identify.classify import classify_flows
 
     if not reads_twice(source):
@@ -554,7 +553,7 @@ def _add_ccas(
 
 
 def _add_rtt(flows: pd.DataFrame, timeline: Timeline) -> None:
-    """Columns ``rtt_*``: what is known of each direction's round-trip times."""
+    """Columns ``rtt_*``: statistics of each direction's round-trip times."""
     rtt = timeline.rtt_by_flow((0.5, 0.95))
     row = np.searchsorted(flows["flow_id"].to_numpy(), rtt["flow_id"])
     for side, way in enumerate(("fwd", "rev")):
@@ -675,7 +674,7 @@ def _rtt_histogram(timeline: Timeline) -> pd.DataFrame:
 
 
 def _compared(flows: pd.DataFrame) -> pd.DataFrame:
-    """The flows whose fairness is worth a look: see :attr:`Summary.jain_flows`."""
+    """The flows whose fairness is compared: see :attr:`Summary.jain_flows`."""
     long = flows[flows["is_long"]]
     if len(long) >= 2:
         return long
@@ -892,16 +891,16 @@ def _notes(summary: Summary, timeline: Timeline, longest_silence_ns: tuple[int, 
     began_ns, gap_ns = longest_silence_ns
     for began, removed in zip(summary.idle.began_ns, summary.idle.removed_ns, strict=True):
         notes.append(
-            f"No packet for {format_time_ns(removed + summary.idle.remainder_ns)} from "
-            f"{format_time_ns(began - timeline.start_ns)} after the first one on: time axes are cut there, and "
+            f"No packet for {format_time_ns(removed + summary.idle.remainder_ns)}, starting "
+            f"{format_time_ns(began - timeline.start_ns)} after the first one: time axes are cut there, and "
             "averages over time mean little."
         )
     say(
         not len(summary.idle)
         and gap_ns > LONG_GAP_NS
         and 2 * gap_ns > totals["last_ts_ns"] - totals["first_ts_ns"],
-        f"No packet for {format_time_ns(gap_ns)}, from {format_time_ns(began_ns - timeline.start_ns)} after the first "
-        "one on: most of every time axis is empty, and averages over time mean little. Analyse each side of the gap "
+        f"No packet for {format_time_ns(gap_ns)}, starting {format_time_ns(began_ns - timeline.start_ns)} after the "
+        "first one: most of every time axis is empty, and averages over time mean little. Analyse each side of the gap "
         "on its own (start and stop of a selection).",
     )
     say(

@@ -77,7 +77,8 @@ def _algorithm(where: str, value: Any, base: type) -> Any:
         return module(tuple(parameters.items()))
     if not isinstance(value, str) or value not in known:
         raise ParameterError(
-            f"{where}: {shown(value)} must be one of {', '.join(sorted(known))}{did_you_mean(value, known)}"
+            f"{where}: {shown(value)} is unknown; expected one of {', '.join(sorted(known))}"
+            f"{did_you_mean(value, known)}"
         )
     cls = known[value]
     allowed = [f.name for f in dataclasses.fields(cls)]
@@ -585,7 +586,8 @@ def _replaced(obj: Any, path: list[str], value: Any, whole: str) -> Any:
         return obj.with_parameter(key, value)
     names = [f.name for f in dataclasses.fields(obj)] if dataclasses.is_dataclass(obj) else []
     if key not in names:
-        raise ParameterError(f"{whole}: no field {key!r}; the fields are {', '.join(names) or 'no fields'}")
+        there = f"the fields are {', '.join(names)}" if names else "there are none"
+        raise ParameterError(f"{whole}: no field {key!r}; {there}")
     changed = {key: _replaced(getattr(obj, key), rest, value, whole)}
     if isinstance(obj, Bottleneck) and key == "aqm" and not rest:
         changed |= _scheduler_left_to_aqm(obj)

@@ -348,7 +348,7 @@ def _ccas(backend: str) -> Requirement:
 
 
 def _own_modules(backend: str) -> Requirement:
-    """Whether kernel code of the user's own (docs/kernel-code.md) can be built and loaded here."""
+    """Whether the user's own kernel code (docs/kernel-code.md) can be built and loaded here."""
     release = platform.release()
     build = _LIB_MODULES / release / "build"
     headers = f"apt-get install linux-headers-{release} | dnf install kernel-devel-{release}"
@@ -359,10 +359,8 @@ def _own_modules(backend: str) -> Requirement:
     elif _MODULES_DISABLED.is_file() and _MODULES_DISABLED.read_text().strip() == "1":
         lacks, get = "loading modules is disabled until the next boot", "reboot"
     else:
-        return Requirement(
-            backend, "modules of your own", True, False, f"make M=DIR with {build}, then insmod"
-        )
-    return Requirement(backend, "modules of your own", False, False, lacks, get)
+        return Requirement(backend, "your own modules", True, False, f"make M=DIR with {build}, then insmod")
+    return Requirement(backend, "your own modules", False, False, lacks, get)
 
 
 def _netns() -> Iterator[Requirement]:

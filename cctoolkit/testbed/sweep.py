@@ -47,7 +47,7 @@ def run_testbed_sweep(
     backend, sample_s, snaplen
         As for :func:`run_testbed`.
     measure : function of Run
-        Returns what the table says of a run. Computed again for runs that already exist.
+        Returns the row of the table for a run. Computed again for runs that already exist.
     workers : int, optional
         Number of runs at once; by default one per core, but a single one on backends in real time.
     progress : bool

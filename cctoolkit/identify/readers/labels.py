@@ -185,7 +185,7 @@ def _value(name: str, cell: str) -> Any:
         return str(ipaddress.ip_address(cell))
     if name == "protocol" and not cell.isdecimal():
         if cell.lower() not in _PROTOCOLS:
-            raise ValueError(f"{cell!r} is no protocol (a number or one of {', '.join(_PROTOCOLS)})")
+            raise ValueError(f"{cell!r} is not a protocol (a number or one of {', '.join(_PROTOCOLS)})")
         return _PROTOCOLS[cell.lower()]
     most = {"sport": 2**16, "dport": 2**16, "protocol": 2**8, "flow_id": 2**32}.get(name)
     if most is None:
@@ -408,7 +408,7 @@ class _Flows:
         """Rows of the flows that match all this."""
         says = set(want) - {"cca", "protocol"}
         if not says:
-            raise ParameterError(f"{name}: says a congestion control, but not of which flow")
+            raise ParameterError(f"{name}: names a congestion control, but no flow")
         if not self.is_file(want):
             return np.zeros(0, np.int64)
         if "flow_id" in want:
