@@ -1,4 +1,4 @@
-"""What notebooks and lessons share: their settings, and a prediction beside what was measured."""
+"""Settings of notebooks and lessons, and predictions compared with measurements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["compare_prediction", "fast", "trace"]
 
 
 def fast() -> bool:
-    """Whether to run a notebook in its quick form: shorter runs, fewer seeds, results to look at and not to cite.
+    """Whether to run a notebook in its quick form: shorter runs, fewer seeds, results for a first look, not for citing.
 
     Returns
     -------

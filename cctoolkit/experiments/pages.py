@@ -87,7 +87,7 @@ def every_result() -> str:
 
 
 def how_made(name: str) -> str:
-    """How a result was made, in a sentence."""
+    """How a result was made, in one sentence."""
     about = made(name)
     if about.get("code") is None:
         parts = [f"recorded {about['date']}", f"commit {about['commit']}", about.get("machine")]

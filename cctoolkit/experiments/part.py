@@ -2,8 +2,8 @@
 
 An experiment is a package with the same modules everywhere:
 
-- ``scenarios.py``: what is run, and the parts' titles;
-- ``logs.py``: what the authors' public logs say, if there are any;
+- ``scenarios.py``: the runs, and the parts' titles;
+- ``logs.py``: the authors' public logs, if there are any;
 - ``tables.py``: measurements of a run, and tables of many runs;
 - ``figures.py``: figures of the tables;
 - ``conclusions.py``: statements about the tables and the paper's numbers, which may come out either way;

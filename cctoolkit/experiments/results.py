@@ -2,8 +2,8 @@
 
 python -m cctoolkit.experiments.results list            # every result, and whether the code has changed since
 python -m cctoolkit.experiments.results make codel      # make one again, and render the pages
-python -m cctoolkit.experiments.results make --stale    # all that the code has changed for
-python -m cctoolkit.experiments.results render          # fill the marked blocks of all pages
+python -m cctoolkit.experiments.results make --stale    # all whose code has changed python -m
+cctoolkit.experiments.results render          # fill the marked blocks of all pages
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def make(name: str, folder: Path = FOLDER) -> None:
 
 
 def _options(output: Path) -> dict[str, Any]:
-    """What the command was run with, seeds included, as it wrote it down."""
+    """The command's options, seeds included, as it recorded them."""
     path = output / "experiment.json"
     return dict(json.loads(path.read_text(encoding="utf-8"))["options"]) if path.is_file() else {}
 

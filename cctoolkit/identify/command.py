@@ -579,7 +579,7 @@ def benchmark_cca(
         list[str] | None,
         typer.Option(
             "--answers", metavar="NAME=FILE",
-            help="Another classifier's answers: the columns of questions.csv, said, and perhaps probability (repeatable).",
+            help="Another classifier's answers: columns of questions.csv, said, perhaps probability (repeatable).",
         ),
     ] = None,
     runs: Annotated[int, typer.Option(help="Number of runs of each part.", min=1)] = 24,

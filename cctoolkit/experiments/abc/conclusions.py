@@ -19,7 +19,7 @@ Tables = Mapping[str, pd.DataFrame]
 
 
 def statements(table: pd.DataFrame, why: pd.DataFrame | None = None) -> pd.DataFrame:
-    """What the paper says beside what was measured.
+    """The paper's claims and our measurements.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def _ends(rates: pd.Series) -> str:
 
 
 def sharing(tables: Tables) -> list[Statement]:
-    """What the paper says about figures 4 to 6."""
+    """The paper's claims about figures 4 to 6."""
     table = tables["clients"]
 
     def of(sharing: str, scheme: str) -> tuple[pd.Series, pd.Series]:
@@ -172,7 +172,7 @@ LINUX_WITHIN_MBPS = 1.0
 
 
 def linux(tables: Tables) -> list[Statement]:
-    """Whether the simulator agrees with the kernel, and what the paper says, in the kernel."""
+    """Whether the simulator agrees with the kernel, and whether the paper's claims hold in the kernel."""
     table = tables["linux"]
     wide = table.pivot_table(
         index=["scheme", "sharing", "value"],

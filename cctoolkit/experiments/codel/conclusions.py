@@ -29,7 +29,7 @@ def _flows(n: int) -> str:
 
 
 def _percent(change: float) -> str:
-    """A change with its sign; what rounds to zero is +0 %."""
+    """A change with its sign; anything that rounds to zero is +0 %."""
     return f"{round(100 * change, 0) + 0.0:+.0f} %"
 
 
@@ -47,7 +47,7 @@ def _pairs(table: pd.DataFrame, quantity: str, paper: str) -> dict[str, tuple[Me
 
 
 def figure_5(tables: Tables) -> list[Statement]:
-    """The first burst, and that the delay falls below the target again and again."""
+    """The first burst, and that the delay repeatedly falls below the target."""
     one = tables["figure5"].query("flows == 1 and target in ('Linux', 'P4-NPU', 'P4-ASIC')")
     burst_ms = _paper("Figure 5", "1 flow, all targets, initial burst")
     low, high = one.initial_peak_ms.min(), one.initial_peak_ms.max()
@@ -70,7 +70,7 @@ def figure_5(tables: Tables) -> list[Statement]:
 
 
 def table_1(tables: Tables) -> list[Statement]:
-    """Loss and latency beside the paper's, and what the paper says about them."""
+    """Loss and latency beside the paper's, and the paper's claims about them."""
     table, runs = tables["table1"], tables["table1_runs"]
     paper_ms = table.paper_delay_ms.dropna()
     least_ms, most_ms = math.floor(paper_ms.min()), math.ceil(paper_ms.max())
@@ -110,7 +110,7 @@ def table_1(tables: Tables) -> list[Statement]:
 
 
 def minute(tables: Tables) -> list[Statement]:
-    """What of table I is left when slow start no longer counts."""
+    """What remains of table I when slow start no longer counts."""
     about, table = "Table I over a minute", tables["table1_minute"]
     return [*_linux_loses_least(about, table), *_published(about, table)]
 

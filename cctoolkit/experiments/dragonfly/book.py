@@ -1,4 +1,4 @@
-"""What the book shows of the Dragonfly experiment's kept tables."""
+"""Views of the Dragonfly experiment's kept tables for the book."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _score(row: pd.Series) -> str:
 
 
 def _by(name: str, column: str, heading: str) -> Callable[[Tables], str]:
-    """A view of F1 with its interval: a row a value of `column`, a column a classifier."""
+    """A view of F1 with its interval: one row per value of `column`, one column per classifier."""
 
     def one(tables: Tables) -> str:
         table = tables[name]

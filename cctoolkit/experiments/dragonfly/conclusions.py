@@ -22,7 +22,7 @@ NEAR = 0.05
 
 
 def statements(tables: Tables) -> pd.DataFrame:
-    """What the paper says beside what was measured.
+    """The paper's claims and our measurements.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def statements(tables: Tables) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``figure``, ``paper``, ``toolkit``, ``agrees``: within 0.05 of a printed score, or as a sentence says.
+        ``figure``, ``paper``, ``toolkit``, ``agrees``: within 0.05 of a printed score, or as the claim states.
     """
     parts = {
         "volatility": cbiq, "inputs": inputs, "epochs": epochs, "windows": windows, "background": background,

@@ -1,4 +1,4 @@
-"""What the Dragonfly experiment's summary says besides statements: conditions and tables."""
+"""The Dragonfly experiment's summary apart from statements: conditions and tables."""
 
 from __future__ import annotations
 

@@ -31,9 +31,7 @@ def run(
     seeds: Annotated[int, typer.Option(help="Runs of each case, with different start times.", min=1)] = 3,
     testbed: Annotated[
         bool,
-        typer.Option(
-            help="Add what the testbed's Linux kernel has of it; `cct testbed doctor` lists what it needs."
-        ),
+        typer.Option(help="Add real Linux; `cct testbed doctor` lists what that needs."),
     ] = False,
     workers: WorkersOption = None,
 ) -> Path:

@@ -135,7 +135,7 @@ _WORDS: tuple[tuple[str, str, str, str, Callable[[list[float]], bool]], ...] = (
 
 
 def figures_5_and_6(tables: Tables) -> list[Statement]:
-    """What the paper says in words about Prague's share by phase."""
+    """The paper's words about Prague's share by phase."""
     phases = tables["phases"]
     share = scalable_shares(phases)
     said = []
@@ -414,7 +414,7 @@ def readings(tables: Tables) -> list[Statement]:
 
 
 def causes(tables: Tables) -> list[Statement]:
-    """Which change moves PI2's numbers, and which comes nearest to the paper's."""
+    """Which change affects PI2's numbers, and which comes closest to the paper's."""
     table, paper = tables["causes"], paper_differences()
     said = []
     for configuration, part in table[table.system == "PI2"].groupby("configuration", sort=False):
@@ -526,7 +526,7 @@ _KERNEL_WITHIN = (("utilisation", 0.02), ("scalable share", 0.05), ("classic p50
 
 
 def kernel(tables: Tables) -> list[Statement]:
-    """Whether simulator and kernel agree, and whether what the paper says holds in the kernel."""
+    """Whether simulator and kernel agree, and whether the paper's claims hold in the kernel."""
     table = tables["kernel"]
     keys = ["system", "configuration", "phase", "quantity"]
     wide = table.pivot_table(index=keys, columns="side", values="value", sort=False)
@@ -559,6 +559,6 @@ def kernel(tables: Tables) -> list[Statement]:
 
 
 def paper_words() -> pd.Series:
-    """What the paper says about figures 5 and 6, by setting."""
+    """The paper's words about figures 5 and 6, by setting."""
     numbers = paper_numbers("l4s-ired-pi2")
     return numbers[numbers["item"].isin(["Figure 5", "Figure 6"])].set_index("setting").note

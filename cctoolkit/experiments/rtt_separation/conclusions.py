@@ -33,7 +33,7 @@ def _paper(test: int, setting: str, quantity: str | None = None) -> float:
 
 
 def _places(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The table, or its rows of each place that has run them, with a prefix for claims."""
+    """The table, or its rows for each place where they were run, with a prefix for claims."""
     if "where" not in table:
         yield "", table
         return

@@ -16,7 +16,7 @@ SMALL, LARGE = 4.0, 10.0
 
 
 def grid(tables: Tables) -> list[Statement]:
-    """How near the simulator is to the kernel."""
+    """How close the simulator is to the kernel."""
     overall = tables["overall"].iloc[0]
     by = (("congestion control", "cca", tables["by_cca"]), ("queue discipline", "aqm", tables["by_aqm"]))
     said = [

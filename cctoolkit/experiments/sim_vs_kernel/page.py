@@ -1,4 +1,4 @@
-"""What the comparison's summary says besides statements: conditions and tables."""
+"""The comparison's summary apart from statements: conditions and tables."""
 
 from __future__ import annotations
 
