@@ -106,7 +106,7 @@ def test_a_slow_answer_to_little_is_said_and_called_what_it_is():
     for name in ("ssh", "scada"):
         found = texts(NO_QUEUE[name]())
         assert "stays high, but fewer than two packets of its own can be waiting" in found
-        assert "delayed ACKs, the application, or a queue that others fill" in found
+        assert "delayed ACKs, the application, or a queue filled by others" in found
     assert "stays high" not in texts(NO_QUEUE["jitter"]())
 
 

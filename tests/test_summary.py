@@ -222,7 +222,7 @@ def test_a_standing_queue_is_one_that_does_not_go_away() -> None:
     intervals, above = standing.standing_queue[["intervals", "above"]].iloc[0]
     assert above >= intervals - 2 >= 18
     assert "standing queue" in texts(standing)
-    assert "2 ms at the least" in texts(standing)
+    assert "a minimum of 2 ms" in texts(standing)
     # as high, but empty again every 60 ms: bursts, which a queue is for
     bursts = summarise(made(bulk([2.0 if i % 30 == 0 else 20 + i % 10 for i in range(1000)])))
     assert bursts.standing_queue["above"].iloc[0] <= 1  # the last interval is not a whole one
