@@ -35,11 +35,11 @@ from .._support.kernels import inlined
 
 __all__ = ["COPY_NS", "LONGEST_HALF_NS", "OPENING", "is_syn", "take_ack", "take_answer", "take_syn"]
 
-#: Below the time after which a SYN or SYN/ACK is sent again: 1 s (RFC 6298 section 2.1; 3 s before 2011), of which
-#: coarse timers leave out up to a tick (0.99 s is common). No echo of a timestamp could lift it: both copies of a
-#: SYN/ACK echo the same SYN.
+#: Below the time after which a SYN or SYN/ACK is retransmitted: 1 s (RFC 6298 section 2.1; 3 s before 2011), less up
+#: to a tick with coarse timers (0.99 s is common). Echoed timestamps do not help: both copies of a SYN/ACK echo the
+#: same SYN.
 LONGEST_HALF_NS = 900_000_000
-#: What passes again so soon was recorded twice, not sent twice.
+#: A segment that passes again within this time was recorded twice, not sent twice.
 COPY_NS = 1_000_000
 
 #: A handshake under way. All zero means "nothing seen yet".

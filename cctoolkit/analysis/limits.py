@@ -27,7 +27,7 @@ from .sequence import ahead
 
 __all__ = ["LIMITS", "NAMEABLE", "SIGNS", "flow_limits", "limit_in_words"]
 
-#: Possible answers, and what tables and reports say of them.
+#: Possible answers, and their wording in tables and reports.
 LIMITS: dict[str, str] = {
     "bottleneck": "limited by the bottleneck",
     "application": "not limited here: application",
@@ -37,10 +37,10 @@ LIMITS: dict[str, str] = {
     "unknown": "unknown",
 }
 
-#: Those that leave the congestion control in question.
+#: Answers with which the congestion control is worth naming.
 NAMEABLE = ("bottleneck", "unknown")
 
-#: What is measured of a flow: the columns of :func:`flow_limits`, and what the kernel returns.
+#: Measurements of a flow: columns of :func:`flow_limits`, and the result of the kernel.
 Signs = namedtuple(
     "Signs",
     "rounds rtt_slots idle_share rate_spread peak_share unforced_share queue_share own_queue loss_share resends "
@@ -48,17 +48,17 @@ Signs = namedtuple(
 )
 SIGNS = Signs._fields
 
-#: A round is a round trip, but at least so many slots: what a slot rounds off no longer matters.
+#: A round is a round trip, but at least this many slots, so that rounding to slots does not matter.
 _LEAST_ROUND = 10
-#: Without acknowledgements nothing tells the round trip: a silence counts from Linux's least retransmission timeout
+#: Without acknowledgements the round trip is unknown: a silence counts from Linux's minimum retransmission timeout
 #: on (200 slots of 1 ms), and a round is half of that.
 _SILENCE, _BLIND_ROUND = 200, 100
 _LEAST_SILENCE = 5
-#: Round trips below which nothing can be told.
+#: With fewer round trips there is no answer.
 _ROUNDS = 8
-#: Rounds from which a correlation tells something.
+#: A correlation needs this many rounds.
 _LEAST_KNOWN = 5
-#: A sender that is never idle leaves no more of its time than this without a byte in flight.
+#: A sender that is never idle has nothing in flight for at most this share of the time.
 IDLE = 0.05
 #: Bytes in flight at their peak in this share of the round trips, and no growth or backoff: the window or the rate is
 #: fixed.
@@ -69,25 +69,25 @@ FIXED_PEAK_PROBING = 0.3
 #: probing with gains of 1.25 and 0.75, or a flow that competes is above.
 STEADY_RATE = 0.045
 #: Share of the decreases (or, if it is more, the increases) of bytes in flight that no loss precedes. Loss-based
-#: congestion controls back off after losses; what goes up and down without any is not their window.
+#: congestion controls back off after losses; if bytes in flight vary without losses, it is not their window.
 UNFORCED = 0.6
-#: … below which bytes in flight only grow: a congestion window that has met nothing yet.
+#: … below which bytes in flight only grow: a congestion window that has not met a limit yet.
 GROWS = 0.05
 #: Share of the round trips with a queue in which a congestion control that backs off without losses is at work, …
 QUEUE = 0.4
-#: … and the least spread of its rate.
+#: … and the minimum spread of its rate.
 PROBING_RATE = 0.1
-#: Where a queue comes and goes (in this share of the round trips), it is the flow's own if its rate makes it grow: so
-#: much correlated, or more where the rate varies less.
+#: Where a queue comes and goes (in this share of the round trips), it is the flow's own if its rate makes it grow:
+#: with this correlation, or a higher one where the rate varies less.
 OWN_QUEUE, OWN_QUEUE_PROBING, QUEUE_AT_TIMES = 0.5, 0.2, 0.2
 #: Retransmissions after which the tap may count as behind the bottleneck, if fewer bytes than these passed it twice for
 #: each: less than the default segment (RFC 9293, section 3.7.1), and than the flow's own.
 _RESENDS, _TWICE, _TWICE_SHARE = 2, 400.0, 0.75
-#: The least share of round trips with a queue that is no coincidence.
+#: The minimum share of round trips with a queue that is not a coincidence.
 _SOME_QUEUE = 0.02
-#: Segments with which a peak is the same: one, and a little for retransmissions of other lengths.
+#: Peaks within this many segments are the same: one, and a little for retransmissions of other lengths.
 _SAME_PEAK = 1600 / USUAL_SEGMENT_BYTES
-#: A round has a queue if its RTT is above the least by so many slots and this share.
+#: A round has a queue if its RTT exceeds the minimum by this many slots and this share.
 _QUEUE_SLOTS, _QUEUE_SHARE = 1.5, 0.05
 
 

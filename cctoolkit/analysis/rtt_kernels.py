@@ -805,7 +805,7 @@ def number_fingerprints(flow_id, out):
             out[at + np.uint64(d)] = _crc_byte(crc, np.uint32(d), CRC32_TABLE) ^ _FULL
 
 
-#: What :class:`~cctoolkit.analysis.rtt.DataPlaneTables` says, with the timeout in ns.
+#: Parameters of :class:`~cctoolkit.analysis.rtt.DataPlaneTables`, with the timeout in ns.
 Geometry = namedtuple("Geometry", "stages table_size timeout_ns signature_bits per_direction tick_bits")
 
 DATA_PLANE_COUNTS = np.dtype(

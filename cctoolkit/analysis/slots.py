@@ -59,7 +59,7 @@ CELL = np.dtype(
 )
 _NONE = -(2**63)
 _WRAP = 2**32
-_BATCH = 1 << 18  # packets a kernel call: bounds the room for new cells
+_BATCH = 1 << 18  # packets per kernel call: bounds the room for new cells
 
 
 #: Columns of the packets table (:data:`cctoolkit.schema.PACKETS` has their dtypes and units).
@@ -67,15 +67,15 @@ Packets = namedtuple("Packets", "ts_ns flow_id direction seq ack tcp_flags paylo
 #: Which packets of a tap are taken in:
 #:
 #: - `wanted`, bool by flow: which flows; empty: all.
-#: - `entries`, int64 by the tap's own flow number: 1 more than the way (``2 * flow + direction``) that stands for the
-#:   flow's forward direction, 0 for flows of no interest; empty: its numbers are the common ones.
+#: - `entries`, int64 by the tap's own flow number: 1 more than the way (``2 * flow + direction``) of the
+#:   flow's forward direction, 0 for flows to skip; empty: flow numbers are common to both taps.
 #: - `not_before`, int64 by flow: when the flow begins, in ns; read only if there are `entries`.
 #: - `first_only`, bool: only the first of each slot of a flow and direction.
 #: - `threshold`, uint64: a packet is sampled if its random number is not above; 0: all are.
-#: - `salt`, uint64: what the random numbers are made from.
+#: - `salt`, uint64: seed of the random numbers.
 Choice = namedtuple("Choice", "wanted entries not_before first_only threshold salt")
-#: Where what is collected goes: `states` of ``_STATE`` by way; and for one call, `touched`, int64, ways first seen, and
-#: `cells` of :data:`CELL`, those closed. With room for a way and two cells a packet.
+#: The collected data: `states` of ``_STATE`` by way; and for one call, `touched`, int64, ways first seen, and
+#: `cells` of :data:`CELL`, those closed. With room for one way and two cells per packet.
 Collected = namedtuple("Collected", "states touched cells")
 
 

@@ -29,14 +29,14 @@ from .tap_identity import FlowNames, segment_identity
 __all__ = ["OneWayDelay", "TapComparer", "TapComparison", "compare_taps"]
 
 _ROOM = 1 << 15  # segments of each tap that are kept for the comparison
-_MAJORITY = 0.6  # so much more of a flow's neighbours in both directions tell one order than the other
-#: So many times as much is clearly more; and so many packets are clearly some.
+_MAJORITY = 0.6  # by this majority, a flow's neighbours in both directions must agree on the order
+#: This many times as much is clearly more; and this many packets are clearly some.
 _CLEARLY = 10
-#: Offsets and delays below this are told, and no more.
+#: Smaller offsets and delays are reported, but cause no warning.
 _SMALL_NS = 1_000_000
-#: Packets that seem to leave before they came are not matched; more of them than this make the results wrong.
+#: Packets that seem to leave before they arrive are not matched; a larger share of them makes results wrong.
 _FEW = 0.01
-#: Of the packets that both taps should have seen: with less these are not the same traffic.
+#: Share of the packets that both taps should have seen: with less, it is not the same traffic.
 _RECOGNISED = 0.1
 #: Packets that take longer are counted as lost, everywhere.
 _LONGEST_NS = 10_000_000_000

@@ -123,7 +123,7 @@ def link_name(link_type: int) -> str:
 _Ip = namedtuple("_Ip", "version src_hi src_lo dst_hi dst_lo tos ttl")
 #: A TCP header and its options. `syn_options` is MSS << 16 | window scale << 8 | SACK permitted.
 _Tcp = namedtuple("_Tcp", "seq ack flags window tsval tsecr has_ts syn_options n_sacks")
-#: What a frame's row says, as far as its headers could be read.
+#: The content of a frame's row, as far as its headers could be read.
 _Headers = namedtuple(
     "_Headers", "ip tcp protocol sport dport payload_bytes ip_headers later_fragment truncated"
 )

@@ -69,7 +69,7 @@ __all__ = [
 
 FORMAT = 2
 _ABOUT = "model.json"
-#: What files of a model may have, of which ours have a thousandth.
+#: Maximum size of a model's files; ours have a thousandth of that.
 _MOST_JSON_BYTES, _MOST_NETWORK_BYTES = 64 << 20, 512 << 20
 _LONGEST_MS = 1e9
 _LONGEST_NAME = 100

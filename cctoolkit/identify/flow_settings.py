@@ -16,7 +16,7 @@ _NO_SETTING = {
     "run", "flow_id", "cca", "bytes_acked", "retransmits", "src", "dst", "sport", "dport",
     "kind", "data_from", "start_ns", "stop_ns", "min_rtt_us", "seed", "repetition",
 }  # fmt: skip
-#: Numbers with more values than this are put into so many bands, with as many values each.
+#: Settings with more numeric values than this are divided into this many bands of equal counts.
 _BANDS = 4
 
 

@@ -25,9 +25,9 @@ WINDOWS = 6
 MOST_INTERVALS = 1 << 22  # more: months, or a clock that was set
 #: The interquartile range of the windows' rates, as a share of their median, above which the rate is not one rate.
 SPREAD = 0.05
-#: Traffic that may have passed beside the flows that are followed, as a share of theirs.
+#: Traffic of other flows than those followed, as a share of theirs.
 BESIDE = 0.05
-#: With two taps, a slot in which so many bytes stay behind has the link busy from end to end.
+#: With two taps: if this many bytes remain queued after a slot, the link was busy throughout it.
 BACKLOG_BYTES = 2 * 1514
 
 

@@ -25,7 +25,7 @@ __all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode="markdown")
 
-#: Flows that a terminal shows unless told otherwise.
+#: Number of flows that a terminal shows by default.
 _SHOWN = 30
 _LISTED = "Number of flows to list."
 

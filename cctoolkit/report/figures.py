@@ -29,11 +29,11 @@ SHOWN = len(COLOURS) - 1
 BINS = 300
 #: A curve over time is not drawn for a flow with less than this share of the largest flow's bytes.
 WORTH_A_CURVE = 0.01
-#: When no flow ever reaches this share of the peak rate of all packets, these are drawn apart.
+#: If no flow ever reaches this share of the peak rate of all packets, the total is drawn separately.
 DWARFED = 0.2
 #: Flows whose RTTs differ by more than this factor share a logarithmic axis.
 MIXED_RTTS = 10
-#: A distribution over fewer flows says less than their table.
+#: A distribution over fewer flows is less informative than their table.
 ENOUGH_FLOWS = 10
 #: Height of one row of the overview, and the space between two, in pixels.
 _ROW_PX, _BETWEEN_PX = 190, 24

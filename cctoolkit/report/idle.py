@@ -10,13 +10,13 @@ __all__ = ["Idle", "Silences"]
 
 #: Shorter silences are never cut.
 LEAST_NS = 10_000_000_000
-#: At most so many cuts: more parts than this are no longer read side by side.
+#: Maximum number of cuts: more parts cannot be read side by side.
 MOST_CUTS = 4
 #: The silences that are cut make up at least this share of the capture, …
 SHARE = 0.5
-#: … and the shortest of them is so many times as long as the longest that stays: a pause every 30 s is a rhythm.
+#: … and the shortest of them is this many times as long as the longest that stays: a pause every 30 s is a rhythm.
 CLEARLY = 10
-#: What stays of a silence, as a share of the rest, so that the parts have no time bin in common.
+#: Remainder of a silence, as a share of the rest, so that the parts have no time bin in common.
 REMAINDER = 0.04
 _LEAST_REMAINDER_NS = 10_000_000
 

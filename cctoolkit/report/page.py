@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["report", "summary_for_page", "terminal_summary"]
 
 SERVICES_LISTED = 12
-#: Rows of the table of flows; a browser filters and sorts as many without a pause.
+#: Rows of the table of flows; a browser filters and sorts this many without a pause.
 FLOWS_LISTED = 200
 
 

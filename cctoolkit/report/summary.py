@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Summary", "TwoTaps", "summarise"]
 
-#: What usually listens on a port; a name for a port number, not a statement about what the packets held.
+#: The usual service of a port: a name for the port number, not a statement about the content of packets.
 SERVICE_NAMES = {
     20: "FTP data",
     21: "FTP",
@@ -87,32 +87,32 @@ SERVICE_NAMES = {
 BIG_SHARE = 0.05
 #: Flows compete while they send: one that was silent in more of its bins than this has little to send.
 STEADY_SHARE = 0.5
-#: Jain's index over shorter times tells bursts from each other, not flows.
+#: Jain's index over shorter times compares bursts, not flows.
 JAIN_BIN_NS = 100_000_000
 #: A standing queue, as CoDel sees it (RFC 8289, section 3): the delay's minimum over an interval of 100 ms stays above
 #: a target of 5 ms, or of 5 % of the RTT where that is more (section 4.3). Here: the minimum RTT of each such interval,
-#: above the flow's least RTT.
+#: above the flow's minimum RTT.
 QUEUE_INTERVAL_NS = 100_000_000
 QUEUE_TARGET_NS = 5_000_000
 QUEUE_TARGET_SHARE = 0.05
-QUEUE_SAMPLES = 5  # an interval with fewer says nothing: each may have been delayed by its receiver
-QUEUE_INTERVALS = 10  # with fewer intervals nothing is said
-#: And what waits must be more than a packet, or it is no queue (section 4.4), and more than the one packet that a
-#: receiver may keep unacknowledged (RFC 9293, section 3.8.6.3). By Little's law a flow has its rate times its extra
-#: RTT waiting.
+QUEUE_SAMPLES = 5  # with fewer, each may have been delayed by its receiver
+QUEUE_INTERVALS = 10  # with fewer intervals there is no finding
+#: And more than one packet must wait, or it is not a queue (section 4.4), besides the one packet that a receiver may
+#: leave unacknowledged (RFC 9293, section 3.8.6.3). By Little's law, the bytes waiting are the flow's rate times its
+#: extra RTT.
 QUEUE_BYTES = 2 * 1514
 
-#: This share of segments recorded twice is worth a word.
+#: This share of segments recorded twice is reported.
 COPIES = 0.01
 #: Jumbo Ethernet with VLAN tags; anything larger was put together by a host.
 LARGEST_FRAME_BYTES = 9_100
-#: Of a file, so many packets are read again for the congestion controls of its flows: some seconds.
+#: Packets of a file to read again for the congestion controls of its flows: some seconds.
 PACKETS_AGAIN = 20_000_000
 #: Packets of the top flows that are kept for a closer look, a second reading apart: a minute of a fast flow.
 PACKETS_KEPT = 1_000_000
-#: Of the long flows, so many are worth a line.
+#: Maximum number of long flows listed.
 LONG_FLOWS_LISTED = 50
-#: A gap this long that is most of the capture is worth a word.
+#: A gap this long that is most of the capture is reported.
 LONG_GAP_NS = 10_000_000_000
 ECN_NAMES = ("not ECT", "ECT(1)", "ECT(0)", "CE")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BusyAxis", "TimeAxis"]
 
-#: Space between two parts, and the least width of one, as shares of the figure's.
+#: Space between two parts, and the minimum width of one, as shares of the figure's.
 _BETWEEN = 0.03
 _LEAST = 0.14
 

@@ -52,7 +52,7 @@ LABELS = (
 _KEY = ("src", "dst", "sport", "dport", "protocol")
 _PORTS: dict[str, Any] = {"sport": np.uint16, "dport": np.uint16, "protocol": np.uint8}
 _NUMBERS = ("base_rtt_ms", "bytes_acked", "retransmits", "min_rtt_us")
-#: What the tables of a run have at least; each is a number, except for text.
+#: Columns that the tables of a run must have; each is numeric, except for text.
 _COLUMNS: dict[str, tuple[str, ...]] = {
     "flows": ("flow_id", "name", "cca", "base_rtt_ms", "start_s", "end_s", "received_bytes", "goodput_mbps",
               "retransmits", "min_rtt_ms"),

@@ -165,7 +165,7 @@ TABLES: dict[str, dict[str, str]] = {
 #: Flows that a table from outside can number. What counts by flow makes its state lazily: a large number costs address
 #: space, and some hundred MB where a result is looked for. A Capture, whose keys vouch for its numbers, has no limit.
 MAX_FLOWS = 1 << 25
-#: Columns that index arrays, by table: the least value, and the first that is too large.
+#: Columns that index arrays, by table: the smallest value, and the first that is too large.
 RANGES: dict[str, dict[str, tuple[int, int]]] = {
     "packets": {"flow_id": (0, MAX_FLOWS), "direction": (0, 2), "ecn": (0, 4)},
     "sacks": {"packet": (0, 1 << 40)},

@@ -19,7 +19,7 @@ def run(
     output: OutputOption = Path("codel"),
     *,
     part: Annotated[
-        list[str] | None, typer.Option(help=f"Run only this part; may be repeated: {', '.join(TITLES)}.")
+        list[str] | None, typer.Option(help=f"Run only this part (repeatable): {', '.join(TITLES)}.")
     ] = None,
     seeds: Annotated[
         int | None, typer.Option(help="Runs of each point [default: 20, with --full 50].", min=2)

@@ -23,10 +23,10 @@ def run(
         typer.Option(help="Phases of 120 s, as in the paper, instead of 30 s."),
     ] = False,
     configuration: Annotated[
-        list[str] | None, typer.Option(help="I, II, III or IV; may be repeated [default: all].")
+        list[str] | None, typer.Option(help="I, II, III or IV (repeatable) [default: all].")
     ] = None,
     part: Annotated[
-        list[str] | None, typer.Option(help=f"Run only this part; may be repeated: {', '.join(TITLES)}.")
+        list[str] | None, typer.Option(help=f"Run only this part (repeatable): {', '.join(TITLES)}.")
     ] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each case, with different start times.", min=1)] = 3,
     testbed: Annotated[

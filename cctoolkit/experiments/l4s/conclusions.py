@@ -23,7 +23,7 @@ from .tables import (
 
 Tables = Mapping[str, pd.DataFrame]
 
-#: A difference within so many percentage points of the paper's agrees with it.
+#: A difference within this many percentage points of the paper's agrees with it.
 POINTS = 5.0
 #: A scalable class with a share this near to one half is even with the other.
 EVEN = 0.05

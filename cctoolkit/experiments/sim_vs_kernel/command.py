@@ -23,7 +23,7 @@ def run(
     only: Annotated[
         list[str] | None,
         typer.Option(
-            help="Only cases with this word in their names, such as bbr or tail_drop; may be repeated."
+            help="Run only cases with this word in their names, such as bbr or tail_drop (repeatable)."
         ),
     ] = None,
     modules: Annotated[

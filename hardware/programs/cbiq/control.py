@@ -483,9 +483,7 @@ def _with_marks(
 
 def control(
     switch: Switch,
-    flow: Annotated[
-        list[str], typer.Option(metavar="SRC:PORT-DST:PORT", help="Flow to watch; may be repeated.")
-    ],
+    flow: Annotated[list[str], typer.Option(metavar="SRC:PORT-DST:PORT", help="Flow to watch (repeatable).")],
     wire: Annotated[
         list[str] | None, typer.Option(metavar="IN:OUT", help="Forward packets from port IN to port OUT.")
     ] = None,
