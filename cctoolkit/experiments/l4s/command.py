@@ -9,7 +9,7 @@ import typer
 
 from ..._support.options import WorkersOption
 from ..folder import Folder
-from ..options import OutputOption
+from ..options import OutputOption, TestbedOption
 from .scenarios import CONFIGURATIONS, TITLES
 
 __all__ = ["run"]
@@ -29,10 +29,7 @@ def run(
         list[str] | None, typer.Option(help=f"Run only this part (repeatable): {', '.join(TITLES)}.")
     ] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each case, with different start times.", min=1)] = 3,
-    testbed: Annotated[
-        bool,
-        typer.Option(help="Add real Linux; `cct testbed doctor` lists what that needs."),
-    ] = False,
+    testbed: TestbedOption = False,
     workers: WorkersOption = None,
 ) -> Path:
     """Run iRED, PI2 and DualPI2 under the L4S paper's load; write tables, figures and a summary.
