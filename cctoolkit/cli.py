@@ -1,4 +1,4 @@
-"""``cct``: mounts the commands of each room, and reports an error in one line.
+"""``cct``: mounts the commands of each package, and reports an error in one line.
 
 Exit status: 0 done; 1 bad input, one line on standard error says what and where (no line if the reader of standard
 output has gone); 2 wrong usage; 130 interrupted.
@@ -28,10 +28,10 @@ from ._support.version import __version__
 from ._support.words import printable_lines
 from .errors import CCToolkitError
 
-__all__ = ["ROOMS", "app", "main"]
+__all__ = ["PACKAGES", "app", "main"]
 
 #: Every command, in the order of ``cct --help``, and the package whose ``command.py`` has it.
-ROOMS = {
+PACKAGES = {
     "demo": "report",
     "warm": "report",
     "info": "report",
@@ -64,17 +64,17 @@ _UsageError: Any = typer.BadParameter.__mro__[1]
 
 
 class _Commands(Mapping[str, Any]):
-    """The rooms' commands by name; a room is imported when one of its commands is asked for."""
+    """All commands by name; a package is imported when one of its commands is looked up."""
 
     def __getitem__(self, name: str) -> Any:
-        room = importlib.import_module(f".{ROOMS[name]}.command", __package__)
-        return typer.main.get_group(room.app).commands[name]
+        package = importlib.import_module(f".{PACKAGES[name]}.command", __package__)
+        return typer.main.get_group(package.app).commands[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(ROOMS)
+        return iter(PACKAGES)
 
     def __len__(self) -> int:
-        return len(ROOMS)
+        return len(PACKAGES)
 
 
 class _Cct(TyperGroup):

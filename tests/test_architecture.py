@@ -1,4 +1,4 @@
-"""The package's layout: who imports whom, how many rooms there are, and that every public name stays."""
+"""The package's layout: who imports whom, how many packages there are, and that every public name stays."""
 
 from __future__ import annotations
 

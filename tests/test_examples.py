@@ -47,10 +47,10 @@ def public() -> dict[str, Any]:
 
 PUBLIC = public()
 
-#: Rooms whose public names all have an example and related names.
-ROOMS = tuple(
-    f"cctoolkit.{room}."
-    for room in (
+#: Packages whose public names all have an example and related names.
+PACKAGES = tuple(
+    f"cctoolkit.{package}."
+    for package in (
         "_support", "analysis", "aqm", "batch", "capture", "cca", "experiments", "identify", "plot", "report",
         "scenario", "schema", "separation", "sim", "testbed",
     )
@@ -95,7 +95,7 @@ def is_error(value: Any) -> bool:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, value in PUBLIC.items() if value.__module__.startswith(ROOMS)]
+    "name", [name for name, value in PUBLIC.items() if value.__module__.startswith(PACKAGES)]
 )
 def test_has_an_example_and_related_names(name: str) -> None:
     value = PUBLIC[name]

@@ -1,8 +1,8 @@
 """Atomic writes: a file or a folder appears whole or not at all, and errors name it, not its temporary place.
 
-What is being written stands in a hidden folder beside its target, named ``.NAME.XXXXXXXX.cct.tmp`` and locked by the
-process that writes. The lock ends with that process, however it ends: so the next process that writes into the same
-place knows what a killed one left there, and removes it.
+Until it is complete, it is in a hidden folder beside its target, named ``.NAME.XXXXXXXX.cct.tmp`` and locked by the
+writing process. The lock ends with that process, however it ends, so the next process that writes to the same place
+recognises what a killed one left there, and removes it.
 """
 
 from __future__ import annotations

@@ -171,16 +171,17 @@ def _nearest(t: np.ndarray, x: np.ndarray, floor: np.ndarray) -> tuple[float, fl
 
 
 def _overlap(floor: np.ndarray, ceiling: np.ndarray, slope: float) -> float:
-    """How far a line of this slope fails to fit between; negative: there is room. A convex function of the slope.
+    """By how much a line of this slope does not fit between `floor` and `ceiling`; negative if there is room. Convex in
+    the slope.
 
-    `ceiling` is upside down, as it is everywhere here.
+    `ceiling` is upside down, as everywhere in this module.
     """
     (t, x), (s, y) = floor.T, ceiling.T
     return float((-y - slope * s).max() - (x - slope * t).min())
 
 
 def _room(floor: np.ndarray, ceiling: np.ndarray, steepest: float) -> tuple[float, tuple[float, float]]:
-    """The least noise with which a line fits between `floor` and `ceiling`, and the range of such lines' slopes."""
+    """The smallest noise with which a line fits between `floor` and `ceiling`, and the range of such lines' slopes."""
     low, high = -steepest, steepest
     for _ in range(100):  # thirds of what is left: 2e-18 of it in the end
         one, other = low + (high - low) / 3, high - (high - low) / 3

@@ -12,4 +12,6 @@ __all__ = ["OutputOption", "TestbedOption"]
 OutputOption = Annotated[
     Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for tables, figures and summary.md.")
 ]
-TestbedOption = Annotated[bool, typer.Option(help="Add real Linux; `cct testbed doctor` lists what that needs.")]
+TestbedOption = Annotated[
+    bool, typer.Option(help="Add real Linux; `cct testbed doctor` lists what that needs.")
+]

@@ -1,8 +1,8 @@
 """Pages whose numbers come from kept results.
 
 A block between ``<!-- results: NAME/VIEW -->`` and ``<!-- end -->`` is filled by a view of a result's tables: a
-function in the ``VIEWS`` of the result's book module (:mod:`.catalogue`). The comments stand on lines of their own,
-around tables and paragraphs, or within a line, around a phrase. Sources of notebooks have blocks in their Markdown
+function in the ``VIEWS`` of the result's book module (:mod:`.catalogue`). The comments are on separate lines
+around tables and paragraphs, or within a line around a phrase. Sources of notebooks have blocks in their Markdown
 cells.
 """
 

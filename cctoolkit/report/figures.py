@@ -65,7 +65,7 @@ def figures(s: Summary) -> dict[str, go.Figure]:
 
 
 def as_json(fig: go.Figure) -> str:
-    """A figure as JSON that cannot end the script element it stands in."""
+    """A figure as JSON, escaped so that it cannot end its script element."""
     text = json.dumps(json.loads(fig.to_json()), separators=(",", ":"))
     for c in "<>&":
         text = text.replace(c, f"\\u{ord(c):04x}")

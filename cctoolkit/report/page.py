@@ -195,7 +195,7 @@ _packed_library = functools.lru_cache(maxsize=1)(_packed)
 
 
 def _in_script(code: str) -> str:
-    """Code that cannot end the script element it stands in."""
+    """Code, escaped so that it cannot end its script element."""
     return code.replace("</script", r"<\/script")
 
 
@@ -401,9 +401,9 @@ def _ccas_in_words(s: Summary) -> str:
     model = printable(s.ccas["model"].iloc[0])
     parts = [_SEEN.get(name, name) for name in _usual_feature_set(s.ccas).split("+") if name]
     seen = " and ".join(part for part in (", ".join(parts[:-1]), *parts[-1:]) if part)
-    told = f" from {seen} ({'two taps' if s.two_taps is not None else 'one tap'})" if seen else ""
+    inputs = f" from {seen} ({'two taps' if s.two_taps is not None else 'one tap'})" if seen else ""
     return (
-        f"CCA: the most probable congestion control according to the model {model}{told}, in each flow's first "
+        f"CCA: the most probable congestion control according to the model {model}{inputs}, in each flow's first "
         "minute; unknown if none is probable enough. Flows that the bottleneck does not limit show none. Only TCP "
         "flows with at least a megabyte of data are classified"
         + (

@@ -114,7 +114,7 @@ def called(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
 
 
 def marker(function: Callable[..., Any]) -> int:
-    """The number by which a function notes its lines; the line is added to it. Equal in all processes."""
+    """The number that identifies a function when it records a line (the sum of both); the same in all processes."""
     code = function.__code__
     name = f"{function.__qualname__} {code.co_firstlineno}".encode()
     return zlib.crc32(code.co_code, zlib.crc32(name)) << _LINE_BITS

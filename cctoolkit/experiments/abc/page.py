@@ -1,4 +1,4 @@
-"""The ABC experiment's summary apart from statements: conditions, tables, explanations."""
+"""The parts of the ABC experiment's summary that are not statements: conditions, tables, explanations."""
 
 from __future__ import annotations
 

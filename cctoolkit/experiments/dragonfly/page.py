@@ -1,4 +1,4 @@
-"""The Dragonfly experiment's summary apart from statements: conditions and tables."""
+"""The parts of the Dragonfly experiment's summary that are not statements: conditions and tables."""
 
 from __future__ import annotations
 

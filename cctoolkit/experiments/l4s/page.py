@@ -1,4 +1,4 @@
-"""The L4S experiment's summary apart from statements: conditions and tables."""
+"""The parts of the L4S experiment's summary that are not statements: conditions and tables."""
 
 from __future__ import annotations
 

@@ -217,7 +217,7 @@ def test_9(tables: Tables) -> Figures:
         )  # fmt: skip
     fig.update_yaxes(autorange="reversed", automargin=True)
     fig.update_xaxes(
-        title_text="Jain's index of the TCP flows (bars: mean of the seeds; lines: down to the least)",
+        title_text="Jain's index of the TCP flows (bars: mean of the seeds; lines: down to the minimum)",
         range=[0, 1.02],
     )
     return {"test9-fairness": fig}

@@ -1,4 +1,4 @@
-"""The RTT experiment's summary apart from statements: tables beside the paper's words."""
+"""The parts of the RTT experiment's summary that are not statements: tables beside the paper's words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The comparison's summary apart from statements: conditions and tables."""
+"""The parts of the comparison's summary that are not statements: conditions and tables."""
 
 from __future__ import annotations
 
