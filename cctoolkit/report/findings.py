@@ -339,7 +339,7 @@ def _bottleneck(s: Summary) -> Finding | None:
     )
     if b.taps == 2:
         how = (
-            "The rate is that of the bytes that pass the second tap; the buffer is the longest time of a packet between "
+            "The rate is that of the bytes that pass the second tap; the buffer is the longest queueing delay between "
             "the taps."
         )
     else:
