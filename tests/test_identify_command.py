@@ -672,7 +672,7 @@ def test_train_evaluate_classify(run, grid: Path, monkeypatch: pytest.MonkeyPatc
 
     status, out, err = run("train", "grid", "-o", "further", "--from", "model", "--epochs", 1)
     assert status == 0, err
-    assert "Training went on from model." in Path("further/README.md").read_text(encoding="utf-8")
+    assert "Training continued from model." in Path("further/README.md").read_text(encoding="utf-8")
 
     status, _, err = run("train", "grid", "-o", "model")
     assert status == 1 and "model exists already" in err
@@ -727,7 +727,7 @@ def test_the_papers_classifier_and_what_is_not_trained_on(
         (("--compare", "--test-share", "0"), "needs runs to test on"),
         (("--window-ms", "10000"), "none of .* flows has 10000 ms"),
         (("--window-ms", "0.5"), "multiple of the slot length"),
-        (("--inputs", "cbiq"), "scales takes everything"),
+        (("--inputs", "cbiq"), "scales uses all inputs"),
         (("--classifier", "dragonfly", "--inputs", "views"), "views are for scales"),
         (("--classifier", "dragonfly", "--inputs", "nothing"), "neither a feature set"),
         (("--others",), "and --ccas"),

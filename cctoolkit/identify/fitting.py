@@ -163,9 +163,8 @@ def train(
             several = f"{checkpoint.stem}-{part.window_ms:g}ms{checkpoint.suffix}"
             settings["checkpoint"] = checkpoint if len(windows) == 1 else checkpoint.with_name(several)
         fitted.append(getattr(classifiers, kind.name)(**settings).fit(part))
-    logging.getLogger("torch.onnx").setLevel(
-        logging.ERROR
-    )  # its exporter mentions packages that are not needed
+    # The exporter's warnings are about packages that are not needed.
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     flows = data.flows[data.flows["run"].isin(order.training)]
     scores = None
     with replacing_folder(output) as folder:
