@@ -186,10 +186,10 @@ def answers(model: Model, datasets: Mapping[str, SlotDataset], asked: pd.DataFra
 
 def _answer_columns(model: Model, X: np.ndarray, limited_by: pd.Series) -> dict[str, np.ndarray]:
     probabilities = model.predict_proba(X)
-    said = model._named(probabilities, X.shape[1])
+    names = model._named(probabilities, X.shape[1])
     quiet = ~limited_by.isin(NAMEABLE).to_numpy()
     return {
-        "said": np.where(quiet, UNKNOWN, said),
+        "said": np.where(quiet, UNKNOWN, names),
         "probability": np.where(quiet, np.nan, model._likely(probabilities)),
     }
 

@@ -214,9 +214,9 @@ def info(dataset: _Dataset) -> None:
     slots, size, made_by, versions = 0, 0, set(), set()
     for run in found.runs:
         path = dataset / "slots" / f"{run}.parquet"
-        said = read_provenance(path)
-        made_by.add(str(said.get("made_by", "unknown")))
-        versions.add(str(said.get("version", "unknown")))
+        provenance = read_provenance(path)
+        made_by.add(str(provenance.get("made_by", "unknown")))
+        versions.add(str(provenance.get("version", "unknown")))
         slots += pq.read_metadata(readable(path)).num_rows
         size += path.stat().st_size
     hours = slots * found.slot_ms / 3.6e6
@@ -484,13 +484,13 @@ def evaluate_command(
     runs = data.runs if all_runs else unseen_runs(opened, data)
     note_settings(data, [] if all_runs else runs, trained_settings(opened))
     with TableOutput(format, output if folder is None else None, "scores") as out:
-        scores, said = score(
+        scores, windows_by_ms = score(
             opened, data, runs, list(window_ms or opened.windows_ms), by=by, per_flow=per_flow, seed=seed,
             ccas=chosen_ccas,
         )  # fmt: skip
         if folder is not None:
             write_evaluation(
-                folder, opened, scores, said,
+                folder, opened, scores, windows_by_ms,
                 {"command": ["cct", *sys.argv[1:]], "version": __version__, "model": opened.name}
                 | {f"sha256 of {name}": digest for name, digest in data.digests().items()},
             )  # fmt: skip
@@ -498,7 +498,7 @@ def evaluate_command(
             out.write(scores)
             return
         _show_scores(scores)
-        for ms, windows in said.items():
+        for ms, windows in windows_by_ms.items():
             predicted = windows.table["said"].to_numpy(object)
             show(f"\n{ms:g} ms, number of windows by true class (rows) and predicted class:")
             show(listing(confusion(windows.y, predicted).reset_index()))
@@ -509,7 +509,7 @@ def evaluate_command(
                     f"classes it was not trained on: {int(strange.sum()):,} windows, "
                     f"{100 * share:.0f} % of them called unknown"
                 )
-        error = calibration_error(reliability_of(said))
+        error = calibration_error(reliability_of(windows_by_ms))
         show("")
         say(f"expected calibration error of the names' probabilities: {error:.2f}")
     if folder is not None:
@@ -616,9 +616,9 @@ def benchmark_cca(
             note(
                 f"{model.name} was trained on {known} of the {asked['run'].nunique()} runs: its scores are too high"
             )
-    said = {name: read_answers(file, asked) for name, file in files.items()}
-    said |= {model.name: answers(model, datasets, asked) for model in openeds}
-    scored, board = write(output, asked, said, about={"runs": runs, "seed": seed, "on": on})
+    by_name = {name: read_answers(file, asked) for name, file in files.items()}
+    by_name |= {model.name: answers(model, datasets, asked) for model in openeds}
+    scored, board = write(output, asked, by_name, about={"runs": runs, "seed": seed, "on": on})
     for name, table in scored.groupby("model", sort=False):
         show(f"\n{name}, by part, number of taps and window length in ms:")
         _show_scores(table.drop(columns="model"))

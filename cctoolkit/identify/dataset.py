@@ -357,19 +357,19 @@ def _run_name(number: int, scenario: Scenario) -> str:
 def _check_same(folder: Path, scenarios: Mapping[str, Scenario], made_with: Mapping[str, Any]) -> None:
     """Raise if runs in the folder were made differently, or have one of these names but another scenario."""
 
-    def check(said: Mapping[str, Any]) -> None:
+    def check(provenance: Mapping[str, Any]) -> None:
         for key, value in made_with.items():
-            if said.get(key, value) != value:  # missing: from an earlier version, or from captures
+            if provenance.get(key, value) != value:  # missing: from an earlier version, or from captures
                 raise ParameterError(
-                    f"{key}: {folder} was built with {key} {said[key]}, not {value}; choose another folder"
+                    f"{key}: {folder} was built with {key} {provenance[key]}, not {value}; choose another folder"
                 )
 
     if (folder / _INDEX).is_file():
         check(SlotDataset(folder).about)
     for path in sorted((folder / "slots").glob("*.json")):
-        said = parquet.read_provenance(path.with_suffix(".parquet"))
-        check(said)
-        if path.stem in scenarios and said.get("scenario") != scenarios[path.stem].to_toml():
+        provenance = parquet.read_provenance(path.with_suffix(".parquet"))
+        check(provenance)
+        if path.stem in scenarios and provenance.get("scenario") != scenarios[path.stem].to_toml():
             raise ParameterError(
                 f"scenarios: {folder} has a run {path.stem} of another scenario; choose another folder"
             )
@@ -400,8 +400,8 @@ def _build_one(
         check_taps=False,  # they are ours
     )
     made_with = {"on": on, "special": special, "background": background, "slot_ms": slot_ms}
-    said = {"scenario": scenario.to_toml(), "made_by": run.made_by, "seed": scenario.seed}
-    save_recording(root, recording, said | made_with)
+    provenance = {"scenario": scenario.to_toml(), "made_by": run.made_by, "seed": scenario.seed}
+    save_recording(root, recording, provenance | made_with)
     if on == "simulator" and keep_captures:
         run.save(at)
     elif not keep_captures:

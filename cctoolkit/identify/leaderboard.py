@@ -56,8 +56,8 @@ def scores(answered: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     """
     rows = []
     for (part, taps, ms), some in answered.groupby(["part", "taps", "window_ms"], sort=False):
-        said, truth = some["said"].to_numpy(object), some["cca"].to_numpy(object)
-        unknown = said == UNKNOWN
+        predicted, truth = some["said"].to_numpy(object), some["cca"].to_numpy(object)
+        unknown = predicted == UNKNOWN
         nameless = part in NAMELESS
         row = {
             "part": part, "taps": taps, "window_ms": ms, "windows": len(some), "runs": some["run"].nunique(),
@@ -68,10 +68,10 @@ def scores(answered: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
             nothing = np.zeros((len(some), 0, 1), np.float32)
             table = some.reset_index(drop=True)
             (found,) = evaluate(
-                said, Windows(nothing, truth, table, ("in_bytes",)), draws=_DRAWS, seed=seed
+                predicted, Windows(nothing, truth, table, ("in_bytes",)), draws=_DRAWS, seed=seed
             ).to_dict("records")  # fmt: skip
             row |= {"score": found["f1"], "low": found["low"], "high": found["high"]}
-        row |= {"unknown": unknown.mean(), "wrong": (~unknown & ((said != truth) | nameless)).mean()}
+        row |= {"unknown": unknown.mean(), "wrong": (~unknown & ((predicted != truth) | nameless)).mean()}
         row["ece"] = calibration_error(_reliability(some))
         rows.append(row)
     return pd.DataFrame(rows)

@@ -374,7 +374,7 @@ def _cca_cells(s: Summary) -> dict[int, Cell]:
     """By flow, the model's answer; also what it was based on, if that differs from most flows."""
     if s.ccas is None:
         return {}
-    told = s.ccas[s.ccas["cca"].notna()]
+    named = s.ccas[s.ccas["cca"].notna()]
     usual = _usual_feature_set(s.ccas)
     return {
         row.flow_id: (
@@ -382,7 +382,7 @@ def _cca_cells(s: Summary) -> dict[int, Cell]:
             + (f" ({row.feature_set})" if row.feature_set != usual else ""),
             row.probability,
         )
-        for row in each(told)
+        for row in each(named)
     }
 
 

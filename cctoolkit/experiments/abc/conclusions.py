@@ -180,13 +180,13 @@ def linux(tables: Tables) -> list[Statement]:
         values=["client_0_mbps", "client_1_mbps"],
         sort=False,
     )
-    said = []
+    results = []
     for scheme, part in wide.groupby(level="scheme", sort=False):
         off = pd.concat(
             [(part[c].simulator - part[c].kernel).abs() for c in ("client_0_mbps", "client_1_mbps")]
         )
         _, sharing_name, value = off.idxmax()
-        said.append(
+        results.append(
             Statement(
                 "Linux",
                 f"{OURS}{scheme}: the simulator's goodputs are within {LINUX_WITHIN_MBPS:g} Mbit/s of the kernel's on "
@@ -196,4 +196,4 @@ def linux(tables: Tables) -> list[Statement]:
             )
         )
     papers = sharing({"clients": table[table.side == "kernel"]})
-    return said + [dataclasses.replace(one, about=f"Linux, figure {one.about}") for one in papers]
+    return results + [dataclasses.replace(one, about=f"Linux, figure {one.about}") for one in papers]

@@ -268,7 +268,7 @@ def label_flows(
         )
     flows = _Flows(capture, least_payload_bytes)
     chosen = np.full(len(flows.keys), -1)  # row of the labels for each row of the flows
-    said = np.zeros(len(flows.keys), np.int64)  # how specific it is
+    specificity = np.zeros(len(flows.keys), np.int64)  # how specific it is
     unused = 0
     rows = _wanted(labels)
     shared = defaultdict(list)
@@ -285,13 +285,13 @@ def label_flows(
         weight = len(want) + 8 * ("flow_id" in want)
         for flow in found:
             before = chosen[flow]
-            if before >= 0 and said[flow] == weight and rows[before]["cca"] != want["cca"]:
+            if before >= 0 and specificity[flow] == weight and rows[before]["cca"] != want["cca"]:
                 raise ParameterError(
                     f"{_name_of(labels, row)}: flow {flows.text(flow)} of {capture.meta.path} is {want['cca']}, "
                     f"but {rows[before]['cca']} by {_name_of(labels, before)}"
                 )
-            if before < 0 or weight > said[flow]:
-                chosen[flow], said[flow] = row, weight
+            if before < 0 or weight > specificity[flow]:
+                chosen[flow], specificity[flow] = row, weight
         unused += not len(found)
     if len(chosen) == 0 or chosen.max() < 0:
         raise ParameterError(
