@@ -1,6 +1,6 @@
 """The live collector: the Dragonfly paper's Table II, and how often flows under way are named right.
 
-Needs root and iperf3. A sender, a router and a receiver in namespaces. For Table II (packets a second, what is lost,
+Needs root and iperf3. A sender, a router and a receiver in namespaces. For Table II (packets per second, what is lost,
 what it costs, time to build) the router forwards as fast as it can; for names there is a bottleneck.
 """
 

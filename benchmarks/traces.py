@@ -90,7 +90,7 @@ def shares(run: cct.Run) -> pd.Series:
 
 
 def compared(name: str, folder: Path = TRACES, seeds: int = 3) -> pd.DataFrame:
-    """One row a quantity: of the capture, and the mean over `seeds` simulations."""
+    """One row per quantity: of the capture, and the mean over `seeds` simulations."""
     real = cct.load_run(folder / name)
     kinds = real.labels.set_index("flow_id")
     found: dict[str, list[float]] = {}

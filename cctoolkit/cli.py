@@ -1,7 +1,7 @@
-"""``cct``: mounts the commands of each room, and ends with one line where something is wrong.
+"""``cct``: mounts the commands of each package, and reports an error in one line.
 
-Exit status: 0 done; 1 bad input, one line on standard error says what and where (none where the reader of
-standard output has gone); 2 wrong usage; 130 interrupted.
+Exit status: 0 done; 1 bad input, one line on standard error says what and where (no line if the reader of standard
+output has gone); 2 wrong usage; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from ._support.version import __version__
 from ._support.words import printable_lines
 from .errors import CCToolkitError
 
-__all__ = ["ROOMS", "app", "main"]
+__all__ = ["PACKAGES", "app", "main"]
 
 #: Every command, in the order of ``cct --help``, and the package whose ``command.py`` has it.
-ROOMS = {
+PACKAGES = {
     "demo": "report",
     "warm": "report",
     "info": "report",
@@ -64,17 +64,17 @@ _UsageError: Any = typer.BadParameter.__mro__[1]
 
 
 class _Commands(Mapping[str, Any]):
-    """The rooms' commands by name; a room is imported when one of its commands is asked for."""
+    """All commands by name; a package is imported when one of its commands is looked up."""
 
     def __getitem__(self, name: str) -> Any:
-        room = importlib.import_module(f".{ROOMS[name]}.command", __package__)
-        return typer.main.get_group(room.app).commands[name]
+        package = importlib.import_module(f".{PACKAGES[name]}.command", __package__)
+        return typer.main.get_group(package.app).commands[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(ROOMS)
+        return iter(PACKAGES)
 
     def __len__(self) -> int:
-        return len(ROOMS)
+        return len(PACKAGES)
 
 
 class _Cct(TyperGroup):
@@ -122,14 +122,14 @@ def _show_warning(
 
 
 class _Notes(logging.Handler):
-    """What libraries log, where nobody asked for it elsewhere."""
+    """Shows what libraries log, unless logging is configured elsewhere."""
 
     def emit(self, record: logging.LogRecord) -> None:
         note(f"{record.name}: {record.getMessage()}")
 
 
 def _again_if_interrupted(unraisable: sys.UnraisableHookArgs) -> None:
-    """Interrupt once more: Ctrl-C came while a finalizer ran, where Python cannot raise it and only reports it."""
+    """Interrupt again: Ctrl-C came while a finalizer ran, where Python reports it instead of raising it."""
     if unraisable.exc_type is KeyboardInterrupt:
         # not from in here, where it would be lost as well
         later = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
@@ -184,7 +184,7 @@ def main() -> None:
 
 
 def _abandon_output() -> None:
-    """Drop what could not be written, or the interpreter tries again when it ends."""
+    """Discard output that could not be written; otherwise the interpreter tries again at exit."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

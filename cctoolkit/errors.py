@@ -27,7 +27,7 @@ class CCToolkitError(Exception):
     _shown = False
 
     def __str__(self) -> str:
-        """The text; what a file, a name or a table brought into it is escaped where it is not printable."""
+        """The text, with unprintable characters (from a file, a name or a table) escaped."""
         text = super().__str__()
         if text.isprintable():
             return text

@@ -419,7 +419,7 @@ def test_whatever_the_window_is_the_run_ends(event, cwnd, ssthresh, pacing_bps):
     try:
         run = simulated(cca=cca, duration_s=0.5)
     except AlgorithmError as err:
-        assert "all must be numbers and not negative" in str(err)
+        assert "all must be non-negative numbers" in str(err)
         assert not all(x >= 0 for x in (cwnd, ssthresh, pacing_bps))
     else:
         assert np.isfinite(run.flows.goodput_mbps).all()

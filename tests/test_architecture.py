@@ -1,7 +1,10 @@
-"""The package's layout: who imports whom, how many rooms there are, and that every public name stays."""
+"""The package's layout: who imports whom, how many packages there are, and that every public name stays."""
 
 from __future__ import annotations
 
+import ast
+import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +16,8 @@ import cctoolkit as cct
 ROOT = Path(__file__).parents[1]
 #: What a newcomer sees first; more, and nothing is found at a glance.
 MOST_ENTRIES = 20
+#: A kernel with more arguments than this says of each what it is.
+FEW_ARGUMENTS = 6
 
 
 def test_imports_go_downwards_and_never_in_circles() -> None:
@@ -41,3 +46,22 @@ def test_public_names_stay() -> None:
 
 def test_only_public_names_are_offered() -> None:
     assert set(dir(cct)) == set(cct.__all__)
+
+
+def _is_kernel(function: ast.FunctionDef) -> bool:
+    return any(
+        re.match(r"kernel\b|inlined\b", ast.unparse(decorator)) for decorator in function.decorator_list
+    )
+
+
+def test_arguments_of_kernels_are_documented_one_by_one() -> None:
+    for path in (ROOT / "cctoolkit").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not (isinstance(node, ast.FunctionDef) and _is_kernel(node)):
+                continue
+            arguments = [a.arg for a in node.args.args]
+            if len(arguments) > FEW_ARGUMENTS:
+                where = f"{path.relative_to(ROOT)}: {node.name}"
+                _, _, section = inspect.cleandoc(ast.get_docstring(node) or "").partition("Parameters\n---")
+                described = re.findall(r"^(\w+(?:, \w+)*) :", section.split("\n\n")[0], re.MULTILINE)
+                assert [name for names in described for name in names.split(", ")] == arguments, where

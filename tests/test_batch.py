@@ -115,7 +115,7 @@ def test_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("nothing/*.pcap", "no file matches"),
         ("2024-02-30", "not a date"),
-        ("1999-01-01", "samplepoint F has traces from"),
+        ("1999-01-01", "samplepoint F has no trace of"),
         ("2024-02-15..2024-02-14", "ends before it starts"),
         ("nostore://bucket/x.pcap", "nostore"),
     ],

@@ -94,10 +94,10 @@ def test_commands_and_options_stay() -> None:
 
 
 def test_every_command_of_a_room_is_mounted() -> None:
-    for room in sorted(set(cli.ROOMS.values())):
-        module = importlib.import_module(f"cctoolkit.{room}.command")
-        mounted = {name for name, where in cli.ROOMS.items() if where == room}
-        assert set(typer.main.get_group(module.app).commands) == mounted, room
+    for package in sorted(set(cli.PACKAGES.values())):
+        module = importlib.import_module(f"cctoolkit.{package}.command")
+        mounted = {name for name, where in cli.PACKAGES.items() if where == package}
+        assert set(typer.main.get_group(module.app).commands) == mounted, package
 
 
 def test_defaults_are_those_of_the_functions() -> None:

@@ -82,5 +82,5 @@ def test_bad_scenario_is_one_line(toml):
         check=False,
     )
     assert done.returncode == 1 and done.stdout == ""
-    assert done.stderr.startswith(f"cct: {toml}: flows[0].cca: 'qubic' is unknown; known are ")
+    assert done.stderr.startswith(f"cct: {toml}: flows[0].cca: 'qubic' is unknown; expected one of ")
     assert done.stderr.count("\n") == 1

@@ -105,9 +105,9 @@ def test_made_captures_without_a_queue(name):
 def test_a_slow_answer_to_little_is_said_and_called_what_it_is():
     for name in ("ssh", "scada"):
         found = texts(NO_QUEUE[name]())
-        assert "stays up, but less than two packets of its own can be waiting" in found
-        assert "delayed ACKs, the application, or a queue that others fill" in found
-    assert "stays up" not in texts(NO_QUEUE["jitter"]())
+        assert "stays high, but fewer than two packets of its own can be waiting" in found
+        assert "delayed ACKs, the application, or a queue filled by others" in found
+    assert "stays high" not in texts(NO_QUEUE["jitter"]())
 
 
 LINK = {"rate_mbps": 20, "buffer_packets": 100}

@@ -101,7 +101,7 @@ def test_answers_of_others(datasets, asked, tmp_path):
     [
         (lambda t: t.drop(columns="said"), "said"),
         (lambda t: pd.concat([t, t]), "twice"),
-        (lambda t: t.assign(run="elsewhere"), "were not asked about, such as slot"),
+        (lambda t: t.assign(run="elsewhere"), "are not in questions.csv, such as slot"),
         (lambda t: t.assign(window_ms="long"), "window_ms"),
     ],
 )

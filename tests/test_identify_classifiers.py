@@ -185,7 +185,7 @@ def test_what_was_fitted_on_an_array_knows_no_inputs():
     [
         ({"epochs": 0}, "epochs: 0 is not"),
         ({"batch": 1}, "batch: 1 is not"),
-        ({"learning_rate": -1}, "learning_rate: -1 is not above 0"),
+        ({"learning_rate": -1}, "learning_rate: -1 must be positive"),
         ({"device": "abacus"}, "device: abacus"),
     ],
 )
@@ -256,7 +256,7 @@ def test_a_checkpoint_is_of_its_settings(kind, changed, tmp_path, monkeypatch):
         clone(model).set_params(validation_share=0.5),
         clone(model).set_params(epochs=3),
     ):
-        with pytest.raises(ParameterError, match=r"checkpoint: .* is of another training"):
+        with pytest.raises(ParameterError, match=r"checkpoint: .* belongs to another training"):
             other.fit(windows)
     assert path.read_bytes() == left
     assert len(clone(model).set_params(progress=True).fit(windows).history_) == 2
@@ -322,7 +322,7 @@ def test_one_model_for_one_tap_and_two(of_many_lengths, hidden):
 def test_what_ours_does_not_take():
     counted = cut_windows(samples.recordings(), 100, VIEW_INPUTS)
     for X, message in [
-        (counted.X[:, :, :2], r"X: 2 inputs a slot, not 5 \(in_bytes, cbiq_bytes"),
+        (counted.X[:, :, :2], r"X: 2 inputs per slot, not 5 \(in_bytes, cbiq_bytes"),
         (np.where(np.arange(5) == 0, np.nan, counted.X), r"X: in_bytes was not observed \(NaN\)"),
         (
             cut_windows(samples.recordings(), 100, VIEW_INPUTS[::-1]),
@@ -404,7 +404,7 @@ def test_the_mean_of_weights_before_and_after(tmp_path):
         np.testing.assert_allclose(mean[name], 0.75 * after[name] + 0.25 * before[name], atol=1e-5)
         assert name == "norm.weight" or not torch.equal(after[name], before[name])
     for wrong in ({"keep": 1.0, **parameters}, {"keep": 0.5}):
-        with pytest.raises(ParameterError, match=r"keep: .* must be from 0 to below 1, and needs"):
+        with pytest.raises(ParameterError, match=r"keep: .* must be at least 0 and below 1, and needs"):
             unfitted("ours", **wrong).fit(few("views"))
     other = dataclasses.replace(
         few("views"), y=np.where(few("views").y == "bbr", "vegas", "reno").astype(object)
@@ -417,7 +417,8 @@ def test_going_on_from_what_is_none_of_ours(tmp_path):
     pytest.importorskip("onnx", reason="the extra `train` is not installed")
     fitted("dragonfly").save(tmp_path / "theirs")
     with pytest.raises(
-        ParameterError, match="theirs: is a DragonflyClassifier; training goes on from a CCAClassifier only"
+        ParameterError,
+        match="theirs: is a DragonflyClassifier; training can continue only from a CCAClassifier",
     ):
         unfitted("ours", pretrained=tmp_path / "theirs").fit(few("views"))
     with pytest.raises(ParameterError, match="pretrained: its network is not one of CCAClassifier"):

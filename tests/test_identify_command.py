@@ -490,8 +490,8 @@ def test_a_folder_with_nothing_to_read_is_refused(run, tmp_path: Path, text: str
     "arguments, told",
     [
         (("add", "DIR", THREE, "--name", "b"), "neither the name of"),
-        (("add", "DIR", TRACES, THREE_EGRESS), "egress: is for one run"),
-        (("add", "DIR", TRACES, "--name", "b"), "name: is for one run"),
+        (("add", "DIR", TRACES, THREE_EGRESS), "egress: needs a single capture"),
+        (("add", "DIR", TRACES, "--name", "b"), "name: needs a single capture"),
         (("add", "DIR", TRACES, "--labels", "iperf3.json"), "labels: a folder needs a table"),
         (("add", "DIR", "empty"), "empty: no captures or field exports"),
         (("add", "DIR", "twice"), "would be one run, twice-reno"),
@@ -683,7 +683,7 @@ def test_train_evaluate_classify(run, grid: Path, monkeypatch: pytest.MonkeyPatc
 
     status, out, err = run("train", "grid", "-o", "further", "--from", "model", "--epochs", 1)
     assert status == 0, err
-    assert "Training went on from model." in Path("further/README.md").read_text(encoding="utf-8")
+    assert "Training continued from model." in Path("further/README.md").read_text(encoding="utf-8")
 
     status, _, err = run("train", "grid", "-o", "model")
     assert status == 1 and "model exists already" in err
@@ -738,7 +738,7 @@ def test_the_papers_classifier_and_what_is_not_trained_on(
         (("--compare", "--test-share", "0"), "needs runs to test on"),
         (("--window-ms", "10000"), "none of .* flows has 10000 ms"),
         (("--window-ms", "0.5"), "multiple of the slot length"),
-        (("--inputs", "cbiq"), "scales takes everything"),
+        (("--inputs", "cbiq"), "scales uses all inputs"),
         (("--classifier", "dragonfly", "--inputs", "views"), "views are for scales"),
         (("--classifier", "dragonfly", "--inputs", "nothing"), "neither a feature set"),
         (("--others",), "and --ccas"),
@@ -747,7 +747,7 @@ def test_the_papers_classifier_and_what_is_not_trained_on(
         (("--alike", "reno=cubic", "--ccas", "reno,bbr"), "alike: 'cubic' is not among"),
         (("--alike", "reno=cubic", "--classifier", "dragonfly"), "alike: only scales"),
         (("--from", "nothing"), "model: nothing is neither"),
-        (("--from", "dragonfly"), "dragonfly: is a DragonflyClassifier; training goes on"),
+        (("--from", "dragonfly"), "dragonfly: is a DragonflyClassifier; training can continue"),
         (("--from", "cca", "--classifier", "deepcci"), "from: only scales"),
         (("--from", "cca", "--compare"), "leave out --compare"),
         (("--test-share", "1.5"), "not a share"),
@@ -774,11 +774,7 @@ def test_classifiers_beside_each_other(run, grid: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(grid)
     options = ("--window-ms", 200, "--epochs", 2, "--test-share", 0.5)
     status, out, err = run("train", "grid", "-o", "several", "--compare", *options)
-    assert (
-        status == 0
-        and err.count("\n") == 1
-        and "2 of 2 test runs have settings that training runs have" in err
-    )
+    assert status == 0 and err.count("\n") == 1 and "2 of 2 test runs have settings seen in training" in err
     table = pd.read_csv("several/comparison.csv")
     assert list(table["classifier"]) == ["scales", "dragonfly", "deepcci", "summary"]
     assert set(table["runs"]) == {2} and len(set(table["windows"])) == 1
@@ -807,9 +803,7 @@ def test_one_tap_can_be_compared(run, tmp_path: Path, monkeypatch: pytest.Monkey
         labels = TRACES / f"{name}.labels.csv"
         assert run("dataset", "add", "mine", TRACES / f"{name}.ingress.pcap.gz", "--labels", labels)[0] == 0
     status, _, err = run("train", "mine", "-o", "several", "--compare", *some)
-    assert (
-        status == 0 and err.count("\n") == 1 and "1 of 1 test run has settings that training runs have" in err
-    )
+    assert status == 0 and err.count("\n") == 1 and "1 of 1 test run has settings seen in training" in err
     table = pd.read_csv("several/comparison.csv").set_index("classifier")
     assert table["inputs"]["dragonfly"] == "bytes_in_flight+throughput"
     assert table["runs"].eq(1).all() and table["low"].isna().all()  # one run says nothing about others

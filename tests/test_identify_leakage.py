@@ -115,7 +115,7 @@ def test_what_a_model_was_trained_on_is_told(tmp_path: Path, capsys: pytest.Capt
     assert set(rest) == set(data.runs) - set(training)
     assert "left out 12 of 72 runs" in capsys.readouterr().err
     assert note_settings(data, rest, trained_settings(model)) == 24
-    assert "24 of 60 test runs have settings that training runs have" in capsys.readouterr().err
+    assert "24 of 60 test runs have settings seen in training" in capsys.readouterr().err
     assert note_settings(data, [run for run in rest if "codel" in run], trained_settings(model)) == 0
     assert note_trained_before(model, ["1-red-1", "2-red-2"]) == 1
     capsys.readouterr()

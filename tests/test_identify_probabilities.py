@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from cctoolkit.identify.probabilities import (
-    answers,
     by_length,
     by_pieces,
     grouped,
     named,
     pieces,
+    possible_answers,
     softmax,
     together,
 )
@@ -85,10 +85,10 @@ def test_what_is_alike_is_one_answer_whose_probability_is_the_sum() -> None:
     classes = np.array(["bbr", "lp", "reno", "yeah"])
     probabilities = np.array([[0.1, 0.2, 0.3, 0.4], [0.7, 0.1, 0.1, 0.1]])
     alike = {"one segment a round trip": ["reno", "lp"], "yeah": ["nobody"]}
-    assert answers(classes, alike).tolist() == ["bbr", "one segment a round trip", "yeah"]
+    assert possible_answers(classes, alike).tolist() == ["bbr", "one segment a round trip", "yeah"]
     np.testing.assert_allclose(together(probabilities, classes, alike), [[0.1, 0.5, 0.4], [0.7, 0.2, 0.1]])
     for nothing in (None, {}):
-        assert answers(classes, nothing) is classes
+        assert possible_answers(classes, nothing) is classes
         assert together(probabilities, classes, nothing) is probabilities
     labels = np.array(["lp", "cubic", "yeah"], object)
     assert grouped(labels, alike).tolist() == ["one segment a round trip", "cubic", "yeah"]

@@ -593,7 +593,7 @@ def test_our_headings_go_first(tmp_path):
         ("sport,cca\n80a,cubic\n", "line 2: labels: sport: '80a' is not a whole number from 0 to 65535"),
         ("sport,cca\n65536,cubic\n", "line 2: labels: sport: '65536' is not"),
         ("flow_id,cca\n-1,cubic\n", "line 2: labels: flow_id: '-1' is not"),
-        ("sport,protocol,cca\n80,quic,cubic\n", "line 2: labels: protocol: 'quic' is no protocol"),
+        ("sport,protocol,cca\n80,quic,cubic\n", "line 2: labels: protocol: 'quic' is not a protocol"),
         ("#\n\nsport,cca\n80,cubic\n\n80,cubic,5\n", "line 6: labels: 3 cells, but 2 columns"),
     ],
 )
@@ -666,7 +666,7 @@ def test_labels_by_file(tmp_path, file, fits):
         ),
         ("flow_id,cca\n7,cubic\n", "line 2: no flow 7 in"),
         ("sport,cca\n1,cubic\n", "none of 1 rows of the labels .* fits one of its 2 flows"),
-        ("sport,cca\n,cubic\n", "line 2: says a congestion control, but not of which flow"),
+        ("sport,cca\n,cubic\n", "line 2: names a congestion control, but no flow"),
     ],
 )
 def test_labels_that_do_not_fit(tmp_path, text, message):

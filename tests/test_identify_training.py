@@ -152,8 +152,8 @@ def test_validation_loss_is_the_mean_over_all_windows():
         ({"epochs": 0}, "epochs: 0 is not a whole number of at least 1"),
         ({"epochs": 1.5}, "epochs: 1.5 is not"),
         ({"batch": 1}, "batch: 1 is not a whole number of at least 2"),
-        ({"learning_rate": 0}, "learning_rate: 0 is not above 0"),
-        ({"learning_rate": float("nan")}, "learning_rate: nan is not above 0"),
+        ({"learning_rate": 0}, "learning_rate: 0 must be positive"),
+        ({"learning_rate": float("nan")}, "learning_rate: nan must be positive"),
         ({"schedule": "cosine"}, "schedule: 'cosine' is neither 'step' nor 'one_cycle'"),
     ],
 )
@@ -199,18 +199,18 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path):
     interrupt(network(), recipe(), path, 3)
     content = path.read_bytes()
     for how in (recipe(seed=1), recipe(epochs=7), recipe(learning_rate=2e-2), recipe(schedule="one_cycle")):
-        with pytest.raises(ParameterError, match=r"checkpoint: .* is of another training .*; remove it"):
+        with pytest.raises(ParameterError, match=r"checkpoint: .* belongs to another training .*; remove it"):
             train(network(), how, checkpoint=path)
     for windows, labels in ((X + 1, Y), (X, 1 - Y), (X[:60], Y[:60]), (X.reshape(70, 3, 4), Y)):
-        with pytest.raises(ParameterError, match=r"checkpoint: .* is of another training"):
+        with pytest.raises(ParameterError, match=r"checkpoint: .* belongs to another training"):
             train_network(network(), windows, labels, cross_entropy, recipe(), checkpoint=path)
     other = network()
     other[4].p = 0.2
     for net in (network(hidden=9), other):
-        with pytest.raises(ParameterError, match=r"checkpoint: .* is of another training"):
+        with pytest.raises(ParameterError, match=r"checkpoint: .* belongs to another training"):
             train(net, recipe(), checkpoint=path)
     for options in ({"validation": (X[:20], Y[:20])}, {"identity": {"hide": 0.3}}):
-        with pytest.raises(ParameterError, match=r"checkpoint: .* is of another training"):
+        with pytest.raises(ParameterError, match=r"checkpoint: .* belongs to another training"):
             train(network(), recipe(), checkpoint=path, **options)
     assert path.read_bytes() == content  # nobody's work is lost by asking
     assert len(train(network(), recipe(), checkpoint=path)) == 6

@@ -48,7 +48,7 @@ def test_rows_are_those_measured_in_their_order():
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"delay": 3}, "'delay' is not measured; there are 'delay, ms'"),
+        ({"delay": 3}, "'delay' is not measured; expected one of 'delay, ms'"),
         ({"delay, ms": "much"}, "delay, ms: 'much' is not a number"),
         ({"who": 3}, "who: 3 is not a word"),
     ],

@@ -93,7 +93,7 @@ class Strict:
 
     def add(self, number: int, key: FlowKey) -> None:
         if key in self.monitored:
-            raise CollectorError("it is monitored already")
+            raise CollectorError("already monitored")
         if len(self.monitored) == self.room:
             raise CollectorError("no room")
         assert number not in self.numbers
@@ -102,7 +102,7 @@ class Strict:
 
     def remove(self, key: FlowKey) -> None:
         if key not in self.monitored:
-            raise CollectorError("it is not monitored")
+            raise CollectorError("not monitored")
         del self.monitored[key]
 
     def heavy(self, least_bytes: int) -> list[tuple[FlowKey, int]]:

@@ -222,7 +222,9 @@ def test_what_cannot_be_made_is_said(toy_result: Path, monkeypatch: pytest.Monke
 
 def test_the_command_lists_and_names_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
     assert results.main(["list"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(RESULTS)
+    heading, *rows = capsys.readouterr().out.splitlines()
+    assert [row.split()[0] for row in rows] == list(RESULTS)
+    assert {row.index("20") for row in rows} == {heading.index("made")}, "columns stand below each other"
     command = [sys.executable, "-m", "cctoolkit.experiments.results", "make", "nope"]
     wrong = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert wrong.returncode == 1 and wrong.stderr.count("\n") == 1 and "'nope' must be one of" in wrong.stderr

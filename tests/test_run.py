@@ -277,7 +277,7 @@ def test_html_summary_is_harmless_and_short(run):
 
 
 def test_what_is_no_run_is_refused(run, tmp_path):
-    with pytest.raises(ParameterError, match="not a saved run, nor"):
+    with pytest.raises(ParameterError, match="neither a saved run nor"):
         cct.load_run(tmp_path / "nothing")
     with pytest.raises(ParameterError, match=r"several runs \(bbr, "):
         cct.load_run(TRACES)

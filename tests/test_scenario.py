@@ -49,7 +49,7 @@ BOTTLENECKS = [
     ({"buffer_packets": 2.5}, r"bottleneck\.buffer_packets: 2\.5 is not a whole"),
     ({"buffer_bytes": -5}, r"bottleneck\.buffer_bytes: -5 "),
     ({"buffer_packets": None}, r"bottleneck\.buffer_packets: queue 0 needs a size"),
-    ({"aqm": "coddle"}, r"bottleneck\.aqm: 'coddle' is unknown; known are .*codel"),
+    ({"aqm": "coddle"}, r"bottleneck\.aqm: 'coddle' is unknown; expected one of .*codel"),
     ({"aqm": 3}, r"bottleneck\.aqm: 3 is unknown"),
     ({"aqm": Cubic()}, r"bottleneck\.aqm: .* is unknown"),
     (
@@ -75,7 +75,7 @@ BOTTLENECKS = [
     ({"rate_schedule": (3,)}, r"bottleneck\.rate_schedule\[0\]: 3 must be"),
 ]
 FLOWS = [
-    ({"cca": "qubic"}, r"flow\.cca: 'qubic' is unknown; known are .*cubic"),
+    ({"cca": "qubic"}, r"flow\.cca: 'qubic' is unknown; expected one of .*cubic"),
     ({"cca": CoDel()}, r"flow\.cca: "),
     ({"cca": "udp"}, r"flow\.rate_mbps: required for UDP"),
     ({"rtt_ms": -1}, r"flow\.rtt_ms: -1 "),
@@ -365,7 +365,7 @@ def test_toml_round_trip(flows, aqm, rate, seed, scheduler):
         (
             "rate_mbps = 100",
             "rate_gbps = 1",
-            r"x\.toml: bottleneck\.rate_gbps: no such field; there are rate_mbps",
+            r"x\.toml: bottleneck\.rate_gbps: no such field; the fields are rate_mbps",
         ),
         ("rate_mbps = 100", "", r"x\.toml: bottleneck: missing 1 required .*'rate_mbps'"),
         ("duration_s = 30", "", r"x\.toml: scenario: missing 1 required .*'duration_s'"),
@@ -448,7 +448,7 @@ def test_a_grid_of_a_file_is_refused_with_its_name(tmp_path):
 @pytest.mark.parametrize(
     ("path", "value", "says"),
     [
-        ("bottleneck.rate", 3, "bottleneck.rate: no field 'rate'; there are rate_mbps"),
+        ("bottleneck.rate", 3, "bottleneck.rate: no field 'rate'; the fields are rate_mbps"),
         ("flows.2.rtt_ms", 3, "flows.2.rtt_ms: '2' is not one of 2"),
         ("flows.first.rtt_ms", 3, "flows.first.rtt_ms: 'first' is not one of 2"),
         ("seed.low", 3, "seed.low: no field 'low'"),
@@ -456,7 +456,7 @@ def test_a_grid_of_a_file_is_refused_with_its_name(tmp_path):
         (
             "bottleneck.aqm.target_ms",
             3,
-            "bottleneck.aqm.target_ms: no field 'target_ms'; there are no fields",
+            "bottleneck.aqm.target_ms: no field 'target_ms'; there are none",
         ),
     ],
 )

@@ -105,7 +105,7 @@ def test_nothing_long() -> None:
         ),
         (
             ("--router", "linux", "--interface", "eth0", "--format", "csv"),
-            "rules: the table goes to the output",
+            "rules: the table goes to standard output",
         ),
         (
             ("--rate", "9", "--interval", "1", "--router", "linux", "--interface", "eth0", "--rules", "x"),

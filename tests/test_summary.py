@@ -222,7 +222,7 @@ def test_a_standing_queue_is_one_that_does_not_go_away() -> None:
     intervals, above = standing.standing_queue[["intervals", "above"]].iloc[0]
     assert above >= intervals - 2 >= 18
     assert "standing queue" in texts(standing)
-    assert "2 ms at the least" in texts(standing)
+    assert "a minimum of 2 ms" in texts(standing)
     # as high, but empty again every 60 ms: bursts, which a queue is for
     bursts = summarise(made(bulk([2.0 if i % 30 == 0 else 20 + i % 10 for i in range(1000)])))
     assert bursts.standing_queue["above"].iloc[0] <= 1  # the last interval is not a whole one
@@ -253,7 +253,8 @@ def test_losses_between_the_taps_stand_beside_the_retransmissions(name: str, ver
     s = summarise(TRACES / f"{name}.ingress.pcap.gz", egress=TRACES / f"{name}.egress.pcap.gz")
     assert s.two_taps is not None
     lost, again = int(s.two_taps.queue_loss["packets_lost"].sum()), s.totals["retransmits"]
-    sentence = f"The queue lost {lost} TCP packets of the largest flows, which sent {again} segments again: {verdict}"
+    sentence = f"The queue lost {lost} TCP packets of the largest flows, which retransmitted {again} segments"
+    sentence += f": {verdict}"
     assert sentence in texts(s)
 
 

@@ -56,7 +56,7 @@ def test_on_a_bare_machine_everything_is_missing_and_says_how_to_get_it(bare: Pa
         )  # they are a way to the kernel
         assert "root" not in by_name
     else:
-        assert by_name["root"].said == "user 1000" and "root: user 1000 (sudo)" in text
+        assert by_name["root"].detail == "user 1000" and "root: user 1000 (sudo)" in text
 
 
 def test_what_is_put_there_is_found(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +69,7 @@ def test_what_is_put_there_is_found(bare: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(traffic, "binary", lambda: bare / "traffic")
     found = {f.what: f for f in examine(["uml"])}
     assert all(f.good and not f.get for f in found.values())
-    assert found["tc"].said == str(bare / "tc") and "6.12.1-cct" in found["kernel"].said
+    assert found["tc"].detail == str(bare / "tc") and "6.12.1-cct" in found["kernel"].detail
     assert "make" not in found  # nothing has to be built
     require("uml")
 
@@ -84,7 +84,7 @@ def test_what_is_put_there_is_found(bare: Path, monkeypatch: pytest.MonkeyPatch)
 def test_this_machines_answers_agree_with_its_programs() -> None:
     for finding in examine(["netns"]):
         if finding.what in ("ip", "tc", "tcpdump", "unshare") and finding.good:
-            assert os.access(finding.said, os.X_OK)
+            assert os.access(finding.detail, os.X_OK)
         if finding.what == "root":
             assert finding.good == (os.geteuid() == 0)
 
@@ -148,10 +148,10 @@ def test_modules_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def found() -> doctor.Requirement:
         return doctor._own_modules("netns")
 
-    assert "does not load modules" in found().said and not found().good and not found().needed
+    assert "does not load modules" in found().detail and not found().good and not found().needed
     (tmp_path / "_PROC_MODULES").touch()
-    assert "build does not exist" in found().said and "linux-headers" in found().get
+    assert "build does not exist" in found().detail and "linux-headers" in found().get
     (tmp_path / "_LIB_MODULES" / platform.release() / "build").mkdir(parents=True)
     assert found().good
     (tmp_path / "_MODULES_DISABLED").write_text("1\n")
-    assert "disabled" in found().said
+    assert "disabled" in found().detail

@@ -515,7 +515,7 @@ def test_a_stopped_build_ends_its_compilers(tree: Path, cache: Path, number: int
                 break
             time.sleep(0.05)
         assert sleeping()
-        with pytest.raises(TestbedUnavailableError, match="another build is under way"):
+        with pytest.raises(TestbedUnavailableError, match="another build is in progress"):
             build_kernel(tree, progress=False)
         process.send_signal(number)
         process.wait(20)

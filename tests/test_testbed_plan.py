@@ -451,8 +451,8 @@ def test_a_module_has_one_value_for_the_whole_machine():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("linux:", "must be the kernel's name"),
-        ("linux:a b", "must be the kernel's name"),
+        ("linux:", "must be its name in the kernel"),
+        ("linux:a b", "must be its name in the kernel"),
         ({"name": "linux:x", "a-b": 1}, "'a-b' is not a name of a module parameter"),
         ({"name": "linux:x", "a": 0.5}, "KernelModule.a: 0.5 must be a whole number or a word"),
         ({"name": "linux:x", "a": "b\nc"}, "must be a whole number or a word"),

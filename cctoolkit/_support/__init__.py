@@ -1,1 +1,1 @@
-"""Helpers shared by every room: files, processes, the terminal, formatting, argument checks, compiled algorithms."""
+"""Helpers shared by all packages: files, processes, the terminal, formatting, argument checks, compiled algorithms."""

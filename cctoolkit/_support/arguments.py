@@ -26,7 +26,7 @@ _REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80
 
 
 def shown(value: Any) -> str:
-    """A value as an error shows it: at most a line, whatever it is."""
+    """A value as errors show it: at most one line."""
     try:
         return " ".join(_REPR.repr(value).split())
     except (ValueError, RecursionError):  # an integer of thousands of digits
@@ -34,7 +34,7 @@ def shown(value: Any) -> str:
 
 
 def first_line(err: BaseException, otherwise: str) -> str:
-    """What a library says about its input: one line, without all of the input."""
+    """The first line of a library's error message, without the whole input."""
     text = next(iter(str(err).splitlines()), "") or otherwise
     return text if len(text) <= 200 else f"{text[:150]} … {text[-40:]}"
 
@@ -91,7 +91,7 @@ def positive_ns(value: float, unit_ns: float, name: str) -> int:
 
 
 def floats(where: str, values: Any, *, ndim: int | None = None) -> np.ndarray:
-    """The values as a float64 array, of so many dimensions if that is given.
+    """The values as a float64 array, with `ndim` dimensions if that is given.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def table(
     origin: str = "",
     error: type[CCToolkitError] = ParameterError,
 ) -> pd.DataFrame:
-    """A table that is not one of the schema's, with the columns that are needed, and rows numbered from 0.
+    """Check a table that is not one of the schema's for the columns needed; rows are numbered from 0.
 
     Parameters
     ----------
@@ -163,8 +163,8 @@ def table(
     Raises
     ------
     ParameterError
-        Or `error`: it is not a DataFrame, or a column is missing, there twice, or has no numbers. The text names the
-        first one.
+        Or `error`: it is not a DataFrame, or a column is missing, duplicated or not numeric. The text names the first
+        one.
     """
     import pandas as pd
 

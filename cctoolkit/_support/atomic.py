@@ -1,8 +1,8 @@
 """Atomic writes: a file or a folder appears whole or not at all, and errors name it, not its temporary place.
 
-What is being written stands in a hidden folder beside its target, named ``.NAME.XXXXXXXX.cct.tmp`` and locked by the
-process that writes. The lock ends with that process, however it ends: so the next process that writes into the same
-place knows what a killed one left there, and removes it.
+Until it is complete, it is in a hidden folder beside its target, named ``.NAME.XXXXXXXX.cct.tmp`` and locked by the
+writing process. The lock ends with that process, however it ends, so the next process that writes to the same place
+recognises what a killed one left there, and removes it.
 """
 
 from __future__ import annotations
@@ -98,14 +98,14 @@ def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def check_target(path: str | os.PathLike[str] | None, *, folder: bool = False) -> None:
-    """Raise where no file, or folder, can be written to `path`: for commands to ask before hours of work.
+    """Raise if no file (or folder) can be written to `path`, so that a command fails before hours of work.
 
     Raises
     ------
     ParameterError
         It is a URL.
     OSError
-        It is a folder (or, for a folder, a file), or where it would be cannot be written to; ``filename`` is `path`.
+        It is a folder (or, for a folder, a file), or its parent is not writable; ``filename`` is `path`.
     """
     if path is None:
         return
@@ -136,7 +136,7 @@ def _check_file(path: Path) -> None:
 
 
 def _is_special(path: Path) -> bool:
-    """Whether there is something to write into, not to replace."""
+    """Whether it is a pipe or device, which is written into and not replaced."""
     return path.exists() and not (path.is_file() or path.is_dir())
 
 
@@ -192,10 +192,9 @@ def _workspace(parent: Path, name: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _named(meant: Callable[[Path], Path], *, always: bool = False) -> Iterator[None]:
-    """Give errors of the operating system the name of the file that was to be written.
+    """Make errors of the operating system name the file that was to be written.
 
-    `meant` gives it, for the name that the error has. Errors with the name of a file elsewhere keep it, except with
-    `always`.
+    `meant` maps the name in the error to it. Errors that name a file elsewhere keep that name, unless `always`.
     """
     try:
         yield

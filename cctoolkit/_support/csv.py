@@ -1,8 +1,8 @@
-"""CSV that a spreadsheet can open without running what is in it.
+"""CSV that a spreadsheet can open without running its content as formulas.
 
 Spreadsheets run a text as a formula if it begins with ``=``, ``+``, ``-``, ``@`` or a control character, with quotes
-around it or without (OWASP, "CSV Injection"). Names of classes, flows and runs are anybody's, so such a text gets an
-apostrophe in front, which to a spreadsheet means "text". :func:`read_csv` takes it off again.
+around it or without (OWASP, "CSV Injection"). Names of classes, flows and runs may come from anyone, so such a
+text gets an apostrophe in front, which to a spreadsheet means "text". :func:`read_csv` removes it.
 """
 
 from __future__ import annotations

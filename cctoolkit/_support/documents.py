@@ -1,4 +1,4 @@
-"""Small files of other people, read whole: whatever is wrong with one is a single line that names the file."""
+"""Small files from others, read whole: any fault is one line that names the file."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def read_json(
     what : str
         What the file should be, for the error.
     error : type
-        Raised if the file cannot be read (:func:`read_file`), or is not JSON, or no object.
+        Raised if the file cannot be read (:func:`read_file`), or is not JSON, or not an object.
     most_bytes : int
         A larger file is refused before it is read.
     """
@@ -126,12 +126,12 @@ def _refuse(word: str) -> NoReturn:
 
 
 def parsed(parser: Callable[[str], Any], content: bytes) -> dict[str, Any]:
-    """What a parser makes of UTF-8 text.
+    """Parse UTF-8 text.
 
     Raises
     ------
     ValueError
-        It is too large, too deep, not valid, or no table; the text is one line.
+        It is too large, nested too deeply, invalid, or not a table; the text is one line.
     """
     if len(content) > MOST_BYTES:
         raise ValueError(f"more than {MOST_BYTES >> 20} MiB")

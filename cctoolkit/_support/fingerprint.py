@@ -53,7 +53,7 @@ def fingerprint(
     lines : bool
         Whether line numbers of functions count; compiled code that raises an error names them.
     follow : callable
-        Tells for the name of a module whether its functions count by code; others count by name.
+        Given a module's name, whether its functions count by their code; others count by name.
     name_of : callable, optional
         Represents values of other kinds.
 
@@ -87,38 +87,38 @@ class _Walk:
         self._seen: dict[types.FunctionType, int] = {}
         self._open: set[str] = set()  # modules being walked
 
-    def _say(self, *words: Any) -> None:
+    def _feed(self, *words: Any) -> None:
         self.digest.update(repr(words).encode("utf-8", "surrogatepass"))
 
     def add(self, value: Any, used: Set[str]) -> None:
         """Add a value; of a module or class, only the names in `used`."""
         if isinstance(value, enum.Enum):
-            self._say("member", _name(type(value)), value.name)
+            self._feed("member", _name(type(value)), value.name)
             self.add(value.value, used)
         elif type(value) in _PLAIN:
-            self._say(type(value).__name__, value)
+            self._feed(type(value).__name__, value)
         elif isinstance(value, np.dtype):
-            self._say("dtype", repr(value))
+            self._feed("dtype", repr(value))
         elif isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
-            self._say("array", type(value).__name__, repr(value.dtype), value.shape, value.strides)
+            self._feed("array", type(value).__name__, repr(value.dtype), value.shape, value.strides)
             self.digest.update(value.tobytes())
         elif isinstance(value, tuple | list):
-            self._say(_name(type(value)), len(value), getattr(value, "_fields", ()))
+            self._feed(_name(type(value)), len(value), getattr(value, "_fields", ()))
             for element in value:
                 self.add(element, used)
         elif isinstance(value, dict):
-            self._say("dict", len(value))
+            self._feed("dict", len(value))
             for pair in value.items():
                 self.add(pair, used)
         elif isinstance(value, set | frozenset):  # the order differs between processes
-            self._say(type(value).__name__, sorted(self._apart(element) for element in value))
+            self._feed(type(value).__name__, sorted(self._apart(element) for element in value))
         elif isinstance(value, types.FunctionType):
             self._add_function(value, used)
         elif isinstance(value, Dispatcher):
-            self._say("compiled", sorted(value.targetoptions.items(), key=str))
+            self._feed("compiled", sorted(value.targetoptions.items(), key=str))
             self.add(value.py_func, used)
         elif isinstance(value, numba.core.extending._Intrinsic):
-            self._say("intrinsic")
+            self._feed("intrinsic")
             self.add(value._defn, used)
         elif isinstance(value, numba.types.Type):
             self._add_type(value)
@@ -127,7 +127,7 @@ class _Walk:
         elif isinstance(value, types.MethodType):
             self.add(("method", value.__func__, value.__self__), used)
         elif isinstance(value, types.ModuleType):
-            self._say("module", value.__name__)
+            self._feed("module", value.__name__)
             if self._follow(value.__name__) and value.__name__ not in self._open:
                 self._open.add(value.__name__)
                 self._add_names(vars(value), used)
@@ -135,7 +135,7 @@ class _Walk:
         elif isinstance(value, type):
             self._add_class(value)
         elif isinstance(value, _BUILT_IN):
-            self._say("built in", _name(value))
+            self._feed("built in", _name(value))
         else:
             self._add_unknown(value)
 
@@ -146,18 +146,18 @@ class _Walk:
 
     def _add_names(self, scope: dict[str, Any], used: Set[str]) -> None:
         for name in sorted(used & scope.keys()):
-            self._say("name", name)
+            self._feed("name", name)
             self.add(scope[name], used)
 
     def _add_function(self, function: types.FunctionType, used: Set[str]) -> None:
         if function in self._seen:
-            self._say("again", self._seen[function])
+            self._feed("again", self._seen[function])
             return
         self._seen[function] = len(self._seen)
         if not self._follow(function.__module__ or ""):
-            self._say("function", _name(function))
+            self._feed("function", _name(function))
             return
-        self._say("function", function.__qualname__)
+        self._feed("function", function.__qualname__)
         codes = list(_codes(function.__code__))
         for code in codes:
             self._add_code(code, function.__doc__)
@@ -167,32 +167,32 @@ class _Walk:
             try:
                 enclosed = cell.cell_contents
             except ValueError:
-                self._say("empty")
+                self._feed("empty")
             else:
                 self.add(enclosed, names)
         self._add_names(function.__globals__, names)
 
     def _add_code(self, code: types.CodeType, doc: str | None) -> None:
-        self._say(
+        self._feed(
             "code", code.co_code, code.co_exceptiontable, code.co_flags,
             code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount,
             code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars,
         )  # fmt: skip
         if self._lines:
-            self._say(code.co_firstlineno, code.co_linetable)
+            self._feed(code.co_firstlineno, code.co_linetable)
         constants = [c for c in code.co_consts if not isinstance(c, types.CodeType)]
         self.add([None if doc is not None and c == doc else c for c in constants], frozenset())
 
     def _add_type(self, kind: Any) -> None:
         """A numba type: its text has everything except the names in named tuples."""
-        self._say("type", str(kind))
+        self._feed("type", str(kind))
         if hasattr(kind, "instance_class"):
-            self._say(_name(kind.instance_class), kind.fields)
+            self._feed(_name(kind.instance_class), kind.fields)
         for part in getattr(kind, "types", ()):
             self._add_type(part)
 
     def _add_class(self, cls: type) -> None:
-        self._say("class", _name(cls))
+        self._feed("class", _name(cls))
         if not self._follow(cls.__module__) or issubclass(cls, BaseException):
             return
         if issubclass(cls, enum.Enum):
@@ -205,7 +205,7 @@ class _Walk:
     def _add_unknown(self, value: Any) -> None:
         if self._name_of is None:
             raise UnknownValueError(f"{type(value).__name__}: {value!r}")
-        self._say("value", self._name_of(value))
+        self._feed("value", self._name_of(value))
 
 
 def _name(value: Any) -> str:

@@ -2,8 +2,8 @@
 
 numba's own cache only checks whether the *file* of a function has changed, although constants and functions of
 other files are compiled into it. Here machine code is stored under a :func:`~.fingerprint.fingerprint` of
-everything that goes into it: a cache hit is what would be compiled now, wherever the files are and whenever they
-were written.
+everything that goes into it: what the cache returns is what would be compiled now, wherever the files are and whenever
+they were written.
 
 Machine code is read from any of these folders, and written to the first one that is writable:
 

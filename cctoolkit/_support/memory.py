@@ -1,4 +1,4 @@
-"""How much memory is left, asked before much is taken: a line is better than the end of the process."""
+"""How much memory is left, checked before much is taken: an error is better than a killed process."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ __all__ = ["available_bytes", "require"]
 
 
 def available_bytes() -> int | None:
-    """Memory that this process can still take without swapping, in bytes; None if the system does not tell."""
+    """Memory that this process can still take without swapping, in bytes; None if unknown."""
     found = [_field("/proc/meminfo", "MemAvailable:", 1024), _left_in_group(), _left_of_limit()]
     return min((value for value in found if value is not None), default=None)
 
 
 def require(need_bytes: float, what: str, advice: str) -> None:
-    """Refuse what does not fit.
+    """Raise unless this much memory is available.
 
     Parameters
     ----------
     need_bytes : float
         What will be taken.
     what, advice : str
-        The ends of the error: what takes it, and what to do about it.
+        For the error: what needs the memory, and what to do about it.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def _field(path: str, name: str, unit: int) -> int | None:
 
 
 def _left_in_group() -> int | None:
-    """Of a container's limit (cgroup v2); caches of files, which the kernel gives back, do not count."""
+    """What is left of a container's limit (cgroup v2); caches of files, which the kernel gives back, do not count."""
     group = Path("/sys/fs/cgroup")
     try:
         limit, used = (int((group / name).read_text()) for name in ("memory.max", "memory.current"))
@@ -62,7 +62,7 @@ def _left_in_group() -> int | None:
 
 
 def _left_of_limit() -> int | None:
-    """Of what ``ulimit -v`` allows."""
+    """What is left of ``ulimit -v``."""
     try:
         import resource
     except ImportError:  # not on Windows

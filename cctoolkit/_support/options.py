@@ -1,4 +1,4 @@
-"""Options shared by commands of several rooms, each declared once.
+"""Options shared by commands of several packages, each declared once.
 
 Options that select packets are in :mod:`cctoolkit.capture.options`, those for output tables in
 :mod:`cctoolkit.schema.output`.

@@ -31,7 +31,7 @@ _KEY = b"cctoolkit.provenance"
 
 
 def readable(path: str | os.PathLike[str]) -> Any:
-    """A file as pyarrow and pandas read it: they take no name that is not UTF-8, so such a file is opened here."""
+    """A path for pyarrow and pandas; they reject names that are not UTF-8, so such a file is opened here."""
     try:
         os.fspath(path).encode()
     except UnicodeEncodeError:
@@ -76,7 +76,7 @@ def _reading(path: str | os.PathLike[str]) -> Iterator[None]:
         if isinstance(err, OSError) and err.errno is not None:
             raise  # the system's own: there is no such file, or the disk fails
         why = next(iter(str(err).splitlines()), "") or type(err).__name__
-        raise SchemaError(f"{os.fspath(path)}: not a Parquet file, or a damaged one ({why})") from None
+        raise SchemaError(f"{os.fspath(path)}: not a Parquet file, or damaged ({why})") from None
 
 
 def read(
@@ -114,7 +114,7 @@ def frame(table: pa.Table, path: str | os.PathLike[str], **options: Any) -> pd.D
     Raises
     ------
     SchemaError
-        What the file says about its columns is damaged.
+        The file's description of its columns is damaged.
     """
     with _reading(path):
         return table.to_pandas(**options)

@@ -73,7 +73,7 @@ def in_processes(
 
 @contextlib.contextmanager
 def _without_main() -> Generator[None, None, None]:
-    """Let processes that start meanwhile not run the user's script again: jobs bring with them what it defines."""
+    """Keep processes that start meanwhile from running the user's script again; jobs carry what it defines."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:

@@ -1,8 +1,8 @@
-"""Lines, texts and tables on a terminal: the one door for what the package prints.
+"""Lines, texts and tables on a terminal: whatever the package prints goes through here.
 
-Names of files, flows, classes and keys come from anybody. So whatever passes here has its control characters escaped
-(:func:`~.words.printable`): none moves a cursor, changes a colour, starts a line of its own, or turns the direction of
-a text. Progress bars are in :mod:`.waiting`, with the same rule; nothing else prints (``tests/test_terminal.py``).
+Names of files, flows, classes and keys may come from anyone, so control characters are escaped
+(:func:`~.words.printable`): none moves the cursor, changes a colour, starts a new line or reverses the direction of
+text. Progress bars are in :mod:`.waiting`, with the same rule; nothing else prints (``tests/test_terminal.py``).
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def say(text: object) -> None:
 
 
 def write(text: str) -> None:
-    """Print a text whose lines have their ends, such as rules for a router."""
+    """Print a text that ends its own lines, such as rules for a router."""
     with printing():
         print(printable_lines(text), end="")
 
 
 @contextlib.contextmanager
 def printing() -> Iterator[None]:
-    """Around what writes to standard output: an error of the operating system names it."""
+    """Surround writes to standard output, so that an error of the operating system names it."""
     try:
         yield
     except OSError as err:
@@ -91,7 +91,7 @@ def _console(**options: Any) -> Any:
 
 
 class Listing:
-    """A table that fits the terminal: whole columns leave where there is no room, cells are never cut.
+    """A table that fits the terminal: without room, whole columns are left out; cells are never cut.
 
     Parameters
     ----------
@@ -104,11 +104,11 @@ class Listing:
     wrap : collection of str
         Columns whose cells may wrap between words.
     keep : sequence of str
-        Columns that stay longest, the most important first; the others leave from the right.
+        Columns to keep longest, the most important first; the others are left out from the right.
     caption : str
         A line below the table.
     more : str
-        Where columns without room can be seen, besides a wider terminal.
+        Where to see the columns left out, besides a wider terminal.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Listing:
 
     @property
     def width(self) -> int:
-        """What the table takes where nothing wraps, in columns of the terminal."""
+        """Width of the table without wrapping, in columns of the terminal."""
         return sum(self._widths(i)[1] for i in range(len(self.header))) + _GAP * (len(self.header) - 1)
 
     def _widths(self, i: int) -> tuple[int, int]:
@@ -142,8 +142,8 @@ class Listing:
         least = max(map(cell_len, [*name.split(" "), *words]), default=0)
         return least, max(map(cell_len, [name, *cells]), default=0)
 
-    def _leaving(self) -> list[int]:
-        """Columns in the order in which they leave; the first of all never does."""
+    def _droppable(self) -> list[int]:
+        """Columns in the order in which they are left out; the very first never is."""
         rank = {name: len(self.keep) - self.keep.index(name) for name in self.keep}
         empty = [not any(row[i] for row in self.rows) for i in range(len(self.header))]
         order = range(1, len(self.header))
@@ -156,7 +156,7 @@ class Listing:
         room = options.max_width
         widths = [self._widths(i) for i in range(len(self.header))]
         shown = list(range(len(self.header)))
-        leaving = self._leaving()
+        leaving = self._droppable()
 
         def total(which: int) -> int:
             return sum(widths[i][which] for i in shown) + _GAP * (len(shown) - 1)
@@ -211,7 +211,7 @@ def listing(
     times_ns : collection of str
         Columns in nanoseconds, shown in milliseconds.
     keep : sequence of str
-        Columns that a narrow terminal keeps longest, the most important first; the others leave from the right.
+        Columns that a narrow terminal keeps longest, the most important first; the others are left out from the right.
     rows : int
         Most rows to show; a caption below a longer table gives its length.
     more : str

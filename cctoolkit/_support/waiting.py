@@ -1,4 +1,4 @@
-"""What somebody at a terminal is told while they wait: that kernels are compiled, how much of a file is read.
+"""Progress at a terminal: that kernels are being compiled, how much of a file has been read.
 
 :func:`compiling` and :func:`reading` are silent unless :func:`enable` was called, as the command line does: a library
 does not write to its caller's terminal, and a log has no use for a progress bar.
@@ -26,7 +26,7 @@ class _State:
 
 
 def enable() -> None:
-    """Speak from now on, if standard error is a terminal."""
+    """Show progress from now on, if standard error is a terminal."""
     _State.enabled = sys.stderr.isatty()
 
 

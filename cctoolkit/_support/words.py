@@ -112,7 +112,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def few(names: Sequence[str], most: int = 10) -> str:
-    """``a, b, c``; of more than `most` names the first ones, and how many others there are."""
+    """``a, b, c``; with more than `most` names, the first ones and how many more there are."""
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {plural(rest, 'other')}" if rest > 0 else "")
 

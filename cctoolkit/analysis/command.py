@@ -165,7 +165,7 @@ _SLOTS_KEEP = (
 
 
 def _ways(keys: FlowKeys, samples: pd.DataFrame) -> dict[tuple[int, int], str]:
-    """``10.0.0.1:5001 → 10.0.0.2:80`` for each flow and direction with samples: the way the sampled data took."""
+    """``10.0.0.1:5001 → 10.0.0.2:80`` for each flow and direction with samples: the way that the sampled data went."""
     import numpy as np
 
     of = keys.take(np.isin(keys.flow_id, samples["flow_id"].unique()))

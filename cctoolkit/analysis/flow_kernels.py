@@ -1,10 +1,10 @@
 """The loop behind :mod:`cctoolkit.analysis.flows`: one pass over the packets, three tables of state.
 
 Every direction has a cache line of its own (:data:`DIRECTION`), and that is all that a segment in order touches: with
-a million flows cache misses are the cost. What goes wrong in a direction is counted in a row of a second table
-(:data:`FAULTS`), taken when the first thing goes wrong; the ranges of sequence numbers it skipped stand in a third
-(:data:`HOLE`), taken when it first skips some. All zero means "nothing seen", so fresh memory needs no initialisation,
-and row 0 of the second and third table stays empty: it is every direction's that has none.
+a million flows cache misses are the cost. Faults of a direction are counted in a row of a second table
+(:data:`FAULTS`), allocated at the first fault; the ranges of sequence numbers it skipped are in a third
+(:data:`HOLE`), allocated when it first skips some. All zero means "nothing seen", so fresh memory needs no
+initialisation, and row 0 of the second and third table stays empty: directions without faults share it.
 
 A kernel that may need a row when none is left returns the packet it stopped at, before that packet has changed
 anything; the caller makes the tables larger and calls again.
@@ -132,8 +132,26 @@ def _move(holes, source, target):
 
 @kernel
 @no_type_check  # numba types it
-def _insert(fault, holes, used, place, left, right, ts, tsval):
-    """Insert a hole before the `place`-th one; of too many the oldest goes. Return where it went."""
+def _insert_hole(fault, holes, used, place, left, right, ts, tsval):
+    """Insert a hole before the `place`-th one; if there are too many, the oldest is dropped. Return its position.
+
+    Parameters
+    ----------
+    fault : record of :data:`FAULTS`
+        The direction's faults.
+    holes : array of :data:`HOLE`
+        All holes.
+    used : int64 array, shape (2,)
+        How many rows of faults, and of holes, are taken.
+    place : int
+        Position among the direction's holes, 0 for the oldest.
+    left, right : uint32
+        First number skipped, and the first one after the hole.
+    ts : int64
+        Time in ns of the segment that skipped them.
+    tsval : uint32
+        Its timestamp; 0: none.
+    """
     if fault.holes == 0:
         used[1] += 1
         fault.holes = used[1]
@@ -159,10 +177,11 @@ def _insert(fault, holes, used, place, left, right, ts, tsval):
 
 @kernel
 @no_type_check  # numba types it
-def _fill(fault, holes, used, begin, length):
+def _fill_holes(fault, holes, used, begin, length):
     """Fill what is missing of the `length` numbers from `begin` on.
 
-    Return how many were missing, and if the first was: when it was skipped, and the timestamp of what skipped it.
+    Return how many were missing and, if the first one was, when it was skipped and the timestamp of the segment that
+    skipped it.
     """
     missing = np.int64(0)
     ts = np.int64(0)
@@ -182,7 +201,7 @@ def _fill(fault, holes, used, begin, length):
                 rest = np.uint32(begin + high)
                 end = hole.right
                 hole.right = np.uint32(begin + low)
-                k = _insert(fault, holes, used, k + 1, rest, end, hole.ts, hole.tsval)
+                k = _insert_hole(fault, holes, used, k + 1, rest, end, hole.ts, hole.tsval)
             elif left < low:
                 hole.right = np.uint32(begin + low)
             elif high < right:
@@ -199,7 +218,7 @@ def _fill(fault, holes, used, begin, length):
 @kernel
 @no_type_check  # numba types it
 def _segments(payload, tsval, flow):
-    """How many segments a captured one is on the wire: a host's network card cuts what is longer than the MSS."""
+    """Number of segments on the wire for a captured one: a host's network card cuts what is longer than the MSS."""
     if payload <= ETHERNET_MSS:
         return np.int64(1)
     mss = np.int64(flow.mss) if flow.mss != 0 else np.int64(ETHERNET_MSS)
@@ -211,7 +230,7 @@ def _segments(payload, tsval, flow):
 @kernel
 @no_type_check  # numba types it
 def _round_trip(flow, unknown):
-    """What the handshake says of the round trip, roughly where a SYN or SYN/ACK was lost."""
+    """The round-trip time from the handshake, only roughly if a SYN or SYN/ACK was lost."""
     if flow.handshake_rtt != 0:
         return flow.handshake_rtt
     return flow.initial_rtt if flow.initial_rtt != 0 else np.int64(unknown)
@@ -220,10 +239,43 @@ def _round_trip(flow, unknown):
 @kernel
 @no_type_check  # numba types it
 def _below_edge(own, flow, backward, faults, holes, used, ts, begin, span, payload, flags, tsval, unchanged):
-    """Whether what starts below the edge was sent again, overtaken or only recorded again; count it."""
+    """Decide whether a segment below the edge was retransmitted, reordered or only recorded twice, and count it.
+
+    Parameters
+    ----------
+    own : record of :data:`DIRECTION`
+        The sender's state.
+    flow : record of :data:`FLOW`
+        The flow's state.
+    backward : bool
+        Whether the responder sends.
+    faults : array of :data:`FAULTS`
+        One row for each direction with a fault.
+    holes : array of :data:`HOLE`
+        :data:`HOLES` rows for each of `faults`.
+    used : int64 array, shape (2,)
+        How many rows of `faults`, and of holes, are taken.
+    ts : int64
+        Time in ns.
+    begin, span : int64
+        First sequence number, and how many the segment takes, SYN and FIN included.
+    payload : int64
+        Bytes of data.
+    flags : int
+        TCP flags.
+    tsval : uint32
+        Timestamp; 0: none.
+    unchanged : bool
+        Whether window and acknowledgement are those of the segment before.
+
+    Returns
+    -------
+    int
+        :data:`OTHER`, :data:`RETRANSMITTED` or :data:`REORDERED`.
+    """
     fault = faults[_faults_of(own, faults, used)]
     below = min(span, np.int64(np.int32(np.int64(own.edge) - begin)))
-    missing, skipped_ts, skipped_tsval = _fill(fault, holes, used, begin, below)
+    missing, skipped_ts, skipped_tsval = _fill_holes(fault, holes, used, begin, below)
     if own.payload < FAR:  # else the floor is so far away that its number may mean another byte
         floor = flow.floor_rev if backward else flow.floor_fwd
         unknown = np.int64(np.int32(np.int64(floor) - begin))
@@ -231,7 +283,9 @@ def _below_edge(own, flow, backward, faults, holes, used, ts, begin, span, paylo
             skipped_ts, skipped_tsval = own.edge_ts, own.edge_tsval
             missing += min(unknown, below)
             if below < unknown:
-                _insert(fault, holes, used, 0, np.uint32(begin + below), floor, own.edge_ts, own.edge_tsval)
+                _insert_hole(
+                    fault, holes, used, 0, np.uint32(begin + below), floor, own.edge_ts, own.edge_tsval
+                )
             if backward:
                 flow.floor_rev = np.uint32(begin)
             else:
@@ -268,7 +322,27 @@ def _below_edge(own, flow, backward, faults, holes, used, ts, begin, span, paylo
 @kernel
 @no_type_check  # numba types it
 def _tshark(own, other, flow, faults, used, ts, begin, span, payload):
-    """Count the segment as what tshark takes it for."""
+    """Count the segment by tshark's rules.
+
+    Parameters
+    ----------
+    own : record of :data:`DIRECTION`
+        The sender's state.
+    other : record of :data:`DIRECTION`
+        The receiver's state.
+    flow : record of :data:`FLOW`
+        The flow's state.
+    faults : array of :data:`FAULTS`
+        One row for each direction with a fault.
+    used : int64 array, shape (2,)
+        How many rows of `faults`, and of holes, are taken.
+    ts : int64
+        Time in ns.
+    begin, span : int64
+        First sequence number, and how many the segment takes, SYN and FIN included.
+    payload : int64
+        Bytes of data.
+    """
     offset = np.int64(np.int32(begin - np.int64(own.edge)))
     if payload > 0 and _is_acked(other, begin + payload):
         again = True
@@ -300,7 +374,7 @@ def _is_acked(other, end):
 @kernel
 @no_type_check  # numba types it
 def _probes(other, payload):
-    """Whether this much at the edge asks whether a closed window has opened."""
+    """Whether a segment at the edge probes a closed window."""
     return payload == 1 and other.window == 0 and other.state & HAS_EDGE != 0
 
 
@@ -315,7 +389,7 @@ def _move_edge(own, ts, end, tsval):
 
 @kernel
 @no_type_check  # numba types it
-def _elsewhere(
+def _take_irregular(
     own,
     other,
     flow,
@@ -332,7 +406,44 @@ def _elsewhere(
     ack,
     window,
 ):
-    """Take in a segment that is not simply the next: it starts elsewhere than at the edge, or has SYN, FIN or RST."""
+    """Take in a segment that is not simply the next one: it does not start at the edge, or has SYN, FIN or RST.
+
+    Parameters
+    ----------
+    own : record of :data:`DIRECTION`
+        The sender's state.
+    other : record of :data:`DIRECTION`
+        The receiver's state.
+    flow : record of :data:`FLOW`
+        The flow's state.
+    backward : bool
+        Whether the responder sends.
+    faults : array of :data:`FAULTS`
+        One row for each direction with a fault.
+    holes : array of :data:`HOLE`
+        :data:`HOLES` rows for each of `faults`.
+    used : int64 array, shape (2,)
+        How many rows of `faults`, and of holes, are taken.
+    ts : int64
+        Time in ns.
+    begin, span : int64
+        First sequence number, and how many the segment takes, SYN and FIN included.
+    payload : int64
+        Bytes of data.
+    flags : int
+        TCP flags.
+    tsval : uint32
+        Timestamp; 0: none.
+    ack : uint32
+        Acknowledgement number.
+    window : uint16
+        Window field.
+
+    Returns
+    -------
+    int
+        :data:`OTHER`, :data:`NEW`, :data:`RETRANSMITTED` or :data:`REORDERED`.
+    """
     if flags & _RST != 0:  # its number may be anything, and what it carries is no data
         if span != 0:
             _tshark(own, other, flow, faults, used, ts, begin, span, payload)
@@ -362,7 +473,9 @@ def _elsewhere(
             return OTHER
         if offset > 0:
             fault = faults[_faults_of(own, faults, used)]
-            _insert(fault, holes, used, np.int64(fault.hole_count), own.edge, np.uint32(begin), ts, tsval)
+            _insert_hole(
+                fault, holes, used, np.int64(fault.hole_count), own.edge, np.uint32(begin), ts, tsval
+            )
         if offset + span > 0:
             _move_edge(own, ts, end, tsval)
     elif span != 0:
@@ -380,8 +493,22 @@ def _elsewhere(
 
 @kernel
 @no_type_check  # numba types it
-def _open(state, flow, opening, ts, seq, ack, flags, payload, tsval, tsecr):
-    """Take in what the initiator sends until the handshake is over; return the new state."""
+def _follow_handshake(state, flow, opening, ts, seq, ack, flags, payload, tsval, tsecr):
+    """Take in what the initiator sends until the handshake is over; return the new state.
+
+    Parameters
+    ----------
+    state : int
+        State bits of the initiator's direction.
+    flow : record of :data:`FLOW`
+        The flow's state.
+    opening : record of :data:`OPENING`
+        The handshake's state.
+    ts : int64
+        Time in ns.
+    seq, ack, flags, payload, tsval, tsecr : int
+        The segment's fields; timestamps are 0 where there are none.
+    """
     if is_syn(flags):
         flow.syn_ts = ts
         take_syn(opening, ts, seq, np.uint32(payload), tsval)
@@ -439,7 +566,7 @@ def update(
     holes : array of :data:`HOLE`
         :data:`HOLES` rows for each of `faults`.
     used : int64 array, shape (2,)
-        How many rows of `faults`, and of holes, are taken. There is room for as many of the one as of the other.
+        How many rows of `faults`, and of holes, are taken. Both have room for the same number.
     kinds : int8 array, or None
         What each packet is.
 
@@ -497,7 +624,7 @@ def update(
         kind = OTHER
         if flags & _RST != 0 or (state & HAS_EDGE != 0 and seq[i] != own.edge):
             own.state = state & ~LAST_WAS_KEEP_ALIVE
-            kind = _elsewhere(
+            kind = _take_irregular(
                 own,
                 other,
                 flows[flow],
@@ -560,7 +687,7 @@ def update(
             if other.state & (SYN_SENT | HANDSHAKE_DONE) == SYN_SENT:
                 take_answer(openings[flow], ts, seq[i], ack[i], flags, tsvals[i], tsecrs[i])
         elif state & HANDSHAKE_DONE == 0 and (state & SYN_SENT != 0 or is_syn(flags)):
-            state = _open(
+            state = _follow_handshake(
                 state, flows[flow], openings[flow], ts, seq[i], ack[i], flags, payload, tsvals[i], tsecrs[i]
             )
         own.state = state

@@ -1,14 +1,14 @@
-"""Per-flow statistics: one pass over the packets table, one row a flow.
+"""Per-flow statistics: one pass over the packets table, one row per flow.
 
-**What counts as sent again.** A segment takes sequence numbers if it carries payload, SYN or FIN. Of each direction
-the tap knows the *edge*, the highest number sent so far, and the *holes* below it, numbers that it has not seen. Such
-a segment is
+**What counts as a retransmission.** A segment takes sequence numbers if it carries payload, SYN or FIN. For each
+direction the tap knows the *edge*, the highest number sent so far, and the *holes* below it, numbers that it has not
+seen. Such a segment is
 
 - **new** if it starts at the edge or beyond it; if beyond, it leaves a hole.
 - **retransmitted** (``retransmits_*``) if the tap saw some of its numbers before; or if it fills a hole and was sent
   after the segment that skipped the hole: its timestamp (TSval, RFC 7323) is newer, or where timestamps are missing or
-  equal, it comes a handshake RTT later or more. (If that is not certain, the time from the last SYN to the first ACK;
-  if the handshake was not seen, 3 ms, or 10 ms if they are equal.)
+  equal, it comes at least a handshake RTT later. (If that RTT is uncertain, the time from the last SYN to the first
+  ACK counts; if the handshake was not seen, 3 ms, or 10 ms where timestamps are equal.)
 - **reordered** (``out_of_order_*``) if it fills a hole and was sent before the segment that skipped the hole.
 - a **copy** (``copies_*``) if it was seen before but not sent again: its timestamp is older than that of the segment
   at the edge; or it repeats that segment within 1 ms with the same timestamp, acknowledgment and window. Mirror ports
@@ -18,29 +18,29 @@ a segment is
   counts, and a probe does not move the edge.
 
 ``segments_*`` counts the new, retransmitted and reordered ones, ``retransmitted_bytes_*`` the payload below the edge
-in retransmitted segments. :func:`retransmitted_share` is the first over the last: retransmitted segments over
-segments sent. A reset takes no numbers. A host leaves cutting long segments to its network card, so a capture made on
-it holds segments of many kilobytes: with more than 1460 bytes of payload they count as the segments they become, by
-the maximum segment size of the SYNs (1460 bytes if no SYN was seen) less 12 bytes for timestamps.
+in retransmitted segments. :func:`retransmitted_share` is retransmitted segments over segments sent. A reset takes no
+numbers. A host leaves cutting long segments to its network card, so a capture made on it holds segments of many
+kilobytes: with more than 1460 bytes of payload they count as the segments they become on the wire, by the maximum
+segment size in the SYNs (1460 bytes if no SYN was seen) less 12 bytes for timestamps.
 
-**What a tap can know.** In front of the loss it sees what the sender sees: the counts are those of the sender's kernel,
+**What a tap can know.** Before the loss it sees what the sender sees: the counts are those of the sender's kernel,
 segment for segment (``tcpi_total_retrans`` and ``tcpi_bytes_retrans`` of Linux). Behind the loss
 
 - a retransmission that is lost itself does not pass the tap;
-- when the last segments before a pause are lost, nothing skips them, so their retransmissions are new to the tap; a
-  first SYN that is lost likewise;
-- without timestamps only time tells a retransmission from a late original. SACK blocks do not help: they say what
-  the receiver lacks, lost or late.
+- when the last segments before a pause are lost, nothing skips them, so their retransmissions look new to the tap; so
+  does a SYN whose first copy was lost;
+- without timestamps, only time distinguishes a retransmission from a late original. SACK blocks do not help: they
+  report what the receiver lacks, lost or late.
 
 A retransmission that newer data overtakes before the tap looks like a copy. Copies made while a queue delays them
 less than a tick of the timestamps count as retransmitted: if ``copies_*`` is large, remove duplicates first
 (``editcap -d``), or record one interface.
 
-Memory is bounded: 16 holes a direction. One more, and the oldest is forgotten: what fills it later counts as
+Memory is bounded: 16 holes per direction. With one more, the oldest is forgotten: what fills it later counts as
 retransmitted. Numbers are modulo 2**32 and no window is larger than 2**30 bytes. A segment further than that from the
-edge starts its direction anew; so does a SYN, unless it starts up to 64 KiB below the edge and so repeats the old one.
+edge restarts its direction; so does a SYN, unless it starts up to 64 KiB below the edge and so repeats the old one.
 
-**What tshark counts** (Wireshark User's Guide, "TCP Analysis"; checked against tshark 4.0) has columns of its own:
+**What tshark counts** is in columns of its own (Wireshark User's Guide, "TCP Analysis"; checked against tshark 4.0):
 
 ========================== ============================================================================
 column                     tshark display filter
@@ -66,24 +66,24 @@ order" to it. Its rules, for a captured segment that takes sequence numbers:
 - **window probe**: one byte at the edge while the other side's window is zero. It does not move the edge.
 
 Later tshark releases draw the line between out of order and retransmission elsewhere, and look at SACK blocks for
-duplicate ACKs. Where the answer differs from tshark 4.0's, on purpose:
+duplicate ACKs. Deliberate differences from tshark 4.0:
 
 - An acknowledgment or sequence number of exactly 0 is a number here; tshark takes it for "not seen yet".
 - Segments without the ACK flag do not acknowledge; tshark takes their acknowledgment field (mostly 0) as the last
   one, so that a RST hides what was acknowledged before it.
 - An acknowledgment of data that was not captured changes nothing here; tshark 4.0 then takes the other side to have
   sent duplicate ACKs, so that its next segment below the edge may count as a fast retransmission.
-- A reset does not move the edge, and a jump that no window allows starts the direction anew; in tshark the one may
-  move it, and after a jump back all is retransmitted.
+- A reset does not move the edge, and a jump that no window allows restarts the direction; in tshark a reset may move
+  it, and after a jump back every segment counts as retransmitted.
 - A repeated SYN in the middle of a connection changes nothing here; tshark moves the edge back.
-- Multipath TCP options are not looked at; tshark uses them to excuse some duplicate ACKs.
+- Multipath TCP options are ignored; tshark uses them to excuse some duplicate ACKs.
 - Segments with no flag at all (null scans) are not TCP segments in the packets table, and no statistics see them.
 - The handshake RTT is that of :mod:`cctoolkit.analysis.handshake`, the same as
-  ``cctoolkit.rtt_samples(capture, method="handshake")``: none where a SYN, a SYN/ACK or the ACK may have been sent
-  again and nothing tells which was answered. tshark takes the time from the *most recent* SYN to the first ACK of
-  *either* side, with or without data, at any sequence number: also the RST that refuses the connection, or a segment
-  that was sent again seconds later. An RTT of 0, within one tick of the clock, is a value here; tshark goes on to the
-  next ACK. No SYN, no value, in both. The ``tshark_*`` columns use the time from the most recent SYN to the
+  ``cctoolkit.rtt_samples(capture, method="handshake")``: none where a SYN, a SYN/ACK or the ACK may have been
+  retransmitted and nothing shows which copy was answered. tshark takes the time from the *most recent* SYN to the first
+  ACK of *either* side, with or without data, at any sequence number: also the RST that refuses the connection, or a
+  segment retransmitted seconds later. An RTT of 0, within one tick of the clock, is a value here; tshark goes on to the
+  next ACK. Without a SYN, neither has a value. The ``tshark_*`` columns use the time from the most recent SYN to the
   initiator's first ACK.
 """
 
@@ -167,7 +167,7 @@ class FlowStatistics:
         self._used = np.zeros(2, np.int64)  # rows of the last two tables that are taken
 
     def _reserve(self, flows: int) -> None:
-        """Have state for flow ids below `flows`."""
+        """Make room for flow ids below `flows`."""
         self._directions = grown(self._directions, 2 * flows)
         self._flows = grown(self._flows, flows)
         self._openings = grown(self._openings, flows)
@@ -228,7 +228,7 @@ class FlowStatistics:
             self._holes = grown(self._holes, rows, np.arange(int(holes) * kernels.HOLES))
 
     def _learn_mss(self, keys: FlowKeys) -> None:
-        """Of each flow, the smaller of the maximum segment sizes announced: what both sides cut for."""
+        """For each flow, the smaller of the maximum segment sizes announced: the one both sides use."""
         announced = (
             np.minimum(keys.mss[:, 0] - 1, keys.mss[:, 1] - 1) + 1
         )  # 0, not announced, becomes the largest
@@ -242,8 +242,8 @@ class FlowStatistics:
         Parameters
         ----------
         keys : FlowKeys
-            Addresses, ports and what the SYNs announced, one row a flow. Flows of `keys` that had no packet in the
-            updates are left out.
+            Addresses, ports and SYN options, one row per flow. Flows of `keys` that had no packet in the updates are
+            left out.
         """
         check_keys(keys)
         check_flows(len(keys))
@@ -287,7 +287,7 @@ class FlowStatistics:
 
 
 def check_flows(flows: int) -> None:
-    """Refuse more flows than there is memory for their table.
+    """Raise if the table of so many flows does not fit into memory.
 
     Raises
     ------
@@ -325,7 +325,7 @@ def flow_table(
     Returns
     -------
     DataFrame
-        :data:`cctoolkit.schema.FLOWS`, one row a flow with packets, in the order of `keys`. How segments are
+        :data:`cctoolkit.schema.FLOWS`, one row per flow with packets, in the order of `keys`. How segments are
         classified, and where that differs from tshark, is in the module's description.
 
     See Also
@@ -407,7 +407,7 @@ def segment_kinds(
 
     Returns
     -------
-    Categorical, one entry a packet
+    Categorical, one entry per packet
         ``new``, ``retransmitted`` or ``reordered``, as the flows table counts them; ``other`` are packets without
         sequence numbers of their own (pure ACKs, resets, other protocols), keep-alives, window probes and copies.
 

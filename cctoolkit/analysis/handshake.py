@@ -1,23 +1,23 @@
 """The handshake RTT of a TCP connection: from its SYN to the ACK that ends the handshake.
 
-It is a whole round trip wherever the tap is: SYN to SYN/ACK is the half beyond the tap, SYN/ACK to ACK the half
-before it. The initiator's first segment that has ACK, neither SYN nor RST, and starts where data starts after the SYN
-ends the handshake. It gives an RTT only if it is certain which transmission was answered (Karn's algorithm, RFC 6298
-section 3), also where the copies that were lost never passed the tap:
+It is a whole round trip wherever the tap is: SYN to SYN/ACK is the part beyond the tap, SYN/ACK to ACK the part before
+it. The initiator's first segment that has ACK, neither SYN nor RST, and starts where data starts after the SYN ends
+the handshake. It gives an RTT only if it is certain which transmission was answered (Karn's algorithm, RFC 6298
+section 3), even if lost copies never passed the tap:
 
 - **The SYN** passed once before its SYN/ACK; or more than once, and the SYN/ACK echoes the timestamp of the newest
   (TSecr, RFC 7323 section 3), which no earlier one had. An echo of an *older* SYN proves nothing: Linux echoes the
   first SYN also when it answers the second.
 - **The SYN/ACK** passed once; or more than once, and the ACK echoes the timestamp of the newest, which no earlier one
   had. The time from the first SYN/ACK to the last then belongs to neither half and is left out.
-- **The ACK** carries nothing, and acknowledges the SYN/ACK and no more. Data waits for the application, and if no ACK
-  came before it, the ACK was lost, perhaps with the first copy of the data.
-- **Each half** took no longer than ``LONGEST_HALF_NS``. What comes later may answer a copy that the retransmission
-  timer sent after the first was lost in front of the tap.
-- **Where both sides use timestamps,** every echo is that of the segment answered.
-- **If no SYN/ACK passed the tap** (routes are often asymmetric), the SYN passed once, all took no longer than
-  ``LONGEST_HALF_NS``, and the tap saw nothing else from the other side. One error remains possible: the ACK is lost
-  in front of the tap, and within that time another follows that acknowledges what the tap cannot see.
+- **The ACK** carries no data, and acknowledges the SYN/ACK and nothing beyond. Data waits for the application, and if
+  no ACK came before it, the ACK was lost, perhaps with the first copy of the data.
+- **Each half** took no longer than ``LONGEST_HALF_NS``. A later answer may be to a copy that the retransmission timer
+  sent after the first was lost before the tap.
+- **Where both sides use timestamps,** every echo matches the segment answered.
+- **If no SYN/ACK passed the tap** (routes are often asymmetric), the SYN passed once, the whole handshake took no
+  longer than ``LONGEST_HALF_NS``, and the tap saw nothing else from the other side. One error remains possible: the
+  ACK is lost before the tap, and within that time another one follows that acknowledges data the tap cannot see.
 
 A SYN or SYN/ACK that passes again within ``COPY_NS`` with the same timestamp is a copy made by a mirror port or a
 second interface; the first counts.
@@ -35,11 +35,11 @@ from .._support.kernels import inlined
 
 __all__ = ["COPY_NS", "LONGEST_HALF_NS", "OPENING", "is_syn", "take_ack", "take_answer", "take_syn"]
 
-#: Below the time after which a SYN or SYN/ACK is sent again: 1 s (RFC 6298 section 2.1; 3 s before 2011), of which
-#: coarse timers leave out up to a tick (0.99 s is common). No echo of a timestamp could lift it: both copies of a
-#: SYN/ACK echo the same SYN.
+#: Below the time after which a SYN or SYN/ACK is retransmitted: 1 s (RFC 6298 section 2.1; 3 s before 2011), less up
+#: to a tick with coarse timers (0.99 s is common). Echoed timestamps do not help: both copies of a SYN/ACK echo the
+#: same SYN.
 LONGEST_HALF_NS = 900_000_000
-#: What passes again so soon was recorded twice, not sent twice.
+#: A segment that passes again within this time was recorded twice, not sent twice.
 COPY_NS = 1_000_000
 
 #: A handshake under way. All zero means "nothing seen yet".
@@ -81,14 +81,14 @@ def is_syn(flags):
 @inlined
 @no_type_check
 def _is_newer(tsval, known):
-    """Whether a timestamp tells a segment from an earlier one."""
+    """Whether a timestamp distinguishes a segment from an earlier one."""
     return tsval != 0 and known != 0 and np.int32(tsval - known) > 0
 
 
 @inlined
 @no_type_check
 def _echoes(tsecr, tsval, again):
-    """Whether a segment can be the answer to the newest with `tsval`; a proof is needed if there were several."""
+    """Whether a segment can answer the newest one, with `tsval`; if that passed `again`, only an echo proves it."""
     if tsecr != 0 and tsval != 0:
         return tsecr == tsval
     return not again
@@ -120,7 +120,17 @@ def take_syn(opening, now, seq, payload_bytes, tsval):
 @inlined
 @no_type_check
 def take_answer(opening, now, seq, ack, flags, tsval, tsecr):
-    """Take in what the other side sends after a SYN."""
+    """Take in what the other side sends after a SYN.
+
+    Parameters
+    ----------
+    opening : record of :data:`OPENING`
+        The handshake's state; updated.
+    now : int64
+        Time in ns.
+    seq, ack, flags, tsval, tsecr : int
+        The segment's fields; timestamps are 0 where there are none.
+    """
     bits = np.int64(opening.bits)
     if flags & (_SYN | _ACK | _RST) != _SYN | _ACK or (ack != opening.first and ack != opening.first_data):
         if bits & _ANSWERED == 0:
@@ -158,6 +168,15 @@ def take_answer(opening, now, seq, ack, flags, tsval, tsecr):
 @no_type_check
 def take_ack(opening, now, seq, ack, flags, payload_bytes, tsecr):
     """Take in another segment of the initiator.
+
+    Parameters
+    ----------
+    opening : record of :data:`OPENING`
+        The handshake's state; updated.
+    now : int64
+        Time in ns.
+    seq, ack, flags, payload_bytes, tsecr : int
+        The segment's fields; the echoed timestamp is 0 where there is none.
 
     Returns
     -------

@@ -1,9 +1,9 @@
 """What limits a flow: the bottleneck in front of the tap, or something else, from its slots.
 
-A congestion control shows only where it is at work: at a sender that has more to send than its congestion window
-allows, on a path that queues, drops or marks behind the tap. Bytes in flight then rise from round trip to round trip
-and fall after losses, or the round-trip time grows with them. Elsewhere a capture shows the application, the
-receiver's window, the access link, or the queue that the packets have already passed.
+A congestion control is visible only while it limits the flow: at a sender that has more to send than its congestion
+window allows, on a path that queues, drops or marks packets after the tap. Bytes in flight then rise from round trip
+to round trip and fall after losses, or the round-trip time grows with them. Elsewhere a capture shows the application,
+the receiver's window, the access link, or the queue that the packets have already passed.
 
 The causes are those of Zhang et al., "On the characteristics and origins of Internet flow rates" (T-RAT, SIGCOMM
 2002), and of Siekkinen et al., "A root cause analysis toolkit for TCP" (Computer Networks 52, 2008), and apply to
@@ -27,7 +27,7 @@ from .sequence import ahead
 
 __all__ = ["LIMITS", "NAMEABLE", "SIGNS", "flow_limits", "limit_in_words"]
 
-#: Possible answers, and what tables and reports say of them.
+#: Possible answers, and their wording in tables and reports.
 LIMITS: dict[str, str] = {
     "bottleneck": "limited by the bottleneck",
     "application": "not limited here: application",
@@ -37,10 +37,10 @@ LIMITS: dict[str, str] = {
     "unknown": "unknown",
 }
 
-#: Those that leave the congestion control in question.
+#: Answers with which the congestion control is worth naming.
 NAMEABLE = ("bottleneck", "unknown")
 
-#: What is measured of a flow: the columns of :func:`flow_limits`, and what the kernel returns.
+#: Measurements of a flow: columns of :func:`flow_limits`, and the result of the kernel.
 Signs = namedtuple(
     "Signs",
     "rounds rtt_slots idle_share rate_spread peak_share unforced_share queue_share own_queue loss_share resends "
@@ -48,17 +48,17 @@ Signs = namedtuple(
 )
 SIGNS = Signs._fields
 
-#: A round is a round trip, but at least so many slots: what a slot rounds off no longer matters.
+#: A round is a round trip, but at least this many slots, so that rounding to slots does not matter.
 _LEAST_ROUND = 10
-#: Without acknowledgements nothing tells the round trip: a silence counts from Linux's least retransmission timeout
+#: Without acknowledgements the round trip is unknown: a silence counts from Linux's minimum retransmission timeout
 #: on (200 slots of 1 ms), and a round is half of that.
 _SILENCE, _BLIND_ROUND = 200, 100
 _LEAST_SILENCE = 5
-#: Round trips below which nothing can be told.
+#: With fewer round trips there is no answer.
 _ROUNDS = 8
-#: Rounds from which a correlation tells something.
+#: A correlation needs this many rounds.
 _LEAST_KNOWN = 5
-#: A sender that is never idle leaves no more of its time than this without a byte in flight.
+#: A sender that is never idle has nothing in flight for at most this share of the time.
 IDLE = 0.05
 #: Bytes in flight at their peak in this share of the round trips, and no growth or backoff: the window or the rate is
 #: fixed.
@@ -69,30 +69,30 @@ FIXED_PEAK_PROBING = 0.3
 #: probing with gains of 1.25 and 0.75, or a flow that competes is above.
 STEADY_RATE = 0.045
 #: Share of the decreases (or, if it is more, the increases) of bytes in flight that no loss precedes. Loss-based
-#: congestion controls back off after losses; what goes up and down without any is not their window.
+#: congestion controls back off after losses; if bytes in flight vary without losses, it is not their window.
 UNFORCED = 0.6
-#: … below which bytes in flight only grow: a congestion window that has met nothing yet.
+#: … below which bytes in flight only grow: a congestion window that has not met a limit yet.
 GROWS = 0.05
 #: Share of the round trips with a queue in which a congestion control that backs off without losses is at work, …
 QUEUE = 0.4
-#: … and the least spread of its rate.
+#: … and the minimum spread of its rate.
 PROBING_RATE = 0.1
-#: Where a queue comes and goes (in this share of the round trips), it is the flow's own if its rate makes it grow: so
-#: much correlated, or more where the rate varies less.
+#: Where a queue comes and goes (in this share of the round trips), it is the flow's own if its rate makes it grow:
+#: with this correlation, or a higher one where the rate varies less.
 OWN_QUEUE, OWN_QUEUE_PROBING, QUEUE_AT_TIMES = 0.5, 0.2, 0.2
 #: Retransmissions after which the tap may count as behind the bottleneck, if fewer bytes than these passed it twice for
 #: each: less than the default segment (RFC 9293, section 3.7.1), and than the flow's own.
 _RESENDS, _TWICE, _TWICE_SHARE = 2, 400.0, 0.75
-#: The least share of round trips with a queue that is no coincidence.
+#: The minimum share of round trips with a queue that is not a coincidence.
 _SOME_QUEUE = 0.02
-#: Segments with which a peak is the same: one, and a little for retransmissions of other lengths.
+#: Peaks within this many segments are the same: one, and a little for retransmissions of other lengths.
 _SAME_PEAK = 1600 / USUAL_SEGMENT_BYTES
-#: A round has a queue if its RTT is above the least by so many slots and this share.
+#: A round has a queue if its RTT exceeds the minimum by this many slots and this share.
 _QUEUE_SLOTS, _QUEUE_SHARE = 1.5, 0.05
 
 
 @inlined
-def _spread(values):
+def _variation(values):
     """Standard deviation over mean."""
     mean = values.mean()
     return values.std() / mean if mean > 0 else 0.0
@@ -115,7 +115,7 @@ def _correlation(x, y):
 
 @kernel
 def _retransmissions(came, seq, width, lossy, ends):
-    """Follow sequence numbers: what is sent again, and which bytes pass the tap twice.
+    """Follow sequence numbers: what is retransmitted, and which bytes pass the tap twice.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def _retransmissions(came, seq, width, lossy, ends):
     width : int
         Slots of a round.
     lossy : bool array, by round
-        Set where a hole opens or something is sent again.
+        Set where a hole opens or something is retransmitted.
     ends : float64 array, shape (n,)
         Written: the highest sequence number sent, counted from the first one.
 
@@ -135,13 +135,13 @@ def _retransmissions(came, seq, width, lossy, ends):
     resends : int
         Slots that begin below the highest sequence number.
     resent : float
-        Bytes that came by, less the sequence numbers that they covered: a retransmission of what was lost behind the
-        tap adds to it, one of what was lost before the tap does not.
+        Bytes that passed, less the sequence numbers that they covered: a retransmission of data lost after the tap
+        adds to it, one of data lost before the tap does not.
 
     Notes
     -----
-    The flow may have begun before, and be repairing a loss: the first two rounds only tell how far it had come, and
-    what is below is left out.
+    The flow may have begun earlier, and be repairing a loss: the first two rounds only show how far it had come, and
+    anything below is left out.
     """
     last = np.int64(-1)
     at = 0.0  # first sequence number of the slot, counted on
@@ -226,7 +226,7 @@ def _signs(came, flight, seq, segment):
             0.0, rtt, idle / n, np.nan, np.nan, np.nan, np.nan, np.nan, np.nan, float(resends), resent
         )
     first = rounds // 8  # slow start is over
-    spread = _spread(rate[first:rounds])
+    spread = _variation(rate[first:rounds])
     lost = loss[:rounds].mean()
     if not flies:
         return Signs(
@@ -326,7 +326,7 @@ def _signs_of_flows(came, flight, seq, segments, bounds, out):
 
 
 def limit_in_words(limited_by: Any) -> str:
-    """What tables and reports say of a flow instead of a name; empty if it can be named, or null.
+    """What tables and reports show instead of a name; empty if the flow can be named, or null.
 
     Examples
     --------
@@ -338,7 +338,7 @@ def limit_in_words(limited_by: Any) -> str:
 
 
 def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
-    """Decide for each flow what limits it.
+    """What limits each flow.
 
     Parameters
     ----------
@@ -354,18 +354,19 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
 
         - ``rounds``: round trips with data, of at least ten slots.
         - ``rtt_slots``: mean RTT from the tap, in slots, by Little's law.
-        - ``idle_share``: share of the time in silences of a round trip or more without a byte in flight.
+        - ``idle_share``: share of the time spent in silences of at least a round trip with nothing in flight.
         - ``rate_spread``: standard deviation of the arrival rate over its mean, by round trip.
-        - ``peak_share``: share of the round trips whose most bytes in flight are the flow's most, to a segment.
+        - ``peak_share``: share of the round trips whose peak of bytes in flight is the flow's peak, to within a
+          segment.
         - ``unforced_share``: share of the decreases of bytes in flight without a loss in the two round trips before.
-        - ``queue_share``: share of the round trips whose RTT is above the least (by 1.5 slots and 5 %).
-        - ``own_queue``: correlation of the bytes that a round sends with the RTT's growth from the round before to that
-          after it.
+        - ``queue_share``: share of the round trips whose RTT exceeds the minimum (by 1.5 slots and 5 %).
+        - ``own_queue``: correlation of the bytes sent in a round trip with the growth of the RTT from the round trip
+          before to the one after.
         - ``loss_share``: share of the round trips with retransmissions or holes.
         - ``resends``: slots that begin with a retransmission.
-        - ``resent_bytes``: bytes that came by more than once.
+        - ``resent_bytes``: bytes that passed more than once.
         - ``segment_bytes``: payload of the flow's full segments; 1448 if `slots` lacks ``in_packets`` or they do not
-          tell.
+          show it.
 
     Raises
     ------
@@ -375,24 +376,24 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
     See Also
     --------
     cctoolkit.compute_slots : makes the slots
-    cctoolkit.identify.classify_flows : names only what is limited by the bottleneck
+    cctoolkit.identify.classify_flows : names only flows limited by the bottleneck
 
     Notes
     -----
     In this order:
 
-    - *behind*: there are retransmissions, but hardly a byte comes by twice, so the losses happened before the tap.
+    - *behind*: there are retransmissions, but hardly a byte passes twice, so the losses happened before the tap.
     - *application*: the sender is idle, with nothing in flight.
-    - *elsewhere*: the rate is steady, or bytes in flight stay at their most, without losses that explain it. An
-      application that writes at a rate, an access link and a receiver's window look alike from here.
-    - *bottleneck*: bytes in flight fall after losses, which may be anywhere behind the tap; or the rate varies while a
-      queue is there, or makes it grow (BBR, which backs off without losses).
+    - *elsewhere*: the rate is steady, or bytes in flight stay at their peak, without losses that explain it. An
+      application that writes at a fixed rate, an access link and a receiver's window look alike from here.
+    - *bottleneck*: bytes in flight fall after losses, which may be anywhere after the tap; or the rate varies while
+      there is a queue, or makes it grow (BBR, which backs off without losses).
     - *unknown*: bytes in flight only grow.
     - *short*: fewer than eight round trips.
-    - *elsewhere*: all others.
+    - *elsewhere*: all other flows.
 
-    Without acknowledgements, a flow is *behind*, *application* or *unknown*: its round trips are not known, and alone
-    on a link, a congestion control's rate is steady, too.
+    Without acknowledgements, a flow is *behind*, *application* or *unknown*: its round trips are unknown, and a
+    congestion control alone on a link has a steady rate, too.
 
     Examples
     --------
@@ -423,7 +424,7 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
 
 
 def _observed(column: pd.Series, limit: float) -> np.ndarray:
-    """The values as float64, NaN where they are null or not possible."""
+    """The values as float64, NaN where they are null or impossible."""
     values = column.to_numpy(np.float64, na_value=np.nan)
     with np.errstate(invalid="ignore"):
         return np.where((values >= 0) & (values < limit), values, np.nan)

@@ -1,8 +1,8 @@
 """Round-trip times from what passes a tap: four methods, one table of samples.
 
-A sample is the time from a segment passing the tap to its acknowledgement passing it the other way: the round
-trip between the tap and the *receiver* of the segment, with the receiver's own delay in it (a delayed ACK makes
-it longer). For the round trip of a whole path seen from its middle, add up both directions.
+A sample is the time from a segment passing the tap to its acknowledgement passing in the other direction: the round
+trip between the tap and the *receiver* of the segment, including the receiver's own delay (such as a delayed ACK). For
+the round trip of the whole path seen from its middle, add both directions.
 
 ============== ================================================== ==============================================
 method         what is paired                                     memory
@@ -24,37 +24,37 @@ The rules of ``seq_ack``
   something arrived, but not which transmission.
 - The ACK must pass the tap after the segment. A sample that would be negative (clocks of two interfaces,
   merged captures) is left out and counted.
-- Numbers are modulo 2**32, and no window is larger than 2**30 bytes. A segment further than that from the
-  highest byte its direction has sent starts the direction anew; so does a SYN, unless it starts up to 64 KiB
-  below that byte and so repeats the last one. A direction that has sent that much without an ACK is no
-  longer waited for. An ACK further than that below the highest byte, or more than 1 MiB above it, is not looked at.
+- Numbers are modulo 2**32, and no window is larger than 2**30 bytes. A segment further than that from the highest byte
+  its direction has sent restarts the direction; so does a SYN, unless it starts up to 64 KiB below that byte and so
+  repeats the last one. A direction that has sent that much without an ACK is given up. An ACK further than that below
+  the highest byte, or more than 1 MiB above it, is ignored.
 
-Karn's rule (``karn=True``, the default; Karn and Partridge 1987, RFC 6298 section 3) wants samples of which it is
-certain *which* transmission was acknowledged:
+Karn's rule (``karn=True``, the default; Karn and Partridge 1987, RFC 6298 section 3) admits only samples for which it
+is certain *which* transmission was acknowledged:
 
-- A segment that begins below the highest byte sent so far is a retransmission. Whether the tap saw the first
-  copy, or none (it was lost before), or the segment was only overtaken on its way to the tap, is all the same.
-- A retransmission that carries nothing new is not sampled; one-byte keep-alives are such. One that also carries
-  new bytes is: its end was sent once.
+- A segment that begins below the highest byte sent so far is a retransmission. It does not matter whether the tap saw
+  the first copy, did not see it (lost before the tap), or the segment was only overtaken on its way to the tap.
+- A retransmission that carries nothing new, such as a one-byte keep-alive, is not sampled. One that also carries new
+  bytes is: its end was sent once.
 - A segment is not sampled if a retransmission that begins below its end passed the tap while it was
-  outstanding. This covers both copies, retransmissions cut differently, and all that waited at the receiver behind a
-  hole until it was filled. Bytes that had been acknowledged before they were sent again put nothing in doubt.
-  (With retransmissions at two places outstanding, what was sent between them is not sampled either.)
-- A segment whose ACK passed the tap before it is not waited for.
-- RST segments do not take part: a RST is no answer to data.
+  outstanding. This covers both copies, retransmissions cut differently, and everything that waited at the receiver
+  behind a hole until it was filled. Bytes that had been acknowledged before they were retransmitted cast no doubt.
+  (With retransmissions outstanding at two places, segments sent between them are not sampled either.)
+- A segment whose ACK passed the tap first is not awaited.
+- RST segments are ignored: a RST does not answer data.
 
 With ``karn=False`` the samples are those of tshark 4.0, ``tcp.analysis.ack_rtt``: a retransmission is a segment
-like any other, of two copies that end alike the first counts, and RSTs take part. Differences that remain:
+like any other, of two copies with the same end the first counts, and RSTs take part. Differences that remain:
 tshark shows no sample of 0 ns, waits for the *oldest* 10,000 segments of a direction, reads the
 acknowledgement number also where the ACK flag is not set, counts SYN and FIN on one segment as one, and
-forgets nothing but on a SYN.
+forgets only on a SYN.
 
 Where only one direction is seen
 --------------------------------
-Many flows at a backbone tap are one-way, because routes are asymmetric, and what they send is never acknowledged
-there. Until the other direction shows up, the newest `one_way_segments` of a direction are kept; how many were
-given up is counted as ``one_way_dropped``. A flow whose SYN was captured loses nothing by it, nor does one that was
-already running, as long as ACKs come between its segments.
+Many flows at a backbone tap are one-way, because routes are asymmetric, and their data is never acknowledged there.
+Until the other direction appears, the newest `one_way_segments` of a direction are kept; the number given up is
+counted as ``one_way_dropped``. A flow whose SYN was captured loses nothing, nor does one already running, as long as
+ACKs come between its segments.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class DataPlaneTables:
     Parameters
     ----------
     table_size : int
-        Entries a stage; a power of two, at most 2**24.
+        Entries per stage; a power of two, at most 2**24.
     stages : int
         Tables, tried one after the other; 1 to 8.
     timeout_ms : int
@@ -107,9 +107,9 @@ class DataPlaneTables:
     signature_bits : int
         Width of the signature, 1 to 32.
     per_direction : bool
-        A set of tables for the data of each direction, as a switch needs it.
+        Separate tables for the data of each direction, as a switch needs.
     tick_bits : int
-        The age of an entry is counted in ticks of ``2**tick_bits`` ns, 0 to 32. RTTs are in nanoseconds all the same.
+        The age of an entry is counted in ticks of ``2**tick_bits`` ns, 0 to 32. RTTs are in nanoseconds regardless.
 
     Raises
     ------
@@ -125,40 +125,40 @@ class DataPlaneTables:
     -----
     Follows section 3.1 of Gomez et al., "Improving Flow Fairness in Non-programmable Networks using P4-programmable
     Data Planes", and what it builds on: Chen et al., "Measuring TCP Round-Trip Time in the Data Plane" (2020).
-    Integers only, so that a P4 program can be held against it entry for entry:
+    Integers only, so that a P4 program can be compared with it entry by entry:
 
     - ``FID`` = CRC-32 of the five-tuple of the *data*: source address, destination address (4 bytes each, or 16),
-      protocol (1 byte), source port, destination port (2 bytes each), in network byte order; 13 or 37 bytes. For
-      an ACK that is its own five-tuple with the ends swapped. Where only a packets table is at hand, without
-      addresses, ``FID`` is the CRC-32 of ``flow_id`` (4 bytes) and the direction of the data (1 byte).
+      protocol (1 byte), source port, destination port (2 bytes each), in network byte order; 13 or 37 bytes. For an
+      ACK, this is its own five-tuple with the ends swapped. Where only a packets table is at hand, without addresses,
+      ``FID`` is the CRC-32 of ``flow_id`` (4 bytes) and the direction of the data (1 byte).
     - key = ``FID``, then the expected ACK (of an ACK: its acknowledgement number); 8 bytes in network byte order.
     - ``c1`` = CRC-32 of the key (IEEE 802.3, as zlib), ``c2`` = its CRC-32C (Castagnoli).
-    - The entry in stage k (from 0) is ``(c1 + k * c2) mod table_size``. Salting one CRC for each stage would not
-      do: a CRC is linear, so two keys that collide in one stage would collide in all.
-    - The signature is the upper `signature_bits` bits of ``c2``, or 1 if these are 0, for 0 marks an empty entry.
+    - The entry in stage k (from 0) is ``(c1 + k * c2) mod table_size``. Salting one CRC for each stage would not work:
+      a CRC is linear, so two keys that collide in one stage would collide in all.
+    - The signature is the upper `signature_bits` bits of ``c2``, or 1 if these are 0, because 0 marks an empty entry.
 
-    A packet first looks up the ACK it carries, then puts in the segment it is; packets with RST do neither.
+    A packet first looks up the ACK it carries, then inserts the segment it is; packets with RST do neither.
 
-    - Put in, stage by stage: an entry that is alive and has this signature is *voided* (its segment was sent again,
-      and by Karn's rule neither copy may be sampled); else the segment takes the first entry that is empty or
-      expired. If no stage had room it is not inserted.
-    - Look up, stage by stage: the first entry with this signature is emptied; if it is neither expired nor void
-      it gives a sample.
+    - Insertion, stage by stage: a live entry with this signature is *voided* (its segment was retransmitted, and by
+      Karn's rule neither copy may be sampled); otherwise the segment takes the first entry that is empty or expired.
+      If no stage has room, it is not inserted.
+    - Lookup, stage by stage: the first entry with this signature is emptied; if it is neither expired nor void, it
+      gives a sample.
 
-    What the data plane cannot know: that a segment was sent again cut differently, or after its entry was
-    consumed, had expired or never got in; that a lower segment was sent again, which the ACK had to wait for (such
-    samples are too long); and what a cumulative ACK covers below its own number, which stays until it expires.
-    A signature can also be another segment's: how likely, `table_size` and `signature_bits` decide.
+    What the data plane cannot know: that a segment was retransmitted cut differently, or after its entry was consumed,
+    had expired or was never inserted; that a lower segment was retransmitted, for which the ACK had to wait (such
+    samples are too long); and what a cumulative ACK covers below its own number, which stays until it expires. Two
+    segments can also share a signature; `table_size` and `signature_bits` determine how likely that is.
 
-    A switch may access a table once a packet. One that measures both directions has therefore a set of tables for
-    each (or lets a packet pass twice); without `per_direction` both share one set. With it there are twice as many
-    entries, and data of a flow goes into set 1 if its ``FID`` less that of the other direction is negative as a
-    signed 32-bit number, else into set 0; an ACK looks into the set that its packet's own data does not go into. (Of
-    2**31 flows one has two equal ``FID``, or two that are half the range apart. Such a flow has no samples.)
+    A switch may access a table once per packet. One that measures both directions therefore has a set of tables for
+    each (or recirculates packets); without `per_direction`, both share one set. With it there are twice as many
+    entries, and data of a flow goes into set 1 if its ``FID`` less that of the other direction is negative as a signed
+    32-bit number, else into set 0; an ACK looks into the set that the data of its own direction does not use. (One
+    flow in 2**31 has two equal ``FID``, or two that are half the range apart. Such a flow has no samples.)
 
     A switch's registers hold 32 bits: nanoseconds in them wrap every 4.29 s, and an old entry would seem young again.
-    So it counts ages in coarser ticks. The P4 program ``rtt_monitor`` has the upper 32 of 48 bits of its clock for
-    this, ``DataPlaneTables(1 << 15, per_direction=True, tick_bits=16)``, and agrees with it sample for sample.
+    So it counts ages in coarser ticks. The P4 program ``rtt_monitor`` uses the upper 32 of the 48 bits of its clock
+    for this, ``DataPlaneTables(1 << 15, per_direction=True, tick_bits=16)``, and agrees with it sample for sample.
 
     Examples
     --------
@@ -192,7 +192,7 @@ class DataPlaneTables:
 
 
 class RttPairing:
-    """RTT samples batch after batch; what is outstanding is carried from one to the next.
+    """RTT samples from packets in batches; outstanding segments carry over from one to the next.
 
     The samples do not depend on where the packets were cut into batches.
 
@@ -200,10 +200,10 @@ class RttPairing:
     ----------
     method : {"seq_ack", "data_plane", "handshake", "timestamps"}
     karn : bool
-        Method ``seq_ack`` only: leave out what may have measured a retransmission.
+        Method ``seq_ack`` only: leave out samples that may measure a retransmission.
     one_way_segments : int
-        Methods ``seq_ack`` and ``timestamps``: how many segments (TSvals) of a direction to keep while the other
-        direction was not seen.
+        Methods ``seq_ack`` and ``timestamps``: how many segments (TSvals) of a direction to keep until the other
+        direction is seen.
     tables : DataPlaneTables, optional
         Method ``data_plane`` only.
 
@@ -213,13 +213,13 @@ class RttPairing:
         What happened so far.
 
         ``data_plane``: ``segments`` offered, ``inserted``, of these in place of an ``expired`` entry,
-        ``not_inserted`` because all places were taken, ``voided`` by a retransmission; ``acks`` looked up,
+        ``not_inserted`` because all entries were taken, ``voided`` by a retransmission; ``acks`` looked up,
         ``matched`` (these are the samples), ``matched_void``, ``matched_late`` (found, but expired), ``backwards``
         (would be negative).
 
         The others: ``segments`` (TSvals, SYNs) waited for, ``samples``, ``retransmitted`` (segments that began
-        below the highest byte, TSvals that were not new, SYNs sent again), ``karn_suppressed`` (ACKs that
-        would have been samples), ``one_way_dropped``, ``backwards``.
+        below the highest byte, TSvals that were not new, retransmitted SYNs), ``karn_suppressed`` (ACKs that would
+        have been samples), ``one_way_dropped``, ``backwards``.
 
     Raises
     ------
@@ -289,8 +289,8 @@ class RttPairing:
         columns : Capture, DataFrame or dict of arrays
             A part of the packets table.
         keys : FlowKeys, optional
-            Method ``data_plane``: the five-tuples of the batch's flows, for the hash; a Capture brings its own.
-            Give them for all batches or for none.
+            Method ``data_plane``: five-tuples of the batch's flows, for the hash; a Capture has its own. Give them for
+            all batches or for none.
 
         Returns
         -------
@@ -336,7 +336,7 @@ class RttPairing:
         return {"ts_ns": ts_ns, "flow_id": flow, "direction": direction, "rtt_ns": rtt_ns, "packet": packet}
 
     def _make_room(self, flows: int) -> None:
-        """State for flow ids below `flows`."""
+        """Make room for flow ids below `flows`."""
         if self.method == "handshake":
             self._stage = grown(self._stage, flows)
             self._openings = grown(self._openings, flows)
@@ -377,16 +377,16 @@ class RttPairing:
 
 
 def five_tuple_hashes(known: np.ndarray, flow_id: np.ndarray, keys: FlowKeys | None) -> np.ndarray:
-    """The CRC-32 of flows, which is what a switch calls them; see :class:`DataPlaneTables`.
+    """The CRC-32 of flows, by which a switch identifies them; see :class:`DataPlaneTables`.
 
     Parameters
     ----------
     known : uint32 array
-        What this returned for the batches before; empty at first.
+        The result for the previous batches; empty at first.
     flow_id : array
         Of the batch's packets.
     keys : FlowKeys, optional
-        Their five-tuples; else the flows' numbers stand for them.
+        Their five-tuples; by default, flow numbers stand in for them.
 
     Returns
     -------
@@ -422,29 +422,29 @@ def rtt_samples(
     cap : Capture, DataFrame or dict of arrays
         A capture, or its packets table, in capture order.
     method : {"seq_ack", "data_plane", "handshake", "timestamps"}
-        ``seq_ack``: segments and ACKs of both directions, exactly, by the rules at the top of this module.
+        ``seq_ack``: segments and ACKs of both directions, exactly, by the rules in the module's description.
 
         ``data_plane``: the same in the bounded tables of a switch, see :class:`DataPlaneTables`.
 
-        ``handshake``: one sample a connection, from its SYN to the ACK of the SYN/ACK, where it is certain that
-        neither stands for a retransmission; the rules are those of :mod:`cctoolkit.analysis.handshake`. That is a
-        whole round trip wherever the tap is, and the initiator's direction is enough. ``direction`` is the one of
-        the SYN. tshark's ``tcp.analysis.initial_rtt`` is the time from the last SYN to the first ACK of either
-        side, whatever was lost in between. The two halves, SYN to SYN/ACK and SYN/ACK to ACK, are samples of
-        ``seq_ack``. A half of more than 0.9 s gives no sample (a path with two hops over geostationary satellites,
-        for instance): a SYN/ACK that late may be the copy that the retransmission timer sends after 1 s (RFC 6298),
-        with the first copy lost in front of the tap. Such paths have RTTs by ``seq_ack`` and ``timestamps``.
+        ``handshake``: one sample per connection, from its SYN to the ACK of the SYN/ACK, where it is certain that
+        neither is a retransmission; the rules are those of :mod:`cctoolkit.analysis.handshake`. That is a whole round
+        trip wherever the tap is, and the initiator's direction is enough. ``direction`` is the one of the SYN.
+        tshark's ``tcp.analysis.initial_rtt`` is the time from the last SYN to the first ACK of either side, whatever
+        was lost in between. The two halves, SYN to SYN/ACK and SYN/ACK to ACK, are samples of ``seq_ack``. A half of
+        more than 0.9 s gives no sample (a path with two hops over geostationary satellites, for instance): a SYN/ACK
+        that late may be the copy that the retransmission timer sends after 1 s (RFC 6298), with the first copy lost
+        before the tap. For such paths, use ``seq_ack`` or ``timestamps``.
 
-        ``timestamps``: as pping (Nichols 2017). A TSval counts at its first sight, on any TCP packet, pure ACKs
-        included; the first packet with ACK that echoes it, in the other direction, matches it, once. 0 is no
-        value. Unlike pping: nothing ages (there: after 10 s), TSvals count before the other direction has
-        been seen, only a TSval above all before it is new, and an echo drops the older ones, so packets that were
-        overtaken are not measured. Where the sender of the echo has nothing to send, it comes late: look at minima.
+        ``timestamps``: as pping (Nichols 2017). A TSval counts when first seen, on any TCP packet, pure ACKs included;
+        the first packet with ACK that echoes it in the other direction matches it, once. 0 is not a value. Unlike
+        pping: nothing ages (there: after 10 s), TSvals count before the other direction has been seen, only a TSval
+        above all earlier ones is new, and an echo drops the older ones, so packets that were overtaken are not
+        measured. If the echoing host has nothing to send, the echo comes late: use minima.
     karn : bool
-        Method ``seq_ack`` only: leave out samples that may be of a retransmission (the default). False gives tshark's
-        ``tcp.analysis.ack_rtt``.
+        Method ``seq_ack`` only: leave out samples that may measure a retransmission (the default). False gives
+        tshark's ``tcp.analysis.ack_rtt``.
     one_way_segments : int
-        Maximum number of segments of a direction that wait while nothing has been seen of the other.
+        Maximum number of segments of a direction to keep until the other is seen.
     tables : DataPlaneTables, optional
         The memory of method ``data_plane``.
 
@@ -515,7 +515,7 @@ def rtt_summary(samples: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row a flow, direction and method that has samples, in that order: ``flow_id``, ``direction``, ``method``,
+        One row per flow, direction and method with samples, in that order: ``flow_id``, ``direction``, ``method``,
         ``samples``, ``rtt_min_ns``, ``rtt_median_ns``, ``rtt_p95_ns``, ``rtt_max_ns`` (int64; quantiles are
         interpolated between ranks and rounded down to whole nanoseconds).
 
@@ -572,7 +572,7 @@ def rtt_summary(samples: pd.DataFrame) -> pd.DataFrame:
 
 
 def _input(array: np.ndarray, dtype: str) -> np.ndarray:
-    """`array` as kernels take it. Always read-only: for pandas' columns are, and numba compiles for each kind."""
+    """`array` as kernels take it: read-only, as pandas' columns are, since numba compiles each kind separately."""
     view = np.ascontiguousarray(array, dtype).view()
     view.flags.writeable = False
     return view

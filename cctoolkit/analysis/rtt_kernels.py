@@ -1,9 +1,9 @@
 """The loops behind :mod:`cctoolkit.analysis.rtt`: one pass over the packets for each method.
 
-Outstanding segments (or timestamps) wait in first-in first-out lists, one a flow and direction, whose nodes all come
-from one pool. Node 0 means "none", and freed nodes form a list of their own. A kernel that needs a node when none is
-left returns the row it stopped at, before that row has changed anything; the caller makes the pool larger and calls
-again, so nothing is ever lost.
+Outstanding segments (or timestamps) wait in FIFO lists, one per flow and direction, whose nodes all come from one
+pool. Node 0 means "none", and freed nodes form a list of their own. A kernel that needs a node when none is left
+returns the row it stopped at, before that row has changed anything; the caller makes the pool larger and calls again,
+so nothing is ever lost.
 
 Both directions of a flow sit in one cache line: a packet touches the list it may acknowledge and the list it may join.
 All zero means "nothing seen yet".
@@ -205,7 +205,7 @@ def _drop_covered(pool, counts, sender, number):
 @inlined
 @no_type_check
 def _insert(pool, own, before, node, ts_ns, number):
-    """Put a node into a sender's list, behind node `before` (0: as its oldest)."""
+    """Insert a node into a sender's list, after node `before` (0: as its oldest)."""
     if before == 0:
         after = np.int64(own.head)
         own.head = node
@@ -222,10 +222,31 @@ def _insert(pool, own, before, node, ts_ns, number):
 @inlined
 @no_type_check
 def _wait_for(pool, counts, own, before, ts_ns, number, bits, alone, one_way_limit):
-    """Wait for the acknowledgement of `number`, which passed at `ts_ns`; return the sender's new bits.
+    """Await the acknowledgement of `number`, which passed at `ts_ns`; return the sender's new bits.
 
     While the other direction was not seen (`alone`), no more than `one_way_limit` nodes wait: the oldest is used again.
-    The caller has made sure that there is a free node.
+    The caller ensures that there is a free node.
+
+    Parameters
+    ----------
+    pool : int
+        Address of the pool of :data:`NODE`.
+    counts : record of :data:`LIST_COUNTS`
+        What is counted.
+    own : record of :data:`SENDER`
+        The sender.
+    before : int
+        The node to insert it after; 0: as the oldest.
+    ts_ns : int64
+        When it passed.
+    number : uint32
+        What acknowledges it.
+    bits : int64
+        The sender's bits.
+    alone : bool
+        Whether the other direction was not seen.
+    one_way_limit : int
+        Most nodes that wait while `alone`.
     """
     counts.segments += 1
     if alone and bits >> LENGTH_SHIFT >= one_way_limit:
@@ -303,7 +324,23 @@ def _starts_anew(own, s, e, flags):
 @inlined
 @no_type_check
 def _start(pool, counts, own, s, e, bits, anew):
-    """Start a sender, perhaps anew, with a segment from `s` to `e`; return its new bits."""
+    """Start a sender, perhaps anew, with a segment from `s` to `e`; return the sender's new bits.
+
+    Parameters
+    ----------
+    pool : int
+        Address of the pool of :data:`NODE`.
+    counts : record of :data:`LIST_COUNTS`
+        What is counted.
+    own : record of :data:`SENDER`
+        The sender.
+    s, e : uint32
+        First sequence number, and the first one after the segment.
+    bits : int64
+        The sender's bits.
+    anew : bool
+        Whether the sender was known, and starts again elsewhere.
+    """
     _forget_list(pool, counts, own)
     own.low = 0
     own.high = 0
@@ -317,14 +354,14 @@ def _start(pool, counts, own, s, e, bits, anew):
 @inlined
 @no_type_check
 def _place_by_end(pool, own, e):
-    """Where without Karn's rule a segment that ends at `e` belongs in the list, which is in the order of ends.
+    """Without Karn's rule: where a segment that ends at `e` belongs in the list, which is ordered by ends.
 
     Returns
     -------
     before : int64
-        The node to put it behind; 0 for none.
+        The node to insert it after; 0 for none.
     known : bool
-        One that ends there waits already: the first transmission keeps its place.
+        A segment with this end is waiting already: the first transmission keeps its place.
     """
     before = np.int64(own.tail)
     known = False
@@ -341,7 +378,31 @@ def _place_by_end(pool, own, e):
 @inlined
 @no_type_check
 def _send(pool, counts, own, s, e, flags, ts_ns, bits, alone, karn, one_way_limit):
-    """Take in what a sender sends from `s` to `e`; return its new bits."""
+    """Take in a segment from `s` to `e`; return the sender's new bits.
+
+    Parameters
+    ----------
+    pool : int
+        Address of the pool of :data:`NODE`.
+    counts : record of :data:`LIST_COUNTS`
+        What is counted.
+    own : record of :data:`SENDER`
+        The sender.
+    s, e : uint32
+        First sequence number, and the first one after the segment.
+    flags : int
+        TCP flags.
+    ts_ns : int64
+        Time of the segment.
+    bits : int64
+        The sender's bits.
+    alone : bool
+        Whether the other direction was not seen.
+    karn : bool
+        Whether retransmitted segments give no samples.
+    one_way_limit : int
+        Most nodes that wait while `alone`.
+    """
     nxt = own.nxt
     anew = bits & SENT != 0 and _starts_anew(own, s, e, flags)
     if bits & SENT == 0 or anew:
@@ -383,7 +444,7 @@ def seq_ack(start, segments, karn, one_way_limit, lists, samples, found):
     karn : bool
         Whether Karn's rule holds.
     one_way_limit : int
-        How many segments of a direction wait while the other was not seen.
+        How many segments of a direction wait until the other is seen.
     lists : Lists
         What is outstanding, of all flows; changed in place.
     samples : Samples
@@ -394,7 +455,7 @@ def seq_ack(start, segments, karn, one_way_limit, lists, samples, found):
     Returns
     -------
     row : int
-        The row reached. If it is not the last one's, the pool has no free node left.
+        The row reached. If packets remain, the pool has no free node left.
     found : int
         Samples there are now.
     """
@@ -469,7 +530,29 @@ def _echo(pool, counts, sender, echo, now):
 @inlined
 @no_type_check
 def _stamp(pool, counts, own, value, flags, ts_ns, bits, alone, one_way_limit):
-    """Take in a sender's TSval; return its new bits."""
+    """Take in a sender's TSval; return the sender's new bits.
+
+    Parameters
+    ----------
+    pool : int
+        Address of the pool of :data:`NODE`.
+    counts : record of :data:`LIST_COUNTS`
+        What is counted.
+    own : record of :data:`SENDER`
+        The sender.
+    value : uint32
+        The segment's TSval.
+    flags : int
+        TCP flags.
+    ts_ns : int64
+        Time of the segment.
+    bits : int64
+        The sender's bits.
+    alone : bool
+        Whether the other direction was not seen.
+    one_way_limit : int
+        Most nodes that wait while `alone`.
+    """
     is_new = True
     if bits & SENT != 0:
         gap = np.int32(value - own.nxt)
@@ -498,7 +581,7 @@ def _stamp(pool, counts, own, value, flags, ts_ns, bits, alone, one_way_limit):
 @kernel
 @no_type_check
 def timestamps(start, stamps, one_way_limit, lists, samples, found):
-    """Pair the first sight of a TSval with its first echo.
+    """Pair the first occurrence of a TSval with its first echo.
 
     Parameters
     ----------
@@ -507,7 +590,7 @@ def timestamps(start, stamps, one_way_limit, lists, samples, found):
     stamps : Stamps
         Packets in capture order.
     one_way_limit : int
-        How many TSvals of a direction wait while the other was not seen.
+        How many TSvals of a direction wait until the other is seen.
     lists : Lists
         What is outstanding, of all flows; changed in place.
     samples : Samples
@@ -654,14 +737,14 @@ _BYTE = np.uint32(0xFF)
 @inlined
 @no_type_check
 def _crc_byte(crc, byte, table):
-    """`crc` with one byte more."""
+    """`crc` extended by one byte."""
     return (crc >> np.uint32(8)) ^ table[(crc ^ byte) & _BYTE]
 
 
 @inlined
 @no_type_check
 def _crc_word(crc, word, table):
-    """`crc` with the four bytes of a word more, the highest first."""
+    """`crc` extended by the four bytes of a word, the highest first."""
     for b in range(4):
         crc = _crc_byte(crc, (word >> np.uint32(24 - 8 * b)) & _BYTE, table)
     return crc
@@ -704,7 +787,7 @@ def fingerprints(flow_id, ip_version, protocol, sport, dport, src, dst, out):
 @kernel
 @no_type_check
 def number_fingerprints(flow_id, out):
-    """In place of five-tuples: CRC-32 of the flow's number and the direction.
+    """Without five-tuples: CRC-32 of the flow's number and the direction.
 
     Parameters
     ----------
@@ -722,7 +805,7 @@ def number_fingerprints(flow_id, out):
             out[at + np.uint64(d)] = _crc_byte(crc, np.uint32(d), CRC32_TABLE) ^ _FULL
 
 
-#: What :class:`~cctoolkit.analysis.rtt.DataPlaneTables` says, with the timeout in ns.
+#: Parameters of :class:`~cctoolkit.analysis.rtt.DataPlaneTables`, with the timeout in ns.
 Geometry = namedtuple("Geometry", "stages table_size timeout_ns signature_bits per_direction tick_bits")
 
 DATA_PLANE_COUNTS = np.dtype(
@@ -757,7 +840,7 @@ def _hashes(fid, number):
 @inlined
 @no_type_check
 def _signature(two, geometry):
-    """The upper bits of CRC-32C `two`; 0 marks an empty entry, so that 1 stands for it."""
+    """The upper bits of CRC-32C `two`; 1 instead of 0, which marks an empty entry."""
     return max(two >> (32 - geometry.signature_bits), 1)
 
 
@@ -803,7 +886,7 @@ def _look_up(tables, counts, one, two, now, geometry):
 @inlined
 @no_type_check
 def _put_in(tables, counts, one, two, now, geometry):
-    """Put a segment into the first free entry, unless an entry has it: that is void then."""
+    """Insert a segment into the first free entry; an entry that has it already is voided instead."""
     counts.segments += 1
     signature = _signature(two, geometry)
     done = False
@@ -900,7 +983,7 @@ def group_quantiles(values, ends, out_median, out_high, high):
     out_median, out_high : int64 arrays, shape (k,)
         Written.
     high : float
-        Which quantile `out_high` is, 0 to 1.
+        The quantile for `out_high`, 0 to 1.
     """
     begin = 0
     for g in range(len(ends)):

@@ -31,7 +31,7 @@ def packet_lengths(slots: pd.DataFrame) -> np.ndarray:
 
 
 def segment_bytes(lengths: np.ndarray) -> float:
-    """Payload of a flow's full segments; NaN if its packets do not tell.
+    """Payload of a flow's full segments; NaN if its packets do not show it.
 
     Parameters
     ----------
@@ -40,9 +40,9 @@ def segment_bytes(lengths: np.ndarray) -> float:
 
     Notes
     -----
-    A flow's full segments are as long as its packets are on average in most slots. Shorter packets are those of an
-    application that writes little, unless the flow has none that are longer (a path with a small MTU, as Nebby's);
-    longer ones are those of segmentation or receive offload. Neither tells the length.
+    A flow's full segments are as long as its packets are on average in most slots. Shorter packets come from an
+    application that writes little, unless the flow has no longer ones (a path with a small MTU, as Nebby's); longer
+    ones come from segmentation or receive offload. Neither shows the length.
     """
     lengths = lengths[~np.isnan(lengths)]
     if not len(lengths):

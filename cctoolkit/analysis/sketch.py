@@ -1,7 +1,7 @@
 """Count-min sketch, and the long flows of a capture found with it or exactly.
 
-A switch has no memory for a counter a flow. The paper on separating flows by RTT counts in a count-min sketch and
-calls a flow long above 10 MB; here the same sketch runs beside exact counting, so that one can see what it costs.
+A switch has no memory for one counter per flow. The paper on separating flows by RTT counts in a count-min sketch and
+calls a flow long above 10 MB; here the same sketch runs beside exact counting, which shows what it costs.
 
 Source of the sketch and of its guarantee: G. Cormode, S. Muthukrishnan, "An improved data stream summary: the
 count-min sketch and its applications", Journal of Algorithms 55 (2005). Conservative update: C. Estan,
@@ -34,7 +34,25 @@ HASHES = ("multiply_shift", "crc")
 
 @kernel
 def _count(table, multipliers, shift, conservative, keys, amounts, estimates):
-    """Add each amount to its key, and write what the sketch then says of the key."""
+    """Add each amount to its key, and write the key's new estimate.
+
+    Parameters
+    ----------
+    table : int64 array, shape (depth, width)
+        The counters; updated.
+    multipliers : uint64 array, shape (depth, 3)
+        Coefficients of each row's hash.
+    shift : uint64
+        64 - log2(width).
+    conservative : bool
+        Raise counters no further than the new estimate needs.
+    keys : uint64 array
+        Key of each update.
+    amounts : int64 array
+        What to add.
+    estimates : int64 array
+        Receives the key's estimate after each update.
+    """
     depth = np.uint64(table.shape[0])
     low_half = np.uint64(0xFFFFFFFF)
     at = np.empty(depth, np.uint64)
@@ -57,7 +75,7 @@ def _count(table, multipliers, shift, conservative, keys, amounts, estimates):
 
 @kernel
 def _count_at(table, places, conservative, amounts, estimates):
-    """As `_count`, where the counters of each key are known."""
+    """As :func:`_count`, with each key's counters given."""
     depth = np.uint64(table.shape[0])
     for i in range(np.uint64(len(amounts))):
         smallest = np.int64(0x7FFFFFFFFFFFFFFF)
@@ -82,6 +100,28 @@ def _count_exactly(totals, keys, amounts, estimates):
 
 @kernel
 def _first_crossings(keys, estimates, ts_ns, threshold, crossed, found, found_ts):
+    """Find the keys whose estimate exceeds the threshold for the first time.
+
+    Parameters
+    ----------
+    keys : uint64 array
+        Key of each update.
+    estimates : int64 array
+        Estimate of the key after it.
+    ts_ns : int64 array
+        Time of the update.
+    threshold : int
+        An estimate above it makes the key a heavy one.
+    crossed : bool array
+        Whether a key is known to be heavy; updated.
+    found, found_ts : arrays
+        Receive the new heavy keys, and when they crossed the threshold.
+
+    Returns
+    -------
+    int
+        Number of new heavy keys.
+    """
     n = np.uint64(0)
     for i in range(np.uint64(len(keys))):
         if estimates[i] > threshold and not crossed[keys[i]]:
@@ -127,9 +167,9 @@ class CountMinSketch:
     does not cover them.
 
     With ``hash="crc"`` rows 0 and 1 take the lower and the upper 16 bits of the CRC-32 of the key (4 bytes in network
-    order), rows 2 and 3 those of its CRC-32C, and of these as many of the lowest bits as `width` needs. A CRC of 32
-    bits of as many is one to one, so with the full width two keys share a counter in row 0 or 1, but never in both;
-    nor in rows 2 and 3.
+    order), rows 2 and 3 those of its CRC-32C, and of these as many of the lowest bits as `width` needs. A 32-bit CRC
+    of 32 bits is one-to-one, so with the full width two keys may share a counter in row 0 or 1, but never in both; the
+    same holds for rows 2 and 3.
 
     Counters have 64 bits and do not overflow; a switch's usually have 32.
 
@@ -209,7 +249,7 @@ class CountMinSketch:
         amounts = np.ones(len(keys), np.int64) if amounts is None else _whole("amounts", amounts)
         amounts = amounts.astype(np.int64, copy=False)
         if len(amounts) != len(keys):
-            raise ParameterError(f"amounts has {len(amounts)} values, expected one a key: {len(keys)}")
+            raise ParameterError(f"amounts has {len(amounts)} values, expected one per key: {len(keys)}")
         estimates = np.empty(len(keys), np.int64)
         if self.hash == "crc":
             _count_at(self._table, self._crc_places(keys), self.conservative, amounts, estimates)
@@ -255,17 +295,17 @@ class CountMinSketch:
         return places
 
     def merge(self, other: CountMinSketch) -> CountMinSketch:
-        """The sketch of both: without `conservative` exactly that of one stream after the other.
+        """The sketch of both streams: without `conservative`, exactly that of their concatenation.
 
         Raises
         ------
         ParameterError
-            The two have another width, depth, seed, or kind of update.
+            The two differ in width, depth, seed, or kind of update.
         """
         for name in ("width", "depth", "seed", "conservative", "hash"):
             if getattr(self, name) != getattr(other, name):
                 raise ParameterError(
-                    f"merge: {name} is {getattr(self, name)} here and {getattr(other, name)} there"
+                    f"merge: {name} differs: {getattr(self, name)} and {getattr(other, name)}"
                 )
         merged = CountMinSketch(
             self.width, self.depth, conservative=self.conservative, seed=self.seed, hash=self.hash
@@ -280,14 +320,14 @@ class CountMinSketch:
 
 
 def _whole(name: str, values: np.ndarray) -> np.ndarray:
-    """`values` as a contiguous array of integers that are not negative."""
+    """`values` as a contiguous array of non-negative integers."""
     values = np.ascontiguousarray(values)
     if values.ndim != 1:
         raise ParameterError(f"{name}: shape {values.shape}, expected (n,)")
     if not len(values):
         return np.zeros(0, np.int64)
     if values.dtype.kind not in "iu" or (values.dtype.kind == "i" and values.min() < 0):
-        raise ParameterError(f"{name}: expected integers from 0 up")
+        raise ParameterError(f"{name}: expected non-negative integers")
     return values
 
 
@@ -439,9 +479,9 @@ def long_flows(
 
     Notes
     -----
-    The paper says that its sketch counts packets and compares with a size of 10 MB; here it counts bytes on the
-    wire, which is what the threshold is in. Each direction is a flow of its own, as for a switch. That a flow was
-    reported is remembered exactly (a switch would use a register or leave it to the control plane).
+    The paper says that its sketch counts packets and compares with a size of 10 MB; here it counts bytes on the wire,
+    the unit of the threshold. Each direction is a flow of its own, as for a switch. Which flows were reported is
+    remembered exactly (a switch would use a register or leave it to the control plane).
 
     Examples
     --------

@@ -1,9 +1,9 @@
 """Per-slot inputs of a flow at a queue, as in Carmel and Keslassy, "Dragonfly: In-Flight CCA Identification".
 
 Packets become *cells*, one for each slot in which a flow and direction was active, in one pass and with constant
-state per flow; cells become the table, one row for each slot from a flow's first to its last, at a constant
-cost a slot. Slots have absolute boundaries (multiples of the slot time since the Unix epoch), as the paper's
-collector rounds the clock; the table counts them from the slot of the first packet of both taps.
+state per flow; cells become the table, one row for each slot from a flow's first to its last, at a constant cost per
+slot. Slots have absolute boundaries (multiples of the slot time since the Unix epoch), as in the paper's collector,
+which rounds the clock; the table counts them from the slot of the first packet at either tap.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ CELL = np.dtype(
 )
 _NONE = -(2**63)
 _WRAP = 2**32
-_BATCH = 1 << 18  # packets a kernel call: bounds the room for new cells
+_BATCH = 1 << 18  # packets per kernel call: bounds the room for new cells
 
 
 #: Columns of the packets table (:data:`cctoolkit.schema.PACKETS` has their dtypes and units).
@@ -67,15 +67,15 @@ Packets = namedtuple("Packets", "ts_ns flow_id direction seq ack tcp_flags paylo
 #: Which packets of a tap are taken in:
 #:
 #: - `wanted`, bool by flow: which flows; empty: all.
-#: - `entries`, int64 by the tap's own flow number: 1 more than the way (``2 * flow + direction``) that stands for the
-#:   flow's forward direction, 0 for flows of no interest; empty: its numbers are the common ones.
+#: - `entries`, int64 by the tap's own flow number: 1 more than the way (``2 * flow + direction``) of the
+#:   flow's forward direction, 0 for flows to skip; empty: flow numbers are common to both taps.
 #: - `not_before`, int64 by flow: when the flow begins, in ns; read only if there are `entries`.
 #: - `first_only`, bool: only the first of each slot of a flow and direction.
 #: - `threshold`, uint64: a packet is sampled if its random number is not above; 0: all are.
-#: - `salt`, uint64: what the random numbers are made from.
+#: - `salt`, uint64: seed of the random numbers.
 Choice = namedtuple("Choice", "wanted entries not_before first_only threshold salt")
-#: Where what is collected goes: `states` of ``_STATE`` by way; and for one call, `touched`, int64, ways first seen, and
-#: `cells` of :data:`CELL`, those closed. With room for a way and two cells a packet.
+#: The collected data: `states` of ``_STATE`` by way; and for one call, `touched`, int64, ways first seen, and
+#: `cells` of :data:`CELL`, those closed. With room for one way and two cells per packet.
 Collected = namedtuple("Collected", "states touched cells")
 
 
@@ -159,7 +159,7 @@ def _take_end(state, end):
 
 @inlined
 def _acknowledged(state, ack):
-    """The highest acknowledgement with this one, on the count of ``_STATE``."""
+    """The highest acknowledgement so far, including this one, counted as in ``_STATE``."""
     if state.acked == 0:
         base = state.end if state.end != 0 else ack + _WRAP
         return base + ahead(ack, base)
@@ -173,7 +173,7 @@ def _collect(at, stop, packets, choice, slot_ns, first_row, with_acks, collected
     Parameters
     ----------
     at, stop : int
-        The first of them, and the one behind the last.
+        The first of them, and the one after the last.
     packets : Packets
         Those of a batch, in capture order.
     choice : Choice
@@ -190,7 +190,7 @@ def _collect(at, stop, packets, choice, slot_ns, first_row, with_acks, collected
     Returns
     -------
     n_cells, n_touched : uint64
-        How many cells were closed, and ways first seen.
+        How many cells were closed, and how many ways were seen first.
     first_ts, last_ts : int64
         The earliest and the latest time of the packets, also of those that are not taken in.
     """
@@ -286,7 +286,7 @@ def _rows(way, slot, flow_of_way, first, offset):
 
 @kernel
 def _scatter_counts(cells, rows, n_bytes, n_packets, first_seq):
-    """Cells of one row are merged: there is more than one where time stamps went backward."""
+    """Merge the cells of each row: there are several where timestamps went backward."""
     for i in range(len(cells)):
         row = rows[i]
         if row >= 0 and cells[i].packets != 0:
@@ -314,15 +314,15 @@ def _on_line(left, rise, step, run):
 
 
 @kernel
-def _fill(seq, offset, interpolate, filled):
-    """The paper's filling, from the last slot to the first: the next non-empty slot's value, or the line to it.
+def _fill_gaps(seq, offset, interpolate, filled):
+    """Fill gaps as in the paper, from the last slot to the first: the next non-empty slot's value, or the line to it.
 
     Parameters
     ----------
     seq : int64 array, shape (n,)
         First sequence number of each row; negative for none.
     offset : int64 array, shape (flows + 1,)
-        First row of each flow, and the row behind the last.
+        First row of each flow, and the row after the last.
     interpolate : bool
         Whether to draw lines.
     filled : int64 array, shape (n,)
@@ -343,7 +343,7 @@ def _fill(seq, offset, interpolate, filled):
 
 
 @kernel
-def _differences(in_seq, out_seq, offset, cbiq, throughput):
+def _cbiq_and_throughput(in_seq, out_seq, offset, cbiq, throughput):
     """CBIQ(t) = max(InSeq(t+1) - OutSeq(t+1), 0) and InThr(t) = max(InSeq(t+1) - InSeq(t), 0).
 
     Parameters
@@ -351,7 +351,7 @@ def _differences(in_seq, out_seq, offset, cbiq, throughput):
     in_seq, out_seq : int64 arrays, shape (n,)
         Filled sequence numbers at the two taps; negative for none.
     offset : int64 array, shape (flows + 1,)
-        As for :func:`_fill`.
+        As for :func:`_fill_gaps`.
     cbiq, throughput : int64 arrays, shape (n,)
         Written, in bytes; -1: not known.
     """
@@ -371,9 +371,9 @@ def _in_flight(end, acked, offset, in_flight):
     Parameters
     ----------
     end, acked : int64 arrays, shape (n,)
-        Highest sequence number sent and acknowledged in each row, on the count of ``_STATE``; 0: none.
+        Highest sequence number sent and acknowledged in each row, counted as in ``_STATE``; 0: none.
     offset : int64 array, shape (flows + 1,)
-        As for :func:`_fill`.
+        As for :func:`_fill_gaps`.
     in_flight : int64 array, shape (n,)
         Written; -1: not known.
     """
@@ -408,7 +408,7 @@ class _Tap:
         return np.concatenate([*self.cells, still_open])
 
     def take_cells(self) -> np.ndarray:
-        """All cells, which are forgotten here. A slot that goes on will have another."""
+        """All cells, which are then forgotten. A slot that continues gets another cell."""
         cells = self.all_cells()
         self.states["open"][self.touched] = 0
         self.cells = []
@@ -487,7 +487,7 @@ class SlotTable:
         Parameters
         ----------
         ingress, egress : Capture, packets DataFrame or dict of arrays
-            A tap that has no packets this time gives an empty table.
+            For a tap without packets this time, give an empty table.
 
         Raises
         ------
@@ -508,12 +508,12 @@ class SlotTable:
             self._matcher.update(came_in, went_out, self._pair, self._wanted)
 
     def take_cells(self) -> tuple[np.ndarray, np.ndarray]:
-        """Cells of both taps so far, which are forgotten: for who makes tables of them piece by piece.
+        """Cells of both taps so far, which are then forgotten, for tables made piece by piece.
 
         Returns
         -------
         arrays of ``cctoolkit.analysis.slots.CELL``
-            Of the ingress tap and of the egress tap, ways and times as there: slots are counted since the Unix epoch.
+            Of the ingress tap and of the egress tap; slots are counted since the Unix epoch.
         """
         egress = np.empty(0, CELL) if self._egress is None else self._egress.take_cells()
         return self._ingress.take_cells(), egress
@@ -554,7 +554,7 @@ class SlotTable:
 
     def _too_many(self, rows: int, flows: int, about: str = "") -> None:
         raise ParameterError(
-            f"slots of {self._slot_ns / 1e6:g} ms of {flows:,} flows make {about}{rows:,} rows "
+            f"slots of {self._slot_ns / 1e6:g} ms for {flows:,} flows make {about}{rows:,} rows "
             f"({rows * 130 / 1e9:.1f} GB), more than max_rows = {self._max_rows:,}: "
             "choose flows with flow_ids, or longer slots"
         )
@@ -562,8 +562,8 @@ class SlotTable:
     def result(self) -> pd.DataFrame:
         """The table of all packets so far, see :func:`compute_slots`.
 
-        The egress tap's packets that still wait for the ingress tap are taken now; where updates are to follow,
-        give both taps up to the same time first.
+        Packets of the egress tap that are still waiting for the ingress tap are processed now. If more updates follow,
+        bring both taps up to the same time first.
 
         Raises
         ------
@@ -611,7 +611,7 @@ class SlotTable:
         return _nullable(drops, unknown)
 
     def _data_ways(self) -> np.ndarray:
-        """Of each flow with data at the ingress, the direction with more of it."""
+        """For each flow with data at the ingress, the direction with more of it."""
         flows = np.unique(self._ingress.touched >> 1)
         payload = self._ingress.states["payload"]
         return 2 * flows + (payload[2 * flows + 1] > payload[2 * flows])
@@ -624,16 +624,16 @@ class SlotTable:
 
 
 class SlotRows:
-    """Which slot is in which row: of each way all from its first cell to its last, at either tap.
+    """Which slot is in which row: for each way, all slots from its first cell to its last at either tap.
 
     Parameters
     ----------
     ways : int64 array
         ``2 * flow + direction``, in the order wanted.
     in_cells, out_cells : array of :data:`CELL`
-        Those of other ways do not matter.
+        Cells of other ways are ignored.
     first : int64 array, optional
-        By way, a slot at which its rows begin at the latest.
+        By way, the latest slot at which its rows may begin.
 
     Attributes
     ----------
@@ -641,9 +641,9 @@ class SlotRows:
         Rows in all.
     slot : int64 array, shape (n,)
     lengths, offset : int64 array
-        Of each way: how many rows, and its first; `offset` has one more for the end.
+        For each way: number of rows, and the first one; `offset` has one more entry for the end.
     last_in, last_out : int64 array
-        Of each way: its last cell's slot at that tap; negative without any.
+        For each way: slot of its last cell at that tap; negative if there is none.
     """
 
     def __init__(
@@ -684,7 +684,7 @@ def slot_columns(
     sampled: bool,
     seen: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> dict[str, Any]:
-    """The columns of :data:`cctoolkit.schema.SLOTS` that cells tell, wherever these come from; the others are null.
+    """The columns of :data:`cctoolkit.schema.SLOTS` that cells determine; the others are null.
 
     Parameters
     ----------
@@ -692,13 +692,13 @@ def slot_columns(
         Of these cells.
     in_cells, out_cells : array of :data:`CELL`
     in_slots, out_slots : (int, int), optional
-        First and last slot that the tap was there for; outside, what it did not see is not known. None: no such tap.
+        First and last slot covered by the tap; outside, values are unknown. None: no such tap.
     interpolate : bool
         How empty slots are filled.
     sampled : bool
-        Cells are of a sample, which is no count.
+        Cells come from sampled packets, so they are not counts.
     seen : (bool array, bool array), optional
-        By way, whether it was ever seen at the ingress and at the egress; without it, whether it is in these cells.
+        By way, whether it was ever seen at the ingress and at the egress; by default, whether it is in these cells.
 
     Returns
     -------
@@ -723,7 +723,7 @@ def slot_columns(
         n_bytes, n_packets, seq = np.zeros(n, np.int64), np.zeros(n, np.int64), np.full(n, -1, np.int64)
         _scatter_counts(cells, at, n_bytes, n_packets, seq)
         filled[side] = np.empty(n, np.int64)
-        _fill(seq, offset, interpolate, filled[side])
+        _fill_gaps(seq, offset, interpolate, filled[side])
         # A flow that never left may not belong to that link at all; a sample is no count.
         unknown = ~(covered & np.repeat(there, rows.lengths)) | sampled
         table[f"{side}_bytes"] = _nullable(n_bytes, unknown)
@@ -731,7 +731,7 @@ def slot_columns(
         table[f"{side}_seq"] = _nullable(seq, seq < 0)
 
     cbiq, throughput = np.empty(n, np.int64), np.empty(n, np.int64)
-    _differences(filled["in"], filled["out"], offset, cbiq, throughput)
+    _cbiq_and_throughput(filled["in"], filled["out"], offset, cbiq, throughput)
     table["cbiq_bytes"] = _nullable(cbiq, cbiq < 0)
     table["throughput_bytes"] = _nullable(throughput, throughput < 0)
     table["drops_estimate"] = _nullable(np.zeros(n, np.int64), np.ones(n, np.bool_))
@@ -773,8 +773,8 @@ def compute_slots(
     ingress : Capture, packets DataFrame or dict of arrays
         The tap before the queue, or the only tap.
     egress : the same, optional
-        The tap after the queue, time-stamped by the same clock. Two Captures are matched by 5-tuple, whatever their
-        flow numbers; anything else must share flow numbers.
+        The tap after the queue, timestamped by the same clock. Two Captures are matched by 5-tuple, whatever their
+        flow numbers; other tables must share flow numbers.
     slot_ms : float
         Length of a slot. Slot boundaries are multiples of it since the Unix epoch.
     sampling : "all", "first" or float
@@ -809,7 +809,7 @@ def compute_slots(
           (or none for 10 s). The paper gives no formula; packets are matched by sequence number, length and timestamps
           (:class:`~cctoolkit.analysis.taps.PacketMatcher`). Null with one tap, with sampling, if fewer than half of
           the flow's packets at the egress (up to the ingress capture's end) are matched (segmentation offload cuts
-          them differently), and in slots with packets whose fate is open.
+          them differently), and in slots with packets whose fate is unknown.
         - ``max_source_gap``: largest TSval difference from the flow's previous packet, in ticks of the sender's clock;
           may be negative if packets were reordered.
         - ``max_arrival_gap_ns``: largest time at the ingress since the flow's previous packet; null if the clock
@@ -830,7 +830,7 @@ def compute_slots(
     Warns
     -----
     TapClockWarning
-        The taps' clocks differ, or what both taps should have seen was not seen by both.
+        The taps' clocks differ, or packets that both taps should have seen were seen by only one.
 
     See Also
     --------
@@ -842,9 +842,9 @@ def compute_slots(
     Notes
     -----
     Carmel and Keslassy, section III. Sequence numbers are compared modulo 2**32. Losses and retransmissions are
-    neglected in CBIQ and throughput, as in the paper: where a retransmission is the first packet of a slot, CBIQ
-    may well be more than the queue holds. Printed Table I agrees with these formulas except that its throughput
-    columns stand one slot early. ``attrs["slot_ms"]`` of the table is `slot_ms`.
+    neglected in CBIQ and throughput, as in the paper: where a retransmission is the first packet of a slot, CBIQ may
+    exceed what the queue holds. Printed Table I agrees with these formulas except that its throughput columns stand
+    one slot early. ``attrs["slot_ms"]`` of the table is `slot_ms`.
 
     Examples
     --------

@@ -1,9 +1,10 @@
-"""By how much do the clocks of two taps differ, and how does the difference drift?
+"""How far the clocks of two taps differ, and how the difference drifts.
 
-The one-way delay of a packet between two taps, taken from their time stamps, is what the packet takes *plus* the offset
-of the clocks; of a packet that comes back it is the offset *less* what the packet takes. So the offset lies between the
-largest delay of what comes back and the least of what goes forward, and where both are small it is known well (NTP
-takes the middle: RFC 5905, section 8). With packets in one direction only it cannot be told from propagation delay.
+The one-way delay of a packet between two taps, computed from their timestamps, is its real delay *plus* the offset of
+the clocks; for a packet in the other direction it is the offset *minus* the real delay. So the offset lies between the
+largest delay of returning packets and the smallest of forward ones; where both are small, it is known well (NTP takes
+the middle: RFC 5905, section 8). With packets in one direction only, it cannot be distinguished from propagation
+delay.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ RESOLUTION_NS = 1_000  # of time stamps in most captures
 
 @dataclass(frozen=True)
 class Clocks:
-    """What is known of two clocks, all as the egress tap's against the ingress tap's.
+    """What is known of two clocks: the egress tap's relative to the ingress tap's.
 
     Attributes
     ----------
     offset_ns : (float, float), optional
-        Between which bounds it is ahead, in the middle of the time that both taps saw packets. None where they go in
-        one direction only.
+        Bounds of how far it is ahead, in the middle of the time covered by both taps. None if packets go in one
+        direction only.
     drift_ppm : float, optional
-        How fast it gains: of the direction that keeps nearest to a line, because it waits least. With one direction
-        only, how the least delay changes: drift, if the queue was empty now and then.
+        How fast it gains, from the direction that is closest to a line because it waits least. With one direction
+        only, how the minimum delay changes: that is the drift if the queue was empty now and then.
     drift_bounds_ppm : (float, float), optional
-        Between which bounds it gains, if steadily. None with one direction only.
+        Bounds of how fast it gains, if steadily. None with one direction only.
     noise_ns : float
-        By how much packets contradict clocks that run steadily: coarse or late time stamps, or a clock that was set.
+        How far packets contradict steady clocks: coarse or late timestamps, or a clock that was set.
     start_ns, length_ns : int
-        The time that both taps saw packets, by the ingress tap.
+        The time covered by both taps, by the ingress tap's clock.
     """
 
     offset_ns: tuple[float, float] | None = None
@@ -50,7 +51,7 @@ class Clocks:
     length_ns: int = 0
 
     def line_ns(self, ts_ns: np.ndarray) -> np.ndarray:
-        """The best guess of the offset at these times; 0 where it is not known."""
+        """The best estimate of the offset at these times; 0 where it is unknown."""
         if self.offset_ns is None:
             return np.zeros(len(ts_ns))
         since_middle = ts_ns - self.start_ns - self.length_ns / 2
@@ -58,7 +59,7 @@ class Clocks:
 
     @property
     def certain_offset_ns(self) -> float:
-        """By how much the clocks differ at least at the worst time; 0 where they may agree."""
+        """How far the clocks differ at least, at the worst time; 0 where they may agree."""
         if self.offset_ns is None:
             return 0.0
         slack = self.noise_ns + RESOLUTION_NS
@@ -82,16 +83,17 @@ def fit_clocks(ts_ns: np.ndarray, delay_ns: np.ndarray, forward: np.ndarray) -> 
     ts_ns : int64 array
         At the ingress tap.
     delay_ns : int64 array
-        Egress stamp less ingress stamp.
+        Egress timestamp minus ingress timestamp.
     forward : bool array
         The packet went from the ingress tap to the egress tap, not back.
 
     Notes
     -----
-    The clocks' difference is taken for a straight line below all forward delays and above all backward ones. Its slope
-    is that of the direction that keeps nearer to a line, within what the other direction allows; where no line fits,
-    the one that is contradicted least. Slopes are those of Moon, Skelly and Towsley, "Estimation and Removal of Clock
-    Skew from Network Delay Measurements", INFOCOM 1999. A drift of less than the time stamps' noise is none.
+    The clocks' difference is assumed to be a straight line below all forward delays and above all backward ones. Its
+    slope is that of the direction that is closer to a line, within what the other direction allows; where no line
+    fits, it is the one contradicted least. Slopes are those of Moon, Skelly and Towsley, "Estimation and Removal of
+    Clock Skew from Network Delay Measurements", INFOCOM 1999. A drift below the noise of the timestamps counts as
+    none.
     """
     if not len(ts_ns):
         return Clocks()
@@ -169,16 +171,17 @@ def _nearest(t: np.ndarray, x: np.ndarray, floor: np.ndarray) -> tuple[float, fl
 
 
 def _overlap(floor: np.ndarray, ceiling: np.ndarray, slope: float) -> float:
-    """By how much the lines of this slope miss to fit between; negative: there is room. A convex function of the slope.
+    """By how much a line of this slope does not fit between `floor` and `ceiling`; negative if there is room. Convex in
+    the slope.
 
-    `ceiling` is upside down, as it is everywhere here.
+    `ceiling` is upside down, as everywhere in this module.
     """
     (t, x), (s, y) = floor.T, ceiling.T
     return float((-y - slope * s).max() - (x - slope * t).min())
 
 
 def _room(floor: np.ndarray, ceiling: np.ndarray, steepest: float) -> tuple[float, tuple[float, float]]:
-    """The least noise with which a line fits between `floor` and `ceiling`, and the range of such lines' slopes."""
+    """The smallest noise with which a line fits between `floor` and `ceiling`, and the range of such lines' slopes."""
     low, high = -steepest, steepest
     for _ in range(100):  # thirds of what is left: 2e-18 of it in the end
         one, other = low + (high - low) / 3, high - (high - low) / 3

@@ -1,12 +1,13 @@
-"""Are two captures the taps before and behind one queue?
+"""Whether two captures are taps before and after one queue.
 
-Segments are recognised at both taps whatever the clocks say, by a sample: both taps pick the same segments by their
-hash (hash-based selection, RFC 5475, section 6.2; trajectory sampling, Duffield and Grossglauser, IEEE/ACM ToN 2001).
+Segments are recognised at both taps independently of the clocks, from a sample: both taps pick the same segments by
+their hash (hash-based selection, RFC 5475, section 6.2; trajectory sampling, Duffield and Grossglauser, IEEE/ACM ToN
+2001).
 
-In a flow that was seen in both directions, the packets of one direction are stamped later at the egress tap than those
-of the other, in comparison, by what both take. That tells the order of the taps whatever the clocks say. Where
-packets go in one direction only, swapped taps look the same as a clock that is set wrong; then packets that are missing
-at one of the taps decide, and without any both are named.
+In a flow seen in both directions, the egress tap stamps packets of one direction later, relative to those of the
+other, by the delays of both. That shows the order of the taps whatever the clocks say. With packets in one direction
+only, swapped taps look like a wrong clock; then packets missing at one of the taps decide, and without any, both
+explanations are given.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from .tap_identity import FlowNames, segment_identity
 __all__ = ["OneWayDelay", "TapComparer", "TapComparison", "compare_taps"]
 
 _ROOM = 1 << 15  # segments of each tap that are kept for the comparison
-_MAJORITY = 0.6  # so much more of a flow's neighbours in both directions tell one order than the other
-#: So many times as much is clearly more; and so many packets are clearly some.
+_MAJORITY = 0.6  # by this majority, a flow's neighbours in both directions must agree on the order
+#: This many times as much is clearly more; and this many packets are clearly some.
 _CLEARLY = 10
-#: Offsets and delays below this are told, and no more.
+#: Smaller offsets and delays are reported, but cause no warning.
 _SMALL_NS = 1_000_000
-#: Packets that seem to leave before they came are not matched; more of them than this make the results wrong.
+#: Packets that seem to leave before they arrive are not matched; a larger share of them makes results wrong.
 _FEW = 0.01
-#: Of the packets that both taps should have seen: with less these are not the same traffic.
+#: Share of the packets that both taps should have seen: with less, it is not the same traffic.
 _RECOGNISED = 0.1
 #: Packets that take longer are counted as lost, everywhere.
 _LONGEST_NS = 10_000_000_000
@@ -55,7 +56,29 @@ _SIGHTING = np.dtype(
 def _select(
     at, ts, flow_id, direction, seq, ack, tcp_flags, payload, window, tsval, tsecr, codes, largest, kept, n
 ):
-    """Keep segments from row `at` on whose hash is small enough; gives the next row, how many are kept and came."""
+    """Keep the segments from row `at` on whose hash is small enough.
+
+    Parameters
+    ----------
+    at : int
+        Row to begin with.
+    ts, flow_id, direction, seq, ack, tcp_flags, payload, window, tsval, tsecr : arrays
+        Columns of the packets table (:data:`cctoolkit.schema.PACKETS`).
+    codes : int64 array
+        By flow, ``2 * number of the 5-tuple + 1``, plus one if its initiator is the upper end. Empty: flow numbers are
+        used instead.
+    largest : uint64
+        Largest hash to keep.
+    kept : array of ``_SIGHTING``
+        Receives the segments.
+    n : int
+        How many it holds already.
+
+    Returns
+    -------
+    row, n, came : int
+        The row reached, how many segments are kept now, and how many were looked at.
+    """
     came = 0
     for i in range(np.uint64(at), np.uint64(len(ts))):
         flags = tcp_flags[i]
@@ -137,7 +160,7 @@ class _Sample:
 
 @dataclass(frozen=True)
 class OneWayDelay:
-    """What goes in one direction between the taps, as far as it is in the sample.
+    """Traffic in one direction between the taps, as far as it is in the sample.
 
     Attributes
     ----------
@@ -146,12 +169,12 @@ class OneWayDelay:
     payload_bytes : int
         Of these.
     missing : int
-        Segments that only the tap which this direction reaches first saw, while their flow was seen at both.
+        Segments seen only by the tap that this direction reaches first, of flows seen at both.
     least_ns, median_ns, most_ns : int
-        Egress stamp less ingress stamp. `least_ns` is of the packet that took the least time, which is the largest
-        number where packets reach the egress tap first; `most_ns` the other way round.
+        Egress timestamp minus ingress timestamp. `least_ns` is that of the fastest packet, which is the largest number
+        where packets reach the egress tap first; `most_ns` is that of the slowest.
     spread_ns : int
-        Between the 5th and the 95th percentile, without what is known of the clocks' drift.
+        Between the 5th and the 95th percentile, corrected for the known drift of the clocks.
     """
 
     packets: int = 0
@@ -164,35 +187,35 @@ class OneWayDelay:
 
     @property
     def missing_share(self) -> float:
-        """Of the segments that the first tap saw."""
+        """Share of the segments seen by the first tap."""
         return self.missing / max(self.packets + self.missing, 1)
 
 
 @dataclass(frozen=True)
 class TapComparison:
-    """What two captures tell of each other: :func:`compare_taps`.
+    """The result of :func:`compare_taps`.
 
     Attributes
     ----------
     sampled : float
-        Which part of the TCP segments was compared: all (1.0) of captures up to 32,768 segments.
+        Share of the TCP segments that was compared: all (1.0) for captures of up to 32,768 segments.
     common : int
         Segments that both taps saw, of those compared.
     recognised : float
-        These, of what the tap that saw less of the flows in common saw while both taps were there.
+        Their share of what was seen by the tap that saw less of the common flows, while both taps were recording.
     forward, backward : OneWayDelay
         From the ingress tap to the egress tap, and from the egress tap to the ingress tap.
     strays : int
         Segments of flows in `forward` that only the egress tap saw.
     order_known : bool
-        Which direction is which is known from flows seen in both; else it is taken from the sign of the delays, as if
-        the clocks agreed.
+        Whether the directions are known from flows seen in both; otherwise they follow from the sign of the delays, as
+        if the clocks agreed.
     clocks : Clocks
         What is known of their difference.
     early : float
-        Of the forward packets, how many seem to leave before they came.
+        Share of the forward packets that seem to leave before they arrive.
     problem : str, optional
-        Why these cannot be the taps before and behind a queue, or why their clocks make results meaningless.
+        Why these cannot be taps before and after a queue, or why their clocks make results meaningless.
     """
 
     sampled: float = 1.0
@@ -207,25 +230,25 @@ class TapComparison:
     problem: str | None = None
 
     def clocks_in_words(self) -> str:
-        """What is known of the two clocks, in a sentence or two; empty where no segment was seen at both taps."""
+        """What is known of the two clocks, in a sentence or two; empty if no segment was seen at both taps."""
         if not self.common:
             return ""
         return _one_direction_in_words(self) if self.clocks.offset_ns is None else _both_in_words(self)
 
     @property
     def remarks(self) -> list[str]:
-        """What is odd but no :attr:`problem`: whoever uses the results should know."""
+        """Oddities short of a :attr:`problem` that users of the results should know."""
         return [] if self.problem or not self.common else list(_remarks(self))
 
     def notes(self) -> list[str]:
-        """All there is to say, for a page about the captures."""
+        """All remarks, for a page about the captures."""
         if self.problem:
-            return [f"The two captures were not refused, but {self.problem.rstrip('.')}."]
+            return [f"The two captures were accepted, but {self.problem.rstrip('.')}."]
         words = self.clocks_in_words()
         return ([words] if words and not any(words in one for one in self.remarks) else []) + self.remarks
 
     def check(self, stacklevel: int = 2) -> None:
-        """Raise what :attr:`problem` says, and warn of the :attr:`remarks`.
+        """Raise the :attr:`problem`, and warn of the :attr:`remarks`.
 
         Raises
         ------
@@ -263,7 +286,7 @@ class TapComparer:
         went_out: Mapping[str, np.ndarray],
         names: tuple[FlowNames, FlowNames] | None,
     ) -> None:
-        """As :meth:`update`, for who has named the flows already; without names, flow ids are common."""
+        """As :meth:`update`, with flows already named; without names, flow ids are common."""
         self._names = names
         for sample, columns, which in zip(self._samples, (came_in, went_out), (0, 1), strict=True):
             sample.take(columns, np.zeros(0, np.int64) if names is None else names[which].codes)
@@ -277,7 +300,7 @@ class TapComparer:
         return _compare(ingress, egress, largest, self._shared_flows())
 
     def _shared_flows(self) -> int | None:
-        """How many 5-tuples both taps saw; None where flow ids are common."""
+        """Number of 5-tuples seen by both taps; None if flow ids are common."""
         if self._names is None:
             return None
         ingress, egress = (names.codes[names.codes > 0] - 1 >> 1 for names in self._names)
@@ -307,8 +330,8 @@ def compare_taps(ingress: Any, egress: Any) -> TapComparison:
 
     Notes
     -----
-    Taps count as swapped if the direction that reaches the egress tap first carries more payload, has no less loss and
-    delay than the other, and one of the three is ten times as much.
+    Taps count as swapped if the direction that reaches the egress tap first carries more payload than the other, has
+    at least as much loss and delay, and exceeds it tenfold in one of the three.
 
     Only TCP segments are compared; other packets have no sequence number.
 
@@ -330,7 +353,7 @@ def compare_taps(ingress: Any, egress: Any) -> TapComparison:
 
 @dataclass
 class _Common:
-    """Segments seen at both taps, and those seen at one only while their flow was seen at both."""
+    """Segments seen at both taps, and those seen at only one although their flow was seen at both."""
 
     way: np.ndarray
     ts_ns: np.ndarray  # at the ingress
@@ -373,7 +396,7 @@ def _compare(ingress: _Sample, egress: _Sample, largest: int, shared_flows: int 
 
 
 def _common(before: np.ndarray, behind: np.ndarray, ingress: _Sample, egress: _Sample) -> _Common:
-    """Pair the samples, both in order of their keys: of equal segments the k-th with the k-th, if none is missing."""
+    """Pair the samples, both ordered by key: among equal segments the k-th with the k-th, if none is missing."""
     names, group = np.unique(np.concatenate([before["key"], behind["key"]]), return_inverse=True)
     own = group[: len(before)], group[len(before) :]
     count = [np.bincount(g, minlength=len(names)) for g in own]
@@ -406,12 +429,12 @@ def _common(before: np.ndarray, behind: np.ndarray, ingress: _Sample, egress: _S
 
 
 def _rank(groups: np.ndarray) -> np.ndarray:
-    """Of each element its place among its equals; equal ones stand together."""
+    """The position of each element among its equals; equal ones are adjacent."""
     return np.arange(len(groups)) - np.searchsorted(groups, groups)
 
 
 def _within(alone: np.ndarray, paired: np.ndarray) -> np.ndarray:
-    """Ways of those segments that came after the first and before the last of their way that has a pair."""
+    """Ways of the segments between the first and the last paired one of their way."""
     ways = int(max(alone["way"].max(initial=0), paired["way"].max(initial=0))) + 1
     first, last = np.full(ways, np.iinfo(np.int64).max), np.full(ways, np.iinfo(np.int64).min)
     np.minimum.at(first, paired["way"], paired["ts_ns"])
@@ -423,9 +446,9 @@ def _within(alone: np.ndarray, paired: np.ndarray) -> np.ndarray:
 def _orientation(common: _Common) -> tuple[np.ndarray, bool]:
     """By way, 1 if it goes from the ingress to the egress and -1 if it comes back; and whether that is known.
 
-    In flows seen in both directions, packets of one direction are compared with their neighbours in the other, so
-    that neither offset nor drift of the clocks matters. Other flows follow these: what is later than the clocks' offset
-    goes forward. Without any such flow the clocks are taken to agree.
+    In flows seen in both directions, packets of one direction are compared with their neighbours in the other, so that
+    neither offset nor drift of the clocks matters. Other flows are decided by these: delays above the clocks' offset
+    are forward. Without any such flow, the clocks are assumed to agree.
     """
     flows = (
         int(max(common.way.max(), common.only_ingress.max(initial=0), common.only_egress.max(initial=0))) // 2
@@ -496,13 +519,13 @@ def _problem(found: TapComparison, only_ingress: int, only_egress: int) -> str |
         offset = clocks.offset_ns or (there.least_ns, there.least_ns)
         early = ""
         if found.early > _FEW:
-            early = f" {format_percent(found.early)} of the packets seem to leave before they came."
+            early = f" {format_percent(found.early)} of the packets seem to leave before they arrive."
         return f"the clocks differ too much. {found.clocks_in_words()}{early} {_remedy(offset)}"
     return None
 
 
 def _is_the_queue(one: OneWayDelay, other: OneWayDelay) -> bool:
-    """That carries more, loses and waits no less, and one of the three clearly more."""
+    """Whether it carries more, loses and waits at least as much, and clearly exceeds the other in one of the three."""
     return (
         one.payload_bytes > other.payload_bytes
         and one.missing_share >= other.missing_share
@@ -520,7 +543,7 @@ def _is_mostly_clock(found: TapComparison) -> bool:
 
 
 def _first_at_the_egress(found: TapComparison, only_ingress: int, only_egress: int) -> str:
-    """All that both taps saw is stamped earlier by the egress tap."""
+    """The egress tap stamps everything that both taps saw earlier."""
     back = found.backward
     early = format_time_ns(abs(back.median_ns))
     by = f"all packets in common are stamped earlier by the egress tap (by {early}, median)"
@@ -570,8 +593,8 @@ def _both_in_words(found: TapComparison) -> str:
     low, high = clocks.offset_ns
     if clocks.noise_ns > _SMALL_NS:
         return (
-            "The taps' clocks do not run steadily against each other: packets contradict any constant offset and drift "
-            f"by up to {format_time_ns(2 * clocks.noise_ns)}, as when a clock is set during the capture."
+            "The taps' clocks do not differ by a constant offset and drift: packets contradict any such model by "
+            f"up to {format_time_ns(2 * clocks.noise_ns)}, as happens when a clock is set during the capture."
         )
     if clocks.certain_offset_ns:
         ahead = "ahead of" if sum(clocks.offset_ns) > 0 else "behind"
@@ -583,7 +606,7 @@ def _both_in_words(found: TapComparison) -> str:
             f"The taps' clocks may agree: the egress tap's is between {format_time_ns(abs(low))} behind and "
             f"{format_time_ns(abs(high))} ahead"
         )
-    return f"{text}{_drift_in_words(clocks)} (by the least one-way delays in both directions)."
+    return f"{text}{_drift_in_words(clocks)} (from the minimum one-way delays in both directions)."
 
 
 def _drift_in_words(clocks: Clocks) -> str:
@@ -611,7 +634,7 @@ def _one_direction_in_words(found: TapComparison) -> str:
         and abs(drift) * 1e-6 * found.clocks.length_ns > 1_000
         and abs(drift) <= LARGEST_DRIFT_PPM
     ):
-        text += f"; the least delay changes by {drift:.1f} ppm: drift of the clocks, or a queue that never empties"
+        text += f"; the minimum delay changes by {drift:.1f} ppm: drift of the clocks, or a queue that never empties"
     return f"{text}."
 
 
@@ -619,14 +642,14 @@ def _remarks(found: TapComparison) -> Iterator[str]:
     clocks, there = found.clocks, found.forward
     if clocks.offset_ns is not None:
         if clocks.noise_ns > _SMALL_NS:
-            yield f"{found.clocks_in_words()} Delays are wrong by as much."
+            yield f"{found.clocks_in_words()} Delays are wrong by the same amount."
         elif clocks.certain_offset_ns:
             wrong = "long" if sum(clocks.offset_ns) > 0 else "short"
-            delays = f"Delays are too {wrong} by that"
+            delays = f"Delays are too {wrong} by that amount"
             if found.early:
                 delays += (
-                    f", and the {format_percent(found.early)} of the packets that seem to leave before they came "
-                    "count as lost"
+                    f", and the {format_percent(found.early)} of the packets that seem to leave before they "
+                    "arrive count as lost"
                 )
             yield f"{found.clocks_in_words()} {delays}. {_remedy(clocks.offset_ns)}"
     elif there.least_ns < 0 or there.least_ns > max(there.spread_ns, _CLEARLY * _SMALL_NS):
@@ -634,25 +657,28 @@ def _remarks(found: TapComparison) -> Iterator[str]:
     if found.strays >= max(_CLEARLY, _CLEARLY * there.missing):
         swapped = "" if found.order_known else ", or the taps are swapped and a clock is wrong"
         yield (
-            f"{_packets(found.strays, found.sampled)} reached the egress tap that the ingress tap did not see, of the "
-            f"same flows: its capture is not complete{swapped}."
+            f"{_packets(found.strays, found.sampled)} of the same flows reached the egress tap but were not seen by "
+            f"the ingress tap: the ingress capture is incomplete{swapped}."
         )
     if found.recognised < 0.5:
         yield (
             f"Only {format_percent(found.recognised)} of the segments that both taps should have seen are in common: "
-            f"{_OFFLOAD}, or captures that are not complete."
+            f"{_OFFLOAD}, or incomplete captures."
         )
     if found.common > _CLEARLY and there.packets == found.common and there.most_ns == there.least_ns == 0:
-        yield "Every segment has the same time stamp at both taps: one capture, given twice?"
+        yield "Every segment has the same timestamp at both taps: one capture, given twice?"
 
 
 _ANYWAY = "--trust-taps, check_taps=False: do not check"
 _EXCHANGE = "give the capture from before the queue first"
-_OFFLOAD = "segments that offload cuts differently at the two taps (switch GRO, LRO and TSO off to capture)"
+_OFFLOAD = (
+    "segmentation offload that cuts segments differently at the two taps "
+    "(turn GRO, LRO and TSO off before capturing)"
+)
 
 
 def _remedy(offset_ns: tuple[float, float]) -> str:
-    return f"`editcap -t {-sum(offset_ns) / 2e9:.9f} EGRESS NEW` sets it right."
+    return f"`editcap -t {-sum(offset_ns) / 2e9:.9f} EGRESS NEW` corrects it."
 
 
 def _share(one: int, other: int) -> str:
@@ -660,7 +686,7 @@ def _share(one: int, other: int) -> str:
 
 
 def _packets(n: int, sampled: float) -> str:
-    """How many packets `n` in the sample stand for."""
+    """The number of packets that `n` in the sample stand for, in words."""
     return plural(n, "packet") if sampled == 1 else f"about {plural(round(n / sampled), 'packet')}"
 
 

@@ -1,4 +1,4 @@
-"""What a flow and a TCP segment are known by at any tap: nothing that a queue on the way changes."""
+"""What identifies a flow and a TCP segment at any tap: fields that a queue on the way does not change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["FlowNames", "segment_identity"]
 
 @numba.njit(inline="always")
 def segment_identity(way, seq, ack, flags, payload, window, tsval, tsecr):
-    """64 bits that stand for a TCP segment of a way; two different ones agree with probability 2**-64."""
+    """A 64-bit hash of a TCP segment of a way; two different segments collide with probability 2**-64."""
     x = np.uint64(way) << np.uint64(32) | np.uint64(seq)
     x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
     x ^= np.uint64(ack) << np.uint64(32) | np.uint64(tsval)
@@ -26,12 +26,12 @@ def segment_identity(way, seq, ack, flags, payload, window, tsval, tsecr):
 
 
 class FlowNames:
-    """Numbers a tap's flows by their 5-tuple, whoever began them.
+    """Numbers a tap's flows by their 5-tuple, whichever end opened them.
 
     Parameters
     ----------
     numbers : dict
-        From 5-tuple to number; taps that share it give a 5-tuple the same number.
+        Maps a 5-tuple to its number; taps that share it give a 5-tuple the same number.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class FlowNames:
         self._numbers = numbers
 
     def learn(self, keys: FlowKeys) -> list[tuple[int, int, bool]]:
-        """Flows that were not seen before: flow id, number, whether the initiator is the upper end."""
+        """Yield flows not seen before: flow id, number, whether the initiator is the upper end."""
         if not len(keys):
             return []
         self.codes = grown(self.codes, int(keys.flow_id[-1]) + 1)

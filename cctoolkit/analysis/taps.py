@@ -1,4 +1,4 @@
-"""Two taps, one before and one after a queue: which flow and which packet of one is which of the other.
+"""Two taps, one before and one after a queue: matches the flows and packets of one with those of the other.
 
 A *way* is one direction of one flow: ``2 * flow_id + direction`` in the ingress tap's numbering. Everything here
 is carried from batch to batch, and nothing depends on how the packets were cut into batches.
@@ -61,14 +61,14 @@ class TapPair:
     """Brings two taps together: flows by 5-tuple, and the egress tap held back to the ingress tap's time.
 
     Flows are matched by 5-tuple where both taps give Captures (their numbers may then differ), else `flow_id` is
-    taken as common. Where a 5-tuple was used again, an egress flow is the latest ingress flow that began no
-    later, or else the first one; its packets from before that flow's first packet at the ingress are left out.
-    An initiator that the two taps do not agree on does not matter.
+    common to both. Where a 5-tuple was reused, an egress flow is matched with the latest ingress flow that began no
+    later, or else the first one; its packets from before that flow's first packet at the ingress are left out. The
+    taps need not agree on the initiator.
 
     Parameters
     ----------
     check_taps : bool
-        Compare the taps on the way, for :meth:`check`.
+        Compare the taps while reading, for :meth:`check`.
 
     Attributes
     ----------
@@ -132,12 +132,12 @@ class TapPair:
         return came_in, {name: went_out[name][:ready] for name in schema.PACKETS}
 
     def rest(self) -> Mapping[str, np.ndarray] | None:
-        """The egress packets that were held back, when the ingress tap has no more; None if there are none."""
+        """The egress packets held back, once the ingress tap has no more; None if there are none."""
         waiting, self._waiting = self._waiting, {}
         return waiting or None
 
     def check(self) -> None:
-        """Raise what :func:`cctoolkit.compare_taps` finds wrong with the packets so far, and warn of what is odd.
+        """Raise what :func:`cctoolkit.compare_taps` finds wrong with the packets so far, and warn of oddities.
 
         Raises
         ------
@@ -251,7 +251,43 @@ def _match(
     ways,
     fates,
 ):
-    """Take both taps' packets in order of time from rows `i` and `j` on; return where it stopped and why."""
+    """Match both taps' packets in order of time, from rows `i` and `j` on.
+
+    Parameters
+    ----------
+    i, j : int
+        Rows of the ingress and egress to begin with.
+    first_row : int
+        Running number of the ingress's first row.
+    came_in, went_out : _Segments
+        Packets of ingress and egress.
+    wanted : bool array
+        Whether a flow counts, by its number at the ingress; empty: all do.
+    entries : int64 array
+        For each flow at the egress, ``2 * flow at the ingress + 1``, plus one if its directions are swapped there; 0:
+        not found. Empty: both taps number flows alike.
+    not_before : int64 array
+        By ingress flow, time of its first packet in ns, plus one; an earlier packet at the egress is another flow's.
+    data_only : bool
+        Leave out packets without payload.
+    max_delay_ns : int
+        Longest delay between the taps.
+    pool : _Pool
+        Packets between the taps; updated.
+    ways : array of ``_WAY``
+        Counts by ``2 * flow_id + direction``; updated.
+    fates : array of :data:`FATE`
+        Receives the matched packets; empty: they are only counted.
+
+    Returns
+    -------
+    i, j : int
+        Rows reached.
+    n_fates : int
+        How many of `fates` were written.
+    why : int
+        ``_DONE``, or ``_FULL`` if the pool has to grow.
+    """
     (
         in_ts,
         in_flow,
@@ -473,15 +509,14 @@ def _tell(node, delay, fates, n):
 
 
 class PacketMatcher:
-    """Recognises TCP segments of the ingress tap at the egress tap, batch after batch.
+    """Recognises TCP segments of the ingress tap at the egress tap, batch by batch.
 
     A segment is recognised by flow, direction, sequence and acknowledgement number, flags, length, window and
-    timestamps. Of several equal ones (a retransmission without timestamps, duplicate ACKs) the first counts that
-    nothing of its flow has overtaken yet: queues keep the order of a flow. One that was overtaken by up to
-    64 others is still recognised. A segment is lost when a later one of its flow and direction has left and it has
-    not, or when the egress tap has gone on for `max_delay_ns` without it; before that its fate is unknown, and so is
-    that of a segment from before the egress tap's first packet, unless one in front of it was seen to leave: it may
-    have left unseen.
+    timestamps. Of several equal ones (a retransmission without timestamps, duplicate ACKs), the first that nothing in
+    its flow has overtaken counts: queues keep the order of a flow. One overtaken by up to 64 others is still
+    recognised. A segment is lost when a later one of its flow and direction has left and it has not, or when the
+    egress tap has continued for `max_delay_ns` without it; before that its fate is unknown. So is that of a segment
+    from before the egress tap's first packet, which may have left unseen, unless one in front of it was seen to leave.
 
     Parameters
     ----------
@@ -509,7 +544,7 @@ class PacketMatcher:
         pair: TapPair,
         wanted: np.ndarray,
     ) -> None:
-        """What :meth:`TapPair.update` gave; `wanted` says by ingress flow id which flows matter (empty: all)."""
+        """Take the result of :meth:`TapPair.update`; `wanted`: which flows count, by ingress flow id (empty: all)."""
         arriving = _segments(came_in if came_in is not None else {n: c[:0] for n, c in went_out.items()})
         leaving = _segments(went_out)
         highest = max(int(s.flow_id.max()) if len(s.flow_id) else 0 for s in (arriving, leaving))
@@ -546,16 +581,16 @@ class PacketMatcher:
     def crosses(self) -> np.ndarray:
         """By way, whether it goes through the queue.
 
-        It does when at least half of its packets at the egress, up to the ingress tap's end, had come in at the
-        ingress; but not when all did and none was delayed or lost, as for ACKs the other way where the clock is too
-        coarse to tell which tap was first.
+        It does if at least half of its packets at the egress, up to the ingress tap's end, were seen at the ingress;
+        but not if all were and none was delayed or lost, as for ACKs in the other direction where the clock is too
+        coarse to show which tap was first.
         """
         ways = self._ways
         enough = (ways["matched"] > 0) & (2 * ways["matched"] >= ways["left"])
         return enough & ((ways["delayed"] > 0) | (ways["matched"] < ways["arrived"]))
 
     def fates(self) -> list[np.ndarray]:
-        """Fates so far (of :data:`FATE`, in no order) of all packets; what is not in :attr:`crosses` means nothing."""
+        """Fates (:data:`FATE`) of all packets so far, unordered; meaningless for ways not in :attr:`crosses`."""
         rest = np.empty(int(self._pool.used[0]), FATE)
         n = _remaining(self._pool, self._ways, self._egress_start_ns, self._max_delay_ns, rest)
         return [*self._fates, rest[:n]]

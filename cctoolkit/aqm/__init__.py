@@ -28,9 +28,9 @@ A class with parameters, ``State`` and a decision is all it takes, here or in a 
     cct.Bottleneck(rate_mbps=100, buffer_packets=500, aqm=Patience(target_ms=2))
 
 It is compiled once at the start of a run (a fraction of a second) and then runs at full speed. A mistake raises
-:class:`~cctoolkit.AlgorithmError` with the line, also while it runs: an index outside an array, a ``peer`` that is not
-there, a loop that takes more than 100 million iterations at one event; what is no verdict is refused.
-To add it to the package, put it into a file of its own here, import it below, and cite section by section what it
+:class:`~cctoolkit.AlgorithmError` with the line, also while it runs: an index outside an array, a ``peer`` that does
+not exist, a loop that takes more than 100 million iterations at one event, a return value that is not a verdict. To
+add it to the package, put it into a file of its own here, import it below, and cite section by section what it
 implements and where it deviates.
 
 Functions (all optional, all with the same arguments; they return ``PASS``, ``MARK`` or ``DROP``, and ``on_dequeue``

@@ -103,7 +103,45 @@ class Aqm(Algorithm):
 
 @intrinsic
 def peer(typingctx: Any, queue: Any, index: Any) -> Any:
-    """Queue number `index` of the port of `queue`, from 0; another index is an IndexError."""
+    """Another queue of the same port, for use in a function of an AQM.
+
+    Parameters
+    ----------
+    queue : record of :data:`QUEUE`
+        Any queue of the port.
+    index : int
+        Number of the queue, from 0.
+
+    Returns
+    -------
+    record of :data:`QUEUE`
+
+    Raises
+    ------
+    IndexError
+        There is no such queue.
+
+    See Also
+    --------
+    delay_ns : the delay of a queue
+    Aqm : the functions of an AQM
+
+    Examples
+    --------
+    Drop packets of queue 1 while queue 0 waits:
+
+    >>> from cctoolkit.aqm import DROP, PASS, Aqm, peer
+    >>> class YieldToFirst(Aqm):
+    ...     @staticmethod
+    ...     def on_enqueue(p, s, stats, queue, packet, now_ns):
+    ...         return DROP if queue.index == 1 and peer(queue, 0).packets > 5 else PASS
+    >>> queues = [cct.Queue(), cct.Queue()]
+    >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=50, aqm=YieldToFirst(), queues=queues)
+    >>> flows = [cct.Flow("reno", rtt_ms=20, queue=0), cct.Flow("reno", rtt_ms=20, queue=1)]
+    >>> run = cct.simulate(cct.Scenario(bottleneck=bottleneck, flows=flows, duration_s=2))
+    >>> (run.queues.dropped_enqueue > 0).tolist()
+    [False, True]
+    """
     signature = queue(queue, types.int64)
 
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -122,5 +160,38 @@ def peer(typingctx: Any, queue: Any, index: Any) -> Any:
 
 @numba.njit(error_model="numpy")
 def delay_ns(queue, now_ns):
-    """How long the packet at the head has waited, in ns; 0 for an empty queue."""
+    """How long the packet at the head has waited, for use in a function of an AQM.
+
+    Parameters
+    ----------
+    queue : record of :data:`QUEUE`
+        The queue.
+    now_ns : int
+        Current time in ns.
+
+    Returns
+    -------
+    int
+        Delay in ns; 0 for an empty queue.
+
+    See Also
+    --------
+    peer : another queue of the same port
+    Aqm : the functions of an AQM
+
+    Examples
+    --------
+    >>> from cctoolkit.aqm import DROP, PASS, Aqm, delay_ns
+    >>> class DelayLimit(Aqm):
+    ...     limit_ms: float = 20.0
+    ...
+    ...     @staticmethod
+    ...     def on_enqueue(p, s, stats, queue, packet, now_ns):
+    ...         return DROP if delay_ns(queue, now_ns) > p.limit_ns else PASS
+    >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=500, aqm=DelayLimit())
+    >>> flows = [cct.Flow("cubic", rtt_ms=20)]
+    >>> run = cct.simulate(cct.Scenario(bottleneck=bottleneck, flows=flows, duration_s=2))
+    >>> run.queues.max_delay_ms.round().tolist()
+    [22.0]
+    """
     return now_ns - queue.head_enqueued_ns if queue.packets > 0 else 0

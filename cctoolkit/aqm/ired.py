@@ -111,10 +111,10 @@ class IRed(Aqm):
 
     def derived(self) -> dict[str, Any]:
         """Thresholds of the measured quantity, and how to recognise scalable packets."""
-        told = identification("IRed", self.identifier)
+        fields = identification("IRed", self.identifier)
         if self.measure == "delay":
-            return {"by_depth": False, "low": self.min_ms * 1e6, "high": self.max_ms * 1e6} | told
-        return {"by_depth": True, "low": self.min_packets, "high": self.max_packets} | told
+            return {"by_depth": False, "low": self.min_ms * 1e6, "high": self.max_ms * 1e6} | fields
+        return {"by_depth": True, "low": self.min_packets, "high": self.max_packets} | fields
 
     def initial(self) -> dict[str, Any]:
         """Notifications in flight."""
@@ -235,8 +235,8 @@ class IntegerIRed(IRed):
         classic, scalable = red_probabilities(
             self.min_ms, self.max_ms, coupling=self.coupling, square=self.square
         )
-        told = identification("IntegerIRed", self.identifier)
-        return told | {"classic_table": classic, "scalable_table": scalable}
+        fields = identification("IntegerIRed", self.identifier)
+        return fields | {"classic_table": classic, "scalable_table": scalable}
 
     @staticmethod
     def on_dequeue(p, s, stats, queue, packet, now_ns):

@@ -192,12 +192,12 @@ class Choke(Aqm):
 
 
 class KernelModule(kernel_module.KernelModule, Aqm):
-    """A queue discipline of a kernel of your own, built with ``cct testbed build --with``.
+    """A queue discipline in a kernel of your own, built with ``cct testbed build --with``.
 
     Parameters
     ----------
     module : str
-        The kernel's name of it (``.id`` of its ``struct Qdisc_ops``), as for ``tc``.
+        Its name in the kernel (``.id`` of its ``struct Qdisc_ops``), as for ``tc``.
     settings : mapping
         Its module parameters: whole numbers or words by name. They apply to the whole kernel. A parameter ``limit``
         that is not given here is set to the queue's ``buffer_packets``.

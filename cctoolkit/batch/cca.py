@@ -105,10 +105,10 @@ def classify(dataset: Dataset, capture: str, classifier: BatchClassifier) -> int
         with TableWriter(dataset.cca_path(classifier.name, capture, block), "cca", provenance) as writer:
             for slots in _whole_flows(dataset.block_path("slots", capture, block)):
                 slots.attrs["slot_ms"] = dataset.settings.slot_ms
-                said = classifier.predict_slots(slots)
-                if "limited_by" not in said:  # a classifier that does not ask
-                    said = said.assign(limited_by="unknown")
-                writer.write(said[list(TABLES["cca"])])
+                table = classifier.predict_slots(slots)
+                if "limited_by" not in table:  # a classifier that does not ask
+                    table = table.assign(limited_by="unknown")
+                writer.write(table[list(TABLES["cca"])])
         rows += writer.rows
     dataset.write_classified(classifier.name, capture, rows)
     return rows

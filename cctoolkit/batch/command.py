@@ -32,7 +32,9 @@ def batch(
     workers: Annotated[
         int | None,
         typer.Option(
-            help="Number of local worker processes.", show_default="this one, one capture at a time", min=1
+            help="Number of local worker processes.",
+            show_default="none: one capture at a time in this process",
+            min=1,
         ),
     ] = None,
     scheduler: Annotated[
@@ -40,7 +42,9 @@ def batch(
     ] = None,
     memory: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Memory of one worker, such as 4GB.", show_default="its share"),
+        typer.Option(
+            metavar="SIZE", help="Memory of one worker, such as 4GB.", show_default="an equal share"
+        ),
     ] = None,
     slot_ms: Annotated[
         float | None,
@@ -58,8 +62,8 @@ def batch(
 ) -> None:
     """Turn many captures into one dataset of Parquet files: flows, RTTs, counts per second, slots of long flows.
 
-    An interrupted run resumes, and later runs read only what is new. For a capture that cannot be read it prints a
-    line on standard error, processes the others, and exits with status 1.
+    An interrupted run resumes, and later runs read only what is new. A capture that cannot be read gets a line on
+    standard error; the others are processed, and the exit status is 1.
 
     Examples: `cct batch traces/*.pcap.gz -o archive`, `cct batch 2024-02-01..2024-02-29 -o february --workers 8`
     """

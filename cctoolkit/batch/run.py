@@ -337,7 +337,7 @@ class _Batch:
             except (KeyError, TypeError, ValueError):
                 self.dataset.drop_blocks(capture)
                 self.fail(
-                    source.url, "its files in blocks/ were damaged and are removed: run the batch again"
+                    source.url, "its files in blocks/ were damaged and have been removed: run the batch again"
                 )
                 return
         self.dataset.drop_blocks(capture)

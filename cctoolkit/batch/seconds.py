@@ -23,6 +23,26 @@ _MOST = 10_000_000
 
 @kernel
 def _count(ts, flow_id, wire, payload, ecn, tcp_flags, protocol, next_flow, origin_ns, sums):
+    """Add packets to the counts of their seconds.
+
+    Parameters
+    ----------
+    ts, flow_id, wire, payload, ecn, tcp_flags : arrays
+        Columns of the packets table (:data:`cctoolkit.schema.PACKETS`).
+    protocol : uint8 array
+        IP protocol by flow number.
+    next_flow : int
+        Number of the next new flow.
+    origin_ns : int
+        Start of the first second.
+    sums : int64 array, shape (seconds, counts)
+        Updated.
+
+    Returns
+    -------
+    int
+        Number of the next new flow afterwards.
+    """
     for i in range(len(ts)):
         s = sums[
             max((ts[i] - origin_ns) // 1_000_000_000, 0)
@@ -76,7 +96,9 @@ class Seconds:
             self._origin_ns = self._last_ns = int(ts[0])
         self._last_ns = max(self._last_ns, int(ts.max()))
         if self._seconds() > _MOST:
-            raise ParameterError(f"its packets are up to {self._seconds():,} seconds apart: is a time wrong?")
+            raise ParameterError(
+                f"its packets are up to {self._seconds():,} seconds apart: is a timestamp wrong?"
+            )
         self._sums = grown(self._sums, self._seconds())
         self._protocol = grown(self._protocol, int(keys.flow_id[-1]) + 1)
         self._protocol[keys.flow_id] = keys.protocol

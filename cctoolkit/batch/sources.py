@@ -77,7 +77,7 @@ class Source:
         if self.is_mawi:
             return "day"
         if self.is_remote:
-            with _one_line(self.url):
+            with _as_our_errors(self.url):
                 fs, path = _file_system(self.url)
                 return f"{fs.info(path).get('size')}-{fs.ukey(path)}"
         try:
@@ -118,7 +118,7 @@ def find_sources(captures: Iterable[str | os.PathLike[str]]) -> tuple[list[Sourc
         except OSError as err:
             without[capture] = f"cannot be read: {err.strerror or err}"
         except ValueError:
-            without[capture] = "not a file name: it has a zero byte"
+            without[capture] = "not a file name: it contains a zero byte"
     return list(found), without
 
 
@@ -162,7 +162,7 @@ def _urls(url: str) -> Iterator[Source]:
     if "file" in fs.protocol:
         yield from _meant(path)
     elif "*" in url:
-        with _one_line(url):
+        with _as_our_errors(url):
             paths = sorted(fs.glob(path))
         if not paths:
             raise ParameterError("no file matches")
@@ -180,7 +180,7 @@ def _file_system(url: str) -> tuple[Any, str]:
 
 
 @contextlib.contextmanager
-def _one_line(url: str) -> Iterator[None]:
+def _as_our_errors(url: str) -> Iterator[None]:
     """Convert exceptions of a store's library to our own."""
     try:
         yield
@@ -218,7 +218,7 @@ def local_file(source: Source, keep: bool) -> Iterator[Path]:
     elif source.is_remote:
         with tempfile.TemporaryDirectory(prefix="cct-batch-") as folder:
             path = Path(folder) / (source.name or "capture")
-            with _one_line(source.url):
+            with _as_our_errors(source.url):
                 fs, remote = _file_system(source.url)
                 fs.get_file(remote, str(path))
             yield path

@@ -75,7 +75,7 @@ def fetch_mawi_command(
 def synth_mawi_command(
     output: _NewCapture,
     packets: Annotated[int, typer.Option("--packets", "-n", help="Number of packets.", min=1)] = 1_000_000,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed; the same seed gives the same bytes.")] = 0,
 ) -> None:
     """Make a synthetic capture that resembles a day of MAWI, for benchmarks or when no real one is at hand.
 

@@ -71,7 +71,7 @@ def fetch_file(
         part = target.with_name(target.name + ".part")
         with open(part, "ab") as file, _locked(file, part):
             try:
-                found = _fill(file, url, progress)
+                found = _append_rest(file, url, progress)
             finally:
                 if file.tell() == 0:
                     part.unlink()
@@ -125,7 +125,7 @@ def _locked(file: IO[bytes], path: Path) -> Iterator[None]:
     yield
 
 
-def _fill(file: IO[bytes], url: str, progress: bool | None) -> str:
+def _append_rest(file: IO[bytes], url: str, progress: bool | None) -> str:
     """Append the rest of `url` to `file`; return the sha256 of the whole."""
     import requests
 

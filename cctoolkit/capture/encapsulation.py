@@ -1,4 +1,4 @@
-"""What stands between a frame's first byte and an IP header: one function a header, with its standard.
+"""The headers between a frame's first byte and its IP header: one function per header, with its standard.
 
 Every function reads one header. It takes
 
@@ -11,7 +11,7 @@ and returns
 
 layer : int64
     What follows the header: an EtherType, one of the codes below, or ``IP_PROTOCOL`` + an IP protocol number;
-    ``NOTHING`` if nothing that is known here, ``CUT`` if the header was not captured as a whole.
+    ``NOTHING`` if unknown here, ``CUT`` if the header was not captured in full.
 p : int64
     Address of what follows. It may lie beyond `end`: then the next header finds no bytes.
 bound : int64

@@ -76,17 +76,29 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, tou
     ----------
     keys : int64 array
         Keys of the rows, as :mod:`headers` packs them.
+    n : int
+        Number of rows.
     out : PacketColumns
-        Holds the rows, from `row0` on.
+        Holds the rows; flow and direction are written there.
+    row0 : int
+        The first of the rows in `out`.
+    timeout_ns : int
+        A flow that was silent for longer has ended.
+    part : int
+        Number of the part being read.
     index : uint64 array
         Maps a hash to a record as ``upper 32 bits of the hash << 32 | record + 1`` (0 = free), probed linearly.
     words : int64 array
         The records, one after the other.
+    syn_options : int64 array, shape (records, 2)
+        Options of the SYN of each direction, packed.
     touched : int64 array
         Indices of the records seen in this part.
     state : int64 array
         Number of records, next flow_id, length of `touched`.
 
+    Notes
+    -----
     The table does not fit into the cache, so the two cache lines that a row needs are prefetched well before the
     lookup: each group of rows passes three times, for the index, for the records, and for the assignment.
     """
@@ -218,7 +230,21 @@ def _gather_keys(
     scale,
     sack_ok,
 ):
-    """Copy the keys of records into the arrays of a :class:`FlowKeys`."""
+    """Copy the keys of records into the arrays of a :class:`FlowKeys`.
+
+    Parameters
+    ----------
+    records : int64 array, shape (records, 8)
+        All records.
+    numbers : int64 array
+        Which of them to copy.
+    flow_id, ip_version, protocol, sport, dport, src, dst, saw_syn : arrays
+        Receive the columns of :class:`FlowKeys`; addresses as two 64-bit halves.
+    syn_options : int64 array, shape (records, 2)
+        Options of the SYN of each direction, packed.
+    mss, scale, sack_ok : arrays, shape (numbers, 2)
+        Receive the options, by direction.
+    """
     for i in range(numbers.size):
         r = numbers[i]
         id_state = records[r, _ID_STATE]

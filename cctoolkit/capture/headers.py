@@ -8,7 +8,7 @@ Which headers a row describes
     Encapsulations without a transport of their own (VLAN, MPLS, PPPoE, GRE, IP-in-IP, AH, ...) are always walked
     through, so ``IP/GRE/IP/TCP`` is the TCP flow inside. Encapsulations inside UDP (VXLAN, Geneve, GTP-U, Teredo, L2TP,
     GRE-in-UDP, MPLS-in-UDP, by their registered ports) are walked through only with ``inner``; by default the row is
-    the outer UDP. Where an inner header is cut or makes no sense, the row is what was decoded before it.
+    the outer UDP. Where an inner header is cut or makes no sense, the row describes what was decoded before it.
 Lengths
     ``payload_bytes`` comes from the IP length and never reaches beyond what encloses it: the frame's length on the
     wire, and every length field on the way (802.3, PPPoE, outer IP, UDP, GTP-U, L2TP, PPTP). An IP length of 0
@@ -123,7 +123,7 @@ def link_name(link_type: int) -> str:
 _Ip = namedtuple("_Ip", "version src_hi src_lo dst_hi dst_lo tos ttl")
 #: A TCP header and its options. `syn_options` is MSS << 16 | window scale << 8 | SACK permitted.
 _Tcp = namedtuple("_Tcp", "seq ack flags window tsval tsecr has_ts syn_options n_sacks")
-#: What a frame's row says, as far as its headers could be read.
+#: The content of a frame's row, as far as its headers could be read.
 _Headers = namedtuple(
     "_Headers", "ip tcp protocol sport dport payload_bytes ip_headers later_fragment truncated"
 )
@@ -508,14 +508,20 @@ def decode_headers(
         Holds the frames.
     offset, caplen, wirelen, ts_ns, link_type : int64 arrays
         Per frame: position in `data`, captured and original length, time, LINKTYPE_ number.
+    n : int
+        Number of frames.
     inner : bool
         Walk through UDP encapsulations too.
     first_frame : int
         Number of the first of these frames, for `frame`.
     out : PacketColumns
-        Rows are written from `row0` on; ``flow_id`` and ``direction`` are left to :mod:`flow_ids`.
+        Receives the rows; ``flow_id`` and ``direction`` are left to :mod:`flow_ids`.
+    row0 : int
+        Row of `out` to begin with.
     keys : int64 array
-        ``KEY_WORDS`` words a row, from the first; `seed` goes into the hash.
+        Receives ``KEY_WORDS`` words a row, from its start on.
+    seed : int
+        Seed of the hash in `keys`.
     frame : uint32 array
         Frame number of each row, from `row0` on; skipped when it has length 0.
     sacks : int64 array, shape (4 n, 3)

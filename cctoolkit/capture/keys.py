@@ -89,7 +89,7 @@ def check_keys(keys: FlowKeys, flow_id: np.ndarray | None = None) -> FlowKeys:
     keys : FlowKeys
         What to check.
     flow_id : uint32 array, optional
-        Flows of packets, none of which may lie beyond the last of the keys.
+        Flow numbers of packets, all of which the keys must cover.
 
     Returns
     -------
@@ -99,7 +99,7 @@ def check_keys(keys: FlowKeys, flow_id: np.ndarray | None = None) -> FlowKeys:
     Raises
     ------
     SchemaError
-        They are not keys, or damaged; the text names the first column.
+        Not FlowKeys, or damaged; the text names the first wrong column.
     """
     if not isinstance(keys, FlowKeys):
         raise SchemaError(f"keys: expected FlowKeys, found {type(keys).__name__}")
@@ -115,7 +115,7 @@ def check_keys(keys: FlowKeys, flow_id: np.ndarray | None = None) -> FlowKeys:
     if not (ids[1:] > ids[:-1]).all():
         raise SchemaError("keys: flow_id must increase from row to row")
     if flow_id is not None and len(flow_id) and (not len(ids) or flow_id.max() > ids[-1]):
-        raise SchemaError(f"keys: flow {flow_id.max()} of the packets has none")
+        raise SchemaError(f"keys: flow {flow_id.max()} of the packets has no row")
     return keys
 
 

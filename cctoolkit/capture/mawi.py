@@ -39,7 +39,7 @@ def _day(date: str | dt.date) -> dt.date:
             raise ParameterError(f"date: {date!r} is not a date like 2024-02-15") from None
     today = dt.datetime.now(_JAPAN).date()
     if not _FIRST_DAY <= date <= today:
-        raise ParameterError(f"date: samplepoint F has traces from {_FIRST_DAY} to today, not of {date}")
+        raise ParameterError(f"date: samplepoint F has no trace of {date}, only from {_FIRST_DAY} to today")
     return date
 
 
@@ -126,11 +126,11 @@ def _not_gzip(head: bytes) -> str | None:
 def real_traces(
     cache_dir: str | os.PathLike[str] | None = None, *, excerpts: bool = True
 ) -> list[tuple[Path, str]]:
-    """The backbone traces at hand that somebody captured, for questions that synthetic traffic cannot answer.
+    """Real backbone traces on this machine, for questions that synthetic traffic cannot answer.
 
     These are the file named by the environment variable ``TRACE``, the MAWI days in the cache, and the MAWI captures in
-    the folder named by ``CCTOOLKIT_MAWI``, which are taken for excerpts: a second of a backbone has thousands of
-    packets, but hardly a round trip of most flows.
+    the folder named by ``CCTOOLKIT_MAWI``, which are treated as excerpts: a second of a backbone link has thousands of
+    packets, but hardly one round trip of most flows.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def real_traces(
 
     See Also
     --------
-    find_trace : one trace, made up if need be
+    find_trace : one trace, synthetic if need be
     fetch_mawi : download a MAWI day
 
     Examples

@@ -39,7 +39,7 @@ class Capture:
     Raises
     ------
     SchemaError
-        A column, a key or a SACK block is not of its type, has another length, or leads outside the others.
+        A column, a key or a SACK block has the wrong type or length, or refers to something that does not exist.
 
     See Also
     --------
@@ -137,7 +137,7 @@ class Capture:
         Raises
         ------
         ParameterError
-            `keep` is no boolean array with an entry for each packet.
+            `keep` is not a boolean array with one entry per packet.
         """
         keep = np.asarray(keep)
         if keep.dtype != bool or keep.shape != (len(self),):
@@ -223,7 +223,7 @@ def _checked_sacks(sacks: np.ndarray, rows: int) -> np.ndarray:
         found = f"{sacks.dtype} {sacks.shape}" if isinstance(sacks, np.ndarray) else type(sacks).__name__
         raise SchemaError(f"sacks: {found}, expected int64 (n, 3)")
     if len(sacks) and not (sacks[:, 0].min() >= 0 and sacks[:, 0].max() < rows):
-        raise SchemaError(f"sacks: a block is of a packet that is not one of the {rows}")
+        raise SchemaError(f"sacks: a block belongs to a packet outside the {rows} of the table")
     return sacks
 
 

@@ -67,8 +67,25 @@ def frame_pcap(
 ):
     """Find up to `n_max` complete frames in `data` from `start` on.
 
-    `swap_lengths` is 0 (never), 1 (always: versions before 2.3) or 2 (if the captured length is the larger: version
-    2.3).
+    Parameters
+    ----------
+    data : uint8 array
+        A part of the file.
+    start : int
+        Offset of the first record.
+    big_endian : bool
+        Byte order of the file.
+    header_bytes : int
+        Length of a record's header: 16, or 24 in a variant of pcap.
+    ns_per_tick : int
+        1 or 1000.
+    swap_lengths : int
+        Whether the two lengths are swapped: 0 never, 1 always (versions before 2.3), 2 if the captured length is the
+        larger (version 2.3).
+    n_max : int
+        Most frames to find.
+    offset, caplen, wirelen, ts_ns : int64 arrays
+        Receive for each frame its offset in `data`, captured bytes, bytes on the wire, and time.
 
     Returns
     -------

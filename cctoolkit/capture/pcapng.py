@@ -181,6 +181,23 @@ def frame_pcapng(
     ticks of a nanosecond or longer are read as signed: some writers store times before 1970, and as unsigned numbers
     those would lie beyond the year 2262. Times outside the range of int64 nanoseconds are clamped to it.
 
+    Parameters
+    ----------
+    data : uint8 array
+        A part of the file.
+    start : int
+        Offset of the first block.
+    big_endian : bool
+        Byte order of the section.
+    interfaces : int64 array, shape (interfaces, fields)
+        Link type, snap length, clock ticks and offset of each interface.
+    last_ts_ns : int
+        Time of the packet before, in ns.
+    n_max : int
+        Most frames to find.
+    offset, caplen, wirelen, ts_ns, link_type : int64 arrays
+        Receive for each frame its offset in `data`, captured bytes, bytes on the wire, time and link type.
+
     Returns
     -------
     n : int

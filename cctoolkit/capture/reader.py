@@ -199,7 +199,7 @@ class _PcapngFramer:
     def _finish(self) -> None:
         if self._without_time:
             self._meta.notes.append(
-                f"{self._without_time} packets without a time (simple packet blocks) got that of the packet before"
+                f"{self._without_time} packets without a time (simple packet blocks) have that of the packet before"
             )
 
 

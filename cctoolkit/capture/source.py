@@ -1,8 +1,8 @@
 """The bytes of a capture, from a path or standard input, plain or compressed, as a moving window.
 
 Compression is recognised by the first bytes, never by the name of the file. Plain files are read and not mapped: the
-system ends a process that reads a mapped file which another process has truncated. Compressed ones are decompressed in
-a thread of their own (isal, lzma and zstd all release the GIL), so that decompression and decoding overlap.
+system kills a process that reads a mapped file which another process has truncated. Compressed ones are decompressed
+in a thread of their own (isal, lzma and zstd all release the GIL), so that decompression and decoding overlap.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ Format = Literal["pcap", "pcapng"]
 
 @kernel
 @no_type_check  # numba infers the types
-def _fill(
+def _write_records(
     buffer,
     capacity,
     pcapng,
@@ -98,7 +98,36 @@ def _fill(
 ):
     """Write records into `buffer`, from `row` on, until the rows end or the buffer is full.
 
-    `key_of_flow` maps ``flow_id - first_flow`` to the row in the keys plus one; 0: none.
+    Parameters
+    ----------
+    buffer : uint8 array
+        Receives the records.
+    capacity : int
+        How many of its bytes may be used.
+    pcapng : bool
+        Write enhanced packet blocks rather than pcap records.
+    ethernet : bool
+        Write Ethernet headers before IP headers.
+    snaplen : int
+        Most bytes captured of a packet.
+    row : int
+        Row to begin with.
+    columns : PacketColumns
+        The packets.
+    first_flow : int
+        Flow number that `key_of_flow` begins with.
+    key_of_flow : int array
+        Maps ``flow_id - first_flow`` to the row in the keys plus one; 0: none.
+    k_version, k_protocol, k_sport, k_dport : arrays, shape (keys,)
+        Columns of :class:`FlowKeys`: IP version, protocol, ports of initiator and responder.
+    k_src, k_dst : arrays, 16 bytes a key
+        Addresses of initiator and responder, in network byte order.
+    k_mss, k_window_scale, k_sack_permitted : arrays, shape (keys, 2)
+        Options of the SYN of each direction; an MSS of 0 and a window scale of 255 mean that there was none.
+    sack : int
+        First SACK block that belongs to `row` or a later one.
+    s_packet, s_left, s_right : arrays, shape (blocks,)
+        The SACK table: row of the packet, and the edges of the block.
 
     Returns
     -------
@@ -586,7 +615,7 @@ class PcapWriter:
             sacks = {name: np.empty(0, dtype) for name, dtype in SACKS.items()}
         s_packet, s_left, s_right = _arrays(sacks, SACKS, "sacks")
         if s_packet.size and not 0 <= s_packet.min() <= s_packet.max() < n:
-            raise SchemaError(f"sacks table: a block is of a packet that is not one of the {n}")
+            raise SchemaError(f"sacks table: a block belongs to a packet outside the {n} of the table")
         if np.any(s_packet[1:] < s_packet[:-1]):
             order = np.argsort(s_packet, kind="stable")
             s_packet, s_left, s_right = s_packet[order], s_left[order], s_right[order]
@@ -611,7 +640,7 @@ class PcapWriter:
 
         def fill(buffer: np.ndarray) -> int:
             nonlocal row, sack, unknown
-            row, sack, written, unknown = _fill(
+            row, sack, written, unknown = _write_records(
                 buffer,
                 buffer.size,
                 self.format == "pcapng",

@@ -29,9 +29,9 @@ A class with parameters, ``State`` and reactions is all it takes, here or in a n
 
 It is compiled once at the start of a run (a fraction of a second) and then runs at full speed. A mistake raises
 :class:`~cctoolkit.AlgorithmError` with the line, also while it runs: an index outside an array, a loop that takes more
-than 100 million iterations at one event; a window or rate that is negative or no number is refused.
-To add it to the package, put it into a file of its own here, import it below, and cite section by section what it
-implements and where it deviates.
+than 100 million iterations at one event, a window or rate that is negative or not a number. To add it to the package,
+put it into a file of its own here, import it below, and cite section by section what it implements and where it
+deviates.
 
 Functions (all optional, all with the same arguments; they return nothing):
 

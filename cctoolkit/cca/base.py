@@ -55,7 +55,7 @@ FLOW = np.dtype(
     align=True,
 )
 
-#: What an acknowledgement says. The sample is that of the delivery-rate estimator
+#: The content of an acknowledgement. The sample is that of the delivery-rate estimator
 #: (draft-cheng-iccrg-delivery-rate-estimation), for the last sent of the packets just delivered.
 ACK = np.dtype(
     [

@@ -223,12 +223,12 @@ class Yeah(Cca):
 
 
 class KernelModule(kernel_module.KernelModule, Cca):
-    """A congestion control of a kernel of your own, built with ``cct testbed build --with``.
+    """A congestion control in a kernel of your own, built with ``cct testbed build --with``.
 
     Parameters
     ----------
     module : str
-        The kernel's name of it (``.name`` of its ``struct tcp_congestion_ops``).
+        Its name in the kernel (``.name`` of its ``struct tcp_congestion_ops``).
     settings : mapping
         Its module parameters: whole numbers or words by name. They apply to the whole kernel.
 

@@ -1,9 +1,9 @@
-"""Experiments: scenarios run and measured, told in a folder of tables, figures, statements and a summary.
+"""Experiments: scenarios run and measured; the result is a folder of tables, figures, statements and a summary.
 
-An experiment is a package here, all of them laid out alike (``part.py`` says how), with a function ``run(output, *,
+An experiment is a package here, all with the same layout (see ``part.py``), with a function ``run(output, *,
 …) -> Path``: keyword options with defaults and, for the command line, ``Annotated[…, typer.Option(help=…)]``. It is
 listed in :data:`EXPERIMENTS` under its name, which is the package's with hyphens; ``cct experiment NAME`` then has its
-options. Importing an experiment imports nothing heavy, so that asking for help costs nothing.
+options. Importing an experiment imports nothing heavy, so that ``--help`` costs nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A hash of the code that a result depends on.
 
-It covers what the code does and not where it lies or how it words errors: docstrings, comments, imports, the texts of
-exceptions and the division into modules leave it as it is. Moving a function does not make a result look outdated, nor
-does changing one that the result does not use; changing one that it uses does.
+It covers what the code does, not where it is or how it words errors: docstrings, comments, imports, the texts of
+exceptions and the division into modules do not change it. Moving a function does not make a result outdated, nor does
+changing one that the result does not use; changing one that it uses does.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ Source = tuple[str, str | None]
 def code_hash(
     modules: Iterable[str], files: Iterable[str] = (), without: tuple[str, ...] = (), root: Path = ROOT
 ) -> str:
-    """A hash of the source code of modules and of everything of ours that they use.
+    """A hash of the source code of modules and of everything in this package that they use.
 
     Parameters
     ----------
     modules : iterable of str
-        Names such as ``"cctoolkit.experiments.codel.tables"``. All of their statements count; of the modules that
-        they import, those that their names lead to.
+        Names such as ``"cctoolkit.experiments.codel.tables"``. All of their statements count; in the modules that they
+        import, those that their names refer to.
     files : iterable of str
         Patterns of other files that count, such as ``"hardware/ebpf/*.c"``.
     without : tuple of str
-        Modules and packages that do not count although names lead to them.
+        Modules and packages that do not count although names refer to them.
     root : Path
         The folder that names and patterns start from.
 
@@ -76,7 +76,7 @@ def code_hash(
 def modules_behind(
     modules: Iterable[str], without: tuple[str, ...] = (), root: Path = ROOT
 ) -> dict[str, Path]:
-    """The modules and everything of ours that they use, with their files.
+    """The modules and everything in this package that they use, with their files.
 
     Imports for type checking only, and what shows or carries results, are left out.
     """
@@ -84,10 +84,10 @@ def modules_behind(
 
 
 def _used(modules: Iterable[str], without: tuple[str, ...], root: Path) -> dict[str, set[int]]:
-    """By module, the numbers of the statements that modules lead to, their own included.
+    """By module, the numbers of the statements that the modules need, their own included.
 
-    A statement leads to what defines the names in it, and a module of which anything is used runs its statements that
-    define nothing.
+    A statement needs the definitions of the names in it; a module that is used at all needs its statements that define
+    nothing.
     """
     used: dict[str, set[int]] = {}
     waiting: list[Source] = [(name, None) for name in modules]
@@ -121,7 +121,7 @@ def _left_out(name: str, without: tuple[str, ...]) -> bool:
 
 
 def _elsewhere(module: _Module, name: str, wanted: str, root: Path) -> Iterable[Source]:
-    """Where a name of a module comes from that none of its statements defines."""
+    """The source of a module's name that none of its statements defines."""
     if wanted in module.imports:
         # A package that imports its classes does so that they register themselves: all are used, by their names.
         return module.imports.values() if module.path.name == "__init__.py" else [module.imports[wanted]]
@@ -245,7 +245,7 @@ def _stored(name: ast.Name) -> bool:
 
 
 class _Names(ast.NodeVisitor):
-    """Finds where the names in a statement come from; what is neither imported nor the module's own is not looked for.
+    """Finds where the names in a statement come from; names neither imported nor defined in the module are ignored.
 
     Parameters
     ----------
@@ -277,7 +277,7 @@ class _Names(ast.NodeVisitor):
             self.found.add((module, node.attr))
 
     def _as_module(self, node: ast.AST) -> str | None:
-        """The module of ours that an expression such as ``cct.identify`` stands for."""
+        """The module of this package that an expression such as ``cct.identify`` denotes."""
         if isinstance(node, ast.Name) and node.id in self.imports:
             base, wanted = self.imports[node.id]
         elif isinstance(node, ast.Attribute):
@@ -305,7 +305,7 @@ def _digest(data: bytes) -> str:
 
 
 class _WithoutTyping(ast.NodeTransformer):
-    """Takes out ``if TYPE_CHECKING:``."""
+    """Removes ``if TYPE_CHECKING:``."""
 
     def visit_If(self, node: ast.If) -> ast.AST | None:
         if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
@@ -314,7 +314,7 @@ class _WithoutTyping(ast.NodeTransformer):
 
 
 class _Bare(_WithoutTyping):
-    """Takes out docstrings, imports, ``__all__`` and the arguments of exceptions, too."""
+    """Also removes docstrings, imports, ``__all__`` and the arguments of exceptions."""
 
     def visit_Raise(self, node: ast.Raise) -> ast.AST:
         if isinstance(node.exc, ast.Call):

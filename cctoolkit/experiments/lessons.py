@@ -1,4 +1,4 @@
-"""What notebooks and lessons share: their settings, and a prediction beside what was measured."""
+"""Settings of notebooks and lessons, and predictions compared with measurements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["compare_prediction", "fast", "trace"]
 
 
 def fast() -> bool:
-    """Whether to run a notebook in its quick form: shorter runs, fewer seeds, results to look at and not to cite.
+    """Whether to run a notebook in its quick form: shorter runs, fewer seeds, results for a first look, not for citing.
 
     In the quick form, every figure says so from then on.
 
@@ -25,6 +25,10 @@ def fast() -> bool:
     -------
     bool
         True if the environment variable ``FAST`` is set to anything but ``0``, as in ``FAST=1 make lab``.
+
+    See Also
+    --------
+    trace : the capture to read
 
     Examples
     --------
@@ -51,6 +55,11 @@ def trace(default: str | os.PathLike[str] | None = None) -> Path | None:
     -------
     Path or None
         The file named by the environment variable ``TRACE``, as in ``TRACE=~/uplink.pcap.gz make lab``, else `default`.
+
+    See Also
+    --------
+    fast : whether to run in the quick form
+    cctoolkit.example : a bundled capture
 
     Examples
     --------
@@ -82,13 +91,24 @@ def compare_prediction(
     ------
     ParameterError
         A quantity was predicted that is not measured, or a number was predicted as a word.
+
+    See Also
+    --------
+    fast : whether to run in the quick form
+
+    Examples
+    --------
+    >>> measured = {"mean delay, ms": 41.0, "fairer": "codel"}
+    >>> print(cct.lessons.compare_prediction({"mean delay, ms": 20, "fairer": "CoDel"}, measured).verdict.to_string())
+    mean delay, ms    2.0 times too low
+    fairer                        right
     """
     import pandas as pd
 
     unknown = [name for name in predicted if name not in measured]
     if unknown:
         raise ParameterError(
-            f"prediction: {unknown[0]!r} is not measured; there are {', '.join(map(repr, measured))}"
+            f"prediction: {unknown[0]!r} is not measured; expected one of {', '.join(map(repr, measured))}"
         )
     rows = {name: _judged(name, predicted.get(name), value) for name, value in measured.items()}
     return pd.DataFrame.from_dict(rows, orient="index", columns=["you said", "measured", "verdict"])

@@ -1,4 +1,4 @@
-"""The command-line option that experiments share."""
+"""Command-line options that experiments share."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["OutputOption"]
+__all__ = ["OutputOption", "TestbedOption"]
 
 OutputOption = Annotated[
     Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for tables, figures and summary.md.")
+]
+TestbedOption = Annotated[
+    bool, typer.Option(help="Add real Linux; `cct testbed doctor` lists what that needs.")
 ]

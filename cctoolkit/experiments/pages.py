@@ -1,8 +1,8 @@
 """Pages whose numbers come from kept results.
 
 A block between ``<!-- results: NAME/VIEW -->`` and ``<!-- end -->`` is filled by a view of a result's tables: a
-function in the ``VIEWS`` of the result's book module (:mod:`.catalogue`). The comments stand on lines of their own,
-around tables and paragraphs, or within a line, around a phrase. Sources of notebooks have blocks in their Markdown
+function in the ``VIEWS`` of the result's book module (:mod:`.catalogue`). The comments are on separate lines
+around tables and paragraphs, or within a line around a phrase. Sources of notebooks have blocks in their Markdown
 cells.
 """
 
@@ -87,7 +87,7 @@ def every_result() -> str:
 
 
 def how_made(name: str) -> str:
-    """How a result was made, in a sentence."""
+    """How a result was made, in one sentence."""
     about = made(name)
     if about.get("code") is None:
         parts = [f"recorded {about['date']}", f"commit {about['commit']}", about.get("machine")]

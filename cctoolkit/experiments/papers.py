@@ -77,7 +77,7 @@ def paper_numbers(paper: str, item: str | None = None) -> pd.DataFrame:
 
 
 def author_log(name: str) -> pd.DataFrame:
-    """What was derived from a paper's authors' public logs: ``logs/NAME.csv`` in the folder with the papers' numbers.
+    """A table derived from the public logs of a paper's authors: ``logs/NAME.csv`` beside the papers' numbers.
 
     Examples
     --------

@@ -2,8 +2,8 @@
 
 An experiment is a package with the same modules everywhere:
 
-- ``scenarios.py``: what is run, and the parts' titles;
-- ``logs.py``: what the authors' public logs say, if there are any;
+- ``scenarios.py``: the runs, and the parts' titles;
+- ``logs.py``: the authors' public logs, if there are any;
 - ``tables.py``: measurements of a run, and tables of many runs;
 - ``figures.py``: figures of the tables;
 - ``conclusions.py``: statements about the tables and the paper's numbers, which may come out either way;
@@ -155,16 +155,16 @@ def write(
         Markdown at the beginning of the summary.
     """
     blocks: list[str] = []
-    said: list[Statement] = []
+    statements: list[Statement] = []
     for name, findings in found.items():
         for table_name, table in findings.tables.items():
             folder.table(table_name, table)
         for figure_name, figure in findings.figures.items():
             folder.figure(figure_name, figure)
-        said += findings.statements
+        statements += findings.statements
         blocks += [f"## {titles[name]}", *findings.text]
-    if said:
-        table = statements_table(said)
+    if statements:
+        table = statements_table(statements)
         folder.table("statements", table)
-        blocks = ["## Statements", holding(said), markdown_table(table), *blocks]
+        blocks = ["## Statements", holding(statements), markdown_table(table), *blocks]
     folder.summary(title, *about, *blocks)

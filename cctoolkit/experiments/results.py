@@ -2,8 +2,8 @@
 
 python -m cctoolkit.experiments.results list            # every result, and whether the code has changed since
 python -m cctoolkit.experiments.results make codel      # make one again, and render the pages
-python -m cctoolkit.experiments.results make --stale    # all that the code has changed for
-python -m cctoolkit.experiments.results render          # fill the marked blocks of all pages
+python -m cctoolkit.experiments.results make --stale    # all whose code has changed python -m
+cctoolkit.experiments.results render          # fill the marked blocks of all pages
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def make(name: str, folder: Path = FOLDER) -> None:
 
 
 def _options(output: Path) -> dict[str, Any]:
-    """What the command was run with, seeds included, as it wrote it down."""
+    """The command's options, seeds included, as it recorded them."""
     path = output / "experiment.json"
     return dict(json.loads(path.read_text(encoding="utf-8"))["options"]) if path.is_file() else {}
 
@@ -120,9 +120,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(given: argparse.Namespace) -> int:
     if given.command == "list":
+        width = max(map(len, RESULTS))
+        say(f"{'result':{width}}  state     made        CPU time  command")
         for row in listed():
             cost = "" if row["cpu_minutes"] is None else f"{row['cpu_minutes']:g} min"
-            say(f"{row['name']:22} {row['state']:9} {row['date']:11} {cost:>9}  {row['command']}")
+            say(f"{row['name']:{width}}  {row['state']:8}  {row['date']:10}  {cost:>8}  {row['command']}")
         return 0
     if given.command == "make":
         names = list(dict.fromkeys(given.names))

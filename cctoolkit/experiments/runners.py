@@ -24,7 +24,7 @@ class Runnable(Protocol):
     """What can be run: anything with a method ``run``."""
 
     def run(self) -> Any:
-        """Run it, and return what is measured next."""
+        """Run it, and return what is to be measured."""
 
 
 @dataclass(frozen=True)

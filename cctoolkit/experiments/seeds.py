@@ -88,7 +88,7 @@ def intervals(
     Parameters
     ----------
     runs : DataFrame
-        A row a run: `keys` and `quantities`.
+        One row per run: `keys` and `quantities`.
     keys : sequence of str
         Columns that are equal in runs that differ only in their seed.
     quantities : sequence of str
@@ -132,7 +132,7 @@ def least_and_most(table: pd.DataFrame, keys: Sequence[str], column: str) -> pd.
 
 
 def mean_and_least(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """Means over the seeds in the order of the rows; of ``jain_index`` also the least, as ``jain_least``."""
+    """Means over the seeds in the order of the rows; for ``jain_index`` also the minimum, as ``jain_least``."""
     grouped = table.drop(columns="seed").groupby(list(keys), sort=False)
     means = grouped.mean().reset_index()
     if "jain_index" in table:
@@ -141,7 +141,7 @@ def mean_and_least(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
 
 
 def spread_text(values: Iterable[float], digits: int = 1) -> str:
-    """Mean ± standard deviation of one value a seed; the mean alone for a single seed."""
+    """Mean ± standard deviation of one value per seed; the mean alone for a single seed."""
     return Measured.over(values).text(digits)
 
 
@@ -155,7 +155,7 @@ def text_by(
     table : DataFrame
         One row per run.
     keys : sequence of str
-        Columns that tell points apart.
+        Columns that distinguish points.
     columns : mapping
         New column name to (column of `table`, factor, decimals).
     """

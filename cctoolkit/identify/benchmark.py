@@ -1,11 +1,11 @@
-"""A benchmark for those who name congestion controls: fixed settings, windows to name, and a score for each part.
+"""A benchmark for identifying congestion controls: fixed settings, windows to name, and a score for each part.
 
 The parts are ``home``, settings like those that the bundled models learned from; the families of
 :mod:`~.elsewhere`; and ``others``, congestion controls that a model for Reno, CUBIC and BBR does not know. The same
 number of runs and seed gives the same scenarios; in the simulator and in virtual time, also the same packets.
 
-Data flows one way: :func:`build` makes the datasets, :func:`questions` lists the windows, :func:`answers` asks a model
-about them (:func:`read_answers` takes those of somebody else's), and :mod:`~.leaderboard` says how good they are.
+Data flows one way: :func:`build` makes the datasets, :func:`questions` lists the windows, :func:`answers` gets a
+model's names for them (:func:`read_answers` reads those of other classifiers), and :mod:`~.leaderboard` scores them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def build(
     workers: int | None = None,
     progress: bool = True,
 ) -> dict[str, SlotDataset]:
-    """Make the datasets, ``directory/PART``; runs that are there are kept.
+    """Make the datasets, ``directory/PART``; existing runs are kept.
 
     Parameters
     ----------
@@ -142,13 +142,13 @@ def questions(
 
 
 def _without_losses(recording: Recording) -> Recording:
-    """A recording without flows that the bottleneck has told to slow down after all: it had a say in their rate."""
+    """A recording without the flows that the bottleneck slowed down after all, by losses."""
     flows = recording.flows[recording.flows["retransmits"] == 0]
     return dataclasses.replace(recording, flows=flows.reset_index(drop=True))
 
 
 def answers(model: Model, datasets: Mapping[str, SlotDataset], asked: pd.DataFrame) -> pd.DataFrame:
-    """What a model says about the windows, as :meth:`Model.predict_slots` would: nothing of flows not limited here.
+    """A model's names for the windows, as :meth:`Model.predict_slots` would give them: none for flows not limited here.
 
     Parameters
     ----------
@@ -180,18 +180,18 @@ def answers(model: Model, datasets: Mapping[str, SlotDataset], asked: pd.DataFra
                 )
                 if not model.any_length and np.isnan(X).any():
                     continue
-                rows.append(same.assign(**_said(model, X, same["limited_by"])))
+                rows.append(same.assign(**_answer_columns(model, X, same["limited_by"])))
     if not rows:
-        raise ParameterError(f"benchmark: {model.name} has none of the inputs that it needs")
+        raise ParameterError(f"benchmark: {model.name} lacks all inputs that it needs here")
     return pd.concat(rows, ignore_index=True)
 
 
-def _said(model: Model, X: np.ndarray, limited_by: pd.Series) -> dict[str, np.ndarray]:
+def _answer_columns(model: Model, X: np.ndarray, limited_by: pd.Series) -> dict[str, np.ndarray]:
     probabilities = model.predict_proba(X)
-    said = model._named(probabilities, X.shape[1])
+    names = model._named(probabilities, X.shape[1])
     quiet = ~limited_by.isin(NAMEABLE).to_numpy()
     return {
-        "said": np.where(quiet, UNKNOWN, said),
+        "said": np.where(quiet, UNKNOWN, names),
         "probability": np.where(quiet, np.nan, model._likely(probabilities)),
     }
 
@@ -201,25 +201,25 @@ def _first_tap(slots: pd.DataFrame) -> pd.DataFrame:
 
 
 def read_answers(path: str | os.PathLike[str], asked: pd.DataFrame) -> pd.DataFrame:
-    """Somebody else's answers, from CSV.
+    """Answers of another classifier, from CSV.
 
     Parameters
     ----------
     path : path
         Columns of the key (``part``, ``run``, ``flow_id``, ``window_ms``, ``first_slot``, ``taps``), ``said``, and
-        perhaps ``probability``. Windows that are missing count as unknown.
+        optionally ``probability``. Missing windows count as unknown.
     asked : DataFrame
         From :func:`questions`.
 
     Raises
     ------
     SchemaError
-        The file is no such table, or answers a window that was not asked about.
+        The file is not such a table, or answers a window that is not in `asked`.
     """
     try:
         given = read_csv(path, dtype=dict.fromkeys(_TEXTS, "str"))
     except ValueError:
-        raise SchemaError(f"{os.fspath(path)}: not a table in CSV") from None
+        raise SchemaError(f"{os.fspath(path)}: not a CSV table") from None
     probability = ["probability"] if "probability" in given else []
     given = arguments.table(
         os.fspath(path), given, [*_KEY[2:], *probability], _TEXTS, whole=["flow_id", "first_slot", "taps"],
@@ -235,8 +235,8 @@ def read_answers(path: str | os.PathLike[str], asked: pd.DataFrame) -> pd.DataFr
     if len(strange):
         first = strange.iloc[0]
         raise SchemaError(
-            f"{os.fspath(path)}: {len(strange):,} windows were not asked about, such as slot {first['first_slot']} of "
-            f"flow {first['flow_id']} in {arguments.shown(first['run'])}"
+            f"{os.fspath(path)}: {len(strange):,} windows are not in questions.csv, such as slot {first['first_slot']} "
+            f"of flow {first['flow_id']} in {arguments.shown(first['run'])}"
         )
     if "probability" not in both:
         both["probability"] = np.nan

@@ -44,10 +44,10 @@ from .inputs import (
 from .probabilities import (
     SHORTEST,
     UNKNOWN,
-    answers,
     by_length,
     by_pieces,
     named,
+    possible_answers,
     softmax,
     together,
 )
@@ -69,7 +69,7 @@ __all__ = [
 
 FORMAT = 2
 _ABOUT = "model.json"
-#: What files of a model may have, of which ours have a thousandth.
+#: Maximum size of a model's files; ours have a thousandth of that.
 _MOST_JSON_BYTES, _MOST_NETWORK_BYTES = 64 << 20, 512 << 20
 _LONGEST_MS = 1e9
 _LONGEST_NAME = 100
@@ -144,7 +144,7 @@ def load(name: str | os.PathLike[str]) -> Model:
 def learnt_network(
     name: str | os.PathLike[str], classifier: str, slot_ms: float | None
 ) -> tuple[bytes, list[str]]:
-    """The network of a saved model to train on, as ONNX, and the classes that it learnt.
+    """The network of a saved model to continue training from, as ONNX, and the classes that it learnt.
 
     Parameters
     ----------
@@ -153,12 +153,12 @@ def learnt_network(
     classifier : str
         The kind of classifier that it must be.
     slot_ms : float, optional
-        Width of the slots that it must take.
+        Slot length that it must take, in ms.
     """
     model = load(name)
     if model.about.get("classifier") != classifier:
         raise ParameterError(
-            f"{model.name}: is a {model.about.get('classifier')}; training goes on from a {classifier} only"
+            f"{model.name}: is a {model.about.get('classifier')}; training can continue only from a {classifier}"
         )
     if slot_ms not in (None, model.slot_ms):
         raise ParameterError(f"{model.name}: takes slots of {model.slot_ms:g} ms, not {slot_ms:g}")
@@ -166,12 +166,12 @@ def learnt_network(
 
 
 def _names(where: str, found: Any) -> tuple[str, ...]:
-    """Names in a list, each once, that a line of a terminal can hold; of a mapping, its keys.
+    """Check names in a list (or the keys of a mapping): distinct, printable and short.
 
     Raises
     ------
     ValueError
-        They are something else.
+        They are not.
     """
     if not isinstance(found, list | dict) or not found:
         raise ValueError(f"{where}: expected a list of names")
@@ -181,7 +181,7 @@ def _names(where: str, found: Any) -> tuple[str, ...]:
                 f"{where}: {str(name)[:_LONGEST_NAME]!r} is not a name of 1 to {_LONGEST_NAME} printable characters"
             )
     if len(set(found)) < len(found):
-        raise ValueError(f"{where}: a name is there twice")
+        raise ValueError(f"{where}: a name occurs twice")
     return tuple(found)
 
 
@@ -279,7 +279,7 @@ class Model:
             }
             if not {cca for members in self.alike.values() for cca in members} <= set(self._learnt):
                 raise ValueError("alike: must be classes")
-            self.classes_ = answers(self._learnt, self.alike)
+            self.classes_ = possible_answers(self._learnt, self.alike)
         except SchemaError:
             raise
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as err:
@@ -295,7 +295,7 @@ class Model:
         return f"<Model {self.name}: {', '.join(self.classes_)} from {', '.join(self.inputs)}; windows of {lengths} ms>"
 
     def _network(self, slots: int) -> dict[str, Any]:
-        """What ``model.json`` says of the network for this many slots."""
+        """The entry of ``model.json`` for the network for this many slots."""
         for network in self._networks:
             if network["slots"] in (None, slots):
                 return network
@@ -332,7 +332,7 @@ class Model:
                 made = [[len(self.inputs), slots]]
             if wanted != made:
                 raise SchemaError(
-                    f"{path}: takes {wanted} values a window, this package makes {made} of one: a model of another "
+                    f"{path}: takes {wanted} values per window, this package makes {made}: the model is from another "
                     f"version ({self._made_by}); train it again"
                 )
         return self._sessions[file]
@@ -348,7 +348,7 @@ class Model:
         return content
 
     def _run(self, slots: int, inputs: dict[str, np.ndarray]) -> np.ndarray:
-        """What the network for this many slots says: windows x classes that it learnt."""
+        """Scores of the network for this many slots: windows x classes that it learnt."""
         session, windows = self._session(slots), len(next(iter(inputs.values())))
         path = self.folder / self._network(slots)["file"]
         try:
@@ -490,7 +490,7 @@ class Model:
             One row per flow: ``flow_id``, ``cca`` (``"unknown"`` if nothing is probable enough or the flow is not
             limited here, null if it has no full window), ``probability`` (of the most probable named class; null if
             the flow is not limited here), ``limited_by`` (a name in ``cctoolkit.analysis.limits.LIMITS``),
-            ``windows`` (number of windows used), ``window_ms``, ``feature_set`` (what was observed), ``model``.
+            ``windows`` (number of windows used), ``window_ms``, ``feature_set`` (the inputs observed), ``model``.
 
         Raises
         ------
@@ -505,8 +505,8 @@ class Model:
         averaged.
 
         First, :func:`cctoolkit.analysis.limits.flow_limits` decides from all slots of a flow what limits it. Only
-        flows limited by the bottleneck, and those of which this is unknown, are named. Without the columns that this
-        needs, it is unknown of all.
+        flows limited by the bottleneck, and those for which this is unknown, are named. Without the columns needed, it
+        is unknown for all flows.
         """
         if not isinstance(slots, pd.DataFrame):
             raise SchemaError(f"slots: expected a DataFrame, found {type(slots).__name__}")
@@ -577,7 +577,7 @@ class Model:
         return fitting
 
     def _feature_set(self, values: np.ndarray) -> str:
-        """What was observed of a flow, or None if that is not enough."""
+        """The inputs observed for a flow, or None if they are not enough."""
         seen = {
             name for name, column in zip(self.inputs, values.T, strict=True) if not np.isnan(column).all()
         }
@@ -593,7 +593,7 @@ class Model:
 
 
 def _limits(slots: pd.DataFrame) -> dict[int, str]:
-    """By flow, what limits it; empty if the table does not have what this needs."""
+    """By flow, what limits it; empty if the table lacks the columns needed."""
     if not {"in_bytes", "in_seq", "bytes_in_flight"} <= set(slots):
         return {}
     found = flow_limits(slots)
@@ -604,7 +604,7 @@ def _limits(slots: pd.DataFrame) -> dict[int, str]:
 
 
 def _parameters(classifier: Any) -> dict[str, Any]:
-    """What makes a training what it is; of a model that it went on from, the name, wherever that was."""
+    """The parameters that define a training; for a pretrained model its name only, not its location."""
     found = {k: v for k, v in classifier.get_params().items() if k not in ("checkpoint", "progress")}
     if found.get("pretrained") is not None:
         found["pretrained"] = Path(found["pretrained"]).name
@@ -663,8 +663,9 @@ def write_onnx_trees(classifier: SummaryClassifier, path: str | os.PathLike[str]
 
     Notes
     -----
-    ONNX compares 32-bit numbers. A threshold becomes the greatest one that is not above it, so that each summary,
-    of 32 bits as well, goes the way it goes in scikit-learn, whose trees are to be had as private attributes only.
+    ONNX compares 32-bit numbers. A threshold becomes the greatest 32-bit number that does not exceed it, so that each
+    summary, also of 32 bits, takes the same branch as in scikit-learn, whose trees are only available as private
+    attributes.
     """
     try:
         from onnx import TensorProto, helper, save
@@ -746,7 +747,7 @@ def save_models(
     limits: str = "",
     provenance: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write fitted classifiers of one kind, one a window length, as one model.
+    """Write fitted classifiers of one kind, one per window length, as one model.
 
     Parameters
     ----------

@@ -11,13 +11,13 @@ import pandas as pd
 
 from .._support.atomic import replacing
 from .flow_settings import settings_of
-from .probabilities import answers
+from .probabilities import possible_answers
 
 __all__ = ["alike_in_words", "limits", "write_card"]
 
 
 def alike_in_words(alike: Mapping[str, Sequence[str]], among: Container[str] | None = None) -> str:
-    """Which congestion controls classes also cover, as the end of a sentence; only for the classes `among` these."""
+    """Which congestion controls classes also cover, as the end of a sentence; only for classes `among` these."""
     return "".join(
         f"; {name} also covers {', '.join(cca for cca in members if cca != name)}, which behave alike"
         for name, members in alike.items()
@@ -26,7 +26,7 @@ def alike_in_words(alike: Mapping[str, Sequence[str]], among: Container[str] | N
 
 
 def limits(flows: pd.DataFrame, classifier: Any) -> str:
-    """The settings that a classifier was trained in, and what happens to everything else.
+    """The settings that a classifier was trained on, and what it does with everything else.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def limits(flows: pd.DataFrame, classifier: Any) -> str:
     varied = settings[settings["values"] > 1]
     ranges = [f"{row.setting} {row[3]} to {row[4]}" for row in varied.itertuples()]
     seen = (
-        f"Trained in these settings: {'; '.join(ranges)}. " if ranges else "All runs had the same settings. "
+        f"Trained on these settings: {'; '.join(ranges)}. " if ranges else "All runs had the same settings. "
     )
     rest = (
         "A congestion control it was not trained on is called unknown only if it resembles none of its classes."
@@ -63,7 +63,7 @@ def write_card(folder: Path, about: Mapping[str, Any], results: pd.DataFrame | N
     from .._support.markdown import markdown_table
 
     alike = about.get("alike", {})
-    classes = answers(np.array(about["classes"]), alike)
+    classes = possible_answers(np.array(about["classes"]), alike)
     lengths = ", ".join(f"{ms:g} ms" for ms in about["windows_ms"])
     blocks = [
         f"# {folder.name}",

@@ -29,11 +29,11 @@ from .inputs import (
     summaries,
 )
 from .probabilities import (
-    answers,
     by_length,
     by_pieces,
     grouped,
     named,
+    possible_answers,
     softmax,
     together,
 )
@@ -57,7 +57,7 @@ def _checked(X: _Windows, y: Any, inputs: int | None) -> tuple[np.ndarray, np.nd
     if X.ndim != 3:
         raise ParameterError(f"X: expected 3 dimensions (windows x slots x inputs), not {X.ndim}")
     if inputs is not None and X.shape[2] != inputs:
-        raise ParameterError(f"X: {X.shape[2]} inputs a slot, this classifier takes {inputs}")
+        raise ParameterError(f"X: {X.shape[2]} inputs per slot, this classifier takes {inputs}")
     if not len(X):
         raise ParameterError("X: no windows")
     if y is None:
@@ -113,8 +113,8 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
         Raises
         ------
         ParameterError
-            There are too few windows, they are too short or not observed, or labels are of one class or not one per
-            window.
+            There are too few windows, they are too short or not observed, or labels are all of one class, or not one
+            per window.
         """
         import torch
 
@@ -205,7 +205,7 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _after_fit(
         self, ready: np.ndarray, numbers: np.ndarray, train: np.ndarray, validation: np.ndarray | None
     ) -> None:
-        """Learn more from the windows after the network is fitted."""
+        """Fit anything else from the windows, after the network."""
 
     def _outputs(self, X: _Windows) -> np.ndarray:
         """Outputs of the network for windows, scores first."""
@@ -413,11 +413,11 @@ class CCAClassifier(_NetworkClassifier):
     widths : tuple of int
         Number of channels of the network's convolutions; more classes may need more.
     pretrained : str or path, optional
-        A saved model of this kind, bundled or in a folder, from which to go on: it takes far fewer windows than
-        starting anew. It brings its `widths`; classes that it does not know are added.
+        A saved model of this kind, bundled or in a folder, to continue from: this takes far fewer windows than
+        starting from scratch. Its `widths` apply; classes that it does not know are added.
     keep : float
-        Share of the pretrained weights in the result, below 1: the mean of weights before and after forgets less of
-        what was learnt before (Wortsman et al., CVPR 2022). Needs a model with the same classes.
+        Weight of the pretrained network in the result, below 1: averaging the weights before and after training
+        forgets less of what was learnt before (Wortsman et al., CVPR 2022). Needs a model with the same classes.
     patience, validation_share, seed, device, checkpoint, progress
         As :class:`DragonflyClassifier`. Validation windows also calibrate the probabilities.
 
@@ -437,8 +437,8 @@ class CCAClassifier(_NetworkClassifier):
     ``temperature_``: slots and temperature, interpolated between training lengths). A window is unknown
     if no named class reaches the threshold at which a share `lose` of the known windows of this length is lost
     (``least_``: slots and probability; interpolated as well). Long windows are classified in pieces of 25 RTTs, whose
-    log-probabilities are averaged. What is learnt in training is learnt from whole windows; :meth:`calibrate` learns
-    it from answers as they are given.
+    log-probabilities are averaged. In training, temperature and threshold come from whole windows; :meth:`calibrate`
+    learns them from the final answers.
 
     Examples
     --------
@@ -512,7 +512,7 @@ class CCAClassifier(_NetworkClassifier):
     def _check_window(self, X: np.ndarray) -> None:
         if X.shape[2] not in (len(VIEW_INPUTS), len(VIEW_CHANNELS)):
             raise ParameterError(
-                f"X: {X.shape[2]} inputs a slot, not {len(VIEW_INPUTS)} ({', '.join(VIEW_INPUTS)})"
+                f"X: {X.shape[2]} inputs per slot, not {len(VIEW_INPUTS)} ({', '.join(VIEW_INPUTS)})"
             )
         if np.isnan(X[:, :, 0]).any():
             raise ParameterError("X: in_bytes was not observed (NaN); sampled slots cannot be used")
@@ -534,7 +534,7 @@ class CCAClassifier(_NetworkClassifier):
 
         if not 0 <= self.keep < 1 or (self.keep and self.pretrained is None):
             raise ParameterError(
-                f"keep: {self.keep!r} must be from 0 to below 1, and needs a pretrained model"
+                f"keep: {self.keep!r} must be at least 0 and below 1, and needs a pretrained model"
             )
         if self.pretrained is None:
             return ScalesNet(classes, self.widths)
@@ -580,7 +580,7 @@ class CCAClassifier(_NetworkClassifier):
         if self.keep:
             self._keep_weights(ready.shape)
         self.temperature_, self.least_ = np.empty((0, 2)), np.empty((0, 2))
-        self.learnt_, self.classes_ = self.classes_, answers(self.classes_, self.alike)
+        self.learnt_, self.classes_ = self.classes_, possible_answers(self.classes_, self.alike)
         if validation is None:
             return
         slots = np.asarray(slots_of(ready[validation].transpose(0, 2, 1)))
@@ -588,7 +588,7 @@ class CCAClassifier(_NetworkClassifier):
         alone = [(n, _temperature(scores[slots == n], numbers[slots == n])) for n in np.unique(slots)]
         self.temperature_ = np.array(alone).reshape(-1, 2)
         temperature = by_length(self.temperature_, slots, 1.0)
-        self._learn_least(
+        self._learn_thresholds(
             slots, together(softmax(scores / temperature[:, None]), self.learnt_, self.alike), numbers
         )
 
@@ -599,23 +599,23 @@ class CCAClassifier(_NetworkClassifier):
             if values.is_floating_point():  # others count batches
                 values.lerp_(before[name], self.keep)
 
-    def _learn_least(self, slots: np.ndarray, probabilities: np.ndarray, numbers: np.ndarray) -> None:
-        """What a name must reach, so that a share `lose` of the known windows of each length is lost."""
+    def _learn_thresholds(self, slots: np.ndarray, probabilities: np.ndarray, numbers: np.ndarray) -> None:
+        """Thresholds for names, so that a share `lose` of the known windows of each length is lost."""
         known = grouped(self.learnt_, self.alike or {})[numbers] != self.other
         likely, slots = self._known(probabilities)[known], slots[known]
         limits = [(n, np.quantile(likely[slots == n], self.lose)) for n in np.unique(slots)]
         self.least_ = np.array(limits).reshape(-1, 2)
 
     def calibrate(self, X: Windows | Sequence[Windows], other_share: float | None = None) -> CCAClassifier:
-        """Learn anew how probable names are and when to say "unknown", from windows of runs not trained on.
+        """Recalibrate probabilities and the threshold for "unknown", from windows of runs not trained on.
 
         Parameters
         ----------
         X : Windows, or several of different lengths
             Of :data:`~.inputs.VIEW_INPUTS`, not views, because long windows are classified in pieces.
         other_share : float, optional
-            Share of flows that are none of the named classes where the classifier will be used, above 0 and below 1; by
-            default all classes are equally probable, as in training. Named classes share the rest equally.
+            Share of flows outside the named classes where the classifier will be used, above 0 and below 1; by default
+            all classes are equally probable, as in training. Named classes share the rest equally.
 
         Returns
         -------
@@ -624,13 +624,13 @@ class CCAClassifier(_NetworkClassifier):
         Raises
         ------
         ParameterError
-            There are no windows of a class, or no class for unknown ones although `other_share` is given.
+            A class has no windows, or there is no class for unknown ones although `other_share` is given.
 
         Notes
         -----
-        One temperature for each length and one offset of the class for unknown ones, in its last weights, minimise the
-        log loss of windows weighted to these shares (Guo et al. 2017; Saerens et al., Neural Computation 14, 2002).
-        The thresholds then follow as in training.
+        One temperature for each length, and one offset of the unknown class (in its last weights), minimise the log
+        loss of windows weighted to these shares (Guo et al. 2017; Saerens et al., Neural Computation 14, 2002). The
+        thresholds then follow as in training.
         """
         check_is_fitted(self, "network_")
         parts = [X] if isinstance(X, Windows) else list(X)
@@ -674,7 +674,7 @@ class CCAClassifier(_NetworkClassifier):
             self.network_.scores.bias[torch.from_numpy(is_other)] += float(offset)
         self.temperature_ = np.stack([lengths, temperatures], axis=1)
         ready = softmax((scores + offset * is_other) / temperatures[row][:, None])
-        self._learn_least(slots, together(ready, self.learnt_, self.alike), numbers)
+        self._learn_thresholds(slots, together(ready, self.learnt_, self.alike), numbers)
 
     def _scores(self, ready: np.ndarray) -> np.ndarray:
         import torch

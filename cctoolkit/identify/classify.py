@@ -60,7 +60,7 @@ def default_model() -> str | None:
 
 
 def readable_twice(capture: str, **reading: Any) -> tuple[str | Capture, dict[str, Any]]:
-    """A capture and how to read it: a file as it is, a pipe from memory."""
+    """A capture that can be read twice: a file as it is, a pipe from memory."""
     return (capture, reading) if reads_twice(capture) else (read_capture(capture, **reading), {})
 
 
@@ -84,7 +84,7 @@ def classify_flows(
     ----------
     source : path or Capture
         The only tap, or the tap before the queue. A file is read twice in bounded memory: once to find the flows, once
-        for their slots. What cannot be read twice (a pipe) is kept in memory.
+        for their slots. A pipe, which cannot be read twice, is kept in memory.
     egress : path or Capture, optional
         The tap after the queue, on the same clock. It adds bytes in the queue (CBIQ), losses and departures.
     model : str, path or Model
@@ -127,7 +127,7 @@ def classify_flows(
     --------
     cctoolkit.identify.bundle.load : the model itself
     Model : classify slots
-    cctoolkit.compute_slots : what models look at
+    cctoolkit.compute_slots : the input of models
 
     Notes
     -----
@@ -142,7 +142,7 @@ def classify_flows(
     0        1    bbr
     1        0  cubic
     """
-    speaker = model if isinstance(model, Model) else load(model)
+    opened = model if isinstance(model, Model) else load(model)
     limit_ns = positive_ns(seconds, 1e9, "seconds")
     if flows is None:
         if not isinstance(source, Capture) and not reads_twice(source):
@@ -171,23 +171,23 @@ def classify_flows(
     jobs = [
         job
         for stretch in _stretches(flows, limit_ns)
-        for job in _jobs(stretch, limit_ns, speaker.slot_ms, min_bytes)
+        for job in _jobs(stretch, limit_ns, opened.slot_ms, min_bytes)
     ]
     came = _parts(source, selection, reading, packets)
     left = None if egress is None else _parts(egress, None, reading, packets)
     comparer = None if left is None or not check_taps else TapComparer()
-    said = [
-        speaker.predict_slots(_beginning(slots, limit_ns), window_ms)
+    answers = [
+        opened.predict_slots(_beginning(slots, limit_ns), window_ms)
         for slots in _slots_of(jobs, came, left, comparer)
     ]
     if comparer is not None:
         comparer.result().check()
-    if not said:
+    if not answers:
         return empty("ccas")
-    found = pd.concat(said, ignore_index=True)
+    found = pd.concat(answers, ignore_index=True)
     table = flows[[name for name in CCAS if name in flows]].merge(found, on="flow_id", how="left")
     table["windows"] = table["windows"].fillna(0)
-    table["model"] = speaker.name
+    table["model"] = opened.name
     table = table.sort_values("payload_bytes", ascending=False, kind="stable", ignore_index=True)
     return table[list(CCAS)].astype(CCAS)
 
@@ -201,7 +201,7 @@ def name_flows(
     selection: Selection | None = None,
     **reading: Any,
 ) -> tuple[pd.DataFrame, str]:
-    """Add ``cca``, ``probability`` and ``limited_by`` to rows of a flows table, and say which model named them.
+    """Add ``cca``, ``probability`` and ``limited_by`` to rows of a flows table, and describe the model that named them.
 
     Parameters
     ----------
@@ -216,11 +216,11 @@ def name_flows(
     str
         The model, and the inputs it used.
     """
-    speaker = load(model or DEFAULT_MODEL)
-    said = classify_flows(source, egress, model=speaker, flows=flows, selection=selection, **reading)
-    table = flows.merge(said[["flow_id", "cca", "probability", "limited_by"]], on="flow_id", how="left")
-    if len(said):
-        return table, f"CCA: {attribution(said, speaker)}"
+    opened = load(model or DEFAULT_MODEL)
+    answers = classify_flows(source, egress, model=opened, flows=flows, selection=selection, **reading)
+    table = flows.merge(answers[["flow_id", "cca", "probability", "limited_by"]], on="flow_id", how="left")
+    if len(answers):
+        return table, f"CCA: {attribution(answers, opened)}"
     return (
         table,
         f"CCA: none of these flows is TCP with at least {MIN_BYTES:,} bytes of payload in one direction",
@@ -236,12 +236,12 @@ def attribution(named: pd.DataFrame, model: Model) -> str:
         From :func:`classify_flows`.
     model : Model
     """
-    told = named["cca"].notna()
-    if not told.any():
+    has_name = named["cca"].notna()
+    if not has_name.any():
         return f"no flow has a full window of the inputs of the model {model.name}"
-    sets = named.loc[told, "feature_set"].value_counts()
+    sets = named.loc[has_name, "feature_set"].value_counts()
     seen = ", ".join(f"{name} ({plural(n, 'flow')})" for name, n in sets.items())
-    short = f"; no full window: {plural(int((~told).sum()), 'flow')}" if not told.all() else ""
+    short = f"; no full window: {plural(int((~has_name).sum()), 'flow')}" if not has_name.all() else ""
     alike = alike_in_words(model.alike, among=set(named["cca"]))
     return f"by the model {model.name}, from {seen}{short}{alike}"
 
@@ -259,7 +259,7 @@ def _parts(
 
 
 def _first(parts: Iterator[Capture], packets: int | None) -> Iterator[Capture]:
-    """Parts until they have this many packets; by default all."""
+    """Parts up to this many packets in total; by default all."""
     read = 0
     for part in parts:
         yield part
@@ -320,9 +320,9 @@ def _jobs(flows: pd.DataFrame, limit_ns: int, slot_ms: float, min_bytes: int) ->
     cells = np.minimum(rows, (flows["packets_fwd"] + flows["packets_rev"]).to_numpy()).sum()
     if cells > _MAX_CELLS:
         raise ParameterError(
-            f"min_bytes: {len(flows):,} flows with {min_bytes:,} bytes or more begin within {limit_ns / 1e9:g} s, "
-            f"which makes {cells:,} slots (room is for {_MAX_CELLS:,}): ask for more bytes (--min-bytes), for fewer "
-            "seconds of each flow (--seconds), or for some flows or a time only (--host, --start, --stop)"
+            f"min_bytes: {len(flows):,} flows of at least {min_bytes:,} bytes begin within {limit_ns / 1e9:g} s: "
+            f"{cells:,} slots, but only {_MAX_CELLS:,} fit; raise --min-bytes, lower --seconds, or select fewer "
+            "packets (--host, --start, --stop)"
         )
     piece = np.cumsum(rows) // _ROWS
     for _, members in groupby(range(len(flows)), key=piece.__getitem__):
@@ -352,7 +352,7 @@ def _slots_of(
 
 
 def _alone(parts: Iterator[Capture]) -> Iterator[tuple[Capture, None, float]]:
-    """Each part, and the time up to which everything has been seen."""
+    """Yield each part, and the time up to which everything has been seen."""
     for part in parts:
         yield part, None, part.meta.last_ts_ns
     yield part.rows(np.zeros(len(part), np.bool_)), None, np.inf

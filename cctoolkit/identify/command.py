@@ -77,9 +77,7 @@ def build(
     ],
     output: Annotated[
         Path,
-        typer.Option(
-            "--output", "-o", metavar="DIR", help="Folder of the dataset; runs that it has are kept."
-        ),
+        typer.Option("--output", "-o", metavar="DIR", help="Folder of the dataset; existing runs are kept."),
     ],
     runs: Annotated[
         int | None, typer.Option(help="Number of runs.", show_default="the settings' own", min=1)
@@ -106,7 +104,7 @@ def build(
     special: Annotated[
         int | None,
         typer.Option(
-            help="Number of first flows to keep of each run, besides nine others.",
+            help="Keep this many of the first flows of each run, and nine others.",
             show_default="one per CCA",
             min=0,
         ),
@@ -148,7 +146,7 @@ def add(
         typer.Option(
             metavar="FILE",
             help="CSV with cca and some of src, sport, dst, dport, flow_id, file; or the .json of iperf3 -J.",
-            show_default="names of files and folders tell",
+            show_default="from the names of files and folders",
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the run.", show_default="the capture's")] = None,
@@ -158,10 +156,10 @@ def add(
     tunnel: TunnelOption = Tunnel.outer,
     trust_taps: TrustTapsOption = False,
 ) -> None:
-    """Add captures of your own or somebody else's, with the congestion control of each flow.
+    """Add captures, your own or others', with the congestion control of each flow.
 
     Exports of `tshark -T fields` (.csv, .tsv, .txt, .fields) work, too, such as Nebby's traces. Each file in a folder
-    becomes a run, labelled by its name (cubic-3.pcap) or its folder's; files that the dataset has are left out.
+    becomes a run, labelled by its name (cubic-3.pcap) or its folder's; files already in the dataset are left out.
 
     Examples: `cct dataset add mine in.pcap.gz out.pcap.gz --labels labels.csv`, `cct dataset add mine packets.tsv
     --labels iperf3.json`, `cct dataset add theirs Nebby/sensitivity`
@@ -171,7 +169,7 @@ def add(
     if Path(ingress).is_dir():
         for option, given in (("egress", egress), ("name", name), ("trust_taps", trust_taps)):
             if given:
-                raise ParameterError(f"{option}: is for one run, but {ingress} is a folder")
+                raise ParameterError(f"{option}: needs a single capture, but {ingress} is a folder")
         if labels is not None and labels.suffix == ".json":
             raise ParameterError("labels: a folder needs a table with a column file, not iperf3's .json")
         flows = add_folder(
@@ -194,7 +192,7 @@ def add(
         tunnel=tunnel.value,
         check_taps=not trust_taps,
     )
-    rest = f"; {unused} rows of {labels} fit no flow" if unused else ""
+    rest = f"; {unused} rows of {labels} match no flow" if unused else ""
     say(f"added {recording.name} to {dataset}: {_counted(recording.flows['cca'])}{rest}")
 
 
@@ -216,9 +214,9 @@ def info(dataset: _Dataset) -> None:
     slots, size, made_by, versions = 0, 0, set(), set()
     for run in found.runs:
         path = dataset / "slots" / f"{run}.parquet"
-        said = read_provenance(path)
-        made_by.add(str(said.get("made_by", "unknown")))
-        versions.add(str(said.get("version", "unknown")))
+        provenance = read_provenance(path)
+        made_by.add(str(provenance.get("made_by", "unknown")))
+        versions.add(str(provenance.get("version", "unknown")))
         slots += pq.read_metadata(readable(path)).num_rows
         size += path.stat().st_size
     hours = slots * found.slot_ms / 3.6e6
@@ -276,7 +274,8 @@ def train(
     others: Annotated[
         bool,
         typer.Option(
-            "--others", help="Learn what to call unknown from flows that are none of --ccas (scales)."
+            "--others",
+            help="Learn to answer unknown from flows with congestion controls other than --ccas (scales).",
         ),
     ] = False,
     alike: Annotated[
@@ -287,12 +286,14 @@ def train(
     ] = None,
     pretrained: Annotated[
         str | None,
-        typer.Option("--from", metavar="MODEL", help="Go on from this model: bundled, or a folder (scales)."),
+        typer.Option(
+            "--from", metavar="MODEL", help="Continue from this model: bundled, or a folder (scales)."
+        ),
     ] = None,
     epochs: Annotated[
         int | None,
         typer.Option(
-            help="Number of epochs (of summary: trees).", show_default="the classifier's own", min=1
+            help="Number of epochs (for summary: of trees).", show_default="the classifier's own", min=1
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed for the split, the windows and the training.", min=0)] = 0,
@@ -333,7 +334,7 @@ def train(
             f"classifier: {classifier!r} must be one of {', '.join(CLASSIFIERS)}{did_you_mean(classifier, CLASSIFIERS)}"
         )
     if CLASSIFIERS[classifier].inputs == "views" and inputs not in (None, "views"):
-        raise ParameterError(f"inputs: {classifier} takes everything; --inputs is for dragonfly and deepcci")
+        raise ParameterError(f"inputs: {classifier} uses all inputs; --inputs is for dragonfly and deepcci")
     if CLASSIFIERS[classifier].inputs != "views" and inputs == "views":
         raise ParameterError(f"inputs: views are for scales and summary, not {classifier}")
     alone = {"inputs": inputs, "others": others, "alike": alike, "from": pretrained, "checkpoint": checkpoint}
@@ -346,7 +347,7 @@ def train(
         raise ParameterError("alike: only scales treats several congestion controls as one class")
     if pretrained is not None:
         if classifier != "scales":
-            raise ParameterError(f"from: only scales goes on from a model, not {classifier}")
+            raise ParameterError(f"from: only scales can continue from a model, not {classifier}")
         _check_extra(torch=True)
         learnt_network(pretrained, "CCAClassifier", None)  # is it one?
     check_target(output, folder=True)
@@ -363,7 +364,7 @@ def train(
     training, testing = data.split(test_share, seed, families)
     learnt = set(data.flows["cca"][data.flows["run"].isin(training)])
     if missing := sorted(set(chosen_ccas or data.flows["cca"]) - learnt):
-        note(f"no training run uses {', '.join(missing)}: more runs, or another --seed, may")
+        note(f"no training run uses {', '.join(missing)}: try more runs or another --seed")
     order = fitting.Order(data, training, testing, window_ms, per_flow, seed, chosen_ccas)
     running: dict[str, Any] = {"epochs": epochs, "device": device, "progress": sys.stderr.isatty()}
     if compare:
@@ -393,7 +394,7 @@ def train(
 def _note_leakage(
     data: Datasets, training: Sequence[str], testing: Sequence[str], pretrained: str | None = None
 ) -> None:
-    """What makes scores look better than they are; said with them, after nothing was refused."""
+    """Print what makes scores look better than they are."""
     from .bundle import load
     from .flow_settings import settings_of_runs
     from .leakage import note_settings, note_trained_before
@@ -415,7 +416,7 @@ def _columns_to_split_by(text: str) -> list[str]:
 
 
 def _check_extra(*, torch: bool) -> None:
-    """Before the work: what training and saving need is there."""
+    """Check, before the work, that everything needed for training and saving is installed."""
     import importlib.util
 
     wanted = ("torch", "onnx", "onnxscript") if torch else ("onnx",)
@@ -452,10 +453,10 @@ def evaluate_command(
 ) -> None:
     """Evaluate a model on datasets: F1 with 95 % intervals over runs, confusion, reliability, scores by setting.
 
-    Runs that the model was trained on are left out, and settings that training runs have, too, are told.
+    Runs that the model was trained on are left out; a note says how many of the others have settings seen in training.
 
-    A folder gets scores, confusion, reliability and settings (.csv; figures .html), and windows.parquet: what was said
-    of each window.
+    A folder gets scores, confusion, reliability and settings (.csv; figures .html), and windows.parquet: the answer
+    for each window.
 
     Examples: `cct evaluate my-model mine -o evaluation`, `cct evaluate cca hard-test --window-ms 1000 --by aqm`
     """
@@ -475,42 +476,42 @@ def evaluate_command(
     if format is Format.parquet or (output is not None and output.suffix == ".parquet"):
         raise ParameterError("format: scores are csv or jsonl, not Parquet")
     chosen_ccas = names(ccas)
-    speaker = load(model)
+    opened = load(model)
     data = Datasets(datasets)
     data.check_ccas(chosen_ccas)
     if by is not None and by not in (*data.flows, CROSSOVER):
         raise ParameterError(f"by: {by!r} must be one of {', '.join(data.flows.columns)}, {CROSSOVER}")
-    runs = data.runs if all_runs else unseen_runs(speaker, data)
-    note_settings(data, [] if all_runs else runs, trained_settings(speaker))
+    runs = data.runs if all_runs else unseen_runs(opened, data)
+    note_settings(data, [] if all_runs else runs, trained_settings(opened))
     with TableOutput(format, output if folder is None else None, "scores") as out:
-        scores, said = score(
-            speaker, data, runs, list(window_ms or speaker.windows_ms), by=by, per_flow=per_flow, seed=seed,
+        scores, windows_by_ms = score(
+            opened, data, runs, list(window_ms or opened.windows_ms), by=by, per_flow=per_flow, seed=seed,
             ccas=chosen_ccas,
         )  # fmt: skip
         if folder is not None:
             write_evaluation(
-                folder, speaker, scores, said,
-                {"command": ["cct", *sys.argv[1:]], "version": __version__, "model": speaker.name}
+                folder, opened, scores, windows_by_ms,
+                {"command": ["cct", *sys.argv[1:]], "version": __version__, "model": opened.name}
                 | {f"sha256 of {name}": digest for name, digest in data.digests().items()},
             )  # fmt: skip
         if out.format is not Format.table:
             out.write(scores)
             return
         _show_scores(scores)
-        for ms, windows in said.items():
+        for ms, windows in windows_by_ms.items():
             predicted = windows.table["said"].to_numpy(object)
             show(f"\n{ms:g} ms, number of windows by true class (rows) and predicted class:")
             show(listing(confusion(windows.y, predicted).reset_index()))
-            strange = ~np.isin(windows.y, speaker.classes_)
+            strange = ~np.isin(windows.y, opened.classes_)
             if strange.any():
                 share = np.mean(predicted[strange] == UNKNOWN)
                 say(
                     f"classes it was not trained on: {int(strange.sum()):,} windows, "
                     f"{100 * share:.0f} % of them called unknown"
                 )
-        error = calibration_error(reliability_of(said))
+        error = calibration_error(reliability_of(windows_by_ms))
         show("")
-        say(f"expected calibration error of the probabilities of names: {error:.2f}")
+        say(f"expected calibration error of the names' probabilities: {error:.2f}")
     if folder is not None:
         say(f"wrote {folder}: {', '.join(FILES)}")
 
@@ -528,11 +529,14 @@ def add_cca(
     output: Annotated[
         Path,
         typer.Option(
-            "--output", "-o", metavar="DIR", help="Folder for data, model and evaluation; runs are kept."
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="Folder for data, model and evaluation; existing runs are kept.",
         ),
     ],
     beside: Annotated[
-        str, typer.Option(metavar="CCA,CCA,…", help="Congestion controls to tell it from.")
+        str, typer.Option(metavar="CCA,CCA,…", help="Congestion controls to distinguish it from.")
     ] = "reno,cubic,bbr",
     settings: Annotated[
         str,
@@ -569,13 +573,13 @@ def benchmark_cca(
         typer.Argument(metavar="MODEL...", help="Bundled models, or folders made by cct train.", show_default="cca"),
     ] = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the benchmark; runs that it has are kept.")
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the benchmark; existing runs are kept.")
     ] = Path("cca-benchmark"),
     answered: Annotated[
         list[str] | None,
         typer.Option(
             "--answers", metavar="NAME=FILE",
-            help="Somebody else's answers to questions.csv: its columns, said, and perhaps probability (repeatable).",
+            help="Another classifier's answers: columns of questions.csv, said, perhaps probability (repeatable).",
         ),
     ] = None,
     runs: Annotated[int, typer.Option(help="Number of runs of each part.", min=1)] = 24,
@@ -585,7 +589,7 @@ def benchmark_cca(
     per_flow: _PerFlow = 2,
     workers: WorkersOption = None,
 ) -> None:  # fmt: skip
-    """Score models at home and elsewhere: other paths, AQMs, cross traffic, segments, hosts; flows not limited here.
+    """Score models on settings like training and unlike it: paths, AQMs, cross traffic, hosts; flows not limited here.
 
     The same runs and seed are the same benchmark. DIR gets questions.csv (the windows), answers, scores and reliability
     (.parquet), reliability.html, and leaderboard.csv, to which each call adds its models.
@@ -600,23 +604,23 @@ def benchmark_cca(
     from .leakage import trained_runs
 
     check_target(output, folder=True)
-    speakers = [load(name) for name in models or ([] if answered else [DEFAULT_MODEL])]
+    opened = [load(name) for name in models or ([] if answered else [DEFAULT_MODEL])]
     files = _names_and_files(answered or ())
-    if twice := sorted(files.keys() & {model.name for model in speakers}):
+    if twice := sorted(files.keys() & {model.name for model in opened}):
         raise ParameterError(f"answers: {twice[0]} is the name of a model, too")
     datasets = build(
         output / "data", runs=runs, seed=seed, on=on, workers=workers, progress=sys.stderr.isatty()
     )  # fmt: skip
     asked = questions(datasets, list(window_ms or WINDOWS_MS), per_flow=per_flow, seed=seed)
-    for model in speakers:
+    for model in opened:
         known = len(set(asked["run"]) & (trained_runs(model) or set()))
         if known:
             note(
                 f"{model.name} was trained on {known} of the {asked['run'].nunique()} runs: its scores are too high"
             )
-    said = {name: read_answers(file, asked) for name, file in files.items()}
-    said |= {model.name: answers(model, datasets, asked) for model in speakers}
-    scored, board = write(output, asked, said, about={"runs": runs, "seed": seed, "on": on})
+    by_name = {name: read_answers(file, asked) for name, file in files.items()}
+    by_name |= {model.name: answers(model, datasets, asked) for model in opened}
+    scored, board = write(output, asked, by_name, about={"runs": runs, "seed": seed, "on": on})
     for name, table in scored.groupby("model", sort=False):
         show(f"\n{name}, by part, number of taps and window length in ms:")
         _show_scores(table.drop(columns="model"))
@@ -680,10 +684,10 @@ def classify_command(
         raise ParameterError(
             "model: none is bundled with this version; give one (--model DIR, made by cct train)"
         )
-    speaker = load(model)
+    opened = load(model)
     with TableOutput(format, output, "ccas", command_provenance(ingress)) as out:
         table = classify_flows(
-            ingress, egress, model=speaker, min_bytes=min_bytes, seconds=seconds,
+            ingress, egress, model=opened, min_bytes=min_bytes, seconds=seconds,
             window_ms=window_ms, selection=selection, tunnel=tunnel, check_taps=not trust_taps,
         )  # fmt: skip
         if out.format is not Format.table:
@@ -705,7 +709,7 @@ def classify_command(
                     more="-o FILE",
                 )
             )
-            say(attribution(table, speaker))
+            say(attribution(table, opened))
     if not len(table):
         end_empty(
             f"{ingress}: no {'selected ' if selection else ''}TCP flow has {min_bytes:,} bytes of payload in one "

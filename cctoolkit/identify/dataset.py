@@ -134,7 +134,7 @@ def record(
         name = name or run.name
     else:
         if labels is None:
-            raise ParameterError("labels: expected a table with flow_id and cca, because captures have none")
+            raise ParameterError("labels: required for captures: a table with flow_id and cca")
         ingress, known = run, labels
         name = name or "capture"
     known = arguments.table("labels", known, ["flow_id"], ["cca"])
@@ -272,8 +272,8 @@ def build_dataset(
     scenarios : iterable of (dict, Scenario)
         As :mod:`cctoolkit.identify.settings` and :func:`cctoolkit.sweep` yield. The dict becomes columns of the flows.
     directory : path
-        Folder of the dataset. Runs that it has already (by name) are not run again, so a dataset can grow and an
-        interrupted build resumes. Existing runs must have the same scenarios and have been made in the same way.
+        Folder of the dataset. Existing runs (by name) are not run again, so a dataset can grow and an interrupted
+        build resumes. They must have the same scenarios and settings.
     on : str
         ``"simulator"`` or a testbed backend: ``"uml"`` (real Linux in virtual time), ``"netns"``, ``"mininet"``.
     special, background : int
@@ -357,19 +357,19 @@ def _run_name(number: int, scenario: Scenario) -> str:
 def _check_same(folder: Path, scenarios: Mapping[str, Scenario], made_with: Mapping[str, Any]) -> None:
     """Raise if runs in the folder were made differently, or have one of these names but another scenario."""
 
-    def check(said: Mapping[str, Any]) -> None:
+    def check(provenance: Mapping[str, Any]) -> None:
         for key, value in made_with.items():
-            if said.get(key, value) != value:  # missing: from an earlier version, or from captures
+            if provenance.get(key, value) != value:  # missing: from an earlier version, or from captures
                 raise ParameterError(
-                    f"{key}: {folder} was built with {key} {said[key]}, not {value}; choose another folder"
+                    f"{key}: {folder} was built with {key} {provenance[key]}, not {value}; choose another folder"
                 )
 
     if (folder / _INDEX).is_file():
         check(SlotDataset(folder).about)
     for path in sorted((folder / "slots").glob("*.json")):
-        said = parquet.read_provenance(path.with_suffix(".parquet"))
-        check(said)
-        if path.stem in scenarios and said.get("scenario") != scenarios[path.stem].to_toml():
+        provenance = parquet.read_provenance(path.with_suffix(".parquet"))
+        check(provenance)
+        if path.stem in scenarios and provenance.get("scenario") != scenarios[path.stem].to_toml():
             raise ParameterError(
                 f"scenarios: {folder} has a run {path.stem} of another scenario; choose another folder"
             )
@@ -400,8 +400,8 @@ def _build_one(
         check_taps=False,  # they are ours
     )
     made_with = {"on": on, "special": special, "background": background, "slot_ms": slot_ms}
-    said = {"scenario": scenario.to_toml(), "made_by": run.made_by, "seed": scenario.seed}
-    save_recording(root, recording, said | made_with)
+    provenance = {"scenario": scenario.to_toml(), "made_by": run.made_by, "seed": scenario.seed}
+    save_recording(root, recording, provenance | made_with)
     if on == "simulator" and keep_captures:
         run.save(at)
     elif not keep_captures:

@@ -74,17 +74,17 @@ class Datasets:
         Parameters
         ----------
         test_share : float
-            Share of the runs to test on: at least so many, as far as one is left to train on.
+            Share of the runs to test on, rounded up, but at least one run is left to train on.
         seed : int
         by : sequence of str, optional
             Settings (columns of the flows). Runs in which they are equal stay on one side; numbers with many values
-            count as equal within a quarter of them (:func:`~.flow_settings.banded`). Without any: all settings, each
-            as it is.
+            count as equal within a quarter of them (:func:`~.flow_settings.banded`). If empty: all settings, with
+            their exact values.
 
         Raises
         ------
         ParameterError
-            The share is none, there is no such setting, or all runs have the same.
+            The share is invalid, there is no such setting, or all runs have the same settings.
         """
         if not 0 <= test_share < 1:
             raise ParameterError(f"test_share: {test_share:g} is not a share from 0 up to 1")
@@ -101,7 +101,7 @@ class Datasets:
         return sorted(set(self.runs) - set(testing)), sorted(testing)
 
     def _families(self, by: Sequence[str]) -> dict[str, str]:
-        """By run, what its settings are told by."""
+        """By run, a key that identifies its settings."""
         there = setting_columns(self.flows)
         for column in by:
             if column not in there:

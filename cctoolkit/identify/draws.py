@@ -1,8 +1,8 @@
-"""What drawn settings share: their random numbers, ranges, and AQMs."""
+"""Common parts of randomly drawn settings: random numbers, ranges, and AQMs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,24 +10,53 @@ import numpy as np
 from ..aqm import Aqm, Red
 from ..scenario import Scenario
 
-__all__ = ["FRAME_BYTES", "PAPER_CCAS", "Pairs", "aqm_of", "between", "run_rng"]
+__all__ = [
+    "FRAME_BYTES",
+    "PAPER_CCAS",
+    "Pairs",
+    "aqm_of",
+    "between",
+    "buffer_packets",
+    "run_rng",
+    "staggered",
+]
 
 #: Congestion controls in the paper (section IV-A, as in DeePCCI).
 PAPER_CCAS = ("reno", "cubic", "bbr")
 #: A full packet on Ethernet, by which buffers are counted.
 FRAME_BYTES = 1514
-#: What a run is told from others by, and its scenario.
+#: What distinguishes a run from others, and its scenario.
 Pairs = Iterator[tuple[dict[str, Any], Scenario]]
 
 
 def run_rng(seed: int, kind: int, run: int) -> np.random.Generator:
-    """The random numbers of a run, whatever the other runs."""
+    """The random numbers of a run, independent of other runs."""
     return np.random.default_rng([seed, kind, run])
 
 
 def between(rng: np.random.Generator, low: float, high: float) -> float:
     """Log-uniform, rounded to three digits to be readable."""
     return float(f"{np.exp(rng.uniform(np.log(low), np.log(high))):.3g}")
+
+
+def buffer_packets(bdp: float, rate_mbps: float, rtt_ms: float) -> int:
+    """A buffer of `bdp` bandwidth-delay products, in full packets; at least 10."""
+    return max(round(bdp * rate_mbps * rtt_ms * 125 / FRAME_BYTES), 10)
+
+
+def staggered(
+    rng: np.random.Generator, ccas: Iterable[str], latest_start_s: float, rate_mbps: float, rtt_ms: float
+) -> list[dict[str, Any]]:
+    """A flow of each congestion control on one path, as arguments of :class:`~cctoolkit.Flow`; starts are drawn."""
+    return [
+        {
+            "cca": cca,
+            "rtt_ms": rtt_ms,
+            "access_mbps": 10 * rate_mbps,
+            "start_s": round(float(rng.uniform(0, latest_start_s)), 3),
+        }
+        for cca in ccas
+    ]
 
 
 def aqm_of(name: str, buffer_packets: int) -> Aqm:

@@ -1,7 +1,7 @@
 """Settings unlike those of training, in families: where classifiers are tested, never trained.
 
-Each family changes what the others leave alone, so a score says what a classifier does not bear. The values are those
-of networks, hosts and captures in use, not of any dataset of this project.
+Each family changes one aspect and leaves the others alone, so a score shows what a classifier cannot handle. The
+values come from networks, hosts and captures in use, not from any dataset of this project.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import ParameterError
 from ..scenario import Bottleneck, Flow, Scenario
-from .draws import FRAME_BYTES, PAPER_CCAS, Pairs, aqm_of, between, run_rng
+from .draws import FRAME_BYTES, PAPER_CCAS, Pairs, aqm_of, between, buffer_packets, run_rng, staggered
 
 __all__ = ["FAMILIES", "LIMITED_BY", "elsewhere"]
 
@@ -145,14 +145,14 @@ FAMILIES: Mapping[str, _Change] = MappingProxyType(
 def elsewhere(
     runs: int = 24, seed: int = 1, *, ccas: Sequence[str] = PAPER_CCAS, part: str = "path", measured_s: float = 20.0
 ) -> Pairs:  # fmt: skip
-    """Settings unlike those of training: one flow of each congestion control through 10 to 200 Mbit/s, and a change.
+    """Settings unlike those of training: one flow of each congestion control through 10 to 200 Mbit/s, plus a change.
 
     Parameters
     ----------
     runs, seed, ccas
         As :func:`~.settings.paper`.
     part : str
-        A family, one of :data:`FAMILIES`: what is unlike training. The family ``path`` has 5 to 500 Mbit/s.
+        A family in :data:`FAMILIES`: the aspect that is unlike training. The family ``path`` has 5 to 500 Mbit/s.
     measured_s : float
         After all flows have started.
 
@@ -174,18 +174,8 @@ def elsewhere(
         rtt = between(rng, 10, 100)
         bdp = between(rng, 0.2, 6)
         x = float(rng.uniform(0, 3))
-        link: dict[str, Any] = {
-            "rate_mbps": rate, "buffer_packets": max(round(bdp * rate * rtt * 125 / FRAME_BYTES), 10),
-        }  # fmt: skip
-        flows: list[dict[str, Any]] = [
-            {
-                "cca": cca,
-                "rtt_ms": rtt,
-                "access_mbps": 10 * rate,
-                "start_s": round(float(rng.uniform(0, x)), 3),
-            }
-            for cca in ccas
-        ]
+        link: dict[str, Any] = {"rate_mbps": rate, "buffer_packets": buffer_packets(bdp, rate, rtt)}
+        flows = staggered(rng, ccas, x, rate, rtt)
         drawn = FAMILIES[part](rng, link, flows)
         yield (
             {"family": part, "rate_mbps": rate, "rtt_ms": rtt, "buffer_bdp": bdp} | drawn,

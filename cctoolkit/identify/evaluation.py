@@ -40,9 +40,9 @@ def f1(y: np.ndarray, predicted: np.ndarray, classes: Sequence[str]) -> np.ndarr
     out = np.full(len(classes), np.nan)
     for i, name in enumerate(classes):
         right = np.sum((y == name) & (predicted == name))
-        there, said = np.sum(y == name), np.sum(predicted == name)
+        there, named_so = np.sum(y == name), np.sum(predicted == name)
         if there:
-            out[i] = 2 * right / (there + said)
+            out[i] = 2 * right / (there + named_so)
     return out
 
 
@@ -106,11 +106,11 @@ def _scored(
             raise ParameterError(f"by: {column!r} must be one of {', '.join(windows.table.columns)}")
     classes = sorted(set(windows.y))
     for values, at in _groups(windows, columns):
-        y, said, runs = windows.y[at], predicted[at], windows.groups[at]
-        scores = f1(y, said, classes)
+        y, predictions, runs = windows.y[at], predicted[at], windows.groups[at]
+        scores = f1(y, predictions, classes)
         counts = {"windows": len(at), "runs": len(set(runs)), "f1": np.nanmean(scores)}
         by_class = {f"f1_{name}": score for name, score in zip(classes, scores, strict=True)}
-        drawn = _drawn_f1(y, said, runs, classes, draws, rng)
+        drawn = _drawn_f1(y, predictions, runs, classes, draws, rng)
         yield dict(zip(columns, values, strict=True)), counts | by_class, drawn
 
 
@@ -131,7 +131,7 @@ def interval(drawn: np.ndarray, confidence: float) -> tuple[float, float]:
 
 def _drawn_f1(
     y: np.ndarray,
-    said: np.ndarray,
+    predictions: np.ndarray,
     runs: np.ndarray,
     classes: Sequence[str],
     draws: int,
@@ -143,7 +143,7 @@ def _drawn_f1(
         return np.empty(0)
     counts = np.zeros((len(names), len(classes), 3))
     for i, name in enumerate(classes):
-        there, found = y == name, said == name
+        there, found = y == name, predictions == name
         for j, which in enumerate((there & found, there, found)):
             counts[:, i, j] = np.bincount(run, weights=which, minlength=len(names))
     drawn = counts[rng.integers(len(names), size=(draws, len(names)))].sum(axis=1)
@@ -205,7 +205,7 @@ def over_seeds(
 
 
 def _drawn_means(by_seed: list[np.ndarray], rng: np.random.Generator) -> np.ndarray:
-    """Means over as many seeds as there are, drawn with replacement, of one draw of each."""
+    """Means of one draw for each seed, over seeds resampled with replacement."""
     if not all(len(drawn) for drawn in by_seed):
         return np.empty(0)
     scores = np.array(by_seed)

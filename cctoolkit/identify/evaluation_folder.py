@@ -34,27 +34,27 @@ FILES = (
 _OF_WINDOWS = {"window_ms", "first_slot", "said", "probability"}
 
 
-def by_setting(said: Mapping[float, Windows]) -> pd.DataFrame:
+def by_setting(windows_by_ms: Mapping[float, Windows]) -> pd.DataFrame:
     """F1 by each setting that varies: numbers with many values by quartile, all others by value.
 
     Parameters
     ----------
-    said : mapping of float to Windows
+    windows_by_ms : mapping of float to Windows
         By length in ms, windows of known classes whose table has ``said``.
 
     Returns
     -------
     DataFrame
-        ``setting``, ``value`` (text), ``window_ms``, and the columns of :func:`~.evaluation.evaluate`. Without a
-        setting that varies, no rows.
+        ``setting``, ``value`` (text), ``window_ms``, and the columns of :func:`~.evaluation.evaluate`. No rows if no
+        setting varies.
     """
-    every = pd.concat({ms: windows.table for ms, windows in said.items()})
+    every = pd.concat({ms: windows.table for ms, windows in windows_by_ms.items()})
     tables = []
     for column in setting_columns(every):
         bands = banded(every[column])  # the same for all lengths
         if column in _OF_WINDOWS or bands.nunique() < 2:
             continue
-        for ms, windows in said.items():
+        for ms, windows in windows_by_ms.items():
             band = bands.loc[ms].cat.codes.to_numpy()
             if not (band >= 0).any():
                 continue
@@ -70,15 +70,15 @@ def by_setting(said: Mapping[float, Windows]) -> pd.DataFrame:
     return table[first + sorted(str(c) for c in table if c not in first)]
 
 
-def _known(model: Model, said: Mapping[float, Windows]) -> dict[float, Windows]:
+def _known(model: Model, windows_by_ms: Mapping[float, Windows]) -> dict[float, Windows]:
     """Windows of classes that the model knows."""
-    known = {ms: windows.take(np.isin(windows.y, model.classes_)) for ms, windows in said.items()}
+    known = {ms: windows.take(np.isin(windows.y, model.classes_)) for ms, windows in windows_by_ms.items()}
     return {ms: windows for ms, windows in known.items() if len(windows)}
 
 
-def reliability_of(said: Mapping[float, Windows]) -> pd.DataFrame:
-    """As :func:`~.reliability.reliability`, by ``window_ms``: any name is wrong for a class that the model lacks."""
-    bins = reliability(pd.concat([_answered(windows) for windows in said.values()]), "window_ms")
+def reliability_of(windows_by_ms: Mapping[float, Windows]) -> pd.DataFrame:
+    """As :func:`~.reliability.reliability`, by ``window_ms``: for a class that the model lacks, every name is wrong."""
+    bins = reliability(pd.concat([_answered(windows) for windows in windows_by_ms.values()]), "window_ms")
     return bins.sort_values(["window_ms", "bin"], ignore_index=True)
 
 
@@ -86,7 +86,7 @@ def write_evaluation(
     directory: str | os.PathLike[str],
     model: Model,
     scores: pd.DataFrame,
-    said: Mapping[float, Windows],
+    windows_by_ms: Mapping[float, Windows],
     provenance: Mapping[str, Any],
 ) -> None:
     """Write :data:`FILES`, all or none.
@@ -96,20 +96,20 @@ def write_evaluation(
     directory : path
     model : Model
     scores : DataFrame
-    said : mapping of float to Windows
+    windows_by_ms : mapping of float to Windows
         Both from :func:`~.scoring.score`.
     provenance : mapping
         What was evaluated, and how.
 
     """
     folder = Path(directory)
-    answered = pd.concat([_answered(windows) for windows in said.values()], ignore_index=True)
-    bins = reliability_of(said)
-    counts = {ms: confusion(w.y, w.table["said"].to_numpy(object)) for ms, w in said.items()}
+    answered = pd.concat([_answered(windows) for windows in windows_by_ms.values()], ignore_index=True)
+    bins = reliability_of(windows_by_ms)
+    counts = {ms: confusion(w.y, w.table["said"].to_numpy(object)) for ms, w in windows_by_ms.items()}
     confused = pd.concat([table.reset_index().assign(window_ms=ms) for ms, table in counts.items()])
     confused = confused[["window_ms", *(name for name in confused if name != "window_ms")]]
     confused = confused.fillna(dict.fromkeys(set(confused) - {"window_ms", "is"}, 0))
-    settings = by_setting(_known(model, said))
+    settings = by_setting(_known(model, windows_by_ms))
     errors = {ms: calibration_error(bins[bins["window_ms"] == ms]) for ms in dict.fromkeys(bins["window_ms"])}
     folder.mkdir(parents=True, exist_ok=True)
     with replacing_files(folder) as tmp:
@@ -135,7 +135,7 @@ def write_evaluation(
 
 
 def _answered(windows: Windows) -> pd.DataFrame:
-    """A row per window, with its class, and whether that is the answer."""
+    """One row per window, with its class and whether the answer is right."""
     return windows.table.assign(
         cca=windows.y.astype(str), right=windows.table["said"].to_numpy() == windows.y
     )

@@ -1,4 +1,4 @@
-"""From datasets to a saved and tested model, and several kinds of classifier beside each other."""
+"""From datasets to a saved and tested model; several kinds of classifier compared."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Kind:
     name : str
         Class in :mod:`cctoolkit.identify.classifiers`.
     inputs : str
-        What it is given where nothing is asked for.
+        Default feature set.
     one_tap : str
-        What it is given instead where the queue was not observed.
+        Default feature set if the queue was not observed.
     """
 
     name: str
@@ -109,11 +109,11 @@ def train(
     inputs : str, optional
         Feature set; by default the classifier's own.
     others : bool
-        Flows of none of ``order.ccas`` stand for what is to be called unknown.
+        Use flows with other congestion controls than ``order.ccas`` as examples of unknown ones.
     alike, pretrained : optional
         As for :class:`~.classifiers.CCAClassifier`.
     epochs : int, optional
-        For trees, how many each class gets.
+        For trees, the number per class.
     device, progress, checkpoint
         As for :class:`~.classifiers.DragonflyClassifier`.
 
@@ -121,13 +121,13 @@ def train(
     -------
     Model
     DataFrame or None
-        Scores as of :func:`~.scoring.score`; None where no runs are held out.
+        Scores, as from :func:`~.scoring.score`; None if no runs are held out.
 
     Raises
     ------
     ParameterError
-        Flows are too short, or their inputs were not observed; or the classifier refuses the windows; or something is
-        in the folder.
+        Flows are too short, their inputs were not observed, the classifier rejects the windows, or the folder is not
+        empty.
     """
     from . import classifiers
 
@@ -163,7 +163,8 @@ def train(
             several = f"{checkpoint.stem}-{part.window_ms:g}ms{checkpoint.suffix}"
             settings["checkpoint"] = checkpoint if len(windows) == 1 else checkpoint.with_name(several)
         fitted.append(getattr(classifiers, kind.name)(**settings).fit(part))
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # its exporter tells of packages nobody asked for
+    # The exporter's warnings are about packages that are not needed.
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     flows = data.flows[data.flows["run"].isin(order.training)]
     scores = None
     with replacing_folder(output) as folder:
@@ -172,7 +173,7 @@ def train(
             data=f"{sum(map(len, windows)):,} windows of {len(order.training):,} runs of "
             f"{', '.join(part.path.name for part in data.parts)}; {len(order.testing):,} other runs were held out to "
             f"test on (split by run, seed {order.seed})."
-            + (f" Training went on from {load(pretrained).name}." if pretrained else ""),
+            + (f" Training continued from {load(pretrained).name}." if pretrained else ""),
             provenance={"command": " ".join(["cct", *sys.argv[1:]]), "version": __version__, "seed": order.seed}
             | {f"sha256 of {name}": digest for name, digest in data.digests().items()},
         )  # fmt: skip
@@ -192,7 +193,7 @@ def compare(order: Order, output: Path, *, progress: bool = False, **options: An
     ----------
     order : Order
     output : Path
-        Gets a model's folder for each kind, ``comparison.csv`` and ``comparison.html``.
+        Receives a model folder for each kind, ``comparison.csv`` and ``comparison.html``.
     progress : bool
     **options
         ``epochs`` and ``device``, as for :func:`train`.
@@ -200,7 +201,7 @@ def compare(order: Order, output: Path, *, progress: bool = False, **options: An
     Returns
     -------
     DataFrame
-        A row a window length and classifier: ``window_ms``, ``classifier``, ``inputs``, and the scores.
+        One row per window length and classifier: ``window_ms``, ``classifier``, ``inputs``, and the scores.
 
     Raises
     ------
@@ -247,7 +248,7 @@ def comparison_figure(table: pd.DataFrame) -> go.Figure:
 
     runs = int(table["runs"].max())
     fig = figure(
-        "Classifiers beside each other"
+        "Classifiers compared"
         + small(f"on {runs} run{'s' if runs != 1 else ''} held out; lines are 95 % intervals over runs"),
         xaxis_title="window length",
         yaxis_title="macro F1",

@@ -1,4 +1,4 @@
-"""What the flows of a dataset say about the settings of their runs: which there are, which runs share them, bands."""
+"""Settings of runs, from the flows of a dataset: their values, the runs that share them, and bands."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _NO_SETTING = {
     "run", "flow_id", "cca", "bytes_acked", "retransmits", "src", "dst", "sport", "dport",
     "kind", "data_from", "start_ns", "stop_ns", "min_rtt_us", "seed", "repetition",
 }  # fmt: skip
-#: Numbers with more values than this are put into so many bands, with as many values each.
+#: Settings with more numeric values than this are divided into this many bands of equal counts.
 _BANDS = 4
 
 
 def setting_columns(flows: pd.DataFrame) -> list[str]:
-    """Columns of a dataset's flows that are settings of which something is known."""
+    """Columns of a dataset's flows that are settings with known values."""
     return [name for name in flows.columns if name not in _NO_SETTING and flows[name].notna().any()]
 
 
@@ -82,9 +82,9 @@ def _band(values: np.ndarray, digits: int) -> str:
 
 
 def settings_of_runs(flows: pd.DataFrame, columns: Sequence[str] | None = None) -> dict[str, str]:
-    """By run, what tells its settings from those of others: equal for two runs with the same settings.
+    """By run, a key of its settings, equal for two runs with the same settings.
 
-    Runs have the same settings if their flows have the same values in all columns, in whatever order, but for the seed.
+    Runs have the same settings if their flows have the same values in all columns except the seed, in any order.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def settings_of_runs(flows: pd.DataFrame, columns: Sequence[str] | None = None) 
     Returns
     -------
     dict of str to str
-        Twelve hexadecimal digits of a SHA-256; empty for runs of which no setting is known.
+        Twelve hexadecimal digits of a SHA-256; empty for runs without known settings.
     """
     chosen = sorted(setting_columns(flows) if columns is None else columns)
     found: dict[str, str] = {}
@@ -112,5 +112,5 @@ def settings_of_runs(flows: pd.DataFrame, columns: Sequence[str] | None = None) 
 
 
 def _text(value: Any) -> str:
-    """The same for 5 and 5.0: a column with a gap has floats."""
+    """Equal text for 5 and 5.0, since a column with missing values holds floats."""
     return f"{value:.9g}" if isinstance(value, int | float) else str(value)

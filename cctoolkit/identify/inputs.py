@@ -80,8 +80,27 @@ def _bins(
     flies,
     out,
 ):
-    """Bins of `width` slots (at least 1) from slot `begin`, one of BIN_CHANNELS a row of `out`, which is zeroed.
+    """Average a window over bins of `width` slots.
 
+    Parameters
+    ----------
+    window : float array, shape (slots, channels)
+        Ingress bytes, CBIQ, egress bytes, losses and bytes in flight of each slot.
+    begin, width : float
+        First slot, and slots in a bin (at least 1).
+    n_bins : int
+        Number of bins.
+    mean_in, mean_out : float
+        Mean bytes per slot at the two taps.
+    most_cbiq_ever, most_flight_ever : float
+        Largest CBIQ and bytes in flight of the window.
+    queue, losses, flies : bool
+        Whether CBIQ and egress, losses, and bytes in flight are known.
+    out : float array, shape (BIN_CHANNELS, n_bins)
+        Receives the bins; zeros before.
+
+    Notes
+    -----
     Logarithms are taken later, for many at once (:func:`_compress`).
     """
     slots = window.shape[0]
@@ -295,7 +314,7 @@ def scale_views(X: np.ndarray) -> np.ndarray:
 
 
 def hidden(views: Any, queue: Any, flight: Any, drops: Any) -> None:
-    """Hide the queue, bytes in flight or drops of windows, in place, as if they had not been observed.
+    """Hide the queue, bytes in flight or drops of windows, in place, as if not observed.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How good answers to the benchmark are: scores by part, a leaderboard of models."""
+"""Scores of answers to the benchmark by part, and a leaderboard of models."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def scores(answered: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     -------
     DataFrame
         ``part``, ``taps``, ``window_ms``, ``windows``, ``runs``; ``score`` with its 95 % interval by bootstrap over
-        runs (``low``, ``high``): macro F1 over the congestion controls, or of parts where no name is right the share
+        runs (``low``, ``high``): macro F1 over the congestion controls or, for parts where no name is right, the share
         of windows called unknown; ``unknown`` and ``wrong`` (shares of windows without a name and with a wrong one);
-        ``ece``, the expected calibration error of the probabilities of names.
+        ``ece``, the expected calibration error of the names' probabilities.
     """
     rows = []
     for (part, taps, ms), some in answered.groupby(["part", "taps", "window_ms"], sort=False):
-        said, truth = some["said"].to_numpy(object), some["cca"].to_numpy(object)
-        unknown = said == UNKNOWN
+        predicted, truth = some["said"].to_numpy(object), some["cca"].to_numpy(object)
+        unknown = predicted == UNKNOWN
         nameless = part in NAMELESS
         row = {
             "part": part, "taps": taps, "window_ms": ms, "windows": len(some), "runs": some["run"].nunique(),
@@ -70,10 +70,10 @@ def scores(answered: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
             nothing = np.zeros((len(some), 0, 1), np.float32)
             table = some.reset_index(drop=True)
             (found,) = evaluate(
-                said, Windows(nothing, truth, table, ("in_bytes",)), draws=_DRAWS, seed=seed
+                predicted, Windows(nothing, truth, table, ("in_bytes",)), draws=_DRAWS, seed=seed
             ).to_dict("records")  # fmt: skip
             row |= {"score": found["f1"], "low": found["low"], "high": found["high"]}
-        row |= {"unknown": unknown.mean(), "wrong": (~unknown & ((said != truth) | nameless)).mean()}
+        row |= {"unknown": unknown.mean(), "wrong": (~unknown & ((predicted != truth) | nameless)).mean()}
         row["ece"] = calibration_error(_reliability(some))
         rows.append(row)
     return pd.DataFrame(rows)
@@ -126,7 +126,7 @@ def write(
     answered: Mapping[str, pd.DataFrame],
     about: Mapping[str, Any],
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Write questions, answers, scores, reliability, and the leaderboard, to which models of other calls belong.
+    """Write questions, answers, scores, reliability, and the leaderboard, which also has the models of earlier calls.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def write(
     answered : mapping of str to DataFrame
         Answers by the name of the model.
     about : mapping
-        What makes this benchmark comparable with others: models of another one leave the leaderboard.
+        What identifies this benchmark; models scored on a different one are dropped from the leaderboard.
 
     Returns
     -------
@@ -169,7 +169,7 @@ def _by_model(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _board_of(folder: Path, about: Mapping[str, Any]) -> pd.DataFrame | None:
-    """The leaderboard that is there, if it is of the same benchmark."""
+    """The existing leaderboard, if it belongs to the same benchmark."""
     try:
         same = read_json(folder / _ABOUT).get("options") == dict(about)
         board = read_csv(folder / "leaderboard.csv")

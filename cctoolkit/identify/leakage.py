@@ -1,4 +1,4 @@
-"""Leakage: runs, and settings of runs, that a model has seen in training. ``split.csv`` beside a model lists them."""
+"""Leakage: runs, and settings of runs, that a model has seen in training; ``split.csv`` beside a model lists them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
     "write_split",
 ]
 
-#: File beside a model with its runs, whether they were for training or testing, and what their settings are told by.
+#: File beside a model with its runs, whether they were for training or testing, and a key of their settings.
 SPLIT = "split.csv"
 
 
@@ -37,7 +37,7 @@ def write_split(
     *,
     before: Model | None = None,
 ) -> None:
-    """Write down beside a model which runs it was trained on, and which ones are for testing.
+    """Record beside a model which runs it was trained on, and which ones are for testing.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def write_split(
     training, testing : sequence of str
         Names of runs.
     before : Model, optional
-        The model that training went on from: what it was trained on, this one was, too.
+        The model that training continued from; its training runs count for this one, too.
     """
     settings = settings_of_runs(flows)
     rows = [
@@ -65,7 +65,7 @@ def write_split(
 
 
 def _split(model: Model) -> pd.DataFrame | None:
-    """Runs of a model, as :func:`write_split` wrote them; None if its folder does not say."""
+    """Runs of a model, as :func:`write_split` wrote them; None if its folder does not list them."""
     path = model.folder / SPLIT
     if not path.is_file():
         return None
@@ -80,7 +80,7 @@ def _split(model: Model) -> pd.DataFrame | None:
 
 
 def trained_runs(model: Model) -> set[str] | None:
-    """Runs that a model was trained on, according to its folder; None if that does not say.
+    """Runs that a model was trained on, according to its folder; None if that does not list them.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def trained_runs(model: Model) -> set[str] | None:
 
 
 def trained_settings(model: Model) -> set[str]:
-    """What the settings of its training runs are told by, as of :func:`~.flow_settings.settings_of_runs`.
+    """Keys of the settings of its training runs, from :func:`~.flow_settings.settings_of_runs`.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def unseen_runs(model: Model, data: Datasets) -> list[str]:
 
 
 def note_settings(data: Datasets, testing: Sequence[str], trained: set[str], advice: str = "") -> int:
-    """Print on standard error how many test runs have settings that training runs have, too; return their number.
+    """Print on standard error how many test runs have the same settings as training runs; return their number.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def note_settings(data: Datasets, testing: Sequence[str], trained: set[str], adv
     testing : sequence of str
         Names of runs.
     trained : set of str
-        Settings of the training runs, as of :func:`~.flow_settings.settings_of_runs`.
+        Settings of the training runs, from :func:`~.flow_settings.settings_of_runs`.
     advice : str
         What to do about it.
     """
@@ -148,14 +148,14 @@ def note_settings(data: Datasets, testing: Sequence[str], trained: set[str], adv
     if known:
         have = "has settings" if len(testing) == 1 else "have settings"
         note(
-            f"{known:,} of {plural(len(testing), 'test run')} {have} that training runs have, too: scores say nothing "
-            f"about other settings{advice}"
+            f"{known:,} of {plural(len(testing), 'test run')} {have} seen in training: scores say nothing about "
+            f"other settings{advice}"
         )
     return known
 
 
 def note_trained_before(model: Model, testing: Sequence[str]) -> int:
-    """Print on standard error how many test runs a model to go on from was trained on; return their number."""
+    """Print on standard error how many test runs the pretrained model was trained on; return their number."""
     known = len((trained_runs(model) or set()) & set(testing))
     if known:
         note(

@@ -126,7 +126,7 @@ class DeepcciNet(nn.Module):
 
 
 class _LearntNorm(nn.BatchNorm2d):
-    """A norm with what it has learnt, for one that is part of the weights already: batches no longer change it."""
+    """A fixed norm whose learnt values are already part of the weights: batches no longer change it."""
 
     def train(self, mode: bool = True) -> _LearntNorm:
         return super().train(False)
@@ -169,18 +169,18 @@ class ScalesNet(nn.Module):
 
     @classmethod
     def pretrained(cls, content: bytes, learnt: Sequence[str], classes: Sequence[str]) -> ScalesNet:
-        """A network that goes on from one saved as ONNX.
+        """A network initialised from one saved as ONNX.
 
         Parameters
         ----------
         content : bytes
             What :func:`~.bundle.write_onnx` wrote.
         learnt, classes : sequence of str
-            Classes of the one saved, and of this one. New classes start with random weights.
+            Classes of the saved network, and of this one. New classes start with random weights.
 
         Notes
         -----
-        In what was saved the first norm is part of the first layer's weights (:meth:`_first`); it stays as it is.
+        In the saved network, the first norm is part of the first layer's weights (:meth:`_first`); it stays as it is.
         """
         import onnx
 
@@ -232,7 +232,7 @@ class ScalesNet(nn.Module):
         """The first layer on normalised bins; missing bins stay zero.
 
         The first channel is 1 for existing bins, and all channels are 0 for missing ones. So once learnt, the norm's
-        factors and, through that channel, its offsets become weights: no work per bin remains.
+        factors and (through that channel) its offsets become weights: no work per bin remains.
         """
         first: Any = self.layers[0]
         norm: Any = self.norm

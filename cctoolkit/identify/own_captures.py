@@ -52,7 +52,7 @@ def add_captures(
         compressed or not).
     labels : Path, optional
         A table for :func:`~.readers.read_labels`, or the ``.json`` of the iperf3 tests that made the traffic. By
-        default, the congestion control and settings are those that the first capture's name tells
+        default, the congestion control and settings come from the first capture's name
         (:func:`~.readers.labels_from_names`).
     name : str, optional
         Name of the run; by default, the capture's.
@@ -72,8 +72,8 @@ def add_captures(
     Raises
     ------
     ParameterError
-        The dataset has another slot length or a run of that name, its columns have numbers and the labels text, there
-        are no labels, or the captures cannot be taps of one queue.
+        The dataset has another slot length or a run of that name, its columns are numbers where the labels are text,
+        there are no labels, or the captures cannot be taps of one queue.
     SchemaError
         The labels or the dataset cannot be read.
     CaptureFormatError
@@ -109,7 +109,7 @@ def add_folder(
 ) -> pd.DataFrame:
     """Add every capture and field export in a folder to a dataset, each as a run seen by one tap.
 
-    Runs are named after the folder and the files' paths in it. Those that the dataset has already are left out, so that
+    Runs are named after the folder and the files' paths in it. Runs already in the dataset are left out, so that
     an interrupted call can be repeated. Files without a label and files that cannot be read are left out, with a line
     on standard error.
 
@@ -120,8 +120,8 @@ def add_folder(
     source : Path
         Folder with the files, which is searched recursively.
     labels : Path, optional
-        A table for :func:`~.readers.read_labels` with a column ``file``. By default, names of files and folders tell
-        (:func:`~.readers.labels_from_names`).
+        A table for :func:`~.readers.read_labels` with a column ``file``. By default, labels come from the names of
+        files and folders (:func:`~.readers.labels_from_names`).
     slot_ms, tunnel
         As for :func:`add_captures`.
     progress : bool
@@ -177,7 +177,7 @@ def add_folder(
             save_recording(folder, recording, {"made_by": "captures", "captures": [str(file)]})
             added.append(recording.flows.assign(run=name))
     if unlabelled:
-        note(f"left out {_some(unlabelled)}: no congestion control in the name; --labels FILE tells")
+        note(f"left out {_some(unlabelled)}: no congestion control in the name; give --labels FILE")
     for reason in unread[:_NAMED]:
         note(f"left out {reason}")
     if len(unread) > _NAMED:
@@ -243,14 +243,14 @@ def _record(
 
 
 def _least_payload(capture: Capture) -> int:
-    """Data of a flow that counts: so much that it is no control connection, or if there is none such, the most."""
+    """Minimum data of a flow that counts: more than a control connection has; if no flow has that much, the maximum."""
     columns = capture.columns
     way = 2 * columns["flow_id"].astype(np.int64) + columns["direction"]
     return min(LEAST_PAYLOAD_BYTES, max(int(np.bincount(way, columns["payload_bytes"]).max(initial=0)), 1))
 
 
 def _note_new(ccas: pd.Series) -> None:
-    """Name congestion controls that the toolkit does not know."""
+    """Print congestion controls that the toolkit does not know."""
     for cca in sorted(set(ccas) - KNOWN):
         note(f"labels: {cca!r} is a new congestion control{did_you_mean(cca, KNOWN)}")
 
@@ -296,5 +296,5 @@ def _with_numbers(flows: pd.DataFrame, before: SlotDataset | None) -> pd.DataFra
             and column in before.flows
             and pd.api.types.is_numeric_dtype(before.flows[column])
         ):
-            raise ParameterError(f"labels: column {column!r} is text, the dataset's is of numbers")
+            raise ParameterError(f"labels: column {column!r} is text, but numbers in the dataset")
     return flows

@@ -1,4 +1,4 @@
-"""Congestion controls of the user's own, named on the command line: ``FILE.py``, ``FILE.py:CLASS``, ``linux:NAME``."""
+"""The user's own congestion controls, named on the command line: ``FILE.py``, ``FILE.py:CLASS``, ``linux:NAME``."""
 
 from __future__ import annotations
 

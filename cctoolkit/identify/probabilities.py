@@ -17,13 +17,13 @@ __all__ = [
     "ROUND_TRIPS",
     "SHORTEST",
     "UNKNOWN",
-    "answers",
     "by_length",
     "by_pieces",
     "format_cca",
     "grouped",
     "named",
     "pieces",
+    "possible_answers",
     "softmax",
     "together",
 ]
@@ -87,7 +87,7 @@ def by_pieces(
 
 
 def by_length(table: np.ndarray, slots: int | np.ndarray, without: float) -> np.ndarray:
-    """What was learnt for windows of some lengths, for windows of any: a temperature, or what a name must reach.
+    """Interpolate a value learnt for some window lengths (a temperature or threshold) to any length.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def grouped(labels: np.ndarray, groups: Mapping[str, Sequence[str]]) -> np.ndarr
     return np.array([name.get(label, label) for label in labels], object)
 
 
-def answers(classes: np.ndarray, alike: Mapping[str, Sequence[str]] | None) -> np.ndarray:
+def possible_answers(classes: np.ndarray, alike: Mapping[str, Sequence[str]] | None) -> np.ndarray:
     """Possible answers of a classifier with these classes: classes that are alike have one name."""
     return np.unique(grouped(classes, alike).astype(str)) if alike else classes
 
@@ -131,11 +131,13 @@ def answers(classes: np.ndarray, alike: Mapping[str, Sequence[str]] | None) -> n
 def together(
     probabilities: np.ndarray, classes: np.ndarray, alike: Mapping[str, Sequence[str]] | None
 ) -> np.ndarray:
-    """Probabilities of :func:`answers`: summed over classes that are alike."""
+    """Probabilities of :func:`possible_answers`: summed over classes that are alike."""
     if not alike:
         return probabilities
     names = grouped(classes, alike)
-    return np.stack([probabilities[:, names == name].sum(axis=1) for name in answers(classes, alike)], axis=1)
+    return np.stack(
+        [probabilities[:, names == name].sum(axis=1) for name in possible_answers(classes, alike)], axis=1
+    )
 
 
 def format_cca(cca: Any, probability: float, limited_by: Any = None) -> str:

@@ -1,4 +1,4 @@
-"""Are probabilities what they say? Shares of right names by the probability that they were given."""
+"""Reliability of probabilities: the share of correct names by their probability."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _BINS = 10
 
 
 def reliability(answered: pd.DataFrame, by: str) -> pd.DataFrame:
-    """How often names are right, by the probability that they were given.
+    """How often names are correct, by their probability.
 
     Parameters
     ----------
     answered : DataFrame
-        One row per window: ``said``, ``right`` (whether that is so), ``probability`` (of the most probable name; null
-        without one).
+        One row per window: ``said``, ``right`` (whether that is correct), ``probability`` (of the most probable name;
+        null without one).
     by : str
         A column of it.
 
@@ -66,7 +66,7 @@ def _together(bins: pd.DataFrame) -> pd.DataFrame:
 
 
 def reliability_figure(bins: pd.DataFrame, by: str, title: str = "Reliability of names") -> go.Figure:
-    """Share of right names over the probability that they were given: on the diagonal, both are equal.
+    """Share of correct names over their probability: on the diagonal, both are equal.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def reliability_figure(bins: pd.DataFrame, by: str, title: str = "Reliability of
     """
     from ..plot.style import COLOURS, GREY, escape, figure
 
-    fig = figure(title, xaxis_title="probability", yaxis_title="share of right names")
+    fig = figure(title, xaxis_title="probability", yaxis_title="share of correct names")
     fig.add_scatter(x=[0, 1], y=[0, 1], mode="lines", line={"color": GREY, "dash": "dot"}, name="calibrated")
     for (name, some), colour in zip(bins.groupby(by, sort=False), itertools.cycle(COLOURS), strict=False):
         whole = _together(some)

@@ -60,17 +60,17 @@ def score(
     ParameterError
         No flow has a class that the model knows, or none is long enough.
     """
-    tables, said = [], {}
+    tables, windows_by_ms = [], {}
     for ms in windows_ms:
         windows = _predictions(model, data, runs, ms, per_flow, seed, ccas, bands=by == CROSSOVER)
-        said[ms] = windows
+        windows_by_ms[ms] = windows
         known = windows.take(np.isin(windows.y, model.classes_))
         if len(known):
             table = evaluate(known.table["said"].to_numpy(object), known, by=by)
             tables.append(table.assign(window_ms=ms)[["window_ms", *table.columns]])
     if not tables:
         raise ParameterError(f"datasets: no flow uses any of {', '.join(model.classes_)}")
-    return pd.concat(tables, ignore_index=True), said
+    return pd.concat(tables, ignore_index=True), windows_by_ms
 
 
 def _predictions(

@@ -17,7 +17,7 @@ from .._support.words import did_you_mean
 from ..errors import ParameterError
 from ..scenario import Bottleneck, Flow, Scenario, read_sweep
 from ..testbed.doctor import BACKENDS
-from .draws import FRAME_BYTES, PAPER_CCAS, Pairs, aqm_of, between, run_rng
+from .draws import PAPER_CCAS, Pairs, aqm_of, between, buffer_packets, run_rng, staggered
 from .elsewhere import FAMILIES, elsewhere
 from .own_ccas import own_ccas
 
@@ -195,7 +195,7 @@ def hard(
         rtts = [rtt] if rng.random() < 0.5 else [rtt, *(between(rng, 5, 100) for _ in range(3))]
         paths = [{"rtt_ms": r, "access_mbps": 10 * rate} for r in rtts]
         names = [*ccas, *rng.choice(ccas, n - len(ccas))]
-        packets = max(round(bdp * rate * rtt * 125 / FRAME_BYTES), 10)
+        packets = buffer_packets(bdp, rate, rtt)
         yield (
             {"rate_mbps": rate, "rtt_ms": rtt, "buffer_bdp": bdp, "flows": n, "aqm": aqm},
             Scenario(
@@ -238,7 +238,7 @@ def every_cca(
         aqm = str(rng.choice(["tail_drop"] * 6 + ["codel", "red"]))
         x = rng.uniform(0, 3)
         names = [ccas[run % len(ccas)], *(str(c) for c in rng.choice(ccas, n - 1))]
-        packets = max(round(bdp * rate * rtt * 125 / FRAME_BYTES), 10)
+        packets = buffer_packets(bdp, rate, rtt)
         yield (
             {"rate_mbps": rate, "rtt_ms": rtt, "buffer_bdp": bdp, "flows": n, "aqm": aqm},
             Scenario(
@@ -259,7 +259,7 @@ _CHANGED = 0.4
 def world(
     runs: int = 400, seed: int = 1, *, ccas: Sequence[str] = PAPER_CCAS, measured_s: float = 20.0
 ) -> Pairs:
-    """One to six flows through 5 to 300 Mbit/s, 5 to 200 ms, 0.1 to 6 BDP, and what the families of elsewhere change.
+    """One to six flows through 5 to 300 Mbit/s, 5 to 200 ms, 0.1 to 6 BDP, with changes from the families of elsewhere.
 
     Parameters
     ----------
@@ -269,30 +269,20 @@ def world(
     Yields
     ------
     dict, Scenario
-        ``rate_mbps``, ``rtt_ms``, ``buffer_bdp``, ``flows``, ``aqm``, and what the families draw.
+        ``rate_mbps``, ``rtt_ms``, ``buffer_bdp``, ``flows``, ``aqm``, and the values that the families draw.
 
     Notes
     -----
-    Each family of ``cctoolkit.identify.elsewhere.FAMILIES`` but ``limited``, whose flows show no congestion control,
-    changes four runs of ten, whatever the others do. The first flows of successive runs go through `ccas` in turn.
+    Each family of ``cctoolkit.identify.elsewhere.FAMILIES`` except ``limited``, whose flows show no congestion
+    control, independently changes four runs in ten. The first flows of successive runs go through `ccas` in turn.
     """
     for run in range(runs):
         rng = run_rng(seed, 6, run)
         rate, rtt, bdp = between(rng, 5, 300), between(rng, 5, 200), between(rng, 0.1, 6)
         names = [ccas[run % len(ccas)], *(str(c) for c in rng.choice(ccas, int(rng.integers(0, 6))))]
         x = float(rng.uniform(0, 4))
-        link: dict[str, Any] = {
-            "rate_mbps": rate, "buffer_packets": max(round(bdp * rate * rtt * 125 / FRAME_BYTES), 10),
-        }  # fmt: skip
-        flows: list[dict[str, Any]] = [
-            {
-                "cca": cca,
-                "rtt_ms": rtt,
-                "access_mbps": 10 * rate,
-                "start_s": round(float(rng.uniform(0, x)), 3),
-            }
-            for cca in names
-        ]
+        link: dict[str, Any] = {"rate_mbps": rate, "buffer_packets": buffer_packets(bdp, rate, rtt)}
+        flows = staggered(rng, names, x, rate, rtt)
         drawn: dict[str, Any] = {}
         for kind, (name, chosen) in enumerate(zip(_MIXED, rng.random(len(_MIXED)) < _CHANGED, strict=True)):
             if chosen:
@@ -339,7 +329,7 @@ def jobs(
         ``"simulator"`` or a testbed backend. It decides which congestion controls are available.
     runs, seed, ccas
         For named settings only; a file specifies them itself. By default `ccas` are those of the paper, and for
-        ``every-cca`` all that `on` has, but for :data:`BUILT_CCAS`.
+        ``every-cca`` all that `on` has, except :data:`BUILT_CCAS`.
     part : str, optional
         Of ``hard``, ``"train"`` or ``"test"``; of ``elsewhere``, a family.
 

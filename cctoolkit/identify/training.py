@@ -42,7 +42,7 @@ class Recipe:
         times the rate.
     weight_decay : float
     patience : int, optional
-        Stop when so many epochs brought no lower loss on the validation windows, and keep the best.
+        Stop after this many epochs without a lower validation loss, and keep the best network.
     seed : int
     device : str
         ``"auto"``: a GPU when there is one, in mixed precision.
@@ -63,14 +63,14 @@ class Recipe:
             if not isinstance(value, int | np.integer) or value < least:
                 raise ParameterError(f"{name}: {value!r} is not a whole number of at least {least}")
         if not self.learning_rate > 0:
-            raise ParameterError(f"learning_rate: {self.learning_rate!r} is not above 0")
+            raise ParameterError(f"learning_rate: {self.learning_rate!r} must be positive")
         if self.schedule not in ("step", "one_cycle"):
             raise ParameterError(f"schedule: {self.schedule!r} is neither 'step' nor 'one_cycle'")
 
 
 @dataclass
 class _State:
-    """Where training is, and the best so far."""
+    """The state of training, and the best network so far."""
 
     epoch: int = 0
     best_loss: float = float("inf")
@@ -105,18 +105,18 @@ def train_network(
     loss : function
     recipe : Recipe
     rows : integer array, optional
-        Windows to learn from, all without it: a copy of them would double the memory.
+        Windows to learn from, by default all; a copy of them would double the memory.
     validation : (X, y), optional
         Windows of other runs.
     augment : function of (batch, generator), optional
         Changes each batch.
     after_epoch : function of (epoch, network), optional
-        Its numbers go into the history.
+        Its results go into the history.
     checkpoint : path, optional
-        Written after every epoch, taken up when it is there and of the same training, removed at the end.
+        Written after every epoch, resumed from if it exists and belongs to the same training, removed at the end.
     identity : object, optional
-        What else makes this training another one: its ``repr`` stands for settings of `loss` and `augment`, which
-        cannot be compared. Windows, labels, recipe and layers are compared anyway.
+        What else identifies this training: its ``repr`` stands for the settings of `loss` and `augment`, which cannot
+        be compared. Windows, labels, recipe and layers are always compared.
     progress : bool
 
     Returns
@@ -127,7 +127,7 @@ def train_network(
     Raises
     ------
     ParameterError
-        The checkpoint is of another training.
+        The checkpoint belongs to another training.
     """
     device = _device(recipe.device)
     mixed = device.type == "cuda"
@@ -268,7 +268,7 @@ def _resume(path: Path, training: str, state: _State, network: nn.Module, *parts
         )  # tensors and plain values: nothing in the file is executed
         if found["training"] != training:
             raise ParameterError(
-                f"checkpoint: {path} is of another training (other windows or settings); remove it"
+                f"checkpoint: {path} belongs to another training (other windows or settings); remove it"
             )
         vars(state).update(found["state"])
         network.load_state_dict(found["network"])

@@ -302,7 +302,7 @@ def slot_arrays(slots: pd.DataFrame, inputs: Sequence[str]) -> Iterator[tuple[in
 
 
 def _to_segments(lengths: np.ndarray) -> float:
-    """What the bytes of a flow are multiplied by: 1 if its segments are about as long as those of training."""
+    """The factor for the bytes of a flow: 1 if its segments are about as long as those of training."""
     scale = USUAL_SEGMENT_BYTES / segment_bytes(lengths)
     return scale if abs(math.log(scale)) > _SAME_SEGMENTS else 1.0
 
@@ -346,7 +346,7 @@ def cut_windows(
     window_ms : float, or sequence of float with ``inputs="views"``
     inputs : str or sequence of str
         A name in :data:`FEATURE_SETS`, or names in :data:`INPUTS`; or ``"views"``: each window as
-        :func:`~.inputs.scale_view`, for :class:`~.classifiers.CCAClassifier`; of the same size whatever the length.
+        :func:`~.inputs.scale_view`, for :class:`~.classifiers.CCAClassifier`; its size does not depend on the length.
     per_flow : int
         Windows per flow and length (the paper: one); they may overlap. Flows that are too short have none.
     seed : int
@@ -422,9 +422,9 @@ def cut_windows(
                     place = {"window_ms": ms, "first_slot": first_slot + int(start)}
                     rows.append({"run": recording.name, **label, **place})
     if not rows:
-        told = ", ".join(f"{ms:g}" for ms in lengths_ms)
+        lengths = ", ".join(f"{ms:g}" for ms in lengths_ms)
         raise ParameterError(
-            f"window_ms: none of {flows} flows has {told} ms of slots with packets "
+            f"window_ms: none of {flows} flows has {lengths} ms of slots with packets "
             f"and with {', '.join(names)}"
         )
     table = pd.DataFrame(rows)

@@ -49,7 +49,7 @@ def rtt_cdf(
     Raises
     ------
     ParameterError
-        `samples` is no such table, or a flow in `flows` has no samples and is not in `cap` either.
+        `samples` is not such a table, or a flow in `flows` has no samples and is not in `cap` either.
 
     See Also
     --------
@@ -97,7 +97,7 @@ def completion_cdf(fct: pd.DataFrame | Mapping[str, pd.DataFrame], *, log_x: boo
     Raises
     ------
     ParameterError
-        `fct` is no such table.
+        `fct` is not such a table.
 
     See Also
     --------

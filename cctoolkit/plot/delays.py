@@ -58,7 +58,7 @@ def rtt(
     Raises
     ------
     ParameterError
-        `samples` is no such table, or a flow in `flows` has no samples and is not in `cap` either.
+        `samples` is not such a table, or a flow in `flows` has no samples and is not in `cap` either.
 
     See Also
     --------

@@ -51,7 +51,7 @@ def cbiq(
     Raises
     ------
     ParameterError
-        `slots` is no such table, there is no such flow, or `slot_ms` is not positive.
+        `slots` is not such a table, there is no such flow, or `slot_ms` is not positive.
 
     See Also
     --------

@@ -36,7 +36,19 @@ BIG_SHARE = 0.01
 
 @kernel
 def _bin_bytes(ts_ns, flow_id, direction, wire_bytes, row_of, first_ns, width_ns, out):
-    """Add each packet's bytes to row 0 (all packets) and to the row of its flow and direction, if it has one."""
+    """Add each packet's bytes to row 0 (all packets) and to the row of its flow and direction, if it has one.
+
+    Parameters
+    ----------
+    ts_ns, flow_id, direction, wire_bytes : arrays
+        Columns of the packets table (:data:`cctoolkit.schema.PACKETS`).
+    row_of : int array, shape (flows, 2)
+        Row of `out` of each flow and direction; 0: none.
+    first_ns, width_ns : int
+        Start of the first bin and width of all.
+    out : int64 array, shape (rows, bins)
+        Updated.
+    """
     bins = out.shape[1]
     for i in range(np.uint64(ts_ns.size)):
         at = (ts_ns[i] - first_ns) // width_ns

@@ -43,8 +43,21 @@ OTHER, SEGMENT, PURE_ACK = 0, 1, 2
 def _unwrap(seq, ack, tcp_flags, payload_bytes, from_sender, kind, start, end, high, acked):
     """Sequence numbers of one direction without wrap-around, relative to the first one seen.
 
-    Each number is taken to be the one nearest to the highest sent so far (less than 2**31 away), as in the receiver's
+    Each number is read as the one nearest to the highest sent so far (less than 2**31 away), as in the receiver's
     window arithmetic. Resets carry no usable number and are left out. Returns the number that became 0.
+
+    Parameters
+    ----------
+    seq, ack, tcp_flags, payload_bytes : arrays
+        Columns of the packets table, of one flow.
+    from_sender : bool array
+        Whether the packet goes in the direction drawn.
+    kind : int8 array
+        Receives SEGMENT or PURE_ACK; unchanged for packets left out.
+    start, end : int64 arrays
+        Receive the first byte, and the first one after the segment; of an acknowledgement both are its number.
+    high, acked : int64 arrays
+        Receive the highest byte sent so far, and the highest acknowledgement; -1 before the first one.
     """
     base = np.int64(-1)
     top = np.int64(0)

@@ -42,7 +42,7 @@ def trade_off(table: pd.DataFrame, by: str = "aqm", panels: str = "scenario") ->
     Raises
     ------
     ParameterError
-        `table` is no table, or lacks a column.
+        `table` is not a table, or lacks a column.
 
     See Also
     --------

@@ -1,7 +1,8 @@
-"""The rate of the bottleneck and the least its buffer holds, where a capture tells.
+"""The rate of the bottleneck and the minimum size of its buffer, where a capture shows them.
 
-A link with packets waiting sends at its own rate, so what passes while a queue stands is that rate, and it is the same
-in every window. Where it is not (a radio link, a shaper that changes, traffic that the capture lacks), nothing is said.
+A link with packets waiting sends at its own rate, so the traffic that passes while there is a queue shows that rate,
+and it is the same in every window. Where it is not (a radio link, a changing shaper, traffic missing from the
+capture), there is no estimate.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ WINDOWS = 6
 MOST_INTERVALS = 1 << 22  # more: months, or a clock that was set
 #: The interquartile range of the windows' rates, as a share of their median, above which the rate is not one rate.
 SPREAD = 0.05
-#: Traffic that may have passed beside the flows that are followed, as a share of theirs.
+#: Traffic of other flows than those followed, as a share of theirs.
 BESIDE = 0.05
-#: With two taps, a slot in which so many bytes stay behind has the link busy from end to end.
+#: With two taps: if this many bytes remain queued after a slot, the link was busy throughout it.
 BACKLOG_BYTES = 2 * 1514
 
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """What a capture tells about the link that packets wait for.
+    """What a capture shows about the link that packets wait for.
 
     Attributes
     ----------
@@ -43,7 +44,7 @@ class Bottleneck:
     flow_id : int
         The largest flow that waited.
     windows : int
-        Windows of half a second that the rate is the median of.
+        Windows of half a second over which the rate is the median.
     spread : float
         Their interquartile range as a share of their median.
     taps : int
@@ -74,7 +75,7 @@ class Bottleneck:
 
 
 def find_bottleneck(summary: Summary) -> Bottleneck | None:
-    """Estimate the rate of the bottleneck and the least its buffer holds.
+    """Estimate the rate of the bottleneck and the minimum size of its buffer.
 
     Parameters
     ----------
@@ -84,14 +85,14 @@ def find_bottleneck(summary: Summary) -> Bottleneck | None:
     Returns
     -------
     Bottleneck or None
-        None if the capture does not tell: too little time with packets waiting, a rate that varies, traffic that is
-        not in view, or a tap after the queue.
+        None if the capture does not show them: too little time with packets waiting, a rate that varies, traffic
+        missing from the capture, or a tap after the queue.
 
     Notes
     -----
-    With one tap, before the queue, a packet that arrives at time t leaves at t + d(t), where d is what the RTT is above
-    its least. So the bytes that arrive within a window leave within the window's length plus what d grew by. Bytes
-    that the queue drops are counted too, so the rate is high by the share it drops.
+    With one tap, before the queue, a packet that arrives at time t leaves at t + d(t), where d is the RTT less the
+    minimum RTT. So the bytes that arrive within a window leave within the window's length plus the growth of d. Bytes
+    that the queue drops are counted too, so the rate is too high by the share dropped.
 
     See Also
     --------
@@ -147,7 +148,7 @@ def _from_two_taps(s: Summary, taps: TwoTaps) -> Bottleneck | None:
 
 
 def _wire_per_payload(s: Summary, taps: TwoTaps) -> np.ndarray:
-    """For each row of the slots table, which counts payload: what its flow's bytes on the wire are to that."""
+    """For each row of the slots table, which counts payload: its flow's ratio of bytes on the wire to payload."""
     forward = s.top["data_direction"] == 0
     size, payload = (
         s.top[f"{what}_fwd"].where(forward, s.top[f"{what}_rev"]) for what in ("bytes", "payload")
@@ -217,7 +218,7 @@ def _from_one_tap(s: Summary) -> Bottleneck | None:
 
 
 def _wait(s: Summary, flow_id: int, direction: int, base_ns: float, width_s: float) -> pd.DataFrame:
-    """By interval: what the RTT is above its least, in the mean and at least, and when those packets arrived."""
+    """By interval: mean and minimum of the RTT less the minimum RTT, and when those packets arrived."""
     of = s.rtt_over_time
     of = of[(of["flow_id"] == flow_id) & (of["direction"] == direction)]
     interval = (of["time_s"] / width_s + 1e-6).astype(int)
@@ -234,10 +235,10 @@ def _wait(s: Summary, flow_id: int, direction: int, base_ns: float, width_s: flo
 
 
 def _ways(flows: pd.DataFrame, flow_id: int, direction: int) -> dict[int, int | None]:
-    """For each flow, which of its directions goes the way that `direction` of `flow_id` goes; None if unknown.
+    """For each flow, the direction that crosses the tap as `direction` of `flow_id` does; None if unknown.
 
-    A tap on a link has each network on one side of it. Who talks to whom across the tap says which networks share a
-    side; single addresses are taken where networks contradict that.
+    A tap on a link has each network on one side of it. Who talks to whom across the tap shows which networks share a
+    side; where networks contradict that, single addresses count.
     """
     for bits in ((24, 64), (32, 128)):
         sides = _two_sides(flows, bits)
@@ -253,7 +254,7 @@ def _ways(flows: pd.DataFrame, flow_id: int, direction: int) -> dict[int, int | 
 
 
 def _two_sides(flows: pd.DataFrame, bits: tuple[int, int]) -> dict[int, tuple[str, int]] | None:
-    """Group and side of each flow's initiator; None if both ends of a flow, or of a circle of them, share a side."""
+    """Group and side of each flow's initiator; None if both ends of a flow, or of a cycle of flows, share a side."""
     parent: dict[str, tuple[str, int]] = {}
 
     def root(node: str) -> tuple[str, int]:

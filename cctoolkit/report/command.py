@@ -25,7 +25,7 @@ __all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode="markdown")
 
-#: Flows that a terminal shows unless told otherwise.
+#: Number of flows that a terminal shows by default.
 _SHOWN = 30
 _LISTED = "Number of flows to list."
 
@@ -41,7 +41,7 @@ class SortBy(StrEnum):
 @app.command()
 def demo(
     name: Annotated[
-        str, typer.Argument(metavar="[NAME]", help="Bundled capture; a wrong name lists them all.")
+        str, typer.Argument(metavar="[NAME]", help="Bundled capture; an unknown name lists them all.")
     ] = "bufferbloat",
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write the page.")

@@ -84,7 +84,7 @@ export default {
 def explore(cap: Capture) -> Explorer:
     """Explore a capture in a notebook: a table of flows, and plots of those you pick.
 
-    Needs the extra ``notebooks`` (ipywidgets and anywidget) and a notebook to show it in.
+    Needs the extra ``notebooks`` (ipywidgets and anywidget) and a notebook.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def explore(cap: Capture) -> Explorer:
         import ipywidgets  # noqa: F401
     except ImportError as err:
         raise ParameterError(
-            f'explore needs the package {err.name}: pip install "cctoolkit[notebooks]" brings it'
+            f'explore needs the package {err.name}: pip install "cctoolkit[notebooks]"'
         ) from None
     if not len(cap.flows):
         raise ParameterError("the capture has no flows: there is nothing to explore")
@@ -126,7 +126,7 @@ def explore(cap: Capture) -> Explorer:
 
 @functools.cache
 def _widget_classes() -> tuple[Any, Any]:
-    """The loader and the figures that borrow from it; classes are made here so that the extra can be missing."""
+    """The loader and the figures that depend on it; classes are made here so that the extra may be missing."""
     import anywidget
     import plotly.graph_objects as go
     import traitlets
@@ -139,7 +139,7 @@ def _widget_classes() -> tuple[Any, Any]:
         loaded = traitlets.Bool(False).tag(sync=True)
 
     class Figure(go.FigureWidget):
-        """A FigureWidget whose first message to the browser has everything in it."""
+        """A FigureWidget whose first message to the browser contains everything."""
 
         _esm = _FIGURE_JS
 
@@ -213,7 +213,7 @@ def rows_of(flows: pd.DataFrame) -> tuple[str, list[tuple[str, int]]]:
 
 
 class Explorer:
-    """What :func:`explore` returns.
+    """The widget that :func:`explore` returns.
 
     Attributes
     ----------
@@ -222,7 +222,7 @@ class Explorer:
     table : ipywidgets.SelectMultiple
         Its ``value`` holds the numbers of the selected flows; set it to select others.
     figure : plotly FigureWidget
-        Everything over time, on one axis: zooming one panel zooms all, and adds the detail that thinning left out.
+        Everything over time, on one axis: zooming one panel zooms all, and restores the detail that thinning left out.
     cdf : plotly FigureWidget
         Distribution of the RTTs.
     view : ipywidgets.VBox
@@ -286,7 +286,7 @@ class Explorer:
         return self.view._repr_mimebundle_(**kwargs)
 
     def _list(self) -> None:
-        """Fill the table; what was picked and still fits stays picked."""
+        """Fill the table; flows that were picked and still match stay picked."""
         picked = self.table.value
         flows = matching(self.cap.flows, self.search.value)
         found = len(flows)
@@ -304,7 +304,7 @@ class Explorer:
         )
 
     def _pick(self) -> None:
-        """Another choice of flows."""
+        """Handle a new choice of flows."""
         names = plot.Names(self.cap)
         flows = self.table.value[:_FLOWS]
         before = self.detail.value
@@ -317,7 +317,7 @@ class Explorer:
         self._draw()
 
     def _time_figure(self, between_s: tuple[float, float] | None) -> go.Figure:
-        """All that goes over time, of the picked flows."""
+        """Everything over time for the picked flows."""
         flows = self.table.value[:_FLOWS]
         figures = [
             plot.throughput(self.cap, _BINS[self.bins.value], flows, between_s=between_s),
@@ -333,7 +333,7 @@ class Explorer:
         return fig.update_xaxes(range=between_s or (0.0, max(self.cap.duration_s, 1e-6)))
 
     def _draw(self) -> None:
-        """Make the figures anew."""
+        """Redraw the figures."""
         if self._busy:
             return
         self.figure = self.cdf = None
@@ -356,7 +356,7 @@ class Explorer:
             old.close()
 
     def _zoom(self, axis: Any, seconds: tuple[float, float]) -> None:
-        """Draw what is in view now with all its detail."""
+        """Redraw the visible range in full detail."""
         if self._busy:
             return
         self._busy = True

@@ -1,4 +1,4 @@
-"""The report's figures, drawn from a summary; what they mean is said in the page."""
+"""The report's figures, drawn from a summary; the page explains them."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ SHOWN = len(COLOURS) - 1
 BINS = 300
 #: A curve over time is not drawn for a flow with less than this share of the largest flow's bytes.
 WORTH_A_CURVE = 0.01
-#: When no flow ever reaches this share of the peak rate of all packets, these are drawn apart.
+#: If no flow ever reaches this share of the peak rate of all packets, the total is drawn separately.
 DWARFED = 0.2
 #: Flows whose RTTs differ by more than this factor share a logarithmic axis.
 MIXED_RTTS = 10
-#: A distribution over fewer flows says less than their table.
+#: A distribution over fewer flows is less informative than their table.
 ENOUGH_FLOWS = 10
 #: Height of one row of the overview, and the space between two, in pixels.
 _ROW_PX, _BETWEEN_PX = 190, 24
@@ -65,7 +65,7 @@ def figures(s: Summary) -> dict[str, go.Figure]:
 
 
 def as_json(fig: go.Figure) -> str:
-    """A figure as JSON that cannot end the script element it stands in."""
+    """A figure as JSON, escaped so that it cannot end its script element."""
     text = json.dumps(json.loads(fig.to_json()), separators=(",", ":"))
     for c in "<>&":
         text = text.replace(c, f"\\u{ord(c):04x}")
@@ -79,13 +79,13 @@ def worth_a_curve(s: Summary) -> pd.DataFrame:
 
 
 def _figure(height: int = 400, **layout: Any) -> go.Figure:
-    """As all figures, but with the heading left to the page."""
+    """A figure in the common style, without a title: the page has the heading."""
     bottom = 50 if layout.get("showlegend") is False else 90
     return figure(height=height, margin={"l": 60, "r": 15, "t": 30, "b": bottom}, **layout)
 
 
 def _with_legend(fig: go.Figure, a_row: int = 3) -> go.Figure:
-    """Higher by what the rows of a long legend take."""
+    """Add height for the rows of a long legend."""
     rows = sum(trace.showlegend is not False for trace in fig.data) // a_row
     return fig.update_layout(height=fig.layout.height + 18 * rows, margin_b=fig.layout.margin.b + 18 * rows)
 
@@ -152,12 +152,12 @@ class _Rates:
         self.middle_s = ((np.arange(len(self._starts)) + 0.5) * self.width_s)[self._keep]
 
     def of(self, size: np.ndarray) -> np.ndarray:
-        """Bytes a second."""
+        """Bytes per second."""
         return np.add.reduceat(size, self._starts)[self._keep] / self._covered_s
 
 
 def _overview(s: Summary) -> go.Figure:
-    """Throughput above round-trip times, over one time; where all packets dwarf the flows, these have their own row."""
+    """Throughput above round-trip times on one time axis; where the total dwarfs the flows, these get their own row."""
     axis, rates = TimeAxis(s), _Rates(s)
     flows = worth_a_curve(s)
     kinds = {kind: rates.of(s.throughput[f"{kind}_bytes"].to_numpy()) for kind in ("tcp", "udp", "other")}
@@ -274,7 +274,7 @@ def _draw_throughput(
 
 
 def _draw_rtt(fig: go.Figure, s: Summary, axis: TimeAxis, y_axis: str) -> None:
-    """Mean, least and greatest RTT of the top flows."""
+    """Mean, minimum and maximum RTT of the top flows."""
     import plotly.graph_objects as go
 
     names = Names(s.top)
@@ -361,7 +361,7 @@ def _faint(colour: str) -> str:
 
 
 def _rtt_direction(flow: Any) -> int:
-    """The direction whose RTT tells of the path the data takes; the other if that has no samples."""
+    """The direction whose RTT describes the path of the data; the other one if that has no samples."""
     side = int(flow.data_direction)
     return side if (flow.rtt_samples_fwd, flow.rtt_samples_rev)[side] else 1 - side
 

@@ -1,4 +1,4 @@
-"""What a summary says in plain sentences, each with the rule behind it.
+"""A summary in plain sentences, each with the rule behind it.
 
 The thresholds are constants here and in :mod:`cctoolkit.report.summary`. Every sentence carries its rule, which the
 report shows.
@@ -45,7 +45,7 @@ class Severity(IntEnum):
     Attributes
     ----------
     problem, notice, fact : Severity
-        Something to mend, something to know, and a number.
+        Something to fix, something to know, and a number.
 
     See Also
     --------
@@ -118,7 +118,7 @@ def findings(summary: Summary) -> list[Finding]:
     >>> for finding in findings(summary)[:2]:
     ...     print(finding.text)
     7 TCP flows and 2 others carry 10.8 MB in 12.4 s, 6.95 Mbit/s on average.
-    The RTT of flow 3 (10.1.0.10:40000 → 10.3.0.10:5001) is 20.1 ms at the least and 284 ms in the median, and stays up
+    The RTT of flow 3 (10.1.0.10:40000 → 10.3.0.10:5001) has a minimum of 20.1 ms and a median of 284 ms, and stays high
     while about 224 kB of the flow's own data wait: the signature of a standing queue.
     """
     if not summary.totals["packets"]:
@@ -137,7 +137,7 @@ def findings(summary: Summary) -> list[Finding]:
         _retransmissions,
         _fairness,
         _bottleneck,
-        _losses_sent_again,
+        _losses_and_retransmissions,
         _rtt_and_queue,
         _congestion_marks,
         _one_direction,
@@ -236,16 +236,16 @@ def _fairness(s: Summary) -> Finding | None:
     )
     poor = _wants_more(s) if index < UNFAIR and flows <= COMPETITORS else None
     if poor is not None:
-        text += f": the split is uneven, and flow {poor} gets less than average with packets waiting"
+        text += f": the split is uneven, and flow {poor} gets less than average although its packets wait"
     values = _over_time(s, s.jain["time_s"], s.jain["jain"].to_numpy(float), "mean")
     return Finding(
         f"{text}.",
         f"Median of Jain's index over the bins of {format_time_ns(s.jain_bin_ns)} (at least {JAIN_BINS}) in which two "
-        f"or more of the {len(s.jain_flows)} compared flows were between their first packet and their last; compared "
-        "are flows that send in at least half of these bins. The split is called uneven "
-        f"below {UNFAIR} if there are typically at most {COMPETITORS} flows and a TCP flow that got less than the mean "
-        "rate had packets of its own waiting in some interval (as for a standing queue): flows that ask for little "
-        "get little. Flows that do not share a bottleneck are compared too: one capture cannot tell.",
+        f"or more of the {len(s.jain_flows)} compared flows were between their first packet and their last. Flows that "
+        "send in at least half of these bins are compared, even if they do not share a bottleneck, which one capture "
+        f"cannot show. The split is called uneven below {UNFAIR} if there are typically at most {COMPETITORS} flows "
+        "and a TCP flow that got less than the mean rate had packets of its own waiting in some interval (as for a "
+        "standing queue): a flow that asks for little gets little.",
         Severity.fact if poor is None else Severity.problem,
         poor,
         Sketch("Jain's index over time", values),
@@ -253,7 +253,7 @@ def _fairness(s: Summary) -> Finding | None:
 
 
 def _wants_more(s: Summary) -> int | None:
-    """A compared flow that got less than the mean rate while it had packets waiting."""
+    """A compared flow that got less than the mean rate although it had packets waiting."""
     flows = s.flows.set_index("flow_id").loc[s.jain_flows]
     size = np.where(data_direction(flows), flows["bytes_rev"], flows["bytes_fwd"])
     rate = size / np.maximum((flows["last_ts_ns"] - flows["first_ts_ns"]).to_numpy(), 1)
@@ -310,14 +310,14 @@ def _standing_queue(s: Summary) -> Finding | None:
     flow = s.flows.set_index("flow_id").loc[worst["flow_id"]]
     median = flow["rtt_median_ns_fwd" if worst["direction"] == 0 else "rtt_median_ns_rev"]
     text = (
-        f"The RTT of flow {worst['flow_id']:.0f} ({flow_name(flow)}) is {format_time_ns(worst['base_ns'])} at the "
-        f"least and {format_time_ns(median)} in the median, and stays up"
+        f"The RTT of flow {worst['flow_id']:.0f} ({flow_name(flow)}) has a minimum of "
+        f"{format_time_ns(worst['base_ns'])} and a median of {format_time_ns(median)}, and stays high"
     )
     waiting = format_bytes(worst["waiting_bytes"])
     if standing.empty:
         text += (
-            f", but less than two packets of its own can be waiting ({waiting} at its rate): delayed ACKs, the "
-            "application, or a queue that others fill"
+            f", but fewer than two packets of its own can be waiting ({waiting} at its rate): delayed ACKs, the "
+            "application, or a queue filled by others"
         )
     else:
         text += f" while about {waiting} of the flow's own data wait: the signature of a standing queue"
@@ -327,11 +327,11 @@ def _standing_queue(s: Summary) -> Finding | None:
             text += f". {which} of the largest flows with enough RTT samples show it"
     return Finding(
         f"{text}.",
-        "Even the least RTT of an interval of 100 ms (or of one bin, if longer) exceeds the flow's least RTT by more "
-        "than 5 ms and 5 %, in at least half of ten or more intervals with five samples or more, in the direction with "
-        "more data: CoDel's notion of a bad queue (RFC 8289, section 3), applied to RTTs. To be called a queue, at "
-        "least two full packets of the flow must wait in these intervals: its rate times the RTT's excess over the "
-        "least (Little's law). A path that became longer looks the same, and so does a link that holds packets back.",
+        "Even the minimum RTT of an interval of 100 ms (or of one bin, if longer) exceeds the flow's minimum RTT by "
+        "more than 5 ms and 5 %, in at least half of ten or more intervals with five samples or more, in the direction "
+        "with more data: CoDel's notion of a bad queue (RFC 8289, section 3), applied to RTTs. It is called a queue if "
+        "at least two full packets of the flow wait in these intervals: its rate times the excess of the RTT over the "
+        "minimum (Little's law). A path that became longer looks the same, and so does a link that holds packets back.",
         Severity.notice if standing.empty else Severity.problem,
         int(worst["flow_id"]),
         _rtt_sketch(s, int(worst["flow_id"]), int(worst["direction"])),
@@ -346,19 +346,19 @@ def _bottleneck(s: Summary) -> Finding | None:
     windows = (
         f"Median over {b.windows} windows of {bottleneck.WINDOW_S:g} s in which packets wait throughout; given for "
         f"{bottleneck.WINDOWS} windows or more if their interquartile range (here {format_percent(b.spread)} of the "
-        f"median) is at most {bottleneck.SPREAD:.0%}, and if at most {bottleneck.BESIDE:.0%} of the bytes are of flows "
-        "that are not followed or whose way across the tap is unknown. "
+        f"median) is at most {bottleneck.SPREAD:.0%}, and if at most {bottleneck.BESIDE:.0%} of the bytes belong to "
+        "flows that are not followed or whose direction across the tap is unknown. "
     )
     if b.taps == 2:
         how = (
-            "The rate is that of the bytes that pass the second tap, the buffer the longest wait of a packet between "
+            "The rate is that of the bytes that pass the second tap; the buffer is the longest queueing delay between "
             "the taps."
         )
     else:
         how = (
-            "The rate is that of the bytes that pass the tap in the direction of the queue, corrected for what the "
-            "queue grew by, and includes packets that the queue drops. The buffer is the greatest of the least RTTs of "
-            "intervals of 100 ms, above the flow's least RTT: the queue may hold more."
+            "The rate is that of the bytes that pass the tap in the direction of the queue, corrected for the growth "
+            "of the queue, and includes packets that the queue drops. The buffer is the greatest minimum RTT of any "
+            "interval of 100 ms, less the flow's minimum RTT: the queue may hold more."
         )
     return Finding(
         f"Bottleneck about {format_rate(b.rate)}, buffer at least {format_time_ns(b.buffer_ns)} "
@@ -388,8 +388,8 @@ def _two_taps(s: Summary) -> Finding | None:
         text += f"; the others take {middle} from tap to tap (median; 95th percentile {high})"
     return Finding(
         f"{text}.",
-        "Packets of the top flows that cross the queue, matched one by one between the two captures, without those "
-        "whose fate the captures do not tell. The queue dropped what never arrives, unless the second capture is "
+        "Packets of the top flows that cross the queue, matched one by one between the two captures, except those "
+        "whose fate the captures do not show. The queue dropped what never arrives, unless the second capture is "
         f"incomplete. A problem from {MUCH_LOST:.0%} and {FEW_LOST} packets on.",
         severity,
         sketch=Sketch("Longest wait between the taps over time", values),
@@ -397,7 +397,7 @@ def _two_taps(s: Summary) -> Finding | None:
 
 
 def _rtt_and_queue(s: Summary) -> Finding | None:
-    """Why the growth of an RTT and the wait between the taps are two numbers."""
+    """Why the growth of an RTT and the wait between the taps differ."""
     if s.two_taps is None:
         return None
     split = s.two_taps.rtt_split
@@ -410,21 +410,21 @@ def _rtt_and_queue(s: Summary) -> Finding | None:
     flow = s.flows.set_index("flow_id").loc[of["flow_id"]]
     rtt, queue, rest = (format_time_ns(of[f"{part}_median_ns"]) for part in ("rtt", "queue", "rest"))
     text = (
-        f"The RTT of flow {of['flow_id']:.0f} ({flow_name(flow)}) from the first tap is {rtt} in the median: {queue} "
+        f"The RTT of flow {of['flow_id']:.0f} ({flow_name(flow)}) from the first tap has a median of {rtt}: {queue} "
         f"between the taps, {rest} on the rest of the path and back"
     )
     if hidden.any():
         text += (
-            f". The flow never saw the queue empty: even its least RTT, {format_time_ns(of['rtt_least_ns'])}, includes "
-            f"{format_time_ns(of['queue_at_least_ns'])} of queueing delay, so the RTT's growth "
+            f". The flow never saw the queue empty: even its minimum RTT, {format_time_ns(of['rtt_least_ns'])}, "
+            f"includes {format_time_ns(of['queue_at_least_ns'])} of queueing delay, so the RTT's growth "
             f"({format_time_ns(of['growth_median_ns'])}, median) understates the wait"
         )
     return Finding(
         f"{text}.",
         "Medians over RTT samples whose segment was recognised at both taps; the rest is the RTT less the time between "
-        "the taps, sample by sample. With one tap you can only subtract the least RTT, which is the path's only if the "
-        "queue was empty once. About the flow whose least RTT includes most queueing delay (more than "
-        f"{format_time_ns(QUEUE_TARGET_NS)} and a tenth of the median wait), otherwise about the largest.",
+        "the taps, sample by sample. With one tap you can only subtract the minimum RTT, which is the path's own only "
+        "if the queue was ever empty. Given for the flow whose minimum RTT includes the most queueing delay (more than "
+        f"{format_time_ns(QUEUE_TARGET_NS)} and a tenth of the median wait), otherwise for the largest.",
         Severity.notice if hidden.any() else Severity.fact,
         int(of["flow_id"]),
         Sketch(
@@ -484,7 +484,7 @@ def _retransmissions_sketch(s: Summary) -> Sketch | None:
     return Sketch("Retransmissions of the largest flows over time", values)
 
 
-def _losses_sent_again(s: Summary) -> Finding | None:
+def _losses_and_retransmissions(s: Summary) -> Finding | None:
     """With two taps, the queue's losses beside the retransmissions of the same flows."""
     if s.two_taps is None or s.two_taps.beside >= BESIDE:
         return None
@@ -498,13 +498,13 @@ def _losses_sent_again(s: Summary) -> Finding | None:
     if not lost and not again:
         return None
     text = (
-        f"The queue lost {_count(lost, 'TCP packet')} of the largest flows, which sent "
-        f"{_count(again, 'segment')} again: "
+        f"The queue lost {_count(lost, 'TCP packet')} of the largest flows, which retransmitted "
+        f"{_count(again, 'segment')}: "
     )
     if again == lost:
         text += "one for each loss"
     elif again > lost:
-        text += f"{again - lost:,} more, lost elsewhere or repeated needlessly"
+        text += f"{again - lost:,} more, lost elsewhere or retransmitted needlessly"
     else:
         text += f"{lost - again:,} fewer, because the capture ended first or the losses were pure ACKs"
     gone = s.two_taps.queue_delay

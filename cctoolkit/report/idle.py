@@ -1,4 +1,4 @@
-"""Long silences: where a time axis is cut so that what happened on either side can be seen."""
+"""Long silences: where a time axis is cut to show what happened on either side."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["Idle", "Silences"]
 
 #: Shorter silences are never cut.
 LEAST_NS = 10_000_000_000
-#: At most so many cuts: more parts than this are no longer read side by side.
+#: Maximum number of cuts: more parts cannot be read side by side.
 MOST_CUTS = 4
 #: The silences that are cut make up at least this share of the capture, …
 SHARE = 0.5
-#: … and the shortest of them is so many times as long as the longest that stays: a pause every 30 s is a rhythm.
+#: … and the shortest of them is this many times as long as the longest that stays: a pause every 30 s is a rhythm.
 CLEARLY = 10
-#: What stays of a silence, as a share of the rest, so that the parts have no time bin in common.
+#: Remainder of a silence, as a share of the rest, so that the parts have no time bin in common.
 REMAINDER = 0.04
 _LEAST_REMAINDER_NS = 10_000_000
 
@@ -47,13 +47,13 @@ class Idle:
         return ts_ns - self._removed_before()[np.searchsorted(np.array(self.began_ns, np.int64), ts_ns)]
 
     def to_real(self, busy_ns: np.ndarray) -> np.ndarray:
-        """The inverse of :meth:`to_busy`; what stays of a silence is shared between its sides."""
+        """The inverse of :meth:`to_busy`; the remainder of a silence is shared between its sides."""
         removed = self._removed_before()
         borders = np.array(self.began_ns, np.int64) - removed[:-1] + self.remainder_ns // 2
         return busy_ns + removed[np.searchsorted(borders, busy_ns)]
 
     def _removed_before(self) -> np.ndarray:
-        """What is left out before each part, from nothing on."""
+        """How much is left out before each part; 0 before the first."""
         return np.append(0, np.cumsum(np.array(self.removed_ns, np.int64)))
 
     def parts_ns(self, first_ns: int, last_ns: int) -> list[tuple[int, int]]:
@@ -89,7 +89,7 @@ class Silences:
         self._last = max(self._last, int(ts_ns.max()))
 
     def idle(self) -> Idle:
-        """The silences to cut: a few, long, most of the capture, and unlike those that stay."""
+        """The silences to cut: a few long ones that make up most of the capture and stand out from the others."""
         duration = self._last - (self._first or 0)
         order = np.argsort(-self._length, kind="stable")
         length = np.append(self._length[order], 0)

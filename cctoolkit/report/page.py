@@ -1,4 +1,4 @@
-"""One self-contained HTML page about a capture, and the same in short for a terminal."""
+"""One self-contained HTML page about a capture, and a short form for a terminal."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["report", "summary_for_page", "terminal_summary"]
 
 SERVICES_LISTED = 12
-#: Rows of the table of flows; a browser filters and sorts as many without a pause.
+#: Rows of the table of flows; a browser filters and sorts this many without a pause.
 FLOWS_LISTED = 200
 
 
@@ -70,8 +70,8 @@ def report(
     top : int
         Number of flows to draw, largest first; each has a panel of its own.
     model : str or path, optional
-        Model that names the flows' congestion controls, see :func:`cctoolkit.summarise`; None names none. Nor are
-        they named if the bundled model ``cca`` is missing, or if `source` is a Summary made without a model.
+        Model that names the flows' congestion controls, see :func:`cctoolkit.summarise`; None: no names. There are
+        none either if the bundled model ``cca`` is missing, or if `source` is a Summary made without a model.
     compress : bool
         Compress the plotting library and the panels: 2 MB instead of 5 MB. A browser from before 2023 cannot unpack
         them; it shows text, tables and small charts only.
@@ -88,7 +88,7 @@ def report(
     CaptureFormatError
         `source` is not a capture.
     ParameterError
-        An argument makes no sense.
+        An argument is invalid.
 
     See Also
     --------
@@ -115,9 +115,9 @@ def report(
 def summary_for_page(
     source: str | os.PathLike[str] | Capture, *, model: str | os.PathLike[str] | None = "cca", **options: Any
 ) -> Summary:
-    """Summarise a capture with what the page shows besides; `options` are those of :func:`cctoolkit.summarise`.
+    """Summarise a capture with everything that the page shows; `options` are those of :func:`cctoolkit.summarise`.
 
-    The default model is used only where it is bundled.
+    The default model is used only if it is bundled.
     """
     from ..identify.bundle import bundled_models
 
@@ -186,7 +186,7 @@ def _page(summary: Summary, title: str | None, compress: bool) -> str:
 
 
 def _packed(text: str) -> str:
-    """Text for the page's own unpacking: gzip, then base64. The same text always gives the same."""
+    """Text for the page to unpack: gzip, then base64. The same text always gives the same result."""
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode("ascii")
 
 
@@ -195,7 +195,7 @@ _packed_library = functools.lru_cache(maxsize=1)(_packed)
 
 
 def _in_script(code: str) -> str:
-    """Code that cannot end the script element it stands in."""
+    """Code, escaped so that it cannot end its script element."""
     return code.replace("</script", r"<\/script")
 
 
@@ -224,7 +224,7 @@ def _share_cell(part: float, whole: float) -> Cell:
 
 
 def _numbers(s: Summary) -> list[tuple[str, str]]:
-    """The tiles at the top: what is counted, and how much of it."""
+    """The tiles at the top: names and counts."""
     t = s.totals
     numbers = [
         ("duration", format_time_ns(s.duration_s * 1e9)),
@@ -371,10 +371,10 @@ def _flow_columns(s: Summary) -> list[tuple[str, str]]:
 
 
 def _cca_cells(s: Summary) -> dict[int, Cell]:
-    """By flow, what the model says; also what it saw, if that is not what it saw of most flows."""
+    """By flow, the model's answer; also what it was based on, if that differs from most flows."""
     if s.ccas is None:
         return {}
-    told = s.ccas[s.ccas["cca"].notna()]
+    named = s.ccas[s.ccas["cca"].notna()]
     usual = _usual_feature_set(s.ccas)
     return {
         row.flow_id: (
@@ -382,7 +382,7 @@ def _cca_cells(s: Summary) -> dict[int, Cell]:
             + (f" ({row.feature_set})" if row.feature_set != usual else ""),
             row.probability,
         )
-        for row in each(told)
+        for row in each(named)
     }
 
 
@@ -395,15 +395,15 @@ _SEEN = {"cbiq": "bytes in the queue", "bytes_in_flight": "bytes in flight", "th
 
 
 def _ccas_in_words(s: Summary) -> str:
-    """Which model named the congestion controls, and from what."""
+    """Which model named the congestion controls, and from which data."""
     if s.ccas is None or not len(s.ccas):
         return ""
     model = printable(s.ccas["model"].iloc[0])
     parts = [_SEEN.get(name, name) for name in _usual_feature_set(s.ccas).split("+") if name]
     seen = " and ".join(part for part in (", ".join(parts[:-1]), *parts[-1:]) if part)
-    told = f" from {seen} ({'two taps' if s.two_taps is not None else 'one tap'})" if seen else ""
+    inputs = f" from {seen} ({'two taps' if s.two_taps is not None else 'one tap'})" if seen else ""
     return (
-        f"CCA: the most probable congestion control according to the model {model}{told}, in each flow's first "
+        f"CCA: the most probable congestion control according to the model {model}{inputs}, in each flow's first "
         "minute; unknown if none is probable enough. Flows that the bottleneck does not limit show none. Only TCP "
         "flows with at least a megabyte of data are classified"
         + (
@@ -415,7 +415,7 @@ def _ccas_in_words(s: Summary) -> str:
 
 
 def _listed_flows(s: Summary, with_panel: set[int]) -> list[dict[str, Any]]:
-    """The largest flows: their cells, and the words that a filter finds them by."""
+    """The largest flows: their cells, and the words by which a filter finds them."""
     size = (s.flows["bytes_fwd"] + s.flows["bytes_rev"]).to_numpy()
     flows = s.flows.iloc[np.argsort(-size, kind="stable")[: max(FLOWS_LISTED, len(s.top))]]
     ccas = {} if s.ccas is None else dict(zip(s.ccas["flow_id"], s.ccas["cca"], strict=True))
@@ -470,7 +470,7 @@ def _flow_rows(s: Summary, flows: pd.DataFrame) -> list[list[Cell | str]]:
 
 
 TAP_COLUMNS = (
-    ("flow", "number, initiator → responder; the arrow's direction, or against it"),
+    ("flow", "number, initiator → responder, which is the direction unless noted"),
     ("packets", "at the first tap"),
     ("lost", "arrived but did not leave"),
     ("share", "lost, of those that arrived"),

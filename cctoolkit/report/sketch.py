@@ -23,7 +23,7 @@ class Sketch:
     Attributes
     ----------
     what : str
-        What it shows, for who cannot see it.
+        What it shows, for screen readers.
     values : tuple of float
         NaN is a gap.
     kind : {"line", "parts"}
@@ -37,7 +37,7 @@ class Sketch:
 def bars_over_time(
     place: np.ndarray, values: np.ndarray, places: int, how: Literal["max", "mean", "sum"]
 ) -> tuple[float, ...]:
-    """Values at `place` (0 to `places` - 1) put together in so many points as a line has.
+    """Values at `place` (0 to `places` - 1), combined into the points of a line.
 
     Returns
     -------

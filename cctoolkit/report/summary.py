@@ -1,7 +1,7 @@
-"""One pass over a capture for what a reader wants to know first: who sent how much, when, and how far away.
+"""One pass over a capture for what readers want to know first: who sent how much, when, and how far away they are.
 
 :func:`summarise` reads a capture of any size in bounded memory and returns a :class:`Summary`; the report, the
-terminal and the notebooks show it. :attr:`Summary.notes` lists what a capture cannot tell; nothing is guessed.
+terminal and the notebooks show it. :attr:`Summary.notes` lists what a capture cannot show; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Summary", "TwoTaps", "summarise"]
 
-#: What usually listens on a port; a name for a port number, not a statement about what the packets held.
+#: The usual service of a port: a name for the port number, not a statement about the content of packets.
 SERVICE_NAMES = {
     20: "FTP data",
     21: "FTP",
@@ -87,34 +87,34 @@ SERVICE_NAMES = {
 BIG_SHARE = 0.05
 #: Flows compete while they send: one that was silent in more of its bins than this has little to send.
 STEADY_SHARE = 0.5
-#: Jain's index over shorter times tells bursts from each other, not flows.
+#: Jain's index over shorter times compares bursts, not flows.
 JAIN_BIN_NS = 100_000_000
 #: A standing queue, as CoDel sees it (RFC 8289, section 3): the delay's minimum over an interval of 100 ms stays above
 #: a target of 5 ms, or of 5 % of the RTT where that is more (section 4.3). Here: the minimum RTT of each such interval,
-#: above the flow's least RTT.
+#: above the flow's minimum RTT.
 QUEUE_INTERVAL_NS = 100_000_000
 QUEUE_TARGET_NS = 5_000_000
 QUEUE_TARGET_SHARE = 0.05
-QUEUE_SAMPLES = 5  # an interval with fewer says nothing: each may have been delayed by its receiver
-QUEUE_INTERVALS = 10  # with fewer intervals nothing is said
-#: And what waits must be more than a packet, or it is no queue (section 4.4), and more than the one packet that a
-#: receiver may keep unacknowledged (RFC 9293, section 3.8.6.3). By Little's law a flow has its rate times its extra
-#: RTT waiting.
+QUEUE_SAMPLES = 5  # with fewer, each may have been delayed by its receiver
+QUEUE_INTERVALS = 10  # with fewer intervals there is no finding
+#: And more than one packet must wait, or it is not a queue (section 4.4), besides the one packet that a receiver may
+#: leave unacknowledged (RFC 9293, section 3.8.6.3). By Little's law, the bytes waiting are the flow's rate times its
+#: extra RTT.
 QUEUE_BYTES = 2 * 1514
 
-#: This share of the packets beside the second capture's time is worth a word.
+#: This share of the packets outside the second capture's time is reported.
 BESIDE = 0.01
-#: This share of segments recorded twice is worth a word.
+#: This share of segments recorded twice is reported.
 COPIES = 0.01
 #: Jumbo Ethernet with VLAN tags; anything larger was put together by a host.
 LARGEST_FRAME_BYTES = 9_100
-#: Of a file, so many packets are read again for the congestion controls of its flows: some seconds.
+#: Packets of a file to read again for the congestion controls of its flows: some seconds.
 PACKETS_AGAIN = 20_000_000
 #: Packets of the top flows that are kept for a closer look, a second reading apart: a minute of a fast flow.
 PACKETS_KEPT = 1_000_000
-#: Of the long flows, so many are worth a line.
+#: Maximum number of long flows listed.
 LONG_FLOWS_LISTED = 50
-#: A gap this long that is most of the capture is worth a word.
+#: A gap this long that is most of the capture is reported.
 LONG_GAP_NS = 10_000_000_000
 ECN_NAMES = ("not ECT", "ECT(1)", "ECT(0)", "CE")
 
@@ -149,11 +149,11 @@ class TwoTaps:
     Attributes
     ----------
     queue_delay, queue_loss : DataFrame
-        As :func:`cctoolkit.queue_delay` and :func:`cctoolkit.analysis.metrics.queue_loss` give them.
+        Results of :func:`cctoolkit.queue_delay` and :func:`cctoolkit.analysis.metrics.queue_loss`.
     comparison : TapComparison
-        What the two captures tell about each other and about their clocks.
+        How the two captures and their clocks compare.
     rtt_split : DataFrame
-        As :func:`cctoolkit.metrics.rtt_split` gives it: how much of the RTT passes between the taps.
+        Result of :func:`cctoolkit.metrics.rtt_split`: how much of the RTT passes between the taps.
     slots : DataFrame
         :data:`cctoolkit.schema.SLOTS`, with CBIQ.
     slot_ns : int
@@ -188,8 +188,8 @@ class Summary:
     protocols : DataFrame
         ``ip_version protocol name flows packets bytes``, largest first.
     services : DataFrame
-        ``protocol port name flows packets bytes``: TCP and UDP by the responder's port (the lower port where no SYN
-        says who that is), largest first. The name is what usually listens there.
+        ``protocol port name flows packets bytes``: TCP and UDP by the responder's port (the lower port if no SYN shows
+        which that is), largest first. The name is that of the usual service.
     ecn_packets : dict
         Packets by ECN codepoint.
     bin_ns : int
@@ -210,27 +210,26 @@ class Summary:
         ``low_ns high_ns samples``: all samples, bins of 1/32 of a factor of two; 0 counts as 1 ns.
     jain : DataFrame
         ``time_s flows jain``: over the flows `jain_flows` between their first and last packet, in bins of
-        `jain_bin_ns`; null while fewer than two are there.
+        `jain_bin_ns`; null while fewer than two are active.
     jain_flows : list of int
         The long flows; when fewer than two flows are long, those with 5 % or more of all bytes. Of these, the ones
         that sent in at least half of the bins between their first and last packet.
     totals : dict
         Sums over all flows: see the keys.
     one_direction : dict
-        TCP flows of which only one direction was seen: ``flows``, ``packets``, ``bytes``, and the totals
-        (``of_flows`` …).
+        TCP flows with only one direction seen: ``flows``, ``packets``, ``bytes``, and the totals (``of_flows`` …).
     standing_queue : DataFrame
         ``flow_id direction base_ns intervals above loaded waiting_bytes``: of top flows, in the direction with more
         data, with at least ten intervals of 100 ms (or of one bin if that is longer) that have five RTT samples or
-        more: in how many of them even the least RTT was `above` the flow's least RTT by more than 5 ms and 5 %; in
+        more: in how many of them even the minimum RTT was `above` the flow's minimum RTT by more than 5 ms and 5 %; in
         how many of these the flow sent enough for two full packets of its own to wait (`loaded`); and the median of
-        what waits in those above, the flow's rate times what the least RTT is above.
+        the bytes waiting in those above, the flow's rate times the excess of the minimum RTT.
     two_taps : TwoTaps or None
     top_packets : Capture or None
         Packets of the top flows, if asked for: all, or the first million.
     ccas : DataFrame or None
-        :data:`cctoolkit.schema.CCAS`: what a model says of the congestion controls of the TCP flows in `top` and
-        `long_flows`, as far as they have a megabyte of data, by their first minute; null for what begins late in a
+        :data:`cctoolkit.schema.CCAS`: a model's answers about the congestion controls of the TCP flows in `top` and
+        `long_flows` with at least a megabyte of data, from their first minute; null for flows that begin late in a
         capture of more than 20 million packets.
     notes : list of str
         What could not be computed, or only in part, and why.
@@ -272,7 +271,7 @@ class Summary:
 
     @property
     def retransmitted_share(self) -> float:
-        """Of all TCP segments sent; see :func:`cctoolkit.retransmitted_share`. NaN without any."""
+        """Share of all TCP segments sent; see :func:`cctoolkit.retransmitted_share`. NaN without segments."""
         return float(retransmitted_share(self.flows.filter(regex="^(retransmits|segments)_").sum()))
 
     def rtt_quantile_ns(self, q: float) -> float:
@@ -297,7 +296,7 @@ def _parts(
     selection: Selection | None,
     reading: dict[str, Any],
 ) -> Iterator[tuple[Capture, CaptureMeta]]:
-    """The packets to look at, part by part, and what is known of the whole part."""
+    """The selected packets, part by part, and the metadata of the whole part."""
     origin_ns: int | None = None
     for part in _whole_parts(source, packets, reading):
         if origin_ns is None:
@@ -310,7 +309,7 @@ def _whole_parts(
 ) -> Iterator[Capture]:
     if isinstance(source, Capture):
         if reading:
-            raise ParameterError(f"{next(iter(reading))}: of no use for a capture that is already read")
+            raise ParameterError(f"{next(iter(reading))}: cannot be used with a capture that is already read")
         return iter([source])
     return iter_capture(source, packets, **reading)
 
@@ -337,7 +336,7 @@ def summarise(
         A capture file is read in parts of `packets` packets; memory grows with the number of flows, not of packets.
     egress : path or Capture, optional
         The same traffic after the queue, on the same clock. Adds queueing delay, loss and CBIQ of the top flows; for
-        these, both captures are read whole.
+        these, both captures are read into memory as a whole.
     selection : Selection, optional
         Use only these packets. `Summary.meta` remains that of the whole file.
     top : int
@@ -354,7 +353,7 @@ def summarise(
     keep_top_packets : bool
         Keep the packets of the top flows, at most a million. A file is read again for them; a pipe cannot be.
     check_taps : bool
-        Refuse two captures that cannot be the taps before and behind a queue (:func:`cctoolkit.compare_taps`).
+        Refuse two captures that cannot be taps before and after a queue (:func:`cctoolkit.compare_taps`).
     **reading
         As for :func:`cctoolkit.read_capture` (``tunnel=``, ``flow_timeout_s=``).
 
@@ -374,7 +373,7 @@ def summarise(
     --------
     cctoolkit.report.page.report : the summary as a page
     FlowStatistics : only the flows table, of a capture of any size
-    compare_taps : what two taps tell of each other
+    compare_taps : how two taps compare
 
     Examples
     --------
@@ -437,10 +436,10 @@ def summarise(
     del statistics
     _add_rtt(flows, timeline)
     largest = _largest(flows, timeline, top)
-    jain, jain_bin_ns, jain_flows = _jain(flows, timeline, idle)
+    jain, jain_bin_ns, jain_flows = _jain_by_bin(flows, timeline, idle)
     flow_throughput = _flow_throughput(timeline, largest)
     rtt_over_time = _rtt_over_time(timeline, largest)
-    standing = _standing_queue(rtt_over_time, flow_throughput, timeline.width_ns, largest)
+    standing = _judge_standing_queue(rtt_over_time, flow_throughput, timeline.width_ns, largest)
     summary = Summary(
         meta=meta,
         flows=flows,
@@ -457,7 +456,7 @@ def summarise(
         jain_bin_ns=jain_bin_ns,
         jain_flows=jain_flows,
         totals=_totals(flows),
-        one_direction=_one_direction(flows),
+        one_direction=_count_one_direction(flows),
         standing_queue=standing,
         long_flow_bytes=long_flow_bytes,
         idle=idle,
@@ -465,7 +464,7 @@ def summarise(
     _to_real_time(summary, timeline.start_ns)
     if comparison is not None and len(largest):
         assert isinstance(source, Capture) and isinstance(egress, Capture)
-        summary.two_taps = _two_taps(source, egress, comparison, selection, largest, slot_ms)
+        summary.two_taps = _measure_two_taps(source, egress, comparison, selection, largest, slot_ms)
     summary.notes = _notes(summary, timeline, silence_ns)
     del timeline, keys, everything, seen  # here too: the file is read again
     if model is not None:
@@ -485,7 +484,7 @@ def _timeline_without(idle: Idle, parts: Iterator[tuple[Capture, CaptureMeta]]) 
 
 
 def _to_real_time(summary: Summary, start_ns: int) -> None:
-    """Give the bins the times at which they really began."""
+    """Give the bins their real start times."""
     if not len(summary.idle):
         return
     for table in (summary.throughput, summary.flow_throughput, summary.rtt_over_time, summary.jain):
@@ -540,7 +539,7 @@ def _add_ccas(
     model: str | os.PathLike[str],
     reading: dict[str, Any],
 ) -> None:
-    """What the model says of the flows worth a line; a note where it cannot be asked."""
+    """Add the model's answers about the flows listed; add a note where it cannot be used."""
     from ..identify.classify import classify_flows
 
     if not reads_twice(source):
@@ -559,7 +558,7 @@ def _add_ccas(
 
 
 def _add_rtt(flows: pd.DataFrame, timeline: Timeline) -> None:
-    """Columns ``rtt_*``: what is known of each direction's round-trip times."""
+    """Columns ``rtt_*``: statistics of each direction's round-trip times."""
     rtt = timeline.rtt_by_flow((0.5, 0.95))
     row = np.searchsorted(flows["flow_id"].to_numpy(), rtt["flow_id"])
     for side, way in enumerate(("fwd", "rev")):
@@ -680,7 +679,7 @@ def _rtt_histogram(timeline: Timeline) -> pd.DataFrame:
 
 
 def _compared(flows: pd.DataFrame) -> pd.DataFrame:
-    """The flows whose fairness is worth a look: see :attr:`Summary.jain_flows`."""
+    """The flows whose fairness is compared: see :attr:`Summary.jain_flows`."""
     long = flows[flows["is_long"]]
     if len(long) >= 2:
         return long
@@ -688,7 +687,7 @@ def _compared(flows: pd.DataFrame) -> pd.DataFrame:
     return flows[size >= max(BIG_SHARE * size.sum(), 1)]
 
 
-def _jain(flows: pd.DataFrame, timeline: Timeline, idle: Idle) -> tuple[pd.DataFrame, int, list[int]]:
+def _jain_by_bin(flows: pd.DataFrame, timeline: Timeline, idle: Idle) -> tuple[pd.DataFrame, int, list[int]]:
     compared = _compared(flows)
     compared = compared[np.array([timeline.has_bins(f) for f in compared["flow_id"]], bool)]
     factor = wider_bins(timeline.width_ns, timeline.bins, 300, JAIN_BIN_NS)
@@ -746,7 +745,7 @@ def _totals(flows: pd.DataFrame) -> dict[str, int]:
     }
 
 
-def _one_direction(flows: pd.DataFrame) -> dict[str, int]:
+def _count_one_direction(flows: pd.DataFrame) -> dict[str, int]:
     tcp = flows[_VOLUME][flows["protocol"] == 6]
     packets, size = tcp["packets_fwd"] + tcp["packets_rev"], tcp["bytes_fwd"] + tcp["bytes_rev"]
     one = (tcp["packets_fwd"] == 0) | (tcp["packets_rev"] == 0)
@@ -760,7 +759,7 @@ def _one_direction(flows: pd.DataFrame) -> dict[str, int]:
     }
 
 
-def _standing_queue(
+def _judge_standing_queue(
     rtt: pd.DataFrame, sent: pd.DataFrame, bin_ns: int, largest: pd.DataFrame
 ) -> pd.DataFrame:
     width_s = max(QUEUE_INTERVAL_NS, bin_ns) / 1e9
@@ -820,7 +819,7 @@ def _services(flows: pd.DataFrame, saw_syn: np.ndarray) -> pd.DataFrame:
     return services
 
 
-def _two_taps(
+def _measure_two_taps(
     ingress: Capture,
     egress: Capture,
     comparison: TapComparison,
@@ -902,16 +901,16 @@ def _notes(summary: Summary, timeline: Timeline, longest_silence_ns: tuple[int, 
     began_ns, gap_ns = longest_silence_ns
     for began, removed in zip(summary.idle.began_ns, summary.idle.removed_ns, strict=True):
         notes.append(
-            f"No packet for {format_time_ns(removed + summary.idle.remainder_ns)} from "
-            f"{format_time_ns(began - timeline.start_ns)} after the first one on: time axes are cut there, and "
+            f"No packet for {format_time_ns(removed + summary.idle.remainder_ns)}, starting "
+            f"{format_time_ns(began - timeline.start_ns)} after the first one: time axes are cut there, and "
             "averages over time mean little."
         )
     say(
         not len(summary.idle)
         and gap_ns > LONG_GAP_NS
         and 2 * gap_ns > totals["last_ts_ns"] - totals["first_ts_ns"],
-        f"No packet for {format_time_ns(gap_ns)}, from {format_time_ns(began_ns - timeline.start_ns)} after the first "
-        "one on: most of every time axis is empty, and averages over time mean little. Analyse each side of the gap "
+        f"No packet for {format_time_ns(gap_ns)}, starting {format_time_ns(began_ns - timeline.start_ns)} after the "
+        "first one: most of every time axis is empty, and averages over time mean little. Analyse each side of the gap "
         "on its own (start and stop of a selection).",
     )
     say(

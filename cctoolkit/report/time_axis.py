@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 __all__ = ["BusyAxis", "TimeAxis"]
 
-#: Space between two parts, and the least width of one, as shares of the figure's.
+#: Space between two parts, and the minimum width of one, as shares of the figure's.
 _BETWEEN = 0.03
 _LEAST = 0.14
 
 
 class TimeAxis:
-    """Where a time since the first packet goes.
+    """Places times since the first packet on the axes.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class TimeAxis:
         return len(self._parts_s)
 
     def between(self, first_s: float, last_s: float) -> TimeAxis:
-        """The axis of what happened in an interval: parts without any of it are left out."""
+        """The axis of an interval: parts outside it are left out."""
         there = [k for k, (first, last) in enumerate(self._parts_s) if first <= last_s and last >= first_s]
         if not there:
             return self
@@ -59,7 +59,7 @@ class TimeAxis:
         return axis
 
     def move(self, fig: go.Figure, anchor: str) -> go.Figure:
-        """Give these axes to a figure that was drawn on the clock that leaves silences out."""
+        """Give these axes to a figure drawn on the clock that leaves silences out."""
         traces, axis_of = list(fig.data), fig.layout.to_plotly_json()["xaxis"]
         fig.data = []
         for trace in traces:
@@ -92,7 +92,7 @@ class TimeAxis:
         return (self._idle.to_real(busy_ns) - self._first_ns) / 1e9
 
     def split(self, x_s: np.ndarray) -> Iterator[tuple[str, slice | np.ndarray, np.ndarray]]:
-        """For each part: its axis, which of the times are on it, and these, counted from where the part begins."""
+        """For each part: its axis, which times are on it, and these times, counted from the start of the part."""
         if len(self._parts_s) == 1:
             yield "x", slice(None), x_s
             return

@@ -5,15 +5,15 @@ second pass:
 
 * **Bins** start at 10 µs and are merged, alternately by two and by five, whenever the stream outgrows them.
   At the end there are between ``bins / 5`` and `bins` of them, and their width is 1, 2 or 10 times a power of ten.
-* **Flows** get bins of their own while fewer than `tracked` have them, so small captures are exact. When a flow
-  would be one too many, the smaller half (by bytes so far) loses its bins, and from then on a flow needs more
-  bytes than the largest of those to get bins. The ``tracked / 2`` largest flows therefore always have them; what
-  a flow sent before it got them is missing, and :attr:`Timeline.flow_bytes` against its total says how much.
+* **Flows** get bins of their own while fewer than `tracked` have them, so small captures are exact. When there would
+  be one too many, the smaller half (by bytes so far) loses its bins, and from then on a flow needs more bytes than the
+  largest of those to get bins. The ``tracked / 2`` largest flows therefore always have them; what a flow sent before
+  it got them is missing, and comparing :attr:`Timeline.flow_bytes` with its total shows how much.
 * **RTT samples** of each flow and direction are all kept up to 1024; beyond that they are a uniform random sample
   of 1024 (reservoir sampling, Vitter's algorithm R, with a counter-based generator: the same capture gives the
   same sample). A quantile q read from them is off by about sqrt(q (1 - q) / 1024) in rank: 1.6 % for the median.
 
-Nothing depends on how the stream was cut into batches.
+Nothing depends on how the stream is divided into batches.
 """
 
 from __future__ import annotations
@@ -86,7 +86,44 @@ class _Samples(NamedTuple):
 @kernel
 def _consume(at, rtt_at, ts, flow_id, direction, wire, ecn, rtt_row, rtt_direction, rtt_ns,
              clock, threshold, flows, free, owner, bins, samples, ecn_packets):  # fmt: skip
-    """Take packets from row `at` on; return (row, RTT row, why it stopped there)."""
+    """Take in packets from row `at` on.
+
+    Parameters
+    ----------
+    at, rtt_at : int
+        First row of the packets, and of the RTT samples.
+    ts, flow_id, direction, wire, ecn : arrays
+        Columns of the packets table: time in ns, flow, direction, bytes on the wire, ECN field.
+    rtt_row : int64 array
+        Packet that completes each RTT sample, ascending.
+    rtt_direction : int8 array
+        Direction of the data that was acknowledged.
+    rtt_ns : int64 array
+        The RTT.
+    clock : int64 array, shape (9,)
+        Times in ns and counts, by the ``_CLOCK_…`` constants; updated.
+    threshold : int
+        Number of bytes above which a flow gets time bins of its own.
+    flows : array of ``_FLOW``
+        State by flow number; updated.
+    free : array
+        Number of free slots, then the slots; updated.
+    owner : array
+        Flow number by slot; updated.
+    bins : _Bins
+        Sums by time bin; updated.
+    samples : _Samples
+        RTT samples by flow and direction; updated.
+    ecn_packets : int64 array, shape (4,)
+        Packets by ECN field; updated.
+
+    Returns
+    -------
+    row, rtt_row : int
+        Where to resume.
+    why : int
+        ``_DONE``, or what must be enlarged first.
+    """
     n = np.uint64(len(ts))
     n_rtt = np.uint64(len(rtt_row))
     n_bins = len(bins.kind_bytes)
@@ -205,7 +242,7 @@ def _consume(at, rtt_at, ts, flow_id, direction, wire, ecn, rtt_row, rtt_directi
 
 @kernel
 def _merge_bins(bins, used, slots, factor):
-    """Make `factor` neighbouring bins one, in place; `used` bins and the first `slots` slots hold something."""
+    """Merge every `factor` neighbouring bins, in place; `used` bins and the first `slots` slots are in use."""
     for old in range(used):
         new = old // factor
         fresh = old % factor == 0
@@ -263,7 +300,7 @@ def histogram_edges_ns(first: int, last: int) -> np.ndarray:
 
 
 def wider_bins(width_ns: int, bins: int, most: int, least_ns: int = 0) -> int:
-    """How many bins of `width_ns` to make one, for at most `most` of at least `least_ns` that people can read.
+    """How many bins of `width_ns` to merge, for at most `most` readable bins of at least `least_ns`.
 
     The new width is 1, 2 or 5 times a power of ten when `width_ns` is such a number.
     """
@@ -282,9 +319,9 @@ class Timeline:
     Parameters
     ----------
     tracked : int
-        At most so many flows have time bins of their own at once; the ``tracked / 2`` largest always do.
+        Most flows with time bins of their own at once; the ``tracked / 2`` largest always have them.
     bins : int
-        At most so many time bins; a multiple of ten.
+        Most time bins; a multiple of ten.
     """
 
     def __init__(self, tracked: int = 512, bins: int = 2000) -> None:
@@ -324,7 +361,7 @@ class Timeline:
     def update(self, columns: dict[str, np.ndarray], keys: FlowKeys, rtt: dict[str, np.ndarray]) -> None:
         """Take the next packets, the keys of their flows, and the RTT samples they complete.
 
-        `rtt` is what :meth:`cctoolkit.analysis.rtt.RttPairing.update` gave for the same packets.
+        `rtt` is the result of :meth:`cctoolkit.analysis.rtt.RttPairing.update` for the same packets.
         """
         ts = columns["ts_ns"]
         if not len(ts):
@@ -377,7 +414,7 @@ class Timeline:
         self._factor = 7 - self._factor
 
     def _evict(self) -> None:
-        """Take their bins from the smaller half of the flows that have any."""
+        """Take the bins away from the smaller half of the flows that have any."""
         flow_id = self._owner[1:]
         order = np.lexsort((flow_id, self._flows["bytes"][flow_id]))[: len(flow_id) // 2]
         self._threshold = self._flows["bytes"][flow_id[order[-1]]]
@@ -389,7 +426,7 @@ class Timeline:
         self._free[0] = len(order)
 
     def _slots(self) -> int:
-        """Slots 1 to this one hold something; slots are given out from 1 up."""
+        """The highest slot in use; slots are assigned from 1 up."""
         if self._threshold:
             return len(self._owner) - 1
         return len(self._owner) - 1 - int(self._free[0])
@@ -432,7 +469,7 @@ class Timeline:
 
     @property
     def largest_bytes(self) -> int:
-        """Of one packet on the wire."""
+        """Size of the largest packet on the wire."""
         return int(self._clock[_CLOCK_LARGEST])
 
     @property

@@ -44,12 +44,12 @@ _WORK: dict[str, Callable[[], Any]] = {
 
 
 def warm() -> Iterator[tuple[str, float]]:
-    """Do the usual work once with a bundled capture and a short simulation: what it compiles is kept in numba's cache.
+    """Do the usual work once with a bundled capture and a short simulation; the compiled code stays in the cache.
 
     Yields
     ------
     str, float
-        What was done, and the seconds that it took.
+        What was done, and how many seconds it took.
     """
     for what, work in _WORK.items():
         began = time.perf_counter()

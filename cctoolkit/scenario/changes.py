@@ -33,7 +33,7 @@ def describe(changes: Mapping[str, Any]) -> str:
 def warn_of_equal_seeds(
     table: pd.DataFrame, changes: Collection[str], named: Collection[str] = ("run",)
 ) -> None:
-    """Warn if runs that differ only in their seed have the same results: they are no repetitions.
+    """Warn if runs that differ only in their seed have the same results: they do not count as repetitions.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def warn_of_equal_seeds(
     changes : collection of str
         Columns with what was changed.
     named : collection of str
-        Further columns that are no results.
+        Further columns that are not results.
     """
     results = [name for name in table if name not in {*changes, *named}]
     if "seed" not in changes or not results:
@@ -55,8 +55,8 @@ def warn_of_equal_seeds(
     )
     if equal:
         warnings.warn(
-            f"{equal} of {len(groups)} combinations have the same result for every seed, since little in them is "
-            "random: repeat them with repetition = [0, 1, …] instead of seeds",
+            f"{equal} of {len(groups)} combinations have the same result for every seed, because little in them "
+            "is random: repeat them with repetition = [0, 1, …] instead of seeds",
             SeedWarning,
             stacklevel=3,
         )

@@ -18,7 +18,7 @@ def example_folder() -> Path:
 
 
 def example_path(name: str, tap: str | None = None) -> Path:
-    """Path of a bundled capture at a tap (``"ingress"`` or ``"egress"``); without a tap, what both names begin with.
+    """Path of a bundled capture at a tap (``"ingress"`` or ``"egress"``); without one, the common part of both.
 
     Raises
     ------
@@ -33,13 +33,13 @@ def example_path(name: str, tap: str | None = None) -> Path:
 
 
 def example(name: str = "bufferbloat") -> Run:
-    """Open a bundled pair of captures: real Linux TCP through a bottleneck, tapped before and behind the queue.
+    """Open a bundled pair of captures: real Linux TCP through a bottleneck, tapped before and after the queue.
 
     Parameters
     ----------
     name : str
-        ``"bufferbloat"``, ``"cubic-bbr"``, ``"mixed"``, …; a wrong name lists them all. ``traces/README.md`` describes
-        them.
+        ``"bufferbloat"``, ``"cubic-bbr"``, ``"mixed"``, …; an unknown name lists them all. ``traces/README.md``
+        describes them.
 
     Returns
     -------

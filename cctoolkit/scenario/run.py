@@ -52,7 +52,7 @@ LABELS = (
 _KEY = ("src", "dst", "sport", "dport", "protocol")
 _PORTS: dict[str, Any] = {"sport": np.uint16, "dport": np.uint16, "protocol": np.uint8}
 _NUMBERS = ("base_rtt_ms", "bytes_acked", "retransmits", "min_rtt_us")
-#: What the tables of a run have at least; each is a number, except for text.
+#: Columns that the tables of a run must have; each is numeric, except for text.
 _COLUMNS: dict[str, tuple[str, ...]] = {
     "flows": ("flow_id", "name", "cca", "base_rtt_ms", "start_s", "end_s", "received_bytes", "goodput_mbps",
               "retransmits", "min_rtt_ms"),
@@ -90,7 +90,7 @@ class Run:
     name : str
         Name of the run.
     ingress, egress : Capture or None
-        The taps before and behind the queues of the bottleneck; both see both directions. None: not recorded. In a
+        The taps before and after the queues of the bottleneck; both see both directions. None: not recorded. In a
         simulation, the ingress has a further column ``dropped``.
     labels : DataFrame
         ``flow_id`` and :data:`LABELS`; unknown values are null.
@@ -292,7 +292,10 @@ class Run:
         facts += [(name.replace("_", " "), _short(value)) for name, value in self.summary().items()]
         if self.ingress is not None and self.egress is not None:
             facts.append(
-                ("packets at the taps", f"{len(self.ingress):,} before, {len(self.egress):,} behind")
+                (
+                    "packets at the taps",
+                    f"{len(self.ingress):,} before the queue, {len(self.egress):,} after it",
+                )
             )
         left = "text-align:left"
         rows = "".join(
@@ -323,12 +326,12 @@ QUEUE_OVERVIEW = (
 
 
 def checked(run: Run, name: str, numbers: Iterable[str] = ()) -> pd.DataFrame:
-    """One of a run's tables, if it has the columns that every run has, and these.
+    """One of a run's tables, checked for the columns that every run has and for these.
 
     Raises
     ------
     SchemaError
-        A column is missing, or has no numbers.
+        A column is missing or not numeric.
     """
     columns = _COLUMNS[name]
     numbers = [*(column for column in columns if column not in _TEXT), *numbers]
@@ -396,12 +399,12 @@ def replacing_directory(path: Path) -> Iterator[Path]:
 
 
 def check_run_target(path: Path) -> None:
-    """Raise where no run can be saved.
+    """Raise if no run can be saved there.
 
     Raises
     ------
     ParameterError
-        `path` is a URL, or something else than a saved run is there.
+        `path` is a URL, or holds something other than a saved run.
     OSError
         As for :func:`cctoolkit._support.atomic.check_target`.
     """
@@ -465,7 +468,7 @@ def _meta_of(about: Any) -> CaptureMeta:
         elif type(value) is not kind:
             raise TypeError(f"{f.name} is no {kind.__name__}")
     if not all(isinstance(text, str) for text in (*meta.link_types, *meta.notes, *meta.counts)):
-        raise TypeError("link_types, notes and counts are of text")
+        raise TypeError("link_types, notes and counts must be text")
     for name, count in meta.counts.items():
         _nanoseconds(name, count)
     return meta
@@ -488,7 +491,7 @@ def _load_keys(path: Path) -> FlowKeys:
             expected = f"{width} x {np.dtype(dtype)}" if width else np.dtype(dtype)
             raise SchemaError(f"{path}: column {name!r} is not {expected} in each row") from None
     if np.any(np.diff(keys["flow_id"].astype(np.int64)) <= 0):
-        raise SchemaError(f"{path}: column 'flow_id' does not grow from row to row")
+        raise SchemaError(f"{path}: column 'flow_id' does not increase from row to row")
     return FlowKeys(**keys)
 
 
@@ -511,8 +514,7 @@ def load_run(path: str | os.PathLike[str], *, check_taps: bool = True) -> Run:
         switch or :meth:`Run.to_pcap` (``load_run("traces/cubic")``). The directory alone is enough if it has a
         single pair. Labels and ``NAME.scenario.toml`` may be missing.
     check_taps : bool
-        Refuse a pair of captures that cannot be the taps before and behind a queue
-        (:func:`cctoolkit.compare_taps`).
+        Refuse a pair of captures that cannot be taps before and after a queue (:func:`cctoolkit.compare_taps`).
 
     Returns
     -------
@@ -556,7 +558,7 @@ def load_run(path: str | os.PathLike[str], *, check_taps: bool = True) -> Run:
             raise ParameterError(f"{path}: has several runs ({names}); use {path}/NAME")
     if not found:
         raise ParameterError(
-            f"{path}: is not a saved run, nor a pair of captures NAME.ingress.pcap, NAME.egress.pcap"
+            f"{path}: is neither a saved run nor a pair of captures NAME.ingress.pcap, NAME.egress.pcap"
         )
     name = found[0].name.split(".ingress.")[0]
     return _load_pair(found[0], found[0].parent, name, check_taps)
@@ -608,14 +610,14 @@ def _load_tables(folder: Path) -> dict[str, Any]:
     if "flows" not in tables:
         raise SchemaError(f"{folder / 'flows.parquet'}: is missing")
     if tables["flows"].flow_id.duplicated().any():
-        raise SchemaError(f"{folder / 'flows.parquet'}: column 'flow_id' has a number twice")
+        raise SchemaError(f"{folder / 'flows.parquet'}: column 'flow_id' has duplicates")
     return tables
 
 
 def _check_columns(table: pd.DataFrame, required: Iterable[str], path: Path) -> None:
-    """Refuse columns that are missing, or hold something else than a run writes."""
+    """Raise for columns that are missing or hold something other than what a run writes."""
     if not table.columns.is_unique:
-        raise SchemaError(f"{path}: a column is there twice")
+        raise SchemaError(f"{path}: a column occurs twice")
     for column in required:
         if column not in table:
             raise SchemaError(f"{path}: column {column!r} is missing")
@@ -640,7 +642,7 @@ def _why_not(name: str, column: pd.Series) -> str:
     if not types.is_numeric_dtype(column) or types.is_bool_dtype(column) or types.is_complex_dtype(column):
         return f"is {column.dtype}, expected numbers"
     if name in _NUMBERED and (not types.is_integer_dtype(column) or column.isna().any()):
-        return "is not a whole number in each row"
+        return "is not a whole number in every row"
     if name in _NUMBERED or name.endswith(_COUNTED):
         known = column.dropna()
         low, high = (-1, 2**53) if name != "ts_ns" else (-(2**63), 2**63 - 1)
@@ -784,7 +786,8 @@ def _occurrences(ends: Iterable[_Ends]) -> list[tuple[_Ends, int]]:
 def _renumbered(capture: Capture, numbers: dict[tuple[_Ends, int], int]) -> Capture:
     """Give flows of a capture these numbers; further flows get the next ones, and are added to `numbers`.
 
-    A flow known in the other direction is reversed: without a SYN, a tap takes the first sender for the initiator.
+    A flow known in the other direction is reversed: without a SYN, a tap assumes that the first sender is the
+    initiator.
     """
     keys = capture.keys
     ends = _ends(keys)

@@ -77,7 +77,8 @@ def _algorithm(where: str, value: Any, base: type) -> Any:
         return module(tuple(parameters.items()))
     if not isinstance(value, str) or value not in known:
         raise ParameterError(
-            f"{where}: {shown(value)} is unknown; known are {', '.join(sorted(known))}{did_you_mean(value, known)}"
+            f"{where}: {shown(value)} is unknown; expected one of {', '.join(sorted(known))}"
+            f"{did_you_mean(value, known)}"
         )
     cls = known[value]
     allowed = [f.name for f in dataclasses.fields(cls)]
@@ -90,7 +91,7 @@ def _algorithm(where: str, value: Any, base: type) -> Any:
 
 
 def _kernel_module(name: Any, base: type, known: Mapping[str, Any]) -> Callable[[Any], Any] | None:
-    """Maker of the algorithm that a kernel of the user's own has under this name: ``linux:NAME``, or found there."""
+    """The class for an algorithm of the user's own kernel: ``linux:NAME``, or a name found there."""
     if not isinstance(name, str) or name in known:
         return None
     cls, kind = (AqmModule, "qdiscs") if base is Aqm else (CcaModule, "ccas")
@@ -535,7 +536,7 @@ class Scenario:
     def repeated(self, number: int) -> Scenario:
         """The same experiment on another day: flows start up to an RTT later, and RTTs differ by up to 2 %.
 
-        Without that, seeds are no repetitions: where nothing draws random numbers, every seed gives the same packets.
+        Seeds alone do not give repetitions: where nothing draws random numbers, every seed gives the same packets.
 
         Parameters
         ----------
@@ -585,7 +586,8 @@ def _replaced(obj: Any, path: list[str], value: Any, whole: str) -> Any:
         return obj.with_parameter(key, value)
     names = [f.name for f in dataclasses.fields(obj)] if dataclasses.is_dataclass(obj) else []
     if key not in names:
-        raise ParameterError(f"{whole}: no field {key!r}; there are {', '.join(names) or 'no fields'}")
+        there = f"the fields are {', '.join(names)}" if names else "there are none"
+        raise ParameterError(f"{whole}: no field {key!r}; {there}")
     changed = {key: _replaced(getattr(obj, key), rest, value, whole)}
     if isinstance(obj, Bottleneck) and key == "aqm" and not rest:
         changed |= _scheduler_left_to_aqm(obj)
@@ -651,7 +653,7 @@ def _built(cls: type, table: Any, where: str) -> Any:
     names = [f.name for f in dataclasses.fields(cls)]
     for key in table:
         if key not in names:
-            raise ParameterError(f"{where}.{key}: no such field; there are {', '.join(names)}")
+            raise ParameterError(f"{where}.{key}: no such field; the fields are {', '.join(names)}")
     try:
         return cls(**table)
     except TypeError as err:  # a required field is missing

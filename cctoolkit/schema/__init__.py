@@ -165,7 +165,7 @@ TABLES: dict[str, dict[str, str]] = {
 #: Flows that a table from outside can number. What counts by flow makes its state lazily: a large number costs address
 #: space, and some hundred MB where a result is looked for. A Capture, whose keys vouch for its numbers, has no limit.
 MAX_FLOWS = 1 << 25
-#: Columns that index arrays, by table: the least value, and the first that is too large.
+#: Columns that index arrays, by table: the smallest value, and the first that is too large.
 RANGES: dict[str, dict[str, tuple[int, int]]] = {
     "packets": {"flow_id": (0, MAX_FLOWS), "direction": (0, 2), "ecn": (0, 4)},
     "sacks": {"packet": (0, 1 << 40)},
@@ -179,7 +179,7 @@ def _columns(table: str) -> dict[str, str]:
     try:
         return TABLES[table]
     except KeyError:
-        raise SchemaError(f"no table {table!r}; there are {', '.join(TABLES)}") from None
+        raise SchemaError(f"no table {table!r}; expected one of {', '.join(TABLES)}") from None
 
 
 def empty(table: str) -> pd.DataFrame:
@@ -277,7 +277,7 @@ def check_columns(columns: Mapping[str, np.ndarray], table: str, *, numbered: bo
     Raises
     ------
     SchemaError
-        A column is missing, has the wrong type, another length than the first, or a value out of range; the text names
+        A column is missing, has the wrong type, a different length, or a value out of range; the text names
         the first one.
 
     See Also

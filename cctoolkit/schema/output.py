@@ -84,7 +84,7 @@ class TableOutput:
         if format is None and path is not None:
             if not names_table(path):
                 raise ParameterError(
-                    f"output: {path} must end in {', '.join(_SUFFIXES)} (or say --format csv, jsonl or parquet)"
+                    f"output: {path} must end in {', '.join(_SUFFIXES)} (or give --format csv, jsonl or parquet)"
                 )
             format = _SUFFIXES[path.suffix.lower()]
         self.format = format or Format.table

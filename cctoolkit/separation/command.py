@@ -67,10 +67,8 @@ def separate(
     router: Annotated[
         str | None, typer.Option(help="Print rules for this router: junos, linux, or a template file.")
     ] = None,
-    interface: Annotated[str | None, typer.Option(help="The router's interface that has the queues.")] = None,
-    ingress: Annotated[
-        str | None, typer.Option(help="The router's interface that flows enter by (junos).")
-    ] = None,
+    interface: Annotated[str | None, typer.Option(help="Router interface with the queues.")] = None,
+    ingress: Annotated[str | None, typer.Option(help="Router interface where flows enter (junos).")] = None,
     udp_limit: Annotated[
         float | None, typer.Option(metavar="MBPS", help="Hard limit for all UDP together.")
     ] = None,
@@ -126,7 +124,7 @@ def separate(
             raise ParameterError("format: this table is csv or jsonl, not Parquet")
         if out.format is not Format.table and router is not None and rules is None:
             raise ParameterError(
-                "rules: the table goes to the output; give a file for the rules (--rules FILE)"
+                "rules: the table goes to standard output; give a file for the rules (--rules FILE)"
             )
         if interval is not None and rate is not None:
             controller = controller_of(k or 4, rate)
@@ -226,7 +224,7 @@ def _show_log(log: pd.DataFrame, texts: list[str], interval_s: float) -> None:
     """What each decision changed and, with a router, the lines it would have been sent."""
     say(
         f"{len(log)} decisions, one every {interval_s:g} s: {log.added.sum()} rules written, "
-        f"{log.moved.sum()} changed, {log.removed.sum()} deleted; {log.settings.sum()} settings of queues changed"
+        f"{log.moved.sum()} changed, {log.removed.sum()} deleted; {log.settings.sum()} queue settings changed"
     )
     busy = log[log[["added", "moved", "removed", "settings"]].sum(axis=1) > 0]
     for at, row in zip(busy.index, busy.head(_SHOWN).itertuples(), strict=False):

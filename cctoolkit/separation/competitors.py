@@ -85,7 +85,7 @@ class CcaSeparation(Controller):
 
     def assign(self, flows: pd.DataFrame, now_s: float) -> tuple[np.ndarray, float]:
         if self.predict is None and "cca" not in flows:
-            raise SchemaError("metrics: have no column cca, and there is no function to predict it")
+            raise SchemaError("metrics: no column cca, and no function to predict it")
         names = np.asarray(flows.cca if self.predict is None else self.predict(flows), object)
         names = np.where((flows.protocol == UDP).to_numpy(), "udp", names)
         names = np.where(flows.is_long.to_numpy(np.bool_) | (names == "udp"), names, "")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Controller", "Decision", "RttSeparation", "max_min_shares"]
 
 SHARES = ("flows", "queues", "rtt")
-#: The guard: least ratio of the mean RTTs of neighbouring classes, and least window of a fair share, in packets.
+#: The guard: minimum ratio of the mean RTTs of neighbouring classes, and minimum window of a fair share, in packets.
 LEAST_RATIO = 1.25
 LEAST_WINDOW = 4
 PACKET_BYTES = 1514

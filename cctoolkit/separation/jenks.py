@@ -491,8 +491,8 @@ class IncrementalClasses:
       values.
     - New classes are adopted all at once, and each takes the queue of most of its flows. If there are no more
       classes than before, flows within `margin` of a limit keep their queue if it is that of an adjacent class.
-    - With a least `ratio`, there are as many classes as possible, up to k, such that the mean of each is at least so
-      many times the mean of the one below; classes that have come too near to each other are merged.
+    - With a minimum `ratio`, there are as many classes as possible, up to k, such that the mean of each is at least
+      `ratio` times the mean of the one below; classes that have come too close to each other are merged.
 
     Parameters
     ----------
@@ -630,7 +630,7 @@ class IncrementalClasses:
         return self._placed(x, now, 0.0 if more else self.margin)  # else a new class might stay empty
 
     def _best(self, x: np.ndarray) -> Classes:
-        """The classes of these values alone: the most that are far enough apart."""
+        """The classes of these values alone: as many as are far enough apart."""
         for k in range(self.k, 1, -1):
             made = jenks_classes(x, k, self.method)
             if self._apart(x, made.labels):

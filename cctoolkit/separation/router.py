@@ -462,7 +462,7 @@ class Router:
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
-        """A template is a program of its author: whatever it raises is an error of the template, at a line of it."""
+        """A template is a program: whatever it raises is reported as an error in the template, with its line."""
         try:
             yield
         except CCToolkitError:

@@ -150,7 +150,7 @@ def scenario_from_capture(
         Smallest payload of a transfer in bytes; long flows of the RTT paper have 10 MB or more. A flow with this
         much in both directions becomes two.
     cca : Cca, class, name or mapping
-        Congestion control of all flows, which a capture does not tell.
+        Congestion control of all flows, which a capture does not show.
     aqm : Aqm, class, name or mapping
         Queue management.
     buffer_bdp : float

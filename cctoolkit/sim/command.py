@@ -64,7 +64,7 @@ def simulate_command(
         say(f"wrote {len(table)} rows to {output}")
         return
     if pcap is not None and not record:
-        raise ParameterError("pcap: needs the taps that --no-record leaves out")
+        raise ParameterError("pcap: cannot be combined with --no-record, which records no taps")
     if not single.name:
         single = single.replace({"name": scenario.stem})
     if output is not None:

@@ -327,7 +327,7 @@ def _activate(port, q, line):
 
 @_inner
 def _refuse(port, q, verdict, on_enqueue):
-    """An AQM returned what is no verdict: end the run."""
+    """An AQM returned something other than a verdict: end the run."""
     if port.refused < 0:
         port.refused = q
         port.refused_verdict = verdict
@@ -1734,8 +1734,34 @@ def run(
     drops,
     until_ns,
 ):
-    """Process all events before `until_ns`, or for at most about a second, or until more room is needed.
+    """Process all events before `until_ns`, or for at most about a second, or until an array is full.
 
+    Parameters
+    ----------
+    port_ : array of one record
+        Link, clock, and what the caller needs to know.
+    flows, senders : arrays, one record a flow
+        Settings and receivers of flows; their senders.
+    nodes, segments : arrays
+        Packets under way, and segments waiting for an acknowledgement.
+    queues, lines : arrays
+        The queues, and the state shared by the queues of one AQM.
+    heap, places : arrays
+        Flows by the time of their next event, and the place of each.
+    ack : array of one record
+        What a congestion control is told about an acknowledgement.
+    ingress, egress, drops : arrays
+        Receive the packets at both taps and the lost ones.
+    until_ns : int
+        Simulated time to stop at.
+
+    Returns
+    -------
+    int
+        ``PAUSED`` (the time is reached), ``BUSY`` (call again), ``FULL`` (an array must grow first) or ``BROKEN``.
+
+    Notes
+    -----
     The arrays are those of :mod:`~cctoolkit.sim.layout`; they hold all state.
     """
     port = port_[0]

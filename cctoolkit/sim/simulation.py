@@ -385,13 +385,13 @@ class Simulation:
                 f = a["flows"][i]
                 raise AlgorithmError(
                     f"flow {i} ({self._flow_specs[i].cca_name}) at {self.now_s:.6f} s: cwnd {f['cwnd']}, ssthresh "
-                    f"{f['ssthresh']}, pacing_bps {f['pacing_bps']}: all must be numbers and not negative"
+                    f"{f['ssthresh']}, pacing_bps {f['pacing_bps']}: all must be non-negative numbers"
                 )
             if status == FULL:
                 self._make_room()
 
     def _refused(self, port: Any) -> str:
-        """What an AQM returned that is no verdict."""
+        """What an AQM returned instead of a verdict."""
         queue, enqueue = int(port["refused"]), port["refused_on_enqueue"]
         event, allowed = (
             ("on_enqueue", "MARK or DROP") if enqueue else ("on_dequeue", "MARK, DROP or DROP_LATE")

@@ -26,16 +26,11 @@ from ..scenario.changes import cell, describe, warn_of_equal_seeds
 from ..scenario.run import Run
 from .simulation import simulate
 
-__all__ = ["flow_rows", "run_summary", "run_sweep"]
+__all__ = ["flow_rows", "run_sweep"]
 
 #: A measure: what to keep of a run, as one or several rows.
 Measure = Callable[[Run], "Mapping[str, Any] | list[dict[str, Any]] | pd.DataFrame"]
 _SHA, _RUN = "scenario_sha256", "run"
-
-
-def run_summary(run: Run) -> dict[str, Any]:
-    """The default measure with one row per run: :meth:`cctoolkit.Run.summary`."""
-    return run.summary()
 
 
 def flow_rows(run: Run) -> pd.DataFrame:
@@ -47,7 +42,7 @@ def run_sweep(
     scenarios: Iterable[tuple[Mapping[str, Any], Scenario]],
     output: str | os.PathLike[str],
     *,
-    measure: Measure = run_summary,
+    measure: Measure = Run.summary,
     record: bool = False,
     sample_s: float | None = None,
     workers: int | None = None,
@@ -65,8 +60,9 @@ def run_sweep(
         grow, unless their algorithms or `measure` have changed: their code, functions and values of the same file
         or notebook that they use, defaults of parameters, and initial values of the state.
     measure : function of Run
-        Returns what to keep: a dict (one row), or a list of dicts or a DataFrame (several rows). :func:`run_summary`,
-        :func:`flow_rows`, or your own, which may be defined in a notebook. Values are numbers, booleans, text or None.
+        Returns what to keep: a dict (one row), or a list of dicts or a DataFrame (several rows).
+        :meth:`cctoolkit.Run.summary`, :func:`flow_rows`, or your own, which may be defined in a notebook. Values are
+        numbers, booleans, text or None.
     record, sample_s
         As for :func:`simulate`; required by measures that use captures or series.
     workers : int, optional

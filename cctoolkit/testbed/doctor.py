@@ -72,7 +72,7 @@ class Requirement:
         Whether it is available.
     needed : bool
         Whether the backend cannot run without it. If false, only some scenarios need it, or a build.
-    said : str
+    detail : str
         Where it is, or what is wrong.
     get : str
         How to get it; empty if it is available.
@@ -82,7 +82,7 @@ class Requirement:
     what: str
     good: bool
     needed: bool
-    said: str
+    detail: str
     get: str = ""
 
 
@@ -119,7 +119,7 @@ def require(backend: str) -> None:
     if missing:
         raise TestbedUnavailableError(
             f"{backend}: "
-            + "; ".join(f"{f.what}: {f.said}" + (f" ({f.get})" if f.get else "") for f in missing)
+            + "; ".join(f"{f.what}: {f.detail}" + (f" ({f.get})" if f.get else "") for f in missing)
         )
 
 
@@ -181,7 +181,7 @@ def table(findings: Sequence[Requirement]) -> Table:
     last = ""
     for f in findings:
         mark = Text("yes", "green") if f.good else Text("no", "red") if f.needed else Text("no", "yellow")
-        cells = (f.backend if f.backend != last else "", f.what, mark, f.said, f.get)
+        cells = (f.backend if f.backend != last else "", f.what, mark, f.detail, f.get)
         out.add_row(*(Text(x) if isinstance(x, str) else x for x in cells), end_section=False)
         last = f.backend
     for backend in dict.fromkeys(f.backend for f in findings):
@@ -267,9 +267,9 @@ def _root(backend: str) -> Requirement:
 
 def _namespaces(backend: str) -> Requirement:
     done = subprocess.run(["unshare", "--net", "true"], capture_output=True, text=True, check=False)
-    said = "can be created" if done.returncode == 0 else done.stderr.strip() or "cannot be created"
+    detail = "can be created" if done.returncode == 0 else done.stderr.strip() or "cannot be created"
     get = "" if done.returncode == 0 else "a container needs CAP_SYS_ADMIN and CAP_NET_ADMIN (--privileged)"
-    return Requirement(backend, "namespaces", done.returncode == 0, True, said, get)
+    return Requirement(backend, "namespaces", done.returncode == 0, True, detail, get)
 
 
 def host_qdiscs(more: Sequence[str] = ()) -> set[str]:
@@ -306,11 +306,11 @@ def _qdiscs(backend: str) -> Iterator[Requirement]:
     if "netem" in has:
         yield Requirement(backend, "netem", True, False, f"kernel {release}")
     elif backend == "netns" and Path("/dev/net/tun").exists():
-        said = (
+        detail = (
             f"kernel {release} lacks it: the whole round trip is delayed on the way back, by /dev/net/tun; "
         )
-        said += "no loss and no jitter"
-        yield Requirement(backend, "netem", False, False, said, _KERNEL_HELP)
+        detail += "no loss and no jitter"
+        yield Requirement(backend, "netem", False, False, detail, _KERNEL_HELP)
     else:
         yield Requirement(
             backend,
@@ -322,10 +322,10 @@ def _qdiscs(backend: str) -> Iterator[Requirement]:
         )
     others = [k for k in _QDISCS if k not in ("htb", "netem")]
     lacks = [k for k in others if k not in has]
-    said = f"has {' '.join(k for k in others if k in has) or 'none'}" + (
+    detail = f"has {' '.join(k for k in others if k in has) or 'none'}" + (
         f"; not {' '.join(lacks)}" if lacks else ""
     )
-    yield Requirement(backend, "queue disciplines", not lacks, False, said, _KERNEL_HELP if lacks else "")
+    yield Requirement(backend, "queue disciplines", not lacks, False, detail, _KERNEL_HELP if lacks else "")
 
 
 def host_ccas() -> set[str]:
@@ -348,7 +348,7 @@ def _ccas(backend: str) -> Requirement:
 
 
 def _own_modules(backend: str) -> Requirement:
-    """Whether kernel code of the user's own (docs/kernel-code.md) can be built and loaded here."""
+    """Whether the user's own kernel code (docs/kernel-code.md) can be built and loaded here."""
     release = platform.release()
     build = _LIB_MODULES / release / "build"
     headers = f"apt-get install linux-headers-{release} | dnf install kernel-devel-{release}"
@@ -359,10 +359,8 @@ def _own_modules(backend: str) -> Requirement:
     elif _MODULES_DISABLED.is_file() and _MODULES_DISABLED.read_text().strip() == "1":
         lacks, get = "loading modules is disabled until the next boot", "reboot"
     else:
-        return Requirement(
-            backend, "modules of your own", True, False, f"make M=DIR with {build}, then insmod"
-        )
-    return Requirement(backend, "modules of your own", False, False, lacks, get)
+        return Requirement(backend, "your own modules", True, False, f"make M=DIR with {build}, then insmod")
+    return Requirement(backend, "your own modules", False, False, lacks, get)
 
 
 def _netns() -> Iterator[Requirement]:
@@ -384,9 +382,9 @@ def _mininet() -> Iterator[Requirement]:
     for name in ("ip", "tc", "tcpdump", "unshare", "nsenter", "mnexec"):
         yield _program("mininet", name)
     python = mininet_python()
-    said = f"of {python}" if python else "no Python has it"
+    detail = f"of {python}" if python else "no Python has it"
     yield Requirement(
-        "mininet", "mininet package", python is not None, True, said, "" if python else _MININET
+        "mininet", "mininet package", python is not None, True, detail, "" if python else _MININET
     )
     yield _traffic("mininet")
     if shutil.which("unshare"):

@@ -58,9 +58,9 @@ class Kernel:
     has_seccomp : bool
         Besides ptrace, it can use seccomp filters to run the guest's processes (since 6.16).
     code : dict
-        Code of the user's own in it: folder's name to the hash of its files.
+        The user's own code in it: name of the folder to the hash of its files.
     modules : dict
-        Names of its queue disciplines and congestion controls to their modules (the names of their C files).
+        Names of its queue disciplines and congestion controls to their modules (named after their C files).
     """
 
     path: Path
@@ -133,7 +133,7 @@ def kernel_at(path: Path) -> Kernel:
 
 
 def _about(path: Path) -> dict[str, Any]:
-    """What the build noted beside a kernel, if it did."""
+    """What the build recorded beside a kernel, if anything."""
     with contextlib.suppress(OSError, ValueError):
         noted = json.loads(path.with_name(f"{path.name}.json").read_text(encoding="utf-8"))
         return noted if isinstance(noted, dict) else {}
@@ -160,7 +160,7 @@ def check_kernel(kernel: Kernel) -> None:
 
 
 def check_code(kernel: Kernel) -> None:
-    """Boot a kernel and look for the algorithms that code of the user's own should have registered.
+    """Boot a kernel and look for the algorithms that the user's own code should have registered.
 
     Raises
     ------
@@ -199,7 +199,7 @@ def check_code(kernel: Kernel) -> None:
 
 
 def _boot(kernel: Kernel, init: str, folder: Path) -> str:
-    """Run a kernel with a first program; its output and the kernel's."""
+    """Run a kernel with a first program; return its output and the kernel's."""
     command = (
         *(kernel.path, "rootfstype=hostfs", "rootflags=/", "ro", "mem=256M", f"init={init}"),
         *("con=null", "con0=null,fd:1", "panic=-1", "seccomp=auto", "time-travel=inf-cpu"),

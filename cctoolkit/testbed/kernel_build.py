@@ -1,7 +1,7 @@
-"""Building the kernel of the ``uml`` backend, from a Linux source tree and kernel code of the user's own.
+"""Building the kernel of the ``uml`` backend, from a Linux source tree and the user's own kernel code.
 
-A kernel with code of the user's own (:mod:`.kernel_code`) is built in a tree that stays in the cache without the
-sources that nothing needs (0.2 GB), so that building it again after an edit takes seconds.
+A kernel with the user's own code (:mod:`.kernel_code`) is built in a tree that stays in the cache, without the sources
+that nothing needs (0.2 GB), so that building it again after an edit takes seconds.
 """
 
 from __future__ import annotations
@@ -150,8 +150,8 @@ def _check_room(folder: Path) -> None:
 
 
 def _key(where: Path, codes: Sequence[KernelCode]) -> str:
-    """What a kept tree was made from, but for the C files, which may change."""
-    digest = hashlib.sha256(_first_line(["gcc", "--version"]).encode())
+    """What a kept tree was made from, except for the C files, which may change."""
+    digest = hashlib.sha256(_first_output_line(["gcc", "--version"]).encode())
     for path in (*sorted(_HERE.iterdir()), *(patch for code in codes for patch in code.patches)):
         digest.update(path.read_bytes())
     digest.update(str(where.resolve()).encode())
@@ -169,7 +169,7 @@ def _is_stale(tree: Path, key: str) -> bool:
 
 
 def _prepare(where: Path, codes: Sequence[KernelCode], tree: Path, work: Path, key: str) -> None:
-    """Unpack, patch and configure; what fails leaves no tree."""
+    """Unpack, patch and configure; a failure leaves no tree."""
     shutil.rmtree(tree, ignore_errors=True)
     try:
         _unpack(where, tree, work)
@@ -194,7 +194,7 @@ def _prepare(where: Path, codes: Sequence[KernelCode], tree: Path, work: Path, k
 
 @contextlib.contextmanager
 def _unfinished(tree: Path) -> Iterator[None]:
-    """Mark a tree while it changes: after a kill, half-written objects would pass for whole ones."""
+    """Mark a tree while it changes: after a kill, half-written objects would look complete."""
     (tree / _UNFINISHED).touch()
     try:
         yield
@@ -205,7 +205,7 @@ def _unfinished(tree: Path) -> Iterator[None]:
 
 
 def _prune(tree: Path) -> None:
-    """Remove the sources that no object depends on, but for those that code of the user's own may include."""
+    """Remove the sources that no object depends on, except those that the user's own code may include."""
     used = set()
     for path in tree.rglob(".*.cmd"):
         used.update(re.findall(r"[\w./+-]+\.[chS]\b", path.read_text(errors="replace")))
@@ -228,7 +228,7 @@ def _keep(tree: Path, folder: Path, where: Path, codes: Sequence[KernelCode]) ->
         "source": where.name,
         **{f"{name.replace('-', '_')}_sha256": hashlib.sha256((_HERE / name).read_bytes()).hexdigest()
            for name in ("config", "patch", "patch-registers")},
-        "compiler": _first_line(["gcc", "--version"]),
+        "compiler": _first_output_line(["gcc", "--version"]),
         "without": json.loads((tree / _WITHOUT).read_text()),
     }  # fmt: skip
     if codes:
@@ -271,7 +271,7 @@ def _building(folder: Path) -> Iterator[Path]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise TestbedUnavailableError(f"{folder}: another build is under way") from None
+            raise TestbedUnavailableError(f"{folder}: another build is in progress") from None
         for left in folder.glob("build-*.tmp"):
             shutil.rmtree(left, ignore_errors=True)
         work = Path(tempfile.mkdtemp(prefix="build-", suffix=".tmp", dir=folder))
@@ -414,6 +414,6 @@ def _make(
         raise TestbedUnavailableError(f"the build of the kernel failed: {what} (log: {kept_log})")
 
 
-def _first_line(command: list[str]) -> str:
+def _first_output_line(command: list[str]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return (done.stdout.splitlines() or [""])[0]

@@ -1,8 +1,8 @@
-"""Kernel code of the user's own: a folder of C files and patches that ``cct testbed build --with`` compiles in.
+"""The user's own kernel code: a folder of C files and patches that ``cct testbed build --with`` compiles in.
 
 A folder has ``*.c`` (and ``*.h``) files, ``*.patch`` files, or both. Patches apply with ``patch -p1`` in the order of
-their names. The C files are compiled as its ``Kbuild`` or ``Makefile`` says (``obj-m`` counts as ``obj-y``), without
-one each file on its own. So a folder that builds out-of-tree modules works as it is.
+their names. The C files are compiled as its ``Kbuild`` or ``Makefile`` says (``obj-m`` counts as ``obj-y``); without
+one, each file on its own. So a folder that builds out-of-tree modules works as it is.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def read_kernel_code(folder: str | os.PathLike[str]) -> KernelCode:
 
 
 def _names(text: str, pattern: re.Pattern[str], key: re.Pattern[str]) -> list[str]:
-    """What a C file registers; operations that it keeps for itself, as a fallback, do not count."""
+    """The algorithms that a C file registers; operations that it only keeps internally, as a fallback, do not count."""
     registered = _REGISTERED.findall(text)
     bodies = [body for variable, body in pattern.findall(text) if variable in registered]
     return [name for body in bodies for name in key.findall(body)]
@@ -174,7 +174,7 @@ def place(codes: Sequence[KernelCode], tree: Path) -> None:
 
 
 def _check_names(code: KernelCode, tree: Path) -> None:
-    """Of two algorithms of one name, the second to register fails at boot, without a word."""
+    """Of two algorithms with one name, the second to register fails at boot, silently."""
     for names, pattern, key, files, what in (
         (code.qdiscs, _QDISC, _ID, "net/sched/sch_*.c", "queue discipline"),
         (code.ccas, _CCA, _NAME, "net/ipv4/tcp_*.c", "congestion control"),

@@ -17,7 +17,7 @@ _MODULES = Path("/sys/module")
 
 
 def set_module_parameters(parameters: Iterable[ModuleParameter]) -> None:
-    """Set parameters; a module that is not there yet is loaded.
+    """Set parameters, loading modules that are not loaded yet.
 
     Raises
     ------

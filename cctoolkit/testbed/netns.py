@@ -165,7 +165,7 @@ def _held(plan: Plan) -> dict[str, int] | None:
 def _namespaces(plan: Plan) -> Iterator[None]:
     """Have a watchdog process remove the namespaces of the plan when the block ends."""
     if not plan.prefix:
-        raise ValueError("a plan without a prefix would use foreign names")
+        raise ValueError("the plan has no prefix: its namespaces could clash with others")
     keeper = subprocess.Popen(
         ["sh", "-c", _KEEPER, "sh", plan.prefix],
         stdin=subprocess.PIPE,
@@ -352,7 +352,7 @@ def _stop_tap(process: subprocess.Popen[str], name: str) -> None:
     dropped = re.search(r"(\d+) packets? dropped by kernel", said)
     if dropped is None or int(dropped[1]):
         raise TestbedError(
-            f"netns: the {name} tap is not complete: {' '.join(said.split()) or 'tcpdump said nothing'}"
+            f"netns: the {name} capture is incomplete: {' '.join(said.split()) or 'tcpdump said nothing'}"
         )
 
 

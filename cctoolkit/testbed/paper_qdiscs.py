@@ -42,7 +42,7 @@ def module_parameters(aqm: Aqm) -> tuple[str, Values] | None:
 
 
 def _whole(aqm: Aqm, name: str, per_unit: float = 1.0, unit: str = "") -> int:
-    """A parameter in the module's unit, of which there are `per_unit` in the parameter's."""
+    """A parameter converted to the module's unit, `per_unit` times as small."""
     value = getattr(aqm, name) * per_unit
     if abs(value - round(value)) > 1e-6 * max(1.0, abs(value) * 1e-6) or not 0 <= value < 2**32:
         raise ParameterError(

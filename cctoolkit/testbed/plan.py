@@ -5,7 +5,7 @@
     senders S0, S1, … ── A ── R ══ bottleneck ══ B ── receivers D0, D1, …
 
 Every box is a network namespace (or a host); ``S0:s0 - A:a0``, ``A:ar - R:ra``, ``R:rb - B:br``, ``B:b0 - D0:d0``
-are the links. ``R:ra`` is the tap before the queue, ``R:rb`` the tap behind it. Flows with the same path share a
+are the links. ``R:ra`` is the tap before the queue, ``R:rb`` the tap after it. Flows with the same path share a
 pair of hosts; each has its own addresses, the same as in the simulator, by which the flows of a capture are
 identified.
 

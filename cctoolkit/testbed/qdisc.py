@@ -264,7 +264,7 @@ def htb_shape(rate_mbps: float, ceil_mbps: float, frame_bytes: int, virtual: boo
     )
 
 
-def _time(ms: float) -> str:
+def _microseconds(ms: float) -> str:
     return f"{round(ms * 1e3)}us"
 
 
@@ -335,16 +335,16 @@ def _codel(aqm: CoDel | LinuxCoDel | FqCoDel, queue: Queue, link: Bottleneck, fr
         "codel",
         *_packets(queue, aqm),
         "target",
-        _time(aqm.target_ms),
+        _microseconds(aqm.target_ms),
         "interval",
-        _time(aqm.interval_ms),
+        _microseconds(aqm.interval_ms),
     ]
     return [*words, "ecn", *_ce_threshold(aqm)]
 
 
 def _ce_threshold(aqm: Aqm) -> list[str]:
     threshold_ms = getattr(aqm, "ce_threshold_ms", 0.0)
-    return ["ce_threshold", _time(threshold_ms)] if threshold_ms else []
+    return ["ce_threshold", _microseconds(threshold_ms)] if threshold_ms else []
 
 
 def _flow_queueing(aqm: Aqm, queue: Queue, b: Bottleneck, frame_bytes: int) -> list[str]:
@@ -380,9 +380,9 @@ def _pie(aqm: Pie | LinuxPie, queue: Queue, link: Bottleneck, frame_bytes: int) 
         "pie",
         *_packets(queue, aqm),
         "target",
-        _time(aqm.target_ms),
+        _microseconds(aqm.target_ms),
         "tupdate",
-        _time(aqm.update_ms),
+        _microseconds(aqm.update_ms),
         *gains,
         "ecn",
     ]
@@ -434,8 +434,15 @@ def _dualpi2(aqm: DualPi2 | LinuxDualPi2, queue: Queue, link: Bottleneck, frame_
         _fixed(aqm, mtu_bytes=(_FRAME, frame_bytes))
     # the limit is in packets; Linux's additional limit of memory is set too high to matter
     words = ["dualpi2", *_packets(queue, aqm), "memlimit", "1073741824"]
-    words += ["target", _time(aqm.target_ms), "tupdate", _time(aqm.update_ms)]
-    words += ["alpha", f"{aqm.alpha:.6f}", "beta", f"{aqm.beta:.6f}", "step_thresh", _time(aqm.step_ms)]
+    words += ["target", _microseconds(aqm.target_ms), "tupdate", _microseconds(aqm.update_ms)]
+    words += [
+        "alpha",
+        f"{aqm.alpha:.6f}",
+        "beta",
+        f"{aqm.beta:.6f}",
+        "step_thresh",
+        _microseconds(aqm.step_ms),
+    ]
     if aqm.coupling != round(aqm.coupling):
         raise ParameterError(
             f"bottleneck.aqm.coupling: {aqm.coupling!r}, but dualpi2 in Linux supports only whole numbers"
@@ -457,12 +464,19 @@ def _choke(aqm: Choke, queue: Queue, link: Bottleneck, frame_bytes: int) -> list
 def _cake(aqm: Cake, queue: Queue, link: Bottleneck, frame_bytes: int) -> list[str]:
     if queue.buffer_bytes is None or queue.buffer_packets is not None:
         raise ParameterError("bottleneck.buffer_bytes: cake in Linux is limited in bytes, not in packets")
-    return ["cake", "unlimited", "rtt", _time(aqm.rtt_ms), "memlimit", str(queue.buffer_bytes)]
+    return ["cake", "unlimited", "rtt", _microseconds(aqm.rtt_ms), "memlimit", str(queue.buffer_bytes)]
 
 
 def _fq_pie(aqm: FqPie, queue: Queue, link: Bottleneck, frame_bytes: int) -> list[str]:
-    words = ["fq_pie", *_packets(queue, aqm), "flows", str(aqm.queues), "target", _time(aqm.target_ms)]
-    return [*words, "tupdate", _time(aqm.update_ms), "memory_limit", "1gb", "ecn"]
+    words = [
+        "fq_pie",
+        *_packets(queue, aqm),
+        "flows",
+        str(aqm.queues),
+        "target",
+        _microseconds(aqm.target_ms),
+    ]
+    return [*words, "tupdate", _microseconds(aqm.update_ms), "memory_limit", "1gb", "ecn"]
 
 
 def _fq(aqm: Fq, queue: Queue, link: Bottleneck, frame_bytes: int) -> list[str]:

@@ -21,12 +21,7 @@ from ..scenario.run import Run, load_run
 from ..scenario.scenario import Scenario
 from .testbed import planned, run_testbed
 
-__all__ = ["run_summary", "run_testbed_sweep"]
-
-
-def run_summary(run: Run) -> dict[str, Any]:
-    """The default measure with one row per run: :meth:`cctoolkit.Run.summary`."""
-    return run.summary()
+__all__ = ["run_testbed_sweep"]
 
 
 def run_testbed_sweep(
@@ -34,7 +29,7 @@ def run_testbed_sweep(
     directory: str | os.PathLike[str],
     *,
     backend: str = "uml",
-    measure: Callable[[Run], Mapping[str, Any]] = run_summary,
+    measure: Callable[[Run], Mapping[str, Any]] = Run.summary,
     sample_s: float = 0.1,
     snaplen: int = 96,
     workers: int | None = None,
@@ -52,7 +47,7 @@ def run_testbed_sweep(
     backend, sample_s, snaplen
         As for :func:`run_testbed`.
     measure : function of Run
-        Returns what the table says of a run. Computed again for runs that already exist.
+        Returns the row of the table for a run. Computed again for runs that already exist.
     workers : int, optional
         Number of runs at once; by default one per core, but a single one on backends in real time.
     progress : bool

@@ -137,7 +137,7 @@ def _nothing() -> None:
 
 @contextlib.contextmanager
 def _naming_a_full_disk(directory: Path) -> Iterator[None]:
-    """Whatever fails on a full disk, also in the guest, is reported as that."""
+    """Report failures on a full disk, also in the guest, as what they are."""
     try:
         yield
     except (OSError, TestbedError) as err:
@@ -288,7 +288,7 @@ def _check(plan: Plan, directory: Path) -> None:
         found = re.search(r"(\d+) packets? dropped by kernel", text)
         if found is None or int(found[1]):
             last = text.strip().splitlines()[-1:] or ["nothing"]
-            raise TestbedError(f"the {tap} tap is not complete: tcpdump said {last[0]!r}")
+            raise TestbedError(f"the {tap} capture is incomplete: tcpdump said {last[0]!r}")
 
 
 def _explained(plan: Plan, directory: Path, what: str, said: list[str]) -> Exception:

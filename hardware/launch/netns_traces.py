@@ -168,7 +168,7 @@ SCENARIOS = (
     ),
     Scenario(
         "bufferbloat-codel",
-        "The same traffic as in bufferbloat, the same 300 packets of room, but CoDel in charge: the queue is "
+        "The same traffic as in bufferbloat, with the same buffer of 300 packets, but CoDel in charge: the queue is "
         "brought back to about 5 ms",
         (
             Flow("bulk", "cubic", rtt_ms=20, start_s=2),

@@ -12,8 +12,8 @@ from typing import Any
 
 import cctoolkit
 
-#: Rooms that have no public functions of their own: they draw, run or print what the others made.
-_NOT_ROOMS = ("cctoolkit._support", "cctoolkit.experiments", "cctoolkit.cli")
+#: Packages that have no public functions of their own: they draw, run or print what the others made.
+_WITHOUT_PUBLIC_NAMES = ("cctoolkit._support", "cctoolkit.experiments", "cctoolkit.cli")
 #: Annotations that leave room for a table. ``Any`` does; a number, a path or an option does not.
 _TABLES = re.compile(
     r"\b(DataFrame|Series|Capture|FlowKeys|ndarray|ArrayLike|Run|Recording|SlotDataset|Windows|_Windows|Summary|Any)\b"
@@ -21,11 +21,11 @@ _TABLES = re.compile(
 _NOT_TABLES = re.compile(r"(dict|Mapping)\[str, Any\]( \| None)?$|IO\[bytes\]$")
 
 
-def rooms() -> list[str]:
+def packages() -> list[str]:
     """Packages with public names."""
     found = ["cctoolkit"]
     for package in pkgutil.walk_packages(cctoolkit.__path__, "cctoolkit."):
-        if package.ispkg and not package.name.startswith(_NOT_ROOMS):
+        if package.ispkg and not package.name.startswith(_WITHOUT_PUBLIC_NAMES):
             found.append(package.name)
     return found
 
@@ -33,14 +33,14 @@ def rooms() -> list[str]:
 def public() -> Iterator[tuple[str, Callable[..., Any]]]:
     """Public functions, constructors and methods, each once, by the shortest name it has."""
     seen: set[int] = set()
-    for room in rooms():
-        module = importlib.import_module(room)
+    for package in packages():
+        module = importlib.import_module(package)
         for name in getattr(module, "__all__", ()):
             value = getattr(module, name)
             if id(value) in seen or not getattr(value, "__module__", "").startswith("cctoolkit"):
                 continue
             seen.add(id(value))
-            where = f"{room}.{name}".removeprefix("cctoolkit.").removeprefix("analysis.")
+            where = f"{package}.{name}".removeprefix("cctoolkit.").removeprefix("analysis.")
             if inspect.isfunction(value):
                 yield where, value
             elif inspect.isclass(value):

@@ -240,7 +240,7 @@ def _check_class(cls: type[Algorithm]) -> None:
         if isinstance(value, pytypes.FunctionType) and name not in inherited:
             same = len(inspect.signature(value).parameters) == len(cls.arguments)
             if name.startswith("on_") or same or f"on_{name}" in cls.events:
-                raise ParameterError(f"{where}: no such event; there are {', '.join(cls.events)}")
+                raise ParameterError(f"{where}: no such event; expected one of {', '.join(cls.events)}")
         plain = isinstance(value, bool | int | float | str | list | tuple | np.ndarray)
         plain = plain and not name.startswith("_") and name not in annotated
         if plain and (name in parameters or name not in inherited):

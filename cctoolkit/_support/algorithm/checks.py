@@ -1,4 +1,4 @@
-"""Mistakes in an AQM or a congestion control that compile: found in the typed code and reported with their line."""
+"""Mistakes in an AQM or congestion control that compile anyway: found in the typed code, reported with their line."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What keeps a user's algorithm from hanging or crashing the process: loops that end, failures that know their line.
+"""What keeps a user's algorithm from hanging or crashing the process: a limit on loops, failures that name their line.
 
 Compiled code cannot be interrupted, and a failure in it does not say where. So the functions that a user supplies, and
-those that they call, are compiled with two additions: each iteration of a loop takes one from the steps that an event
-may take, and each line notes that it was reached. Algorithms of this package are compiled without.
+those that they call, are compiled with two additions: each iteration of a loop uses up one of the steps that an event
+may take, and each line records that it was reached. Algorithms of this package are compiled without.
 
 Both are kept in the process, not per thread: with several simulations in threads, the line may be that of another.
 """
@@ -114,7 +114,7 @@ def called(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
 
 
 def marker(function: Callable[..., Any]) -> int:
-    """The number by which a function notes its lines; the line is added to it. Equal in all processes."""
+    """The number that identifies a function when it records a line (the sum of both); the same in all processes."""
     code = function.__code__
     name = f"{function.__qualname__} {code.co_firstlineno}".encode()
     return zlib.crc32(code.co_code, zlib.crc32(name)) << _LINE_BITS

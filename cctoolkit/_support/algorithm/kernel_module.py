@@ -1,4 +1,4 @@
-"""Algorithms of a Linux kernel of the user's own: named by a scenario, run by the testbed."""
+"""Algorithms in the user's own Linux kernel: named by a scenario, run by the testbed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class KernelModule:
         where = type(self).__qualname__
         if not isinstance(self.module, str) or not _NAME.fullmatch(self.module):
             raise ParameterError(
-                f"{where}.module: {self.module!r} must be the kernel's name of it: letters, digits, . + - _"
+                f"{where}.module: {self.module!r} must be its name in the kernel: letters, digits, . + - _"
             )
         given = self.settings
         pairs = given.items() if isinstance(given, Mapping) else given
@@ -58,7 +58,7 @@ def module_name(kind: str, name: str) -> str:
 
 
 def built_in(kind: str) -> dict[str, Any]:
-    """What kernels built with code of the user's own (``cct testbed build --with``) have of it.
+    """What kernels built with the user's own code (``cct testbed build --with``) contain.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Whose an algorithm is: this package's, or a user's."""
+"""Where an algorithm comes from: this package or a user."""
 
 from __future__ import annotations
 

@@ -30,6 +30,15 @@ _SYN, _BASE, _ACK, _DONE, _FIN = 1, 2, 4, 8, 16
 
 @kernel
 def _follow(ts, flow_id, direction, seq, ack, tcp_flags, payload, states):
+    """Follow the data of each direction to its last byte.
+
+    Parameters
+    ----------
+    ts, flow_id, direction, seq, ack, tcp_flags, payload : arrays
+        Columns of the packets table (:data:`cctoolkit.schema.PACKETS`).
+    states : array of ``_STATE``
+        By ``2 * flow_id + direction``; updated.
+    """
     for i in range(np.uint64(len(ts))):
         flags = np.int64(tcp_flags[i])
         if flags == 0:

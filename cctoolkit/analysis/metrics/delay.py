@@ -19,7 +19,7 @@ __all__ = ["QueueDelay", "queue_delay", "queue_loss", "rtt_split"]
 
 @kernel
 def _match_by_order(came_in, went_out, max_delay_ns, crosses):
-    """Match packets, sorted by way, of ways from which all left with the same sizes in the same order."""
+    """Match packets (sorted by way) of the ways whose packets all left, with the same sizes in the same order."""
     i = 0
     j = 0
     while i < len(came_in):
@@ -65,7 +65,20 @@ def _number(place):
 
 
 @kernel
-def _spread(fates, crosses, place, ts, flow_id, direction, payload, wire, delay):
+def _write_rows(fates, crosses, place, ts, flow_id, direction, payload, wire, delay):
+    """Write packets that passed the queue to their rows of the result.
+
+    Parameters
+    ----------
+    fates : array of :data:`~cctoolkit.analysis.taps.FATE`
+        What became of packets.
+    crosses : bool array
+        Whether a direction passes the queue, by ``2 * flow_id + direction``.
+    place : int64 array
+        Row of the result for each packet.
+    ts, flow_id, direction, payload, wire, delay : arrays
+        Columns of the result: time in ns, flow, direction, bytes, bytes on the wire, delay in ns.
+    """
     for i in range(len(fates)):
         fate = fates[i]
         if crosses[fate.way]:
@@ -152,7 +165,7 @@ class QueueDelay:
         self._others_out.append(_without_fate(went_out, rows, way, 0))
 
     def _others(self) -> tuple[np.ndarray, np.ndarray]:
-        """Packets other than TCP segments of ways that cross the queue: in, with their fates, and out."""
+        """Packets other than TCP segments on ways that cross the queue: arrivals with their fates, and departures."""
         rest = self._pair.rest()
         if rest is not None:
             self._take(None, rest)
@@ -182,7 +195,7 @@ class QueueDelay:
         flow_id, payload, wire = (np.empty(n, np.uint32) for _ in range(3))
         direction = np.empty(n, np.int8)
         for part, crosses in parts:
-            _spread(part, crosses, place, ts, flow_id, direction, payload, wire, delay)
+            _write_rows(part, crosses, place, ts, flow_id, direction, payload, wire, delay)
         return pd.DataFrame(
             {
                 "ts_ns": ts,
@@ -241,7 +254,7 @@ def queue_delay(
     Parameters
     ----------
     ingress, egress : Capture, packets DataFrame or dict of arrays
-        Time-stamped by the same clock. Two Captures are matched by 5-tuple, whatever their flow numbers; anything else
+        Timestamped by the same clock. Two Captures are matched by 5-tuple, whatever their flow numbers; other tables
         must share flow numbers.
     max_delay_s : float
         Packets that take longer count as lost.
@@ -252,8 +265,8 @@ def queue_delay(
     -------
     DataFrame
         One row per packet at the ingress, in order of arrival, of the flows and directions that cross the queue: at
-        least half of their packets at the egress (up to the ingress capture's end) came in at the ingress, and not all
-        without delay (so ACKs in the other direction are left out):
+        least half of their packets at the egress (up to the ingress capture's end) were seen at the ingress, and not
+        all of them without delay (so ACKs in the other direction are left out):
 
         - ``ts_ns`` (at the ingress), ``flow_id`` (the ingress tap's), ``direction``, ``payload_bytes``, ``wire_bytes``,
         - ``delay_ns``: null if the packet did not leave,
@@ -268,7 +281,7 @@ def queue_delay(
     Warns
     -----
     TapClockWarning
-        The clocks differ, or packets that both taps should have seen were seen by one only.
+        The clocks differ, or packets that both taps should have seen were seen by only one.
 
     See Also
     --------
@@ -338,8 +351,8 @@ def rtt_split(ingress: Any, egress: Any, *, check_taps: bool = True) -> pd.DataF
 
     An RTT seen from the tap before the queue is the queueing delay plus the path to the receiver and back. Its excess
     over the flow's minimum RTT (its growth) is often taken for the queueing delay. That is right only if the queue was
-    empty at least once when the flow sent; otherwise the minimum RTT itself contains some queueing delay, and the
-    growth is too small by just that.
+    empty at least once when the flow sent; otherwise the minimum RTT itself contains queueing delay, and the growth is
+    too small by that amount.
 
     Parameters
     ----------

@@ -174,7 +174,7 @@ def share_difference(a_mbps: Any, b_mbps: Any) -> float:
     """
     a, b = np.atleast_1d(floats("a_mbps", a_mbps)), np.atleast_1d(floats("b_mbps", b_mbps))
     if a.shape != b.shape:
-        raise ParameterError(f"a_mbps and b_mbps: {a.size} and {b.size} periods, expected equally many")
+        raise ParameterError(f"a_mbps and b_mbps: {a.size} and {b.size} periods, expected the same number")
     if (a < 0).any() or (b < 0).any():
         raise ParameterError("a_mbps and b_mbps: rates must not be negative")
     there = a + b > 0

@@ -63,7 +63,30 @@ def _collect(
     first, stop, ts, flow_id, direction, seq, ack, tcp_flags, payload, wire, wanted, start_ns, bin_ns,
     states, touched, cells,
 ):  # fmt: skip
-    """Process rows `first` to `stop`; return how many cells were closed and how many ways were seen first."""
+    """Count rows `first` to `stop` by flow, direction and time bin.
+
+    Parameters
+    ----------
+    first, stop : int
+        Range of rows.
+    ts, flow_id, direction, seq, ack, tcp_flags, payload, wire : arrays
+        Columns of the packets table (:data:`cctoolkit.schema.PACKETS`).
+    wanted : bool array
+        Whether a flow counts, by flow number; empty: all do.
+    start_ns, bin_ns : int
+        Start of the first bin and width of all.
+    states : array of ``_STATE``
+        By ``2 * flow_id + direction``; updated.
+    touched : uint64 array
+        Receives the directions (as in `states`) seen for the first time.
+    cells : array of ``_CELL``
+        Receives the completed cells.
+
+    Returns
+    -------
+    n_cells, n_touched : int
+        How many cells were completed, and how many directions were seen for the first time.
+    """
     n_cells = np.uint64(0)
     n_touched = np.uint64(0)
     n_wanted = np.uint64(len(wanted))
@@ -168,6 +191,21 @@ def _span(cells, row_of_way, first, last):
 
 @kernel
 def _scatter(cells, row_of_way, first, offset, packets, wire, unique, acked):
+    """Add cells to the rows of the result.
+
+    Parameters
+    ----------
+    cells : array of ``_CELL``
+        What to add.
+    row_of_way : int array
+        Entry of `first` and `offset` for each ``2 * flow_id + direction``.
+    first : int64 array
+        First bin of each direction.
+    offset : int64 array
+        Its first row in the columns.
+    packets, wire, unique, acked : int64 arrays
+        Columns of the result: packets, bytes on the wire, new payload, newly acknowledged payload.
+    """
     for i in range(len(cells)):
         of_way = row_of_way[cells[i].way]
         row = offset[of_way] + cells[i].bin - first[of_way]

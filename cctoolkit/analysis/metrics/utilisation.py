@@ -18,6 +18,21 @@ __all__ = ["LinkUtilisation", "link_utilisation"]
 
 @kernel
 def _sum(ts, wire, direction, only, start_ns, bin_ns, overhead, sums):
+    """Add the bytes of packets to their bins.
+
+    Parameters
+    ----------
+    ts, wire, direction : arrays
+        Columns of the packets table (:data:`cctoolkit.schema.PACKETS`).
+    only : int
+        Direction that counts; -1: both do.
+    start_ns, bin_ns : int
+        Start of the first bin and width of all.
+    overhead : int
+        Bytes to add to each packet.
+    sums : int64 array, shape (bins,)
+        Updated.
+    """
     at = 0
     bin_from = np.int64(1)  # an empty range of time: the first packet computes its bin
     bin_to = np.int64(0)

@@ -758,7 +758,22 @@ def _close(f, c, pool, heads):
 def advance(control, flows, pool, flow_heads, packet_heads, columns, event, sacks, rows, n_sacks):
     """Write packets in order of time until the part or the capture is full.
 
-    `rows` and `n_sacks` are the current lengths of the part.
+    Parameters
+    ----------
+    control : array of one record
+        Clock, free lists, and settings.
+    flows, pool : arrays
+        Flows and packets under way, in lists.
+    flow_heads, packet_heads : int arrays
+        First flow and first packet of each time bucket.
+    columns : PacketColumns
+        Receives the packets.
+    event : uint8 array
+        Receives what each packet is, by the constants above.
+    sacks : int64 array, shape (blocks, 3)
+        Receives the SACK blocks: row of the packet, left and right edge.
+    rows, n_sacks : int
+        Current lengths of the part.
 
     Returns
     -------

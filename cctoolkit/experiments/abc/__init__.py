@@ -1,4 +1,4 @@
-"""The three sharing experiments of the ABC paper, references beside them, and what could produce its figure 6.
+"""The three sharing experiments of the ABC paper, compared with references, and possible causes of its figure 6.
 
 Menth, Mostafaei, Merling and Häberle, "Implementation and Evaluation of Activity-Based Congestion Management Using P4
 (P4-ABC)", Future Internet 11(7), 2019, section 6. The paper's numbers are in ``data/papers/p4-abc.csv``;

@@ -1,4 +1,4 @@
-"""What the book shows of the ABC experiment's kept tables."""
+"""Views of the ABC experiment's kept tables for the book."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Tables = Mapping[str, pd.DataFrame]
 
 
 def light(scheme: str, connections: int) -> Callable[[Tables], str]:
-    """A view of the one connection's goodput beside several."""
+    """A view of the goodput of one connection beside several."""
 
     def one(tables: Tables) -> str:
         clients = tables["clients"]
@@ -30,7 +30,7 @@ def light(scheme: str, connections: int) -> Callable[[Tables], str]:
 
 
 def floods(tables: Tables) -> str:
-    """What a flood of 100 Mbit/s gets with the two causes that lie around ABC."""
+    """What a flood of 100 Mbit/s gets with the two causes outside ABC."""
     gets = tables["why"].set_index("cause").flood_at_100
     causes = ("slow reading", "link behind", "as described")
     return ", ".join(

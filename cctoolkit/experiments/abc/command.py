@@ -22,9 +22,7 @@ def run(
     *,
     only: Annotated[
         list[str] | None,
-        typer.Option(
-            help=f"Run only this part; may be repeated: {', '.join((*SHARINGS, WHY, DELAY, LINUX))}."
-        ),
+        typer.Option(help=f"Run only this part (repeatable): {', '.join((*SHARINGS, WHY, DELAY, LINUX))}."),
     ] = None,
     full: Annotated[bool, typer.Option(help="Run for 300 s, as in the paper, instead of 30 s.")] = False,
     runs: Annotated[int, typer.Option(help="Runs of each data point; the paper has 10.", min=1)] = 10,

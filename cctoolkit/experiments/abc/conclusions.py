@@ -19,7 +19,7 @@ Tables = Mapping[str, pd.DataFrame]
 
 
 def statements(table: pd.DataFrame, why: pd.DataFrame | None = None) -> pd.DataFrame:
-    """What the paper says beside what was measured.
+    """The paper's claims and our measurements.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def _ends(rates: pd.Series) -> str:
 
 
 def sharing(tables: Tables) -> list[Statement]:
-    """What the paper says about figures 4 to 6."""
+    """The paper's claims about figures 4 to 6."""
     table = tables["clients"]
 
     def of(sharing: str, scheme: str) -> tuple[pd.Series, pd.Series]:
@@ -202,7 +202,7 @@ LINUX_WITHIN_MBPS = 1.0
 
 
 def linux(tables: Tables) -> list[Statement]:
-    """Whether the simulator agrees with the kernel, and what the paper says, in the kernel."""
+    """Whether the simulator agrees with the kernel, and whether the paper's claims hold in the kernel."""
     table = tables["linux"]
     wide = table.pivot_table(
         index=["scheme", "sharing", "value"],
@@ -210,13 +210,13 @@ def linux(tables: Tables) -> list[Statement]:
         values=["client_0_mbps", "client_1_mbps"],
         sort=False,
     )
-    said = []
+    results = []
     for scheme, part in wide.groupby(level="scheme", sort=False):
         off = pd.concat(
             [(part[c].simulator - part[c].kernel).abs() for c in ("client_0_mbps", "client_1_mbps")]
         )
         _, sharing_name, value = off.idxmax()
-        said.append(
+        results.append(
             Statement(
                 "Linux",
                 f"{OURS}{scheme}: the simulator's goodputs are within {LINUX_WITHIN_MBPS:g} Mbit/s of the kernel's on "
@@ -226,4 +226,4 @@ def linux(tables: Tables) -> list[Statement]:
             )
         )
     papers = sharing({"clients": table[table.side == "kernel"]})
-    return said + [dataclasses.replace(one, about=f"Linux, figure {one.about}") for one in papers]
+    return results + [dataclasses.replace(one, about=f"Linux, figure {one.about}") for one in papers]

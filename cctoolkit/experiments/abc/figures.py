@@ -16,8 +16,8 @@ from .tables import paper_flood_mbps, paper_half_mbps
 __all__ = ["references_figure", "sharing_figure", "why_figure"]
 
 
-def _said(sharing: str) -> tuple[float, str] | None:
-    """What the paper says about the goodput with ABC, drawn as a line."""
+def _add_paper_line(sharing: str) -> tuple[float, str] | None:
+    """Draw the paper's goodput with ABC as a line."""
     if sharing == "tcp":
         return paper_half_mbps(), f"the paper: in the order of {paper_half_mbps():g}"
     if sharing == "cbr-tcp":
@@ -51,7 +51,7 @@ def sharing_figure(
                 marker={"symbol": "circle-open" if rank == 0 else "circle", "size": 7},
                 error_y={"type": "data", "array": part[f"{name}_ci"].fillna(0), "thickness": 1.2, "width": 3},
             )  # fmt: skip
-    said = _said(sharing)
+    said = _add_paper_line(sharing)
     if said is not None:
         level, text = said
         fig.add_hline(y=level, line={"color": GREY, "dash": "dot", "width": 1.2})

@@ -1,4 +1,4 @@
-"""What the ABC experiment's summary says besides statements: conditions, tables, and how things work."""
+"""The parts of the ABC experiment's summary that are not statements: conditions, tables, explanations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def about() -> str:
 
 
 def sharing(settings: Settings, tables: Tables) -> list[str]:
-    """Goodputs of each sharing, ABC in integers, and what the paper prints."""
+    """Goodputs of each sharing, ABC in integers, and the paper's numbers."""
     table = tables["clients"]
     blocks = []
     for name in settings.sharings:
@@ -54,7 +54,7 @@ def goodputs(table: pd.DataFrame, sharing: str) -> str:
 
 
 def why(settings: Settings, tables: Tables) -> list[str]:
-    """Every cause beside all that the paper says."""
+    """Every cause beside all of the paper's claims."""
     found = tables["why"]
     shown = pd.DataFrame(
         {

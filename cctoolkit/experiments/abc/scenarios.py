@@ -1,9 +1,9 @@
-"""What the ABC experiment runs: three ways to share a link, and what could produce the paper's figure 6.
+"""Scenarios of the ABC experiment: three ways to share a link, and possible causes of the paper's figure 6.
 
-Scenarios with the same parameters are in ``hardware/launch/p4-abc/``; a test compares them. The paper does not give
-everything. Chosen here: CUBIC; Poisson arrivals of UDP (two perfectly regular streams lock into a pattern in which one
-of them loses everything); rates of whole frames; connections start within the first second, at times drawn anew for
-each run, because that is how the paper's ten runs of TCP differ.
+Scenarios with the same parameters are in ``hardware/launch/p4-abc/``; a test compares them. Not specified in the paper
+and chosen here: CUBIC; Poisson arrivals of UDP (two perfectly regular streams lock into a pattern in which one of them
+loses everything); rates of whole frames; connections start within the first second, at times drawn for each run,
+because that is how the paper's ten runs of TCP differ.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ def jobs(
 def why_jobs(
     causes: Sequence[str], duration_s: float, runs: int
 ) -> Iterator[tuple[dict[str, Any], Scenario]]:
-    """The runs that tell causes apart: ``cause``, ``sharing``, ``value`` (0: the connection alone) and ``seed``, and a
+    """The runs that distinguish causes: ``cause``, ``sharing``, ``value`` (0: the connection alone) and ``seed``, and a
     scenario."""
     for name in causes:
         for sharing, value in _LOOKED_AT:
@@ -284,7 +284,7 @@ def sharing_cases(settings: Settings) -> list[Case]:
 
 
 def why_cases(settings: Settings) -> list[Case]:
-    """Every cause at the points of figures 4 to 6 that tell causes apart."""
+    """Every cause at the points of figures 4 to 6 that distinguish causes."""
     made = why_jobs(list(CAUSES), settings.duration_s, min(settings.runs, 3))
     return [Case(about, scenario) for about, scenario in made]
 

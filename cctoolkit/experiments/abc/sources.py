@@ -28,7 +28,7 @@ def source_prefixes(capture: Capture, ipv4_bits: int = 24, ipv6_bits: int = 48) 
     Returns
     -------
     DataFrame
-        ``flow_id``, ``direction``, ``prefix`` (text) and ``number`` (from 0): who sends in each direction of a flow.
+        ``flow_id``, ``direction``, ``prefix`` (text) and ``number`` (from 0): the sender in each direction of a flow.
 
     Raises
     ------

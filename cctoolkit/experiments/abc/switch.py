@@ -3,8 +3,8 @@
 Sections 5.1 and 6.1.3 of the paper name two places. Each can be switched on alone:
 
 - **The switch reads too slowly.** BMv2 "cannot read input traffic fast enough and drops packets at the ingress". Here a
-  server before the meter reads a given number of packets a second; packets that find its buffer full are lost.
-- **The link behind the limiter is too slow.** BMv2 sends 4170 packets a second, 50 Mbit/s in packets of 1500 bytes.
+  server before the meter reads a given number of packets per second; packets that find its buffer full are lost.
+- **The link behind the limiter is too slow.** BMv2 sends 4170 packets per second, 50 Mbit/s in packets of 1500 bytes.
   Full TCP packets are frames of 1514 bytes and make 50.5 Mbit/s; UDP packets with 1448 bytes of payload are frames of
   1490 and make 49.7. Here a link of 50 Mbit/s with its own buffer follows the limiter; packets that find that full are
   lost. A mixture fits if at least 63 percent of its packets are UDP.
@@ -98,7 +98,7 @@ class SwitchAbc(Abc):
 
 
 def through_switch(scenario: Scenario, **options: Any) -> Scenario:
-    """A scenario of the paper behind its limiter in packets a second, with :class:`SwitchAbc` and these options.
+    """A scenario of the paper behind its limiter in packets per second, with :class:`SwitchAbc` and these options.
 
     Smaller packets are padded to full size, and UDP's rate is raised so that it sends as many packets as before.
     """

@@ -33,7 +33,7 @@ def paper_half_mbps() -> float:
 
 
 def clients(run: Run) -> dict[str, Any]:
-    """What is kept of a run: goodput of both clients as Iperf counts it, utilisation, and mean delay.
+    """The measurements of a run: goodput of both clients as Iperf counts it, utilisation, and mean delay.
 
     Padding (:func:`.switch.through_switch`) is not goodput.
     """
@@ -96,7 +96,7 @@ def verdicts(table: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a cause: goodputs, and the statements as booleans: ``flood_near_32`` (at 100 Mbit/s, within 4),
+        One row per cause: goodputs, and the statements as booleans: ``flood_near_32`` (at 100 Mbit/s, within 4),
         ``rest_is_used`` (both together have 90 % of what fits on the link), ``alone_fills`` (90 %), ``figure_5`` (both
         clients within a fifth of half with 10 connections), ``figure_4`` (at 60 and 100 Mbit/s the heavier one is
         below), ``never_falls`` (figure 6: a higher rate never gets less, by more than 2 Mbit/s), and

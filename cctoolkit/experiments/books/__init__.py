@@ -1,1 +1,1 @@
-"""What the book shows of kept results that no experiment makes."""
+"""Views of kept results that no experiment makes for the book."""

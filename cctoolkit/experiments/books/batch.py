@@ -1,4 +1,4 @@
-"""What the book shows of the resources of a batch, and the estimate for an archive."""
+"""Views of the resources of a batch, and the estimate for an archive for the book."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def capture(tables: Tables) -> str:
 
 
 def pieces(tables: Tables) -> str:
-    """What splitting costs and saves."""
+    """The cost and savings of splitting."""
     by = tables["tasks"].groupby("how")
     time, memory = by.cpu_s.mean(), by.peak_bytes.max()
     return (
@@ -60,7 +60,7 @@ def sizes(tables: Tables) -> str:
 
 
 def estimate(tables: Tables) -> str:
-    """The sum that stands on the page, in a table."""
+    """The calculation on the page, as a table."""
     page = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
     block = re.search(r"```python\n(.*?)```", page, re.S)
     assert block

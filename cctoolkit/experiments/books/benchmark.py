@@ -1,4 +1,4 @@
-"""What the book shows of the benchmark of classifiers."""
+"""Views of the benchmark of classifiers for the book."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def scores(tables: Tables) -> str:
 
 
 def errors(tables: Tables) -> str:
-    """Names that are wrong, flows that should have none, and calibration, with two taps."""
+    """Wrong names, names of flows that should have none, and calibration, with two taps."""
     table = tables["scores"]
     two = table[table.taps == 2].set_index(["part", "window_ms"])
     named = ", ".join(

@@ -1,4 +1,4 @@
-"""What the book shows of the benchmarks' timings."""
+"""Views of the benchmarks' timings for the book."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def separation(tables: Tables) -> str:
 
 
 def conditions(tables: Tables) -> str:
-    """How often each was measured, and beside what."""
+    """Number of measurements, and the load from other work."""
     load = made("benchmarks").get("options", {}).get("load_before", 0)
     return (
         f"Medians of at most {tables['timings'].runs.max()} runs; ratios are of rates per CPU second. The load from "

@@ -1,4 +1,4 @@
-"""What the book shows of the live collector's measurements."""
+"""Views of the live collector's measurements for the book."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _thousands(number: float) -> str:
 
 
 def rates(tables: Tables) -> str:
-    """Table II: packets a second, what was captured, what it costs."""
+    """Table II: packets per second, share captured, cost."""
     rows = []
     for row in tables["rates"].to_dict("records"):
         label = _SAMPLING[str(row["sampling"])]
@@ -85,7 +85,7 @@ def lost(tables: Tables) -> str:
 
 
 def names(tables: Tables) -> str:
-    """How many flows are named right after 2, 4 and 10 s."""
+    """Number of flows named correctly after 2, 4 and 10 s."""
     rows, before = [], ""
     labels = {"reno": "Reno", "cubic": "CUBIC", "bbr": "BBR"}
     for row in tables["names"].to_dict("records"):
@@ -101,7 +101,7 @@ def names(tables: Tables) -> str:
 
 
 def names_missing(tables: Tables) -> str:
-    """How many flows are not named right at 10 s."""
+    """Number of flows not named correctly at 10 s."""
     table = tables["names"]
     wrong, of = int((table.runs - table.right_10s).sum()), int(table.runs.sum())
     return f"{of - wrong} of {of} flows are named correctly at 10 s"

@@ -1,4 +1,4 @@
-"""What the book shows of the bundled classifiers' scores."""
+"""Views of the bundled classifiers' scores for the book."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _score(row: pd.Series) -> str:
 
 
 def results(tables: Tables) -> str:
-    """Macro F1 of ours, Dragonfly and DeePCCI by set and length, beside what is published."""
+    """Macro F1 of ours, Dragonfly and DeePCCI by set and length, beside published scores."""
     ours = tables["cca"]
     models = {"ours": (ours, OURS), **{n: (tables["dragonfly"], m) for n, m in _names(tables).items()}}
     cloud = paper_numbers("dragonfly", "Figure 11").set_index("setting").paper
@@ -66,7 +66,7 @@ def results(tables: Tables) -> str:
 
 
 def _names(tables: Tables) -> dict[str, str]:
-    """Names of the published networks, by what the book calls them."""
+    """Names of the published networks, by their names in the book."""
     there = set(tables["dragonfly"].model)
     return {
         name: model for name, model in (("Dragonfly", "dragonfly"), ("DeePCCI", "deepcci")) if model in there
@@ -102,7 +102,7 @@ def simulated(tables: Tables) -> str:
 
 
 def observed(tables: Tables) -> str:
-    """F1 of windows of 10 s by what is observed."""
+    """F1 of windows of 10 s by observed inputs."""
     table = tables["feature-sets"].query("window_ms == 10000")
     labels = {
         "two taps, both ways": "two taps, both directions",

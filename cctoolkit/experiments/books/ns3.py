@@ -1,4 +1,4 @@
-"""What the book shows of the simulator beside ns-3."""
+"""Views of the simulator beside ns-3 for the book."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Tables = Mapping[str, pd.DataFrame]
 
 
 def results(tables: Tables) -> str:
-    """What comes out of each."""
+    """The results of each."""
     found = tables["ns3"]
     return markdown_table(
         pd.DataFrame(

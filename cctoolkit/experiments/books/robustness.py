@@ -1,4 +1,4 @@
-"""What the book shows of fuzzing."""
+"""Views of fuzzing for the book."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the book shows of the simulator beside the bundled captures."""
+"""Views of the simulator beside the bundled captures for the book."""
 
 from __future__ import annotations
 

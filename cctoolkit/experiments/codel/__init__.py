@@ -1,4 +1,4 @@
-"""The P4-CoDel paper's measurements on its three targets, and what takes these apart.
+"""The P4-CoDel paper's measurements on its three targets, and the causes of their differences.
 
 Kundel, Rizk, Blendin, Koldehofe, Hark and Steinmetz, "P4-CoDel: Experiences on Programmable Data Plane Hardware"
 (2021), section IV. The paper's numbers are in ``data/papers/p4-codel.csv``; :mod:`.scenarios` says what it leaves open.

@@ -1,4 +1,4 @@
-"""What the book shows of the P4-CoDel experiment's kept tables."""
+"""Views of the P4-CoDel experiment's kept tables for the book."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import typer
 
 from ..._support.options import WorkersOption
 from ..folder import Folder
-from ..options import OutputOption
+from ..options import OutputOption, TestbedOption
 from .scenarios import TITLES, Settings
 
 __all__ = ["run"]
@@ -19,7 +19,7 @@ def run(
     output: OutputOption = Path("codel"),
     *,
     part: Annotated[
-        list[str] | None, typer.Option(help=f"Run only this part; may be repeated: {', '.join(TITLES)}.")
+        list[str] | None, typer.Option(help=f"Run only this part (repeatable): {', '.join(TITLES)}.")
     ] = None,
     seeds: Annotated[
         int | None, typer.Option(help="Runs of each point [default: 20, with --full 50].", min=2)
@@ -27,9 +27,7 @@ def run(
     full: Annotated[
         bool, typer.Option(help="More seeds, longer runs, every Mbit/s of the UDP scan.")
     ] = False,
-    testbed: Annotated[
-        bool, typer.Option(help="Add real Linux; `cct testbed doctor` lists what that needs.")
-    ] = False,
+    testbed: TestbedOption = False,
     workers: WorkersOption = None,
 ) -> Path:
     """Run the P4-CoDel paper's measurements and variants of its targets; write tables, figures and a summary.

@@ -29,7 +29,7 @@ def _flows(n: int) -> str:
 
 
 def _percent(change: float) -> str:
-    """A change with its sign; what rounds to zero is +0 %."""
+    """A change with its sign; anything that rounds to zero is +0 %."""
     return f"{round(100 * change, 0) + 0.0:+.0f} %"
 
 
@@ -47,7 +47,7 @@ def _pairs(table: pd.DataFrame, quantity: str, paper: str) -> dict[str, tuple[Me
 
 
 def figure_5(tables: Tables) -> list[Statement]:
-    """The first burst, and that the delay falls below the target again and again."""
+    """The first burst, and that the delay repeatedly falls below the target."""
     one = tables["figure5"].query("flows == 1 and target in ('Linux', 'P4-NPU', 'P4-ASIC')")
     burst_ms = _paper("Figure 5", "1 flow, all targets, initial burst")
     low, high = one.initial_peak_ms.min(), one.initial_peak_ms.max()
@@ -70,14 +70,14 @@ def figure_5(tables: Tables) -> list[Statement]:
 
 
 def table_1(tables: Tables) -> list[Statement]:
-    """Loss and latency beside the paper's, and what the paper says about them."""
+    """Loss and latency beside the paper's, and the paper's claims about them."""
     table, runs = tables["table1"], tables["table1_runs"]
     paper_ms = table.paper_delay_ms.dropna()
     least_ms, most_ms = math.floor(paper_ms.min()), math.ceil(paper_ms.max())
-    said = []
+    statements = []
     for name, mine in table.groupby("target", sort=False):
         delay, loss = mine.mean_delay_ms.tolist(), mine.loss_percent.tolist()
-        said.append(
+        statements.append(
             Statement(
                 "Table I",
                 f"{name}: mean latency is between {least_ms} and {most_ms} ms",
@@ -85,7 +85,7 @@ def table_1(tables: Tables) -> list[Statement]:
                 min(delay) >= least_ms and max(delay) <= most_ms,
             )
         )
-        said.append(
+        statements.append(
             Statement(
                 "Table I",
                 f"{name}: loss rises with the number of flows",
@@ -95,13 +95,15 @@ def table_1(tables: Tables) -> list[Statement]:
         )
         if mine.paper_delay_ms.notna().all():
             latency = _pairs(mine, "mean_delay_ms", "paper_delay_ms")
-            said.append(
+            statements.append(
                 all_near("Table I", f"{name}: mean latency", latency, within=DELAY_WITHIN, unit=" ms")
             )
             losses = _pairs(mine, "loss_percent", "paper_loss_percent")
-            said.append(all_near("Table I", f"{name}: loss", losses, within=LOSS_WITHIN, unit=" %", digits=3))
+            statements.append(
+                all_near("Table I", f"{name}: loss", losses, within=LOSS_WITHIN, unit=" %", digits=3)
+            )
     return [
-        *said,
+        *statements,
         *_linux_loses_least("Table I", table),
         *_published("Table I", table),
         *_asic_above(runs),
@@ -110,7 +112,7 @@ def table_1(tables: Tables) -> list[Statement]:
 
 
 def minute(tables: Tables) -> list[Statement]:
-    """What of table I is left when slow start no longer counts."""
+    """What remains of table I when slow start no longer counts."""
     about, table = "Table I over a minute", tables["table1_minute"]
     return [*_linux_loses_least(about, table), *_published(about, table)]
 
@@ -159,7 +161,7 @@ def _published(about: str, table: pd.DataFrame) -> list[Statement]:
 
 def _asic_above(runs: pd.DataFrame) -> list[Statement]:
     """With three flows the ASIC's latency is above Linux's, seed by seed."""
-    said = []
+    statements = []
     wide = runs.query("flows == 3").pivot_table(
         index="seed", columns="target", values=["mean_delay_ms", "later_delay_ms"]
     )
@@ -173,7 +175,7 @@ def _asic_above(runs: pd.DataFrame) -> list[Statement]:
                 continue
             more = (wide[quantity][asic] - wide[quantity][name]).dropna()
             error = more.std(ddof=1) / len(more) ** 0.5
-            said.append(
+            statements.append(
                 Statement(
                     "Table I",
                     f"3 flows{when}: {where}the ASIC's mean latency is above that of {_THE.get(name, name)}",
@@ -181,7 +183,7 @@ def _asic_above(runs: pd.DataFrame) -> list[Statement]:
                     bool(more.mean() > 2 * error),
                 )
             )
-    return said
+    return statements
 
 
 def _first_second(table: pd.DataFrame) -> list[Statement]:
@@ -203,11 +205,11 @@ def figure_7(tables: Tables) -> list[Statement]:
     table = tables["figure7"]
     rise = _paper("Figure 7", "all targets")
     regular = table.query("arrivals == 'cbr'")
-    said = []
+    statements = []
     for name, mine in regular.groupby("target", sort=False):
         below = mine[mine.rate_mbps <= 0.95 * rise].mean_delay_ms
         above = mine[mine.rate_mbps > rise].mean_delay_ms
-        said.append(
+        statements.append(
             Statement(
                 "Figure 7",
                 f"{name}: UDP's delay rises at {rise:g} Mbit/s (below 1 ms up to {0.95 * rise:g} Mbit/s, above 5 "
@@ -219,7 +221,7 @@ def figure_7(tables: Tables) -> list[Statement]:
         )
     npu = _paper("Figure 7", "P4-NPU")
     early = regular[(regular.target == "P4-NPU") & (regular.rate_mbps >= npu) & (regular.rate_mbps < rise)]
-    said.append(
+    statements.append(
         Statement(
             "Figure 7",
             f"P4-NPU: the delay rises as early as {npu:g} Mbit/s (above 1 ms from there on)",
@@ -229,7 +231,7 @@ def figure_7(tables: Tables) -> list[Statement]:
     )
     linux = table[(table.target == "Linux") & (table.rate_mbps >= npu) & (table.rate_mbps < rise)]
     by = linux.pivot_table(index="rate_mbps", columns="arrivals", values="mean_delay_ms")
-    said.append(
+    statements.append(
         Statement(
             "Figure 7",
             f"{OURS}below the shaping rate, a queue forms only if packets are spaced unevenly (from {npu:g} "
@@ -244,7 +246,7 @@ def figure_7(tables: Tables) -> list[Statement]:
     first = regular[regular.rate_mbps > rise].rate_mbps.min()
     there = regular[regular.rate_mbps == first].set_index("target").mean_delay_ms
     others = there.drop("P4-ASIC")
-    said.append(
+    statements.append(
         Statement(
             "Figure 7",
             f"{OURS}just above the shaping rate, the ASIC lets the queue grow and the others keep it short (at "
@@ -254,7 +256,7 @@ def figure_7(tables: Tables) -> list[Statement]:
             bool(there["P4-ASIC"] > 1.5 * others.max()),
         )
     )
-    return said
+    return statements
 
 
 def different_rtts(tables: Tables) -> list[Statement]:
@@ -285,7 +287,7 @@ def different_rtts(tables: Tables) -> list[Statement]:
 
 def flow_queueing(tables: Tables) -> list[Statement]:
     """What a queue per flow changes for a call, for shares, for a flood and for a far flow."""
-    said = []
+    statements = []
     for target, part in tables["fq_codel"].groupby("target", sort=False):
         where = "" if target == "simulator" else f"{target}: "
         by = part.set_index(["load", "queues"])
@@ -299,7 +301,7 @@ def flow_queueing(tables: Tables) -> list[Statement]:
             load: (by["40 ms delay_ms"][load, "fq_codel"], by["1 ms delay_ms"][load, "fq_codel"])
             for load in loads
         }
-        said += [
+        statements += [
             Statement(
                 "fq_codel",
                 f"{OURS}{where}with a queue per flow, a call waits less than a tenth as long as with CoDel",
@@ -326,7 +328,7 @@ def flow_queueing(tables: Tables) -> list[Statement]:
         for load in loads:
             if load.startswith("flood"):
                 mine, other = (by["flood mbps"][load, queues] for queues in ("fq_codel", "CoDel"))
-                said.append(
+                statements.append(
                     Statement(
                         "fq_codel",
                         f"{OURS}{where}with a queue per flow, a {load} gets less than half as much as with CoDel",
@@ -334,7 +336,7 @@ def flow_queueing(tables: Tables) -> list[Statement]:
                         bool(mine < 0.5 * other),
                     )
                 )
-    return said
+    return statements
 
 
 def if_3(tables: Tables) -> list[Statement]:
@@ -488,7 +490,7 @@ def npu_losses(tables: Tables) -> list[Statement]:
     every = [1, 2, 3]
     guessed = list(off.index)
     by = table.set_index(["guess", "flows"])
-    said = [
+    statements = [
         Statement(
             "NPU",
             f"{OURS}one of the guesses gives all six of the NPU's numbers (within {100 * NPU_WITHIN:g} %)",
@@ -497,7 +499,7 @@ def npu_losses(tables: Tables) -> list[Statement]:
         )
     ]
     if "64 packets" in guessed:
-        said.append(
+        statements.append(
             Statement(
                 "NPU",
                 f"{OURS}a buffer of 64 packets gives the numbers for 2 and 3 flows (within {100 * NPU_WITHIN:g} %)",
@@ -508,7 +510,7 @@ def npu_losses(tables: Tables) -> list[Statement]:
     if {"race", "as modelled"} <= set(guessed):
         more = by.loss_percent["race"] / by.loss_percent["as modelled"]
         later = by.mean_delay_ms["race"] / by.mean_delay_ms["as modelled"] - 1
-        said.append(
+        statements.append(
             Statement(
                 "NPU",
                 f"{OURS}races double every loss (1.5 to 2.5 times) and leave the delay unchanged (within 5 %)",
@@ -518,4 +520,4 @@ def npu_losses(tables: Tables) -> list[Statement]:
                 bool(more.between(1.5, 2.5).all() and (later.abs() <= 0.05).all()),
             )
         )
-    return said
+    return statements

@@ -1,4 +1,4 @@
-"""What the P4-CoDel experiment's summary says besides statements: conditions, tables, and how things work."""
+"""The parts of the P4-CoDel experiment's summary that are not statements: conditions, tables, explanations."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def figure_7(settings: Settings, tables: Tables) -> list[str]:
 
 
 def by_rate(table: pd.DataFrame) -> pd.DataFrame:
-    """Mean delays of the UDP scan: a row a rate, a column a target."""
+    """Mean delays of the UDP scan: one row per rate, one column per target."""
     columns = table.target + table.arrivals.map({"cbr": "", "poisson": ", Poisson"})
     wide = table.assign(column=columns).pivot_table(
         index="rate_mbps", columns="column", values="mean_delay_ms", sort=False

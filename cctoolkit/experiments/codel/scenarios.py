@@ -1,7 +1,7 @@
-"""What the P4-CoDel experiment runs: the paper's targets and load, and the cases of each part.
+"""Scenarios of the P4-CoDel experiment: the paper's targets and load, and the cases of each part.
 
-The paper does not give everything. Chosen here, as in ``hardware/launch/p4-codel/``: CUBIC; a base RTT of 1 ms, because
-the testbed's servers stand side by side; 10 Gbit/s from server to switch; a buffer of 1000 packets, which never fills.
+Not specified in the paper and chosen here, as in ``hardware/launch/p4-codel/``: CUBIC; a base RTT of 1 ms, because the
+testbed's servers are next to each other; 10 Gbit/s from server to switch; a buffer of 1000 packets, which never fills.
 A run of 4 s is one sample of a random process, so each is repeated with other seeds. The seed draws when each flow
 starts (in the first 0.1 s) and its RTT (within 2 % of the nominal one).
 """
@@ -313,7 +313,7 @@ def mixed_scenario(aqm: Aqm, flood_mbps: float = 0.0, seed: int = 1, *, duration
 def for_kernel(made: Scenario) -> Scenario:
     """The scenario with a packet's sending time in the RTT: the simulator's link takes it, Linux's shaper does not.
 
-    The clock of the published program starts at a whole microsecond, as the kernel's parameter wants.
+    The clock of the published program starts at a whole microsecond, as the kernel's parameter requires.
     """
     sending_ms = PACKET_BYTES * 8e-3 / RATE_MBPS
     changes: dict[str, Any] = {

@@ -43,7 +43,7 @@ def measured(run: Run) -> dict[str, float]:
 
 
 def _later_delay_ms(run: Run, after_s: float = 1.0) -> float:
-    """By the taps, or by the queues' counters where nothing was recorded."""
+    """From the taps, or from the queues' counters if nothing was recorded."""
     if run.ingress is not None and run.egress is not None:
         delays = packet_delays(run)
         return float(delays[delays.time_s >= after_s].delay_ms.mean())
@@ -58,7 +58,7 @@ def _later_delay_ms(run: Run, after_s: float = 1.0) -> float:
 def standing(run: Run) -> dict[str, float]:
     """:func:`measured` for UDP on real Linux, its mean delay from the queue's length (Little's law).
 
-    UDP packets carry no numbers, so once some are lost two taps cannot tell which packet waited how long.
+    UDP packets carry no numbers, so once some are lost, two taps cannot show how long each packet waited.
     """
     queued_ms = run.queue_series.bytes * 8e-3 / RATE_MBPS
     return measured(run) | {"mean_delay_ms": float(queued_ms.mean()), "max_delay_ms": float(queued_ms.max())}
@@ -136,12 +136,12 @@ plain = Row(measured)
 
 
 def delays(case: Case, run: Run) -> tuple[Any, pd.DataFrame]:
-    """Which case, and its packets' delays."""
+    """The case and the delays of its packets."""
     return case.about, packet_delays(run)
 
 
 def figure_5(settings: Settings, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
-    """``figure5`` (a row a run) and ``figure5_packets`` (a row a packet)."""
+    """``figure5`` (one row per run) and ``figure5_packets`` (one row per packet)."""
     rows, parts = [], []
     for about, packets in found:
         later = packets[packets.time_s >= 0.5].delay_ms
@@ -159,7 +159,7 @@ def figure_5(settings: Settings, found: Sequence[Any]) -> dict[str, pd.DataFrame
 
 
 def table_1(settings: Settings, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
-    """``table1`` (means over the seeds, beside the paper's) and ``table1_runs`` (a row a run)."""
+    """``table1`` (means over the seeds, beside the paper's) and ``table1_runs`` (one row per run)."""
     runs = pd.DataFrame(found)
     return {"table1": _beside_paper(runs), "table1_runs": runs}
 
@@ -167,7 +167,7 @@ def table_1(settings: Settings, found: Sequence[Any]) -> dict[str, pd.DataFrame]
 def _beside_paper(runs: pd.DataFrame) -> pd.DataFrame:
     """Means over the seeds, and the paper's numbers.
 
-    A target that the paper does not name stands beside the column it corresponds to.
+    A target that the paper does not name is put beside the column it corresponds to.
     """
     target = runs.target.replace(KERNEL_TARGETS).replace({"P4-ASIC, published": "P4-ASIC"})
     runs = runs.assign(paper_target=target)
@@ -188,7 +188,7 @@ def udp(case: Case, run: Run) -> dict[str, Any]:
 
 
 def figure_7(settings: Settings, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
-    """``figure7``: a row a rate, target and kind of arrivals."""
+    """``figure7``: one row per rate, target and kind of arrivals."""
     return {"figure7": pd.DataFrame(found).drop(columns="jain_index")}
 
 
@@ -244,7 +244,7 @@ def square_roots(settings: Settings, found: Sequence[Any]) -> dict[str, pd.DataF
 
 
 def around_the_wrap(case: Case, run: Run) -> Any:
-    """A row of a run; of a recorded run its packets, delivered and lost."""
+    """A row for a run; for a recorded run its packets, delivered and lost."""
     if not case.record:
         return plain(case, run)
     assert run.drops is not None
@@ -260,7 +260,7 @@ def around_the_wrap(case: Case, run: Run) -> Any:
 
 
 def clock_wrap(settings: Settings, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
-    """``clock`` (means over the seeds), ``clock_runs`` (a row a run) and ``clock_packets`` (of the drawn runs)."""
+    """``clock`` (means over the seeds), ``clock_runs`` (one row per run) and ``clock_packets`` (of the drawn runs)."""
     runs = pd.DataFrame([row for row in found if isinstance(row, dict)])
     packets = [table for table in found if isinstance(table, pd.DataFrame)]
     table = spread(runs.drop(columns="clock_ms"), ["flows", "step"])

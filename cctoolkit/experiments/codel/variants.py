@@ -1,8 +1,9 @@
 """P4-CoDel's targets with one thing changed at a time.
 
 :class:`~cctoolkit.aqm.P4CoDel`, :class:`~cctoolkit.aqm.PisaCoDel` and :class:`~cctoolkit.aqm.NpuCoDel` differ in
-several things at once: where they stand, how they compute the square root, whether they have ``if_3``. Here each of
-these is a parameter. With its defaults :class:`EgressCoDel` decides as the first and :class:`IngressCoDel` as the last.
+several ways at once: their place, the computation of the square root, and whether they have ``if_3``. Here each of
+these is a parameter. With its defaults :class:`EgressCoDel` decides as the first and :class:`IngressCoDel` as the
+last.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def _gap(p, count):
 
 
 class EgressCoDel(Aqm):
-    """Listing 1 behind the queue, with or without ``if_3`` and with any of the square roots.
+    """Listing 1 after the queue, with or without ``if_3`` and with any of the square roots.
 
     Parameters
     ----------
@@ -171,7 +172,7 @@ class IngressCoDel(Aqm):
         only), each `packet_bytes` long; otherwise how long its head has waited.
     packet_bytes : int
     race_us : float
-        What one processor writes the others see this much later (section III-B: race conditions): packets that arrive
+        The others see what one processor writes after this time (section III-B: race conditions): packets that arrive
         within this time of a dropped one, while the target is violated, are dropped by the same state.
     wrap : bool
         Time is nanoseconds in 32 bits, compared as unsigned numbers, as in the published program for the other device.

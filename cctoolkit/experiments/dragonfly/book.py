@@ -1,4 +1,4 @@
-"""What the book shows of the Dragonfly experiment's kept tables."""
+"""Views of the Dragonfly experiment's kept tables for the book."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def _by(
     heading: str,
     printed: Callable[[str], Mapping[float, str]] = lambda classifier: {},
 ) -> Callable[[Tables], str]:
-    """A view of F1 with its interval: a row a value of `column`, a column a classifier.
+    """A view of F1 with its interval: one row per value of `column`, one column per classifier.
 
-    `printed` gives what the paper prints for a classifier, by value; values that only the paper has are rows, too.
+    `printed` gives the paper's numbers for a classifier, by value; values that only the paper has are rows, too.
     """
 
     def one(tables: Tables) -> str:

@@ -35,7 +35,7 @@ def run(
         typer.Option(metavar="FILE", help="The session that the authors published, as one CSV (session)."),
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option(help=f"Run only this part; may be repeated: {', '.join(TITLES)}.")
+        list[str] | None, typer.Option(help=f"Run only this part (repeatable): {', '.join(TITLES)}.")
     ] = None,
     full: Annotated[
         bool, typer.Option(help="The paper's scale: 1500 runs of a minute, 100 epochs, windows up to 60 s.")
@@ -49,9 +49,7 @@ def run(
     ] = None,
     windows_ms: Annotated[
         list[float] | None,
-        typer.Option(
-            "--window-ms", help="Length of a window, ms; may be repeated [default: 100, 1000, 10000]."
-        ),
+        typer.Option("--window-ms", help="Window length, ms (repeatable) [default: 100, 1000, 10000]."),
     ] = None,
     epochs: Annotated[
         int | None, typer.Option(help="Epochs of training [default: 30; full: 100].", min=1)

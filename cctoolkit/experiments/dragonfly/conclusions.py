@@ -23,7 +23,7 @@ NEAR = 0.05
 
 
 def statements(tables: Tables) -> pd.DataFrame:
-    """What the paper says beside what was measured.
+    """The paper's claims and our measurements.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def statements(tables: Tables) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``figure``, ``paper``, ``toolkit``, ``agrees``: within 0.05 of a printed score, or as a sentence says.
+        ``figure``, ``paper``, ``toolkit``, ``agrees``: within 0.05 of a printed score, or as the claim states.
     """
     parts = {
         "volatility": cbiq, "inputs": inputs, "epochs": epochs, "windows": windows, "background": background,
@@ -88,7 +88,7 @@ def inputs(tables: Tables) -> list[Statement]:
     best = {what: f1.reindex(columns).max() for what, columns in _RANKED.items()}
     order = sorted((what for what in best if best[what] == best[what]), key=lambda what: -best[what])
     says = ", ".join(f"{what} {best[what]:.2f}" for what in order)
-    said = [
+    results = [
         Statement("2", "CBIQ is the best single input", says, order[:1] == ["CBIQ"]),
         Statement(
             "2",
@@ -99,7 +99,7 @@ def inputs(tables: Tables) -> list[Statement]:
     ]
     if {"cbiq_bytes", CLASSIFIERS["Dragonfly"]} <= set(f1.index):
         more = float(f1[CLASSIFIERS["Dragonfly"]] - f1["cbiq_bytes"])
-        said.append(
+        results.append(
             Statement(
                 "2",
                 f"inputs besides CBIQ add little (within {NEAR:g})",
@@ -107,30 +107,32 @@ def inputs(tables: Tables) -> list[Statement]:
                 abs(more) <= NEAR + 1e-9,
             )
         )
-    return said
+    return results
 
 
 def epochs(tables: Tables) -> list[Statement]:
     """Figure 5."""
-    said = []
+    results = []
     last = last_epochs(tables["epochs"])
     for background in EPOCH_BACKGROUNDS:
         setting = "no background" if background == "none" else f"{background} background"
         here = last[last.background == background].set_index("classifier")["mean"]
         if here.empty:
             continue
-        said.append(_near(5, f"{setting}, Dragonfly", "accuracy", here["Dragonfly"]))
+        results.append(_near(5, f"{setting}, Dragonfly", "accuracy", here["Dragonfly"]))
         if background == "none":
             alone = here["Dragonfly, CBIQ only"]
-            said.append(_near(5, f"{setting}, Dragonfly with CBIQ only", "accuracy", alone))
+            results.append(_near(5, f"{setting}, Dragonfly with CBIQ only", "accuracy", alone))
         best = str(here.idxmax())
         says = f"{best} is the most accurate, with {here[best]:.2f}"
-        said.append(Statement("5", f"{setting}: Dragonfly is the most accurate", says, best == "Dragonfly"))
+        results.append(
+            Statement("5", f"{setting}: Dragonfly is the most accurate", says, best == "Dragonfly")
+        )
     swing = last.set_index(["background", "classifier"])
     if ("none", "DeePCCI") in swing.index:
         low, high = (float(swing[side]["none", "DeePCCI"]) for side in ("least", "most"))
         least, most = (float(n) for n in _paper(5, "no background, DeePCCI").split(" to "))
-        said.append(
+        results.append(
             Statement(
                 "5",
                 f"no background: DeePCCI varies between {least:g} and {most:g} (within {NEAR:g})",
@@ -138,7 +140,7 @@ def epochs(tables: Tables) -> list[Statement]:
                 abs(low - least) <= NEAR + 1e-9 and abs(high - most) <= NEAR + 1e-9,
             )
         )
-    return said
+    return results
 
 
 def windows(tables: Tables) -> list[Statement]:
@@ -146,21 +148,21 @@ def windows(tables: Tables) -> list[Statement]:
     table = tables["windows"]
     curves = table.pivot_table(index="window_ms", columns="classifier", values="f1")
     minute = 60_000.0
-    said = []
+    results = []
     for name in ("Dragonfly", "DeePCCI"):
         if name not in curves:
             continue
         curve = curves[name]
         if minute in curves.index:
-            said.append(_near(6, f"1 minute, {name}", "F1", curve[minute]))
+            results.append(_near(6, f"1 minute, {name}", "F1", curve[minute]))
         for ms, setting in ((100.0, "100 ms"), (6000.0, "6 s"), (minute, "1 minute")):
             if ms in curves.index:
-                said.append(_near(11, f"{setting}, {name}", "F1 in the cloud", curve[ms]))
+                results.append(_near(11, f"{setting}, {name}", "F1 in the cloud", curve[ms]))
         reached = curves.index[curve >= 0.7]
         says = f"{reached[0]:g} ms" if len(reached) else f"not by {curves.index[-1]:g} ms"
         printed = float(_paper(7, f"F1 of 0.7, {name}"))
         fits = len(reached) > 0 and printed / 2 <= reached[0] <= 2 * printed
-        said.append(
+        results.append(
             Statement(
                 "7", f"{name} reaches an F1 of 0.7 at {printed:g} ms (within a factor of 2)", says, bool(fits)
             )
@@ -172,7 +174,7 @@ def windows(tables: Tables) -> list[Statement]:
         if {better, worse} <= set(curves):
             ahead = curves[better] - curves[worse]
             claim = f"{prefix}{better} scores higher than {worse} with every window length"
-            said.append(
+            results.append(
                 Statement(figure, claim, _list(dict(ahead.items()), sign=True), bool((ahead > 0).all()))
             )
     mine = table[table.classifier == "Dragonfly"].set_index("window_ms")
@@ -180,9 +182,9 @@ def windows(tables: Tables) -> list[Statement]:
         means = {cca: float(mine[f"f1_{cca}"].mean()) for cca in ("bbr", "cubic", "reno")}
         says = ", ".join(f"{cca} {value:.2f}" for cca, value in means.items())
         above = min(means["bbr"], means["cubic"]) > means["reno"]
-        said.append(Statement("10", "BBR and CUBIC are identified better than Reno", says, above))
+        results.append(Statement("10", "BBR and CUBIC are identified better than Reno", says, above))
         ahead = mine.f1_bbr - mine[["f1_cubic", "f1_reno"]].max(axis=1)
-        said.append(
+        results.append(
             Statement(
                 "10",
                 f"{OURS}Reno and CUBIC are mistaken for each other, BBR is not: its F1 is at least 0.2 above both with "
@@ -192,28 +194,28 @@ def windows(tables: Tables) -> list[Statement]:
             )
         )
         rises = len(mine) > 1 and mine["f1"].is_monotonic_increasing
-        said.append(
+        results.append(
             Statement(
                 "10", "F1 increases with the window length", _list(dict(mine["f1"].items())), bool(rises)
             )
         )
-    return said
+    return results
 
 
 def background(tables: Tables) -> list[Statement]:
     """Figure 8."""
-    table, said = tables["background"], []
+    table, results = tables["background"], []
     for name in ("Dragonfly", "DeePCCI"):
         f1 = table[table.classifier == name].set_index("background")["f1"]
         if not {0, 75} <= set(f1.index):
             continue
-        said += [_near(8, f"{flows} background flows, {name}", "F1", f1[flows]) for flows in (0, 75)]
+        results += [_near(8, f"{flows} background flows, {name}", "F1", f1[flows]) for flows in (0, 75)]
         says = ", ".join(f"{value:.2f} with {flows:g} flows" for flows, value in f1.items())
         falls = f1.is_monotonic_decreasing
-        said.append(
+        results.append(
             Statement("8", f"{name}: F1 falls with the number of background flows", says, bool(falls))
         )
-    return said
+    return results
 
 
 def windows_and_background(tables: Tables) -> list[Statement]:
@@ -240,12 +242,12 @@ def sampling(tables: Tables) -> list[Statement]:
 
 def splits(tables: Tables) -> list[Statement]:
     """What leaks when a split keeps flows apart, not runs."""
-    said = []
+    results = []
     for name, part in tables["splits"].groupby("classifier", sort=False):
         f1 = part.set_index("split")["f1"]
         says = ", ".join(f"{split} {value:.2f}" for split, value in f1.items())
         leaks = f1["by flow"] > f1["by run"]
-        said.append(
+        results.append(
             Statement(
                 "all",
                 f"{OURS}{name}: a split by flow gives higher scores than a split by run",
@@ -253,18 +255,18 @@ def splits(tables: Tables) -> list[Statement]:
                 bool(leaks),
             )
         )
-    return said
+    return results
 
 
 def session(tables: Tables) -> list[Statement]:
     """What the bundled models say of the authors' session, why, and what a network trained on it shows."""
     flows, answers, learnt = (tables[name] for name in ("session", "session-answers", "session-learnt"))
-    said = []
+    results: list[Statement] = []
     for model, part in answers.groupby("model", sort=False):
         right = part.right.sum() / part.windows.sum()
         most = part.groupby("cca", sort=False)[["right", "windows"]].sum()
         says = ", ".join(f"{cca} {row.right:.0f} of {row.windows:.0f}" for cca, row in most.iterrows())
-        said.append(
+        results.append(
             Statement(
                 "session",
                 f"{OURS}the bundled model `{model}` names more than half of the session's windows right",
@@ -273,7 +275,7 @@ def session(tables: Tables) -> list[Statement]:
             )
         )
     queue = flows.set_index("cca").share_with_queue
-    said.append(
+    results.append(
         Statement(
             "session",
             f"{OURS}in the session there is hardly ever a queue, which is what both models look at (in at most a "
@@ -285,7 +287,7 @@ def session(tables: Tables) -> list[Statement]:
     f1 = learnt.set_index(["inputs", "tested_on"]).f1
     paper, published, time = INPUTS
     random, end = "windows at random", "the end of the session"
-    said += [
+    results += [
         Statement(
             "session",
             f"{OURS}a network trained on windows of these three flows names other windows of the same flows (F1 of at "
@@ -308,4 +310,4 @@ def session(tables: Tables) -> list[Statement]:
             bool(f1[time, random] <= 0.4),
         ),
     ]
-    return said
+    return results

@@ -1,4 +1,4 @@
-"""What the Dragonfly experiment's summary says besides statements: conditions and tables."""
+"""The parts of the Dragonfly experiment's summary that are not statements: conditions and tables."""
 
 from __future__ import annotations
 

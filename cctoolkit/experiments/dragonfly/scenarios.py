@@ -1,4 +1,4 @@
-"""What the Dragonfly experiment runs: the paper's settings on the simulator, classifiers, window lengths."""
+"""Scenarios of the Dragonfly experiment: the paper's settings on the simulator, classifiers, window lengths."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def jobs(
     Yields
     ------
     dict, Scenario
-        What tells the run from others, and what is run.
+        What distinguishs the run from others, and what is run.
     """
     from ...identify.settings import BACKGROUND, paper
 

@@ -1,4 +1,4 @@
-"""What the Dragonfly experiment measures, and its tables."""
+"""The Dragonfly experiment's measurements and tables."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def volatility(recording: Recording, slots: slice = slice(None)) -> pd.DataFrame
     Returns
     -------
     DataFrame
-        ``flow_id``, ``cca``, and of both the mean absolute step from slot to slot over the mean (the paper says "less
+        ``flow_id``, ``cca``, and for both the mean absolute step from slot to slot over the mean (the paper says "less
         volatile" and gives no measure).
     """
     from ...identify.windows import slot_arrays
@@ -133,8 +133,8 @@ def f1_by_input(
     Returns
     -------
     DataFrame
-        ``input`` and what :func:`cctoolkit.identify.evaluation.over_seeds` gives, best first. All train and test on the
-        same windows; an input that was never observed (the queue, with one tap) is left out.
+        ``input`` and the result of :func:`cctoolkit.identify.evaluation.over_seeds`, best first. All train and test on
+        the same windows; an input that was never observed (the queue, with one tap) is left out.
     """
     from ...identify.windows import FEATURE_SETS, INPUTS
 
@@ -165,8 +165,8 @@ def f1_by_window(
     Returns
     -------
     DataFrame
-        ``classifier``, ``window_ms`` and what :func:`cctoolkit.identify.evaluation.over_seeds` gives, including F1 of
-        each congestion control. Lengths that no flow fills are left out.
+        ``classifier``, ``window_ms`` and the result of :func:`cctoolkit.identify.evaluation.over_seeds`, including F1
+        of each congestion control. Lengths that no flow fills are left out.
     DataFrame ...
         The same by each column of `by`.
 
@@ -252,7 +252,7 @@ def f1_by_sampling(windows: Windows, training: Training) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``classifier``, ``dropped_percent`` and what :func:`cctoolkit.identify.evaluation.over_seeds` gives.
+        ``classifier``, ``dropped_percent`` and the result of :func:`cctoolkit.identify.evaluation.over_seeds`.
 
     Notes
     -----
@@ -312,7 +312,7 @@ def by_split(
 def left_out(
     dataset: SlotDataset, training: Training, window_ms: float, column: str, classifier: str = "ours"
 ) -> pd.DataFrame:
-    """F1 on settings never trained on, beside the same test windows with training on them.
+    """F1 on settings never trained on, and on the same test windows with training on them.
 
     Parameters
     ----------
@@ -400,7 +400,7 @@ def background_of(dataset: SlotDataset) -> str | None:
 
 
 def last_epochs(epochs: pd.DataFrame) -> pd.DataFrame:
-    """Accuracy over the last fifth of the epochs: mean, least and most of the mean over seeds."""
+    """Accuracy over the last fifth of the epochs: mean, minimum and maximum of the mean over seeds."""
     late = epochs[epochs.epoch > epochs.epoch.max() * 0.8]
     curve = late.groupby(["background", "classifier", "epoch"], sort=False).accuracy.mean()
     return (
@@ -415,7 +415,7 @@ def last_epochs(epochs: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Work:
-    """What the parts work with.
+    """The input of the parts.
 
     Parameters
     ----------
@@ -497,7 +497,7 @@ def simulated(
 
 
 def cbiq(work: Work, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
-    """``volatility`` of a run, and ``cbiq``: its slots of the last seconds, a flow a congestion control."""
+    """``volatility`` of a run, and ``cbiq``: its slots of the last seconds, one flow per congestion control."""
     return {"volatility": volatility(work.example), "cbiq": last_slots(work.example)}
 
 

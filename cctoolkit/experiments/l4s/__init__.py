@@ -1,9 +1,9 @@
 """iRED and PI2 for L4S: Cubic and Prague through one bottleneck, in four configurations under four phases of load.
 
 De Almeida, Maciel Jr. and Verdi, "Evaluating L4S Framework Performance with Programmable Data Plane Hardware",
-section 5; its numbers are in ``data/papers/l4s-ired-pi2.csv``. Beside the paper's two systems stands DualPI2 (RFC
-9332), which it did not try, and each of the two with the other's queues, which tells what the algorithms do from what
-the queues do. :mod:`.scenarios` says what the paper leaves open.
+section 5; its numbers are in ``data/papers/l4s-ired-pi2.csv``. The paper's two systems are compared with DualPI2 (RFC
+9332), which it did not try, and with each of the two on the other's queues, which separates the effect of the
+algorithms from that of the queues. :mod:`.scenarios` documents what the paper leaves open.
 
 Examples
 --------

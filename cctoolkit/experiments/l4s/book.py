@@ -1,4 +1,4 @@
-"""What the book shows of the L4S experiment's kept tables."""
+"""Views of the L4S experiment's kept tables for the book."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run of the L4S experiment, from its scenario to what is kept of it, and the cases of each part."""
+"""One run of the L4S experiment, from its scenario to its measurements, and the cases of each part."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Case:
     aqm, classic, scalable : dict
         Parameters of the queue discipline, and fields of both kinds of flows, that replace the paper's.
     about : dict
-        Further columns that tell the case from others.
+        Further columns that distinguish the case from others.
     pairs : tuple of (int, int)
         Classic and scalable flows in each phase; the numbers only grow.
     spread_s : float
@@ -147,7 +147,7 @@ class Case:
 
 @dataclass
 class Outcome:
-    """What is kept of a case's run.
+    """The measurements of a case's run.
 
     Attributes
     ----------
@@ -157,10 +157,10 @@ class Outcome:
     phases : list of dict
         A row for each phase: rates, shares, queueing delays of each class, utilisation.
     drop_ms : array
-        Of each drop, the time from the decision until it was carried out. For PI2 and DualPI2 that is how long the
+        For each drop, the time from the decision until it was carried out. For PI2 and DualPI2 that is how long the
         packet had waited.
     gap_ms : array
-        Of each drop, the time from the decision until the gap left the queue.
+        For each drop, the time from the decision until the gap left the queue.
     drop_at_s : array
         When packets were dropped.
     delays : array, shape (2, bins)
@@ -180,7 +180,7 @@ class Outcome:
 
     @property
     def about(self) -> dict[str, Any]:
-        """Columns that tell the case from others."""
+        """Columns that distinguish the case from others."""
         case = self.case
         return {"configuration": case.configuration, "system": case.system, "seed": case.seed} | case.about
 
@@ -375,7 +375,7 @@ class Settings:
         )  # fmt: skip
 
     def changed(self) -> list[Case]:
-        """:data:`~.scenarios.CAUSES` on their configurations; the paper's phases on all unless they are used anyway."""
+        """:data:`~.scenarios.CAUSES` on their configurations, and the paper's phases on all, unless used anyway."""
         cases = []
         for name, (system, changes) in CAUSES.items():
             if changes.get("phase_s") == self.phase_s:

@@ -9,7 +9,7 @@ import typer
 
 from ..._support.options import WorkersOption
 from ..folder import Folder
-from ..options import OutputOption
+from ..options import OutputOption, TestbedOption
 from .scenarios import CONFIGURATIONS, TITLES
 
 __all__ = ["run"]
@@ -23,18 +23,13 @@ def run(
         typer.Option(help="Phases of 120 s, as in the paper, instead of 30 s."),
     ] = False,
     configuration: Annotated[
-        list[str] | None, typer.Option(help="I, II, III or IV; may be repeated [default: all].")
+        list[str] | None, typer.Option(help="I, II, III or IV (repeatable) [default: all].")
     ] = None,
     part: Annotated[
-        list[str] | None, typer.Option(help=f"Run only this part; may be repeated: {', '.join(TITLES)}.")
+        list[str] | None, typer.Option(help=f"Run only this part (repeatable): {', '.join(TITLES)}.")
     ] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each case, with different start times.", min=1)] = 3,
-    testbed: Annotated[
-        bool,
-        typer.Option(
-            help="Add what the testbed's Linux kernel has of it; `cct testbed doctor` lists what it needs."
-        ),
-    ] = False,
+    testbed: TestbedOption = False,
     workers: WorkersOption = None,
 ) -> Path:
     """Run iRED, PI2 and DualPI2 under the L4S paper's load; write tables, figures and a summary.

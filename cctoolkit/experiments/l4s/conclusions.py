@@ -23,7 +23,7 @@ from .tables import (
 
 Tables = Mapping[str, pd.DataFrame]
 
-#: A difference within so many percentage points of the paper's agrees with it.
+#: A difference within this many percentage points of the paper's agrees with it.
 POINTS = 5.0
 #: A scalable class with a share this near to one half is even with the other.
 EVEN = 0.05
@@ -57,7 +57,7 @@ def _differences(third: pd.DataFrame) -> list[Statement]:
     paper, wide = paper_differences(), by_configuration(third)
     keys = ["configuration", "system"]
     closer = wide.index[wide["iRED"] < wide["PI2"]]
-    said = [
+    statements = [
         Statement(
             "Table 3",
             "iRED is closer to an even split than PI2 in every configuration",
@@ -72,13 +72,13 @@ def _differences(third: pd.DataFrame) -> list[Statement]:
             pairs = {
                 c: (measured[c, system], paper[c, system]) for c in wide.index if (c, system) in measured
             }
-            said.append(
+            statements.append(
                 all_near(
                     "Table 3", f"{system}: the difference between the classes ({READING_NAMES[reading]})", pairs,
                     within=POINTS, absolute=True, unit=" %", digits=1,
                 )
             )  # fmt: skip
-    return said
+    return statements
 
 
 def _queues(third: pd.DataFrame) -> list[Statement]:
@@ -135,15 +135,15 @@ _WORDS: tuple[tuple[str, str, str, str, Callable[[list[float]], bool]], ...] = (
 
 
 def figures_5_and_6(tables: Tables) -> list[Statement]:
-    """What the paper says in words about Prague's share by phase."""
+    """The paper's words about Prague's share by phase."""
     phases = tables["phases"]
     share = scalable_shares(phases)
-    said = []
+    statements = []
     for figure, configuration, system, claim, fits in _WORDS:
         if (configuration, system) not in set(zip(phases.configuration, phases.system, strict=True)):
             continue
         shares = [float(x) for x in share[configuration, system]]
-        said.append(
+        statements.append(
             Statement(
                 figure,
                 f"configuration {configuration}, {system}: {claim}",
@@ -151,7 +151,7 @@ def figures_5_and_6(tables: Tables) -> list[Statement]:
                 len(shares) == 4 and fits(shares),
             )
         )
-    return said
+    return statements
 
 
 def figure_7_in_logs(tables: Tables) -> list[Statement]:
@@ -259,10 +259,10 @@ def shares(tables: Tables) -> list[Statement]:
     """Prague's share beside the authors' logs, phase by phase."""
     errors = share_errors(tables["logs"])
     logged = errors[errors.system == "iRED"]
-    said = []
+    statements = []
     if len(logged):
         uneven = int((abs(logged.logged_share - 0.5) > EVEN).sum())
-        said.append(
+        statements.append(
             Statement(
                 "logs",
                 f"{OURS}in the authors' logs iRED's two queues do not give each class half the link: Prague's share is "
@@ -276,7 +276,7 @@ def shares(tables: Tables) -> list[Statement]:
         part = errors[errors.system == system]
         if len(part):
             near = int((part.error <= LIKE_THE_LOGS).sum())
-            said.append(
+            statements.append(
                 Statement(
                     "logs",
                     f"{OURS}{system}: Prague's share is within {100 * LIKE_THE_LOGS:g} points of the logs in at least "
@@ -288,8 +288,10 @@ def shares(tables: Tables) -> list[Statement]:
             )
     points = errors.assign(error=100 * errors.error)
     for variant in _VARIANTS:
-        said += _nearer("logs", points, variant, "Prague's share nearer to the logs", "points", ["phase"])
-    return said
+        statements += _nearer(
+            "logs", points, variant, "Prague's share nearer to the logs", "points", ["phase"]
+        )
+    return statements
 
 
 _ONE_FOR_ALL = "one probability and one drop flag for both of iRED's queues"
@@ -342,11 +344,11 @@ def registers(tables: Tables) -> list[Statement]:
 def _drop_delays(mean: pd.DataFrame) -> list[Statement]:
     known = mean.dropna(subset=["logged_drop_p50_ms"])
     known = known.assign(error=(known.drop_p50_ms - known.logged_drop_p50_ms).abs())
-    said = []
+    statements = []
     for system in ("PI2", "PI2, beta times 16", "P4-CoDel"):
         part = known[known.system == system]
         if len(part):
-            said.append(
+            statements.append(
                 Statement(
                     "registers",
                     f"{OURS}{system}: the median drop delay is within {DELAY_MS:g} ms of the switch's in every "
@@ -360,19 +362,19 @@ def _drop_delays(mean: pd.DataFrame) -> list[Statement]:
         ("at 120 Mbit/s", known[known.configuration.isin(["I", "II"])]),
         ("at 1 Gbit/s", known[known.configuration.isin(["III", "IV"])]),
     ):
-        said += _nearer(
+        statements += _nearer(
             "registers", part, _VARIANTS[-1], f"the drop delay nearer to the switch's {where}", "ms"
         )
-    return said
+    return statements
 
 
 def _queue_delays(mean: pd.DataFrame) -> list[Statement]:
-    said = []
+    statements = []
     for system in ("iRED", AS_PUBLISHED, "PI2", "PI2, beta times 16", "P4-CoDel"):
         part = mean[mean.system == system].dropna(subset=["logged_qdelay_p95_ms"])
         if len(part):
             off = (part.qdelay_p95_ms - part.logged_qdelay_p95_ms).abs()
-            said.append(
+            statements.append(
                 Statement(
                     "registers",
                     f"{OURS}{system}: the 95th percentile of the queueing delay is within {QDELAY_MS:g} ms of the "
@@ -384,7 +386,7 @@ def _queue_delays(mean: pd.DataFrame) -> list[Statement]:
     codel = mean[(mean.system == "P4-CoDel") & (mean.configuration == "I")]
     if len(codel):
         here, there = float(codel.qdelay_p50_ms.mean()), float(codel.logged_qdelay_p50_ms.mean())
-        said.append(
+        statements.append(
             Statement(
                 "registers",
                 f"{OURS}the switch's delay register sees packets, too, that did not pass the bottleneck, so that its "
@@ -394,11 +396,11 @@ def _queue_delays(mean: pd.DataFrame) -> list[Statement]:
                 there < 0.01 < here,
             )
         )
-    return said
+    return statements
 
 
 def _counters(mean: pd.DataFrame) -> list[Statement]:
-    said = []
+    statements = []
     for what, systems in (
         ("marks", ("iRED", AS_PUBLISHED)),
         ("drops", ("iRED", AS_PUBLISHED, "PI2", "PI2, beta times 16", "P4-CoDel")),
@@ -408,7 +410,7 @@ def _counters(mean: pd.DataFrame) -> list[Statement]:
             if part.empty:
                 continue
             ratio = part[f"{what}_per_s"] / part[f"logged_{what}_per_s"]
-            said.append(
+            statements.append(
                 Statement(
                     "registers",
                     f"{OURS}{system}: {what} are within a factor of {FACTOR:g} of the switch's in every configuration",
@@ -416,7 +418,7 @@ def _counters(mean: pd.DataFrame) -> list[Statement]:
                     bool(ratio.between(1 / FACTOR, FACTOR).all()),
                 )
             )
-    return said
+    return statements
 
 
 def _farthest(part: pd.DataFrame, column: str) -> str:
@@ -432,12 +434,12 @@ def _farthest(part: pd.DataFrame, column: str) -> str:
 def readings(tables: Tables) -> list[Statement]:
     """Which reading of Table 3 is the paper's."""
     errors = reading_errors(tables["readings"])
-    said = []
+    statements = []
     for source, words in (("logs", "the authors' logs"), ("simulator", "the simulator")):
         part = errors[errors.index.get_level_values("source") == source].droplevel("source")
         if part.empty:
             continue
-        said.append(
+        statements.append(
             Statement(
                 "Table 3",
                 f"{OURS}of the three readings of Table 3 in {words}, the difference over the whole run is nearest to "
@@ -460,19 +462,19 @@ def readings(tables: Tables) -> list[Statement]:
         )
     }
     if pairs:
-        said.append(
+        statements.append(
             all_near(
                 "Table 3", f"{OURS}the difference over the whole run in the authors' logs", pairs, within=POINTS,
                 absolute=True, unit=" %", digits=1,
             )
         )  # fmt: skip
-    return said
+    return statements
 
 
 def causes(tables: Tables) -> list[Statement]:
-    """Which change moves PI2's numbers, and which comes nearest to the paper's."""
+    """Which change affects PI2's numbers, and which comes closest to the paper's."""
     table, paper = tables["causes"], paper_differences()
-    said = []
+    statements = []
     for configuration, part in table[table.system == "PI2"].groupby("configuration", sort=False):
         base = part[part.changed == "PI2 as above"].by_phase
         tried = part[part.changed != "PI2 as above"].groupby("changed", sort=False).by_phase.mean()
@@ -482,7 +484,7 @@ def causes(tables: Tables) -> list[Statement]:
         far, near = str((tried - usual.mean).abs().idxmax()), str((tried - given).abs().idxmin())
         moved = abs(float(tried[far]) - usual.mean)
         known = not math.isnan(usual.std)  # a single seed tells nothing about the spread
-        said.append(
+        statements.append(
             Statement(
                 "Table 3",
                 f"{OURS}configuration {configuration}: what the paper leaves open changes PI2's number by more "
@@ -493,8 +495,8 @@ def causes(tables: Tables) -> list[Statement]:
                 known and moved > 2 * usual.std,
             )
         )
-        said += _drop_delay_of_causes(str(configuration), part)
-    return said
+        statements += _drop_delay_of_causes(str(configuration), part)
+    return statements
 
 
 def _drop_delay_of_causes(configuration: str, part: pd.DataFrame) -> list[Statement]:
@@ -526,11 +528,11 @@ def identification(tables: Tables) -> list[Statement]:
         ("Cubic with ECN; Prague", "any_ect"),
         ("Cubic; DCTCP", "ect1"),
     )
-    said = []
+    statements = []
     for senders, identifier in wrong:
         here = {s: share[s, senders, identifier] for s in PUBLISHED if (s, senders, identifier) in share}
         if here:
-            said.append(
+            statements.append(
                 Statement(
                     "identification",
                     f"{OURS}'{senders}', identified by {_NAMES[identifier]}: the second sender takes over 70 % "
@@ -539,7 +541,7 @@ def identification(tables: Tables) -> list[Statement]:
                     bool(here["PI2"] > 0.7),
                 )
             )
-    return said
+    return statements
 
 
 _NAMES = {"ect1": "ECT(1)", "dscp": "DSCP", "any_ect": "any ECT"}
@@ -549,13 +551,13 @@ def uneven(tables: Tables) -> list[Statement]:
     """Queues by class are fair to classes, coupled queues and one queue to flows."""
     table = tables["uneven"]
     ratio = table.groupby(["flows", "system"], sort=False).scalable_over_classic.mean()
-    said = []
+    statements = []
     for flows in dict.fromkeys(table.flows):
         classic, scalable = (int(n) for n in str(flows).split("-"))
         by_class = {s: ratio[flows, s] for s in ("iRED", "PI2, two queues") if (flows, s) in ratio}
         by_flow = {s: ratio[flows, s] for s in ("PI2", "DualPI2") if (flows, s) in ratio}
         if by_class:
-            said.append(
+            statements.append(
                 Statement(
                     "uneven load",
                     f"{OURS}{flows} flows: with two queues served in turn, the flows of a class share its half "
@@ -565,7 +567,7 @@ def uneven(tables: Tables) -> list[Statement]:
                 )
             )
         if by_flow:
-            said.append(
+            statements.append(
                 Statement(
                     "uneven load",
                     f"{OURS}{flows} flows: in one queue and in coupled queues, flows of both kinds get similar "
@@ -574,7 +576,7 @@ def uneven(tables: Tables) -> list[Statement]:
                     all(0.4 <= value <= 2.5 for value in by_flow.values()),
                 )
             )
-    return said
+    return statements
 
 
 #: How far simulator and kernel may be apart, in the quantity's unit.
@@ -582,16 +584,16 @@ _KERNEL_WITHIN = (("utilisation", 0.02), ("scalable share", 0.05), ("classic p50
 
 
 def kernel(tables: Tables) -> list[Statement]:
-    """Whether simulator and kernel agree, and whether what the paper says holds in the kernel."""
+    """Whether simulator and kernel agree, and whether the paper's claims hold in the kernel."""
     table = tables["kernel"]
     keys = ["system", "configuration", "phase", "quantity"]
     wide = table.pivot_table(index=keys, columns="side", values="value", sort=False)
-    said = []
+    statements = []
     for quantity, within in _KERNEL_WITHIN:
         part = wide.xs(quantity, level="quantity")
         off = (part.simulator - part.kernel).abs().groupby(level="system", sort=False)
         mean, most = off.mean(), off.max()
-        said.append(
+        statements.append(
             Statement(
                 "kernel",
                 f"{OURS}the simulator's {quantity} is within {within:g} of the kernel's on average, under every system",
@@ -603,7 +605,7 @@ def kernel(tables: Tables) -> list[Statement]:
     uneven = 200 * uneven.groupby(level=["system", "configuration"], sort=False).mean()
     if {"iRED", "PI2"} <= set(uneven.index.get_level_values("system")):
         ired, pi2 = uneven.loc["iRED"], uneven.loc["PI2"]
-        said.append(
+        statements.append(
             Statement(
                 "kernel",
                 "in real Linux, too, iRED is closer to an even split than PI2 in every configuration",
@@ -611,10 +613,10 @@ def kernel(tables: Tables) -> list[Statement]:
                 bool((ired < pi2).all()),
             )
         )
-    return said
+    return statements
 
 
 def paper_words() -> pd.Series:
-    """What the paper says about figures 5 and 6, by setting."""
+    """The paper's words about figures 5 and 6, by setting."""
     numbers = paper_numbers("l4s-ired-pi2")
     return numbers[numbers["item"].isin(["Figure 5", "Figure 6"])].set_index("setting").note

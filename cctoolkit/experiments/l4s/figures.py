@@ -1,4 +1,4 @@
-"""Figures of the L4S experiment; the first ones like the paper's."""
+"""Figures of the L4S experiment; the first ones resemble the paper's."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _panels(rows: int, columns: int, titles: Sequence[str], title: str, **option
 
 
 def goodput_figure(goodput: pd.DataFrame, phase_s: float, title: str) -> go.Figure:
-    """Goodput of each class over time, mean and range of the seeds; a row for each configuration, a column a system.
+    """Goodput of each class over time, mean and range of the seeds: one row per configuration, one column per system.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def goodput_figure(goodput: pd.DataFrame, phase_s: float, title: str) -> go.Figu
 
 
 def goodput_figures(goodput: pd.DataFrame, phase_s: float) -> dict[str, go.Figure]:
-    """The paper's figures 5 and 6 with DualPI2, as far as they were run."""
+    """The paper's figures 5 and 6 with DualPI2, for the systems that were run."""
     drawn = {}
     for name, (configurations, what) in _FIGURES.items():
         part = goodput[goodput.configuration.isin(configurations) & goodput.system.isin(_SHOWN)]
@@ -115,7 +115,7 @@ def table_3_figure(third: pd.DataFrame) -> go.Figure:
 
 
 def logs_figure(logs: pd.DataFrame) -> go.Figure:
-    """Prague's share in each phase, ours (range of the seeds) and the authors': a row a packet size, a column a
+    """Prague's share in each phase, ours (range of the seeds) and the authors': one row per packet size, a column a
     configuration. Variants of a system are left out."""
     logs = logs[~logs.system.str.contains(",")]
     sizes, configurations = list(dict.fromkeys(logs.mtu_bytes)), list(dict.fromkeys(logs.configuration))
@@ -147,7 +147,7 @@ def logs_figure(logs: pd.DataFrame) -> go.Figure:
 
 
 def registers_figure(registers: pd.DataFrame) -> go.Figure:
-    """Drop delays (median, 5 and 95 %) beside the switch's: a panel a configuration, a group a system and MTU."""
+    """Drop delays (median, 5 and 95 %) and the switch's: one panel per configuration, one group per system and MTU."""
     shown = registers.dropna(subset=["logged_drop_p50_ms"])
     shown = shown.assign(
         logged=shown.system.str.split(",").str[0], variant=shown.system.str.partition(", ")[2]

@@ -56,7 +56,7 @@ def systems(kernel: Kernel) -> list[str]:
 
 
 def senders(kernel: Kernel) -> str:
-    """The scalable congestion control of a kernel: Prague, or else DCTCP, which DualPI2 alone can tell from others."""
+    """The scalable congestion control of a kernel: Prague, or else DCTCP, which only DualPI2 can distinguish."""
     return "Prague" if "prague" in kernel.modules else "DCTCP"
 
 
@@ -146,5 +146,5 @@ def cases(settings: Settings) -> list[Case]:
 
 
 def rows(case: Case, run: Run) -> list[dict[str, Any]]:
-    """What :func:`measure` finds, with the case's columns."""
+    """The results of :func:`measure`, with the case's columns."""
     return [dict(case.about) | row for row in measure(run, case.about["phase_s"])]

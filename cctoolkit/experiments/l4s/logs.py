@@ -1,4 +1,4 @@
-"""The L4S paper's authors' own measurements: what their public logs say, as tables in ``data/papers/logs/``.
+"""Measurements by the L4S paper's authors, from their public logs: tables in ``data/papers/logs/``.
 
 github.com/dcomp-leris/iRED_TNSM holds the goodput of every second (iperf) and a switch's registers (Tofino2) for iRED,
 PI2 and P4-CoDel; for the goodput of iRED and PI2 with the 1500 bytes of the paper's Table 1 there are none.
@@ -111,7 +111,7 @@ def register_values(registers: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     registers : DataFrame
-        Quantiles of a register's readings, one a second (``register p5 p50 p95 max``, with ``system rate_mbps rtt_ms
+        Quantiles of a register's readings, one per second (``register p5 p50 p95 max``, with ``system rate_mbps rtt_ms
         mtu_bytes``): ``qdelay`` and ``wasted_time`` in ns, the latter the delay of the last packet dropped; ``drops``
         is a counter, its reading the maximum.
 
@@ -133,7 +133,7 @@ def register_values(registers: pd.DataFrame) -> pd.DataFrame:
 
 
 def logged_shares() -> pd.DataFrame:
-    """What :func:`phase_shares` found in the authors' logs.
+    """The result of :func:`phase_shares` for the authors' logs.
 
     Examples
     --------
@@ -144,12 +144,12 @@ def logged_shares() -> pd.DataFrame:
 
 
 def logged_differences() -> pd.DataFrame:
-    """What :func:`reading_differences` found in the authors' logs."""
+    """The result of :func:`reading_differences` for the authors' logs."""
     return author_log("l4s-ired-pi2-table-3")
 
 
 def logged_registers() -> pd.DataFrame:
-    """What :func:`register_values` found in the authors' logs, and iRED's marks; counters as ``…_per_s``.
+    """The result of :func:`register_values` for the authors' logs, and iRED's marks; counters as ``…_per_s``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What the L4S experiment's summary says besides statements: conditions and tables."""
+"""The parts of the L4S experiment's summary that are not statements: conditions and tables."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def drop_times(drops: pd.DataFrame) -> pd.DataFrame:
 
 
 def table_3(third: pd.DataFrame) -> pd.DataFrame:
-    """The differences in each reading beside the paper's, a row a configuration and system."""
+    """The differences in each reading beside the paper's, one row per configuration and system."""
     keys = ["configuration", "system"]
     shown = text_by(third, keys, {words: (reading, 1, 1) for reading, words in READING_NAMES.items()})
     paper = third.groupby(keys, sort=False).paper.first()
@@ -103,7 +103,7 @@ def table_3(third: pd.DataFrame) -> pd.DataFrame:
 
 
 def shares_and_words(phases: pd.DataFrame) -> pd.DataFrame:
-    """Prague's share in each phase in percent, and what the paper says about it."""
+    """Prague's share in each phase in percent, and the paper's words about it."""
     words, share = paper_words(), 100 * scalable_shares(phases)
     rows = []
     for configuration in dict.fromkeys(phases.configuration):
@@ -137,7 +137,7 @@ def logs(settings: Settings, tables: Tables) -> list[str]:
 
 
 def shares_beside_logs(logs: pd.DataFrame) -> pd.DataFrame:
-    """A row a configuration and packet size: the shares in the four phases, in percent."""
+    """One row per configuration and packet size: the shares in the four phases, in percent."""
     errors = share_errors(logs)
     rows = []
     for (configuration, mtu_bytes), part in errors.groupby(["configuration", "mtu_bytes"], sort=False):
@@ -173,7 +173,7 @@ _REGISTERS = (
 
 
 def registers_beside_switch(registers: pd.DataFrame) -> pd.DataFrame:
-    """A row a configuration, packet size and system: the simulator's number and the switch's."""
+    """One row per configuration, packet size and system: the simulator's number and the switch's."""
     keys = ["configuration", "mtu_bytes", "system"]
     rows = []
     for (configuration, mtu_bytes, system), part in registers.groupby(keys, sort=False):
@@ -191,7 +191,7 @@ def registers_beside_switch(registers: pd.DataFrame) -> pd.DataFrame:
 
 
 def readings_beside_paper(readings: pd.DataFrame) -> pd.DataFrame:
-    """A row a configuration, system and packet size: each reading in the logs and in the simulator."""
+    """One row per configuration, system and packet size: each reading in the logs and in the simulator."""
     rows = []
     for (configuration, system, mtu_bytes), part in readings.groupby(
         ["configuration", "system", "mtu_bytes"]
@@ -222,7 +222,7 @@ def causes(settings: Settings, tables: Tables) -> list[str]:
 
 
 def changes(why: pd.DataFrame) -> pd.DataFrame:
-    """Differences, shares and drop delays, a row a configuration and change."""
+    """Differences, shares and drop delays, one row per configuration and change."""
     return text_by(
         why.sort_values("configuration", kind="stable"),
         ["configuration", "changed"],

@@ -1,6 +1,6 @@
 """The L4S experiment's queue disciplines with logs: how long packets waited, and how long a drop took.
 
-They decide exactly as their base classes; all they add is writing the logs.
+They decide exactly as their base classes, and write logs.
 """
 
 from __future__ import annotations

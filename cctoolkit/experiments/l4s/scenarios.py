@@ -1,9 +1,9 @@
-"""What the L4S experiment runs: the paper's configurations and load, systems, and changes to them.
+"""Scenarios of the L4S experiment: the paper's configurations and load, systems, and changes to them.
 
-Phases add 1, 2, 10 and 25 flows of each kind: so many connections start in each phase of the authors' logs, while the
-paper's Table 2 can also be read as totals. The paper does not give everything. Chosen here: the flows of a phase start
-within half a second; 250 ms of buffer (RFC 9332); iRED's two queues ("the corresponding output queue", section 4.1) are
-served in turn with equal weights; PI2 has a single queue, and its control plane takes 1 ms; a notification is
+Phases add 1, 2, 10 and 25 flows of each kind: that is how many connections start in each phase of the authors' logs,
+while the paper's Table 2 can also be read as totals. Not specified in the paper and chosen here: the flows of a phase
+start within half a second; 250 ms of buffer (RFC 9332); iRED's two queues ("the corresponding output queue", section
+4.1) are served in turn with equal weights; PI2 has a single queue, and its control plane takes 1 ms; a notification is
 recirculated in 1 µs; classic packets get the square of iRED's probability (section 3.2).
 ``hardware/launch/l4s-ired-pi2/`` has the same as scenario files.
 """
@@ -160,7 +160,7 @@ def _aqm(system: System, options: Mapping[str, Any], watched: bool) -> Aqm:
 
 
 def _is_scalable(flow: Flow, identifier: str) -> bool:
-    """Whether a switch that identifies flows this way takes this one for scalable."""
+    """Whether a switch that identifies flows this way considers this one scalable."""
     return {"ect1": flow.ecn == "l4s", "dscp": flow.aggregate > 0, "any_ect": flow.ecn != "off"}[identifier]
 
 

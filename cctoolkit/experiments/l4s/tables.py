@@ -33,7 +33,7 @@ def paper_differences() -> dict[tuple[str, str], float]:
 
 
 def table_3(found: Iterable[Outcome]) -> pd.DataFrame:
-    """The paper's Table 3, measured: a row a run.
+    """The paper's Table 3, measured: one row per run.
 
     Returns
     -------
@@ -82,7 +82,7 @@ def drop_delays(found: Iterable[Outcome]) -> pd.DataFrame:
 
 
 def identified_shares(found: Iterable[Outcome]) -> pd.DataFrame:
-    """The second sender's share of the goodput, the mean of the phases: a row a run."""
+    """The second sender's share of the goodput, the mean of the phases: one row per run."""
     return pd.DataFrame(
         [
             o.about | {"second_share": sum(row["scalable_share"] for row in o.phases) / len(o.phases)}
@@ -92,7 +92,7 @@ def identified_shares(found: Iterable[Outcome]) -> pd.DataFrame:
 
 
 def flow_goodputs(found: Iterable[Outcome]) -> pd.DataFrame:
-    """What one flow of each class gets in the last phase: a row a run."""
+    """The goodput of one flow of each class in the last phase: one row per run."""
     rows = []
     for o in found:
         classic, scalable = o.case.pairs[-1]
@@ -108,7 +108,7 @@ def flow_goodputs(found: Iterable[Outcome]) -> pd.DataFrame:
 
 
 def by_configuration(third: pd.DataFrame) -> pd.DataFrame:
-    """Table 3 by phase, means over the seeds: a row a configuration, a column a system."""
+    """Table 3 by phase, means over the seeds: one row per configuration, one column per system."""
     wide = third.pivot_table(index="configuration", columns="system", values="by_phase", sort=False)
     return wide[[name for name in SYSTEMS if name in wide]]
 
@@ -128,21 +128,21 @@ def scalable_shares(phases: pd.DataFrame) -> pd.Series:
 
 
 def main(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
-    """``goodput`` (each second), ``phases`` (a row a run and phase), ``table3`` and ``drop-delay``."""
+    """``goodput`` (each second), ``phases`` (one row per run and phase), ``table3`` and ``drop-delay``."""
     goodput = pd.concat([o.rates.reset_index().assign(**o.about) for o in found], ignore_index=True)
     phases = pd.DataFrame([row for o in found for row in o.phases])
     return {"goodput": goodput, "phases": phases, "table3": table_3(found), "drop-delay": drop_delays(found)}
 
 
 def beside_logs(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
-    """Runs with the logs' packet sizes beside the logs; variants of a system stand beside that system's.
+    """Runs with the logs' packet sizes beside the logs; variants of a system are compared with that system's logs.
 
     Returns
     -------
     dict of DataFrame
-        ``logs``: a row a run and phase, with the share and the goodput in the logs (``logged_share``,
-        ``logged_mbps``). ``registers``: a row a run, :meth:`.cases.Outcome.registers` and the same from the switch
-        (``logged_drops``, …; NaN where it has none). ``readings``: Table 3 in each reading, a row a run and a row a log
+        ``logs``: one row per run and phase, with the share and the goodput in the logs (``logged_share``,
+        ``logged_mbps``). ``registers``: one row per run, :meth:`.cases.Outcome.registers` and the same from the switch
+        (``logged_drops``, …; NaN where it has none). ``readings``: Table 3 in each reading, one row per run and per log
         (`source` ``simulator`` or ``logs``).
     """
     keep = ["configuration", "system", "mtu_bytes", "seed", "phase", "pairs", "scalable_share"]
@@ -198,7 +198,7 @@ def reading_errors(readings: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a `source` and `mtu_bytes`, a column a reading.
+        A row a `source` and `mtu_bytes`, one column per reading.
     """
     keys = ["source", "mtu_bytes", "configuration", "system"]
     mean = readings.groupby(keys, sort=False)[[*READINGS, "paper"]].mean()
@@ -207,7 +207,7 @@ def reading_errors(readings: pd.DataFrame) -> pd.DataFrame:
 
 
 def register_means(registers: pd.DataFrame) -> pd.DataFrame:
-    """Means over the seeds: a row a configuration, system and packet size."""
+    """Means over the seeds: one row per configuration, system and packet size."""
     keys = ["configuration", "system", "mtu_bytes"]
     return registers.drop(columns="seed").groupby(keys, sort=False).mean().reset_index()
 
@@ -226,7 +226,7 @@ def share_errors(logs: pd.DataFrame) -> pd.DataFrame:
 
 
 def causes(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
-    """``causes``: a row a run."""
+    """``causes``: one row per run."""
     rows: list[dict[str, Any]] = [
         o.about
         | o.differences()
@@ -238,15 +238,15 @@ def causes(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFra
 
 
 def identification(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
-    """``identification``: a row a run."""
+    """``identification``: one row per run."""
     return {"identification": identified_shares(found)}
 
 
 def uneven(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
-    """``uneven``: a row a run."""
+    """``uneven``: one row per run."""
     return {"uneven": flow_goodputs(found)}
 
 
 def kernel(settings: Settings, found: Sequence[list[dict[str, Any]]]) -> dict[str, pd.DataFrame]:
-    """``kernel``: a row a configuration, side, phase and quantity."""
+    """``kernel``: one row per configuration, side, phase and quantity."""
     return {"kernel": pd.DataFrame([row for rows in found for row in rows])}

@@ -3,7 +3,7 @@ what the result of test 4 depends on; traffic that separation makes less fair; a
 
 Gomez, Kfoury, Mazloum and Crichigno, "Improving Flow Fairness in Non-programmable Networks using P4-programmable Data
 Planes", sections 4 and 5. The paper's numbers are in ``data/papers/rtt-flow-separation.csv``; :mod:`.scenarios` says
-what it leaves open. Fairness never stands without utilisation beside it.
+what it leaves open. Fairness is always reported together with utilisation.
 
 Examples
 --------

@@ -1,4 +1,4 @@
-"""What the book shows of the RTT experiment's kept tables."""
+"""Views of the RTT experiment's kept tables for the book."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_4(tables: Tables) -> str:
 
 
 def test_4_retransmits(tables: Tables) -> str:
-    """What small buffers cost."""
+    """The cost of small buffers."""
     table = tables["test4"]
     by = table[table.shares == "by flows"].set_index(["flows", "scheme", "queues"]).retransmits
     more = ", ".join(
@@ -223,7 +223,7 @@ def linux_test_3(tables: Tables) -> str:
 
 
 def linux_apart(tables: Tables) -> str:
-    """How far delays and utilisations are apart."""
+    """The differences of delays and utilisations."""
     wide = tables["test3"].pivot_table(
         index=["flows", "scheme", "rtt_ms"], columns="where", values=["queue_ms", "utilisation"]
     )

@@ -1,4 +1,4 @@
-"""One run of the RTT experiment, from its scenario to what is kept of it."""
+"""One run of the RTT experiment, from its scenario to its measurements."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Case:
 
 @dataclass
 class Outcome:
-    """What is kept of a case: the run's flows and series, and the controller's log."""
+    """The result of a case: the run's flows and series, and the controller's log."""
 
     case: Case
     flows: pd.DataFrame
@@ -117,7 +117,7 @@ class Outcome:
 
     @property
     def about(self) -> dict[str, Any]:
-        """Columns that tell the case from others."""
+        """Columns that distinguish the case from others."""
         return self.case.about
 
     def rates_mbps(self, by: str = "flow_id") -> pd.DataFrame:

@@ -23,7 +23,7 @@ def run(
         list[int] | None,
         typer.Option(
             help="1 to 6, 7 (scaling), 8 (what test 4 depends on), 9 (when separation pays), 10 (the authors' "
-            "bundles) or 11 (test 3 with other buffers); may be repeated [default: all]."
+            "bundles) or 11 (test 3 with other buffers) (repeatable) [default: all]."
         ),
     ] = None,
     fast: Annotated[

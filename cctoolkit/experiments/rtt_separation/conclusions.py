@@ -33,7 +33,7 @@ def _paper(test: int, setting: str, quantity: str | None = None) -> float:
 
 
 def _places(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The table, or its rows of each place that has run them, with a prefix for claims."""
+    """The table, or its rows for each place where they were run, with a prefix for claims."""
     if "where" not in table:
         yield "", table
         return
@@ -56,20 +56,20 @@ def _list(values: Any, digits: int = 2) -> str:
 
 def test_1(tables: Tables) -> list[Statement]:
     """Fairness with and without separation."""
-    said = []
+    statements = []
     for where, table in _places(tables["test1"]):
         jain = table.pivot_table(index="scheme", columns="flows", values="jain_index", sort=False)
         for flows in ("CUBIC", "BBR"):
             if flows not in jain:
                 continue
             printed = _paper(1, f"four {flows} flows, with separation")
-            said.append(
+            statements.append(
                 near(
                     "test 1", f"{where}four {flows} flows, separated: Jain's index", jain[flows]["RTT"], printed,
                     within=0.03, absolute=True, digits=3,
                 )
             )  # fmt: skip
-            said.append(
+            statements.append(
                 Statement(
                     "test 1",
                     f"{where}four {flows} flows: one queue is less fair than separation",
@@ -79,7 +79,7 @@ def test_1(tables: Tables) -> list[Statement]:
             )
         whole = table.pivot_table(index="scheme", columns="flows", values="utilisation_whole", sort=False)
         if "RTT, hard limits" in whole.index:
-            said.append(
+            statements.append(
                 Statement(
                     "test 1",
                     f"{OURS}{where}hard limits leave the link idle over the whole run (below 0.7 of it used), "
@@ -91,7 +91,7 @@ def test_1(tables: Tables) -> list[Statement]:
             )
         if "CUBIC and BBR" in jain and "CCA" in jain.index:
             mixed = jain["CUBIC and BBR"]
-            said.append(
+            statements.append(
                 Statement(
                     "test 1",
                     f"{OURS}{where}two CUBIC and two BBR flows: queues by congestion control are fairer than "
@@ -100,7 +100,7 @@ def test_1(tables: Tables) -> list[Statement]:
                     bool(mixed["CCA"] > mixed["RTT"]),
                 )
             )
-    return said
+    return statements
 
 
 def test_2(tables: Tables) -> list[Statement]:
@@ -151,7 +151,7 @@ def test_2(tables: Tables) -> list[Statement]:
 
 def test_3(tables: Tables) -> list[Statement]:
     """Shares of two flows with RTTs further and further apart."""
-    said = []
+    statements = []
     cubic = _paper(3, "CUBIC, one queue", "share_of_short_rtt")
     bbr = 1 - _paper(3, "BBR, one queue, 5 ms difference")
     fair_below = _paper(3, "CUBIC, separated", "fair_below_rtt_difference_ms")
@@ -162,7 +162,7 @@ def test_3(tables: Tables) -> list[Statement]:
             for (flows, scheme), part in far.groupby(["flows", "scheme"], sort=False)
         }
         one = share["CUBIC", "one queue"]
-        said.append(
+        statements.append(
             Statement(
                 "test 3",
                 f"{where}CUBIC, one queue: the flow with the short RTT gets about {cubic:g} (within 0.1), whatever "
@@ -173,7 +173,7 @@ def test_3(tables: Tables) -> list[Statement]:
         )
         if 15 in share["BBR", "one queue"].index:
             value = share["BBR", "one queue"][15]
-            said.append(
+            statements.append(
                 Statement(
                     "test 3",
                     f"{where}BBR, one queue: with RTTs 5 ms apart, the flow with the short RTT gets at most {bbr:g}",
@@ -182,7 +182,7 @@ def test_3(tables: Tables) -> list[Statement]:
                 )
             )
         longest = share["BBR", "one queue"]
-        said.append(
+        statements.append(
             Statement(
                 "test 3",
                 f"{where}BBR, one queue: with RTTs far enough apart, the flow with the short RTT gets at most {bbr:g}",
@@ -197,7 +197,7 @@ def test_3(tables: Tables) -> list[Statement]:
             ("BBR", share["BBR", "RTT"], ""),
         ):
             off = (values - 0.5).abs().max()
-            said.append(
+            statements.append(
                 Statement(
                     "test 3",
                     f"{where}{flows}, separated: both get half{when} (within 0.05)",
@@ -206,8 +206,8 @@ def test_3(tables: Tables) -> list[Statement]:
                 )
             )
     if "where" in tables["test3"]:
-        said += _both_sides(tables["test3"])
-    return said
+        statements += _both_sides(tables["test3"])
+    return statements
 
 
 def _both_sides(table: pd.DataFrame) -> list[Statement]:
@@ -235,7 +235,7 @@ def test_4(tables: Tables) -> list[Statement]:
     separated = table[(table.scheme == "RTT") & (table.shares == "by flows")]
     wide = separated.pivot_table(index="flows", columns="queues", values="fct_reduction", sort=False)
     most = wide.columns.max() if 4 not in wide else 4
-    said = [
+    statements = [
         near(
             "test 4", f"CUBIC, {most} queues: the reduction of the mean completion time", float(wide[most]["CUBIC"]),
             _paper(4, "large TCP flows, several queues"), within=0.05, absolute=True,
@@ -243,7 +243,7 @@ def test_4(tables: Tables) -> list[Statement]:
     ]  # fmt: skip
     if {4, 8} <= set(wide):
         apart = (wide[8] - wide[4]).abs()
-        said.append(
+        statements.append(
             Statement(
                 "test 4",
                 "no significant difference between 4 and 8 queues (at most 0.05 of the mean completion time)",
@@ -254,7 +254,7 @@ def test_4(tables: Tables) -> list[Statement]:
     for flows in ("BBR", "BBRv2"):
         if flows in wide.index:
             changes = wide.loc[flows].dropna()
-            said.append(
+            statements.append(
                 Statement(
                     "test 4",
                     f"{flows}: more queues have little impact (at most 0.05 of the mean completion time)",
@@ -280,7 +280,7 @@ def test_4(tables: Tables) -> list[Statement]:
         index="flows", columns=["scheme", "queues"], values="jain_of_slowdown", sort=False
     )
     before, after = slow["one queue", 1], slow["RTT", most]
-    said.append(
+    statements.append(
         Statement(
             "test 4",
             f"{OURS}separation makes the transfers' slowdowns more equal, with every congestion control",
@@ -289,7 +289,7 @@ def test_4(tables: Tables) -> list[Statement]:
             bool((after > before).all()),
         )
     )
-    return said
+    return statements
 
 
 def test_8(tables: Tables) -> list[Statement]:
@@ -358,26 +358,26 @@ def test_9(tables: Tables) -> list[Statement]:
         return f"less fair: {those.sum()} of {len(those)}" + (f" ({text})" if text else ""), not those.any()
 
     text, never = worse(plain, one)
-    said = [
+    statements = [
         Statement(
             "test 9", f"{OURS}the paper's rules never lower Jain's index by more than {SAME:g}", text, never
         )
     ]
     text, never = worse(guard, one)
-    said.append(
+    statements.append(
         Statement(
             "test 9", f"{OURS}with the guard, separation never lowers it by more than {SAME:g}", text, never
         )
     )
     noisy = [name for name in jain.index if "jitter" in name]
     text, never = worse(guard[noisy], one[noisy])
-    said.append(
+    statements.append(
         Statement(
             "test 9", f"{OURS}with the guard and half a millisecond of jitter, it never does", text, never
         )
     )
     text, never = worse(guard, plain)
-    said.append(
+    statements.append(
         Statement(
             "test 9",
             f"{OURS}the guard is nowhere less fair than the paper's rules (by more than {SAME:g})",
@@ -386,7 +386,7 @@ def test_9(tables: Tables) -> list[Statement]:
         )
     )
     four = least.loc[[name for name in jain.index if "test 1" in name], "RTT and guard"]
-    said.append(
+    statements.append(
         Statement(
             "test 9",
             f"{OURS}the guard leaves test 1 at 1.00",
@@ -395,7 +395,7 @@ def test_9(tables: Tables) -> list[Statement]:
         )
     )
     idle = used["one queue"] - used["RTT and guard"]
-    said.append(
+    statements.append(
         Statement(
             "test 9",
             f"{OURS}the guard costs at most 0.01 of the link",
@@ -404,7 +404,7 @@ def test_9(tables: Tables) -> list[Statement]:
         )
     )
     times = {s: float(np.exp(np.log(lost[s] / lost["one queue"]).mean())) for s in ("RTT", "RTT and guard")}
-    said.append(
+    statements.append(
         Statement(
             "test 9",
             f"{OURS}the guard costs fewer retransmissions than the paper's rules, and its queues are longer",
@@ -421,7 +421,7 @@ def test_9(tables: Tables) -> list[Statement]:
         )
     )
     flood = next(name for name in jain.index if "spoofed" in name)
-    said.append(
+    statements.append(
         Statement(
             "test 9",
             f"{OURS}beside a flood of spoofed UDP, TCP gets at least twice as much if separated, guard or not",
@@ -446,7 +446,7 @@ def test_9(tables: Tables) -> list[Statement]:
         for jitter in (False, True)
     )
     loss = {name: one[name] - plain[name] for name in (near, jittered)}
-    said.append(
+    statements.append(
         Statement(
             "test 9",
             f"{OURS}half a millisecond of jitter removes most of the harm among near RTTs",
@@ -454,7 +454,7 @@ def test_9(tables: Tables) -> list[Statement]:
             bool(loss[jittered] < loss[near] / 2),
         )
     )
-    return said
+    return statements
 
 
 def test_10(tables: Tables) -> list[Statement]:
@@ -462,11 +462,11 @@ def test_10(tables: Tables) -> list[Statement]:
     table = tables["test10"]
     one = table[(table.scheme == "one queue") & (table.streams_with == "one")]
     limited = table[table.scheme == "RTT, limits in tenths"]
-    said = []
+    statements = []
     for flows in dict.fromkeys(table.flows):
         before, after = (part[(part.flows == flows) & (part.bundles == 4)].iloc[0] for part in (one, limited))
         cost = 1 - after.logged_share_of_link / before.logged_share_of_link
-        said.append(
+        statements.append(
             Statement(
                 "test 10",
                 f"{OURS}authors' logs, four {flows} bundles: separation costs a fifth of the goodput (0.15 to 0.25)",
@@ -486,7 +486,7 @@ def test_10(tables: Tables) -> list[Statement]:
         for r in one.to_dict("records")
     }
     return [
-        *said,
+        *statements,
         Statement(
             "test 10",
             f"{OURS}authors' logs: a bundle gets a whole number of tenths of the link, less headers (0.90 to 0.96 of "
@@ -523,7 +523,7 @@ def test_11(tables: Tables) -> list[Statement]:
     printed = 1 - _paper(3, "BBR, one queue, 5 ms difference")
     bbr = share["BBR", "10 and 15 ms", 1]
     least, most = bbr.index.min(), bbr.index.max()
-    said = [
+    statements = [
         Statement(
             "test 11",
             f"{OURS}BBR, RTTs 5 ms apart: the flow with the short RTT gets the paper's {printed:g} or less with a "
@@ -540,7 +540,7 @@ def test_11(tables: Tables) -> list[Statement]:
     closest = far.to_numpy().argmin()
     streams, buffer = wide.reset_index().loc[closest, ["streams", "buffer_ms"]]
     each = "one stream" if streams == 1 else f"{streams:g} streams"
-    said.append(
+    statements.append(
         Statement(
             "test 11",
             f"{OURS}CUBIC: with some buffer and number of streams, the short RTT gets the paper's {cubic:g} (within "
@@ -556,7 +556,7 @@ def test_11(tables: Tables) -> list[Statement]:
     off = (both - logged).abs().max(axis=1)
     best = both.reset_index().loc[off.to_numpy().argmin()]
     beside = {str(flows): f"{best[str(flows)]:.2f} (logs: {share:.2f})" for flows, share in logged.items()}
-    said.append(
+    statements.append(
         Statement(
             "test 11",
             f"{OURS}{LOGGED_PAIR}, ten streams each: one buffer gives the shares in the authors' logs, with CUBIC and "
@@ -565,7 +565,7 @@ def test_11(tables: Tables) -> list[Statement]:
             bool(off.min() <= 0.1),
         )
     )
-    return said
+    return statements
 
 
 def test_5(tables: Tables) -> list[Statement]:
@@ -590,16 +590,16 @@ def test_5(tables: Tables) -> list[Statement]:
 def test_6(tables: Tables) -> list[Statement]:
     """UDP beside TCP."""
     table = tables["test6"].set_index(["scheme", "tcp_flows"])
-    said = []
+    statements = []
     for n, words in ((1, "one TCP flow"), (2, "two TCP flows"), (3, "three TCP flows")):
-        said.append(
+        statements.append(
             near(
                 "test 6", f"UDP and {words}, one queue: Jain's index", table.jain_index["one queue", n],
                 _paper(6, f"UDP and {words}, one queue"), within=0.01, absolute=True, digits=3,
             )
         )  # fmt: skip
     index = table.jain_index["RTT"].loc[1:]
-    said.append(
+    statements.append(
         Statement(
             "test 6",
             "separated, UDP and TCP share fairly (Jain's index at least 0.95)",
@@ -609,7 +609,7 @@ def test_6(tables: Tables) -> list[Statement]:
     )
     starved = table.tcp_over_fair_share["one queue"].loc[1:]
     fair = table.tcp_over_fair_share["RTT"].loc[1:]
-    said.append(
+    statements.append(
         Statement(
             "test 6",
             f"{OURS}TCP gets next to nothing in one queue (below 0.05 of its fair share) and its share when "
@@ -618,7 +618,7 @@ def test_6(tables: Tables) -> list[Statement]:
             bool(starved.max() < 0.05 and fair.min() > 0.9),
         )
     )
-    return said
+    return statements
 
 
 def scaling(tables: Tables) -> list[Statement]:
@@ -647,7 +647,7 @@ def table_1(tables: Tables) -> list[Statement]:
     """The paper's Table 1: gains over one queue."""
     by = tables["table1"].set_index("scheme")
     numbers = paper(0).set_index(["setting", "quantity"]).paper
-    said = []
+    statements = []
     for scheme, settings in (
         ("CCA", ("P4air", "P4CCI")),
         ("buffer", ("P4BS",)),
@@ -661,7 +661,7 @@ def table_1(tables: Tables) -> list[Statement]:
             if column.startswith("fairness_gain")
         }
         if gains:
-            said.append(
+            statements.append(
                 Statement(
                     "Table 1",
                     f"{' and '.join(settings)}: fairness improves by {' and '.join(printed)} % (within 5 points)",
@@ -671,13 +671,13 @@ def table_1(tables: Tables) -> list[Statement]:
             )
     column = "fct_reduction_cubic"
     if column in by:
-        said.append(
+        statements.append(
             near(
                 "Table 1", "RTT separation: the reduction of CUBIC's mean completion time", by[column]["RTT"],
                 float(numbers["RTT separation", "fct_reduction"]), within=0.05, absolute=True,
             )
         )  # fmt: skip
-        said.append(
+        statements.append(
             Statement(
                 "Table 1",
                 f"P4air and P4CCI: {numbers['P4air and P4CCI', 'fct_reduction']} on the completion time (CUBIC, at "
@@ -686,4 +686,4 @@ def table_1(tables: Tables) -> list[Statement]:
                 bool(abs(by[column]["CCA"]) <= 0.05),
             )
         )
-    return said
+    return statements

@@ -24,7 +24,7 @@ def _panels(rows: int, columns: int, titles: Sequence[str], title: str, **option
 
 
 def _by_place(tables: Tables, *names: str) -> list[tuple[str, list[pd.DataFrame]]]:
-    """The tables as they are, or those of each place that has run them, with a suffix for the figures' names."""
+    """The tables as they are, or those for each place where they were run, with a suffix for the figures' names."""
     found = [tables[name] for name in names]
     if "where" not in found[0]:
         return [("", found)]
@@ -35,7 +35,7 @@ def _by_place(tables: Tables, *names: str) -> list[tuple[str, list[pd.DataFrame]
 
 
 def _throughput(goodput: pd.DataFrame, by: Sequence[str], columns: int, title: str) -> go.Figure:
-    """Goodput of each name over time, a panel for each combination of `by`, with Jain's index of those there."""
+    """Goodput of each name over time, a panel for each combination of `by`, with Jain's index of the flows present."""
     groups = list(goodput.groupby(list(by), sort=False))
     rows = -(-len(groups) // columns)
     specs = [[{"secondary_y": True}] * columns for _ in range(rows)]
@@ -217,7 +217,7 @@ def test_9(tables: Tables) -> Figures:
         )  # fmt: skip
     fig.update_yaxes(autorange="reversed", automargin=True)
     fig.update_xaxes(
-        title_text="Jain's index of the TCP flows (bars: mean of the seeds; lines: down to the least)",
+        title_text="Jain's index of the TCP flows (bars: mean of the seeds; lines: down to the minimum)",
         range=[0, 1.02],
     )
     return {"test9-fairness": fig}

@@ -1,7 +1,7 @@
-"""The RTT paper's authors' own measurements: what their public logs say, as tables in ``data/papers/logs/``.
+"""Measurements by the RTT paper's authors, from their public logs: tables in ``data/papers/logs/``.
 
-github.com/gomezgaona/P4_RTT_Unfairness holds iperf3's reports of test 1 and of one pair of test 3. What the paper calls
-a flow is a bundle of parallel streams there: 1 to 24, and not the same number with and without separation.
+github.com/gomezgaona/P4_RTT_Unfairness holds iperf3's reports of test 1 and of one pair of test 3. What the paper
+calls a flow is a bundle of parallel streams there: 1 to 24, and not the same number with and without separation.
 
 ====================================== ============================================================
 ``rtt-flow-separation-bundles.csv``    test 1, with two, three and four bundles: :func:`bundles`
@@ -41,7 +41,7 @@ def bundles(runs: pd.DataFrame, goodput: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     runs : DataFrame
-        A row a bundle: ``run`` (``four_flows/cubic_test/w_separation/out1``), ``start_unix_s``, ``streams``.
+        One row per bundle: ``run`` (``four_flows/cubic_test/w_separation/out1``), ``start_unix_s``, ``streams``.
     goodput : DataFrame
         ``run second goodput_mbps``, the second counted from the bundle's start.
 
@@ -49,8 +49,9 @@ def bundles(runs: pd.DataFrame, goodput: pd.DataFrame) -> pd.DataFrame:
     -------
     DataFrame
         ``flows`` (CUBIC or BBR), ``queues`` ("one" or "by RTT"), ``bundles`` (2 to 4), their ``streams`` ("8+8"),
-        ``jain_index`` of their mean goodput, and of the link's rate the goodput of all (``share_of_link``), of the
-        bundle with the least (``least_share``) and of the one with the most (``largest_share``).
+        ``jain_index`` of their mean goodput, and, as shares of the link's rate, the goodput of all
+        (``share_of_link``), of the bundle with the least (``least_share``) and of the one with the most
+        (``largest_share``).
     """
     import pandas as pd
 
@@ -75,7 +76,7 @@ def bundles(runs: pd.DataFrame, goodput: pd.DataFrame) -> pd.DataFrame:
 
 
 def pairs(runs: pd.DataFrame, goodput: pd.DataFrame) -> pd.DataFrame:
-    """Two bundles of ten streams with RTTs of 6 and 85 ms, while both are there.
+    """Two bundles of ten streams with RTTs of 6 and 85 ms, while both are active.
 
     Returns
     -------
@@ -97,7 +98,7 @@ def pairs(runs: pd.DataFrame, goodput: pd.DataFrame) -> pd.DataFrame:
 
 
 def logged_bundles() -> pd.DataFrame:
-    """What :func:`bundles` found in the authors' logs.
+    """The result of :func:`bundles` for the authors' logs.
 
     Examples
     --------
@@ -108,5 +109,5 @@ def logged_bundles() -> pd.DataFrame:
 
 
 def logged_pairs() -> pd.DataFrame:
-    """What :func:`pairs` found in the authors' logs."""
+    """The result of :func:`pairs` for the authors' logs."""
     return author_log("rtt-flow-separation-pairs")

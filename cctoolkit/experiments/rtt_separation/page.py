@@ -1,4 +1,4 @@
-"""What the RTT experiment's summary says besides statements: tables beside the paper's words."""
+"""The parts of the RTT experiment's summary that are not statements: tables beside the paper's words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def about() -> str:
 
 
 def beside_paper(name: str, test: int) -> Callable[[Settings, Tables], list[str]]:
-    """A page with a table and what the paper says about the test."""
+    """A page with a table and the paper's words about the test."""
 
     def page(settings: Settings, tables: Tables) -> list[str]:
         return [markdown_table(tables[name]), "The paper:", markdown_table(paper(test))]

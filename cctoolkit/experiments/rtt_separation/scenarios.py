@@ -1,9 +1,9 @@
-"""What the RTT experiment runs: the paper's six tests, its scaling test, and variations of test 4.
+"""Scenarios of the RTT experiment: the paper's six tests, its scaling test, and variations of test 4.
 
-The paper does not give everything. Chosen here: 1 Gbit/s; half of the base RTT behind the bottleneck and half on the
-way back; senders and receivers with buffers of 200 MB (section 4); flows that join and leave 30 s apart in test 1;
-tests 2, 5 and 6 as in ``hardware/launch/rtt-flow-separation/``; BBR version 1 unless stated otherwise; a controller
-that acts twice a second.
+Not specified in the paper and chosen here: 1 Gbit/s; half of the base RTT after the bottleneck and half on the way
+back; senders and receivers with buffers of 200 MB (section 4); flows that join and leave 30 s apart in test 1; tests
+2, 5 and 6 as in ``hardware/launch/rtt-flow-separation/``; BBR version 1 unless stated otherwise; a controller that
+acts twice a second.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Settings:
     Parameters
     ----------
     fast : bool
-        A tenth of the rate, and shorter: for a look, not for citing.
+        A tenth of the rate, and shorter: for a first look, not for citing.
     seeds : int
         Runs of tests 1, 3 and 9 to 11, with starts moved by up to half a second; samples of transfers in test 8.
     scale : float
@@ -352,17 +352,17 @@ class Traffic:
     Parameters
     ----------
     rtts_ms : tuple of float, or int
-        Their RTTs, or how many random ones between 5 and 200 ms, others with each seed.
+        Their RTTs, or the number of random ones between 5 and 200 ms, drawn for each seed.
     cca : str
     rate_mbps : float
     seconds : float
         Duration.
     jitter_ms : float
-        Largest random delay of each packet behind the bottleneck.
+        Largest random delay of each packet after the bottleneck.
     long_bytes : int, optional
-        Other threshold for long flows than :class:`Case`'s.
+        Threshold for long flows, instead of :class:`Case`'s.
     spoofed : int
-        Number of UDP flows besides, each with a hundredth of the link's rate.
+        Number of additional UDP flows, each with a hundredth of the link's rate.
     """
 
     rtts_ms: tuple[float, ...] | int

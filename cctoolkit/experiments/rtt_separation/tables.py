@@ -36,7 +36,7 @@ __all__ = ["paper", "scaling", "table_1"]
 
 
 def paper(test: int) -> pd.DataFrame:
-    """What the paper says about a test.
+    """The paper's numbers for a test.
 
     Parameters
     ----------
@@ -63,13 +63,13 @@ def paper(test: int) -> pd.DataFrame:
 
 
 def goodputs(found: Iterable[Outcome]) -> pd.DataFrame:
-    """Goodput over time: a row an outcome, name and second.
+    """Goodput over time: one row per outcome, name and second.
 
     Returns
     -------
     DataFrame
-        The outcomes' columns, ``name``, ``end_s``, ``mbps``, ``is_there`` (whether a flow of that name was there
-        for the whole second, starved or not) and ``link_mbps``.
+        The outcomes' columns, ``name``, ``end_s``, ``mbps``, ``is_there`` (whether a flow of that name was active for
+        the whole second, starved or not) and ``link_mbps``.
     """
     tables = []
     for o in found:
@@ -97,7 +97,7 @@ def _there(o: Outcome, rates: pd.DataFrame) -> pd.DataFrame:
 
 
 def completions(found: Iterable[Outcome]) -> pd.DataFrame:
-    """Completion times: a row an outcome and transfer."""
+    """Completion times: one row per outcome and transfer."""
     return pd.concat(
         [
             pd.DataFrame({"completion_s": o.flows.completion_s}).assign(**{"shares": "by flows"} | o.about)
@@ -108,7 +108,7 @@ def completions(found: Iterable[Outcome]) -> pd.DataFrame:
 
 
 def round_trips(found: Iterable[Outcome]) -> pd.DataFrame:
-    """RTT samples over time: a row an outcome, flow (by number, from 1) and sample."""
+    """RTT samples over time: one row per outcome, flow (by number, from 1) and sample."""
     tables = []
     for o in found:
         series = o.flow_series[o.flow_series.rtt_ns > 0]
@@ -128,7 +128,7 @@ def round_trips(found: Iterable[Outcome]) -> pd.DataFrame:
 
 
 def _jain_over_time(outcome: Outcome, step: float) -> float:
-    """Mean over the seconds with two or more flows of the index of the flows that are there."""
+    """Mean of the index of the active flows, over the seconds with two or more."""
     rates = outcome.rates_mbps()
     found = []
     for end_s, row in rates.iterrows():
@@ -171,7 +171,7 @@ def test_1(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFra
 
 
 def test_2(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
-    """``test2`` (a row a scheme and phase) and ``test2-goodput`` (over time)."""
+    """``test2`` (one row per scheme and phase) and ``test2-goodput`` (over time)."""
     rows = []
     for o in found:
         for start, stop in PHASES_2:
@@ -224,7 +224,7 @@ _STRETCHES = 30
 
 
 def test_4(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
-    """``test4`` (a row a case) and ``test4-completion`` (a row a transfer)."""
+    """``test4`` (one row per case) and ``test4-completion`` (one row per transfer)."""
     base = {o.about["flows"]: o for o in found if o.about["scheme"] == "one queue"}
     rows = []
     for o in found:
@@ -261,7 +261,7 @@ def test_4(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFra
 def _reduction_interval(times: np.ndarray, before: np.ndarray) -> dict[str, float]:
     """95 % interval of the reduction, by bootstrap over stretches of transfers that start one after another.
 
-    Transfers that are under way together share the link, so that neighbours are not independent.
+    Transfers that run at the same time share the link, so neighbours are not independent.
     """
     stretches = np.array_split(np.arange(len(times)), min(_STRETCHES, max(len(times), 1)))
     sums = np.array([(times[part].sum(), before[part].sum()) for part in stretches])
@@ -358,7 +358,7 @@ def test_10(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFr
 
 
 def test_11(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
-    """``test11``: the short RTT's share of the goodput after a third of the run; mean, least and most of the seeds."""
+    """``test11``: the short RTT's share of the goodput after a third of the run: mean and range over the seeds."""
     start, stop = settings.time_s(20), settings.time_s(60)
     rows = []
     for o in found:
@@ -370,7 +370,7 @@ def test_11(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFr
 
 
 def test_5(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
-    """``test5`` (a row a scheme) and ``test5-rtt`` (RTT samples over time)."""
+    """``test5`` (one row per scheme) and ``test5-rtt`` (RTT samples over time)."""
     rows = []
     joined, stop = settings.time_s(60), settings.time_s(120)
     for o in found:
@@ -395,7 +395,7 @@ def test_5(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFra
 
 
 def test_6(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
-    """``test6`` (a row a scheme and number of TCP flows) and ``test6-goodput`` (over time)."""
+    """``test6`` (one row per scheme and number of TCP flows) and ``test6-goodput`` (over time)."""
     rows = []
     for o in found:
         for n in (0, 1, 2, 3):
@@ -421,8 +421,8 @@ def scaling(settings: Settings, repeat: int = 5) -> pd.DataFrame:
     """Control-plane time and classification accuracy with many flows.
 
     Flows have RTTs around four values (normal, 5 % of the value), and send a few packets in a simulation. A switch
-    measures them with tables of 2**14 entries a stage (:class:`~cctoolkit.DataPlaneTables`), and each flow with a
-    sample is classified by its least RTT.
+    measures them with tables of 2**14 entries per stage (:class:`~cctoolkit.DataPlaneTables`), and each flow with a
+    sample is classified by its minimum RTT.
 
     Parameters
     ----------
@@ -433,10 +433,10 @@ def scaling(settings: Settings, repeat: int = 5) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``flows``; ``measured``, the fraction with a sample; ``accuracy``, the fraction that gets into the class of its
-        true RTT, of all flows, and ``accuracy_measured``, of those with a sample; and medians of CPU time: ``jenks_ms``
-        (the exact classes alone), ``algorithm_1_ms``, ``decide_ms`` (a whole step of the controller with all flows new)
-        and ``again_ms`` (with all RTTs changed by up to 2 %).
+        ``flows``; ``measured``, the fraction with a sample; ``accuracy``, the fraction of all flows assigned to the
+        class of their true RTT, and ``accuracy_measured``, the same among those with a sample; and medians of CPU time:
+        ``jenks_ms`` (the exact classes alone), ``algorithm_1_ms``, ``decide_ms`` (a whole step of the controller with
+        all flows new) and ``again_ms`` (with all RTTs changed by up to 2 %).
     """
 
     def milliseconds(function: Callable[[], Any]) -> float:

@@ -1,4 +1,4 @@
-"""The simulator beside real Linux: the same scenarios on both, measured by the same code, and the error.
+"""The simulator compared with real Linux: the same scenarios on both, measured by the same code, and the errors.
 
 Examples
 --------

@@ -1,4 +1,4 @@
-"""What the book shows of the comparison's kept tables."""
+"""Views of the comparison's kept tables for the book."""
 
 from __future__ import annotations
 

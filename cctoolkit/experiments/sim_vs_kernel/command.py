@@ -23,7 +23,7 @@ def run(
     only: Annotated[
         list[str] | None,
         typer.Option(
-            help="Only cases with this word in their names, such as bbr or tail_drop; may be repeated."
+            help="Run only cases with this word in their names, such as bbr or tail_drop (repeatable)."
         ),
     ] = None,
     modules: Annotated[
@@ -36,7 +36,7 @@ def run(
     kernel_seeds: Annotated[int, typer.Option(help="Runs of each case on Linux.", min=1)] = 2,
     duration: Annotated[float, typer.Option(metavar="S", help="Duration of each run, s.", min=1)] = 35.0,
     warmup: Annotated[
-        float, typer.Option(metavar="S", help="Beginning of each run to leave out, s.", min=0)
+        float, typer.Option(metavar="S", help="Time to leave out at the start of each run, s.", min=0)
     ] = 5.0,
     workers: WorkersOption = None,
 ) -> Path:
@@ -50,7 +50,7 @@ def run(
         Only cases whose names have all of these words.
     modules : bool
         Also cases of the congestion controls in :data:`~.scenarios.MODULES`, which a kernel has if it was built with
-        them; words in `only` that name one imply it.
+        them; naming one in `only` implies it.
     seeds, kernel_seeds : int
         Runs of each case on each side; the error is between their means.
     duration, warmup : float

@@ -16,10 +16,10 @@ SMALL, LARGE = 4.0, 10.0
 
 
 def grid(tables: Tables) -> list[Statement]:
-    """How near the simulator is to the kernel."""
+    """How close the simulator is to the kernel."""
     overall = tables["overall"].iloc[0]
     by = (("congestion control", "cca", tables["by_cca"]), ("queue discipline", "aqm", tables["by_aqm"]))
-    said = [
+    statements = [
         Statement(
             "all",
             f"{OURS}at least 80 % of all errors are within {LARGE:g} %",
@@ -29,7 +29,7 @@ def grid(tables: Tables) -> list[Statement]:
     ]
     for what, column, table in by:
         every = table.set_index(column)["all"]
-        said.append(
+        statements.append(
             Statement(
                 what,
                 f"{OURS}the median error over all quantities is below {SMALL:g} % for every {what}",
@@ -46,7 +46,7 @@ def grid(tables: Tables) -> list[Statement]:
             for name in wide.index
             if wide[quantity][name] > LARGE
         }
-        said.append(
+        statements.append(
             Statement(
                 what,
                 f"{OURS}for every quantity and {what}, the median error is at most {LARGE:g} %",
@@ -54,7 +54,7 @@ def grid(tables: Tables) -> list[Statement]:
                 not above,
             )
         )
-    said.append(
+    statements.append(
         Statement(
             "all",
             f"{OURS}most errors above {LARGE:g} % are noise (within twice the standard error of the difference)",
@@ -64,7 +64,7 @@ def grid(tables: Tables) -> list[Statement]:
     )
     if "by_quantity" in tables:
         signed = tables["by_quantity"].set_index("quantity")["mean (sign)"].dropna()
-        said.append(
+        statements.append(
             Statement(
                 "all",
                 f"{OURS}in every quantity, the simulator's bias (the mean signed error) is below {LARGE:g} %",
@@ -72,4 +72,4 @@ def grid(tables: Tables) -> list[Statement]:
                 bool((signed.abs() < LARGE).all()),
             )
         )
-    return said
+    return statements

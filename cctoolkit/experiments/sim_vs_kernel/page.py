@@ -1,4 +1,4 @@
-"""What the comparison's summary says besides statements: conditions and tables."""
+"""The parts of the comparison's summary that are not statements: conditions and tables."""
 
 from __future__ import annotations
 

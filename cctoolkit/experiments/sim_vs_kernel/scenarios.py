@@ -1,4 +1,4 @@
-"""What the comparison of simulator and kernel runs: a grid of scenarios, on both sides."""
+"""Scenarios of the comparison of simulator and kernel: a grid, run on both sides."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Case:
         Congestion control and base RTT (ms) of each.
     aqm : str
         ``tail_drop``, ``codel``, ``fq_codel``, ``pie``, ``red`` or ``dualpi2``, with Linux's defaults; RED's thresholds
-        are 10 and 30 packets (DCTCP alone: a step at 10, as RFC 8257 wants it).
+        are 10 and 30 packets (DCTCP alone: a step at 10, as RFC 8257 requires).
     buffer_bdp : float
-        Room in the queue, in bandwidth-delay products of the longest RTT; under queue management, more than is ever
+        Buffer of the queue, in bandwidth-delay products of the longest RTT; under queue management, more than is ever
         used.
     ecn : bool
         Flows negotiate ECN. DCTCP and Prague always do; under DualPI2 they are in the low-latency queue, and flows
@@ -66,12 +66,12 @@ class Case:
 
     @property
     def name(self) -> str:
-        """Words that tell the case from others."""
+        """Words that distinguish the case from others."""
         ecn = " ecn" if self.ecn else ""
         return f"{self.ccas} {self.rtts} ms {self.aqm}{ecn} {self.buffer_bdp:g} BDP {self.rate_mbps:g} Mbit/s"
 
     def scenario(self, seed: int, duration_s: float) -> Scenario:
-        """What both sides run.
+        """The scenario that both sides run.
 
         The seed also draws when each flow starts (within the first half second) and its RTT (within 2 % of the case's),
         so that seeds differ in more than what the kernel leaves to chance: whether a full buffer costs one packet or
@@ -224,7 +224,7 @@ class Settings:
     seeds, kernel_seeds : int
         Runs of each case in the simulator and on Linux.
     duration_s, warmup_s : float
-        Duration of each run, and how much of its beginning is not measured.
+        Duration of each run, and how much of its start is not measured.
     folder : Path
         Linux's runs are kept here.
     kernel : str
@@ -276,7 +276,7 @@ class Job:
 
     @property
     def about(self) -> dict[str, Any]:
-        """Columns that tell the job from others."""
+        """Columns that distinguish the job from others."""
         case = self.case
         return {
             "case": case.name,

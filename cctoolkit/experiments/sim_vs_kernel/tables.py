@@ -1,4 +1,4 @@
-"""What is compared between simulator and kernel, and the error."""
+"""Measurements compared between simulator and kernel, and their errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUANTITIES = {
 
 
 def measure(run: Run, *, warmup_s: float) -> list[dict[str, Any]]:
-    """Measure what is compared, from the two taps only.
+    """Measure the compared quantities, from the two taps only.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def measure(run: Run, *, warmup_s: float) -> list[dict[str, Any]]:
         Packets with payload from the flows' initiators count, from `warmup_s` after the start of the run to the end of
         the scenario.
     warmup_s : float
-        How much of the beginning to leave out, in s.
+        Time to leave out at the start, in s.
 
     Returns
     -------
@@ -90,7 +90,7 @@ def compare(measured: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row a case and quantity: the case, ``kernel`` and ``simulator`` (means over the seeds), and, relative to
+        One row per case and quantity: the case, ``kernel`` and ``simulator`` (means over the seeds), and, relative to
         the kernel's mean or the quantity's smallest amount (:data:`QUANTITIES`; for delays one packet's sending time),
         whichever is larger: ``error`` (the simulator's mean minus the kernel's), ``kernel_spread`` (standard deviation
         over the kernel's seeds) and ``noise`` (standard error of the difference of both means). Losses and marks that
@@ -124,7 +124,7 @@ DRAWN = 6
 
 
 def rows(job: Job, run: Run | TestbedUnavailableError) -> list[dict[str, Any]] | tuple[str, str]:
-    """A row a quantity; the case and the reason where the kernel cannot run it."""
+    """One row per quantity; the case and the reason where the kernel cannot run it."""
     if isinstance(run, TestbedUnavailableError):
         return job.case.name, str(run)
     return [job.about | row for row in measure(run, warmup_s=job.warmup_s)]
@@ -132,8 +132,8 @@ def rows(job: Job, run: Run | TestbedUnavailableError) -> list[dict[str, Any]] |
 
 def grid(settings: Settings, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
     """``runs`` (every measurement), ``errors`` (:func:`compare`), their medians ``by_cca``, ``by_aqm`` and
-    ``by_quantity``, ``overall``, ``worst`` (series of the largest errors) and ``left_out`` (cases that the kernel lacks
-    something for).
+    ``by_quantity``, ``overall``, ``worst`` (series of the largest errors) and ``left_out`` (cases that the kernel
+    cannot run).
 
     Raises
     ------
@@ -234,7 +234,7 @@ def medians(errors: pd.DataFrame, by: str) -> pd.DataFrame:
 
 
 def overall(settings: Settings, errors: pd.DataFrame) -> pd.DataFrame:
-    """One row: how much was compared, and how near it is.
+    """One row: how much was compared, and how close it is.
 
     Returns
     -------

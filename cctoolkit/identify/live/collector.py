@@ -160,7 +160,7 @@ class KernelCollector:
     Parameters
     ----------
     ingress, egress : str or sequence of str
-        Interfaces of this network namespace by which packets enter and leave.
+        Interfaces of this network namespace through which packets enter and leave.
     slot_ms, sampling
         As :func:`cctoolkit.compute_slots`; sampling is done in the kernel. Random samples differ each time.
     max_flows : int
@@ -381,8 +381,8 @@ def _address(data: np.ndarray, version: int) -> str:
 def _reason(error: int) -> str:
     known = {
         errno.E2BIG: "no room for more flows (max_flows)",
-        errno.EEXIST: "it is monitored already",
-        errno.ENOENT: "it is not monitored",
-        errno.EINVAL: "not an address and port, twice",
+        errno.EEXIST: "already monitored",
+        errno.ENOENT: "not monitored",
+        errno.EINVAL: "expected two addresses with ports",
     }
     return known.get(error, os.strerror(error))

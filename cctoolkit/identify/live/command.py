@@ -24,12 +24,12 @@ app = typer.Typer(rich_markup_mode="markdown")
 def live(
     ingress: Annotated[
         list[str] | None,
-        typer.Option("--ingress", metavar="IF", help="Interface that packets enter by (repeatable)."),
+        typer.Option("--ingress", metavar="IF", help="Interface that packets enter through (repeatable)."),
     ] = None,
     egress: Annotated[
         list[str] | None,
         typer.Option(
-            "--egress", metavar="IF", help="Interface that they leave by, after the queue (repeatable)."
+            "--egress", metavar="IF", help="Interface that they leave through, after the queue (repeatable)."
         ),
     ] = None,
     from_capture: Annotated[
@@ -42,7 +42,8 @@ def live(
     speed: Annotated[
         float | None,
         typer.Option(
-            help="Play a capture this many times as fast as it was.", show_default="as fast as possible"
+            help="Replay a capture at this multiple of its original speed.",
+            show_default="as fast as possible",
         ),
     ] = None,
     flow: Annotated[

@@ -86,5 +86,5 @@ class Naming:
         self._parts = [slots]
         if not len(slots):
             return {}
-        said = self._classifier.predict_slots(slots)
-        return {int(row["flow_id"]): {str(k): v for k, v in row.items()} for row in said.to_dict("records")}
+        table = self._classifier.predict_slots(slots)
+        return {int(row["flow_id"]): {str(k): v for k, v in row.items()} for row in table.to_dict("records")}

@@ -27,7 +27,7 @@ class CaptureCollector:
     ----------
     ingress : Capture or path
     egress : Capture or path, optional
-        Time-stamped by the same clock.
+        Timestamped by the same clock.
     slot_ms, sampling, seed
         As :func:`cctoolkit.compute_slots`.
     speed : float, optional
@@ -119,7 +119,7 @@ class CaptureCollector:
         return [(keys[way], int(sums[way])) for way in np.flatnonzero(sums >= least_bytes).tolist()]
 
     def read(self) -> Reading:
-        """Cells of what came since the last reading."""
+        """Cells of the packets since the last reading."""
         cells = {name: tap.take_cells() for name, tap in self._taps.items()}
         counts = {"egress": {"packets": 0, "segments": 0}} | {
             name: tap.counts for name, tap in self._taps.items()
@@ -146,7 +146,7 @@ class CaptureCollector:
         return True
 
     def _idle_ns(self, until_ns: int) -> int:
-        """Whole periods to leave out, without a packet or a monitored flow: a clock may have been set by years."""
+        """Whole periods to skip, without a packet or a monitored flow: a clock may have been set by years."""
         period_ns = until_ns - self.now_ns
         if period_ns <= 0 or any((tap.number >= 0).any() for tap in self._taps.values()):
             return 0
@@ -215,7 +215,7 @@ class _Tap:
 
 
 def _in_order(capture: Capture) -> Capture:
-    """Packets with time stamps that never go backward."""
+    """Packets with timestamps that never go backward."""
     ts = capture.columns["ts_ns"]
     if (ts[1:] >= ts[:-1]).all():
         return capture

@@ -152,7 +152,9 @@ def _screen(update: Update, seconds: float) -> Any:
     came, left = (update.counts[tap]["packets"] for tap in ("ingress", "egress"))
     facts = f"{seconds:.0f} s, {came:,} packets in, {left:,} out"
     if lost or update.counts["late_cells"]:
-        facts += f"; {lost:,} packets lost for lack of buffer, {update.counts['late_cells']} cells late"
+        facts += (
+            f"; {lost:,} packets lost because the buffer was full, {update.counts['late_cells']} cells late"
+        )
     return Group(table, Text(facts, style="dim"))
 
 
@@ -173,7 +175,7 @@ def _flow_key(text: str) -> FlowKey:
         except ValueError:
             pass
     raise ParameterError(
-        f"flow: {text!r} is not SRC:PORT-DST:PORT, as 10.0.0.1:40000-10.0.1.1:443 or [fd00::1]:40000-[fd01::1]:443"
+        f"flow: {text!r} is not SRC:PORT-DST:PORT, such as 10.0.0.1:40000-10.0.1.1:443 or [fd00::1]:40000-[fd01::1]:443"
     )
 
 

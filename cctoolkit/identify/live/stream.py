@@ -166,7 +166,7 @@ class SlotStream:
     def _kept(self, cells: np.ndarray, with_acks: bool) -> np.ndarray:
         """Cells that later rows need.
 
-        Besides the rows' own cells, these are each flow's last one before them, if cells tell what was sent and
+        Besides the rows' own cells, these are each flow's last one before them, if cells record what was sent and
         acknowledged by then, and its last one with packets, if values are interpolated.
         """
         flow = cells["way"] >> 1

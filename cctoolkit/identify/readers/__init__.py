@@ -2,7 +2,8 @@
 
 :func:`read_tshark_fields` returns a Capture; :func:`read_iperf3` returns time series and congestion controls;
 :func:`read_labels` and :func:`labels_from_names` return tables of labels, which :func:`label_flows` assigns to a
-capture's flows; :func:`settings_from_name` returns what the names of Nebby's and CCAnalyzer's files tell of a run.
+capture's flows; :func:`settings_from_name` returns the settings of a run from the names of Nebby's and CCAnalyzer's
+files.
 """
 
 from .iperf3 import Iperf3, read_iperf3

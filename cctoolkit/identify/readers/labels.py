@@ -185,7 +185,7 @@ def _value(name: str, cell: str) -> Any:
         return str(ipaddress.ip_address(cell))
     if name == "protocol" and not cell.isdecimal():
         if cell.lower() not in _PROTOCOLS:
-            raise ValueError(f"{cell!r} is no protocol (a number or one of {', '.join(_PROTOCOLS)})")
+            raise ValueError(f"{cell!r} is not a protocol (a number or one of {', '.join(_PROTOCOLS)})")
         return _PROTOCOLS[cell.lower()]
     most = {"sport": 2**16, "dport": 2**16, "protocol": 2**8, "flow_id": 2**32}.get(name)
     if most is None:
@@ -268,7 +268,7 @@ def label_flows(
         )
     flows = _Flows(capture, least_payload_bytes)
     chosen = np.full(len(flows.keys), -1)  # row of the labels for each row of the flows
-    said = np.zeros(len(flows.keys), np.int64)  # how specific it is
+    specificity = np.zeros(len(flows.keys), np.int64)  # how specific it is
     unused = 0
     rows = _wanted(labels)
     shared = defaultdict(list)
@@ -285,13 +285,13 @@ def label_flows(
         weight = len(want) + 8 * ("flow_id" in want)
         for flow in found:
             before = chosen[flow]
-            if before >= 0 and said[flow] == weight and rows[before]["cca"] != want["cca"]:
+            if before >= 0 and specificity[flow] == weight and rows[before]["cca"] != want["cca"]:
                 raise ParameterError(
                     f"{_name_of(labels, row)}: flow {flows.text(flow)} of {capture.meta.path} is {want['cca']}, "
                     f"but {rows[before]['cca']} by {_name_of(labels, before)}"
                 )
-            if before < 0 or weight > said[flow]:
-                chosen[flow], said[flow] = row, weight
+            if before < 0 or weight > specificity[flow]:
+                chosen[flow], specificity[flow] = row, weight
         unused += not len(found)
     if len(chosen) == 0 or chosen.max() < 0:
         raise ParameterError(
@@ -408,7 +408,7 @@ class _Flows:
         """Rows of the flows that match all this."""
         says = set(want) - {"cca", "protocol"}
         if not says:
-            raise ParameterError(f"{name}: says a congestion control, but not of which flow")
+            raise ParameterError(f"{name}: names a congestion control, but no flow")
         if not self.is_file(want):
             return np.zeros(0, np.int64)
         if "flow_id" in want:

@@ -37,8 +37,8 @@ def labels_from_names(paths: Iterable[str | os.PathLike[str]] | str | os.PathLik
     DataFrame
         ``file`` and ``cca``: the only congestion control that is a word of the file's name, else of its folder's; null
         if there is none or more than one. A number at the end of the word counts repetitions ("cubic11"), except in
-        "bbr1", "bbr2" and "bbr3". In Nebby's names it always does, which then need a folder named after the congestion
-        control. And the settings that names tell (:func:`settings_from_name`), one column each. Can be passed to
+        "bbr1", "bbr2" and "bbr3". In Nebby's names it always does; they need a folder named after the congestion
+        control. There is also a column for each setting in the names (:func:`settings_from_name`). Can be passed to
         :func:`~.labels.label_flows`.
 
     Raises
@@ -80,7 +80,7 @@ def captures_in(folder: Path) -> list[Path]:
 
 
 def settings_from_name(path: str | os.PathLike[str]) -> dict[str, float]:
-    """Settings of a run that the name of its file tells, or of the file's folder.
+    """Settings of a run from the name of its file or of the file's folder.
 
     Parameters
     ----------
@@ -91,13 +91,13 @@ def settings_from_name(path: str | os.PathLike[str]) -> dict[str, float]:
     Returns
     -------
     dict
-        ``rate_mbps``, ``rtt_ms`` and ``buffer_bdp`` or ``buffer_packets``; empty if the name is another.
+        ``rate_mbps``, ``rtt_ms`` and ``buffer_bdp`` or ``buffer_packets``; empty for other names.
 
     Notes
     -----
     The RTT of Nebby's settings is twice the sum of its two delays. Its emulator delivers a full packet's worth of bytes
-    at a time, which adds up to 12 / (Mbit/s) ms in each direction. The numbers are what the names say: traces are known
-    that have another delay.
+    at a time, which adds up to 12 / (Mbit/s) ms in each direction. The numbers are those in the names; some traces are
+    known to have another delay.
 
     Examples
     --------

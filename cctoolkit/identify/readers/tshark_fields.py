@@ -98,7 +98,7 @@ def read_tshark_fields(
     -------
     Capture
         A row for each frame whose addresses or TCP ports were exported. ``meta.notes`` lists what the columns do not
-        tell.
+        show.
 
     Raises
     ------
@@ -497,7 +497,7 @@ def _separator_of(lines: list[str], n: int) -> str | None:
 def _other_number(text: str) -> int:
     """A number that is not decimal: hexadecimal, or a single bit as printed by recent versions; else -1.
 
-    No larger than 64 bits hold: no field has that many.
+    At most 64 bits: no field has more.
     """
     if text in ("True", "False"):
         return int(text == "True")
@@ -533,7 +533,7 @@ def _dates_ns(text: pd.Series) -> tuple[np.ndarray, np.ndarray, set[str]]:
 
 
 def _complete(cells: _Cells, src: _Addresses, dst: _Addresses, to: _Transport) -> None:
-    """Fill in an address that was not exported with that of the answers between the same ports."""
+    """Fill in an address that was not exported from packets in the other direction between the same ports."""
     for side, missing, own, other, other_side in (
         ("source", src, to.sport, to.dport, dst),
         ("destination", dst, to.dport, to.sport, src),
@@ -541,16 +541,16 @@ def _complete(cells: _Cells, src: _Addresses, dst: _Addresses, to: _Transport) -
         need = to.is_tcp & ~missing.known
         if not need.any():
             continue
-        teller = (
+        answers = (
             to.is_tcp & other_side.known
         )  # their `other_side` is the missing end of segments in the other direction
         pairs = pd.DataFrame(
             {
-                "own": other[teller],
-                "peer": own[teller],
-                "hi": other_side.words[teller, 0],
-                "lo": other_side.words[teller, 1],
-                "version": other_side.version[teller],
+                "own": other[answers],
+                "peer": own[answers],
+                "hi": other_side.words[answers, 0],
+                "lo": other_side.words[answers, 1],
+                "version": other_side.version[answers],
             }
         ).drop_duplicates()
         twice = pairs.duplicated(["own", "peer"])
@@ -560,22 +560,22 @@ def _complete(cells: _Cells, src: _Addresses, dst: _Addresses, to: _Transport) -
                 f"{cells.path}: the {side} address is not in the export, and between ports {peer_port} and {own_port} "
                 "there are several: export ip.src and ip.dst"
             )
-        asked = pd.DataFrame({"own": own[need], "peer": other[need]}).merge(
+        found = pd.DataFrame({"own": own[need], "peer": other[need]}).merge(
             pairs, "left", on=["own", "peer"], indicator=True
         )
-        told = (asked["_merge"] == "both").to_numpy()
+        filled = (found["_merge"] == "both").to_numpy()
         rows = np.flatnonzero(need)
-        missing.words[rows[told], 0] = asked["hi"].to_numpy()[told]
-        missing.words[rows[told], 1] = asked["lo"].to_numpy()[told]
-        missing.version[rows[told]] = asked["version"].to_numpy()[told]
-        missing.known[rows[told]] = True
-        if told.any():
+        missing.words[rows[filled], 0] = found["hi"].to_numpy()[filled]
+        missing.words[rows[filled], 1] = found["lo"].to_numpy()[filled]
+        missing.version[rows[filled]] = found["version"].to_numpy()[filled]
+        missing.known[rows[filled]] = True
+        if filled.any():
             cells.notes.append(
                 f"{side} addresses that were not exported are those of the segments that come back"
             )
-        if not told.all():
+        if not filled.all():
             cells.notes.append(
-                f"the {side} address of {int((~told).sum())} segments is not known: written as zero"
+                f"the {side} address of {int((~filled).sum())} segments is not known: written as zero"
             )
 
 
@@ -638,7 +638,19 @@ def _wire_bytes(cells: _Cells, payload: np.ndarray) -> np.ndarray:
 @kernel
 @no_type_check
 def _pack_keys(src, dst, version, protocol, sport, dport, seed, keys):
-    """The rows' 5-tuples as packed by :mod:`cctoolkit.capture.headers`: the smaller end first, and a hash."""
+    """The rows' 5-tuples as packed by :mod:`cctoolkit.capture.headers`: the smaller end first, and a hash.
+
+    Parameters
+    ----------
+    src, dst : int64 arrays, shape (rows, 2)
+        Upper and lower half of the addresses.
+    version, protocol, sport, dport : arrays, shape (rows,)
+        IP version, protocol and ports.
+    seed : int
+        Seed of the hash.
+    keys : int64 array
+        Receives ``KEY_WORDS`` words a row.
+    """
     for i in range(len(version)):
         src_hi, src_lo, dst_hi, dst_lo = src[i, 0], src[i, 1], dst[i, 0], dst[i, 1]
         swapped = src_lo > dst_lo

@@ -95,7 +95,7 @@ def stop_tap(process, name):
     process.wait()
     dropped = re.search(r"(\d+) packets? dropped by kernel", said)
     if dropped is None or int(dropped.group(1)):
-        raise Problem(f"the {name} tap is not complete: {' '.join(said.split()) or 'tcpdump said nothing'}")
+        raise Problem(f"the {name} capture is incomplete: {' '.join(said.split()) or 'tcpdump said nothing'}")
 
 
 def run(plan, net):

@@ -17,7 +17,6 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -31,6 +30,7 @@ from cctoolkit.aqm.abc import ONE
 from cctoolkit.errors import ParameterError
 
 from ...common.command import main_loop, run
+from ...common.options import Duration, FrameBytes, Period, PollLog, Wire
 from ...common.switch import Lpm, Switch, SwitchError
 from ...common.wires import parse_wires, set_wires
 from .constants import AGGREGATES, MODEL, NUMBER, PROFILES, TOFINO_MODEL
@@ -491,9 +491,7 @@ def parse_aggregates(texts: Iterable[str]) -> list[Aggregate]:
 
 def control(
     switch: Switch,
-    wire: Annotated[
-        list[str], typer.Option(metavar="IN:OUT", help="Forward packets from port IN to port OUT.")
-    ],
+    wire: Wire,
     link: Annotated[
         list[str] | None,
         typer.Option(metavar="PORT:MBPS:PACKETS", help="Egress port with ABC: its rate and buffer."),
@@ -512,14 +510,10 @@ def control(
     largest_mbps: Annotated[
         float, typer.Option(help="Tofino: highest rate of an aggregate that is metered correctly.")
     ] = TOFINO_MODEL.largest_mbps,
-    frame_bytes: Annotated[int, typer.Option(help="Frame size, for switches that count packets.")] = 1514,
-    period_s: Annotated[float, typer.Option(help="Time between polls.")] = 1.0,
-    duration_s: Annotated[
-        float | None, typer.Option(help="Stop after this time; default: run until Ctrl-C.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Append each poll to this CSV file.")
-    ] = None,
+    frame_bytes: FrameBytes = 1514,
+    period_s: Period = 1.0,
+    duration_s: Duration = None,
+    output: PollLog = None,
 ) -> None:
     """Set up a switch with ABC, and report on the aggregates."""
     domain = Domain(

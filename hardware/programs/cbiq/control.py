@@ -29,6 +29,7 @@ from cctoolkit.identify.live.screen import follow
 from cctoolkit.schema.output import Format
 
 from ...common.command import run
+from ...common.options import BufferPackets, Duration, FrameBytes, Rate
 from ...common.switch import Switch, SwitchGoneError
 from ...common.wires import parse_wires, set_wires
 from .constants import FLOW_BITS, RING_BITS, slot_steps
@@ -482,21 +483,17 @@ def _with_marks(
 
 def control(
     switch: Switch,
-    flow: Annotated[
-        list[str], typer.Option(metavar="SRC:PORT-DST:PORT", help="Flow to watch; may be repeated.")
-    ],
+    flow: Annotated[list[str], typer.Option(metavar="SRC:PORT-DST:PORT", help="Flow to watch (repeatable).")],
     wire: Annotated[
         list[str] | None, typer.Option(metavar="IN:OUT", help="Forward packets from port IN to port OUT.")
     ] = None,
-    rate_mbps: Annotated[float | None, typer.Option(help="Shape the egress ports to this rate.")] = None,
-    frame_bytes: Annotated[int, typer.Option(help="Frame size, for switches that count packets.")] = 1514,
-    buffer_packets: Annotated[int | None, typer.Option(help="Buffer of each queue.")] = None,
+    rate_mbps: Rate = None,
+    frame_bytes: FrameBytes = 1514,
+    buffer_packets: BufferPackets = None,
     slot_ms: Annotated[float, typer.Option(help="Slot length, ms.")] = 1.0,
     every: Annotated[float, typer.Option(metavar="MS", help="Interval between readings.")] = 100.0,
     report_every: Annotated[float, typer.Option(metavar="S", help="Interval between reports.")] = 1.0,
-    duration_s: Annotated[
-        float | None, typer.Option(help="Stop after this time; default: run until Ctrl-C.")
-    ] = None,
+    duration_s: Duration = None,
     classify: Annotated[bool, typer.Option(help="Identify the flows' congestion controls.")] = True,
     model: Annotated[
         str | None, typer.Option(help="Name or folder of the classifier; default: the bundled one.")

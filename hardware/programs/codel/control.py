@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Annotated
 
 import pandas as pd
@@ -20,6 +19,7 @@ from cctoolkit._support.csv import write_csv
 from cctoolkit.errors import ParameterError
 
 from ...common.command import main_loop, run
+from ...common.options import BufferPackets, Duration, FrameBytes, Period, PollLog, Rate, Wire
 from ...common.switch import Switch
 from ...common.wires import parse_wires, set_wires
 from .constants import QUEUES
@@ -119,20 +119,14 @@ def queue_states(switch: Switch, ports: Iterable[int], queues: int = 1) -> pd.Da
 
 def control(
     switch: Switch,
-    wire: Annotated[
-        list[str], typer.Option(metavar="IN:OUT", help="Forward packets from port IN to port OUT.")
-    ],
+    wire: Wire,
     queues: Annotated[int, typer.Option(help="Queues of each egress port; more than 1 is FQ-CoDel.")] = 1,
-    rate_mbps: Annotated[float | None, typer.Option(help="Shape the egress ports to this rate.")] = None,
-    frame_bytes: Annotated[int, typer.Option(help="Frame size, for switches that count packets.")] = 1514,
-    buffer_packets: Annotated[int | None, typer.Option(help="Buffer of each queue.")] = None,
-    period_s: Annotated[float, typer.Option(help="Time between polls.")] = 1.0,
-    duration_s: Annotated[
-        float | None, typer.Option(help="Stop after this time; default: run until Ctrl-C.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Append each poll to this CSV file.")
-    ] = None,
+    rate_mbps: Rate = None,
+    frame_bytes: FrameBytes = 1514,
+    buffer_packets: BufferPackets = None,
+    period_s: Period = 1.0,
+    duration_s: Duration = None,
+    output: PollLog = None,
 ) -> None:
     """Set up a switch with CoDel, and report the state of its queues."""
     wires = parse_wires(wire)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Annotated
 
 import pandas as pd
@@ -23,6 +22,7 @@ from cctoolkit.aqm.pi2 import fixed_point
 from cctoolkit.errors import ParameterError
 
 from ...common.command import run
+from ...common.options import BufferPackets, Duration, FrameBytes, Rate, StepLog, Wire
 from ...common.switch import Switch
 from ...common.wires import parse_wires, set_wires
 from ..pi2 import control as pi2
@@ -137,24 +137,18 @@ _MODEL = IntegerDualPi2()
 
 def control(
     switch: Switch,
-    wire: Annotated[
-        list[str], typer.Option(metavar="IN:OUT", help="Forward packets from port IN to port OUT.")
-    ],
+    wire: Wire,
     target_ms: Annotated[float, typer.Option(help="Target delay.")] = _MODEL.target_ms,
     update_ms: Annotated[float, typer.Option(help="Update interval.")] = _MODEL.update_ms,
     alpha: Annotated[float, typer.Option(help="Integral gain, Hz.")] = _MODEL.alpha,
     beta: Annotated[float, typer.Option(help="Proportional gain, Hz.")] = _MODEL.beta,
     coupling: Annotated[float, typer.Option(help="Coupling factor k.")] = _MODEL.coupling,
     l_percent: Annotated[int, typer.Option(help="The L queue's weight in percent.")] = 90,
-    rate_mbps: Annotated[float | None, typer.Option(help="Shape the egress ports to this rate.")] = None,
-    frame_bytes: Annotated[int, typer.Option(help="Frame size, for switches that count packets.")] = 1514,
-    buffer_packets: Annotated[int | None, typer.Option(help="Buffer of each queue.")] = None,
-    duration_s: Annotated[
-        float | None, typer.Option(help="Stop after this time; default: run until Ctrl-C.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write each step to this CSV file.")
-    ] = None,
+    rate_mbps: Rate = None,
+    frame_bytes: FrameBytes = 1514,
+    buffer_packets: BufferPackets = None,
+    duration_s: Duration = None,
+    output: StepLog = None,
 ) -> None:
     """Set up a switch with DualPI2, and run its controller."""
     wires = parse_wires(wire)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Annotated
 
 import pandas as pd
@@ -24,6 +23,7 @@ from cctoolkit.aqm.ired import DELAY_SHIFT, IntegerIRed
 from cctoolkit.errors import ParameterError
 
 from ...common.command import main_loop, run
+from ...common.options import BufferPackets, Duration, FrameBytes, Period, PollLog, Rate, Wire
 from ...common.switch import Switch
 from ...common.wires import parse_wires, set_wires
 from .constants import QUEUES, red_entries
@@ -143,9 +143,7 @@ _MODEL = IntegerIRed()
 
 def control(
     switch: Switch,
-    wire: Annotated[
-        list[str], typer.Option(metavar="IN:OUT", help="Forward packets from port IN to port OUT.")
-    ],
+    wire: Wire,
     min_ms: Annotated[float, typer.Option(help="Average delay at which signalling starts.")] = _MODEL.min_ms,
     max_ms: Annotated[
         float, typer.Option(help="Average delay from which every packet is signalled.")
@@ -155,19 +153,15 @@ def control(
     ] = _MODEL.coupling,
     square: Annotated[bool, typer.Option(help="Square the probability for classic packets.")] = True,
     queues: Annotated[int, typer.Option(help="1: one queue; 2: scalable packets have their own.")] = 1,
-    rate_mbps: Annotated[float | None, typer.Option(help="Shape the egress ports to this rate.")] = None,
-    frame_bytes: Annotated[int, typer.Option(help="Frame size, for switches that count packets.")] = 1514,
-    buffer_packets: Annotated[int | None, typer.Option(help="Buffer of each queue.")] = None,
+    rate_mbps: Rate = None,
+    frame_bytes: FrameBytes = 1514,
+    buffer_packets: BufferPackets = None,
     recirculation_port: Annotated[
         int | None, typer.Option(help="Tofino: recirculation port of pipe 0.")
     ] = None,
-    period_s: Annotated[float, typer.Option(help="Time between polls.")] = 1.0,
-    duration_s: Annotated[
-        float | None, typer.Option(help="Stop after this time; default: run until Ctrl-C.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Append each poll to this CSV file.")
-    ] = None,
+    period_s: Period = 1.0,
+    duration_s: Duration = None,
+    output: PollLog = None,
 ) -> None:
     """Set up a switch with iRED, and report the state of its queues."""
     wires = parse_wires(wire)

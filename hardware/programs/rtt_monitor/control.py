@@ -38,6 +38,7 @@ from cctoolkit.separation.meters import LONG_BYTES, TCP, UDP
 from cctoolkit.separation.router import Router
 
 from ...common.command import main_loop, run
+from ...common.options import Duration
 from ...common.switch import Switch
 from ...common.wires import parse_wires, set_wires
 from .constants import SKETCH, SLOTS, TABLES
@@ -458,9 +459,7 @@ def control(
         Path | None,
         typer.Option("--output", "-o", help="Folder for metrics.csv, flows.csv, rtt_samples.parquet."),
     ] = None,
-    duration_s: Annotated[
-        float | None, typer.Option(help="Stop after this time; default: run until Ctrl-C.")
-    ] = None,
+    duration_s: Duration = None,
 ) -> None:
     """Measure tapped flows, and assign them to a router's queues."""
     if router is not None and interface is None:
