@@ -264,7 +264,7 @@ def test_4(tables: Tables) -> list[Statement]:
             )
     intervals = separated[separated.queues == most].set_index("flows")
     signs = {flows: (-row.fct_reduction_high, -row.fct_reduction_low) for flows, row in intervals.iterrows()}
-    said.append(
+    statements.append(
         Statement(
             "test 4",
             f"{OURS}{most} queues: another sample of transfers would not turn the change of the mean completion time "
@@ -432,7 +432,7 @@ def test_9(tables: Tables) -> list[Statement]:
     many = sorted((name for name in jain.index if name.startswith("1000 ")), key=len)
     if len(many) == 2:  # not in quick runs
         late, early = (one[name] - plain[name] for name in many)
-        said.append(
+        statements.append(
             Statement(
                 "test 9",
                 f"{OURS}among 1000 flows the harm comes from what counts as long: from 0.1 MB on instead of 10 MB, the "
