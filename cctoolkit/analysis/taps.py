@@ -268,6 +268,8 @@ def _match(
         not found. Empty: both taps number flows alike.
     not_before : int64 array
         By ingress flow, time of its first packet in ns, plus one; an earlier packet at the egress is another flow's.
+    ingress_end_ns : int
+        Time of the ingress tap's last packet; what leaves later need not have been seen there.
     data_only : bool
         Leave out packets without payload.
     max_delay_ns : int
