@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import cctoolkit as cct
 
 from .inputs import mawi_like
-from .measure import Timing, line, measure
+from .measure import Timing, line, measure, two_cores
 
 SMALL = 100_000  # what the slow ones are measured on
 
@@ -81,6 +82,10 @@ def run(directory: Path, packets: int | None, repeat: int) -> None:
     if reference is not None:
         line("C loop over libpcap (no flows, no columns)", reference, packets, "packets", reference)
     line("read_capture, warm", measure(lambda: cct.read_capture(path), repeat), packets, "packets", reference)
+    if (os.cpu_count() or 1) > 1:
+        with two_cores():
+            shared = measure(lambda: cct.read_capture(path), repeat)
+        line("read_capture, warm, two cores", shared, packets, "packets", reference)
     line("read_capture, a new process, imports included", cold, packets, "packets", reference)
     warm_parts = measure(lambda: sum(len(part) for part in cct.iter_capture(path, 250_000)), repeat)
     line("iter_capture, parts of 250 000", warm_parts, packets, "packets", reference)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 import resource
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +39,17 @@ def _cpu_s() -> float:
     own = resource.getrusage(resource.RUSAGE_SELF)
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
+@contextlib.contextmanager
+def two_cores() -> Iterator[None]:
+    """Let the benchmark, which runs on one core, use two."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, range(2))
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 def measure(function: Callable[[], Any], repeat: int = 5) -> Timing:

@@ -35,7 +35,8 @@ __all__ = ["iter_capture", "read_capture"]
 
 #: How the note about a truncated or damaged file starts.
 DAMAGE_NOTE = "the file is truncated or damaged"
-_BLOCK_FRAMES = 16384  # enough to make kernel calls cheap, few enough for the shared cache
+_BLOCK_FRAMES = 8192  # enough to make kernel calls cheap, few enough for a core's cache
+_LEAST_SHARED = 1024  # frames worth the hand-over to another thread, some 30 µs
 _FIRST_ROWS = 1 << 16
 _NO_FRAME_NUMBERS = np.empty(0, np.uint32)
 
@@ -401,7 +402,7 @@ class _Threads:
 
     def start(self, frames: int, function: Callable[..., None], *arguments: Any) -> Callable[[], None]:
         """Call a function about so many frames, and return what waits for its end."""
-        if frames < _BLOCK_FRAMES or self._cores < 2:
+        if frames < _LEAST_SHARED or self._cores < 2:
             function(*arguments)
             return _nothing
         if self._pool is None:

@@ -32,7 +32,7 @@ _CHUNK_BYTES = 4 << 20  # decompressed: the largest piece that the thread hands 
 _READ_BYTES = 1 << 19  # read from the file at once; each of many small members copies what is left of it
 _LEAST_PIECE_BYTES = 1 << 20  # smaller ones are joined
 _PIECES_AHEAD = 4
-_WINDOW_BYTES = 2 << 20  # of a plain file: what a core's cache holds
+_WINDOW_BYTES = 3 << 19  # of a plain file: what a core's cache holds, and about two of the reader's blocks
 _FIRST_STEP_BYTES = 1 << 8  # decompressed at once, at first
 
 _MAGICS = {
