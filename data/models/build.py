@@ -537,8 +537,8 @@ def every(work: Work) -> None:
         f"{runs['sim-every-test']} other simulated runs."
     )
     limits = (
-        f"{IDEAL} With 1 s three names of four are right, with 100 ms hardly one of two: it is a model for windows of "
-        "ten seconds. If only Reno, CUBIC and BBR are in question, `cca` is better for short windows."
+        f"{IDEAL} It is a model for windows of ten seconds: the results above show how much shorter ones lose. If only "
+        "Reno, CUBIC and BBR are in question, `cca` is better for short windows."
     )
     save(model, MODELS / "every-cca", data=data, limits=limits, step="every-cca")
     write_runs(work, MODELS / "every-cca", EVERY, ["hard-test", "sim-every-test"])

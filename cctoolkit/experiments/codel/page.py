@@ -139,7 +139,7 @@ def square_roots(settings: Settings, tables: Tables) -> list[str]:
     """Errors of the square roots, and what they change."""
     errors = tables["square_root_error"].groupby("square_root", sort=False).error
     worst = errors.agg(["min", "max"]).mul(100).reset_index()
-    worst.columns = pd.Index(["square_root", "least error, %", "largest error, %"])
+    worst.columns = pd.Index(["square_root", "minimum error, %", "largest error, %"])
     return [
         "The time to the next drop against the exact one, for counts up to 1024:",
         markdown_table(worst),

@@ -390,7 +390,7 @@ def test_9(tables: Tables) -> list[Statement]:
         Statement(
             "test 9",
             f"{OURS}the guard leaves test 1 at 1.00",
-            f"least of the seeds: {_list(four)}",
+            f"minimum of the seeds: {_list(four)}",
             bool((four >= 0.995).all()),
         )
     )
