@@ -86,6 +86,18 @@ def test_the_made_frames_reach_every_count() -> None:
     assert min(columns.values()) > 10, columns
 
 
+def test_it_works_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    data = made_file(1)
+    with_thread = read_bytes(data)
+    monkeypatch.setattr(reader, "_LEAST_SHARED", 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert_same(with_thread, read_bytes(data))
+
+
 class Dribble(io.BytesIO):
     """A file that gives a few bytes at a time, so that windows end everywhere."""
 
@@ -102,6 +114,7 @@ def test_a_thread_that_decodes_changes_nothing(seed: int, block: int, packets: i
         with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
             warnings.simplefilter("ignore", TruncatedCaptureWarning)
             patch.setattr(reader, "_BLOCK_FRAMES", block)
+            patch.setattr(reader, "_LEAST_SHARED", 1)
             patch.setattr(byte_source, "_WINDOW_BYTES", 256)
             patch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
             return list(cct.iter_capture(Dribble(data), packets or 10**6))

@@ -158,8 +158,9 @@ def test_packets_that_a_slow_clock_makes_lost_are_said() -> None:
         lost = cct.queue_delay(ingress, slow)["lost"].sum()
     assert lost > cct.queue_delay(ingress, egress)["lost"].sum()
     early = compare_taps(ingress, slow).early
-    assert f"the {100 * early:.3g} % of the packets that seem to leave before they arrive count as lost" in str(
-        told[0].message
+    assert (
+        f"the {100 * early:.3g} % of the packets that seem to leave before they arrive count as lost"
+        in str(told[0].message)
     )
     assert not any("count as lost" in one for one in compare_taps(ingress, stamped(egress, 5 * MS)).remarks)
 

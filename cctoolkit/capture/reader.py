@@ -402,12 +402,15 @@ class _Threads:
 
     def start(self, frames: int, function: Callable[..., None], *arguments: Any) -> Callable[[], None]:
         """Call a function about so many frames, and return what waits for its end."""
-        if frames < _LEAST_SHARED or self._cores < 2:
-            function(*arguments)
-            return _nothing
-        if self._pool is None:
-            self._pool = self._stack.enter_context(ThreadPoolExecutor(1, "decode"))
-        return self._pool.submit(function, *arguments).result
+        if frames >= _LEAST_SHARED and self._cores > 1:
+            if self._pool is None:
+                self._pool = self._stack.enter_context(ThreadPoolExecutor(1, "decode"))
+            try:
+                return self._pool.submit(function, *arguments).result
+            except RuntimeError:  # no thread can be started: too many, or too little memory
+                self._cores = 1
+        function(*arguments)
+        return _nothing
 
 
 def _nothing() -> None:
