@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import numba
 import numpy as np
 
 from ..errors import ParameterError
@@ -12,6 +13,26 @@ from .base import DROP, MARK, PASS, Aqm, peer, random
 from .pi2 import identification, is_scalable
 
 __all__ = ["IRed", "IntegerIRed", "red_probabilities"]
+
+
+@numba.njit(error_model="numpy")
+def notify(p, s, stats, now_ns):
+    """Send a notification from the egress to the ingress, which it reaches after the recirculation."""
+    stats.notifications += 1
+    if s.waiting < p.max_notifications:
+        s.arrives_ns[(s.first + s.waiting) % p.max_notifications] = now_ns + p.recirculation_ns
+        s.waiting += 1
+    else:
+        stats.lost_notifications += 1
+
+
+@numba.njit(error_model="numpy")
+def receive(p, s, now_ns):
+    """Raise the drop flag if a notification has reached the ingress."""
+    while s.waiting > 0 and s.arrives_ns[s.first] <= now_ns:
+        s.flag = True
+        s.first = (s.first + 1) % p.max_notifications
+        s.waiting -= 1
 
 
 class IRed(Aqm):
@@ -136,21 +157,13 @@ class IRed(Aqm):
                 return MARK
             return PASS
         if random(queue) < (probability**2 if p.square else probability):
-            stats.notifications += 1
-            if s.waiting < p.max_notifications:
-                s.arrives_ns[(s.first + s.waiting) % p.max_notifications] = now_ns + p.recirculation_ns
-                s.waiting += 1
-            else:
-                stats.lost_notifications += 1
+            notify(p, s, stats, now_ns)
         return PASS
 
     @staticmethod
     def on_enqueue(p, s, stats, queue, packet, now_ns):
         # Action module (ingress)
-        while s.waiting > 0 and s.arrives_ns[s.first] <= now_ns:
-            s.flag = True
-            s.first = (s.first + 1) % p.max_notifications
-            s.waiting -= 1
+        receive(p, s, now_ns)
         if s.flag and not is_scalable(p, packet):
             s.flag = False
             stats.drops += 1
@@ -263,10 +276,5 @@ class IntegerIRed(IRed):
                 return MARK
             return PASS
         if draw < p.classic_table[step]:
-            stats.notifications += 1
-            if s.waiting < p.max_notifications:
-                s.arrives_ns[(s.first + s.waiting) % p.max_notifications] = now_ns + p.recirculation_ns
-                s.waiting += 1
-            else:
-                stats.lost_notifications += 1
+            notify(p, s, stats, now_ns)
         return PASS

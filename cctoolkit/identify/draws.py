@@ -18,6 +18,7 @@ __all__ = [
     "between",
     "buffer_packets",
     "run_rng",
+    "run_seed",
     "staggered",
 ]
 
@@ -32,6 +33,11 @@ Pairs = Iterator[tuple[dict[str, Any], Scenario]]
 def run_rng(seed: int, kind: int, run: int) -> np.random.Generator:
     """The random numbers of a run, independent of other runs."""
     return np.random.default_rng([seed, kind, run])
+
+
+def run_seed(seed: int, run: int) -> int:
+    """The seed of a run's scenario."""
+    return seed * 1_000_003 + run
 
 
 def between(rng: np.random.Generator, low: float, high: float) -> float:

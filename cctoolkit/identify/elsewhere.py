@@ -14,7 +14,17 @@ import numpy as np
 
 from ..errors import ParameterError
 from ..scenario import Bottleneck, Flow, Scenario
-from .draws import FRAME_BYTES, PAPER_CCAS, Pairs, aqm_of, between, buffer_packets, run_rng, staggered
+from .draws import (
+    FRAME_BYTES,
+    PAPER_CCAS,
+    Pairs,
+    aqm_of,
+    between,
+    buffer_packets,
+    run_rng,
+    run_seed,
+    staggered,
+)
 
 __all__ = ["FAMILIES", "LIMITED_BY", "elsewhere"]
 
@@ -183,7 +193,7 @@ def elsewhere(
                 bottleneck=Bottleneck(**link),
                 flows=tuple(Flow(**flow) for flow in flows),
                 duration_s=round(x + measured_s, 3),
-                seed=seed * 1_000_003 + run,
+                seed=run_seed(seed, run),
                 name=f"elsewhere-{part}-{seed}-{run}",
             ),
         )

@@ -166,6 +166,7 @@ def train(
     # The exporter's warnings are about packages that are not needed.
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     flows = data.flows[data.flows["run"].isin(order.training)]
+    before = None if pretrained is None else load(pretrained)
     scores = None
     with replacing_folder(output) as folder:
         save_models(
@@ -173,11 +174,10 @@ def train(
             data=f"{sum(map(len, windows)):,} windows of {len(order.training):,} runs of "
             f"{', '.join(part.path.name for part in data.parts)}; {len(order.testing):,} other runs were held out to "
             f"test on (split by run, seed {order.seed})."
-            + (f" Training continued from {load(pretrained).name}." if pretrained else ""),
+            + ("" if before is None else f" Training continued from {before.name}."),
             provenance={"command": " ".join(["cct", *sys.argv[1:]]), "version": __version__, "seed": order.seed}
             | {f"sha256 of {name}": digest for name, digest in data.digests().items()},
         )  # fmt: skip
-        before = None if pretrained is None else load(pretrained)
         write_split(folder, data.flows, order.training, order.testing, before=before)
         if order.testing:
             model = load(folder)

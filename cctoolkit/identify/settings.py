@@ -17,7 +17,7 @@ from .._support.words import did_you_mean
 from ..errors import ParameterError
 from ..scenario import Bottleneck, Flow, Scenario, read_sweep
 from ..testbed.doctor import BACKENDS
-from .draws import PAPER_CCAS, Pairs, aqm_of, between, buffer_packets, run_rng, staggered
+from .draws import PAPER_CCAS, Pairs, aqm_of, between, buffer_packets, run_rng, run_seed, staggered
 from .elsewhere import FAMILIES, elsewhere
 from .own_ccas import own_ccas
 
@@ -112,7 +112,7 @@ def paper(
                 bottleneck=Bottleneck(rate_mbps=100, buffer_packets=500),
                 flows=_flows(rng, [*ccas, *behind], x, paths),
                 duration_s=round(x + 60, 3),
-                seed=seed * 1_000_003 + run,
+                seed=run_seed(seed, run),
                 name=f"paper-{seed}-{run}",
             ),
         )
@@ -149,7 +149,7 @@ def physical(
                 bottleneck=Bottleneck(rate_mbps=1000, buffer_packets=buffer),
                 flows=_flows(rng, [*ccas, *behind], x, paths),
                 duration_s=round(x + measured_s, 3),
-                seed=seed * 1_000_003 + run,
+                seed=run_seed(seed, run),
                 name=f"physical-{seed}-{run}",
             ),
         )
@@ -202,7 +202,7 @@ def hard(
                 bottleneck=Bottleneck(rate_mbps=rate, buffer_packets=packets, aqm=aqm_of(aqm, packets)),
                 flows=_flows(rng, [str(c) for c in names], x, paths),
                 duration_s=round(x + measured_s, 3),
-                seed=seed * 1_000_003 + run,
+                seed=run_seed(seed, run),
                 name=f"hard-{part}-{seed}-{run}",
             ),
         )
@@ -245,7 +245,7 @@ def every_cca(
                 bottleneck=Bottleneck(rate_mbps=rate, buffer_packets=packets, aqm=aqm_of(aqm, packets)),
                 flows=_flows(rng, names, x, [{"rtt_ms": rtt, "access_mbps": 10 * rate}]),
                 duration_s=round(x + measured_s, 3),
-                seed=seed * 1_000_003 + run,
+                seed=run_seed(seed, run),
                 name=f"every-cca-{seed}-{run}",
             ),
         )
@@ -291,7 +291,7 @@ def world(
             bottleneck=Bottleneck(**link),
             flows=tuple(Flow(**flow) for flow in flows),
             duration_s=round(x + measured_s, 3),
-            seed=seed * 1_000_003 + run,
+            seed=run_seed(seed, run),
             name=f"world-{seed}-{run}",
         )
         drawn["aqm"] = scenario.bottleneck.aqm.name  # of two families that change it, the last one decides

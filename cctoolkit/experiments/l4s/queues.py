@@ -13,7 +13,7 @@ import numpy as np
 from ...aqm.base import DROP, DROP_LATE, MARK, PASS, random
 from ...aqm.codel_p4 import PisaCoDel
 from ...aqm.dualpi2 import DualPi2
-from ...aqm.ired import IRed
+from ...aqm.ired import IRed, notify, receive
 from ...aqm.pi2 import TofinoPi2, is_scalable
 
 __all__ = [
@@ -50,6 +50,20 @@ def _dropped(s, now_ns, drop_ns, gap_ns):
         s.drop_ns[s.noted] = drop_ns
         s.gap_ns[s.noted] = gap_ns
     s.noted += 1
+
+
+@numba.njit(error_model="numpy")
+def _before_arrival(s):
+    """Note when iRED's flag is raised, if a notification that is due raises it now."""
+    if not s.flag and s.waiting > 0:
+        s.raised_ns = s.arrives_ns[s.first]
+
+
+@numba.njit(error_model="numpy")
+def _dropped_on_arrival(p, s, queue, now_ns):
+    since_ns = now_ns - s.raised_ns + p.recirculation_ns
+    waits_ns = now_ns - queue.head_enqueued_ns if queue.packets > 0 else 0
+    _dropped(s, now_ns, since_ns, since_ns + waits_ns)
 
 
 _pi2_dequeue = numba.njit(error_model="numpy")(TofinoPi2.on_dequeue)
@@ -103,13 +117,10 @@ class WatchedIRed(IRed):
 
     @staticmethod
     def on_enqueue(p, s, stats, queue, packet, now_ns):
-        if not s.flag and s.waiting > 0:
-            s.raised_ns = s.arrives_ns[s.first]  # if it is due
+        _before_arrival(s)
         verdict = _ired_enqueue(p, s, stats, queue, packet, now_ns)
         if verdict == DROP:
-            since_ns = now_ns - s.raised_ns + p.recirculation_ns
-            waits_ns = now_ns - queue.head_enqueued_ns if queue.packets > 0 else 0
-            _dropped(s, now_ns, since_ns, since_ns + waits_ns)
+            _dropped_on_arrival(p, s, queue, now_ns)
         return verdict
 
 
@@ -151,20 +162,12 @@ class PublishedIRed(IRed):
         if scalable:
             stats.marks += 1
             return MARK
-        stats.notifications += 1
-        if s.waiting < p.max_notifications:
-            s.arrives_ns[(s.first + s.waiting) % p.max_notifications] = now_ns + p.recirculation_ns
-            s.waiting += 1
-        else:
-            stats.lost_notifications += 1
+        notify(p, s, stats, now_ns)
         return PASS
 
     @staticmethod
     def on_enqueue(p, s, stats, queue, packet, now_ns):
-        while s.waiting > 0 and s.arrives_ns[s.first] <= now_ns:
-            s.flag = True
-            s.first = (s.first + 1) % p.max_notifications
-            s.waiting -= 1
+        receive(p, s, now_ns)
         dropped = s.flag and not is_scalable(p, packet)
         s.flag = False
         if dropped:
@@ -197,13 +200,10 @@ class WatchedPublishedIRed(PublishedIRed):
 
     @staticmethod
     def on_enqueue(p, s, stats, queue, packet, now_ns):
-        if not s.flag and s.waiting > 0:
-            s.raised_ns = s.arrives_ns[s.first]
+        _before_arrival(s)
         verdict = _published_enqueue(p, s, stats, queue, packet, now_ns)
         if verdict == DROP:
-            since_ns = now_ns - s.raised_ns + p.recirculation_ns
-            waits_ns = now_ns - queue.head_enqueued_ns if queue.packets > 0 else 0
-            _dropped(s, now_ns, since_ns, since_ns + waits_ns)
+            _dropped_on_arrival(p, s, queue, now_ns)
         return verdict
 
 
