@@ -142,7 +142,7 @@ def bmv2(program: str | Path, folder: Path, *flags: str) -> Path:
     return out
 
 
-def tofino(program: str, target: str, folder: Path) -> Resources:
+def tofino(program: str, target: str, folder: Path, *flags: str) -> Resources:
     """Compile and assemble a program for a Tofino.
 
     Parameters
@@ -151,6 +151,8 @@ def tofino(program: str, target: str, folder: Path) -> Resources:
     target : {"tofino", "tofino2"}
     folder : path
         Gets the files that the switch loads.
+    *flags : str
+        More compiler options.
 
     Raises
     ------
@@ -178,7 +180,7 @@ def tofino(program: str, target: str, folder: Path) -> Resources:
         "-I",
         str(HERE),
     ]
-    command += [f"-D__TARGET_TOFINO__={number}", "--bf-rt-schema", str(folder / "bfrt.json")]
+    command += [f"-D__TARGET_TOFINO__={number}", *flags, "--bf-rt-schema", str(folder / "bfrt.json")]
     _run([*command, "-o", str(folder), str(source)])
     pipe = folder / "pipe"
     state = state_without_select((pipe / f"{program}.bfa").read_text())

@@ -2,7 +2,7 @@
 #include <core.p4>
 #include <v1model.p4>
 #include "common/headers.p4"
-#include "common/bmv2_test_input.p4"
+#include "common/test_input.p4"
 
 struct headers_t {
     TEST_HEADERS
@@ -56,7 +56,7 @@ control I(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t 
         pairs_first.write(hdr.test.queue_delay_ns, hdr.test.random);
         pairs_second.write(hdr.test.queue_delay_ns, (bit<48>)hdr.test.now_ns);
         if (hdr.test.now_ns == 77) {
-            meta.seen = { hdr.test.input, (bit<48>)hdr.test.now_ns, standard_metadata.ingress_port };
+            meta.seen = { (bit<32>) hdr.test.input, (bit<48>)hdr.test.now_ns, standard_metadata.ingress_port };
             digest<seen_t>(1, meta.seen);
         }
     }

@@ -436,7 +436,7 @@ def test_mirror_sessions_are_made_and_changed(switch: BfrtSwitch, device: Device
             session: (
                 "$normal",
                 {
-                    "$direction": "BOTH",
+                    "$direction": "EGRESS",
                     "$ucast_egress_port": port,
                     "$ucast_egress_port_valid": True,
                     "$session_enable": True,

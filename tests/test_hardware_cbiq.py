@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from bmv2_switch import Bench, TestInput, running
 from hypothesis import given, settings, strategies as st
+from switch_bench import TARGETS, Bench, TestInput, running_on
 
 import cctoolkit as cct
 from cctoolkit.analysis.slots import SlotRows, SlotTable, slot_columns
@@ -565,10 +565,10 @@ def of_cells(pair: Pair, readings: list[Reading], slot_ns: int, sampled: bool) -
     return pd.DataFrame({name: table[name] for name in SLOTS})
 
 
-@pytest.fixture(scope="module")
-def bench() -> Iterator[Bench]:
+@pytest.fixture(scope="module", params=TARGETS)
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     """One switch for all, so that each test also begins with what the one before left in its registers."""
-    with running("cbiq") as made:
+    with running_on(request.param, "cbiq") as made:
         yield made
 
 
@@ -621,7 +621,6 @@ def test_the_table_is_that_of_captures(
     pd.testing.assert_frame_equal(last.flows[named], wanted.flows[named], atol=0.01)
 
 
-@pytest.mark.p4
 @pytest.mark.slow
 def test_the_clock_may_wrap(bench: Bench, tmp_path: Path) -> None:
     """At 32 bits of nanoseconds and at all of a Tofino's 48, in the middle of a capture."""
@@ -653,7 +652,6 @@ def segment(
     return frame, len(frame) + payload
 
 
-@pytest.mark.p4
 @pytest.mark.slow
 def test_packets_of_all_kinds(bench: Bench, tmp_path: Path) -> None:
     """Sequence numbers that wrap, repeats, losses, data in a SYN, resets, VLAN tags, and what is not to be counted."""
@@ -705,7 +703,6 @@ def test_packets_of_all_kinds(bench: Bench, tmp_path: Path) -> None:
     assert (table.groupby("flow_id").cbiq_bytes.max() > 0).all()
 
 
-@pytest.mark.p4
 @pytest.mark.slow
 def test_flows_come_and_go(bench: Bench, tmp_path: Path) -> None:
     """Of a flow that is watched from one reading to another, the slots between are there, and they are right."""

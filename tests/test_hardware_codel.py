@@ -14,9 +14,9 @@ from typing import ClassVar
 import numba
 import numpy as np
 import pytest
-from bmv2_switch import Answer, TestInput, running
 from hypothesis import example, given, settings, strategies as st
 from one_queue import Compiled, packet
+from switch_bench import TARGETS, Answer, TestInput, running, running_on
 
 from cctoolkit.aqm import DROP_LATE, MARK, PASS, PisaCoDel
 from cctoolkit.aqm.codel_p4 import math_unit, math_unit_gap
@@ -33,6 +33,12 @@ NUMBER = {c.name: c for c in codel.CONSTANTS if isinstance(c, Constant)}
 TARGET, INTERVAL = NUMBER["TARGET_NS"].value, NUMBER["INTERVAL_NS"].value
 RECORD = codel.MODEL.parameter_record()[0]
 DECISION = {PASS: 0, MARK: 1, DROP_LATE: 2}
+#: A packet's length in a queue's depth: packets on BMv2, cells on a Tofino.
+MTU_DEPTH = {
+    "bmv2": NUMBER["MTU_PACKETS"].value,
+    "tofino": NUMBER["MTU_TOFINO_CELLS"].value,
+    "tofino2": NUMBER["MTU_TOFINO2_CELLS"].value,
+}
 
 
 # ---- constants -------------------------------------------------------------------------------------------------------
@@ -403,7 +409,7 @@ def compared(bench, streams, flows):
     asked, expected, into = [], [], []
     for i, (now, delay, depth, ecn) in interleaved(streams):
         (out, _), flow = places[i], flows[places[i]]
-        told = TestInput(now_ns=now, queue_delay_ns=delay, queue_depth=depth)
+        told = TestInput(now_ns=now, queue_delay_ns=delay, queue_depth=depth * MTU_DEPTH[bench.target])
         asked.append((told, frame(flow, ecn, protocol=17)))
         into.append(1 - out)
         expected.append((i, ecn, models[i].decide(now, delay, depth, ecn)))
@@ -448,9 +454,9 @@ def check_frames(answers, sent, given):
             assert answer.frame == frame_with_ce(sent) and checksum(answer.frame[14:34]) == 0
 
 
-@pytest.fixture(scope="module")
-def bench():
-    with running("codel", queues=8) as bench:
+@pytest.fixture(scope="module", params=TARGETS)
+def bench(request):
+    with running_on(request.param, "codel", queues=8) as bench:
         control_plane.set_up(bench.switch, {0: 1, 1: 0}, queues=8)
         yield bench
 
@@ -465,10 +471,9 @@ def empty(bench):
     control_plane.clear(bench.switch)
 
 
-@pytest.mark.p4
 @pytest.mark.slow
 @pytest.mark.usefixtures("empty")
-def test_bmv2_decides_as_the_model_in_a_simulated_queue(bench, flows):
+def test_switch_decides_as_the_model_in_a_simulated_queue(bench, flows):
     logs = recorded()
     mtu = codel.MODEL.mtu_bytes
     streams = [[(now, delay, size // mtu, ecn) for now, delay, size, ecn, _ in log.tolist()] for log in logs]
@@ -481,10 +486,9 @@ def test_bmv2_decides_as_the_model_in_a_simulated_queue(bench, flows):
     assert verdicts.count(DROP_LATE) > 20 and verdicts.count(MARK) > 20
 
 
-@pytest.mark.p4
 @pytest.mark.slow
 @pytest.mark.usefixtures("empty")
-def test_bmv2_decides_as_the_model_of_random_walks(bench, flows):
+def test_switch_decides_as_the_model_of_random_walks(bench, flows):
     """In all queues of two ports at once."""
     streams = [walks(seed, 900) for seed in range(len(flows))]
     assert sum(map(len, streams)) >= 10_000
@@ -492,10 +496,9 @@ def test_bmv2_decides_as_the_model_of_random_walks(bench, flows):
     assert min(verdicts.count(v) for v in (PASS, MARK, DROP_LATE)) > 300
 
 
-@pytest.mark.p4
 @pytest.mark.slow
 @pytest.mark.usefixtures("empty")
-def test_bmv2_counts_far(bench, flows):
+def test_switch_counts_far(bench, flows):
     """A long overload: the count goes through many classes of the math unit, the clock wraps several times."""
     place, flow = next(iter(flows.items()))
     stream = [(WORD - 300 * MS + i * 4 * MS, 30 * MS, 20, i % 2) for i in range(4000)]
@@ -505,7 +508,6 @@ def test_bmv2_counts_far(bench, flows):
     assert state["count"] > 2000
 
 
-@pytest.mark.p4
 @pytest.mark.usefixtures("empty")
 @pytest.mark.parametrize(
     ("given", "decision"),
@@ -521,9 +523,11 @@ def test_bmv2_counts_far(bench, flows):
         ({"ecn": 3, "ip": 6, "protocol": 17}, 1),
     ],
 )
-def test_bmv2_marks_or_drops(bench, given, decision):
+def test_switch_marks_or_drops(bench, given, decision):
     sent = frame(flow=9, **given)
-    asked = [(TestInput(now_ns=at * MS, queue_delay_ns=20 * MS, queue_depth=9), sent) for at in (1, 102, 103)]
+    asked = [
+        (TestInput(now_ns=at * MS, queue_delay_ns=20 * MS, queue_depth=99), sent) for at in (1, 102, 103)
+    ]
     answers = bench.exchange(asked)
     assert [a.decision for a in answers] == [0, decision, 0]
     if decision == 2:
@@ -535,8 +539,7 @@ def test_bmv2_marks_or_drops(bench, given, decision):
     assert answers[0].frame == answers[2].frame == sent
 
 
-@pytest.mark.p4
-def test_bmv2_spreads_flows(bench, flows):
+def test_switch_spreads_flows(bench, flows):
     """A flow stays in its queue, and packets that are not IP have one, too."""
     asked = [(TestInput(now_ns=1), frame(flow, ip=ip, protocol=17)) for ip in (4, 6) for flow in range(64)]
     first, second = (bench.exchange(asked) for _ in range(2))

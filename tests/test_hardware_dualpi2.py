@@ -6,9 +6,9 @@ import time
 
 import numpy as np
 import pytest
-from bmv2_switch import TestInput, running
 from hardware_l4s import MS, UPDATE, WORD, FakeSwitch, recorded, recorder, walk
 from one_queue import Compiled, packet
+from switch_bench import TARGETS, TestInput, running, running_on
 from test_hardware_codel import check_frames, frame, frame_with_ce
 
 from cctoolkit.aqm import DROP_LATE, MARK, PASS
@@ -139,16 +139,15 @@ class Bench:
         self.controller.step(self.bench.switch)
 
 
-@pytest.fixture(scope="module")
-def bench():
-    with running("dualpi2", queues=2) as bench:
+@pytest.fixture(scope="module", params=TARGETS)
+def bench(request):
+    with running_on(request.param, "dualpi2", queues=2) as bench:
         control_plane.set_up(bench.switch, {0: 1, 1: 0})
         yield bench
 
 
-@pytest.mark.p4
 @pytest.mark.slow
-def test_bmv2_and_controller_decide_as_a_simulation(bench):
+def test_switch_and_controller_decide_as_a_simulation(bench):
     """All packets and all updates, one second of overload with ECT(1) among them; the clock wraps in between."""
     scenario = Scenario(
         bottleneck=Bottleneck(
@@ -184,9 +183,8 @@ def test_bmv2_and_controller_decide_as_a_simulation(bench):
     assert (row.c_marked, row.c_dropped) == (kinds.count((C, MARK)), kinds.count((C, DROP_LATE)))
 
 
-@pytest.mark.p4
 @pytest.mark.slow
-def test_bmv2_and_controller_decide_as_the_model_of_random_walks(bench):
+def test_switch_and_controller_decide_as_the_model_of_random_walks(bench):
     """Two ports, each with a controller of its own; delays about the step and far from it, all probabilities."""
     switch = Bench(bench, [0, 1])
     models = [Compiled(IntegerDualPi2(), queues=2) for _ in (0, 1)]
@@ -226,7 +224,6 @@ def test_bmv2_and_controller_decide_as_the_model_of_random_walks(bench):
         assert kinds.count(kind) > 15, kind
 
 
-@pytest.mark.p4
 @pytest.mark.parametrize(
     ("given", "queue", "decision"),
     [
@@ -241,7 +238,7 @@ def test_bmv2_and_controller_decide_as_the_model_of_random_walks(bench):
         ({"ecn": 3, "ip": 6, "protocol": 17}, L, 1),
     ],
 )
-def test_bmv2_marks_or_drops(bench, given, queue, decision):
+def test_switch_marks_or_drops(bench, given, queue, decision):
     """Half of all packets, by turns; in overload the share of drops is the same for both queues."""
     sent = frame(flow=9, **given)
     control_plane.clear(bench.switch)

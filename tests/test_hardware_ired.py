@@ -9,8 +9,8 @@ from typing import ClassVar
 import numba
 import numpy as np
 import pytest
-from bmv2_switch import TestInput, running
 from hardware_l4s import MS, WORD, Drawing, FakeSwitch, walk
+from switch_bench import TARGETS, TestInput, running, running_on
 from test_hardware_codel import check_frames, frame, frame_with_ce
 
 from cctoolkit.aqm import DROP, MARK, PASS
@@ -252,9 +252,9 @@ def counts(outcomes):
     )
 
 
-@pytest.fixture(scope="module")
-def bench():
-    with running("ired", queues=2) as bench:
+@pytest.fixture(scope="module", params=TARGETS)
+def bench(request):
+    with running_on(request.param, "ired", queues=2) as bench:
         control_plane.set_up(bench.switch, {0: 1, 1: 0}, model=MODEL, queues=1)
         yield bench
 
@@ -264,10 +264,9 @@ def empty(bench):
     control_plane.clear(bench.switch)
 
 
-@pytest.mark.p4
 @pytest.mark.slow
 @pytest.mark.usefixtures("empty")
-def test_bmv2_decides_as_the_model_with_delays_of_a_simulated_queue(bench):
+def test_switch_decides_as_the_model_with_delays_of_a_simulated_queue(bench):
     """One queue for all: scalable packets leave the flag up. The clock wraps some fifty times."""
     queue = Queue(1, WORD - 40 * MS)
     rows = recorded()[:6000]
@@ -281,10 +280,9 @@ def test_bmv2_decides_as_the_model_with_delays_of_a_simulated_queue(bench):
     assert row.to_drop == (notified > dropped)
 
 
-@pytest.mark.p4
 @pytest.mark.slow
 @pytest.mark.usefixtures("empty")
-def test_bmv2_decides_as_the_model_of_random_walks(bench):
+def test_switch_decides_as_the_model_of_random_walks(bench):
     """Two queues in each of two ports; delays of all sizes, also such as are cut."""
     try:
         control_plane.set_up(bench.switch, {0: 1, 1: 0}, model=MODEL, queues=2)
@@ -312,9 +310,8 @@ def test_bmv2_decides_as_the_model_of_random_walks(bench):
             )
 
 
-@pytest.mark.p4
 @pytest.mark.usefixtures("empty")
-def test_bmv2_scalable_packets_leave_the_flag_up(bench):
+def test_switch_scalable_packets_leave_the_flag_up(bench):
     queue = Queue(1, 0)
     rows = (
         [(0, 0, queue, 60 * MS, 0)] * 4
@@ -325,7 +322,6 @@ def test_bmv2_scalable_packets_leave_the_flag_up(bench):
     assert [o.decision for o in outcomes[4:]].count(2) == 1 and outcomes[-1].decision == 2
 
 
-@pytest.mark.p4
 @pytest.mark.usefixtures("empty")
 @pytest.mark.parametrize(
     ("given", "decision"),
@@ -340,7 +336,7 @@ def test_bmv2_scalable_packets_leave_the_flag_up(bench):
         ({"ecn": 3, "ip": 6, "protocol": 17}, 1),
     ],
 )
-def test_bmv2_marks_or_drops(bench, given, decision):
+def test_switch_marks_or_drops(bench, given, decision):
     """Long delays: a scalable packet is marked, after a classic one the next is dropped."""
     sent = frame(flow=9, **given)
     queue = Queue(1, 0)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from bmv2_switch import skip_without_bmv2
+from switch_bench import skip_without_bmv2
 from test_testbed_netns import namespaces, why_not
 
 import cctoolkit as cct

@@ -7,9 +7,9 @@ import time
 
 import numpy as np
 import pytest
-from bmv2_switch import TestInput, running
 from hardware_l4s import MS, UPDATE, WORD, Drawing, FakeSwitch, recorded, recorder, walk
 from one_queue import Compiled, packet
+from switch_bench import TARGETS, TestInput, running, running_on
 from test_hardware_codel import check_frames, frame, frame_with_ce
 
 from cctoolkit.aqm import DROP_LATE, MARK, PASS
@@ -164,16 +164,15 @@ class Bench:
             self.controller.step(self.bench.switch)
 
 
-@pytest.fixture(scope="module")
-def bench():
-    with running("pi2") as bench:
+@pytest.fixture(scope="module", params=TARGETS)
+def bench(request):
+    with running_on(request.param, "pi2") as bench:
         control_plane.set_up(bench.switch, {0: 1, 1: 0})
         yield bench
 
 
-@pytest.mark.p4
 @pytest.mark.slow
-def test_bmv2_and_controller_decide_as_a_simulation(bench):
+def test_switch_and_controller_decide_as_a_simulation(bench):
     """All packets and all updates of four seconds; the clock wraps in between."""
     log = recorded(scenario(recorder(IntegerPi2, "pi2_recorder")(control_plane_ms=0)))
     start = WORD - 2_000 * MS
@@ -193,9 +192,8 @@ def test_bmv2_and_controller_decide_as_a_simulation(bench):
     assert (row.marked, row.dropped) == (verdicts.count(MARK), verdicts.count(DROP_LATE))
 
 
-@pytest.mark.p4
 @pytest.mark.slow
-def test_bmv2_and_controller_decide_as_the_model_of_random_walks(bench):
+def test_switch_and_controller_decide_as_the_model_of_random_walks(bench):
     """Two ports, each with a controller of its own; probabilities from 0 to 1, delays of all sizes."""
     switch = Bench(bench, [0, 1])
     models = [Drawing(MODEL, 32, seed=3 + port) for port in (0, 1)]
@@ -222,7 +220,6 @@ def test_bmv2_and_controller_decide_as_the_model_of_random_walks(bench):
     assert min(verdicts.count(v) for v in (PASS, MARK, DROP_LATE)) > 200
 
 
-@pytest.mark.p4
 @pytest.mark.parametrize(
     ("given", "decision"),
     [
@@ -237,7 +234,7 @@ def test_bmv2_and_controller_decide_as_the_model_of_random_walks(bench):
         ({"ecn": 3, "ip": 6, "protocol": 17}, 1),
     ],
 )
-def test_bmv2_marks_or_drops(bench, given, decision):
+def test_switch_marks_or_drops(bench, given, decision):
     sent = frame(flow=9, **given)
     data = {"root": 30_000, "coupled": 60_000}
     bench.switch.add_entry("probabilities", {"port": 1}, "set_probabilities", data)

@@ -519,7 +519,7 @@ class BfrtSwitch(Switch):
         at = self._table("$mirror.cfg")
         gc = self._gc
         fields = [
-            gc.DataTuple("$direction", str_val="BOTH"),
+            gc.DataTuple("$direction", str_val="EGRESS"),
             gc.DataTuple("$ucast_egress_port", val=port),
             gc.DataTuple("$ucast_egress_port_valid", bool_val=True),
             gc.DataTuple("$session_enable", bool_val=True),

@@ -11,7 +11,7 @@
 
 #include "common/headers.p4"
 #include "activity.p4"
-#include "common/bmv2_test_input.p4"
+#include "common/test_input.p4"
 #include "constants.p4"
 
 typedef bit<9> port_t;
@@ -260,7 +260,7 @@ control AbcIngress(
             hdr.test.decision = DECISION_DROP;
             meta.leaves = 0;
         }
-        hdr.test.value = (bit<64>) (int<64>) activity;
+        hdr.test.value = (bit<32>) activity;
         hdr.test.value2 = detail;
 #else
         if (!accepted) {

@@ -331,7 +331,7 @@ control Departure(
         departed.write(port, meta.number);
 #ifdef TEST_INPUT
         if (meta.arrives == 0) {
-            hdr.test.value = (bit<64>) (int<64>) (int<32>) value;
+            hdr.test.value = value;
         }
 #endif
     }

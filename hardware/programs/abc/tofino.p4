@@ -7,6 +7,7 @@
 
 #include "common/tofino_intrinsic.p4"
 #include "common/headers.p4"
+#include "common/test_input.p4"
 #include "activity.p4"
 #include "constants.p4"
 
@@ -19,6 +20,15 @@ const MirrorType_t NOTIFICATION_MIRROR = 1;
 const bit<16> ETHERTYPE_NOTIFICATION = 0x88b5; /* IEEE 802, local experimental 1; never leaves the switch */
 
 const bit<32> PORTS = 512;
+
+/* The time at the egress, and whether the packet leaves: in a test it may only arrive, or have been dropped */
+#ifdef TEST_INPUT
+#define EGRESS_NS hdr.test.now_ns[47:0]
+#define LEAVES hdr.test.input[1:1] == 1 && hdr.bridge.number != 0
+#else
+#define EGRESS_NS eg_prsr_md.global_tstamp
+#define LEAVES true
+#endif
 
 /* Index of the epoch's lowest bit in bits 47 to 16 of the clock */
 const bit<8> METER_BIT = METER_EPOCH_SHIFT - 16;
@@ -58,6 +68,7 @@ struct headers_t {
     bridge_h bridge;
     mirror_h mirror;
     notification_h notification;
+    TEST_HEADERS
     ethernet_h ethernet;
     activity_h activity;
     vlan_h vlan;
@@ -132,16 +143,30 @@ parser AbcIngressParser(
     IngressIntrinsic() intrinsic_parser;
 
     state start {
+        meta = {...};
+#ifndef TEST_INPUT
         /* Read the clock at a byte boundary, so that no shift is needed later */
         bit<64> intrinsic = packet.lookahead<bit<64>>();
-        meta = {...};
         meta.coarse = intrinsic[47:16];
+#endif
         intrinsic_parser.apply(packet, ig_intr_md);
         transition select(packet.lookahead<bit<112>>()[15:0]) {
             ETHERTYPE_NOTIFICATION: notification;
+#ifdef TEST_INPUT
+            default: test;
+#else
             default: ethernet;
+#endif
         }
     }
+
+#ifdef TEST_INPUT
+    state test {
+        packet.extract(hdr.test);
+        meta.coarse = hdr.test.now_ns[47:16];
+        transition ethernet;
+    }
+#endif
 
     state notification {
         packet.extract(hdr.notification);
@@ -717,7 +742,11 @@ control AbcIngress(
 
     action refuse() {
         add_dropped.execute(meta.index);
+#ifdef TEST_INPUT
+        hdr.test.decision = DECISION_DROP;
+#else
         ig_dprsr_md.drop_ctl = 1;
+#endif
     }
 
     action discard_notification() {
@@ -807,6 +836,15 @@ control AbcIngress(
         }
         ingress_role.apply();
         way_back.apply();
+#ifdef TEST_INPUT
+        hdr.test.decision = DECISION_PASS;
+        /* A test sends each packet twice: it arrives, and later leaves, with what it got when it arrived */
+        if (hdr.test.isValid() && hdr.test.input[0:0] == 0) {
+            hdr.bridge.labelled = 1;
+            hdr.bridge.number = (int<32>) hdr.test.queue_depth;
+            hdr.bridge.excess = (int<32>) hdr.test.random;
+        } else {
+#endif
         if (hdr.ipv4.isValid()) {
             length_logarithms.apply();
         } else if (hdr.ipv6.isValid()) {
@@ -847,6 +885,11 @@ control AbcIngress(
         acceptance.apply();
         decisions.apply();
         aggregate_decisions.apply();
+#ifdef TEST_INPUT
+        hdr.test.value = (bit<32>) hdr.activity.activity;
+        hdr.test.value2 = (bit<32>) hdr.bridge.number ++ (bit<32>) hdr.bridge.excess;
+        }
+#endif
     }
 }
 
@@ -883,6 +926,9 @@ parser AbcEgressParser(
     state from_ingress {
         packet.extract(hdr.bridge);
         meta.excess = hdr.bridge.excess;
+#ifdef TEST_INPUT
+        packet.extract(hdr.test);
+#endif
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.ether_type) {
             ETHERTYPE_ACTIVITY: activity;
@@ -982,7 +1028,7 @@ control Departure(
     }
 
     action prepare() {
-        meta.within = (bit<16>) eg_prsr_md.global_tstamp[AVERAGE_EPOCH_SHIFT - 1:AVERAGE_EPOCH_SHIFT - 3];
+        meta.within = (bit<16>) EGRESS_NS[AVERAGE_EPOCH_SHIFT - 1:AVERAGE_EPOCH_SHIFT - 3];
         meta.cycle_0 = meta.coarse >> (AVERAGE_BIT + 1);
         meta.coarse_before = meta.coarse - (1 << AVERAGE_BIT);
     }
@@ -1046,7 +1092,7 @@ control AbcEgress(
     }
 
     action look() {
-        meta.coarse = eg_prsr_md.global_tstamp[47:16];
+        meta.coarse = EGRESS_NS[47:16];
         meta.port = (index_t) eg_intr_md.egress_port;
     }
 
@@ -1073,8 +1119,13 @@ control AbcEgress(
         if (hdr.mirror.isValid()) {
             recirculate();
         } else {
-            if (hdr.bridge.managed == 1) {
+            if (hdr.bridge.managed == 1 && LEAVES) {
                 departure.apply(hdr, meta, eg_prsr_md);
+#ifdef TEST_INPUT
+                if (hdr.test.input[0:0] == 0) {
+                    hdr.test.value = (bit<32>) meta.average;
+                }
+#endif
                 notify();
             }
             if (hdr.activity.isValid()) {

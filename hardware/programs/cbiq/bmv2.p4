@@ -5,7 +5,7 @@
 
 #include "common/headers.p4"
 #include "slots_and_flows.p4"
-#include "common/bmv2_test_input.p4"
+#include "common/test_input.p4"
 
 struct headers_t {
     PACKET_HEADERS
@@ -84,7 +84,7 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta, inout standard
             bit<32> end;
             in_flows.apply(hdr.ipv4, hdr.ipv6, hdr.tcp, watched, flow, payload_bytes, seq, end);
 #ifdef TEST_INPUT
-            hdr.test.value = (bit<64>)slot;
+            hdr.test.value = slot;
             hdr.test.value2 = known ? 64w1 : 0;
 #endif
             if (known && watched && payload_bytes != 0) {
@@ -150,7 +150,7 @@ control SwitchEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
             bit<32> end;
             out_flows.apply(hdr.ipv4, hdr.ipv6, hdr.tcp, watched, flow, payload_bytes, seq, end);
 #ifdef TEST_INPUT
-            hdr.test.value = (bit<64>)slot;
+            hdr.test.value = slot;
             hdr.test.value2 = known ? 64w1 : 0;
 #endif
             if (known && watched && payload_bytes != 0) {

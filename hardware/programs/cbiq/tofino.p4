@@ -8,9 +8,31 @@
 
 #include "common/tofino_intrinsic.p4"
 #include "common/headers.p4"
+#include "common/test_input.p4"
 #include "slots_and_flows.p4"
 
+/* The time at each side. A test sends each packet twice: it arrives (input 0), and later leaves (input 1). */
+#ifdef TEST_INPUT
+#define INGRESS_NS hdr.test.now_ns[47:0]
+#define EGRESS_NS hdr.test.now_ns[47:0]
+#define ARRIVES (hdr.test.input == 0)
+#define LEAVES (hdr.test.input == 1)
+#define SHOW_SLOT \
+    hdr.test.decision = DECISION_PASS; \
+    hdr.test.value = meta.slot; \
+    if (meta.known) { \
+        hdr.test.value2[7:0] = 1; \
+    }
+#else
+#define INGRESS_NS ig_prsr_md.global_tstamp
+#define EGRESS_NS eg_prsr_md.global_tstamp
+#define ARRIVES true
+#define LEAVES true
+#define SHOW_SLOT
+#endif
+
 struct headers_t {
+    TEST_HEADERS
     PACKET_HEADERS
 }
 
@@ -58,6 +80,9 @@ parser SwitchIngressParser(packet_in packet, out headers_t hdr, out metadata_t m
     state start {
         meta = NO_METADATA;
         intrinsic.apply(packet, ig_intr_md);
+#ifdef TEST_INPUT
+        packet.extract(hdr.test);
+#endif
         transition ethernet;
     }
 
@@ -140,21 +165,23 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta, in ingress_int
 
     apply {
         wire.apply();
+        if (ARRIVES) {
+            meta.time = INGRESS_NS[47:16];
+            see.execute(0);
 
-        meta.time = ig_prsr_md.global_tstamp[47:16];
-        see.execute(0);
-
-        in_slot.apply(ig_prsr_md.global_tstamp, meta.slot, meta.known);
-        in_flows.apply(hdr.ipv4, hdr.ipv6, hdr.tcp, meta.watched, meta.flow, meta.payload_bytes, meta.seq, meta.end);
-        if (meta.known && meta.watched && meta.payload_bytes != 0) {
-            cell_t cell = meta.slot[RING_BITS - 1:0] ++ meta.flow;
-            bit<1> begun = begin_cell.execute(cell);
-            if (begun == 1) {
-                count_first.execute(cell);
-                first_end.execute(cell);
-            } else {
-                count_more.execute(cell);
-                further_end.execute(cell);
+            in_slot.apply(INGRESS_NS, meta.slot, meta.known);
+            SHOW_SLOT
+            in_flows.apply(hdr.ipv4, hdr.ipv6, hdr.tcp, meta.watched, meta.flow, meta.payload_bytes, meta.seq, meta.end);
+            if (meta.known && meta.watched && meta.payload_bytes != 0) {
+                cell_t cell = meta.slot[RING_BITS - 1:0] ++ meta.flow;
+                bit<1> begun = begin_cell.execute(cell);
+                if (begun == 1) {
+                    count_first.execute(cell);
+                    first_end.execute(cell);
+                } else {
+                    count_more.execute(cell);
+                    further_end.execute(cell);
+                }
             }
         }
     }
@@ -172,6 +199,9 @@ parser SwitchEgressParser(packet_in packet, out headers_t hdr, out metadata_t me
     state start {
         meta = NO_METADATA;
         packet.extract(eg_intr_md);
+#ifdef TEST_INPUT
+        packet.extract(hdr.test);
+#endif
         transition ethernet;
     }
 
@@ -234,23 +264,26 @@ control SwitchEgress(inout headers_t hdr, inout metadata_t meta, in egress_intri
     };
 
     apply {
-        meta.time = eg_prsr_md.global_tstamp[47:16];
-        see.execute(0);
+        if (LEAVES) {
+            meta.time = EGRESS_NS[47:16];
+            see.execute(0);
 
-        out_slot.apply(eg_prsr_md.global_tstamp, meta.slot, meta.known);
-        out_flows.apply(hdr.ipv4, hdr.ipv6, hdr.tcp, meta.watched, meta.flow, meta.payload_bytes, meta.seq, meta.end);
-        out_acks.apply(hdr.ipv4, hdr.ipv6, hdr.tcp, meta.acknowledges, meta.acked_flow);
-        if (meta.known && meta.watched && meta.payload_bytes != 0) {
-            cell_t cell = meta.slot[RING_BITS - 1:0] ++ meta.flow;
-            bit<1> begun = begin_cell.execute(cell);
-            if (begun == 1) {
-                count_first.execute(cell);
-            } else {
-                count_more.execute(cell);
+            out_slot.apply(EGRESS_NS, meta.slot, meta.known);
+            SHOW_SLOT
+            out_flows.apply(hdr.ipv4, hdr.ipv6, hdr.tcp, meta.watched, meta.flow, meta.payload_bytes, meta.seq, meta.end);
+            out_acks.apply(hdr.ipv4, hdr.ipv6, hdr.tcp, meta.acknowledges, meta.acked_flow);
+            if (meta.known && meta.watched && meta.payload_bytes != 0) {
+                cell_t cell = meta.slot[RING_BITS - 1:0] ++ meta.flow;
+                bit<1> begun = begin_cell.execute(cell);
+                if (begun == 1) {
+                    count_first.execute(cell);
+                } else {
+                    count_more.execute(cell);
+                }
             }
-        }
-        if (meta.known && meta.acknowledges) {
-            acknowledge.execute(meta.slot[RING_BITS - 1:0] ++ meta.acked_flow);
+            if (meta.known && meta.acknowledges) {
+                acknowledge.execute(meta.slot[RING_BITS - 1:0] ++ meta.acked_flow);
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 #include "common/tofino_intrinsic.p4"
 #include "common/headers.p4"
+#include "common/test_input.p4"
 #include "constants.p4"
 
 typedef bit<5> queue_t;
@@ -18,6 +19,7 @@ header bridge_h {
 
 struct headers_t {
     bridge_h bridge;
+    TEST_HEADERS
     PACKET_HEADERS
 }
 
@@ -59,6 +61,9 @@ parser CodelIngressParser(
     state start {
         meta = {...};
         intrinsic_parser.apply(packet, ig_intr_md);
+#ifdef TEST_INPUT
+        packet.extract(hdr.test);
+#endif
         transition ethernet;
     }
 
@@ -157,6 +162,9 @@ parser CodelEgressParser(
         meta = {...};
         packet.extract(eg_intr_md);
         packet.extract(hdr.bridge);
+#ifdef TEST_INPUT
+        packet.extract(hdr.test);
+#endif
         transition ethernet;
     }
 
@@ -271,6 +279,13 @@ control CodelEgress(
     };
 
     action measure() {
+#ifdef TEST_INPUT
+        hdr.test.decision = DECISION_PASS;
+        hdr.test.value[7:0] = (bit<8>) hdr.bridge.queue;
+        meta.now_ns = hdr.test.now_ns[31:0];
+        meta.delay_ns = hdr.test.queue_delay_ns;
+        meta.lack_cells = hdr.test.queue_depth;
+#else
         meta.now_ns = eg_prsr_md.global_tstamp[31:0];
 #if __TARGET_TOFINO__ == 2
         meta.delay_ns = eg_intr_md.deq_timedelta;
@@ -278,6 +293,7 @@ control CodelEgress(
         meta.delay_ns = eg_prsr_md.global_tstamp[31:0] - hdr.bridge.arrival_ns;
 #endif
         meta.lack_cells = (bit<32>) eg_intr_md.deq_qdepth;
+#endif
         meta.index = eg_intr_md.egress_port ++ hdr.bridge.queue;
         meta.signal = 0;
         meta.marked = 0;
@@ -286,16 +302,22 @@ control CodelEgress(
     action mark_ipv4() {
         hdr.ipv4.ecn = ECN_CE;
         meta.marked = 1;
+        SHOW_MARK
         count_marked.execute(meta.index);
     }
 
     action mark_ipv6() {
         hdr.ipv6.ecn = ECN_CE;
+        SHOW_MARK
         count_marked.execute(meta.index);
     }
 
     action drop() {
+#ifdef TEST_INPUT
+        hdr.test.decision = DECISION_DROP;
+#else
         eg_dprsr_md.drop_ctl = 1;
+#endif
         count_dropped.execute(meta.index);
     }
 

@@ -5,7 +5,7 @@
 #include <v1model.p4>
 
 #include "common/headers.p4"
-#include "common/bmv2_test_input.p4"
+#include "common/test_input.p4"
 #include "constants.p4"
 
 typedef bit<9> port_t;
@@ -225,7 +225,7 @@ control DualPi2Egress(
         if (meta.marked == 1) {
             hdr.test.decision = DECISION_MARK;
         }
-        hdr.test.value = (bit<64>) (now_ns - meta.arrival_ns);
+        hdr.test.value = (bit<32>) (now_ns - meta.arrival_ns);
         hdr.test.value2 = (bit<64>) meta.queue;
 #endif
     }

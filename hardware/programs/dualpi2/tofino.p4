@@ -3,6 +3,7 @@
 
 #include "common/tofino_intrinsic.p4"
 #include "common/headers.p4"
+#include "common/test_input.p4"
 #include "constants.p4"
 
 typedef bit<10> place_t; /* port and queue */
@@ -18,6 +19,7 @@ header bridge_h {
 
 struct headers_t {
     bridge_h bridge;
+    TEST_HEADERS
     PACKET_HEADERS
 }
 
@@ -57,6 +59,9 @@ parser DualPi2IngressParser(
     state start {
         meta = {ECN_NOT_ECT};
         intrinsic_parser.apply(packet, ig_intr_md);
+#ifdef TEST_INPUT
+        packet.extract(hdr.test);
+#endif
         transition ethernet;
     }
 
@@ -130,6 +135,9 @@ parser DualPi2EgressParser(
         packet.extract(eg_intr_md);
 #if __TARGET_TOFINO__ != 2
         packet.extract(hdr.bridge);
+#endif
+#ifdef TEST_INPUT
+        packet.extract(hdr.test);
 #endif
         transition ethernet;
     }
@@ -245,27 +253,40 @@ control DualPi2Egress(
     };
 
     action measure() {
+#ifdef TEST_INPUT
+        hdr.test.decision = DECISION_PASS;
+        hdr.test.value = hdr.test.queue_delay_ns;
+        meta.delay_ns = hdr.test.queue_delay_ns;
+        meta.lack_cells = hdr.test.queue_depth;
+#else
 #if __TARGET_TOFINO__ == 2
         meta.delay_ns = eg_intr_md.deq_timedelta;
 #else
         meta.delay_ns = eg_prsr_md.global_tstamp[31:0] - hdr.bridge.arrival_ns;
 #endif
         meta.lack_cells = (bit<32>) eg_intr_md.deq_qdepth;
+#endif
     }
 
     action mark_ipv4() {
         hdr.ipv4.ecn = ECN_CE;
         meta.marked = 1;
+        SHOW_MARK
         count_marked.execute(meta.place);
     }
 
     action mark_ipv6() {
         hdr.ipv6.ecn = ECN_CE;
+        SHOW_MARK
         count_marked.execute(meta.place);
     }
 
     action drop() {
+#ifdef TEST_INPUT
+        hdr.test.decision = DECISION_DROP;
+#else
         eg_dprsr_md.drop_ctl = 1;
+#endif
         count_dropped.execute(meta.place);
     }
 
@@ -278,6 +299,9 @@ control DualPi2Egress(
         }
         /* Derive the queue again: the number that egress gets counts the queues of several ports */
         meta.place = eg_intr_md.egress_port ++ meta.ecn[0:0];
+#ifdef TEST_INPUT
+        hdr.test.value2[7:0] = 7w0 ++ meta.ecn[0:0];
+#endif
         dualpi2.apply(meta, eg_intr_md.egress_port, meta.ecn[0:0]);
         if (meta.due == 1 && (meta.overload == 1 || meta.ecn == ECN_NOT_ECT)) {
             drop();

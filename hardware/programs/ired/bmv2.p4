@@ -6,7 +6,7 @@
 
 #include "common/headers.p4"
 #include "notification.p4"
-#include "common/bmv2_test_input.p4"
+#include "common/test_input.p4"
 #include "constants.p4"
 
 typedef bit<9> port_t;
@@ -322,7 +322,7 @@ control IredEgress(
             if (meta.marked == 1) {
                 hdr.test.decision = DECISION_MARK;
             }
-            hdr.test.value = (bit<64>) meta.average;
+            hdr.test.value = (bit<32>) meta.average;
             if (signal) {
                 hdr.test.value2 = 1;
             }

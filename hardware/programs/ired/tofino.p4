@@ -3,6 +3,7 @@
 
 #include "common/tofino_intrinsic.p4"
 #include "common/headers.p4"
+#include "common/test_input.p4"
 #include "notification.p4"
 #include "constants.p4"
 
@@ -20,14 +21,19 @@ const MirrorType_t NOTIFICATION_MIRROR = 1;
 /* From ingress to egress */
 header bridge_h {
     bit<8> id;
-#if __TARGET_TOFINO__ != 2
+#if __TARGET_TOFINO__ != 2 && !defined(TEST_INPUT)
     bit<32> arrival_ns; /* deq_timedelta has only 18 bits on a Tofino 1: 262 us */
 #endif
 #if __TARGET_TOFINO__ != 2
     @padding bit<6> before_session;
 #endif
     MirrorId_t session; /* mirrors to the pipe of the ingress port, where flags are raised */
+#ifdef TEST_INPUT
+    @padding bit<6> before_scalable;
+    bit<1> dropped; /* in the ingress; the egress only passes it on */
+#else
     @padding bit<7> before_scalable;
+#endif
     bit<1> scalable;
     state_t state;
 }
@@ -42,6 +48,7 @@ struct headers_t {
     bridge_h bridge;
     mirror_h mirror;
     notification_h notification;
+    TEST_HEADERS
     PACKET_HEADERS
 }
 
@@ -87,9 +94,20 @@ parser IredIngressParser(
         intrinsic_parser.apply(packet, ig_intr_md);
         transition select(packet.lookahead<bit<112>>()[15:0]) {
             ETHERTYPE_NOTIFICATION: notification;
+#ifdef TEST_INPUT
+            default: test;
+#else
             default: ethernet;
+#endif
         }
     }
+
+#ifdef TEST_INPUT
+    state test {
+        packet.extract(hdr.test);
+        transition ethernet;
+    }
+#endif
 
     state notification {
         packet.extract(hdr.notification);
@@ -222,7 +240,12 @@ control IredIngress(
     }
 
     action drop_and_count() {
+#ifdef TEST_INPUT
+        hdr.test.decision = DECISION_DROP;
+        hdr.bridge.dropped = 1;
+#else
         ig_dprsr_md.drop_ctl = 1;
+#endif
         count_drop.execute(meta.state);
     }
 
@@ -236,8 +259,12 @@ control IredIngress(
         }
         hdr.bridge.setValid();
         hdr.bridge.id = PACKET_ID;
-#if __TARGET_TOFINO__ != 2
+#if __TARGET_TOFINO__ != 2 && !defined(TEST_INPUT)
         hdr.bridge.arrival_ns = ig_prsr_md.global_tstamp[31:0];
+#endif
+#ifdef TEST_INPUT
+        hdr.test.decision = DECISION_PASS;
+        hdr.bridge.dropped = 0;
 #endif
         hdr.bridge.scalable = meta.ecn[0:0]; /* ECT(1) and CE, RFC 9331, section 5.1 */
         wire.apply();
@@ -287,6 +314,9 @@ parser IredEgressParser(
 
     state from_ingress {
         packet.extract(hdr.bridge);
+#ifdef TEST_INPUT
+        packet.extract(hdr.test);
+#endif
         transition ethernet;
     }
 
@@ -455,24 +485,31 @@ control IredEgress(
     };
 
     action measure() {
+#if defined(TEST_INPUT)
+        meta.delay_ns = hdr.test.queue_delay_ns;
+        meta.draw = hdr.test.random[15:0];
+#else
 #if __TARGET_TOFINO__ == 2
         meta.delay_ns = eg_intr_md.deq_timedelta;
 #else
         meta.delay_ns = eg_prsr_md.global_tstamp[31:0] - hdr.bridge.arrival_ns;
 #endif
+        meta.draw = random.get();
+#endif
         meta.state = hdr.bridge.state;
         meta.session = hdr.bridge.session;
-        meta.draw = random.get();
     }
 
     action mark_ipv4() {
         hdr.ipv4.ecn = ECN_CE;
         meta.marked = 1;
+        SHOW_MARK
         count_marked.execute(meta.state);
     }
 
     action mark_ipv6() {
         hdr.ipv6.ecn = ECN_CE;
+        SHOW_MARK
         count_marked.execute(meta.state);
     }
 
@@ -493,10 +530,20 @@ control IredEgress(
     apply {
         if (hdr.mirror.isValid()) {
             send_notification();
+#ifdef TEST_INPUT
+        } else if (hdr.bridge.dropped == 1) {
+            hdr.bridge.setInvalid();
+#endif
         } else {
             measure();
             ired.apply(meta, hdr.bridge.scalable);
+#ifdef TEST_INPUT
+            hdr.test.value = meta.average;
+#endif
             if (meta.surplus != 0) {
+#ifdef TEST_INPUT
+                hdr.test.value2[7:0] = 1;
+#endif
                 if (hdr.bridge.scalable == 0) {
                     notify();
                 } else if (hdr.ipv4.isValid()) {

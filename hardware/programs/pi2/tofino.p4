@@ -3,6 +3,7 @@
 
 #include "common/tofino_intrinsic.p4"
 #include "common/headers.p4"
+#include "common/test_input.p4"
 #include "constants.p4"
 
 /* From ingress to egress */
@@ -16,6 +17,7 @@ header bridge_h {
 
 struct headers_t {
     bridge_h bridge;
+    TEST_HEADERS
     PACKET_HEADERS
 }
 
@@ -106,6 +108,9 @@ parser Pi2EgressParser(
 #if __TARGET_TOFINO__ != 2
         packet.extract(hdr.bridge);
 #endif
+#ifdef TEST_INPUT
+        packet.extract(hdr.test);
+#endif
         transition ethernet;
     }
 
@@ -182,6 +187,13 @@ control Pi2Egress(
     };
 
     action measure() {
+#if defined(TEST_INPUT)
+        hdr.test.decision = DECISION_PASS;
+        meta.delay_ns = hdr.test.queue_delay_ns;
+        meta.first_draw = hdr.test.random[31:16];
+        meta.second_draw = hdr.test.random[15:0];
+        hdr.test.value = hdr.test.queue_delay_ns;
+#else
 #if __TARGET_TOFINO__ == 2
         meta.delay_ns = eg_intr_md.deq_timedelta;
 #else
@@ -189,21 +201,28 @@ control Pi2Egress(
 #endif
         meta.first_draw = first.get();
         meta.second_draw = second.get();
+#endif
     }
 
     action mark_ipv4() {
         hdr.ipv4.ecn = ECN_CE;
         meta.marked = 1;
+        SHOW_MARK
         count_marked.execute(eg_intr_md.egress_port);
     }
 
     action mark_ipv6() {
         hdr.ipv6.ecn = ECN_CE;
+        SHOW_MARK
         count_marked.execute(eg_intr_md.egress_port);
     }
 
     action drop() {
+#ifdef TEST_INPUT
+        hdr.test.decision = DECISION_DROP;
+#else
         eg_dprsr_md.drop_ctl = 1;
+#endif
         count_dropped.execute(eg_intr_md.egress_port);
     }
 

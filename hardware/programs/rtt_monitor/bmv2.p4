@@ -9,7 +9,7 @@
 
 #include "common/headers.p4"
 #include "types.p4"
-#include "common/bmv2_test_input.p4"
+#include "common/test_input.p4"
 #include "constants.p4"
 
 /* Tests make everything small, to provoke overflows */
@@ -314,14 +314,14 @@ control MonitorIngress(
         }
 #ifdef TEST_INPUT
         if (meta.tap != NO_TAP) {
-            hdr.test.value = 31w0 ++ (~meta.direction) ++ 32w0;
+            hdr.test.value = 0;
             if (meta.set_0.is_sample == 1) {
-                hdr.test.value[31:0] = meta.set_0.rtt_ns;
+                hdr.test.value = meta.set_0.rtt_ns;
             } else if (meta.set_1.is_sample == 1) {
-                hdr.test.value[31:0] = meta.set_1.rtt_ns;
+                hdr.test.value = meta.set_1.rtt_ns;
             }
             hdr.test.value2 = meta.own_fid ++ meta.flow;
-            hdr.test.decision = 12w0 ++ meta.is_new ++ meta.is_own ++ meta.became_long
+            hdr.test.decision = 11w0 ++ ~meta.direction ++ meta.is_new ++ meta.is_own ++ meta.became_long
                 ++ (meta.set_0.is_sample | meta.set_1.is_sample);
         }
 #endif

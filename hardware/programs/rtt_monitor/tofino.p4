@@ -4,13 +4,19 @@
 
 #include "common/tofino_intrinsic.p4"
 #include "common/headers.p4"
+#include "common/test_input.p4"
 #include "types.p4"
 #include "constants.p4"
+
+#ifndef LONG /* tests choose another */
+#define LONG LONG_BYTES
+#endif
 
 #define INGRESS_PORT ig_intr_md.ingress_port
 #define TOLD ig_dprsr_md.digest_type
 
 struct headers_t {
+    TEST_HEADERS
     PACKET_HEADERS
 }
 
@@ -47,9 +53,17 @@ parser MonitorIngressParser(
     state start {
         meta = {...};
         intrinsic_parser.apply(packet, ig_intr_md);
+#ifdef TEST_INPUT
+        packet.extract(hdr.test);
+        hdr.test.decision = 0;
+        meta.clock_ns = hdr.test.now_ns[47:0];
+        meta.now_ns = hdr.test.now_ns[31:0];
+        meta.now_steps = hdr.test.now_ns[47:16];
+#else
         meta.clock_ns = ig_intr_md.ingress_mac_tstamp;
         meta.now_ns = ig_intr_md.ingress_mac_tstamp[31:0];
         meta.now_steps = ig_intr_md.ingress_mac_tstamp[47:16];
+#endif
         transition ethernet;
     }
 
@@ -65,10 +79,10 @@ control Stage(
     in bit<32> now_steps,
     inout outcome_t outcome,
     inout bit<32> stamp_ns) {
-    Register<entry_t, bit<PLACE_BITS>>(TABLE_ENTRIES) expected;
-    Register<bit<32>, bit<PLACE_BITS>>(TABLE_ENTRIES) stamps;
+    Register<entry_t, bit<(PLACE_BITS)>>(TABLE_ENTRIES) expected;
+    Register<bit<32>, bit<(PLACE_BITS)>>(TABLE_ENTRIES) stamps;
 
-    RegisterAction<entry_t, bit<PLACE_BITS>, outcome_t>(expected) put_in_expected = {
+    RegisterAction<entry_t, bit<(PLACE_BITS)>, outcome_t>(expected) put_in_expected = {
         void apply(inout entry_t value, out outcome_t result) {
             result = this.predicate(value.signature == signature, now_steps - value.time > TIMEOUT_STEPS);
             if (now_steps - value.time > TIMEOUT_STEPS) {
@@ -77,12 +91,12 @@ control Stage(
             }
         }
     };
-    RegisterAction<entry_t, bit<PLACE_BITS>, outcome_t>(expected) compare_expected = {
+    RegisterAction<entry_t, bit<(PLACE_BITS)>, outcome_t>(expected) compare_expected = {
         void apply(inout entry_t value, out outcome_t result) {
             result = this.predicate(value.signature == signature, now_steps - value.time > TIMEOUT_STEPS);
         }
     };
-    RegisterAction<entry_t, bit<PLACE_BITS>, outcome_t>(expected) look_up_expected = {
+    RegisterAction<entry_t, bit<(PLACE_BITS)>, outcome_t>(expected) look_up_expected = {
         void apply(inout entry_t value, out outcome_t result) {
             result = this.predicate(value.signature == signature, now_steps - value.time > TIMEOUT_STEPS);
             if (value.signature == signature) {
@@ -91,17 +105,17 @@ control Stage(
             }
         }
     };
-    RegisterAction<bit<32>, bit<PLACE_BITS>, bit<32>>(stamps) write_stamp = {
+    RegisterAction<bit<32>, bit<(PLACE_BITS)>, bit<32>>(stamps) write_stamp = {
         void apply(inout bit<32> value) {
             value = now_ns;
         }
     };
-    RegisterAction<bit<32>, bit<PLACE_BITS>, bit<32>>(stamps) clear_stamp = {
+    RegisterAction<bit<32>, bit<(PLACE_BITS)>, bit<32>>(stamps) clear_stamp = {
         void apply(inout bit<32> value) {
             value = 0;
         }
     };
-    RegisterAction<bit<32>, bit<PLACE_BITS>, bit<32>>(stamps) read_stamp = {
+    RegisterAction<bit<32>, bit<(PLACE_BITS)>, bit<32>>(stamps) read_stamp = {
         void apply(inout bit<32> value, out bit<32> result) {
             result = value;
         }
@@ -143,7 +157,7 @@ control Row(in bit<16> place, in bit<32> frame_bytes, out bit<1> over) {
     RegisterAction<bit<32>, bit<16>, bit<1>>(counters) add = {
         void apply(inout bit<32> value, out bit<1> result) {
             result = 0;
-            if (value + frame_bytes > LONG_BYTES) {
+            if (value + frame_bytes > LONG) {
                 result = 1;
             }
             value = value |+| frame_bytes;
@@ -156,14 +170,14 @@ control Row(in bit<16> place, in bit<32> frame_bytes, out bit<1> over) {
 }
 
 control Owner(inout metadata_t meta) {
-    Register<owner_t, bit<SLOT_BITS>>(SLOT_ENTRIES) owner;
+    Register<owner_t, bit<(SLOT_BITS)>>(SLOT_ENTRIES) owner;
 
-    RegisterAction<owner_t, bit<SLOT_BITS>, outcome_t>(owner) check_owner = {
+    RegisterAction<owner_t, bit<(SLOT_BITS)>, outcome_t>(owner) check_owner = {
         void apply(inout owner_t value, out outcome_t result) {
             result = this.predicate(value.flow == meta.flow, value.is_long == 0);
         }
     };
-    RegisterAction<owner_t, bit<SLOT_BITS>, outcome_t>(owner) open_owner = {
+    RegisterAction<owner_t, bit<(SLOT_BITS)>, outcome_t>(owner) open_owner = {
         void apply(inout owner_t value, out outcome_t result) {
             result = this.predicate(value.flow == meta.flow, value.is_long == 0);
             if (value.is_long == 0) {
@@ -171,7 +185,7 @@ control Owner(inout metadata_t meta) {
             }
         }
     };
-    RegisterAction<owner_t, bit<SLOT_BITS>, outcome_t>(owner) hold_owner = {
+    RegisterAction<owner_t, bit<(SLOT_BITS)>, outcome_t>(owner) hold_owner = {
         void apply(inout owner_t value, out outcome_t result) {
             result = this.predicate(value.flow == meta.flow, value.is_long == 0);
             if (value.is_long == 0) {
@@ -203,32 +217,32 @@ control FlowDirection(
     in bit<1> is_own,
     in bit<1> is_new,
     in tap_t tap) {
-    Register<bytes_t, bit<SLOT_BITS>>(SLOT_ENTRIES) bytes;
-    Register<rtt_t, bit<SLOT_BITS>>(SLOT_ENTRIES) rtt;
+    Register<bytes_t, bit<(SLOT_BITS)>>(SLOT_ENTRIES) bytes;
+    Register<rtt_t, bit<(SLOT_BITS)>>(SLOT_ENTRIES) rtt;
 
-    RegisterAction<bytes_t, bit<SLOT_BITS>, bit<32>>(bytes) start_bytes_of = {
+    RegisterAction<bytes_t, bit<(SLOT_BITS)>, bit<32>>(bytes) start_bytes_of = {
         void apply(inout bytes_t value) {
             value.offered = frame_bytes;
             value.delivered = 0;
         }
     };
-    RegisterAction<bytes_t, bit<SLOT_BITS>, bit<32>>(bytes) add_offered = {
+    RegisterAction<bytes_t, bit<(SLOT_BITS)>, bit<32>>(bytes) add_offered = {
         void apply(inout bytes_t value) {
             value.offered = value.offered + frame_bytes;
         }
     };
-    RegisterAction<bytes_t, bit<SLOT_BITS>, bit<32>>(bytes) add_delivered = {
+    RegisterAction<bytes_t, bit<(SLOT_BITS)>, bit<32>>(bytes) add_delivered = {
         void apply(inout bytes_t value) {
             value.delivered = value.delivered + frame_bytes;
         }
     };
-    RegisterAction<rtt_t, bit<SLOT_BITS>, bit<32>>(rtt) start_rtt_of = {
+    RegisterAction<rtt_t, bit<(SLOT_BITS)>, bit<32>>(rtt) start_rtt_of = {
         void apply(inout rtt_t value) {
             value.least = 0;
             value.latest = 0;
         }
     };
-    RegisterAction<rtt_t, bit<SLOT_BITS>, bit<32>>(rtt) keep_rtt_of = {
+    RegisterAction<rtt_t, bit<(SLOT_BITS)>, bit<32>>(rtt) keep_rtt_of = {
         void apply(inout rtt_t value) {
             if (value.least == 0 || set.rtt_ns < value.least) {
                 value.least = set.rtt_ns;
@@ -357,6 +371,64 @@ control MonitorIngress(
         meta.of_rows_2_3 = sketch_crc32c.get({meta.own_fid});
     }
 
+#ifdef TEST_INPUT
+    /* A table, because bits from several places take an instruction each */
+    action show(bit<16> decision) {
+        hdr.test.decision = decision;
+    }
+
+    action show_sample_0(bit<16> decision) {
+        hdr.test.decision = decision;
+        hdr.test.value = meta.set_0.rtt_ns;
+    }
+
+    action show_sample_1(bit<16> decision) {
+        hdr.test.decision = decision;
+        hdr.test.value = meta.set_1.rtt_ns;
+    }
+
+#define SHOW(IS_NEW, IS_OWN, BECAME, SHOWN) \
+    (0, IS_NEW, IS_OWN, BECAME, 0, 0): show(SHOWN + 16); \
+    (1, IS_NEW, IS_OWN, BECAME, 0, 0): show(SHOWN); \
+    (0, IS_NEW, IS_OWN, BECAME, 1, 0): show_sample_0(SHOWN + 17); \
+    (1, IS_NEW, IS_OWN, BECAME, 1, 0): show_sample_0(SHOWN + 1); \
+    (0, IS_NEW, IS_OWN, BECAME, 0, 1): show_sample_1(SHOWN + 17); \
+    (1, IS_NEW, IS_OWN, BECAME, 0, 1): show_sample_1(SHOWN + 1);
+
+    table shown {
+        key = {
+            meta.direction: exact;
+            meta.is_new: exact;
+            meta.is_own: exact;
+            meta.became_long: exact;
+            meta.set_0.is_sample: exact;
+            meta.set_1.is_sample: exact;
+        }
+        actions = {
+            show;
+            show_sample_0;
+            show_sample_1;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        const entries = {
+            SHOW(0, 0, 0, 0)
+            SHOW(0, 0, 1, 2)
+            SHOW(0, 1, 0, 4)
+            SHOW(0, 1, 1, 6)
+            SHOW(1, 0, 0, 8)
+            SHOW(1, 0, 1, 10)
+            SHOW(1, 1, 0, 12)
+            SHOW(1, 1, 1, 14)
+        }
+        size = 64;
+    }
+
+    action show_fids() {
+        hdr.test.value2 = meta.own_fid ++ meta.flow;
+    }
+#endif
+
     apply {
         wire.apply();
         taps.apply();
@@ -402,6 +474,12 @@ control MonitorIngress(
 
         samples.apply();
         report.apply();
+#ifdef TEST_INPUT
+        if (meta.tap != NO_TAP) {
+            shown.apply();
+            show_fids();
+        }
+#endif
     }
 }
 

@@ -4,14 +4,14 @@
 
    A program compiled with -DTEST_INPUT expects this header in front of each packet. It drops nothing: it
    writes its decision into the header and forwards the packet. Without the flag, none of this is compiled.
-   tests/bmv2_switch.py packs and unpacks the header. */
+   tests/switch_bench.py packs and unpacks the header. */
 
 #ifndef TEST_INPUT_P4
 #define TEST_INPUT_P4
 
 #ifdef TEST_INPUT
 
-const bit<16> ETHERTYPE_TEST = 0x88b5; /* IEEE 802, local experimental 1 */
+const bit<16> ETHERTYPE_TEST = 0x9000; /* Ethernet configuration testing; the programs use other types */
 
 const bit<16> DECISION_PASS = 0;
 const bit<16> DECISION_MARK = 1;
@@ -26,17 +26,19 @@ header test_h {
     bit<32> queue_delay_ns;
     bit<32> queue_depth; /* in the program's unit: packets or bytes */
     bit<32> random;
-    bit<32> input; /* any other input of the program */
     bit<16> decision; /* out */
-    bit<64> value; /* out: any other output of the program */
+    bit<32> value; /* out: any other output of the program */
     bit<64> value2;
+    bit<8> input; /* any other input of the program */
 }
 
 #define TEST_HEADERS test_h test;
+#define SHOW_MARK hdr.test.decision = DECISION_MARK;
 
 #else
 
 #define TEST_HEADERS
+#define SHOW_MARK
 
 #endif
 #endif
