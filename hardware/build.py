@@ -38,6 +38,9 @@ TOFINOS = {"tofino": ("tna", 1), "tofino2": ("t2na", 2)}
 TARGETS = ("bmv2", *TOFINOS)
 #: Every warning is an error, except for unused names: no program needs all of the shared headers.
 _FLAGS = ("--Wdisable=unused",)
+#: A Tofino 2 can pass parts of a packet around the pipe (CLOTs), if at least three bytes lie between two of
+#: them. The open p4c leaves two between a TCP port and an urgent pointer; the chip's model stops there.
+_TOFINO_FLAGS = {"tofino2": ("--no-clot",)}
 #: About a loop that the Tofino compiler itself adds, to parse as many bytes as the chip requires.
 _IGNORED_WARNING = "warning: Parser state min_parse_depth_accept_loop"
 _BEGIN, _END = "<!-- resources: python -m hardware.build --write -->", "<!-- resources end -->"
@@ -177,6 +180,7 @@ def tofino(program: str, target: str, folder: Path, *flags: str) -> Resources:
         arch,
         *_FLAGS,
         "-g",
+        *_TOFINO_FLAGS.get(target, ()),
         "-I",
         str(HERE),
     ]

@@ -236,6 +236,7 @@ control AbcIngress(
 
     action send(PortId_t port) {
         ig_tm_md.ucast_egress_port = port;
+        ig_dprsr_md.drop_ctl = 0;
         meta.index = (index_t) port;
     }
 
@@ -1092,6 +1093,8 @@ control AbcEgress(
     }
 
     action look() {
+        /* The open p4c does not: whatever else was in the container would be taken for it */
+        eg_dprsr_md.mirror_type = 0;
         meta.coarse = EGRESS_NS[47:16];
         meta.port = (index_t) eg_intr_md.egress_port;
     }

@@ -150,6 +150,7 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta, in ingress_int
 
     action send(PortId_t port) {
         ig_tm_md.ucast_egress_port = port;
+        ig_dprsr_md.drop_ctl = 0;
     }
 
     action drop() {

@@ -83,6 +83,7 @@ control CodelIngress(
 
     action send(PortId_t port) {
         ig_tm_md.ucast_egress_port = port;
+        ig_dprsr_md.drop_ctl = 0;
     }
 
     action drop() {
@@ -279,6 +280,8 @@ control CodelEgress(
     };
 
     action measure() {
+        /* The open p4c does not: whatever else was in the container would be taken for it */
+        eg_dprsr_md.drop_ctl = 0;
 #ifdef TEST_INPUT
         hdr.test.decision = DECISION_PASS;
         hdr.test.value[7:0] = (bit<8>) hdr.bridge.queue;

@@ -77,6 +77,7 @@ control DualPi2Ingress(
     inout ingress_intrinsic_metadata_for_tm_t ig_tm_md) {
     action send(PortId_t port) {
         ig_tm_md.ucast_egress_port = port;
+        ig_dprsr_md.drop_ctl = 0;
     }
 
     action drop() {
@@ -253,6 +254,8 @@ control DualPi2Egress(
     };
 
     action measure() {
+        /* The open p4c does not: whatever else was in the container would be taken for it */
+        eg_dprsr_md.drop_ctl = 0;
 #ifdef TEST_INPUT
         hdr.test.decision = DECISION_PASS;
         hdr.test.value = hdr.test.queue_delay_ns;

@@ -147,6 +147,7 @@ control IredIngress(
 
     action send(PortId_t port) {
         ig_tm_md.ucast_egress_port = port;
+        ig_dprsr_md.drop_ctl = 0;
         meta.kind = PACKET;
     }
 
@@ -485,6 +486,8 @@ control IredEgress(
     };
 
     action measure() {
+        /* The open p4c does not: whatever else was in the container would be taken for it */
+        eg_dprsr_md.mirror_type = 0;
 #if defined(TEST_INPUT)
         meta.delay_ns = hdr.test.queue_delay_ns;
         meta.draw = hdr.test.random[15:0];

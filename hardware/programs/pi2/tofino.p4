@@ -60,6 +60,7 @@ control Pi2Ingress(
     inout ingress_intrinsic_metadata_for_tm_t ig_tm_md) {
     action send(PortId_t port) {
         ig_tm_md.ucast_egress_port = port;
+        ig_dprsr_md.drop_ctl = 0;
     }
 
     action drop() {
@@ -187,6 +188,8 @@ control Pi2Egress(
     };
 
     action measure() {
+        /* The open p4c does not: whatever else was in the container would be taken for it */
+        eg_dprsr_md.drop_ctl = 0;
 #if defined(TEST_INPUT)
         hdr.test.decision = DECISION_PASS;
         meta.delay_ns = hdr.test.queue_delay_ns;

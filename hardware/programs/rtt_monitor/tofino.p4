@@ -306,6 +306,8 @@ control MonitorIngress(
 
     action send(PortId_t port) {
         ig_tm_md.ucast_egress_port = port;
+        ig_dprsr_md.drop_ctl = 0;
+        ig_dprsr_md.digest_type = 0;
     }
 
     action drop() {
