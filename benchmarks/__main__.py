@@ -27,6 +27,7 @@ NAMES = (
     "decode",
     "analysis",
     "slots",
+    "growth",
     "report",
     "sim",
     "ns3",
