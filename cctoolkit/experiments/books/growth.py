@@ -21,6 +21,10 @@ Tables = Mapping[str, pd.DataFrame]
 _UNITS = {"cpu_s": "CPU time in s", "memory_mb": "memory in MB"}
 
 
+def _whole(count: float) -> str:
+    return f"{count:,.0f}".replace(",", " ")
+
+
 def _along(tables: Tables, axis: str) -> pd.DataFrame:
     """The measurements in which only `axis` was varied."""
     found = tables["growth"]
@@ -33,7 +37,7 @@ def _table(axis: str, value: str) -> Callable[[Tables], str]:
     def one(tables: Tables) -> str:
         found = _along(tables, axis)
         wide = found.pivot_table(index=axis, columns="what", values=value)[list(found.what.unique())]
-        wide.insert(0, axis, [f"{n:,}".replace(",", " ") for n in wide.index])
+        wide.insert(0, axis, [_whole(n) for n in wide.index])
         return markdown_table(wide.reset_index(drop=True), labels=1)
 
     return one
@@ -55,6 +59,13 @@ def per_flow(tables: Tables) -> str:
     """Memory of a further flow, for each program."""
     programs = _along(tables, "flows").groupby("what", sort=False)
     return ", ".join(f"{_octets_each(of, 'flows')} in `{what}`" for what, of in programs)
+
+
+def slowest(tables: Tables) -> str:
+    """The number of flows with which a report takes longest."""
+    found = _along(tables, "flows")
+    most = found[found.what == "cct info"].sort_values("cpu_s").iloc[-1]
+    return f"it takes longest with {_whole(most.flows)} flows, {most.cpu_s:.3g} s"
 
 
 def conditions(tables: Tables) -> str:
@@ -104,5 +115,6 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     },
     "per-packet": per_packet,
     "per-flow": per_flow,
+    "slowest": slowest,
     "conditions": conditions,
 }
