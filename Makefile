@@ -43,7 +43,7 @@ lab: $(VENV)/.lab     ## JupyterLab on copies of the notebooks, in my_notebooks/
 	@$(BIN)/cct warm > /dev/null &  # compiles while the browser opens
 	$(BIN)/jupyter lab --notebook-dir=my_notebooks
 
-bench: $(VENV)/.dev   ## what is measured against what; prints ratios
+bench: $(VENV)/.dev   ## what is measured against what; prints ratios, and changes since the last time
 	$(BIN)/python -m benchmarks
 
 wheel: $(VENV)/.dev   ## dist/*.whl: everything but sources and tests, for pip install elsewhere

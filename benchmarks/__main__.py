@@ -1,7 +1,8 @@
 """``python -m benchmarks [NAME …]``: run the benchmarks, all by default, on one core.
 
 Every ratio is of two medians measured in the same run. Inputs are synthetic captures made here from a fixed seed
-and removed afterwards.
+and removed afterwards. What each measurement gave last time on this machine is in build/benchmarks.csv; the change is
+printed beside the new result, which takes its place.
 """
 
 from __future__ import annotations
@@ -16,13 +17,17 @@ from pathlib import Path
 
 import pandas as pd
 
-from .measure import ROWS
+from cctoolkit.experiments.provenance import provenance
+
+from . import last
+from .measure import BEFORE, ROWS
 
 NAMES = (
     "startup",
     "decode",
     "analysis",
     "slots",
+    "growth",
     "report",
     "sim",
     "ns3",
@@ -56,8 +61,11 @@ def main() -> None:
         f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, one core ({core});"
     )
     print(
-        "columns: rate by wall time, rate by processor time, median (min–max) of wall time, ratio to the reference"
+        "columns: rate by wall time, rate by processor time, median (min–max) of wall time, ratio to the reference, "
+        "change since the last run (!: the ranges do not overlap)"
     )
+    made = provenance("", "")
+    about = {name: made[name] for name in ("machine", "date", "commit")}
     tables: dict[str, pd.DataFrame] = {}
     busy = os.getloadavg()[0]  # with other work, before ours
     with tempfile.TemporaryDirectory(prefix="cct-bench-") as directory:
@@ -65,10 +73,14 @@ def main() -> None:
             module = importlib.import_module(f".{name}", __package__)
             print(f"\n{name}: {(module.__doc__ or '').strip().splitlines()[0]}")
             before = len(ROWS)
+            BEFORE.clear()
+            BEFORE.update(last.last(about["machine"], name))
             os.sched_setaffinity(0, {core})
             tables |= module.run(Path(directory), options.packets, options.repeat) or {}
             for row in ROWS[before:]:
                 row["benchmark"] = name
+            if len(ROWS) > before:
+                last.keep(ROWS[before:], about)
     if options.output:
         options.output.mkdir(parents=True, exist_ok=True)
         if ROWS:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import cctoolkit as cct
 
+from .dpkt_loop import dpkt_loop
 from .inputs import mawi_like
 from .measure import Timing, line, measure, two_cores
 
@@ -36,38 +37,17 @@ def libpcap(path: Path, repeat: int, directory: Path) -> Timing | None:
     return Timing([wall for wall, _ in passes], [cpu for _, cpu in passes])
 
 
-def dpkt_loop(path: Path) -> int:
-    """A full decode with dpkt into the same fields."""
-    import dpkt
-
-    rows = []
-    with path.open("rb") as file:
-        for ts, data in dpkt.pcap.Reader(file):
-            ip = dpkt.ethernet.Ethernet(data).data
-            if not isinstance(ip, dpkt.ip.IP | dpkt.ip6.IP6):
-                continue
-            tcp = ip.data
-            if isinstance(tcp, dpkt.tcp.TCP):
-                times = (0, 0)
-                for kind, value in dpkt.tcp.parse_opts(tcp.opts):
-                    if kind == dpkt.tcp.TCP_OPT_TIMESTAMP and len(value) == 8:
-                        times = (int.from_bytes(value[:4], "big"), int.from_bytes(value[4:], "big"))
-                rows.append(
-                    (ts, ip.src, ip.dst, tcp.sport, tcp.dport, tcp.seq, tcp.ack, tcp.flags, tcp.win, *times)
-                )
-            elif isinstance(tcp, dpkt.udp.UDP):
-                rows.append((ts, ip.src, ip.dst, tcp.sport, tcp.dport, tcp.ulen))
-            else:
-                rows.append((ts, ip.src, ip.dst))
-    return len(rows)
-
-
-def tshark(path: Path) -> None:
+def tshark_command(path: Path) -> list[str]:
+    """The command that prints the same fields with tshark."""
     fields = "frame.time_epoch ip.src ip.dst tcp.stream tcp.seq_raw tcp.ack_raw tcp.flags tcp.len tcp.window_size_value"
     command = ["tshark", "-n", "-r", str(path), "-T", "fields"]
     for field in fields.split():
         command += ["-e", field]
-    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    return command
+
+
+def tshark(path: Path) -> None:
+    subprocess.run(tshark_command(path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
 
 
 def run(directory: Path, packets: int | None, repeat: int) -> None:

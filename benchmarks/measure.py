@@ -12,8 +12,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from .last import change
+
 #: What `line` has printed: the rows of the table ``timings``.
 ROWS: list[dict[str, Any]] = []
+#: What the benchmark that is running gave last time, by name and count (:mod:`.last`).
+BEFORE: dict[tuple[str, int], dict[str, Any]] = {}
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,8 @@ def line(
 ) -> Timing:
     """Print and record one result: rates per second of wall and of processor time, spread, ratio to `reference`.
 
+    What has changed since the last run follows, if there was one.
+
     Ratios are of rates; `reference_count` is what the reference did, if that is not `count` things. A result has one
     name and count within its benchmark.
     """
@@ -106,7 +112,7 @@ def line(
     rate, cpu_rate = count / timing.median_s, count / max(timing.median_cpu_s, 1e-9)
     print(
         f"  {name:<58} {_number(rate):>8} {unit}/s  {_number(cpu_rate):>8} {unit}/cpu-s"
-        f"  {timing.median_s:8.3f} s ({timing.spread()}){ratio}{memory}",
+        f"  {timing.median_s:8.3f} s ({timing.spread()}){ratio}{memory}{change(ROWS[-1], BEFORE.get((name, count)))}",
         flush=True,
     )
     return timing

@@ -2,8 +2,8 @@
 
     python docs/pictures.py [DIR]      # writes into docs/pictures, or DIR
 
-A report, three figures and a terminal, all of bundled captures, drawn by the same code that users run. Needs Chromium
-and its driver on PATH, and selenium (the extra `dev`).
+A report, three figures and a terminal, all of bundled captures, drawn by the same code that users run; and the figure
+of the page on growth, from its result. Needs Chromium and its driver on PATH, and selenium (the extra `dev`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import cctoolkit as cct
+from cctoolkit.experiments.books import growth
+from cctoolkit.experiments.kept import KeptTables
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -32,7 +34,7 @@ MOST_BYTES = 150_000
 
 
 def figures() -> dict[str, go.Figure]:
-    """Three figures by file name: who shares how, where packets wait, what one flow does."""
+    """Figures by file name: who shares how, where packets wait, what one flow does; how time and memory grow."""
     shared = cct.example("cubic-bbr")
     start = cct.example("bufferbloat").ingress
     upload = int(start.flows.nlargest(1, "bytes_fwd").flow_id.iloc[0])
@@ -40,6 +42,7 @@ def figures() -> dict[str, go.Figure]:
         "throughput": cct.plot.throughput(shared.ingress),
         "cbiq": cct.plot.cbiq(cct.compute_slots(shared.ingress, shared.egress, slot_ms=10), slot_ms=10),
         "time_sequence": cct.plot.time_sequence(start, upload),
+        "growth": growth.plot(KeptTables("growth")),
     }
 
 

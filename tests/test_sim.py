@@ -350,3 +350,42 @@ def test_a_users_aqm_runs():
     run = simulate(dumbbell([Flow("reno")], aqm=Threshold(limit_ms=8)))
     assert run.queues.max_delay_ms[0] <= 8
     assert run.aqm_stats.drops[0] == run.queues.dropped_dequeue[0] > 0
+
+
+@pytest.mark.parametrize("scheduler", [None, "fq"])
+def test_looking_ahead_changes_no_result(monkeypatch, scheduler):
+    """With many flows, the loop asks for memory in advance; that is all it does."""
+    flows = [Flow("cubic", rtt_ms=10 + i % 7, start_s=i / 1000, access_ms=i % 3) for i in range(300)]
+    scenario = dumbbell(flows, rate_mbps=100, duration_s=1, scheduler=scheduler)
+    ahead = Simulation(scenario, record=True)
+    monkeypatch.setattr("cctoolkit.sim.simulation._MANY_FLOWS", 10**6)
+    plain = Simulation(scenario, record=True)
+    assert ahead._arrays["port"]["look_ahead"][0] and not plain._arrays["port"]["look_ahead"][0]
+    runs = []
+    for sim in (ahead, plain):
+        sim.run()
+        runs.append(sim.result())
+    one, other = runs
+    assert one.queues.dropped_full.sum() > 100
+    for table in ("flows", "queues", "drops", "flow_series"):
+        assert getattr(one, table).equals(getattr(other, table)), table
+    for tap in ("ingress", "egress"):
+        assert getattr(one, tap).packets.equals(getattr(other, tap).packets), tap
+
+
+def test_results_so_far_stay_when_a_simulation_goes_on():
+    """The captures share memory with what is recorded later, which must not reach them."""
+    sim = Simulation(dumbbell([Flow("cubic", access_ms=3), Flow("reno")], rate_mbps=100), record=True)
+    sim.run(1)
+    early = sim.result()
+    before = [tap.packets.copy() for tap in (early.ingress, early.egress)]
+    sim.run()
+    late = sim.result()
+    for tap, was, whole in zip(
+        (early.ingress, early.egress), before, (late.ingress, late.egress), strict=True
+    ):
+        assert tap.packets.equals(was)
+        assert len(whole.packets) > 3 * len(was) > 1000
+        settled = was.ts_ns.to_numpy() < 0.9e9  # later, rows of the two directions may still change places
+        columns = [name for name in was if name != "dropped"]
+        assert whole.packets[columns].iloc[: settled.sum()].equals(was.loc[settled, columns])

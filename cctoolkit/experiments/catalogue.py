@@ -180,6 +180,10 @@ RESULTS = {
         "python -m benchmarks " + " ".join(_BENCHMARKS), ("timings",),
         tuple(f"benchmarks.{name}" for name in _BENCHMARKS), f"{_HERE}.books.benchmarks",
     ),
+    "growth": Result(
+        "time and memory against packets, flows and cores", "python -m benchmarks growth", ("growth",),
+        ("benchmarks.growth", "cctoolkit.report.command"), f"{_HERE}.books.growth",
+    ),
     "ns3": Result(
         "the simulator beside ns-3", "python -m benchmarks ns3", ("timings", "ns3"), ("benchmarks.ns3",),
         f"{_HERE}.books.ns3", files=("benchmarks/ns3_dumbbell.cc",),

@@ -511,7 +511,8 @@ class Scenario:
 
     def flow_list(self) -> list[Flow]:
         """One entry per flow, with `count` expanded."""
-        return [one for f in self.flows for one in [dataclasses.replace(f, count=1)] * f.count]
+        each = (f if f.count == 1 else dataclasses.replace(f, count=1) for f in self.flows)
+        return [one for f, many in zip(each, self.flows, strict=True) for one in [f] * many.count]
 
     def replace(self, changes: Mapping[str, Any]) -> Scenario:
         """A copy with some fields changed.

@@ -7,6 +7,9 @@ way to the bottleneck, its acknowledgements on the way back, and its timers. The
 flow's key in a heap over flows, and the link has a time of its own. A packet costs two events: it leaves the queue,
 and its acknowledgement arrives. The receiver in between is computed when the packet leaves, at the receiver's time.
 
+With thousands of flows, each event is about one whose state is in no cache, and loading it would take most of the
+time. So the loop asks in advance for what the next events need (``_look_ahead``); this changes no result.
+
 Packets and segments come from two pools with free lists. The record of a packet becomes that of its acknowledgement.
 The record of a segment serves both as the sender's scoreboard and the receiver's reassembly list: it lives until the
 cumulative acknowledgement passes it, so both can refer to it by number.
@@ -65,6 +68,11 @@ from .layout import (
     line_at,
     node_at,
     place_at,
+    prefetch_algorithm,
+    prefetch_flow,
+    prefetch_node,
+    prefetch_segment,
+    prefetch_sender,
     queue_at,
     react,
     row_at,
@@ -142,6 +150,34 @@ def _key(sender):
     one = min(sender.ack_ns, sender.access_ns, sender.pace_ns)
     other = min(sender.timer_ns, sender.delack_ns, sender.app_ns)
     return min(one, other)
+
+
+# ---- looking ahead ---------------------------------------------------------------------------------------------------
+
+
+@_inner
+def _look_ahead(port):
+    """Start to load what the next events of flows need: with many flows, it is in no cache.
+
+    The next flow is at the root of the heap, and its sender has been asked for when it was one of the root's children.
+    """
+    sender = sender_at(port.senders, slot_at(port.heap, 0).flow)
+    prefetch_node(port.nodes, np.int64(sender.ack_head))
+    prefetch_segment(port.segments, np.int64(sender.first))
+    prefetch_algorithm(sender.s, 0)
+    for i in range(1, 3):
+        f = slot_at(port.heap, i).flow
+        prefetch_sender(port.senders, f)
+        prefetch_flow(port.flows, f)
+
+
+@_inner
+def _look_ahead_in_queue(port, node):
+    """Start to load what the packet at the head of a queue needs when it leaves, and the packet after it."""
+    prefetch_node(port.nodes, np.int64(node.next))
+    prefetch_segment(port.segments, np.int64(node.segment))
+    prefetch_sender(port.senders, np.int64(node.flow))
+    prefetch_flow(port.flows, np.int64(node.flow))
 
 
 # ---- pools -----------------------------------------------------------------------------------------------------------
@@ -404,7 +440,10 @@ def _take_head(port, q, queue, line, now):
     port.packets -= 1
     port.bytes -= node.bytes
     if queue.packets > 0:
-        queue.head_enqueued_ns = node_at(port.nodes, line.head).enqueued_ns
+        following = node_at(port.nodes, line.head)
+        queue.head_enqueued_ns = following.enqueued_ns
+        if port.look_ahead:
+            _look_ahead_in_queue(port, following)
     else:
         line.tail = -1
         queue.head_enqueued_ns = -1
@@ -1653,12 +1692,9 @@ def _flow_event(port, f, now):
     if sender.ack_ns <= now:
         i = np.int64(sender.ack_head)
         node = node_at(port.nodes, i)
+        following = np.int64(node.next)
         sender.ack_head = node.next
-        if node.next >= 0:
-            sender.ack_ns = node_at(port.nodes, node.next).arrival_ns
-        else:
-            sender.ack_tail = -1
-            sender.ack_ns = NEVER
+        prefetch_node(port.nodes, following)  # its time is read at the end
         if port.record:
             tap = now - sender.to_queue_ns
             _write_ack(row_at(port.ingress, port.rows_in), node, flow, sender, tap)
@@ -1674,6 +1710,11 @@ def _flow_event(port, f, now):
             _send(port, f, flow, sender, now)
         else:
             _free_node(port, i)
+        if following >= 0:
+            sender.ack_ns = node_at(port.nodes, following).arrival_ns
+        else:
+            sender.ack_tail = -1
+            sender.ack_ns = NEVER
     elif sender.access_ns <= now:
         i = np.int64(sender.access_head)
         node = node_at(port.nodes, i)
@@ -1807,4 +1848,6 @@ def run(
         if port.broken >= 0 or port.refused >= 0:
             return BROKEN
         port.events += 1
+        if port.look_ahead:
+            _look_ahead(port)
     return BUSY

@@ -25,6 +25,8 @@ __all__ = ["DROPS", "LINE", "NODE", "PORT", "ROW", "SEGMENT", "SENDER", "SLOT"]
 
 #: No time, no limit.
 NEVER = 2**62
+#: Bytes that the processor loads at a time.
+CACHE_LINE = 64
 
 
 def _dtype(*fields: tuple[str, Any]) -> np.dtype:
@@ -272,6 +274,7 @@ PORT = _dtype(
     ("rate_bps", np.float64),
     ("n_queues", np.int64),
     ("n_flows", np.int64),
+    ("look_ahead", np.bool_),  # prefetch: the state of all flows fits into no cache
     ("scheduler", np.int64),
     ("time_shift_ns", np.int64),
     ("shaper", np.bool_),  # packets leave at once and the next is held back
@@ -349,6 +352,34 @@ def _accessor(dtype: np.dtype) -> Any:
     return at
 
 
+def _prefetcher(dtype: np.dtype) -> Any:
+    """Make a function for compiled code: ask for record `index` of the array of `dtype` at address `base`.
+
+    It starts to load the record's cache lines and does not wait for them. The address may be out of range.
+    """
+    size = dtype.itemsize
+
+    @intrinsic
+    def prefetch(typingctx: Any, base: Any, index: Any) -> Any:
+        def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            pointer, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+            function = get_or_insert_function(
+                builder.module,
+                ir.FunctionType(ir.VoidType(), [pointer, word, word, word]),
+                "llvm.prefetch.p0i8",
+            )
+            start = builder.add(args[0], builder.mul(args[1], ir.Constant(ir.IntType(64), size)))
+            for line in range(0, size, CACHE_LINE):
+                address = builder.inttoptr(builder.add(start, ir.Constant(ir.IntType(64), line)), pointer)
+                # arguments: for reading, into the first cache, data
+                builder.call(function, [address, word(0), word(3), word(1)])
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), code
+
+    return prefetch
+
+
 node_at = _accessor(NODE)
 segment_at = _accessor(SEGMENT)
 sender_at = _accessor(SENDER)
@@ -360,6 +391,13 @@ slot_at = _accessor(SLOT)
 place_at = _accessor(PLACE)
 row_at = _accessor(ROW)
 drop_at = _accessor(DROPS)
+
+prefetch_flow = _prefetcher(FLOW)
+prefetch_sender = _prefetcher(SENDER)
+prefetch_node = _prefetcher(NODE)
+prefetch_segment = _prefetcher(SEGMENT)
+#: The state of an algorithm, as far as one cache line.
+prefetch_algorithm = _prefetcher(np.dtype((np.void, CACHE_LINE)))
 
 
 #: Seconds since 1970: the C function `time`, which takes a few nanoseconds, as a symbol that kernels can be kept with.

@@ -44,6 +44,8 @@ _BYTES_PER_FLOW = 2600
 _BYTES_PER_SAMPLE = 16
 #: Smallest interval of samples and of calls to a controller.
 _SHORTEST_S = 1e-6
+#: The state of so many flows and their packets does not fit into a core's cache: the loop looks ahead.
+_MANY_FLOWS = 256
 _ECN = {"off": 0, "classic": 1, "accurate": 2, "l4s": 3}
 _SCHEDULER = {
     "fifo": layout.FIFO,
@@ -156,19 +158,19 @@ class Simulation:
         queues = spec.queue_list()
         rows = _ROWS if self._record else 0
         a = {
-            "port": np.zeros(1, PORT),
-            "flows": np.zeros(n, FLOW),
-            "senders": np.zeros(n, SENDER),
-            "nodes": np.zeros(4096 + 64 * n, NODE),
-            "segments": np.zeros(4096 + 64 * n, SEGMENT),
-            "queues": np.zeros(len(queues), QUEUE),
-            "lines": np.zeros(len(queues), LINE),
-            "heap": np.zeros(n, SLOT),
-            "places": np.zeros(n, PLACE),
-            "ack": np.zeros(1, ACK),
-            "ingress": np.zeros(rows, ROW),
-            "egress": np.zeros(rows, ROW),
-            "drops": np.zeros(rows, DROPS),
+            "port": _zeros(1, PORT),
+            "flows": _zeros(n, FLOW),
+            "senders": _zeros(n, SENDER),
+            "nodes": _zeros(4096 + 64 * n, NODE),
+            "segments": _zeros(4096 + 64 * n, SEGMENT),
+            "queues": _zeros(len(queues), QUEUE),
+            "lines": _zeros(len(queues), LINE),
+            "heap": _zeros(n, SLOT),
+            "places": _zeros(n, PLACE),
+            "ack": _zeros(1, ACK),
+            "ingress": _zeros(rows, ROW),
+            "egress": _zeros(rows, ROW),
+            "drops": _zeros(rows, DROPS),
         }
         port = a["port"]
         for name in (
@@ -185,6 +187,7 @@ class Simulation:
             port[name] = -1
         port["free_ns"] = NEVER
         port["n_flows"], port["n_queues"] = n, len(queues)
+        port["look_ahead"] = n >= _MANY_FLOWS
         port["scheduler"] = _SCHEDULER[spec.scheduler or "fifo"]
         port["dual"] = (spec.scheduler or "").startswith("dual")
         port["time_shift_ns"] = round(spec.time_shift_ms * 1e6)
@@ -248,10 +251,7 @@ class Simulation:
             s[name] = -1
         if self._taps is not None:
             s["isn"], s["irs"] = self._taps.isn, self._taps.irs
-        addresses: dict[Any, dict[str, int]] = {}
-        fresh: dict[
-            Any, tuple[np.ndarray, ...]
-        ] = {}  # parameters, which flows share, and first state and statistics
+        using: dict[Any, list[int]] = {}
         for i, spec in enumerate(specs):
             headers = _HEADERS_UDP if spec.is_udp else _HEADERS_TCP
             payload = spec.packet_bytes - headers
@@ -259,22 +259,28 @@ class Simulation:
             f["mss_bytes"][i] = payload
             f["initial_window"][i] = f["cwnd"][i] = spec.initial_window
             self._fill_sender(s[i], spec, payload)
-            if spec.is_udp:
-                continue
-            if spec.cca not in addresses:
-                addresses[spec.cca] = spec.cca.addresses()
-                cca = spec.cca
-                fresh[cca] = (cca.parameter_record(), cca.state_record(), cca.stats_record())
-            parameters, state, stats = fresh[spec.cca]
-            records = (parameters, state.copy(), stats.copy())
-            self._keep.append(records)
-            self._algorithms["flows"].append((i, records[1], records[2]))
-            s["p"][i], s["s"][i], s["stats"][i] = (r.ctypes.data for r in records)
-            for event, address in addresses[spec.cca].items():
-                s[event][i] = address
+            if not spec.is_udp:
+                using.setdefault(spec.cca, []).append(i)
+        for cca, flows in using.items():
+            self._attach(s, cca, flows)
+        self._algorithms["flows"].sort(key=lambda entry: entry[0])
         order = np.argsort(s["app_ns"], kind="stable")  # a sorted array is a heap
         a["heap"]["key"], a["heap"]["flow"] = s["app_ns"][order], order
         a["places"]["slot"][order] = np.arange(n)
+
+    def _attach(self, s: np.ndarray, cca: Any, flows: list[int]) -> None:
+        """Give flows a congestion control: its functions, parameters that they share, and records of their own."""
+        parameters = cca.parameter_record()
+        state, stats = (np.repeat(one, len(flows)) for one in (cca.state_record(), cca.stats_record()))
+        self._keep.append((parameters, state, stats))
+        self._algorithms["flows"] += [
+            (flow, state[k : k + 1], stats[k : k + 1]) for k, flow in enumerate(flows)
+        ]
+        s["p"][flows] = parameters.ctypes.data
+        for name, records in (("s", state), ("stats", stats)):
+            s[name][flows] = records.ctypes.data + np.arange(len(flows)) * records.itemsize
+        for event, address in cca.addresses().items():
+            s[event][flows] = address
 
     @staticmethod
     def _fill_sender(s: Any, spec: Flow, payload: int) -> None:
@@ -409,7 +415,7 @@ class Simulation:
             self._drain()
         for name, live in (("nodes", "node_live"), ("segments", "segment_live")):
             if 2 * int(port[live][0]) > len(a[name]):
-                bigger = np.zeros(2 * len(a[name]), a[name].dtype)
+                bigger = _zeros(2 * len(a[name]), a[name].dtype)
                 bigger[: len(a[name])] = a[name]
                 a[name] = bigger
         self._tell_room(a)
@@ -612,6 +618,13 @@ class Simulation:
             parts = [values[which][name] for _, values in self._samples]
             columns[name] = np.concatenate(parts) if parts else np.zeros(0, self._arrays[array][field].dtype)
         return pd.DataFrame(columns)
+
+
+def _zeros(n: int, dtype: np.dtype) -> np.ndarray:
+    """An array of zeros that begins with a cache line, as the loop's prefetching assumes."""
+    octets = np.zeros(n * dtype.itemsize + layout.CACHE_LINE, np.uint8)
+    start = -octets.ctypes.data % layout.CACHE_LINE
+    return octets[start : start + n * dtype.itemsize].view(dtype)
 
 
 def _as_dict(record: np.ndarray) -> dict[str, Any]:

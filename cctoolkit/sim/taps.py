@@ -10,11 +10,12 @@ from ..capture.model import Capture
 from ..scenario import Flow, Scenario
 from ..scenario.endpoints import DESTINATION_PORT, RECEIVERS, SENDERS, octets, source_port
 from ..schema import PACKETS
-from .layout import WHY
+from .layout import ROW, WHY
 
 __all__ = ["Taps", "flow_keys"]
 
 _WINDOW_SCALE = 10
+_FIRST_ROWS = 1 << 16
 
 
 class Taps:
@@ -25,13 +26,13 @@ class Taps:
         self._specs = flows
         self.isn = rng.integers(0, 2**32, n, np.uint32)
         self.irs = rng.integers(0, 2**32, n, np.uint32)
-        self._columns: dict[str, list[dict[str, np.ndarray]]] = {"ingress": [], "egress": []}
+        self._columns = {"ingress": _Columns(), "egress": _Columns()}
         self._drops: list[np.ndarray] = []
 
     def add(self, ingress: np.ndarray, egress: np.ndarray, drops: np.ndarray) -> None:
         """Copy rows from the buffers of the loop."""
-        for name, rows in (("ingress", ingress), ("egress", egress)):
-            self._columns[name].append({field: rows[field].copy() for field in rows.dtype.names or ()})
+        self._columns["ingress"].add(ingress)
+        self._columns["egress"].add(egress)
         self._drops.append(drops.copy())
 
     def captures(self, scenario: Scenario) -> tuple[Capture, Capture, pd.DataFrame]:
@@ -44,12 +45,9 @@ class Taps:
         dropped = drops[drops["why"] < WHY.index("path")]
         captures = {}
         new_row = np.zeros(0, np.int64)
-        for name, parts in self._columns.items():
-            columns = {field: np.concatenate([p[field] for p in parts]) for field in parts[0]}
+        for name, recorded in self._columns.items():
+            columns = recorded.table()
             n = len(columns["ts_ns"])
-            columns["dscp"] = np.zeros(n, np.uint8)
-            columns["ttl"] = np.full(n, 64, np.uint8)
-            columns = {field: columns[field].astype(dtype, copy=False) for field, dtype in PACKETS.items()}
             if name == "ingress":
                 columns["dropped"] = np.zeros(n, np.bool_)
                 columns["dropped"][dropped["packet"]] = True
@@ -77,7 +75,8 @@ class Taps:
     def _capture(self, name: str, columns: dict[str, np.ndarray], scenario: Scenario) -> Capture:
         ts = columns["ts_ns"]
         n = len(ts)
-        keys = flow_keys(self._specs, np.unique(columns["flow_id"]))
+        packets = np.bincount(columns["flow_id"], minlength=len(self._specs))
+        keys = flow_keys(self._specs, np.flatnonzero(packets))
         wire = int(columns["wire_bytes"].sum(dtype=np.int64))
         udp = int((columns["tcp_flags"] == 0).sum())
         meta = CaptureMeta(
@@ -94,6 +93,33 @@ class Taps:
             counts={"ipv4": n, "tcp": n - udp, "udp": udp},
         )
         return Capture(columns, keys, meta)
+
+
+class _Columns:
+    """Columns of the packets table that grow row by row.
+
+    Whole columns from the start, not parts to be joined later: large arrays are backed by large pages, and copied once.
+    """
+
+    def __init__(self) -> None:
+        self._n = 0
+        self._columns = {field: np.empty(_FIRST_ROWS, PACKETS[field]) for field in ROW.names or ()}
+
+    def add(self, rows: np.ndarray) -> None:
+        begin, self._n = self._n, self._n + len(rows)
+        for field, column in self._columns.items():
+            if self._n > len(column):
+                larger = np.empty(max(self._n, 2 * len(column)), column.dtype)
+                larger[:begin] = column[:begin]
+                self._columns[field] = column = larger
+            column[begin : self._n] = rows[field]
+
+    def table(self) -> dict[str, np.ndarray]:
+        """All columns, in the order of the packets table."""
+        columns = {field: column[: self._n] for field, column in self._columns.items()}
+        columns["dscp"] = np.zeros(self._n, np.uint8)
+        columns["ttl"] = np.full(self._n, 64, np.uint8)
+        return {field: columns[field] for field in PACKETS}
 
 
 def flow_keys(specs: list[Flow], flow_id: np.ndarray) -> FlowKeys:
