@@ -78,7 +78,12 @@ def test_abc_between_namespaces(machine: None, tmp_path: Path) -> None:
 @pytest.mark.netns
 @pytest.mark.slow
 def test_rtts_between_namespaces(machine: None, tmp_path: Path) -> None:
-    """What the switch measures is what the capture before it says, and its controller tells the flows apart."""
+    """What the switch measures is what the capture before it says, and its controller tells the flows apart.
+
+    BMv2 stamps a packet when it takes it from the port, and the capture sees it when it gets there: a segment earlier
+    and, as BMv2 has yet to forward it, its ACK later. So an RTT of the capture is longer by twice the time that BMv2
+    takes, which is much on a busy machine. ACKs show how much: they wait in no queue between the two captures.
+    """
     scenario = short("rtt-flow-separation/bmv2.toml", 20, tmp_path)
     assert switch.main(["rtt_monitor", str(scenario), "-o", str(tmp_path / "run")]) == 0
     run = cct.load_run(tmp_path / "run")
@@ -90,12 +95,16 @@ def test_rtts_between_namespaces(machine: None, tmp_path: Path) -> None:
     names = found["flows"].set_index("flow_id").sport - source_port(0)
     samples = found["rtt_samples"].assign(flow=lambda t: t.flow_id.map(names))
     captured = cct.rtt_samples(run.ingress, method="data_plane").query("direction == 0")
-    for flow in range(3):
+    acks = cct.queue_delay(run.egress, run.ingress, check_taps=False).query("direction == 1")
+    taken_ns = acks.delay_ns.quantile(0.9)
+    for flow, base_ms in enumerate((20, 60, 120)):
         mine = samples.rtt_ns[(samples.flow == flow) & (samples.direction == 0)]
         there = captured.rtt_ns[captured.flow_id == flow]
         assert len(mine) > 0.95 * len(there) > 100
-        assert abs(mine.median() / there.median() - 1) < 0.03
-        assert abs(mine.min() / there.min() - 1) < 0.1
+        longer_ns = there.median() - mine.median()
+        assert -0.03 * there.median() < longer_ns < 0.03 * there.median() + 2 * taken_ns
+        # the delay is behind the switch, so no RTT is shorter, however busy the machine
+        assert 0.99 * base_ms * 1e6 < mine.min() < 1.1 * there.min()
     assert any("htb" in lines for lines in found["rules"].lines)
 
 
