@@ -2,7 +2,7 @@
 
 ::
 
-    python -m hardware.build                                  all programs, for all targets
+    python -m hardware.build                                  all programs, for targets with a compiler here
     python -m hardware.build codel --target tofino2 -o DIR    one program; keep the output in DIR
     python -m hardware.build --write                          also update the programs' READMEs
 
@@ -10,8 +10,8 @@ Compilers must be on PATH: ``p4c-bm2-ss`` for BMv2; ``p4c-barefoot`` and ``bfas`
 Tofino. A program that the Tofino compiler accepts may still not fit, so the assembler always runs too.
 Warnings are errors. So are two faults that the compiler does not report: a register placed in two stages (on
 a Tofino 1 these would be two registers, each with a part of the state), and a parser that lost its selects.
-The latter affects everything that the open p4c compiles from #5063 (February 2026) until `bind_use` in
-allocate_parser_match_register.cpp is fixed.
+The latter affects everything that the open p4c compiles between its #5063 (February 2026) and #5753
+(September 2026).
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ _FLAGS = ("--Wdisable=unused",)
 _TOFINO_FLAGS = {"tofino2": ("--no-clot",)}
 #: About a loop that the Tofino compiler itself adds, to parse as many bytes as the chip requires.
 _IGNORED_WARNING = "warning: Parser state min_parse_depth_accept_loop"
+#: What each target needs on PATH.
+TOOLS = {"bmv2": ("p4c-bm2-ss",)} | dict.fromkeys(TOFINOS, ("p4c-barefoot", "bfas"))
 _BEGIN, _END = "<!-- resources: python -m hardware.build --write -->", "<!-- resources end -->"
 
 
@@ -295,6 +297,18 @@ def write_readme(program: str, table: str) -> None:
         tmp.write_text(new, encoding="utf-8")
 
 
+def _with_tools() -> list[str]:
+    """The targets whose compilers are on PATH; says which are not."""
+    targets = []
+    for target, tools in TOOLS.items():
+        missing = [tool for tool in tools if shutil.which(tool) is None]
+        if missing:
+            print(f"{target}: left out, because {missing[0]} is not on PATH", file=sys.stderr)
+        else:
+            targets.append(target)
+    return targets
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     parser = argparse.ArgumentParser(
@@ -305,7 +319,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "programs", nargs="*", metavar="PROGRAM", help=f"any of {', '.join(PROGRAMS)}; default: all"
     )
-    parser.add_argument("--target", choices=TARGETS, action="append", help="may be repeated; default: all")
+    parser.add_argument(
+        "--target",
+        choices=TARGETS,
+        action="append",
+        help="may be repeated; default: all whose compilers are on PATH",
+    )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="keep the output, in DIR/TARGET/PROGRAM"
     )
@@ -314,7 +333,9 @@ def main(argv: list[str] | None = None) -> int:
     unknown = sorted(set(args.programs) - set(PROGRAMS))
     if unknown:
         parser.error(f"{unknown[0]}: must be one of {', '.join(PROGRAMS)}")
-    targets = args.target or TARGETS
+    targets = args.target or _with_tools()
+    if not targets:
+        return 1
     if args.write and not set(TOFINOS) <= set(targets):
         parser.error("--write needs all targets")
     failed = 0

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -195,6 +196,50 @@ def test_nobody_tells_of_digests(tmp_path: Path) -> None:
         SwitchGoneError, match=r"/none: no BMv2 publishes digests there \(Connection refused\)"
     ):
         bmv2._subscription(f"ipc://{tmp_path}/none")
+
+
+class Silent(Bmv2Switch):
+    """A switch without its Thrift port, whose program has the digest ``seen_t`` of two fields."""
+
+    def __init__(self) -> None:
+        self._subscription, self._digests, self.acknowledged = None, {}, []
+        elements = [{"value": ["meta", name]} for name in ("number", "port")]
+        types = [{"name": "meta_t", "fields": [["number", 32], ["port", 9]]}]
+        self._program = bmv2._Program(
+            {
+                "pipelines": [],
+                "actions": [],
+                "learn_lists": [{"id": 1, "name": "seen_t", "elements": elements}],
+                "header_types": types,
+                "headers": [{"name": "meta", "header_type": "meta_t"}],
+            }
+        )
+
+    def _call(self, name, *args, service="standard", what=""):
+        assert name == "bm_learning_ack_buffer"
+        self.acknowledged.append(args[2])
+
+
+def test_digests_come_from_bmv2s_own_address(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nobody has to name it; and a second's messages wait until they are read."""
+    pynng = pytest.importorskip("pynng", reason="the extra `hardware` is not installed")
+    assert bmv2.NOTIFICATIONS == "ipc:///tmp/bmv2-0-notifications.ipc"  # simple_switch's options_parse.cpp
+    monkeypatch.setattr(bmv2, "NOTIFICATIONS", f"ipc://{tmp_path}/notifications")
+    switch = Silent()
+    with pytest.raises(SwitchError, match=r"publishes digests there .*--notifications") as refused:
+        list(switch.digests("seen_t", ("number", "port")))
+    assert not isinstance(refused.value, SwitchGoneError)  # which the main loop would wait for
+    messages = 1000
+    with pynng.Pub0(listen=bmv2.NOTIFICATIONS, send_buffer_size=messages) as publisher:
+        assert list(switch.digests("seen_t", ("number", "port"))) == []
+        for number in range(messages):
+            header = struct.pack("<4sQIiQI", b"LEA|", 0, 0, 1, number, 2)
+            publisher.send(header + b"".join(struct.pack(">IH", 2 * number + i, i) for i in (0, 1)))
+        seen: list[dict[str, int]] = []
+        while more := list(switch.digests("seen_t", ("number", "port"), timeout_s=1)):
+            seen += more
+    assert seen == [{"number": n, "port": n % 2} for n in range(2 * messages)]
+    assert switch.acknowledged == list(range(messages))
 
 
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

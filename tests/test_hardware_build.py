@@ -107,6 +107,55 @@ def test_every_program_has_its_parts(folder: Path) -> None:
         assert callable(getattr(module, function))
 
 
+def source(path: Path, without: str = "") -> str:
+    """A program's text without comments, with the files of its folder that it includes."""
+
+    def included(line: re.Match[str]) -> str:
+        other = path.parent / line[1]
+        return source(other, without) if other.is_file() and other.name != without else ""
+
+    text = re.sub(r"/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return re.sub(r'#include "([^"]+)"', included, text)
+
+
+def filled_tables(text: str) -> set[str]:
+    """Names of the tables whose entries come from the control plane."""
+    found = set()
+    for head in re.finditer(r"^\s*table (\w+) \{", text, re.MULTILINE):
+        depth, at = 1, head.end()
+        while depth:
+            depth += {"{": 1, "}": -1}.get(text[at], 0)
+            at += 1
+        if "const entries" not in text[head.end() : at]:
+            found.add(head[1])
+    return found
+
+
+def registers(text: str) -> set[str]:
+    """Names of the registers; a register NAME of {a, b} is NAME_a and NAME_b, as on BMv2."""
+    pairs = {
+        m[1]: re.findall(r"(\w+);", m[2]) for m in re.finditer(r"struct (\w+) \{(.*?)\}", text, re.DOTALL)
+    }
+    names = set()
+    for kind, name in re.findall(r"\b[Rr]egister<(\w+)[^;()]*>\s*\([^;]*?\)\s*(\w+(?:##\w+)*);", text):
+        # abc's macro SLOT(NAME, SLOT, …) declares NAME_SLOT
+        calls = re.findall(r"^ *SLOT\((\w+), (\d)", text, re.MULTILINE)
+        for one in ["_".join(call) for call in calls] if "##" in name else [name]:
+            names |= {f"{one}_{field}" for field in pairs[kind]} if kind in pairs else {one}
+    return names
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=ids)
+def test_both_versions_have_the_same_tables_and_registers(folder: Path) -> None:
+    """What a control plane fills and reads: one is written for both. abc's BMv2 version has them with the chip's
+    arithmetic. Tables with constant entries are the chip's way to choose between actions."""
+    on_bmv2 = source(folder / "bmv2.p4", without="bmv2_arithmetic.p4")
+    on_chip = source(folder / "tofino.p4")
+    assert len(filled_tables(on_chip)) > 1 and len(registers(on_chip)) > 2
+    assert filled_tables(on_bmv2) == filled_tables(on_chip)
+    assert registers(on_bmv2) == registers(on_chip)
+
+
 def test_a_register_in_two_stages_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Tofino 1 would make two of it, and the compiler says nothing."""
     report = {"resources": {"mau": {"nStages": 12, "mau_stages": [_stage(0), _stage(1)]}}}
@@ -161,6 +210,29 @@ def test_a_parser_without_its_selects_is_an_error(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(build, "_run", lambda command: None)
     with pytest.raises(build.BuildError, match="parser state choose always takes its first branch"):
         build.tofino("codel", "tofino", tmp_path)
+
+
+def test_targets_without_a_compiler_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Unless they are named: then each program says what is missing."""
+    built: list[str] = []
+    monkeypatch.setattr(build, "bmv2", lambda program, folder: built.append(program))
+    (tmp_path / "p4c-bm2-ss").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert build.main([]) == 0
+    assert built == list(build.PROGRAMS)
+    said = capsys.readouterr()
+    assert "codel bmv2: built" in said.out.splitlines()
+    assert said.err.splitlines() == [
+        f"{target}: left out, because p4c-barefoot is not on PATH" for target in build.TOFINOS
+    ]
+    assert build.main(["pi2", "--target", "tofino2"]) == 1
+    assert "pi2 tofino2: p4c-barefoot is not on PATH" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        build.main(["--write"])
+    (tmp_path / "p4c-bm2-ss").unlink()
+    assert build.main([]) == 1
 
 
 def _stage(number: int) -> dict[str, object]:

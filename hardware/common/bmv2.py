@@ -27,6 +27,10 @@ _REFUSALS = {
     21: "the default entry is constant", 25: "the entries are constant", 26: "the action's data do not fit",
 }  # fmt: skip
 _DIGEST_HEADER = struct.Struct("<4xQIiQI")
+#: Where a ``simple_switch`` with device number 0 publishes digests, unless ``--notifications-addr`` says otherwise.
+NOTIFICATIONS = "ipc:///tmp/bmv2-0-notifications.ipc"
+#: Messages of up to 16 digests that may wait for the next :meth:`Bmv2Switch.digests`; further ones are lost.
+_WAITING_MESSAGES = 8192
 
 
 class Bmv2Switch(Switch):
@@ -39,9 +43,9 @@ class Bmv2Switch(Switch):
     timeout_s : float
         Timeout of each call.
     notifications : str, optional
-        Address where it publishes digests (``--notifications-addr``), such as
-        ``"ipc:///tmp/bmv2-0-notifications.ipc"``. Only :meth:`digests` needs it. Digests sent before this
-        object was made are lost.
+        Address where it publishes digests (``--notifications-addr``); those sent before this object was made
+        are lost. Default: :data:`NOTIFICATIONS`, from the first call of :meth:`digests` on. Only that method
+        needs it, and a ``simple_switch`` that was built with nanomsg.
     namespace : path, optional
         Network namespace of the server (``/run/netns/NAME``, ``/proc/PID/ns/net``). Needs root.
 
@@ -303,11 +307,16 @@ class Bmv2Switch(Switch):
     def digests(
         self, name: str, fields: Sequence[str] = (), timeout_s: float = 0.0
     ) -> Iterator[Mapping[str, Any]]:
-        if self._subscription is None:
-            raise SwitchError(f"{name}: digests need the switch's notifications address")
         number, widths = self._program.digest(name)
         if len(fields) != len(widths):
             raise SwitchError(f"{name}: has {len(widths)} fields, but {len(fields)} were named")
+        if self._subscription is None:
+            try:
+                self._subscription = _subscription(NOTIFICATIONS)
+            except SwitchGoneError as err:  # the switch itself is there, so it would not help to wait
+                raise SwitchError(
+                    f"{err}: name its --notifications-addr (--notifications); it must be built with nanomsg"
+                ) from None
         mine = self._digests.setdefault(number, deque())
         until = time.monotonic() + timeout_s
         self._collect(0.0 if mine else timeout_s)
@@ -440,7 +449,9 @@ def _subscription(address: str) -> Any:
     except ImportError:
         raise SwitchError("BMv2's digests need the package pynng: pip install cctoolkit[hardware]") from None
     try:
-        return pynng.Sub0(dial=address, block_on_dial=True, topics=b"LEA|")
+        return pynng.Sub0(
+            dial=address, block_on_dial=True, topics=b"LEA|", recv_buffer_size=_WAITING_MESSAGES
+        )
     except pynng.NNGException as err:
         raise SwitchGoneError(f"{address}: no BMv2 publishes digests there ({_reason(err)})") from None
 

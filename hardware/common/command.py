@@ -56,7 +56,7 @@ class SwitchArgs:
     pipe : int
         The Tofino pipe whose registers are read.
     notifications : str, optional
-        Address where BMv2 publishes digests.
+        Address where BMv2 publishes digests. Default: BMv2's own.
     netns : str, optional
         BMv2's network namespace: a name or a path.
     """
@@ -87,7 +87,9 @@ def _options(
     notifications: Annotated[
         str | None,
         typer.Option(
-            metavar="ADDRESS", help="BMv2: address where it publishes digests.", rich_help_panel=_PANEL
+            metavar="ADDRESS",
+            help="BMv2: address where it publishes digests, its --notifications-addr; default: BMv2's own.",
+            rich_help_panel=_PANEL,
         ),
     ] = None,
     netns: Annotated[

@@ -8,6 +8,7 @@ Each program's ``experiment.py`` has a function ``experiment(scenario, ingress, 
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from .switch import Switch, SwitchError
 __all__ = [
     "Experiment",
     "aqm_of",
+    "check_built_in",
     "frame_bytes",
     "integer_model",
     "shape_bottleneck",
@@ -98,19 +100,61 @@ def shape_bottleneck(switch: Switch, scenario: cct.Scenario, port: int) -> None:
     switch.shape(port, bottleneck.rate_mbps, frame_bytes=frame, buffer_packets=room)
 
 
-def aqm_of(scenario: cct.Scenario, *kinds: type[cct.aqm.Aqm]) -> cct.aqm.Aqm:
+def aqm_of(scenario: cct.Scenario, *kinds: type[cct.aqm.Aqm], queues: int = 1) -> cct.aqm.Aqm:
     """The scenario's AQM with its parameters.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    *kinds : classes
+        The AQMs that the program can be; ``TailDrop`` for a program without one.
+    queues : int
+        The most queues that the program has at a port.
 
     Raises
     ------
     ParameterError
-        It is none of `kinds`.
+        It is none of `kinds`, there are more queues, or these have different AQMs.
     """
-    aqm = scenario.bottleneck.queue_list()[0].aqm
+    given = scenario.bottleneck.queue_list()
+    if len(given) > queues:
+        raise ParameterError(
+            f"bottleneck.queues: must be at most {queues} for this program, not {len(given)}"
+        )
+    aqm: cct.aqm.Aqm = given[0].aqm  # type: ignore[assignment]  # queue_list fills it in
+    for other in given[1:]:
+        if other.aqm != aqm:
+            raise ParameterError("bottleneck.queues: must all have the same AQM for this program")
     if not isinstance(aqm, kinds):
         names = " or ".join(k.name for k in kinds)
-        raise ParameterError(f"bottleneck.aqm: this program is {names}, not {getattr(aqm, 'name', aqm)}")
+        raise ParameterError(f"bottleneck.aqm: must be {names} for this program, not {aqm.name}")
     return aqm
+
+
+def check_built_in(aqm: cct.aqm.Aqm, model: cct.aqm.Aqm, *names: str) -> None:
+    """Refuse parameters that the program has as constants if they differ from `model`'s.
+
+    Parameters
+    ----------
+    aqm : Aqm
+        The scenario's.
+    model : Aqm
+        With the program's parameters.
+    *names : str
+        Of the parameters; those that `aqm` lacks are not looked at.
+
+    Raises
+    ------
+    ParameterError
+        A parameter of `aqm` is another than that of `model`.
+    """
+    given, built = aqm.parameters(), model.parameters()
+    for name in names:
+        if name in given and given[name] != built[name]:
+            wanted, has = json.dumps(given[name]), json.dumps(built[name])
+            raise ParameterError(
+                f"bottleneck.aqm.{name}: must be {has}, as built into the program, not {wanted}"
+            )
 
 
 _Model = TypeVar("_Model", bound=cct.aqm.Aqm)

@@ -51,8 +51,11 @@ def experiment(program: str, scenario: cct.Scenario, ports: tuple[int, int]) -> 
     Raises
     ------
     ParameterError
-        The scenario does not have the program's AQM.
+        The scenario does not have the program's AQM, gives it parameters that the program has as constants, or
+        asks for what the launcher does not do.
     """
+    if scenario.bottleneck.rate_schedule:
+        raise ParameterError("bottleneck.rate_schedule: a switch keeps its port's rate during a run")
     module = importlib.import_module(f"hardware.programs.{program}.experiment")
     made: Experiment = module.experiment(scenario, *ports)
     return made

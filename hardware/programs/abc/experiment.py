@@ -10,15 +10,18 @@ import cctoolkit as cct
 from cctoolkit.errors import ParameterError
 from cctoolkit.scenario.endpoints import SENDERS, address
 
-from ...common.experiment import Experiment, aqm_of, frame_bytes
+from ...common.experiment import Experiment, aqm_of, check_built_in, frame_bytes
 from ...common.switch import Switch
 from . import control
+from .constants import MODEL, TOFINO_MODEL
 
 
 def experiment(scenario: cct.Scenario, ingress: int, egress: int) -> Experiment:
     """Clients behind port `ingress`, the activity AQM at port `egress`."""
-    aqm = aqm_of(scenario, cct.aqm.Abc)  # IntegerAbc is one
+    aqm = aqm_of(scenario, cct.aqm.Abc, cct.aqm.IntegerAbc, cct.aqm.TofinoAbc)
     assert isinstance(aqm, cct.aqm.Abc)
+    model = TOFINO_MODEL if isinstance(aqm, cct.aqm.TofinoAbc) else MODEL
+    check_built_in(aqm, model, "meter_memory_s", "average_memory_s", "largest_mbps", "header_bytes")
     rates_kbps = aqm.reference_rates_bps() / 1e3
     bottleneck = scenario.bottleneck
     prefixes = client_prefixes([flow.aggregate for flow in scenario.flow_list()])

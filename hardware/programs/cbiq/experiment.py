@@ -12,16 +12,14 @@ from cctoolkit.identify.live import FlowKey
 from cctoolkit.identify.live.stream import SlotStream
 from cctoolkit.scenario.endpoints import DESTINATION_PORT, RECEIVERS, SENDERS, address, source_port
 
-from ...common.experiment import (
-    Experiment,
-    shape_bottleneck,
-)
+from ...common.experiment import Experiment, aqm_of, shape_bottleneck
 from ...common.switch import Switch
 from .control import SwitchCollector
 
 
 def experiment(scenario: cct.Scenario, ingress: int, egress: int) -> Experiment:
-    """A collector with its taps at both ports."""
+    """A collector with its taps at both ports of a plain queue."""
+    aqm_of(scenario, cct.aqm.TailDrop)
     keys = [
         FlowKey(address(SENDERS, i), source_port(i), address(RECEIVERS, i), DESTINATION_PORT)
         for i, flow in enumerate(scenario.flow_list())

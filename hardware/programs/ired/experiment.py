@@ -6,14 +6,15 @@ import pandas as pd
 
 import cctoolkit as cct
 
-from ...common.experiment import Experiment, aqm_of, integer_model, shape_bottleneck
+from ...common.experiment import Experiment, aqm_of, check_built_in, integer_model, shape_bottleneck
 from ...common.switch import Switch
 from . import control
 
 
 def experiment(scenario: cct.Scenario, ingress: int, egress: int) -> Experiment:
     """iRED at port `egress`, with as many queues as the scenario has."""
-    aqm = aqm_of(scenario, cct.aqm.IRed)
+    aqm = aqm_of(scenario, cct.aqm.IRed, cct.aqm.IntegerIRed, queues=2)
+    check_built_in(aqm, cct.aqm.IntegerIRed(), "measure", "weight", "coupled", "identifier")
     queues = len(scenario.bottleneck.queue_list())
 
     def set_up(switch: Switch) -> None:

@@ -9,7 +9,7 @@ import pandas as pd
 
 import cctoolkit as cct
 
-from ...common.experiment import Experiment, aqm_of, integer_model, shape_bottleneck
+from ...common.experiment import Experiment, aqm_of, check_built_in, integer_model, shape_bottleneck
 from ...common.switch import Switch
 from . import control
 
@@ -17,6 +17,7 @@ from . import control
 def experiment(scenario: cct.Scenario, ingress: int, egress: int) -> Experiment:
     """PI2 at port `egress`."""
     aqm = aqm_of(scenario, cct.aqm.TofinoPi2, cct.aqm.IntegerPi2)
+    check_built_in(aqm, cct.aqm.IntegerPi2(), "identifier")
     controller = control.Controller([egress], integer_model(cct.aqm.IntegerPi2, aqm))
     return controlled(scenario, ingress, egress, control, controller)
 

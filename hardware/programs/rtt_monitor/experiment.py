@@ -14,14 +14,15 @@ import cctoolkit as cct
 from cctoolkit.separation.controller import RttSeparation
 from cctoolkit.separation.router import Router
 
-from ...common.experiment import Experiment, shape_bottleneck
+from ...common.experiment import Experiment, aqm_of, shape_bottleneck
 from ...common.switch import Switch
 from .constants import TABLES
 from .control import Monitor, separate
 
 
 def experiment(scenario: cct.Scenario, ingress: int, egress: int) -> Experiment:
-    """The monitor, with taps at both ports."""
+    """The monitor, with taps at both ports of a plain queue."""
+    aqm_of(scenario, cct.aqm.TailDrop)
     rate_mbps = scenario.bottleneck.rate_mbps
     wires = {ingress: egress, egress: ingress}
     monitor = Monitor(wires, rate_mbps=rate_mbps, wires=wires, all_samples=True)
