@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import shutil
-import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from hypothesis.extra.numpy import arrays
 from naive_slots import packets_of
 from test_slots import MS, capture, constant_rate, cut, listed, packets, tap_pairs
 from tools import examples
+from tshark import ask
 
 import cctoolkit as cct
 from cctoolkit import metrics, schema
@@ -162,12 +162,7 @@ def test_throughput_and_load_agree_with_tshark_io_stat(file):
         pytest.skip(f"no captures beside the repository ({file})")
     if shutil.which("tshark") is None:
         pytest.skip("tshark is not on PATH")
-    out = subprocess.run(
-        ["tshark", "-r", SHARED / file, "-q", "-z", "io,stat,0.1,FRAMES()ip||ipv6,BYTES()ip||ipv6"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    out = ask(SHARED / file, "-q", "-z", "io,stat,0.1,FRAMES()ip||ipv6,BYTES()ip||ipv6")
     lines = [
         line.split("|")
         for line in out.splitlines()

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tshark import ask
 
 import cctoolkit as cct
 from cctoolkit.cca import Cca
@@ -302,8 +303,7 @@ def test_tshark_counts_the_same_packets_and_no_bad_checksum(name: str) -> None:
     for file in CAPTURES[name]["file"]:
         checks = [x for p in ("ip", "tcp", "udp") for x in ("-o", f"{p}.check_checksum:TRUE")]
         fields = [x for f in ("frame.number", "ip.checksum.status", "tcp.checksum.status") for x in ("-e", f)]
-        command = ["tshark", "-n", "-r", str(TRACES / file["name"]), *checks, "-T", "fields", *fields]
-        lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+        lines = ask(TRACES / file["name"], *checks, "-T", "fields", *fields).splitlines()
         assert len(lines) == file["packets"]
         statuses = Counter(status for line in lines for status in line.split("\t")[1:])
         assert statuses["0"] == 0 and statuses["1"] > 0  # 0 is bad, 1 is good
