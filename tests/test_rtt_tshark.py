@@ -97,6 +97,7 @@ def aligned(path):
 # ---------------------------------------------------------------- tcp.analysis.ack_rtt
 
 
+@functools.cache  # two tests compare the same captures
 def compare_ack_rtt(path, differing=()):
     """Without Karn's rule every sample is tshark's, from the same frame, of the same length."""
     cap, theirs, segment = aligned(path)
@@ -253,7 +254,7 @@ AT = len(OPEN)  # of the packets that follow
     ],
 )  # fmt: skip
 def test_every_difference_there_is(tmp_path, packets, differing):
-    compare_ack_rtt(written(tmp_path / "made.pcap", OPEN + packets), differing)
+    compare_ack_rtt(written(tmp_path / "made.pcap", OPEN + packets), tuple(differing))
 
 
 # ---------------------------------------------------------------- tcptrace
