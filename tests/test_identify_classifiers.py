@@ -392,6 +392,7 @@ def test_going_on_from_a_saved_model(tmp_path):
     assert unfitted("ours", **{**parameters, "pretrained": tmp_path / "again"}).fit(few_windows).network_
 
 
+@pytest.mark.slow
 def test_the_mean_of_weights_before_and_after(tmp_path):
     pytest.importorskip("onnx", reason="the extra `train` is not installed")
     folder = fitted("ours").save(tmp_path / "ours", windows_ms=[100])
@@ -549,6 +550,7 @@ def test_temperatures_of_lengths_and_the_share_of_others_are_found_again():
     assert offset == pytest.approx(np.log(2), abs=0.06) and temperatures == pytest.approx([1], rel=0.05)
 
 
+@pytest.mark.slow
 def test_calibration_with_windows_of_other_runs(tmp_path):
     """Long windows are classified in pieces: what was learnt from single views does not hold for them."""
     pytest.importorskip("onnx", reason="the extra `train` is not installed")

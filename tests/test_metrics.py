@@ -89,7 +89,7 @@ def test_a_bin_in_which_a_flow_is_silent_is_zero_and_one_before_it_began_is_not_
     assert table.goodput_bytes.tolist() == [5, 0, 5, 5]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_goodput_without_acks_counts_each_byte_once(data):
     """Segments lost before the tap come again later, some twice: as many bytes as a set of them holds."""
@@ -189,7 +189,7 @@ def test_utilisation_of_a_full_link():
     assert metrics.link_utilisation(columns, 10, direction=1).bytes.sum() == 0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(one_tap(), CUTS)
 def test_utilisation_is_the_sum_of_throughputs_however_cut(columns, cuts):
     parts = metrics.LinkUtilisation(100, bin_s=0.001, direction=0)

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tools import mostly_slow
 from tshark import ask
 
 import cctoolkit as cct
@@ -210,7 +211,7 @@ def check_labels(name: str, folder: Path, entry: dict) -> None:
                 assert payload[data] >= 0.9 * float(r["bytes_acked"]) > payload[other]
 
 
-@ALL
+@pytest.mark.parametrize("name", mostly_slow(CAPTURES, list(CAPTURES)[::4]))
 def test_the_queue_lost_exactly_what_the_kernel_counted(name: str) -> None:
     longest_ms, room_ms = check_taps(name, TRACES, CAPTURES[name])
     # Some captures are to be remade on a quieter machine if this fails: the bottleneck paused
