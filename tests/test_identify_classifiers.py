@@ -368,6 +368,7 @@ def test_hiding_takes_the_queue_or_the_flight_never_both():
     assert (unfitted("ours", hide=0.0)._augment(ones, torch.Generator()) == 1).all()
 
 
+@pytest.mark.slow
 def test_going_on_from_a_saved_model(tmp_path):
     """The network starts as what was saved, with random scores only for a class that it does not know."""
     pytest.importorskip("onnx", reason="the extra `train` is not installed")
