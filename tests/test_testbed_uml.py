@@ -489,7 +489,7 @@ def test_iperf3_instead(tmp_path):
         cct.Flow("udp", rate_mbps=3),
         cct.Flow("bbr", start_s=1, bytes=500_000),
     ]
-    run = run_testbed(scenario(*flows, duration_s=3), tmp_path / "run", iperf3=True)
+    run = run_testbed(scenario(*flows, duration_s=2), tmp_path / "run", iperf3=True)
     assert run.labels.cca.tolist() == ["cubic", "", "bbr"] and run.labels.sport.tolist() == [
         10000,
         10001,
@@ -502,7 +502,7 @@ def test_iperf3_instead(tmp_path):
     payload = c["payload_bytes"][(c["flow_id"] == 0) & (c["direction"] == 0)].sum()
     assert run.flows.received_bytes[0] == pytest.approx(payload, rel=0.1)
     assert run.flows.acked_bytes[2] > 0 and run.flows.completion_s.isna().all()
-    assert len(run.flow_series) >= 30 and run.flow_series.srtt_ns.max() > 20e6
+    assert len(run.flow_series) >= 20 and run.flow_series.srtt_ns.max() > 20e6
     assert run.summary()["utilisation"] > 0.8 and len(run.ingress.flows) > 3
     for flow, words in (
         (cct.Flow("dctcp"), "dctcp"),
