@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from one_queue import Compiled, Link, packet, traffic
+from tools import examples
 
 from cctoolkit.aqm import MARK, PASS, CoDel
 from cctoolkit.aqm.codel_linux import LinuxCoDel, newton_step
@@ -102,7 +103,7 @@ def test_npu(seed, load, ecn):
     Link(Compiled(aqm), naive.NpuCodel(aqm)).run(*phases(seed, load, ecn))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(SEEDS, LOADS, ECN, *[st.booleans()] * 4, st.sampled_from([0, 1514]))
 def test_pisa(seed, load, ecn, from_now, count_first, wrap, signed, mtu):
     aqm = PisaCoDel(

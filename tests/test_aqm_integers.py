@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from one_queue import Compiled, packet
 from test_aqm_behaviour import Steady, cubic, udp
+from tools import examples
 
 from cctoolkit.aqm import DROP_LATE, MARK, PASS
 from cctoolkit.aqm.dualpi2 import DualPi2, IntegerDualPi2
@@ -33,7 +34,7 @@ def walk(seed, n, low=0.0, high=67.0):
 # ---- iRED ------------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(SEEDS)
 def test_ired_average(seed):
     """The sums of doubled delays are the average, to 3.6 µs."""

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from one_queue import Compiled, Link, packet, traffic
+from tools import examples
 
 from cctoolkit.aqm import DROP, MARK, PASS
 from cctoolkit.aqm.dualpi2 import DualPi2
@@ -21,7 +22,7 @@ LOADS = st.sampled_from([0.9, 1.05, 1.3, 3.0])
 KINDS = st.sampled_from([(0,), (1,), (0, 1), (0, 1, 2, 3)])
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(SEEDS, LOADS, KINDS)
 def test_pi2(seed, load, ecn):
     aqm = Pi2(target_ms=5.0, update_ms=4.0)
@@ -31,7 +32,7 @@ def test_pi2(seed, load, ecn):
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(SEEDS, LOADS, KINDS, st.sampled_from([0.0, 0.5, 3.9, 4.0, 17.0]))
 def test_tofino_pi2(seed, load, ecn, control_plane_ms):
     aqm = TofinoPi2(target_ms=5.0, update_ms=4.0, control_plane_ms=control_plane_ms)
@@ -106,7 +107,7 @@ def dual(aqm, seed, load, ecn, n=1500):
     return link.run(*traffic(seed, n, load=load, ecn=ecn))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(SEEDS, LOADS, KINDS, st.sampled_from([(1.0, 0.0), (1.2, 0.4)]), st.sampled_from([0, 1, 2]))
 def test_dualpi2(seed, load, ecn, ramp, backlog):
     aqm = DualPi2(
@@ -158,7 +159,7 @@ def test_dualpi2_limits():
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     SEEDS,
     LOADS,

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from one_queue import Compiled, Link, packet, traffic
+from tools import examples
 
 from cctoolkit.aqm import DROP, MARK, PASS
 from cctoolkit.aqm.pie import Pie
@@ -18,7 +19,7 @@ MS = 1_000_000
 SEEDS = st.integers(1, 2**32)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     SEEDS,
     st.sampled_from([0.7, 1.0, 1.3, 3.0]),
@@ -89,7 +90,7 @@ def test_red_average_decays_while_idle():
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(SEEDS, st.sampled_from([0.7, 1.05, 1.3, 3.0]), st.booleans(), st.sampled_from([0.0, 150.0]))
 def test_pie(seed, load, derandomise, burst_ms):
     aqm = Pie(derandomise=derandomise, burst_ms=burst_ms, target_ms=4.0, update_ms=4.0)

@@ -26,7 +26,7 @@ import pytest
 import zstandard
 from as_naive import assert_as_naive, read, read_bytes
 from hypothesis import example, given, settings, strategies as st
-from tools import examples
+from tools import examples, mostly_slow
 
 import cctoolkit as cct
 from cctoolkit import schema
@@ -783,8 +783,8 @@ LIES = [0, 13, 0x40001, 0xFFFFFFFF]
 MORE_LIES = [1, 3, 11, 12, 0x7FFF, 0xFFFF, 0x40000, 0x7FFFFFFF]
 
 
-@pytest.mark.parametrize("value", [*LIES, *(pytest.param(lie, marks=pytest.mark.slow) for lie in MORE_LIES)])
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(i, marks=pytest.mark.slow) for i in range(2, 8))])
+@pytest.mark.parametrize("value", mostly_slow([*LIES, *MORE_LIES], LIES))
+@pytest.mark.parametrize("seed", mostly_slow(range(8), [0]))
 def test_a_lie_in_every_word(seed: int, value: int) -> None:
     """Every 32-bit word of a small file replaced; lengths, counts and offsets are among them."""
     data = made_file(seed, 5)

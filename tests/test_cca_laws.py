@@ -70,6 +70,7 @@ def test_htcp_does_not_believe_a_jump_of_the_rtt():
         assert driver.state.max_rtt_ns == seen_ms * MS
 
 
+@pytest.mark.slow
 def test_htcp_backs_off_by_half_when_throughput_moved():
     driver = Driver(Htcp(), rtt_ms=40.0)
     driver.flow.ssthresh = 100.0
@@ -326,6 +327,7 @@ def test_bbr3_cycle():
     assert driver.stats["probe_rtts"][0] >= 3  # every five seconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cca", "gain"), [(Bbr2, 0.75), (Bbr3, 0.9)])
 def test_bbr_versions_differ_in_down(cca, gain):
     driver = settled(cca())

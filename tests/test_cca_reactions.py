@@ -6,6 +6,7 @@ import naive_cca
 import pytest
 from cca_driver import MS, Driver
 from hypothesis import given, settings, strategies as st
+from tools import examples
 
 from cctoolkit.cca.bbr import Bbr
 from cctoolkit.cca.bbr2 import Bbr2
@@ -41,7 +42,7 @@ def play(driver: Driver, steps) -> None:
     ("cca", "twin"),
     [(Dctcp, naive_cca.Dctcp), (Prague, naive_cca.Prague), (Vegas, naive_cca.Vegas), (Htcp, naive_cca.Htcp)],
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(steps=STEPS)
 def test_like_its_twin(cca, twin, steps):
     driver = Driver(cca(), rtt_ms=20.0)
@@ -50,7 +51,7 @@ def test_like_its_twin(cca, twin, steps):
     play(driver, steps)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(steps=STEPS)
 def test_bbr_like_its_twin(steps):
     driver = Driver(Bbr(), rtt_ms=20.0)
@@ -61,7 +62,7 @@ def test_bbr_like_its_twin(steps):
 
 
 @pytest.mark.parametrize("cca", [Bbr2, Bbr3])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(steps=STEPS)
 def test_bbr_keeps_its_bounds(cca, steps):
     """Whatever comes: the window stays within its bounds, the filter is the maximum of two cycles, rates are finite."""

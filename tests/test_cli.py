@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from tshark import ask
 
 import cctoolkit as cct
 from cctoolkit import cli, schema
@@ -299,20 +300,8 @@ def test_filtered_packets_are_the_originals_byte_for_byte(run, tmp_path: Path) -
     assert run("filter", MIXED, out, "--protocol", "icmp")[0] == 0
 
     def hexdump(path: Path, *options: str) -> str:
-        command = [
-            "tshark",
-            "-n",
-            "-r",
-            str(path),
-            "-T",
-            "fields",
-            "-e",
-            "frame.time_epoch",
-            "-e",
-            "frame.len",
-        ]
-        command += ["-e", "icmp.checksum", "-e", "icmp.seq", "-e", "ip.id", *options]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        fields = ("frame.time_epoch", "frame.len", "icmp.checksum", "icmp.seq", "ip.id")
+        return ask(path, "-T", "fields", *(word for field in fields for word in ("-e", field)), *options)
 
     assert hexdump(out) == hexdump(MIXED, "-Y", "icmp")
     assert hexdump(out).count("\n") > 3

@@ -60,7 +60,8 @@ FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 #: Examples that train models or simulate many runs.
 LONG = {
-    f"cctoolkit.identify.{name}" for name in ("CCAClassifier", "SlotDataset", "build_dataset", "save_models")
+    f"cctoolkit.identify.{name}"
+    for name in ("CCAClassifier", "DeepcciClassifier", "SlotDataset", "build_dataset", "save_models")
 }
 
 

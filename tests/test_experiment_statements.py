@@ -243,7 +243,8 @@ PARTS: dict[str, tuple[Callable[[Tables], list[Statement]], str, tuple[str, ...]
 #: Their tables take long to change in all ways.
 LONG = (
     "codel table 1", "codel table 1 with Linux", "codel fq_codel", "codel minute", "codel rtts", "l4s table 3",
-    "l4s registers", "l4s causes", "rtt test 4", "rtt test 9",
+    "l4s registers", "l4s causes", "l4s shares", "rtt test 1", "rtt test 2", "rtt test 3 on Linux", "rtt test 4",
+    "rtt test 9", "rtt test 10", "abc on Linux", "sim-vs-kernel",
 )  # fmt: skip
 
 

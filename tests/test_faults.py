@@ -374,7 +374,7 @@ def test_hostile_words(hostile: Inputs, tmp_path: Path) -> None:
 CLOCKED = ("flows", "rtt", "slots", "report", "separate", "filter", "live", "batch", "classify")
 
 
-@pytest.mark.parametrize("step_s", [-86_400, 10 * 365 * 86_400, -0.5])
+@pytest.mark.parametrize("step_s", mostly_slow([-86_400, 10 * 365 * 86_400, -0.5], [-0.5]))
 @pytest.mark.parametrize(
     "case",
     [case for case in WRITING if case.command in CLOCKED and "jsonl" not in case.target],

@@ -8,7 +8,6 @@ import itertools
 import random
 import shutil
 import struct
-import subprocess
 import tracemalloc
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,6 +21,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from made_packets import make_keys, packet_columns
 from tools import examples
+from tshark import ask, tshark_version
 
 import cctoolkit as cct
 from cctoolkit import schema
@@ -227,20 +227,7 @@ CLASSES = ["tshark_retransmits", "tshark_out_of_order", "duplicate_acks"]
 def tshark(path: Path) -> pd.DataFrame:
     """One row a TCP segment (those quoted in ICMP errors left out), with what tshark says of it."""
     options = [word for name in FIELDS.values() for word in ("-e", name)]
-    command = [
-        "tshark",
-        "-n",
-        "-r",
-        str(path),
-        "-Y",
-        "tcp and not icmp and not icmpv6",
-        "-T",
-        "fields",
-        *options,
-    ]
-    out = subprocess.run(
-        command, capture_output=True, text=True, check=False
-    ).stdout  # 2: the file is cut short
+    out = ask(path, "-Y", "tcp and not icmp and not icmpv6", "-T", "fields", *options, check=False)
     table = pd.DataFrame([line.split("\t") for line in out.splitlines()], columns=list(FIELDS), dtype=str)
     for name in CLASSES:
         table[name] = (table[name] != "").astype(int)
@@ -249,8 +236,7 @@ def tshark(path: Path) -> pd.DataFrame:
 
 @functools.cache
 def tshark_release() -> tuple[int, int]:
-    first = subprocess.run(["tshark", "--version"], capture_output=True, text=True, check=True).stdout.split()
-    major, minor = next(word for word in first if word[0].isdigit()).split(".")[:2]
+    major, minor = next(word for word in tshark_version().split() if word[0].isdigit()).split(".")[:2]
     return int(major), int(minor)
 
 

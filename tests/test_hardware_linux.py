@@ -19,7 +19,7 @@ from hardware_l4s import MS, UPDATE, recorded, recorder, walk
 from hypothesis import example, given, settings, strategies as st
 from linux_aqm import FIELDS, MODULES, Packet, Twin, compiled
 from one_queue import Compiled, Link, packet, traffic
-from tools import examples
+from tools import examples, mostly_slow
 
 from cctoolkit.aqm import (
     DROP,
@@ -143,7 +143,7 @@ def compared(library, aqm, at, packets, seed=1):
     return link.run(at, packets)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", mostly_slow(MODELS, list(MODELS)[::3]))
 def test_decisions(library, model):
     link = compared(library, MODELS[model], *loads(10_000))
     assert link.drops + link.marks > 0

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from identify_samples import fitted, unfitted
+from tools import mostly_slow
 
 torch = pytest.importorskip("torch", reason="making models needs torch: the extra 'train'")
 pytest.importorskip("onnxscript", reason="making models needs onnxscript: the extra 'train'")
@@ -544,7 +545,7 @@ ANYTHING = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("value", ANYTHING, ids=lambda value: repr(value)[:20])
+@pytest.mark.parametrize("value", mostly_slow(ANYTHING, ANYTHING[::6]), ids=lambda value: repr(value)[:20])
 @pytest.mark.parametrize("name", ["cca", "dragonfly"])
 def test_anything_in_any_field(name, value, tmp_path):
     """An answer or one short line, wherever it stands."""

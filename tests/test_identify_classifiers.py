@@ -368,6 +368,7 @@ def test_hiding_takes_the_queue_or_the_flight_never_both():
     assert (unfitted("ours", hide=0.0)._augment(ones, torch.Generator()) == 1).all()
 
 
+@pytest.mark.slow
 def test_going_on_from_a_saved_model(tmp_path):
     """The network starts as what was saved, with random scores only for a class that it does not know."""
     pytest.importorskip("onnx", reason="the extra `train` is not installed")
@@ -392,6 +393,7 @@ def test_going_on_from_a_saved_model(tmp_path):
     assert unfitted("ours", **{**parameters, "pretrained": tmp_path / "again"}).fit(few_windows).network_
 
 
+@pytest.mark.slow
 def test_the_mean_of_weights_before_and_after(tmp_path):
     pytest.importorskip("onnx", reason="the extra `train` is not installed")
     folder = fitted("ours").save(tmp_path / "ours", windows_ms=[100])
@@ -549,6 +551,7 @@ def test_temperatures_of_lengths_and_the_share_of_others_are_found_again():
     assert offset == pytest.approx(np.log(2), abs=0.06) and temperatures == pytest.approx([1], rel=0.05)
 
 
+@pytest.mark.slow
 def test_calibration_with_windows_of_other_runs(tmp_path):
     """Long windows are classified in pieces: what was learnt from single views does not hold for them."""
     pytest.importorskip("onnx", reason="the extra `train` is not installed")

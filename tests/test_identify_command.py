@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from tshark import ask
 
 import cctoolkit as cct
 from cctoolkit import cli, schema
@@ -324,9 +325,7 @@ def test_exports_of_tshark_with_labels_of_iperf3_become_a_dataset(run, tmp_path:
               "tcp.options.timestamp.tsval", "tcp.options.timestamp.tsecr", "ip.dsfield", "ip.ttl"]  # fmt: skip
     export = tmp_path / "three.tsv"
     options = [word for field in fields for word in ("-e", field)]
-    with export.open("wb") as file:
-        command = ["tshark", "-n", "-r", str(THREE), "-T", "fields", "-E", "header=y", *options]
-        subprocess.run(command, stdout=file, stderr=subprocess.DEVNULL, check=True)
+    export.write_text(ask(THREE, "-T", "fields", "-E", "header=y", *options))
     known = pd.read_csv(TRACES / "three-ccas-ipv6.labels.csv")
     tests = [
         {

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
+from tshark import ask
 
 sys.path.insert(0, str(Path(__file__).parent))
 import made_captures as made
@@ -157,13 +158,8 @@ NEBBY_OPTIONS = [
 
 
 def export(pcap, path, fields, *options):
-    command = ["tshark", "-n", "-r", str(pcap), "-T", "fields", *options]
-    for field in fields:
-        command += ["-e", field]
-    with open(path, "wb") as file:
-        subprocess.run(
-            command, stdout=file, stderr=subprocess.DEVNULL, check=True, env={**os.environ, "TZ": "UTC"}
-        )
+    wanted = [word for field in fields for word in ("-e", field)]
+    path.write_text(ask(pcap, "-T", "fields", *options, *wanted))
     return path
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 from naive_limits import signs
+from tools import examples
 
 import cctoolkit as cct
 from cctoolkit.analysis.limits import LIMITS, NAMEABLE, SIGNS, limit_in_words
@@ -51,7 +52,7 @@ def flows(draw: st.DrawFn) -> tuple[list[float], list[float], list[int]]:
     return came, flight, seq
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(flows())
 def test_what_is_measured_is_what_its_definition_says(flow):
     came, flight, seq = flow

@@ -19,6 +19,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from rich.console import Console
+from tools import examples
 from typer.testing import CliRunner
 
 import cctoolkit as cct
@@ -126,7 +127,7 @@ def test_one_tap() -> None:
     pd.testing.assert_series_equal(pieces.throughput_bytes, whole.throughput_bytes.reindex(pieces.index))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 30), st.integers(0, 2)), min_size=1, max_size=40),
     st.lists(st.integers(1, 45), max_size=8),

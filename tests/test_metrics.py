@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import shutil
-import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from hypothesis.extra.numpy import arrays
 from naive_slots import packets_of
 from test_slots import MS, capture, constant_rate, cut, listed, packets, tap_pairs
 from tools import examples
+from tshark import ask
 
 import cctoolkit as cct
 from cctoolkit import metrics, schema
@@ -89,7 +89,7 @@ def test_a_bin_in_which_a_flow_is_silent_is_zero_and_one_before_it_began_is_not_
     assert table.goodput_bytes.tolist() == [5, 0, 5, 5]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_goodput_without_acks_counts_each_byte_once(data):
     """Segments lost before the tap come again later, some twice: as many bytes as a set of them holds."""
@@ -162,12 +162,7 @@ def test_throughput_and_load_agree_with_tshark_io_stat(file):
         pytest.skip(f"no captures beside the repository ({file})")
     if shutil.which("tshark") is None:
         pytest.skip("tshark is not on PATH")
-    out = subprocess.run(
-        ["tshark", "-r", SHARED / file, "-q", "-z", "io,stat,0.1,FRAMES()ip||ipv6,BYTES()ip||ipv6"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    out = ask(SHARED / file, "-q", "-z", "io,stat,0.1,FRAMES()ip||ipv6,BYTES()ip||ipv6")
     lines = [
         line.split("|")
         for line in out.splitlines()
@@ -194,7 +189,7 @@ def test_utilisation_of_a_full_link():
     assert metrics.link_utilisation(columns, 10, direction=1).bytes.sum() == 0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(one_tap(), CUTS)
 def test_utilisation_is_the_sum_of_throughputs_however_cut(columns, cuts):
     parts = metrics.LinkUtilisation(100, bin_s=0.001, direction=0)

@@ -107,7 +107,7 @@ def test_data_plane_is_its_naive_twin(packets, cuts, size, stages, bits, timeout
 
 
 @given(streams)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_karn_only_leaves_out(packets):
     """Samples with Karn's rule are samples without it (as long as no RST takes part, which only tshark lets answer)."""
     packets = [p for p in packets if not p["tcp_flags"] & RST]

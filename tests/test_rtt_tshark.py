@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tshark import ask
 
 sys.path.insert(0, str(Path(__file__).parent))
 import naive_rtt
@@ -70,10 +71,9 @@ def nanoseconds(text):
 @functools.cache
 def tshark(path):
     """One dict a TCP segment (not those quoted in ICMP errors, not those without any flag)."""
-    command = ["tshark", "-n", "-r", str(path), "-Y", "tcp && !icmp && !icmpv6", "-T", "fields"]
-    command += [part for name, value in PREFERENCES.items() for part in ("-o", f"{name}:{value}")]
-    command += [part for name in FIELDS for part in ("-e", name)]
-    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    options = [part for name, value in PREFERENCES.items() for part in ("-o", f"{name}:{value}")]
+    options += [part for name in FIELDS for part in ("-e", name)]
+    out = ask(path, "-Y", "tcp && !icmp && !icmpv6", "-T", "fields", *options)
     rows = [dict(zip(FIELDS, line.split("\t"), strict=True)) for line in out.splitlines()]
     return [row for row in rows if int(row["tcp.flags"], 16) & 0x1FF]
 
@@ -97,6 +97,7 @@ def aligned(path):
 # ---------------------------------------------------------------- tcp.analysis.ack_rtt
 
 
+@functools.cache  # two tests compare the same captures
 def compare_ack_rtt(path, differing=()):
     """Without Karn's rule every sample is tshark's, from the same frame, of the same length."""
     cap, theirs, segment = aligned(path)
@@ -253,7 +254,7 @@ AT = len(OPEN)  # of the packets that follow
     ],
 )  # fmt: skip
 def test_every_difference_there_is(tmp_path, packets, differing):
-    compare_ack_rtt(written(tmp_path / "made.pcap", OPEN + packets), differing)
+    compare_ack_rtt(written(tmp_path / "made.pcap", OPEN + packets), tuple(differing))
 
 
 # ---------------------------------------------------------------- tcptrace

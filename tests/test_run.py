@@ -428,7 +428,7 @@ def test_facts_of_a_run_are_checked(saved, tmp_path, fact, value):
 @pytest.mark.parametrize("column", LABELS)
 @pytest.mark.parametrize(
     "cell",
-    mostly_slow(["", "x", "-1", "65536", "1e400", "0.5", "9" * 400, "x" * 131_073, '"'], ["", "x", "65536"]),
+    mostly_slow(["", "x", "-1", "65536", "1e400", "0.5", "9" * 400, "x" * 131_073, '"'], ["x"]),
     ids=lambda cell: cell[:5],
 )
 def test_any_cell_of_the_labels_is_a_value_or_refused(saved, tmp_path, column, cell):

@@ -5,13 +5,13 @@ import ipaddress
 import math
 import shutil
 import struct
-import subprocess
 from dataclasses import fields
 from functools import cache
 
 import numpy as np
 import pandas as pd
 import pytest
+from tshark import ask
 
 from cctoolkit.capture.keys import FlowKeys
 from cctoolkit.capture.reader import read_capture
@@ -283,10 +283,7 @@ def test_events_are_what_they_say():
 def tshark(path, *arguments):
     if shutil.which("tshark") is None:
         pytest.skip("tshark is not on PATH")
-    done = subprocess.run(
-        ["tshark", "-n", "-r", str(path), *arguments], capture_output=True, text=True, check=True
-    )
-    return done.stdout
+    return ask(path, *arguments)
 
 
 @pytest.mark.slow

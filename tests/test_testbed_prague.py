@@ -69,6 +69,7 @@ def test_ect_1_accurate_ecn_and_marks_counted_by_the_sender(tmp_path):
     assert (ace - 5 - counted) % 8 <= since.sum() % 8
 
 
+@pytest.mark.slow
 def test_like_the_simulators(tmp_path):
     flows = (cct.Flow("prague", rtt_ms=20),)
     real = run(tmp_path, *flows, duration_s=10)
@@ -93,6 +94,7 @@ def test_shares_the_link_with_cubic_and_with_dctcp(tmp_path):
     assert (share > 0.05).all()
 
 
+@pytest.mark.slow
 def test_a_loss_halves_the_window(tmp_path):
     found = run(tmp_path, cct.Flow("prague", rtt_ms=20), aqm="tail_drop", buffer_packets=30, duration_s=10)
     flow = found.flows.iloc[0]

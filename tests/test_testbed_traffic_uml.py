@@ -81,6 +81,7 @@ def test_datagrams_leave_when_they_are_due(tmp_path: Path) -> None:
     assert done.flows.received_packets.tolist() == done.flows.sent_packets.tolist()
 
 
+@pytest.mark.slow
 def test_tcp_that_writes_at_a_rate_sends_whole_packets_evenly(tmp_path: Path) -> None:
     flows = (
         cct.Flow("cubic", rate_mbps=5, rtt_ms=20),
@@ -136,6 +137,7 @@ def test_no_buffer_limits_when_none_was_asked_for(tmp_path: Path) -> None:
     assert bits > 0.9 * 200e6 * 2
 
 
+@pytest.mark.slow
 def test_the_series_has_a_row_at_every_sample(tmp_path: Path) -> None:
     done = run(
         tmp_path,

@@ -177,6 +177,7 @@ def test_packets_leave_at_the_rate(tmp_path, rate_mbps):
     assert abs(gaps - full).max() < 600  # the guest's clock goes on by 256 ns each time it is read
 
 
+@pytest.mark.slow
 def test_packets_may_all_be_small(tmp_path):
     """Devices with an MTU below 1280 have no IPv6, and refuse its settings."""
     flows = (cct.Flow("cubic", rtt_ms=20, packet_bytes=600), cct.Flow("udp", rate_mbps=1, packet_bytes=200))
@@ -185,6 +186,7 @@ def test_packets_may_all_be_small(tmp_path):
     assert sizes.tolist() == [600, 200]
 
 
+@pytest.mark.slow
 def test_a_delay_nobody_can_know_is_not_zero(tmp_path):
     """Of UDP with losses the taps do not tell which packet is which."""
     run = run_testbed(scenario(cct.Flow("udp", rate_mbps=25), duration_s=1.0), tmp_path / "run")
@@ -200,6 +202,7 @@ def test_packets_come_back_after_the_round_trip(tmp_path):
     assert abs(syn_ack - syn - 70e6) < 20e3  # the tap, without a queue
 
 
+@pytest.mark.slow
 def test_where_the_delay_is(tmp_path):
     spec = scenario(cct.Flow("cubic", rtt_ms=40, access_ms=6), duration_s=1)
     run = run_testbed(spec, tmp_path / "run")
@@ -209,6 +212,7 @@ def test_where_the_delay_is(tmp_path):
     assert abs(int(c["ts_ns"][1]) - int(c["ts_ns"][0]) - 28e6) < 20e3  # from there to the receiver and back
 
 
+@pytest.mark.slow
 def test_after_idle_time_packets_leave_as_from_a_link(tmp_path):
     burst = cct.Flow("udp", rate_mbps=200, on_s=0.001, off_s=0.1)  # some packets at once, then nothing
     run = run_testbed(scenario(burst, duration_s=1), tmp_path / "run")
@@ -216,6 +220,7 @@ def test_after_idle_time_packets_leave_as_from_a_link(tmp_path):
     assert gaps.min() > 1514 * 8 / 20e6 * 1e9 - 6000  # the shaper may send 5 µs ahead
 
 
+@pytest.mark.slow
 def test_the_senders_own_link_spaces_what_comes_to_the_queue(tmp_path):
     run = run_testbed(scenario(cct.Flow("cubic", rtt_ms=20, access_mbps=50), duration_s=1), tmp_path / "run")
     gaps = np.diff(data(run.ingress))
@@ -322,6 +327,7 @@ def test_ecn(tmp_path):
     assert marked.sum() == run.queues.marked_packets[0]
 
 
+@pytest.mark.slow
 def test_options_of_connections_take_effect(tmp_path):
     other = cct.Flow("reno", rtt_ms=40, initial_window=40, delayed_ack=1, packet_bytes=1014)
     run = run_testbed(scenario(cct.Flow("reno", rtt_ms=40), other, duration_s=4), tmp_path / "run")
@@ -483,7 +489,7 @@ def test_iperf3_instead(tmp_path):
         cct.Flow("udp", rate_mbps=3),
         cct.Flow("bbr", start_s=1, bytes=500_000),
     ]
-    run = run_testbed(scenario(*flows, duration_s=3), tmp_path / "run", iperf3=True)
+    run = run_testbed(scenario(*flows, duration_s=2), tmp_path / "run", iperf3=True)
     assert run.labels.cca.tolist() == ["cubic", "", "bbr"] and run.labels.sport.tolist() == [
         10000,
         10001,
@@ -496,7 +502,7 @@ def test_iperf3_instead(tmp_path):
     payload = c["payload_bytes"][(c["flow_id"] == 0) & (c["direction"] == 0)].sum()
     assert run.flows.received_bytes[0] == pytest.approx(payload, rel=0.1)
     assert run.flows.acked_bytes[2] > 0 and run.flows.completion_s.isna().all()
-    assert len(run.flow_series) >= 30 and run.flow_series.srtt_ns.max() > 20e6
+    assert len(run.flow_series) >= 20 and run.flow_series.srtt_ns.max() > 20e6
     assert run.summary()["utilisation"] > 0.8 and len(run.ingress.flows) > 3
     for flow, words in (
         (cct.Flow("dctcp"), "dctcp"),

@@ -28,6 +28,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tools import mostly_slow
+from tshark import ask
 
 import cctoolkit as cct
 from cctoolkit.cca import Cca
@@ -209,7 +211,7 @@ def check_labels(name: str, folder: Path, entry: dict) -> None:
                 assert payload[data] >= 0.9 * float(r["bytes_acked"]) > payload[other]
 
 
-@ALL
+@pytest.mark.parametrize("name", mostly_slow(CAPTURES, list(CAPTURES)[::4]))
 def test_the_queue_lost_exactly_what_the_kernel_counted(name: str) -> None:
     longest_ms, room_ms = check_taps(name, TRACES, CAPTURES[name])
     # Some captures are to be remade on a quieter machine if this fails: the bottleneck paused
@@ -302,8 +304,7 @@ def test_tshark_counts_the_same_packets_and_no_bad_checksum(name: str) -> None:
     for file in CAPTURES[name]["file"]:
         checks = [x for p in ("ip", "tcp", "udp") for x in ("-o", f"{p}.check_checksum:TRUE")]
         fields = [x for f in ("frame.number", "ip.checksum.status", "tcp.checksum.status") for x in ("-e", f)]
-        command = ["tshark", "-n", "-r", str(TRACES / file["name"]), *checks, "-T", "fields", *fields]
-        lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+        lines = ask(TRACES / file["name"], *checks, "-T", "fields", *fields).splitlines()
         assert len(lines) == file["packets"]
         statuses = Counter(status for line in lines for status in line.split("\t")[1:])
         assert statuses["0"] == 0 and statuses["1"] > 0  # 0 is bad, 1 is good

@@ -6,7 +6,6 @@ import itertools
 import lzma
 import shutil
 import struct
-import subprocess
 from pathlib import Path
 
 import dpkt
@@ -17,6 +16,7 @@ import pytest
 import zstandard
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 from tools import examples
+from tshark import ask
 
 from cctoolkit.capture.keys import FlowKeys
 from cctoolkit.capture.reader import read_capture
@@ -291,23 +291,9 @@ def test_dpkt_reads_the_same(tmp_path, snaplen):
 def tshark(path, fields, *options):
     if shutil.which("tshark") is None:
         pytest.skip("tshark is not on PATH")
-    arguments = [
-        "tshark",
-        "-n",
-        "-r",
-        str(path),
-        "-T",
-        "fields",
-        "-E",
-        "separator=,",
-        "-E",
-        "aggregator= ",
-        *options,
-    ]
-    for field in fields:
-        arguments += ["-e", field]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
-    return pd.read_csv(io.StringIO(done.stdout), names=fields, dtype=str, keep_default_na=False)
+    wanted = [word for field in fields for word in ("-e", field)]
+    text = ask(path, "-T", "fields", "-E", "separator=,", "-E", "aggregator= ", *options, *wanted)
+    return pd.read_csv(io.StringIO(text), names=fields, dtype=str, keep_default_na=False)
 
 
 CHECKS = ["-o", "tcp.relative_sequence_numbers:FALSE"]

@@ -1,9 +1,9 @@
 """Ask tshark: columns of a capture's frames, under settings that do not depend on who runs the tests.
 
-Every call uses a configuration folder made for the occasion: all protocols are switched off but those of
+:func:`run_tshark` uses a configuration folder made for the occasion: all protocols are switched off but those of
 :data:`LINK_LAYERS`, :data:`NETWORK_LAYERS` and :data:`TRANSPORTS` (so nothing looks into a payload, and a packet
 quoted in an ICMP error is no second packet), addresses are not resolved, fragments and streams not put together,
-checksums not verified, and sequence numbers as on the wire.
+checksums not verified, and sequence numbers as on the wire. :func:`ask` leaves tshark's own settings as they are.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 
 from cctoolkit._support.atomic import replacing
 
-__all__ = ["INNER_LAYERS", "TsharkRun", "have_tshark", "run_tshark", "tshark_version"]
+__all__ = ["INNER_LAYERS", "TsharkRun", "ask", "have_tshark", "run_tshark", "tshark_version"]
 
 #: Most of the time tshark takes for a small capture is for its start, so what it said is kept; `make clean` removes it.
 ANSWERS = Path(__file__).parents[1] / ".pytest_cache" / "tshark"
@@ -118,6 +118,13 @@ def _configuration(extra_layers: tuple[str, ...]) -> str:
     return str(folder)
 
 
+@functools.cache
+def _no_configuration() -> str:
+    folder = tempfile.mkdtemp(prefix="tshark-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
 @dataclass(frozen=True)
 class TsharkRun:
     """What tshark said of a file.
@@ -163,31 +170,14 @@ def run_tshark(
         Only frames that match it.
     """
     fields = list(fields)
-    command = [
-        "tshark",
-        "-n",
-        "-r",
-        os.fspath(path),
-        "-T",
-        "fields",
-        "-E",
-        "occurrence=a",
-        "-E",
-        "aggregator=,",
-    ]
+    arguments = ["-T", "fields", "-E", "occurrence=a", "-E", "aggregator=,"]
     for name, value in {**_PREFERENCES, **(preferences or {})}.items():
-        command += ["-o", f"{name}:{value}"]
+        arguments += ["-o", f"{name}:{value}"]
     if display_filter:
-        command += ["-Y", display_filter]
+        arguments += ["-Y", display_filter]
     for field in fields:
-        command += ["-e", field]
-    environment = {
-        **os.environ,
-        "WIRESHARK_CONFIG_DIR": _configuration(tuple(extra_layers)),
-        "LC_ALL": "C.UTF-8",
-        "TZ": "UTC",
-    }
-    output, errors, status = _answer(command, environment, Path(path))
+        arguments += ["-e", field]
+    output, errors, status = _answer(Path(path), arguments, _configuration(tuple(extra_layers)))
     rows = [line.split("\t") for line in output.split("\n")[:-1]]
     columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in fields]
     complaint = errors.splitlines()[-1] if status and errors else ""
@@ -196,17 +186,32 @@ def run_tshark(
     return TsharkRun(dict(zip(fields, columns, strict=True)), status, complaint)
 
 
-def _answer(command: list[str], environment: dict[str, str], path: Path) -> tuple[str, str, int]:
-    """Output, standard error and status of a command; it is asked once for each version, setting and content."""
-    protocols = Path(environment["WIRESHARK_CONFIG_DIR"], "disabled_protos").read_bytes()
+def ask(path: str | os.PathLike[str], *arguments: str, check: bool = True) -> str:
+    """What ``tshark -n -r path`` prints with these arguments, under the settings of a new installation.
+
+    Without `check` also what it prints of a file that is cut short.
+    """
+    output, errors, status = _answer(Path(path), arguments, _no_configuration())
+    if status and (check or status == 1):
+        raise RuntimeError(f"tshark failed: {errors}")
+    return output
+
+
+def _answer(path: Path, arguments: Sequence[str], configuration: str) -> tuple[str, str, int]:
+    """Output, standard error and status of tshark; it is asked once for each version, setting and content."""
+    disabled = Path(configuration, "disabled_protos")
+    protocols = disabled.read_bytes() if disabled.exists() else b""
     with path.open("rb") as file:
         content = hashlib.file_digest(file, "sha256").hexdigest()
-    question = repr((tshark_version(), command, protocols, content))
+    question = repr((tshark_version(), list(arguments), protocols, content))
     kept = ANSWERS / f"{hashlib.sha256(question.encode()).hexdigest()}.json.gz"
     with contextlib.suppress(OSError, EOFError, ValueError):
         return tuple(json.loads(gzip.decompress(kept.read_bytes())))
+    environment = os.environ | {"WIRESHARK_CONFIG_DIR": configuration, "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+    command = ["tshark", "-n", "-r", os.fspath(path), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    answer = (done.stdout, done.stderr.strip(), done.returncode)
+    # The same content under another name has the same answer.
+    answer = (done.stdout, done.stderr.strip().replace(os.fspath(path), path.name), done.returncode)
     with replacing(kept) as tmp:
         tmp.write_bytes(gzip.compress(json.dumps(answer).encode(), 1))
     return answer

@@ -201,13 +201,13 @@ def _named(meant: Callable[[Path], Path], *, always: bool = False) -> Iterator[N
     except BrokenPipeError:  # standard output: whoever reads it is gone
         raise
     except OSError as err:
-        said = err.filename if isinstance(err.filename, str) else ""
-        if said and SUFFIX not in said and not always:
+        name = err.filename if isinstance(err.filename, str) else ""
+        if name and SUFFIX not in name and not always:
             raise
         if err.errno is None:  # a library's own
-            raise CCToolkitError(f"{meant(Path(said))}: {' '.join(str(err).split())}") from None
+            raise CCToolkitError(f"{meant(Path(name))}: {' '.join(str(err).split())}") from None
         # libraries put words, and the hidden name, around what the system says
-        raise OSError(err.errno, os.strerror(err.errno), str(meant(Path(said)))) from None
+        raise OSError(err.errno, os.strerror(err.errno), str(meant(Path(name)))) from None
 
 
 def _lock(folder: Path) -> int | None:

@@ -22,7 +22,7 @@ _DELAY_S = 1.0
 
 class _State:
     enabled = False
-    told_compiling = False
+    announced_compiling = False
 
 
 def enable() -> None:
@@ -49,8 +49,8 @@ def above_bars(line: str) -> None:
 
 def compiling() -> None:
     """Say, the first time, that kernels are being compiled."""
-    if _State.enabled and not _State.told_compiling:
-        _State.told_compiling = True
+    if _State.enabled and not _State.announced_compiling:
+        _State.announced_compiling = True
         above_bars("cct: compiling kernels, once after each installation or update …")
 
 

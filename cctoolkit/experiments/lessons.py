@@ -114,24 +114,24 @@ def compare_prediction(
     return pd.DataFrame.from_dict(rows, orient="index", columns=["you said", "measured", "verdict"])
 
 
-def _judged(name: str, said: float | str | None, found: float | str) -> tuple[str, str, str]:
-    if said is None or said is ...:
+def _judged(name: str, predicted: float | str | None, found: float | str) -> tuple[str, str, str]:
+    if predicted is None or predicted is ...:
         return "", _shown(found), "write down what you expect first"
-    if isinstance(said, str) != isinstance(found, str):
+    if isinstance(predicted, str) != isinstance(found, str):
         wanted = "a word" if isinstance(found, str) else "a number"
-        raise ParameterError(f"prediction: {name}: {said!r} is not {wanted}")
-    if isinstance(said, str) or isinstance(found, str):
-        right = str(said).strip().casefold() == str(found).casefold()
-        return _shown(said), _shown(found), "right" if right else "no"
-    if abs(said - found) <= 0.1 * abs(found):
+        raise ParameterError(f"prediction: {name}: {predicted!r} is not {wanted}")
+    if isinstance(predicted, str) or isinstance(found, str):
+        right = str(predicted).strip().casefold() == str(found).casefold()
+        return _shown(predicted), _shown(found), "right" if right else "no"
+    if abs(predicted - found) <= 0.1 * abs(found):
         verdict = "right"
-    elif said * found <= 0:
-        verdict = "too high" if said > found else "too low"
+    elif predicted * found <= 0:
+        verdict = "too high" if predicted > found else "too low"
     else:
-        high = abs(said) > abs(found)
-        times = said / found if high else found / said
+        high = abs(predicted) > abs(found)
+        times = predicted / found if high else found / predicted
         verdict = f"{times:.1f} times too {'high' if high else 'low'}"
-    return _shown(said), _shown(found), verdict
+    return _shown(predicted), _shown(found), verdict
 
 
 def _shown(value: float | str) -> str:

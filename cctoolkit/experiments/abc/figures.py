@@ -51,9 +51,9 @@ def sharing_figure(
                 marker={"symbol": "circle-open" if rank == 0 else "circle", "size": 7},
                 error_y={"type": "data", "array": part[f"{name}_ci"].fillna(0), "thickness": 1.2, "width": 3},
             )  # fmt: skip
-    said = _add_paper_line(sharing)
-    if said is not None:
-        level, text = said
+    line = _add_paper_line(sharing)
+    if line is not None:
+        level, text = line
         fig.add_hline(y=level, line={"color": GREY, "dash": "dot", "width": 1.2})
         fig.add_annotation(
             text=text, x=1, xref="paper", xanchor="right", y=level, yanchor="bottom", showarrow=False,

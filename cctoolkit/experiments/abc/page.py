@@ -30,13 +30,13 @@ def sharing(settings: Settings, tables: Tables) -> list[str]:
     blocks = []
     for name in settings.sharings:
         blocks += [f"### {SHARINGS[name].title}", goodputs(table, name)]
-    said = paper_numbers("p4-abc")
+    printed = paper_numbers("p4-abc")
     return [
         *blocks,
         "### In integers: goodput minus that with floating point",
         markdown_table(tables["integers"]),
         "### What the paper prints",
-        markdown_table(said[~said["item"].isin(["testbed"])].drop(columns="section")),
+        markdown_table(printed[~printed["item"].isin(["testbed"])].drop(columns="section")),
     ]
 
 

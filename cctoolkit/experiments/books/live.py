@@ -42,8 +42,8 @@ def rates(tables: Tables) -> str:
                 "slots built": f"{row['build_speed']:.0f} × real time",
             }
         )
-    said = paper_numbers("dragonfly", "Table II").set_index(["setting", "quantity"]).paper
-    packets = said["20 Gbit/s", "packets_millions"]
+    printed = paper_numbers("dragonfly", "Table II").set_index(["setting", "quantity"]).paper
+    packets = printed["20 Gbit/s", "packets_millions"]
     for setting, label, of in (
         ("20 Gbit/s, no first-packet sampling", "the paper, 20 Gbit/s, all", f" of {packets} M"),
         ("20 Gbit/s, first-packet sampling", "the paper, first of each slot", ""),
@@ -51,8 +51,8 @@ def rates(tables: Tables) -> str:
         rows.append(
             {
                 "": label,
-                "captured, of monitored flows": f"{said[setting, 'captured_share_percent']} %{of}",
-                "slots built": f"{said[setting, 'build_speed_over_capture']} × real time",
+                "captured, of monitored flows": f"{printed[setting, 'captured_share_percent']} %{of}",
+                "slots built": f"{printed[setting, 'build_speed_over_capture']} × real time",
             }
         )
     return markdown_table(pd.DataFrame(rows), labels=1)

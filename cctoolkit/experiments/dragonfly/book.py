@@ -40,9 +40,9 @@ def _by(
         wide = cells.pivot_table(index=column, columns="classifier", values="cell", aggfunc="first")
         wide = wide[[c for c in CLASSIFIERS if c in wide]]
         for classifier in PUBLISHED:
-            if len(said := pd.Series(printed(classifier), dtype=object)):
-                wide = wide.reindex(wide.index.union(said.index))
-                wide.insert(list(wide).index(classifier) + 1, f"{classifier}, paper", said)
+            if len(paper := pd.Series(printed(classifier), dtype=object)):
+                wide = wide.reindex(wide.index.union(paper.index))
+                wide.insert(list(wide).index(classifier) + 1, f"{classifier}, paper", paper)
         wide = wide.fillna("").rename_axis(heading).rename_axis(columns=None).reset_index()
         return markdown_table(wide, labels=1)
 
@@ -68,7 +68,7 @@ def _printed_windows(classifier: str) -> dict[float, str]:
             length, _, name = setting.partition(", ")
             if name == classifier:
                 found.setdefault(_MILLISECONDS[length], []).append(f"{f1} (figure {figure})")
-    return {ms: "; ".join(said) for ms, said in found.items()}
+    return {ms: "; ".join(texts) for ms, texts in found.items()}
 
 
 #: How the paper writes lengths of windows.
@@ -77,8 +77,8 @@ _MILLISECONDS = {"100 ms": 100.0, "6 s": 6000.0, "1 minute": 60_000.0}
 
 def _printed_background(classifier: str) -> dict[float, str]:
     """F1 in figure 8, by number of background flows."""
-    said = ((setting.partition(" background flows, "), f1) for setting, f1 in _printed(8, "f1").items())
-    return {float(flows): f1 for (flows, _, name), f1 in said if name == classifier}
+    settings = ((setting.partition(" background flows, "), f1) for setting, f1 in _printed(8, "f1").items())
+    return {float(flows): f1 for (flows, _, name), f1 in settings if name == classifier}
 
 
 def inputs(tables: Tables) -> str:
@@ -91,7 +91,7 @@ def inputs(tables: Tables) -> str:
 
 def epochs(tables: Tables) -> str:
     """Figure 5: accuracy over the last fifth of the epochs."""
-    said = _printed(5, "accuracy")
+    printed = _printed(5, "accuracy")
     table = last_epochs(tables["epochs"])
     names = {"Dragonfly, CBIQ only": "Dragonfly with CBIQ only"}
     settings = [
@@ -99,7 +99,7 @@ def epochs(tables: Tables) -> str:
         f"{names.get(row['classifier'], row['classifier'])}"
         for row in table.to_dict("records")
     ]
-    table["paper"] = [said.get(setting, "") for setting in settings]
+    table["paper"] = [printed.get(setting, "") for setting in settings]
     return markdown_table(table, digits=2, labels=2)
 
 

@@ -239,7 +239,7 @@ def logs(tables: Tables) -> list[Statement]:
 def published(tables: Tables) -> list[Statement]:
     """iRED as its published program means it, beside the authors' logs and beside the usual iRED."""
     registers_ = register_means(tables["published-registers"])
-    said = [
+    statements = [
         *(
             s
             for s in shares({"logs": tables["published-logs"]})
@@ -251,8 +251,10 @@ def published(tables: Tables) -> list[Statement]:
         ("queueing delay (95th percentile)", "qdelay_p95_ms", "ms"), ("marks", "marks_per_s", "a second"),
     ):  # fmt: skip
         errors = registers_.assign(error=(registers_[column] - registers_[f"logged_{column}"]).abs())
-        said += _nearer("registers", errors, _PUBLISHED_IRED, f"the {what} nearer to the switch's", unit)
-    return said
+        statements += _nearer(
+            "registers", errors, _PUBLISHED_IRED, f"the {what} nearer to the switch's", unit
+        )
+    return statements
 
 
 def shares(tables: Tables) -> list[Statement]:

@@ -108,13 +108,13 @@ def shares_and_words(phases: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for configuration in dict.fromkeys(phases.configuration):
         for system in (*PUBLISHED, "iRED, one queue", "DualPI2"):
-            said = words.get(f"configuration {configuration}, {system}", "")
-            if system in PUBLISHED and not said:
-                said = words[f"configuration {configuration}, both"]
+            claim = words.get(f"configuration {configuration}, {system}", "")
+            if system in PUBLISHED and not claim:
+                claim = words[f"configuration {configuration}, both"]
             shares = {f"phase {n}": float(share[configuration, system, n]) for n in range(1, len(PAIRS) + 1)}
             rows.append(
                 {"configuration": configuration, "system": system, **shares}
-                | {"the paper": said.removeprefix("no number; ")}
+                | {"the paper": claim.removeprefix("no number; ")}
             )
     return pd.DataFrame(rows)
 

@@ -66,14 +66,17 @@ def test_3(tables: Tables) -> str:
     numbers = paper(3).set_index(["setting", "quantity"]).paper
     cubic = f" (paper: about {float(numbers['CUBIC, one queue', 'share_of_short_rtt']):.2f})"
     bbr = 1 - float(numbers["BBR, one queue, 5 ms difference", "share_of_long_rtt"])
-    said = {("CUBIC", "one queue"): cubic, ("BBR", "one queue"): f" (paper: at most {bbr:.2f} from 15 ms on)"}
+    notes = {
+        ("CUBIC", "one queue"): cubic,
+        ("BBR", "one queue"): f" (paper: at most {bbr:.2f} from 15 ms on)",
+    }
     table = tables["test3"]
     shown = [rtt for rtt in (15, 20, 40, 60, 100, 140, 200) if rtt in set(table.rtt_ms)]
     rows = []
     for (flows, scheme), part in table.groupby(["flows", "scheme"], sort=False):
         by = _by(part, "rtt_ms")
         name = "one queue" if scheme == "one queue" else "by RTT"
-        label = f"{flows}, {name}{said.get((str(flows), str(scheme)), '')}"
+        label = f"{flows}, {name}{notes.get((str(flows), str(scheme)), '')}"
         rows.append({"RTT of the other, ms": label} | {str(rtt): _share(by[rtt]) for rtt in shown})
     return markdown_table(pd.DataFrame(rows), labels=1)
 

@@ -182,8 +182,8 @@ def test_6(tables: Tables) -> Figures:
 def test_8(tables: Tables) -> Figures:
     """Change of the mean completion time under each condition."""
     table = tables["test8"]
-    said = paper_numbers("rtt-flow-separation", "test 4")
-    paper = -100 * float(said.loc[said.setting == "large TCP flows, several queues", "paper"].iloc[0])
+    printed = paper_numbers("rtt-flow-separation", "test 4")
+    paper = -100 * float(printed.loc[printed.setting == "large TCP flows, several queues", "paper"].iloc[0])
     change, least, most = (-100 * table[name] for name in ("fct_reduction", "most", "least"))
     fig = figure(
         "Test 4 under other conditions: what separation does to the mean completion time", height=440
