@@ -866,7 +866,10 @@ def test_bmv2_is_the_model_on_anything(small):
     ids = sorted({p["flow_id"] for p in packets})
     names = {flow: who_is(flow, version=4 if flow % 2 else 6) for flow in ids}
     keys = FlowKeys(
-        **dict.fromkeys(("saw_syn", "mss", "window_scale", "sack_permitted"), np.zeros(len(ids))),
+        saw_syn=np.zeros(len(ids), bool),
+        mss=np.zeros((len(ids), 2), np.uint16),
+        window_scale=np.zeros((len(ids), 2), np.uint8),
+        sack_permitted=np.zeros((len(ids), 2), bool),
         flow_id=np.array(ids, np.uint32),
         ip_version=np.array([4 if flow % 2 else 6 for flow in ids], np.uint8),
         protocol=np.full(len(ids), TCP, np.uint8),
