@@ -137,7 +137,7 @@ def registers(text: str) -> set[str]:
         m[1]: re.findall(r"(\w+);", m[2]) for m in re.finditer(r"struct (\w+) \{(.*?)\}", text, re.DOTALL)
     }
     names = set()
-    for kind, name in re.findall(r"\b[Rr]egister<(\w+)[^;()]*>\s*\([^;]*?\)\s*(\w+(?:##\w+)*);", text):
+    for kind, name in re.findall(r"\b[Rr]egister<(\w+)[^;]*?>\s*\([^;]*?\)\s*(\w+(?:##\w+)*);", text):
         # abc's macro SLOT(NAME, SLOT, …) declares NAME_SLOT
         calls = re.findall(r"^ *SLOT\((\w+), (\d)", text, re.MULTILINE)
         for one in ["_".join(call) for call in calls] if "##" in name else [name]:

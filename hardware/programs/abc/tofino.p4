@@ -1093,8 +1093,7 @@ control AbcEgress(
     }
 
     action look() {
-        /* The open p4c does not: whatever else was in the container would be taken for it */
-        eg_dprsr_md.mirror_type = 0;
+        NO_MIRROR(eg_dprsr_md)
         meta.coarse = EGRESS_NS[47:16];
         meta.port = (index_t) eg_intr_md.egress_port;
     }

@@ -486,8 +486,7 @@ control IredEgress(
     };
 
     action measure() {
-        /* The open p4c does not: whatever else was in the container would be taken for it */
-        eg_dprsr_md.mirror_type = 0;
+        NO_MIRROR(eg_dprsr_md)
 #if defined(TEST_INPUT)
         meta.delay_ns = hdr.test.queue_delay_ns;
         meta.draw = hdr.test.random[15:0];
