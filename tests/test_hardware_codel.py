@@ -19,7 +19,7 @@ from one_queue import Compiled, packet
 from switch_bench import TARGETS, Answer, TestInput, running, running_on
 
 from cctoolkit.aqm import DROP_LATE, MARK, PASS, PisaCoDel
-from cctoolkit.aqm.codel_p4 import math_unit, math_unit_gap
+from cctoolkit.aqm.codel_p4 import drop_gap, math_unit, math_unit_gap
 from cctoolkit.errors import ParameterError
 from cctoolkit.scenario import Bottleneck, Flow, Queue, Scenario
 from cctoolkit.sim.simulation import Simulation
@@ -148,6 +148,74 @@ class Words:
         self.time_ns = (self.time_ns + math_unit_gap(RECORD, self.count)) % WORD
         self.count = (self.count + 1) % WORD
         return True
+
+
+class Listing1Words:
+    """As :class:`Words`, for the P4 program's ``bmv2_listing_1.p4``."""
+
+    def __init__(self):
+        self.dropping = self.count = self.last_count = self.drop_next_ns = 0
+
+    def decide(self, now_ns, delay_ns, depth_packets):
+        def signed(word, bits):
+            return word - (1 << bits) if word >> bits - 1 else word
+
+        before = self.dropping
+        if delay_ns < TARGET or depth_packets < NUMBER["MTU_PACKETS"].value:
+            self.dropping = 0
+            return False
+        late = signed((now_ns - self.drop_next_ns) % 2**64, 64)
+        if not before:
+            self.last_count, last, count = self.count, self.last_count, self.count
+            resume = signed((count - last) % WORD, 32) > 1 and late < NUMBER["RESUME_NS"].value
+            self.dropping, count = 1, (count - last) % WORD if resume else 1
+        elif late >= 0:
+            count = (self.count + 1) % WORD
+        else:
+            return False
+        matching = [e for e in codel.root_entries() if not (count ^ e.count) >> 32 - e.prefix_bits]
+        gap_ns = max(matching, key=lambda e: e.prefix_bits).gap_ns
+        self.count, self.drop_next_ns = count, now_ns + gap_ns
+        return bool(before)
+
+
+def test_roots_of_all_counts_are_the_tables():
+    """Each prefix is found, the longest one counts, and it is what the model has."""
+    record = codel.Listing1().parameter_record()[0]
+    entries = codel.root_entries()
+    for count in [*range(1, 70), 127, 128, 2**20 - 1, 2**20, WORD - 1]:
+        matching = [e for e in entries if not (count ^ e.count) >> 32 - e.prefix_bits]
+        assert max(matching, key=lambda e: e.prefix_bits).gap_ns == drop_gap(record, count)
+
+
+def test_words_of_listing_1_are_the_model():
+    """With "if_3" taken and not taken, counts in all classes of the table, and clocks beyond 32 bits."""
+    resumed = signals = 0
+    for seed in range(4):
+        switch, model = Listing1Words(), Compiled(codel.Listing1())
+        for now, delay, depth, ecn in [*walks(seed, 3000), *overload(seed)]:
+            model.queues["bytes"] = depth * codel.MODEL.mtu_bytes
+            verdict = model.call("on_dequeue", 0, packet(enqueued_ns=now - delay, ecn=ecn), now)
+            entered = not switch.dropping
+            assert switch.decide(now, delay, depth) == (verdict != PASS)
+            s = model.s[0]
+            mine = (switch.dropping, switch.count, switch.last_count, switch.drop_next_ns)
+            assert mine == (s["dropping"], s["count"], s["last_count"], s["drop_next_ns"])
+            signals += verdict != PASS
+            resumed += bool(entered and switch.dropping and switch.count > 1)
+    assert resumed > 10 and signals > 1000
+
+
+def overload(seed):
+    """Long violations with short pauses, which Listing 1 resumes; after the walks, whose times are below 2^49."""
+    rng = np.random.default_rng(seed)
+    now = 2**50
+    for burst in rng.integers(50, 400, 12):
+        for _ in range(burst):
+            now += 5 * MS
+            yield now, 20 * MS, 20, 1
+        now += int(rng.choice([10 * MS, 2000 * MS]))
+        yield now, 0, 20, 1
 
 
 STEPS = st.lists(
@@ -506,6 +574,29 @@ def test_switch_counts_far(bench, flows):
     assert verdicts.count(PASS) < 2000
     state = control_plane.queue_states(bench.switch, [place[0]], 8).iloc[place[1]]
     assert state["count"] > 2000
+
+
+@pytest.mark.p4
+@pytest.mark.slow
+def test_bmv2_decides_as_listing_1():
+    """Compiled with -DLISTING_1: each decision and each register are the model's."""
+    model = Compiled(codel.Listing1())
+    with running("codel", "-DLISTING_1") as bench:
+        control_plane.set_wires(bench.switch, {0: 1})
+        rows = [*walks(1, 4000), *overload(1)]
+        asked = [
+            (TestInput(now_ns=now, queue_delay_ns=delay, queue_depth=depth), frame(3, ecn, protocol=17))
+            for now, delay, depth, ecn in rows
+        ]
+        answers = bench.exchange(asked)
+        for (now, delay, depth, ecn), (_, sent), answer in zip(rows, asked, answers, strict=True):
+            model.queues["bytes"] = depth * codel.MODEL.mtu_bytes
+            verdict = model.call("on_dequeue", 0, packet(enqueued_ns=now - delay, ecn=ecn), now)
+            assert answer.decision == DECISION[verdict if verdict != MARK or ecn else DROP_LATE]
+            assert answer.frame == (frame_with_ce(sent) if answer.decision == 1 else sent)
+        for name in ("dropping", "count", "last_count", "drop_next_ns"):
+            (word,) = bench.switch.read_register(f"codel.{name}", 1 << 5, 1)
+            assert word == model.s[0][name]
 
 
 @pytest.mark.usefixtures("empty")

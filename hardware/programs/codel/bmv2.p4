@@ -104,9 +104,14 @@ control CodelIngress(
     }
 }
 
+#ifdef LISTING_1
+#include "bmv2_listing_1.p4"
+#else
+typedef bit<32> time_t;
+
 /* Should a departing packet be signalled? Time and queue are parameters. */
 control Codel(
-    in bit<32> now_ns,
+    in time_t now_ns,
     in bit<32> delay_ns,
     in bit<19> depth_packets,
     in state_t index,
@@ -170,6 +175,8 @@ control Codel(
     }
 }
 
+#endif
+
 control CodelEgress(
     inout headers_t hdr,
     inout metadata_t meta,
@@ -179,7 +186,7 @@ control CodelEgress(
     register<bit<32>, state_t>(STATE_ENTRIES) signals_marked;
     register<bit<32>, state_t>(STATE_ENTRIES) signals_dropped;
 
-    bit<32> now_ns;
+    time_t now_ns;
     bit<32> delay_ns;
     bit<19> depth_packets;
     state_t index;
@@ -204,12 +211,12 @@ control CodelEgress(
 
     apply {
 #ifdef TEST_INPUT
-        now_ns = (bit<32>) hdr.test.now_ns;
+        now_ns = (time_t) hdr.test.now_ns;
         delay_ns = hdr.test.queue_delay_ns;
         depth_packets = (bit<19>) hdr.test.queue_depth;
         hdr.test.decision = DECISION_PASS;
 #else
-        now_ns = (bit<32>) standard_metadata.egress_global_timestamp * 1000;
+        now_ns = (time_t) standard_metadata.egress_global_timestamp * 1000;
         delay_ns = standard_metadata.deq_timedelta * 1000;
         depth_packets = standard_metadata.deq_qdepth;
 #endif

@@ -195,5 +195,52 @@ const bit<6> MATH_UNIT_SCALE_SHIFT = 20; /* the math unit multiplies its table b
     0xa0000000 &&& 0xe0000000: root(1936); \
     0xc0000000 &&& 0xe0000000: root(1760); \
     0xe0000000 &&& 0xe0000000: root(1632);
+const bit<64> RESUME_NS = 1600000000; /* 16 INTERVAL, Listing 1, if_3 */
+/* INTERVAL / sqrt(count), Listing 1: prefix of the count, and the gap in ns */
+#define ROOT_ENTRIES \
+    0x00000001 &&& 0xffffffff: root(100000000); \
+    0x00000002 &&& 0xffffffff: root(70710678); \
+    0x00000003 &&& 0xffffffff: root(57735026); \
+    0x00000004 &&& 0xffffffff: root(50000000); \
+    0x00000005 &&& 0xffffffff: root(44721359); \
+    0x00000006 &&& 0xffffffff: root(40824829); \
+    0x00000007 &&& 0xffffffff: root(37796447); \
+    0x00000008 &&& 0xffffffff: root(35355339); \
+    0x00000009 &&& 0xffffffff: root(33333333); \
+    0x0000000a &&& 0xffffffff: root(31622776); \
+    0x0000000b &&& 0xffffffff: root(30151134); \
+    0x0000000c &&& 0xffffffff: root(28867513); \
+    0x0000000d &&& 0xffffffff: root(27735009); \
+    0x0000000e &&& 0xffffffff: root(26726124); \
+    0x0000000f &&& 0xffffffff: root(25819888); \
+    0x00000010 &&& 0xffffffff: root(25000000); \
+    0x00000010 &&& 0xfffffff0: root(25000000); \
+    0x00000020 &&& 0xffffffe0: root(17677669); \
+    0x00000040 &&& 0xffffffc0: root(12500000); \
+    0x00000080 &&& 0xffffff80: root(8838834); \
+    0x00000100 &&& 0xffffff00: root(6250000); \
+    0x00000200 &&& 0xfffffe00: root(4419417); \
+    0x00000400 &&& 0xfffffc00: root(3125000); \
+    0x00000800 &&& 0xfffff800: root(2209708); \
+    0x00001000 &&& 0xfffff000: root(1562500); \
+    0x00002000 &&& 0xffffe000: root(1104854); \
+    0x00004000 &&& 0xffffc000: root(781250); \
+    0x00008000 &&& 0xffff8000: root(552427); \
+    0x00010000 &&& 0xffff0000: root(390625); \
+    0x00020000 &&& 0xfffe0000: root(276213); \
+    0x00040000 &&& 0xfffc0000: root(195312); \
+    0x00080000 &&& 0xfff80000: root(138106); \
+    0x00100000 &&& 0xfff00000: root(97656); \
+    0x00200000 &&& 0xffe00000: root(69053); \
+    0x00400000 &&& 0xffc00000: root(48828); \
+    0x00800000 &&& 0xff800000: root(34526); \
+    0x01000000 &&& 0xff000000: root(24414); \
+    0x02000000 &&& 0xfe000000: root(17263); \
+    0x04000000 &&& 0xfc000000: root(12207); \
+    0x08000000 &&& 0xf8000000: root(8631); \
+    0x10000000 &&& 0xf0000000: root(6103); \
+    0x20000000 &&& 0xe0000000: root(4315); \
+    0x40000000 &&& 0xc0000000: root(3051); \
+    0x80000000 &&& 0x80000000: root(2157);
 
 #endif

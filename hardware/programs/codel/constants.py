@@ -7,15 +7,37 @@ table on the count's leading bits, made here, gives the same numbers.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from cctoolkit.aqm.codel_p4 import PisaCoDel
+from cctoolkit.aqm.codel_p4 import P4CoDel, PisaCoDel
 
 from ...constants import Constant, Macro
 
-__all__ = ["CONSTANTS", "MODEL", "QUEUES", "STATES", "MathUnitEntry", "math_unit_entries"]
+__all__ = [
+    "CONSTANTS",
+    "MODEL",
+    "QUEUES",
+    "STATES",
+    "Listing1",
+    "MathUnitEntry",
+    "math_unit_entries",
+    "root_entries",
+]
 
 #: The program's model. The next drop is at the last one's time + the gap, as in RFC 8289: see the README.
 MODEL = PisaCoDel(from_now=False, wrap=True, signed=True)
+
+
+class Listing1(P4CoDel):
+    """Listing 1 in integers, as BMv2's version with ``-DLISTING_1``: roots come from the table of the paper's version
+    for network processors, exact up to a count of 16, and up to sqrt(2) too long beyond."""
+
+    name: ClassVar[str] = "codel_listing_1"
+
+    def derived(self) -> dict[str, Any]:
+        """The tables of :meth:`P4CoDel.derived`, switched on."""
+        return super().derived() | {"by_table": True}
+
 
 #: Queues per port with a state of their own: all that a Tofino 1 has.
 QUEUES = 32
@@ -56,6 +78,15 @@ def math_unit_entries() -> list[MathUnitEntry]:
     return entries
 
 
+def root_entries(model: P4CoDel | None = None) -> list[MathUnitEntry]:
+    """The roots of Listing 1 as a table for all 32-bit counts: each up to 16, then one per leading one's position."""
+    tables = (model or Listing1()).derived()
+    exact, classes = tables["exact_ns"], tables["class_ns"]
+    entries = [MathUnitEntry(count, 32, int(exact[count])) for count in range(1, len(exact))]
+    first = (len(exact) - 1).bit_length()  # 16 has this length too, and an entry that is more specific
+    return entries + [MathUnitEntry(1 << n - 1, 33 - n, int(classes[n])) for n in range(first, 33)]
+
+
 def _mask(prefix_bits: int) -> int:
     return (1 << 32) - (1 << (32 - prefix_bits))
 
@@ -83,5 +114,11 @@ CONSTANTS: list[Constant | Macro] = [
         "MATH_UNIT_ENTRIES",
         [f"0x{e.count:08x} &&& 0x{_mask(e.prefix_bits):08x}: root({e.gap_ns});" for e in math_unit_entries()],
         "the math unit as a table: prefix of the count, and the gap in ns",
+    ),
+    Constant("RESUME_NS", 16 * int(_RECORD["interval_ns"]), 64, "16 INTERVAL, Listing 1, if_3"),
+    Macro(
+        "ROOT_ENTRIES",
+        [f"0x{e.count:08x} &&& 0x{_mask(e.prefix_bits):08x}: root({e.gap_ns});" for e in root_entries()],
+        "INTERVAL / sqrt(count), Listing 1: prefix of the count, and the gap in ns",
     ),
 ]
