@@ -14,7 +14,7 @@ import struct
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -76,6 +76,12 @@ def _answer(port: int, data: bytes) -> tuple[int, Answer] | None:
     return int.from_bytes(number, "big"), Answer(port, decision, value, value2, data[_HEADER.size :])
 
 
+def _wait_until(settled: Callable[[int], bool] | None, number: int) -> None:
+    patience = time.monotonic() + _PATIENCE_S
+    while settled is not None and not settled(number):
+        assert time.monotonic() < patience, f"packet {number}: the switch does not settle"
+
+
 class Bench(ABC):
     """A switch with its ports in the test's hands.
 
@@ -97,7 +103,7 @@ class Bench(ABC):
         packets: Sequence[tuple[TestInput, bytes]],
         port: int | Sequence[int] = 0,
         in_flight: int = 64,
-        settle_s: float = 0.0,
+        settled: Callable[[int], bool] | None = None,
     ) -> list[Answer]:
         """Send packets in order, and wait for all answers.
 
@@ -110,8 +116,9 @@ class Bench(ABC):
             others have left when one goes into another port than the last.
         in_flight : int
             So many are in the switch at a time. With 1 a packet has left before the next comes.
-        settle_s : float
-            Time after each answer for what the program does besides (notifications to itself).
+        settled : function, optional
+            Of a packet's number: whether the switch has done what else the packet causes (notifications to itself).
+            The next packet waits for it; `in_flight` must be 1.
         """
 
 
@@ -133,7 +140,7 @@ class ModelBench(Bench):
         packets: Sequence[tuple[TestInput, bytes]],
         port: int | Sequence[int] = 0,
         in_flight: int = 64,
-        settle_s: float = 0.0,
+        settled: Callable[[int], bool] | None = None,
     ) -> list[Answer]:
         ports = [port] * len(packets) if isinstance(port, int) else list(port)
         frames = [told.header(n) + frame for n, (told, frame) in enumerate(packets)]
@@ -141,14 +148,11 @@ class ModelBench(Bench):
         step = in_flight if in_flight < 64 else max(len(packets), 1)
         for begin in range(0, len(packets), step):
             sent = slice(begin, begin + step)
-            left = self.packets(list(zip(ports[sent], frames[sent], strict=True)))
-            if settle_s:
-                time.sleep(settle_s)
-                left += self.packets([])  # what recirculates does so in its own time
-            for left_by, data in left:
+            for left_by, data in self.packets(list(zip(ports[sent], frames[sent], strict=True))):
                 if (answer := _answer(left_by, data)) is not None:
                     assert answers[answer[0]] is None, f"packet {answer[0]} came out twice"
                     answers[answer[0]] = answer[1]
+            _wait_until(settled, begin)
         lost = [i for i, a in enumerate(answers) if a is None]
         assert not lost, f"no answer to {len(lost)} of {len(packets)} packets, the first is {lost[0]}"
         return [a for a in answers if a is not None]
@@ -166,7 +170,7 @@ class Bmv2Bench(Bench):
         packets: Sequence[tuple[TestInput, bytes]],
         port: int | Sequence[int] = 0,
         in_flight: int = 64,
-        settle_s: float = 0.0,
+        settled: Callable[[int], bool] | None = None,
     ) -> list[Answer]:
         ports = [port] * len(packets) if isinstance(port, int) else list(port)
         answers: list[Answer | None] = [None] * len(packets)
@@ -190,8 +194,7 @@ class Bmv2Bench(Bench):
                     answers[index] = what
                     done += 1
                     heard = time.monotonic()
-                    if settle_s:
-                        time.sleep(settle_s)
+                    _wait_until(settled, index)
             if time.monotonic() - heard > _PATIENCE_S:
                 lost = [i for i, a in enumerate(answers[:sent]) if a is None]
                 raise AssertionError(f"no answer to {len(lost)} of {sent} packets, the first is {lost[0]}")
