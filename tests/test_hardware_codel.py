@@ -6,6 +6,7 @@ The model is :data:`hardware.programs.codel.constants.MODEL`, compiled as the si
 from __future__ import annotations
 
 import math
+import re
 import struct
 import time
 from itertools import pairwise
@@ -20,10 +21,12 @@ from switch_bench import TARGETS, Answer, TestInput, running, running_on
 
 from cctoolkit.aqm import DROP_LATE, MARK, PASS, PisaCoDel
 from cctoolkit.aqm.codel_p4 import drop_gap, math_unit, math_unit_gap
-from cctoolkit.errors import ParameterError
+from cctoolkit.errors import ParameterError, TestbedUnavailableError
 from cctoolkit.scenario import Bottleneck, Flow, Queue, Scenario
 from cctoolkit.sim.simulation import Simulation
+from hardware import build
 from hardware.common.switch import Switch, SwitchError
+from hardware.common.tofino_model import HARNESSES
 from hardware.constants import Constant
 from hardware.programs.codel import constants as codel, control as control_plane
 
@@ -100,11 +103,22 @@ def test_the_math_unit_holds_any_interval(interval_ms):
     assert 0 <= scale < 32
 
 
-def test_the_tofinos_table_goes_from_15_to_0():
-    macro = next(c for c in codel.CONSTANTS if c.name == "MATH_UNIT_TABLE")
-    values = [int(x) for x in " ".join(macro.lines).split(",")]
-    assert values == math_unit(INTERVAL)[0].tolist()[::-1]
-    assert 1 << NUMBER["MATH_UNIT_SCALE_SHIFT"].value == 1 << math_unit(INTERVAL)[1]
+@pytest.mark.tofino_model
+@pytest.mark.parametrize("target", HARNESSES)
+def test_the_compilers_math_unit_is_the_models(target, tmp_path):
+    try:
+        build.tofino("codel", target, tmp_path)
+    except TestbedUnavailableError as err:
+        pytest.skip(str(err))
+    (assembly,) = tmp_path.glob("pipe/*.bfa")
+    unit = re.search(r"math_table:(.*?)data: \[ ([\d, ]+) \]", assembly.read_text(), re.DOTALL)
+    table, scale = math_unit(INTERVAL)
+    assert [int(x) for x in unit[2].split(",")][4:] == table[4:].tolist()  # entries below 4 are never used
+    assert re.findall(r"(\w+): (\S+)", unit[1]) == [
+        ("invert", "true"),
+        ("shift", "-1"),
+        ("scale", str(scale)),
+    ]
 
 
 # ---- words of 32 bits ------------------------------------------------------------------------------------------------

@@ -10,10 +10,6 @@ const bit<19> MTU_TOFINO_CELLS = 19; /* IFACE_MTU in cells of 80 bytes */
 const bit<19> MTU_TOFINO2_CELLS = 9; /* IFACE_MTU in cells of 176 bytes */
 const bit<19> MTU_PACKETS = 1; /* IFACE_MTU where packets are counted */
 const bit<32> STATE_ENTRIES = 16384; /* 512 ports with 32 queues */
-const bit<6> MATH_UNIT_SCALE_SHIFT = 20; /* the math unit multiplies its table by 2 to this power */
-/* interval / sqrt(m/8) for m from 15 to 0, scaled; entries below m = 4 are never used */
-#define MATH_UNIT_TABLE \
-    70, 72, 75, 78, 81, 85, 90, 95, 102, 110, 121, 135, 0, 0, 0, 0
 /* the math unit as a table: prefix of the count, and the gap in ns */
 #define MATH_UNIT_ENTRIES \
     0x00000001 &&& 0xffffffff: root(99614720); \

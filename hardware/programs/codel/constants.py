@@ -1,7 +1,7 @@
 """Constants of CoDel, from :class:`cctoolkit.aqm.PisaCoDel` with the options that the program implements.
 
-The math unit's table and scale come from :func:`cctoolkit.aqm.codel_p4.math_unit`. BMv2 has no math unit: a
-table on the count's leading bits, made here, gives the same numbers.
+For a Tofino, the compiler computes the math unit's table from ``INTERVAL_NS``. BMv2 has no math unit: a table on
+the count's leading bits, made here from :func:`cctoolkit.aqm.codel_p4.math_unit`, gives the same numbers.
 """
 
 from __future__ import annotations
@@ -104,12 +104,6 @@ CONSTANTS: list[Constant | Macro] = [
     Constant("MTU_TOFINO2_CELLS", _cells("tofino2"), 19, "IFACE_MTU in cells of 176 bytes"),
     Constant("MTU_PACKETS", 1, 19, "IFACE_MTU where packets are counted"),
     Constant("STATE_ENTRIES", STATES, 32, "512 ports with 32 queues"),
-    Constant("MATH_UNIT_SCALE_SHIFT", _SCALE, 6, "the math unit multiplies its table by 2 to this power"),
-    Macro(
-        "MATH_UNIT_TABLE",
-        [", ".join(str(int(x)) for x in _TABLE[::-1])],
-        "interval / sqrt(m/8) for m from 15 to 0, scaled; entries below m = 4 are never used",
-    ),
     Macro(
         "MATH_UNIT_ENTRIES",
         [f"0x{e.count:08x} &&& 0x{_mask(e.prefix_bits):08x}: root({e.gap_ns});" for e in math_unit_entries()],

@@ -176,7 +176,7 @@ parser CodelEgressParser(
 control Codel(inout egress_metadata_t meta) {
     Register<bit<8>, state_t>(STATE_ENTRIES) dropping;
     Register<drop_next_t, state_t>(STATE_ENTRIES) drop_next;
-    MathUnit<bit<32>>(true, -1, (int<6>) MATH_UNIT_SCALE_SHIFT, {MATH_UNIT_TABLE}) root;
+    MathUnit<bit<32>>(MathOp_t.RSQRT, (int) INTERVAL_NS) root;
 
     /* First stateful ALU: did the previous packet violate the target too? */
     RegisterAction<bit<8>, state_t, bit<8>>(dropping) violate = {
