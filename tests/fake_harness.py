@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What the harness of the vendor's model answers, without a chip: for the tests of the driver that talks to it.
 
-Packets come back on the port after theirs. Commands are kept in ``commands.log`` in the working directory.
+Packets come back on the port after theirs. With ``-p`` it logs; a packet's first seven bytes are a digest of type 1.
+Commands are kept in ``commands.log`` in the working directory.
 """
 
 import os
@@ -21,14 +22,25 @@ def dump(port: int, frame: bytes) -> None:
     sys.stdout.flush()
 
 
+def log(frame: bytes) -> None:
+    print(":0x1:-:<0,0,->:========== Ingress Pkt from port 0 ==========")
+    for last, part in ((47, b"\1"), (46, frame[:2]), (44, frame[2:6]), (40, frame[6:7])):
+        digits, first = part.hex(), last - len(part) + 1
+        print(
+            f"    :0x1:-:<0,0,->:LearningFilter::LQ[{first:2d}..{last:2d}] = {f'0x{digits}':>10}  "
+            f"Mask {'0x' + 'f' * len(digits):>10}  PHV word  64  I [some.field]"
+        )
+    print(":0x1:-:<0,0,->:LearningFilter::learn: filter_id 0 New LQ #1 Total LQs 1")
+
+
 def main() -> None:
     memory: dict[tuple[str, ...], int] = {}
     waiting: list[tuple[int, bytes]] = []
     places = 0
     for number, line in enumerate(sys.stdin, 1):
         line = re.sub(r"\$(\w+)", lambda m: os.environ.get(m[1], m[0]), line.strip())
-        with open("commands.log", "a", encoding="utf-8") as log:
-            log.write(line + "\n")
+        with open("commands.log", "a", encoding="utf-8") as file:
+            file.write(line + "\n")
 
         def complain(what: str, at: int = number) -> None:
             print(f"<stdin>:{at}: {what}", file=sys.stderr, flush=True)
@@ -39,6 +51,8 @@ def main() -> None:
             waiting.append((int(port) + 1, bytes.fromhex(digits)))
         elif command == "wait":
             for port, frame in sorted(waiting, key=lambda packet: packet[0]):
+                if "-p" in sys.argv:
+                    log(frame)
                 dump(port, frame)
             waiting.clear()
         elif command == "add":

@@ -76,6 +76,12 @@ class ModelDevice(Device):
             self._look(name, min(indices), max(indices) + 1)
         yield from super().find(name, keys, pipe, from_hw)
 
+    def send_digests(self) -> None:
+        """Send what the packets so far have given to the learning filter."""
+        for filter_ in self.p4["learn_filters"]:
+            if samples := list(self.model.digests(_control(filter_["name"]))):
+                self.send_digest(filter_["name"], samples)
+
     def flush(self) -> None:
         """Write cells into the model's registers."""
         for name, cells in self._fresh.items():

@@ -127,13 +127,16 @@ class ModelBench(Bench):
 
     switch: BfrtSwitch
 
-    def __init__(self, switch: BfrtSwitch, device: ModelDevice) -> None:
-        self.switch, self._device = switch, device
+    def __init__(self, switch: BfrtSwitch, device: ModelDevice, *, digests: bool = False) -> None:
+        self.switch, self._device, self._digests = switch, device, digests
 
     def packets(self, packets: Sequence[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
         """Send packets as they are, by port and frame; what leaves, port by port."""
         self._device.flush()
-        return self._device.model.packets(packets)
+        left = self._device.model.packets(packets)
+        if self._digests:
+            self._device.send_digests()
+        return left
 
     def exchange(
         self,
@@ -227,16 +230,18 @@ TARGETS = [
 
 
 def running_on(
-    target: str, program: str, *flags: str, queues: int = 1
+    target: str, program: str, *flags: str, queues: int = 1, digests: bool = False
 ) -> contextlib.AbstractContextManager[Bench]:
     """Compile a program with the test header, and start it on one of :data:`TARGETS`."""
     if target == "bmv2":
         return running(program, *flags, queues=queues)
-    return model_running(program, target, *flags)
+    return model_running(program, target, *flags, digests=digests)
 
 
 @contextlib.contextmanager
-def model_running(program: str, target: str, *flags: str, test_input: bool = True) -> Iterator[ModelBench]:
+def model_running(
+    program: str, target: str, *flags: str, test_input: bool = True, digests: bool = False
+) -> Iterator[ModelBench]:
     """Compile a program for a chip, with the test header, and start the chip's model. Skips without the tools."""
     if find_harness(target) is None:
         pytest.skip(f"{HARNESSES[target]} is not on PATH")
@@ -245,13 +250,13 @@ def model_running(program: str, target: str, *flags: str, test_input: bool = Tru
             build.tofino(program, target, Path(folder), *(["-DTEST_INPUT"] if test_input else []), *flags)
         except TestbedUnavailableError as err:
             pytest.skip(str(err))
-        with TofinoModel(folder, target) as model:
+        with TofinoModel(folder, target, digests=digests) as model:
             device = ModelDevice(program, Path(folder), model)
             with (
                 fake_bfrt.serving(device) as server,
                 BfrtSwitch("127.0.0.1", server.port, program=program) as switch,
             ):
-                yield ModelBench(switch, device)
+                yield ModelBench(switch, device, digests=digests)
 
 
 @contextlib.contextmanager

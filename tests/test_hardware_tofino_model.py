@@ -38,6 +38,16 @@ def memory(*units: int, pages: tuple[int, ...] = (0,)) -> dict[str, object]:
     return {"memory_units_and_vpns": [{"memory_units": list(units), "vpns": list(pages)}]}
 
 
+def piece(name: str, byte: int, bit: int, bits: int, lowest: int = 0) -> dict[str, object]:
+    return {
+        "field_name": name,
+        "start_byte": byte,
+        "start_bit": bit,
+        "field_width": bits,
+        "phv_offset": lowest,
+    }
+
+
 def match_table(name: str, kind: str, fields: list[dict[str, object]], **stage: object) -> dict[str, object]:
     return {
         "name": name,
@@ -72,7 +82,18 @@ CONTEXT = {
                 }
             ],
         },
-    ]
+    ],
+    "learn_quanta": [
+        {
+            "name": "In.flow",
+            "lq_cfg_type": 1,
+            "fields": [
+                piece("meta.clock_ns", 1, 7, 16, lowest=32),
+                piece("meta.clock_ns", 3, 7, 32),
+                piece("meta.events", 7, 4, 3),
+            ],
+        }
+    ],
 }  # fmt: skip
 INTERFACE = {
     "tables": [
@@ -85,7 +106,8 @@ INTERFACE = {
             ],
         },
         {"name": "pipe.In.wire", "table_type": "MatchAction_Direct", "data": []},
-    ]
+    ],
+    "learn_filters": [{"name": "pipe.In.flow", "id": 1, "fields": [{"name": "now_ns"}, {"name": "events"}]}],
 }
 
 
@@ -100,7 +122,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def harness(tmp_path: Path) -> Path:
     path = tmp_path / "harness"
-    path.write_text(f"#!/bin/sh\nexec {sys.executable} {FAKE}\n")
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE} "$@"\n')
     path.chmod(0o755)
     return path
 
@@ -131,6 +153,17 @@ def test_packets_come_back_whole(model: TofinoModel, folder: Path) -> None:
 
 def test_recirculated_packets_are_not_among_those_that_left(model: TofinoModel) -> None:
     assert model.packets([(67, b"x" * 60), (1, b"y" * 60)]) == [(2, b"y" * 60)]
+
+
+def test_digests_in_the_log(folder: Path, harness: Path) -> None:
+    with TofinoModel(folder, "tofino", harness=harness, digests=True) as model:
+        frames = [bytes([n, 2, 3, 4, 5, 6, 0b111_101_10]) + b"behind" for n in range(20)]
+        assert [frame for _, frame in model.packets([(0, frame) for frame in frames])] == frames
+        digests = list(model.digests("flow"))
+        assert digests == [{"now_ns": n << 40 | 0x0203040506, "events": 0b101} for n in range(20)]
+        assert not list(model.digests("flow"))
+        with pytest.raises(SwitchError, match=r"digest others: the program has In\.flow"):
+            list(model.digests("others"))
 
 
 def test_entries_are_written_before_the_next_packet(model: TofinoModel, folder: Path) -> None:

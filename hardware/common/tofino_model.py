@@ -8,7 +8,7 @@ leave in order and at once, nothing is shaped or dropped, and the clock advances
 programs are tested on it with times, queues and random bits from a header (``common/test_input.p4``).
 
 The harness lacks commands for some things that the chip has; the class does them from the memory layout in
-``context.json``, or refuses.
+``context.json``, reads digests in the harness's log, or refuses.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import struct
 import subprocess
 import tempfile
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +51,8 @@ _KEY = "key_of_"
 _CELLS = re.compile(r"register \S+\(physical \d+\):((?: \S+=\d+)+)")
 _DUMP = re.compile(r"(?:unexpected )?packet output on port (\d+):$")
 _DUMPED_ROW = re.compile(r"([0-9a-f]{4,})  (.{49})")
+_QUANTUM = re.compile(r"\s*:\S+:LearningFilter::LQ\[ *(\d+)\.\. *(\d+)\] = +0x([0-9a-f]+) ")
+_QUANTUM_BYTES = 48
 _ROW_BITS, _SRAM_ROWS, _SRAM_COLUMNS, _TCAM_ROWS = 128, 1024, 12, 512
 
 
@@ -71,6 +74,8 @@ class TofinoModel(Switch):
     target : {"tofino", "tofino2"}
     harness : path, optional
         Default: on PATH, or in the folder that the environment variable ``CCTOOLKIT_TOFINO_MODEL`` names.
+    digests : bool
+        Whether :meth:`digests` works. The harness then logs a thousand lines per packet, and takes ten times as long.
 
     Raises
     ------
@@ -82,7 +87,14 @@ class TofinoModel(Switch):
     Registers are those of pipe 0, so packets must come in by its ports, 0 to 71.
     """
 
-    def __init__(self, folder: str | Path, target: str, *, harness: str | Path | None = None) -> None:
+    def __init__(
+        self,
+        folder: str | Path,
+        target: str,
+        *,
+        harness: str | Path | None = None,
+        digests: bool = False,
+    ) -> None:
         found = harness or find_harness(target)
         if found is None:
             raise SwitchError(
@@ -100,13 +112,16 @@ class TofinoModel(Switch):
         self._context = json.dumps(_for_harness(context))
         self._layout = _Layout(context, interface)
         self._sessions: dict[int, bytes] = {}
+        self._digests: dict[str, deque[dict[str, int]]] | None = None
+        if digests:
+            self._digests = {name: deque() for name in self._layout.digests}
         self._start()
 
     # -- the process ---------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
         """Start the model; registers are empty, tables have their constant entries."""
-        self._process = _Process(self._harness, self._folder / "pipe")
+        self._process = _Process(self._harness, self._folder / "pipe", logs=self._digests is not None)
         self._tables: dict[str, _Entries] = {}
         self._defaults: dict[str, str] = {}
         commands = [f"wire {port} -> {port}" for port in _RECIRCULATION_PORTS[self.target]]
@@ -146,7 +161,12 @@ class TofinoModel(Switch):
             last = port
             lines.append(f"packet {port} {frame.hex()}")
         self._flush()
-        left = _dumps(self._process.ask([*lines, "wait"]))
+        heard = self._process.ask([*lines, "wait"])
+        if self._digests is not None:
+            for quantum in _quanta(heard):
+                name, digest = self._layout.digest(quantum)
+                self._digests[name].append(digest)
+        left = _dumps(heard)
         return [(port, frame) for port, frame in left if port not in _RECIRCULATION_PORTS[self.target]]
 
     # -- tables --------------------------------------------------------------------------------------------------------
@@ -218,13 +238,28 @@ class TofinoModel(Switch):
             rows = {row: cells}
         self._process.ask(line for row, cells in rows.items() for line in at.write_row(row, cells))
 
-    # -- what the model does not have ----------------------------------------------------------------------------------
+    # -- digests -------------------------------------------------------------------------------------------------------
 
     def digests(
         self, name: str, fields: Sequence[str] = (), timeout_s: float = 0.0
     ) -> Iterator[Mapping[str, Any]]:
-        """None: the harness does not read the learning filter."""
-        yield from ()
+        """As :meth:`Switch.digests`: what the packets so far gave to the learning filter.
+
+        Notes
+        -----
+        The filter itself is left out. A chip's forgets a digest that repeats an earlier one bit by bit, and those
+        for which its buffer has no room.
+        """
+        if self._digests is None:
+            raise SwitchError(f"{self.target}: the model was started without digests")
+        full = _full_name(self._digests, name)
+        if full is None:
+            raise SwitchError(f"digest {name}: the program has {', '.join(self._digests) or 'none'}")
+        mine = self._digests[full]
+        while mine:
+            yield mine.popleft()
+
+    # -- what the model does not have ----------------------------------------------------------------------------------
 
     def shape(
         self, port: int, rate_mbps: float, *, frame_bytes: int = 1514, buffer_packets: int | None = None
@@ -408,6 +443,25 @@ class _Register:
                     yield f"write_raw_sram {stage['stage_number']}:{unit}:{row} {content:032x}"
 
 
+@dataclass(frozen=True)
+class _Quantum:
+    """A digest: the names of its fields, and where the compiler put their pieces."""
+
+    name: str
+    fields: Sequence[str]
+    pieces: Sequence[Mapping[str, Any]]
+
+    def read(self, content: bytes) -> dict[str, int]:
+        in_program = list(dict.fromkeys(piece["field_name"] for piece in self.pieces))
+        values = dict.fromkeys(self.fields, 0)
+        for piece in self.pieces:
+            name = self.fields[in_program.index(piece["field_name"])]
+            end = 8 * piece["start_byte"] + 7 - piece["start_bit"] + piece["field_width"]
+            bits = int.from_bytes(content, "big") >> 8 * len(content) - end
+            values[name] |= (bits & (1 << piece["field_width"]) - 1) << piece["phv_offset"]
+        return values
+
+
 def _names_of_both(table: Mapping[str, Any]) -> set[str]:
     """Names that a table uses for a key and for an action's parameter. To the harness they are one."""
     parameters = {p["name"] for a in table["actions"] for p in a.get("p4_parameters", [])}
@@ -477,6 +531,23 @@ class _Layout:
                     singles = [d["singleton"] for d in table["data"]]
                     fields = tuple((d["name"].rpartition(".")[2], int(d["type"]["width"])) for d in singles)
                     self._registers[name] = _Register(name, stateful[name], fields)
+        called = {
+            learn["name"].removeprefix("pipe."): [field["name"] for field in learn["fields"]]
+            for learn in interface.get("learn_filters", [])
+        }
+        self._quanta = {
+            q["lq_cfg_type"]: _Quantum(q["name"], called[q["name"]], q["fields"])
+            for q in context.get("learn_quanta", [])
+        }
+
+    @property
+    def digests(self) -> list[str]:
+        return [quantum.name for quantum in self._quanta.values()]
+
+    def digest(self, content: bytes) -> tuple[str, dict[str, int]]:
+        """Name and fields of a digest; its type is in the lowest bits of the first byte."""
+        quantum = self._quanta[content[0] & 7]
+        return quantum.name, quantum.read(content)
 
     def constant_entries(self) -> Iterator[str]:
         """Commands that add the entries that are in the program."""
@@ -648,11 +719,11 @@ class _Entries:
 class _Process:
     """The harness: commands go in, and out comes what it prints."""
 
-    def __init__(self, harness: Path, folder: Path) -> None:
+    def __init__(self, harness: Path, folder: Path, *, logs: bool = False) -> None:
         self._name = harness.name
         try:
             self._child = subprocess.Popen(
-                [str(harness), "-"],
+                [str(harness), *(["-p"] if logs else []), "-"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -667,6 +738,8 @@ class _Process:
     def _listen(self) -> None:
         assert self._child.stdout is not None
         for line in self._child.stdout:
+            if line.lstrip().startswith(b":") and b"::LQ[" not in line:
+                continue  # the rest of a log; there is much of it
             self._lines.put(line.decode(errors="replace").rstrip("\n"))
         self._lines.put(None)
 
@@ -715,6 +788,18 @@ class _Process:
     def close(self) -> None:
         self._child.kill()
         self._child.wait()
+
+
+def _quanta(lines: Iterable[str]) -> Iterator[bytes]:
+    """Digests in the harness's log, piece by piece; places in it count from the end."""
+    content = bytearray()
+    for line in [*lines, ""]:
+        piece = _QUANTUM.match(line)
+        if content and (piece is None or int(piece[2]) == _QUANTUM_BYTES - 1):
+            yield bytes(content)
+            content.clear()
+        if piece is not None:
+            content += bytes.fromhex(piece[3])
 
 
 def _dumps(lines: Iterable[str]) -> Iterator[tuple[int, bytes]]:
