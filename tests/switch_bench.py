@@ -239,24 +239,32 @@ def running_on(
 
 
 @contextlib.contextmanager
-def model_running(
-    program: str, target: str, *flags: str, test_input: bool = True, digests: bool = False
-) -> Iterator[ModelBench]:
-    """Compile a program for a chip, with the test header, and start the chip's model. Skips without the tools."""
+def model_device(program: str, target: str, *flags: str, digests: bool = False) -> Iterator[ModelDevice]:
+    """Compile a program for a chip, and start the chip's model behind a Barefoot Runtime. Skips without the tools."""
     if find_harness(target) is None:
         pytest.skip(f"{HARNESSES[target]} is not on PATH")
     with tempfile.TemporaryDirectory() as folder:
         try:
-            build.tofino(program, target, Path(folder), *(["-DTEST_INPUT"] if test_input else []), *flags)
+            build.tofino(program, target, Path(folder), *flags)
         except TestbedUnavailableError as err:
             pytest.skip(str(err))
         with TofinoModel(folder, target, digests=digests) as model:
-            device = ModelDevice(program, Path(folder), model)
-            with (
-                fake_bfrt.serving(device) as server,
-                BfrtSwitch("127.0.0.1", server.port, program=program) as switch,
-            ):
-                yield ModelBench(switch, device, digests=digests)
+            yield ModelDevice(program, Path(folder), model)
+
+
+@contextlib.contextmanager
+def model_running(
+    program: str, target: str, *flags: str, test_input: bool = True, digests: bool = False
+) -> Iterator[ModelBench]:
+    """Compile a program with the test header, and start the model of a chip with it and a client."""
+    with (
+        model_device(
+            program, target, *(["-DTEST_INPUT"] if test_input else []), *flags, digests=digests
+        ) as device,
+        fake_bfrt.serving(device) as server,
+        BfrtSwitch("127.0.0.1", server.port, program=program) as switch,
+    ):
+        yield ModelBench(switch, device, digests=digests)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """The PTF test of PI2 that an owner of a Tofino runs: it passes on a switch that is right, and on no other.
 
-Its switch here is a fake Barefoot Runtime with the integer model's rules behind it, and its PTF a few functions.
+Its switch here is a fake Barefoot Runtime with the integer model's rules behind it, or with the chip's model; its PTF
+is a few functions.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from typing import Any
 import fake_bfrt
 import pytest
 from fake_bfrt import Device, frozen, register, table
+from model_device import ModelDevice
+from switch_bench import model_device
 
+from hardware.common.tofino_model import HARNESSES
 from hardware.programs.pi2.constants import CONSTANTS, PORTS
 
 PATH = Path(__file__).parents[1] / "hardware" / "programs" / "pi2" / "ptf" / "test.py"
@@ -104,6 +108,16 @@ class DataPlane:
         self.waiting.append(bytes(marked))
 
 
+class ModelPlane(DataPlane):
+    """The program itself, in the chip's model."""
+
+    device: ModelDevice
+
+    def send(self, port: int, packet: bytes) -> None:
+        self.device.flush()
+        self.waiting += [frame for at, frame in self.device.model.packets([(port, packet)]) if at == BEHIND]
+
+
 def modules(port: int, plane: DataPlane, target: str) -> dict[str, ModuleType]:
     """What PTF and the SDE bring, as far as the test uses it."""
 
@@ -138,11 +152,9 @@ def modules(port: int, plane: DataPlane, target: str) -> dict[str, ModuleType]:
     return {"ptf": ptf, "ptf.testutils": testutils, "bfruntime_client_base_tests": base}
 
 
-def failures(monkeypatch: pytest.MonkeyPatch, fault: str = "", target: str = "hw") -> list[str]:
-    """The names of the tests that fail on a switch with this fault."""
-    device = Device("pi2", TABLES)
-    plane = DataPlane(device, fault)
-    with fake_bfrt.serving(device) as server:
+def failures(monkeypatch: pytest.MonkeyPatch, plane: DataPlane, target: str = "hw") -> list[str]:
+    """The names of the tests that fail on a switch."""
+    with fake_bfrt.serving(plane.device) as server:
         for name, module in modules(server.port, plane, target).items():
             monkeypatch.setitem(sys.modules, name, module)
         spec = importlib.util.spec_from_file_location("pi2_ptf_test", PATH)
@@ -161,7 +173,14 @@ def failures(monkeypatch: pytest.MonkeyPatch, fault: str = "", target: str = "hw
 
 @pytest.mark.parametrize("target", ["hw", "asic-model"])
 def test_a_right_switch_passes(monkeypatch: pytest.MonkeyPatch, target: str) -> None:
-    assert failures(monkeypatch, target=target) == []
+    assert failures(monkeypatch, DataPlane(Device("pi2", TABLES)), target) == []
+
+
+@pytest.mark.tofino_model
+@pytest.mark.parametrize("chip", HARNESSES)
+def test_the_program_passes_in_the_chips_model(monkeypatch: pytest.MonkeyPatch, chip: str) -> None:
+    with model_device("pi2", chip) as device:
+        assert failures(monkeypatch, ModelPlane(device), "asic-model") == []
 
 
 @pytest.mark.parametrize(
@@ -179,7 +198,7 @@ def test_a_right_switch_passes(monkeypatch: pytest.MonkeyPatch, target: str) -> 
     ],
 )
 def test_a_wrong_switch_fails(monkeypatch: pytest.MonkeyPatch, fault: str, found: set[str]) -> None:
-    assert set(failures(monkeypatch, fault)) == found
+    assert set(failures(monkeypatch, DataPlane(Device("pi2", TABLES), fault))) == found
 
 
 def test_it_knows_the_programs_constants_and_needs_only_what_the_sde_brings() -> None:
