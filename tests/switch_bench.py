@@ -230,11 +230,11 @@ TARGETS = [
 
 
 def running_on(
-    target: str, program: str, *flags: str, queues: int = 1, digests: bool = False
+    target: str, program: str, *flags: str, ports: int = 2, queues: int = 1, digests: bool = False
 ) -> contextlib.AbstractContextManager[Bench]:
     """Compile a program with the test header, and start it on one of :data:`TARGETS`."""
     if target == "bmv2":
-        return running(program, *flags, queues=queues)
+        return running(program, *flags, ports=ports, queues=queues)
     return model_running(program, target, *flags, digests=digests)
 
 

@@ -652,9 +652,16 @@ def test_switch_with_the_tofinos_arithmetic_is_its_model(target):
 
 
 @pytest.mark.slow
-@pytest.mark.p4
-@pytest.mark.parametrize("tofino_arithmetic", [False, True])
-def test_bmv2_labels_and_believes(tofino_arithmetic):
+@pytest.mark.parametrize(
+    ("target", "tofino_arithmetic"),
+    [
+        pytest.param("bmv2", False, marks=pytest.mark.p4),
+        pytest.param("bmv2", True, marks=pytest.mark.p4),
+        pytest.param("tofino", True, marks=pytest.mark.tofino_model),
+        pytest.param("tofino2", True, marks=pytest.mark.tofino_model),
+    ],
+)
+def test_switch_labels_and_believes(target, tofino_arithmetic):
     """Customers at ports 0 and 2, a node of the domain at port 1; IPv4, IPv6 and others, VLAN tags, forged headers."""
     domain = Domain(
         {0: 1, 1: 0, 2: 1},
@@ -698,8 +705,8 @@ def test_bmv2_labels_and_believes(tofino_arithmetic):
             model.call("on_enqueue", 0, pk, now)
             activity = round(pk["label"][0] * 65536)
             wanted.append((1, activity, frame(0, size, **kind | {"activity": activity})))
-    flags = ["-DTOFINO_ARITHMETIC"] if tofino_arithmetic else []
-    with running("abc", *flags, ports=3) as bench:
+    flags = ["-DTOFINO_ARITHMETIC"] if tofino_arithmetic and target == "bmv2" else []
+    with running_on(target, "abc", *flags, ports=3) as bench:
         control_plane.set_up(bench.switch, domain)
         answers = bench.exchange(packets, port=ports, in_flight=1)
         table = control_plane.port_table(bench.switch, domain).set_index("port")
